@@ -1,0 +1,96 @@
+//! The lines a person sees: `prog: what: why`, then `prog: hint: ...`, on standard error and nowhere else.
+//! Writing never fails the program and never lets a file or program name send control characters to a terminal.
+
+use std::io::Write;
+
+use crate::error::Failure;
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// `-q`: errors only, no hints.
+    Quiet,
+    /// Errors, warnings and hints.
+    Normal,
+    /// `-v`: decisions too.
+    Verbose,
+}
+
+/// Who speaks, and how much.
+#[derive(Clone, Copy, Debug)]
+pub struct Diag {
+    program: &'static str,
+    level: Level,
+}
+
+impl Diag {
+    /// Lines that begin with `program`.
+    pub const fn new(program: &'static str, level: Level) -> Self {
+        Self { program, level }
+    }
+
+    /// The level in force.
+    pub const fn level(&self) -> Level {
+        self.level
+    }
+
+    /// The name that the lines begin with.
+    pub const fn program(&self) -> &'static str {
+        self.program
+    }
+
+    /// An error and, unless quiet, its hint.
+    pub fn error(&self, failure: &Failure) {
+        self.line("", &failure.message);
+        if let Some(hint) = &failure.hint {
+            self.hint(hint);
+        }
+    }
+
+    /// Something the user should know although the program goes on.
+    pub fn warn(&self, text: &str) {
+        if self.level >= Level::Normal {
+            self.line("", text);
+        }
+    }
+
+    /// What a person can do.
+    pub fn hint(&self, text: &str) {
+        if self.level >= Level::Normal {
+            self.line("hint: ", text);
+        }
+    }
+
+    /// A decision, told with `-v` only.
+    pub fn note(&self, text: &str) {
+        if self.level >= Level::Verbose {
+            self.line("", text);
+        }
+    }
+
+    /// A line that is the very thing asked for (`--explain`): printed at every level.
+    pub fn line(&self, prefix: &str, text: &str) {
+        let line = format!("{}: {prefix}{}\n", self.program, printable(text));
+        // One write per line, so that lines of many processes do not mix; a closed stderr is no reason to fail.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}
+
+/// `text` with control characters made visible, so that a name cannot forge a second line or drive a terminal.
+pub fn printable(text: &str) -> String {
+    if !text.chars().any(char::is_control) {
+        return text.to_owned();
+    }
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn control_characters_are_shown_and_not_sent() {
+        assert_eq!(printable("a\x1b[31m\nb"), "a\\u{1b}[31m\\nb");
+        assert_eq!(printable("größe /x y"), "größe /x y");
+    }
+}

@@ -1,0 +1,70 @@
+//! One failure type for all three programs: what failed, on which object, why, and what a person can do.
+//! The kind decides the exit status (`exit.rs`); the text is written for the one line that the user sees.
+
+use std::fmt;
+
+/// What sort of failure it is; each program has a documented status for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// No device is free now: asking again later can help.
+    NoneFree,
+    /// Wrong use: options, settings, an index that does not exist.
+    Usage,
+    /// This node has no NVIDIA driver.
+    NoDriver,
+    /// There is a driver, but no GPU that this process may open, or none granted to this job.
+    NoUsableGpu,
+    /// No device of the request exists here, now or later.
+    NoDevice,
+    /// The NVIDIA library is missing, failed, or did not answer in time.
+    Nvml,
+    /// The lock cannot be used, or no holder could be started.
+    LockPlace,
+    /// Refused, or failed in a way that has no status of its own.
+    Refused,
+    /// The program exists and cannot be executed.
+    CannotRun,
+    /// The program does not exist.
+    NotFound,
+}
+
+/// A failure with its one line and, where a person can act, a hint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Decides the exit status.
+    pub kind: Kind,
+    /// "what, on which object: why", without the program's name.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure of `kind` that says `message`.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hint: None }
+    }
+
+    /// The same failure with a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The text of an I/O error as libc has it, without Rust's "(os error N)".
+pub fn reason(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(code) => nix::errno::Errno::from_raw(code).desc().to_owned(),
+        None => error.to_string(),
+    }
+}
