@@ -1,1 +1,24 @@
+//! A simulated NVIDIA node as data: which GPUs and MIG devices it has, what is wrong with it, what runs on it.
+//! The simulated driver library, the simulated CUDA program and the tests share it through one folder (`SIM_NODE`).
 
+mod builtin;
+mod faults;
+mod folder;
+mod gpu;
+mod inventory;
+mod layout;
+mod models;
+mod registry;
+mod shared_file;
+mod uuid;
+mod variant;
+mod version;
+
+pub use builtin::{builtin, builtin_names};
+pub use faults::{Action, FakeProcess, Faults, Hide, Kind, Latency, MemoryFault, Rule};
+pub use folder::{Attach, Call, Collision, Folder, Run};
+pub use gpu::{Attributes, Gpu, MIB, MigDevice, MigMode, Node};
+pub use inventory::{DeviceSpec, GpuSpec, Inventory};
+pub use registry::{Record, Registration, Taken, monotonic_ns};
+pub use variant::library_without;
+pub use version::Version;
