@@ -1,0 +1,221 @@
+//! Carries out a plan: every step is checked against the files that were seen, and a failure takes back what was done.
+//! Somebody without our lock (a package manager) may rename in between: then the newer program is kept.
+
+use std::ffi::OsStr;
+use std::io;
+
+use getgpu_common::error::{Failure, Kind, reason};
+
+use crate::directory::{Directory, unsupported};
+use crate::look::{Entry, Id, Seen, entry};
+use crate::names::Names;
+use crate::names::Place::{self, App, Hidden, Tmp};
+use crate::plan::{Plan, Step};
+
+/// Why a plan was not carried out.
+#[derive(Debug)]
+pub enum Stop {
+    /// This file system cannot exchange names; nothing has changed: plan again with [`crate::plan::Method::Replace`].
+    NoExchange,
+    /// Failed, with what was done taken back as far as it could be.
+    Failed(Failure),
+}
+
+/// The plan's surroundings.
+pub struct Work<'a> {
+    /// The open, locked directory.
+    pub dir: &'a Directory,
+    /// The names in it.
+    pub names: &'a Names,
+    /// Where new links lead.
+    pub wrapper: &'a OsStr,
+    /// Which file that is.
+    pub own: Option<Id>,
+}
+
+/// Does the steps of `plan`, which was made for `seen`.
+pub fn apply(work: &Work, seen: &Seen, plan: &Plan) -> Result<(), Stop> {
+    let mut run = Run { work, now: [seen.app.clone(), seen.hidden.clone(), seen.tmp.clone()], back: Vec::new() };
+    for step in &plan.steps {
+        let Err(error) = run.step(*step) else { continue };
+        let left = run.roll_back();
+        let no_exchange = matches!(step, Step::Swap(..) | Step::Move(..)) && unsupported(&error);
+        if no_exchange && left.is_none() {
+            return Err(Stop::NoExchange);
+        }
+        let failure = Failure::new(Kind::Refused, format!("{}: {}", describe(*step, work), reason(&error)));
+        return Err(Stop::Failed(match left {
+            None => failure,
+            Some(left) => failure.hint(format!("left half done ({left}); the path runs: do the same again")),
+        }));
+    }
+    Ok(())
+}
+
+/// A step in words, as `--dry-run` prints it.
+pub fn describe(step: Step, work: &Work) -> String {
+    let name = |place: Place| work.names.shown(place);
+    match step {
+        Step::Link(a) => format!("link {} to {}", name(a), work.wrapper.to_string_lossy()),
+        Step::Copy(a, b) => format!("give {} the second name {}", name(a), name(b)),
+        Step::Swap(a, b) => format!("exchange {} and {}", name(a), name(b)),
+        Step::Move(a, b) => format!("rename {} to {}", name(a), name(b)),
+        Step::Over(a, b) => format!("rename {} over {}", name(a), name(b)),
+        Step::Drop(a) => format!("remove {}", name(a)),
+        Step::Sync => format!("write {} to the disk", work.dir.path().display()),
+    }
+}
+
+struct Run<'a> {
+    work: &'a Work<'a>,
+    /// What each place holds by now, as far as we know.
+    now: [Entry; 3],
+    /// How to take back what was done, last first.
+    back: Vec<Step>,
+}
+
+impl Run<'_> {
+    fn step(&mut self, step: Step) -> io::Result<()> {
+        let (dir, names) = (self.work.dir, self.work.names);
+        match step {
+            Step::Sync => dir.sync(),
+            Step::Link(a) => {
+                dir.symlink(self.work.wrapper, names.at(a))?;
+                self.back.push(Step::Drop(a));
+                self.set(a, self.look(a)?);
+                Ok(())
+            }
+            Step::Copy(a, b) => {
+                dir.hard_link(names.at(a), names.at(b))?;
+                self.set(b, self.known(a).clone());
+                self.back.push(Step::Drop(b));
+                self.expect(b, self.known(a))
+            }
+            Step::Swap(a, b) => {
+                dir.exchange(names.at(a), names.at(b))?;
+                self.swapped(a, b)
+            }
+            Step::Move(a, b) => {
+                dir.rename_new(names.at(a), names.at(b))?;
+                let arrived = self.look(b)?;
+                if b != App {
+                    self.back.push(Step::Move(b, a));
+                }
+                let known = self.known(a).id;
+                self.set(a, Entry::ABSENT);
+                self.set(b, arrived);
+                // A program put back under its name may be newer than the one seen; what is to be dropped may not.
+                if b == App || self.known(b).id == known { Ok(()) } else { Err(changed()) }
+            }
+            Step::Over(a, b) => {
+                self.expect(b, self.known(b))?;
+                dir.rename_over(names.at(a), names.at(b))?;
+                // From here on there is no way back, and none is needed: the program is under its other name.
+                self.back.clear();
+                self.set(b, self.known(a).clone());
+                self.set(a, Entry::ABSENT);
+                self.expect(b, self.known(b))
+            }
+            Step::Drop(a) => {
+                self.expect(a, self.known(a))?;
+                dir.unlink(names.at(a))?;
+                self.set(a, Entry::ABSENT);
+                self.back.clear();
+                Ok(())
+            }
+        }
+    }
+
+    /// After an exchange: the link must have moved, and what it changed places with must be the program seen or a newer one.
+    fn swapped(&mut self, a: Place, b: Place) -> io::Result<()> {
+        let (at_a, at_b) = (self.look(a)?, self.look(b)?);
+        let exact = at_a.id == self.known(b).id && at_b.id == self.known(a).id;
+        // Where both are links of ours, the new one is the one that was not at the path.
+        let b_is_link = self.known(b).is_ours() && (b != App || !self.known(a).is_ours());
+        let (link_from, link_to) = if b_is_link { (b, a) } else { (a, b) };
+        let arrived = if link_to == a { &at_a } else { &at_b };
+        let other = if link_to == a { &at_b } else { &at_a };
+        let newer = arrived.id == self.known(link_from).id && link_from != Tmp && other.is_program() && other.runs;
+        if exact || newer {
+            self.set(a, at_a);
+            self.set(b, at_b);
+            self.back.push(Step::Swap(a, b));
+            return Ok(());
+        }
+        // Something unknown at the path itself is newer than all we know: it stays. Anywhere else it goes back where it was.
+        let unknown = |entry: &Entry| self.now.iter().all(|known| known.id != entry.id);
+        let at_app = if a == App {
+            Some(&at_a)
+        } else if b == App {
+            Some(&at_b)
+        } else {
+            None
+        };
+        if !at_app.is_some_and(unknown) {
+            self.work.dir.exchange(self.work.names.at(a), self.work.names.at(b))?;
+        }
+        Err(changed())
+    }
+
+    /// Takes back what was done; what could not be is said.
+    fn roll_back(&mut self) -> Option<String> {
+        let mut left = None;
+        let (dir, names) = (self.work.dir, self.work.names);
+        let steps = std::mem::take(&mut self.back);
+        let undone = !steps.is_empty();
+        for step in steps.into_iter().rev() {
+            let done = match step {
+                Step::Swap(a, b) => dir.exchange(names.at(a), names.at(b)).map(|()| self.now_swapped(a, b)),
+                Step::Move(a, b) => dir.rename_new(names.at(a), names.at(b)).map(|()| self.now_swapped(a, b)),
+                Step::Drop(a) => self.look(a).and_then(|there| {
+                    // Somebody's newer program may have come there: then nothing of ours is left to take back.
+                    let ours = there.is_ours() || (there.id.is_some() && there.id == self.known(a).id);
+                    if ours { dir.unlink(names.at(a)) } else { Ok(()) }
+                }),
+                _ => Ok(()),
+            };
+            if let Err(error) = done {
+                left = Some(format!("{}: {}", describe(step, self.work), reason(&error)));
+                break;
+            }
+        }
+        if undone {
+            // What is taken back has no need to be durable: every state on the way is a sound one.
+            let _ = dir.sync();
+        }
+        left
+    }
+
+    fn look(&self, place: Place) -> io::Result<Entry> {
+        entry(self.work.dir, self.work.names.at(place), self.work.own)
+    }
+
+    fn known(&self, place: Place) -> &Entry {
+        &self.now[index(place)]
+    }
+
+    fn set(&mut self, place: Place, entry: Entry) {
+        self.now[index(place)] = entry;
+    }
+
+    fn now_swapped(&mut self, a: Place, b: Place) {
+        self.now.swap(index(a), index(b));
+    }
+
+    /// That the name still holds the file it should.
+    fn expect(&self, place: Place, entry: &Entry) -> io::Result<()> {
+        if self.look(place)?.id == entry.id { Ok(()) } else { Err(changed()) }
+    }
+}
+
+fn index(place: Place) -> usize {
+    match place {
+        App => 0,
+        Hidden => 1,
+        Tmp => 2,
+    }
+}
+
+fn changed() -> io::Error {
+    io::Error::other("somebody else changed it at the same moment")
+}

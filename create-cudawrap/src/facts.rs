@@ -1,0 +1,107 @@
+//! What the system knows about a program that is about to be wrapped, gathered for `refuse` to decide on.
+//! Each question is asked only here, and an answer that cannot be had is none.
+
+use std::path::PathBuf;
+
+use getgpu_common::error::{Failure, Kind, reason};
+
+use crate::directory::Directory;
+use crate::filesystem::network;
+use crate::look::{Entry, Id};
+use crate::names::{Names, OWN, Place};
+use crate::package::{self, Owner};
+use crate::target::Target;
+use crate::wrapper::{Wrapper, identity};
+use crate::{apparmor, names};
+
+/// Who may change names in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeper {
+    /// Whether root asks.
+    pub root: bool,
+    /// The directory's owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its permission bits.
+    pub mode: u32,
+}
+
+/// What matters for wrapping a program that is not wrapped.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Which of our own programs it is.
+    pub own: Option<String>,
+    /// The package it belongs to.
+    pub owner: Option<Owner>,
+    /// The spelling of the path that dpkg diverts to `CUDAWRAP_name` already.
+    pub diverted: Option<PathBuf>,
+    /// The AppArmor profile attached to its path.
+    pub apparmor: Option<String>,
+    /// The network file system it is on, when cudawrap is on another one.
+    pub network: Option<&'static str>,
+}
+
+/// Who may change names in `dir`.
+pub fn keeper(dir: &Directory) -> Result<Keeper, Failure> {
+    let stat = rustix::fs::fstat(dir.file())
+        .map_err(|e| Failure::new(Kind::Refused, format!("its directory: {}", reason(&e.into()))))?;
+    let root = nix::unistd::geteuid().is_root();
+    Ok(Keeper { root, uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode & 0o7777 })
+}
+
+/// Gathers the rest; package managers are not asked when `force` makes the answer worthless.
+pub fn facts(target: &Target, dir: &Directory, wrapper: &Wrapper, force: bool) -> Result<Facts, Failure> {
+    let names = Names::of(&target.name);
+    let path = target.path();
+    let diverted = package::diverted(&path, names.at(Place::Hidden))?;
+    Ok(Facts {
+        own: own(target, wrapper),
+        owner: if force && diverted.is_none() { None } else { package::owner(&path)? },
+        diverted,
+        apparmor: apparmor::profile(&path),
+        network: other_file_system(dir, wrapper.id),
+    })
+}
+
+/// Which of our programs the target is or leads to, by name or by being the same file.
+pub fn own(target: &Target, wrapper: &Wrapper) -> Option<String> {
+    let path = target.path();
+    let end = std::fs::canonicalize(&path).ok().and_then(|end| end.file_name().map(ToOwned::to_owned));
+    let named = [Some(target.name.clone()), end].into_iter().flatten().find(|name| names::is_own(name));
+    if let Some(name) = named {
+        return Some(name.to_string_lossy().into_owned());
+    }
+    let id = identity(&path)?;
+    if id == wrapper.id {
+        return Some(names::WRAPPER.to_owned());
+    }
+    let exe = std::env::current_exe().ok()?;
+    let beside = OWN.iter().find(|name| identity(&exe.with_file_name(name)) == Some(id));
+    if identity(&exe) == Some(id) { Some("create-cudawrap".to_owned()) } else { beside.map(|name| (*name).to_owned()) }
+}
+
+/// What the user should know although it is wrapped.
+pub fn warnings(target: &Target, entry: &Entry) -> Vec<&'static str> {
+    let mut all = Vec::new();
+    if entry.kind == crate::look::Kind::File && entry.linked {
+        all.push("the file has other names too: through those it starts without cudawrap");
+    }
+    if entry.mode & 0o6000 != 0 {
+        all.push("is setuid or setgid: whether the CUDA library heeds CUDA_VISIBLE_DEVICES there is not known");
+    } else if has_capabilities(target) {
+        all.push("has file capabilities: whether the CUDA library heeds CUDA_VISIBLE_DEVICES there is not known");
+    }
+    all
+}
+
+fn has_capabilities(target: &Target) -> bool {
+    let mut value = [0u8; 64];
+    rustix::fs::getxattr(target.path(), "security.capability", &mut value).is_ok()
+}
+
+fn other_file_system(dir: &Directory, wrapper: Id) -> Option<&'static str> {
+    let magic = dir.filesystem().ok()?.f_type as u64;
+    let here = rustix::fs::fstat(dir.file()).ok()?;
+    network(magic).filter(|_| here.st_dev != wrapper.dev)
+}

@@ -1,0 +1,233 @@
+//! One PATH from beginning to end: look, refuse or plan, divert, apply, look again, note.
+//! Each PATH is a job of its own, so that one that fails stops no other.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use getgpu_common::diag::Diag;
+use getgpu_common::error::{Failure, Kind, reason};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+
+use crate::apply::{self, Stop, Work};
+use crate::directory::Directory;
+use crate::look::{Seen, look};
+use crate::names::{Names, Place};
+use crate::note::Note;
+use crate::options::Options;
+use crate::plan::{Goal, Method, Outcome, Plan, Request, Step, plan};
+use crate::state::{State, state};
+use crate::target::Target;
+use crate::wrapper::Wrapper;
+use crate::{dirlock, facts, linkdir, package, refuse};
+
+/// What all jobs of a run share.
+pub struct Job<'a> {
+    /// The command line.
+    pub options: &'a Options,
+    /// What is asked for.
+    pub goal: Goal,
+    /// The cudawrap for new links; --undo does without.
+    pub wrapper: Option<&'a Wrapper>,
+    /// Where wrapped paths are noted.
+    pub note: Option<&'a Note>,
+    /// For what is said on the way.
+    pub diag: &'a Diag,
+}
+
+/// What came of a job.
+pub struct Done {
+    /// For the user.
+    pub text: String,
+    /// The steps of a dry run.
+    pub steps: Vec<String>,
+}
+
+impl Job<'_> {
+    /// Does the job for the program (or link) at `path`.
+    pub fn run(&self, path: &Path) -> Result<Done, Failure> {
+        let target = match &self.options.link_dir {
+            Some(dir) => linkdir::target(dir, path)?,
+            None => Target::parse(path)?,
+        };
+        refuse::name(&target.name)?;
+        let failed = |error: std::io::Error| Failure::new(Kind::Refused, reason(&error));
+        let dir = Directory::open(&target.dir).map_err(failed)?;
+        let longest = dir.filesystem().map_err(failed)?.f_namelen;
+        refuse::length(&target.name, u64::try_from(longest).unwrap_or(255))?;
+        if !self.options.dry_run {
+            dirlock::lock(dir.file(), dirlock::PATIENCE, self.options.force)?;
+        }
+        let names = Names::of(&target.name);
+        let own = self.wrapper.map(|wrapper| wrapper.id);
+        let text = self.wrapper.map_or(OsStr::new(""), |wrapper| &wrapper.text);
+        let work = Work { dir: &dir, names: &names, wrapper: text, own };
+        let seen = look(&dir, &names, own).map_err(failed)?;
+        let first = self.plan(&seen, &work, path, Method::Exchange)?;
+        if self.goal != Goal::Undo && !first.steps.is_empty() {
+            refuse::directory(facts::keeper(&dir)?)?;
+        }
+        let divert = self.admit(&target, &work, &seen, path)?;
+        let outcome = first.outcome;
+        let done = Done { text: said(first.outcome, &names), steps: Vec::new() };
+        if self.options.dry_run {
+            return Ok(Done { steps: shown(&first, &work, divert.as_deref()), ..done });
+        }
+        if let Some(path) = &divert {
+            package::divert(path, names.at(Place::Hidden))?;
+        }
+        if let Err(failure) = self.carry_out(&work, seen, first, path) {
+            if let Some(path) = &divert {
+                package::undivert(path, names.at(Place::Hidden))?;
+            }
+            return Err(failure);
+        }
+        if self.goal == Goal::Undo
+            && let Some(path) = package::diverted(&target.path(), names.at(Place::Hidden))?
+        {
+            package::undivert(&path, names.at(Place::Hidden))?;
+        }
+        self.keep_note(&target.path(), outcome);
+        Ok(done)
+    }
+
+    fn plan(&self, seen: &Seen, work: &Work, path: &Path, method: Method) -> Result<Plan, Failure> {
+        let named = self.wrapper.is_some_and(|wrapper| wrapper.named);
+        let request = Request { goal: self.goal, method, wrapper: work.wrapper, named };
+        if self.options.link_dir.is_some() && self.goal == Goal::Wrap {
+            return linkdir::plan_link(seen, &request);
+        }
+        let gone = self.options.paths.is_none() && state(seen) == State::Missing;
+        if gone {
+            // Noted once, and removed by somebody: nothing is left to do there.
+            self.diag.note(&format!("{}: no such file any more", path.display()));
+            return Ok(Plan { steps: Vec::new(), outcome: Outcome::NotWrapped });
+        }
+        plan(seen, &request)
+    }
+
+    /// Refuses what must not be wrapped and warns of the rest; the answer is the path that dpkg shall divert.
+    fn admit(&self, target: &Target, work: &Work, seen: &Seen, path: &Path) -> Result<Option<PathBuf>, Failure> {
+        let Some(wrapper) = self.wrapper.filter(|_| self.goal == Goal::Wrap) else { return Ok(None) };
+        let Options { force, divert, .. } = *self.options;
+        if self.options.link_dir.is_some() {
+            linkdir::check(target, path, wrapper)?;
+            if let Some(warning) = linkdir::warning(target, path) {
+                self.diag.warn(&format!("{}: warning: {warning}", path.display()));
+            }
+            return Ok(None);
+        }
+        let now = state(seen);
+        if now != State::Plain && !divert {
+            return Ok(None);
+        }
+        let facts = facts::facts(target, work.dir, wrapper, force && !divert)?;
+        if now == State::Plain {
+            refuse::program(&seen.app, &facts, force, divert)?;
+            for warning in facts::warnings(target, &seen.app) {
+                self.diag.warn(&format!("{}: warning: {warning}", target.shown.display()));
+            }
+        }
+        let known_as = facts.owner.map_or_else(|| target.path(), |owner| owner.path);
+        Ok((divert && facts.diverted.is_none()).then_some(known_as))
+    }
+
+    fn carry_out(&self, work: &Work, seen: Seen, plan: Plan, path: &Path) -> Result<(), Failure> {
+        if plan.steps.is_empty() {
+            return Ok(());
+        }
+        let held = Held::new();
+        let outcome = plan.outcome;
+        match apply::apply(work, &seen, &plan) {
+            Ok(()) => {}
+            Err(Stop::Failed(failure)) => return Err(failure),
+            Err(Stop::NoExchange) => {
+                self.diag.note(&format!("{}: no exchange of names on this file system: by hard link", path.display()));
+                let seen = look(work.dir, work.names, work.own).map_err(|e| Failure::new(Kind::Refused, reason(&e)))?;
+                let plan = self.plan(&seen, work, path, Method::Replace)?;
+                match apply::apply(work, &seen, &plan) {
+                    Ok(()) => {}
+                    Err(Stop::Failed(failure)) => return Err(failure),
+                    Err(Stop::NoExchange) => return Err(Failure::new(Kind::Refused, "renaming is not supported here")),
+                }
+            }
+        }
+        drop(held);
+        let after = look(work.dir, work.names, work.own).map_err(|e| Failure::new(Kind::Refused, reason(&e)))?;
+        if fits(outcome, state(&after)) {
+            return Ok(());
+        }
+        Err(Failure::new(Kind::Refused, "somebody else changed it at the same moment")
+            .hint("--status shows what it is now"))
+    }
+
+    /// Failing to keep the note fails nothing else.
+    fn keep_note(&self, path: &Path, outcome: Outcome) {
+        let Some(note) = self.note else { return };
+        let kept = match outcome {
+            Outcome::Sound => return,
+            Outcome::Undone | Outcome::LinkRemoved | Outcome::NotWrapped => note.remove(path),
+            _ => note.add(path),
+        };
+        if let Err(error) = kept {
+            let file = note.path().display();
+            self.diag.warn(&format!(
+                "{file}: cannot note {}: {}: --all will not know it",
+                path.display(),
+                reason(&error)
+            ));
+        }
+    }
+}
+
+/// Signals that a person or a batch system sends wait until a plan is done or taken back; it takes milliseconds.
+struct Held(Option<SigSet>);
+
+impl Held {
+    fn new() -> Self {
+        let set: SigSet = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM].into_iter().collect();
+        Self(set.thread_swap_mask(SigmaskHow::SIG_BLOCK).ok())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            // Fails for no mask that was in force before.
+            let _ = before.thread_set_mask();
+        }
+    }
+}
+
+/// Whether the state is the one that the plan was made for.
+fn fits(outcome: Outcome, now: State) -> bool {
+    match outcome {
+        Outcome::Undone => matches!(now, State::Plain | State::NotAProgram),
+        Outcome::LinkRemoved => now == State::Missing,
+        Outcome::Linked | Outcome::AlreadyLinked => now == State::LinkOnly,
+        Outcome::Repointed => matches!(now, State::Wrapped | State::LinkOnly),
+        Outcome::Wrapped | Outcome::AlreadyWrapped | Outcome::Renewed => now == State::Wrapped,
+        Outcome::NotWrapped | Outcome::Sound => true,
+    }
+}
+
+fn said(outcome: Outcome, names: &Names) -> String {
+    let hidden = names.shown(Place::Hidden);
+    match outcome {
+        Outcome::Wrapped => format!("wrapped; the program is {hidden} beside it"),
+        Outcome::AlreadyWrapped => "is already wrapped; nothing changed".to_owned(),
+        Outcome::Linked => "a link of its name to cudawrap is in the directory of links".to_owned(),
+        Outcome::AlreadyLinked => "is already a link to cudawrap; nothing changed".to_owned(),
+        Outcome::Undone => "the program is back under its name".to_owned(),
+        Outcome::LinkRemoved => "the link to cudawrap is removed".to_owned(),
+        Outcome::NotWrapped => "is not wrapped; nothing changed".to_owned(),
+        Outcome::Renewed => format!("the newer program is wrapped, the older {hidden} is gone"),
+        Outcome::Repointed => "leads to cudawrap again".to_owned(),
+        Outcome::Sound => "needs no repair; nothing changed".to_owned(),
+    }
+}
+
+fn shown(plan: &Plan, work: &Work, divert: Option<&Path>) -> Vec<String> {
+    let divert = divert.map(|path| format!("divert {} to {}", path.display(), work.names.shown(Place::Hidden)));
+    let steps = plan.steps.iter().filter(|step| **step != Step::Sync).map(|step| apply::describe(*step, work));
+    divert.into_iter().chain(steps).collect()
+}

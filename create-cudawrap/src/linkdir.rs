@@ -1,0 +1,72 @@
+//! `--link-dir`: the program stays as it is, and a directory that comes before it in PATH gets a link of its name.
+//! Right for files of a package manager; cudawrap finds the program by PATH behind that directory.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use getgpu_common::error::{Failure, Kind, reason};
+
+use crate::look::Seen;
+use crate::names::Place::App;
+use crate::plan::{Goal, Outcome, Plan, Request, Step, plan};
+use crate::state::{State, state};
+use crate::target::Target;
+use crate::wrapper::{self, Wrapper};
+use crate::{facts, refuse};
+
+/// The path of the link for the program at `path`.
+pub fn target(dir: &Path, path: &Path) -> Result<Target, Failure> {
+    let bytes = path.as_os_str().as_bytes();
+    let name = bytes.rsplit(|&b| b == b'/').next().unwrap_or(bytes);
+    let mut link = OsString::from(dir);
+    link.push("/");
+    link.push(std::ffi::OsStr::from_bytes(name));
+    Target::parse(Path::new(&link))
+}
+
+/// Whether `program` can be the one that the link `target` stands for.
+pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), Failure> {
+    let refused = |why: &str| Failure::new(Kind::Refused, why);
+    let program = Target::parse(program)?;
+    if program.dir == target.dir {
+        return Err(refused("--link-dir is the directory that it is in").hint("give another one, before it in PATH"));
+    }
+    let meta = std::fs::metadata(program.path()).map_err(|e| refused(&reason(&e)))?;
+    if !meta.is_file() {
+        return Err(refused(if meta.is_dir() { "is a directory" } else { "is not a program" }));
+    }
+    if rustix::fs::access(program.path(), rustix::fs::Access::EXEC_OK).is_err() {
+        return Err(refused("is not executable").hint("chmod +x, if it is a program"));
+    }
+    facts::own(&program, wrapper).map_or(Ok(()), |own| Err(refuse::own(&own)))
+}
+
+/// The steps that put the link there.
+pub fn plan_link(seen: &Seen, request: &Request) -> Result<Plan, Failure> {
+    let done = |steps: &[Step], outcome| Ok(Plan { steps: steps.to_vec(), outcome });
+    match state(seen) {
+        State::Missing => done(&[Step::Link(App), Step::Sync], Outcome::Linked),
+        State::LinkOnly if seen.app.runs => done(&[], Outcome::AlreadyLinked),
+        State::LinkOnly => plan(seen, &Request { goal: Goal::Repair, ..*request }),
+        _ => Err(Failure::new(Kind::Refused, "that name is taken in the directory of links")
+            .hint("look what it is, and move it away")),
+    }
+}
+
+/// What the link would run instead of `program`, as PATH is now.
+pub fn warning(target: &Target, program: &Path) -> Option<String> {
+    let found = wrapper::behind(&target.dir, &target.name);
+    if found.as_deref().and_then(wrapper::identity) == wrapper::identity(program) {
+        return None;
+    }
+    let dir = target.dir.display();
+    Some(match found {
+        Some(other) => {
+            format!("with this PATH the link runs {}: put {dir} before the program's directory", other.display())
+        }
+        None => format!(
+            "with this PATH the link finds no program: put {dir} and the program's directory behind it into PATH"
+        ),
+    })
+}

@@ -1,0 +1,94 @@
+//! The names beside a wrapped path: `CUDAWRAP_app` is the program, `.CUDAWRAP_app~` what a crash may leave behind.
+//! Both are fixed, so that the next run finds what an interrupted one began.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// What the program's name begins with once its path is a link.
+pub const PREFIX: &str = "CUDAWRAP_";
+/// The program that the links lead to.
+pub const WRAPPER: &str = "cudawrap";
+/// How much longer than the program's name the longest name beside it is (`.` and `~` around `CUDAWRAP_name`).
+pub const ADDED: usize = PREFIX.len() + 2;
+/// Our own programs, which are never wrapped.
+pub const OWN: [&str; 4] = [WRAPPER, "getgpu", "create-cudawrap", "create_cudawrap"];
+
+/// One of the three names that a wrap has to do with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The path that users run.
+    App,
+    /// `CUDAWRAP_app`: the program.
+    Hidden,
+    /// `.CUDAWRAP_app~`: on the way.
+    Tmp,
+}
+
+/// The three names of one path.
+#[derive(Clone, Debug)]
+pub struct Names {
+    app: OsString,
+    hidden: OsString,
+    tmp: OsString,
+}
+
+impl Names {
+    /// The names that belong to `app`.
+    pub fn of(app: &OsStr) -> Self {
+        let hidden = joined(&[PREFIX.as_bytes(), app.as_bytes()]);
+        let tmp = joined(&[b".", hidden.as_bytes(), b"~"]);
+        Self { app: app.to_owned(), hidden, tmp }
+    }
+
+    /// The name at `place`.
+    pub fn at(&self, place: Place) -> &OsStr {
+        match place {
+            Place::App => &self.app,
+            Place::Hidden => &self.hidden,
+            Place::Tmp => &self.tmp,
+        }
+    }
+
+    /// The same for a message.
+    pub fn shown(&self, place: Place) -> String {
+        self.at(place).to_string_lossy().into_owned()
+    }
+}
+
+/// The path's name that `name` belongs to, when it is one of ours beside it.
+pub fn original(name: &OsStr) -> Option<&OsStr> {
+    let bytes = name.as_bytes();
+    let bytes = match bytes.strip_prefix(b".") {
+        Some(rest) => rest.strip_suffix(b"~")?,
+        None => bytes,
+    };
+    bytes.strip_prefix(PREFIX.as_bytes()).filter(|app| !app.is_empty()).map(OsStr::from_bytes)
+}
+
+/// Whether `name` is one of our programs'.
+pub fn is_own(name: &OsStr) -> bool {
+    OWN.iter().any(|own| name == *own)
+}
+
+fn joined(parts: &[&[u8]]) -> OsString {
+    OsString::from_vec(parts.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_beside_a_path_lead_back_to_it() {
+        let names = Names::of(OsStr::from_bytes(b"a\xffb"));
+        assert_eq!(names.at(Place::Hidden).as_bytes(), b"CUDAWRAP_a\xffb");
+        assert_eq!(names.at(Place::Tmp).as_bytes(), b".CUDAWRAP_a\xffb~");
+        assert_eq!(names.at(Place::Tmp).len() - 3, ADDED);
+        for place in [Place::Hidden, Place::Tmp] {
+            assert_eq!(original(names.at(place)), Some(names.at(Place::App)));
+        }
+        for other in ["CUDAWRAP_", "app", ".CUDAWRAP_app", ".app~"] {
+            assert_eq!(original(OsStr::new(other)), None, "{other}");
+        }
+    }
+}

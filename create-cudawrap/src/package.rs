@@ -1,0 +1,172 @@
+//! Whose file it is, as dpkg and rpm know it, and dpkg's diversions: which name an upgrade writes to.
+//! The tools are run without a shell, with a time limit, and only where they exist.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use getgpu_common::error::{Failure, Kind, reason};
+
+use crate::wrapper::tool;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A package, and the path by which it knows the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its name.
+    pub package: String,
+    /// `/bin/x` and `/usr/bin/x` are one file, but dpkg knows only one of the two names.
+    pub path: PathBuf,
+}
+
+/// The package that owns `path`.
+pub fn owner(path: &Path) -> Result<Option<Owner>, Failure> {
+    if let Some(dpkg) = tool("dpkg") {
+        for path in spellings(path) {
+            let answer = ask(&dpkg, &[OsStr::new("-S"), OsStr::new("--"), &literal(&path)])?;
+            if let Some(package) = answer.ok.then(|| dpkg_package(&answer.text)).flatten() {
+                return Ok(Some(Owner { package, path }));
+            }
+        }
+    }
+    if let Some(rpm) = tool("rpm") {
+        let answer =
+            ask(&rpm, &[OsStr::new("-qf"), OsStr::new("--queryformat"), OsStr::new("%{NAME}\\n"), path.as_os_str()])?;
+        if let Some(package) = answer.ok.then(|| answer.text.lines().next().map(str::to_owned)).flatten() {
+            return Ok(Some(Owner { package, path: path.to_owned() }));
+        }
+    }
+    Ok(None)
+}
+
+/// The spelling of `path` that dpkg diverts to `hidden`, if it does.
+pub fn diverted(path: &Path, hidden: &OsStr) -> Result<Option<PathBuf>, Failure> {
+    let Some(divert) = tool("dpkg-divert") else { return Ok(None) };
+    for path in spellings(path) {
+        let answer = ask(&divert, &[OsStr::new("--truename"), path.as_os_str()])?;
+        if answer.ok && answer.bytes.strip_suffix(b"\n") == Some(path.with_file_name(hidden).as_os_str().as_bytes()) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+/// From now on dpkg writes `hidden` where it would write `path`.
+pub fn divert(path: &Path, hidden: &OsStr) -> Result<(), Failure> {
+    change(path, hidden, "--add")
+}
+
+/// dpkg writes `path` itself again.
+pub fn undivert(path: &Path, hidden: &OsStr) -> Result<(), Failure> {
+    change(path, hidden, "--remove")
+}
+
+fn change(path: &Path, hidden: &OsStr, what: &str) -> Result<(), Failure> {
+    let Some(divert) = tool("dpkg-divert") else {
+        return Err(Failure::new(Kind::Refused, "--divert: there is no dpkg-divert here").hint("use --link-dir"));
+    };
+    let to = path.with_file_name(hidden);
+    let words = ["--local", "--no-rename", "--quiet", "--divert"].map(OsStr::new);
+    let args = [&words[..], &[to.as_os_str(), OsStr::new(what), path.as_os_str()]].concat();
+    if ask(&divert, &args)?.ok {
+        return Ok(());
+    }
+    let message = format!("dpkg-divert {what} {} failed", path.display());
+    Err(Failure::new(Kind::Refused, message).hint(format!("what it says: dpkg-divert --list '*{}'", path.display())))
+}
+
+struct Answer {
+    ok: bool,
+    text: String,
+    bytes: Vec<u8>,
+}
+
+/// Runs a tool that reads a data base and answers; one that hangs is given up.
+fn ask(program: &Path, args: &[&OsStr]) -> Result<Answer, Failure> {
+    let shown = program.display();
+    let failed = |why: &str| {
+        Failure::new(Kind::Refused, format!("{shown}: {why}")).hint("--force wraps without asking whose file it is")
+    };
+    let mut child = Command::new(program)
+        .args(args)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| failed(&reason(&e)))?;
+    let until = Instant::now() + LIMIT;
+    let (send, receive) = mpsc::channel();
+    if let Some(pipe) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = pipe.take(1 << 20).read_to_end(&mut bytes);
+            send.send(bytes)
+        });
+    }
+    let Ok(bytes) = receive.recv_timeout(LIMIT) else {
+        let _ = child.kill();
+        return Err(failed("no answer in 10 s"));
+    };
+    loop {
+        match child.try_wait().map_err(|e| failed(&reason(&e)))? {
+            Some(status) => {
+                return Ok(Answer { ok: status.success(), text: String::from_utf8_lossy(&bytes).into_owned(), bytes });
+            }
+            None if Instant::now() >= until => {
+                let _ = child.kill();
+                return Err(failed("does not end"));
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}
+
+/// With and without `/usr`: where /bin is a link to /usr/bin, packages may have recorded either.
+fn spellings(path: &Path) -> Vec<PathBuf> {
+    let mut all = vec![path.to_owned()];
+    if let Ok(rest) = path.strip_prefix("/usr") {
+        let short = Path::new("/").join(rest);
+        let same_dir =
+            |a: &Path, b: &Path| Some((a.parent()?.canonicalize().ok()?) == b.parent()?.canonicalize().ok()?);
+        if same_dir(&short, path) == Some(true) {
+            all.push(short);
+        }
+    }
+    all
+}
+
+/// The path as dpkg's pattern that means just this path.
+fn literal(path: &Path) -> std::ffi::OsString {
+    let special = |b: &u8| matches!(b, b'*' | b'?' | b'[' | b']' | b'\\');
+    let escaped = path.as_os_str().as_bytes().iter().flat_map(|b| special(b).then_some(b'\\').into_iter().chain([*b]));
+    std::ffi::OsString::from_vec(escaped.collect())
+}
+
+/// The first package in dpkg's answer (`a, b: /path`), which also speaks of diversions.
+fn dpkg_package(answer: &str) -> Option<String> {
+    let mut owners =
+        answer.lines().filter(|line| !line.starts_with("diversion by ") && !line.starts_with("local diversion "));
+    owners.find_map(|line| {
+        line.split_once(": /").map(|(packages, _)| packages.split(", ").next().unwrap_or(packages).to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dpkgs_answer_is_read_without_its_diversions() {
+        let answer =
+            "diversion by dash from: /bin/sh\nlocal diversion to: /bin/sh.x\ncoreutils, other:amd64: /bin/ls\n";
+        assert_eq!(dpkg_package(answer).as_deref(), Some("coreutils"));
+        assert_eq!(dpkg_package("local diversion from: /bin/sh\n"), None);
+        assert_eq!(literal(Path::new("/a/[*")), OsStr::new("/a/\\[\\*"));
+    }
+}

@@ -1,0 +1,153 @@
+//! The story: read the command line, find cudawrap, do each PATH by itself, sum up.
+//! What is for people goes to standard error; standard output has only what was asked for as output.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use getgpu_common::diag::{Diag, Level, printable};
+use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::exit;
+
+use crate::directory::Directory;
+use crate::job::Job;
+use crate::look::{Id, look};
+use crate::names::Names;
+use crate::note::Note;
+use crate::options::{self, Options, PROGRAM, Parsed, Task};
+use crate::plan::Goal;
+use crate::status;
+use crate::target::Target;
+use crate::wrapper;
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let diag = Diag::new(PROGRAM, Level::Normal);
+    let result = match options::parse(std::env::args_os().skip(1)) {
+        Ok(Parsed::Print(text)) => print(text.as_bytes()).map(|()| true),
+        Ok(Parsed::Run(options)) => {
+            let diag = Diag::new(PROGRAM, options.level);
+            match options.task {
+                Task::Change(goal) => change(&options, goal, &diag),
+                Task::Status { json } => show(&options, json, &diag),
+            }
+            .or_else(|failure| Ok(fail(&diag, &failure)))
+        }
+        Err(failure) => Err(failure),
+    };
+    let status = match result {
+        Ok(true) => exit::OK,
+        Ok(false) => exit::create_cudawrap(Kind::Refused),
+        Err(failure) => {
+            diag.error(&failure);
+            exit::create_cudawrap(failure.kind)
+        }
+    };
+    u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// Wrap, undo or repair; whether all went well.
+fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
+    let wrapper = match wrapper::find(options.wrapper.as_deref()) {
+        Ok(found) => Some(found),
+        // Undoing needs none: that is what it is for when cudawrap is gone.
+        Err(_) if goal == Goal::Undo => None,
+        Err(failure) => return Err(failure),
+    };
+    if let Some(found) = &wrapper {
+        diag.note(&format!("links lead to {}", found.text.to_string_lossy()));
+    }
+    let note = Note::find();
+    let paths = paths(options, note.as_ref())?;
+    let job = Job { options, goal, wrapper: wrapper.as_ref(), note: note.as_ref(), diag };
+    let mut failed = 0;
+    for path in &paths {
+        match job.run(path) {
+            Ok(done) => {
+                for step in &done.steps {
+                    print(format!("{}: {}\n", printable(&path.to_string_lossy()), printable(step)).as_bytes())?;
+                }
+                if done.steps.is_empty() {
+                    diag.warn(&format!("{}: {}", path.display(), done.text));
+                }
+            }
+            Err(failure) => {
+                failed += 1;
+                fail(diag, &about(path, failure));
+            }
+        }
+    }
+    if paths.len() > 1 {
+        diag.warn(&format!("{} paths: {} done, {failed} failed", paths.len(), paths.len() - failed));
+    }
+    Ok(failed == 0)
+}
+
+/// `--status`; whether nothing needs attention.
+fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
+    let own = wrapper::find(options.wrapper.as_deref()).ok().map(|found| found.id);
+    let note = Note::find();
+    let noted = options.paths.is_none();
+    let mut lines = Vec::new();
+    let mut good = true;
+    for path in paths(options, note.as_ref())? {
+        match look_at(&path, own) {
+            Ok(found) if found.is_empty() && noted => diag.note(&format!("{}: no such file any more", path.display())),
+            Ok(found) if found.is_empty() && !path.is_dir() => {
+                good = fail(diag, &about(&path, Failure::new(Kind::Refused, "no such file")));
+            }
+            Ok(found) => lines.extend(found),
+            Err(failure) => good = fail(diag, &about(&path, failure)),
+        }
+    }
+    print(&if json { status::json(&lines) } else { status::text(&lines) })?;
+    Ok(good && !lines.iter().any(|line| line.attention))
+}
+
+/// The lines for a path, or for what is wrapped in a directory.
+fn look_at(path: &Path, own: Option<Id>) -> Result<Vec<status::Line>, Failure> {
+    let failed = |error: std::io::Error| Failure::new(Kind::Refused, reason(&error));
+    let (dir, names) = if path.is_dir() {
+        let dir = Directory::open(&std::fs::canonicalize(path).map_err(failed)?).map_err(failed)?;
+        let names = status::names_in(&dir, own).map_err(failed)?;
+        (dir, names)
+    } else {
+        let target = Target::parse(path)?;
+        (Directory::open(&target.dir).map_err(failed)?, BTreeSet::from([target.name]))
+    };
+    let mut lines = Vec::new();
+    for name in names {
+        let seen = look(&dir, &Names::of(&name), own).map_err(failed)?;
+        let shown = if path.is_dir() { path.join(&name) } else { path.to_owned() };
+        lines.extend(status::line(&shown, &seen));
+    }
+    Ok(lines)
+}
+
+fn paths(options: &Options, note: Option<&Note>) -> Result<Vec<PathBuf>, Failure> {
+    match (&options.paths, note) {
+        (Some(paths), _) => Ok(paths.clone()),
+        (None, None) => Ok(Vec::new()),
+        (None, Some(note)) => {
+            let file = note.path().display();
+            note.read().map_err(|e| Failure::new(Kind::Refused, format!("{file}: {}", reason(&e))))
+        }
+    }
+}
+
+fn about(path: &Path, failure: Failure) -> Failure {
+    Failure { message: format!("{}: {}", path.display(), failure.message), ..failure }
+}
+
+fn fail(diag: &Diag, failure: &Failure) -> bool {
+    diag.error(failure);
+    false
+}
+
+fn print(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes)
+        .and_then(|()| out.flush())
+        .map_err(|e| Failure::new(Kind::Refused, format!("standard output: {}", reason(&e))))
+}

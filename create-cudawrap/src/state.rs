@@ -1,0 +1,104 @@
+//! What the three places together mean: one of the states that a path can be in, crashes included.
+//! Pure: from a [`Seen`] to a [`State`], so that every row of the table is a line of a test.
+
+use crate::look::{Entry, Kind, Leads, Seen};
+
+/// The state of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// A program, not wrapped.
+    Plain,
+    /// A program, and our link is at `CUDAWRAP_app`: a wrap that did not get to its exchange, or an undo that did.
+    Half,
+    /// Both names are one file: the way without exchange, interrupted.
+    SameFile,
+    /// Our link, and the program beside it.
+    Wrapped,
+    /// The same, but the cudawrap that the link leads to is gone.
+    Vanished,
+    /// A newer program lies where the link was.
+    Upgraded,
+    /// The program is at `CUDAWRAP_app`, and nothing at the path.
+    Orphan,
+    /// A link of ours without a program beside it (a directory of links).
+    LinkOnly,
+    /// A link to a wrapped path.
+    Through,
+    /// Links of ours, and no program at all.
+    Lost,
+    /// A link to the wrapper of migtools.
+    Migtools,
+    /// A program, and something else has the name `CUDAWRAP_app`.
+    InTheWay,
+    /// A directory, a device, a link that leads nowhere.
+    NotAProgram,
+    /// Nothing.
+    Missing,
+}
+
+/// What lies at `.CUDAWRAP_app~`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftover {
+    /// Nothing.
+    None,
+    /// A link of ours, a second name of the program, or the program that an upgrade superseded: goes away.
+    Ours,
+    /// Something else: stays.
+    Foreign,
+}
+
+/// The state that `seen` shows.
+pub fn state(seen: &Seen) -> State {
+    let (app, hidden) = (&seen.app, &seen.hidden);
+    match app.kind {
+        Kind::Absent if hidden.is_program() => State::Orphan,
+        Kind::Absent if hidden.is_ours() => State::Lost,
+        Kind::Absent => State::Missing,
+        Kind::Directory | Kind::Special | Kind::Link(Leads::Elsewhere) => State::NotAProgram,
+        Kind::Link(Leads::Migtools) => State::Migtools,
+        Kind::Link(Leads::Cudawrap | Leads::Vanished) => linked(seen),
+        Kind::File | Kind::Link(Leads::Program) => plain(app, hidden),
+    }
+}
+
+fn plain(app: &Entry, hidden: &Entry) -> State {
+    if hidden.kind == Kind::Absent {
+        State::Plain
+    } else if hidden.is_ours() {
+        State::Half
+    } else if hidden.id == app.id {
+        State::SameFile
+    } else if hidden.is_program() && hidden.runs {
+        State::Upgraded
+    } else {
+        State::InTheWay
+    }
+}
+
+fn linked(seen: &Seen) -> State {
+    match seen.hidden.kind {
+        Kind::Absent if seen.through.is_some() => State::Through,
+        Kind::Absent => State::LinkOnly,
+        Kind::File | Kind::Link(Leads::Program | Leads::Elsewhere) => {
+            if seen.app.kind == Kind::Link(Leads::Vanished) {
+                State::Vanished
+            } else {
+                State::Wrapped
+            }
+        }
+        _ => State::Lost,
+    }
+}
+
+/// What `.CUDAWRAP_app~` is in the state that `seen` shows.
+pub fn leftover(seen: &Seen) -> Leftover {
+    let tmp = &seen.tmp;
+    let second_name = tmp.id == seen.app.id || tmp.id == seen.hidden.id;
+    // A file of its own there is the superseded program only while a link and a newer program are at the two other names.
+    let superseded = tmp.is_program() && matches!(state(seen), State::Half | State::Wrapped | State::Vanished);
+    match tmp.kind {
+        Kind::Absent => Leftover::None,
+        _ if tmp.is_ours() || second_name || superseded => Leftover::Ours,
+        _ => Leftover::Foreign,
+    }
+}

@@ -1,0 +1,132 @@
+//! `--status`: one line for each path, or one JSON document for all.
+//! Pure but for looking into a directory; what a line says is decided from the state alone.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::directory::Directory;
+use crate::look::{self, Id, Kind, Leads, Seen};
+use crate::names;
+use crate::state::{Leftover, State, leftover, state};
+
+/// What is said about one path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// The path; bytes that are no UTF-8 are replaced.
+    pub path: String,
+    /// The path byte by byte, only when it is no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<Vec<u8>>,
+    /// plain, wrapped, upgraded over, broken, foreign.
+    pub state: &'static str,
+    /// Whether somebody should do something.
+    pub attention: bool,
+    /// What the link says.
+    pub link: Option<String>,
+    /// More about it.
+    pub detail: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    paths: &'a [Line],
+}
+
+/// The line for what `seen` shows at `path`; none when nothing is there.
+pub fn line(path: &Path, seen: &Seen) -> Option<Line> {
+    let (state, attention, detail) = words(seen)?;
+    let litter = leftover(seen) == Leftover::Ours;
+    let left = || "an interrupted run left .CUDAWRAP_name~ beside it: --repair removes it".to_owned();
+    let link = seen.app.text.as_ref().map(|text| text.to_string_lossy().into_owned());
+    let bytes = path.as_os_str().as_bytes();
+    Some(Line {
+        path: path.to_string_lossy().into_owned(),
+        path_bytes: path.to_str().is_none().then(|| bytes.to_vec()),
+        state,
+        attention: attention || litter,
+        link,
+        detail: detail.or_else(|| litter.then(left)),
+    })
+}
+
+fn words(seen: &Seen) -> Option<(&'static str, bool, Option<String>)> {
+    let good = |name, detail| Some((name, false, detail));
+    let bad = |name, detail: &str| Some((name, true, Some(detail.to_owned())));
+    match state(seen) {
+        State::Missing => None,
+        State::Plain => good("plain", None),
+        State::Half | State::SameFile => bad("plain", "an interrupted run: wrap it again, or --undo"),
+        State::Wrapped if !seen.app.runs => bad("broken", "the cudawrap that it leads to cannot be reached"),
+        State::Wrapped if !seen.hidden.runs => bad("broken", "its program, CUDAWRAP_name beside it, cannot be run"),
+        State::Wrapped => good("wrapped", None),
+        State::Through => good("wrapped", seen.through.as_ref().map(|hop| format!("through {}", hop.display()))),
+        State::LinkOnly if !seen.app.runs => bad("broken", "the cudawrap that it leads to is gone: --repair"),
+        State::LinkOnly => match &seen.behind {
+            Some(program) => good("wrapped", Some(format!("runs {} by PATH", program.display()))),
+            None => bad("broken", "no program of its name beside it, or behind it in PATH"),
+        },
+        State::Vanished => bad("broken", "the cudawrap that it leads to is gone: --repair"),
+        State::Upgraded => bad("upgraded over", "a newer program replaced the link: --repair"),
+        State::Orphan => {
+            bad("broken", "nothing at the path, its program is CUDAWRAP_name beside it: --undo puts it back")
+        }
+        State::Lost => bad("broken", "a link, and its program is nowhere: install it again"),
+        State::Migtools => bad("foreign", "migtools"),
+        State::InTheWay => bad("foreign", "something else has the name CUDAWRAP_name beside it"),
+        State::NotAProgram if seen.app.kind == Kind::Link(Leads::Elsewhere) => {
+            bad("broken", "a link that leads to no file")
+        }
+        State::NotAProgram => good("plain", Some("not a program".to_owned())),
+    }
+}
+
+/// The names in a directory that have to do with wrapping.
+pub fn names_in(dir: &Directory, own: Option<Id>) -> io::Result<BTreeSet<OsString>> {
+    let mut found = BTreeSet::new();
+    for item in std::fs::read_dir(dir.path())? {
+        let name = item?.file_name();
+        if let Some(app) = names::original(&name) {
+            found.insert(app.to_owned());
+        } else if !names::is_own(&name) && is_wrap(dir, &name, own) {
+            found.insert(name);
+        }
+    }
+    Ok(found)
+}
+
+fn is_wrap(dir: &Directory, name: &OsStr, own: Option<Id>) -> bool {
+    // What vanished since the directory was read is no matter.
+    let entry = look::entry(dir, name, own).unwrap_or(look::Entry::ABSENT);
+    entry.is_ours() || entry.kind == Kind::Link(Leads::Migtools)
+}
+
+/// The lines as text; control characters in names are shown as `\ooo`.
+pub fn text(lines: &[Line]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for line in lines {
+        for &byte in line.path_bytes.as_deref().unwrap_or(line.path.as_bytes()) {
+            if byte < b' ' || byte == 0x7f {
+                out.extend_from_slice(format!("\\{byte:03o}").as_bytes());
+            } else {
+                out.push(byte);
+            }
+        }
+        let detail = line.detail.as_ref().map(|detail| format!(" ({})", getgpu_common::diag::printable(detail)));
+        out.extend_from_slice(format!(": {}{}\n", line.state, detail.unwrap_or_default()).as_bytes());
+    }
+    out
+}
+
+/// The lines as one JSON document.
+pub fn json(lines: &[Line]) -> Vec<u8> {
+    // Strings, numbers and flags only: this cannot fail.
+    let mut text = serde_json::to_vec(&Document { schema: 1, paths: lines }).unwrap_or_default();
+    text.push(b'\n');
+    text
+}

@@ -1,0 +1,62 @@
+//! From a PATH as typed to a directory and a name in it, as bytes.
+//! The name itself is never resolved: a link given as PATH is the link, not what it leads to.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use getgpu_common::error::{Failure, Kind, reason};
+
+/// One path to work on.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// As the user wrote it, for messages.
+    pub shown: PathBuf,
+    /// Its directory, absolute and without links.
+    pub dir: PathBuf,
+    /// The name in there.
+    pub name: OsString,
+}
+
+impl Target {
+    /// Splits `path`; a directory, or one that cannot be reached, is a failure.
+    pub fn parse(path: &Path) -> Result<Self, Failure> {
+        let refused = |what: &str| Failure::new(Kind::Refused, what);
+        let bytes = path.as_os_str().as_bytes();
+        if bytes.is_empty() {
+            return Err(refused("an empty path names nothing"));
+        }
+        let (parent, name) = match bytes.iter().rposition(|&b| b == b'/') {
+            Some(0) => (&b"/"[..], &bytes[1..]),
+            Some(at) => (&bytes[..at], &bytes[at + 1..]),
+            None => (&b"."[..], bytes),
+        };
+        if matches!(name, b"" | b"." | b"..") {
+            return Err(refused("is a directory").hint("name the programs in it"));
+        }
+        let dir = std::fs::canonicalize(OsStr::from_bytes(parent))
+            .map_err(|e| refused(&format!("its directory cannot be reached: {}", reason(&e))))?;
+        Ok(Self { shown: path.to_owned(), dir, name: OsStr::from_bytes(name).to_owned() })
+    }
+
+    /// The absolute path: what is noted, and what package managers know.
+    pub fn path(&self) -> PathBuf {
+        self.dir.join(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trailing_slash_or_dots_name_a_directory() {
+        for path in ["/", "/usr/", ".", "..", "/usr/.", "/usr/..", ""] {
+            assert!(Target::parse(Path::new(path)).is_err(), "{path}");
+        }
+        let target = Target::parse(Path::new("/usr/../usr/x y")).unwrap();
+        assert_eq!(target.path(), Path::new("/usr/x y"));
+        assert_eq!(Target::parse(Path::new("/x")).unwrap().dir, Path::new("/"));
+        assert_eq!(Target::parse(Path::new("x")).unwrap().dir, std::env::current_dir().unwrap());
+    }
+}
