@@ -2,7 +2,6 @@
 //! Figures that users will see are checked against what real nodes print.
 #![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
 
-
 use sim_node::{Folder, Inventory, MIB, MigMode, Node, builtin, builtin_names};
 use std::collections::HashSet;
 
