@@ -3,8 +3,10 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// What sort of failure it is; each program has a documented status for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// No device is free now: asking again later can help.
     NoneFree,
@@ -29,7 +31,7 @@ pub enum Kind {
 }
 
 /// A failure with its one line and, where a person can act, a hint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// Decides the exit status.
     pub kind: Kind,

@@ -1,0 +1,87 @@
+//! getgpu's way to start the process that asks NVML: a plain fork of itself, before any lock is taken.
+//! The child has the connection and nothing else of the parent's standard streams, dies with it, and never returns.
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork};
+
+use super::{Worker, channel};
+use crate::error::{Failure, Kind, reason};
+use crate::sys;
+
+/// A forked worker.
+#[derive(Debug)]
+pub struct Forked {
+    pid: Pid,
+    channel: OwnedFd,
+}
+
+/// Forks a process that serves NVML requests.
+pub fn fork_worker() -> Result<Forked, Failure> {
+    start().map_err(|e| Failure::new(Kind::Nvml, format!("cannot start a process to ask NVML: {}", reason(&e))))
+}
+
+fn start() -> io::Result<Forked> {
+    let (ours, theirs) = channel()?;
+    // SAFETY: this program has one thread, so the child may go on with all of its memory.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => Ok(Forked { pid: child, channel: ours }),
+        ForkResult::Child => {
+            drop(ours);
+            sys::die_with_parent();
+            seclude();
+            crate::nvml::serve::serve(&File::from(theirs));
+            // SAFETY: _exit runs nothing of the parent's.
+            unsafe { libc::_exit(0) }
+        }
+    }
+}
+
+/// Standard streams on /dev/null, working directory `/`: a library that prints or looks around finds nothing of the caller's.
+/// An empty entry in LD_LIBRARY_PATH then means `/`, not a directory that somebody else prepared.
+pub fn seclude() {
+    let _ = std::env::set_current_dir("/");
+    if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+        for stream in 0..3 {
+            if null.as_raw_fd() != stream {
+                // SAFETY: dup2 onto a standard stream of a process that uses none of them.
+                unsafe { libc::dup2(null.as_raw_fd(), stream) };
+            }
+        }
+        if null.as_raw_fd() < 3 {
+            std::mem::forget(null);
+        }
+    }
+}
+
+impl Worker for Forked {
+    fn channel(&self) -> &OwnedFd {
+        &self.channel
+    }
+
+    fn end(self, deadline: Instant) -> bool {
+        drop(self.channel);
+        let mut pause = Duration::from_micros(50);
+        loop {
+            match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) if Instant::now() < deadline => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(5));
+                }
+                Ok(WaitStatus::StillAlive) => break,
+                Err(Errno::EINTR) => {}
+                _ => return true,
+            }
+        }
+        // In D state it does not even die; it is not waited for.
+        let _ = nix::sys::signal::kill(self.pid, nix::sys::signal::Signal::SIGKILL);
+        let _ = waitpid(self.pid, Some(WaitPidFlag::WNOHANG));
+        false
+    }
+}

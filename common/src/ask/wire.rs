@@ -1,0 +1,75 @@
+//! What is said between a program that chooses a device and the process that asks NVML for it: one JSON line each way.
+//! Both ends are of one release, so nothing here is kept compatible.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Failure;
+use crate::inventory::{Detail, Device, Gpu, Inventory, Usage};
+use crate::nvml::Rules;
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// Comes first: load and initialise the library.
+    Open {
+        /// Path of the library, if not the loader's.
+        library: Option<PathBuf>,
+        /// What counts as busy.
+        rules: Rules,
+    },
+    /// How many GPUs?
+    Count,
+    /// One GPU's MIG mode and number of slots.
+    Gpu {
+        /// NVML index.
+        gpu: u32,
+    },
+    /// One device.
+    Device {
+        /// NVML index of the GPU.
+        gpu: u32,
+        /// MIG index; none for the whole GPU.
+        slot: Option<u32>,
+        /// How much to ask.
+        detail: Detail,
+    },
+    /// Who uses a device.
+    Usage {
+        /// NVML index of the GPU.
+        gpu: u32,
+        /// MIG index; none for the whole GPU.
+        slot: Option<u32>,
+        /// How much to ask.
+        detail: Detail,
+    },
+    /// Everything.
+    Scan {
+        /// How much to ask.
+        detail: Detail,
+    },
+    /// Shut the library down.
+    Quit,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    /// The library is ready.
+    Opened,
+    /// Number of GPUs.
+    Count(u32),
+    /// A GPU.
+    Gpu(Gpu),
+    /// A device, or an empty slot.
+    Device(Option<Device>),
+    /// A device's use.
+    Usage(Usage),
+    /// Everything.
+    Scan(Inventory),
+    /// The request failed.
+    Failed(Failure),
+    /// The library is shut down.
+    Bye,
+}

@@ -1,0 +1,115 @@
+//! Names of devices: GPU UUIDs, MIG UUIDs in both forms, and what CUDA_VISIBLE_DEVICES may hold.
+//! Pure text: parsing, the one canonical spelling that the lock is derived from, and matching of abbreviations.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The UUID of a device or GPU in canonical spelling: prefix in capitals, hex digits in lower case.
+///
+/// Forms: `GPU-<uuid>`, `MIG-<uuid>` (drivers from 470.42.01 on), `MIG-GPU-<uuid>/<gi>/<ci>` (older drivers).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Uuid(String);
+
+impl Uuid {
+    /// Reads a full UUID in any of the three forms; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        match Selector::parse(text)? {
+            Selector::Full(uuid) => Some(uuid),
+            Selector::OldMig { gpu, gi, ci } => Some(Self(format!("MIG-{gpu}/{gi}/{ci}"))),
+            Selector::Index(_) | Selector::GpuPrefix(_) => None,
+        }
+    }
+
+    /// The canonical text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it names a MIG device.
+    pub fn is_mig(&self) -> bool {
+        self.0.starts_with("MIG-")
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One entry of CUDA_VISIBLE_DEVICES or of a list of devices, as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// A CUDA index: among the GPUs that this process can open, in PCI order.
+    Index(u32),
+    /// The beginning of a GPU's UUID; at least one digit.
+    GpuPrefix(String),
+    /// A full UUID of the present form.
+    Full(Uuid),
+    /// `MIG-GPU-<uuid>/<gi>/<ci>`, accepted by every driver.
+    OldMig {
+        /// The parent GPU.
+        gpu: Uuid,
+        /// GPU instance id.
+        gi: u32,
+        /// Compute instance id.
+        ci: u32,
+    },
+}
+
+impl Selector {
+    /// Reads one entry; `None` if CUDA would not know it either.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+            return text.parse().ok().map(Self::Index);
+        }
+        let lower = text.to_ascii_lowercase();
+        if let Some(rest) = lower.strip_prefix("mig-gpu-") {
+            let mut parts = rest.split('/');
+            let gpu = full_hex(parts.next()?).then(|| Uuid(format!("GPU-{}", rest.split('/').next().unwrap_or(""))))?;
+            let (gi, ci) = (small(parts.next()?)?, small(parts.next()?)?);
+            return parts.next().is_none().then_some(Self::OldMig { gpu, gi, ci });
+        }
+        if let Some(rest) = lower.strip_prefix("mig-") {
+            return full_hex(rest).then(|| Self::Full(Uuid(format!("MIG-{rest}"))));
+        }
+        let rest = lower.strip_prefix("gpu-")?;
+        if full_hex(rest) {
+            return Some(Self::Full(Uuid(format!("GPU-{rest}"))));
+        }
+        let partial = !rest.is_empty() && rest.len() < 36 && rest.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+        partial.then(|| Self::GpuPrefix(format!("GPU-{rest}")))
+    }
+
+    /// Whether this entry names the MIG device or whole GPU `uuid` by its text alone.
+    pub fn names(&self, uuid: &Uuid) -> bool {
+        match self {
+            Self::Index(_) => false,
+            Self::GpuPrefix(prefix) => uuid.as_str().starts_with(prefix.as_str()),
+            Self::Full(own) => own == uuid,
+            Self::OldMig { gpu, gi, ci } => uuid.as_str() == format!("MIG-{gpu}/{gi}/{ci}"),
+        }
+    }
+}
+
+/// `8-4-4-4-12` lower-case hex digits.
+fn full_hex(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() == 36
+        && bytes.iter().enumerate().all(|(i, b)| match i {
+            8 | 13 | 18 | 23 => *b == b'-',
+            _ => b.is_ascii_hexdigit(),
+        })
+}
+
+/// A GI or CI id: digits only, small.
+fn small(text: &str) -> Option<u32> {
+    (!text.is_empty() && text.len() <= 3 && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+#[path = "ident_tests.rs"]
+mod tests;

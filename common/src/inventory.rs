@@ -1,0 +1,122 @@
+//! The devices of a node as plain data: GPUs, MIG devices, their processes and memory. No choosing here and no system calls;
+//! this is also what the process that asks NVML sends back.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ident::Uuid;
+
+/// How much is asked of NVML. Each step costs calls, and attaching a GPU can cost seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Detail {
+    /// UUIDs only: enough for a random pick.
+    Uuid,
+    /// The parent GPU and the instance ids too: for lists and grants.
+    Place,
+    /// Names, memory and PCI addresses too: for people.
+    Full,
+}
+
+/// A GPU, in MIG mode or not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// NVML index.
+    pub index: u32,
+    /// UUID; asked for from `Detail::Place` on.
+    pub uuid: Option<Uuid>,
+    /// Name; `Detail::Full`.
+    pub name: Option<String>,
+    /// PCI address as NVML prints it; `Detail::Full`.
+    pub pci_bus_id: Option<String>,
+    /// Whether it is in MIG mode: then it is never a device itself.
+    pub mig: bool,
+    /// How many MIG devices it can have at most (nvmlDeviceGetMaxMigDeviceCount); 0 without MIG mode.
+    pub slots: u32,
+    /// Whether this process may open it.
+    pub usable: bool,
+}
+
+/// A device: what CUDA_VISIBLE_DEVICES can name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its identity.
+    pub uuid: Uuid,
+    /// NVML index of its GPU.
+    pub gpu: u32,
+    /// MIG index on its GPU; none for a whole GPU.
+    pub slot: Option<u32>,
+    /// UUID of its GPU; `Detail::Place`.
+    pub gpu_uuid: Option<Uuid>,
+    /// GPU instance and compute instance ids; `Detail::Place`.
+    pub instance: Option<(u32, u32)>,
+    /// Profile, such as `1g.5gb`; `Detail::Full`.
+    pub profile: Option<String>,
+    /// Whether this process may open its nodes.
+    pub usable: bool,
+}
+
+/// A process that NVML shows on a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Device memory in bytes, where known.
+    pub memory: Option<u64>,
+    /// Process name, if /proc shows it.
+    pub name: Option<String>,
+    /// Its kind makes no device busy (`ignore_processes`).
+    pub ignored: bool,
+}
+
+/// Memory of a device, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// All of it.
+    pub total: u64,
+    /// In use.
+    pub used: u64,
+}
+
+/// What NVML says of a device's use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activity {
+    /// No process, and no more memory in use than an idle device has.
+    Idle,
+    /// A process, or memory.
+    Busy,
+    /// NVML will not tell. Never free.
+    Unknown,
+}
+
+/// A device's use, with its witnesses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// The verdict.
+    pub activity: Activity,
+    /// Why, for people; none if idle.
+    pub reason: Option<String>,
+    /// The processes that NVML shows.
+    pub processes: Vec<Process>,
+    /// Memory, if it was asked for and told.
+    pub memory: Option<Memory>,
+}
+
+/// Everything on the node that could be asked about.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Inventory {
+    /// Version of the driver; `Detail::Full`.
+    pub driver: Option<String>,
+    /// All GPUs that answered, in NVML order.
+    pub gpus: Vec<Gpu>,
+    /// All devices, in NVML order: GPU index, then MIG index.
+    pub devices: Vec<Device>,
+    /// What did not answer: a line each.
+    pub problems: Vec<String>,
+}
+
+impl Device {
+    /// What a list entry is matched against.
+    pub fn names(&self) -> crate::settings::allowed::Names<'_> {
+        crate::settings::allowed::Names { uuid: &self.uuid, gpu: self.gpu_uuid.as_ref(), instance: self.instance }
+    }
+}

@@ -1,0 +1,154 @@
+//! Who holds a device, read from the kernel: the settled units, and the bytes that say uid and pid.
+//! The bytes only say where to look; user, program and start come from /proc/PID, the share from fdinfo where readable.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::claim::lock_error;
+use super::{Description, Held, Place, Range, Side, Span, UNITS};
+use crate::error::Failure;
+use crate::procfs::{self, Stat, fdinfo, namespaces};
+
+/// More runs of bytes than this on one device are a flood, and are not listed.
+const MOST: usize = 2000;
+
+/// One program or holder of a reservation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Holder {
+    /// `lease` or `reservation`.
+    pub kind: &'static str,
+    /// Uid as the host has it; null if only a pid is known.
+    pub uid: Option<u32>,
+    /// Login name of the uid.
+    pub user: Option<String>,
+    /// The program, or the reservation's caller; null from another pid namespace.
+    pub pid: Option<i32>,
+    /// Its name.
+    pub program: Option<String>,
+    /// Its part of the device; null where not known.
+    pub share: Option<f64>,
+    /// When it started, in Unix seconds.
+    pub since: Option<u64>,
+    /// The reservation's tag.
+    pub tag: Option<String>,
+}
+
+/// What the lock says of one device.
+#[derive(Clone, Debug, Default)]
+pub struct Holdings {
+    /// Units under settled leases.
+    pub leased: i64,
+    /// Units under settled reservations.
+    pub reserved: i64,
+    /// Somebody is trying it at this moment.
+    pub tried: bool,
+    /// Who.
+    pub holders: Vec<Holder>,
+}
+
+/// Reads from the lock what is held of `span` and by whom.
+pub fn of(place: &Place, probe: &Description, span: Span) -> Result<Holdings, Failure> {
+    let mut held = Holdings::default();
+    let leases = probe.conflicts(span.lease(), MOST).map_err(|e| lock_error(&e))?;
+    let inner = probe.conflicts(span.inner_lease(), MOST).map_err(|e| lock_error(&e))?;
+    let reservations = probe.conflicts(span.reservation(), MOST).map_err(|e| lock_error(&e))?;
+    let units = |found: &[super::Conflict]| -> i64 {
+        found.iter().filter(|c| c.held == Held::Settled).map(|c| c.range.len).sum()
+    };
+    held.leased = units(&leases).max(units(&inner));
+    held.reserved = units(&reservations);
+    held.tried = leases.iter().chain(&reservations).any(|c| c.held == Held::Try);
+    if held.leased > 0 {
+        held.holders.extend(side(place, probe, span, Side::Lease, held.leased)?);
+    }
+    if held.reserved > 0 {
+        held.holders.extend(side(place, probe, span, Side::Reservation, held.reserved)?);
+    }
+    Ok(held)
+}
+
+/// The host uids that hold one side of a device.
+pub fn uids(probe: &Description, span: Span, side: Side) -> Result<BTreeSet<u32>, Failure> {
+    let region = if side == Side::Lease { span.lease_uids() } else { span.reservation_uids() };
+    Ok(numbers(probe, region)?.into_iter().filter_map(|n| u32::try_from(n).ok()).collect())
+}
+
+/// The process ids that hold one side of a device.
+pub fn process_ids(probe: &Description, span: Span, side: Side) -> Result<BTreeSet<i32>, Failure> {
+    let region = if side == Side::Lease { span.lease_pids() } else { span.reservation_pids() };
+    Ok(numbers(probe, region)?.into_iter().filter_map(|n| i32::try_from(n).ok()).collect())
+}
+
+/// The offsets inside `region` that are read-locked.
+fn numbers(probe: &Description, region: Range) -> Result<BTreeSet<i64>, Failure> {
+    let found = probe.conflicts(region, MOST).map_err(|e| lock_error(&e))?;
+    let settled = found.iter().filter(|c| c.held == Held::Settled);
+    Ok(settled.flat_map(|c| (0..c.range.len.min(MOST as i64)).map(move |i| c.range.start - region.start + i)).collect())
+}
+
+fn side(place: &Place, probe: &Description, span: Span, side: Side, units: i64) -> Result<Vec<Holder>, Failure> {
+    let mut uids = uids(probe, span, side)?;
+    let kind = if side == Side::Lease { "lease" } else { "reservation" };
+    let mut holders = Vec::new();
+    if namespaces::host_pids() {
+        for pid in process_ids(probe, span, side)? {
+            let (Some(euid), Some(stat)) = (procfs::euid(pid), Stat::read(pid)) else { continue };
+            let uid = namespaces::host_uid(euid);
+            // A byte that anybody could have locked counts only beside the uid of the process it names.
+            if uids.contains(&uid) {
+                holders.push(holder(place, span, side, kind, uid, &stat));
+            }
+        }
+    }
+    for known in &holders {
+        if let Some(uid) = known.uid {
+            uids.remove(&uid);
+        }
+    }
+    holders.extend(uids.into_iter().map(|uid| Holder {
+        kind,
+        uid: Some(uid),
+        user: Some(procfs::user_name(uid)),
+        pid: None,
+        program: None,
+        share: None,
+        since: None,
+        tag: None,
+    }));
+    // A single holder has all that is held.
+    if let [only] = holders.as_mut_slice() {
+        only.share = only.share.or(Some(units as f64 / UNITS as f64));
+    }
+    Ok(holders)
+}
+
+fn holder(place: &Place, span: Span, side: Side, kind: &'static str, uid: u32, stat: &Stat) -> Holder {
+    let range = if side == Side::Lease { span.lease() } else { span.reservation() };
+    let own: i64 = fdinfo::within(&fdinfo::settled_locks(&stat.pid.to_string()), place.identity.1, range)
+        .iter()
+        .map(|r| r.len)
+        .sum();
+    let caller = (side == Side::Reservation).then(|| super::own::HolderLine::of(stat.pid)).flatten();
+    let (pid, program, tag) = match caller {
+        Some(line) => (line.caller.0, line.caller.1, line.tag),
+        None => (stat.pid, stat.comm.clone(), None),
+    };
+    Holder {
+        kind,
+        uid: Some(uid),
+        user: Some(procfs::user_name(uid)),
+        pid: Some(pid),
+        program: Some(program),
+        share: (own > 0).then(|| own as f64 / UNITS as f64),
+        since: since(stat),
+        tag,
+    }
+}
+
+/// When a process started, in Unix seconds.
+fn since(stat: &Stat) -> Option<u64> {
+    let up = crate::sys::boot_time().as_secs_f64() - stat.start as f64 / crate::sys::ticks_per_second() as f64;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
+    Some(now.as_secs_f64().max(up).round() as u64 - up.max(0.0).round() as u64)
+}

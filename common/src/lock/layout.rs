@@ -1,0 +1,174 @@
+//! Where on the lock file each device's ranges lie. This layout never changes: programs of different versions
+//! exclude each other only because they agree on every number here.
+//!
+//! The file's offsets are cut into 2^29 spans of 2^34 bytes. A device's span is chosen by 29 bits of FNV-1a (64 bit,
+//! offset basis 0xcbf29ce484222325, prime 0x100000001b3) over the bytes of its canonical UUID: the hash's low 29 bits
+//! xor its next 29 bits. Span 0 is for the line of waiters; the last span stays unused, since a range that ends at 2^63-1 is
+//! reported with length 0 (fcntl(2)). Hashes that would fall on either are moved by one. Two devices that share a span
+//! exclude each other, which is safe.
+
+use crate::ident::Uuid;
+
+/// Units of a device. A share of 1/k locks floor(UNITS/k) of them, so exactly k programs fit for every k up to 848.
+pub const UNITS: i64 = 720_720;
+/// Bytes of a span.
+const SPAN: i64 = 1 << 34;
+/// Spans in the file.
+const SPANS: i64 = 1 << 29;
+
+/// A run of bytes on the lock file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First byte.
+    pub start: i64,
+    /// Number of bytes, at least one.
+    pub len: i64,
+}
+
+impl Range {
+    /// The byte behind the last one.
+    pub const fn end(self) -> i64 {
+        self.start + self.len
+    }
+}
+
+/// The span of one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(i64);
+
+impl Span {
+    /// The span that belongs to `uuid`.
+    pub fn of(uuid: &Uuid) -> Self {
+        let hash = fnv1a(uuid.as_str().as_bytes());
+        let bits = ((hash ^ (hash >> 29)) & (SPANS as u64 - 1)) as i64;
+        Self(bits.clamp(1, SPANS - 2) * SPAN)
+    }
+
+    const fn range(self, offset: i64, len: i64) -> Range {
+        Range { start: self.0 + offset, len }
+    }
+
+    /// Locked by programs that run on the device.
+    pub const fn lease(self) -> Range {
+        self.range(0x0010_0000, UNITS)
+    }
+
+    /// Locked by holders for programs that have not started yet.
+    pub const fn reservation(self) -> Range {
+        self.range(0x0020_0000, UNITS)
+    }
+
+    /// Leases of those who choose fewer devices than the reservation around them names.
+    pub const fn inner_lease(self) -> Range {
+        self.range(0x0030_0000, UNITS)
+    }
+
+    /// Reservations of those who choose fewer devices than the reservation around them names.
+    pub const fn inner_reservation(self) -> Range {
+        self.range(0x0040_0000, UNITS)
+    }
+
+    /// Write-locked by whoever moves a reservation into or out of its lingering part, or takes it over.
+    pub const fn handover(self) -> Range {
+        self.range(0x0050_0000, 1)
+    }
+
+    /// Read-locked by a holder whose programs are over and whose caller is not.
+    pub const fn lingering(self) -> Range {
+        self.range(0x0050_0010, 1)
+    }
+
+    /// One byte per process id (up to 2^22, PID_MAX_LIMIT) of those who lease.
+    pub const fn lease_pids(self) -> Range {
+        self.range(0x0100_0000, 1 << 22)
+    }
+
+    /// One byte per process id of those who hold reservations.
+    pub const fn reservation_pids(self) -> Range {
+        self.range(0x0200_0000, 1 << 22)
+    }
+
+    /// One byte per uid of the initial user namespace of those who lease.
+    pub const fn lease_uids(self) -> Range {
+        self.range(0x1_0000_0000, 1 << 32)
+    }
+
+    /// One byte per uid of the initial user namespace of those who hold reservations.
+    pub const fn reservation_uids(self) -> Range {
+        self.range(0x2_1000_0000, 1 << 32)
+    }
+}
+
+/// All spans of devices: one question over it tells whether anything at all is held.
+pub const fn all_devices() -> Range {
+    Range { start: SPAN, len: (SPANS - 2) * SPAN }
+}
+
+/// FNV-1a, 64 bit.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn regions(span: Span) -> [Range; 10] {
+        [
+            span.lease(),
+            span.reservation(),
+            span.inner_lease(),
+            span.inner_reservation(),
+            span.handover(),
+            span.lingering(),
+            span.lease_pids(),
+            span.reservation_pids(),
+            span.lease_uids(),
+            span.reservation_uids(),
+        ]
+    }
+
+    #[test]
+    fn regions_are_apart_by_a_byte_and_inside_the_span() {
+        let span = Span::of(&Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap());
+        let mut end = span.0;
+        for range in regions(span) {
+            assert!(range.start > end, "{range:?} touches the one before");
+            end = range.end();
+        }
+        assert!(end < span.0 + SPAN);
+        assert!(span.0 + SPAN < i64::MAX);
+    }
+
+    /// Written down once: a version that computes other places would not exclude programs of older ones.
+    #[test]
+    fn the_layout_never_changes() {
+        let span = Span::of(&Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap());
+        let hash = fnv1a(b"MIG-0d1e2f30-1111-5222-8333-444455556666");
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c, "published FNV-1a test value");
+        assert_eq!(span.0, ((hash ^ (hash >> 29)) & 0x1fff_ffff) as i64 * (1 << 34));
+        let starts = regions(Span(0)).map(|r| r.start);
+        assert_eq!(
+            starts,
+            [
+                0x10_0000,
+                0x20_0000,
+                0x30_0000,
+                0x40_0000,
+                0x50_0000,
+                0x50_0010,
+                0x100_0000,
+                0x200_0000,
+                0x1_0000_0000,
+                0x2_1000_0000
+            ]
+        );
+        assert_eq!(UNITS, 720_720);
+    }
+
+    #[test]
+    fn everything_lies_between_the_line_and_the_last_span() {
+        let all = all_devices();
+        assert_eq!((all.start, all.end()), (SPAN, i64::MAX - SPAN + 1));
+    }
+}

@@ -1,0 +1,16 @@
+//! The lock file of the host: where it is and whether it may be trusted (`place`), how devices are laid out on it (`layout`),
+//! locking byte ranges of it (`range`), claims on devices (`claim`), who holds what (`holders`), and what is our own (`own`).
+
+pub mod claim;
+pub mod holders;
+pub mod layout;
+pub mod make;
+pub mod own;
+pub mod place;
+pub mod range;
+pub mod shared;
+
+pub use claim::{Attempt, Claim, Side};
+pub use layout::{Range, Span, UNITS};
+pub use place::Place;
+pub use range::{Conflict, Description, Held};

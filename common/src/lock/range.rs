@@ -1,0 +1,131 @@
+//! Byte-range locks on one open file description: the only file that says `F_OFD_`.
+//! A description is locked through, asked through, and given up by closing it; nothing is ever unlocked (fcntl(2)).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+
+use super::layout::Range;
+
+/// Whether a lock is being tried or has been taken for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// A write lock: somebody is trying.
+    Try,
+    /// A read lock: somebody has it.
+    Settled,
+}
+
+/// A lock of another description that is in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Tried or settled.
+    pub held: Held,
+    /// The bytes it covers; adjacent locks of one description come as one.
+    pub range: Range,
+}
+
+/// One open file description of the lock. Dropping it gives up every lock taken through it,
+/// unless a copy was inherited by another process.
+#[derive(Debug)]
+pub struct Description(OwnedFd);
+
+impl Description {
+    /// Wraps an open descriptor of the lock file.
+    pub const fn new(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    /// Tries to write-lock `range`: false if anybody else has any of it.
+    pub fn try_write(&self, range: Range) -> io::Result<bool> {
+        self.set(libc::F_WRLCK, range)
+    }
+
+    /// Tries to read-lock `range`, or turns our write lock on it into a read lock, without a gap.
+    pub fn try_read(&self, range: Range) -> io::Result<bool> {
+        self.set(libc::F_RDLCK, range)
+    }
+
+    fn set(&self, kind: i32, range: Range) -> io::Result<bool> {
+        loop {
+            match fcntl(self, FcntlArg::F_OFD_SETLK(&flock(kind, range))) {
+                Ok(_) => return Ok(true),
+                Err(Errno::EAGAIN | Errno::EACCES) => return Ok(false),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Some lock of another description on `range`, not necessarily the lowest, clipped to `range`.
+    pub fn conflict(&self, range: Range) -> io::Result<Option<Conflict>> {
+        let mut lock = flock(libc::F_WRLCK, range);
+        fcntl(self, FcntlArg::F_OFD_GETLK(&mut lock))?;
+        let held = match i32::from(lock.l_type) {
+            libc::F_UNLCK => return Ok(None),
+            libc::F_RDLCK => Held::Settled,
+            _ => Held::Try,
+        };
+        // A length of 0 stands for "to the end of the file".
+        let end = if lock.l_len == 0 { i64::MAX } else { lock.l_start.saturating_add(lock.l_len) };
+        let start = lock.l_start.max(range.start);
+        let len = end.min(range.end()) - start;
+        Ok((len > 0).then_some(Conflict { held, range: Range { start, len } }))
+    }
+
+    /// All runs of bytes of `range` that others hold, in order, at most `most` of them.
+    ///
+    /// The kernel answers with *some* conflict, so the parts left and right of each answer are asked about again.
+    pub fn conflicts(&self, range: Range, most: usize) -> io::Result<Vec<Conflict>> {
+        let mut found = Vec::new();
+        let mut ask = vec![range];
+        while let Some(part) = ask.pop() {
+            if found.len() >= most {
+                break;
+            }
+            let Some(conflict) = self.conflict(part)? else { continue };
+            let (start, end) = (conflict.range.start, conflict.range.end());
+            if start > part.start {
+                ask.push(Range { start: part.start, len: start - part.start });
+            }
+            if end < part.end() {
+                ask.push(Range { start: end, len: part.end() - end });
+            }
+            found.push(conflict);
+        }
+        found.sort_by_key(|c| c.range.start);
+        Ok(found)
+    }
+
+    /// The descriptor itself, for handing it to another process.
+    pub fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+
+    /// The descriptor's number.
+    pub fn number(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for Description {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn flock(kind: i32, range: Range) -> libc::flock {
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: range.start,
+        l_len: range.len,
+        l_pid: 0, // must be 0 for open file description locks
+    }
+}
+
+#[cfg(test)]
+#[path = "range_tests.rs"]
+mod tests;

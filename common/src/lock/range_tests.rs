@@ -1,0 +1,36 @@
+use super::*;
+
+fn two() -> (Description, Description) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let open = || {
+        let f = std::fs::OpenOptions::new().read(true).write(true).open(file.path()).unwrap();
+        Description::new(f.into())
+    };
+    (open(), open())
+}
+
+const A: Range = Range { start: 1000, len: 840 };
+
+#[test]
+fn a_write_lock_is_a_try_and_a_read_lock_is_settled() {
+    let (a, b) = two();
+    assert!(a.try_write(A).unwrap());
+    assert!(!b.try_write(A).unwrap());
+    assert_eq!(b.conflict(A).unwrap().unwrap().held, Held::Try);
+    assert!(a.try_read(A).unwrap());
+    assert_eq!(b.conflict(A).unwrap(), Some(Conflict { held: Held::Settled, range: A }));
+    assert!(b.try_read(A).unwrap(), "readers share");
+    drop(a);
+    assert_eq!(b.conflict(A).unwrap(), None, "closing gives up");
+}
+
+#[test]
+fn every_conflict_is_found_and_clipped() {
+    let (a, b) = two();
+    for start in [10, 500, 990, 1200, 1500, 1839] {
+        assert!(a.try_read(Range { start, len: 20 }).unwrap());
+    }
+    let found: Vec<_> = b.conflicts(A, 100).unwrap().iter().map(|c| (c.range.start, c.range.len)).collect();
+    assert_eq!(found, [(1000, 10), (1200, 20), (1500, 20), (1839, 1)]);
+    assert_eq!(b.conflicts(A, 2).unwrap().len(), 2);
+}

@@ -1,0 +1,56 @@
+//! Whether a lock is really the host's: in a container it may be one of the container's own, and then devices
+//! that the host gives out are not excluded. What cannot be found out counts as shared.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::sys::statfs::statfs;
+
+use super::Place;
+use super::place::Origin;
+use crate::procfs::namespaces;
+
+/// File systems on which a lock excludes nobody outside this mount or node (linux/magic.h; Lustre's llite).
+const NOT_OURS_ALONE: [(u64, &str); 5] = [
+    (0x794c_7630, "overlayfs"),
+    (0x6969, "NFS"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x6573_5546, "FUSE"),
+    (0xff53_4d42, "CIFS"),
+];
+
+/// Whether locks of `place` exclude the programs of the whole host.
+pub fn with_host(place: &Place) -> bool {
+    match place.origin {
+        // Somebody named it: what it is shared with is their choice.
+        Origin::Environment => true,
+        Origin::Private => false,
+        Origin::Host => {
+            !foreign_file_system(&place.path)
+                && same_as_init(place)
+                && (namespaces::host_pids() || mounted(&place.path))
+        }
+    }
+}
+
+fn foreign_file_system(path: &Path) -> bool {
+    statfs(path)
+        .is_ok_and(|fs| NOT_OURS_ALONE.iter().any(|(magic, _)| *magic == (fs.filesystem_type().0 as u64 & 0xffff_ffff)))
+}
+
+/// Where process 1 may be looked into (as root), its file under the same path must be the same one.
+fn same_as_init(place: &Place) -> bool {
+    let Ok(relative) = place.path.strip_prefix("/") else { return true };
+    match std::fs::metadata(Path::new("/proc/1/root").join(relative)) {
+        Ok(meta) => (meta.dev(), meta.ino()) == place.identity,
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
+/// Whether the lock or its directory is a mount of its own, as `-v /run/getgpu:/run/getgpu` makes it.
+fn mounted(path: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    let directory = path.parent();
+    points.into_iter().any(|point| Path::new(point) == path || Some(Path::new(point)) == directory)
+}

@@ -1,0 +1,13 @@
+//! Asking NVML: runs only in the short process that `ask` starts, never in one that becomes the user's program.
+//! `raw` holds the calls that nvml-wrapper lacks, `session` walks GPUs and MIG devices, `usage` judges, `serve` answers requests.
+
+pub mod fault;
+mod judge;
+mod nodes;
+mod processes;
+mod raw;
+pub mod serve;
+mod session;
+mod usage;
+
+pub use judge::Rules;

@@ -1,0 +1,80 @@
+//! Reading NVML's process entries at the stride that the driver wrote them with.
+//! Drivers 535.43 to 535.86 write 32 bytes where every other writes 24; reading at the wrong stride invents processes.
+
+/// Bytes per entry of the widest layout.
+pub(super) const WIDEST: usize = 32;
+/// What buffers are filled with, so that an entry that was never written is no process.
+pub(super) const FILL: u64 = 0xA5A5_A5A5_A5A5_A5A5;
+/// PID_MAX_LIMIT of linux/threads.h.
+const PID_MAX: u32 = 1 << 22;
+/// NVML_VALUE_NOT_AVAILABLE
+const NOT_AVAILABLE: u64 = u64::MAX;
+
+/// How entries are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// nvmlProcessInfo_v1_t: pid, memory; 16 bytes.
+    First,
+    /// nvmlProcessInfo_v2_t: with instance ids; 24 bytes.
+    Present,
+    /// With protected memory; 32 bytes.
+    Wide,
+}
+
+impl Layout {
+    const fn words(self) -> usize {
+        match self {
+            Self::First => 2,
+            Self::Present => 3,
+            Self::Wide => 4,
+        }
+    }
+}
+
+/// A process as NVML lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Process id.
+    pub(super) pid: u32,
+    /// Device memory in bytes, where known.
+    pub(super) memory: Option<u64>,
+    /// GPU instance and compute instance, where it has them.
+    pub(super) instance: Option<(u32, u32)>,
+}
+
+/// The first `count` entries of a buffer; those that cannot be a process are left out.
+pub(super) fn decode(buffer: &[u64], count: usize, layout: Layout) -> Vec<Entry> {
+    let entries = buffer.chunks_exact(layout.words()).take(count);
+    entries
+        .map(|words| Entry {
+            pid: words[0].to_ne_bytes().first_chunk().map_or(0, |b| u32::from_ne_bytes(*b)),
+            memory: (words[1] != NOT_AVAILABLE).then_some(words[1]),
+            instance: words.get(2).map(|ids| halves(*ids)).filter(|(gi, ci)| *gi != u32::MAX && *ci != u32::MAX),
+        })
+        .filter(|entry| (1..=PID_MAX).contains(&entry.pid))
+        .collect()
+}
+
+/// The two 32-bit numbers of a word, in memory order.
+fn halves(word: u64) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_layout_at_its_stride() {
+        let ids = u64::from(7u32) | (u64::from(1u32) << 32);
+        let wide = [11, 500, ids, 0, 12, NOT_AVAILABLE, u64::MAX, 0, FILL, FILL, FILL, FILL];
+        let found = decode(&wide, 3, Layout::Wide);
+        assert_eq!(found.len(), 2, "an unwritten entry is no process");
+        assert_eq!(found[0], Entry { pid: 11, memory: Some(500), instance: Some((7, 1)) });
+        assert_eq!(found[1], Entry { pid: 12, memory: None, instance: None });
+        let present = [11, 500, ids, 12, 600, ids];
+        assert_eq!(decode(&present, 2, Layout::Present).iter().map(|e| e.pid).collect::<Vec<_>>(), [11, 12]);
+        assert_eq!(decode(&[11, 500, 12, 600], 2, Layout::First)[1].memory, Some(600));
+    }
+}

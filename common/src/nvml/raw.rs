@@ -1,0 +1,144 @@
+//! The NVML calls that nvml-wrapper lacks or makes unsafely: instance ids, texts in a checked buffer, memory of old drivers,
+//! and process lists at either entry size. Sizes and layouts: nvml.h and its history.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_uint, c_ulonglong};
+
+use nvml_wrapper::{Device, Nvml};
+
+use super::fault::{FUNCTION_NOT_FOUND, Fault, INSUFFICIENT_SIZE};
+use super::processes::{self, Entry, Layout};
+use crate::inventory::Memory;
+
+/// NVML_DEVICE_UUID_V2_BUFFER_SIZE and NVML_DEVICE_NAME_V2_BUFFER_SIZE
+const TEXT: usize = 96;
+/// Room for processes at the first question; the kernel lists about 950 at most.
+const ROOM: u32 = 64;
+/// How often a process list may outgrow its buffer before we give up.
+const TRIES: u32 = 5;
+
+macro_rules! symbol {
+    ($nvml:expr, $field:ident) => {
+        $nvml.lib().$field.as_ref().map_err(|_| Fault::new(stringify!($field), FUNCTION_NOT_FOUND))
+    };
+}
+
+fn check(call: &'static str, code: u32) -> Result<(), Fault> {
+    if code == 0 { Ok(()) } else { Err(Fault::new(call, code)) }
+}
+
+/// nvmlDeviceGetUUID, bounded: a library that forgets the NUL is no reason to read on.
+pub(super) fn uuid(nvml: &Nvml, device: &Device<'_>) -> Result<String, Fault> {
+    let call = symbol!(nvml, nvmlDeviceGetUUID)?;
+    let mut buffer = [0u8; TEXT + 1];
+    // SAFETY: the buffer has room for the length given; the handle comes from this session.
+    let code = unsafe { call(device.handle(), buffer.as_mut_ptr().cast(), TEXT as c_uint) };
+    check("DeviceGetUUID", code)?;
+    Ok(text(&buffer))
+}
+
+/// nvmlDeviceGetName, bounded likewise.
+pub(super) fn name(nvml: &Nvml, device: &Device<'_>) -> Result<String, Fault> {
+    let call = symbol!(nvml, nvmlDeviceGetName)?;
+    let mut buffer = [0u8; TEXT + 1];
+    // SAFETY: as in `uuid`.
+    let code = unsafe { call(device.handle(), buffer.as_mut_ptr().cast(), TEXT as c_uint) };
+    check("DeviceGetName", code)?;
+    Ok(text(&buffer))
+}
+
+fn text(buffer: &[u8; TEXT + 1]) -> String {
+    let end = buffer.iter().position(|b| *b == 0).unwrap_or(TEXT);
+    String::from_utf8_lossy(&buffer[..end]).into_owned()
+}
+
+/// nvmlDeviceGetGpuInstanceId and nvmlDeviceGetComputeInstanceId of a MIG device.
+pub(super) fn instance(nvml: &Nvml, device: &Device<'_>) -> Result<(u32, u32), Fault> {
+    let gi_call = symbol!(nvml, nvmlDeviceGetGpuInstanceId)?;
+    let ci_call = symbol!(nvml, nvmlDeviceGetComputeInstanceId)?;
+    let (mut gi, mut ci): (c_uint, c_uint) = (0, 0);
+    // SAFETY: both take a handle and a place for one unsigned int.
+    check("DeviceGetGpuInstanceId", unsafe { gi_call(device.handle(), &raw mut gi) })?;
+    // SAFETY: as above.
+    check("DeviceGetComputeInstanceId", unsafe { ci_call(device.handle(), &raw mut ci) })?;
+    Ok((gi, ci))
+}
+
+/// nvmlDeviceGetMemoryInfo, first version (drivers before 510): total, free, used in bytes.
+pub(super) fn memory_v1(nvml: &Nvml, device: &Device<'_>) -> Result<Memory, Fault> {
+    let call = symbol!(nvml, nvmlDeviceGetMemoryInfo)?;
+    let mut numbers: [c_ulonglong; 3] = [0; 3];
+    // SAFETY: nvmlMemory_t is three unsigned long longs (24 bytes).
+    check("DeviceGetMemoryInfo", unsafe { call(device.handle(), numbers.as_mut_ptr().cast()) })?;
+    Ok(Memory { total: numbers[0], used: numbers[2] })
+}
+
+/// Which list of processes is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    /// Processes with a compute context.
+    Compute,
+    /// Processes with a graphics context.
+    Graphics,
+    /// Clients of an MPS server.
+    Mps,
+}
+
+/// The processes of a device, whatever size of entry this driver writes.
+pub(super) fn processes(nvml: &Nvml, device: &Device<'_>, list: List) -> Result<Vec<Entry>, Fault> {
+    let lib = nvml.lib();
+    let wide = lib.nvmlDeviceGetConfComputeMemSizeInfo.is_ok() && lib.nvmlDeviceGetRunningProcessDetailList.is_err();
+    // Entry types differ between the versions; all are called with bytes and read at the stride that the version writes.
+    macro_rules! ask {
+        ($name:literal, $field:ident, $layout:expr) => {
+            match lib.$field.as_ref() {
+                Ok(call) => {
+                    let found = fill($name, $layout, |count, entries| {
+                        // SAFETY: the buffer behind entries has room for *count entries of the widest layout.
+                        unsafe { call(device.handle(), count, entries.cast()) }
+                    });
+                    match found {
+                        Err(fault) if fault.code == FUNCTION_NOT_FOUND => {}
+                        other => return other,
+                    }
+                }
+                Err(_) => {}
+            }
+        };
+    }
+    let v3 = if wide { Layout::Wide } else { Layout::Present };
+    match list {
+        List::Compute => {
+            ask!("DeviceGetComputeRunningProcesses_v3", nvmlDeviceGetComputeRunningProcesses_v3, v3);
+            ask!("DeviceGetComputeRunningProcesses_v2", nvmlDeviceGetComputeRunningProcesses_v2, Layout::Present);
+            ask!("DeviceGetComputeRunningProcesses", nvmlDeviceGetComputeRunningProcesses, Layout::First);
+        }
+        List::Graphics => {
+            ask!("DeviceGetGraphicsRunningProcesses_v3", nvmlDeviceGetGraphicsRunningProcesses_v3, v3);
+            ask!("DeviceGetGraphicsRunningProcesses_v2", nvmlDeviceGetGraphicsRunningProcesses_v2, Layout::Present);
+            ask!("DeviceGetGraphicsRunningProcesses", nvmlDeviceGetGraphicsRunningProcesses, Layout::First);
+        }
+        List::Mps => ask!("DeviceGetMPSComputeRunningProcesses_v3", nvmlDeviceGetMPSComputeRunningProcesses_v3, v3),
+    }
+    Err(Fault::new("DeviceGetRunningProcesses", FUNCTION_NOT_FOUND))
+}
+
+/// Asks with room to spare, again with more while the list grows.
+fn fill(
+    name: &'static str,
+    layout: Layout,
+    mut call: impl FnMut(*mut c_uint, *mut u8) -> u32,
+) -> Result<Vec<Entry>, Fault> {
+    let mut room = ROOM;
+    for _ in 0..TRIES {
+        // u64 words: entries hold 8-byte numbers, and 32 bytes each are enough for every known layout.
+        let mut buffer = vec![processes::FILL; room as usize * (processes::WIDEST / 8)];
+        let mut count: c_uint = room;
+        match call(&raw mut count, buffer.as_mut_ptr().cast()) {
+            0 => return Ok(processes::decode(&buffer, count.min(room) as usize, layout)),
+            INSUFFICIENT_SIZE => room = count.clamp(room, 100_000) + 32,
+            code => return Err(Fault::new(name, code)),
+        }
+    }
+    Err(Fault::new(name, INSUFFICIENT_SIZE))
+}

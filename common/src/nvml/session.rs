@@ -1,0 +1,209 @@
+//! One NVML session: loads the library, walks GPUs and MIG devices, and asks for no more than the detail wanted.
+//! A GPU is attached at the first touch, which can take seconds, so handles are kept for the session and touched on demand.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device as Handle, Nvml};
+
+use super::fault::{self, Fault, with_retries};
+use super::{nodes, raw};
+use crate::error::{Failure, Kind};
+use crate::ident::Uuid;
+use crate::inventory::{Detail, Device, Gpu, Inventory};
+
+/// More MIG devices than this on one GPU are a library gone wrong; the largest GPU has 8 compute instances in 7 instances.
+const MOST_SLOTS: u32 = 64;
+/// More GPUs than this in one node likewise.
+const MOST_GPUS: u32 = 1024;
+
+/// Loads and initialises the library.
+pub(super) fn open(library: Option<&std::path::Path>) -> Result<Nvml, Failure> {
+    let name = library.unwrap_or(std::path::Path::new("libnvidia-ml.so.1"));
+    Nvml::builder().lib_path(name.as_os_str()).init().map_err(|error| cannot_open(name, &error))
+}
+
+fn cannot_open(library: &std::path::Path, error: &NvmlError) -> Failure {
+    let no_driver = || Failure::new(Kind::NoDriver, "no NVIDIA driver on this node");
+    let code = match error {
+        NvmlError::LibloadingError(cause) => {
+            if !std::path::Path::new("/proc/driver/nvidia/version").exists() {
+                return no_driver();
+            }
+            return Failure::new(Kind::Nvml, format!("cannot load {}: {cause}", library.display())).hint(
+                "the NVIDIA driver is loaded but its library is not found: install libnvidia-ml1 or set `library`",
+            );
+        }
+        other => Fault::from("Init", other).code,
+    };
+    let says = Fault::from("Init", error);
+    match code {
+        fault::DRIVER_NOT_LOADED => no_driver(),
+        fault::GPU_NOT_FOUND => Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node"),
+        _ if nodes::all_closed() => Failure::new(Kind::NoUsableGpu, "no GPU that this process may open"),
+        fault::VERSION_MISMATCH => Failure::new(Kind::Nvml, format!("NVML {says}"))
+            .hint("the driver was updated while in use: the node needs a reboot or a reload of the nvidia module"),
+        _ => Failure::new(Kind::Nvml, format!("NVML {says}")).hint("does `nvidia-smi -L` work on this node?"),
+    }
+}
+
+/// A running session.
+pub(super) struct Session<'n> {
+    pub(super) nvml: &'n Nvml,
+    gpus: HashMap<u32, Rc<Handle<'n>>>,
+    slots: HashMap<(u32, u32), Rc<Handle<'n>>>,
+    minors: HashMap<u32, Option<u32>>,
+    nodes: bool,
+}
+
+impl<'n> Session<'n> {
+    pub(super) fn new(nvml: &'n Nvml) -> Self {
+        Self { nvml, gpus: HashMap::new(), slots: HashMap::new(), minors: HashMap::new(), nodes: nodes::exist() }
+    }
+
+    /// nvmlDeviceGetCount_v2: GPUs, also those we may not open.
+    pub(super) fn count(&self) -> Result<u32, Fault> {
+        let count = with_retries(|| self.nvml.device_count().map_err(|e| Fault::from("DeviceGetCount", &e)))?;
+        Ok(count.min(MOST_GPUS))
+    }
+
+    fn gpu_handle(&mut self, gpu: u32) -> Result<Rc<Handle<'n>>, Fault> {
+        if let Some(handle) = self.gpus.get(&gpu) {
+            return Ok(handle.clone());
+        }
+        let nvml = self.nvml;
+        let handle = with_retries(|| nvml.device_by_index(gpu).map_err(|e| Fault::from("DeviceGetHandleByIndex", &e)))?;
+        let handle = Rc::new(handle);
+        self.gpus.insert(gpu, handle.clone());
+        Ok(handle)
+    }
+
+    /// The handle of a device that was found in this session: a MIG device, or a whole GPU for no slot.
+    pub(super) fn handle(&mut self, gpu: u32, slot: Option<u32>) -> Result<Rc<Handle<'n>>, Fault> {
+        match slot {
+            None => self.gpu_handle(gpu),
+            Some(slot) => match self.slots.get(&(gpu, slot)) {
+                Some(handle) => Ok(handle.clone()),
+                None => self.slot_handle(gpu, slot),
+            },
+        }
+    }
+
+    fn slot_handle(&mut self, gpu: u32, slot: u32) -> Result<Rc<Handle<'n>>, Fault> {
+        let parent = self.gpu_handle(gpu)?;
+        let call = "DeviceGetMigDeviceHandleByIndex";
+        let handle = with_retries(|| parent.mig_device_by_index(slot).map_err(|e| Fault::from(call, &e)))?;
+        let handle = Rc::new(handle);
+        self.slots.insert((gpu, slot), handle.clone());
+        Ok(handle)
+    }
+
+    /// One GPU: its MIG mode, and more by `detail`.
+    pub(super) fn gpu(&mut self, index: u32, detail: Detail) -> Result<Gpu, Fault> {
+        let handle = self.gpu_handle(index)?;
+        let mode = with_retries(|| handle.mig_mode().map_err(|e| Fault::from("DeviceGetMigMode", &e)));
+        let mig = match mode {
+            Ok(mode) => mode.current == 1,
+            Err(fault) if fault.absent() => false,
+            Err(fault) => return Err(fault),
+        };
+        let slots = if mig {
+            with_retries(|| handle.mig_device_count().map_err(|e| Fault::from("DeviceGetMaxMigDeviceCount", &e)))?
+        } else {
+            0
+        };
+        let uuid = if detail >= Detail::Place { Some(self.uuid(&handle)?) } else { None };
+        let full = detail >= Detail::Full;
+        Ok(Gpu {
+            index,
+            uuid,
+            name: if full { raw::name(self.nvml, &handle).ok() } else { None },
+            pci_bus_id: if full { handle.pci_info().ok().map(|pci| pci.bus_id) } else { None },
+            mig,
+            slots: slots.min(MOST_SLOTS),
+            usable: self.minor(index, &handle).is_none_or(nodes::gpu_usable),
+        })
+    }
+
+    /// The minor number of a GPU's node, asked only where there are nodes.
+    fn minor(&mut self, gpu: u32, handle: &Handle<'n>) -> Option<u32> {
+        if !self.nodes {
+            return None;
+        }
+        *self.minors.entry(gpu).or_insert_with(|| handle.minor_number().ok())
+    }
+
+    fn uuid(&self, handle: &Handle<'n>) -> Result<Uuid, Fault> {
+        let text = with_retries(|| raw::uuid(self.nvml, handle))?;
+        Uuid::parse(&text).ok_or_else(|| Fault::new("DeviceGetUUID: not a UUID", 0))
+    }
+
+    /// One device; `None` for an empty slot.
+    pub(super) fn device(&mut self, gpu: u32, slot: Option<u32>, detail: Detail) -> Result<Option<Device>, Fault> {
+        let handle = match self.handle(gpu, slot) {
+            Ok(handle) => handle,
+            Err(fault) if slot.is_some() && (fault.empty_slot() || fault.code == fault::NO_PERMISSION) => {
+                return Ok(None);
+            }
+            Err(fault) => return Err(fault),
+        };
+        let uuid = self.uuid(&handle)?;
+        let parent = self.gpu_handle(gpu)?;
+        let gpu_uuid = match slot {
+            None => Some(uuid.clone()),
+            Some(_) if detail >= Detail::Place => self.uuid(&parent).ok(),
+            Some(_) => None,
+        };
+        let minor = self.minor(gpu, &parent);
+        let instance = match slot {
+            Some(_) if detail >= Detail::Place || minor.is_some() => raw::instance(self.nvml, &handle).ok(),
+            _ => None,
+        };
+        let usable = minor.is_none_or(|minor| {
+            nodes::gpu_usable(minor) && instance.is_none_or(|(gi, ci)| nodes::instance_usable(minor, gi, ci))
+        });
+        let profile = if slot.is_some() && detail >= Detail::Full { self.profile(&handle) } else { None };
+        Ok(Some(Device { uuid, gpu, slot, gpu_uuid, instance, profile, usable }))
+    }
+
+    /// The profile at the end of a MIG device's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
+    fn profile(&self, handle: &Handle<'n>) -> Option<String> {
+        let name = raw::name(self.nvml, handle).ok()?;
+        name.rsplit_once("MIG ").map(|(_, profile)| profile.trim().to_owned())
+    }
+
+    /// All GPUs and devices; what does not answer becomes a problem and stops nothing else.
+    pub(super) fn scan(&mut self, detail: Detail) -> Result<Inventory, Fault> {
+        let mut found = Inventory::default();
+        if detail >= Detail::Full {
+            found.driver = self.nvml.sys_driver_version().ok();
+        }
+        for index in 0..self.count()? {
+            let gpu = match self.gpu(index, detail) {
+                Ok(gpu) => gpu,
+                Err(fault) => {
+                    found.problems.push(format!("GPU {index}: {fault}"));
+                    continue;
+                }
+            };
+            let slots: Vec<Option<u32>> = if gpu.mig { (0..gpu.slots).map(Some).collect() } else { vec![None] };
+            for slot in slots {
+                match self.device(index, slot, detail) {
+                    Ok(None) => {}
+                    // A UUID twice is a library gone wrong: the second one is never handed out.
+                    Ok(Some(device)) if found.devices.iter().any(|known| known.uuid == device.uuid) => {
+                        found.problems.push(format!("GPU {index}: {} is listed twice", device.uuid));
+                    }
+                    Ok(Some(device)) => found.devices.push(device),
+                    Err(fault) => {
+                        let place = slot.map_or(String::new(), |slot| format!(" MIG device {slot}"));
+                        found.problems.push(format!("GPU {index}{place}: {fault}"));
+                    }
+                }
+            }
+            found.gpus.push(gpu);
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,93 @@
+//! Who uses a device: its process lists, its memory, and the verdict from both.
+//! Asks as few calls as the verdict needs; people who want to see everything ask with full detail.
+
+use nvml_wrapper::Device as Handle;
+
+use super::fault::{Fault, with_retries};
+use super::judge::{Rules, judge};
+use super::processes::Entry;
+use super::raw::{self, List};
+use super::session::Session;
+use crate::inventory::{Detail, Memory, Process, Usage};
+use crate::procfs;
+
+/// The use of one device.
+pub(super) fn usage(
+    session: &mut Session<'_>,
+    rules: &Rules,
+    gpu: u32,
+    slot: Option<u32>,
+    detail: Detail,
+) -> Result<Usage, Fault> {
+    let handle = session.handle(gpu, slot)?;
+    let processes = processes(session, rules, &handle, slot, detail);
+    let busy = processes.as_ref().is_ok_and(|list| list.iter().any(|p| !p.ignored));
+    let full = detail >= Detail::Full;
+    // A process is proof enough: memory is asked for only where it can still decide, or is wanted.
+    let memory = if !full && (processes.is_err() || busy) { None } else { Some(memory(session, &handle)) };
+    let told = match &memory {
+        Some(Ok(memory)) => Ok(*memory),
+        Some(Err(fault)) => Err(fault.clone()),
+        None => Ok(Memory { total: 0, used: 0 }),
+    };
+    let (activity, reason) = judge(rules, processes.as_deref(), told.as_ref().copied(), || {
+        slot.is_some_and(|slot| shares_instance(session, gpu, slot))
+    });
+    Ok(Usage { activity, reason, processes: processes.unwrap_or_default(), memory: memory.and_then(Result::ok) })
+}
+
+fn processes(
+    session: &Session<'_>,
+    rules: &Rules,
+    handle: &Handle<'_>,
+    slot: Option<u32>,
+    detail: Detail,
+) -> Result<Vec<Process>, Fault> {
+    let list = |list| with_retries(|| raw::processes(session.nvml, handle, list));
+    let mut entries = list(List::Compute)?;
+    let server = |e: &Entry| procfs::comm(e.pid as i32).is_some_and(|name| name.starts_with("nvidia-cuda-mps"));
+    let full = detail >= Detail::Full;
+    // Graphics exists on whole GPUs and on few profiles; MPS clients only where there is a server.
+    let others = [(List::Graphics, full || slot.is_none()), (List::Mps, full || entries.iter().any(server))];
+    for (kind, wanted) in others {
+        if wanted {
+            entries.extend(list(kind).unwrap_or_default());
+        }
+    }
+    if slot.is_some() && entries.iter().any(|entry| entry.instance.is_some()) {
+        // It is not certain that the handle of one of two compute instances lists only its own.
+        if let Ok(own) = raw::instance(session.nvml, handle) {
+            entries.retain(|entry| entry.instance.is_none_or(|instance| instance == own));
+        }
+    }
+    entries.sort_by_key(|entry| entry.pid);
+    entries.dedup_by_key(|entry| entry.pid);
+    Ok(entries.into_iter().map(|entry| named(entry, rules)).collect())
+}
+
+fn named(entry: Entry, rules: &Rules) -> Process {
+    let name = procfs::comm(entry.pid as i32);
+    let ignored = name.as_deref().is_some_and(|name| rules.ignores(name));
+    Process { pid: entry.pid, memory: entry.memory, name, ignored }
+}
+
+fn memory(session: &Session<'_>, handle: &Handle<'_>) -> Result<Memory, Fault> {
+    let new = with_retries(|| handle.memory_info().map_err(|e| Fault::from("DeviceGetMemoryInfo_v2", &e)));
+    match new {
+        Ok(info) => Ok(Memory { total: info.total, used: info.used }),
+        Err(fault) if fault.absent() => with_retries(|| raw::memory_v1(session.nvml, handle)),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Whether another compute instance is in the same GPU instance, whose memory they share.
+fn shares_instance(session: &mut Session<'_>, gpu: u32, slot: u32) -> bool {
+    let Ok(own) = session.handle(gpu, Some(slot)).and_then(|handle| raw::instance(session.nvml, &handle)) else {
+        return false;
+    };
+    let slots = session.gpu(gpu, Detail::Uuid).map_or(0, |gpu| gpu.slots);
+    (0..slots).filter(|other| *other != slot).any(|other| {
+        let instance = session.handle(gpu, Some(other)).and_then(|handle| raw::instance(session.nvml, &handle));
+        instance.is_ok_and(|(gi, _)| gi == own.0)
+    })
+}

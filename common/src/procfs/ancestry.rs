@@ -1,0 +1,48 @@
+//! Who called: the chain of parents, and the nearest of them that was started by exec.
+//! Forks of a shell for `$( )`, pipes and functions count as that shell, since they share its argument pages.
+
+use super::Stat;
+
+/// The parents of `pid`, nearest first, at most `most` of them.
+pub fn ancestors(pid: i32, most: usize) -> Vec<Stat> {
+    let mut chain = Vec::new();
+    let mut next = Stat::read(pid).map_or(0, |stat| stat.ppid);
+    while next > 0 && chain.len() < most {
+        let Some(stat) = Stat::read(next) else { break };
+        next = stat.ppid;
+        chain.push(stat);
+    }
+    chain
+}
+
+/// The caller among `ancestors`: the nearest that is not a mere fork of its own parent.
+pub fn caller(ancestors: &[Stat]) -> Option<&Stat> {
+    let mut chain = ancestors.iter();
+    let mut caller = chain.next()?;
+    for parent in chain {
+        // 0 means that it may not be read: then nothing says that it is a fork.
+        if caller.arg_start == 0 || caller.arg_start != parent.arg_start {
+            break;
+        }
+        caller = parent;
+    }
+    Some(caller)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(pid: i32, arg_start: u64) -> Stat {
+        Stat { pid, comm: "sh".into(), state: 'S', ppid: 0, kernel: false, start: 1, arg_start }
+    }
+
+    #[test]
+    fn forks_count_as_the_shell_they_came_from() {
+        let chain = [stat(30, 7), stat(20, 7), stat(10, 7), stat(5, 9), stat(1, 9)];
+        assert_eq!(caller(&chain).unwrap().pid, 10);
+        assert_eq!(caller(&chain[3..]).unwrap().pid, 1);
+        assert_eq!(caller(&[stat(3, 0), stat(2, 0)]).unwrap().pid, 3, "unreadable: no fork is assumed");
+        assert_eq!(caller(&[]), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! Proof of who holds a lock: the `lock:` lines of /proc/PID/fdinfo, which only the process's own user and root may read.
+//! Everything on the lock file itself can be taken by anybody; these lines cannot be forged.
+
+use crate::lock::layout::Range;
+
+/// A settled open file description lock as fdinfo shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnLock {
+    /// Inode of the locked file.
+    pub inode: u64,
+    /// The locked bytes.
+    pub range: Range,
+}
+
+/// The settled (read) locks that the open descriptors of `pid` ("self" for this process) hold; empty if not readable.
+pub fn settled_locks(pid: &str) -> Vec<OwnLock> {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return Vec::new() };
+    let texts = entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+    texts.flat_map(|text| text.lines().filter_map(parse).collect::<Vec<_>>()).collect()
+}
+
+/// `lock:  1: OFDLCK ADVISORY  READ -1 fd:01:131 123 456`; the end is `EOF` for a lock to the end of the file.
+fn parse(line: &str) -> Option<OwnLock> {
+    let mut fields = line.strip_prefix("lock:")?.split_ascii_whitespace().skip(1);
+    (fields.next()? == "OFDLCK").then_some(())?;
+    fields.next()?;
+    (fields.next()? == "READ").then_some(())?;
+    fields.next()?;
+    let inode = fields.next()?.rsplit(':').next()?.parse().ok()?;
+    let start: i64 = fields.next()?.parse().ok()?;
+    let last: i64 = fields.next()?.parse().ok()?;
+    Some(OwnLock { inode, range: Range { start, len: last.checked_sub(start)?.checked_add(1)? } })
+}
+
+/// The parts of `range` on file `inode` that `locks` cover, clipped to it, in order, duplicates removed.
+pub fn within(locks: &[OwnLock], inode: u64, range: Range) -> Vec<Range> {
+    let mut parts: Vec<Range> = locks
+        .iter()
+        .filter(|lock| lock.inode == inode)
+        .filter_map(|lock| {
+            let start = lock.range.start.max(range.start);
+            let end = lock.range.end().min(range.end());
+            (end > start).then_some(Range { start, len: end - start })
+        })
+        .collect();
+    parts.sort_by_key(|part| part.start);
+    parts.dedup();
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_as_the_kernel_writes_them() {
+        let lock = parse("lock:\t1: OFDLCK ADVISORY  READ -1 fe:00:131 1000 1839").unwrap();
+        assert_eq!(lock, OwnLock { inode: 131, range: Range { start: 1000, len: 840 } });
+        for line in [
+            "pos:\t0",
+            "lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:131 1000 1839",
+            "lock:\t1: FLOCK  ADVISORY  READ 42 fe:00:131 0 EOF",
+            "lock:\t1: OFDLCK ADVISORY  READ -1 fe:00:131 1000 EOF",
+        ] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_range() {
+        let lock = |start, len| OwnLock { inode: 5, range: Range { start, len } };
+        let locks = [lock(900, 200), lock(1500, 10), lock(1500, 10), OwnLock { inode: 6, ..lock(1200, 50) }];
+        let range = Range { start: 1000, len: 840 };
+        assert_eq!(within(&locks, 5, range), [Range { start: 1000, len: 100 }, Range { start: 1500, len: 10 }]);
+    }
+}

@@ -1,0 +1,43 @@
+//! What /proc tells about processes (proc(5)). Reading `stat`, `status` and `comm` never hangs; reading `environ` and
+//! `cmdline` of a sick process can, so those stand apart in `secrets` and only the holder of a reservation uses them.
+
+pub mod ancestry;
+pub mod fdinfo;
+pub mod namespaces;
+pub mod secrets;
+pub mod stat;
+
+pub use stat::Stat;
+
+/// The ids of all processes that /proc shows.
+pub fn pids() -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The effective uid of a process, or `None` if it is gone. A process that is not dumpable has its /proc files owned by root,
+/// so root's answer is looked up in `status`.
+pub fn euid(pid: i32) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    if owner != 0 {
+        return Some(owner);
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The name of a process (at most 15 bytes), or `None` if it is gone.
+pub fn comm(pid: i32) -> Option<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes)).into_owned())
+}
+
+/// The login name of `uid`, or the number itself.
+pub fn user_name(uid: u32) -> String {
+    match nix::unistd::User::from_uid(uid.into()) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    }
+}

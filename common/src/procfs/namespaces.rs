@@ -1,0 +1,67 @@
+//! Where we are: the host's own pid and user namespace, or a container's, and how our uid is called on the host.
+//! The initial namespaces have fixed inode numbers (include/linux/proc_ns.h).
+
+use std::os::unix::fs::MetadataExt;
+
+/// PROC_PID_INIT_INO
+const HOST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+/// PROC_USER_INIT_INO
+const HOST_USER_NAMESPACE: u64 = 0xEFFF_FFFD;
+
+/// Whether process ids here are those of the host.
+pub fn host_pids() -> bool {
+    std::fs::metadata("/proc/self/ns/pid").map_or(true, |m| m.ino() == HOST_PID_NAMESPACE)
+}
+
+/// Whether uids here are those of the host.
+pub fn host_users() -> bool {
+    std::fs::metadata("/proc/self/ns/user").map_or(true, |m| m.ino() == HOST_USER_NAMESPACE)
+}
+
+/// How `uid` is called in the parent user namespace, which for containers is the host's.
+pub fn host_uid(uid: u32) -> u32 {
+    if host_users() {
+        return uid;
+    }
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    translate(&map, uid).unwrap_or(uid)
+}
+
+/// Whether the host's root has a name in this user namespace.
+pub fn host_root_mapped() -> bool {
+    host_users()
+        || std::fs::read_to_string("/proc/self/uid_map")
+            .is_ok_and(|map| rows(&map).any(|(_, outside, n)| outside == 0 && n > 0))
+}
+
+/// The uid that stands for everybody without a name here.
+pub fn overflow_uid() -> u32 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
+    text.trim().parse().unwrap_or(65534)
+}
+
+fn rows(map: &str) -> impl Iterator<Item = (u64, u64, u64)> {
+    map.lines().filter_map(|line| {
+        let mut fields = line.split_ascii_whitespace().map(|f| f.parse().ok());
+        Some((fields.next()??, fields.next()??, fields.next()??))
+    })
+}
+
+fn translate(map: &str, uid: u32) -> Option<u32> {
+    let uid = u64::from(uid);
+    let (inside, outside, _) = rows(map).find(|(inside, _, n)| (*inside..inside + n).contains(&uid))?;
+    u32::try_from(outside + uid - inside).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::translate;
+
+    #[test]
+    fn uids_as_the_host_has_them() {
+        let map = "         0      12345          1\n      1000     100000      65536\n";
+        assert_eq!(translate(map, 0), Some(12345));
+        assert_eq!(translate(map, 1001), Some(100_001));
+        assert_eq!(translate(map, 5), None);
+    }
+}

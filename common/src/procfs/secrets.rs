@@ -1,0 +1,59 @@
+//! Environment and arguments of a process. Such a read can hang for ever on one sick process (its memory lock held by a thread
+//! in D state), so only the holder of a reservation, which hangs alone, reads those of processes it does not know.
+
+/// What reading a process's memory gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Secret {
+    /// The bytes: entries that end in NUL.
+    Bytes(Vec<u8>),
+    /// It may not be read (execute-only, setgid or not dumpable).
+    Denied,
+    /// The process is gone.
+    Gone,
+}
+
+/// The environment that `pid` was started with. An empty one is read again, since in the middle of execve it is empty.
+pub fn environ(pid: i32) -> Secret {
+    let mut secret = read(pid, "environ");
+    for _ in 0..3 {
+        if secret != Secret::Bytes(Vec::new()) {
+            break;
+        }
+        std::thread::yield_now();
+        secret = read(pid, "environ");
+    }
+    secret
+}
+
+/// The arguments of `pid`.
+pub fn cmdline(pid: i32) -> Secret {
+    read(pid, "cmdline")
+}
+
+fn read(pid: i32, file: &str) -> Secret {
+    match std::fs::read(format!("/proc/{pid}/{file}")) {
+        Ok(bytes) => Secret::Bytes(bytes),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => Secret::Denied,
+            _ => Secret::Gone,
+        },
+    }
+}
+
+/// The value of `name` in an environment block.
+pub fn value<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    block.split(|b| *b == 0).find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_is_found_by_its_whole_name() {
+        let block = b"XCUDA=1\0CUDA_VISIBLE_DEVICES=MIG-a\0CUDA=2\0";
+        assert_eq!(value(block, "CUDA_VISIBLE_DEVICES"), Some(&b"MIG-a"[..]));
+        assert_eq!(value(block, "CUDA"), Some(&b"2"[..]));
+        assert_eq!(value(block, "VISIBLE"), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! /proc/PID/stat: parent, start, state and the place of the arguments, which tells a fork from an exec.
+//! Parsing is pure; the name may hold blanks and parentheses, so fields are counted from the last `)`.
+
+/// PF_KTHREAD of linux/sched.h: a kernel thread.
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// The fields of /proc/PID/stat that are used here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Process id.
+    pub pid: i32,
+    /// Name, at most 15 bytes.
+    pub comm: String,
+    /// State letter: R, S, D, Z, ...
+    pub state: char,
+    /// Parent.
+    pub ppid: i32,
+    /// Whether it is a kernel thread.
+    pub kernel: bool,
+    /// Start after boot, in clock ticks (field 22).
+    pub start: u64,
+    /// Address of the arguments (field 48): the same in a process and its forks, another after exec; 0 if it may not be read.
+    pub arg_start: u64,
+}
+
+impl Stat {
+    /// Reads the stat of `pid`; `None` if it is gone or hidden.
+    pub fn read(pid: i32) -> Option<Self> {
+        Self::parse(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Reads the text of a stat file.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let open = bytes.iter().position(|b| *b == b'(')?;
+        let close = bytes.iter().rposition(|b| *b == b')')?;
+        let pid = std::str::from_utf8(bytes.get(..open)?).ok()?.trim().parse().ok()?;
+        let comm = String::from_utf8_lossy(bytes.get(open + 1..close)?).into_owned();
+        let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        // The first field behind the name is field 3 of proc(5).
+        let field = |number: usize| fields.get(number - 3).copied();
+        Some(Self {
+            pid,
+            comm,
+            state: field(3)?.chars().next()?,
+            ppid: field(4)?.parse().ok()?,
+            kernel: field(9)?.parse::<u64>().ok()? & PF_KTHREAD != 0,
+            start: field(22)?.parse().ok()?,
+            arg_start: field(48).and_then(|f| f.parse().ok()).unwrap_or(0),
+        })
+    }
+
+    /// Whether it runs: neither a zombie nor gone.
+    pub fn alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X' | 'x')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stat;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let tail =
+            (4..=52).map(|n| if n == 9 { "2097216".into() } else { n.to_string() }).collect::<Vec<_>>().join(" ");
+        let stat = Stat::parse(format!("42 (a) b (c) S {tail}\n").as_bytes()).unwrap();
+        assert_eq!((stat.pid, stat.comm.as_str(), stat.state, stat.ppid), (42, "a) b (c", 'S', 4));
+        assert_eq!((stat.start, stat.arg_start, stat.kernel), (22, 48, true));
+    }
+
+    #[test]
+    fn garbage_is_none() {
+        for text in ["", "1", "1 (x", "1 (x) S", "x (y) S 1 2 3"] {
+            assert_eq!(Stat::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn our_own() {
+        let own = Stat::read(std::process::id() as i32).unwrap();
+        assert!(own.alive() && !own.kernel && own.arg_start != 0);
+    }
+}

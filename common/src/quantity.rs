@@ -1,0 +1,88 @@
+//! Times and sizes as people type them: `30`, `1.5m`, `2h`; `10G`, `512MiB`.
+//! Pure text to values; a bad one is told with what would have been right.
+
+use std::time::Duration;
+
+/// Ten years: longer than any node stays up, and far from overflowing a clock.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Reads a time: a bare number is seconds, as timeout(1) has it; else `1.5m`, `2h`, `1d`, `200ms`.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let bad = || format!("`{text}` is not a time; write 30 (seconds), 1.5m, 2h or 1d");
+    let number = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let value = if number && !text.is_empty() {
+        text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok())
+    } else {
+        humantime::parse_duration(text).ok()
+    };
+    value.map(|v| v.min(LONGEST)).ok_or_else(bad)
+}
+
+/// Reads a size in bytes. Units are binary, as Slurm has them: `10G` is 10 x 2^30; `KiB`, `MB` and the like too.
+pub fn size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let bad = || format!("`{text}` is not a size; write 10G, 512M or a number of bytes");
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let shift = match unit.trim().to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(bad()),
+    };
+    let number: f64 = number.parse().map_err(|_| bad())?;
+    let bytes = number * (1u64 << shift) as f64;
+    if bytes.is_finite() && bytes < 2f64.powi(60) { Ok(bytes as u64) } else { Err(bad()) }
+}
+
+/// A time as a person reads it: `45 s`, `12 min`, `3 h 05`, `2 d`.
+pub fn brief(duration: Duration) -> String {
+    let s = duration.as_secs();
+    match s {
+        0..=119 => format!("{s} s"),
+        120..=7199 => format!("{} min", s / 60),
+        7200..=172_799 => format!("{} h {:02}", s / 3600, s % 3600 / 60),
+        _ => format!("{} d", s / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{brief, size, time};
+    use std::time::Duration;
+
+    #[test]
+    fn times() {
+        for (typed, ms) in [("30", 30_000), ("0", 0), ("0.5", 500), ("1.5m", 90_000), ("2h", 7_200_000), ("200ms", 200)]
+        {
+            assert_eq!(time(typed), Ok(Duration::from_millis(ms)), "{typed}");
+        }
+        for typed in ["", "abc", "-1", "1..2", ".", "1e9", "inf", "30x"] {
+            assert!(time(typed).is_err(), "{typed}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_binary() {
+        for (typed, bytes) in
+            [("0", 0), ("10G", 10 << 30), ("10GiB", 10 << 30), ("10GB", 10 << 30), ("1.5k", 1536), ("128M", 128 << 20)]
+        {
+            assert_eq!(size(typed), Ok(bytes), "{typed}");
+        }
+        for typed in ["", "G", "-1", "10X", "10 Gig", "1e5", "9999999999T"] {
+            assert!(size(typed).is_err(), "{typed}");
+        }
+    }
+
+    #[test]
+    fn times_for_people() {
+        let s = Duration::from_secs;
+        assert_eq!(
+            [brief(s(45)), brief(s(720)), brief(s(11_100)), brief(s(200_000))],
+            ["45 s", "12 min", "3 h 05", "2 d"]
+        );
+    }
+}

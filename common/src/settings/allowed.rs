@@ -1,0 +1,97 @@
+//! The site's lists of devices: which are allowed, which are excluded.
+//! A GPU's UUID stands for the GPU and all its MIG devices; `MIG-GPU-uuid/gi/ci` matches on every driver.
+
+use std::path::Path;
+
+use super::Settings;
+use crate::error::{Failure, Kind, reason};
+use crate::ident::{Selector, Uuid};
+
+/// What a list entry is matched against.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// The device.
+    pub uuid: &'a Uuid,
+    /// The GPU it is, or is on.
+    pub gpu: Option<&'a Uuid>,
+    /// GPU instance and compute instance of a MIG device.
+    pub instance: Option<(u32, u32)>,
+}
+
+/// A list of devices, and the lines that were no device.
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    entries: Vec<(Selector, String)>,
+    /// Lines that name no device, for --explain and --list.
+    pub bad: Vec<String>,
+}
+
+impl List {
+    /// Takes the entries of a setting or the lines of a file.
+    pub fn from<'a>(lines: impl Iterator<Item = &'a str>) -> Self {
+        let mut list = Self::default();
+        for line in lines {
+            let entry = line.split('#').next().unwrap_or("").trim();
+            if entry.is_empty() {
+                continue;
+            }
+            match Selector::parse(entry) {
+                Some(selector @ (Selector::Full(_) | Selector::OldMig { .. })) => {
+                    list.entries.push((selector, entry.to_owned()))
+                }
+                _ => list.bad.push(entry.to_owned()),
+            }
+        }
+        list
+    }
+
+    /// Whether some entry names the device.
+    pub fn names(&self, device: Names<'_>) -> bool {
+        self.entries.iter().any(|(selector, _)| matches(selector, device))
+    }
+
+    /// Entries that name none of `devices`.
+    pub fn without<'a>(&self, devices: impl Iterator<Item = Names<'a>> + Clone) -> Vec<&str> {
+        let missing =
+            self.entries.iter().filter(|(selector, _)| !devices.clone().any(|device| matches(selector, device)));
+        missing.map(|(_, text)| text.as_str()).collect()
+    }
+}
+
+fn matches(selector: &Selector, device: Names<'_>) -> bool {
+    match selector {
+        Selector::Full(uuid) => uuid == device.uuid || Some(uuid) == device.gpu,
+        Selector::OldMig { gpu, gi, ci } => {
+            selector.names(device.uuid) || (Some(gpu) == device.gpu && Some((*gi, *ci)) == device.instance)
+        }
+        Selector::Index(_) | Selector::GpuPrefix(_) => false,
+    }
+}
+
+/// The allowed list in force: the setting, else the file; `None` if there is neither, and then all are allowed.
+pub fn allowed(settings: &Settings) -> Result<Option<List>, Failure> {
+    if let Some(entries) = &settings.allowed {
+        return Ok(Some(List::from(entries.iter().map(String::as_str))));
+    }
+    from_file(&settings.allowed_file)
+}
+
+/// The devices that are never chosen.
+pub fn excluded(settings: &Settings) -> List {
+    List::from(settings.excluded.iter().map(String::as_str))
+}
+
+fn from_file(path: &Path) -> Result<Option<List>, Failure> {
+    match std::fs::read(path) {
+        // A stray byte spoils its line, not the list.
+        Ok(bytes) => Ok(Some(List::from(String::from_utf8_lossy(&bytes).lines()))),
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(Failure::new(
+            Kind::Usage,
+            format!("list of allowed devices {}: cannot be read: {}", path.display(), reason(&error)),
+        )
+        .hint("nothing is handed out until it can be read")),
+    }
+}

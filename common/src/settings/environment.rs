@@ -1,0 +1,49 @@
+//! The environment variables that getgpu and cudawrap read, taken in once at the start.
+//! Under secure execution (setuid, file capabilities) none of them is believed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What the environment says.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// The system's settings: /etc/getgpu/config.toml or GETGPU_CONFIG.
+    pub system_file: PathBuf,
+    /// GETGPU_CONFIG was given, so the file has to be there.
+    pub system_file_must_exist: bool,
+    /// The user's settings, if there is a home to look in.
+    pub user_file: Option<PathBuf>,
+    /// GETGPU_LOCK.
+    pub lock: Option<PathBuf>,
+    /// CUDA_VISIBLE_DEVICES.
+    pub visible: Option<OsString>,
+    /// SLURM_JOB_ID, PBS_JOBID or LSB_JOBID is set.
+    pub batch_job: bool,
+    /// In a Slurm allocation but not in one of its tasks.
+    pub allocation_shell: bool,
+}
+
+impl Environment {
+    /// Takes the environment of this process.
+    pub fn of_process() -> Self {
+        Self::from(|name| std::env::var_os(name), crate::sys::secure_execution())
+    }
+
+    /// Takes the environment that `get` knows; with `secure`, only what cannot do harm.
+    pub fn from(get: impl Fn(&str) -> Option<OsString>, secure: bool) -> Self {
+        let own = |name: &str| if secure { None } else { get(name).filter(|value| !value.is_empty()) };
+        // The XDG rules: a relative path is to be ignored.
+        let absolute = |name: &str| own(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let config = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
+        let chosen = own("GETGPU_CONFIG").map(PathBuf::from);
+        Self {
+            system_file_must_exist: chosen.is_some(),
+            system_file: chosen.unwrap_or_else(|| "/etc/getgpu/config.toml".into()),
+            user_file: config.map(|dir| dir.join("getgpu/config.toml")),
+            lock: own("GETGPU_LOCK").map(PathBuf::from),
+            visible: get("CUDA_VISIBLE_DEVICES"),
+            batch_job: ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"].iter().any(|name| get(name).is_some()),
+            allocation_shell: get("SLURM_JOB_ID").is_some() && get("SLURM_PROCID").is_none(),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The few system calls that no crate offers safely: auxiliary vector, pidfd, parent-death signal, process name.
+//! Each is one call with its man page; nothing here decides anything.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, OsString};
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+
+/// Whether the kernel asks for secure execution (AT_SECURE, getauxval(3)): setuid, setgid or file capabilities.
+/// Then nothing from the environment is believed.
+pub fn secure_execution() -> bool {
+    // SAFETY: getauxval has no preconditions.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// The path that this process was executed by (AT_EXECFN, getauxval(3)).
+pub fn exec_path() -> Option<OsString> {
+    // SAFETY: the value is 0 or the address of a NUL-terminated string that lives as long as the process.
+    let bytes = unsafe {
+        let text = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
+        if text.is_null() {
+            return None;
+        }
+        CStr::from_ptr(text).to_bytes().to_vec()
+    };
+    Some(OsString::from_vec(bytes))
+}
+
+/// A descriptor that becomes readable when `pid` is over (pidfd_open(2), Linux 5.3).
+pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: pidfd_open takes two integers and returns a new close-on-exec descriptor or -1.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: fd was returned just now and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Sends `signal` to the process behind a pidfd (pidfd_send_signal(2)): never to another one that got its number.
+pub fn pidfd_signal(fd: &OwnedFd, signal: i32) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: a null siginfo means "as kill(2)".
+    let rc = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, fd.as_raw_fd(), signal, std::ptr::null::<libc::siginfo_t>(), 0)
+    };
+    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Asks for SIGKILL when the parent dies (PR_SET_PDEATHSIG, prctl(2)).
+pub fn die_with_parent() {
+    // SAFETY: prctl with these arguments touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// Names this process for ps(1) and /proc/PID/comm (PR_SET_NAME, prctl(2)); at most 15 bytes.
+pub fn set_name(name: &CStr) {
+    // SAFETY: the kernel reads at most 16 bytes up to the NUL.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+/// Seconds since boot, suspend included (CLOCK_BOOTTIME, clock_gettime(2)).
+pub fn boot_time() -> std::time::Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists since Linux 2.6.39 and now is a valid place for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// Clock ticks per second of /proc/PID/stat (sysconf(3)).
+pub fn ticks_per_second() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).unwrap_or(100).max(1)
+}
+
+/// Takes ownership of a descriptor that a call has just returned as a number.
+pub fn own_fd(number: i32) -> OwnedFd {
+    assert!(number >= 0, "a descriptor is never negative");
+    // SAFETY: callers pass what fcntl(F_DUPFD_CLOEXEC) returned to them just now; nobody else knows the number.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
