@@ -5,8 +5,9 @@ use crate::faults::Faults;
 use crate::gpu::Node;
 use crate::inventory::Inventory;
 use crate::{builtin, shared_file};
-use std::fs;
-use std::io;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The folder of a simulated node.
@@ -122,8 +123,33 @@ impl Folder {
 
     /// Changes what is wrong (TOML; empty: nothing). Seen at the next `nvmlInit`.
     pub fn set_faults(&self, toml: &str) -> io::Result<()> {
-        Faults::parse(toml).map_err(io::Error::other)?;
+        let faults = Faults::parse(toml).map_err(io::Error::other)?;
+        for number in 0..faults.rule.len() {
+            let _ = fs::remove_file(self.count_file(number));
+        }
         shared_file::replace(&self.path("faults.toml"), toml)
+    }
+
+    fn count_file(&self, rule: usize) -> PathBuf {
+        self.path(&format!("rule-{rule}.count"))
+    }
+
+    /// Counts a call that a node-wide rule is about; the number of calls so far, this one included.
+    pub fn count_call(&self, rule: usize) -> io::Result<u64> {
+        // The length of the file is the count: an append and a look under one lock need no parsing.
+        let file = shared_file::open_or_create(&self.count_file(rule))?;
+        let mut file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
+        file.write_all(b".")?;
+        Ok(file.metadata()?.len())
+    }
+
+    /// Logs a call if calls are logged.
+    pub fn log_call(&self, function: &str, args: &str) {
+        // Without O_CREAT: the file's existence is the switch.
+        if let Ok(mut log) = OpenOptions::new().append(true).open(self.path("calls.log")) {
+            let line = format!("{} {function} {args}", std::process::id());
+            let _ = log.write_all(format!("{}\n", line.trim_end()).as_bytes());
+        }
     }
 
     /// From now on calls are logged; what was logged before is gone.

@@ -1,1 +1,14 @@
+//! A simulated NVIDIA management library (libnvidia-ml.so.1) for machines without a GPU.
+//! It answers for the node in the folder that `SIM_NODE` names; see `tests/sim/README.md`.
 
+pub mod abi;
+mod affinity;
+mod answers;
+mod codes;
+mod copy;
+mod exports;
+mod handle;
+mod library;
+mod processes;
+mod session;
+mod trouble;

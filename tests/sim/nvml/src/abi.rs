@@ -1,0 +1,217 @@
+//! The C types of nvml.h that the simulated library fills, for x86-64 and aarch64.
+//! `layouts` prints sizes and offsets, to be compared with those of the official header.
+
+use std::ffi::c_char;
+use std::mem::{offset_of, size_of};
+
+/// `nvmlProcessInfo_v1_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessInfoV1 {
+    /// Process.
+    pub pid: u32,
+    /// Bytes.
+    pub used_gpu_memory: u64,
+}
+
+/// `nvmlProcessInfo_v2_t`, which is also what the `_v3` lists hold.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessInfo {
+    /// Process.
+    pub pid: u32,
+    /// Bytes.
+    pub used_gpu_memory: u64,
+    /// GPU instance.
+    pub gpu_instance_id: u32,
+    /// Compute instance.
+    pub compute_instance_id: u32,
+}
+
+/// `nvmlProcessDetail_v1_t`; drivers 535.43 to 535.86 wrote this through the `_v3` lists.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessDetail {
+    /// Process.
+    pub pid: u32,
+    /// Bytes.
+    pub used_gpu_memory: u64,
+    /// GPU instance.
+    pub gpu_instance_id: u32,
+    /// Compute instance.
+    pub compute_instance_id: u32,
+    /// Bytes.
+    pub used_gpu_cc_protected_memory: u64,
+}
+
+/// `nvmlMemory_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes.
+    pub total: u64,
+    /// Bytes.
+    pub free: u64,
+    /// Bytes, reserved ones included.
+    pub used: u64,
+}
+
+/// `nvmlMemory_v2_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryV2 {
+    /// [`MEMORY_V2`], set by the caller.
+    pub version: u32,
+    /// Bytes.
+    pub total: u64,
+    /// Bytes.
+    pub reserved: u64,
+    /// Bytes.
+    pub free: u64,
+    /// Bytes.
+    pub used: u64,
+}
+
+/// Version word of [`MemoryV2`]: its size and the number 2.
+pub const MEMORY_V2: u32 = 0x0200_0028;
+
+/// `nvmlDeviceAttributes_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceAttributes {
+    /// SMs.
+    pub multiprocessor_count: u32,
+    /// Copy engines.
+    pub shared_copy_engine_count: u32,
+    /// Decoders.
+    pub shared_decoder_count: u32,
+    /// Encoders.
+    pub shared_encoder_count: u32,
+    /// JPEG engines.
+    pub shared_jpeg_count: u32,
+    /// Optical flow engines.
+    pub shared_ofa_count: u32,
+    /// Slices of the GPU instance.
+    pub gpu_instance_slice_count: u32,
+    /// Slices of the compute instance.
+    pub compute_instance_slice_count: u32,
+    /// MiB.
+    pub memory_size_mb: u64,
+}
+
+/// `nvmlPciInfo_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PciInfo {
+    /// Bus id with a domain of four digits.
+    pub bus_id_legacy: [c_char; 16],
+    /// Domain.
+    pub domain: u32,
+    /// Bus.
+    pub bus: u32,
+    /// Device on the bus.
+    pub device: u32,
+    /// Device and vendor id.
+    pub pci_device_id: u32,
+    /// Subsystem id.
+    pub pci_sub_system_id: u32,
+    /// Bus id with a domain of eight digits.
+    pub bus_id: [c_char; 32],
+}
+
+/// `nvmlUtilization_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Utilization {
+    /// Per cent.
+    pub gpu: u32,
+    /// Per cent.
+    pub memory: u32,
+}
+
+/// A line `TYPE FIELD OFFSET` for each field and `TYPE size SIZE` for each type, named as in nvml.h.
+pub fn layouts() -> String {
+    let mut text = String::new();
+    macro_rules! layout {
+        ($c:literal, $rust:ident, $($field:ident = $name:literal),*) => {
+            text += &format!("{} size {}\n", $c, size_of::<$rust>());
+            $(text += &format!("{} {} {}\n", $c, $name, offset_of!($rust, $field));)*
+        };
+    }
+    layout!("nvmlProcessInfo_v1_t", ProcessInfoV1, pid = "pid", used_gpu_memory = "usedGpuMemory");
+    layout!(
+        "nvmlProcessInfo_t",
+        ProcessInfo,
+        pid = "pid",
+        used_gpu_memory = "usedGpuMemory",
+        gpu_instance_id = "gpuInstanceId",
+        compute_instance_id = "computeInstanceId"
+    );
+    layout!(
+        "nvmlProcessDetail_v1_t",
+        ProcessDetail,
+        pid = "pid",
+        used_gpu_memory = "usedGpuMemory",
+        gpu_instance_id = "gpuInstanceId",
+        compute_instance_id = "computeInstanceId",
+        used_gpu_cc_protected_memory = "usedGpuCcProtectedMemory"
+    );
+    layout!("nvmlMemory_t", Memory, total = "total", free = "free", used = "used");
+    layout!(
+        "nvmlMemory_v2_t",
+        MemoryV2,
+        version = "version",
+        total = "total",
+        reserved = "reserved",
+        free = "free",
+        used = "used"
+    );
+    layout!(
+        "nvmlDeviceAttributes_t",
+        DeviceAttributes,
+        multiprocessor_count = "multiprocessorCount",
+        shared_copy_engine_count = "sharedCopyEngineCount",
+        shared_decoder_count = "sharedDecoderCount",
+        shared_encoder_count = "sharedEncoderCount",
+        shared_jpeg_count = "sharedJpegCount",
+        shared_ofa_count = "sharedOfaCount",
+        gpu_instance_slice_count = "gpuInstanceSliceCount",
+        compute_instance_slice_count = "computeInstanceSliceCount",
+        memory_size_mb = "memorySizeMB"
+    );
+    layout!(
+        "nvmlPciInfo_t",
+        PciInfo,
+        bus_id_legacy = "busIdLegacy",
+        domain = "domain",
+        bus = "bus",
+        device = "device",
+        pci_device_id = "pciDeviceId",
+        pci_sub_system_id = "pciSubSystemId",
+        bus_id = "busId"
+    );
+    layout!("nvmlUtilization_t", Utilization, gpu = "gpu", memory = "memory");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sizes_are_those_of_the_header() {
+        let text = super::layouts();
+        for line in [
+            "nvmlProcessInfo_v1_t size 16",
+            "nvmlProcessInfo_t size 24",
+            "nvmlProcessInfo_t computeInstanceId 20",
+            "nvmlProcessDetail_v1_t size 32",
+            "nvmlMemory_t size 24",
+            "nvmlMemory_v2_t size 40",
+            "nvmlDeviceAttributes_t size 40",
+            "nvmlDeviceAttributes_t memorySizeMB 32",
+            "nvmlPciInfo_t size 68",
+            "nvmlUtilization_t size 8",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Copies answers to where the caller wants them, with the checks that NVML makes.
+//! Only these functions follow the caller's pointers.
+#![allow(unsafe_code)]
+
+use crate::abi::{ProcessDetail, ProcessInfo, ProcessInfoV1};
+use crate::codes::{INSUFFICIENT_SIZE, INVALID_ARGUMENT, Reply};
+use crate::processes::Process;
+use std::ffi::{CStr, c_char};
+
+/// Writes a value.
+///
+/// # Safety
+/// `to` is NULL or may be written to.
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Reply<()> {
+    if to.is_null() {
+        return Err(INVALID_ARGUMENT);
+    }
+    // SAFETY: not NULL, so the caller vouches for it; C callers may well pass it unaligned.
+    unsafe { to.write_unaligned(value) };
+    Ok(())
+}
+
+/// Reads a value.
+///
+/// # Safety
+/// `from` is NULL or may be read.
+pub(crate) unsafe fn get<T: Copy>(from: *const T) -> Reply<T> {
+    if from.is_null() {
+        return Err(INVALID_ARGUMENT);
+    }
+    // SAFETY: not NULL, so the caller vouches for it.
+    Ok(unsafe { from.read_unaligned() })
+}
+
+/// Writes a text and its NUL; garbage if told so, which is no UTF-8 but still ends with a NUL.
+///
+/// # Safety
+/// `to` is NULL or has room for `length` bytes.
+pub(crate) unsafe fn put_text(to: *mut c_char, length: u32, text: &str, garbage: bool) -> Reply<()> {
+    let bytes = if garbage { b"\xff\xfe\x1b[31m\xc3(\n\x80" } else { text.as_bytes() };
+    if to.is_null() {
+        return Err(INVALID_ARGUMENT);
+    }
+    if (length as usize) <= bytes.len() {
+        return Err(INSUFFICIENT_SIZE);
+    }
+    // SAFETY: text and NUL fit into `length` bytes, for which the caller vouches.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), to, bytes.len());
+        to.add(bytes.len()).write(0);
+    }
+    Ok(())
+}
+
+/// Reads a text; `None` for NULL.
+///
+/// # Safety
+/// `from` is NULL or ends with a NUL.
+pub(crate) unsafe fn text(from: *const c_char) -> Option<String> {
+    if from.is_null() {
+        return None;
+    }
+    // SAFETY: not NULL, so the caller vouches for it.
+    Some(unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned())
+}
+
+/// Gives out a list by NVML's protocol: the needed count always, the entries if all of them fit.
+///
+/// # Safety
+/// `count` is NULL or points to a number, and `entries` is NULL or has room for so many entries.
+pub(crate) unsafe fn put_list<T: From<Process>>(processes: &[Process], count: *mut u32, entries: *mut T) -> Reply<()> {
+    // SAFETY: as this function's.
+    let room = unsafe { get(count) }? as usize;
+    if room > 0 && entries.is_null() {
+        return Err(INVALID_ARGUMENT);
+    }
+    // SAFETY: as this function's.
+    unsafe { put(count, u32::try_from(processes.len()).unwrap_or(u32::MAX)) }?;
+    if room < processes.len() {
+        return Err(INSUFFICIENT_SIZE);
+    }
+    for (n, process) in processes.iter().enumerate() {
+        // SAFETY: n is below the room for which the caller vouches.
+        unsafe { entries.add(n).write_unaligned(T::from(*process)) };
+    }
+    Ok(())
+}
+
+impl From<Process> for ProcessInfoV1 {
+    fn from(Process { pid, memory, .. }: Process) -> Self {
+        Self { pid, used_gpu_memory: memory }
+    }
+}
+
+impl From<Process> for ProcessInfo {
+    fn from(Process { pid, memory, gi, ci }: Process) -> Self {
+        Self { pid, used_gpu_memory: memory, gpu_instance_id: gi, compute_instance_id: ci }
+    }
+}
+
+impl From<Process> for ProcessDetail {
+    fn from(Process { pid, memory, gi, ci }: Process) -> Self {
+        Self {
+            pid,
+            used_gpu_memory: memory,
+            gpu_instance_id: gi,
+            compute_instance_id: ci,
+            used_gpu_cc_protected_memory: 0,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What one init session knows: the node and its faults as they were at init, and which GPUs it has touched.
+//! A later change of the files is seen by the next session only, as with a driver that is asked anew.
+
+use crate::codes::{INVALID_ARGUMENT, NOT_FOUND, Reply};
+use crate::handle::{Device, decode};
+use sim_node::{Faults, Folder, Node};
+use std::io;
+
+/// What a call is about, as the caller names it.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    Node,
+    Handle(usize),
+    Index(u32),
+    Uuid(String),
+    PciBusId(String),
+    /// A NULL where a name is due.
+    Missing,
+}
+
+/// An init session.
+pub(crate) struct Session {
+    pub(crate) folder: Folder,
+    /// The node as this process sees it.
+    pub(crate) node: Node,
+    /// The node with what is hidden from this process.
+    pub(crate) whole: Node,
+    pub(crate) faults: Faults,
+    /// Tells handles of different sessions apart.
+    pub(crate) number: u16,
+    /// Invented processes listed so far.
+    pub(crate) grown: u32,
+    attached: Vec<bool>,
+}
+
+impl Session {
+    pub(crate) fn open(folder: Folder, number: u16) -> io::Result<Self> {
+        let whole = folder.node()?;
+        let faults = folder.faults()?;
+        let mut node = whole.clone();
+        let uid = nix::unistd::geteuid().as_raw();
+        for gpu in &mut node.gpus {
+            let before = gpu.devices.len();
+            gpu.devices.retain(|device| !faults.hides(&device.uuid, uid));
+            if gpu.devices.len() < before {
+                // The driver numbers what it finds, so the indices close up over what may not be seen.
+                for (index, device) in (0..).zip(&mut gpu.devices) {
+                    device.index = index;
+                }
+            }
+        }
+        let attached = vec![false; node.gpus.len()];
+        Ok(Self { folder, node, whole, faults, number, grown: 0, attached })
+    }
+
+    /// The device that a call is about, and the GPUs it is the first to touch.
+    pub(crate) fn resolve(&mut self, target: &Target) -> (Reply<Device>, Vec<usize>) {
+        match target {
+            Target::Node => (Ok(Device::None), Vec::new()),
+            Target::Missing => (Err(INVALID_ARGUMENT), Vec::new()),
+            Target::Handle(handle) => (decode(self.number, &self.node, *handle), Vec::new()),
+            Target::Index(index) => {
+                let found = (*index as usize) < self.node.gpus.len();
+                let device = if found { Ok(Device::Gpu(*index as usize)) } else { Err(INVALID_ARGUMENT) };
+                (device, self.attach(*index as usize..=*index as usize))
+            }
+            Target::PciBusId(id) => {
+                let found = self.node.gpus.iter().position(|gpu| same_bus_id(&gpu.pci_bus_id(), id));
+                (found.map(Device::Gpu).ok_or(NOT_FOUND), found.map_or(Vec::new(), |gpu| self.attach(gpu..=gpu)))
+            }
+            Target::Uuid(uuid) => {
+                let found = self.by_uuid(uuid);
+                // NVML looks for a UUID by opening one GPU after the other.
+                let last = match found {
+                    Some(Device::Gpu(gpu) | Device::Mig(gpu, _)) => gpu,
+                    _ => self.node.gpus.len().saturating_sub(1),
+                };
+                (found.ok_or(NOT_FOUND), self.attach(0..=last))
+            }
+        }
+    }
+
+    fn by_uuid(&self, uuid: &str) -> Option<Device> {
+        self.node.gpus.iter().enumerate().find_map(|(g, gpu)| {
+            if gpu.uuid == uuid {
+                return Some(Device::Gpu(g));
+            }
+            let named = |(_, device): &(usize, &sim_node::MigDevice)| {
+                device.uuid == uuid || format!("MIG-{}/{}/{}", gpu.uuid, device.gi, device.ci) == uuid
+            };
+            gpu.devices.iter().enumerate().find(named).map(|(d, _)| Device::Mig(g, d))
+        })
+    }
+
+    fn attach(&mut self, gpus: std::ops::RangeInclusive<usize>) -> Vec<usize> {
+        let mut fresh = Vec::new();
+        for gpu in gpus {
+            if let Some(attached @ false) = self.attached.get_mut(gpu) {
+                *attached = true;
+                fresh.push(gpu);
+            }
+        }
+        fresh
+    }
+
+    /// The index of the device's GPU, and the UUIDs a fault may name it by.
+    pub(crate) fn names(&self, device: Device) -> (Option<u32>, Vec<&str>) {
+        match device {
+            Device::None => (None, Vec::new()),
+            Device::Gpu(gpu) => (Some(self.node.gpus[gpu].index), vec![&self.node.gpus[gpu].uuid]),
+            Device::Mig(gpu, mig) => (Some(self.node.gpus[gpu].index), vec![&self.node.gpus[gpu].devices[mig].uuid]),
+        }
+    }
+}
+
+/// NVML takes domains of four and of eight digits, in either case.
+fn same_bus_id(full: &str, given: &str) -> bool {
+    full.eq_ignore_ascii_case(given) || full[4..].eq_ignore_ascii_case(given)
+}
