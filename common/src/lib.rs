@@ -1,14 +1,20 @@
 //! What getgpu, cudawrap and create-cudawrap share.
 
 pub mod ask;
+pub mod census;
 pub mod diag;
+pub mod draw;
 pub mod error;
 pub mod exit;
 pub mod ident;
 pub mod inventory;
 pub mod lock;
 pub mod nvml;
+pub mod pick;
+pub mod pool;
 pub mod procfs;
 pub mod quantity;
+pub mod request;
 pub mod settings;
 pub mod sys;
+pub mod visible;

@@ -37,7 +37,7 @@ impl List {
             }
             match Selector::parse(entry) {
                 Some(selector @ (Selector::Full(_) | Selector::OldMig { .. })) => {
-                    list.entries.push((selector, entry.to_owned()))
+                    list.entries.push((selector, entry.to_owned()));
                 }
                 _ => list.bad.push(entry.to_owned()),
             }
@@ -48,6 +48,14 @@ impl List {
     /// Whether some entry names the device.
     pub fn names(&self, device: Names<'_>) -> bool {
         self.entries.iter().any(|(selector, _)| matches(selector, device))
+    }
+
+    /// Whether an entry can only be matched with the GPU's UUID or the instance ids at hand.
+    pub fn needs_place(&self) -> bool {
+        self.entries.iter().any(|(selector, _)| match selector {
+            Selector::Full(uuid) => !uuid.is_mig(),
+            _ => true,
+        })
     }
 
     /// Entries that name none of `devices`.

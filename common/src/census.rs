@@ -1,0 +1,125 @@
+//! Telling why there is nothing to have: who holds what when none is free, and what the node has when nothing fits.
+//! Counting is pure; the names come from the lock.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Failure, Kind};
+use crate::inventory::{Device, Inventory};
+use crate::lock::{Description, Side, Span, holders};
+use crate::pick::Rejected;
+use crate::pool::Outside;
+use crate::procfs;
+
+/// Why each device of the pool is in use, for the one line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Leased devices per user.
+    pub users: BTreeMap<String, usize>,
+    /// Leased by somebody whose name cannot be read.
+    pub leased: usize,
+    /// Reserved, or just being tried.
+    pub reserved: usize,
+    /// Used by programs that never asked.
+    pub other: usize,
+    /// NVML would not tell.
+    pub unknown: usize,
+}
+
+impl Census {
+    /// Counts what was rejected; `probe` reads from the lock who has it.
+    pub fn take(rejected: &[(Device, Rejected)], probe: &Description) -> Self {
+        let mut census = Self::default();
+        for (device, why) in rejected {
+            match why {
+                Rejected::Busy(_) => census.other += 1,
+                Rejected::Unknown(_) => census.unknown += 1,
+                Rejected::Taken | Rejected::Tried => census.count_holder(probe, Span::of(&device.uuid)),
+            }
+        }
+        census
+    }
+
+    fn count_holder(&mut self, probe: &Description, span: Span) {
+        let leased = probe.conflict(span.lease()).ok().flatten().is_some();
+        if !leased {
+            self.reserved += 1;
+            return;
+        }
+        let uids = holders::uids(probe, span, Side::Lease).unwrap_or_default();
+        match uids.first() {
+            Some(uid) => *self.users.entry(procfs::user_name(*uid)).or_default() += 1,
+            None => self.leased += 1,
+        }
+    }
+
+    fn total(&self) -> usize {
+        self.users.values().sum::<usize>() + self.leased + self.reserved + self.other + self.unknown
+    }
+
+    /// `7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)`
+    pub fn text(&self) -> String {
+        let total = self.total();
+        let named = self.users.iter().map(|(user, n)| (user.as_str(), *n));
+        let rest = [
+            ("leased", self.leased),
+            ("reserved", self.reserved),
+            ("other programs", self.other),
+            ("unknown to NVML", self.unknown),
+        ];
+        let parts: Vec<String> =
+            named.chain(rest).filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
+        format!("{total} of {total} in use ({})", parts.join(", "))
+    }
+
+    /// The failure that says it.
+    pub fn failure(&self) -> Failure {
+        Failure::new(Kind::NoneFree, format!("no free device: {}", self.text()))
+    }
+}
+
+/// Nothing in the pool: what there is instead. Asking again cannot help.
+pub fn empty_pool(inventory: &Inventory, outside: &[Option<Outside>]) -> Failure {
+    if inventory.devices.is_empty() {
+        return match inventory.problems.first() {
+            Some(problem) => Failure::new(Kind::Nvml, format!("no device answers: {problem}"))
+                .hint("does `nvidia-smi -L` work on this node?"),
+            None if inventory.gpus.is_empty() => Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node"),
+            None => {
+                Failure::new(Kind::NoDevice, "no device on this node: its GPUs are in MIG mode and have no MIG devices")
+                    .hint("an administrator can create them: nvidia-smi mig -cgi ... -C")
+            }
+        };
+    }
+    if outside.iter().all(|out| *out == Some(Outside::NotUsable)) {
+        return Failure::new(Kind::NoUsableGpu, "no GPU that this process may open");
+    }
+    let mut counts: Vec<(Outside, usize)> = Vec::new();
+    for out in outside.iter().flatten() {
+        match counts.iter_mut().find(|(known, _)| known == out) {
+            Some((_, n)) => *n += 1,
+            None => counts.push((*out, 1)),
+        }
+    }
+    let parts: Vec<String> = counts.iter().map(|(out, n)| format!("{n} {}", out.text())).collect();
+    Failure::new(Kind::NoDevice, format!("no device of the request exists here: {}", parts.join("; ")))
+        .hint("getgpu --list shows what there is")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_says_who() {
+        let census =
+            Census { users: [("ana".into(), 3), ("ben".into(), 2)].into(), reserved: 1, other: 1, ..Census::default() };
+        assert_eq!(census.text(), "7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)");
+    }
+
+    #[test]
+    fn what_there_is_instead() {
+        let sick = Inventory { problems: vec!["GPU 0: lost".into()], ..Inventory::default() };
+        assert_eq!(empty_pool(&sick, &[]).kind, Kind::Nvml);
+        assert_eq!(empty_pool(&Inventory::default(), &[]).kind, Kind::NoUsableGpu);
+    }
+}

@@ -1,0 +1,146 @@
+//! The pool: which devices one call may choose from, and for each other one the reason why not. Pure.
+//! Usable, allowed, not excluded, inside the grant, of the right type.
+
+use crate::ident::Uuid;
+use crate::inventory::{Device, Inventory};
+use crate::settings::Type;
+use crate::settings::allowed::List;
+
+/// What narrows the pool.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// The type wanted.
+    pub kind: Type,
+    /// The site's list; none: all are allowed.
+    pub allowed: Option<List>,
+    /// Devices that are never chosen.
+    pub excluded: List,
+    /// The devices of the grant; none: no grant.
+    pub grant: Option<Vec<Uuid>>,
+}
+
+/// Why a device is not in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// This process may not open its nodes.
+    NotUsable,
+    /// Not on the site's list.
+    NotAllowed,
+    /// On the list of devices that are never chosen.
+    Excluded,
+    /// Not named by CUDA_VISIBLE_DEVICES.
+    NotGranted,
+    /// A MIG device where whole GPUs are wanted, or the other way round.
+    WrongType,
+}
+
+impl Outside {
+    /// The reason as a person reads it.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::NotUsable => "not usable: this process may not open its device nodes",
+            Self::NotAllowed => "not on the site's list of allowed devices",
+            Self::Excluded => "excluded by the administrator",
+            Self::NotGranted => "outside CUDA_VISIBLE_DEVICES",
+            Self::WrongType => "not of the type asked for",
+        }
+    }
+}
+
+impl Filter {
+    /// Whether nothing but the type narrows the pool, so that a random slot may be drawn.
+    pub fn is_open(&self) -> bool {
+        self.allowed.is_none() && self.grant.is_none()
+    }
+
+    /// Why the device is outside whatever its type, if it is.
+    fn outside_lists(&self, device: &Device) -> Option<Outside> {
+        if !device.usable {
+            return Some(Outside::NotUsable);
+        }
+        if self.allowed.as_ref().is_some_and(|list| !list.names(device.names())) {
+            return Some(Outside::NotAllowed);
+        }
+        if self.excluded.names(device.names()) {
+            return Some(Outside::Excluded);
+        }
+        if self.grant.as_ref().is_some_and(|grant| !grant.contains(&device.uuid)) {
+            return Some(Outside::NotGranted);
+        }
+        None
+    }
+
+    /// Whether a device that was drawn alone is in the pool. `Auto` takes no whole GPU here: that needs a look at all.
+    pub fn takes(&self, device: &Device) -> bool {
+        let kind = match self.kind {
+            Type::Auto | Type::Mig => device.slot.is_some(),
+            Type::Gpu => device.slot.is_none(),
+            Type::Any => true,
+        };
+        kind && self.outside_lists(device).is_none()
+    }
+
+    /// Every device with the reason why it is not in the pool, in the order of the inventory.
+    pub fn sort(&self, inventory: &Inventory) -> Vec<Option<Outside>> {
+        let mut outside: Vec<_> = inventory.devices.iter().map(|device| self.outside_lists(device)).collect();
+        let any_mig =
+            inventory.devices.iter().zip(&outside).any(|(device, out)| out.is_none() && device.slot.is_some());
+        let mig_wanted = match self.kind {
+            Type::Any => return outside,
+            Type::Auto => any_mig,
+            Type::Mig => true,
+            Type::Gpu => false,
+        };
+        for (device, out) in inventory.devices.iter().zip(&mut outside) {
+            if out.is_none() && device.slot.is_some() != mig_wanted {
+                *out = Some(Outside::WrongType);
+            }
+        }
+        outside
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(n: u32, slot: Option<u32>) -> Device {
+        let kind = if slot.is_some() { "MIG" } else { "GPU" };
+        let uuid = Uuid::parse(&format!("{kind}-{n:08x}-1111-5222-8333-444455556666")).unwrap();
+        Device { uuid, gpu: n, slot, gpu_uuid: None, instance: None, profile: None, usable: true }
+    }
+
+    fn inside(filter: &Filter, devices: &[Device]) -> Vec<u32> {
+        let inventory = Inventory { devices: devices.to_vec(), ..Inventory::default() };
+        let sorted = filter.sort(&inventory);
+        devices.iter().zip(sorted).filter(|(_, out)| out.is_none()).map(|(d, _)| d.gpu).collect()
+    }
+
+    #[test]
+    fn the_type_decides_last() {
+        let node = [device(0, Some(0)), device(1, None), device(2, Some(1))];
+        let of = |kind| Filter { kind, ..Filter::default() };
+        assert_eq!(inside(&of(Type::Auto), &node), [0, 2]);
+        assert_eq!(inside(&of(Type::Auto), &node[1..2]), [1], "whole GPUs where there is no MIG device");
+        assert_eq!(inside(&of(Type::Gpu), &node), [1]);
+        assert_eq!(inside(&of(Type::Mig), &node[1..2]), Vec::<u32>::new());
+        assert_eq!(inside(&of(Type::Any), &node), [0, 1, 2]);
+    }
+
+    #[test]
+    fn auto_offers_whole_gpus_only_if_no_mig_device_is_in_the_pool() {
+        let node = [device(0, Some(0)), device(1, None)];
+        let grant = Filter { grant: Some(vec![node[1].uuid.clone()]), ..Filter::default() };
+        assert_eq!(inside(&grant, &node), [1]);
+        let list = Filter { allowed: Some(List::from([node[1].uuid.as_str()].into_iter())), ..Filter::default() };
+        assert_eq!(inside(&list, &node), [1]);
+        let excluded = Filter { excluded: List::from([node[0].uuid.as_str()].into_iter()), ..Filter::default() };
+        assert_eq!(inside(&excluded, &node), [1]);
+    }
+
+    #[test]
+    fn an_empty_list_allows_nothing() {
+        let node = [device(0, Some(0))];
+        assert_eq!(inside(&Filter { allowed: Some(List::default()), ..Filter::default() }, &node), Vec::<u32>::new());
+    }
+}
