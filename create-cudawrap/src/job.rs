@@ -68,7 +68,7 @@ impl Job<'_> {
         }
         let divert = self.admit(&target, &work, &seen, path)?;
         let outcome = first.outcome;
-        let done = Done { text: said(first.outcome, &names), steps: Vec::new() };
+        let done = Done { text: said(&first, &names), steps: Vec::new() };
         if self.options.dry_run {
             return Ok(Done { steps: shown(&first, &work, divert.as_deref()), ..done });
         }
@@ -210,9 +210,12 @@ fn fits(outcome: Outcome, now: State) -> bool {
     }
 }
 
-fn said(outcome: Outcome, names: &Names) -> String {
+fn said(plan: &Plan, names: &Names) -> String {
     let hidden = names.shown(Place::Hidden);
-    match outcome {
+    if plan.steps == [Step::Drop(Place::Tmp), Step::Sync] {
+        return format!("what an interrupted run had left, {}, is removed", names.shown(Place::Tmp));
+    }
+    match plan.outcome {
         Outcome::Wrapped => format!("wrapped; the program is {hidden} beside it"),
         Outcome::AlreadyWrapped => "is already wrapped; nothing changed".to_owned(),
         Outcome::Linked => "a link of its name to cudawrap is in the directory of links".to_owned(),

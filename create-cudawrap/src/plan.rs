@@ -185,12 +185,15 @@ fn first(method: Method) -> Vec<Step> {
     }
 }
 
-/// Interrupted before the exchange; a link that leads elsewhere than wanted is made anew.
+/// Interrupted before the exchange; a link that leads elsewhere than wanted is made anew first.
 fn half(seen: &Seen, request: &Request) -> Vec<Step> {
     let usable = seen.hidden.runs && seen.hidden.text.as_deref() == Some(request.wrapper);
     match request.method {
         Method::Exchange if usable => vec![Step::Swap(App, Hidden)],
-        method => [discard(Hidden, method), first(method)].concat(),
+        Method::Exchange => {
+            vec![Step::Link(Tmp), Step::Swap(Tmp, Hidden), Step::Drop(Tmp), Step::Sync, Step::Swap(App, Hidden)]
+        }
+        Method::Replace => renew(request.method),
     }
 }
 

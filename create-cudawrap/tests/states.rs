@@ -1,0 +1,299 @@
+//! Every state that a path can be in, with each of wrap, undo, repair and status, on real files.
+//! A row gives the files, and what each command makes of them.
+
+mod support;
+
+use support::Sandbox;
+
+/// `app/x`, `app/CUDAWRAP_x` and `app/.CUDAWRAP_x~` as a state has them.
+struct Row {
+    name: &'static str,
+    files: fn(&Sandbox),
+    status: &'static str,
+    attention: bool,
+    /// The names in `app` afterwards, and what `x` prints; or a word of the refusal.
+    wrap: Result<(&'static str, &'static str), &'static str>,
+    repair: Result<(&'static str, &'static str), &'static str>,
+    undo: Result<(&'static str, &'static str), &'static str>,
+}
+
+const PLAIN: Result<(&str, &str), &str> = Ok(("x", "one a b"));
+const WRAPPED: Result<(&str, &str), &str> = Ok(("CUDAWRAP_x x", "one a b"));
+
+fn app(s: &Sandbox) {
+    s.script("app/x", "one");
+}
+fn hidden(s: &Sandbox) {
+    s.script("app/CUDAWRAP_x", "one");
+}
+fn ours(s: &Sandbox, name: &str) {
+    s.link(s.path("bin/cudawrap"), name);
+}
+fn gone(s: &Sandbox, name: &str) {
+    s.link("/nowhere/cudawrap", name);
+}
+
+const ROWS: &[Row] = &[
+    Row { name: "plain", files: app, status: "plain", attention: false, wrap: WRAPPED, repair: PLAIN, undo: PLAIN },
+    Row {
+        name: "wrapped",
+        files: |s| (hidden(s), ours(s, "app/x")).1,
+        status: "wrapped",
+        attention: false,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "half",
+        files: |s| (app(s), ours(s, "app/CUDAWRAP_x")).1,
+        status: "plain",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "half, and that cudawrap is gone",
+        files: |s| (app(s), gone(s, "app/CUDAWRAP_x")).1,
+        status: "plain",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "half, superseded program left over",
+        files: |s| (app(s), ours(s, "app/CUDAWRAP_x"), s.script("app/.CUDAWRAP_x~", "old")).2,
+        status: "plain",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "same file",
+        files: |s| (app(s), s.run_sh("ln app/x app/CUDAWRAP_x")).1,
+        status: "plain",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "wrapped, our link left over",
+        files: |s| (hidden(s), ours(s, "app/x"), ours(s, "app/.CUDAWRAP_x~")).2,
+        status: "wrapped",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "wrapped, superseded program left over",
+        files: |s| (hidden(s), ours(s, "app/x"), s.script("app/.CUDAWRAP_x~", "old")).2,
+        status: "wrapped",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "cudawrap gone",
+        files: |s| (hidden(s), gone(s, "app/x")).1,
+        status: "broken",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "upgraded over",
+        files: |s| (app(s), s.script("app/CUDAWRAP_x", "old")).1,
+        status: "upgraded over",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: WRAPPED,
+        undo: Err("both kept"),
+    },
+    Row {
+        name: "path missing",
+        files: hidden,
+        status: "broken",
+        attention: true,
+        wrap: Err("--undo"),
+        repair: Err("--undo"),
+        undo: PLAIN,
+    },
+    Row {
+        name: "program lost",
+        files: |s| (ours(s, "app/x"), ours(s, "app/CUDAWRAP_x")).1,
+        status: "broken",
+        attention: true,
+        wrap: Err("nowhere"),
+        repair: Err("nowhere"),
+        undo: Err("nowhere"),
+    },
+    Row {
+        name: "link without program",
+        files: |s| ours(s, "app/x"),
+        status: "broken",
+        attention: true,
+        wrap: Err("no program"),
+        repair: Err("no program"),
+        undo: Ok(("", "")),
+    },
+    Row {
+        name: "migtools",
+        files: |s| (s.script("app/MIGTOOLS_x", "one"), s.script("bin/migtools_wrapper", "m"), s.link("../bin/migtools_wrapper", "app/x")).2,
+        status: "foreign",
+        attention: true,
+        wrap: Err("migtools"),
+        repair: Err("migtools"),
+        undo: Err("migtools"),
+    },
+    Row {
+        name: "another's file in the way",
+        files: |s| (app(s), std::fs::write(s.path("app/CUDAWRAP_x"), "data").unwrap()).1,
+        status: "foreign",
+        attention: true,
+        wrap: Err("something else"),
+        repair: Err("something else"),
+        undo: Err("both kept"),
+    },
+    Row {
+        name: "another's directory in the way",
+        files: |s| (app(s), std::fs::create_dir(s.path("app/CUDAWRAP_x")).unwrap()).1,
+        status: "foreign",
+        attention: true,
+        wrap: Err("something else"),
+        repair: Err("something else"),
+        undo: Err("both kept"),
+    },
+    Row {
+        name: "link to a program",
+        files: |s| (s.script("app/x-1.2", "one"), s.link("x-1.2", "app/x")).1,
+        status: "plain",
+        attention: false,
+        wrap: Ok(("CUDAWRAP_x x x-1.2", "one a b")),
+        repair: Ok(("x x-1.2", "one a b")),
+        undo: Ok(("x x-1.2", "one a b")),
+    },
+    Row {
+        name: "link to a wrapped path",
+        files: |s| (s.script("app/CUDAWRAP_x1", "one"), ours(s, "app/x1"), s.link("x1", "app/x")).2,
+        status: "wrapped",
+        attention: false,
+        wrap: Err("wrapped already"),
+        repair: Ok(("CUDAWRAP_x1 x x1", "")),
+        undo: Err("undo that one"),
+    },
+    Row {
+        name: "link that leads nowhere",
+        files: |s| s.link("nothing", "app/x"),
+        status: "broken",
+        attention: true,
+        wrap: Err("leads to no file"),
+        repair: Err("leads to no file"),
+        undo: Ok(("x", "")),
+    },
+];
+
+fn prepared(row: &Row) -> Sandbox {
+    let sandbox = Sandbox::new();
+    (row.files)(&sandbox);
+    sandbox
+}
+
+fn check(goal: &str, row: &Row, expected: Result<(&str, &str), &str>) {
+    let sandbox = prepared(row);
+    let args: Vec<&str> = [goal, "x"].into_iter().filter(|arg| !arg.is_empty()).collect();
+    match expected {
+        Err(words) => sandbox.refused(&args, words),
+        Ok((names, output)) => {
+            let said = sandbox.create(&args);
+            assert_eq!(said.code, 0, "{} {goal}: {}", row.name, said.err);
+            assert_eq!(sandbox.names("app").join(" "), names, "{} {goal}", row.name);
+            if !output.is_empty() {
+                assert_eq!(sandbox.output_of("app/x"), output, "{} {goal}", row.name);
+            }
+            // Once more: nothing is left to do.
+            let before = sandbox.listing("app");
+            let again = sandbox.create(&args);
+            assert!(again.code == 0 || names.is_empty(), "{} {goal} again: {}", row.name, again.err);
+            assert_eq!(sandbox.listing("app"), before, "{} {goal} again", row.name);
+        }
+    }
+}
+
+#[test]
+fn wrap() {
+    ROWS.iter().for_each(|row| check("", row, row.wrap));
+}
+
+#[test]
+fn repair() {
+    ROWS.iter().for_each(|row| check("--repair", row, row.repair));
+}
+
+#[test]
+fn undo() {
+    ROWS.iter().for_each(|row| check("--undo", row, row.undo));
+}
+
+#[test]
+fn status() {
+    for row in ROWS {
+        let sandbox = prepared(row);
+        let before = sandbox.listing("app");
+        let (line, code) = sandbox.status_of("app/x");
+        assert!(line == row.status || line.starts_with(&format!("{} (", row.status)), "{}: {line}", row.name);
+        assert_eq!(code, i32::from(row.attention), "{}: {line}", row.name);
+        assert_eq!(sandbox.listing("app"), before, "{}", row.name);
+    }
+}
+
+#[test]
+fn a_dry_run_says_the_steps_and_changes_nothing() {
+    for row in ROWS {
+        for (goal, expected) in [("", row.wrap), ("--undo", row.undo), ("--repair", row.repair)] {
+            let sandbox = prepared(row);
+            let before = sandbox.listing("app");
+            let args: Vec<&str> = ["--dry-run", goal, "x"].into_iter().filter(|arg| !arg.is_empty()).collect();
+            let said = sandbox.create(&args);
+            assert_eq!(said.code, i32::from(expected.is_err()), "{} {goal}: {}", row.name, said.err);
+            assert_eq!(sandbox.listing("app"), before, "{} {goal}", row.name);
+            assert!(!sandbox.exists("state/getgpu") || said.out.is_empty(), "{} {goal}", row.name);
+        }
+    }
+}
+
+#[test]
+fn undo_gives_back_the_same_file() {
+    let sandbox = Sandbox::with_program();
+    sandbox.run_sh("chmod 2755 app/x; touch -d 2001-01-01 app/x");
+    let before = (sandbox.identity("app/x"), std::fs::read(sandbox.path("app/x")).unwrap());
+    let mtime = std::fs::metadata(sandbox.path("app/x")).unwrap().modified().unwrap();
+    sandbox.ok(&["x"]);
+    assert_eq!(sandbox.identity("app/CUDAWRAP_x"), before.0);
+    assert_eq!(std::fs::read_link(sandbox.path("app/x")).unwrap(), sandbox.path("bin/cudawrap"));
+    sandbox.ok(&["--undo", "x"]);
+    assert_eq!((sandbox.identity("app/x"), std::fs::read(sandbox.path("app/x")).unwrap()), before);
+    assert_eq!(std::fs::metadata(sandbox.path("app/x")).unwrap().modified().unwrap(), mtime);
+    assert_eq!(sandbox.names("app"), ["x"]);
+}
+
+#[test]
+fn repair_keeps_links_to_another_cudawrap_unless_one_is_named() {
+    let sandbox = Sandbox::with_program();
+    sandbox.run_sh("mkdir app/lib && cp bin/cudawrap app/lib/cudawrap");
+    let copy = sandbox.path("app/lib/cudawrap");
+    sandbox.ok(&["--wrapper", "lib/cudawrap", "x"]);
+    sandbox.ok(&["--repair", "x"]);
+    sandbox.ok(&["x"]);
+    assert_eq!(std::fs::read_link(sandbox.path("app/x")).unwrap(), copy);
+    sandbox.ok(&["--repair", "--wrapper", &sandbox.path("bin/cudawrap").to_string_lossy(), "x"]);
+    assert_eq!(std::fs::read_link(sandbox.path("app/x")).unwrap(), sandbox.path("bin/cudawrap"));
+    assert_eq!(sandbox.output_of("app/x"), "one a b");
+    assert_eq!(sandbox.names("app"), ["CUDAWRAP_x", "lib", "x"]);
+}

@@ -1,0 +1,175 @@
+//! A directory with a cudawrap, programs to wrap and the command, owned by an ordinary user also when the tests run as root.
+//! The cudawrap is a stand-in that execs `CUDAWRAP_name` beside the link; `CUDAWRAP_FOR_TESTS` names a real one instead.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// nobody, when the tests run as root: what root wraps is noted in the host's own file.
+const USER: u32 = 65534;
+const STAND_IN: &str = "#!/bin/sh\nexec \"${0%/*}/CUDAWRAP_${0##*/}\" \"$@\"\n";
+
+pub(crate) struct Sandbox {
+    root: tempfile::TempDir,
+}
+
+/// What a run of the command said.
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+pub(crate) fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+impl Sandbox {
+    pub(crate) fn new() -> Self {
+        let sandbox = Self { root: tempfile::tempdir().unwrap() };
+        sandbox.run_sh("mkdir bin app links state && chmod 755 . bin app links state");
+        if is_root() {
+            sandbox.run_sh(&format!("chown {USER}:{USER} . *"));
+        }
+        let exe = env!("CARGO_BIN_EXE_create-cudawrap");
+        sandbox.run_sh(&format!("ln '{exe}' bin/create-cudawrap 2>/dev/null || cp '{exe}' bin/create-cudawrap"));
+        match std::env::var("CUDAWRAP_FOR_TESTS") {
+            Ok(real) => sandbox.run_sh(&format!("cp '{real}' bin/cudawrap")),
+            Err(_) => sandbox.program("bin/cudawrap", STAND_IN),
+        }
+        sandbox
+    }
+
+    /// The sandbox with a program `app/x`.
+    pub(crate) fn with_program() -> Self {
+        let sandbox = Self::new();
+        sandbox.script("app/x", "one");
+        sandbox
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.path().canonicalize().unwrap().join(name)
+    }
+
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        self.path(name).symlink_metadata().is_ok()
+    }
+
+    /// Device, inode and size: which file it is.
+    pub(crate) fn identity(&self, name: &str) -> (u64, u64, u64) {
+        let meta = self.path(name).symlink_metadata().unwrap();
+        (meta.dev(), meta.ino(), meta.size())
+    }
+
+    /// All names below `dir`, with what they are.
+    pub(crate) fn listing(&self, dir: &str) -> Vec<String> {
+        let show = |entry: std::fs::DirEntry| {
+            let meta = entry.path().symlink_metadata().unwrap();
+            let link = std::fs::read_link(entry.path()).unwrap_or_default();
+            format!("{:?} {} {} {:o} {link:?} {:?}", entry.file_name(), meta.ino(), meta.size(), meta.mode(), meta.ctime_nsec())
+        };
+        let mut all: Vec<String> = self.path(dir).read_dir().unwrap().map(|entry| show(entry.unwrap())).collect();
+        all.sort();
+        all
+    }
+
+    pub(crate) fn names(&self, dir: &str) -> Vec<String> {
+        let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().to_string_lossy().into_owned();
+        let mut all: Vec<String> = self.path(dir).read_dir().unwrap().map(name).collect();
+        all.sort();
+        all
+    }
+
+    /// A script that prints its version and arguments.
+    pub(crate) fn script(&self, name: &str, version: &str) {
+        self.program(name, &format!("#!/bin/sh\necho {version} \"$@\"\n"));
+    }
+
+    /// Written by a child, so that no other thread's fork holds the file open for writing when it is executed.
+    pub(crate) fn program(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        let made = Command::new("sh")
+            .args(["-c", "printf %s \"$2\" > \"$1\" && chmod 755 \"$1\"", "sh"])
+            .args([path.as_os_str(), OsStr::new(text)])
+            .uid_of_tests()
+            .status();
+        assert!(made.unwrap().success());
+    }
+
+    pub(crate) fn link(&self, text: impl AsRef<Path>, name: &str) {
+        std::os::unix::fs::symlink(text, self.path(name)).unwrap();
+    }
+
+    pub(crate) fn run_sh(&self, line: &str) {
+        assert!(Command::new("sh").args(["-c", line]).current_dir(self.root.path()).status().unwrap().success(), "{line}");
+    }
+
+    /// The command, ready for arguments.
+    pub(crate) fn command(&self) -> Command {
+        self.prepared(Command::new(self.path("bin/create-cudawrap")))
+    }
+
+    pub(crate) fn prepared(&self, mut command: Command) -> Command {
+        command
+            .current_dir(self.path("app"))
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("XDG_STATE_HOME", self.path("state"))
+            .stdin(Stdio::null());
+        command.uid_of_tests();
+        command
+    }
+
+    pub(crate) fn create(&self, args: &[&str]) -> Said {
+        said(self.command().args(args).output().unwrap())
+    }
+
+    /// Succeeds, or the test fails with what was said.
+    pub(crate) fn ok(&self, args: &[&str]) -> Said {
+        let said = self.create(args);
+        assert_eq!(said.code, 0, "{args:?}: {}", said.err);
+        said
+    }
+
+    /// Is refused with status 1 and these words, and changes nothing below `app`.
+    pub(crate) fn refused(&self, args: &[&str], words: &str) {
+        let before = self.listing("app");
+        let said = self.create(args);
+        assert_eq!(said.code, 1, "{args:?}: {}", said.err);
+        assert!(said.err.contains(words), "{args:?}: {}", said.err);
+        assert!(said.err.lines().all(|line| line.starts_with("create-cudawrap: ")), "{}", said.err);
+        assert_eq!(self.listing("app"), before, "{args:?}");
+    }
+
+    /// What the program at `name` prints.
+    pub(crate) fn output_of(&self, name: &str) -> String {
+        let output = Command::new(self.path(name)).arg("a b").env("PATH", "/usr/bin:/bin").output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    }
+
+    pub(crate) fn status_of(&self, name: &str) -> (String, i32) {
+        let said = self.create(&["--status", &self.path(name).to_string_lossy()]);
+        (said.out.split_once(": ").map(|(_, rest)| rest.trim_end().to_owned()).unwrap_or_default(), said.code)
+    }
+}
+
+pub(crate) fn said(output: Output) -> Said {
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+trait AsUser {
+    fn uid_of_tests(&mut self) -> &mut Self;
+}
+
+impl AsUser for Command {
+    fn uid_of_tests(&mut self) -> &mut Self {
+        if is_root() { self.uid(USER).gid(USER) } else { self }
+    }
+}
