@@ -197,7 +197,7 @@ unsafe extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(id: *const c_char, out: *m
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(handle: Handle, index: c_uint, out: *mut Handle) -> c_int {
     let function = "nvmlDeviceGetMigDeviceHandleByIndex";
-    let reply = LIBRARY.call(function, &device(handle), |s, d| s.mig_by_index(d, index));
+    let reply = LIBRARY.call(function, &Target::Slot(handle as usize, index), |s, d| s.mig_by_index(d, index));
     // SAFETY: the caller vouches for `out`.
     code(reply.and_then(|handle| unsafe { copy::put(out, handle as Handle) }))
 }

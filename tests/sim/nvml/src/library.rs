@@ -146,6 +146,7 @@ fn args(session: &Session, target: &Target, device: Reply<Device>) -> String {
     match (target, device) {
         (Target::Index(index), _) => index.to_string(),
         (Target::Uuid(name) | Target::PciBusId(name), _) => name.clone(),
+        (Target::Slot(_, slot), Ok(Device::Gpu(gpu))) => format!("GPU {gpu} {slot}"),
         (_, Ok(Device::Gpu(gpu))) => format!("GPU {gpu}"),
         (_, Ok(Device::Mig(gpu, mig))) => format!("GPU {gpu} MIG {}", session.node.gpus[gpu].devices[mig].index),
         (Target::Node, _) => String::new(),

@@ -11,6 +11,8 @@ use std::io;
 pub(crate) enum Target {
     Node,
     Handle(usize),
+    /// A GPU's handle and a MIG index.
+    Slot(usize, u32),
     Index(u32),
     Uuid(String),
     PciBusId(String),
@@ -58,7 +60,7 @@ impl Session {
         match target {
             Target::Node => (Ok(Device::None), Vec::new()),
             Target::Missing => (Err(INVALID_ARGUMENT), Vec::new()),
-            Target::Handle(handle) => (decode(self.number, &self.node, *handle), Vec::new()),
+            Target::Handle(handle) | Target::Slot(handle, _) => (decode(self.number, &self.node, *handle), Vec::new()),
             Target::Index(index) => {
                 let found = (*index as usize) < self.node.gpus.len();
                 let device = if found { Ok(Device::Gpu(*index as usize)) } else { Err(INVALID_ARGUMENT) };
