@@ -21,6 +21,7 @@ inventories!(
     "none",
     "one-gpu-two-cis",
     "pre470",
+    "wide535",
 );
 
 /// The text of the inventory of this name.

@@ -11,7 +11,6 @@ mod models;
 mod registry;
 mod shared_file;
 mod uuid;
-mod variant;
 mod version;
 
 pub use builtin::{builtin, builtin_names};
@@ -20,5 +19,4 @@ pub use folder::{Attach, Call, Collision, Folder, Run};
 pub use gpu::{Attributes, Gpu, MIB, MigDevice, MigMode, Node};
 pub use inventory::{DeviceSpec, GpuSpec, Inventory};
 pub use registry::{Record, Registration, Taken, monotonic_ns};
-pub use variant::library_without;
 pub use version::Version;

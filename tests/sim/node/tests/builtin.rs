@@ -25,6 +25,7 @@ fn each_has_its_devices_all_different() {
         ("none", 0, 0),
         ("one-gpu-two-cis", 1, 2),
         ("pre470", 1, 7),
+        ("wide535", 1, 7),
     ];
     assert_eq!(builtin_names().collect::<Vec<_>>(), expected.map(|(name, ..)| name));
     for (name, gpus, migs) in expected {

@@ -49,8 +49,7 @@ macro_rules! texts {
 
 /// Lists of processes.
 macro_rules! lists {
-    ($($(#[$attribute:meta])* $name:ident: $entry:ty = $kind:expr;)*) => {$(
-        $(#[$attribute])*
+    ($($name:ident: $entry:ty = $kind:expr;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(handle: Handle, count: *mut c_uint, entries: *mut $entry) -> c_int {
             let reply = LIBRARY.call(stringify!($name), &device(handle), |s, d| s.processes(d, $kind));
@@ -63,13 +62,12 @@ macro_rules! lists {
 /// Lists of processes whose entries have 32 bytes with some drivers.
 macro_rules! wide_lists {
     ($($name:ident = $kind:expr;)*) => {$(
-        #[cfg(not(feature = "old-driver"))]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(handle: Handle, count: *mut c_uint, entries: *mut c_void) -> c_int {
             let answer = |s: &mut Session, d| Ok((s.processes(d, $kind)?, s.node.version.has_wide_processes()));
             let reply = LIBRARY.call(stringify!($name), &device(handle), answer);
             code(reply.and_then(|(processes, wide)| {
-                if wide || cfg!(feature = "stride32") {
+                if wide {
                     // SAFETY: the caller vouches for the pointers; too short entries are the trap of those drivers.
                     unsafe { copy::put_list::<crate::abi::ProcessDetail>(&processes, count, entries.cast()) }
                 } else {
@@ -222,10 +220,6 @@ getters! {
     nvmlDeviceGetComputeMode: c_uint = |s, d| s.gpu(d).map(|_| 0);
     nvmlDeviceGetUtilizationRates: Utilization = |s, d| s.utilization(d);
     nvmlDeviceGetConfComputeMemSizeInfo: [u64; 2] = |_, _| Err(NOT_SUPPORTED);
-}
-
-#[cfg(not(feature = "stride32"))]
-getters! {
     nvmlDeviceGetRunningProcessDetailList: c_void = |_, _| Err(NOT_SUPPORTED);
 }
 
@@ -256,7 +250,6 @@ unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(handle: Handle, major: *
     code(reply.and_then(|cuda| unsafe { copy::put(major, cuda.0).and(copy::put(minor, cuda.1)) }))
 }
 
-#[cfg(not(feature = "old-driver"))]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, out: *mut MemoryV2) -> c_int {
     let reply = LIBRARY.call("nvmlDeviceGetMemoryInfo_v2", &device(handle), |s, d| s.memory(d));

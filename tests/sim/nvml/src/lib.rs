@@ -8,6 +8,7 @@ mod codes;
 mod copy;
 mod exports;
 mod handle;
+pub mod install;
 mod library;
 mod processes;
 mod session;
