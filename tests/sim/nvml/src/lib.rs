@@ -13,3 +13,4 @@ mod library;
 mod processes;
 mod session;
 mod trouble;
+mod unsupported;
