@@ -145,7 +145,14 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "migtools",
-        files: |s| (s.script("app/MIGTOOLS_x", "one"), s.script("bin/migtools_wrapper", "m"), s.link("../bin/migtools_wrapper", "app/x")).2,
+        files: |s| {
+            (
+                s.script("app/MIGTOOLS_x", "one"),
+                s.script("bin/migtools_wrapper", "m"),
+                s.link("../bin/migtools_wrapper", "app/x"),
+            )
+                .2
+        },
         status: "foreign",
         attention: true,
         wrap: Err("migtools"),

@@ -149,9 +149,16 @@ fn a_failing_step_takes_back_what_was_done() {
                     break;
                 }
                 let stop = case.apply(&seen, &Plan { steps, outcome: full.outcome }).unwrap_err();
-                assert!(matches!(&stop, Stop::Failed(failure) if failure.hint.is_none()), "{name} {goal:?} {length}: {stop:?}");
+                assert!(
+                    matches!(&stop, Stop::Failed(failure) if failure.hint.is_none()),
+                    "{name} {goal:?} {length}: {stop:?}"
+                );
                 assert_eq!(state(&case.seen()), before, "{name} {goal:?} {length}");
-                assert_eq!(case.listing().iter().map(|n| case.inode(n)).collect::<Vec<_>>(), inodes, "{name} {goal:?} {length}");
+                assert_eq!(
+                    case.listing().iter().map(|n| case.inode(n)).collect::<Vec<_>>(),
+                    inodes,
+                    "{name} {goal:?} {length}"
+                );
             }
         }
     }
@@ -160,7 +167,9 @@ fn a_failing_step_takes_back_what_was_done() {
 /// What was seen is not what is there any more: a package manager has renamed a new program over the path.
 #[test]
 fn a_newer_program_that_comes_in_between_is_kept() {
-    for (start, goal) in [("plain", Goal::Wrap), ("wrapped", Goal::Undo), ("upgraded", Goal::Repair), ("vanished", Goal::Repair)] {
+    for (start, goal) in
+        [("plain", Goal::Wrap), ("wrapped", Goal::Undo), ("upgraded", Goal::Repair), ("vanished", Goal::Repair)]
+    {
         let case = Case::new(Method::Exchange);
         STARTS.iter().find(|(name, _)| *name == start).unwrap().1(&case);
         let (seen, full) = (case.seen(), case.plan(goal).unwrap());
@@ -199,7 +208,8 @@ fn a_file_system_without_exchange_is_told_apart_and_left_unchanged() {
         case.method = Method::Exchange;
         for goal in [Goal::Wrap, Goal::Undo, Goal::Repair] {
             let (seen, before) = (case.seen(), state(&case.seen()));
-            let Some(full) = case.plan(goal).filter(|plan| plan.steps.iter().any(|s| matches!(s, Step::Swap(..)))) else {
+            let Some(full) = case.plan(goal).filter(|plan| plan.steps.iter().any(|s| matches!(s, Step::Swap(..))))
+            else {
                 continue;
             };
             assert!(matches!(case.apply(&seen, &full), Err(Stop::NoExchange)), "{name} {goal:?}");

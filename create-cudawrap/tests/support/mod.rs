@@ -69,7 +69,14 @@ impl Sandbox {
         let show = |entry: std::fs::DirEntry| {
             let meta = entry.path().symlink_metadata().unwrap();
             let link = std::fs::read_link(entry.path()).unwrap_or_default();
-            format!("{:?} {} {} {:o} {link:?} {:?}", entry.file_name(), meta.ino(), meta.size(), meta.mode(), meta.ctime_nsec())
+            format!(
+                "{:?} {} {} {:o} {link:?} {:?}",
+                entry.file_name(),
+                meta.ino(),
+                meta.size(),
+                meta.mode(),
+                meta.ctime_nsec()
+            )
         };
         let mut all: Vec<String> = self.path(dir).read_dir().unwrap().map(|entry| show(entry.unwrap())).collect();
         all.sort();
@@ -77,7 +84,8 @@ impl Sandbox {
     }
 
     pub(crate) fn names(&self, dir: &str) -> Vec<String> {
-        let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().to_string_lossy().into_owned();
+        let name =
+            |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().to_string_lossy().into_owned();
         let mut all: Vec<String> = self.path(dir).read_dir().unwrap().map(name).collect();
         all.sort();
         all
@@ -104,7 +112,10 @@ impl Sandbox {
     }
 
     pub(crate) fn run_sh(&self, line: &str) {
-        assert!(Command::new("sh").args(["-c", line]).current_dir(self.root.path()).status().unwrap().success(), "{line}");
+        assert!(
+            Command::new("sh").args(["-c", line]).current_dir(self.root.path()).status().unwrap().success(),
+            "{line}"
+        );
     }
 
     /// The command, ready for arguments.

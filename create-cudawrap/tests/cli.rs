@@ -1,0 +1,194 @@
+//! Options, several paths at once, the note and --all, the directory of links, and where output goes.
+
+mod support;
+
+use std::process::{Command, Stdio};
+
+use support::{Sandbox, said};
+
+#[test]
+fn wrong_use_is_one_line_a_hint_and_status_2() {
+    let sandbox = Sandbox::with_program();
+    for args in [
+        &[][..],
+        &["--nonsense", "x"],
+        &["--undo", "--repair", "x"],
+        &["--all"],
+        &["--all", "--undo", "x"],
+        &["--json", "x"],
+        &["--divert", "--undo", "x"],
+        &["--divert", "--link-dir", "/", "x"],
+        &["--link-dir"],
+        &["--undo=yes", "x"],
+        &["-qv", "x"],
+        &["--status", "-n", "x"],
+    ] {
+        let said = sandbox.create(args);
+        assert_eq!(said.code, 2, "{args:?}: {}", said.err);
+        let lines: Vec<&str> = said.err.lines().collect();
+        assert_eq!(lines.len(), 2, "{args:?}: {}", said.err);
+        assert!(lines[0].starts_with("create-cudawrap: "), "{}", said.err);
+        assert!(!lines[0].contains("error:"), "{}", said.err);
+        assert!(lines[1].starts_with("create-cudawrap: hint: "), "{}", said.err);
+        assert_eq!(said.out, "");
+    }
+    assert_eq!(sandbox.names("app"), ["x"]);
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    let sandbox = Sandbox::new();
+    for args in [["--help"], ["-h"], ["--version"], ["-V"]] {
+        let said = sandbox.ok(&args);
+        assert!(said.out.contains("create-cudawrap") && said.err.is_empty(), "{args:?}");
+    }
+    let help = sandbox.ok(&["--help"]).out;
+    for flag in create_cudawrap::options::FLAGS {
+        assert!(help.contains(&format!("--{}", flag.long)), "{}", flag.long);
+    }
+}
+
+#[test]
+fn a_standard_output_that_cannot_be_written_is_a_failure() {
+    let sandbox = Sandbox::with_program();
+    for args in [&["--help"][..], &["--version"], &["--status", "x"], &["--dry-run", "x"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let said = said(sandbox.command().args(args).stdout(full).stderr(Stdio::piped()).output().unwrap());
+        assert_eq!(said.code, 1, "{args:?}: {}", said.err);
+        assert!(said.err.contains("standard output: No space left on device"), "{}", said.err);
+    }
+}
+
+#[test]
+fn each_path_by_itself_and_a_summary() {
+    let sandbox = Sandbox::with_program();
+    sandbox.script("app/y", "two");
+    let said = sandbox.create(&["x", "nothing", "y"]);
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("create-cudawrap: nothing: no such file\n"), "{}", said.err);
+    assert!(said.err.ends_with("create-cudawrap: 3 paths: 2 done, 1 failed\n"), "{}", said.err);
+    assert_eq!(sandbox.names("app"), ["CUDAWRAP_x", "CUDAWRAP_y", "x", "y"]);
+    let quiet = sandbox.ok(&["-q", "x", "y"]);
+    assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("", ""));
+    let again = sandbox.ok(&["x"]);
+    assert!(again.err.contains("x: is already wrapped; nothing changed"), "{}", again.err);
+}
+
+#[test]
+fn by_its_second_name_it_says_the_same() {
+    let sandbox = Sandbox::with_program();
+    sandbox.link("create-cudawrap", "bin/create_cudawrap");
+    let output = sandbox.prepared(Command::new(sandbox.path("bin/create_cudawrap"))).arg("x").output();
+    let said = said(output.unwrap());
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.err.starts_with("create-cudawrap: x: wrapped"), "{}", said.err);
+}
+
+#[test]
+fn what_was_wrapped_is_noted_and_the_note_is_only_a_hint() {
+    let sandbox = Sandbox::with_program();
+    sandbox.script("app/y", "two");
+    sandbox.ok(&["x", "../app/y"]);
+    let note = sandbox.path("state/getgpu/wrapped");
+    let noted = std::fs::read_to_string(&note).unwrap();
+    assert_eq!(noted, format!("{}\n{}\n", sandbox.path("app/x").display(), sandbox.path("app/y").display()));
+    assert_eq!(sandbox.ok(&["--status"]).out.matches(": wrapped\n").count(), 2);
+    // An upgrade of one, the other removed, and a line that never was.
+    sandbox.run_sh("rm app/x app/y app/CUDAWRAP_y && echo /nowhere/at/all >> state/getgpu/wrapped");
+    sandbox.script("app/x", "new");
+    let said = sandbox.create(&["--status", "--all"]);
+    assert_eq!(said.code, 1);
+    assert!(said.out.contains("app/x: upgraded over"), "{}", said.out);
+    let repaired = sandbox.create(&["--repair", "--all"]);
+    assert!(repaired.err.contains("the newer program is wrapped"), "{}", repaired.err);
+    assert_eq!(sandbox.output_of("app/x"), "new a b");
+    sandbox.create(&["--undo", "--all"]);
+    assert_eq!(sandbox.names("app"), ["x"]);
+    assert_eq!(sandbox.output_of("app/x"), "new a b");
+    assert!(!std::fs::read_to_string(&note).unwrap().contains("app/"));
+}
+
+#[test]
+fn a_note_that_cannot_be_kept_fails_nothing() {
+    let sandbox = Sandbox::with_program();
+    std::fs::write(sandbox.path("state/getgpu"), "").unwrap();
+    let said = sandbox.ok(&["x"]);
+    assert!(said.err.contains("cannot note"), "{}", said.err);
+    assert_eq!(sandbox.output_of("app/x"), "one a b");
+}
+
+#[test]
+fn a_directory_of_links_leaves_the_program_alone() {
+    let sandbox = Sandbox::with_program();
+    let before = sandbox.listing("app");
+    let links = sandbox.path("links");
+    let links = links.to_str().unwrap();
+    let path = format!("{links}:{}:/usr/bin:/bin", sandbox.path("app").display());
+    let with = |args: &[&str]| said(sandbox.command().env("PATH", &path).args(args).output().unwrap());
+    let said = with(&["--link-dir", links, "x"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(!said.err.contains("warning"), "{}", said.err);
+    assert_eq!(with(&["--link-dir", links, "x"]).code, 0);
+    assert_eq!(std::fs::read_link(sandbox.path("links/x")).unwrap(), sandbox.path("bin/cudawrap"));
+    let status = with(&["--status", links]);
+    assert_eq!(status.out, format!("{links}/x: wrapped (runs {} by PATH)\n", sandbox.path("app/x").display()));
+    assert_eq!(status.code, 0);
+    assert_eq!(with(&["--repair", &format!("{links}/x")]).code, 0);
+    // Behind another PATH the link runs something else, or nothing.
+    let warned = sandbox.ok(&["--link-dir", links, "x"]);
+    assert!(warned.err.contains("warning: with this PATH the link finds no program"), "{}", warned.err);
+    for bad in [&["--link-dir", ".", "x"][..], &["--link-dir", links, "nothing"], &["--link-dir", "/nowhere", "x"]] {
+        assert_eq!(with(bad).code, 1, "{bad:?}");
+    }
+    sandbox.script("links/y", "other");
+    sandbox.script("app/y", "two");
+    assert_eq!(with(&["--link-dir", links, "y"]).code, 1);
+    sandbox.run_sh("rm app/y");
+    assert_eq!(with(&["--undo", "--link-dir", links, "x"]).code, 0);
+    assert_eq!(sandbox.names("links"), ["y"]);
+    assert_eq!(sandbox.listing("app"), before);
+}
+
+#[test]
+fn status_of_a_directory_lists_what_has_to_do_with_wrapping() {
+    let sandbox = Sandbox::with_program();
+    for name in ["plain", "over"] {
+        sandbox.script(&format!("app/{name}"), "p");
+    }
+    sandbox.script("app/CUDAWRAP_lost", "p");
+    sandbox.ok(&["x", "over"]);
+    sandbox.run_sh("rm app/over");
+    sandbox.script("app/over", "new");
+    let said = sandbox.create(&["--status", "--json", "."]);
+    assert_eq!(said.code, 1);
+    let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(json["schema"], 1);
+    let all: Vec<_> =
+        json["paths"].as_array().unwrap().iter().map(|p| (p["path"].as_str().unwrap(), &p["state"])).collect();
+    let states = [("./lost", "broken"), ("./over", "upgraded over"), ("./x", "wrapped")];
+    assert_eq!(all, states.map(|(path, state)| (path, state.into())).iter().map(|(p, s)| (*p, s)).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_cudawrap_that_links_lead_to() {
+    let sandbox = Sandbox::with_program();
+    sandbox.run_sh("mkdir other && mv bin/cudawrap other/");
+    let without = sandbox.create(&["x"]);
+    assert_eq!(without.code, 1);
+    assert!(without.err.contains("--wrapper"), "{}", without.err);
+    let path = format!("{}:/usr/bin:/bin", sandbox.path("other").display());
+    let found = said(sandbox.command().env("PATH", path).arg("x").output().unwrap());
+    assert_eq!(found.code, 0, "{}", found.err);
+    assert_eq!(std::fs::read_link(sandbox.path("app/x")).unwrap(), sandbox.path("other/cudawrap"));
+    // Gone altogether: undo needs none, repair leads the link to the one that there is now.
+    sandbox.run_sh("mv other/cudawrap bin/cudawrap");
+    sandbox.ok(&["--repair", "x"]);
+    assert_eq!(sandbox.output_of("app/x"), "one a b");
+    sandbox.run_sh("rm bin/cudawrap");
+    sandbox.ok(&["--undo", "x"]);
+    assert_eq!(sandbox.output_of("app/x"), "one a b");
+    sandbox.run_sh("touch app/cudawrap; cp app/x app/y");
+    for bad in ["/nowhere/cudawrap", "cudawrap", "y"] {
+        assert_eq!(sandbox.create(&["--wrapper", bad, "x"]).code, 1, "{bad}");
+    }
+}
