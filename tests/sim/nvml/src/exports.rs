@@ -16,6 +16,9 @@ use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 type Handle = *mut c_void;
 
+/// Bytes of the window to the host; `nvmlBAR1Memory_t` has the form of `nvmlMemory_t`.
+const BAR1: u64 = 32767 << 20;
+
 fn code(reply: Reply<()>) -> c_int {
     reply.err().unwrap_or(SUCCESS)
 }
@@ -212,6 +215,7 @@ getters! {
     nvmlDeviceGetMinorNumber: c_uint = |s, d| Ok(s.gpu(d)?.minor);
     nvmlDeviceGetPciInfo_v3: PciInfo = |s, d| s.pci_info(d);
     nvmlDeviceGetMemoryInfo: Memory = |s, d| Ok(s.memory(d)?.v1());
+    nvmlDeviceGetBAR1MemoryInfo: Memory = |_, _| Ok(Memory { total: BAR1, free: BAR1, used: 0 });
     nvmlDeviceGetAttributes_v2: DeviceAttributes = |s, d| s.attributes(d);
     nvmlDeviceGetMaxMigDeviceCount: c_uint = |s, d| s.max_mig_devices(d);
     nvmlDeviceIsMigDeviceHandle: c_uint = |_, d| Ok(matches!(d, Device::Mig(..)).into());

@@ -19,7 +19,6 @@ macro_rules! unsupported {
 }
 
 unsupported! {
-    nvmlDeviceGetBAR1MemoryInfo
     nvmlDeviceGetClockInfo
     nvmlDeviceGetDecoderUtilization
     nvmlDeviceGetDisplayActive
