@@ -1,5 +1,6 @@
 //! Contexts of simulated programs as the tests of the commands rely on them.
 //! A collision is never missed, nothing is left of a killed program, and what it prints is as documented.
+#![allow(clippy::print_stderr, reason = "says what it skipped")]
 #![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
 
 use sim_node::Folder;
@@ -129,4 +130,71 @@ fn the_ready_file_holds_the_outcome() {
     assert_eq!(std::fs::read_to_string(&ready).unwrap(), format!("RUN {uuid} {}\n", child.id()));
     assert_eq!(bench.folder.running_on(&uuid).unwrap().len(), 1);
     kill(child);
+}
+
+/// The command as run by another user, or in a pid namespace of its own.
+fn under(prefix: &[&str], command: &Command) -> Command {
+    let mut wrapped = Command::new(prefix[0]);
+    wrapped.args(&prefix[1..]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => wrapped.env(name, value),
+            None => wrapped.env_remove(name),
+        };
+    }
+    wrapped.stdout(Stdio::piped()).stdin(Stdio::null());
+    wrapped
+}
+
+#[test]
+fn a_program_in_a_container_is_seen_by_its_pid_outside() {
+    let prefix = ["unshare", "-U", "-r", "-p", "-f", "--kill-child", "--"];
+    if !Command::new(prefix[0]).args(&prefix[1..]).arg("true").status().is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: no pid namespaces for this user here");
+        return;
+    }
+    let bench = Bench::new("a100x1");
+    let uuid = bench.uuid(0);
+    let container = under(&prefix, &bench.command(&uuid, "--run forever")).spawn().unwrap();
+    until("the context exists", || !bench.folder.running().unwrap().is_empty());
+    let seen = bench.folder.running().unwrap().remove(0);
+    assert!(!seen.foreign && seen.pid > 1);
+    assert_eq!(std::fs::read_to_string(format!("/proc/{}/comm", seen.pid)).unwrap(), "sim-cuda\n");
+    let (code, text) = bench.run(&uuid, "");
+    assert_eq!((code, text.ends_with(&format!(" with {}\n", seen.pid))), (Some(99), true));
+    let second = under(&prefix, &bench.command(&uuid, "")).output().unwrap();
+    assert_eq!(second.status.code(), Some(99), "two containers do not miss each other");
+    kill(container);
+    until("it is gone", || bench.folder.running().unwrap().is_empty());
+}
+
+#[test]
+fn users_with_any_umask_work_in_one_folder() {
+    if !Command::new("setpriv").args(["--reuid=65534", "--clear-groups", "true"]).status().is_ok_and(|s| s.success()) {
+        eprintln!("SKIPPED: cannot run as another user");
+        return;
+    }
+    let bench = Bench::new("a100x1");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(bench.folder.root().parent().unwrap(), open).unwrap();
+    // Other users cannot reach the build folder everywhere.
+    let program = bench.folder.path("sim-cuda");
+    std::fs::copy(env!("CARGO_BIN_EXE_sim-cuda"), &program).unwrap();
+    let uuid = bench.uuid(0);
+    let as_user = |uid: u32, flags: &str| {
+        let (uid, script) = (format!("--reuid={uid}"), format!("umask 077; exec {} {flags}", program.display()));
+        let mut command = Command::new("setpriv");
+        command
+            .args([uid.as_str(), "--clear-groups", "sh", "-c", script.as_str()])
+            .env("SIM_NODE", bench.folder.root());
+        command.env("CUDA_VISIBLE_DEVICES", &uuid).stdout(Stdio::piped()).env_remove("SIM_CUDA");
+        command
+    };
+    let first = as_user(65533, "--run forever").spawn().unwrap();
+    until("the context exists", || !bench.folder.running().unwrap().is_empty());
+    assert_eq!(as_user(65534, "").status().unwrap().code(), Some(99));
+    assert_eq!(bench.run(&uuid, "").0, Some(99));
+    assert_eq!(bench.folder.running().unwrap()[0].uid, 65533);
+    kill(first);
+    assert_eq!(as_user(65534, "").status().unwrap().code(), Some(0));
 }

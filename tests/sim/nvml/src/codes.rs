@@ -43,11 +43,11 @@ pub(crate) fn text(code: i32) -> &'static CStr {
         c"In use by another client",
         c"Insufficient Memory",
         c"No data",
-        c"The requested vgpu operation is not available on target device, becasue ECC is enabled",
+        c"vGPU ECC not supported",
         c"Insufficient Resources",
         c"Invalid Frequency",
         c"Argument version mismatch",
-        c"The function is deprecated",
+        c"Requested functionality has been deprecated",
         c"System is not in ready state",
     ];
     usize::try_from(code).ok().and_then(|n| TEXTS.get(n)).copied().unwrap_or(c"Unknown Error")

@@ -187,6 +187,13 @@ fn codes_have_nvidias_texts() {
     let text = |code| unsafe { CStr::from_ptr(nvmlErrorString(code)) }.to_str().unwrap();
     assert_eq!(
         [0, 9, 15, 26, 999, 12345].map(text),
-        ["Success", "Driver Not Loaded", "GPU is lost", "The function is deprecated", "Unknown Error", "Unknown Error"]
+        [
+            "Success",
+            "Driver Not Loaded",
+            "GPU is lost",
+            "Requested functionality has been deprecated",
+            "Unknown Error",
+            "Unknown Error"
+        ]
     );
 }

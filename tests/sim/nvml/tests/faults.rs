@@ -1,12 +1,14 @@
 //! Each fault of `faults.toml` does what it says, and no more.
 //! Each test runs on a node of its own in a child process.
+#![allow(clippy::print_stderr, reason = "says what it skipped")]
 #![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
 
 mod common;
 
 use common::*;
+use sim_node::{Folder, MIB, Record};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -35,7 +37,7 @@ fn a_gpu_is_lost_half_way() {
 fn a_rule_may_count_the_whole_node() {
     let faults = "[[rule]]\nfunction = 'nvmlInit_v2'\nfirst = 1\nnode_wide = true\nreturns = 999\n";
     let test = "a_rule_may_count_the_whole_node";
-    if sim_node::Folder::from_env().is_some() {
+    if Folder::from_env().is_some() {
         std::process::exit(if nvmlInit_v2() == 0 { 0 } else { 3 });
     }
     let (_dir, folder) = folder("a100x1", faults);
@@ -121,7 +123,7 @@ fn texts_may_be_garbage() {
 #[test]
 fn a_banner_goes_to_stdout() {
     let test = "a_banner_goes_to_stdout";
-    if sim_node::Folder::from_env().is_some() {
+    if Folder::from_env().is_some() {
         nvmlInit_v2();
         return;
     }
@@ -133,7 +135,7 @@ fn a_banner_goes_to_stdout() {
 #[test]
 fn calls_may_hang_stop_or_abort() {
     let test = "calls_may_hang_stop_or_abort";
-    if sim_node::Folder::from_env().is_some() {
+    if Folder::from_env().is_some() {
         nvmlInit_v2();
         nvmlShutdown();
         return;
@@ -153,5 +155,38 @@ fn calls_may_hang_stop_or_abort() {
         }
         let _ = child.kill();
         child.wait().unwrap();
+    }
+}
+
+/// A child in a pid namespace of its own, on a device that this process, outside it, has a context on.
+fn from_another_pid_namespace(test: &str, faults: &str) -> Option<bool> {
+    let (_dir, folder) = folder("a100x1", faults);
+    let uuid = folder.node().unwrap().device_uuids()[0].clone();
+    let record = Record { uuid, pid: std::process::id(), memory: 100 * MIB, max: 1, ..Record::default() };
+    let _context = folder.register(&record).unwrap().unwrap();
+    let inside = again(test, &folder);
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-U", "-r", "-p", "-f", "--"]).arg(inside.get_program()).args(inside.get_args());
+    unshare.env("SIM_NODE", folder.root()).stdout(Stdio::null()).stderr(Stdio::null());
+    let possible = Command::new("unshare").args(["-U", "-r", "-p", "-f", "true"]).status().is_ok_and(|s| s.success());
+    possible.then(|| unshare.status().unwrap().success())
+}
+
+#[test]
+fn other_pid_namespaces_may_be_blind_but_see_the_memory() {
+    let test = "other_pid_namespaces_may_be_blind_but_see_the_memory";
+    if let Some(folder) = Folder::from_env() {
+        nvmlInit_v2();
+        let device = mig(gpu(0).unwrap(), 0).unwrap();
+        assert_eq!(memory(device).unwrap().used, 112 * MIB);
+        let blind = folder.faults().unwrap().foreign_pidns_blind;
+        assert_eq!(processes(device, 4).2.len(), usize::from(!blind));
+        return;
+    }
+    for faults in ["", "foreign_pidns_blind = true\n"] {
+        match from_another_pid_namespace(test, faults) {
+            Some(passed) => assert!(passed, "{faults}"),
+            None => eprintln!("SKIPPED: no pid namespaces for this user here"),
+        }
     }
 }
