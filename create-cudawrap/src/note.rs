@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use fs4::FileExt;
+use crate::dirlock;
 
 /// The file that notes what was wrapped.
 #[derive(Clone, Debug)]
@@ -70,9 +70,9 @@ impl Note {
         } else if !self.file.exists() {
             return Ok(());
         }
-        // The directory is what is locked: the file itself is replaced.
+        // The directory is what is locked, since the file itself is replaced; anybody can hold that, so not for ever.
         let lock = File::open(dir)?;
-        FileExt::lock(&lock)?;
+        dirlock::lock(&lock, dirlock::PATIENCE, true).map_err(|failure| io::Error::other(failure.message))?;
         let mut bytes = Vec::new();
         match File::open(&self.file).and_then(|mut file| file.read_to_end(&mut bytes)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

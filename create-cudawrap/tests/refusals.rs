@@ -1,10 +1,12 @@
 //! What is refused, with its reason and nothing changed, and what is warned of.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and SKIPPED: lines are read")]
 
 mod support;
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::time::Instant;
 
 use support::{Sandbox, is_root, said};
 
@@ -181,4 +183,29 @@ fn a_tool_that_hangs_does_not_hang_us() {
     assert_eq!(said.code, 1);
     assert!(said.err.contains("no answer in 10 s") && said.err.contains("--force"), "{}", said.err);
     assert_eq!(sandbox.names("app"), ["x"]);
+}
+
+#[test]
+fn a_locked_directory_is_waited_for_10_seconds_and_its_holder_named() {
+    let sandbox = Sandbox::with_program();
+    let lock = std::fs::File::open(sandbox.path("app")).unwrap();
+    fs4::FileExt::lock(&lock).unwrap();
+    let begin = Instant::now();
+    sandbox.refused(&["x"], &format!("locked by pid {} (", std::process::id()));
+    assert!((10..15).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+    // Looking only needs no lock.
+    sandbox.ok(&["--dry-run", "x"]);
+    assert_eq!(sandbox.status_of("app/x"), ("plain".to_owned(), 0));
+}
+
+#[test]
+fn a_locked_note_delays_and_fails_nothing() {
+    let sandbox = Sandbox::with_program();
+    sandbox.script("app/y", "two");
+    sandbox.ok(&["y"]);
+    let lock = std::fs::File::open(sandbox.path("state/getgpu")).unwrap();
+    fs4::FileExt::lock(&lock).unwrap();
+    let said = sandbox.ok(&["x"]);
+    assert!(said.err.contains("cannot note"), "{}", said.err);
+    assert_eq!(sandbox.output_of("app/x"), "one a b");
 }

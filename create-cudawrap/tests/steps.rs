@@ -1,5 +1,6 @@
 //! Every plan, stopped after every one of its steps, with and without exchange of names: the path runs all the time,
 //! the same command once more completes, and nothing is left over. Also what a package manager does in between.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and SKIPPED: lines are read")]
 
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +21,10 @@ struct Case {
     method: Method,
 }
 
-const STARTS: &[(&str, fn(&Case))] = &[
+/// A state by its name, and the files that make it.
+type Start = (&'static str, fn(&Case));
+
+const STARTS: &[Start] = &[
     ("plain", |c| c.program("x")),
     ("wrapped", |c| (c.program("CUDAWRAP_x"), c.ours("x")).1),
     ("half", |c| (c.program("x"), c.ours("CUDAWRAP_x")).1),
