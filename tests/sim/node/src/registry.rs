@@ -50,6 +50,9 @@ pub struct Taken(pub Record);
 
 impl Folder {
     /// Takes a context on the device of `record`, unless programs are there that it may not share with.
+    ///
+    /// The process that has a context must not list them afterwards: it cannot see a lock of its own, and closing any
+    /// descriptor of the file drops it.
     pub fn register(&self, record: &Record) -> io::Result<Result<Registration, Taken>> {
         let file_name = file_name(&record.uuid);
         let gate = shared_file::open_or_create(&self.running_dir().join(format!("{file_name}.gate")))?;

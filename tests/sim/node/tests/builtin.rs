@@ -2,7 +2,7 @@
 //! Figures that users will see are checked against what real nodes print.
 #![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
 
-use sim_node::{Folder, Inventory, MIB, MigMode, Node, builtin, builtin_names};
+use sim_node::{Faults, Folder, Inventory, MIB, MigMode, Node, builtin, builtin_names};
 use std::collections::HashSet;
 
 fn node(name: &str) -> Node {
@@ -88,4 +88,14 @@ fn a_folder_is_open_to_all_users_whatever_the_umask() {
 fn an_inventory_can_be_written_by_a_program() {
     let inventory = Inventory::parse(builtin("mixed").unwrap()).unwrap();
     assert_eq!(Inventory::parse(&inventory.to_text().unwrap()).unwrap(), inventory);
+}
+
+#[test]
+fn the_examples_in_the_readme_are_understood() {
+    let readme = include_str!("../../README.md");
+    let blocks: Vec<&str> = readme.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    let node = Node::new(&Inventory::parse(blocks[0]).unwrap()).unwrap();
+    assert_eq!((node.gpus.len(), node.mig_devices().count()), (2, 10));
+    let faults = Faults::parse(blocks[1]).unwrap();
+    assert_eq!((faults.rule.len(), faults.process.len(), faults.latency.attach_ms), (1, 1, 3000));
 }

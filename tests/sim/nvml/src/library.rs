@@ -41,34 +41,34 @@ impl Library {
     pub(crate) fn init(&self, function: &str, args: &str) -> Reply<()> {
         let folder = Folder::from_env().ok_or(DRIVER_NOT_LOADED)?;
         folder.log_call(function, args);
-        let (trouble, time) = {
+        let (fresh, trouble, time) = {
             let mut guard = self.lock();
             let state = guard.get_or_insert_default();
-            let fresh = Session::open(folder.clone(), state.sessions.wrapping_add(1)).map_err(|error| {
-                // Whoever wrote the files wants to know; no test can mean to have them unreadable and silent.
-                let _ = writeln!(std::io::stderr(), "sim-nvml: {}: {error}", folder.root().display());
-                UNKNOWN
-            });
-            let fresh = fresh?;
-            state.counts.follow(&fresh.faults);
-            let trouble = state.counts.find(&folder, function, None, &[]);
-            let first = state.session.is_none();
-            if let Some(banner) = fresh.faults.banner.as_ref().filter(|_| first) {
-                let _ = writeln!(std::io::stdout(), "{banner}");
+            let fresh = if state.session.is_none() { Some(open(&folder)?) } else { None };
+            if let Some(session) = &fresh {
+                state.counts.follow(&session.faults);
             }
-            (trouble, Duration::from_millis(if first { fresh.faults.latency.init_ms } else { 0 }))
+            let trouble = state.counts.find(&folder, function, None, &[]);
+            let time = fresh.as_ref().map_or(0, |session| session.faults.latency.init_ms);
+            (fresh, trouble, Duration::from_millis(time))
         };
+        if let Some(banner) = fresh.as_ref().and_then(|session| session.faults.banner.as_ref()) {
+            let _ = writeln!(std::io::stdout(), "{banner}");
+        }
         trouble::sleep(time);
         trouble::act(trouble)?;
-        self.begin(folder)
+        self.begin(&folder, fresh)
     }
 
-    fn begin(&self, folder: Folder) -> Reply<()> {
+    /// Counts the init; the session is begun unless another thread was faster.
+    fn begin(&self, folder: &Folder, fresh: Option<Session>) -> Reply<()> {
         let mut guard = self.lock();
         let state = guard.get_or_insert_default();
         if state.session.is_none() {
             state.sessions = state.sessions.wrapping_add(1).max(1);
-            state.session = Some(Session::open(folder, state.sessions).map_err(|_| UNKNOWN)?);
+            let mut session = fresh.map_or_else(|| open(folder), Ok)?;
+            session.number = state.sessions;
+            state.session = Some(session);
         }
         state.references += 1;
         Ok(())
@@ -133,6 +133,14 @@ impl Library {
         let entered = self.enter(function, target)?;
         self.answer(|session| answer(session, entered.device))
     }
+}
+
+fn open(folder: &Folder) -> Reply<Session> {
+    Session::open(folder.clone()).map_err(|error| {
+        // Whoever wrote the files wants to know; no test can mean to have them unreadable and silent.
+        let _ = writeln!(std::io::stderr(), "sim-nvml: {}: {error}", folder.root().display());
+        UNKNOWN
+    })
 }
 
 fn not_initialised(function: &str) -> i32 {

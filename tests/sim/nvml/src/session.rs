@@ -28,7 +28,7 @@ pub(crate) struct Session {
     /// The node with what is hidden from this process.
     pub(crate) whole: Node,
     pub(crate) faults: Faults,
-    /// Tells handles of different sessions apart.
+    /// Tells handles of different sessions apart; given when the session begins.
     pub(crate) number: u16,
     /// Invented processes listed so far.
     pub(crate) grown: u32,
@@ -36,7 +36,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn open(folder: Folder, number: u16) -> io::Result<Self> {
+    pub(crate) fn open(folder: Folder) -> io::Result<Self> {
         let whole = folder.node()?;
         let faults = folder.faults()?;
         let mut node = whole.clone();
@@ -52,7 +52,7 @@ impl Session {
             }
         }
         let attached = vec![false; node.gpus.len()];
-        Ok(Self { folder, node, whole, faults, number, grown: 0, attached })
+        Ok(Self { folder, node, whole, faults, number: 0, grown: 0, attached })
     }
 
     /// The device that a call is about, and the GPUs it is the first to touch.

@@ -197,3 +197,43 @@ fn codes_have_nvidias_texts() {
         ]
     );
 }
+
+#[test]
+fn without_a_node_there_is_no_driver() {
+    let test = "without_a_node_there_is_no_driver";
+    if std::env::var_os("SIM_TEST_CHILD").is_some() {
+        assert_eq!([nvmlInit_v2(), nvmlShutdown()], [9, 0]);
+        assert_eq!(gpu(0), Err(1));
+        return;
+    }
+    let (_dir, folder) = folder("none", "");
+    let status = again(test, &folder).env_remove("SIM_NODE").env("SIM_TEST_CHILD", "1").status().unwrap();
+    assert!(status.success());
+    let status = again(test, &folder).env("SIM_NODE", "").env("SIM_TEST_CHILD", "1").status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn threads_do_not_disturb_each_other() {
+    on_node("threads_do_not_disturb_each_other", "a100x8", "", |folder| {
+        let uuids = folder.node().unwrap().device_uuids();
+        nvmlInit_v2();
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let uuids = &uuids;
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        assert_eq!(nvmlInit_v2(), 0);
+                        let device = mig(gpu(number).unwrap(), 3).unwrap();
+                        assert_eq!(uuid(device).unwrap(), uuids[number as usize * 7 + 3]);
+                        assert_eq!(processes(device, 0).0, 0);
+                        assert_eq!(nvmlShutdown(), 0);
+                    }
+                });
+            }
+        });
+        assert!(gpu(0).is_ok());
+        nvmlShutdown();
+        assert_eq!(gpu(0), Err(1));
+    });
+}
