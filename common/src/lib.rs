@@ -6,6 +6,7 @@ pub mod diag;
 pub mod draw;
 pub mod error;
 pub mod exit;
+pub mod flags;
 pub mod ident;
 pub mod inventory;
 pub mod lock;

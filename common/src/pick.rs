@@ -24,6 +24,8 @@ pub struct Picked {
     pub device: Device,
     /// The claim on it; dropping it gives the device up.
     pub claim: Claim,
+    /// Devices that were tried before and are not free.
+    pub rejected: Vec<(Device, Rejected)>,
 }
 
 /// Why a device was not taken.
@@ -97,12 +99,11 @@ impl<W: Worker> Chooser<'_, W> {
                 Err(crate::draw::Unfair) => return Ok(None),
             };
             let Ok(Some(device)) = self.client.device(place.gpu, place.slot, Detail::Uuid)? else { continue };
-            // A list of excluded devices may name a GPU or old forms, which takes more than the UUID to match.
-            if !self.filter.takes(&device) || self.filter.excluded.needs_place() {
+            if !self.filter.takes(&device) {
                 continue;
             }
             if let Ok(claim) = self.try_device(probe, &device)? {
-                return Ok(Some(Picked { device, claim }));
+                return Ok(Some(Picked { device, claim, rejected: Vec::new() }));
             }
         }
         Ok(None)
@@ -122,7 +123,7 @@ impl<W: Worker> Chooser<'_, W> {
             let mut again = Vec::new();
             for device in left {
                 match self.try_device(probe, &device)? {
-                    Ok(claim) => return Ok(Outcome::Picked(Picked { device, claim })),
+                    Ok(claim) => return Ok(Outcome::Picked(Picked { device, claim, rejected })),
                     Err(Rejected::Tried) => again.push(device),
                     Err(why) => rejected.push((device, why)),
                 }

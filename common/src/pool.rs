@@ -48,9 +48,9 @@ impl Outside {
 }
 
 impl Filter {
-    /// Whether nothing but the type narrows the pool, so that a random slot may be drawn.
+    /// Whether a random slot may be drawn: nothing narrows the pool but what a device's UUID alone can tell.
     pub fn is_open(&self) -> bool {
-        self.allowed.is_none() && self.grant.is_none()
+        self.allowed.is_none() && self.grant.is_none() && !self.excluded.needs_place()
     }
 
     /// Why the device is outside whatever its type, if it is.
@@ -78,6 +78,21 @@ impl Filter {
             Type::Any => true,
         };
         kind && self.outside_lists(device).is_none()
+    }
+
+    /// Whether a device of which only the UUID is known is in an open pool.
+    pub fn fits_uuid(&self, uuid: &Uuid) -> bool {
+        let slot = uuid.is_mig().then_some(0);
+        self.is_open()
+            && self.takes(&Device {
+                uuid: uuid.clone(),
+                gpu: 0,
+                slot,
+                gpu_uuid: None,
+                instance: None,
+                profile: None,
+                usable: true,
+            })
     }
 
     /// Every device with the reason why it is not in the pool, in the order of the inventory.

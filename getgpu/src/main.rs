@@ -1,1 +1,24 @@
-fn main() {}
+//! getgpu: prints the UUID of a free device and keeps it reserved for the program that will use it.
+//! The same executable is the holder of a reservation and the process that asks NVML for cudawrap.
+
+mod caller;
+mod explain;
+mod holder;
+mod list;
+mod options;
+mod output;
+mod release;
+mod reuse;
+mod run;
+mod show_config;
+
+fn main() {
+    let mut arguments = std::env::args_os();
+    let _name = arguments.next();
+    let status = match arguments.next() {
+        Some(first) if first == "--holder" => holder::main(arguments),
+        Some(first) if first == getgpu_common::ask::WORKER_OPTION => run::worker(),
+        first => run::main(first.into_iter().chain(arguments)),
+    };
+    std::process::exit(status);
+}

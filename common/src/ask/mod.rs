@@ -13,11 +13,15 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, socketpair};
 
 use crate::error::{Failure, Kind};
+use crate::ident::Uuid;
 use crate::inventory::{Detail, Device, Gpu, Inventory, Usage};
 use crate::nvml::Rules;
 use crate::procfs::namespaces;
 use crate::settings::Settings;
 use wire::{Answer, Request};
+
+/// The hidden first argument that makes getgpu the process that asks NVML, on descriptor 0.
+pub const WORKER_OPTION: &str = "--nvml-worker";
 
 /// More than this in one answer is a library gone wrong.
 const LONGEST_ANSWER: usize = 64 << 20;
@@ -93,6 +97,15 @@ impl<W: Worker> Client<W> {
     /// Who uses a device.
     pub fn usage(&mut self, device: &Device, detail: Detail) -> Result<Result<Usage, Failure>, Failure> {
         match self.tell(&Request::Usage { gpu: device.gpu, slot: device.slot, detail })? {
+            Answer::Usage(usage) => Ok(Ok(usage)),
+            Answer::Failed(failure) => Ok(Err(failure)),
+            other => Err(nonsense(&other)),
+        }
+    }
+
+    /// Who uses the device of this UUID (nvmlDeviceGetHandleByUUID).
+    pub fn usage_of(&mut self, uuid: &Uuid) -> Result<Result<Usage, Failure>, Failure> {
+        match self.tell(&Request::UsageOf { uuid: uuid.clone() })? {
             Answer::Usage(usage) => Ok(Ok(usage)),
             Answer::Failed(failure) => Ok(Err(failure)),
             other => Err(nonsense(&other)),

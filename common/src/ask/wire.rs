@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
+use crate::ident::Uuid;
 use crate::inventory::{Detail, Device, Gpu, Inventory, Usage};
 use crate::nvml::Rules;
 
@@ -43,6 +44,11 @@ pub enum Request {
         slot: Option<u32>,
         /// How much to ask.
         detail: Detail,
+    },
+    /// Who uses the device of this UUID, wherever it is.
+    UsageOf {
+        /// Its UUID.
+        uuid: Uuid,
     },
     /// Everything.
     Scan {

@@ -42,6 +42,7 @@ pub fn serve(channel: &File) {
             Request::Usage { gpu, slot, detail } => {
                 usage::usage(&mut session, &rules, gpu, slot, detail).map_or_else(fault, Answer::Usage)
             }
+            Request::UsageOf { uuid } => usage::usage_of(&mut session, &rules, &uuid).map_or_else(fault, Answer::Usage),
             Request::Scan { detail } => session.scan(detail).map_or_else(fault, Answer::Scan),
             Request::Quit => break,
             Request::Open { .. } => Answer::Failed(Failure::new(Kind::Nvml, "opened twice")),

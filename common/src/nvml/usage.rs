@@ -8,6 +8,7 @@ use super::judge::{Rules, judge};
 use super::processes::Entry;
 use super::raw::{self, List};
 use super::session::Session;
+use crate::ident::Uuid;
 use crate::inventory::{Detail, Memory, Process, Usage};
 use crate::procfs;
 
@@ -20,19 +21,37 @@ pub(super) fn usage(
     detail: Detail,
 ) -> Result<Usage, Fault> {
     let handle = session.handle(gpu, slot)?;
-    let processes = processes(session, rules, &handle, slot, detail);
+    let neighbours = |session: &mut Session<'_>| slot.is_some_and(|slot| shares_instance(session, gpu, slot));
+    witnesses(session, rules, &handle, slot.is_some(), detail, neighbours)
+}
+
+/// The use of the device of a UUID. Where compute instances share memory that cannot be told from it: then memory counts.
+pub(super) fn usage_of(session: &mut Session<'_>, rules: &Rules, uuid: &Uuid) -> Result<Usage, Fault> {
+    let call = "DeviceGetHandleByUUID";
+    let nvml = session.nvml;
+    let handle = with_retries(|| nvml.device_by_uuid(uuid.as_str()).map_err(|e| Fault::from(call, &e)))?;
+    witnesses(session, rules, &handle, uuid.is_mig(), Detail::Uuid, |_| false)
+}
+
+fn witnesses<'n>(
+    session: &mut Session<'n>,
+    rules: &Rules,
+    handle: &Handle<'n>,
+    mig: bool,
+    detail: Detail,
+    neighbours: impl FnOnce(&mut Session<'n>) -> bool,
+) -> Result<Usage, Fault> {
+    let processes = processes(session, rules, handle, mig, detail);
     let busy = processes.as_ref().is_ok_and(|list| list.iter().any(|p| !p.ignored));
     let full = detail >= Detail::Full;
     // A process is proof enough: memory is asked for only where it can still decide, or is wanted.
-    let memory = if !full && (processes.is_err() || busy) { None } else { Some(memory(session, &handle)) };
+    let memory = if !full && (processes.is_err() || busy) { None } else { Some(memory(session, handle)) };
     let told = match &memory {
         Some(Ok(memory)) => Ok(*memory),
         Some(Err(fault)) => Err(fault.clone()),
         None => Ok(Memory { total: 0, used: 0 }),
     };
-    let (activity, reason) = judge(rules, processes.as_deref(), told.as_ref().copied(), || {
-        slot.is_some_and(|slot| shares_instance(session, gpu, slot))
-    });
+    let (activity, reason) = judge(rules, processes.as_deref(), told.as_ref().copied(), || neighbours(session));
     Ok(Usage { activity, reason, processes: processes.unwrap_or_default(), memory: memory.and_then(Result::ok) })
 }
 
@@ -40,7 +59,7 @@ fn processes(
     session: &Session<'_>,
     rules: &Rules,
     handle: &Handle<'_>,
-    slot: Option<u32>,
+    mig: bool,
     detail: Detail,
 ) -> Result<Vec<Process>, Fault> {
     let list = |list| with_retries(|| raw::processes(session.nvml, handle, list));
@@ -48,13 +67,13 @@ fn processes(
     let server = |e: &Entry| procfs::comm(e.pid as i32).is_some_and(|name| name.starts_with("nvidia-cuda-mps"));
     let full = detail >= Detail::Full;
     // Graphics exists on whole GPUs and on few profiles; MPS clients only where there is a server.
-    let others = [(List::Graphics, full || slot.is_none()), (List::Mps, full || entries.iter().any(server))];
+    let others = [(List::Graphics, full || !mig), (List::Mps, full || entries.iter().any(server))];
     for (kind, wanted) in others {
         if wanted {
             entries.extend(list(kind).unwrap_or_default());
         }
     }
-    if slot.is_some() && entries.iter().any(|entry| entry.instance.is_some()) {
+    if mig && entries.iter().any(|entry| entry.instance.is_some()) {
         // It is not certain that the handle of one of two compute instances lists only its own.
         if let Ok(own) = raw::instance(session.nvml, handle) {
             entries.retain(|entry| entry.instance.is_none_or(|instance| instance == own));

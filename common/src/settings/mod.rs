@@ -31,6 +31,20 @@ pub enum Type {
     Any,
 }
 
+impl std::str::FromStr for Type {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "mig" => Ok(Self::Mig),
+            "gpu" => Ok(Self::Gpu),
+            "any" => Ok(Self::Any),
+            other => Err(format!("{other}: not one of auto, mig, gpu, any")),
+        }
+    }
+}
+
 /// A batch job without a grant: all devices, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]

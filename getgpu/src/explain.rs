@@ -1,0 +1,58 @@
+//! `--explain`: a line per device that was not taken, with the reason, and a line per thing that is wrong with the lists.
+//! Pure text from what the choice found.
+
+use getgpu_common::inventory::{Device, Inventory};
+use getgpu_common::lock::{Description, Place, Span, holders};
+use getgpu_common::pick::Rejected;
+use getgpu_common::pool::{Filter, Outside};
+
+/// Lines for the devices outside the pool, and for lists and GPUs that have problems.
+pub fn outside(filter: &Filter, inventory: &Inventory, sorted: &[Option<Outside>]) -> Vec<String> {
+    let devices = inventory.devices.iter().zip(sorted);
+    let mut lines: Vec<String> =
+        devices.filter_map(|(device, out)| out.map(|out| format!("{}: {}", name(device), out.text()))).collect();
+    lines.extend(problems(filter, inventory));
+    lines
+}
+
+/// What is wrong with GPUs and with the site's lists.
+pub fn problems(filter: &Filter, inventory: &Inventory) -> Vec<String> {
+    let mut lines = inventory.problems.clone();
+    for (list, what) in filter.allowed.iter().map(|list| (list, "allowed")).chain([(&filter.excluded, "excluded")]) {
+        lines.extend(list.bad.iter().map(|bad| format!("{what} list: `{bad}` is not the UUID of a device")));
+        let missing = list.without(inventory.devices.iter().map(Device::names));
+        lines.extend(missing.iter().map(|entry| format!("{what} list: {entry} does not exist on this node")));
+    }
+    lines
+}
+
+/// Lines for the devices of the pool that were tried and are not free.
+pub fn rejected(rejected: &[(Device, Rejected)], place: &Place, probe: &Description) -> Vec<String> {
+    let line = |(device, why): &(Device, Rejected)| {
+        let why = match why {
+            Rejected::Taken | Rejected::Tried => holder(place, probe, device),
+            Rejected::Busy(reason) => format!("busy: {reason}"),
+            Rejected::Unknown(reason) => format!("unknown: {reason}"),
+        };
+        format!("{}: {why}", name(device))
+    };
+    rejected.iter().map(line).collect()
+}
+
+fn name(device: &Device) -> String {
+    match device.slot {
+        Some(slot) => format!("{} (GPU {} MIG device {slot})", device.uuid, device.gpu),
+        None => format!("{} (GPU {})", device.uuid, device.gpu),
+    }
+}
+
+fn holder(place: &Place, probe: &Description, device: &Device) -> String {
+    let held = holders::of(place, probe, Span::of(&device.uuid)).unwrap_or_default();
+    let Some(holder) = held.holders.first() else { return "taken at this moment".into() };
+    let what = if holder.kind == "lease" { "leased by" } else { "reserved for" };
+    let user = holder.user.as_deref().unwrap_or("?");
+    match (holder.pid, &holder.program) {
+        (Some(pid), Some(program)) => format!("{what} {user} (pid {pid}, {program})"),
+        _ => format!("{what} {user}"),
+    }
+}

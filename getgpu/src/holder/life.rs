@@ -1,0 +1,181 @@
+//! The life of a reservation: waiting for its program, used by it, lingering behind it, over.
+//! The lock on descriptor 3 is the reservation; when this process ends, however it ends, the kernel gives it up.
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use getgpu_common::lock::claim::sign;
+use getgpu_common::lock::{Description, Side, Span, own};
+use getgpu_common::procfs::{Stat, namespaces};
+use getgpu_common::sys;
+
+use super::line::{Line, Until};
+use super::looks::{Looker, Pauses};
+use super::watch::{Watch, runs};
+
+/// Looks before a reservation is given up, and the time between them: a program that hands itself on is found by one of them.
+const LAST_LOOKS: u32 = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+/// Between looks while lingering.
+const LINGER_LOOK: Duration = Duration::from_millis(200);
+/// How long somebody else may take over or move the lingering mark.
+const HANDOVER: Duration = Duration::from_millis(200);
+
+/// Lives as the command line says.
+pub fn live(line: &Line) -> i32 {
+    sys::set_name(c"getgpu-hold");
+    let (lock, mut starter) = (
+        Description::new(sys::own_fd(super::start::LOCK_FD)),
+        std::fs::File::from(sys::own_fd(super::start::STARTER_FD)),
+    );
+    let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
+    let pid = namespaces::host_pids().then(|| std::process::id() as i32);
+    for device in &line.devices {
+        sign(&lock, Side::Reservation, Span::of(device), uid, pid);
+    }
+    let looker = Looker::new(line);
+    // Ready; then the word whether printing went well. No word at all means that getgpu was killed: in doubt reserved.
+    let mut word = [0u8; 1];
+    if starter.write_all(b"r").is_err() {
+        return 1;
+    }
+    if matches!(starter.read(&mut word), Ok(1) if word[0] == super::start::CANCEL) {
+        return 0;
+    }
+    drop(starter);
+    match &line.until {
+        Until::Released => loop {
+            nix::unistd::pause();
+        },
+        Until::Over(process) => {
+            Watch::new(std::iter::once((process.pid, process.start))).all_over(None);
+        }
+        Until::Programs { wait, linger } => Reservation { line, lock, looker }.serve(*wait, *linger),
+    }
+    0
+}
+
+struct Reservation<'a> {
+    line: &'a Line,
+    lock: Description,
+    looker: Looker,
+}
+
+impl Reservation<'_> {
+    fn serve(mut self, wait: Duration, linger: Duration) {
+        let Some(mut programs) = self.wait(wait) else { return };
+        loop {
+            Watch::new(programs.iter().map(|stat| (stat.pid, stat.start))).all_over(None);
+            match self.linger(linger) {
+                Some(next) => programs = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Waits for the first program; none when the time is over.
+    fn wait(&mut self, limit: Duration) -> Option<Vec<Stat>> {
+        let deadline = sys::boot_time() + limit;
+        let mut pauses = Pauses::new();
+        loop {
+            let left = deadline.saturating_sub(sys::boot_time());
+            std::thread::sleep(pauses.next().min(left));
+            let last = sys::boot_time() >= deadline;
+            let found = if last { self.last_look() } else { self.looker.look() };
+            if !found.is_empty() {
+                return Some(found);
+            }
+            if last {
+                return None;
+            }
+        }
+    }
+
+    fn last_look(&mut self) -> Vec<Stat> {
+        for look in 0..LAST_LOOKS {
+            if look > 0 {
+                std::thread::sleep(BETWEEN_LOOKS);
+            }
+            let found = self.looker.full();
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        Vec::new()
+    }
+
+    /// All programs are over. Marked as lingering at once, so that the caller's next getgpu can take the device over, it goes on looking:
+    /// some more looks for programs that handed themselves on, then for `limit` while the caller lives.
+    fn linger(&mut self, limit: Duration) -> Option<Vec<Stat>> {
+        let began = Instant::now();
+        let found = self.looker.full();
+        if !found.is_empty() {
+            return Some(found);
+        }
+        let mark = self.mark();
+        let mut caller = Watch::new(std::iter::once((self.line.caller.pid, self.line.caller.start)));
+        let mut looks = 1;
+        loop {
+            let pause =
+                if looks < LAST_LOOKS { BETWEEN_LOOKS } else { LINGER_LOOK.min(limit.saturating_sub(began.elapsed())) };
+            let caller_over = if looks < LAST_LOOKS {
+                std::thread::sleep(pause);
+                !runs(self.line.caller.pid, self.line.caller.start)
+            } else {
+                caller.all_over(Some(pause))
+            };
+            looks += 1;
+            let found = self.looker.full();
+            if !found.is_empty() {
+                self.unmark(mark);
+                return Some(found);
+            }
+            if looks >= LAST_LOOKS && (caller_over || began.elapsed() >= limit) {
+                return None;
+            }
+        }
+    }
+
+    /// Read-locks the lingering bytes, under the handover bytes, on a description of its own.
+    fn mark(&self) -> Option<Description> {
+        let mark = self.reopen()?;
+        let handover = self.handover();
+        for device in &self.line.devices {
+            let _ = mark.try_read(Span::of(device).lingering());
+        }
+        drop(handover);
+        Some(mark)
+    }
+
+    /// Takes the mark away, unless somebody is just taking over: then this process is about to be ended.
+    fn unmark(&self, mark: Option<Description>) {
+        let handover = self.handover();
+        drop(mark);
+        drop(handover);
+    }
+
+    fn handover(&self) -> Option<Description> {
+        let description = self.reopen()?;
+        let began = Instant::now();
+        for device in &self.line.devices {
+            while matches!(description.try_write(Span::of(device).handover()), Ok(false)) {
+                if began.elapsed() >= HANDOVER {
+                    return None;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Some(description)
+    }
+
+    /// Another description of the same lock file, wherever that is now.
+    fn reopen(&self) -> Option<Description> {
+        let path = format!("/proc/self/fd/{}", self.lock.number());
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(path).ok()?;
+        Some(Description::new(OwnedFd::from(file)))
+    }
+}
+
+/// The name that `live` gives this process is the one that others look for.
+const _: () = assert!(own::HOLDER_NAME.len() == c"getgpu-hold".count_bytes());

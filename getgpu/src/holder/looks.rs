@@ -1,0 +1,125 @@
+//! Looking at /proc for programs that name the device: at the caller and its descendants, which is quick, or at all processes of the
+//! uid, which is kept to one per cent of the time. Only here are the environments of strangers' processes read.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use getgpu_common::procfs::secrets::{self, Secret};
+use getgpu_common::procfs::{self, Stat};
+
+use super::line::Line;
+use super::naming::{Seen, View, naming};
+
+/// Looks for the programs of one reservation.
+pub struct Looker {
+    uid: u32,
+    value: Vec<u8>,
+    uuids: Vec<Vec<u8>>,
+    view: View,
+    next_full: Instant,
+}
+
+impl Looker {
+    /// Remembers, where the value was granted before, who is there already.
+    pub fn new(line: &Line) -> Self {
+        let uid = nix::unistd::geteuid().as_raw();
+        let granted = line.granted.then(|| {
+            let own = procfs::pids().into_iter().filter(|pid| procfs::euid(*pid) == Some(uid));
+            own.filter_map(Stat::read).map(|stat| (stat.pid, (stat.start, stat.arg_start))).collect::<HashMap<_, _>>()
+        });
+        Self {
+            uid,
+            value: line.value.clone().into_bytes(),
+            uuids: line.devices.iter().map(|uuid| uuid.as_str().as_bytes().to_vec()).collect(),
+            view: View { caller: (line.caller.pid, line.caller.start), since: line.since, granted },
+            next_full: Instant::now(),
+        }
+    }
+
+    /// The caller and its descendants.
+    pub fn quick(&self) -> Vec<Stat> {
+        let mut todo = vec![self.view.caller.0];
+        let mut found = Vec::new();
+        while let Some(pid) = todo.pop() {
+            let Some(stat) = Stat::read(pid) else { continue };
+            let seen = self.see(&stat);
+            found.push((stat, seen));
+            todo.extend(children(pid));
+        }
+        naming(&found, &self.view)
+    }
+
+    /// All processes of the uid.
+    pub fn full(&mut self) -> Vec<Stat> {
+        let began = Instant::now();
+        let all: Vec<_> = procfs::pids()
+            .into_iter()
+            .filter_map(Stat::read)
+            .map(|stat| {
+                let seen = self.see(&stat);
+                (stat, seen)
+            })
+            .collect();
+        self.next_full = Instant::now() + began.elapsed() * 100;
+        naming(&all, &self.view)
+    }
+
+    /// All processes if that is due by the one per cent, else the caller's.
+    pub fn look(&mut self) -> Vec<Stat> {
+        let found = self.quick();
+        if found.is_empty() && Instant::now() >= self.next_full { self.full() } else { found }
+    }
+
+    fn see(&self, stat: &Stat) -> Seen {
+        if stat.kernel || !stat.alive() || procfs::euid(stat.pid) != Some(self.uid) {
+            return Seen::default();
+        }
+        let (has_value, denied) = match secrets::environ(stat.pid) {
+            Secret::Bytes(block) => {
+                (secrets::value(&block, "CUDA_VISIBLE_DEVICES") == Some(self.value.as_slice()), false)
+            }
+            Secret::Denied => (false, true),
+            Secret::Gone => return Seen::default(),
+        };
+        let has_argument = match secrets::cmdline(stat.pid) {
+            Secret::Bytes(words) => {
+                self.uuids.iter().any(|uuid| words.windows(uuid.len()).any(|part| part == uuid.as_slice()))
+            }
+            _ => false,
+        };
+        Seen { own: true, has_value, has_argument, denied, wrapper: has_value && is_wrapper(stat.pid) }
+    }
+}
+
+/// cudawrap under the name of a link, before it becomes its program.
+fn is_wrapper(pid: i32) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe"))
+        .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "cudawrap"))
+}
+
+/// The children of all threads of a process (CONFIG_PROC_CHILDREN; without it a full look finds them).
+fn children(pid: i32) -> Vec<i32> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let texts = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    texts
+        .flat_map(|text| text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Pauses between looks: 5 ms, doubling, half a second at most.
+#[derive(Debug)]
+pub struct Pauses(Duration);
+
+impl Pauses {
+    /// From the start.
+    pub const fn new() -> Self {
+        Self(Duration::from_millis(5))
+    }
+
+    /// The next pause.
+    pub fn next(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(Duration::from_millis(500));
+        pause
+    }
+}

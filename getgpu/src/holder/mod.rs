@@ -1,0 +1,22 @@
+//! The holder: a small process that keeps a reservation for a program that has not started yet, and for as long as it runs.
+//! `start` makes one, `line` is its command line, `life` is what it does, `looks` and `naming` find its program.
+
+mod life;
+mod line;
+mod looks;
+mod naming;
+mod start;
+mod watch;
+
+pub use line::{Line, Until};
+pub use start::start;
+
+use std::ffi::OsString;
+
+/// The holder's own main: `getgpu --holder ...`, executed afresh with the lock on descriptor 3 and its starter on 4.
+pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
+    match Line::parse(arguments) {
+        Some(line) => life::live(&line),
+        None => 2,
+    }
+}

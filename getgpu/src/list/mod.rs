@@ -1,0 +1,111 @@
+//! `--list` and `--count-free`: everything on the node with its state and holders, as a table for people or as JSON.
+//! Locks are only looked at, never taken, so a listing disturbs nobody.
+
+mod json;
+mod rows;
+mod table;
+
+use getgpu_common::ask::{Client, Worker};
+use getgpu_common::diag::Level;
+use getgpu_common::error::Failure;
+use getgpu_common::inventory::{Activity, Detail, Inventory};
+use getgpu_common::lock::{Place, Span, claim, shared};
+use getgpu_common::request::Request;
+use getgpu_common::settings::{Settings, allowed};
+use getgpu_common::visible::{self, Visible};
+
+use crate::output;
+
+/// Everything that a listing shows.
+pub struct Listing {
+    inventory: Inventory,
+    rows: Vec<rows::Row>,
+    problems: Vec<String>,
+    lock: String,
+    lock_shared: bool,
+}
+
+/// Shows the table or the JSON.
+pub fn show<W: Worker>(
+    mut client: Client<W>,
+    request: Request,
+    settings: &Settings,
+    place: &Place,
+    json: bool,
+    level: Level,
+) -> Result<(), Failure> {
+    let listing = collect(&mut client, request, settings, place);
+    let listing = match listing {
+        Ok(listing) => listing,
+        Err(failure) => {
+            client.abandon();
+            return Err(failure);
+        }
+    };
+    client.close()?;
+    if json {
+        return output::print(&json::text(&listing));
+    }
+    output::print(&table::text(&listing.rows, level == Level::Verbose))?;
+    let diag = getgpu_common::diag::Diag::new("getgpu", level);
+    for problem in &listing.problems {
+        diag.warn(problem);
+    }
+    Ok(())
+}
+
+fn collect<W: Worker>(
+    client: &mut Client<W>,
+    mut request: Request,
+    settings: &Settings,
+    place: &Place,
+) -> Result<Listing, Failure> {
+    let inventory = client.scan(Detail::Full)?;
+    grant(&mut request, &inventory);
+    // The list is shown as the site has it, also to a job whose grant goes beyond it.
+    let list = allowed::allowed(settings)?;
+    let probe = place.open()?;
+    let sorted = request.filter.sort(&inventory);
+    let mut rows = Vec::new();
+    for (device, outside) in inventory.devices.iter().zip(&sorted) {
+        let usage = client.usage(device, Detail::Full)?;
+        let held = getgpu_common::lock::holders::of(place, &probe, Span::of(&device.uuid))?;
+        let allowed = list.as_ref().is_none_or(|list| list.names(device.names()));
+        let excluded = request.filter.excluded.names(device.names());
+        rows.push(rows::Row::new(device, &inventory, usage, held, *outside, allowed, excluded));
+    }
+    rows::number(&mut rows);
+    let problems = crate::explain::problems(&request.filter, &inventory);
+    Ok(Listing {
+        inventory,
+        rows,
+        problems,
+        lock: place.path.display().to_string(),
+        lock_shared: shared::with_host(place),
+    })
+}
+
+/// In a listing a grant that names nothing is an empty pool, not a failure.
+fn grant(request: &mut Request, inventory: &Inventory) {
+    request.filter.grant = match &request.visible {
+        Visible::Unset => None,
+        Visible::Nothing => Some(Vec::new()),
+        Visible::Entries(entries) => Some(visible::resolve(entries, inventory).into_iter().map(|d| d.uuid).collect()),
+    };
+}
+
+/// Prints how many devices of the pool are free.
+pub fn count_free<W: Worker>(mut client: Client<W>, mut request: Request, place: &Place) -> Result<(), Failure> {
+    let inventory = client.scan(Detail::Place)?;
+    grant(&mut request, &inventory);
+    let probe = place.open()?;
+    let mut free = 0;
+    for (device, outside) in inventory.devices.iter().zip(request.filter.sort(&inventory)) {
+        if outside.is_none() && claim::seen_taken(&probe, Span::of(&device.uuid))?.is_none() {
+            free +=
+                usize::from(client.usage(device, Detail::Uuid)?.is_ok_and(|usage| usage.activity == Activity::Idle));
+        }
+    }
+    client.close()?;
+    output::print(&format!("{free}\n"))
+}

@@ -1,0 +1,148 @@
+//! One row of the listing: a device with its state, the first that applies, and who is behind it. Pure but for the names of users.
+
+use getgpu_common::error::Failure;
+use getgpu_common::inventory::{Activity, Device, Gpu, Inventory, Usage};
+use getgpu_common::lock::UNITS;
+use getgpu_common::lock::holders::{Holder, Holdings};
+use getgpu_common::pool::Outside;
+use getgpu_common::procfs;
+use serde::Serialize;
+
+/// What a device is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// All of it is leased.
+    Leased,
+    /// Parts of it are leased.
+    Shared,
+    /// Held for a program that has not started yet.
+    Reserved,
+    /// Used by programs that never asked.
+    Busy,
+    /// NVML will not tell.
+    Unknown,
+    /// Free, if it is in the pool.
+    Free,
+}
+
+/// A process that NVML shows.
+#[derive(Clone, Debug, Serialize)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Its user.
+    pub user: Option<String>,
+    /// Its name.
+    pub name: Option<String>,
+    /// Device memory in bytes.
+    pub memory: Option<u64>,
+}
+
+/// A device in the listing; the names are those of the JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Place in the pool.
+    pub index: Option<usize>,
+    pub uuid: String,
+    pub gpu: u32,
+    pub gpu_uuid: Option<String>,
+    pub gpu_name: Option<String>,
+    pub pci_bus_id: Option<String>,
+    pub mig: bool,
+    pub gpu_instance: Option<u32>,
+    pub compute_instance: Option<u32>,
+    pub mig_index: Option<u32>,
+    pub profile: Option<String>,
+    pub memory_total: Option<u64>,
+    pub memory_used: Option<u64>,
+    pub allowed: bool,
+    pub usable: bool,
+    pub excluded: bool,
+    pub state: State,
+    pub share_used: f64,
+    pub reason: Option<String>,
+    pub holders: Vec<Holder>,
+    pub processes: Vec<Process>,
+    /// Why it is not in the pool.
+    #[serde(skip)]
+    pub outside: Option<Outside>,
+}
+
+impl Row {
+    /// Puts together what NVML and the lock say of a device.
+    pub fn new(
+        device: &Device,
+        inventory: &Inventory,
+        usage: Result<Usage, Failure>,
+        held: Holdings,
+        outside: Option<Outside>,
+        allowed: bool,
+        excluded: bool,
+    ) -> Self {
+        let usage = usage.unwrap_or_else(|failure| Usage {
+            activity: Activity::Unknown,
+            reason: Some(failure.message),
+            processes: Vec::new(),
+            memory: None,
+        });
+        let gpu: Option<&Gpu> = inventory.gpus.iter().find(|gpu| gpu.index == device.gpu);
+        Self {
+            index: None,
+            uuid: device.uuid.to_string(),
+            gpu: device.gpu,
+            gpu_uuid: device.gpu_uuid.as_ref().map(ToString::to_string),
+            gpu_name: gpu.and_then(|gpu| gpu.name.clone()),
+            pci_bus_id: gpu.and_then(|gpu| gpu.pci_bus_id.clone()),
+            mig: device.slot.is_some(),
+            gpu_instance: device.instance.map(|(gi, _)| gi),
+            compute_instance: device.instance.map(|(_, ci)| ci),
+            mig_index: device.slot,
+            profile: device.profile.clone(),
+            memory_total: usage.memory.map(|m| m.total),
+            memory_used: usage.memory.map(|m| m.used),
+            allowed,
+            usable: device.usable,
+            excluded,
+            state: state(&held, usage.activity),
+            share_used: held.leased as f64 / UNITS as f64,
+            reason: usage.reason,
+            holders: held.holders,
+            processes: usage.processes.iter().map(process).collect(),
+            outside,
+        }
+    }
+}
+
+fn state(held: &Holdings, activity: Activity) -> State {
+    if held.leased >= UNITS {
+        return State::Leased;
+    }
+    if held.leased > 0 {
+        return State::Shared;
+    }
+    if held.reserved > 0 {
+        return State::Reserved;
+    }
+    match activity {
+        Activity::Busy => State::Busy,
+        Activity::Unknown => State::Unknown,
+        Activity::Idle => State::Free,
+    }
+}
+
+fn process(process: &getgpu_common::inventory::Process) -> Process {
+    Process {
+        pid: process.pid,
+        user: procfs::euid(process.pid as i32).map(procfs::user_name),
+        name: process.name.clone(),
+        memory: process.memory,
+    }
+}
+
+/// Numbers the rows of the pool.
+pub fn number(rows: &mut [Row]) {
+    for (index, row) in rows.iter_mut().filter(|row| row.outside.is_none()).enumerate() {
+        row.index = Some(index);
+    }
+}

@@ -1,0 +1,118 @@
+//! The listing as a table that fits 80 columns: a line per device, dashes where nothing is known.
+//! Pure text; names are cut so that no line grows longer, and control characters are shown, not sent.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use getgpu_common::diag::printable;
+use getgpu_common::quantity::brief;
+
+use super::rows::{Row, State};
+
+/// The table; with `uuids` each line ends in the device's UUID, and may be longer than 80 columns.
+pub fn text(rows: &[Row], uuids: bool) -> String {
+    let mut text = line(["INDEX", "GPU", "DEVICE", "MEMORY GIB", "STATE", "WHO", "PROGRAM", "SINCE"]);
+    if uuids {
+        text.truncate(text.trim_end().len());
+        text = format!("{text:<80}  UUID\n");
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    for row in rows {
+        let cells = cells(row, now);
+        let row_line = line(cells.each_ref().map(String::as_str));
+        text.push_str(&if uuids { format!("{:<80}  {}\n", row_line.trim_end(), row.uuid) } else { row_line });
+    }
+    text
+}
+
+fn cells(row: &Row, now: u64) -> [String; 8] {
+    let dash = || "-".to_owned();
+    let gib = |bytes: Option<u64>| bytes.map_or("-".into(), |b| format!("{:.1}", b as f64 / f64::from(1 << 30)));
+    let holder = row.holders.first();
+    let process = row.processes.first();
+    let (who, program) = match holder {
+        Some(holder) => (holder.user.clone(), holder.program.as_ref().map(|name| with_pid(name, holder.pid))),
+        None => (
+            process.and_then(|p| p.user.clone()),
+            process.map(|p| with_pid(p.name.as_deref().unwrap_or("?"), i32::try_from(p.pid).ok())),
+        ),
+    };
+    let more = row.holders.len().saturating_sub(1);
+    let who = who.map(|user| if more > 0 { format!("{user} +{more}") } else { user });
+    let since = holder.and_then(|h| h.since).map(|since| brief(Duration::from_secs(now.saturating_sub(since))));
+    [
+        row.index.map_or_else(dash, |index| index.to_string()),
+        row.gpu.to_string(),
+        row.profile.clone().unwrap_or_else(|| if row.mig { "MIG".into() } else { "whole GPU".into() }),
+        format!("{}/{}", gib(row.memory_used), gib(row.memory_total)),
+        state(row),
+        who.unwrap_or_else(dash),
+        program.unwrap_or_else(dash),
+        since.unwrap_or_else(dash),
+    ]
+}
+
+fn with_pid(name: &str, pid: Option<i32>) -> String {
+    match pid {
+        Some(pid) => format!("{pid} {name}"),
+        None => name.to_owned(),
+    }
+}
+
+fn state(row: &Row) -> String {
+    let word = match row.state {
+        State::Leased => "leased".into(),
+        State::Shared => format!("shared {:.0}%", row.share_used * 100.0),
+        State::Reserved => "reserved".into(),
+        State::Busy => "busy".into(),
+        State::Unknown => "unknown".into(),
+        State::Free if row.excluded => "excluded".into(),
+        State::Free if !row.allowed => "not listed".into(),
+        State::Free if !row.usable => "not usable".into(),
+        State::Free => String::from("free"),
+    };
+    if row.excluded && row.state != State::Free { format!("{word} (x)") } else { word }
+}
+
+/// Columns of fixed width: 5 + 3 + 11 + 11 + 10 + 9 + 15 + 8, a blank between each.
+fn line(cells: [&str; 8]) -> String {
+    let [index, gpu, device, memory, state, who, program, since] = cells;
+    let line = format!(
+        "{:>5} {:>3} {:<11} {:>11} {:<10} {:<9} {:<15} {}",
+        cut(index, 5),
+        cut(gpu, 3),
+        cut(device, 11),
+        cut(memory, 11),
+        cut(state, 10),
+        cut(who, 9),
+        cut(program, 15),
+        cut(since, 8)
+    );
+    format!("{}\n", line.trim_end())
+}
+
+fn cut(text: &str, width: usize) -> String {
+    let text = printable(text);
+    if text.chars().count() <= width {
+        return text;
+    }
+    text.chars().take(width - 1).chain(['~']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line;
+
+    #[test]
+    fn no_line_is_longer_than_80_columns() {
+        let long = ["1234567"; 8].map(|s| s.repeat(4));
+        let text = line(long.each_ref().map(String::as_str));
+        assert_eq!(text.trim_end().chars().count(), 79);
+        assert!(line(["0", "0", "1g.5gb", "0.0/4.8", "free", "-", "-", "-"]).len() < 80);
+    }
+
+    #[test]
+    fn a_program_name_cannot_drive_the_terminal() {
+        let text = line(["0", "0", "x", "x", "x", "x", "a\x1b[2J", "x"]);
+        assert!(!text.contains('\x1b'));
+    }
+}

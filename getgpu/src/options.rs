@@ -1,0 +1,275 @@
+//! getgpu's options: the flag table, and what was typed turned into one checked value.
+//! Nothing here touches the system; later files never look at a flag again.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches};
+use getgpu_common::diag::Level;
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::flags::{self, Flag, Takes};
+use getgpu_common::quantity;
+use getgpu_common::settings::Type;
+
+const CHOOSE: &str = "Which device";
+const KEEP: &str = "Keeping it";
+const SHOW: &str = "Looking";
+
+const fn flag(
+    long: &'static str,
+    short: &'static [char],
+    takes: Takes,
+    heading: &'static str,
+    help: &'static str,
+) -> Flag {
+    Flag { long, short, takes, heading, help }
+}
+
+/// Every option of getgpu.
+pub const FLAGS: &[Flag] = &[
+    flag(
+        "type",
+        &[],
+        Takes::Value("TYPE"),
+        CHOOSE,
+        "auto (MIG devices if there are any, else whole GPUs), mig, gpu or any",
+    ),
+    flag("ignore-grant", &[], Takes::Nothing, CHOOSE, "Ignore an inherited CUDA_VISIBLE_DEVICES"),
+    flag(
+        "for",
+        &[],
+        Takes::Value("TIME"),
+        KEEP,
+        "How long the reservation waits for its program to appear [default: 60]",
+    ),
+    flag(
+        "hold",
+        &[],
+        Takes::Optional("PID"),
+        KEEP,
+        "Keep it until PID (default: the caller) is over, whatever runs; 0 (root): until released",
+    ),
+    flag("no-reserve", &[], Takes::Nothing, KEEP, "Print only"),
+    flag("release", &[], Takes::Value("UUID"), KEEP, "Give up my reservation of UUID (root: anybody's)"),
+    flag("release-all", &[], Takes::Nothing, KEEP, "Give up all my reservations (root: everybody's)"),
+    flag("list", &['l', 'L'], Takes::Nothing, SHOW, "Table of all devices: state, who, program, since when"),
+    flag("json", &[], Takes::Nothing, SHOW, "With --list: for programs"),
+    flag("count-free", &[], Takes::Nothing, SHOW, "Print the number of free devices"),
+    flag(
+        "format",
+        &[],
+        Takes::Value("FORMAT"),
+        SHOW,
+        "uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) or env (an export line)",
+    ),
+    flag("explain", &[], Takes::Nothing, SHOW, "Say for every other device why it was not taken"),
+    flag("show-config", &[], Takes::Nothing, SHOW, "Each setting and where it comes from"),
+    flag("verbose", &['v'], Takes::Nothing, SHOW, "Say what is decided"),
+    flag("quiet", &['q'], Takes::Nothing, SHOW, "Errors only, no hints"),
+    flag("version", &['V'], Takes::Nothing, SHOW, "Print the version"),
+    flag("help", &['h'], Takes::Nothing, SHOW, "Print this"),
+];
+
+const ABOUT: &str = "Print the UUID of a free MIG device or GPU, and keep it reserved for the program that will use it";
+
+const AFTER: &str = "\
+Examples:
+  CUDA_VISIBLE_DEVICES=$(getgpu) ./app            one program: reserved until it is over
+  export CUDA_VISIBLE_DEVICES=$(getgpu --hold)    a shell session: reserved until this shell ends
+  os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()
+                                                  the same in Python, before CUDA is used
+  cudawrap -- ./app                               leased by the program itself; nothing is run if none is free
+
+Exit status:
+  0  printed       1  no device is free now       2  usage, settings, no such index
+  3  no driver, NVML failed, no such device here  4  the lock cannot be used, or no holder could be started
+
+Environment:
+  CUDA_VISIBLE_DEVICES  a grant: only these devices are considered
+  GETGPU_CONFIG         stands for /etc/getgpu/config.toml
+  GETGPU_LOCK           stands for /run/getgpu/lock (tests)";
+
+/// How the answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The UUID.
+    Uuid,
+    /// The CUDA index.
+    Index,
+    /// A line for the shell.
+    Env,
+}
+
+/// Until when a reservation is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing is reserved.
+    No,
+    /// While programs name the device.
+    ForProgram,
+    /// Until this process is over; none: the caller.
+    Hold(Option<i32>),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Print a device: this one of the order, or any free one.
+    Print(Option<usize>),
+    /// Show all devices.
+    List {
+        /// For programs.
+        json: bool,
+    },
+    /// Print how many are free.
+    CountFree,
+    /// Give up a reservation.
+    Release(String),
+    /// Give up all.
+    ReleaseAll,
+    /// Show the settings.
+    ShowConfig,
+    /// Print this text and be done.
+    Text(String),
+}
+
+/// The checked options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What is to be done.
+    pub action: Action,
+    /// `--type`
+    pub kind: Option<Type>,
+    /// `--ignore-grant`
+    pub ignore_grant: bool,
+    /// `--for`
+    pub reserve_for: Option<Duration>,
+    /// `--hold`, `--no-reserve`
+    pub keep: Keep,
+    /// `--format`
+    pub format: Format,
+    /// `--explain`
+    pub explain: bool,
+    /// `-v`, `-q`
+    pub level: Level,
+}
+
+fn command() -> clap::Command {
+    let index =
+        Arg::new("index").value_name("INDEX").help("That device of the order, in use or not; reserved if it is free");
+    flags::command("getgpu", ABOUT, FLAGS).arg(index).after_help(AFTER)
+}
+
+/// Reads the arguments behind the program's name.
+pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, Failure> {
+    let typed = command().try_get_matches_from(std::iter::once(OsString::from("getgpu")).chain(arguments));
+    check(&typed.map_err(|error| flags::usage_failure("getgpu", &error))?)
+}
+
+fn check(typed: &ArgMatches) -> Result<Options, Failure> {
+    let given = |name: &str| typed.get_count(name) > 0;
+    let text = |name: &str| typed.get_one::<String>(name).map(String::as_str);
+    if given("help") {
+        return Ok(Options::only(Action::Text(command().render_help().to_string())));
+    }
+    if given("version") {
+        return Ok(Options::only(Action::Text(format!("getgpu {}\n", env!("CARGO_PKG_VERSION")))));
+    }
+    let format = match text("format") {
+        None | Some("uuid") => Format::Uuid,
+        Some("index") => Format::Index,
+        Some("env") => Format::Env,
+        Some(other) => return Err(usage(format!("--format {other}: not one of uuid, index, env"))),
+    };
+    let kind = text("type").map(|value| value.parse::<Type>().map_err(|e| usage(format!("--type {e}")))).transpose()?;
+    if format == Format::Index && matches!(kind, Some(Type::Mig | Type::Any)) {
+        return Err(usage("--format index names whole GPUs only; MIG devices have no CUDA index".into()));
+    }
+    let options = Options {
+        action: action(typed)?,
+        kind: if format == Format::Index { Some(Type::Gpu) } else { kind },
+        ignore_grant: given("ignore-grant"),
+        reserve_for: text("for").map(|t| quantity::time(t).map_err(|e| usage(format!("--for: {e}")))).transpose()?,
+        keep: keep(text("hold"), given("no-reserve"))?,
+        format,
+        explain: given("explain"),
+        level: match (given("quiet"), given("verbose")) {
+            (true, _) => Level::Quiet,
+            (_, true) => Level::Verbose,
+            _ => Level::Normal,
+        },
+    };
+    if options.keep != Keep::ForProgram && options.reserve_for.is_some() {
+        return Err(usage("--for has no meaning with --hold or --no-reserve".into()));
+    }
+    Ok(options)
+}
+
+fn action(typed: &ArgMatches) -> Result<Action, Failure> {
+    let given = |name: &str| typed.get_count(name) > 0;
+    let mut wanted: Vec<(&str, Action)> = Vec::new();
+    if let Some(index) = typed.get_one::<String>("index") {
+        let number = index
+            .parse()
+            .map_err(|_| usage(format!("`{index}` is not an index: 0, 1, ... as getgpu --list shows them")))?;
+        wanted.push(("INDEX", Action::Print(Some(number))));
+    }
+    if given("list") {
+        wanted.push(("--list", Action::List { json: given("json") }));
+    } else if given("json") {
+        return Err(usage("--json goes with --list".into()));
+    }
+    if given("count-free") {
+        wanted.push(("--count-free", Action::CountFree));
+    }
+    if let Some(name) = typed.get_one::<String>("release") {
+        wanted.push(("--release", Action::Release(name.clone())));
+    }
+    if given("release-all") {
+        wanted.push(("--release-all", Action::ReleaseAll));
+    }
+    if given("show-config") {
+        wanted.push(("--show-config", Action::ShowConfig));
+    }
+    match wanted.as_slice() {
+        [] => Ok(Action::Print(None)),
+        [(_, only)] => Ok(only.clone()),
+        [(first, _), (second, _), ..] => Err(usage(format!("{first} and {second} exclude each other"))),
+    }
+}
+
+fn keep(hold: Option<&str>, no_reserve: bool) -> Result<Keep, Failure> {
+    match (hold, no_reserve) {
+        (Some(_), true) => Err(usage("--hold and --no-reserve exclude each other".into())),
+        (None, true) => Ok(Keep::No),
+        (None, false) => Ok(Keep::ForProgram),
+        (Some(""), false) => Ok(Keep::Hold(None)),
+        (Some(pid), false) => match pid.parse() {
+            Ok(pid) if pid >= 0 => Ok(Keep::Hold(Some(pid))),
+            _ => Err(usage(format!("--hold={pid}: not a process id"))),
+        },
+    }
+}
+
+fn usage(message: String) -> Failure {
+    Failure::new(Kind::Usage, message).hint("getgpu --help")
+}
+
+impl Options {
+    fn only(action: Action) -> Self {
+        Self {
+            action,
+            kind: None,
+            ignore_grant: false,
+            reserve_for: None,
+            keep: Keep::ForProgram,
+            format: Format::Uuid,
+            explain: false,
+            level: Level::Normal,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

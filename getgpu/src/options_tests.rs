@@ -1,0 +1,68 @@
+use super::*;
+
+fn parse(words: &str) -> Result<Options, Failure> {
+    super::parse(words.split_whitespace().map(OsString::from))
+}
+
+#[test]
+fn what_was_typed() {
+    assert_eq!(parse("").unwrap().action, Action::Print(None));
+    assert_eq!(parse("3").unwrap().action, Action::Print(Some(3)));
+    for list in ["-l", "-L", "--list"] {
+        assert_eq!(parse(list).unwrap().action, Action::List { json: false });
+    }
+    assert_eq!(parse("--hold").unwrap().keep, Keep::Hold(None));
+    assert_eq!(parse("--hold 3").unwrap().action, Action::Print(Some(3)), "--hold takes its value after = only");
+    assert_eq!(parse("--hold=77").unwrap().keep, Keep::Hold(Some(77)));
+    assert_eq!(parse("--for 1.5m").unwrap().reserve_for, Some(Duration::from_secs(90)));
+    assert_eq!(parse("--format index").unwrap().kind, Some(Type::Gpu));
+    assert!(matches!(parse("--help").unwrap().action, Action::Text(_)));
+}
+
+#[test]
+fn what_is_wrong_is_one_line() {
+    for words in [
+        "-1",
+        "x",
+        "1.5",
+        "3 4",
+        "99999999999999999999",
+        "--for abc",
+        "--for -1",
+        "--type migs",
+        "--format json",
+        "--json",
+        "--nope",
+        "-w 30",
+        "--list 3",
+        "--hold=x",
+        "--hold=-1",
+        "--hold --no-reserve",
+        "--release",
+        "--format index --type mig",
+        "--release a --release-all",
+        "--hold --for 3",
+    ] {
+        let failure = parse(words).unwrap_err();
+        assert_eq!(failure.kind, Kind::Usage, "{words}");
+        assert!(!failure.message.contains('\n') && !failure.message.is_empty(), "{words}: {failure}");
+        assert!(failure.hint.is_some(), "{words}");
+    }
+}
+
+#[test]
+fn every_option_is_in_the_help_with_its_letters() {
+    let Action::Text(help) = parse("--help").unwrap().action else { panic!() };
+    for flag in FLAGS {
+        assert!(help.contains(&format!("--{}", flag.long)), "{}", flag.long);
+        for letter in flag.short {
+            assert!(help.contains(&format!("-{letter}")), "{letter}");
+        }
+    }
+    for line in [
+        "export CUDA_VISIBLE_DEVICES=$(getgpu --hold)",
+        "subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()",
+    ] {
+        assert!(help.contains(line));
+    }
+}

@@ -1,0 +1,94 @@
+//! What is ours already: a grant that our own reservation or an ancestor's lease covers is printed again,
+//! and a reservation of this very caller whose programs are over is taken over, so that a loop needs one device.
+
+use std::time::{Duration, Instant};
+
+use getgpu_common::error::Failure;
+use getgpu_common::ident::Uuid;
+use getgpu_common::lock::claim::{join_reservation, lock_error};
+use getgpu_common::lock::own::{self, HolderLine};
+use getgpu_common::lock::{Description, Place, Span, layout};
+use getgpu_common::procfs::Stat;
+use getgpu_common::sys;
+
+use crate::caller::Process;
+
+/// How long the old holder may take to end.
+const HANDOVER: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// Whether everything the grant names is ours: under one reservation of our uid, or leased by an ancestor.
+pub fn covered(place: &Place, grant: &[Uuid]) -> bool {
+    let uid = nix::unistd::geteuid().as_raw();
+    let leased = || grant.iter().all(|uuid| own::ancestor_leases(place, Span::of(uuid)));
+    let reserved =
+        || own::reservations(place, Some(uid)).iter().any(|line| grant.iter().all(|uuid| line.devices.contains(uuid)));
+    leased() || reserved()
+}
+
+/// A reservation of this caller that can be taken over: its programs are over and the holder lingers.
+pub fn lingering(place: &Place, caller: &Process) -> Result<Option<HolderLine>, Failure> {
+    // One question to the kernel spares most calls the walk through /proc: is anything held at all?
+    let probe = place.open()?;
+    if probe.conflict(layout::all_devices()).map_err(|e| lock_error(&e))?.is_none() {
+        return Ok(None);
+    }
+    let uid = nix::unistd::geteuid().as_raw();
+    let mine = own::reservations(place, Some(uid)).into_iter().filter(|line| {
+        !line.hold && line.caller.0 == caller.pid && line.caller_start == caller.start && line.devices.len() == 1
+    });
+    Ok(mine.into_iter().find(|line| settles_lingering(place, line)))
+}
+
+/// Whether the holder lingers. One that was woken by its program's end and has not run yet gets the time to say so.
+fn settles_lingering(place: &Place, line: &HolderLine) -> bool {
+    let began = Instant::now();
+    loop {
+        if own::lingering(place, line) {
+            return true;
+        }
+        let about_to = Stat::read(line.pid).is_some_and(|stat| stat.state == 'R');
+        if !about_to || began.elapsed() >= HANDOVER {
+            return own::lingering(place, line);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Takes a lingering reservation over: joins its lock, ends its holder, waits for that end.
+/// None if somebody else is faster or the old holder does not end in time; then the device is chosen as any other.
+pub fn take_over(place: &Place, line: &HolderLine) -> Result<Option<Description>, Failure> {
+    let [uuid] = line.devices.as_slice() else { return Ok(None) };
+    let span = Span::of(uuid);
+    let handover = place.open()?;
+    if !handover.try_write(span.handover()).map_err(|e| lock_error(&e))? || !own::lingering(place, line) {
+        return Ok(None);
+    }
+    let Some(joined) = join_reservation(place, span)? else { return Ok(None) };
+    let ended = end_holder(place, line, HANDOVER);
+    drop(handover);
+    Ok(ended.then_some(joined))
+}
+
+/// Asks a holder to end and waits for it; true when it is over.
+pub fn end_holder(place: &Place, line: &HolderLine, limit: Duration) -> bool {
+    let fd = sys::pidfd(line.pid);
+    // Looked at again behind the pidfd: the signal goes to this process or to nobody.
+    if HolderLine::of(line.pid).as_ref() != Some(line) || !own::proven(place, line) {
+        return Stat::read(line.pid).is_none();
+    }
+    let asked = match &fd {
+        Ok(fd) => sys::pidfd_signal(fd, libc::SIGTERM).is_ok(),
+        Err(_) => {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(line.pid), nix::sys::signal::Signal::SIGTERM).is_ok()
+        }
+    };
+    let began = Instant::now();
+    while asked && began.elapsed() < limit {
+        if Stat::read(line.pid).is_none_or(|stat| !stat.alive()) {
+            return true;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    false
+}
