@@ -11,6 +11,7 @@ use crate::look::{Entry, Id, Seen, entry};
 use crate::names::Names;
 use crate::names::Place::{self, App, Hidden, Tmp};
 use crate::plan::{Plan, Step};
+use crate::verdict::{Verdict, verdict};
 
 /// Why a plan was not carried out.
 #[derive(Debug)]
@@ -126,33 +127,17 @@ impl Run<'_> {
         }
     }
 
-    /// After an exchange: the link must have moved, and what it changed places with must be the program seen or a newer one.
     fn swapped(&mut self, a: Place, b: Place) -> io::Result<()> {
         let (at_a, at_b) = (self.look(a)?, self.look(b)?);
-        let exact = at_a.id == self.known(b).id && at_b.id == self.known(a).id;
-        // Where both are links of ours, the new one is the one that was not at the path.
-        let b_is_link = self.known(b).is_ours() && (b != App || !self.known(a).is_ours());
-        let (link_from, link_to) = if b_is_link { (b, a) } else { (a, b) };
-        let arrived = if link_to == a { &at_a } else { &at_b };
-        let other = if link_to == a { &at_b } else { &at_a };
-        let newer = arrived.id == self.known(link_from).id && link_from != Tmp && other.is_program() && other.runs;
-        if exact || newer {
-            self.set(a, at_a);
-            self.set(b, at_b);
-            self.back.push(Step::Swap(a, b));
-            return Ok(());
-        }
-        // Something unknown at the path itself is newer than all we know: it stays. Anywhere else it goes back where it was.
-        let unknown = |entry: &Entry| self.now.iter().all(|known| known.id != entry.id);
-        let at_app = if a == App {
-            Some(&at_a)
-        } else if b == App {
-            Some(&at_b)
-        } else {
-            None
-        };
-        if !at_app.is_some_and(unknown) {
-            self.work.dir.exchange(self.work.names.at(a), self.work.names.at(b))?;
+        match verdict(a, b, (self.known(a), self.known(b)), (&at_a, &at_b)) {
+            Verdict::Fine => {
+                self.set(a, at_a);
+                self.set(b, at_b);
+                self.back.push(Step::Swap(a, b));
+                return Ok(());
+            }
+            Verdict::Back => self.work.dir.exchange(self.work.names.at(a), self.work.names.at(b))?,
+            Verdict::Leave => {}
         }
         Err(changed())
     }

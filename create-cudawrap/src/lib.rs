@@ -1,5 +1,5 @@
 //! create-cudawrap in one line: PATH → target → look → state → plan → apply → note, and the path runs at every instant.
-//! Only `look`, `directory`, `dirlock`, `facts`, `apparmor`, `package`, `note` and `wrapper` touch the system; `state`, `plan` and `refuse` are pure.
+//! Only `look`, `directory`, `dirlock`, `facts`, `apparmor`, `package`, `note` and `wrapper` touch the system; `state`, `plan`, `refuse` and `verdict` are pure.
 
 pub mod apparmor;
 pub mod apply;
@@ -20,4 +20,5 @@ pub mod run;
 pub mod state;
 pub mod status;
 pub mod target;
+pub mod verdict;
 pub mod wrapper;
