@@ -50,15 +50,14 @@ pub fn keeper(dir: &Directory) -> Result<Keeper, Failure> {
     Ok(Keeper { root, uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode & 0o7777 })
 }
 
-/// Gathers the rest; package managers are not asked when `force` makes the answer worthless.
-pub fn facts(target: &Target, dir: &Directory, wrapper: &Wrapper, force: bool) -> Result<Facts, Failure> {
+/// Gathers the rest; `ask` says whether package managers are asked.
+pub fn facts(target: &Target, dir: &Directory, wrapper: &Wrapper, ask: bool) -> Result<Facts, Failure> {
     let names = Names::of(&target.name);
     let path = target.path();
-    let diverted = package::diverted(&path, names.at(Place::Hidden))?;
     Ok(Facts {
         own: own(target, wrapper),
-        owner: if force && diverted.is_none() { None } else { package::owner(&path)? },
-        diverted,
+        owner: if ask { package::owner(&path)? } else { None },
+        diverted: if ask { package::diverted(&path, names.at(Place::Hidden))? } else { None },
         apparmor: apparmor::profile(&path),
         network: other_file_system(dir, wrapper.id),
     })

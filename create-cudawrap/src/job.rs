@@ -120,7 +120,7 @@ impl Job<'_> {
         if now != State::Plain && !divert {
             return Ok(None);
         }
-        let facts = facts::facts(target, work.dir, wrapper, force && !divert)?;
+        let facts = facts::facts(target, work.dir, wrapper, divert || !force)?;
         if now == State::Plain {
             refuse::program(&seen.app, &facts, force, divert)?;
             for warning in facts::warnings(target, &seen.app) {

@@ -181,10 +181,12 @@ fn a_tool_that_hangs_does_not_hang_us() {
     let sandbox = Sandbox::with_program();
     sandbox.program("bin/dpkg", "#!/bin/sh\nexec sleep 60\n");
     let path = format!("{}:/usr/bin:/bin", sandbox.path("bin").display());
-    let said = said(sandbox.command().env("PATH", path).arg("x").output().unwrap());
+    let with = |args: &[&str]| said(sandbox.command().env("PATH", &path).args(args).output().unwrap());
+    let said = with(&["x"]);
     assert_eq!(said.code, 1);
     assert!(said.err.contains("no answer in 10 s") && said.err.contains("--force"), "{}", said.err);
     assert_eq!(sandbox.names("app"), ["x"]);
+    assert_eq!(with(&["--force", "x"]).code, 0);
 }
 
 #[test]

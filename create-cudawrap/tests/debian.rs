@@ -1,0 +1,105 @@
+//! A real dpkg with a data base of its own installs, upgrades and removes a package while its program is wrapped.
+//! Needs dpkg, dpkg-deb and dpkg-divert; without them the test says so and passes.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and SKIPPED: lines are read")]
+
+mod support;
+
+use std::process::Command;
+
+use support::{Said, Sandbox, said};
+
+struct Debian {
+    sandbox: Sandbox,
+}
+
+impl Debian {
+    fn new() -> Option<Self> {
+        let missing = ["dpkg", "dpkg-deb", "dpkg-divert"]
+            .iter()
+            .find(|tool| Command::new(tool).arg("--version").output().is_err());
+        if let Some(tool) = missing {
+            println!("SKIPPED: {tool} is not installed");
+            return None;
+        }
+        let debian = Self { sandbox: Sandbox::new() };
+        debian.sandbox.run_sh("cd state && mkdir -p db/updates db/info db/triggers && touch db/status db/available");
+        debian.sandbox.run_sh("chmod -R a+rwX state");
+        Some(debian)
+    }
+
+    /// Installs a version of the package, whose only file is `app/x`.
+    fn install(&self, version: &str) {
+        let target = self.sandbox.path("app");
+        let line = format!(
+            "set -e; rm -rf state/p; mkdir -p state/p/DEBIAN 'state/p{target}'; \
+             printf '#!/bin/sh\\necho {version} \"$@\"\\n' > 'state/p{target}/x'; chmod 755 'state/p{target}/x'; \
+             printf 'Package: amber\\nVersion: {version}\\nArchitecture: all\\nMaintainer: n <n@n>\\nDescription: d\\n' \
+             > state/p/DEBIAN/control; dpkg-deb --root-owner-group -b state/p state/p.deb >/dev/null; chmod a+r state/p.deb",
+            target = target.display()
+        );
+        self.sandbox.run_sh(&line);
+        self.dpkg(&["--install", &self.sandbox.path("state/p.deb").to_string_lossy()]);
+    }
+
+    fn dpkg(&self, args: &[&str]) {
+        let mut command = self.prepared(Command::new("dpkg"));
+        let output =
+            command.args(["--force-not-root", "--force-bad-path", "--log=/dev/null"]).args(args).output().unwrap();
+        assert!(output.status.success(), "dpkg {args:?}: {}", said(output).err);
+    }
+
+    fn create(&self, args: &[&str]) -> Said {
+        said(self.prepared(self.sandbox.command()).args(args).output().unwrap())
+    }
+
+    fn prepared(&self, command: Command) -> Command {
+        let mut command = self.sandbox.prepared(command);
+        command.env("DPKG_ADMINDIR", self.sandbox.path("state/db")).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        command
+    }
+}
+
+#[test]
+fn with_a_diversion_an_upgrade_keeps_the_wrap() {
+    let Some(debian) = Debian::new() else { return };
+    let sandbox = &debian.sandbox;
+    debian.install("1");
+    let refused = debian.create(&["x"]);
+    assert!(refused.code == 1 && refused.err.contains("belongs to the package amber"), "{}", refused.err);
+    let wrapped = debian.create(&["--divert", "x"]);
+    assert_eq!(wrapped.code, 0, "{}", wrapped.err);
+    debian.install("2");
+    assert_eq!(sandbox.output_of("app/x"), "2 a b");
+    assert_eq!(sandbox.names("app"), ["CUDAWRAP_x", "x"]);
+    assert_eq!(debian.create(&["--status", "x"]).out, "x: wrapped\n");
+    let undone = debian.create(&["--undo", "x"]);
+    assert_eq!(undone.code, 0, "{}", undone.err);
+    assert_eq!(sandbox.names("app"), ["x"]);
+    debian.install("3");
+    assert_eq!(sandbox.output_of("app/x"), "3 a b");
+    assert_eq!(sandbox.names("app"), ["x"]);
+    debian.dpkg(&["--remove", "amber"]);
+    assert!(!sandbox.exists("app/x"));
+}
+
+#[test]
+fn without_one_an_upgrade_replaces_the_link_and_repair_wraps_the_new_program() {
+    let Some(debian) = Debian::new() else { return };
+    let sandbox = &debian.sandbox;
+    debian.install("1");
+    assert_eq!(debian.create(&["--force", "x"]).code, 0);
+    debian.install("2");
+    assert_eq!(sandbox.output_of("app/x"), "2 a b");
+    let status = debian.create(&["--status", "--all"]);
+    assert!(status.code == 1 && status.out.contains("/x: upgraded over"), "{}", status.out);
+    let repaired = debian.create(&["--repair", "--all"]);
+    assert_eq!(repaired.code, 0, "{}", repaired.err);
+    assert_eq!(sandbox.output_of("app/x"), "2 a b");
+    assert_eq!(debian.create(&["--status", "x"]).out, "x: wrapped\n");
+    // Removed while wrapped: the package takes the link with it, and the program stays until undone.
+    debian.dpkg(&["--remove", "amber"]);
+    let broken = debian.create(&["--status", "--all"]);
+    assert!(broken.out.contains("/x: broken"), "{}", broken.out);
+    assert_eq!(debian.create(&["--undo", "--all"]).code, 0);
+    assert_eq!(sandbox.output_of("app/x"), "2 a b");
+}
