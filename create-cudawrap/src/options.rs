@@ -70,7 +70,7 @@ pub const FLAGS: &[Flag] = &[
 
 const ABOUT: &str = "Make programs start through cudawrap, which gives each of them a free MIG device";
 const EXAMPLES: &str = "Examples:
-  create-cudawrap /opt/amber/bin/pmemd.cuda          /opt/amber/bin/CUDAWRAP_pmemd.cuda is the program now
+  create-cudawrap /opt/amber/bin/pmemd.cuda          the program becomes CUDAWRAP_pmemd.cuda
   create-cudawrap --undo /opt/amber/bin/pmemd.cuda   as it was
   create-cudawrap --status /opt/amber/bin            what is wrapped there
   create-cudawrap --repair --all                     after an upgrade
