@@ -141,6 +141,10 @@ fn a_directory_of_links_leaves_the_program_alone() {
     for bad in [&["--link-dir", ".", "x"][..], &["--link-dir", links, "nothing"], &["--link-dir", "/nowhere", "x"]] {
         assert_eq!(with(bad).code, 1, "{bad:?}");
     }
+    sandbox.link("../bin/cudawrap", "app/own");
+    assert!(with(&["--link-dir", links, "own"]).err.contains("cudawrap itself"));
+    assert_eq!(sandbox.names("links"), ["x"]);
+    sandbox.run_sh("rm app/own");
     sandbox.script("links/y", "other");
     sandbox.script("app/y", "two");
     assert_eq!(with(&["--link-dir", links, "y"]).code, 1);

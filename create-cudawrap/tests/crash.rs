@@ -71,10 +71,36 @@ fn after(start: &Start, sandbox: &Sandbox, what: &str) {
     assert_eq!(sandbox.names("app").join(" "), start.end, "{what}: left over");
 }
 
+fn has_strace() -> bool {
+    let there = Command::new("strace").arg("-V").output().is_ok();
+    if !there {
+        println!("SKIPPED: strace is not installed");
+    }
+    there
+}
+
+/// Asked to end in the middle, it first finishes what it has begun.
+#[test]
+fn terminated_or_interrupted_it_completes_the_plan() {
+    if !has_strace() {
+        return;
+    }
+    for start in STARTS {
+        for signal in ["TERM", "INT", "HUP"] {
+            let sandbox = Sandbox::new();
+            (start.files)(&sandbox);
+            let inject = format!("-einject=renameat2:signal={signal}:when=1");
+            let output = strace(&sandbox, start, &[inject]).output().unwrap();
+            assert_eq!(output.status.code(), None, "{} {signal}: not ended by it", start.name);
+            assert_eq!(sandbox.names("app").join(" "), start.end, "{} {signal}", start.name);
+            after(start, &sandbox, start.name);
+        }
+    }
+}
+
 #[test]
 fn killed_or_failed_at_any_call_the_path_runs_and_a_second_run_completes() {
-    if Command::new("strace").arg("-V").output().is_err() {
-        println!("SKIPPED: strace is not installed");
+    if !has_strace() {
         return;
     }
     let plain_renames = vec!["-einject=renameat2:error=EINVAL".to_owned()];

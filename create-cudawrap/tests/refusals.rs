@@ -53,7 +53,7 @@ fn names_up_to_the_longest_that_leaves_room() {
     let (longest, longer) = ("n".repeat(244), "n".repeat(245));
     sandbox.script(&format!("app/{longest}"), "one");
     sandbox.script(&format!("app/{longer}"), "one");
-    sandbox.refused(&[&longer], "name too long");
+    sandbox.refused(&[&longer], "name too long: at most 244 bytes");
     sandbox.ok(&[&longest]);
     // The longest name of all is used by a repair only.
     sandbox.run_sh(&format!("rm app/{longest}"));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use create_cudawrap::apply::{Stop, Work, apply};
 use create_cudawrap::directory::{Directory, Renames};
 use create_cudawrap::look::{Seen, look};
-use create_cudawrap::names::Names;
+use create_cudawrap::names::{Names, Place};
 use create_cudawrap::plan::{Goal, Method, Plan, Request, Step, plan};
 use create_cudawrap::state::{State, state};
 
@@ -146,7 +146,7 @@ fn a_failing_step_takes_back_what_was_done() {
                 if full.steps[..length].iter().any(final_step) {
                     break;
                 }
-                let impossible = Step::Link(create_cudawrap::names::Place::App);
+                let impossible = Step::Link(Place::App);
                 let steps = [&full.steps[..length], &[impossible]].concat();
                 let inodes = case.listing().iter().map(|n| case.inode(n)).collect::<Vec<_>>();
                 if seen.app.id.is_none() {
@@ -221,4 +221,47 @@ fn a_file_system_without_exchange_is_told_apart_and_left_unchanged() {
             assert!(!case.at(".CUDAWRAP_x~").exists());
         }
     }
+}
+
+/// Where another program may write at the same moment, a name is exchanged or moved away and looked at before it goes.
+#[test]
+fn with_exchange_nothing_is_overwritten_and_only_the_temporary_name_is_removed() {
+    for (name, start) in STARTS {
+        for goal in [Goal::Wrap, Goal::Undo, Goal::Repair] {
+            let case = Case::new(Method::Exchange);
+            start(&case);
+            for step in case.plan(goal).map(|plan| plan.steps).unwrap_or_default() {
+                let safe = !matches!(step, Step::Over(..) | Step::Drop(Place::App | Place::Hidden));
+                assert!(safe, "{name} {goal:?}: {step:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_that_comes_to_a_missing_path_is_not_overwritten() {
+    for method in [Method::Exchange, Method::Replace] {
+        let case = Case::new(method);
+        case.program("CUDAWRAP_x");
+        let (seen, full) = (case.seen(), case.plan(Goal::Undo).unwrap());
+        case.program("x");
+        let new = case.inode("x");
+        assert!(matches!(case.apply(&seen, &full), Err(Stop::Failed(_))), "{method:?}");
+        assert_eq!(case.inode("x"), new, "{method:?}");
+        assert_eq!(case.listing(), ["CUDAWRAP_x", "x"], "{method:?}");
+    }
+}
+
+/// A leftover that is not the file that was looked at is not removed.
+#[test]
+fn a_name_that_changed_hands_is_not_removed() {
+    let case = Case::new(Method::Exchange);
+    case.program("CUDAWRAP_x");
+    case.ours("x");
+    case.program(".CUDAWRAP_x~");
+    let (seen, full) = (case.seen(), case.plan(Goal::Wrap).unwrap());
+    case.program("other");
+    std::fs::rename(case.at("other"), case.at(".CUDAWRAP_x~")).unwrap();
+    assert!(matches!(case.apply(&seen, &full), Err(Stop::Failed(_))));
+    assert!(case.at(".CUDAWRAP_x~").exists());
 }
