@@ -1,1 +1,33 @@
+//! A place for tests of the commands: an own simulated node, lock, settings and environment for each test, and the built programs.
+//! Nothing of the machine's own node, lock or settings is seen, and what a test leaves running is ended with its sandbox.
+//!
+//! ```no_run
+//! let sandbox = harness::Sandbox::new("a100x1");
+//! let uuid = sandbox.getgpu(["--no-reserve"]).run().line();
+//! let app = sandbox.command("sim-cuda").env("CUDA_VISIBLE_DEVICES", &uuid).args(["--run", "forever"]).spawn();
+//! sandbox.until_running(1);
+//! app.signal(harness::Signal::SIGKILL);
+//! sandbox.assert_exclusive();
+//! sandbox.assert_clean(std::time::Duration::from_secs(1));
+//! ```
 
+mod binaries;
+mod builder;
+mod command;
+mod leftovers;
+mod oracle;
+mod outcome;
+mod running;
+mod sandbox;
+pub mod skip;
+pub mod wait;
+
+pub use builder::Builder;
+pub use command::Command;
+pub use leftovers::Holder;
+pub use nix::sys::signal::Signal;
+pub use outcome::Outcome;
+pub use running::Running;
+pub use sandbox::Sandbox;
+pub use sim_node::{Folder, Node};
+pub use sim_nvml::install::{BEFORE_510, WIDE_PROCESSES};

@@ -1,1 +1,120 @@
-fn main() {}
+//! A payload that tells what a program can see of itself: `probe [FLAGS] [ARG...]` prints a line `name value` for each fact.
+//! Two runs that print the same cannot tell each other apart; flags make it wait and choose how it ends.
+//!
+//! `--out FILE`: print there, under its final name once it is whole; `--until FILE`: wait for that file;
+//! `--sleep SECONDS`; `--exit N`; `--kill N`: end by that signal. Everything else is an argument and printed as one.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "its output is its result")]
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Default)]
+struct Flags {
+    out: Option<PathBuf>,
+    until: Option<PathBuf>,
+    sleep: Option<Duration>,
+    exit: i32,
+    kill: Option<i32>,
+}
+
+fn main() {
+    let flags = flags(std::env::args_os().skip(1));
+    let facts = facts();
+    match &flags.out {
+        None => print!("{facts}"),
+        Some(path) => {
+            let new = path.with_extension(format!("{}.new", std::process::id()));
+            fs::write(&new, facts)
+                .and_then(|()| fs::rename(&new, path))
+                .unwrap_or_else(|error| fail(&error.to_string()));
+        }
+    }
+    std::thread::sleep(flags.sleep.unwrap_or_default());
+    while flags.until.as_ref().is_some_and(|path| !path.exists()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if let Some(signal) = flags.kill {
+        let signal = nix::sys::signal::Signal::try_from(signal).unwrap_or_else(|_| fail("no such signal"));
+        let _ = nix::sys::signal::raise(signal);
+    }
+    std::process::exit(flags.exit);
+}
+
+fn fail(why: &str) -> ! {
+    eprintln!("probe: {why}");
+    std::process::exit(2)
+}
+
+fn flags(mut words: impl Iterator<Item = OsString>) -> Flags {
+    let mut flags = Flags::default();
+    while let Some(word) = words.next() {
+        let name = word.to_str().unwrap_or("");
+        if !matches!(name, "--out" | "--until" | "--sleep" | "--exit" | "--kill") {
+            continue;
+        }
+        let value = words.next().unwrap_or_else(|| fail("a flag without its value"));
+        let number =
+            || value.to_str().and_then(|text| text.parse::<f64>().ok()).unwrap_or_else(|| fail("not a number"));
+        match name {
+            "--out" => flags.out = Some(value.into()),
+            "--until" => flags.until = Some(value.into()),
+            "--sleep" => flags.sleep = Some(Duration::from_secs_f64(number())),
+            "--exit" => flags.exit = number() as i32,
+            _ => flags.kill = Some(number() as i32),
+        }
+    }
+    flags
+}
+
+/// What can be seen, in a fixed order.
+fn facts() -> String {
+    let mut facts = String::new();
+    let mut fact = |name: &str, value: &str| facts.push_str(&format!("{name} {value}\n"));
+    for (number, argument) in std::env::args_os().enumerate() {
+        fact(&format!("arg{number}"), &argument.as_bytes().escape_ascii().to_string());
+    }
+    let mut variables: Vec<_> = std::env::vars_os().collect();
+    variables.sort();
+    for (name, value) in variables {
+        fact(&format!("env {}", name.as_bytes().escape_ascii()), &value.as_bytes().escape_ascii().to_string());
+    }
+    let link = |path: &str| fs::read_link(path).map_or_else(|error| error.to_string(), |to| to.display().to_string());
+    fact("pid", &std::process::id().to_string());
+    fact("exe", &link("/proc/self/exe"));
+    fact("cwd", &link("/proc/self/cwd"));
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
+    for (name, field) in [("ppid", 4), ("pgrp", 5), ("session", 6), ("tty", 7), ("nice", 19)] {
+        fact(name, fields.get(field - 3).copied().unwrap_or("?"));
+    }
+    let wanted = "Name Umask Uid Gid Groups SigPnd ShdPnd SigBlk SigIgn SigCgt CapEff NoNewPrivs Seccomp Threads Cpus_allowed_list";
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    for (name, value) in status.lines().filter_map(|line| line.split_once(':')) {
+        if wanted.split(' ').any(|wanted| wanted == name) {
+            fact(name, value.trim());
+        }
+    }
+    for line in fs::read_to_string("/proc/self/limits").unwrap_or_default().lines().skip(1) {
+        fact("limit", &line.split_ascii_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    fact("children", fs::read_to_string("/proc/thread-self/children").unwrap_or_default().trim());
+    for fd in descriptors() {
+        let path = format!("/proc/self/fd/{fd}");
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("?").trim().to_owned();
+        fact(&format!("fd{fd}"), &format!("{flags} {}", link(&path)));
+    }
+    facts
+}
+
+/// Open descriptors, without the one of the look itself.
+fn descriptors() -> Vec<u32> {
+    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let mut numbers: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    numbers.retain(|fd| Path::new(&format!("/proc/self/fd/{fd}")).symlink_metadata().is_ok());
+    numbers.sort_unstable();
+    numbers
+}

@@ -1,0 +1,28 @@
+//! The built programs, found beside the running test and linked into a sandbox's own `bin`, where every user can run them.
+//! Cargo does not build another package's programs for a test, so a missing one ends in a line that says what to do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Every program of the workspace that tests start.
+const NAMES: [&str; 5] = ["getgpu", "cudawrap", "create-cudawrap", "sim-cuda", "probe"];
+
+/// Puts all programs into `bin`.
+pub fn link_into(bin: &Path) {
+    let built = directory();
+    for name in NAMES {
+        let (from, to) = (built.join(name), bin.join(name));
+        assert!(from.is_file(), "{} is missing: run cargo build --workspace first", from.display());
+        // A link needs no open file for writing, which a process forked at that moment would keep (ETXTBSY).
+        let linked = fs::hard_link(&from, &to);
+        linked.or_else(|_| fs::copy(&from, &to).map(drop)).expect("link a program into the sandbox");
+    }
+}
+
+/// target/debug or target/release: the test is in `deps` below it.
+fn directory() -> PathBuf {
+    let test = std::env::current_exe().expect("path of this test");
+    let parent = test.parent().expect("its directory");
+    let above = if parent.ends_with("deps") { parent.parent() } else { Some(parent) };
+    above.expect("cargo's directory").to_owned()
+}

@@ -1,0 +1,72 @@
+//! Putting a sandbox together: which node, which settings, which library.
+//! Everything in it can be read by every user, and only the runner can write where trust matters.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use sim_node::Folder;
+
+use crate::{Sandbox, binaries};
+
+/// What a sandbox is to be.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    node: String,
+    settings: String,
+    hidden: &'static [&'static str],
+    library: bool,
+}
+
+impl Builder {
+    /// A node: the name of an inventory of the simulator, or TOML.
+    pub fn new(node: &str) -> Self {
+        Self { node: node.to_owned(), settings: String::new(), hidden: &[], library: true }
+    }
+
+    /// Lines of the system's settings file.
+    #[must_use]
+    pub fn settings(mut self, toml: &str) -> Self {
+        self.settings = toml.to_owned();
+        self
+    }
+
+    /// Functions that the library does not have ([`crate::BEFORE_510`], [`crate::WIDE_PROCESSES`]).
+    #[must_use]
+    pub const fn hide(mut self, functions: &'static [&'static str]) -> Self {
+        self.hidden = functions;
+        self
+    }
+
+    /// A machine without the NVIDIA library.
+    #[must_use]
+    pub const fn without_library(mut self) -> Self {
+        self.library = false;
+        self
+    }
+
+    /// Makes it.
+    pub fn build(self) -> Sandbox {
+        let temporary = tempfile::Builder::new().prefix("getgpu-test-").tempdir().expect("a temporary directory");
+        let root = temporary.path().to_owned();
+        open(&root);
+        for name in ["bin", "lib", "run", "home", "work"] {
+            fs::create_dir(root.join(name)).expect("a directory of the sandbox");
+            open(&root.join(name));
+        }
+        // Programs of every user may leave their files here.
+        fs::set_permissions(root.join("work"), fs::Permissions::from_mode(0o1777)).expect("mode of the work directory");
+        binaries::link_into(&root.join("bin"));
+        if self.library {
+            sim_nvml::install::install(&root.join("lib"), self.hidden).expect("the simulated library");
+        }
+        let folder = Folder::create(root.join("node"), &self.node).expect("the simulated node");
+        let sandbox = Sandbox::put_together(temporary, folder);
+        sandbox.set_settings(&self.settings);
+        sandbox
+    }
+}
+
+fn open(directory: &Path) {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).expect("mode of a directory of the sandbox");
+}

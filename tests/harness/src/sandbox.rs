@@ -1,0 +1,134 @@
+//! One test's own machine: node, lock, settings, home and programs below one directory.
+//! When it goes, every process that still belongs to it is killed.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use sim_node::Folder;
+use tempfile::TempDir;
+
+use crate::{Builder, Command, wait};
+
+/// One test's own machine.
+#[derive(Debug)]
+pub struct Sandbox {
+    temporary: TempDir,
+    folder: Folder,
+}
+
+impl Sandbox {
+    /// A node by the name of an inventory of the simulator, or as TOML; no settings.
+    pub fn new(node: &str) -> Self {
+        Builder::new(node).build()
+    }
+
+    /// To say more.
+    pub fn builder(node: &str) -> Builder {
+        Builder::new(node)
+    }
+
+    pub(crate) const fn put_together(temporary: TempDir, folder: Folder) -> Self {
+        Self { temporary, folder }
+    }
+
+    /// The directory of everything, 0755.
+    pub fn root(&self) -> &Path {
+        self.temporary.path()
+    }
+
+    /// A path below [`Sandbox::root`]; `work/` is writable for every user.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root().join(name)
+    }
+
+    /// The same as text, for scripts.
+    pub fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// The lock, made by the first program that needs it. Nothing else belongs into its directory.
+    pub fn lock(&self) -> PathBuf {
+        self.path("run/lock")
+    }
+
+    /// The simulated node.
+    pub const fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// UUIDs of all devices, in order.
+    pub fn uuids(&self) -> Vec<String> {
+        self.folder.node().expect("the node").device_uuids()
+    }
+
+    /// Changes what is wrong with the node (`faults.toml`).
+    pub fn faults(&self, toml: &str) {
+        self.folder.set_faults(toml).expect("valid faults");
+    }
+
+    /// The system's settings file, which GETGPU_CONFIG names.
+    pub fn settings_file(&self) -> PathBuf {
+        self.path("config.toml")
+    }
+
+    /// Changes the settings. The list of allowed devices is the sandbox's `ids`, not the machine's, unless they say otherwise.
+    pub fn set_settings(&self, toml: &str) {
+        let list = if toml.contains("allowed_file") {
+            String::new()
+        } else {
+            format!("allowed_file = {:?}\n", self.path("ids"))
+        };
+        self.file("config.toml", &format!("{list}{toml}\n"), 0o644);
+    }
+
+    /// Makes a file of this mode.
+    pub fn file(&self, name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("the file's directory");
+        fs::write(&path, text).expect("a file of the sandbox");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
+        path
+    }
+
+    /// A program: by name from the sandbox's `bin` and the machine's PATH, or by path. Its environment is the sandbox's alone.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        Command::new(self, program.as_ref())
+    }
+
+    /// getgpu with these arguments.
+    pub fn getgpu<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, arguments: I) -> Command {
+        self.command("getgpu").args(arguments)
+    }
+
+    /// A script for `bash`, `dash`, `zsh` or `tcsh`, without the startup files of any.
+    pub fn shell(&self, shell: &str, script: &str) -> Command {
+        let command = self.command(shell);
+        let command = if matches!(shell, "zsh" | "tcsh" | "csh") { command.args(["-f"]) } else { command };
+        command.args(["-c", script])
+    }
+
+    /// Waits until so many simulated programs have a context.
+    #[track_caller]
+    pub fn until_running(&self, count: usize) {
+        wait::until(&format!("{count} programs have a context"), || self.running() == count);
+    }
+
+    /// How many simulated programs have a context now.
+    pub fn running(&self) -> usize {
+        self.folder.running().map_or(0, |running| running.len())
+    }
+
+    /// Waits until this file exists, which a program of the test makes.
+    #[track_caller]
+    pub fn until_file(&self, name: &str) {
+        wait::until(&format!("{name} exists"), || self.path(name).exists());
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.kill_all();
+    }
+}

@@ -1,0 +1,61 @@
+//! Tests that need more than every machine has: they say so in one line and pass.
+//! The line goes past the test runner's capture, so that a run shows what it did not try.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What a test may need.
+#[derive(Clone, Copy, Debug)]
+pub enum Need {
+    /// To run as root, for other users and mounts.
+    Root,
+    /// This program in PATH.
+    Tool(&'static str),
+    /// A mount namespace of one's own (root).
+    Mounts,
+    /// A user namespace for an ordinary user.
+    UserNamespace,
+}
+
+/// Whether something is missing; then it has been said and the test returns.
+pub fn lacks(needs: &[Need]) -> bool {
+    let Some(why) = needs.iter().find_map(|need| need.missing()) else { return false };
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let _ = std::io::stderr().write_all(format!("SKIPPED: {test}: {why}\n").as_bytes());
+    true
+}
+
+impl Need {
+    fn missing(self) -> Option<String> {
+        let root = nix::unistd::geteuid().is_root();
+        let (there, why) = match self {
+            Self::Root => (root, "not run as root".to_owned()),
+            Self::Tool(name) => (tool(name).is_some(), format!("{name} is not installed")),
+            Self::Mounts => (root && works(&["unshare", "-m", "true"]), "no mount namespaces here".to_owned()),
+            Self::UserNamespace => {
+                let plain = ["setpriv", "--reuid=1001", "--clear-groups", "unshare", "-Ur", "true"];
+                (
+                    works(if root { &plain } else { &plain[3..] }),
+                    "no user namespaces for ordinary users here".to_owned(),
+                )
+            }
+        };
+        (!there).then_some(why)
+    }
+}
+
+/// Where `name` is in PATH.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0))
+}
+
+fn works(words: &[&str]) -> bool {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,41 @@
+//! Waiting for something to become true, looked at again and again until a deadline.
+//! The pauses are only there to leave the processor to others; no test relies on their length.
+
+use std::time::{Duration, Instant};
+
+/// Long enough for anything that does happen, on a machine under load.
+pub const LONG: Duration = Duration::from_secs(30);
+
+/// Waits until `done`; panics with `what` when `limit` is over.
+#[track_caller]
+pub fn until_within(limit: Duration, what: &str, done: impl FnMut() -> bool) {
+    assert!(holds_within(limit, done), "waited {limit:?} in vain until {what}");
+}
+
+/// Waits [`LONG`] at most.
+#[track_caller]
+pub fn until(what: &str, done: impl FnMut() -> bool) {
+    until_within(LONG, what, done);
+}
+
+/// Whether `done` becomes true within `limit`.
+pub fn holds_within(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + limit;
+    while !done() {
+        if Instant::now() >= deadline {
+            return done();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+/// Panics with `what` if `holds` fails at any look during `time`.
+#[track_caller]
+pub fn throughout(time: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        assert!(holds(), "not true after {:?}: {what}", began.elapsed());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
