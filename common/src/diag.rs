@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use crate::error::Failure;
+use crate::error::{Failure, Kind, reason};
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +74,13 @@ impl Diag {
         // One write per line, so that lines of many processes do not mix; a closed stderr is no reason to fail.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
+}
+
+/// Writes an answer to standard output and makes sure that it has arrived. A full disk or a closed pipe is a failure, never a panic.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| Failure::new(Kind::LockPlace, format!("standard output: {}", reason(&error))))
 }
 
 /// `text` with control characters made visible, so that a name cannot forge a second line or drive a terminal.

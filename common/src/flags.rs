@@ -44,7 +44,7 @@ fn argument(flag: &Flag) -> Arg {
         [first, rest @ ..] => arg.short(*first).visible_short_aliases(rest.to_vec()),
     };
     match flag.takes {
-        Takes::Nothing => arg.action(ArgAction::Count),
+        Takes::Nothing => arg.action(ArgAction::SetTrue).overrides_with(flag.long),
         Takes::Value(name) => arg.action(ArgAction::Set).value_name(name).allow_hyphen_values(true),
         Takes::Optional(name) => {
             arg.action(ArgAction::Set).value_name(name).num_args(0..=1).require_equals(true).default_missing_value("")

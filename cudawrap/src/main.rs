@@ -1,1 +1,22 @@
-fn main() {}
+//! cudawrap: runs a program on a free device, leased by a kernel lock until the program is over.
+//! There is no Rust `main`: the standard library's start-up would change signals and descriptors that the program must find as they were.
+#![no_main]
+
+mod choose;
+mod handover;
+mod helper;
+mod invocation;
+mod lease;
+mod linked;
+mod named;
+mod options;
+mod program;
+mod walk;
+
+/// The C entry point (ISO C 5.1.2.2.1). Arguments are taken from the standard library, which has them from the loader.
+#[allow(unsafe_code)]
+// SAFETY: this program has no other function of this name, and the C start-up code calls it with this signature.
+#[unsafe(no_mangle)]
+pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
+    invocation::run()
+}

@@ -1,12 +1,13 @@
 //! getgpu: prints the UUID of a free device and keeps it reserved for the program that will use it.
 //! The same executable is the holder of a reservation and the process that asks NVML for cudawrap.
 
+mod call;
 mod caller;
+mod choose;
 mod explain;
 mod holder;
 mod list;
 mod options;
-mod output;
 mod release;
 mod reuse;
 mod run;

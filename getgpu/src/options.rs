@@ -74,15 +74,22 @@ const ABOUT: &str = "Print the UUID of a free MIG device or GPU, and keep it res
 
 const AFTER: &str = "\
 Examples:
-  CUDA_VISIBLE_DEVICES=$(getgpu) ./app            one program: reserved until it is over
-  export CUDA_VISIBLE_DEVICES=$(getgpu --hold)    a shell session: reserved until this shell ends
-  os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()
-                                                  the same in Python, before CUDA is used
-  cudawrap -- ./app                               leased by the program itself; nothing is run if none is free
+  one program, reserved until it is over:
+    CUDA_VISIBLE_DEVICES=$(getgpu) ./app
+  a shell session, reserved until this shell ends:
+    export CUDA_VISIBLE_DEVICES=$(getgpu --hold)
+  the same in Python, before CUDA is used:
+    os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output(
+        [\"getgpu\", \"--hold\"], text=True).strip()
+  leased by the program itself, and nothing is run if no device is free:
+    cudawrap -- ./app
 
 Exit status:
-  0  printed       1  no device is free now       2  usage, settings, no such index
-  3  no driver, NVML failed, no such device here  4  the lock cannot be used, or no holder could be started
+  0  printed
+  1  no device is free now
+  2  usage or settings, no such index
+  3  no driver, NVML failed, no such device exists here
+  4  the lock cannot be used, or no holder could be started
 
 Environment:
   CUDA_VISIBLE_DEVICES  a grant: only these devices are considered
@@ -167,7 +174,7 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, Failu
 }
 
 fn check(typed: &ArgMatches) -> Result<Options, Failure> {
-    let given = |name: &str| typed.get_count(name) > 0;
+    let given = |name: &str| typed.get_flag(name);
     let text = |name: &str| typed.get_one::<String>(name).map(String::as_str);
     if given("help") {
         return Ok(Options::only(Action::Text(command().render_help().to_string())));
@@ -206,7 +213,7 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
 }
 
 fn action(typed: &ArgMatches) -> Result<Action, Failure> {
-    let given = |name: &str| typed.get_count(name) > 0;
+    let given = |name: &str| typed.get_flag(name);
     let mut wanted: Vec<(&str, Action)> = Vec::new();
     if let Some(index) = typed.get_one::<String>("index") {
         let number = index

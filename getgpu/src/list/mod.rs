@@ -6,15 +6,13 @@ mod rows;
 mod table;
 
 use getgpu_common::ask::{Client, Worker};
-use getgpu_common::diag::Level;
+use getgpu_common::diag::{Level, print};
 use getgpu_common::error::Failure;
 use getgpu_common::inventory::{Activity, Detail, Inventory};
 use getgpu_common::lock::{Place, Span, claim, shared};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Settings, allowed};
 use getgpu_common::visible::{self, Visible};
-
-use crate::output;
 
 /// Everything that a listing shows.
 pub struct Listing {
@@ -44,9 +42,9 @@ pub fn show<W: Worker>(
     };
     client.close()?;
     if json {
-        return output::print(&json::text(&listing));
+        return print(&json::text(&listing));
     }
-    output::print(&table::text(&listing.rows, level == Level::Verbose))?;
+    print(&table::text(&listing.rows, level == Level::Verbose))?;
     let diag = getgpu_common::diag::Diag::new("getgpu", level);
     for problem in &listing.problems {
         diag.warn(problem);
@@ -107,5 +105,5 @@ pub fn count_free<W: Worker>(mut client: Client<W>, mut request: Request, place:
         }
     }
     client.close()?;
-    output::print(&format!("{free}\n"))
+    print(&format!("{free}\n"))
 }

@@ -1,0 +1,82 @@
+//! The last step: this process becomes the program. The environment is passed on byte by byte but for what the lease sets,
+//! the lease's descriptors lose close-on-exec, and execve(2) either does not return or is a failure with the right kind.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use getgpu_common::error::{Failure, Kind};
+use nix::errno::Errno;
+use nix::libc;
+
+use crate::lease::Lease;
+
+unsafe extern "C" {
+    /// The environment as the process was started with (environ(7)).
+    static environ: *const *const libc::c_char;
+}
+
+/// Becomes `program`. Returns only what went wrong.
+pub fn exec(program: &Path, arguments: &[OsString], device: Option<&str>, lease: Option<&Lease>) -> Failure {
+    let c_string = |bytes: &[u8]| CString::new(bytes).unwrap_or_default();
+    let path = c_string(program.as_os_str().as_bytes());
+    let words: Vec<CString> = arguments.iter().map(|word| c_string(&word.clone().into_vec())).collect();
+    let changed = device.map(|device| c_string(format!("CUDA_VISIBLE_DEVICES={device}").as_bytes()));
+    let environment = environment(changed.as_deref());
+    for fd in lease.into_iter().flat_map(Lease::descriptors) {
+        // SAFETY: the descriptor is the lease's own; this only clears its close-on-exec flag.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
+    }
+    let errno = execve(&path, &words, &environment);
+    if errno != Errno::ENOEXEC {
+        return failure(program, errno);
+    }
+    // A file without `#!`: execvp(3) and every shell give it to the shell.
+    let mut script = vec![words.first().cloned().unwrap_or_default(), path];
+    script.extend(words.into_iter().skip(1));
+    match execve(c"/bin/sh", &script, &environment) {
+        Errno::ENOENT => failure(program, Errno::ENOEXEC),
+        errno => failure(program, errno),
+    }
+}
+
+/// The inherited environment with one variable replaced in its place, or added at the end.
+fn environment(changed: Option<&CStr>) -> Vec<*const libc::c_char> {
+    let mut entries: Vec<*const libc::c_char> = Vec::new();
+    // SAFETY: environ is a NULL-terminated array of NUL-terminated strings; nothing in this single thread changes it meanwhile.
+    unsafe {
+        let mut next = environ;
+        while !next.is_null() && !(*next).is_null() {
+            entries.push(*next);
+            next = next.add(1);
+        }
+    }
+    let Some(changed) = changed else { return entries };
+    let name = b"CUDA_VISIBLE_DEVICES=";
+    // SAFETY: as above.
+    let is_it = |entry: &*const libc::c_char| unsafe { CStr::from_ptr(*entry) }.to_bytes().starts_with(name);
+    match entries.iter().position(is_it) {
+        Some(place) => entries[place] = changed.as_ptr(),
+        None => entries.push(changed.as_ptr()),
+    }
+    entries
+}
+
+fn execve(path: &CStr, words: &[CString], environment: &[*const libc::c_char]) -> Errno {
+    let mut argv: Vec<*const libc::c_char> = words.iter().map(|word| word.as_ptr()).collect();
+    argv.push(std::ptr::null());
+    let mut envp = environment.to_vec();
+    envp.push(std::ptr::null());
+    // SAFETY: all three are NUL-terminated strings or NULL-terminated arrays of such, alive until the call returns, if it does.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+    Errno::last()
+}
+
+fn failure(program: &Path, errno: Errno) -> Failure {
+    let kind = match errno {
+        Errno::ENOENT | Errno::ENOTDIR => Kind::NotFound,
+        _ => Kind::CannotRun,
+    };
+    Failure::new(kind, format!("{}: {}", program.display(), errno.desc()))
+}

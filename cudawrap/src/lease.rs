@@ -1,0 +1,73 @@
+//! The lease as the program inherits it: read locks on two read-only descriptions, one low, one high, so that a shell that
+//! closes or reuses low descriptors does not drop it. The writable description that took the lock is never inherited,
+//! unless there is no descriptor left for another.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::lock::claim::sign;
+use getgpu_common::lock::place::at_least;
+use getgpu_common::lock::{Claim, Description, Place, Side};
+use getgpu_common::procfs::namespaces;
+use nix::sys::resource::{Resource, getrlimit};
+
+/// The high descriptor is near this number, or near the limit if that is lower.
+const HIGH: i32 = 900;
+
+/// Descriptors that hold the lease; they stay close-on-exec until the very last step.
+#[derive(Debug)]
+pub struct Lease(Vec<OwnedFd>);
+
+impl Lease {
+    /// Settles a claim for this process.
+    pub fn settle(claim: Claim, place: &Place) -> Result<Self, Failure> {
+        let span = claim.span();
+        let writable = claim.settle()?;
+        let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
+        let pid = namespaces::host_pids().then(|| std::process::id() as i32);
+        let hold = |description: &Description| -> Result<(), Failure> {
+            let held = description.try_read(span.lease()).map_err(|e| failed(&reason(&e)))?;
+            sign(description, Side::Lease, span, uid, pid);
+            if held { Ok(()) } else { Err(failed("the lock was lost while it was being settled")) }
+        };
+        let Ok(low) = place.open_read_only() else {
+            // No descriptor is left: then the writable one has to be inherited.
+            sign(&writable, Side::Lease, span, uid, pid);
+            return Ok(Self(vec![writable.into_fd()]));
+        };
+        hold(&low)?;
+        let high = place.open_read_only().ok();
+        if let Some(high) = &high {
+            hold(high)?;
+        }
+        drop(writable);
+        let mut held = vec![lowest(low.into_fd())];
+        held.extend(high.and_then(|high| highest(&high.into_fd())));
+        Ok(Self(held))
+    }
+
+    /// The descriptors that the program inherits.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.0.iter().map(AsRawFd::as_raw_fd)
+    }
+}
+
+/// The same description at the lowest number from 3 on.
+fn lowest(fd: OwnedFd) -> OwnedFd {
+    match at_least(&fd, 3) {
+        Ok(lower) if lower.as_raw_fd() < fd.as_raw_fd() => lower,
+        _ => fd,
+    }
+}
+
+/// The same description at a high number; none where only low ones exist.
+fn highest(fd: &OwnedFd) -> Option<OwnedFd> {
+    let limit =
+        getrlimit(Resource::RLIMIT_NOFILE).map_or(HIGH, |(soft, _)| i32::try_from(soft).unwrap_or(HIGH).min(HIGH));
+    let lowest_high = fd.as_raw_fd() + 1;
+    (lowest_high..limit).rev().take(32).find_map(|target| at_least(fd, target).ok())
+}
+
+fn failed(why: &str) -> Failure {
+    Failure::new(Kind::LockPlace, format!("lease: {why}"))
+}

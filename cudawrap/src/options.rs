@@ -1,0 +1,188 @@
+//! cudawrap's options under its own name, and the CUDAWRAP_* variables that stand for them in both forms.
+//! Options end at the program; from there on every word is the program's.
+
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction};
+use getgpu_common::diag::Level;
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::flags::{self, Flag, Takes};
+use getgpu_common::settings::{Loaded, Source, Type};
+use getgpu_common::sys;
+
+const CHOOSE: &str = "Which device";
+const OTHER: &str = "Other";
+
+const fn flag(
+    long: &'static str,
+    short: &'static [char],
+    takes: Takes,
+    heading: &'static str,
+    help: &'static str,
+) -> Flag {
+    Flag { long, short, takes, heading, help }
+}
+
+/// Every option of cudawrap.
+pub const FLAGS: &[Flag] = &[
+    flag(
+        "type",
+        &[],
+        Takes::Value("TYPE"),
+        CHOOSE,
+        "auto (MIG devices if there are any, else whole GPUs), mig, gpu or any",
+    ),
+    flag("ignore-grant", &[], Takes::Nothing, CHOOSE, "Ignore an inherited CUDA_VISIBLE_DEVICES"),
+    flag("verbose", &['v'], Takes::Nothing, OTHER, "Say what is decided"),
+    flag("quiet", &['q'], Takes::Nothing, OTHER, "Errors only, no hints"),
+    flag("version", &['V'], Takes::Nothing, OTHER, "Print the version"),
+    flag("help", &['h'], Takes::Nothing, OTHER, "Print this"),
+];
+
+const ABOUT: &str = "Run a program on a free MIG device or GPU, leased until the program is over";
+
+const AFTER: &str = "\
+An executable that is a link to cudawrap runs its sibling CUDAWRAP_<name> in
+the same way, with every argument untouched; create-cudawrap makes such links.
+
+Exit status:
+  the program's own, since this process becomes the program
+  75   no device is free now
+  125  cudawrap failed; 126 the program cannot be run; 127 it was not found
+
+Environment:
+  CUDA_VISIBLE_DEVICES  a grant: one of these devices is chosen
+  CUDAWRAP_TYPE         stands for --type, under a link too
+  CUDAWRAP_DISABLE=1    run the program as it is
+  GETGPU_CONFIG, GETGPU_LOCK  as for getgpu";
+
+/// The checked options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `--type`
+    pub kind: Option<Type>,
+    /// `--ignore-grant`
+    pub ignore_grant: bool,
+    /// `-v`, `-q`
+    pub level: Level,
+    /// The program and its arguments.
+    pub program: Vec<OsString>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Run a program.
+    Run(Options),
+    /// Print this.
+    Text(String),
+}
+
+fn command() -> clap::Command {
+    let program = Arg::new("program")
+        .value_name("PROGRAM")
+        .help("The program and its arguments")
+        .action(ArgAction::Append)
+        .num_args(1..)
+        .trailing_var_arg(true)
+        .allow_hyphen_values(true)
+        .value_parser(clap::value_parser!(OsString));
+    flags::command("cudawrap", ABOUT, FLAGS)
+        .arg(program)
+        .after_help(AFTER)
+        .override_usage("cudawrap [OPTIONS] [--] PROGRAM [ARG]...")
+}
+
+/// Reads all arguments, the first being our own name.
+pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
+    let words = std::iter::once(OsString::from("cudawrap")).chain(arguments.iter().skip(1).cloned());
+    let typed = command().try_get_matches_from(words).map_err(|error| flags::usage_failure("cudawrap", &error))?;
+    if typed.get_flag("help") {
+        return Ok(Wanted::Text(command().render_help().to_string()));
+    }
+    if typed.get_flag("version") {
+        return Ok(Wanted::Text(format!("cudawrap {}\n", env!("CARGO_PKG_VERSION"))));
+    }
+    let kind = typed
+        .get_one::<String>("type")
+        .map(|value| value.parse::<Type>().map_err(|e| usage(format!("--type {e}"))))
+        .transpose()?;
+    let program: Vec<OsString> = typed.get_many::<OsString>("program").into_iter().flatten().cloned().collect();
+    if program.is_empty() {
+        return Err(no_program());
+    }
+    let level = match (typed.get_flag("quiet"), typed.get_flag("verbose")) {
+        (true, _) => Level::Quiet,
+        (_, true) => Level::Verbose,
+        _ => Level::Normal,
+    };
+    Ok(Wanted::Run(Options { kind, ignore_grant: typed.get_flag("ignore-grant"), level, program }))
+}
+
+/// The failure of a call without a program.
+pub fn no_program() -> Failure {
+    usage("no program to run".into())
+}
+
+fn usage(message: String) -> Failure {
+    Failure::new(Kind::Usage, message).hint("cudawrap --help")
+}
+
+/// Whether CUDAWRAP_DISABLE=1 turns the wrapper into a plain exec.
+pub fn disabled() -> bool {
+    !sys::secure_execution() && std::env::var_os("CUDAWRAP_DISABLE").is_some_and(|value| value == "1")
+}
+
+/// Puts the CUDAWRAP_* variables over the settings. Under secure execution none is believed.
+pub fn variables(loaded: &mut Loaded) -> Result<(), Failure> {
+    if sys::secure_execution() {
+        return Ok(());
+    }
+    if let Some(value) = std::env::var_os("CUDAWRAP_TYPE").filter(|value| !value.is_empty()) {
+        let value = value.to_string_lossy();
+        loaded.settings.kind = value.parse().map_err(|e| Failure::new(Kind::Usage, format!("CUDAWRAP_TYPE={e}")))?;
+        loaded.from("type", Source::Variable("CUDAWRAP_TYPE"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Wanted, Failure> {
+        super::parse(&words.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_end_at_the_program() {
+        for words in [
+            &["cudawrap", "--type", "mig", "app", "--type", "gpu", "-v", "--help", "--"][..],
+            &["cudawrap", "--type", "mig", "--", "app", "--type", "gpu", "-v", "--help", "--"],
+        ] {
+            let Ok(Wanted::Run(options)) = parse(words) else { panic!("{words:?}") };
+            assert_eq!(options.kind, Some(Type::Mig));
+            assert_eq!(options.program, ["app", "--type", "gpu", "-v", "--help", "--"]);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_one_line() {
+        for words in [
+            &["cudawrap"][..],
+            &["cudawrap", "--"],
+            &["cudawrap", "--nope", "app"],
+            &["cudawrap", "--type", "x", "app"],
+        ] {
+            let failure = parse(words).unwrap_err();
+            assert_eq!(failure.kind, Kind::Usage, "{words:?}");
+            assert!(!failure.message.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn every_option_is_in_the_help() {
+        let Ok(Wanted::Text(help)) = parse(&["cudawrap", "--help"]) else { panic!() };
+        assert!(FLAGS.iter().all(|flag| help.contains(&format!("--{}", flag.long))), "{help}");
+    }
+}

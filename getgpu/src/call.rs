@@ -1,0 +1,159 @@
+//! One call that prints a device: what is ours already is printed again, else a device is chosen; then it is settled, held and printed.
+//! Nothing is settled before NVML has let go, and nothing is printed before a holder has the reservation.
+
+use getgpu_common::ask::{Client, spawn};
+use getgpu_common::diag::{Diag, print};
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::ident::Uuid;
+use getgpu_common::lock::claim::join_reservation;
+use getgpu_common::lock::{Claim, Description, Place, Span};
+use getgpu_common::procfs::Stat;
+use getgpu_common::request::Request;
+use getgpu_common::settings::{Environment, Settings};
+use getgpu_common::visible::Visible;
+
+use crate::caller::{self, Process};
+use crate::holder::{self, Line, Until};
+use crate::options::{Action, Format, Keep, Options};
+use crate::reuse;
+
+/// The session with the process that asks NVML.
+pub type Asker = Client<spawn::Forked>;
+
+/// Starts such a session.
+pub fn open(settings: &Settings) -> Result<Asker, Failure> {
+    Client::open(spawn::fork_worker()?, settings)
+}
+
+/// One call that prints a device.
+pub struct Call<'a> {
+    /// What was typed.
+    pub options: &'a Options,
+    /// What was inherited.
+    pub environment: &'a Environment,
+    /// What is set.
+    pub settings: &'a Settings,
+    /// The lock.
+    pub place: Place,
+    /// Who speaks.
+    pub diag: &'a Diag,
+}
+
+/// What is to be printed, and the lock behind it.
+pub struct Answer {
+    /// The device.
+    pub uuid: Uuid,
+    /// What is printed for it.
+    pub value: String,
+    /// The settled reservation, if there is to be one.
+    pub lock: Option<Description>,
+}
+
+impl Call<'_> {
+    /// Does it.
+    pub fn print(&self, mut request: Request) -> Result<(), Failure> {
+        let caller = caller::find();
+        let held = match self.options.keep {
+            Keep::Hold(Some(pid)) if pid > 0 => Some(caller::to_hold(pid)?),
+            Keep::Hold(Some(_)) if !nix::unistd::geteuid().is_root() => {
+                return Err(Failure::new(Kind::Usage, "--hold=0: only root may hold without end").hint("getgpu --hold"));
+            }
+            _ => None,
+        };
+        if request.visible == Visible::Nothing {
+            return Err(request.empty_grant());
+        }
+        if let Some(answer) = self.granted_again(&request)? {
+            return self.hand_out(answer, &caller, held);
+        }
+        let mut client = open(self.settings)?;
+        let chosen = match self.choose(&mut client, &mut request, &caller) {
+            Ok(chosen) => chosen,
+            Err(failure) => {
+                client.abandon();
+                return Err(failure);
+            }
+        };
+        client.close()?;
+        let settled = chosen.settle()?;
+        self.hand_out(settled, &caller, held)
+    }
+
+    /// A grant of one device, given by its full UUID, that is ours already: nothing is chosen and NVML is not asked.
+    fn granted_again(&self, request: &Request) -> Result<Option<Answer>, Failure> {
+        let plain = self.options.action == Action::Print(None) && self.options.format != Format::Index;
+        match request.visible.single_uuid() {
+            Some(uuid) if plain && reuse::covered(&self.place, std::slice::from_ref(uuid)) => {
+                let value = uuid.to_string();
+                Ok(Some(self.again(uuid.clone(), value)?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A device that is ours is printed again; its reservation goes on, and with --hold a second holder joins it.
+    pub fn again(&self, uuid: Uuid, value: String) -> Result<Answer, Failure> {
+        self.diag.note(&format!("{uuid}: yours already"));
+        let span = Span::of(&uuid);
+        let join = matches!(self.options.keep, Keep::Hold(_));
+        let lock = if join { join_reservation(&self.place, span)? } else { None };
+        Ok(Answer { uuid, value, lock })
+    }
+
+    /// Starts the holder, prints, and tells the holder how that went.
+    fn hand_out(&self, answer: Answer, caller: &Process, held: Option<Process>) -> Result<(), Failure> {
+        let text = match self.options.format {
+            Format::Env => format!("export CUDA_VISIBLE_DEVICES={}\n", answer.value),
+            Format::Uuid | Format::Index => format!("{}\n", answer.value),
+        };
+        let Some(lock) = answer.lock.filter(|_| self.options.keep != Keep::No) else { return print(&text) };
+        let until = match (self.options.keep, held) {
+            (Keep::Hold(Some(0)), _) => Until::Released,
+            (Keep::Hold(_), held) => Until::Over(held.unwrap_or_else(|| caller.clone())),
+            _ => Until::Programs { wait: self.settings.reserve_for, linger: self.settings.linger },
+        };
+        let line = Line {
+            devices: vec![answer.uuid],
+            granted: self.environment.visible.as_deref().is_some_and(|own| own == answer.value.as_str()),
+            value: answer.value,
+            caller: caller.clone(),
+            since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),
+            until,
+        };
+        let started = holder::start(&line, lock)?;
+        match print(&text) {
+            Ok(()) => {
+                started.printed();
+                Ok(())
+            }
+            Err(failure) => {
+                started.cancel();
+                Err(failure)
+            }
+        }
+    }
+}
+
+/// A choice whose claim may still have to be settled, which happens only when NVML has let go.
+pub enum Chosen {
+    /// Ours already.
+    Settled(Answer),
+    /// Claimed just now.
+    Claimed {
+        /// The device.
+        uuid: Uuid,
+        /// What is printed for it.
+        value: String,
+        /// To be settled.
+        claim: Claim,
+    },
+}
+
+impl Chosen {
+    fn settle(self) -> Result<Answer, Failure> {
+        match self {
+            Self::Settled(answer) => Ok(answer),
+            Self::Claimed { uuid, value, claim } => Ok(Answer { uuid, value, lock: Some(claim.settle()?) }),
+        }
+    }
+}
