@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use nix::sys::stat::Mode;
 use sim_node::Folder;
 
 use crate::{Sandbox, binaries};
@@ -56,6 +57,9 @@ impl Builder {
         }
         // Programs of every user may leave their files here.
         fs::set_permissions(root.join("work"), fs::Permissions::from_mode(0o1777)).expect("mode of the work directory");
+        // The runner's own, as root's is on a real node: other users could not make it here.
+        nix::unistd::mkfifo(&root.join("run/lock"), Mode::S_IRWXU).expect("the lock");
+        fs::set_permissions(root.join("run/lock"), fs::Permissions::from_mode(0o666)).expect("mode of the lock");
         binaries::link_into(&root.join("bin"));
         if self.library {
             sim_nvml::install::install(&root.join("lib"), self.hidden).expect("the simulated library");

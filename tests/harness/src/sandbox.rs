@@ -48,7 +48,7 @@ impl Sandbox {
         self.path(name).display().to_string()
     }
 
-    /// The lock, made by the first program that needs it. Nothing else belongs into its directory.
+    /// The lock. Nothing else belongs into its directory.
     pub fn lock(&self) -> PathBuf {
         self.path("run/lock")
     }

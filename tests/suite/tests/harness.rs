@@ -12,7 +12,7 @@ fn a_reservation_is_seen_as_something_left_behind_and_ends_with_the_sandbox() {
     let uuid = sandbox.getgpu([] as [&str; 0]).run().line();
     let holders = sandbox.holders();
     assert_eq!(holders.len(), 1);
-    assert!(holders[0].words.iter().any(|word| *word == uuid), "{holders:?}");
+    assert!(holders[0].words.contains(&uuid), "{holders:?}");
     assert!(sandbox.locked() && sandbox.processes() == [holders[0].pid]);
     assert!(std::panic::catch_unwind(|| sandbox.assert_clean(Duration::from_millis(50))).is_err());
     drop(sandbox);
