@@ -30,6 +30,11 @@ fn cells(row: &Row, now: u64) -> [String; 8] {
     let holder = row.holders.first();
     let process = row.processes.first();
     let (who, program) = match holder {
+        // A reservation's program says more than its caller, once NVML shows it.
+        Some(holder) if holder.kind == "reservation" && process.is_some() => (
+            holder.user.clone(),
+            process.map(|p| with_pid(p.name.as_deref().unwrap_or("?"), i32::try_from(p.pid).ok())),
+        ),
         Some(holder) => (holder.user.clone(), holder.program.as_ref().map(|name| with_pid(name, holder.pid))),
         None => (
             process.and_then(|p| p.user.clone()),
@@ -52,6 +57,8 @@ fn cells(row: &Row, now: u64) -> [String; 8] {
 }
 
 fn with_pid(name: &str, pid: Option<i32>) -> String {
+    // A wrapped program goes by the name that its users know.
+    let name = name.strip_prefix("CUDAWRAP_").unwrap_or(name);
     match pid {
         Some(pid) => format!("{pid} {name}"),
         None => name.to_owned(),
