@@ -64,11 +64,18 @@ impl Builder {
         if self.library {
             sim_nvml::install::install(&root.join("lib"), self.hidden).expect("the simulated library");
         }
-        let folder = Folder::create(root.join("node"), &self.node).expect("the simulated node");
+        let folder = Folder::create(root.join("node"), &own(&self.node, &root)).expect("the simulated node");
         let sandbox = Sandbox::put_together(temporary, folder);
         sandbox.set_settings(&self.settings);
         sandbox
     }
+}
+
+/// The inventory with a host name of the sandbox's own, and so with UUIDs that no other sandbox has: reservations look at all
+/// processes of their user, and a test's programs must not be taken for another's.
+pub(crate) fn own(node: &str, root: &Path) -> String {
+    let text = sim_node::builtin(node).unwrap_or(node);
+    if text.contains("host =") { text.to_owned() } else { format!("host = {root:?}\n{text}") }
 }
 
 fn open(directory: &Path) {

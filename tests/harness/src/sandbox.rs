@@ -5,11 +5,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sim_node::Folder;
 use tempfile::TempDir;
 
-use crate::{Builder, Command, wait};
+use crate::{Builder, Command, Running, wait};
 
 /// One test's own machine.
 #[derive(Debug)]
@@ -63,6 +64,11 @@ impl Sandbox {
         self.folder.node().expect("the node").device_uuids()
     }
 
+    /// Changes the node: an inventory's name, or TOML. Programs see it when they next start NVML.
+    pub fn set_node(&self, node: &str) {
+        self.folder.set_node(&crate::builder::own(node, self.root())).expect("a valid node");
+    }
+
     /// Changes what is wrong with the node (`faults.toml`).
     pub fn faults(&self, toml: &str) {
         self.folder.set_faults(toml).expect("valid faults");
@@ -107,6 +113,19 @@ impl Sandbox {
         let command = self.command(shell);
         let command = if matches!(shell, "zsh" | "tcsh" | "csh") { command.args(["-f"]) } else { command };
         command.args(["-c", script])
+    }
+
+    /// Starts a program with a context on each of these devices, without any of our commands, and waits until all have one.
+    #[track_caller]
+    pub fn occupy(&self, uuids: &[String], flags: &str) -> Vec<Running> {
+        let before = self.running();
+        let start = |uuid: &String| {
+            let flags = format!("--run forever {flags}");
+            self.command("sim-cuda").visible(uuid).args(flags.split_ascii_whitespace()).limit(Duration::MAX).spawn()
+        };
+        let programs = uuids.iter().map(start).collect();
+        self.until_running(before + uuids.len());
+        programs
     }
 
     /// Waits until so many simulated programs have a context.

@@ -1,2 +1,44 @@
 //! Tests of the commands as users meet them: each file of `tests/` is one theme, each test is named after the guarantee it holds.
 //! They start the built programs in a sandbox of `harness`, so `cargo build --workspace` comes first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use harness::Sandbox;
+
+/// No arguments.
+pub const PLAIN: [&str; 0] = [];
+
+/// What getgpu prints, each kept reserved, until none is free any more.
+#[track_caller]
+pub fn until_none_is_free(sandbox: &Sandbox, arguments: &[&str]) -> Vec<String> {
+    let mut all = Vec::new();
+    loop {
+        let outcome = sandbox.getgpu(arguments).run();
+        if outcome.code() == Some(1) {
+            outcome.prints("");
+            return all;
+        }
+        all.push(outcome.line());
+        assert!(all.len() < 1000, "there is no end");
+    }
+}
+
+/// Asserts that these are the devices, in any order, each once.
+#[track_caller]
+pub fn assert_devices(found: &[String], expected: &[String]) {
+    let set: BTreeSet<&String> = found.iter().collect();
+    assert_eq!(set.len(), found.len(), "one came twice: {found:?}");
+    assert_eq!(set, expected.iter().collect::<BTreeSet<_>>());
+}
+
+/// How far counts are from all being equally likely: the chi-square statistic over `devices`.
+#[track_caller]
+pub fn chi_square(picks: &[String], devices: &[String]) -> f64 {
+    let mut counts: BTreeMap<&String, u32> = devices.iter().map(|device| (device, 0)).collect();
+    for pick in picks {
+        *counts.get_mut(pick).unwrap_or_else(|| panic!("{pick} is not one of the devices")) += 1;
+    }
+    assert!(counts.values().all(|count| *count > 0), "some device never came: {counts:?}");
+    let expected = picks.len() as f64 / devices.len() as f64;
+    counts.values().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum()
+}

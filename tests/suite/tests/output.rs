@@ -1,0 +1,50 @@
+//! An answer that cannot be printed is no answer: the status says so and nothing stays reserved.
+//! This is what `set -e`, pipes that end early and full disks meet.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+
+use std::fs::OpenOptions;
+use std::time::Duration;
+
+use getgpu_tests::PLAIN;
+use harness::Sandbox;
+
+#[test]
+fn a_full_disk_or_a_closed_pipe_leaves_nothing_reserved() {
+    let sandbox = Sandbox::new("a100x1");
+    for arguments in [&[][..], &["--hold"], &["0"], &["--list"], &["--count-free"], &["--help"], &["--show-config"]] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let outcome = sandbox.getgpu(arguments).stdout(full).run();
+        outcome.refuses("getgpu", 4, "getgpu: standard output: No space left on device");
+        sandbox.assert_clean(Duration::from_millis(500));
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        drop(reader);
+        let outcome = sandbox.getgpu(arguments).stdout(writer).run();
+        assert_ne!(outcome.code(), Some(0), "{outcome:#?}");
+        sandbox.assert_clean(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn a_closed_stdout_leaves_nothing_reserved() {
+    let sandbox = Sandbox::new("a100x1");
+    for words in ["getgpu", "getgpu --hold", "getgpu 0", "getgpu --list"] {
+        let outcome = sandbox.shell("dash", &format!("{words} >&-")).run();
+        assert_ne!(outcome.code(), Some(0), "{outcome:#?}");
+        sandbox.assert_clean(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn closed_streams_besides_stdout_do_no_harm() {
+    let sandbox = Sandbox::new("a100x1");
+    for redirection in ["<&-", "2>&-", "<&- 2>&-", "<&- 2>/dev/full"] {
+        let outcome = sandbox.shell("dash", &format!("getgpu --no-reserve {redirection}")).run();
+        assert!(sandbox.uuids().contains(&outcome.line()), "{redirection}");
+        let kept = sandbox.shell("dash", &format!("getgpu --for=30 {redirection}")).run().line();
+        assert!(sandbox.holders().iter().any(|holder| holder.words.contains(&kept)), "{redirection}");
+    }
+    let failed = sandbox.getgpu(["--nonsense"]).stdout(OpenOptions::new().write(true).open("/dev/full").unwrap()).run();
+    failed.exits(2);
+    sandbox.getgpu(["--release-all"]).run().exits(0).prints("");
+    sandbox.getgpu(PLAIN).run().line();
+}
