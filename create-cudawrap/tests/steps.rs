@@ -265,3 +265,26 @@ fn a_name_that_changed_hands_is_not_removed() {
     assert!(matches!(case.apply(&seen, &full), Err(Stop::Failed(_))));
     assert!(case.at(".CUDAWRAP_x~").exists());
 }
+
+#[test]
+fn without_exchange_a_path_that_changed_hands_is_not_renamed_over() {
+    let case = Case::new(Method::Replace);
+    case.program("CUDAWRAP_x");
+    case.ours("x");
+    let (seen, full) = (case.seen(), case.plan(Goal::Undo).unwrap());
+    case.program("new");
+    let new = case.inode("new");
+    std::fs::rename(case.at("new"), case.at("x")).unwrap();
+    assert!(matches!(case.apply(&seen, &full), Err(Stop::Failed(_))));
+    assert_eq!(case.inode("x"), new);
+}
+
+#[test]
+fn a_program_that_is_back_under_its_name_is_not_taken_away_again() {
+    let case = Case::new(Method::Exchange);
+    case.program("CUDAWRAP_x");
+    let (seen, full) = (case.seen(), case.plan(Goal::Undo).unwrap());
+    let steps = [&full.steps[..], &[Step::Link(Place::App)]].concat();
+    assert!(case.apply(&seen, &Plan { steps, outcome: full.outcome }).is_err());
+    assert_eq!(case.listing(), ["x"]);
+}
