@@ -76,8 +76,12 @@ impl Diag {
     }
 }
 
-/// Writes an answer to standard output and makes sure that it has arrived. A full disk or a closed pipe is a failure, never a panic.
+/// Writes an answer to standard output and makes sure that it has arrived. A full disk, a closed pipe or no standard output at all
+/// is a failure, never a panic.
 pub fn print(text: &str) -> Result<(), Failure> {
+    if crate::sys::stdout_was_closed() {
+        return Err(Failure::new(Kind::LockPlace, "standard output: it is closed"));
+    }
     let mut out = std::io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| Failure::new(Kind::LockPlace, format!("standard output: {}", reason(&error))))

@@ -6,6 +6,27 @@ use std::ffi::{CStr, OsString};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether standard output was closed when this process was started.
+pub fn stdout_was_closed() -> bool {
+    STDOUT_CLOSED.load(Ordering::Relaxed)
+}
+
+static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Rust's runtime puts /dev/null in the place of a closed stream before main, so that writing there succeeds: this is asked before.
+// SAFETY: the C library calls the functions of this section once, before main; this one makes one system call and stores a flag.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = {
+    extern "C" fn look() {
+        // SAFETY: F_GETFD has no preconditions.
+        let closed = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } < 0;
+        STDOUT_CLOSED.store(closed, Ordering::Relaxed);
+    }
+    look
+};
 
 /// Whether the kernel asks for secure execution (AT_SECURE, getauxval(3)): setuid, setgid or file capabilities.
 /// Then nothing from the environment is believed.

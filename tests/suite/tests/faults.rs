@@ -105,7 +105,6 @@ fn when_every_gpu_is_sick_the_status_says_whether_waiting_helps() {
             let sandbox = Sandbox::new("a100x1");
             sandbox.faults(&rule(&function, &format!("returns = {code}")));
             let outcome = sandbox.getgpu(PLAIN).run();
-            eprintln!("{function} gives {code}: {}", outcome.stderr);
             match function.as_str() {
                 // Neither of these is needed for an answer.
                 "nvmlShutdown" | "nvmlSystemGetDriverVersion" => drop(outcome.line()),
