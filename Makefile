@@ -30,7 +30,7 @@ check:
 
 # Figures for the note: instructions and wall-clock ratios against a minimal C client, nvisel and a shell wrapper.
 bench: build
-	$(CARGO) build --release --locked -p sim-nvml -p sim-cuda
+	$(CARGO) build --release --locked -p sim-nvml -p sim-cuda -p getgpu-bench
 	tests/bench/run.sh target/release
 
 install: build

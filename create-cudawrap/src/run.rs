@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use getgpu_common::diag::{Diag, Level, printable};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::exit;
+use getgpu_common::settings::{Environment, Loaded};
 
 use crate::directory::Directory;
 use crate::job::Job;
@@ -26,14 +27,15 @@ pub fn main() -> ExitCode {
     let diag = Diag::new(PROGRAM, Level::Normal);
     let result = match options::parse(std::env::args_os().skip(1)) {
         Ok(Parsed::Print(text)) => print(text.as_bytes()).map(|()| true),
-        Ok(Parsed::Run(options)) => {
+        Ok(Parsed::Run(options)) => Loaded::read(&Environment::of_process()).and_then(Loaded::strict).and_then(|_| {
+            // Nothing is set for this program yet, but a settings file that cannot be right is told before anything is changed.
             let diag = Diag::new(PROGRAM, options.level);
             match options.task {
                 Task::Change(goal) => change(&options, goal, &diag),
                 Task::Status { json } => show(&options, json, &diag),
             }
             .or_else(|failure| Ok(fail(&diag, &failure)))
-        }
+        }),
         Err(failure) => Err(failure),
     };
     let status = match result {

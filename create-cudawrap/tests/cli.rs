@@ -37,6 +37,18 @@ fn wrong_use_is_one_line_a_hint_and_status_2() {
 }
 
 #[test]
+fn a_settings_file_that_is_wrong_is_told_before_anything_is_changed() {
+    let sandbox = Sandbox::with_program();
+    let file = sandbox.path("state/config.toml");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "type = \"mig\"\nmin-memry = 3\n").unwrap();
+    let said = said(sandbox.command().env("GETGPU_CONFIG", &file).arg("x").output().unwrap());
+    assert_eq!(said.code, 2, "{}", said.err);
+    assert!(said.err.contains("config.toml:2:1: unknown setting `min-memry`"), "{}", said.err);
+    assert_eq!(sandbox.names("app"), ["x"]);
+}
+
+#[test]
 fn help_and_version_go_to_standard_output() {
     let sandbox = Sandbox::new();
     for args in [["--help"], ["-h"], ["--version"], ["-V"]] {

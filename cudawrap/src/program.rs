@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::sys;
 
-use crate::walk::{self, Chain, Identity};
+use crate::walk::{self, Chain, Ourselves};
 
 /// How we were called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,28 +22,28 @@ pub enum Called {
 
 /// Finds out how we were called.
 pub fn find(first_argument: Option<&OsStr>, path: Option<&OsStr>) -> Result<Called, Failure> {
-    let ourselves = walk::identity(Path::new("/proc/self/exe")).ok_or_else(|| {
+    let ourselves = Ourselves::find().ok_or_else(|| {
         Failure::new(Kind::Refused, "/proc is not mounted: cannot tell under which name this was started")
     })?;
     let exec_path = sys::exec_path();
     let chains: Vec<Chain> = walk::candidates(exec_path, first_argument, path).iter().map(|p| walk::chain(p)).collect();
-    let ours: Vec<&Chain> = chains.iter().filter(|chain| chain.end == Some(ourselves)).collect();
+    let ours: Vec<&Chain> = chains.iter().filter(|chain| chain.end.is_some_and(|end| ourselves.is(end))).collect();
     if let Some(program) = ours.iter().find_map(|chain| chain.sibling()) {
         return Ok(Called::Link(program));
     }
-    if let Some(program) = ours.iter().find_map(|chain| chain.unprefixed(ourselves)) {
+    if let Some(program) = ours.iter().find_map(|chain| chain.unprefixed(&ourselves)) {
         return Ok(Called::Link(program));
     }
     let named = ours.iter().find(|chain| !chain.nameless());
     match named {
         Some(chain) if chain.first_name() == Some(OsStr::new("cudawrap")) => Ok(Called::OwnName),
-        Some(chain) => next_in_path(chain, path, ourselves).map(Called::Link),
-        None => replaced(&chains, first_argument, ourselves).map(Called::Link),
+        Some(chain) => next_in_path(chain, path, &ourselves).map(Called::Link),
+        None => replaced(&chains, first_argument, &ourselves).map(Called::Link),
     }
 }
 
 /// A link without a sibling, as in a directory of links: the next program of that name in PATH behind the link's directory.
-fn next_in_path(chain: &Chain, path: Option<&OsStr>, ourselves: Identity) -> Result<PathBuf, Failure> {
+fn next_in_path(chain: &Chain, path: Option<&OsStr>, ourselves: &Ourselves) -> Result<PathBuf, Failure> {
     let name = chain.link_name().unwrap_or_default();
     let directories = walk::directories(path);
     let is_link_directory = |directory: &PathBuf| {
@@ -58,15 +58,18 @@ fn next_in_path(chain: &Chain, path: Option<&OsStr>, ourselves: Identity) -> Res
     let rest = std::env::join_paths(&directories[behind..]).unwrap_or_default();
     let found =
         which::which_in_all(name, Some(rest), ".").map(|all| all.into_iter().collect::<Vec<_>>()).unwrap_or_default();
-    found.into_iter().find(|path| walk::identity(path) != Some(ourselves) && !is_cudawrap(path)).ok_or_else(|| {
-        let shown = chain.hops.first().map(|hop| hop.display().to_string()).unwrap_or_default();
-        let name = name.to_string_lossy();
-        Failure::new(
-            Kind::NotFound,
-            format!("{shown}: there is no CUDAWRAP_{name} beside it and no other {name} in PATH"),
-        )
-        .hint("create-cudawrap --status shows what is wrapped")
-    })
+    found
+        .into_iter()
+        .find(|path| !walk::identity(path).is_some_and(|id| ourselves.is(id)) && !is_cudawrap(path))
+        .ok_or_else(|| {
+            let shown = chain.hops.first().map(|hop| hop.display().to_string()).unwrap_or_default();
+            let name = name.to_string_lossy();
+            Failure::new(
+                Kind::NotFound,
+                format!("{shown}: there is no CUDAWRAP_{name} beside it and no other {name} in PATH"),
+            )
+            .hint("create-cudawrap --status shows what is wrapped")
+        })
 }
 
 fn or_here(path: &Path) -> &Path {
@@ -79,14 +82,14 @@ fn is_cudawrap(path: &Path) -> bool {
 }
 
 /// No path leads to us any more: the link was replaced while we started (undone, upgraded). What is there now is the program.
-fn replaced(chains: &[Chain], first_argument: Option<&OsStr>, ourselves: Identity) -> Result<PathBuf, Failure> {
+fn replaced(chains: &[Chain], first_argument: Option<&OsStr>, ourselves: &Ourselves) -> Result<PathBuf, Failure> {
     let fits = |chain: &&Chain| {
         let name = chain.first_name();
         // AT_EXECFN of a `#!` file is the script; only its interpreter can have been us.
         let same_name = first_argument.is_some_and(|argument| Path::new(argument).file_name() == name);
         same_name
             && !chain.nameless()
-            && chain.end.is_some_and(|end| end != ourselves)
+            && chain.end.is_some_and(|end| !ourselves.is(end))
             && chain.hops.last().is_some_and(|end| executable(end))
     };
     let found = chains.iter().find(fits).and_then(|chain| chain.hops.first().cloned());

@@ -19,6 +19,26 @@ pub fn identity(path: &Path) -> Option<Identity> {
     std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
+/// Ourselves: as the kernel has it, and as the path of /proc/self/exe leads to, which valgrind answers for the program it runs.
+#[derive(Clone, Debug)]
+pub struct Ourselves(Vec<Identity>);
+
+impl Ourselves {
+    /// Looks at /proc/self/exe; none if /proc is not mounted.
+    pub fn find() -> Option<Self> {
+        let link = Path::new("/proc/self/exe");
+        let path = std::fs::read_link(link).ok();
+        let known: Vec<Identity> =
+            [identity(link), path.and_then(|path| identity(&path))].into_iter().flatten().collect();
+        (!known.is_empty()).then_some(Self(known))
+    }
+
+    /// Whether this file is our executable.
+    pub fn is(&self, identity: Identity) -> bool {
+        self.0.contains(&identity)
+    }
+}
+
 /// A chain of links, from the invoked path to the file at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
@@ -51,12 +71,12 @@ impl Chain {
     }
 
     /// Started as `CUDAWRAP_x` (a wrap in progress): the program `x` beside it, if that is not ourselves.
-    pub fn unprefixed(&self, ourselves: Identity) -> Option<PathBuf> {
+    pub fn unprefixed(&self, ourselves: &Ourselves) -> Option<PathBuf> {
         let original = |hop: &PathBuf| {
             let name = hop.file_name()?.as_bytes().strip_prefix(PREFIX)?;
             Some(hop.with_file_name(OsStr::from_bytes(name)))
         };
-        self.hops.iter().rev().filter_map(original).find(|path| identity(path).is_some_and(|id| id != ourselves))
+        self.hops.iter().rev().filter_map(original).find(|path| identity(path).is_some_and(|id| !ourselves.is(id)))
     }
 
     /// The name that it was started under.

@@ -71,7 +71,7 @@ wait "$victim" 2>/dev/null || true
 until_true free_is 37
 echo "37 of 56 are free"
 
-say "The others end; nothing is left"
+say "The others end; nothing is left, and the programs go back under their names"
 : >"$wait_for"
 for pid in "${jobs_started[@]}"; do [ "$pid" = "$victim" ] || must wait "$pid"; done
 jobs_started=()
@@ -79,3 +79,4 @@ until_true free_is 56
 getgpu --list | sed -n '1,3p'
 must [ -z "$(getgpu --list | awk '/leased|reserved|busy|unknown/')" ]
 must [ ! -s "$room/node/collisions.log" ]
+create-cudawrap --undo "$room/opt/simulate" "$room/opt/train"
