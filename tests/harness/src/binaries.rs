@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every program of the workspace that tests start.
-const NAMES: [&str; 5] = ["getgpu", "cudawrap", "create-cudawrap", "sim-cuda", "probe"];
+const NAMES: [&str; 6] = ["getgpu", "cudawrap", "create-cudawrap", "sim-cuda", "probe", "launch"];
 
 /// Puts all programs into `bin`.
 pub fn link_into(bin: &Path) {

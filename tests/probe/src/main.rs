@@ -3,7 +3,13 @@
 //!
 //! `--out FILE`: print there, under its final name once it is whole; `--until FILE`: wait for that file;
 //! `--sleep SECONDS`; `--exit N`; `--kill N`: end by that signal. Everything else is an argument and printed as one.
+//!
+//! There is no Rust `main`: the standard library's start-up would open closed streams and change signals, and so hide
+//! what this program is to tell.
+#![no_main]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "its output is its result")]
+
+mod state;
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,7 +26,15 @@ struct Flags {
     kill: Option<i32>,
 }
 
-fn main() {
+/// The C entry point (ISO C 5.1.2.2.1).
+#[allow(unsafe_code)]
+// SAFETY: this program has no other function of this name, and the C start-up code calls it with this signature.
+#[unsafe(no_mangle)]
+pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
+    run()
+}
+
+fn run() -> ! {
     let flags = flags(std::env::args_os().skip(1));
     let facts = facts();
     match &flags.out {
@@ -38,6 +52,8 @@ fn main() {
     }
     if let Some(signal) = flags.kill {
         let signal = nix::sys::signal::Signal::try_from(signal).unwrap_or_else(|_| fail("no such signal"));
+        // Whatever was inherited for the signal, blocked or ignored, it shall act.
+        state::let_act(signal);
         let _ = nix::sys::signal::raise(signal);
     }
     std::process::exit(flags.exit);
@@ -87,7 +103,8 @@ fn facts() -> String {
     fact("cwd", &link("/proc/self/cwd"));
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
-    for (name, field) in [("ppid", 4), ("pgrp", 5), ("session", 6), ("tty", 7), ("nice", 19)] {
+    let wanted_fields = [("ppid", 4), ("pgrp", 5), ("session", 6), ("tty", 7), ("foreground", 8), ("nice", 19)];
+    for (name, field) in wanted_fields.into_iter().chain([("rt_priority", 40), ("policy", 41)]) {
         fact(name, fields.get(field - 3).copied().unwrap_or("?"));
     }
     let wanted = "Name Umask Uid Gid Groups SigPnd ShdPnd SigBlk SigIgn SigCgt CapEff NoNewPrivs Seccomp Threads Cpus_allowed_list";
@@ -99,6 +116,13 @@ fn facts() -> String {
     }
     for line in fs::read_to_string("/proc/self/limits").unwrap_or_default().lines().skip(1) {
         fact("limit", &line.split_ascii_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    for name in ["oom_score_adj", "timerslack_ns", "personality", "coredump_filter", "cgroup", "loginuid"] {
+        let text = fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_else(|error| error.kind().to_string());
+        fact(name, &text.trim().replace('\n', " "));
+    }
+    for (name, value) in state::facts() {
+        fact(name, &value);
     }
     fact("children", fs::read_to_string("/proc/thread-self/children").unwrap_or_default().trim());
     for fd in descriptors() {
