@@ -69,10 +69,15 @@ pub fn pidfd_signal(fd: &OwnedFd, signal: i32) -> io::Result<()> {
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Asks for SIGKILL when the parent dies (PR_SET_PDEATHSIG, prctl(2)).
-pub fn die_with_parent() {
-    // SAFETY: prctl with these arguments touches no memory.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+/// Asks for SIGKILL when the parent dies (PR_SET_PDEATHSIG, prctl(2)); ends at once if `parent` died before that.
+pub fn die_with(parent: u32) {
+    // SAFETY: prctl with these arguments touches no memory; _exit runs nothing.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != parent as libc::pid_t {
+            libc::_exit(1);
+        }
+    }
 }
 
 /// Names this process for ps(1) and /proc/PID/comm (PR_SET_NAME, prctl(2)); at most 15 bytes.

@@ -50,11 +50,12 @@ impl Helper {
         let failed = |why: &str| Failure::new(Kind::Nvml, format!("cannot start {}: {why}", getgpu.display()));
         let (ours, theirs) = channel().map_err(|e| failed(&reason(&e)))?;
         let plan = Plan::new(&getgpu);
+        let parent = std::process::id();
         // SAFETY: flags 0 is fork(2) with no exit signal; this process has one thread, so the child may use all of its memory.
         let pid = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
         match pid {
             -1 => Err(failed(Errno::last().desc())),
-            0 => intermediate(&plan, ours, &theirs),
+            0 => intermediate(&plan, parent, ours, &theirs),
             pid => Ok(Self { intermediate: Pid::from_raw(pid as i32), channel: ours }),
         }
     }
@@ -130,8 +131,9 @@ fn cleaned(name: &OsStr, value: &OsStr) -> Option<Vec<u8>> {
 }
 
 /// The intermediate's whole life; it never returns.
-fn intermediate(plan: &Plan, ours: OwnedFd, theirs: &OwnedFd) -> ! {
-    sys::die_with_parent();
+fn intermediate(plan: &Plan, parent: u32, ours: OwnedFd, theirs: &OwnedFd) -> ! {
+    sys::die_with(parent);
+    let own = std::process::id();
     drop(ours);
     // SAFETY: system calls on this process's own signal state, which is a copy; no other thread exists.
     unsafe {
@@ -144,7 +146,7 @@ fn intermediate(plan: &Plan, ours: OwnedFd, theirs: &OwnedFd) -> ! {
         let helper = libc::fork();
         match helper {
             -1 => libc::_exit(1),
-            0 => become_getgpu(plan, theirs.as_raw_fd()),
+            0 => become_getgpu(plan, own, theirs.as_raw_fd()),
             _ => {}
         }
         libc::close(theirs.as_raw_fd());
@@ -170,8 +172,8 @@ fn intermediate(plan: &Plan, ours: OwnedFd, theirs: &OwnedFd) -> ! {
 }
 
 /// The helper: getgpu with the connection as descriptor 0 and nothing else of ours.
-fn become_getgpu(plan: &Plan, channel: RawFd) -> ! {
-    sys::die_with_parent();
+fn become_getgpu(plan: &Plan, parent: u32, channel: RawFd) -> ! {
+    sys::die_with(parent);
     // SAFETY: plain system calls; on any failure the process ends.
     unsafe {
         let channel = libc::fcntl(channel, libc::F_DUPFD, 10);

@@ -60,6 +60,10 @@ impl Call<'_> {
             }
             _ => None,
         };
+        if self.options.keep == Keep::Hold(None) && !caller.seen() {
+            let why = "--hold: the caller is not in this pid namespace";
+            return Err(Failure::new(Kind::Usage, why).hint("name a process that is: --hold=PID"));
+        }
         if request.visible == Visible::Nothing {
             return Err(request.empty_grant());
         }

@@ -28,6 +28,13 @@ pub fn find() -> Process {
     ancestry::caller(&ancestors).map_or_else(unseen, Process::from)
 }
 
+impl Process {
+    /// Whether it is a process that can be watched.
+    pub fn seen(&self) -> bool {
+        self.start > 0
+    }
+}
+
 /// The process that `--hold=PID` names, if one may wait for it.
 pub fn to_hold(pid: i32) -> Result<Process, Failure> {
     let refuse = |why: &str| Err(Failure::new(Kind::Usage, format!("--hold={pid}: {why}")));

@@ -29,12 +29,13 @@ pub fn fork_worker() -> Result<Forked, Failure> {
 
 fn start() -> io::Result<Forked> {
     let (ours, theirs) = channel()?;
+    let parent = std::process::id();
     // SAFETY: this program has one thread, so the child may go on with all of its memory.
     match unsafe { fork() }? {
         ForkResult::Parent { child } => Ok(Forked { pid: child, channel: ours }),
         ForkResult::Child => {
             drop(ours);
-            sys::die_with_parent();
+            sys::die_with(parent);
             seclude();
             crate::nvml::serve::serve(&File::from(theirs));
             // SAFETY: _exit runs nothing of the parent's.
