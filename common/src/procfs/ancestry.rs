@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     fn stat(pid: i32, arg_start: u64) -> Stat {
-        Stat { pid, comm: "sh".into(), state: 'S', ppid: 0, kernel: false, start: 1, arg_start }
+        Stat { pid, comm: "sh".into(), state: 'S', ppid: 0, kernel: false, forked: false, start: 1, arg_start }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 /// PF_KTHREAD of linux/sched.h: a kernel thread.
 const PF_KTHREAD: u64 = 0x0020_0000;
+/// PF_FORKNOEXEC of linux/sched.h: forked, and not executed anything since.
+const PF_FORKNOEXEC: u64 = 0x0000_0040;
 
 /// The fields of /proc/PID/stat that are used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub struct Stat {
     pub ppid: i32,
     /// Whether it is a kernel thread.
     pub kernel: bool,
+    /// Whether it was forked and has not executed a program since.
+    pub forked: bool,
     /// Start after boot, in clock ticks (field 22).
     pub start: u64,
     /// Address of the arguments (field 48): the same in a process and its forks, another after exec; 0 if it may not be read.
@@ -39,12 +43,14 @@ impl Stat {
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         // The first field behind the name is field 3 of proc(5).
         let field = |number: usize| fields.get(number - 3).copied();
+        let flags: u64 = field(9)?.parse().ok()?;
         Some(Self {
             pid,
             comm,
             state: field(3)?.chars().next()?,
             ppid: field(4)?.parse().ok()?,
-            kernel: field(9)?.parse::<u64>().ok()? & PF_KTHREAD != 0,
+            kernel: flags & PF_KTHREAD != 0,
+            forked: flags & PF_FORKNOEXEC != 0,
             start: field(22)?.parse().ok()?,
             arg_start: field(48).and_then(|f| f.parse().ok()).unwrap_or(0),
         })
@@ -66,7 +72,7 @@ mod tests {
             (4..=52).map(|n| if n == 9 { "2097216".into() } else { n.to_string() }).collect::<Vec<_>>().join(" ");
         let stat = Stat::parse(format!("42 (a) b (c) S {tail}\n").as_bytes()).unwrap();
         assert_eq!((stat.pid, stat.comm.as_str(), stat.state, stat.ppid), (42, "a) b (c", 'S', 4));
-        assert_eq!((stat.start, stat.arg_start, stat.kernel), (22, 48, true));
+        assert_eq!((stat.start, stat.arg_start, stat.kernel, stat.forked), (22, 48, true, false));
     }
 
     #[test]
@@ -79,6 +85,6 @@ mod tests {
     #[test]
     fn our_own() {
         let own = Stat::read(std::process::id() as i32).unwrap();
-        assert!(own.alive() && !own.kernel && own.arg_start != 0);
+        assert!(own.alive() && !own.kernel && !own.forked && own.arg_start != 0);
     }
 }

@@ -73,7 +73,9 @@ pub fn naming(processes: &[(Stat, Seen)], view: &View) -> Vec<Stat> {
     let of_caller = descend(places(&|stat, _| view.is_caller(stat)));
     let by_argument = of_caller.into_iter().filter(|place| {
         let (stat, seen) = &processes[*place];
-        seen.own && (seen.has_argument || (seen.denied && stat.start >= view.since))
+        // A root daemon's fork that has changed its uid cannot be read either, for a moment, and is no program yet.
+        let hidden = seen.denied && !stat.forked && stat.start >= view.since;
+        seen.own && (seen.has_argument || hidden)
     });
     let mut found: Vec<usize> = by_value.into_iter().chain(by_argument).collect();
     found.retain(|place| counts(&processes[*place].0, &processes[*place].1));

@@ -1,7 +1,7 @@
 use super::*;
 
 fn stat(pid: i32, ppid: i32, start: u64, comm: &str) -> Stat {
-    Stat { pid, comm: comm.into(), state: 'S', ppid, kernel: false, start, arg_start: start * 10 }
+    Stat { pid, comm: comm.into(), state: 'S', ppid, kernel: false, forked: false, start, arg_start: start * 10 }
 }
 
 const VALUE: Seen = Seen { own: true, has_value: true, has_argument: false, denied: false, wrapper: false };
@@ -55,6 +55,7 @@ fn an_argument_counts_below_the_caller_only() {
         (stat(40, 10, 210, "sealed"), DENIED),
         (stat(41, 10, 150, "older"), DENIED),
         (stat(42, 1, 210, "elsewhere"), DENIED),
+        (Stat { forked: true, ..stat(43, 10, 210, "slurmstepd") }, DENIED),
     ];
     assert_eq!(pids(&all, &view()), [20, 40]);
     let reused = View { caller: (10, 99), ..view() };

@@ -2,8 +2,9 @@
 //! They start the built programs in a sandbox of `harness`, so `cargo build --workspace` comes first.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use harness::Sandbox;
+use harness::{Command, Running, Sandbox};
 
 /// No arguments.
 pub const PLAIN: [&str; 0] = [];
@@ -41,4 +42,48 @@ pub fn chi_square(picks: &[String], devices: &[String]) -> f64 {
     assert!(counts.values().all(|count| *count > 0), "some device never came: {counts:?}");
     let expected = picks.len() as f64 / devices.len() as f64;
     counts.values().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum()
+}
+
+/// Another user, where the test runs as root.
+pub const OTHER: u32 = 1001;
+
+/// getgpu as somebody else asks: another user, or this one where the test is not root.
+pub fn somebody(sandbox: &Sandbox, arguments: &[&str]) -> Command {
+    let command = sandbox.getgpu(arguments);
+    if nix::unistd::geteuid().is_root() { command.uid(OTHER) } else { command }
+}
+
+/// Asks for a device about 20 times a second until `program` is over; asserts that nobody gets one before. Gives how often it asked.
+///
+/// For a node with one device: whoever gets one gets that of the program.
+#[track_caller]
+pub fn nobody_gets_one_before_the_end(sandbox: &Sandbox, program: &mut Running) -> u32 {
+    for asked in 1.. {
+        let outcome = somebody(sandbox, &["--no-reserve"]).run();
+        if outcome.code() == Some(0) {
+            assert!(program.is_over(), "given away in use, at question {asked}: {program:#?}");
+        }
+        if program.is_over() {
+            return asked;
+        }
+        outcome.exits(1);
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    0
+}
+
+/// Asserts that somebody else gets a device at once.
+#[track_caller]
+pub fn free_again(sandbox: &Sandbox) {
+    sandbox.assert_clean(Duration::from_millis(500));
+    somebody(sandbox, &["--no-reserve"]).run().line();
+}
+
+/// Runs `test` on every item at the same time, for tests that mostly wait.
+pub fn all_at_once<T: Send>(items: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        for item in items {
+            scope.spawn(|| test(item));
+        }
+    });
 }

@@ -16,7 +16,7 @@ fn a_full_disk_or_a_closed_pipe_leaves_nothing_reserved() {
         let outcome = sandbox.getgpu(arguments).stdout(full).run();
         outcome.refuses("getgpu", 4, "getgpu: standard output: No space left on device");
         sandbox.assert_clean(Duration::from_millis(500));
-        let (reader, writer) = nix::unistd::pipe().unwrap();
+        let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
         drop(reader);
         let outcome = sandbox.getgpu(arguments).stdout(writer).run();
         assert_ne!(outcome.code(), Some(0), "{outcome:#?}");

@@ -1,0 +1,143 @@
+//! The holder of a reservation as a process: small, without a trace of its caller, and sure to end.
+//! And what becomes of a reservation when getgpu or the holder is killed at the worst moment.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a panic is a failed test; figures of a run are worth reading"
+)]
+
+use std::fs;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use getgpu_tests::{PLAIN, free_again};
+use harness::{Sandbox, Signal, wait};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+fn proc(pid: i32, file: &str) -> String {
+    String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{file}")).unwrap()).into_owned()
+}
+
+#[test]
+fn it_is_small_and_has_nothing_of_its_caller() {
+    let sandbox = Sandbox::new("a100x8");
+    let script =
+        "umask 077; ulimit -c 0; exec 7<config.toml 8>>noise; trap '' TERM HUP; x=$(getgpu --for 30); echo $$ $x";
+    let shell = sandbox.shell("bash", script).env("SECRET", "value").directory(sandbox.root());
+    fs::write(sandbox.path("noise"), "").unwrap();
+    let line = shell.run().line();
+    let (caller, uuid) = line.split_once(' ').unwrap();
+    let pid = sandbox.holders()[0].pid;
+    wait::until("it has been told", || fs::read_link(format!("/proc/{pid}/fd/4")).is_err());
+    assert_eq!(proc(pid, "environ"), "");
+    let words = proc(pid, "cmdline").replace('\0', " ");
+    assert!(words.starts_with(&format!("getgpu --holder {uuid} caller={caller}(bash) ")), "{words}");
+    assert!(words.contains(" for=30 "), "{words}");
+    assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap().as_os_str(), "/");
+    let stat = proc(pid, "stat");
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    assert_ne!(fields[3], fields[0], "session of its own");
+    assert_ne!(fields[3], caller);
+    assert_eq!(fields[4], "0", "no terminal");
+    let mut open: Vec<_> = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().collect();
+    open.sort_by_key(fs::DirEntry::file_name);
+    let open: Vec<String> = open.iter().map(|e| fs::read_link(e.path()).unwrap().display().to_string()).collect();
+    assert_eq!(open, ["/dev/null", "/dev/null", "/dev/null", &sandbox.lock().display().to_string()]);
+    assert!(proc(pid, "maps").lines().all(|line| !line.contains("nvidia")), "no NVML");
+    let status = proc(pid, "status");
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap().trim().to_owned();
+    println!("resident: {resident}");
+    if !cfg!(debug_assertions) {
+        let kib: u32 = resident.split(' ').next().unwrap().parse().unwrap();
+        assert!(kib < 3 << 10, "{resident}");
+    }
+    // Signals that the caller ignored are not ignored here.
+    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    free_again(&sandbox);
+}
+
+#[test]
+fn ended_by_any_signal_it_frees_the_device() {
+    let sandbox = Sandbox::new("h200x1");
+    for signal in [Signal::SIGTERM, Signal::SIGKILL, Signal::SIGINT, Signal::SIGHUP] {
+        for arguments in [&["--for=60"][..], &["--hold"]] {
+            sandbox.getgpu(arguments).run().line();
+            kill(Pid::from_raw(sandbox.holders()[0].pid), signal).unwrap();
+            free_again(&sandbox);
+        }
+    }
+}
+
+/// A pipe that is full: whoever prints into it waits.
+fn full_pipe() -> (OwnedFd, OwnedFd) {
+    let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
+    let mut file = fs::File::from(writer.try_clone().unwrap());
+    while file.write(&[0; 4096]).is_ok() {}
+    while file.write(&[0]).is_ok() {}
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn getgpu_killed_while_it_prints_leaves_the_device_reserved_for_a_while() {
+    let sandbox = Sandbox::new("h200x1");
+    let (reader, writer) = full_pipe();
+    let program = sandbox.getgpu(["--for", "1"]).stdout(writer).spawn();
+    wait::until("the holder has it", || sandbox.holders().len() == 1 && sandbox.locked());
+    sandbox.getgpu(PLAIN).run().exits(1);
+    program.signal(Signal::SIGKILL);
+    assert_eq!(program.wait().signal(), Some(9));
+    wait::throughout(Duration::from_millis(600), "in doubt reserved", || sandbox.locked());
+    sandbox.assert_clean(Duration::from_secs(2));
+    drop(reader);
+}
+
+#[test]
+fn a_pipe_that_is_closed_while_it_prints_leaves_nothing() {
+    let sandbox = Sandbox::new("h200x1");
+    let (reader, writer) = full_pipe();
+    let program = sandbox.getgpu(["--for", "60"]).stdout(writer).spawn();
+    wait::until("the holder has it", || sandbox.holders().len() == 1);
+    drop(reader);
+    program.wait().refuses("getgpu", 4, "getgpu: standard output: Broken pipe");
+    free_again(&sandbox);
+}
+
+#[test]
+fn getgpu_killed_at_any_moment_leaves_nothing_for_long() {
+    let sandbox = Sandbox::new("h200x1");
+    sandbox.faults("latency = { call_us = 1500 }");
+    let (mut early, mut held) = (0, 0);
+    for step in 0..40 {
+        let program = sandbox.getgpu(["--for", "0.2"]).spawn();
+        let moment = Instant::now() + Duration::from_millis(step);
+        wait::until("the moment", || Instant::now() >= moment);
+        program.signal(Signal::SIGKILL);
+        let outcome = program.wait();
+        if sandbox.holders().is_empty() {
+            early += usize::from(outcome.stdout.is_empty());
+            sandbox.assert_clean(Duration::from_millis(300));
+        } else {
+            held += 1;
+            sandbox.assert_clean(Duration::from_secs(2));
+        }
+    }
+    println!("killed with nothing held: {early}, with a holder: {held}");
+}
+
+#[test]
+fn killed_while_it_asks_nvml_it_holds_nothing_and_leaves_no_process() {
+    let sandbox = Sandbox::new("h200x1");
+    sandbox.faults("[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\ndoes = 'hang'");
+    for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        let program = sandbox.getgpu(PLAIN).spawn();
+        wait::until("it tries a device", || sandbox.locked());
+        program.signal(signal);
+        assert_eq!(program.wait().signal(), Some(signal as i32));
+        sandbox.assert_clean(Duration::from_millis(500));
+        wait::until("the process that asks NVML is over", || sandbox.processes().is_empty());
+    }
+}

@@ -1,0 +1,123 @@
+//! What scripts do: loops, background programs, an exported variable and gaps between its programs, a script in a script.
+//! One device is enough for a loop, two programs at a time get two, and one that was exported is asked for again and again.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use getgpu_tests::{all_at_once, free_again, nobody_gets_one_before_the_end, somebody};
+use harness::{Sandbox, skip, wait};
+
+/// The devices on which programs ran, in order.
+fn ran_on(sandbox: &Sandbox) -> Vec<String> {
+    sandbox.folder().runs().unwrap().into_iter().map(|run| run.uuid).collect()
+}
+
+#[test]
+fn a_loop_of_programs_needs_one_device_and_leaves_the_others_to_others() {
+    let body = "do CUDA_VISIBLE_DEVICES=$(getgpu --for 60) sim-cuda --run 0.3 --tag $i; done";
+    let loops = [
+        ("bash", format!("for i in $(seq 20); {body}")),
+        ("dash", format!("for i in $(seq 20); {body}")),
+        ("zsh", format!("for i in $(seq 20); {body}")),
+    ];
+    all_at_once(loops, |(shell, script)| {
+        if skip::lacks(&[skip::Need::Tool(shell)]) {
+            return;
+        }
+        let sandbox = Sandbox::new("mig4");
+        let mut program = sandbox.shell(shell, &script).spawn();
+        wait::until("it is reserved", || !sandbox.holders().is_empty());
+        while !program.is_over() {
+            let free = somebody(&sandbox, &["--count-free"]).run();
+            assert!(free.stdout == "3\n" || program.is_over(), "{shell}: {free:#?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        program.wait().exits(0).says(&[]);
+        let devices = ran_on(&sandbox);
+        assert_eq!((devices.len(), devices.iter().collect::<BTreeSet<_>>().len()), (20, 1), "{shell}: {devices:?}");
+        sandbox.assert_exclusive();
+        free_again(&sandbox);
+    });
+}
+
+#[test]
+fn quick_programs_one_after_the_other_use_one_device() {
+    let sandbox = Sandbox::new("mig4");
+    let script = "for i in 1 2 3 4 5 6 7 8; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05; done";
+    sandbox.shell("bash", script).run().exits(0).says(&[]);
+    assert_eq!(ran_on(&sandbox).iter().collect::<BTreeSet<_>>().len(), 1);
+    sandbox.assert_exclusive();
+}
+
+#[test]
+fn two_programs_at_a_time_get_two_devices() {
+    let sandbox = Sandbox::new("mig4");
+    let script = "for i in 1 2 3 4; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.8 & done; wait";
+    sandbox.shell("bash", script).run().exits(0).says(&[]);
+    assert_eq!(ran_on(&sandbox).into_iter().collect::<BTreeSet<_>>().len(), 4);
+    sandbox.assert_exclusive();
+    free_again(&sandbox);
+}
+
+#[test]
+fn a_second_export_and_a_script_in_a_script_have_the_same_device() {
+    let again = "export CUDA_VISIBLE_DEVICES=$(getgpu); echo $CUDA_VISIBLE_DEVICES; sim-cuda --run 0.1";
+    for first in ["getgpu", "getgpu --hold"] {
+        let sandbox = Sandbox::new("mig4");
+        let script = format!(
+            "export CUDA_VISIBLE_DEVICES=$({first}); echo $CUDA_VISIBLE_DEVICES; {again}; bash -c '{again}; true'; \
+             dash -c '{again}'; CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda; getgpu --hold; getgpu --count-free"
+        );
+        let outcome = sandbox.shell("bash", &script).run();
+        outcome.exits(0).says(&[]);
+        let mut lines: Vec<&str> = outcome.stdout.lines().filter(|line| !line.starts_with("RUN")).collect();
+        assert_eq!(lines.pop(), Some("0"), "the pool is the grant, which is in use");
+        assert_eq!((lines.len(), lines.iter().collect::<BTreeSet<_>>().len()), (5, 1), "{outcome:#?}");
+        assert!(ran_on(&sandbox).iter().all(|uuid| uuid == lines[0]));
+        free_again(&sandbox);
+    }
+}
+
+#[test]
+fn a_script_that_exports_keeps_its_device_between_its_programs() {
+    let sandbox = Sandbox::new("h200x1");
+    let builtins = "end=$((SECONDS+3)); while [ $SECONDS -lt $end ]; do :; done";
+    let script =
+        format!("export CUDA_VISIBLE_DEVICES=$(getgpu --for 0.5); sim-cuda --run 0.2; {builtins}; sim-cuda --run 0.2");
+    let mut program = sandbox.shell("bash", &format!("{script}; true")).spawn();
+    wait::until("it is reserved", || !sandbox.holders().is_empty());
+    assert!(nobody_gets_one_before_the_end(&sandbox, &mut program) > 20);
+    program.wait().exits(0);
+    free_again(&sandbox);
+    assert_eq!(ran_on(&sandbox).len(), 2);
+}
+
+#[test]
+fn linger_is_how_long_a_gap_may_be() {
+    let sandbox = Sandbox::builder("h200x1").settings("linger = '1s'").build();
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.3; : >over; read x; true";
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let program = sandbox.shell("bash", script).stdin(reader).spawn();
+    sandbox.until_file("work/over");
+    wait::throughout(Duration::from_millis(700), "lingering", || sandbox.holders().len() == 1);
+    sandbox.assert_clean(Duration::from_secs(2));
+    drop(writer);
+    program.wait().exits(0);
+}
+
+#[test]
+fn two_reservations_of_one_exporting_shell_both_end() {
+    let sandbox = Sandbox::builder("mig4").settings("linger = '500ms'").build();
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); a=$CUDA_VISIBLE_DEVICES; sim-cuda --run 1 & \
+                  export CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant); [ $a = $CUDA_VISIBLE_DEVICES ] || : >other; \
+                  sim-cuda --run 0.3; wait; : >over; read x; true";
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let program = sandbox.shell("bash", script).stdin(reader).spawn();
+    sandbox.until_file("work/over");
+    assert!(sandbox.path("work/other").exists(), "a grant that is ignored, and in use, is not given again");
+    sandbox.assert_clean(Duration::from_secs(3));
+    drop(writer);
+    program.wait().exits(0);
+    assert_eq!(ran_on(&sandbox).into_iter().collect::<BTreeSet<_>>().len(), 2);
+}
