@@ -6,9 +6,21 @@ use std::collections::BTreeMap;
 use crate::error::{Failure, Kind};
 use crate::inventory::{Device, Inventory};
 use crate::lock::{Description, Side, Span, holders};
-use crate::pick::Rejected;
 use crate::pool::Outside;
 use crate::procfs;
+
+/// Why a device was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// Leased or reserved.
+    Taken,
+    /// Somebody was trying it.
+    Tried,
+    /// NVML shows it in use.
+    Busy(String),
+    /// NVML would not tell.
+    Unknown(String),
+}
 
 /// Why each device of the pool is in use, for the one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

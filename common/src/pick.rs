@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rand::seq::SliceRandom;
 
 use crate::ask::{Client, Worker};
+use crate::census::Rejected;
 use crate::draw::Draws;
 use crate::error::{Failure, Kind};
 use crate::inventory::{Activity, Detail, Device, Gpu, Inventory};
@@ -26,19 +27,6 @@ pub struct Picked {
     pub claim: Claim,
     /// Devices that were tried before and are not free.
     pub rejected: Vec<(Device, Rejected)>,
-}
-
-/// Why a device was not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rejected {
-    /// Leased or reserved.
-    Taken,
-    /// Somebody was trying it.
-    Tried,
-    /// NVML shows it in use.
-    Busy(String),
-    /// NVML would not tell.
-    Unknown(String),
 }
 
 /// What came of a choice.

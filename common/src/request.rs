@@ -4,8 +4,8 @@
 use crate::ask::{Client, Worker};
 use crate::error::{Failure, Kind};
 use crate::inventory::{Detail, Inventory};
+use crate::lock::Origin;
 use crate::lock::Place;
-use crate::lock::place::Origin;
 use crate::pick::vanished;
 use crate::pool::Filter;
 use crate::settings::{Environment, Settings, Unshared, WithoutGrant, allowed};

@@ -7,7 +7,8 @@ use std::io;
 use getgpu_common::error::{Failure, Kind, reason};
 
 use crate::directory::{Directory, unsupported};
-use crate::look::{Entry, Id, Seen, entry};
+use crate::identity::Id;
+use crate::look::{Entry, Seen, entry};
 use crate::names::Names;
 use crate::names::Place::{self, App, Hidden, Tmp};
 use crate::plan::{Plan, Step};

@@ -7,7 +7,8 @@ use getgpu_common::error::{Failure, Kind, reason};
 
 use crate::directory::Directory;
 use crate::filesystem::network;
-use crate::look::{Entry, Id};
+use crate::identity::Id;
+use crate::look::Entry;
 use crate::names::{Names, OWN, Place};
 use crate::package::{self, Owner};
 use crate::target::Target;

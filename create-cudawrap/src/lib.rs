@@ -7,6 +7,7 @@ pub mod directory;
 pub mod dirlock;
 pub mod facts;
 pub mod filesystem;
+pub mod identity;
 pub mod job;
 pub mod linkdir;
 pub mod look;

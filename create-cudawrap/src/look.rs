@@ -9,17 +9,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 
 use crate::directory::Directory;
+use crate::identity::{Id, id};
 use crate::names::{Names, PREFIX, Place, WRAPPER};
 use crate::wrapper;
-
-/// Which file it is, whatever its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Id {
-    /// Device.
-    pub dev: u64,
-    /// Inode.
-    pub ino: u64,
-}
 
 /// Where a link leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,11 +141,6 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Id>) -> io::Result<Entry
         _ => {}
     }
     Ok(seen)
-}
-
-/// The identity in a stat.
-pub fn id(stat: &rustix::fs::Stat) -> Id {
-    Id { dev: stat.st_dev, ino: stat.st_ino }
 }
 
 fn runs(stat: &rustix::fs::Stat) -> bool {

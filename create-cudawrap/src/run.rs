@@ -12,8 +12,9 @@ use getgpu_common::exit;
 use getgpu_common::settings::{Environment, Loaded};
 
 use crate::directory::Directory;
+use crate::identity::Id;
 use crate::job::Job;
-use crate::look::{Id, look};
+use crate::look::look;
 use crate::names::Names;
 use crate::note::Note;
 use crate::options::{self, Options, PROGRAM, Parsed, Task};

@@ -10,7 +10,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::directory::Directory;
-use crate::look::{self, Id, Kind, Leads, Seen};
+use crate::identity::Id;
+use crate::look::{self, Kind, Leads, Seen};
 use crate::names;
 use crate::state::{Leftover, State, leftover, state};
 

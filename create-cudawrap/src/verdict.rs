@@ -35,7 +35,8 @@ pub fn verdict(a: Place, b: Place, was: (&Entry, &Entry), is: (&Entry, &Entry)) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::look::{Id, Kind, Leads};
+    use crate::identity::Id;
+    use crate::look::{Kind, Leads};
     use crate::names::Place::Hidden;
 
     fn entry(kind: Kind, ino: u64) -> Entry {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use getgpu_common::error::{Failure, Kind, reason};
 use rustix::fs::Access;
 
-use crate::look::Id;
+use crate::identity::{Id, id};
 use crate::names::WRAPPER;
 
 /// The place of old: the links that lead there are served by whatever cudawrap lies there.
@@ -75,7 +75,7 @@ pub fn tool(name: &str) -> Option<PathBuf> {
 
 /// Which file a path leads to.
 pub fn identity(path: &Path) -> Option<Id> {
-    rustix::fs::stat(path).ok().map(|stat| crate::look::id(&stat))
+    rustix::fs::stat(path).ok().map(|stat| id(&stat))
 }
 
 fn runs(path: &Path) -> bool {

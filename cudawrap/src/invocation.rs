@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use getgpu_common::diag::{Diag, Level};
-use getgpu_common::error::{Failure, Kind};
+use getgpu_common::error::Kind;
 use getgpu_common::exit;
 
 use crate::program::{self, Called};
+use crate::report::end;
 use crate::{linked, named};
 
 /// How often a path is looked at that changes under our eyes.
@@ -34,10 +35,4 @@ pub fn run() -> i32 {
         std::thread::sleep(Duration::from_micros(200));
     }
     exit::CUDAWRAP_FAILED
-}
-
-/// Says what went wrong and gives the exit status.
-pub fn end(diag: &Diag, failure: &Failure) -> i32 {
-    diag.error(failure);
-    exit::cudawrap(failure.kind)
 }

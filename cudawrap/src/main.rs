@@ -11,6 +11,7 @@ mod linked;
 mod named;
 mod options;
 mod program;
+mod report;
 mod walk;
 
 /// The C entry point (ISO C 5.1.2.2.1). Arguments are taken from the standard library, which has them from the loader.

@@ -14,10 +14,10 @@ use getgpu_common::visible::Visible;
 
 use crate::choose::{self, Choice, Named};
 use crate::handover::exec;
-use crate::invocation::end;
 use crate::lease::Lease;
 use crate::options::{self, Options, Wanted};
 use crate::program;
+use crate::report::end;
 
 /// Runs with all arguments, the program's name included; returns the exit status if the program could not be run.
 pub fn run(arguments: &[OsString]) -> i32 {

@@ -54,7 +54,7 @@ fn next_in_path(chain: &Chain, path: Option<&OsStr>, ourselves: &Ourselves) -> R
                 .iter()
                 .any(|hop| hop.parent().is_some_and(|parent| walk::identity(or_here(parent)) == directory))
     };
-    let behind = directories.iter().rposition(is_link_directory).map_or(0, |place| place + 1);
+    let behind = directories.iter().position(is_link_directory).map_or(0, |place| place + 1);
     let rest = std::env::join_paths(&directories[behind..]).unwrap_or_default();
     let found =
         which::which_in_all(name, Some(rest), ".").map(|all| all.into_iter().collect::<Vec<_>>()).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! `--explain`: a line per device that was not taken, with the reason, and a line per thing that is wrong with the lists.
 //! Pure text from what the choice found.
 
+use getgpu_common::census::Rejected;
 use getgpu_common::inventory::{Device, Inventory};
 use getgpu_common::lock::{Description, Place, Span, holders};
-use getgpu_common::pick::Rejected;
 use getgpu_common::pool::{Filter, Outside};
 
 /// Lines for the devices outside the pool, and for lists and GPUs that have problems.

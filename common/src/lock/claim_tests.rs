@@ -1,6 +1,6 @@
 use super::*;
 use crate::ident::Uuid;
-use crate::lock::place::Origin;
+use crate::lock::Origin;
 use std::os::unix::fs::MetadataExt;
 
 fn place(dir: &tempfile::TempDir) -> Place {

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::{Mode, SFlag, fchmodat, mknod};
 
-use super::place::Origin;
+use super::Origin;
 use crate::error::{Failure, Kind, reason};
 use crate::procfs::namespaces;
 

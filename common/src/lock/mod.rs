@@ -5,6 +5,7 @@ pub mod claim;
 pub mod holders;
 pub mod layout;
 pub mod make;
+pub mod origin;
 pub mod own;
 pub mod place;
 pub mod range;
@@ -12,5 +13,6 @@ pub mod shared;
 
 pub use claim::{Attempt, Claim, Side};
 pub use layout::{Range, Span, UNITS};
+pub use origin::Origin;
 pub use place::Place;
 pub use range::{Conflict, Description, Held};

@@ -12,23 +12,13 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::stat::Mode;
 
-use super::{Description, make};
+use super::make;
+use super::{Description, Origin};
 use crate::error::{Failure, Kind, reason};
 use crate::procfs::namespaces;
 
 /// The lock of the host.
 pub const HOST_LOCK: &str = "/run/getgpu/lock";
-
-/// Where a lock path came from; decides who may own it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The host's lock, or the one that the system settings name: root's.
-    Host,
-    /// GETGPU_LOCK: root's or the caller's.
-    Environment,
-    /// No lock of the host exists: the caller's own.
-    Private,
-}
 
 /// A lock file that was looked at and may be used.
 #[derive(Clone, Debug)]

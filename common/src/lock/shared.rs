@@ -6,8 +6,8 @@ use std::path::Path;
 
 use nix::sys::statfs::statfs;
 
+use super::Origin;
 use super::Place;
-use super::place::Origin;
 use crate::procfs::namespaces;
 
 /// File systems on which a lock excludes nobody outside this mount or node (linux/magic.h; Lustre's llite).
