@@ -1,0 +1,108 @@
+//! Launches at once in all three ways, by two users, a third of them killed at random instants: no two programs ever meet on a device,
+//! and whoever gets none is told so. In a program of its own, since the figures need the machine.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and the figures are read")]
+
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use getgpu_tests::OTHER;
+use harness::{Command, Running, Sandbox, Signal, wait};
+
+/// A small generator, so that a failed run can be repeated from its seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+fn wrapped(sandbox: &Sandbox) -> std::path::PathBuf {
+    let directory = sandbox.path("opt");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::hard_link(sandbox.path("bin/sim-cuda"), directory.join("CUDAWRAP_app")).unwrap();
+    symlink(sandbox.path("bin/cudawrap"), directory.join("app")).unwrap();
+    directory.join("app")
+}
+
+fn storm(node: &str, launches: u64, least: u64, seed: u64) {
+    let sandbox = Sandbox::builder(node).settings("linger = '200ms'\nreserve_for = '5s'").build();
+    let app = wrapped(&sandbox);
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        println!("SKIPPED: a second user needs root; all launches are this user's");
+    }
+    let mut random = Random(seed);
+    let start = |number: u64, run: u64| -> Command {
+        let time = format!("{}ms", least + run);
+        let command = match number % 3 {
+            0 => sandbox.shell(
+                "bash",
+                &format!("d=$(getgpu) || exit; CUDA_VISIBLE_DEVICES=$d exec sim-cuda --init 20ms --run {time}"),
+            ),
+            1 => sandbox.command("cudawrap").args(["--", "sim-cuda", "--init", "20ms", "--run", &time]),
+            _ => sandbox.command(&app).args(["--init", "20ms", "--run", &time]),
+        };
+        let command = command.limit(Duration::from_secs(120));
+        if root && number % 2 == 1 { command.uid(OTHER) } else { command }
+    };
+    let mut running: Vec<(u64, Running)> = Vec::new();
+    let mut killed = 0;
+    for number in 0..launches {
+        running.push((number, start(number, random.below(600)).spawn()));
+        // Three in ten are killed, each at some instant while others start.
+        if random.below(10) < 3 {
+            let victim = random.below(running.len() as u64) as usize;
+            running[victim].1.signal(Signal::SIGKILL);
+            killed += 1;
+        }
+    }
+    let (mut ran, mut none, mut dead) = (0, 0, 0);
+    for (number, program) in running {
+        let outcome = program.wait();
+        match (outcome.code(), number % 3) {
+            (Some(0), _) => ran += 1,
+            (Some(1), 0) | (Some(75), 1 | 2) => {
+                outcome.mentions("no free device: ");
+                none += 1;
+            }
+            (None, _) if outcome.signal() == Some(9) => dead += 1,
+            _ => panic!("launch {number}: {outcome:?}"),
+        }
+    }
+    let runs = sandbox.folder().runs().unwrap().len();
+    println!(
+        "{node}, seed {seed}: {launches} launches, {killed} signals: {ran} ran to their end, {dead} killed, {none} told that none is free; {runs} contexts"
+    );
+    sandbox.assert_exclusive();
+    assert!(ran > 0 && none > 0 && dead > 0, "the storm was none");
+    sandbox.assert_clean(Duration::from_secs(10));
+    let free: usize = sandbox.getgpu(["--count-free"]).run().line().parse().unwrap();
+    assert_eq!(free, sandbox.uuids().len());
+}
+
+#[test]
+fn three_hundred_launches_on_fifty_six_devices_never_meet() {
+    storm("a100x8", 300, 3000, 1);
+}
+
+#[test]
+fn three_hundred_launches_on_seven_devices_never_meet() {
+    storm("a100x1", 300, 300, 2);
+}
+
+#[test]
+fn a_killed_programs_device_is_free_for_the_next() {
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    for _ in 0..25 {
+        let program = sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", "forever"]).spawn();
+        sandbox.until_running(1);
+        program.signal(Signal::SIGKILL);
+        program.wait();
+        let count = || sandbox.getgpu(["--count-free"]).run().line();
+        wait::until("the device is free again", || count() == uuids.len().to_string());
+    }
+    sandbox.assert_exclusive();
+}
