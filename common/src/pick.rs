@@ -10,7 +10,7 @@ use crate::ask::{Client, Worker};
 use crate::census::Rejected;
 use crate::draw::Draws;
 use crate::error::{Failure, Kind};
-use crate::inventory::{Activity, Detail, Device, Gpu, Inventory};
+use crate::inventory::{Activity, Detail, Device, Gpu, Inventory, Usage};
 use crate::lock::claim::{self, Attempt, Claim};
 use crate::lock::{Description, Held, Place, Side, Span};
 use crate::pool::Filter;
@@ -25,8 +25,6 @@ pub struct Picked {
     pub device: Device,
     /// The claim on it; dropping it gives the device up.
     pub claim: Claim,
-    /// Devices that were tried before and are not free.
-    pub rejected: Vec<(Device, Rejected)>,
 }
 
 /// What came of a choice.
@@ -91,7 +89,7 @@ impl<W: Worker> Chooser<'_, W> {
                 continue;
             }
             if let Ok(claim) = self.try_device(probe, &device)? {
-                return Ok(Some(Picked { device, claim, rejected: Vec::new() }));
+                return Ok(Some(Picked { device, claim }));
             }
         }
         Ok(None)
@@ -111,7 +109,7 @@ impl<W: Worker> Chooser<'_, W> {
             let mut again = Vec::new();
             for device in left {
                 match self.try_device(probe, &device)? {
-                    Ok(claim) => return Ok(Outcome::Picked(Picked { device, claim, rejected })),
+                    Ok(claim) => return Ok(Outcome::Picked(Picked { device, claim })),
                     Err(Rejected::Tried) => again.push(device),
                     Err(why) => rejected.push((device, why)),
                 }
@@ -127,6 +125,14 @@ impl<W: Worker> Chooser<'_, W> {
         }
     }
 
+    /// Why a device is not free, without trying it: for people.
+    pub fn look(&mut self, probe: &Description, device: &Device) -> Result<Option<Rejected>, Failure> {
+        if claim::seen_taken(probe, Span::of(&device.uuid))?.is_some() {
+            return Ok(Some(Rejected::Taken));
+        }
+        Ok(verdict(self.client.usage(device, Detail::Uuid)?))
+    }
+
     /// Tries one device: a look that nobody sees, the claim, and NVML last, while the claim keeps others away.
     pub fn try_device(&mut self, probe: &Description, device: &Device) -> Result<Result<Claim, Rejected>, Failure> {
         let span = Span::of(&device.uuid);
@@ -140,14 +146,19 @@ impl<W: Worker> Chooser<'_, W> {
             Attempt::Taken => return Ok(Err(Rejected::Taken)),
             Attempt::Tried => return Ok(Err(Rejected::Tried)),
         };
-        Ok(match self.client.usage(device, Detail::Uuid)? {
-            Ok(usage) => match usage.activity {
-                Activity::Idle => Ok(claim),
-                Activity::Busy => Err(Rejected::Busy(usage.reason.unwrap_or_default())),
-                Activity::Unknown => Err(Rejected::Unknown(usage.reason.unwrap_or_default())),
-            },
-            Err(failure) => Err(Rejected::Unknown(failure.message)),
-        })
+        Ok(verdict(self.client.usage(device, Detail::Uuid)?).map_or(Ok(claim), Err))
+    }
+}
+
+/// What NVML's answer makes of a device: none if it is idle.
+fn verdict(usage: Result<Usage, Failure>) -> Option<Rejected> {
+    match usage {
+        Ok(usage) => match usage.activity {
+            Activity::Idle => None,
+            Activity::Busy => Some(Rejected::Busy(usage.reason.unwrap_or_default())),
+            Activity::Unknown => Some(Rejected::Unknown(usage.reason.unwrap_or_default())),
+        },
+        Err(failure) => Some(Rejected::Unknown(failure.message)),
     }
 }
 

@@ -95,6 +95,12 @@ impl Filter {
             })
     }
 
+    /// The devices of the pool, in the order of the inventory.
+    pub fn pool<'a>(&self, inventory: &'a Inventory) -> impl Iterator<Item = &'a Device> + use<'a> {
+        let sorted = self.sort(inventory);
+        inventory.devices.iter().zip(sorted).filter(|(_, out)| out.is_none()).map(|(device, _)| device)
+    }
+
     /// Every device with the reason why it is not in the pool, in the order of the inventory.
     pub fn sort(&self, inventory: &Inventory) -> Vec<Option<Outside>> {
         let mut outside: Vec<_> = inventory.devices.iter().map(|device| self.outside_lists(device)).collect();

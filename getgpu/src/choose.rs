@@ -1,7 +1,7 @@
 //! The choice of one call: a reservation of this caller that lingers, the device of an index, or a random free one.
 //! Claims only; what is chosen here is settled by `call` when NVML has let go.
 
-use getgpu_common::census::{self, Census};
+use getgpu_common::census::{self, Census, Rejected};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Detail, Device, Inventory};
@@ -83,11 +83,9 @@ impl Call<'_> {
         inventory: Inventory,
         index: usize,
     ) -> Result<Chosen, Failure> {
-        let sorted = request.filter.sort(&inventory);
-        let pool: Vec<&Device> =
-            inventory.devices.iter().zip(&sorted).filter(|(_, out)| out.is_none()).map(|(d, _)| d).collect();
+        let pool: Vec<&Device> = request.filter.pool(&inventory).collect();
         if pool.is_empty() {
-            return Err(census::empty_pool(&inventory, &sorted));
+            return Err(census::empty_pool(&inventory, &request.filter.sort(&inventory)));
         }
         let Some(device) = pool.get(index).copied() else {
             let there = if pool.len() == 1 {
@@ -115,20 +113,27 @@ impl Call<'_> {
             let sorted = request.filter.sort(inventory);
             self.lines(&explain::outside(&request.filter, inventory, &sorted));
         }
-        let format_inventory = known.clone();
+        let inventory = known.clone();
         let mut chooser = Chooser { client, place: &self.place, side: Side::Reservation, filter: &request.filter };
         match chooser.choose(known)? {
-            Outcome::Picked(Picked { device, claim, rejected }) => {
-                if self.options.explain {
-                    self.lines(&explain::rejected(&rejected, &self.place, &self.place.open()?));
+            Outcome::Picked(Picked { device, claim }) => {
+                if let (true, Some(inventory)) = (self.options.explain, &inventory) {
+                    let probe = self.place.open()?;
+                    for other in request.filter.pool(inventory).filter(|other| other.uuid != device.uuid) {
+                        let why = chooser.look(&probe, other)?;
+                        self.lines(&[explain::passed_over(other, why.as_ref(), &self.place, &probe)]);
+                    }
                 }
-                let value = self.value(&device.uuid, format_inventory.as_ref());
+                let value = self.value(&device.uuid, inventory.as_ref());
                 Ok(Chosen::Claimed { uuid: device.uuid, value, claim })
             }
             Outcome::NoneFree(rejected) => {
                 let probe = self.place.open()?;
                 if self.options.explain {
-                    self.lines(&explain::rejected(&rejected, &self.place, &probe));
+                    let line = |(device, why): &(Device, Rejected)| {
+                        explain::passed_over(device, Some(why), &self.place, &probe)
+                    };
+                    self.lines(&rejected.iter().map(line).collect::<Vec<_>>());
                 }
                 Err(Census::take(&rejected, &probe).failure().hint(
                     "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs go on on the CPU: use cudawrap -- PROGRAM",

@@ -26,17 +26,15 @@ pub fn problems(filter: &Filter, inventory: &Inventory) -> Vec<String> {
     lines
 }
 
-/// Lines for the devices of the pool that were tried and are not free.
-pub fn rejected(rejected: &[(Device, Rejected)], place: &Place, probe: &Description) -> Vec<String> {
-    let line = |(device, why): &(Device, Rejected)| {
-        let why = match why {
-            Rejected::Taken | Rejected::Tried => holder(place, probe, device),
-            Rejected::Busy(reason) => format!("busy: {reason}"),
-            Rejected::Unknown(reason) => format!("unknown: {reason}"),
-        };
-        format!("{}: {why}", name(device))
+/// The line of a device of the pool that was not taken: why it is not free, or that another one was drawn.
+pub fn passed_over(device: &Device, why: Option<&Rejected>, place: &Place, probe: &Description) -> String {
+    let why = match why {
+        None => "free; another one was drawn".to_owned(),
+        Some(Rejected::Taken | Rejected::Tried) => holder(place, probe, device),
+        Some(Rejected::Busy(reason)) => format!("busy: {reason}"),
+        Some(Rejected::Unknown(reason)) => format!("unknown: {reason}"),
     };
-    rejected.iter().map(line).collect()
+    format!("{}: {why}", name(device))
 }
 
 fn name(device: &Device) -> String {

@@ -24,7 +24,8 @@ impl File {
     pub fn read(path: &Path, must_exist: bool) -> Result<Option<Self>, Failure> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => return Ok(None),
+            // A home that is not ours (`sudo -u` with HOME kept) has no file of ours either.
+            Err(_) if !must_exist && std::fs::symlink_metadata(path).is_err() => return Ok(None),
             Err(error) => {
                 return Err(Failure::new(
                     Kind::Usage,

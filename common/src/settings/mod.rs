@@ -181,7 +181,10 @@ impl Loaded {
             sources: keys::KEYS.iter().map(|key| (key.name, Source::BuiltIn)).collect(),
             unknown: Vec::new(),
         };
-        if let Some(file) = File::read(&environment.system_file, environment.system_file_must_exist)? {
+        // A system file that is there and cannot be reached may hold policy; only a missing one is none.
+        let missing = std::fs::symlink_metadata(&environment.system_file)
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        if let Some(file) = File::read(&environment.system_file, environment.system_file_must_exist || !missing)? {
             loaded.apply(file, true)?;
         }
         if let Some(path) = &environment.user_file {
