@@ -8,7 +8,7 @@ use nix::sys::statfs::statfs;
 
 use super::Origin;
 use super::Place;
-use crate::procfs::namespaces;
+use crate::procfs::{ancestry, namespaces};
 
 /// File systems on which a lock excludes nobody outside this mount or node (linux/magic.h; Lustre's llite).
 const NOT_OURS_ALONE: [(u64, &str); 5] = [
@@ -27,7 +27,7 @@ pub fn with_host(place: &Place) -> bool {
         Origin::Private => false,
         Origin::Host => {
             !foreign_file_system(&place.path)
-                && same_as_init(place)
+                && same_outside(place)
                 && (namespaces::host_pids() || mounted(&place.path))
         }
     }
@@ -38,13 +38,20 @@ fn foreign_file_system(path: &Path) -> bool {
         .is_ok_and(|fs| NOT_OURS_ALONE.iter().any(|(magic, _)| *magic == (fs.filesystem_type().0 as u64 & 0xffff_ffff)))
 }
 
-/// Where process 1 may be looked into (as root), its file under the same path must be the same one.
-fn same_as_init(place: &Place) -> bool {
+/// Process 1 and our ancestors, where they may be looked into and have other mounts than we do, must have the same file under the path.
+fn same_outside(place: &Place) -> bool {
     let Ok(relative) = place.path.strip_prefix("/") else { return true };
-    match std::fs::metadata(Path::new("/proc/1/root").join(relative)) {
-        Ok(meta) => (meta.dev(), meta.ino()) == place.identity,
-        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
-    }
+    let mounts = |pid: &str| std::fs::metadata(format!("/proc/{pid}/ns/mnt")).ok().map(|meta| meta.ino());
+    let ours = mounts("self");
+    let ancestors = ancestry::ancestors(std::process::id() as i32, 16).into_iter().map(|stat| stat.pid.to_string());
+    let differs = |pid: &String| {
+        mounts(pid).is_some_and(|theirs| Some(theirs) != ours)
+            && match std::fs::metadata(Path::new("/proc").join(pid).join("root").join(relative)) {
+                Ok(meta) => (meta.dev(), meta.ino()) != place.identity,
+                Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+            }
+    };
+    !ancestors.chain(["1".to_owned()]).any(|pid| differs(&pid))
 }
 
 /// Whether the lock or its directory is a mount of its own, as `-v /run/getgpu:/run/getgpu` makes it.
