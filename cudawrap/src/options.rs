@@ -87,10 +87,7 @@ fn command() -> clap::Command {
         .trailing_var_arg(true)
         .allow_hyphen_values(true)
         .value_parser(clap::value_parser!(OsString));
-    flags::command("cudawrap", ABOUT, FLAGS)
-        .arg(program)
-        .after_help(AFTER)
-        .override_usage("cudawrap [OPTIONS] [--] PROGRAM [ARG]...")
+    flags::command("cudawrap", ABOUT, FLAGS).arg(program).override_usage("cudawrap [OPTIONS] [--] PROGRAM [ARG]...")
 }
 
 /// Reads all arguments, the first being our own name.
@@ -98,7 +95,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
     let words = std::iter::once(OsString::from("cudawrap")).chain(arguments.iter().skip(1).cloned());
     let typed = command().try_get_matches_from(words).map_err(|error| flags::usage_failure("cudawrap", &error))?;
     if typed.get_flag("help") {
-        return Ok(Wanted::Text(command().render_help().to_string()));
+        return Ok(Wanted::Text(format!("{}\n{AFTER}\n", command().render_help())));
     }
     if typed.get_flag("version") {
         return Ok(Wanted::Text(format!("cudawrap {}\n", env!("CARGO_PKG_VERSION"))));

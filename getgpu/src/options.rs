@@ -79,8 +79,7 @@ Examples:
   a shell session, reserved until this shell ends:
     export CUDA_VISIBLE_DEVICES=$(getgpu --hold)
   the same in Python, before CUDA is used:
-    os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output(
-        [\"getgpu\", \"--hold\"], text=True).strip()
+    os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()
   leased by the program itself, and nothing is run if no device is free:
     cudawrap -- ./app
 
@@ -164,7 +163,7 @@ pub struct Options {
 fn command() -> clap::Command {
     let index =
         Arg::new("index").value_name("INDEX").help("That device of the order, in use or not; reserved if it is free");
-    flags::command("getgpu", ABOUT, FLAGS).arg(index).after_help(AFTER)
+    flags::command("getgpu", ABOUT, FLAGS).arg(index)
 }
 
 /// Reads the arguments behind the program's name.
@@ -177,7 +176,7 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
     let given = |name: &str| typed.get_flag(name);
     let text = |name: &str| typed.get_one::<String>(name).map(String::as_str);
     if given("help") {
-        return Ok(Options::only(Action::Text(command().render_help().to_string())));
+        return Ok(Options::only(Action::Text(format!("{}\n{AFTER}\n", command().render_help()))));
     }
     if given("version") {
         return Ok(Options::only(Action::Text(format!("getgpu {}\n", env!("CARGO_PKG_VERSION")))));

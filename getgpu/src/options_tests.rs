@@ -61,7 +61,7 @@ fn every_option_is_in_the_help_with_its_letters() {
     }
     for line in [
         "export CUDA_VISIBLE_DEVICES=$(getgpu --hold)",
-        "subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()",
+        "os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()",
     ] {
         assert!(help.contains(line));
     }

@@ -68,11 +68,17 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_anything() {
-        let tail =
-            (4..=52).map(|n| if n == 9 { "2097216".into() } else { n.to_string() }).collect::<Vec<_>>().join(" ");
-        let stat = Stat::parse(format!("42 (a) b (c) S {tail}\n").as_bytes()).unwrap();
+        // Field 9: PF_KTHREAD alone, then PF_FORKNOEXEC alone.
+        let parsed = |flags: &str| {
+            let field = |n: i32| if n == 9 { flags.to_owned() } else { n.to_string() };
+            let tail = (4..=52).map(field).collect::<Vec<_>>().join(" ");
+            Stat::parse(format!("42 (a) b (c) S {tail}\n").as_bytes()).unwrap()
+        };
+        let stat = parsed("2097152");
         assert_eq!((stat.pid, stat.comm.as_str(), stat.state, stat.ppid), (42, "a) b (c", 'S', 4));
         assert_eq!((stat.start, stat.arg_start, stat.kernel, stat.forked), (22, 48, true, false));
+        let stat = parsed("64");
+        assert_eq!((stat.kernel, stat.forked), (false, true));
     }
 
     #[test]
