@@ -85,7 +85,6 @@ fn command() -> clap::Command {
         .action(ArgAction::Append)
         .num_args(1..)
         .trailing_var_arg(true)
-        .allow_hyphen_values(true)
         .value_parser(clap::value_parser!(OsString));
     flags::command("cudawrap", ABOUT, FLAGS).arg(program).override_usage("cudawrap [OPTIONS] [--] PROGRAM [ARG]...")
 }
