@@ -1,0 +1,165 @@
+//! Settings and lists as administrators and users write them, with what is wrong told by file, line and column.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+
+use getgpu_tests::{OTHER, until_none_is_free};
+use harness::Sandbox;
+use harness::skip::{self, Need};
+
+/// What getgpu gives out on a node of four MIG devices with this list of allowed devices.
+fn given_with(sandbox: &Sandbox, list: &str) -> BTreeSet<String> {
+    let file = sandbox.file("ids", list, 0o644);
+    sandbox.set_settings(&format!("allowed_file = '{}'", file.display()));
+    let given = until_none_is_free(sandbox, &["--for=60"]).into_iter().collect();
+    sandbox.getgpu(["--release-all"]).run().exits(0);
+    given
+}
+
+fn set(uuids: &[&String]) -> BTreeSet<String> {
+    uuids.iter().map(|uuid| (*uuid).clone()).collect()
+}
+
+#[test]
+fn the_list_takes_comments_blank_lines_crlf_and_capitals() {
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    let list = format!("# ours\r\n\r\n  {}  # first\r\n{}\r\nnot a uuid\r\n", uuids[0], uuids[2].to_uppercase());
+    assert_eq!(given_with(&sandbox, &list), set(&[&uuids[0], &uuids[2]]));
+}
+
+#[test]
+fn a_gpu_stands_for_its_mig_devices_and_the_old_form_for_one() {
+    let sandbox = Sandbox::new("mig4");
+    let listing = sandbox.getgpu(["--list", "--json"]).run();
+    let listing: serde_json::Value = serde_json::from_str(&listing.stdout).unwrap();
+    let first = &listing["devices"][0];
+    let gpu = first["gpu_uuid"].as_str().unwrap();
+    assert_eq!(given_with(&sandbox, gpu).len(), 4);
+    let list = format!("MIG-{gpu}/{}/{}\n", first["gpu_instance"], first["compute_instance"]);
+    assert_eq!(given_with(&sandbox, &list), [first["uuid"].as_str().unwrap().to_owned()].into());
+}
+
+#[test]
+fn an_empty_list_allows_nothing_and_an_unreadable_one_hands_out_nothing() {
+    let sandbox = Sandbox::new("mig4");
+    let file = sandbox.file("ids", "# none\n", 0o644);
+    sandbox.set_settings(&format!("allowed_file = '{}'", file.display()));
+    sandbox.getgpu(["--no-reserve"]).run().exits(3).prints("").mentions("4 not on the site's list of allowed devices");
+    std::fs::write(&file, "MIG-7a1b2c3d-0001-5abc-8def-000000000009\n").unwrap();
+    sandbox.getgpu(["--no-reserve"]).run().exits(3).prints("");
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let outcome = sandbox.getgpu(["--no-reserve"]).uid(OTHER).run();
+    outcome.exits(2).prints("").mentions("cannot be read: Permission denied");
+    sandbox.command("cudawrap").args(["--", "true"]).uid(OTHER).run().exits(125);
+}
+
+#[test]
+fn allowed_replaces_the_file_and_excluded_cuts_it() {
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    let file = sandbox.file("ids", &uuids[3], 0o644);
+    let text = format!(
+        "allowed_file = '{}'\nallowed = ['{}', '{}']\nexcluded = ['{}']",
+        file.display(),
+        uuids[0],
+        uuids[1],
+        uuids[0]
+    );
+    sandbox.set_settings(&text);
+    assert_eq!(until_none_is_free(&sandbox, &["--for=60"]), [uuids[1].clone()]);
+}
+
+#[test]
+fn what_is_wrong_is_told_by_file_line_and_column() {
+    let sandbox = Sandbox::new("mig4");
+    let file = sandbox.settings_file().display().to_string();
+    for (text, line) in [
+        ("allowed_file = '/nowhere'\nmin-memry = 3\n", "2:1: unknown setting `min-memry`"),
+        (
+            "linger = 'abc'\nallowed_file = '/nowhere'\n",
+            "1:10: `abc` is not a time; write 30 (seconds), 1.5m, 2h or 1d",
+        ),
+    ] {
+        sandbox.set_settings(text);
+        let outcome = sandbox.getgpu(["--no-reserve"]).run();
+        outcome.exits(2).prints("").mentions(&format!("getgpu: {file}:{line}"));
+        let outcome = sandbox.command("cudawrap").args(["--", "true"]).run();
+        outcome.exits(125).mentions(&format!("cudawrap: {file}:{line}"));
+    }
+    sandbox.set_settings("type = \nallowed_file = '/nowhere'\n");
+    sandbox.getgpu(["--no-reserve"]).run().exits(2).mentions(&format!("{file}:1:"));
+}
+
+#[test]
+fn policy_is_the_administrators_and_preferences_are_the_users() {
+    let sandbox = Sandbox::new("mig4");
+    let home = sandbox.path("user");
+    std::fs::create_dir_all(home.join(".config/getgpu")).unwrap();
+    let file = home.join(".config/getgpu/config.toml");
+    std::fs::write(&file, "linger = 1\nallowed = []\n").unwrap();
+    let ask = |arguments: &[&str]| sandbox.getgpu(arguments).env("HOME", &home).run();
+    ask(&["--no-reserve"])
+        .exits(2)
+        .mentions(&format!("{}:2:1: `allowed` can be set by the administrator only", file.display()));
+    std::fs::write(&file, "linger = 1\ntype = 'gpu'\n").unwrap();
+    ask(&["--no-reserve"]).exits(3);
+    ask(&["--no-reserve", "--type", "mig"]).exits(0);
+    let shown = ask(&["--show-config", "--type", "any"]).exits(0).stdout.clone();
+    for line in [
+        format!("linger = \"1s\"  # {}", file.display()),
+        "type = \"any\"  # --type".to_owned(),
+        "nvml_timeout = \"30s\"  # built in".to_owned(),
+        format!("lock = \"{}\"  # GETGPU_LOCK", sandbox.lock().display()),
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}\n{shown}");
+    }
+}
+
+#[test]
+fn a_settings_file_that_was_named_has_to_be_there() {
+    let sandbox = Sandbox::new("mig4");
+    let outcome = sandbox.getgpu(["--no-reserve"]).env("GETGPU_CONFIG", sandbox.path("nowhere.toml")).run();
+    outcome.exits(2).mentions("nowhere.toml: cannot be read: No such file or directory");
+}
+
+#[test]
+fn a_batch_job_has_its_grant_or_what_the_site_says() {
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    sandbox.set_settings(&format!("allowed = ['{}']\nwithout_grant = 'none'", uuids[0]));
+    for job in ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"] {
+        let ask = || sandbox.getgpu(["--no-reserve"]).env(job, "7");
+        ask().run().exits(3).prints("").mentions("this job was given no GPU");
+        assert_eq!(ask().visible(&uuids[2]).run().line(), uuids[2], "the grant alone counts, not the list");
+    }
+    sandbox.getgpu(["--no-reserve"]).visible(&uuids[2]).run().exits(3);
+    assert_eq!(sandbox.getgpu(["--no-reserve"]).run().line(), uuids[0], "outside a job the list counts");
+}
+
+#[test]
+fn the_annotated_settings_file_shows_every_key_with_its_built_in_value() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/config.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let sandbox = Sandbox::new("mig4");
+    let shown = sandbox.getgpu(["--show-config"]).run().exits(0).stdout.clone();
+    for line in shown.lines() {
+        let (key, _) = line.split_once(" = ").unwrap();
+        assert!(text.contains(&format!("\n#{key} = ")), "{key} is not in etc/config.toml");
+    }
+    // Every example line is one that the programs accept.
+    let active: String = text
+        .lines()
+        .map(|line| line.strip_prefix('#').filter(|l| l.contains(" = ") && !l.starts_with(' ')).unwrap_or(line))
+        .fold(String::new(), |all, line| all + line + "\n");
+    let kept = active
+        .replace("\"MIG-...\", \"GPU-...\"", "")
+        .replace("lock = ", "#lock = ")
+        .replace("library = ", "#library = ");
+    sandbox.set_settings(&kept);
+    sandbox.getgpu(["--show-config"]).run().exits(0);
+}
