@@ -52,12 +52,18 @@ fn quick_programs_one_after_the_other_use_one_device() {
 
 #[test]
 fn two_programs_at_a_time_get_two_devices() {
-    let sandbox = Sandbox::new("mig4");
-    let script = "for i in 1 2 3 4; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.8 & done; wait";
-    sandbox.shell("bash", script).run().exits(0).says(&[]);
-    assert_eq!(ran_on(&sandbox).into_iter().collect::<BTreeSet<_>>().len(), 4);
-    sandbox.assert_exclusive();
-    free_again(&sandbox);
+    // One shell that asks four times at once, and one that asks while its last program has not touched the GPU yet.
+    for script in [
+        "for i in 1 2 3 4; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.8 & done; wait",
+        "for i in 1 2 3 4; do d=$(getgpu); CUDA_VISIBLE_DEVICES=$d sim-cuda --init 0.6 --run 0.3 & done; wait",
+        "for i in 1 2 3 4; do d=$(getgpu); CUDA_VISIBLE_DEVICES=$d sim-cuda --init 1 & probe --sleep 0.1 >x; done; wait",
+    ] {
+        let sandbox = Sandbox::new("mig4");
+        sandbox.shell("bash", script).run().exits(0).says(&[]);
+        assert_eq!(ran_on(&sandbox).into_iter().collect::<BTreeSet<_>>().len(), 4, "{script}");
+        sandbox.assert_exclusive();
+        free_again(&sandbox);
+    }
 }
 
 #[test]
