@@ -29,16 +29,25 @@ pub fn exec(program: &Path, arguments: &[OsString], device: Option<&str>, lease:
         unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
     }
     let errno = execve(&path, &words, &environment);
-    if errno != Errno::ENOEXEC {
+    if errno != Errno::ENOEXEC || !is_text(program) {
         return failure(program, errno);
     }
-    // A file without `#!`: execvp(3) and every shell give it to the shell.
+    // A text file without `#!`: execvp(3) and every shell give it to the shell.
     let mut script = vec![words.first().cloned().unwrap_or_default(), path];
     script.extend(words.into_iter().skip(1));
     match execve(c"/bin/sh", &script, &environment) {
         Errno::ENOENT => failure(program, Errno::ENOEXEC),
         errno => failure(program, errno),
     }
+}
+
+/// Whether a file may be a script: no NUL in its first line, as bash decides it.
+fn is_text(path: &Path) -> bool {
+    use std::io::Read;
+    let mut start = [0u8; 128];
+    let Ok(read) = std::fs::File::open(path).and_then(|mut file| file.read(&mut start)) else { return false };
+    let first_line = start[..read].split(|b| *b == b'\n').next().unwrap_or(&[]);
+    !first_line.contains(&0)
 }
 
 /// The inherited environment with one variable replaced in its place, or added at the end.

@@ -60,7 +60,7 @@ fn next_in_path(chain: &Chain, path: Option<&OsStr>, ourselves: &Ourselves) -> R
         which::which_in_all(name, Some(rest), ".").map(|all| all.into_iter().collect::<Vec<_>>()).unwrap_or_default();
     found
         .into_iter()
-        .find(|path| !walk::identity(path).is_some_and(|id| ourselves.is(id)) && !is_cudawrap(path))
+        .find(|path| !walk::identity(path).is_some_and(|id| ourselves.is(id)) && !walk::is_cudawrap(path))
         .ok_or_else(|| {
             let shown = chain.hops.first().map(|hop| hop.display().to_string()).unwrap_or_default();
             let name = name.to_string_lossy();
@@ -76,11 +76,6 @@ fn or_here(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// Whether a path resolves to a program called cudawrap, of whatever installation.
-fn is_cudawrap(path: &Path) -> bool {
-    std::fs::canonicalize(path).is_ok_and(|path| path.file_name() == Some(OsStr::new("cudawrap")))
-}
-
 /// No path leads to us any more: the link was replaced while we started (undone, upgraded). What is there now is the program.
 fn replaced(chains: &[Chain], first_argument: Option<&OsStr>, ourselves: &Ourselves) -> Result<PathBuf, Failure> {
     let fits = |chain: &&Chain| {
@@ -90,7 +85,7 @@ fn replaced(chains: &[Chain], first_argument: Option<&OsStr>, ourselves: &Oursel
         same_name
             && !chain.nameless()
             && chain.end.is_some_and(|end| !ourselves.is(end))
-            && chain.hops.last().is_some_and(|end| executable(end))
+            && chain.hops.last().is_some_and(|end| executable(end) && !walk::is_cudawrap(end))
     };
     let found = chains.iter().find(fits).and_then(|chain| chain.hops.first().cloned());
     found.ok_or_else(|| {

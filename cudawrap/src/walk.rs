@@ -27,7 +27,11 @@ impl Ourselves {
     /// Looks at /proc/self/exe; none if /proc is not mounted.
     pub fn find() -> Option<Self> {
         let link = Path::new("/proc/self/exe");
-        let path = std::fs::read_link(link).ok();
+        // An upgrade that replaced our executable a moment ago: the new one under its path is us too.
+        let path = std::fs::read_link(link).ok().map(|path| {
+            let bytes = path.as_os_str().as_bytes();
+            PathBuf::from(OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)))
+        });
         let known: Vec<Identity> =
             [identity(link), path.and_then(|path| identity(&path))].into_iter().flatten().collect();
         (!known.is_empty()).then_some(Self(known))
@@ -61,13 +65,10 @@ pub fn chain(path: &Path) -> Chain {
 }
 
 impl Chain {
-    /// The program behind the last hop that has one: `CUDAWRAP_name` beside `name`.
+    /// The program behind the last hop that has one: `CUDAWRAP_name` beside `name`. One that leads to a cudawrap is none.
     pub fn sibling(&self) -> Option<PathBuf> {
-        self.hops
-            .iter()
-            .rev()
-            .filter_map(|hop| beside(hop, PREFIX))
-            .find(|path| std::fs::symlink_metadata(path).is_ok())
+        let there = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok() && !is_cudawrap(path);
+        self.hops.iter().rev().filter_map(|hop| beside(hop, PREFIX)).find(there)
     }
 
     /// Started as `CUDAWRAP_x` (a wrap in progress): the program `x` beside it, if that is not ourselves.
@@ -95,6 +96,11 @@ impl Chain {
         let first = self.hops.first().map(|hop| hop.as_os_str().as_bytes()).unwrap_or_default();
         first.starts_with(b"/dev/fd/") || first.starts_with(b"/proc/")
     }
+}
+
+/// Whether a path resolves to a program called cudawrap, of whatever installation.
+pub fn is_cudawrap(path: &Path) -> bool {
+    std::fs::canonicalize(path).is_ok_and(|path| path.file_name() == Some(OsStr::new("cudawrap")))
 }
 
 fn beside(hop: &Path, prefix: &[u8]) -> Option<PathBuf> {
