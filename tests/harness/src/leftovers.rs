@@ -2,13 +2,14 @@
 //! Looked up in /proc and asked of the kernel, without any code of the commands themselves.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
 
-use nix::fcntl::{FcntlArg, fcntl};
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 use crate::{Sandbox, wait};
@@ -39,7 +40,9 @@ impl Sandbox {
 
     /// Whether anything at all is locked.
     pub fn locked(&self) -> bool {
-        let Ok(lock) = fs::OpenOptions::new().read(true).write(true).open(self.lock()) else { return false };
+        // Without waiting, should something else than the FIFO be there.
+        let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let Ok(lock) = open(&self.lock(), flags, Mode::empty()) else { return false };
         // The kernel reports any lock in the way of a write lock from the first byte to the last.
         let mut whole = libc::flock { l_type: libc::F_WRLCK as i16, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
         fcntl(&lock, FcntlArg::F_OFD_GETLK(&mut whole)).expect("ask for locks");
@@ -82,7 +85,12 @@ impl Sandbox {
     }
 
     fn has_lock_open(&self, pid: i32) -> bool {
-        let Ok(lock) = fs::metadata(self.lock()) else { return false };
+        // The lock itself and nothing it may point to: a test that plants a link to /dev/null there must not end with every process
+        // of the machine that has that open.
+        let Ok(lock) = fs::symlink_metadata(self.lock()) else { return false };
+        if !lock.file_type().is_fifo() {
+            return false;
+        }
         let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         let files = open.filter_map(|entry| fs::metadata(entry.path()).ok());
         files.into_iter().any(|file| (file.dev(), file.ino()) == (lock.dev(), lock.ino()))
