@@ -3,7 +3,9 @@
 
 use clap::{Arg, ArgAction, Command};
 
+use crate::diag::Level;
 use crate::error::{Failure, Kind};
+use crate::settings::Type;
 
 /// Whether an option takes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +33,60 @@ pub struct Flag {
     pub help: &'static str,
 }
 
+/// Heading of the options that choose.
+pub const CHOOSE: &str = "Which device";
+/// Heading of the options that every program has.
+pub const OTHER: &str = "Other";
+
+/// An option of a table.
+pub const fn flag(
+    long: &'static str,
+    short: &'static [char],
+    takes: Takes,
+    heading: &'static str,
+    help: &'static str,
+) -> Flag {
+    Flag { long, short, takes, heading, help }
+}
+
+/// The choosing options, which getgpu and cudawrap share.
+pub const CHOOSING: [Flag; 2] = [
+    flag(
+        "type",
+        &[],
+        Takes::Value("TYPE"),
+        CHOOSE,
+        "auto (MIG devices if there are any, else whole GPUs), mig, gpu or any",
+    ),
+    flag("ignore-grant", &[], Takes::Nothing, CHOOSE, "Ignore an inherited CUDA_VISIBLE_DEVICES"),
+];
+
+/// The options that both have at the end.
+pub const COMMON: [Flag; 4] = [
+    flag("verbose", &['v'], Takes::Nothing, OTHER, "Say what is decided"),
+    flag("quiet", &['q'], Takes::Nothing, OTHER, "Errors only, no hints"),
+    flag("version", &['V'], Takes::Nothing, OTHER, "Print the version"),
+    flag("help", &['h'], Takes::Nothing, OTHER, "Print this"),
+];
+
+/// How much is to be said, by `-v` and `-q`.
+pub fn level(typed: &clap::ArgMatches) -> Level {
+    match (typed.get_flag("quiet"), typed.get_flag("verbose")) {
+        (true, _) => Level::Quiet,
+        (_, true) => Level::Verbose,
+        _ => Level::Normal,
+    }
+}
+
+/// The type that was typed.
+pub fn kind(typed: &clap::ArgMatches) -> Result<Option<Type>, String> {
+    typed.get_one::<String>("type").map(|value| value.parse().map_err(|e| format!("--type {e}"))).transpose()
+}
+
 /// A parser for `flags`, without positional arguments. --help and --version are flags of the table like any other.
-pub fn command(name: &'static str, about: &'static str, flags: &[Flag]) -> Command {
+pub fn command(name: &'static str, about: &'static str, flags: impl Iterator<Item = Flag>) -> Command {
     let base = Command::new(name).about(about).disable_help_flag(true).disable_version_flag(true).max_term_width(100);
-    flags.iter().enumerate().fold(base, |command, (place, flag)| command.arg(argument(flag).display_order(place)))
+    flags.enumerate().fold(base, |command, (place, flag)| command.arg(argument(&flag).display_order(place)))
 }
 
 fn argument(flag: &Flag) -> Arg {

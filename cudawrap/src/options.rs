@@ -6,38 +6,14 @@ use std::ffi::OsString;
 use clap::{Arg, ArgAction};
 use getgpu_common::diag::Level;
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::flags::{self, Flag, Takes};
+use getgpu_common::flags::{self, Flag};
 use getgpu_common::settings::{Loaded, Source, Type};
 use getgpu_common::sys;
 
-const CHOOSE: &str = "Which device";
-const OTHER: &str = "Other";
-
-const fn flag(
-    long: &'static str,
-    short: &'static [char],
-    takes: Takes,
-    heading: &'static str,
-    help: &'static str,
-) -> Flag {
-    Flag { long, short, takes, heading, help }
+/// Every option of cudawrap: getgpu's that choose, and those that all have.
+pub fn table() -> impl Iterator<Item = Flag> {
+    flags::CHOOSING.into_iter().chain(flags::COMMON)
 }
-
-/// Every option of cudawrap.
-pub const FLAGS: &[Flag] = &[
-    flag(
-        "type",
-        &[],
-        Takes::Value("TYPE"),
-        CHOOSE,
-        "auto (MIG devices if there are any, else whole GPUs), mig, gpu or any",
-    ),
-    flag("ignore-grant", &[], Takes::Nothing, CHOOSE, "Ignore an inherited CUDA_VISIBLE_DEVICES"),
-    flag("verbose", &['v'], Takes::Nothing, OTHER, "Say what is decided"),
-    flag("quiet", &['q'], Takes::Nothing, OTHER, "Errors only, no hints"),
-    flag("version", &['V'], Takes::Nothing, OTHER, "Print the version"),
-    flag("help", &['h'], Takes::Nothing, OTHER, "Print this"),
-];
 
 const ABOUT: &str = "Run a program on a free MIG device or GPU, leased until the program is over";
 
@@ -86,7 +62,7 @@ fn command() -> clap::Command {
         .num_args(1..)
         .trailing_var_arg(true)
         .value_parser(clap::value_parser!(OsString));
-    flags::command("cudawrap", ABOUT, FLAGS).arg(program).override_usage("cudawrap [OPTIONS] [--] PROGRAM [ARG]...")
+    flags::command("cudawrap", ABOUT, table()).arg(program).override_usage("cudawrap [OPTIONS] [--] PROGRAM [ARG]...")
 }
 
 /// Reads all arguments, the first being our own name.
@@ -99,19 +75,12 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
     if typed.get_flag("version") {
         return Ok(Wanted::Text(format!("cudawrap {}\n", env!("CARGO_PKG_VERSION"))));
     }
-    let kind = typed
-        .get_one::<String>("type")
-        .map(|value| value.parse::<Type>().map_err(|e| usage(format!("--type {e}"))))
-        .transpose()?;
+    let kind = flags::kind(&typed).map_err(usage)?;
     let program: Vec<OsString> = typed.get_many::<OsString>("program").into_iter().flatten().cloned().collect();
     if program.is_empty() {
         return Err(no_program());
     }
-    let level = match (typed.get_flag("quiet"), typed.get_flag("verbose")) {
-        (true, _) => Level::Quiet,
-        (_, true) => Level::Verbose,
-        _ => Level::Normal,
-    };
+    let level = flags::level(&typed);
     Ok(Wanted::Run(Options { kind, ignore_grant: typed.get_flag("ignore-grant"), level, program }))
 }
 
@@ -179,6 +148,6 @@ mod tests {
     #[test]
     fn every_option_is_in_the_help() {
         let Ok(Wanted::Text(help)) = parse(&["cudawrap", "--help"]) else { panic!() };
-        assert!(FLAGS.iter().all(|flag| help.contains(&format!("--{}", flag.long))), "{help}");
+        assert!(table().all(|flag| help.contains(&format!("--{}", flag.long))), "{help}");
     }
 }

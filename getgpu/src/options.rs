@@ -7,34 +7,15 @@ use std::time::Duration;
 use clap::{Arg, ArgMatches};
 use getgpu_common::diag::Level;
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::flags::{self, Flag, Takes};
+use getgpu_common::flags::{self, Flag, Takes, flag};
 use getgpu_common::quantity;
 use getgpu_common::settings::Type;
 
-const CHOOSE: &str = "Which device";
 const KEEP: &str = "Keeping it";
 const SHOW: &str = "Looking";
 
-const fn flag(
-    long: &'static str,
-    short: &'static [char],
-    takes: Takes,
-    heading: &'static str,
-    help: &'static str,
-) -> Flag {
-    Flag { long, short, takes, heading, help }
-}
-
-/// Every option of getgpu.
-pub const FLAGS: &[Flag] = &[
-    flag(
-        "type",
-        &[],
-        Takes::Value("TYPE"),
-        CHOOSE,
-        "auto (MIG devices if there are any, else whole GPUs), mig, gpu or any",
-    ),
-    flag("ignore-grant", &[], Takes::Nothing, CHOOSE, "Ignore an inherited CUDA_VISIBLE_DEVICES"),
+/// What only getgpu has.
+const FLAGS: &[Flag] = &[
     flag(
         "for",
         &[],
@@ -64,11 +45,12 @@ pub const FLAGS: &[Flag] = &[
     ),
     flag("explain", &[], Takes::Nothing, SHOW, "Say for every other device why it was not taken"),
     flag("show-config", &[], Takes::Nothing, SHOW, "Each setting and where it comes from"),
-    flag("verbose", &['v'], Takes::Nothing, SHOW, "Say what is decided"),
-    flag("quiet", &['q'], Takes::Nothing, SHOW, "Errors only, no hints"),
-    flag("version", &['V'], Takes::Nothing, SHOW, "Print the version"),
-    flag("help", &['h'], Takes::Nothing, SHOW, "Print this"),
 ];
+
+/// Every option of getgpu.
+pub fn table() -> impl Iterator<Item = Flag> {
+    flags::CHOOSING.into_iter().chain(FLAGS.iter().copied()).chain(flags::COMMON)
+}
 
 const ABOUT: &str = "Print the UUID of a free MIG device or GPU, and keep it reserved for the program that will use it";
 
@@ -163,7 +145,7 @@ pub struct Options {
 fn command() -> clap::Command {
     let index =
         Arg::new("index").value_name("INDEX").help("That device of the order, in use or not; reserved if it is free");
-    flags::command("getgpu", ABOUT, FLAGS).arg(index)
+    flags::command("getgpu", ABOUT, table()).arg(index)
 }
 
 /// Reads the arguments behind the program's name.
@@ -187,7 +169,7 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         Some("env") => Format::Env,
         Some(other) => return Err(usage(format!("--format {other}: not one of uuid, index, env"))),
     };
-    let kind = text("type").map(|value| value.parse::<Type>().map_err(|e| usage(format!("--type {e}")))).transpose()?;
+    let kind = flags::kind(typed).map_err(usage)?;
     if format == Format::Index && matches!(kind, Some(Type::Mig | Type::Any)) {
         return Err(usage("--format index names whole GPUs only; MIG devices have no CUDA index".into()));
     }
@@ -199,11 +181,7 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         keep: keep(text("hold"), given("no-reserve"))?,
         format,
         explain: given("explain"),
-        level: match (given("quiet"), given("verbose")) {
-            (true, _) => Level::Quiet,
-            (_, true) => Level::Verbose,
-            _ => Level::Normal,
-        },
+        level: flags::level(typed),
     };
     if options.keep != Keep::ForProgram && options.reserve_for.is_some() {
         return Err(usage("--for has no meaning with --hold or --no-reserve".into()));
