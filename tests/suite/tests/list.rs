@@ -145,3 +145,34 @@ fn two_users_see_each_others_reservations() {
     let uid = if nix::unistd::geteuid().is_root() { OTHER } else { nix::unistd::geteuid().as_raw() };
     assert_eq!((&holder["kind"], &holder["uid"]), (&"reservation".into(), &uid.into()));
 }
+
+#[test]
+fn the_first_state_that_applies_is_shown_and_only_free_devices_are_counted() {
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    sandbox.getgpu(["0"]).run().exits(0);
+    sandbox.getgpu(["1"]).run().exits(0);
+    let _programs = sandbox.occupy(&[uuids[1].clone(), uuids[2].clone()], "");
+    let listing = json(&sandbox);
+    let states: Vec<&str> = uuids.iter().map(|uuid| device(&listing, uuid)["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["reserved", "reserved", "busy", "free"], "reserved comes before busy");
+    sandbox.getgpu(["--count-free"]).run().exits(0).prints("1\n");
+    somebody(&sandbox, &["--count-free"]).run().exits(0).prints("1\n");
+    sandbox.getgpu(["--count-free"]).visible(&uuids[2]).run().exits(0).prints("0\n");
+}
+
+#[test]
+fn the_longest_names_and_numbers_fit_eighty_columns() {
+    let sandbox = Sandbox::new("16x7");
+    std::fs::hard_link(sandbox.path("bin/sim-cuda"), sandbox.path("work/a-very-long-program-name")).unwrap();
+    let device = sandbox.uuids()[111].clone();
+    let command = sandbox.command(sandbox.path("work/a-very-long-program-name")).visible(&device);
+    let _program = command.args(["--run", "forever", "--memory", "4900000000"]).spawn();
+    sandbox.until_running(1);
+    sandbox.set_settings(&format!("excluded = ['{device}']"));
+    let table = sandbox.getgpu(["--list"]).run();
+    let longest = table.stdout.lines().map(|line| line.chars().count()).max();
+    assert!(longest.is_some_and(|columns| columns <= 80), "{table:#?}");
+    let line = table.stdout.lines().last().unwrap();
+    assert!(line.contains("busy (x)") && line.contains(" a-very"), "{line}");
+}
