@@ -63,10 +63,11 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The text of an I/O error as libc has it, without Rust's "(os error N)".
+/// The text of an I/O error as strerror(3) has it, without Rust's "(os error N)".
 pub fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
     match error.raw_os_error() {
-        Some(code) => nix::errno::Errno::from_raw(code).desc().to_owned(),
-        None => error.to_string(),
+        Some(code) => text.strip_suffix(&format!(" (os error {code})")).unwrap_or(&text).to_owned(),
+        None => text,
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use getgpu_common::error::{Failure, Kind};
+use getgpu_common::error::{Failure, Kind, reason};
 use nix::errno::Errno;
 use nix::libc;
 
@@ -87,5 +87,5 @@ fn failure(program: &Path, errno: Errno) -> Failure {
         Errno::ENOENT | Errno::ENOTDIR => Kind::NotFound,
         _ => Kind::CannotRun,
     };
-    Failure::new(kind, format!("{}: {}", program.display(), errno.desc()))
+    Failure::new(kind, format!("{}: {}", program.display(), reason(&errno.into())))
 }

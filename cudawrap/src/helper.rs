@@ -54,7 +54,7 @@ impl Helper {
         // SAFETY: flags 0 is fork(2) with no exit signal; this process has one thread, so the child may use all of its memory.
         let pid = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
         match pid {
-            -1 => Err(failed(Errno::last().desc())),
+            -1 => Err(failed(&reason(&Errno::last().into()))),
             0 => intermediate(&plan, parent, ours, &theirs),
             pid => Ok(Self { intermediate: Pid::from_raw(pid as i32), channel: ours }),
         }

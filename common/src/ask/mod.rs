@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, socketpair};
 
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, Kind, reason};
 use crate::ident::Uuid;
 use crate::inventory::{Detail, Device, Gpu, Inventory, Usage};
 use crate::nvml::Rules;
@@ -147,7 +147,7 @@ impl<W: Worker> Client<W> {
             match send(self.worker.channel().as_raw_fd(), rest, MsgFlags::MSG_NOSIGNAL) {
                 Ok(written) => rest = &rest[written..],
                 Err(Errno::EINTR) => {}
-                Err(errno) => return Err(broken(errno.desc())),
+                Err(errno) => return Err(broken(&reason(&errno.into()))),
             }
         }
         let line = self.line()?;
@@ -169,7 +169,7 @@ impl<W: Worker> Client<W> {
                 Ok(0) => return Err(broken("it ended without an answer")),
                 Ok(n) => self.buffer.extend_from_slice(&part[..n]),
                 Err(Errno::EINTR) => {}
-                Err(errno) => return Err(broken(errno.desc())),
+                Err(errno) => return Err(broken(&reason(&errno.into()))),
             }
         }
     }
@@ -185,7 +185,7 @@ impl<W: Worker> Client<W> {
             match poll(&mut fds, timeout) {
                 Ok(n) if n > 0 => return Ok(()),
                 Ok(_) | Err(Errno::EINTR) => {}
-                Err(errno) => return Err(broken(errno.desc())),
+                Err(errno) => return Err(broken(&reason(&errno.into()))),
             }
         }
     }

@@ -24,7 +24,8 @@ pub struct Forked {
 
 /// Forks a process that serves NVML requests.
 pub fn fork_worker() -> Result<Forked, Failure> {
-    start().map_err(|e| Failure::new(Kind::Nvml, format!("cannot start a process to ask NVML: {}", reason(&e))))
+    // As with a holder that cannot be started: the machine lacks something now, not the driver.
+    start().map_err(|e| Failure::new(Kind::LockPlace, format!("cannot start a process to ask NVML: {}", reason(&e))))
 }
 
 fn start() -> io::Result<Forked> {

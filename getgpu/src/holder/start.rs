@@ -36,7 +36,7 @@ pub fn start(line: &Line, lock: Description) -> Result<Started, Failure> {
     let failed =
         |why: &str| Failure::new(Kind::LockPlace, format!("cannot start the holder of the reservation: {why}"));
     let (ours, theirs) = channel().map_err(|e| failed(&reason(&e)))?;
-    launch(line, lock.into_fd(), theirs).map_err(|e| failed(e.desc()))?;
+    launch(line, lock.into_fd(), theirs).map_err(|e| failed(&reason(&e.into())))?;
     let mut ours = File::from(ours);
     let mut ready = [0u8; 1];
     match wait_readable(&ours).and_then(|()| ours.read(&mut ready).map_err(|e| reason(&e))) {
@@ -55,7 +55,7 @@ fn wait_readable(file: &File) -> Result<(), String> {
             Ok(0) => return Err("it is not ready after 10 s".into()),
             Ok(_) => return Ok(()),
             Err(nix::errno::Errno::EINTR) => {}
-            Err(errno) => return Err(errno.desc().into()),
+            Err(errno) => return Err(reason(&errno.into())),
         }
     }
 }

@@ -6,7 +6,6 @@ set -eu
 dir=$1
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
-target=${CARGO_TARGET_DIR:-$root/target}
 
 skip() {
     echo "SKIPPED: $1"
@@ -26,6 +25,10 @@ dir=$(cd "$dir" && pwd)
 header=$(find "$dir/venv" -name nvml.h | head -n 1)
 [ -n "$header" ] || skip "nvidia-nvml-dev-cu12 has no nvml.h"
 
+# A target folder of its own: what cargo builds for a part of the workspace differs from what it builds for all of it, and this may
+# run while tests of the whole use theirs.
+target=$dir/target
+export CARGO_TARGET_DIR="$target"
 (cd "$root" && cargo build -q -p sim-nvml -p sim-cuda && cargo build -q -p sim-nvml --example layouts)
 mkdir -p "$dir/lib"
 cp -f "$target/debug/libsim_nvml.so" "$dir/lib/libnvidia-ml.so.1"

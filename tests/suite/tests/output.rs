@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::time::Duration;
 
 use getgpu_tests::PLAIN;
-use harness::Sandbox;
+use harness::{Sandbox, skip};
 
 #[test]
 fn a_full_disk_or_a_closed_pipe_leaves_nothing_reserved() {
@@ -47,4 +47,17 @@ fn closed_streams_besides_stdout_do_no_harm() {
     failed.exits(2);
     sandbox.getgpu(["--release-all"]).run().exits(0).prints("");
     sandbox.getgpu(PLAIN).run().line();
+}
+
+#[test]
+fn where_no_process_can_be_started_nothing_is_printed() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    // The limit counts all processes of the uid and not root's: this uid has no other.
+    let script = "ulimit -u 1; exec getgpu";
+    let outcome = sandbox.shell("bash", script).uid(61_235).run();
+    outcome.exits(4).prints("").mentions("cannot start a process to ask NVML: Resource temporarily unavailable");
+    sandbox.assert_clean(Duration::ZERO);
 }
