@@ -59,7 +59,7 @@ impl Sandbox {
         &self.folder
     }
 
-    /// UUIDs of all devices, in order.
+    /// UUIDs of all devices.
     pub fn uuids(&self) -> Vec<String> {
         self.folder.node().expect("the node").device_uuids()
     }

@@ -179,7 +179,8 @@ fn users_with_any_umask_work_in_one_folder() {
     std::fs::set_permissions(bench.folder.root().parent().unwrap(), open).unwrap();
     // Other users cannot reach the build folder everywhere.
     let program = bench.folder.path("sim-cuda");
-    std::fs::copy(env!("CARGO_BIN_EXE_sim-cuda"), &program).unwrap();
+    // By another process: a program forked meanwhile by another test would keep the copy open for writing (ETXTBSY).
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_sim-cuda")).arg(&program).status().unwrap().success());
     let uuid = bench.uuid(0);
     let as_user = |uid: u32, flags: &str| {
         let (uid, script) = (format!("--reuid={uid}"), format!("umask 077; exec {} {flags}", program.display()));
