@@ -17,6 +17,7 @@ mod command;
 mod leftovers;
 mod oracle;
 mod outcome;
+mod programs;
 mod running;
 mod sandbox;
 pub mod skip;

@@ -5,12 +5,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use sim_node::Folder;
 use tempfile::TempDir;
 
-use crate::{Builder, Command, Running, wait};
+use crate::{Builder, Command};
 
 /// One test's own machine.
 #[derive(Debug)]
@@ -113,36 +112,6 @@ impl Sandbox {
         let command = self.command(shell);
         let command = if matches!(shell, "zsh" | "tcsh" | "csh") { command.args(["-f"]) } else { command };
         command.args(["-c", script])
-    }
-
-    /// Starts a program with a context on each of these devices, without any of our commands, and waits until all have one.
-    #[track_caller]
-    pub fn occupy(&self, uuids: &[String], flags: &str) -> Vec<Running> {
-        let before = self.running();
-        let start = |uuid: &String| {
-            let flags = format!("--run forever {flags}");
-            self.command("sim-cuda").visible(uuid).args(flags.split_ascii_whitespace()).limit(Duration::MAX).spawn()
-        };
-        let programs = uuids.iter().map(start).collect();
-        self.until_running(before + uuids.len());
-        programs
-    }
-
-    /// Waits until so many simulated programs have a context.
-    #[track_caller]
-    pub fn until_running(&self, count: usize) {
-        wait::until(&format!("{count} programs have a context"), || self.running() == count);
-    }
-
-    /// How many simulated programs have a context now.
-    pub fn running(&self) -> usize {
-        self.folder.running().map_or(0, |running| running.len())
-    }
-
-    /// Waits until this file exists, which a program of the test makes.
-    #[track_caller]
-    pub fn until_file(&self, name: &str) {
-        wait::until(&format!("{name} exists"), || self.path(name).exists());
     }
 }
 
