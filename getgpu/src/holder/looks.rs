@@ -23,7 +23,7 @@ impl Looker {
     /// Remembers, where the value was granted before, who is there already.
     pub fn new(line: &Line) -> Self {
         let uid = nix::unistd::geteuid().as_raw();
-        let granted = line.granted.then(|| {
+        let granted = (line.granted || caller_has(line)).then(|| {
             let own = procfs::pids().into_iter().filter(|pid| procfs::euid(*pid) == Some(uid));
             own.filter_map(Stat::read).map(|stat| (stat.pid, (stat.start, stat.arg_start))).collect::<HashMap<_, _>>()
         });
@@ -89,6 +89,12 @@ impl Looker {
         };
         Seen { own: true, has_value, has_argument, denied, wrapper: has_value && is_wrapper(stat.pid) }
     }
+}
+
+/// Whether the caller was started with the value that was printed, so that it is a grant of older processes too.
+fn caller_has(line: &Line) -> bool {
+    let Secret::Bytes(block) = secrets::environ(line.caller.pid) else { return false };
+    secrets::value(&block, "CUDA_VISIBLE_DEVICES") == Some(line.value.as_bytes())
 }
 
 /// cudawrap under the name of a link, before it becomes its program.
