@@ -4,6 +4,13 @@
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::procfs::{Stat, ancestry};
 
+/// Clock ticks (10 ms) within which the commands of one pipeline are started.
+const PIPELINE_TICKS: u64 = 20;
+
+/// Shells: one that reads our output on its standard input (tcsh does for backquotes) is the caller all the same.
+const SHELLS: [&str; 12] =
+    ["sh", "bash", "dash", "ash", "zsh", "tcsh", "csh", "ksh", "ksh93", "mksh", "fish", "busybox"];
+
 /// A process that is known again by its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
@@ -25,7 +32,22 @@ impl From<&Stat> for Process {
 pub fn find() -> Process {
     let ancestors = ancestry::ancestors(std::process::id() as i32, 64);
     let unseen = || Process { pid: 1, start: 0, name: "?".into() };
-    ancestry::caller(&ancestors).map_or_else(unseen, Process::from)
+    let callers = match ancestors.split_first() {
+        Some((parent, rest)) if reads_our_output(parent) => rest,
+        _ => &ancestors,
+    };
+    ancestry::caller(callers).map_or_else(unseen, Process::from)
+}
+
+/// Whether our parent is the next command of our own pipeline: tcsh starts the commands of `getgpu | cat` as children of cat.
+/// It reads on its standard input what we print, is no older than the pipeline, and is no shell.
+fn reads_our_output(parent: &Stat) -> bool {
+    let link = |path: String| std::fs::read_link(path).ok();
+    let ours = link("/proc/self/fd/1".into()).filter(|path| path.as_os_str().as_encoded_bytes().starts_with(b"pipe:"));
+    let young = Stat::read(std::process::id() as i32)
+        .is_some_and(|own| own.start.saturating_sub(parent.start) <= PIPELINE_TICKS);
+    let shell = SHELLS.contains(&parent.comm.as_str());
+    young && !shell && ours.is_some() && link(format!("/proc/{}/fd/0", parent.pid)) == ours
 }
 
 impl Process {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use getgpu_tests::{OTHER, somebody};
 use harness::skip::{self, Need};
-use harness::{Sandbox, Signal, wait};
+use harness::{Running, Sandbox, Signal, wait};
 
 /// sim-cuda as a wrapped program.
 fn wrapped(sandbox: &Sandbox) -> PathBuf {
@@ -16,6 +16,12 @@ fn wrapped(sandbox: &Sandbox) -> PathBuf {
     std::fs::hard_link(sandbox.path("bin/sim-cuda"), directory.join("CUDAWRAP_app")).unwrap();
     symlink(sandbox.path("bin/cudawrap"), directory.join("app")).unwrap();
     directory.join("app")
+}
+
+/// The first line of a simulated program, which comes just after its context.
+fn first_line(program: &Running) -> String {
+    wait::until("it has said where it runs", || program.stdout().contains('\n'));
+    program.stdout()
 }
 
 fn free(sandbox: &Sandbox) -> String {
@@ -61,7 +67,7 @@ fn a_device_that_the_variable_names_is_leased_in_every_form() {
         for command in [sandbox.command(&app), sandbox.command("cudawrap").args(["--", "sim-cuda"])] {
             let program = command.args(["--run", "forever"]).visible(&value).spawn();
             sandbox.until_running(1);
-            assert!(program.stdout().starts_with(&format!("RUN {uuid}")), "{value}: {}", program.stdout());
+            assert!(first_line(&program).starts_with(&format!("RUN {uuid}")), "{value}");
             let outcome = somebody(&sandbox, &["--explain", "--no-reserve"]).run();
             outcome.mentions(&format!("{uuid} (GPU 0 MIG device 1): leased by "));
             drop(program);
@@ -124,7 +130,7 @@ fn a_named_device_that_somebody_has_is_said_and_run_or_refused() {
     sandbox.command("cudawrap").args(["--", "sim-cuda"]).visible(&reserved).run().exits(0).says(&[]);
     let lessee = sandbox.command("cudawrap").args(["--", "sim-cuda", "--shared", "--run", "forever"]).spawn();
     sandbox.until_running(1);
-    let leased = lessee.stdout().split(' ').nth(1).unwrap().to_owned();
+    let leased = first_line(&lessee).split(' ').nth(1).unwrap().to_owned();
     let outcome = sandbox.command(&app).args(["--shared"]).visible(&leased).run();
     outcome.exits(0).mentions(&format!("(pid {}, sim-cuda): running there because", lessee.pid()));
     let outcome = sandbox.command("cudawrap").args(["--", "true"]).visible(&leased).run();
@@ -294,6 +300,6 @@ fn another_users_program_is_named_in_the_message() {
     let sandbox = Sandbox::new("mig4");
     let program = sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", "forever"]).uid(OTHER).spawn();
     sandbox.until_running(1);
-    let outcome = sandbox.getgpu(["--no-reserve"]).visible(program.stdout().split(' ').nth(1).unwrap()).run();
+    let outcome = sandbox.getgpu(["--no-reserve"]).visible(first_line(&program).split(' ').nth(1).unwrap()).run();
     outcome.exits(1).mentions(&format!("getgpu: no free device: 1 of 1 in use ({OTHER} 1)"));
 }

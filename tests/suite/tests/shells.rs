@@ -7,7 +7,7 @@ use getgpu_tests::{OTHER, PLAIN, all_at_once, free_again, nobody_gets_one_before
 use harness::{Sandbox, Signal, skip, wait};
 
 /// What each shell does before it tells that it is ready and waits: each line ends with the device reserved for the shell.
-const FORMS: [(&str, &str); 17] = [
+const FORMS: [(&str, &str); 18] = [
     ("bash", "X=$(getgpu --hold)"),
     ("bash", "export CUDA_VISIBLE_DEVICES=$(getgpu --hold | cat)"),
     ("bash", "X=$(getgpu --hold || exit)"),
@@ -24,7 +24,8 @@ const FORMS: [(&str, &str); 17] = [
     ("zsh", "X=$(getgpu --hold | cat)"),
     ("zsh", "f() { getgpu --hold || exit; }; X=$(f)"),
     ("tcsh", "set X = `getgpu --hold`"),
-    // Not `| cat`: there tcsh makes cat the parent of getgpu, and cat is over at once.
+    // There tcsh makes cat the parent of getgpu, and cat is over at once.
+    ("tcsh", "set X = `getgpu --hold | cat`"),
     ("tcsh", "set X = `getgpu --hold || exit`"),
 ];
 
