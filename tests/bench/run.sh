@@ -26,7 +26,7 @@ chmod +x "$room/shell-wrapper"
 
 time_all() {
     "$bin/getgpu-bench" "$1" "C client=client" "getgpu --no-reserve=getgpu --no-reserve" "getgpu (with its reservation)=getgpu --for 0"
-    [ -z "${NVISEL:-}" ] || "$bin/getgpu-bench" 10 "C client=client" "nvisel=$NVISEL --count 1"
+    [ -z "${NVISEL:-}" ] || "$bin/getgpu-bench" 10 "C client=client" "nvisel=$NVISEL --count 1" 2>/dev/null
     echo
     "$bin/getgpu-bench" "$1" "/bin/true=/bin/true" "shell wrapper, C client=shell-wrapper /bin/true" \
         "cudawrap -- /bin/true=cudawrap -- /bin/true" "linked true=$room/true"
@@ -54,9 +54,9 @@ if command -v valgrind >/dev/null; then
     count "C client" "$room/client"
     count "getgpu --no-reserve" "$bin/getgpu" --no-reserve
     count "getgpu --list" "$bin/getgpu" --list
-    count "/bin/true" /bin/true
-    count "cudawrap -- /bin/true" "$bin/cudawrap" -- /bin/true
-    CUDA_VISIBLE_DEVICES=$uuid count "cudawrap -- /bin/true, named" "$bin/cudawrap" -- /bin/true
+    # Up to the exec: callgrind counts a process only if it ends as itself, so the program is one that cannot be executed.
+    count "cudawrap -- PROGRAM" "$bin/cudawrap" -- /
+    CUDA_VISIBLE_DEVICES=$uuid count "cudawrap -- PROGRAM, device named" "$bin/cudawrap" -- /
 else
     echo "SKIPPED: instruction counts need valgrind"
 fi
