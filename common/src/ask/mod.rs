@@ -122,12 +122,17 @@ impl<W: Worker> Client<W> {
 
     /// Shuts the library down and waits for the process to be over. Only then do the answers count.
     pub fn close(mut self) -> Result<(), Failure> {
-        match self.tell(&Request::Quit)? {
-            Answer::Bye => {}
-            other => return Err(nonsense(&other)),
-        }
-        let late = self.late();
-        if self.worker.end(self.deadline) { Ok(()) } else { Err(late) }
+        let failure = match self.tell(&Request::Quit) {
+            Ok(Answer::Bye) => {
+                let late = self.late();
+                return if self.worker.end(self.deadline) { Ok(()) } else { Err(late) };
+            }
+            Ok(other) => nonsense(&other),
+            Err(failure) => failure,
+        };
+        // Whoever goes on in spite of the failure must not have its process as a child.
+        self.abandon();
+        Err(failure)
     }
 
     /// An answer that is no failure.
