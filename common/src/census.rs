@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Failure, Kind};
-use crate::inventory::{Device, Inventory};
+use crate::inventory::{Activity, Device, Inventory, Usage};
 use crate::lock::{Description, Side, Span, holders};
-use crate::pool::Outside;
+use crate::pool::{Filter, Outside};
 use crate::procfs;
 
 /// Why a device was not taken.
@@ -16,6 +16,10 @@ pub enum Rejected {
     Taken,
     /// Somebody was trying it.
     Tried,
+    /// Less of it is free than the share that is wanted.
+    NoRoom,
+    /// Another user shares it, and only one user may.
+    OtherUser,
     /// NVML shows it in use.
     Busy(String),
     /// NVML would not tell.
@@ -45,7 +49,9 @@ impl Census {
             match why {
                 Rejected::Busy(_) => census.other += 1,
                 Rejected::Unknown(_) => census.unknown += 1,
-                Rejected::Taken | Rejected::Tried => census.count_holder(probe, Span::of(&device.uuid)),
+                Rejected::Taken | Rejected::Tried | Rejected::NoRoom | Rejected::OtherUser => {
+                    census.count_holder(probe, Span::of(&device.uuid));
+                }
             }
         }
         census
@@ -89,6 +95,33 @@ impl Census {
     }
 }
 
+/// What NVML's answer makes of a device: none if it is idle.
+pub fn verdict(usage: Result<Usage, Failure>) -> Option<Rejected> {
+    match usage {
+        Ok(usage) => match usage.activity {
+            Activity::Idle => None,
+            Activity::Busy => Some(Rejected::Busy(usage.reason.unwrap_or_default())),
+            Activity::Unknown => Some(Rejected::Unknown(usage.reason.unwrap_or_default())),
+        },
+        Err(failure) => Some(Rejected::Unknown(failure.message)),
+    }
+}
+
+/// The devices to choose from, each with its place in the order of the node. Fewer than `count` is a failure that waiting cannot cure.
+pub fn pool<'i>(filter: &Filter, inventory: &'i Inventory, count: usize) -> Result<Vec<(usize, &'i Device)>, Failure> {
+    let outside = filter.sort(inventory);
+    let inside = inventory.devices.iter().enumerate().zip(&outside).filter(|(_, out)| out.is_none());
+    let pool: Vec<(usize, &Device)> = inside.map(|(device, _)| device).collect();
+    let there = match pool.len() {
+        0 => return Err(empty_pool(inventory, &outside)),
+        there if there >= count => return Ok(pool),
+        1 => "1 such device exists".to_owned(),
+        there => format!("{there} such devices exist"),
+    };
+    Err(Failure::new(Kind::NoDevice, format!("{count} devices wanted: only {there} here"))
+        .hint("getgpu --list shows what there is"))
+}
+
 /// Nothing in the pool: what there is instead. Asking again cannot help.
 pub fn empty_pool(inventory: &Inventory, outside: &[Option<Outside>]) -> Failure {
     if inventory.devices.is_empty() {
@@ -114,7 +147,22 @@ pub fn empty_pool(inventory: &Inventory, outside: &[Option<Outside>]) -> Failure
     }
     let parts: Vec<String> = counts.iter().map(|(out, n)| format!("{n} {}", out.text())).collect();
     Failure::new(Kind::NoDevice, format!("no device of the request exists here: {}", parts.join("; ")))
-        .hint("getgpu --list shows what there is")
+        .hint(there_is(inventory).unwrap_or_else(|| "getgpu --list shows what there is".into()))
+}
+
+/// `here: 4 x 1g.5gb (4.75 GiB), 1 x whole GPU (39.4 GiB)`, where sizes were asked for.
+fn there_is(inventory: &Inventory) -> Option<String> {
+    let mut kinds: Vec<(String, usize)> = Vec::new();
+    for device in &inventory.devices {
+        let name = device.profile.as_deref().unwrap_or(if device.slot.is_some() { "MIG device" } else { "whole GPU" });
+        let kind = format!("{name} ({:.2} GiB)", device.memory? as f64 / f64::from(1 << 30));
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, n)) => *n += 1,
+            None => kinds.push((kind, 1)),
+        }
+    }
+    let parts: Vec<String> = kinds.iter().map(|(kind, n)| format!("{n} x {kind}")).collect();
+    (!parts.is_empty()).then(|| format!("here: {}", parts.join(", ")))
 }
 
 #[cfg(test)]

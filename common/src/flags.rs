@@ -5,7 +5,6 @@ use clap::{Arg, ArgAction, Command};
 
 use crate::diag::Level;
 use crate::error::{Failure, Kind};
-use crate::settings::Type;
 
 /// Whether an option takes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +13,15 @@ pub enum Takes {
     Nothing,
     /// A value, named so in the help.
     Value(&'static str),
-    /// A value only in the form `--name=VALUE`, else none.
-    Optional(&'static str),
+    /// A value that may be given several times.
+    Many(&'static str),
+    /// A value only in the form `--name=VALUE`, else none; its letter always takes one.
+    Optional {
+        /// Name of the value in the help.
+        name: &'static str,
+        /// What stands for no value.
+        default: &'static str,
+    },
 }
 
 /// One option.
@@ -49,8 +55,12 @@ pub const fn flag(
     Flag { long, short, takes, heading, help }
 }
 
-/// The choosing options, which getgpu and cudawrap share.
-pub const CHOOSING: [Flag; 2] = [
+/// Heading of the options that share and wait.
+pub const SHARE: &str = "Sharing and waiting";
+
+/// The choosing, sharing and waiting options, which getgpu and cudawrap share. Each stands for the setting of its name, and under cudawrap
+/// the variable `CUDAWRAP_NAME` stands for it.
+pub const CHOOSING: [Flag; 9] = [
     flag(
         "type",
         &[],
@@ -58,8 +68,51 @@ pub const CHOOSING: [Flag; 2] = [
         CHOOSE,
         "auto (MIG devices if there are any, else whole GPUs), mig, gpu or any",
     ),
+    flag("count", &['n'], Takes::Value("N"), CHOOSE, "N different devices, separated by commas; all or none"),
+    flag(
+        "profile",
+        &[],
+        Takes::Many("NAME"),
+        CHOOSE,
+        "Only MIG devices of this profile (1g.10gb); may be repeated; the smallest first",
+    ),
+    flag(
+        "min-memory",
+        &[],
+        Takes::Value("SIZE"),
+        CHOOSE,
+        "Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB); the smallest first",
+    ),
+    flag("gpu", &[], Takes::Many("GPU"), CHOOSE, "Only devices on this GPU: its NVML index or UUID; may be repeated"),
+    flag("policy", &[], Takes::Value("POLICY"), CHOOSE, "random, first, last, spread (over GPUs) or pack (onto GPUs)"),
     flag("ignore-grant", &[], Takes::Nothing, CHOOSE, "Ignore an inherited CUDA_VISIBLE_DEVICES"),
+    flag(
+        "share",
+        &[],
+        Takes::Value("F"),
+        SHARE,
+        "A part of a device: 1/2, 0.5, 25%, or a size (10G); the least loaded device first",
+    ),
+    flag(
+        "wait",
+        &['w'],
+        Takes::Optional { name: "TIME", default: "forever" },
+        SHARE,
+        "Wait in line, first come first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)",
+    ),
 ];
+
+impl Flag {
+    /// The setting that it stands for.
+    pub fn key(&self) -> String {
+        self.long.replace('-', "_")
+    }
+
+    /// The variable that stands for it under cudawrap.
+    pub fn variable(&self) -> String {
+        format!("CUDAWRAP_{}", self.key().to_ascii_uppercase())
+    }
+}
 
 /// The options that both have at the end.
 pub const COMMON: [Flag; 4] = [
@@ -78,29 +131,43 @@ pub fn level(typed: &clap::ArgMatches) -> Level {
     }
 }
 
-/// The type that was typed.
-pub fn kind(typed: &clap::ArgMatches) -> Result<Option<Type>, String> {
-    typed.get_one::<String>("type").map(|value| value.parse().map_err(|e| format!("--type {e}"))).transpose()
-}
-
 /// A parser for `flags`, without positional arguments. --help and --version are flags of the table like any other.
 pub fn command(name: &'static str, about: &'static str, flags: impl Iterator<Item = Flag>) -> Command {
     let base = Command::new(name).about(about).disable_help_flag(true).disable_version_flag(true).max_term_width(100);
-    flags.enumerate().fold(base, |command, (place, flag)| command.arg(argument(&flag).display_order(place)))
+    flags.enumerate().fold(base, |command, (place, flag)| {
+        let command = command.arg(argument(&flag).display_order(2 * place));
+        letter(&flag).into_iter().fold(command, |command, arg| command.arg(arg.display_order(2 * place + 1)))
+    })
+}
+
+/// Key of the letter of an option whose value is optional; there is one such option.
+pub(crate) const LETTER: &str = "letter";
+
+/// The letter of an option whose value is optional is an argument of its own, since it always takes a value.
+fn letter(flag: &Flag) -> Option<Arg> {
+    let (Takes::Optional { name, .. }, [letter, ..]) = (flag.takes, flag.short) else { return None };
+    let arg = Arg::new(LETTER).short(*letter).value_name(name).help_heading(flag.heading);
+    let help = format!("The same as --{}={name}", flag.long);
+    Some(arg.help(help).action(ArgAction::Set).allow_hyphen_values(true).conflicts_with(flag.long))
 }
 
 fn argument(flag: &Flag) -> Arg {
     let arg = Arg::new(flag.long).long(flag.long).help(flag.help).help_heading(flag.heading);
     let arg = match flag.short {
         [] => arg,
+        _ if matches!(flag.takes, Takes::Optional { .. }) => arg,
         [first, rest @ ..] => arg.short(*first).visible_short_aliases(rest.to_vec()),
     };
     match flag.takes {
         Takes::Nothing => arg.action(ArgAction::SetTrue).overrides_with(flag.long),
         Takes::Value(name) => arg.action(ArgAction::Set).value_name(name).allow_hyphen_values(true),
-        Takes::Optional(name) => {
-            arg.action(ArgAction::Set).value_name(name).num_args(0..=1).require_equals(true).default_missing_value("")
-        }
+        Takes::Many(name) => arg.action(ArgAction::Append).value_name(name).allow_hyphen_values(true),
+        Takes::Optional { name, default } => arg
+            .action(ArgAction::Set)
+            .value_name(name)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value(default),
     }
 }
 

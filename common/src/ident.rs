@@ -95,6 +95,17 @@ impl Selector {
     }
 }
 
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Index(index) => write!(f, "{index}"),
+            Self::GpuPrefix(prefix) => f.write_str(prefix),
+            Self::Full(uuid) => uuid.fmt(f),
+            Self::OldMig { gpu, gi, ci } => write!(f, "MIG-{gpu}/{gi}/{ci}"),
+        }
+    }
+}
+
 /// `8-4-4-4-12` lower-case hex digits.
 fn full_hex(text: &str) -> bool {
     let bytes = text.as_bytes();

@@ -12,7 +12,9 @@ pub enum Detail {
     Uuid,
     /// The parent GPU and the instance ids too: for lists and grants.
     Place,
-    /// Names, memory and PCI addresses too: for people.
+    /// Profiles, total memory and the driver's version too: for requests by size.
+    Size,
+    /// Names, memory in use and PCI addresses too: for people.
     Full,
 }
 
@@ -48,8 +50,10 @@ pub struct Device {
     pub gpu_uuid: Option<Uuid>,
     /// GPU instance and compute instance ids; `Detail::Place`.
     pub instance: Option<(u32, u32)>,
-    /// Profile, such as `1g.5gb`; `Detail::Full`.
+    /// Profile, such as `1g.5gb`; from `Detail::Size` on.
     pub profile: Option<String>,
+    /// All of its memory, in bytes; from `Detail::Size` on.
+    pub memory: Option<u64>,
     /// Whether this process may open its nodes.
     pub usable: bool,
 }
@@ -104,7 +108,7 @@ pub struct Usage {
 /// Everything on the node that could be asked about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Inventory {
-    /// Version of the driver; `Detail::Full`.
+    /// Version of the driver; from `Detail::Size` on.
     pub driver: Option<String>,
     /// All GPUs that answered, in NVML order.
     pub gpus: Vec<Gpu>,
@@ -112,6 +116,14 @@ pub struct Inventory {
     pub devices: Vec<Device>,
     /// What did not answer: a line each.
     pub problems: Vec<String>,
+}
+
+impl Inventory {
+    /// Whether a CUDA program sees only the first of several MIG devices that it is given: so on drivers before 570.
+    pub fn first_mig_only(&self) -> bool {
+        let major = self.driver.as_deref().and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+        major.is_some_and(|major| major < 570)
+    }
 }
 
 impl Device {

@@ -1,7 +1,10 @@
 //! What getgpu, cudawrap and create-cudawrap share.
 
 pub mod ask;
+pub mod attempt;
+pub mod cap;
 pub mod census;
+pub mod choices;
 pub mod diag;
 pub mod draw;
 pub mod error;
@@ -9,13 +12,17 @@ pub mod exit;
 pub mod flags;
 pub mod ident;
 pub mod inventory;
+pub mod line;
 pub mod lock;
+pub mod locked;
 pub mod nvml;
 pub mod pick;
+pub mod policy;
 pub mod pool;
 pub mod procfs;
 pub mod quantity;
 pub mod request;
 pub mod settings;
+pub mod share;
 pub mod sys;
 pub mod visible;

@@ -1,22 +1,26 @@
-//! The choice: a random free device of the pool, claimed on the lock before NVML is asked about it, so that nobody comes between.
-//! Draws first, as few calls and GPUs as possible; a look at everything when that does not find one.
+//! The choice: free devices of the pool, claimed on the lock before NVML is asked about them, so that nobody comes between.
+//! Draws first, as few calls and GPUs as possible; a look at everything when that does not find one or the request needs it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use rand::seq::SliceRandom;
-
 use crate::ask::{Client, Worker};
-use crate::census::Rejected;
+use crate::cap;
+use crate::census::{self, Rejected};
 use crate::draw::Draws;
-use crate::error::{Failure, Kind};
-use crate::inventory::{Activity, Detail, Device, Gpu, Inventory, Usage};
-use crate::lock::claim::{self, Attempt, Claim};
-use crate::lock::{Description, Held, Place, Side, Span};
-use crate::pool::Filter;
+use crate::error::Failure;
+use crate::inventory::{Activity, Detail, Device, Gpu, Inventory};
+use crate::lock::{Claim, Description, Place, Side, Span, Taken, UNITS, layout, taken};
+use crate::policy::{self, Candidate};
+use crate::request::Request;
+use crate::settings::Policy;
 
-/// How long a device that was only being tried by others is tried again when nothing else is free.
+/// How long devices that were only being tried by others are tried again when nothing else is free.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// The same for shares, where everybody begins with the same device and most looks end in another one's try.
+const SHARE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a call that chooses several devices waits for another such call.
+const GATE: Duration = Duration::from_secs(1);
 
 /// A device that is ours to settle.
 #[derive(Debug)]
@@ -30,11 +34,17 @@ pub struct Picked {
 /// What came of a choice.
 #[derive(Debug)]
 pub enum Outcome {
-    /// A free device, claimed.
-    Picked(Picked),
-    /// The pool has devices and none is free.
+    /// Free devices, claimed, as many as asked for, in the order of the node.
+    Picked(Vec<Picked>, Guard),
+    /// The pool has devices and too few are free.
     NoneFree(Vec<(Device, Rejected)>),
+    /// This user has as many as one may have.
+    OverCap(Failure),
 }
+
+/// Keeps other calls of this user from counting before the claims are settled and signed.
+#[derive(Debug, Default)]
+pub struct Guard(#[allow(dead_code, reason = "a lock that ends when it is dropped")] Option<Description>);
 
 /// One call's choice.
 pub struct Chooser<'a, W: Worker> {
@@ -44,25 +54,25 @@ pub struct Chooser<'a, W: Worker> {
     pub place: &'a Place,
     /// For whom.
     pub side: Side,
-    /// The pool.
-    pub filter: &'a Filter,
+    /// What is asked for.
+    pub request: &'a Request,
+    /// Devices that are left alone this time, by a waiter that has just asked about them.
+    pub skip: &'a dyn Fn(&Device) -> bool,
 }
 
 impl<W: Worker> Chooser<'_, W> {
     /// Chooses. `known` is an inventory that was needed already; then nothing is drawn.
-    pub fn choose(&mut self, known: Option<Inventory>) -> Result<Outcome, Failure> {
+    pub fn choose(&mut self, known: Option<&Inventory>) -> Result<Outcome, Failure> {
         let probe = self.place.open()?;
-        let inventory = match known {
-            Some(inventory) => inventory,
-            None => {
-                if self.filter.is_open() {
-                    if let Some(picked) = self.draw(&probe)? {
-                        return Ok(Outcome::Picked(picked));
-                    }
-                }
-                self.client.scan(Detail::Place)?
+        if let Some(inventory) = known {
+            return self.among(&probe, inventory);
+        }
+        if self.request.may_draw() {
+            if let Some(picked) = self.draw(&probe)? {
+                return Ok(Outcome::Picked(vec![picked], Guard::default()));
             }
-        };
+        }
+        let inventory = self.client.scan(self.request.detail())?;
         self.among(&probe, &inventory)
     }
 
@@ -72,7 +82,7 @@ impl<W: Worker> Chooser<'_, W> {
             return Ok(None);
         }
         let mut rng = rand::rng();
-        let mut draws = Draws::new(gpus, self.filter.kind);
+        let mut draws = Draws::new(gpus, self.request.filter.kind);
         let mut known: HashMap<u32, Option<Gpu>> = HashMap::new();
         while let Some(slot) = draws.draw(&mut rng) {
             if let std::collections::hash_map::Entry::Vacant(vacant) = known.entry(slot.gpu) {
@@ -85,7 +95,7 @@ impl<W: Worker> Chooser<'_, W> {
                 Err(crate::draw::Unfair) => return Ok(None),
             };
             let Ok(Some(device)) = self.client.device(place.gpu, place.slot, Detail::Uuid)? else { continue };
-            if !self.filter.takes(&device) {
+            if !self.request.filter.takes(&device) {
                 continue;
             }
             if let Ok(claim) = self.try_device(probe, &device)? {
@@ -96,76 +106,137 @@ impl<W: Worker> Chooser<'_, W> {
     }
 
     fn among(&mut self, probe: &Description, inventory: &Inventory) -> Result<Outcome, Failure> {
-        let outside = self.filter.sort(inventory);
-        let pool = inventory.devices.iter().zip(&outside).filter(|(_, out)| out.is_none());
-        let mut left: Vec<Device> = pool.map(|(device, _)| device.clone()).collect();
-        if left.is_empty() {
-            return Err(crate::census::empty_pool(inventory, &outside));
-        }
-        left.shuffle(&mut rand::rng());
+        let count = self.request.count;
+        let pool = census::pool(&self.request.filter, inventory, count)?;
+        let gate = if count > 1 { self.gate()? } else { None };
+        let guard = match self.within_cap(probe, inventory)? {
+            Ok(guard) => guard,
+            Err(over) => return Ok(Outcome::OverCap(over)),
+        };
+        let mut gpu_loads = self.gpu_loads(probe, inventory)?;
+        let share = self.request.filter.share.is_some();
+        let patience = if share { SHARE_PATIENCE } else { PATIENCE };
+        let (mut rejected, mut picked) = (HashMap::new(), Vec::new());
         let began = Instant::now();
-        let mut rejected = Vec::new();
-        loop {
-            let mut again = Vec::new();
-            for device in left {
-                match self.try_device(probe, &device)? {
-                    Ok(claim) => return Ok(Outcome::Picked(Picked { device, claim })),
-                    Err(Rejected::Tried) => again.push(device),
-                    Err(why) => rejected.push((device, why)),
+        while picked.len() < count {
+            let mut left: Vec<Candidate<'_>> = Vec::new();
+            for (place, device) in &pool {
+                let out = rejected.contains_key(place) || picked.iter().any(|(known, _)| known == place);
+                if !out && !(self.skip)(device) {
+                    let load = if share { self.load(probe, device)? } else { 0 };
+                    let gpu_load = gpu_loads.get(&device.gpu).copied().unwrap_or(0);
+                    left.push(Candidate { device, place: *place, load, gpu_load });
                 }
             }
-            if again.is_empty() || began.elapsed() >= PATIENCE {
-                rejected.extend(again.into_iter().map(|device| (device, Rejected::Tried)));
-                rejected.sort_by_key(|(device, _)| (device.gpu, device.slot));
-                return Ok(Outcome::NoneFree(rejected));
+            let enough = picked.len() + left.len() >= count;
+            policy::order(&mut left, self.request.policy, share, self.request.filter.by_size(), &mut rand::rng());
+            let (mut found, mut tried) = (false, false);
+            for candidate in left.into_iter().filter(|_| enough) {
+                match self.try_device(probe, candidate.device)? {
+                    Ok(claim) => {
+                        *gpu_loads.entry(candidate.device.gpu).or_default() += claim.units().count();
+                        picked.push((candidate.place, Picked { device: candidate.device.clone(), claim }));
+                        found = true;
+                        break;
+                    }
+                    Err(Rejected::Tried) => {
+                        tried = true;
+                        // Another one takes its part there: what is least loaded now has to be seen again.
+                        if share {
+                            break;
+                        }
+                    }
+                    Err(why) => drop(rejected.insert(candidate.place, why)),
+                }
+            }
+            if found {
+                continue;
+            }
+            if !tried || began.elapsed() >= patience {
+                let why = |(place, device): &(usize, &Device)| {
+                    ((*device).clone(), rejected.remove(place).unwrap_or(Rejected::Tried))
+                };
+                let taken = |(place, _): &&(usize, &Device)| !picked.iter().any(|(known, _)| known == place);
+                return Ok(Outcome::NoneFree(pool.iter().filter(taken).map(why).collect()));
             }
             // Others are deciding about these: whoever gives way leaves one of them free.
-            std::thread::sleep(Duration::from_millis(2));
-            left = again;
+            std::thread::sleep(Duration::from_micros(if share { 100 } else { 2000 }));
         }
+        drop(gate);
+        picked.sort_by_key(|(place, _)| *place);
+        Ok(Outcome::Picked(picked.into_iter().map(|(_, picked)| picked).collect(), guard))
+    }
+
+    /// Whether this user may have what is asked for; the guard keeps the user's other calls from counting meanwhile.
+    pub fn within_cap(&self, probe: &Description, inventory: &Inventory) -> Result<Result<Guard, Failure>, Failure> {
+        let Some(most) = self.request.cap else { return Ok(Ok(Guard::default())) };
+        let more = self.request.most_units(inventory);
+        Ok(cap::enter(self.place, probe, inventory, most, more)?.map(|guard| Guard(Some(guard))))
+    }
+
+    /// One call at a time chooses several devices, so that two do not each hold half of what the other wants.
+    fn gate(&self) -> Result<Option<Description>, Failure> {
+        let gate = self.place.open()?;
+        let began = Instant::now();
+        while !gate.try_write(layout::several()).map_err(|e| crate::lock::claim::lock_error(&e))? {
+            if began.elapsed() >= GATE {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Some(gate))
+    }
+
+    fn load(&self, probe: &Description, device: &Device) -> Result<i64, Failure> {
+        Ok(Taken::look(probe, self.request.level(), Span::of(&device.uuid))?.all().count())
+    }
+
+    /// What is in use on each GPU, for the policies that ask: on the lock, or by programs that never asked.
+    fn gpu_loads(&mut self, probe: &Description, inventory: &Inventory) -> Result<HashMap<u32, i64>, Failure> {
+        let mut loads = HashMap::new();
+        if !matches!(self.request.policy, Some(Policy::Spread | Policy::Pack)) {
+            return Ok(loads);
+        }
+        for device in &inventory.devices {
+            let mut load = self.load(probe, device)?;
+            if load == 0 && self.request.cover.is_none() {
+                let idle = |usage: crate::inventory::Usage| usage.activity == Activity::Idle;
+                load = if self.client.usage(device, Detail::Uuid)?.is_ok_and(idle) { 0 } else { UNITS };
+            }
+            *loads.entry(device.gpu).or_default() += load;
+        }
+        Ok(loads)
     }
 
     /// Why a device is not free, without trying it: for people.
     pub fn look(&mut self, probe: &Description, device: &Device) -> Result<Option<Rejected>, Failure> {
-        if claim::seen_taken(probe, Span::of(&device.uuid))?.is_some() {
+        if taken::seen(probe, Span::of(&device.uuid))?.is_some() {
             return Ok(Some(Rejected::Taken));
         }
-        Ok(verdict(self.client.usage(device, Detail::Uuid)?))
+        Ok(census::verdict(self.client.usage(device, Detail::Uuid)?))
     }
 
     /// Tries one device: a look that nobody sees, the claim, and NVML last, while the claim keeps others away.
     pub fn try_device(&mut self, probe: &Description, device: &Device) -> Result<Result<Claim, Rejected>, Failure> {
-        let span = Span::of(&device.uuid);
-        match claim::seen_taken(probe, span)? {
-            None => {}
-            Some(Held::Settled) => return Ok(Err(Rejected::Taken)),
-            Some(Held::Try) => return Ok(Err(Rejected::Tried)),
-        }
-        let claim = match claim::attempt(self.place, self.side, span)? {
-            Attempt::Got(claim) => claim,
-            Attempt::Taken => return Ok(Err(Rejected::Taken)),
-            Attempt::Tried => return Ok(Err(Rejected::Tried)),
+        let claim = match crate::attempt::claim(self.place, probe, self.side, self.request, device)? {
+            Ok(claim) => claim,
+            Err(why) => return Ok(Err(why)),
         };
-        Ok(verdict(self.client.usage(device, Detail::Uuid)?).map_or(Ok(claim), Err))
+        // What is ours already is not asked about, nor is a device on which others have their shares: these make it busy.
+        let part = !claim.units().is_whole();
+        if self.request.cover.is_some() || (part && shared(probe, device)?) {
+            return Ok(Ok(claim));
+        }
+        Ok(match census::verdict(self.client.usage(device, Detail::Uuid)?) {
+            None => Ok(claim),
+            // Another sharer may have begun while NVML was asked: then it is this one that makes it busy.
+            Some(Rejected::Busy(_)) if part && shared(probe, device)? => Ok(claim),
+            Some(why) => Err(why),
+        })
     }
 }
 
-/// What NVML's answer makes of a device: none if it is idle.
-fn verdict(usage: Result<Usage, Failure>) -> Option<Rejected> {
-    match usage {
-        Ok(usage) => match usage.activity {
-            Activity::Idle => None,
-            Activity::Busy => Some(Rejected::Busy(usage.reason.unwrap_or_default())),
-            Activity::Unknown => Some(Rejected::Unknown(usage.reason.unwrap_or_default())),
-        },
-        Err(failure) => Some(Rejected::Unknown(failure.message)),
-    }
-}
-
-/// A grant that no longer names anything here.
-pub fn vanished(value: &str) -> Failure {
-    let shown: String = value.chars().take(60).collect();
-    let dots = if shown.len() < value.len() { ".." } else { "" };
-    Failure::new(Kind::NoDevice, format!("CUDA_VISIBLE_DEVICES={shown}{dots}: no such device on this node"))
-        .hint("re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again")
+/// Whether a part of the device is settled.
+fn shared(probe: &Description, device: &Device) -> Result<bool, Failure> {
+    Ok(!Taken::look(probe, crate::lock::Level::Outer, Span::of(&device.uuid))?.settled.is_empty())
 }

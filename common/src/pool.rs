@@ -1,10 +1,12 @@
 //! The pool: which devices one call may choose from, and for each other one the reason why not. Pure.
 //! Usable, allowed, not excluded, inside the grant, of the right type.
 
-use crate::ident::Uuid;
-use crate::inventory::{Device, Inventory};
+use crate::ident::{Selector, Uuid};
+use crate::inventory::{Detail, Device, Inventory};
+use crate::lock::Units;
 use crate::settings::Type;
 use crate::settings::allowed::List;
+use crate::share::Share;
 
 /// What narrows the pool.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +19,14 @@ pub struct Filter {
     pub excluded: List,
     /// The devices of the grant; none: no grant.
     pub grant: Option<Vec<Uuid>>,
+    /// MIG profiles; empty: any.
+    pub profiles: Vec<String>,
+    /// The least memory, in bytes, of a device or of the share of it.
+    pub min_memory: Option<u64>,
+    /// The part of each device that is wanted; none: all of it.
+    pub share: Option<Share>,
+    /// GPUs, or devices; empty: any.
+    pub gpus: Vec<Selector>,
 }
 
 /// Why a device is not in the pool.
@@ -32,6 +42,12 @@ pub enum Outside {
     NotGranted,
     /// A MIG device where whole GPUs are wanted, or the other way round.
     WrongType,
+    /// Not on one of the GPUs asked for.
+    OtherGpu,
+    /// Not of one of the profiles asked for.
+    OtherProfile,
+    /// Less memory than asked for.
+    TooSmall,
 }
 
 impl Outside {
@@ -43,6 +59,9 @@ impl Outside {
             Self::Excluded => "excluded by the administrator",
             Self::NotGranted => "outside CUDA_VISIBLE_DEVICES",
             Self::WrongType => "not of the type asked for",
+            Self::OtherGpu => "not on the GPU asked for",
+            Self::OtherProfile => "not of the profile asked for",
+            Self::TooSmall => "smaller than asked for",
         }
     }
 }
@@ -50,7 +69,43 @@ impl Outside {
 impl Filter {
     /// Whether a random slot may be drawn: nothing narrows the pool but what a device's UUID alone can tell.
     pub fn is_open(&self) -> bool {
-        self.allowed.is_none() && self.grant.is_none() && !self.excluded.needs_place()
+        let lists = self.allowed.is_none() && self.grant.is_none() && !self.excluded.needs_place();
+        lists && self.gpus.is_empty() && !self.by_size()
+    }
+
+    /// Whether sizes of devices decide, so that the smallest that fits goes first.
+    pub const fn by_size(&self) -> bool {
+        !self.profiles.is_empty() || self.min_memory.is_some()
+    }
+
+    /// How much has to be known of each device.
+    pub fn detail(&self) -> Detail {
+        let sizes = self.by_size() || self.share.is_some_and(Share::needs_memory);
+        if sizes { Detail::Size } else { Detail::Place }
+    }
+
+    /// Whether the device has what the request asks for.
+    fn outside_request(&self, device: &Device) -> Option<Outside> {
+        let profile = device.profile.as_deref().unwrap_or("");
+        if !self.gpus.is_empty() && !self.gpus.iter().any(|gpu| on(gpu, device)) {
+            return Some(Outside::OtherGpu);
+        }
+        if !self.profiles.is_empty() && !self.profiles.iter().any(|wanted| wanted.eq_ignore_ascii_case(profile)) {
+            return Some(Outside::OtherProfile);
+        }
+        // A share by size cannot be taken of a device whose size is not known.
+        if self.share.is_some_and(|share| share.units(device.memory).is_none()) {
+            return Some(Outside::TooSmall);
+        }
+        let part = |total| self.share.map_or(total, |share| share.memory(total));
+        let too_small = self.min_memory.is_some_and(|least| device.memory.is_none_or(|total| part(total) < least));
+        too_small.then_some(Outside::TooSmall)
+    }
+
+    /// How many units the share is of what is ours of a device; none: all of it.
+    pub fn part_of(&self, ours: &Units, memory: Option<u64>) -> Option<i64> {
+        let wanted = self.share.map(|share| share.units(memory).unwrap_or(0))?;
+        (wanted < ours.count()).then_some(wanted)
     }
 
     /// Why the device is outside whatever its type, if it is.
@@ -91,6 +146,7 @@ impl Filter {
                 gpu_uuid: None,
                 instance: None,
                 profile: None,
+                memory: None,
                 usable: true,
             })
     }
@@ -103,7 +159,8 @@ impl Filter {
 
     /// Every device with the reason why it is not in the pool, in the order of the inventory.
     pub fn sort(&self, inventory: &Inventory) -> Vec<Option<Outside>> {
-        let mut outside: Vec<_> = inventory.devices.iter().map(|device| self.outside_lists(device)).collect();
+        let fits = |device| self.outside_lists(device).or_else(|| self.outside_request(device));
+        let mut outside: Vec<_> = inventory.devices.iter().map(fits).collect();
         let any_mig =
             inventory.devices.iter().zip(&outside).any(|(device, out)| out.is_none() && device.slot.is_some());
         let mig_wanted = match self.kind {
@@ -121,6 +178,15 @@ impl Filter {
     }
 }
 
+/// Whether a device is, or is on, what `--gpu` names.
+fn on(gpu: &Selector, device: &Device) -> bool {
+    match gpu {
+        Selector::Index(index) => *index == device.gpu,
+        Selector::OldMig { gpu, gi, ci } if device.gpu_uuid.as_ref() == Some(gpu) => device.instance == Some((*gi, *ci)),
+        named => named.names(&device.uuid) || device.gpu_uuid.as_ref().is_some_and(|uuid| named.names(uuid)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,7 +194,7 @@ mod tests {
     fn device(n: u32, slot: Option<u32>) -> Device {
         let kind = if slot.is_some() { "MIG" } else { "GPU" };
         let uuid = Uuid::parse(&format!("{kind}-{n:08x}-1111-5222-8333-444455556666")).unwrap();
-        Device { uuid, gpu: n, slot, gpu_uuid: None, instance: None, profile: None, usable: true }
+        Device { uuid, gpu: n, slot, gpu_uuid: None, instance: None, profile: None, memory: None, usable: true }
     }
 
     fn inside(filter: &Filter, devices: &[Device]) -> Vec<u32> {

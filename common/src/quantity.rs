@@ -38,6 +38,15 @@ pub fn size(text: &str) -> Result<u64, String> {
     if bytes.is_finite() && bytes < 2f64.powi(60) { Ok(bytes as u64) } else { Err(bad()) }
 }
 
+/// A size as it would be typed: `10G`, `4864M`, or a number of bytes.
+pub fn size_text(bytes: u64) -> String {
+    match bytes {
+        _ if bytes > 0 && bytes % (1 << 30) == 0 => format!("{}G", bytes >> 30),
+        _ if bytes > 0 && bytes % (1 << 20) == 0 => format!("{}M", bytes >> 20),
+        _ => bytes.to_string(),
+    }
+}
+
 /// A time as a person reads it: `45 s`, `12 min`, `3 h 05`, `2 d`.
 pub fn brief(duration: Duration) -> String {
     let s = duration.as_secs();
@@ -51,7 +60,7 @@ pub fn brief(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{brief, size, time};
+    use super::{brief, size, size_text, time};
     use std::time::Duration;
 
     #[test]
@@ -72,6 +81,10 @@ mod tests {
         {
             assert_eq!(size(typed), Ok(bytes), "{typed}");
         }
+        assert_eq!(
+            [0, 1536, 10 << 30, 4864 << 20].map(size_text),
+            ["0".to_owned(), "1536".into(), "10G".into(), "4864M".into()]
+        );
         for typed in ["", "G", "-1", "10X", "10 Gig", "1e5", "9999999999T"] {
             assert!(size(typed).is_err(), "{typed}");
         }

@@ -3,12 +3,13 @@
 
 use crate::ask::{Client, Worker};
 use crate::error::{Failure, Kind};
+use crate::ident::Uuid;
 use crate::inventory::{Detail, Inventory};
-use crate::lock::Origin;
-use crate::lock::Place;
-use crate::pick::vanished;
+use crate::lock::own::Cover;
+use crate::lock::{Level, Place, UNITS, Units, layout};
 use crate::pool::Filter;
-use crate::settings::{Environment, Settings, Unshared, WithoutGrant, allowed};
+use crate::settings::{Environment, Policy, Settings, ShareUsers, WithoutGrant, allowed};
+use crate::share::Share;
 use crate::visible::{self, Visible};
 
 /// What one call asks for.
@@ -18,6 +19,16 @@ pub struct Request {
     pub visible: Visible,
     /// The pool without the grant, which NVML has to resolve.
     pub filter: Filter,
+    /// How many different devices.
+    pub count: usize,
+    /// Which of the free ones.
+    pub policy: Option<Policy>,
+    /// What of the grant is ours already, once that was found out: then devices are chosen inside it.
+    pub cover: Option<Cover>,
+    /// A device is shared by one user's programs only.
+    pub same_user: bool,
+    /// The most devices that this user may have at a time.
+    pub cap: Option<u32>,
     /// The grant's text, for messages.
     value: String,
 }
@@ -35,7 +46,21 @@ impl Request {
         let granted_by_batch = environment.batch_job && matches!(visible, Visible::Entries(_));
         let allowed = if granted_by_batch { None } else { allowed::allowed(settings)? };
         Ok(Self {
-            filter: Filter { kind: settings.kind, allowed, excluded: allowed::excluded(settings), grant: None },
+            filter: Filter {
+                kind: settings.kind,
+                allowed,
+                excluded: allowed::excluded(settings),
+                grant: None,
+                profiles: settings.profile.clone(),
+                min_memory: settings.min_memory,
+                share: settings.share,
+                gpus: settings.gpu.clone(),
+            },
+            count: settings.count as usize,
+            policy: settings.policy,
+            cover: None,
+            same_user: settings.share_users == ShareUsers::Same,
+            cap: settings.max_per_user.filter(|_| !nix::unistd::geteuid().is_root()),
             value: value.map(|v| v.to_string_lossy().into_owned()).unwrap_or_default(),
             visible,
         })
@@ -48,13 +73,79 @@ impl Request {
             Visible::Nothing => return Err(self.empty_grant()),
             Visible::Entries(entries) => entries,
         };
-        let inventory = client.scan(Detail::Place)?;
+        let inventory = client.scan(self.detail())?;
         let named = visible::resolve(entries, &inventory);
         if named.is_empty() {
             return Err(vanished(&self.value));
         }
         self.filter.grant = Some(named.into_iter().map(|device| device.uuid).collect());
         Ok(Some(inventory))
+    }
+
+    /// Whether a random slot may be drawn: one whole device, any of an open pool, and nothing to count first.
+    pub fn may_draw(&self) -> bool {
+        let random = self.policy.is_none_or(|policy| policy == Policy::Random);
+        self.filter.is_open() && self.count == 1 && random && self.filter.share.is_none() && self.cap.is_none()
+    }
+
+    /// How much has to be known of the node: of several devices also whether a program can use them together.
+    pub fn detail(&self) -> Detail {
+        if self.count > 1 { Detail::Size } else { self.filter.detail() }
+    }
+
+    /// Among whom devices are claimed: inside what is ours, or everybody on the node.
+    pub fn level(&self) -> Level {
+        self.cover.as_ref().map_or(Level::Outer, |cover| Level::Inner { reserved: cover.reserved })
+    }
+
+    /// The most units that the request can take of the devices of the node, all together.
+    pub fn most_units(&self, inventory: &Inventory) -> i64 {
+        let share = |share: Share| inventory.devices.iter().filter_map(|device| share.units(device.memory)).max();
+        let each = self.filter.share.and_then(share).unwrap_or(UNITS);
+        each.saturating_mul(i64::try_from(self.count).unwrap_or(i64::MAX))
+    }
+
+    /// Notes what of the grant is ours already. True if the request wants as many devices as it names, and all that is ours of them:
+    /// then there is nothing to choose.
+    pub fn find_cover(&mut self, place: &Place, inventory: Option<&Inventory>) -> bool {
+        let Some(grant) = self.filter.grant.as_deref() else { return false };
+        self.cover = Cover::of(place, grant);
+        let Some(cover) = &self.cover else { return false };
+        // What one has was counted when the whole was taken.
+        self.cap = None;
+        let memory = |uuid: &Uuid| inventory?.devices.iter().find(|device| device.uuid == *uuid)?.memory;
+        let all = |(uuid, ours): &(Uuid, Units)| self.filter.part_of(ours, memory(uuid)).is_none();
+        cover.devices.len() == self.count && cover.devices.iter().all(all)
+    }
+
+    /// The request without what narrows the choice: INDEX counts all devices of the type, and takes one of them whole.
+    #[must_use]
+    pub fn by_index(mut self) -> Self {
+        self.filter.profiles.clear();
+        self.filter.gpus.clear();
+        (self.filter.min_memory, self.filter.share, self.count, self.policy) = (None, None, 1, None);
+        self
+    }
+
+    /// The line that waiters with this request stand in: the same for everybody who could take the same devices.
+    pub fn line(&self) -> u32 {
+        let sorted = |mut names: Vec<String>| {
+            names.sort_unstable();
+            names.join(",")
+        };
+        let filter = &self.filter;
+        let grant = filter.grant.as_ref().map(|grant| sorted(grant.iter().map(ToString::to_string).collect()));
+        let text = format!(
+            "{:?} {} {} {} {} {} {}",
+            filter.kind,
+            sorted(filter.profiles.iter().map(|profile| profile.to_ascii_lowercase()).collect()),
+            filter.min_memory.unwrap_or(0),
+            filter.share.map_or_else(|| "1/1".into(), |share| share.to_string()),
+            sorted(filter.gpus.iter().map(ToString::to_string).collect()),
+            grant.as_deref().unwrap_or("all"),
+            self.count,
+        );
+        (layout::fnv1a(text.as_bytes()) % u64::from(layout::LINES)) as u32
     }
 
     /// The failure of a variable that names no device.
@@ -70,36 +161,10 @@ impl Request {
     }
 }
 
-/// Finds the lock and says, where it is not the host's, what that means. `quiet`: a wrapped program says nothing.
-pub fn lock_place(
-    settings: &Settings,
-    environment: &Environment,
-    diag: &crate::diag::Diag,
-    quiet: bool,
-) -> Result<Place, Failure> {
-    let place = Place::find(environment.lock.clone(), settings.lock.clone())?;
-    if place.origin == Origin::Private {
-        use std::io::IsTerminal;
-        if !quiet && std::io::stderr().is_terminal() {
-            diag.warn(&format!(
-                "no /run/getgpu on this node: {} excludes only your own programs",
-                place.path.display()
-            ));
-        }
-        return Ok(place);
-    }
-    if settings.unshared == Unshared::Quiet || crate::lock::shared::with_host(&place) {
-        return Ok(place);
-    }
-    let directory = place.path.parent().unwrap_or(&place.path).display().to_string();
-    let text = format!("{directory}: not shared with the host: devices given elsewhere are not excluded");
-    let hint = format!("mount {directory}");
-    if settings.unshared == Unshared::Fail {
-        return Err(Failure::new(Kind::LockPlace, text).hint(hint));
-    }
-    if !quiet {
-        diag.warn(&text);
-        diag.hint(&hint);
-    }
-    Ok(place)
+/// A grant that no longer names anything here.
+fn vanished(value: &str) -> Failure {
+    let shown: String = value.chars().take(60).collect();
+    let dots = if shown.len() < value.len() { ".." } else { "" };
+    Failure::new(Kind::NoDevice, format!("CUDA_VISIBLE_DEVICES={shown}{dots}: no such device on this node"))
+        .hint("re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again")
 }

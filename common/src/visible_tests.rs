@@ -23,6 +23,7 @@ fn inventory() -> Inventory {
         gpu_uuid: Some(self::uuid("GPU", gpu + 0xa0)),
         instance: slot.map(|s| (s + 7, 0)),
         profile: None,
+        memory: None,
         usable: true,
     };
     Inventory {

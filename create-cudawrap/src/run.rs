@@ -28,7 +28,7 @@ pub fn main() -> ExitCode {
     let diag = Diag::new(PROGRAM, Level::Normal);
     let result = match options::parse(std::env::args_os().skip(1)) {
         Ok(Parsed::Print(text)) => print(text.as_bytes()).map(|()| true),
-        Ok(Parsed::Run(options)) => Loaded::read(&Environment::of_process()).and_then(Loaded::strict).and_then(|_| {
+        Ok(Parsed::Run(options)) => Loaded::read(&Environment::of_process(), None).and_then(Loaded::strict).and_then(|_| {
             // Nothing is set for this program yet, but a settings file that cannot be right is told before anything is changed.
             let diag = Diag::new(PROGRAM, options.level);
             match options.task {

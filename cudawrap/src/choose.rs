@@ -1,120 +1,159 @@
-//! Choosing and leasing, for both stories: a random free device of the pool, or the one that CUDA_VISIBLE_DEVICES names.
+//! Choosing: free devices of the pool, at once or after waiting in line, or those that the grant names, if it names as many as are wanted.
 //! NVML is asked by the helper, which is over before anything is settled.
 
 use getgpu_common::ask::Client;
-use getgpu_common::census::Census;
+use getgpu_common::census::{self, Census};
+use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Device;
-use getgpu_common::lock::holders::Holder;
-use getgpu_common::lock::{Claim, Held, Place, Side, Span, claim, holders, own};
-use getgpu_common::pick::{Chooser, Outcome};
+use getgpu_common::inventory::{Device, Inventory};
+use getgpu_common::line::{self, Progress, Search, Turn};
+use getgpu_common::lock::{Place, Side};
+use getgpu_common::pick::{Chooser, Guard, Outcome, Picked};
 use getgpu_common::request::Request;
-use getgpu_common::settings::Settings;
+use getgpu_common::settings::{Environment, Settings, Wait};
 
 use crate::helper::Helper;
-use crate::lease::Lease;
 
-/// A session with the helper, ended whatever comes of it.
-fn with_helper<T>(
-    settings: &Settings,
-    ask: impl FnOnce(&mut Client<Helper>) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let mut client = Client::open(Helper::start(settings)?, settings)?;
-    match ask(&mut client) {
-        Ok(answer) => client.close().map(|()| answer),
-        Err(failure) => {
-            client.abandon();
-            Err(failure)
-        }
-    }
+/// What a choice is made with.
+pub struct Call<'a> {
+    /// What is set.
+    pub settings: &'a Settings,
+    /// What was inherited.
+    pub environment: &'a Environment,
+    /// The lock.
+    pub place: &'a Place,
+    /// Who speaks.
+    pub diag: &'a Diag,
 }
 
-/// What a choice inside a grant turned out to be.
+/// What a choice turned out to be.
 pub enum Choice {
-    /// A free device, claimed.
-    Free(Device, Claim),
-    /// The grant names just this device: there is nothing to choose.
-    Only(Device),
+    /// Free devices, claimed. The guard is kept until they are signed.
+    Free(Vec<Picked>, Guard),
+    /// The grant names just these devices: there is nothing to choose.
+    Only(Vec<Device>, Request),
 }
 
-/// A random free device of the request's pool.
-pub fn free(settings: &Settings, place: &Place, mut request: Request) -> Result<Choice, Failure> {
-    with_helper(settings, |client| {
+/// What came of looking once.
+enum Look {
+    Done(Choice),
+    /// Nothing is free: why, and, for those who wait, the node and the request.
+    Failed(Failure),
+    InLine(Inventory, Request),
+}
+
+impl Call<'_> {
+    /// Starts the helper that asks NVML.
+    fn open(&self) -> Result<Client<Helper>, Failure> {
+        Client::open(Helper::start(self.settings)?, self.settings)
+    }
+
+    /// A session with the helper, ended whatever comes of it.
+    fn ask<T>(&self, ask: impl FnOnce(&mut Client<Helper>) -> Result<T, Failure>) -> Result<T, Failure> {
+        let mut client = self.open()?;
+        match ask(&mut client) {
+            Ok(answer) => client.close().map(|()| answer),
+            Err(failure) => {
+                client.abandon();
+                Err(failure)
+            }
+        }
+    }
+
+    /// How long this call waits.
+    pub fn wait(&self) -> Wait {
+        self.settings.wait.capped(self.settings.max_wait)
+    }
+
+    /// Free devices of the request's pool, waited for if that is wanted.
+    pub fn free(&self, request: Request) -> Result<Choice, Failure> {
+        match self.ask(|client| self.look(client, request))? {
+            Look::Done(choice) => Ok(choice),
+            Look::Failed(failure) => Err(failure),
+            Look::InLine(inventory, request) => {
+                let line = request.line();
+                let progress = Progress::new(self.diag);
+                let mut open = || self.open();
+                let search =
+                    Search::new(self.place, Side::Lease, request, inventory, self.environment, &mut open);
+                let (picked, guard) = Turn::new(self.place, line, search, progress, self.wait())?.wait()?;
+                Ok(Choice::Free(picked, guard))
+            }
+        }
+    }
+
+    fn look(&self, client: &mut Client<Helper>, mut request: Request) -> Result<Look, Failure> {
         let known = request.resolve_grant(client)?;
-        if let (Some([only]), Some(inventory)) = (request.filter.grant.as_deref(), &known) {
-            if let Some(device) = inventory.devices.iter().find(|device| device.uuid == *only) {
-                return Ok(Choice::Only(device.clone()));
+        request.find_cover(self.place, known.as_ref());
+        if let (Some(grant), Some(inventory)) = (&request.filter.grant, &known) {
+            if grant.len() == request.count {
+                let devices: Vec<Device> =
+                    inventory.devices.iter().filter(|device| grant.contains(&device.uuid)).cloned().collect();
+                usable_together(&devices, Some(inventory))?;
+                return Ok(Look::Done(Choice::Only(devices, request)));
             }
         }
-        let mut chooser = Chooser { client, place, side: Side::Lease, filter: &request.filter };
-        match chooser.choose(known)? {
-            Outcome::Picked(picked) => Ok(Choice::Free(picked.device, picked.claim)),
-            Outcome::NoneFree(rejected) => {
-                Err(Census::take(&rejected, &place.open()?).failure().hint("getgpu --list shows who holds what"))
+        let ahead = line::waiting(&self.place.open()?, Some(request.line()))?;
+        let failure = if ahead > 0 {
+            let text = if ahead == 1 { "1 is waiting".to_owned() } else { format!("{ahead} are waiting") };
+            Failure::new(Kind::NoneFree, format!("no free device: {text}")).hint("--wait stands in line")
+        } else {
+            // Of several devices it has to be known whether a program can use them together.
+            let known = if request.count > 1 && known.is_none() { Some(client.scan(request.detail())?) } else { known.clone() };
+            let (place, side) = (self.place, Side::Lease);
+            let mut chooser = Chooser { client, place, side, request: &request, skip: &|_| false };
+            match chooser.choose(known.as_ref())? {
+                Outcome::Picked(picked, guard) => {
+                    let devices: Vec<Device> = picked.iter().map(|picked| picked.device.clone()).collect();
+                    usable_together(&devices, known.as_ref())?;
+                    return Ok(Look::Done(Choice::Free(picked, guard)));
+                }
+                Outcome::OverCap(failure) => failure,
+                Outcome::NoneFree(rejected) => Census::take(&rejected, &self.place.open()?)
+                    .failure()
+                    .hint("getgpu --list shows who holds what; --wait stands in line"),
             }
+        };
+        if self.wait() == Wait::No {
+            return Ok(Look::Failed(failure));
         }
-    })
-}
-
-/// The one device that an index, a short or an old form names; none if it fails or two fit.
-pub fn resolve(settings: &Settings, mut request: Request) -> Option<Uuid> {
-    let named = with_helper(settings, |client| {
-        request.resolve_grant(client)?;
-        Ok(request.filter.grant.unwrap_or_default())
-    });
-    match named.ok()?.as_slice() {
-        [only] => Some(only.clone()),
-        _ => None,
+        let inventory = match known {
+            Some(inventory) => inventory,
+            None => client.scan(request.detail())?,
+        };
+        // What no device of the node could ever meet is said at once.
+        let pool = census::pool(&request.filter, &inventory, request.count)?;
+        let most: Vec<Device> = pool.into_iter().map(|(_, device)| device.clone()).take(request.count).collect();
+        usable_together(&most, Some(&inventory))?;
+        Ok(Look::InLine(inventory, request))
     }
-}
 
-/// What became of a named device.
-pub enum Named {
-    /// Leased.
-    Leased(Lease),
-    /// An ancestor of ours leases it: it is ours already.
-    Ours,
-    /// Somebody else has it: who, if that can be told.
-    Taken(Option<Holder>),
-}
-
-/// Leases a named device. A reservation on it is asked about only with `mind_reservation`, and an own one is no hindrance.
-pub fn named(place: &Place, uuid: &Uuid, mind_reservation: bool) -> Result<Named, Failure> {
-    let span = Span::of(uuid);
-    let Some(claim) = claim::named_lease(place, span)? else {
-        if own::ancestor_leases(place, span) {
-            return Ok(Named::Ours);
-        }
-        return Ok(Named::Taken(first_holder(place, span, "lease")));
-    };
-    if mind_reservation && claim.other_side()? == Some(Held::Settled) {
-        let uid = nix::unistd::geteuid().as_raw();
-        let mine = own::reservations(place, Some(uid)).iter().any(|line| line.devices.contains(uuid));
-        if !mine {
-            return Ok(Named::Taken(first_holder(place, span, "reservation")));
+    /// The one device that an index, a short or an old form names; none if it fails or two fit.
+    pub fn resolve(&self, mut request: Request) -> Option<Device> {
+        let named = self.ask(|client| {
+            let inventory = request.resolve_grant(client)?.unwrap_or_default();
+            let grant = request.filter.grant.unwrap_or_default();
+            Ok(inventory.devices.into_iter().filter(|device| grant.contains(&device.uuid)).collect::<Vec<_>>())
+        });
+        match named.ok()?.as_slice() {
+            [only] => Some(only.clone()),
+            _ => None,
         }
     }
-    Lease::settle(claim, place).map(Named::Leased)
 }
 
-fn first_holder(place: &Place, span: Span, kind: &str) -> Option<Holder> {
-    let probe = place.open().ok()?;
-    let held = holders::of(place, &probe, span).ok()?;
-    held.holders.into_iter().find(|holder| holder.kind == kind)
-}
-
-/// `MIG-12..: in use by ben (pid 4711, python3)`
-pub fn in_use(uuid: &Uuid, holder: Option<&Holder>) -> String {
-    let Some(holder) = holder else { return format!("{uuid}: in use by another program") };
-    let user = holder.user.as_deref().unwrap_or("another user");
-    match (holder.pid, &holder.program) {
-        (Some(pid), Some(program)) => format!("{uuid}: in use by {user} (pid {pid}, {program})"),
-        _ => format!("{uuid}: in use by {user}"),
+/// Before driver 570 a CUDA program sees only the first of several MIG devices: the others would be leased for nothing.
+fn usable_together(devices: &[Device], inventory: Option<&Inventory>) -> Result<(), Failure> {
+    let mig = devices.iter().filter(|device| device.slot.is_some()).count();
+    if mig < 2 || !inventory.is_some_and(Inventory::first_mig_only) {
+        return Ok(());
     }
+    let text = format!("{mig} MIG devices: with this driver (before 570) a program sees only the first of them");
+    Err(Failure::new(Kind::Nvml, text).hint("run one program on each"))
 }
 
-/// The failure of a named device that somebody else has.
-pub fn taken(uuid: &Uuid, holder: Option<&Holder>) -> Failure {
-    Failure::new(Kind::NoneFree, in_use(uuid, holder)).hint("unset CUDA_VISIBLE_DEVICES to get a free device")
+/// The devices' names.
+pub fn uuids(devices: &[Device]) -> Vec<Uuid> {
+    devices.iter().map(|device| device.uuid.clone()).collect()
 }

@@ -17,13 +17,14 @@ unsafe extern "C" {
     static environ: *const *const libc::c_char;
 }
 
-/// Becomes `program`. Returns only what went wrong.
-pub fn exec(program: &Path, arguments: &[OsString], device: Option<&str>, lease: Option<&Lease>) -> Failure {
+/// Becomes `program`, with these variables set and this lease inherited. Returns only what went wrong.
+pub fn exec(program: &Path, arguments: &[OsString], changed: &[(String, String)], lease: Option<&Lease>) -> Failure {
     let c_string = |bytes: &[u8]| CString::new(bytes).unwrap_or_default();
     let path = c_string(program.as_os_str().as_bytes());
     let words: Vec<CString> = arguments.iter().map(|word| c_string(&word.clone().into_vec())).collect();
-    let changed = device.map(|device| c_string(format!("CUDA_VISIBLE_DEVICES={device}").as_bytes()));
-    let environment = environment(changed.as_deref());
+    let changed: Vec<(&str, CString)> =
+        changed.iter().map(|(name, value)| (name.as_str(), c_string(format!("{name}={value}").as_bytes()))).collect();
+    let environment = environment(&changed);
     for fd in lease.into_iter().flat_map(Lease::descriptors) {
         // SAFETY: the descriptor is the lease's own; this only clears its close-on-exec flag.
         unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
@@ -50,8 +51,8 @@ fn is_text(path: &Path) -> bool {
     !first_line.contains(&0)
 }
 
-/// The inherited environment with one variable replaced in its place, or added at the end.
-fn environment(changed: Option<&CStr>) -> Vec<*const libc::c_char> {
+/// The inherited environment with some variables replaced in their places, or added at the end.
+fn environment(changed: &[(&str, CString)]) -> Vec<*const libc::c_char> {
     let mut entries: Vec<*const libc::c_char> = Vec::new();
     // SAFETY: environ is a NULL-terminated array of NUL-terminated strings; nothing in this single thread changes it meanwhile.
     unsafe {
@@ -61,13 +62,13 @@ fn environment(changed: Option<&CStr>) -> Vec<*const libc::c_char> {
             next = next.add(1);
         }
     }
-    let Some(changed) = changed else { return entries };
-    let name = b"CUDA_VISIBLE_DEVICES=";
-    // SAFETY: as above.
-    let is_it = |entry: &*const libc::c_char| unsafe { CStr::from_ptr(*entry) }.to_bytes().starts_with(name);
-    match entries.iter().position(is_it) {
-        Some(place) => entries[place] = changed.as_ptr(),
-        None => entries.push(changed.as_ptr()),
+    for (name, entry) in changed {
+        // SAFETY: as above, and what was put in is kept by the caller.
+        let value = |known: &*const libc::c_char| unsafe { CStr::from_ptr(*known) }.to_bytes().strip_prefix(name.as_bytes());
+        match entries.iter().position(|known| value(known).is_some_and(|rest| rest.first() == Some(&b'='))) {
+            Some(place) => entries[place] = entry.as_ptr(),
+            None => entries.push(entry.as_ptr()),
+        }
     }
     entries
 }

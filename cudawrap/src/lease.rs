@@ -4,11 +4,12 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::error::Failure;
 use getgpu_common::lock::claim::sign;
 use getgpu_common::lock::place::at_least;
 use getgpu_common::lock::{Claim, Description, Place, Side};
 use getgpu_common::procfs::namespaces;
+use getgpu_common::share;
 use nix::sys::resource::{Resource, getrlimit};
 
 /// The high descriptor is near this number, or near the limit if that is lower.
@@ -16,39 +17,44 @@ const HIGH: i32 = 900;
 
 /// Descriptors that hold the lease; they stay close-on-exec until the very last step.
 #[derive(Debug)]
-pub struct Lease(Vec<OwnedFd>);
+pub struct Lease {
+    held: Vec<OwnedFd>,
+    /// The smallest part of a device that is leased: 1.0 is a whole one.
+    pub part: f64,
+}
 
 impl Lease {
-    /// Settles a claim for this process.
-    pub fn settle(claim: Claim, place: &Place) -> Result<Self, Failure> {
-        let span = claim.span();
-        let writable = claim.settle()?;
+    /// Settles claims for this process.
+    pub fn settle(claims: Vec<Claim>, place: &Place) -> Result<Self, Failure> {
         let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
         let pid = namespaces::host_pids().then(|| std::process::id() as i32);
         let hold = |description: &Description| -> Result<(), Failure> {
-            let held = description.try_read(span.lease()).map_err(|e| failed(&reason(&e)))?;
-            sign(description, Side::Lease, span, uid, pid);
-            if held { Ok(()) } else { Err(failed("the lock was lost while it was being settled")) }
+            claims.iter().try_for_each(|claim| claim.hold_on(description))?;
+            claims.iter().for_each(|claim| sign(description, Side::Lease, claim.span(), uid, pid));
+            Ok(())
         };
+        claims.iter().try_for_each(Claim::settle)?;
+        let part = claims.iter().map(|claim| share::fraction(claim.units())).fold(1.0, f64::min);
         let Ok(low) = place.open_read_only() else {
-            // No descriptor is left: then the writable one has to be inherited.
-            sign(&writable, Side::Lease, span, uid, pid);
-            return Ok(Self(vec![writable.into_fd()]));
+            // No descriptor is left: then the writable ones have to be inherited.
+            claims.iter().for_each(|claim| sign(claim.description(), Side::Lease, claim.span(), uid, pid));
+            let held = claims.into_iter().map(|claim| claim.into_description().into_fd()).collect();
+            return Ok(Self { held, part });
         };
         hold(&low)?;
         let high = place.open_read_only().ok();
         if let Some(high) = &high {
             hold(high)?;
         }
-        drop(writable);
+        drop(claims);
         let mut held = vec![lowest(low.into_fd())];
         held.extend(high.and_then(|high| highest(&high.into_fd())));
-        Ok(Self(held))
+        Ok(Self { held, part })
     }
 
     /// The descriptors that the program inherits.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
-        self.0.iter().map(AsRawFd::as_raw_fd)
+        self.held.iter().map(AsRawFd::as_raw_fd)
     }
 }
 
@@ -66,8 +72,4 @@ fn highest(fd: &OwnedFd) -> Option<OwnedFd> {
         getrlimit(Resource::RLIMIT_NOFILE).map_or(HIGH, |(soft, _)| i32::try_from(soft).unwrap_or(HIGH).min(HIGH));
     let lowest_high = fd.as_raw_fd() + 1;
     (lowest_high..limit).rev().take(32).find_map(|target| at_least(fd, target).ok())
-}
-
-fn failed(why: &str) -> Failure {
-    Failure::new(Kind::LockPlace, format!("lease: {why}"))
 }

@@ -1,20 +1,23 @@
 //! A linked program's story: nobody asked for cudawrap, so it says nothing, keeps what CUDA_VISIBLE_DEVICES names,
 //! leases a device where it can, and runs the program with every argument untouched.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::ident::Uuid;
-use getgpu_common::request::{Request, lock_place};
+use getgpu_common::locked::lock_place;
+use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, RunOrFail, Settings};
+use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
-use crate::choose::{self, Choice, Named};
+use crate::choose::{Call, Choice, uuids};
+use crate::granted::{self, Named};
 use crate::handover::exec;
 use crate::lease::Lease;
 use crate::options;
+use crate::ready::Ready;
 
 /// What has been leased so far; kept when the program has to be looked for again.
 #[derive(Debug, Default)]
@@ -22,86 +25,84 @@ pub struct Story {
     ready: Option<Ready>,
 }
 
-/// How the program is to be run.
-#[derive(Debug)]
-struct Ready {
-    /// CUDA_VISIBLE_DEVICES, if it is to be set.
-    device: Option<Uuid>,
-    lease: Option<Lease>,
-}
-
-impl Ready {
-    const AS_IT_IS: Self = Self { device: None, lease: None };
-}
-
 impl Story {
     /// Runs `program`; returns only what went wrong.
     pub fn run(&mut self, program: &Path, arguments: &[OsString], diag: &Diag) -> Failure {
-        let ready = match self.ready.take().map_or_else(|| prepare(diag), Ok) {
+        let ready = match self.ready.take().map_or_else(|| prepare(program, diag), Ok) {
             Ok(ready) => self.ready.insert(ready),
             Err(failure) => return failure,
         };
-        exec(program, arguments, ready.device.as_ref().map(Uuid::as_str), ready.lease.as_ref())
+        exec(program, arguments, &ready.variables, ready.lease.as_ref())
     }
 }
 
-fn prepare(diag: &Diag) -> Result<Ready, Failure> {
+fn prepare(program: &Path, diag: &Diag) -> Result<Ready, Failure> {
     if options::disabled() {
-        return Ok(Ready::AS_IT_IS);
+        return Ok(Ready::as_it_is());
     }
     let environment = Environment::of_process();
-    let mut loaded = Loaded::read(&environment)?;
+    let name = program.file_name().map(OsStr::to_string_lossy);
+    let name = name.as_deref().map(|name| name.strip_prefix("CUDAWRAP_").unwrap_or(name));
+    let mut loaded = Loaded::read(&environment, name)?;
     for unknown in std::mem::take(&mut loaded.unknown) {
         // An old wrapper survives a newer file.
         diag.warn(&unknown);
     }
     options::variables(&mut loaded)?;
     let settings = loaded.settings;
-    match Visible::parse(environment.visible.as_deref()) {
-        Visible::Nothing => Ok(Ready::AS_IT_IS),
-        Visible::Entries(entries) if entries.len() > 1 => Ok(Ready::AS_IT_IS),
+    let visible = if options::grant_ignored() { Visible::Unset } else { Visible::parse(environment.visible.as_deref()) };
+    match visible {
+        Visible::Nothing => Ok(Ready::as_it_is()),
+        Visible::Entries(entries) if entries.len() > 1 => Ok(Ready::as_it_is()),
         Visible::Entries(_) => keep(&settings, &environment, diag),
-        Visible::Unset => choose_one(&settings, &environment, diag),
+        Visible::Unset => choose(&settings, &environment, diag),
     }
 }
 
 /// One device is named: it is leased if it can be had, and the program runs there in any case.
 fn keep(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<Ready, Failure> {
     let place = lock_place(settings, environment, diag, true)?;
+    let call = Call { settings, environment, place: &place, diag };
     let visible = Visible::parse(environment.visible.as_deref());
-    let uuid = match visible.single_uuid() {
-        Some(uuid) => Some(uuid.clone()),
-        None => Request::new(settings, environment, false).ok().and_then(|request| choose::resolve(settings, request)),
+    let sized = settings.share.is_some_and(Share::needs_memory);
+    let Ok(mut request) = Request::new(settings, environment, false) else { return Ok(Ready::as_it_is()) };
+    let device = match visible.single_uuid().filter(|_| !sized) {
+        Some(uuid) => Some(granted::by_name(uuid.clone())),
+        None => Request::new(settings, environment, false).ok().and_then(|request| call.resolve(request)),
     };
-    let Some(uuid) = uuid else { return Ok(Ready::AS_IT_IS) };
-    match choose::named(&place, &uuid, true)? {
-        Named::Leased(lease) => Ok(Ready { device: None, lease: Some(lease) }),
-        Named::Ours => Ok(Ready::AS_IT_IS),
-        Named::Taken(holder) if settings.when_taken == RunOrFail::Run => {
-            let who = choose::in_use(&uuid, holder.as_ref());
+    let Some(device) = device else { return Ok(Ready::as_it_is()) };
+    match granted::lease(&place, &mut request, &[device], true)? {
+        Named::Leased(lease) => Ok(Ready::leased(None, Some(lease), settings)),
+        Named::Ours => Ok(Ready::as_it_is()),
+        Named::Taken(uuid, holder) if settings.when_taken == RunOrFail::Run => {
+            let who = granted::in_use(&uuid, holder.as_ref());
             diag.warn(&format!("{who}: running there because CUDA_VISIBLE_DEVICES names it"));
-            Ok(Ready::AS_IT_IS)
+            Ok(Ready::as_it_is())
         }
-        Named::Taken(holder) => Err(choose::taken(&uuid, holder.as_ref())),
+        Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref())),
     }
 }
 
-fn choose_one(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<Ready, Failure> {
-    let chosen = Request::new(settings, environment, false).and_then(|request| {
+fn choose(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<Ready, Failure> {
+    let chosen = Request::new(settings, environment, options::grant_ignored()).and_then(|request| {
         let place = lock_place(settings, environment, diag, true)?;
-        let choice = choose::free(settings, &place, request)?;
+        let choice = Call { settings, environment, place: &place, diag }.free(request)?;
         Ok((place, choice))
     });
     match chosen {
-        Ok((place, Choice::Free(device, claim))) => {
-            Ok(Ready { device: Some(device.uuid), lease: Some(Lease::settle(claim, &place)?) })
+        Ok((place, Choice::Free(picked, guard))) => {
+            let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
+            let lease = Lease::settle(claims, &place)?;
+            drop(guard);
+            Ok(Ready::leased(Some(&uuids(&devices)), Some(lease), settings))
         }
-        Ok((_, Choice::Only(_))) => Ok(Ready::AS_IT_IS),
+        // Without a grant there is always something to choose.
+        Ok((_, Choice::Only(..))) => Ok(Ready::as_it_is()),
         // Programs are shared with nodes without GPUs.
         Err(failure)
             if matches!(failure.kind, Kind::NoDriver | Kind::NoUsableGpu) && settings.when_no_gpu == RunOrFail::Run =>
         {
-            Ok(Ready::AS_IT_IS)
+            Ok(Ready::as_it_is())
         }
         Err(failure) => Err(failure),
     }

@@ -4,6 +4,7 @@
 #![cfg_attr(test, allow(dead_code, reason = "the test harness has its own main"))]
 
 mod choose;
+mod granted;
 mod handover;
 mod helper;
 mod invocation;
@@ -12,6 +13,7 @@ mod linked;
 mod named;
 mod options;
 mod program;
+mod ready;
 mod report;
 mod walk;
 

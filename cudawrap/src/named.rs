@@ -1,22 +1,26 @@
 //! The story under our own name: `cudawrap [OPTIONS] [--] PROGRAM [ARG...]`. CUDA_VISIBLE_DEVICES is the grant,
 //! and without a device of its own the program is not run.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::Failure;
 use getgpu_common::exit;
-use getgpu_common::ident::Uuid;
-use getgpu_common::lock::Place;
-use getgpu_common::request::{Request, lock_place};
-use getgpu_common::settings::{Environment, Loaded, Settings};
+use getgpu_common::line::{Progress, Turn};
+use getgpu_common::locked::lock_place;
+use getgpu_common::request::Request;
+use getgpu_common::settings::{Environment, Loaded, Wait};
+use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
-use crate::choose::{self, Choice, Named};
+use crate::choose::{Call, Choice, uuids};
+use crate::granted::{self, Named};
 use crate::handover::exec;
 use crate::lease::Lease;
 use crate::options::{self, Options, Wanted};
 use crate::program;
+use crate::ready::Ready;
 use crate::report::end;
 
 /// Runs with all arguments, the program's name included; returns the exit status if the program could not be run.
@@ -41,50 +45,60 @@ fn become_program(options: &Options, diag: &Diag) -> Failure {
         Ok(program) => program,
         Err(failure) => return failure,
     };
-    if options::disabled() {
-        return exec(&program, &options.program, None, None);
-    }
-    match leased(options, diag) {
-        Ok((device, lease)) => exec(&program, &options.program, Some(device.as_str()), lease.as_ref()),
+    let ready = if options::disabled() { Ok(Ready::as_it_is()) } else { prepare(options, &program, diag) };
+    match ready {
+        Ok(ready) => exec(&program, &options.program, &ready.variables, ready.lease.as_ref()),
         Err(failure) => failure,
     }
 }
 
-fn leased(options: &Options, diag: &Diag) -> Result<(Uuid, Option<Lease>), Failure> {
+fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Failure> {
     let environment = Environment::of_process();
-    let mut loaded = Loaded::read(&environment)?.strict()?;
+    let name = program.file_name().map(OsStr::to_string_lossy);
+    let mut loaded = Loaded::read(&environment, name.as_deref())?.strict()?;
     options::variables(&mut loaded)?;
-    let mut settings: Settings = loaded.settings;
-    settings.kind = options.kind.unwrap_or(settings.kind);
-    let request = Request::new(&settings, &environment, options.ignore_grant)?;
+    options.choices.put(&mut loaded)?;
+    let settings = &loaded.settings;
+    let request = Request::new(settings, &environment, options.ignore_grant || options::grant_ignored())?;
     if request.visible == Visible::Nothing {
         return Err(request.empty_grant());
     }
-    let place = lock_place(&settings, &environment, diag, false)?;
+    let place = lock_place(settings, &environment, diag, false)?;
+    let call = Call { settings, environment: &environment, place: &place, diag };
     // A grant of one device, given by its full UUID: nothing to choose, so neither NVML nor reservations are asked.
-    if let Some(uuid) = request.visible.single_uuid().filter(|uuid| uuid.is_mig()).cloned() {
-        return only(&place, uuid, diag);
-    }
-    match choose::free(&settings, &place, request)? {
-        Choice::Free(device, claim) => {
-            diag.note(&format!("{}: leased", device.uuid));
-            let lease = Lease::settle(claim, &place)?;
-            Ok((device.uuid, Some(lease)))
+    let sized = settings.share.is_some_and(Share::needs_memory);
+    let single = request.visible.single_uuid().filter(|uuid| uuid.is_mig() && request.count == 1 && !sized).cloned();
+    let choice = match single {
+        Some(uuid) => Choice::Only(vec![granted::by_name(uuid)], request),
+        None => call.free(request)?,
+    };
+    let (devices, lease) = match choice {
+        Choice::Free(picked, guard) => {
+            let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
+            let lease = Lease::settle(claims, &place)?;
+            drop(guard);
+            (uuids(&devices), Some(lease))
         }
-        Choice::Only(device) => only(&place, device.uuid, diag),
+        Choice::Only(devices, request) => (uuids(&devices), only(&call, devices, request)?),
+    };
+    for uuid in &devices {
+        let what = if lease.is_some() { "leased" } else { "leased by the program around this one" };
+        diag.note(&format!("{uuid}: {what}"));
     }
+    Ok(Ready::leased(Some(&devices), lease, settings))
 }
 
-fn only(place: &Place, uuid: Uuid, diag: &Diag) -> Result<(Uuid, Option<Lease>), Failure> {
-    match choose::named(place, &uuid, false)? {
-        Named::Leased(lease) => {
-            diag.note(&format!("{uuid}: leased"));
-            Ok((uuid, Some(lease)))
-        }
-        Named::Ours => {
-            diag.note(&format!("{uuid}: leased by the program around this one"));
-            Ok((uuid, None))
-        }
-        Named::Taken(holder) => Err(choose::taken(&uuid, holder.as_ref())),
+/// The devices that the grant names, waited for if somebody else has them.
+fn only(call: &Call<'_>, devices: Vec<getgpu_common::inventory::Device>, mut request: Request) -> Result<Option<Lease>, Failure> {
+    let mut named = granted::lease(call.place, &mut request, &devices, false)?;
+    if let (Named::Taken(..), true) = (&named, call.wait() != Wait::No) {
+        let (line, progress) = (request.line(), Progress::new(call.diag));
+        let wanted = granted::Wanted { place: call.place, request, devices };
+        named = Turn::new(call.place, line, wanted, progress, call.wait())?.wait()?;
+    }
+    match named {
+        Named::Leased(lease) => Ok(Some(lease)),
+        Named::Ours => Ok(None),
+        Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref())),
     }
 }

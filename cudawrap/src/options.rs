@@ -4,10 +4,12 @@
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction};
+use getgpu_common::choices::Choices;
 use getgpu_common::diag::Level;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::flags::{self, Flag};
-use getgpu_common::settings::{Loaded, Source, Type};
+use getgpu_common::quantity;
+use getgpu_common::settings::Loaded;
 use getgpu_common::sys;
 
 /// Every option of cudawrap: getgpu's that choose, and those that all have.
@@ -23,20 +25,23 @@ the same way, with every argument untouched; create-cudawrap makes such links.
 
 Exit status:
   the program's own, since this process becomes the program
-  75   no device is free now
+  75   no device is free now, or within the time to wait
   125  cudawrap failed; 126 the program cannot be run; 127 it was not found
 
 Environment:
   CUDA_VISIBLE_DEVICES  a grant: one of these devices is chosen
-  CUDAWRAP_TYPE         stands for --type, under a link too
+  CUDAWRAP_NAME         stands for option --NAME, under a link too: CUDAWRAP_TYPE,
+                        CUDAWRAP_COUNT, CUDAWRAP_PROFILE, CUDAWRAP_MIN_MEMORY,
+                        CUDAWRAP_GPU, CUDAWRAP_POLICY, CUDAWRAP_SHARE,
+                        CUDAWRAP_WAIT (a time, or forever), CUDAWRAP_IGNORE_GRANT=1
   CUDAWRAP_DISABLE=1    run the program as it is
   GETGPU_CONFIG, GETGPU_LOCK  as for getgpu";
 
 /// The checked options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// `--type`
-    pub kind: Option<Type>,
+    /// What chooses, shares and waits.
+    pub choices: Choices,
     /// `--ignore-grant`
     pub ignore_grant: bool,
     /// `-v`, `-q`
@@ -75,13 +80,25 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
     if typed.get_flag("version") {
         return Ok(Wanted::Text(format!("cudawrap {}\n", env!("CARGO_PKG_VERSION"))));
     }
-    let kind = flags::kind(&typed).map_err(usage)?;
+    let choices = Choices::of(&typed, "cudawrap")?;
     let program: Vec<OsString> = typed.get_many::<OsString>("program").into_iter().flatten().cloned().collect();
     if program.is_empty() {
         return Err(no_program());
     }
+    if let Some(time) = time_for_program(arguments, &program) {
+        return Err(Failure::new(Kind::Usage, format!("--wait {time}: {time} would be the program"))
+            .hint(format!("cudawrap --wait={time} -- PROGRAM")));
+    }
     let level = flags::level(&typed);
-    Ok(Wanted::Run(Options { kind, ignore_grant: typed.get_flag("ignore-grant"), level, program }))
+    Ok(Wanted::Run(Options { choices, ignore_grant: typed.get_flag("ignore-grant"), level, program }))
+}
+
+/// `cudawrap --wait 30 app` would run a program called 30.
+fn time_for_program<'a>(arguments: &'a [OsString], program: &[OsString]) -> Option<&'a str> {
+    let first = arguments.len().checked_sub(program.len())?;
+    let (before, time) = (arguments.get(first.checked_sub(1)?)?, arguments.get(first)?.to_str()?);
+    let like_time = time.starts_with(|c: char| c.is_ascii_digit()) && quantity::time(time).is_ok();
+    (before == "--wait" && like_time).then_some(time)
 }
 
 /// The failure of a call without a program.
@@ -98,17 +115,17 @@ pub fn disabled() -> bool {
     !sys::secure_execution() && std::env::var_os("CUDAWRAP_DISABLE").is_some_and(|value| value == "1")
 }
 
+/// Whether CUDAWRAP_IGNORE_GRANT=1 says what --ignore-grant says.
+pub fn grant_ignored() -> bool {
+    !sys::secure_execution() && std::env::var_os("CUDAWRAP_IGNORE_GRANT").is_some_and(|value| value == "1")
+}
+
 /// Puts the CUDAWRAP_* variables over the settings. Under secure execution none is believed.
 pub fn variables(loaded: &mut Loaded) -> Result<(), Failure> {
     if sys::secure_execution() {
         return Ok(());
     }
-    if let Some(value) = std::env::var_os("CUDAWRAP_TYPE").filter(|value| !value.is_empty()) {
-        let value = value.to_string_lossy();
-        loaded.settings.kind = value.parse().map_err(|e| Failure::new(Kind::Usage, format!("CUDAWRAP_TYPE={e}")))?;
-        loaded.from("type", Source::Variable("CUDAWRAP_TYPE"));
-    }
-    Ok(())
+    Choices::of_variables(|name| std::env::var_os(name)).put(loaded)
 }
 
 #[cfg(test)]
@@ -126,7 +143,7 @@ mod tests {
             &["cudawrap", "--type", "mig", "--", "app", "--type", "gpu", "-v", "--help", "--"],
         ] {
             let Ok(Wanted::Run(options)) = parse(words) else { panic!("{words:?}") };
-            assert_eq!(options.kind, Some(Type::Mig));
+            assert_eq!(options.choices.first_of(&["type"]), Some("--type"));
             assert_eq!(options.program, ["app", "--type", "gpu", "-v", "--help", "--"]);
         }
     }
@@ -138,6 +155,8 @@ mod tests {
             &["cudawrap", "--"],
             &["cudawrap", "--nope", "app"],
             &["cudawrap", "--type", "x", "app"],
+            &["cudawrap", "--share", "3/2", "app"],
+            &["cudawrap", "--wait", "30", "app"],
         ] {
             let failure = parse(words).unwrap_err();
             assert_eq!(failure.kind, Kind::Usage, "{words:?}");

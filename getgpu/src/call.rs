@@ -5,8 +5,11 @@ use getgpu_common::ask::{Client, spawn};
 use getgpu_common::diag::{Diag, print};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
-use getgpu_common::lock::claim::join_reservation;
+use getgpu_common::inventory::Inventory;
+use getgpu_common::lock::claim::{join_reservation, settle_all};
+use getgpu_common::lock::own::Cover;
 use getgpu_common::lock::{Claim, Description, Place, Span};
+use getgpu_common::pick::Guard;
 use getgpu_common::procfs::Stat;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Settings};
@@ -15,7 +18,6 @@ use getgpu_common::visible::Visible;
 use crate::caller::{self, Process};
 use crate::holder::{self, Line, Until};
 use crate::options::{Action, Format, Keep, Options};
-use crate::reuse;
 
 /// The session with the process that asks NVML.
 pub type Asker = Client<spawn::Forked>;
@@ -41,12 +43,14 @@ pub struct Call<'a> {
 
 /// What is to be printed, and the lock behind it.
 pub struct Answer {
-    /// The device.
-    pub uuid: Uuid,
-    /// What is printed for it.
+    /// The devices.
+    pub uuids: Vec<Uuid>,
+    /// What is printed for them.
     pub value: String,
     /// The settled reservation, if there is to be one.
     pub lock: Option<Description>,
+    /// Kept until the holder can be counted.
+    pub guard: Guard,
 }
 
 impl Call<'_> {
@@ -55,7 +59,7 @@ impl Call<'_> {
         let caller = caller::find();
         let held = match self.options.keep {
             Keep::Hold(Some(pid)) if pid > 0 => Some(caller::to_hold(pid)?),
-            Keep::Hold(Some(_)) if !nix::unistd::geteuid().is_root() => {
+            Keep::Hold(Some(_)) if !root() => {
                 return Err(Failure::new(Kind::Usage, "--hold=0: only root may hold without end").hint("getgpu --hold"));
             }
             _ => None,
@@ -79,29 +83,39 @@ impl Call<'_> {
             }
         };
         client.close()?;
-        let settled = chosen.settle()?;
-        self.hand_out(settled, &caller, held)
+        let answer = match chosen {
+            Chosen::Settled(answer) => answer,
+            Chosen::Claimed(claimed) => claimed.settle(&self.place)?,
+            Chosen::InLine(inventory) => self.stand_in_line(request, inventory)?.settle(&self.place)?,
+        };
+        self.hand_out(answer, &caller, held)
     }
 
-    /// A grant of one device, given by its full UUID, that is ours already: nothing is chosen and NVML is not asked.
+    /// A grant, given by full UUIDs, that is ours already and names as many devices as are wanted: nothing is chosen and NVML is not asked.
     fn granted_again(&self, request: &Request) -> Result<Option<Answer>, Failure> {
         let plain = self.options.action == Action::Print(None) && self.options.format != Format::Index;
-        match request.visible.single_uuid() {
-            Some(uuid) if plain && reuse::covered(&self.place, std::slice::from_ref(uuid)) => {
-                let value = uuid.to_string();
-                Ok(Some(self.again(uuid.clone(), value)?))
-            }
-            _ => Ok(None),
-        }
+        let plain = plain && request.filter.share.is_none();
+        let Some(uuids) = request.visible.full_uuids().filter(|uuids| plain && uuids.len() == request.count) else {
+            return Ok(None);
+        };
+        let Some(cover) = Cover::of(&self.place, &uuids) else { return Ok(None) };
+        let value = uuids.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
+        self.again(&cover, value).map(Some)
     }
 
-    /// A device that is ours is printed again; its reservation goes on, and with --hold a second holder joins it.
-    pub fn again(&self, uuid: Uuid, value: String) -> Result<Answer, Failure> {
-        self.diag.note(&format!("{uuid}: yours already"));
-        let span = Span::of(&uuid);
-        let join = matches!(self.options.keep, Keep::Hold(_));
-        let lock = if join { join_reservation(&self.place, span)? } else { None };
-        Ok(Answer { uuid, value, lock })
+    /// Devices that are ours are printed again; their reservation goes on, and with --hold a second holder joins it.
+    pub fn again(&self, cover: &Cover, value: String) -> Result<Answer, Failure> {
+        self.diag.note(&format!("{value}: yours already"));
+        let mut lock = None;
+        if matches!(self.options.keep, Keep::Hold(_)) {
+            let joined = self.place.open()?;
+            let mut all = cover.devices.iter().map(|(uuid, units)| join_reservation(&joined, Span::of(uuid), units));
+            if all.try_fold(true, |joined, next| next.map(|next| joined && next))? {
+                lock = Some(joined);
+            }
+        }
+        let uuids = cover.devices.iter().map(|(uuid, _)| uuid.clone()).collect();
+        Ok(Answer { uuids, value, lock, guard: Guard::default() })
     }
 
     /// Starts the holder, prints, and tells the holder how that went.
@@ -113,11 +127,13 @@ impl Call<'_> {
         let Some(lock) = answer.lock.filter(|_| self.options.keep != Keep::No) else { return print(&text) };
         let until = match (self.options.keep, held) {
             (Keep::Hold(Some(0)), _) => Until::Released,
-            (Keep::Hold(_), held) => Until::Over(held.unwrap_or_else(|| caller.clone())),
+            (Keep::Hold(_), held) => {
+                Until::Over(held.unwrap_or_else(|| caller.clone()), self.settings.max_hold.filter(|_| !root()))
+            }
             _ => Until::Programs { wait: self.settings.reserve_for, linger: self.settings.linger },
         };
         let line = Line {
-            devices: vec![answer.uuid],
+            devices: answer.uuids,
             granted: self.environment.visible.as_deref().is_some_and(|own| own == answer.value.as_str()),
             value: answer.value,
             caller: caller.clone(),
@@ -125,6 +141,8 @@ impl Call<'_> {
             until,
         };
         let started = holder::start(&line, lock)?;
+        // The holder has signed: from now on this user's next call counts it.
+        drop(answer.guard);
         match print(&text) {
             Ok(()) => {
                 started.printed();
@@ -138,26 +156,35 @@ impl Call<'_> {
     }
 }
 
-/// A choice whose claim may still have to be settled, which happens only when NVML has let go.
+/// A choice whose claims may still have to be settled, which happens only when NVML has let go.
 pub enum Chosen {
     /// Ours already.
     Settled(Answer),
     /// Claimed just now.
-    Claimed {
-        /// The device.
-        uuid: Uuid,
-        /// What is printed for it.
-        value: String,
-        /// To be settled.
-        claim: Claim,
-    },
+    Claimed(Claimed),
+    /// Nothing is free, and the caller waits; what is known of the node.
+    InLine(Inventory),
 }
 
-impl Chosen {
-    fn settle(self) -> Result<Answer, Failure> {
-        match self {
-            Self::Settled(answer) => Ok(answer),
-            Self::Claimed { uuid, value, claim } => Ok(Answer { uuid, value, lock: Some(claim.settle()?) }),
-        }
+/// Devices that are claimed.
+pub struct Claimed {
+    /// The devices.
+    pub uuids: Vec<Uuid>,
+    /// What is printed for them.
+    pub value: String,
+    /// To be settled.
+    pub claims: Vec<Claim>,
+    /// Kept until the holder can be counted.
+    pub guard: Guard,
+}
+
+impl Claimed {
+    fn settle(self, place: &Place) -> Result<Answer, Failure> {
+        let lock = Some(settle_all(place, self.claims)?);
+        Ok(Answer { uuids: self.uuids, value: self.value, lock, guard: self.guard })
     }
+}
+
+fn root() -> bool {
+    nix::unistd::geteuid().is_root()
 }

@@ -1,19 +1,23 @@
-//! The choice of one call: a reservation of this caller that lingers, the device of an index, or a random free one.
+//! The choice of one call: a reservation of this caller that lingers, the device of an index, or free devices by the policy.
 //! Claims only; what is chosen here is settled by `call` when NVML has let go.
 
 use getgpu_common::census::{self, Census, Rejected};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Activity, Detail, Device, Inventory};
+use getgpu_common::inventory::{Device, Inventory};
+use getgpu_common::line::{self, Progress, Search, Turn};
 use getgpu_common::lock::Side;
-use getgpu_common::pick::{Chooser, Outcome, Picked};
+use getgpu_common::pick::{Chooser, Guard, Outcome, Picked};
 use getgpu_common::request::Request;
+use getgpu_common::settings::Wait;
 use getgpu_common::visible::Visible;
 
-use crate::call::{Answer, Asker, Call, Chosen};
+use crate::call::{Answer, Asker, Call, Chosen, Claimed, open};
 use crate::caller::Process;
+use crate::explain;
 use crate::options::{Action, Format, Keep};
-use crate::{explain, reuse};
+
+const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs go on on the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
 
 impl Call<'_> {
     /// Chooses.
@@ -21,58 +25,23 @@ impl Call<'_> {
         let mut known = request.resolve_grant(client)?;
         let index_wanted = matches!(self.options.action, Action::Print(Some(_)));
         if known.is_none() && (index_wanted || self.options.explain || self.options.format == Format::Index) {
-            known = Some(client.scan(Detail::Place)?);
+            known = Some(client.scan(request.detail())?);
         }
-        if let Some([only]) = request.filter.grant.as_deref() {
-            if !index_wanted && reuse::covered(&self.place, std::slice::from_ref(only)) {
-                let value = self.value(only, known.as_ref());
-                return Ok(Chosen::Settled(self.again(only.clone(), value)?));
+        if request.find_cover(&self.place, known.as_ref()) && !index_wanted {
+            if let Some(cover) = &request.cover {
+                let value = self.value(cover.devices.iter().map(|(uuid, _)| uuid), known.as_ref());
+                return Ok(Chosen::Settled(self.again(cover, value)?));
             }
         }
         if let Action::Print(Some(index)) = self.options.action {
-            return self.indexed(client, request, known.unwrap_or_default(), index);
+            return self.indexed(client, request, &known.unwrap_or_default(), index);
         }
         if request.visible == Visible::Unset && self.options.keep != Keep::No {
             if let Some(answer) = self.taken_over(client, request, caller, known.as_ref())? {
                 return Ok(Chosen::Settled(answer));
             }
         }
-        self.random(client, request, known)
-    }
-
-    /// This caller's reservation whose programs are over, if it fits the request and nobody else uses the device.
-    fn taken_over(
-        &self,
-        client: &mut Asker,
-        request: &Request,
-        caller: &Process,
-        known: Option<&Inventory>,
-    ) -> Result<Option<Answer>, Failure> {
-        let Some(line) = reuse::lingering(&self.place, caller)? else { return Ok(None) };
-        let [uuid] = line.devices.as_slice() else { return Ok(None) };
-        let scanned;
-        let inventory = match known {
-            Some(known) => Some(known),
-            None if request.filter.is_open() => None,
-            None => {
-                scanned = client.scan(Detail::Place)?;
-                Some(&scanned)
-            }
-        };
-        let fits = match inventory {
-            Some(inventory) => {
-                let sorted = request.filter.sort(inventory);
-                inventory.devices.iter().zip(sorted).any(|(device, out)| device.uuid == *uuid && out.is_none())
-            }
-            None => request.filter.fits_uuid(uuid),
-        };
-        let idle = fits && client.usage_of(uuid)?.is_ok_and(|usage| usage.activity == Activity::Idle);
-        if !idle {
-            return Ok(None);
-        }
-        let Some(lock) = reuse::take_over(&self.place, &line)? else { return Ok(None) };
-        self.diag.note(&format!("{uuid}: taken over from this caller's last reservation"));
-        Ok(Some(Answer { uuid: uuid.clone(), value: self.value(uuid, inventory), lock: Some(lock) }))
+        self.free(client, request, known)
     }
 
     /// The device of this index, in use or not; claimed if it is free.
@@ -80,12 +49,12 @@ impl Call<'_> {
         &self,
         client: &mut Asker,
         request: &Request,
-        inventory: Inventory,
+        inventory: &Inventory,
         index: usize,
     ) -> Result<Chosen, Failure> {
-        let pool: Vec<&Device> = request.filter.pool(&inventory).collect();
+        let pool: Vec<&Device> = request.filter.pool(inventory).collect();
         if pool.is_empty() {
-            return Err(census::empty_pool(&inventory, &request.filter.sort(&inventory)));
+            return Err(census::empty_pool(inventory, &request.filter.sort(inventory)));
         }
         let Some(device) = pool.get(index).copied() else {
             let there = if pool.len() == 1 {
@@ -94,52 +63,92 @@ impl Call<'_> {
                 format!("there are {} devices, 0 to {}", pool.len(), pool.len() - 1)
             };
             return Err(Failure::new(Kind::Usage, format!("no device {index}: {there}"))
-                .hint("getgpu --list; to wait for a free device: getgpu --help"));
+                .hint("getgpu --list; to wait for a free device: getgpu --wait"));
         };
-        let value = self.value(&device.uuid, Some(&inventory));
+        let value = self.value(std::iter::once(&device.uuid), Some(inventory));
+        let uuids = vec![device.uuid.clone()];
         let probe = self.place.open()?;
-        let mut chooser = Chooser { client, place: &self.place, side: Side::Reservation, filter: &request.filter };
-        match chooser.try_device(&probe, device)? {
-            Ok(claim) => Ok(Chosen::Claimed { uuid: device.uuid.clone(), value, claim }),
-            Err(why) => {
-                self.diag.note(&format!("{}: not reserved: {why:?}", device.uuid));
-                Ok(Chosen::Settled(Answer { uuid: device.uuid.clone(), value, lock: None }))
-            }
-        }
+        let mut chooser =
+            Chooser { client, place: &self.place, side: Side::Reservation, request, skip: &|other| other != device };
+        let (why, guard) = match chooser.within_cap(&probe, inventory)? {
+            Ok(guard) => match chooser.try_device(&probe, device)? {
+                Ok(claim) => return Ok(Chosen::Claimed(Claimed { uuids, value, claims: vec![claim], guard })),
+                Err(why) => (format!("{why:?}"), guard),
+            },
+            Err(over) => (over.message, Guard::default()),
+        };
+        self.diag.note(&format!("{}: not reserved: {why}", device.uuid));
+        Ok(Chosen::Settled(Answer { uuids, value, lock: None, guard }))
     }
 
-    fn random(&self, client: &mut Asker, request: &Request, known: Option<Inventory>) -> Result<Chosen, Failure> {
+    fn free(&self, client: &mut Asker, request: &Request, known: Option<Inventory>) -> Result<Chosen, Failure> {
         if let (true, Some(inventory)) = (self.options.explain, &known) {
             let sorted = request.filter.sort(inventory);
             self.lines(&explain::outside(&request.filter, inventory, &sorted));
         }
-        let inventory = known.clone();
-        let mut chooser = Chooser { client, place: &self.place, side: Side::Reservation, filter: &request.filter };
-        match chooser.choose(known)? {
-            Outcome::Picked(Picked { device, claim }) => {
-                if let (true, Some(inventory)) = (self.options.explain, &inventory) {
-                    let probe = self.place.open()?;
-                    for other in request.filter.pool(inventory).filter(|other| other.uuid != device.uuid) {
-                        let why = chooser.look(&probe, other)?;
-                        self.lines(&[explain::passed_over(other, why.as_ref(), &self.place, &probe)]);
+        let probe = self.place.open()?;
+        let ahead = line::waiting(&probe, Some(request.line()))?;
+        let failure = if ahead > 0 {
+            let text = if ahead == 1 { "1 is waiting".to_owned() } else { format!("{ahead} are waiting") };
+            Failure::new(Kind::NoneFree, format!("no free device: {text}")).hint(HINT)
+        } else {
+            let mut chooser =
+                Chooser { client, place: &self.place, side: Side::Reservation, request, skip: &|_| false };
+            match chooser.choose(known.as_ref())? {
+                Outcome::Picked(picked, guard) => {
+                    if let (true, Some(inventory)) = (self.options.explain, &known) {
+                        let taken = |device: &Device| picked.iter().any(|picked| picked.device.uuid == device.uuid);
+                        for other in request.filter.pool(inventory).filter(|other| !taken(other)) {
+                            let why = chooser.look(&probe, other)?;
+                            self.lines(&[explain::passed_over(other, why.as_ref(), &self.place, &probe)]);
+                        }
                     }
+                    return Ok(Chosen::Claimed(self.claimed(picked, guard, known.as_ref())));
                 }
-                let value = self.value(&device.uuid, inventory.as_ref());
-                Ok(Chosen::Claimed { uuid: device.uuid, value, claim })
-            }
-            Outcome::NoneFree(rejected) => {
-                let probe = self.place.open()?;
-                if self.options.explain {
-                    let line = |(device, why): &(Device, Rejected)| {
-                        explain::passed_over(device, Some(why), &self.place, &probe)
-                    };
-                    self.lines(&rejected.iter().map(line).collect::<Vec<_>>());
+                Outcome::OverCap(failure) => failure,
+                Outcome::NoneFree(rejected) => {
+                    if self.options.explain {
+                        let line = |(device, why): &(Device, Rejected)| {
+                            explain::passed_over(device, Some(why), &self.place, &probe)
+                        };
+                        self.lines(&rejected.iter().map(line).collect::<Vec<_>>());
+                    }
+                    Census::take(&rejected, &probe).failure().hint(HINT)
                 }
-                Err(Census::take(&rejected, &probe).failure().hint(
-                    "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs go on on the CPU: use cudawrap -- PROGRAM",
-                ))
             }
+        };
+        if self.settings.wait == Wait::No {
+            return Err(failure);
         }
+        let inventory = match known {
+            Some(inventory) => inventory,
+            None => client.scan(request.detail())?,
+        };
+        // What no device of the node could ever meet is said at once.
+        census::pool(&request.filter, &inventory, request.count)?;
+        Ok(Chosen::InLine(inventory))
+    }
+
+    /// Waits for what is not free now.
+    pub fn stand_in_line(&self, request: Request, inventory: Inventory) -> Result<Claimed, Failure> {
+        let line = request.line();
+        let progress = Progress::new(self.diag);
+        let mut open = || open(self.settings);
+        let (side, known) = (Side::Reservation, inventory.clone());
+        let search = Search::new(&self.place, side, request, inventory, self.environment, &mut open);
+        let wait = self.settings.wait.capped(self.settings.max_wait);
+        let (picked, guard) = Turn::new(&self.place, line, search, progress, wait)?.wait()?;
+        Ok(self.claimed(picked, guard, Some(&known)))
+    }
+
+    fn claimed(&self, picked: Vec<Picked>, guard: Guard, inventory: Option<&Inventory>) -> Claimed {
+        let value = self.value(picked.iter().map(|picked| &picked.device.uuid), inventory);
+        let mig = picked.iter().filter(|picked| picked.device.slot.is_some()).count();
+        if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
+            self.diag.warn("with this driver (before 570) a CUDA program sees only the first of several MIG devices");
+        }
+        let (uuids, claims) = picked.into_iter().map(|picked| (picked.device.uuid, picked.claim)).unzip();
+        Claimed { uuids, value, claims, guard }
     }
 
     fn lines(&self, lines: &[String]) {
@@ -148,13 +157,17 @@ impl Call<'_> {
         }
     }
 
-    /// What is printed for a device: its UUID, or its CUDA index among the GPUs that this process can open.
-    fn value(&self, uuid: &Uuid, inventory: Option<&Inventory>) -> String {
-        if self.options.format != Format::Index {
-            return uuid.to_string();
-        }
+    /// What is printed for devices: their UUIDs, or CUDA indices among the GPUs that this process can open.
+    pub fn value<'u>(&self, uuids: impl Iterator<Item = &'u Uuid>, inventory: Option<&Inventory>) -> String {
         let gpus = inventory.map(|inventory| inventory.gpus.as_slice()).unwrap_or_default();
-        let place = gpus.iter().filter(|gpu| gpu.usable).position(|gpu| gpu.uuid.as_ref() == Some(uuid));
-        place.map_or_else(|| uuid.to_string(), |place| place.to_string())
+        let each = uuids.map(|uuid| {
+            let mut usable = gpus.iter().filter(|gpu| gpu.usable);
+            let place = usable.position(|gpu| gpu.uuid.as_ref() == Some(uuid));
+            match place.filter(|_| self.options.format == Format::Index) {
+                Some(place) => place.to_string(),
+                None => uuid.to_string(),
+            }
+        });
+        each.collect::<Vec<_>>().join(",")
     }
 }

@@ -5,14 +5,16 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches};
+use getgpu_common::choices::Choices;
 use getgpu_common::diag::Level;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::flags::{self, Flag, Takes, flag};
 use getgpu_common::quantity;
-use getgpu_common::settings::Type;
 
 const KEEP: &str = "Keeping it";
 const SHOW: &str = "Looking";
+/// What `--hold` means without a value.
+const CALLER: &str = "caller";
 
 /// What only getgpu has.
 const FLAGS: &[Flag] = &[
@@ -26,7 +28,7 @@ const FLAGS: &[Flag] = &[
     flag(
         "hold",
         &[],
-        Takes::Optional("PID"),
+        Takes::Optional { name: "PID", default: CALLER },
         KEEP,
         "Keep it until PID (default: the caller) is over, whatever runs; 0 (root): until released",
     ),
@@ -64,10 +66,12 @@ Examples:
     os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()
   leased by the program itself, and nothing is run if no device is free:
     cudawrap -- ./app
+  the smallest device with 10 GiB, waiting in line for it for an hour at most:
+    d=$(getgpu --min-memory 10G --wait=1h) && CUDA_VISIBLE_DEVICES=$d ./app
 
 Exit status:
   0  printed
-  1  no device is free now
+  1  no device is free now, or within the time to wait
   2  usage or settings, no such index
   3  no driver, NVML failed, no such device exists here
   4  the lock cannot be used, or no holder could be started
@@ -126,8 +130,8 @@ pub enum Action {
 pub struct Options {
     /// What is to be done.
     pub action: Action,
-    /// `--type`
-    pub kind: Option<Type>,
+    /// What chooses, shares and waits.
+    pub choices: Choices,
     /// `--ignore-grant`
     pub ignore_grant: bool,
     /// `--for`
@@ -147,6 +151,9 @@ fn command() -> clap::Command {
         Arg::new("index").value_name("INDEX").help("That device of the order, in use or not; reserved if it is free");
     flags::command("getgpu", ABOUT, table()).arg(index)
 }
+
+/// Settings whose options choose, share or wait, which INDEX excludes; the type decides what is counted.
+const WITHOUT_INDEX: [&str; 7] = ["count", "profile", "min_memory", "gpu", "policy", "share", "wait"];
 
 /// Reads the arguments behind the program's name.
 pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, Failure> {
@@ -169,13 +176,22 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         Some("env") => Format::Env,
         Some(other) => return Err(usage(format!("--format {other}: not one of uuid, index, env"))),
     };
-    let kind = flags::kind(typed).map_err(usage)?;
-    if format == Format::Index && matches!(kind, Some(Type::Mig | Type::Any)) {
+    let choices = Choices::of(typed, "getgpu")?;
+    if format == Format::Index && matches!(text("type"), Some("mig" | "any")) {
         return Err(usage("--format index names whole GPUs only; MIG devices have no CUDA index".into()));
     }
+    let action = action(typed)?;
+    if let (Action::Print(Some(index)), Some(other)) = (&action, choices.first_of(&WITHOUT_INDEX)) {
+        let failure = usage(format!("INDEX {index} and {other} exclude each other"));
+        return Err(if matches!(other, "--wait" | "-w") {
+            failure.hint(format!("to wait at most {index} seconds for any device: getgpu --wait={index}"))
+        } else {
+            failure
+        });
+    }
     let options = Options {
-        action: action(typed)?,
-        kind: if format == Format::Index { Some(Type::Gpu) } else { kind },
+        action,
+        choices,
         ignore_grant: given("ignore-grant"),
         reserve_for: text("for").map(|t| quantity::time(t).map_err(|e| usage(format!("--for: {e}")))).transpose()?,
         keep: keep(text("hold"), given("no-reserve"))?,
@@ -227,7 +243,7 @@ fn keep(hold: Option<&str>, no_reserve: bool) -> Result<Keep, Failure> {
         (Some(_), true) => Err(usage("--hold and --no-reserve exclude each other".into())),
         (None, true) => Ok(Keep::No),
         (None, false) => Ok(Keep::ForProgram),
-        (Some(""), false) => Ok(Keep::Hold(None)),
+        (Some(CALLER), false) => Ok(Keep::Hold(None)),
         (Some(pid), false) => match pid.parse() {
             Ok(pid) if pid >= 0 => Ok(Keep::Hold(Some(pid))),
             _ => Err(usage(format!("--hold={pid}: not a process id"))),
@@ -243,7 +259,7 @@ impl Options {
     fn only(action: Action) -> Self {
         Self {
             action,
-            kind: None,
+            choices: Choices::default(),
             ignore_grant: false,
             reserve_for: None,
             keep: Keep::ForProgram,

@@ -15,7 +15,8 @@ fn what_was_typed() {
     assert_eq!(parse("--hold 3").unwrap().action, Action::Print(Some(3)), "--hold takes its value after = only");
     assert_eq!(parse("--hold=77").unwrap().keep, Keep::Hold(Some(77)));
     assert_eq!(parse("--for 1.5m").unwrap().reserve_for, Some(Duration::from_secs(90)));
-    assert_eq!(parse("--format index").unwrap().kind, Some(Type::Gpu));
+    assert_eq!(parse("-w 30").unwrap().choices.first_of(&["wait"]), Some("-w"));
+    assert_eq!(parse("--type gpu 3").unwrap().action, Action::Print(Some(3)), "the type decides what is counted");
     assert!(matches!(parse("--help").unwrap().action, Action::Text(_)));
 }
 
@@ -33,7 +34,27 @@ fn what_is_wrong_is_one_line() {
         "--format json",
         "--json",
         "--nope",
-        "-w 30",
+        "-w",
+        "-w abc",
+        "-w -1",
+        "--wait=abc",
+        "--wait=",
+        "--wait 30",
+        "--wait=3 -w 4",
+        "3 -w 30",
+        "--share 0",
+        "--share 3/2",
+        "--share",
+        "--count 0",
+        "--count x",
+        "--count -1",
+        "-n 1.5",
+        "--min-memory -1",
+        "--min-memory big",
+        "--profile=",
+        "--gpu x",
+        "--policy best",
+        "--policy first 3",
         "--list 3",
         "--hold=x",
         "--hold=-1",
@@ -48,6 +69,13 @@ fn what_is_wrong_is_one_line() {
         assert!(!failure.message.contains('\n') && !failure.message.is_empty(), "{words}: {failure}");
         assert!(failure.hint.is_some(), "{words}");
     }
+}
+
+#[test]
+fn a_time_that_was_taken_for_an_index_is_hinted_at() {
+    let failure = parse("--wait 30").unwrap_err();
+    assert!(failure.message.contains("INDEX 30 and --wait exclude each other"), "{failure}");
+    assert!(failure.hint.unwrap().contains("--wait=30"));
 }
 
 #[test]

@@ -1,10 +1,9 @@
-//! What is ours already: a grant that our own reservation or an ancestor's lease covers is printed again,
-//! and a reservation of this very caller whose programs are over is taken over, so that a loop needs one device.
+//! What is this caller's already: its reservation whose programs are over is taken over, so that a loop needs one device.
+//! The holder's end is waited for, so that the new one stands alone.
 
 use std::time::{Duration, Instant};
 
 use getgpu_common::error::Failure;
-use getgpu_common::ident::Uuid;
 use getgpu_common::lock::claim::{join_reservation, lock_error};
 use getgpu_common::lock::own::{self, HolderLine};
 use getgpu_common::lock::{Description, Place, Span, layout};
@@ -17,15 +16,6 @@ use crate::caller::Process;
 const HANDOVER: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Whether everything the grant names is ours: under one reservation of our uid, or leased by an ancestor.
-pub fn covered(place: &Place, grant: &[Uuid]) -> bool {
-    let uid = nix::unistd::geteuid().as_raw();
-    let leased = || grant.iter().all(|uuid| own::ancestor_leases(place, Span::of(uuid)));
-    let reserved =
-        || own::reservations(place, Some(uid)).iter().any(|line| grant.iter().all(|uuid| line.devices.contains(uuid)));
-    leased() || reserved()
-}
-
 /// A reservation of this caller that can be taken over: its programs are over and the holder lingers.
 pub fn lingering(place: &Place, caller: &Process) -> Result<Option<HolderLine>, Failure> {
     // One question to the kernel spares most calls the walk through /proc: is anything held at all?
@@ -35,7 +25,7 @@ pub fn lingering(place: &Place, caller: &Process) -> Result<Option<HolderLine>, 
     }
     let uid = nix::unistd::geteuid().as_raw();
     let mine = own::reservations(place, Some(uid)).into_iter().filter(|line| {
-        !line.hold && line.caller.0 == caller.pid && line.caller_start == caller.start && line.devices.len() == 1
+        !line.hold && line.caller.0 == caller.pid && line.caller_start == caller.start
     });
     Ok(mine.into_iter().find(|line| settles_lingering(place, line)))
 }
@@ -56,15 +46,22 @@ fn settles_lingering(place: &Place, line: &HolderLine) -> bool {
 }
 
 /// Takes a lingering reservation over: joins its lock, ends its holder, waits for that end.
-/// None if somebody else is faster or the old holder does not end in time; then the device is chosen as any other.
+/// None if somebody else is faster or the old holder does not end in time; then a device is chosen as any other.
 pub fn take_over(place: &Place, line: &HolderLine) -> Result<Option<Description>, Failure> {
-    let [uuid] = line.devices.as_slice() else { return Ok(None) };
-    let span = Span::of(uuid);
-    let handover = place.open()?;
-    if !handover.try_write(span.handover()).map_err(|e| lock_error(&e))? || !own::lingering(place, line) {
+    let (handover, joined) = (place.open()?, place.open()?);
+    for uuid in &line.devices {
+        if !handover.try_write(Span::of(uuid).handover()).map_err(|e| lock_error(&e))? {
+            return Ok(None);
+        }
+    }
+    if !own::lingering(place, line) {
         return Ok(None);
     }
-    let Some(joined) = join_reservation(place, span)? else { return Ok(None) };
+    for uuid in &line.devices {
+        if !join_reservation(&joined, Span::of(uuid), &own::reserved_units(place, line, uuid))? {
+            return Ok(None);
+        }
+    }
     let ended = end_holder(place, line, HANDOVER);
     drop(handover);
     Ok(ended.then_some(joined))

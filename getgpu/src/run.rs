@@ -8,11 +8,12 @@ use getgpu_common::diag::{Diag, Level, print};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::exit;
 use getgpu_common::nvml::serve::serve;
-use getgpu_common::request::{Request, lock_place};
+use getgpu_common::locked::lock_place;
+use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Source};
 
 use crate::call::{Call, open};
-use crate::options::{self, Action, Options};
+use crate::options::{self, Action, Format, Options};
 use crate::{list, release, show_config};
 
 /// Runs with the arguments behind the program's name; gives the exit status.
@@ -61,28 +62,29 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
         _ => {}
     }
     let request = Request::new(settings, environment, options.ignore_grant)?;
+    let request = if matches!(options.action, Action::Print(Some(_))) { request.by_index() } else { request };
     let place = lock_place(settings, environment, diag, false)?;
     let call = Call { options, environment, settings, place, diag };
     match &options.action {
         Action::List { json } => list::show(open(settings)?, request, settings, &call.place, *json, options.level),
-        Action::CountFree => list::count_free(open(settings)?, request, &call.place),
+        Action::CountFree => list::count::free(open(settings)?, request, &call.place),
         _ => call.print(request),
     }
 }
 
 fn settings(options: &Options, environment: &Environment) -> Result<Loaded, Failure> {
-    let mut loaded = Loaded::read(environment)?.strict()?;
-    if let Some(kind) = options.kind {
-        loaded.settings.kind = kind;
-        loaded.from("type", Source::Option("--type"));
+    let mut loaded = Loaded::read(environment, None)?.strict()?;
+    options.choices.put(&mut loaded)?;
+    if options.format == Format::Index {
+        loaded.put("type", &["gpu".into()], "--format index")?;
     }
     if let Some(time) = options.reserve_for {
         loaded.settings.reserve_for = time;
-        loaded.from("reserve_for", Source::Option("--for"));
+        loaded.from("reserve_for", Source::Typed("--for".into()));
     }
     if environment.lock.is_some() {
         loaded.settings.lock.clone_from(&environment.lock);
-        loaded.from("lock", Source::Variable("GETGPU_LOCK"));
+        loaded.from("lock", Source::Typed("GETGPU_LOCK".into()));
     }
     Ok(loaded)
 }

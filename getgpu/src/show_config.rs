@@ -1,4 +1,5 @@
-//! `--show-config`: every setting with its value in force and where that comes from.
+//! `--show-config`: every setting with its value in force and where that comes from, then what files say for single programs.
+//! Each line could stand in a settings file.
 
 use getgpu_common::settings::{Loaded, Source, keys};
 
@@ -8,9 +9,13 @@ pub fn text(loaded: &Loaded) -> String {
         let from = match source {
             Source::BuiltIn => "built in".to_owned(),
             Source::File(path) => path.display().to_string(),
-            Source::Variable(name) | Source::Option(name) => (*name).to_owned(),
+            Source::Typed(name) => name.clone(),
         };
         format!("{} = {}  # {from}\n", key.name, (key.show)(&loaded.settings))
     });
-    lines.collect()
+    let programs = loaded.programs.iter().map(|(path, pattern, key, texts)| {
+        let value = if let [one] = texts.as_slice() { format!("{one:?}") } else { format!("{texts:?}") };
+        format!("program.{pattern:?}.{key} = {value}  # {}\n", path.display())
+    });
+    lines.chain(programs).collect()
 }

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Description, Held, Place, Range, Span};
+use super::{Conflict, Description, Held, Place, Range, Span, Units};
 use crate::error::{Failure, Kind, reason};
 
 /// How long a lease waits for a reservation that is only being tried.
@@ -21,25 +21,45 @@ pub enum Side {
     Reservation,
 }
 
-impl Side {
-    const fn own(self, span: Span) -> Range {
-        match self {
-            Self::Lease => span.lease(),
-            Self::Reservation => span.reservation(),
+/// Among whom a device is claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Everybody on the node.
+    Outer,
+    /// Those who choose inside what is theirs already: under a reservation of their own, else under an ancestor's lease.
+    Inner {
+        /// It is a reservation, so the lease of the outer level is free for one of them.
+        reserved: bool,
+    },
+}
+
+/// What is to be claimed of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aim {
+    /// For whom.
+    pub side: Side,
+    /// Among whom.
+    pub level: Level,
+    /// How much.
+    pub units: Units,
+}
+
+impl Aim {
+    const fn own(&self, span: Span) -> Range {
+        match (self.side, self.level) {
+            (Side::Lease, Level::Outer) => span.lease(),
+            (Side::Reservation, Level::Outer) => span.reservation(),
+            (Side::Lease, Level::Inner { .. }) => span.inner_lease(),
+            (Side::Reservation, Level::Inner { .. }) => span.inner_reservation(),
         }
     }
 
-    const fn other(self, span: Span) -> Range {
-        match self {
-            Self::Lease => span.reservation(),
-            Self::Reservation => span.lease(),
-        }
-    }
-
-    const fn identity(self, span: Span) -> (Range, Range) {
-        match self {
-            Self::Lease => (span.lease_uids(), span.lease_pids()),
-            Self::Reservation => (span.reservation_uids(), span.reservation_pids()),
+    const fn other(&self, span: Span) -> Range {
+        match (self.side, self.level) {
+            (Side::Lease, Level::Outer) => span.reservation(),
+            (Side::Reservation, Level::Outer) => span.lease(),
+            (Side::Lease, Level::Inner { .. }) => span.inner_reservation(),
+            (Side::Reservation, Level::Inner { .. }) => span.inner_lease(),
         }
     }
 }
@@ -55,58 +75,67 @@ pub enum Attempt {
     Tried,
 }
 
-/// A device that is being tried: write-locked on its side, nothing settled on the other.
+impl Attempt {
+    fn lost(conflict: Option<Conflict>) -> Self {
+        match conflict.map(|conflict| conflict.held) {
+            Some(Held::Settled) => Self::Taken,
+            _ => Self::Tried,
+        }
+    }
+}
+
+/// A device, or a part of one, that is being tried: write-locked on its side, nothing settled on the other.
 #[derive(Debug)]
 pub struct Claim {
     description: Description,
     span: Span,
-    side: Side,
+    aim: Aim,
 }
 
-/// Whether anybody has or tries `span`, on either side; takes nothing, so that nobody sees a try.
-pub fn seen_taken(probe: &Description, span: Span) -> Result<Option<Held>, Failure> {
-    let lease = probe.conflict(span.lease()).map_err(|e| lock_error(&e))?;
-    let reservation = probe.conflict(span.reservation()).map_err(|e| lock_error(&e))?;
-    let held = [lease, reservation].into_iter().flatten().map(|c| c.held);
-    Ok(held.max_by_key(|held| *held == Held::Settled))
-}
-
-/// Tries to claim the device of `span` among others that may be had instead.
-pub fn attempt(place: &Place, side: Side, span: Span) -> Result<Attempt, Failure> {
+/// Tries to claim a device among others that may be had instead.
+pub fn attempt(place: &Place, aim: &Aim, span: Span) -> Result<Attempt, Failure> {
     let description = place.open()?;
-    if !description.try_write(side.own(span)).map_err(|e| lock_error(&e))? {
-        let conflict = description.conflict(side.own(span)).map_err(|e| lock_error(&e))?;
-        return Ok(match conflict.map(|c| c.held) {
-            Some(Held::Settled) => Attempt::Taken,
-            _ => Attempt::Tried,
-        });
+    for range in aim.units.at(aim.own(span)) {
+        if !try_write(&description, range)? {
+            return Ok(Attempt::lost(conflict(&description, range)?));
+        }
     }
     let began = Instant::now();
     loop {
-        match description.conflict(side.other(span)).map_err(|e| lock_error(&e))?.map(|c| c.held) {
-            None => return Ok(Attempt::Got(Claim { description, span, side })),
+        match across(&description, &aim.units, aim.other(span))? {
+            None => break,
             Some(Held::Settled) => return Ok(Attempt::Taken),
             // The other one sees our try and gives way.
-            Some(Held::Try) if side == Side::Lease && began.elapsed() < TRY_PATIENCE => std::thread::sleep(PAUSE),
+            Some(Held::Try) if aim.side == Side::Lease && began.elapsed() < TRY_PATIENCE => std::thread::sleep(PAUSE),
             Some(Held::Try) => return Ok(Attempt::Tried),
         }
     }
+    let claim = Claim { description, span, aim: aim.clone() };
+    Ok(match claim.outer_lease()? {
+        None => Attempt::Got(claim),
+        lost => Attempt::lost(lost),
+    })
 }
 
-/// Tries to write-lock the lease of one named device, again for at most 200 ms while only tries are in the way.
-/// `Err(true)` inside `Ok`: somebody has it settled.
-pub fn named_lease(place: &Place, span: Span) -> Result<Option<Claim>, Failure> {
-    let description = place.open()?;
+/// Tries to write-lock the lease of a named device, again for at most 200 ms while only tries are in the way. None: somebody has it.
+pub fn named_lease(place: &Place, span: Span, units: Units) -> Result<Option<Claim>, Failure> {
     let began = Instant::now();
-    while !description.try_write(span.lease()).map_err(|e| lock_error(&e))? {
-        let settled =
-            description.conflict(span.lease()).map_err(|e| lock_error(&e))?.is_some_and(|c| c.held == Held::Settled);
-        if settled || began.elapsed() >= 2 * TRY_PATIENCE {
-            return Ok(None);
+    let aim = Aim { side: Side::Lease, level: Level::Outer, units };
+    'again: loop {
+        let description = place.open()?;
+        for range in aim.units.at(span.lease()) {
+            if try_write(&description, range)? {
+                continue;
+            }
+            let settled = conflict(&description, range)?.is_some_and(|c| c.held == Held::Settled);
+            if settled || began.elapsed() >= 2 * TRY_PATIENCE {
+                return Ok(None);
+            }
+            std::thread::sleep(PAUSE);
+            continue 'again;
         }
-        std::thread::sleep(PAUSE);
+        return Ok(Some(Claim { description, span, aim }));
     }
-    Ok(Some(Claim { description, span, side: Side::Lease }))
 }
 
 impl Claim {
@@ -115,12 +144,31 @@ impl Claim {
         self.span
     }
 
+    /// How much of the device.
+    pub const fn units(&self) -> &Units {
+        &self.aim.units
+    }
+
+    /// Under our own reservation the outer lease is ours to take; what is in the way belongs to somebody who named the device.
+    fn outer_lease(&self) -> Result<Option<Conflict>, Failure> {
+        if self.aim.level != (Level::Inner { reserved: true }) {
+            return Ok(None);
+        }
+        for range in self.aim.units.at(self.span.lease()) {
+            let free = self.aim.side == Side::Lease && try_write(&self.description, range)?;
+            let conflict = if free { None } else { conflict(&self.description, range)? };
+            if conflict.is_some() {
+                return Ok(conflict);
+            }
+        }
+        Ok(None)
+    }
+
     /// Who has the other side, settled; waits for at most 200 ms while it is only tried.
     pub fn other_side(&self) -> Result<Option<Held>, Failure> {
         let began = Instant::now();
         loop {
-            let held =
-                self.description.conflict(self.side.other(self.span)).map_err(|e| lock_error(&e))?.map(|c| c.held);
+            let held = across(&self.description, &self.aim.units, self.aim.other(self.span))?;
             if held != Some(Held::Try) || began.elapsed() >= 2 * TRY_PATIENCE {
                 return Ok(held);
             }
@@ -128,18 +176,62 @@ impl Claim {
         }
     }
 
-    /// Turns the try into a settled claim and gives its description: close it, and the claim is over.
-    pub fn settle(self) -> Result<Description, Failure> {
-        if !self.description.try_read(self.side.own(self.span)).map_err(|e| lock_error(&e))? {
-            return Err(Failure::new(Kind::LockPlace, "the lock was lost while it was being settled"));
-        }
-        Ok(self.description)
+    /// The description that the claim is made with.
+    pub const fn description(&self) -> &Description {
+        &self.description
     }
+
+    /// Turns the try into a settled claim, still with its own description.
+    pub fn settle(&self) -> Result<(), Failure> {
+        self.hold_on(&self.description)
+    }
+
+    /// Read-locks on `description` all that the claim is about. On another one than its own only after it is settled.
+    pub fn hold_on(&self, description: &Description) -> Result<(), Failure> {
+        let mut ranges: Vec<Range> = self.aim.units.at(self.aim.own(self.span)).collect();
+        if (self.aim.side, self.aim.level) == (Side::Lease, Level::Inner { reserved: true }) {
+            ranges.extend(self.aim.units.at(self.span.lease()));
+        }
+        for range in ranges {
+            if !description.try_read(range).map_err(|e| lock_error(&e))? {
+                return Err(Failure::new(Kind::LockPlace, "the lock was lost while it was being settled"));
+            }
+        }
+        if self.aim.side == Side::Reservation && self.aim.level != Level::Outer {
+            // What it is chosen from may end before it does. Not to be had only at an instant in which somebody tries in vain.
+            for range in self.aim.units.at(self.span.reservation()) {
+                let _ = description.try_read(range);
+            }
+        }
+        Ok(())
+    }
+
+    /// The claim's own description: close it, and the claim is over.
+    pub fn into_description(self) -> Description {
+        self.description
+    }
+}
+
+/// Settles all claims and gives one description that holds them.
+pub fn settle_all(place: &Place, claims: Vec<Claim>) -> Result<Description, Failure> {
+    claims.iter().try_for_each(Claim::settle)?;
+    let mut claims = claims;
+    if claims.len() == 1 {
+        if let Some(only) = claims.pop() {
+            return Ok(only.into_description());
+        }
+    }
+    let all = place.open()?;
+    claims.iter().try_for_each(|claim| claim.hold_on(&all))?;
+    Ok(all)
 }
 
 /// Read-locks the two bytes that say whose claim it is. They only say where to look, so not getting them is no failure.
 pub fn sign(description: &Description, side: Side, span: Span, host_uid: u32, pid: Option<i32>) {
-    let (uids, pids) = side.identity(span);
+    let (uids, pids) = match side {
+        Side::Lease => (span.lease_uids(), span.lease_pids()),
+        Side::Reservation => (span.reservation_uids(), span.reservation_pids()),
+    };
     let _ = description.try_read(Range { start: uids.start + i64::from(host_uid), len: 1 });
     if let Some(pid) = pid.filter(|pid| i64::from(*pid) < pids.len) {
         let _ = description.try_read(Range { start: pids.start + i64::from(pid), len: 1 });
@@ -147,10 +239,34 @@ pub fn sign(description: &Description, side: Side, span: Span, host_uid: u32, pi
 }
 
 /// Joins a settled reservation of our own: both then hold it.
-pub fn join_reservation(place: &Place, span: Span) -> Result<Option<Description>, Failure> {
-    let description = place.open()?;
-    let joined = description.try_read(span.reservation()).map_err(|e| lock_error(&e))?;
-    Ok(joined.then_some(description))
+pub fn join_reservation(description: &Description, span: Span, units: &Units) -> Result<bool, Failure> {
+    for range in units.at(span.reservation()) {
+        if !description.try_read(range).map_err(|e| lock_error(&e))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What others hold of `units` in `region`: settled if any of it is.
+fn across(description: &Description, units: &Units, region: Range) -> Result<Option<Held>, Failure> {
+    let mut worst = None;
+    for range in units.at(region) {
+        match conflict(description, range)?.map(|c| c.held) {
+            Some(Held::Settled) => return Ok(Some(Held::Settled)),
+            Some(Held::Try) => worst = Some(Held::Try),
+            None => {}
+        }
+    }
+    Ok(worst)
+}
+
+fn try_write(description: &Description, range: Range) -> Result<bool, Failure> {
+    description.try_write(range).map_err(|e| lock_error(&e))
+}
+
+fn conflict(description: &Description, range: Range) -> Result<Option<Conflict>, Failure> {
+    description.conflict(range).map_err(|e| lock_error(&e))
 }
 
 /// A lock call that failed: whatever it was, nothing is handed out.

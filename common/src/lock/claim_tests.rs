@@ -12,6 +12,17 @@ fn span() -> Span {
     Span::of(&Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap())
 }
 
+fn whole(side: Side) -> Aim {
+    Aim { side, level: Level::Outer, units: Units::whole() }
+}
+
+fn part(side: Side, level: Level, number: i64, of: i64) -> Aim {
+    let size = crate::lock::UNITS / of;
+    let units = Units::whole().first(size * (number + 1)).unwrap();
+    let before = Units::whole().first(size * number).filter(|_| number > 0).unwrap_or_default();
+    Aim { side, level, units: units.without(&before) }
+}
+
 fn got(attempt: Attempt) -> Claim {
     match attempt {
         Attempt::Got(claim) => claim,
@@ -34,17 +45,18 @@ fn the_lock_is_made_once_and_found_again() {
 fn a_lease_and_a_reservation_exclude_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let place = place(&dir);
-    let lease = got(attempt(&place, Side::Lease, span()).unwrap());
-    assert!(matches!(attempt(&place, Side::Lease, span()).unwrap(), Attempt::Tried));
-    assert!(matches!(attempt(&place, Side::Reservation, span()).unwrap(), Attempt::Tried));
-    let lease = lease.settle().unwrap();
-    assert!(matches!(attempt(&place, Side::Lease, span()).unwrap(), Attempt::Taken));
-    assert!(matches!(attempt(&place, Side::Reservation, span()).unwrap(), Attempt::Taken));
+    let lease = got(attempt(&place, &whole(Side::Lease), span()).unwrap());
+    assert!(matches!(attempt(&place, &whole(Side::Lease), span()).unwrap(), Attempt::Tried));
+    assert!(matches!(attempt(&place, &whole(Side::Reservation), span()).unwrap(), Attempt::Tried));
+    lease.settle().unwrap();
+    assert!(matches!(attempt(&place, &whole(Side::Lease), span()).unwrap(), Attempt::Taken));
+    assert!(matches!(attempt(&place, &whole(Side::Reservation), span()).unwrap(), Attempt::Taken));
     drop(lease);
-    let reservation = got(attempt(&place, Side::Reservation, span()).unwrap()).settle().unwrap();
-    assert!(matches!(attempt(&place, Side::Lease, span()).unwrap(), Attempt::Taken));
+    let reservation = got(attempt(&place, &whole(Side::Reservation), span()).unwrap());
+    reservation.settle().unwrap();
+    assert!(matches!(attempt(&place, &whole(Side::Lease), span()).unwrap(), Attempt::Taken));
     drop(reservation);
-    got(attempt(&place, Side::Lease, span()).unwrap());
+    got(attempt(&place, &whole(Side::Lease), span()).unwrap());
 }
 
 #[test]
@@ -57,8 +69,53 @@ fn a_lease_waits_out_a_reservation_that_is_only_tried() {
         std::thread::sleep(Duration::from_millis(20));
         drop(description);
     });
-    got(attempt(&place, Side::Lease, span()).unwrap());
+    got(attempt(&place, &whole(Side::Lease), span()).unwrap());
     closer.join().unwrap();
+}
+
+#[test]
+fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = place(&dir);
+    let claim = |side, number| attempt(&place, &part(side, Level::Outer, number, 3), span()).unwrap();
+    let held: Vec<Claim> =
+        [(Side::Lease, 0), (Side::Reservation, 1), (Side::Lease, 2)].map(|(side, n)| got(claim(side, n))).into();
+    held.iter().for_each(|claim| claim.settle().unwrap());
+    for number in 0..3 {
+        assert!(matches!(claim(Side::Lease, number), Attempt::Taken), "{number}");
+        assert!(matches!(claim(Side::Reservation, number), Attempt::Taken), "{number}");
+    }
+    assert!(matches!(attempt(&place, &whole(Side::Lease), span()).unwrap(), Attempt::Taken));
+    let taken = crate::lock::Taken::look(&place.open().unwrap(), Level::Outer, span()).unwrap();
+    assert!(taken.settled.is_whole() && taken.tried.is_empty());
+    drop(held);
+    got(attempt(&place, &whole(Side::Lease), span()).unwrap());
+}
+
+#[test]
+fn inside_what_is_ours_the_inner_ranges_decide() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = place(&dir);
+    let ours = got(attempt(&place, &whole(Side::Reservation), span()).unwrap());
+    ours.settle().unwrap();
+    let inner = Level::Inner { reserved: true };
+    let aim = |side| Aim { side, level: inner, units: Units::whole() };
+    let lease = got(attempt(&place, &aim(Side::Lease), span()).unwrap());
+    lease.settle().unwrap();
+    assert!(matches!(attempt(&place, &aim(Side::Lease), span()).unwrap(), Attempt::Taken));
+    assert!(matches!(attempt(&place, &aim(Side::Reservation), span()).unwrap(), Attempt::Taken));
+    assert!(named_lease(&place, span(), Units::whole()).unwrap().is_none(), "the outer lease is taken too");
+    drop(lease);
+    let named = named_lease(&place, span(), Units::whole()).unwrap().unwrap();
+    named.settle().unwrap();
+    for side in [Side::Lease, Side::Reservation] {
+        assert!(matches!(attempt(&place, &aim(side), span()).unwrap(), Attempt::Taken), "a named lease is in the way");
+    }
+    drop(named);
+    let reservation = got(attempt(&place, &aim(Side::Reservation), span()).unwrap());
+    reservation.settle().unwrap();
+    drop(ours);
+    assert!(matches!(attempt(&place, &whole(Side::Lease), span()).unwrap(), Attempt::Taken), "it holds the outer one too");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::claim::lock_error;
-use super::{Description, Held, Place, Range, Side, Span, UNITS};
+use super::{Description, Held, Place, Range, Side, Span, UNITS, Units};
 use crate::error::Failure;
 use crate::procfs::{self, Stat, fdinfo, namespaces};
 
@@ -41,6 +41,8 @@ pub struct Holdings {
     pub leased: i64,
     /// Units under settled reservations.
     pub reserved: i64,
+    /// Units under either.
+    pub used: i64,
     /// Somebody is trying it at this moment.
     pub tried: bool,
     /// Who.
@@ -53,11 +55,12 @@ pub fn of(place: &Place, probe: &Description, span: Span) -> Result<Holdings, Fa
     let leases = probe.conflicts(span.lease(), MOST).map_err(|e| lock_error(&e))?;
     let inner = probe.conflicts(span.inner_lease(), MOST).map_err(|e| lock_error(&e))?;
     let reservations = probe.conflicts(span.reservation(), MOST).map_err(|e| lock_error(&e))?;
-    let units = |found: &[super::Conflict]| -> i64 {
-        found.iter().filter(|c| c.held == Held::Settled).map(|c| c.range.len).sum()
+    let settled = |found: &[super::Conflict], region| {
+        Units::of(found.iter().filter(|c| c.held == Held::Settled).map(|c| c.range), region)
     };
-    held.leased = units(&leases).max(units(&inner));
-    held.reserved = units(&reservations);
+    let leased = settled(&leases, span.lease()).and(&settled(&inner, span.inner_lease()));
+    let reserved = settled(&reservations, span.reservation());
+    (held.leased, held.reserved, held.used) = (leased.count(), reserved.count(), leased.and(&reserved).count());
     held.tried = leases.iter().chain(&reservations).any(|c| c.held == Held::Try);
     if held.leased > 0 {
         held.holders.extend(side(place, probe, span, Side::Lease, held.leased)?);
@@ -124,11 +127,7 @@ fn side(place: &Place, probe: &Description, span: Span, side: Side, units: i64) 
 }
 
 fn holder(place: &Place, span: Span, side: Side, kind: &'static str, uid: u32, stat: &Stat) -> Holder {
-    let range = if side == Side::Lease { span.lease() } else { span.reservation() };
-    let own: i64 = fdinfo::within(&fdinfo::settled_locks(&stat.pid.to_string()), place.identity.1, range)
-        .iter()
-        .map(|r| r.len)
-        .sum();
+    let own = units_of(place, stat.pid, side, span).count();
     let caller = (side == Side::Reservation).then(|| super::own::HolderLine::of(stat.pid)).flatten();
     let (pid, program, tag) = match caller {
         Some(line) => (line.caller.0, line.caller.1, line.tag),
@@ -143,6 +142,16 @@ fn holder(place: &Place, span: Span, side: Side, kind: &'static str, uid: u32, s
         share: (own > 0).then(|| own as f64 / UNITS as f64),
         since: since(stat),
         tag,
+    }
+}
+
+/// The units of a device that the descriptors of a process show, as far as they may be read.
+pub fn units_of(place: &Place, pid: i32, side: Side, span: Span) -> Units {
+    let locks = fdinfo::settled_locks(&pid.to_string());
+    let within = |region| Units::of(fdinfo::within(&locks, place.identity.1, region), region);
+    match side {
+        Side::Lease => within(span.lease()).and(&within(span.inner_lease())),
+        Side::Reservation => within(span.reservation()),
     }
 }
 

@@ -99,13 +99,44 @@ impl Span {
     }
 }
 
+/// The first span has no device: byte 0 is the dispenser of the line's numbers, byte 16 lets those in who choose several devices,
+/// from 1,024 on lie the numbers of the lines, one after the other, and in the last quarter a byte for every uid.
+pub const fn dispenser() -> Range {
+    Range { start: 0, len: 1 }
+}
+
+/// Held by a call that chooses several devices at once, while it does.
+pub const fn several() -> Range {
+    Range { start: 16, len: 1 }
+}
+
+/// Lines of waiters: requests are spread over them by a hash.
+pub const LINES: u32 = 3000;
+/// Numbers of a line. They are used again from the first one on whenever the line is empty.
+const NUMBERS: i64 = 1 << 22;
+
+/// The numbers of one line.
+pub const fn numbers(line: u32) -> Range {
+    Range { start: 1024 + (line % LINES) as i64 * NUMBERS, len: NUMBERS }
+}
+
+/// The numbers of all lines.
+pub const fn all_numbers() -> Range {
+    Range { start: 1024, len: LINES as i64 * NUMBERS }
+}
+
+/// Held by a call of this uid that counts what its user holds already.
+pub const fn uid(uid: u32) -> Range {
+    Range { start: 3 * (SPAN / 4) + uid as i64, len: 1 }
+}
+
 /// All spans of devices: one question over it tells whether anything at all is held.
 pub const fn all_devices() -> Range {
     Range { start: SPAN, len: (SPANS - 2) * SPAN }
 }
 
 /// FNV-1a, 64 bit.
-fn fnv1a(bytes: &[u8]) -> u64 {
+pub fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
@@ -164,6 +195,15 @@ mod tests {
             ]
         );
         assert_eq!(UNITS, 720_720);
+    }
+
+    #[test]
+    fn the_first_span_holds_the_line_and_the_uids() {
+        let (first, last) = (numbers(0), numbers(LINES - 1));
+        assert!(several().start > dispenser().end() && first.start > several().end());
+        assert_eq!((first.start, last.end()), (all_numbers().start, all_numbers().end()));
+        assert_eq!((first.start, numbers(1).start, uid(0).start), (1024, 1024 + 4_194_304, 12_884_901_888));
+        assert!(last.end() < uid(0).start && uid(u32::MAX).end() == SPAN);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The lock file of the host: where it is and whether it may be trusted (`place`), how devices are laid out on it (`layout`),
-//! locking byte ranges of it (`range`), claims on devices (`claim`), who holds what (`holders`), and what is our own (`own`).
+//! locking byte ranges of it (`range`), parts of a device (`units`, `taken`), claims on devices (`claim`), who holds what (`holders`), and what is our own (`own`).
 
 pub mod claim;
 pub mod holders;
@@ -10,9 +10,13 @@ pub mod own;
 pub mod place;
 pub mod range;
 pub mod shared;
+pub mod taken;
+pub mod units;
 
-pub use claim::{Attempt, Claim, Side};
+pub use claim::{Aim, Attempt, Claim, Level, Side};
 pub use layout::{Range, Span, UNITS};
 pub use origin::Origin;
 pub use place::Place;
 pub use range::{Conflict, Description, Held};
+pub use taken::Taken;
+pub use units::Units;

@@ -1,9 +1,9 @@
 //! What is our own: reservations of our uid, and leases of our ancestors. A choice believes proof alone, and the proof
 //! is fdinfo: a process of our uid whose open descriptor holds the lock. Without proof it is somebody else's.
 
-use super::{Place, Range, Span, UNITS};
+use super::{Place, Range, Span, Units};
 use crate::ident::Uuid;
-use crate::procfs::{self, Stat, ancestry, fdinfo, secrets, secrets::Secret};
+use crate::procfs::{self, ancestry, fdinfo, secrets, secrets::Secret};
 
 /// The process name of a reservation's holder.
 pub const HOLDER_NAME: &str = "getgpu-hold";
@@ -72,27 +72,65 @@ pub fn reservations(place: &Place, uid: Option<u32>) -> Vec<HolderLine> {
 /// Whether the holder's own descriptors show the lock on every device that its command line names.
 pub fn proven(place: &Place, line: &HolderLine) -> bool {
     let locks = fdinfo::settled_locks(&line.pid.to_string());
-    line.devices.iter().all(|device| covers(&fdinfo::within(&locks, place.identity.1, Span::of(device).reservation())))
+    line.devices.iter().all(|device| !within(&locks, place, Span::of(device).reservation()).is_empty())
+}
+
+/// The units of a device that the holder's own descriptors show.
+pub fn reserved_units(place: &Place, line: &HolderLine, device: &Uuid) -> Units {
+    within(&fdinfo::settled_locks(&line.pid.to_string()), place, Span::of(device).reservation())
 }
 
 /// Whether the holder shows that its programs are over and it waits for the caller's next one.
 pub fn lingering(place: &Place, line: &HolderLine) -> bool {
     let locks = fdinfo::settled_locks(&line.pid.to_string());
-    line.devices.iter().all(|device| !fdinfo::within(&locks, place.identity.1, Span::of(device).lingering()).is_empty())
+    let shown = |device| !fdinfo::within(&locks, place.identity.1, Span::of(device).lingering()).is_empty();
+    line.devices.iter().all(shown)
 }
 
-/// Whether an ancestor of ours, or a descriptor that we inherited, holds a lease on the device of `span`.
-pub fn ancestor_leases(place: &Place, span: Span) -> bool {
-    let held = |pid: &str| !fdinfo::within(&fdinfo::settled_locks(pid), place.identity.1, span.lease()).is_empty();
+/// The units of a device on which ancestors of ours, or descriptors that we inherited, hold a lease.
+pub fn ancestor_lease(place: &Place, span: Span) -> Units {
+    let held = |pid: &str| within(&fdinfo::settled_locks(pid), place, span.lease());
     let uid = nix::unistd::geteuid().as_raw();
-    held("self")
-        || ancestry::ancestors(std::process::id() as i32, 64)
-            .iter()
-            .any(|stat: &Stat| procfs::euid(stat.pid) == Some(uid) && held(&stat.pid.to_string()))
+    let own = ancestry::ancestors(std::process::id() as i32, 64);
+    let own = own.iter().filter(|stat| procfs::euid(stat.pid) == Some(uid));
+    own.fold(held("self"), |units, stat| units.and(&held(&stat.pid.to_string())))
 }
 
-fn covers(parts: &[Range]) -> bool {
-    parts.iter().map(|part| part.len).sum::<i64>() >= UNITS
+/// What is ours already, and how much of each device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cover {
+    /// The devices of the grant, each with the units that are ours.
+    pub devices: Vec<(Uuid, Units)>,
+    /// By a reservation of our uid; else by an ancestor's lease.
+    pub reserved: bool,
+}
+
+impl Cover {
+    /// What covers every device of `grant`: ancestors' leases, else the smallest reservation of our uid that names them all.
+    pub fn of(place: &Place, grant: &[Uuid]) -> Option<Self> {
+        let with = |units: &dyn Fn(&Uuid) -> Units| -> Option<Vec<(Uuid, Units)>> {
+            let each = grant.iter().map(|uuid| (uuid.clone(), units(uuid)));
+            each.map(|(uuid, units)| (!units.is_empty()).then_some((uuid, units))).collect()
+        };
+        if let Some(devices) = with(&|uuid| ancestor_lease(place, Span::of(uuid))) {
+            return Some(Self { devices, reserved: false });
+        }
+        let uid = nix::unistd::geteuid().as_raw();
+        let mut lines = reservations(place, Some(uid));
+        lines.retain(|line| grant.iter().all(|uuid| line.devices.contains(uuid)));
+        let line = lines.into_iter().min_by_key(|line| line.devices.len())?;
+        let devices = with(&|uuid| reserved_units(place, &line, uuid))?;
+        Some(Self { devices, reserved: true })
+    }
+
+    /// Our units of a device.
+    pub fn units(&self, uuid: &Uuid) -> Option<&Units> {
+        self.devices.iter().find(|(known, _)| known == uuid).map(|(_, units)| units)
+    }
+}
+
+fn within(locks: &[fdinfo::OwnLock], place: &Place, region: Range) -> Units {
+    Units::of(fdinfo::within(locks, place.identity.1, region), region)
 }
 
 #[cfg(test)]

@@ -75,6 +75,16 @@ impl Description {
         Ok((len > 0).then_some(Conflict { held, range: Range { start, len } }))
     }
 
+    /// Waits until `range` can be locked as `held` says (F_OFD_SETLKW). False: a signal came first.
+    pub fn wait_for(&self, range: Range, held: Held) -> io::Result<bool> {
+        let kind = if held == Held::Try { libc::F_WRLCK } else { libc::F_RDLCK };
+        match fcntl(self, FcntlArg::F_OFD_SETLKW(&flock(kind, range))) {
+            Ok(_) => Ok(true),
+            Err(Errno::EINTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// All runs of bytes of `range` that others hold, in order, at most `most` of them.
     ///
     /// The kernel answers with *some* conflict, so the parts left and right of each answer are asked about again.

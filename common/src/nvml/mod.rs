@@ -3,6 +3,7 @@
 
 pub mod fault;
 mod judge;
+mod memory;
 mod nodes;
 mod processes;
 mod raw;

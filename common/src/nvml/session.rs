@@ -8,7 +8,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device as Handle, Nvml};
 
 use super::fault::{self, Fault, with_retries};
-use super::{nodes, raw};
+use super::{memory, nodes, raw};
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
 use crate::inventory::{Detail, Device, Gpu, Inventory};
@@ -163,8 +163,10 @@ impl<'n> Session<'n> {
         let usable = minor.is_none_or(|minor| {
             nodes::gpu_usable(minor) && instance.is_none_or(|(gi, ci)| nodes::instance_usable(minor, gi, ci))
         });
-        let profile = if slot.is_some() && detail >= Detail::Full { self.profile(&handle) } else { None };
-        Ok(Some(Device { uuid, gpu, slot, gpu_uuid, instance, profile, usable }))
+        let sized = detail >= Detail::Size;
+        let profile = if slot.is_some() && sized { self.profile(&handle) } else { None };
+        let memory = if sized { memory::total(self.nvml, &handle) } else { None };
+        Ok(Some(Device { uuid, gpu, slot, gpu_uuid, instance, profile, memory, usable }))
     }
 
     /// The profile at the end of a MIG device's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
@@ -176,7 +178,7 @@ impl<'n> Session<'n> {
     /// All GPUs and devices; what does not answer becomes a problem and stops nothing else.
     pub(super) fn scan(&mut self, detail: Detail) -> Result<Inventory, Fault> {
         let mut found = Inventory::default();
-        if detail >= Detail::Full {
+        if detail >= Detail::Size {
             found.driver = self.nvml.sys_driver_version().ok();
         }
         for index in 0..self.count()? {

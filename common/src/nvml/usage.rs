@@ -5,6 +5,7 @@ use nvml_wrapper::Device as Handle;
 
 use super::fault::{Fault, with_retries};
 use super::judge::{Rules, judge};
+use super::memory;
 use super::processes::Entry;
 use super::raw::{self, List};
 use super::session::Session;
@@ -45,7 +46,7 @@ fn witnesses<'n>(
     let busy = processes.as_ref().is_ok_and(|list| list.iter().any(|p| !p.ignored));
     let full = detail >= Detail::Full;
     // A process is proof enough: memory is asked for only where it can still decide, or is wanted.
-    let memory = if !full && (processes.is_err() || busy) { None } else { Some(memory(session, handle)) };
+    let memory = if !full && (processes.is_err() || busy) { None } else { Some(memory::memory(session.nvml, handle)) };
     let told = match &memory {
         Some(Ok(memory)) => Ok(*memory),
         Some(Err(fault)) => Err(fault.clone()),
@@ -88,15 +89,6 @@ fn named(entry: Entry, rules: &Rules) -> Process {
     let name = procfs::comm(entry.pid as i32);
     let ignored = name.as_deref().is_some_and(|name| rules.ignores(name));
     Process { pid: entry.pid, memory: entry.memory, name, ignored }
-}
-
-fn memory(session: &Session<'_>, handle: &Handle<'_>) -> Result<Memory, Fault> {
-    let new = with_retries(|| handle.memory_info().map_err(|e| Fault::from("DeviceGetMemoryInfo_v2", &e)));
-    match new {
-        Ok(info) => Ok(Memory { total: info.total, used: info.used }),
-        Err(fault) if fault.absent() => with_retries(|| raw::memory_v1(session.nvml, handle)),
-        Err(fault) => Err(fault),
-    }
 }
 
 /// Whether another compute instance is in the same GPU instance, whose memory they share.

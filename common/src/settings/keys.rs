@@ -1,7 +1,11 @@
-//! The one table of settings: name, whether it is policy (system file only), and what it is for.
-//! The reader, `--show-config` and the annotated /etc/getgpu/config.toml all follow it.
+//! The one table of settings: name, whether it is policy (system file only), what it is for, how it is read and shown.
+//! Files, options and CUDAWRAP_* variables are all read by it; `--show-config` and the annotated config.toml follow it.
 
 use super::Settings;
+use super::values::{
+    count, names, path, read, selectors, show_json, show_or, show_path, show_size, show_text, show_time, size, time,
+    truth,
+};
 
 /// One setting.
 pub struct Key {
@@ -13,72 +17,85 @@ pub struct Key {
     pub help: &'static str,
     /// The value in force, as it would be written in the file.
     pub show: fn(&Settings) -> String,
+    /// Puts a value in force, given as one text or a list of texts; else what is wrong with it.
+    pub put: fn(&mut Settings, &[String]) -> Result<(), String>,
 }
 
-const fn key(name: &'static str, policy: bool, help: &'static str, show: fn(&Settings) -> String) -> Key {
-    Key { name, policy, help, show }
+macro_rules! keys {
+    ($($kind:ident $name:literal, $help:literal, $show:expr, |$settings:ident, $texts:ident| $put:expr;)*) => {
+        /// Every setting, policy first.
+        pub const KEYS: &[Key] = &[$(Key {
+            name: $name,
+            policy: keys!(@ $kind),
+            help: $help,
+            show: $show,
+            put: |$settings, $texts| { $put; Ok(()) },
+        },)*];
+    };
+    (@ policy) => { true };
+    (@ preference) => { false };
 }
 
-/// Every setting, policy first.
-pub const KEYS: &[Key] = &[
-    key("allowed", true, "devices that may be handed out; replaces allowed_file", |s| match &s.allowed {
-        Some(list) => list_text(list),
-        None => "unset".into(),
-    }),
-    key(
-        "allowed_file",
-        true,
-        "list of devices that may be handed out, one UUID a line; all if there is no such file",
-        |s| text(&s.allowed_file.display()),
-    ),
-    key("excluded", true, "devices that are never chosen; running programs go on", |s| list_text(&s.excluded)),
-    key("lock", true, "the lock file, if not /run/getgpu/lock", |s| path(s.lock.as_ref())),
-    key("library", true, "the NVIDIA library, if not libnvidia-ml.so.1 of the usual search", |s| {
-        path(s.library.as_ref())
-    }),
-    key("getgpu", true, "getgpu, if it is not beside cudawrap", |s| path(s.getgpu.as_ref())),
-    key("idle_memory", true, "more memory in use makes a device busy; unset: the larger of 128M and 1 %", |s| {
-        s.idle_memory.map_or("unset".into(), |bytes| bytes.to_string())
-    }),
-    key("ignore_processes", true, "names of programs that do not make a device busy", |s| {
-        list_text(&s.ignore_processes)
-    }),
-    key("nvml_timeout", true, "how long the NVIDIA library may take in all", |s| seconds(s.nvml_timeout)),
-    key("without_grant", true, "a batch job without CUDA_VISIBLE_DEVICES: \"all\" devices or \"none\"", |s| {
-        json(&s.without_grant)
-    }),
-    key("unshared", true, "a lock that is not the host's: \"warn\", \"quiet\" or \"fail\"", |s| json(&s.unshared)),
-    key("type", false, "\"auto\" (MIG devices if there are any, else whole GPUs), \"mig\", \"gpu\" or \"any\"", |s| {
-        json(&s.kind)
-    }),
-    key("reserve_for", false, "how long a reservation waits for its program to appear", |s| seconds(s.reserve_for)),
-    key("linger", false, "how long a reservation outlasts its last program while its caller lives", |s| {
-        seconds(s.linger)
-    }),
-    key("when_taken", false, "a wrapped program on a device that somebody else has: \"run\" or \"fail\"", |s| {
-        json(&s.when_taken)
-    }),
-    key("when_no_gpu", false, "a wrapped program on a node without GPUs: \"run\" or \"fail\"", |s| {
-        json(&s.when_no_gpu)
-    }),
-];
-
-fn text(value: &dyn std::fmt::Display) -> String {
-    format!("{:?}", value.to_string())
+keys! {
+    policy "allowed", "devices that may be handed out; replaces allowed_file",
+        |s| show_or(s.allowed.as_ref(), show_json), |s, t| s.allowed = Some(t.to_vec());
+    policy "allowed_file", "list of devices that may be handed out, one UUID a line; all if there is no such file",
+        |s| show_text(&s.allowed_file.display()), |s, t| s.allowed_file = path(t)?;
+    policy "excluded", "devices that are never chosen; running programs go on",
+        |s| show_json(&s.excluded), |s, t| s.excluded = t.to_vec();
+    policy "lock", "the lock file, if not /run/getgpu/lock",
+        |s| show_path(s.lock.as_ref()), |s, t| s.lock = Some(path(t)?);
+    policy "library", "the NVIDIA library, if not libnvidia-ml.so.1 of the usual search",
+        |s| show_path(s.library.as_ref()), |s, t| s.library = Some(path(t)?);
+    policy "getgpu", "getgpu, if it is not beside cudawrap",
+        |s| show_path(s.getgpu.as_ref()), |s, t| s.getgpu = Some(path(t)?);
+    policy "idle_memory", "more memory in use makes a device busy; unset: the larger of 128M and 1 %",
+        |s| show_size(s.idle_memory), |s, t| s.idle_memory = Some(size(t)?);
+    policy "ignore_processes", "names of programs that do not make a device busy",
+        |s| show_json(&s.ignore_processes), |s, t| s.ignore_processes = t.to_vec();
+    policy "nvml_timeout", "how long the NVIDIA library may take in all",
+        |s| show_time(s.nvml_timeout), |s, t| s.nvml_timeout = time(t)?;
+    policy "without_grant", "a batch job without CUDA_VISIBLE_DEVICES: \"all\" devices or \"none\"",
+        |s| show_json(&s.without_grant), |s, t| s.without_grant = read(t)?;
+    policy "unshared", "a lock that is not the host's: \"warn\", \"quiet\" or \"fail\"",
+        |s| show_json(&s.unshared), |s, t| s.unshared = read(t)?;
+    policy "max_per_user", "devices that one user may have leased or reserved at a time; unset: any number",
+        |s| show_or(s.max_per_user, |n| n.to_string()), |s, t| s.max_per_user = Some(count(t)?);
+    policy "max_hold", "the longest that --hold keeps a device; unset: as long as its process lives",
+        |s| show_or(s.max_hold, show_time), |s, t| s.max_hold = Some(time(t)?);
+    policy "max_wait", "the longest that --wait waits; unset: as long as it says",
+        |s| show_or(s.max_wait, show_time), |s, t| s.max_wait = Some(time(t)?);
+    policy "share_users", "who may share a device: \"any\" users, or the \"same\" user's programs only",
+        |s| show_json(&s.share_users), |s, t| s.share_users = read(t)?;
+    preference "type", "\"auto\" (MIG devices if there are any, else whole GPUs), \"mig\", \"gpu\" or \"any\"",
+        |s| show_json(&s.kind), |s, t| s.kind = read(t)?;
+    preference "count", "how many devices are chosen at a time",
+        |s| s.count.to_string(), |s, t| s.count = count(t)?;
+    preference "profile", "only MIG devices of these profiles, the smallest first",
+        |s| show_json(&s.profile), |s, t| s.profile = names(t)?;
+    preference "min_memory", "only devices, or shares, with at least this much memory, the smallest first",
+        |s| show_size(s.min_memory), |s, t| s.min_memory = Some(size(t)?);
+    preference "gpu", "only devices on these GPUs: NVML indices or UUIDs",
+        |s| show_json(&s.gpu.iter().map(ToString::to_string).collect::<Vec<_>>()), |s, t| s.gpu = selectors(t)?;
+    preference "policy", "which free device: \"random\", \"first\", \"last\", \"spread\" or \"pack\"; shares: the least loaded",
+        |s| show_or(s.policy.as_ref(), show_json), |s, t| s.policy = Some(read(t)?);
+    preference "share", "a part of a device: \"1/2\", 0.5, \"25%\", or a size: \"10G\"; unset: a whole one",
+        |s| show_or(s.share.as_ref(), |share| show_text(share)), |s, t| s.share = Some(read(t)?);
+    preference "wait", "how long to wait in line for a device: \"0\", a time, or \"forever\"",
+        |s| s.wait.text(), |s, t| s.wait = read(t)?;
+    preference "reserve_for", "how long a reservation waits for its program to appear",
+        |s| show_time(s.reserve_for), |s, t| s.reserve_for = time(t)?;
+    preference "linger", "how long a reservation outlasts its last program while its caller lives",
+        |s| show_time(s.linger), |s, t| s.linger = time(t)?;
+    preference "when_taken", "a wrapped program on a device that somebody else has: \"run\" or \"fail\"",
+        |s| show_json(&s.when_taken), |s, t| s.when_taken = read(t)?;
+    preference "when_no_gpu", "a wrapped program on a node without GPUs: \"run\" or \"fail\"",
+        |s| show_json(&s.when_no_gpu), |s, t| s.when_no_gpu = read(t)?;
+    preference "framework_memory", "tell TensorFlow and JAX how much memory a share has",
+        |s| s.framework_memory.to_string(), |s, t| s.framework_memory = truth(t)?;
 }
 
-fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
-}
-
-fn path(value: Option<&std::path::PathBuf>) -> String {
-    value.map_or("unset".into(), |p| text(&p.display()))
-}
-
-fn list_text(list: &[String]) -> String {
-    json(&list)
-}
-
-fn seconds(value: std::time::Duration) -> String {
-    format!("\"{}s\"", value.as_secs_f64())
+/// The setting of this name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
 }

@@ -1,84 +1,26 @@
 //! Settings: the system's file, the user's, the environment, the options; later wins, and policy is the system's alone.
-//! `file` reads one file, `keys` is the one table of names, `allowed` reads the site's list of devices.
+//! `file` reads one file, `keys` is the one table of names (by `values` and `kinds`), `loaded` puts together what is in force,
+//! `allowed` reads the site's list of devices.
 
 pub mod allowed;
 pub mod environment;
 pub mod file;
 pub mod keys;
+pub mod kinds;
+pub mod loaded;
+mod values;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::error::{Failure, Kind};
+use crate::ident::Selector;
+use crate::share::Share;
 pub use environment::Environment;
-pub use file::File;
+pub use kinds::{Policy, RunOrFail, ShareUsers, Type, Unshared, Wait, WithoutGrant};
+pub use loaded::{Loaded, Source};
 
 /// The site's list of devices if no setting names another.
 pub const ALLOWED_FILE: &str = "/usr/local/share/gpus/ids";
-
-/// What sort of device is wanted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Type {
-    /// MIG devices if the pool has any, else whole GPUs.
-    #[default]
-    Auto,
-    /// MIG devices only.
-    Mig,
-    /// Whole GPUs only.
-    Gpu,
-    /// Both.
-    Any,
-}
-
-impl std::str::FromStr for Type {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "mig" => Ok(Self::Mig),
-            "gpu" => Ok(Self::Gpu),
-            "any" => Ok(Self::Any),
-            other => Err(format!("{other}: not one of auto, mig, gpu, any")),
-        }
-    }
-}
-
-/// A batch job without a grant: all devices, or none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WithoutGrant {
-    /// As outside a job.
-    #[default]
-    All,
-    /// The job was given no GPU, so it gets none.
-    None,
-}
-
-/// What to do where the lock is not the host's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Unshared {
-    /// Say so and go on.
-    #[default]
-    Warn,
-    /// Go on.
-    Quiet,
-    /// Hand out nothing.
-    Fail,
-}
-
-/// A wrapped program that cannot have the device it is to run on, or any.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RunOrFail {
-    /// Run it all the same.
-    #[default]
-    Run,
-    /// Refuse.
-    Fail,
-}
 
 /// Everything that can be set, with the built-in values.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,8 +47,30 @@ pub struct Settings {
     pub without_grant: WithoutGrant,
     /// A lock that is not the host's.
     pub unshared: Unshared,
+    /// Devices that one user may have at a time.
+    pub max_per_user: Option<u32>,
+    /// The longest that --hold keeps a device.
+    pub max_hold: Option<Duration>,
+    /// The longest wait in line.
+    pub max_wait: Option<Duration>,
+    /// Who may share a device.
+    pub share_users: ShareUsers,
     /// What sort of device is wanted.
     pub kind: Type,
+    /// How many devices are chosen at a time.
+    pub count: u32,
+    /// Only MIG devices of these profiles; empty: of any.
+    pub profile: Vec<String>,
+    /// Only devices, or shares, with at least so many bytes of memory.
+    pub min_memory: Option<u64>,
+    /// Only devices on these GPUs; empty: on any.
+    pub gpu: Vec<Selector>,
+    /// Which of the free devices; none: a random one, or for a share the least loaded.
+    pub policy: Option<Policy>,
+    /// A part of a device; none: a whole one.
+    pub share: Option<Share>,
+    /// How long to wait in line.
+    pub wait: Wait,
     /// How long a reservation waits for its program.
     pub reserve_for: Duration,
     /// How long a reservation outlasts its last program while the caller lives.
@@ -115,6 +79,8 @@ pub struct Settings {
     pub when_taken: RunOrFail,
     /// No GPU here.
     pub when_no_gpu: RunOrFail,
+    /// Whether TensorFlow and JAX are told how much memory a share has.
+    pub framework_memory: bool,
 }
 
 impl Default for Settings {
@@ -140,93 +106,23 @@ impl Default for Settings {
             nvml_timeout: Duration::from_secs(30),
             without_grant: WithoutGrant::All,
             unshared: Unshared::Warn,
+            max_per_user: None,
+            max_hold: None,
+            max_wait: None,
+            share_users: ShareUsers::Any,
             kind: Type::Auto,
+            count: 1,
+            profile: Vec::new(),
+            min_memory: None,
+            gpu: Vec::new(),
+            policy: None,
+            share: None,
+            wait: Wait::No,
             reserve_for: Duration::from_secs(60),
             linger: Duration::from_secs(5),
             when_taken: RunOrFail::Run,
             when_no_gpu: RunOrFail::Run,
-        }
-    }
-}
-
-/// Where a value comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Nobody set it.
-    BuiltIn,
-    /// A settings file.
-    File(PathBuf),
-    /// An environment variable.
-    Variable(&'static str),
-    /// An option of this call.
-    Option(&'static str),
-}
-
-/// Settings in force, and where each comes from.
-#[derive(Clone, Debug)]
-pub struct Loaded {
-    /// The values.
-    pub settings: Settings,
-    /// Per key of [`keys::KEYS`], in that order.
-    pub sources: Vec<(&'static str, Source)>,
-    /// Keys that this version does not know; an error for those who are strict.
-    pub unknown: Vec<String>,
-}
-
-impl Loaded {
-    /// Reads the system's and the user's file. A missing file is fine, an unreadable or wrong one is not.
-    pub fn read(environment: &Environment) -> Result<Self, Failure> {
-        let mut loaded = Self {
-            settings: Settings::default(),
-            sources: keys::KEYS.iter().map(|key| (key.name, Source::BuiltIn)).collect(),
-            unknown: Vec::new(),
-        };
-        // A system file that is there and cannot be reached may hold policy; only a missing one is none.
-        let missing = std::fs::symlink_metadata(&environment.system_file)
-            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
-        if let Some(file) = File::read(&environment.system_file, environment.system_file_must_exist || !missing)? {
-            loaded.apply(file, true)?;
-        }
-        if let Some(path) = &environment.user_file {
-            if let Some(file) = File::read(path, false)? {
-                loaded.apply(file, false)?;
-            }
-        }
-        Ok(loaded)
-    }
-
-    fn apply(&mut self, file: File, system: bool) -> Result<(), Failure> {
-        for key in keys::KEYS {
-            if !file.has(key.name) {
-                continue;
-            }
-            if key.policy && !system {
-                let place = file.place(key.name);
-                return Err(Failure::new(
-                    Kind::Usage,
-                    format!("{place}: `{}` can be set by the administrator only", key.name),
-                )
-                .hint("remove the line; policy belongs into /etc/getgpu/config.toml"));
-            }
-            self.from(key.name, Source::File(file.path().to_owned()));
-        }
-        self.unknown.extend(file.unknown());
-        file.into_values()?.put(&mut self.settings);
-        Ok(())
-    }
-
-    /// Notes where `key` has its value from.
-    pub fn from(&mut self, key: &str, source: Source) {
-        if let Some(entry) = self.sources.iter_mut().find(|(name, _)| *name == key) {
-            entry.1 = source;
-        }
-    }
-
-    /// An error if a file holds keys that this version does not know.
-    pub fn strict(self) -> Result<Self, Failure> {
-        match self.unknown.first() {
-            None => Ok(self),
-            Some(first) => Err(Failure::new(Kind::Usage, first.clone()).hint("getgpu --show-config lists the keys")),
+            framework_memory: true,
         }
     }
 }

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use super::allowed::{List, Names};
 use super::*;
+use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
 
 fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
@@ -12,11 +13,12 @@ fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
         std::fs::write(&path, text).unwrap();
         path
     };
-    Loaded::read(&Environment {
+    let files = Environment {
         system_file: write("system.toml", system),
         user_file: Some(write("user.toml", user)),
         ..Environment::default()
-    })
+    };
+    Loaded::read(&files, Some("eddy_cuda10"))
 }
 
 #[test]
@@ -35,7 +37,14 @@ fn what_is_wrong_is_told_with_line_and_column() {
         ("type = \"mig\"\nmin-memry = 3", "system.toml:2:1", "unknown setting `min-memry`"),
         ("linger = \"abc\"", "system.toml:1:10", "`abc` is not a time"),
         ("linger = -1", "system.toml:1:10", "`-1` is not a time"),
-        ("type = \"migs\"", "system.toml:1:8", "unknown variant `migs`"),
+        ("type = \"migs\"", "system.toml:1:8", "migs: not one of auto, mig"),
+        ("type = [\"mig\", \"gpu\"]", "system.toml:1:8", "one value is wanted"),
+        ("share = { a = 1 }", "system.toml:1:9", "not a value that a setting can have"),
+        ("count = 0", "system.toml:1:9", "`0` is not a number from 1 on"),
+        ("program = 3", "system.toml:1:1", "wanted is [program.\"NAME\"]"),
+        ("[program.x]\nallowed = []", "system.toml:2:1", "administrator only"),
+        ("[program.other]\nwait = \"soon\"", "system.toml:2:8", "`soon` is not a time"),
+        ("[program.other]\nwiat = 3", "system.toml:2:1", "unknown setting `wiat`"),
         ("type = ", "system.toml:1:8", ""),
     ] {
         let failure = load(text, "").and_then(Loaded::strict).unwrap_err();
@@ -49,13 +58,26 @@ fn what_is_wrong_is_told_with_line_and_column() {
 fn every_key_of_the_table_can_be_read() {
     let text = "allowed = []\nallowed_file = \"/x\"\nexcluded = [\"x\"]\nlock = \"/x\"\nlibrary = \"/x\"\ngetgpu = \"/x\"\nidle_memory = 1\n\
                 ignore_processes = []\nnvml_timeout = 1\nwithout_grant = \"none\"\nunshared = \"fail\"\ntype = \"any\"\nreserve_for = 1\n\
-                linger = 1\nwhen_taken = \"fail\"\nwhen_no_gpu = \"fail\"";
+                linger = 1\nwhen_taken = \"fail\"\nwhen_no_gpu = \"fail\"\nmax_per_user = 3\nmax_hold = \"1h\"\nmax_wait = 60\n\
+                share_users = \"same\"\ncount = 2\nprofile = [\"1g.5gb\"]\nmin_memory = \"10G\"\ngpu = [0, \"GPU-1\"]\npolicy = \"pack\"\n\
+                share = 0.5\nwait = \"forever\"\nframework_memory = false";
     let loaded = load(text, "").unwrap().strict().unwrap();
     assert!(loaded.sources.iter().all(|(_, source)| matches!(source, Source::File(_))), "{:?}", loaded.sources);
     let built_in = Settings::default();
     for key in keys::KEYS {
         assert_ne!((key.show)(&loaded.settings), (key.show)(&built_in), "{} is read but not put in force", key.name);
     }
+}
+
+#[test]
+fn what_is_said_for_a_program_holds_for_it_alone() {
+    let system = "wait = 5\n[program.\"eddy_cuda*\"]\nmin_memory = \"10G\"\nwait = \"1h\"\n[program.other]\nshare = 0.5";
+    let loaded = load(system, "").unwrap().strict().unwrap();
+    assert_eq!((loaded.settings.min_memory, loaded.settings.share), (Some(10 << 30), None));
+    assert_eq!(loaded.settings.wait, Wait::For(Duration::from_secs(3600)));
+    assert_eq!(loaded.programs.len(), 3, "all are shown");
+    let loaded = load(system, "wait = 7").unwrap();
+    assert_eq!(loaded.settings.wait, Wait::For(Duration::from_secs(7)), "the user's file is the later one");
 }
 
 #[test]

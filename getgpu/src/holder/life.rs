@@ -48,8 +48,8 @@ pub fn live(line: &Line) -> i32 {
         Until::Released => loop {
             nix::unistd::pause();
         },
-        Until::Over(process) => {
-            Watch::new(std::iter::once((process.pid, process.start))).all_over(None);
+        Until::Over(process, longest) => {
+            Watch::new(std::iter::once((process.pid, process.start))).all_over(*longest);
         }
         Until::Programs { wait, linger } => Reservation { line, lock, looker }.serve(*wait, *linger),
     }

@@ -18,8 +18,8 @@ pub enum Until {
         /// Behind the last one, while the caller lives.
         linger: Duration,
     },
-    /// Until this process is over.
-    Over(Process),
+    /// Until this process is over, so long at most.
+    Over(Process, Option<Duration>),
     /// Until it is released.
     Released,
 }
@@ -55,9 +55,10 @@ impl Line {
                 words.push(format!("for={}", wait.as_secs_f64()));
                 words.push(format!("linger={}", linger.as_secs_f64()));
             }
-            Until::Over(process) => {
+            Until::Over(process, longest) => {
                 words.push(format!("hold={}({})", process.pid, process.name));
                 words.push(format!("hold-start={}", process.start));
+                words.extend(longest.map(|longest| format!("longest={}", longest.as_secs_f64())));
             }
             Until::Released => words.push("hold=0()".into()),
         }
@@ -79,7 +80,7 @@ impl Line {
         let seconds = |key: &str| Duration::try_from_secs_f64(find(key)?.parse().ok()?).ok();
         let until = match find("hold") {
             Some("0()") => Until::Released,
-            Some(process) => Until::Over(named(process, number("hold-start")?)?),
+            Some(process) => Until::Over(named(process, number("hold-start")?)?, seconds("longest")),
             None => Until::Programs { wait: seconds("for")?, linger: seconds("linger")? },
         };
         Some(Self {
@@ -118,7 +119,8 @@ mod tests {
         };
         for until in [
             Until::Programs { wait: Duration::from_millis(1500), linger: Duration::from_secs(5) },
-            Until::Over(process(5, "bash")),
+            Until::Over(process(5, "bash"), None),
+            Until::Over(process(5, "bash"), Some(Duration::from_secs(3600))),
             Until::Released,
         ] {
             let line = line(until);

@@ -13,7 +13,7 @@ struct Document<'a> {
     driver: Option<&'a str>,
     lock: &'a str,
     lock_shared: bool,
-    waiting: u32,
+    waiting: usize,
     devices: &'a [Row],
     problems: &'a [String],
 }
@@ -28,7 +28,7 @@ pub fn text(listing: &Listing) -> String {
         driver: listing.inventory.driver.as_deref(),
         lock: &listing.lock,
         lock_shared: listing.lock_shared,
-        waiting: 0,
+        waiting: listing.waiting,
         devices: &listing.rows,
         problems: &listing.problems,
     };

@@ -1,6 +1,7 @@
-//! `--list` and `--count-free`: everything on the node with its state and holders, as a table for people or as JSON.
+//! `--list`: everything on the node with its state and holders, as a table for people or as JSON.
 //! Locks are only looked at, never taken, so a listing disturbs nobody.
 
+pub mod count;
 mod json;
 mod rows;
 mod table;
@@ -8,8 +9,9 @@ mod table;
 use getgpu_common::ask::{Client, Worker};
 use getgpu_common::diag::{Level, print};
 use getgpu_common::error::Failure;
-use getgpu_common::inventory::{Activity, Detail, Inventory};
-use getgpu_common::lock::{Place, Span, claim, shared};
+use getgpu_common::inventory::{Detail, Inventory};
+use getgpu_common::line;
+use getgpu_common::lock::{Place, Span, shared};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Settings, allowed};
 use getgpu_common::visible::{self, Visible};
@@ -21,6 +23,7 @@ pub struct Listing {
     problems: Vec<String>,
     lock: String,
     lock_shared: bool,
+    waiting: usize,
 }
 
 /// Shows the table or the JSON.
@@ -46,6 +49,9 @@ pub fn show<W: Worker>(
     }
     print(&table::text(&listing.rows, level == Level::Verbose))?;
     let diag = getgpu_common::diag::Diag::new("getgpu", level);
+    if listing.waiting > 0 {
+        diag.warn(&format!("{} waiting in line for a device", listing.waiting));
+    }
     for problem in &listing.problems {
         diag.warn(problem);
     }
@@ -80,6 +86,7 @@ fn collect<W: Worker>(
         problems,
         lock: place.path.display().to_string(),
         lock_shared: shared::with_host(place),
+        waiting: line::waiting(&probe, None)?,
     })
 }
 
@@ -90,20 +97,4 @@ fn grant(request: &mut Request, inventory: &Inventory) {
         Visible::Nothing => Some(Vec::new()),
         Visible::Entries(entries) => Some(visible::resolve(entries, inventory).into_iter().map(|d| d.uuid).collect()),
     };
-}
-
-/// Prints how many devices of the pool are free.
-pub fn count_free<W: Worker>(mut client: Client<W>, mut request: Request, place: &Place) -> Result<(), Failure> {
-    let inventory = client.scan(Detail::Place)?;
-    grant(&mut request, &inventory);
-    let probe = place.open()?;
-    let mut free = 0;
-    for (device, outside) in inventory.devices.iter().zip(request.filter.sort(&inventory)) {
-        if outside.is_none() && claim::seen_taken(&probe, Span::of(&device.uuid))?.is_none() {
-            free +=
-                usize::from(client.usage(device, Detail::Uuid)?.is_ok_and(|usage| usage.activity == Activity::Idle));
-        }
-    }
-    client.close()?;
-    print(&format!("{free}\n"))
 }

@@ -105,7 +105,7 @@ impl Row {
             usable: device.usable,
             excluded,
             state: state(&held, usage.activity),
-            share_used: held.leased as f64 / UNITS as f64,
+            share_used: held.used as f64 / UNITS as f64,
             reason: usage.reason,
             holders: held.holders,
             processes: usage.processes.iter().map(process).collect(),

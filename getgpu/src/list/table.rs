@@ -69,6 +69,7 @@ fn state(row: &Row) -> String {
     let word = match row.state {
         State::Leased => "leased".into(),
         State::Shared => format!("shared {:.0}%", row.share_used * 100.0),
+        State::Reserved if row.share_used < 1.0 => format!("res. {:.0}%", row.share_used * 100.0),
         State::Reserved => "reserved".into(),
         State::Busy => "busy".into(),
         State::Unknown => "unknown".into(),

@@ -267,7 +267,7 @@ fn variables_and_options_are_checked() {
         .env("CUDAWRAP_TYPE", "migs")
         .run()
         .exits(125)
-        .mentions("CUDAWRAP_TYPE=migs: not one of auto, mig, gpu, any");
+        .mentions("CUDAWRAP_TYPE: migs: not one of auto, mig, gpu, any");
     sandbox.command(&app).env("CUDAWRAP_TYPE", "gpu").run().exits(125).mentions("no device of the request exists here");
     let both = sandbox.command("cudawrap").args(["--type", "mig", "sim-cuda"]).env("CUDAWRAP_TYPE", "gpu");
     both.run().exits(0).says(&[]);
@@ -281,7 +281,7 @@ fn variables_and_options_are_checked() {
         .run()
         .exits(125)
         .prints("")
-        .mentions("unexpected argument '--wait'");
+        .mentions("cudawrap: --wait 30: 30 would be the program");
     sandbox.set_settings("allowed_file = '/nowhere'\nnewer = 1");
     sandbox.command(&app).run().exits(0).mentions("config.toml:2:1: unknown setting `newer`");
     sandbox

@@ -1,0 +1,91 @@
+//! From a request and a device to a claim on the lock: how much of it, among whom, and whether its users allow another one.
+//! NVML is not asked here; a claim that is given back keeps others away while it is.
+
+use std::time::{Duration, Instant};
+
+use crate::census::Rejected;
+use crate::error::Failure;
+use crate::inventory::Device;
+use crate::lock::claim::{self, sign};
+use crate::lock::{Aim, Attempt, Claim, Description, Held, Level, Place, Side, Span, Taken, Units, holders, taken};
+use crate::procfs::namespaces;
+use crate::request::Request;
+
+/// How long a claim waits for that of another user, who may yet give way.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Claims what the request wants of `device`, or tells why not.
+pub fn claim(
+    place: &Place,
+    probe: &Description,
+    side: Side,
+    request: &Request,
+    device: &Device,
+) -> Result<Result<Claim, Rejected>, Failure> {
+    let span = Span::of(&device.uuid);
+    let units = match units(probe, request, device)? {
+        Ok(units) => units,
+        Err(why) => return Ok(Err(why)),
+    };
+    let aim = Aim { side, level: request.level(), units };
+    let claim = match claim::attempt(place, &aim, span)? {
+        Attempt::Got(claim) => claim,
+        // Of a part, what was free a moment ago is not, and there may be room beside it.
+        Attempt::Taken if aim.units.is_whole() => return Ok(Err(Rejected::Taken)),
+        Attempt::Taken | Attempt::Tried => return Ok(Err(Rejected::Tried)),
+    };
+    if request.same_user && !claim.units().is_whole() {
+        if let Some(why) = other_users(probe, &claim, side)? {
+            return Ok(Err(why));
+        }
+    }
+    Ok(Ok(claim))
+}
+
+/// Which units can be had now. Takes nothing.
+pub fn units(probe: &Description, request: &Request, device: &Device) -> Result<Result<Units, Rejected>, Failure> {
+    let span = Span::of(&device.uuid);
+    let level = request.level();
+    let ours = request.cover.as_ref().and_then(|cover| cover.units(&device.uuid)).cloned().unwrap_or_else(Units::whole);
+    let wanted = request.filter.part_of(&ours, device.memory);
+    if wanted.is_none() && level == Level::Outer {
+        // The usual case, in two questions.
+        return Ok(match taken::seen(probe, span)? {
+            None => Ok(ours),
+            Some(Held::Settled) => Err(Rejected::Taken),
+            Some(Held::Try) => Err(Rejected::Tried),
+        });
+    }
+    let taken = Taken::look(probe, level, span)?;
+    let Some(wanted) = wanted else {
+        return Ok(match taken.of(&ours) {
+            None => Ok(ours),
+            Some(Held::Settled) => Err(Rejected::Taken),
+            Some(Held::Try) => Err(Rejected::Tried),
+        });
+    };
+    let room = ours.without(&taken.all()).first(wanted);
+    Ok(room.ok_or_else(|| {
+        let later = ours.without(&taken.settled).count() >= wanted;
+        if later { Rejected::Tried } else { Rejected::NoRoom }
+    }))
+}
+
+/// Where only one user's programs may share a device: our uid is written down first, then others' are looked for, so that of two users who
+/// meet at least one sees the other. The higher uid gives way at once, the lower one waits for that.
+fn other_users(probe: &Description, claim: &Claim, side: Side) -> Result<Option<Rejected>, Failure> {
+    let (span, own) = (claim.span(), namespaces::host_uid(nix::unistd::geteuid().as_raw()));
+    sign(claim.description(), side, span, own, None);
+    let began = Instant::now();
+    loop {
+        let mut others = holders::uids(probe, span, Side::Lease)?;
+        others.extend(holders::uids(probe, span, Side::Reservation)?);
+        others.remove(&own);
+        let Some(lowest) = others.first() else { return Ok(None) };
+        if *lowest < own || began.elapsed() >= PATIENCE {
+            let settled = !Taken::look(probe, Level::Outer, span)?.settled.is_empty();
+            return Ok(Some(if settled { Rejected::OtherUser } else { Rejected::Tried }));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,116 @@
+//! What a waiter remembers of devices that have room on the lock: since when, and when NVML is to be asked about each again. Pure.
+//! A device whose lock has just ended is asked about at once and some times more, one that others use without a lock once a second.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::ident::Uuid;
+
+/// Pauses after an answer that the device is busy: its last program may still be on its way out.
+const AGAIN: [u64; 3] = [5, 20, 100];
+/// Between two questions about a device that stays busy.
+const SECOND: Duration = Duration::from_secs(1);
+/// After losing a device to another one's try.
+const LOST: Duration = Duration::from_millis(2);
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    since: Instant,
+    next: Instant,
+    asked: usize,
+}
+
+/// Devices with room.
+#[derive(Debug, Default)]
+pub struct Memory {
+    seen: HashMap<Uuid, Seen>,
+    begun: bool,
+}
+
+impl Memory {
+    /// Takes in what has room now.
+    pub fn update(&mut self, rooms: &[Uuid], now: Instant) {
+        self.seen.retain(|uuid, _| rooms.contains(uuid));
+        // What had room at the first look has not just become free.
+        let asked = if self.begun { 0 } else { AGAIN.len() };
+        for uuid in rooms {
+            self.seen.entry(uuid.clone()).or_insert(Seen { since: now, next: now, asked });
+        }
+        self.begun = true;
+    }
+
+    /// Whether the device may be tried now by one who leaves it to others for the time of `patience`.
+    pub fn due(&self, uuid: &Uuid, now: Instant, patience: Duration) -> bool {
+        self.seen.get(uuid).is_some_and(|seen| seen.next <= now && seen.since + patience <= now)
+    }
+
+    /// How many may be.
+    pub fn count_due(&self, now: Instant, patience: Duration) -> usize {
+        self.seen.keys().filter(|uuid| self.due(uuid, now, patience)).count()
+    }
+
+    /// NVML says that it is busy, or does not tell.
+    pub fn busy(&mut self, uuid: &Uuid, now: Instant) {
+        if let Some(seen) = self.seen.get_mut(uuid) {
+            seen.next = now + AGAIN.get(seen.asked).map_or(SECOND, |ms| Duration::from_millis(*ms));
+            seen.asked += 1;
+        }
+    }
+
+    /// Another one has it, or tries it.
+    pub fn lost(&mut self, uuid: &Uuid, now: Instant) {
+        if let Some(seen) = self.seen.get_mut(uuid) {
+            seen.next = now + LOST;
+        }
+    }
+
+    /// How many of these were not found in use: for people.
+    pub fn idle(&self, rooms: &[Uuid]) -> usize {
+        let first = |uuid: &&Uuid| self.seen.get(uuid).is_none_or(|seen| seen.since == seen.next);
+        rooms.iter().filter(first).count()
+    }
+
+    /// How long until one may be tried again.
+    pub fn pause(&self, now: Instant) -> Option<Duration> {
+        self.seen.values().map(|seen| seen.next.saturating_duration_since(now)).filter(|pause| !pause.is_zero()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uuid(n: u32) -> Uuid {
+        Uuid::parse(&format!("MIG-{n:08x}-1111-5222-8333-444455556666")).unwrap()
+    }
+
+    #[test]
+    fn a_device_that_has_just_become_free_is_asked_about_more_often() {
+        let (a, b, start) = (uuid(1), uuid(2), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut memory = Memory::default();
+        memory.update(std::slice::from_ref(&a), start);
+        assert!(memory.due(&a, start, Duration::ZERO));
+        memory.busy(&a, start);
+        assert!(!memory.due(&a, at(999), Duration::ZERO) && memory.due(&a, at(1000), Duration::ZERO), "was not in use");
+        memory.update(&[a.clone(), b.clone()], at(1000));
+        for (now, next) in [(1000, 1005), (1005, 1025), (1025, 1125), (1125, 2125)] {
+            assert!(memory.due(&b, at(now), Duration::ZERO));
+            memory.busy(&b, at(now));
+            assert!(!memory.due(&b, at(next - 1), Duration::ZERO) && memory.due(&b, at(next), Duration::ZERO));
+        }
+        assert_eq!(memory.count_due(at(1126), Duration::ZERO), 1, "a is due, b is not");
+    }
+
+    #[test]
+    fn who_stands_behind_leaves_it_to_those_before() {
+        let (a, start) = (uuid(1), Instant::now());
+        let mut memory = Memory::default();
+        let second = Duration::from_secs(1);
+        memory.update(std::slice::from_ref(&a), start);
+        assert!(!memory.due(&a, start + second / 2, second) && memory.due(&a, start + second, second));
+        memory.update(&[], start + second);
+        memory.update(std::slice::from_ref(&a), start + 2 * second);
+        assert!(!memory.due(&a, start + 2 * second, second), "it was in use in between");
+    }
+}

@@ -1,0 +1,168 @@
+//! A place in the line: a write-locked number, drawn above all others while the dispenser is held.
+//! Whoever has no number below is the head; a number that is read-locked stands aside (`max_per_user`), and is passed over.
+
+use std::time::{Duration, Instant};
+
+use crate::error::{Failure, Kind};
+use crate::line::ticker::Ticker;
+use crate::lock::claim::lock_error;
+use crate::lock::{Description, Held, Place, Range, layout};
+
+/// How long the dispenser is waited for. It is held for microseconds; whoever holds it longer does so out of malice, and is passed by.
+const DISPENSER: Duration = Duration::from_secs(1);
+/// More waiters than this are not counted.
+const MOST: usize = 5000;
+
+/// A place in a line.
+#[derive(Debug)]
+pub struct Number {
+    line: Range,
+    at: i64,
+    own: Description,
+    /// To wait on others with: a lock that was got by waiting is given up by closing it.
+    other: Option<Description>,
+}
+
+impl Number {
+    /// Draws the next number of a line.
+    pub fn draw(place: &Place, line: u32) -> Result<Self, Failure> {
+        let line = layout::numbers(line);
+        let dispenser = place.open()?;
+        let began = Instant::now();
+        while began.elapsed() < DISPENSER && !lock(dispenser.try_write(layout::dispenser()))? {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let own = place.open()?;
+        let mut at = line.start;
+        loop {
+            // The kernel answers with some number, not the highest, so the rest above it is asked about until there is none.
+            while let Some(conflict) = lock(own.conflict(Range { start: at, len: line.end() - at }))? {
+                at = conflict.range.end();
+                if at >= line.end() {
+                    return Err(Failure::new(Kind::NoneFree, "the line is longer than it can be"));
+                }
+            }
+            if lock(own.try_write(Range { start: at, len: 1 }))? {
+                return Ok(Self { line, at, own, other: None });
+            }
+        }
+    }
+
+    /// The next lower number that waits.
+    pub fn next_below(&self) -> Result<Option<i64>, Failure> {
+        let mut found = None;
+        let mut start = self.line.start;
+        while start < self.at {
+            let Some(conflict) = lock(self.own.conflict(Range { start, len: self.at - start }))? else { break };
+            start = conflict.range.end();
+            if conflict.held == Held::Try {
+                found = Some(start - 1);
+            }
+        }
+        Ok(found)
+    }
+
+    /// How many stand before this one.
+    pub fn ahead(&self) -> Result<usize, Failure> {
+        count(&self.own, Range { start: self.line.start, len: self.at - self.line.start })
+    }
+
+    /// Waits until number `below` is given up or stands aside, for `tick` at most. Then all has to be looked at again.
+    pub fn wait_behind(&mut self, place: &Place, below: i64, tick: Duration) -> Result<(), Failure> {
+        let other = match self.other.take() {
+            Some(other) => other,
+            None => place.open()?,
+        };
+        let ended = {
+            let _ticker = Ticker::start(tick);
+            lock(other.wait_for(Range { start: below, len: 1 }, Held::Settled))?
+        };
+        if !ended {
+            self.other = Some(other);
+        }
+        Ok(())
+    }
+
+    /// Lets those behind pass.
+    pub fn stand_aside(&self) -> Result<(), Failure> {
+        lock(self.own.try_read(Range { start: self.at, len: 1 })).map(drop)
+    }
+
+    /// Takes the place in the line again; false if somebody looks at it at this moment.
+    pub fn stand_again(&self) -> Result<bool, Failure> {
+        lock(self.own.try_write(Range { start: self.at, len: 1 }))
+    }
+}
+
+/// How many wait: in one line, or in all.
+pub fn waiting(probe: &Description, line: Option<u32>) -> Result<usize, Failure> {
+    count(probe, line.map_or_else(layout::all_numbers, layout::numbers))
+}
+
+fn count(probe: &Description, range: Range) -> Result<usize, Failure> {
+    let found = lock(probe.conflicts(range, MOST))?;
+    Ok(found.iter().filter(|conflict| conflict.held == Held::Try).count())
+}
+
+fn lock<T>(result: std::io::Result<T>) -> Result<T, Failure> {
+    result.map_err(|error| lock_error(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(dir: &tempfile::TempDir) -> Place {
+        Place::find(Some(dir.path().join("lock")), None).unwrap()
+    }
+
+    #[test]
+    fn numbers_rise_and_begin_again_when_the_line_is_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = place(&dir);
+        let draw = |line| Number::draw(&place, line).unwrap();
+        let (a, b, c) = (draw(7), draw(7), draw(7));
+        assert_eq!((b.at - a.at, c.at - b.at), (1, 1));
+        assert_eq!((a.next_below().unwrap(), c.next_below().unwrap()), (None, Some(b.at)));
+        assert_eq!((c.ahead().unwrap(), draw(8).ahead().unwrap()), (2, 0), "lines are apart");
+        drop(b);
+        assert_eq!(c.next_below().unwrap(), Some(a.at), "who leaves is passed over");
+        let d = draw(7);
+        assert_eq!(d.at, c.at + 1, "a number that was left is not given again before those above it");
+        let probe = place.open().unwrap();
+        assert_eq!((waiting(&probe, Some(7)).unwrap(), waiting(&probe, None).unwrap()), (3, 3));
+        let first = a.at;
+        drop((a, c, d));
+        assert_eq!(draw(7).at, first);
+    }
+
+    #[test]
+    fn who_stands_aside_is_passed_over_and_may_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = place(&dir);
+        let (a, b) = (Number::draw(&place, 1).unwrap(), Number::draw(&place, 1).unwrap());
+        a.stand_aside().unwrap();
+        assert_eq!((b.next_below().unwrap(), b.ahead().unwrap()), (None, 0));
+        assert!(a.stand_again().unwrap());
+        assert_eq!(b.next_below().unwrap(), Some(a.at));
+    }
+
+    #[test]
+    fn waiting_ends_with_the_number_or_with_the_tick() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = place(&dir);
+        let a = Number::draw(&place, 1).unwrap();
+        let mut b = Number::draw(&place, 1).unwrap();
+        b.wait_behind(&place, a.at, Duration::from_millis(20)).unwrap();
+        assert_eq!(b.next_below().unwrap(), Some(a.at), "the tick came first");
+        let at = a.at;
+        let leaver = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            drop(a);
+        });
+        // One wake-up, however long the tick.
+        b.wait_behind(&place, at, Duration::from_secs(60)).unwrap();
+        leaver.join().unwrap();
+        assert_eq!(b.next_below().unwrap(), None);
+    }
+}

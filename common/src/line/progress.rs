@@ -1,0 +1,89 @@
+//! What a waiter says: on a terminal one line that is written anew, otherwise one at the start and one at the end.
+//! Who is served at once says nothing.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use crate::diag::{Diag, Level};
+
+/// Says how the waiting goes.
+#[derive(Debug)]
+pub struct Progress {
+    diag: Diag,
+    terminal: bool,
+    began: Instant,
+    said: bool,
+}
+
+impl Progress {
+    /// Nothing is said yet.
+    pub fn new(diag: &Diag) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        Self { diag: *diag, terminal, began: Instant::now(), said: false }
+    }
+
+    /// Whether the line is written anew at every tick.
+    pub const fn lives(&self) -> bool {
+        self.terminal
+    }
+
+    /// How long it has been.
+    pub fn waited(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Says how it stands: `state` is asked for only if it is to be said.
+    pub fn update(&mut self, state: impl FnOnce() -> (usize, usize, usize)) {
+        if self.diag.level() < Level::Normal || (self.said && !self.terminal) {
+            return;
+        }
+        let (used, total, ahead) = state();
+        let text = line(used, total, ahead);
+        if self.terminal {
+            self.write(&format!("\r{}: {text}, {}\x1b[K", self.diag.program(), clock(self.waited())));
+        } else {
+            self.diag.line("", &text);
+        }
+        self.said = true;
+    }
+
+    /// The waiting is over: with a device, or in vain, which another line will say.
+    pub fn end(&mut self, served: bool) {
+        if !self.said {
+            return;
+        }
+        if self.terminal {
+            self.write("\r\x1b[K");
+        } else if served {
+            self.diag.line("", &format!("waited {} for a device", clock(self.waited())));
+        }
+        self.said = false;
+    }
+
+    fn write(&self, text: &str) {
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
+}
+
+fn line(used: usize, total: usize, ahead: usize) -> String {
+    format!("waiting for a device: {used} of {total} in use, {ahead} ahead of you")
+}
+
+/// `00:42`, `1:00:07`
+fn clock(time: Duration) -> String {
+    let s = time.as_secs();
+    let (h, m, s) = (s / 3600, s / 60 % 60, s % 60);
+    if h > 0 { format!("{h}:{m:02}:{s:02}") } else { format!("{m:02}:{s:02}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_how_it_stands() {
+        assert_eq!(line(7, 7, 2), "waiting for a device: 7 of 7 in use, 2 ahead of you");
+        assert_eq!(line(7, 7, 0), "waiting for a device: 7 of 7 in use, 0 ahead of you");
+        assert_eq!([42, 725, 3607].map(|s| clock(Duration::from_secs(s))), ["00:42", "12:05", "1:00:07"]);
+    }
+}

@@ -1,0 +1,167 @@
+//! A waiter's search among the devices of the node: what has room on the lock, and the choice as one that does not wait would make it.
+//! NVML is opened for an attempt and closed behind it, so that nobody who only waits keeps a GPU open.
+
+use std::time::{Duration, Instant};
+
+use super::{Seeker, Tried};
+use crate::ask::{Client, Worker};
+use crate::census::{Census, Rejected};
+use crate::error::Failure;
+use crate::ident::Uuid;
+use crate::inventory::{Device, Inventory};
+use crate::lock::{Description, Place, Side};
+use crate::pick::{Chooser, Guard, Outcome, Picked};
+use crate::request::Request;
+use crate::settings::{Environment, Loaded, allowed};
+use crate::{attempt, cap};
+
+/// The node is listed again so often, at an attempt, should it have been re-partitioned.
+const RELIST: Duration = Duration::from_secs(30);
+/// The site's list of excluded devices is read again so often.
+const REREAD: Duration = Duration::from_secs(1);
+/// So many attempts in a row may fail for NVML's sake.
+const FAILURES: u32 = 3;
+
+/// A search.
+pub struct Search<'a, W: Worker> {
+    /// The lock.
+    pub place: &'a Place,
+    /// For whom.
+    pub side: Side,
+    /// What is asked for.
+    pub request: Request,
+    /// The node, as it was listed last.
+    pub inventory: Inventory,
+    /// Where the settings are read again from.
+    pub environment: &'a Environment,
+    /// Opens a session with NVML.
+    pub open: &'a mut dyn FnMut() -> Result<Client<W>, Failure>,
+    /// When the node was listed, and when settings were read.
+    listed: Instant,
+    read: Instant,
+    failures: u32,
+    rejected: Vec<(Device, Rejected)>,
+}
+
+impl<'a, W: Worker> Search<'a, W> {
+    /// A search that begins with what is known of the node.
+    pub fn new(
+        place: &'a Place,
+        side: Side,
+        request: Request,
+        inventory: Inventory,
+        environment: &'a Environment,
+        open: &'a mut dyn FnMut() -> Result<Client<W>, Failure>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            place,
+            side,
+            request,
+            inventory,
+            environment,
+            open,
+            listed: now,
+            read: now,
+            failures: 0,
+            rejected: Vec::new(),
+        }
+    }
+
+    /// An administrator may drain a device while others wait for it. What cannot be read leaves all as it was.
+    fn reread(&mut self) {
+        if self.read.elapsed() < REREAD {
+            return;
+        }
+        self.read = Instant::now();
+        if let Ok(loaded) = Loaded::read(self.environment, None) {
+            self.request.filter.excluded = allowed::excluded(&loaded.settings);
+        }
+    }
+
+    fn choose(&mut self, client: &mut Client<W>, may: &dyn Fn(&Uuid) -> bool) -> Result<Outcome, Failure> {
+        if self.listed.elapsed() >= RELIST {
+            self.inventory = client.scan(self.request.detail())?;
+            self.listed = Instant::now();
+        }
+        let skip = |device: &Device| !may(&device.uuid);
+        let (place, side, request) = (self.place, self.side, &self.request);
+        Chooser { client, place, side, request, skip: &skip }.choose(Some(&self.inventory))
+    }
+}
+
+impl<W: Worker> Seeker for Search<'_, W> {
+    type Found = (Vec<Picked>, Guard);
+
+    fn rooms(&mut self, probe: &Description) -> Result<Vec<Uuid>, Failure> {
+        self.reread();
+        let mut rooms = Vec::new();
+        for device in self.request.filter.pool(&self.inventory) {
+            if attempt::units(probe, &self.request, device)?.is_ok() {
+                rooms.push(device.uuid.clone());
+            }
+        }
+        Ok(rooms)
+    }
+
+    fn wanted(&self) -> usize {
+        self.request.count
+    }
+
+    fn total(&self) -> usize {
+        self.request.filter.pool(&self.inventory).count()
+    }
+
+    fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure> {
+        let mut client = (self.open)()?;
+        let outcome = match self.choose(&mut client, may) {
+            Ok(outcome) => client.close().map(|()| outcome),
+            Err(failure) => {
+                client.abandon();
+                Err(failure)
+            }
+        };
+        match outcome {
+            Ok(Outcome::Picked(picked, guard)) => return Ok(Tried::Found((picked, guard))),
+            Ok(Outcome::OverCap(failure)) => return Ok(Tried::OverCap(failure)),
+            Ok(Outcome::NoneFree(rejected)) => {
+                // Of devices that were left alone this time, what was found before still holds.
+                let before = std::mem::take(&mut self.rejected);
+                let kept = before.into_iter().filter(|(device, _)| !may(&device.uuid));
+                self.rejected = rejected.into_iter().filter(|(device, _)| may(&device.uuid)).chain(kept).collect();
+            }
+            Err(failure) if failure.kind == crate::error::Kind::Nvml && self.failures + 1 < FAILURES => {
+                self.failures += 1;
+                return Ok(Tried::Busy(self.inventory.devices.iter().map(|device| device.uuid.clone()).collect()));
+            }
+            Err(failure) => return Err(failure),
+        }
+        self.failures = 0;
+        let in_use = |why: &Rejected| matches!(why, Rejected::Busy(_) | Rejected::Unknown(_) | Rejected::OtherUser);
+        let busy = self.rejected.iter().filter(|(_, why)| in_use(why));
+        Ok(Tried::Busy(busy.map(|(device, _)| device.uuid.clone()).collect()))
+    }
+
+    fn may_have_more(&mut self, probe: &Description) -> Result<bool, Failure> {
+        let Some(most) = self.request.cap else { return Ok(true) };
+        cap::allows(self.place, probe, &self.inventory, most, self.request.most_units(&self.inventory))
+    }
+
+    fn in_vain(&mut self, probe: &Description, waited: Duration) -> Failure {
+        let known = |uuid: &Uuid| self.rejected.iter().find(|(device, _)| device.uuid == *uuid).map(|(_, why)| why.clone());
+        let why = |device: &Device| {
+            let room = attempt::units(probe, &self.request, device);
+            // What NVML said counts only of devices that nobody holds on the lock.
+            let why = match room {
+                Ok(Ok(_)) => known(&device.uuid).filter(|why| matches!(why, Rejected::Busy(_) | Rejected::Unknown(_))),
+                Ok(Err(why)) => Some(why),
+                Err(_) => None,
+            };
+            (device.clone(), why.unwrap_or(Rejected::Tried))
+        };
+        let rejected: Vec<_> = self.request.filter.pool(&self.inventory).map(why).collect();
+        let mut failure = Census::take(&rejected, probe).failure();
+        failure.message = format!("{}; waited {} s", failure.message, waited.as_secs());
+        failure.hint("getgpu --list shows who holds what")
+    }
+}

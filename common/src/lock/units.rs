@@ -1,0 +1,141 @@
+//! Parts of a device as sets of its units: what is taken, what is free, and which units a share gets. Pure.
+//! A share may lie in several runs, so that no unit is lost between two others.
+
+use super::layout::{Range, UNITS};
+
+/// A set of units: runs in order, apart from each other, counted from the device's first unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Units(Vec<Range>);
+
+impl Units {
+    /// The whole device.
+    pub fn whole() -> Self {
+        Self(vec![Range { start: 0, len: UNITS }])
+    }
+
+    /// The parts of `region`, a device's range on the lock file, that `ranges` of the file cover.
+    pub fn of(ranges: impl IntoIterator<Item = Range>, region: Range) -> Self {
+        let inside = ranges.into_iter().filter_map(|range| {
+            let (start, end) = (range.start.max(region.start), range.end().min(region.end()));
+            (start < end).then(|| Range { start: start - region.start, len: end - start })
+        });
+        Self::ordered(inside.collect())
+    }
+
+    /// Joins runs that meet or overlap.
+    fn ordered(mut runs: Vec<Range>) -> Self {
+        runs.sort_by_key(|run| run.start);
+        let mut joined: Vec<Range> = Vec::new();
+        for run in runs {
+            match joined.last_mut() {
+                Some(last) if run.start <= last.end() => last.len = last.len.max(run.end() - last.start),
+                _ => joined.push(run),
+            }
+        }
+        Self(joined)
+    }
+
+    /// How many units.
+    pub fn count(&self) -> i64 {
+        self.0.iter().map(|run| run.len).sum()
+    }
+
+    /// Whether it is the whole device.
+    pub fn is_whole(&self) -> bool {
+        self.count() >= UNITS
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Units of either.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self::ordered(self.0.iter().chain(&other.0).copied().collect())
+    }
+
+    /// Units that are not in `taken`.
+    #[must_use]
+    pub fn without(&self, taken: &Self) -> Self {
+        let mut left = Vec::new();
+        for run in &self.0 {
+            let mut start = run.start;
+            for hole in taken.0.iter().filter(|hole| hole.end() > run.start && hole.start < run.end()) {
+                if hole.start > start {
+                    left.push(Range { start, len: hole.start - start });
+                }
+                start = start.max(hole.end());
+            }
+            if start < run.end() {
+                left.push(Range { start, len: run.end() - start });
+            }
+        }
+        Self(left)
+    }
+
+    /// The first `count` units: of the first run that has them all, else of several. None if there are fewer.
+    pub fn first(&self, count: i64) -> Option<Self> {
+        if let Some(run) = self.0.iter().find(|run| run.len >= count) {
+            return Some(Self(vec![Range { start: run.start, len: count }]));
+        }
+        let (mut left, mut runs) = (count, Vec::new());
+        for run in &self.0 {
+            let len = run.len.min(left);
+            runs.push(Range { start: run.start, len });
+            left -= len;
+            if left == 0 {
+                return Some(Self(runs));
+            }
+        }
+        None
+    }
+
+    /// The bytes of the lock file that stand for these units in `region`.
+    pub fn at(&self, region: Range) -> impl Iterator<Item = Range> + '_ {
+        self.0.iter().map(move |run| Range { start: region.start + run.start, len: run.len })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn units(runs: &[(i64, i64)]) -> Units {
+        Units::ordered(runs.iter().map(|(start, len)| Range { start: *start, len: *len }).collect())
+    }
+
+    #[test]
+    fn exactly_k_shares_of_one_kth_fit() {
+        for k in (2..=64).chain([100, 847, 848]) {
+            let (share, mut free, mut fit) = (UNITS / k, Units::whole(), 0);
+            while let Some(part) = free.first(share) {
+                free = free.without(&part);
+                fit += 1;
+            }
+            assert_eq!(fit, k);
+        }
+    }
+
+    #[test]
+    fn a_share_may_lie_in_two_pieces() {
+        let free = Units::whole().without(&units(&[(UNITS / 3, UNITS / 3)]));
+        let part = free.first(UNITS / 2).unwrap();
+        assert_eq!((part.count(), part.0.len()), (UNITS / 2, 2));
+        assert_eq!(free.without(&part).count(), UNITS - UNITS / 3 - UNITS / 2);
+        assert_eq!(free.first(UNITS), None);
+    }
+
+    #[test]
+    fn runs_of_the_file_become_units_of_the_device() {
+        let region = Range { start: 1000, len: UNITS };
+        let file = [Range { start: 900, len: 150 }, Range { start: 1050, len: 10 }, Range { start: 2000, len: 5 }];
+        let found = Units::of(file, region);
+        assert_eq!(found, units(&[(0, 60), (1000, 5)]));
+        assert_eq!(found.at(region).collect::<Vec<_>>(), [Range { start: 1000, len: 60 }, Range { start: 2000, len: 5 }]);
+        assert_eq!(found.and(&units(&[(30, 970)])), units(&[(0, 1005)]));
+        assert_eq!(units(&[(0, 10), (20, 10)]).without(&units(&[(5, 20)])), units(&[(0, 5), (25, 5)]));
+        assert!(Units::whole().is_whole() && Units::default().is_empty());
+    }
+}

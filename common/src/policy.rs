@@ -1,0 +1,81 @@
+//! The order in which the devices of the pool are tried: by size where sizes matter, then by policy, else at random. Pure.
+//! Shares go to the least loaded device, the lowest index on ties, unless a policy says otherwise.
+
+use rand::RngExt;
+
+use crate::inventory::Device;
+use crate::settings::Policy;
+
+/// A device that may be tried, and what is in use around it.
+#[derive(Clone, Debug)]
+pub struct Candidate<'a> {
+    /// The device.
+    pub device: &'a Device,
+    /// Its place in the order of the node.
+    pub place: usize,
+    /// Units of it that are taken.
+    pub load: i64,
+    /// Units of all devices on its GPU that are taken.
+    pub gpu_load: i64,
+}
+
+/// Puts candidates into the order in which they are tried.
+pub fn order(
+    candidates: &mut [Candidate<'_>],
+    policy: Option<Policy>,
+    share: bool,
+    by_size: bool,
+    rng: &mut impl rand::Rng,
+) {
+    let sizes = if by_size { sizes(candidates) } else { Vec::new() };
+    let chance: Vec<i64> = candidates.iter().map(|_| rng.random::<i32>().into()).collect();
+    // Every key is worked out before the sort, so that it is one and the same at every comparison.
+    let key = |i: usize, c: &Candidate<'_>| -> (usize, i64, i64, i64) {
+        let place = i64::try_from(c.place).unwrap_or(i64::MAX);
+        let size = sizes.get(i).copied().unwrap_or(0);
+        match (policy, share) {
+            (None, true) => (size, c.load, place, 0),
+            (None | Some(Policy::Random), _) => (size, chance[i], 0, 0),
+            (Some(Policy::First), _) => (size, place, 0, 0),
+            (Some(Policy::Last), _) => (size, -place, 0, 0),
+            (Some(Policy::Spread), true) => (size, c.gpu_load, c.load, place),
+            (Some(Policy::Spread), false) => (size, c.gpu_load, chance[i], 0),
+            (Some(Policy::Pack), true) => (size, -c.gpu_load, -c.load, place),
+            (Some(Policy::Pack), false) => (size, -c.gpu_load, chance[i], 0),
+        }
+    };
+    let mut keyed: Vec<_> = candidates.iter().cloned().enumerate().map(|(i, c)| (key(i, &c), c)).collect();
+    keyed.sort_by_key(|(key, _)| *key);
+    for (place, (_, candidate)) in candidates.iter_mut().zip(keyed) {
+        *place = candidate;
+    }
+}
+
+/// The rank of each candidate by size: by memory, where equal profiles differ by some MiB and count as equal, then by compute slices.
+fn sizes(candidates: &[Candidate<'_>]) -> Vec<usize> {
+    let memory = |c: &Candidate<'_>| c.device.memory.unwrap_or(u64::MAX);
+    let mut totals: Vec<u64> = candidates.iter().map(memory).collect();
+    totals.sort_unstable();
+    let mut firsts: Vec<u64> = Vec::new();
+    for total in totals {
+        if firsts.last().is_none_or(|first| total > first.saturating_add(first / 50)) {
+            firsts.push(total);
+        }
+    }
+    let key = |c: &Candidate<'_>| (firsts.iter().rposition(|first| *first <= memory(c)), slices(c.device));
+    let mut keys: Vec<_> = candidates.iter().map(key).collect();
+    let all = keys.clone();
+    keys.sort_unstable();
+    keys.dedup();
+    all.iter().map(|key| keys.binary_search(key).unwrap_or(0)).collect()
+}
+
+/// The compute slices of a profile (`2g.10gb`, `1c.3g.20gb`); a whole GPU has more than any.
+fn slices(device: &Device) -> u32 {
+    let digits = |profile: &str| profile.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok();
+    device.profile.as_deref().and_then(digits).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+#[path = "policy_tests.rs"]
+mod tests;

@@ -1,0 +1,70 @@
+use super::*;
+use crate::ident::Uuid;
+use rand::SeedableRng;
+
+fn device(n: u32, gpu: u32, profile: &str, mib: u64) -> Device {
+    Device {
+        uuid: Uuid::parse(&format!("MIG-{n:08x}-1111-5222-8333-444455556666")).unwrap(),
+        gpu,
+        slot: Some(n),
+        gpu_uuid: None,
+        instance: None,
+        profile: Some(profile.into()),
+        memory: Some(mib << 20),
+        usable: true,
+    }
+}
+
+fn ordered(
+    devices: &[Device],
+    loads: &[(i64, i64)],
+    policy: Option<Policy>,
+    share: bool,
+    by_size: bool,
+    seed: u64,
+) -> Vec<usize> {
+    let mut rng = rand::rngs::StdRng::seed_from_u64(seed);
+    let each = devices.iter().zip(loads).enumerate();
+    let mut candidates: Vec<_> = each
+        .map(|(place, (device, (load, gpu_load)))| Candidate { device, place, load: *load, gpu_load: *gpu_load })
+        .collect();
+    order(&mut candidates, policy, share, by_size, &mut rng);
+    candidates.iter().map(|c| c.place).collect()
+}
+
+fn four() -> Vec<Device> {
+    (0..4).map(|n| device(n, n / 2, "1g.5gb", 4864)).collect()
+}
+
+#[test]
+fn shares_go_to_the_least_loaded_and_then_to_the_lowest() {
+    let loads = [(5, 0), (3, 0), (3, 0), (9, 0)];
+    assert_eq!(ordered(&four(), &loads, None, true, false, 1), [1, 2, 0, 3]);
+    assert_eq!(ordered(&four(), &[(0, 0); 4], None, true, false, 1), [0, 1, 2, 3]);
+}
+
+#[test]
+fn policies() {
+    let loads = [(0, 1), (1, 1), (0, 3), (3, 3)];
+    let first = |policy, share, seed| ordered(&four(), &loads, Some(policy), share, false, seed)[0];
+    assert_eq!(ordered(&four(), &loads, Some(Policy::First), false, false, 1), [0, 1, 2, 3]);
+    assert_eq!(ordered(&four(), &loads, Some(Policy::Last), false, false, 1), [3, 2, 1, 0]);
+    let spread: std::collections::BTreeSet<_> = (0..40).map(|seed| first(Policy::Spread, false, seed)).collect();
+    let pack: std::collections::BTreeSet<_> = (0..40).map(|seed| first(Policy::Pack, false, seed)).collect();
+    let random: std::collections::BTreeSet<_> = (0..80).map(|seed| first(Policy::Random, true, seed)).collect();
+    assert_eq!((spread, pack, random), ([0, 1].into(), [2, 3].into(), [0, 1, 2, 3].into()), "ties at random");
+    assert_eq!((first(Policy::Spread, true, 1), first(Policy::Pack, true, 1)), (0, 3));
+}
+
+#[test]
+fn the_smallest_that_fits_goes_first_and_equal_profiles_are_equal() {
+    let node = [
+        device(0, 0, "3g.20gb", 20096),
+        device(1, 0, "2g.10gb", 9984),
+        device(2, 1, "1g.10gb", 9856),
+        device(3, 1, "2g.10gb", 9856),
+    ];
+    let orders: std::collections::BTreeSet<_> =
+        (0..40).map(|seed| ordered(&node, &[(0, 0); 4], None, false, true, seed)).collect();
+    assert_eq!(orders, [vec![2, 1, 3, 0], vec![2, 3, 1, 0]].into());
+}

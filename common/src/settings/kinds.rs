@@ -1,0 +1,181 @@
+//! The values that settings and options may have where they are words of ours: types of devices, policies, times to wait.
+//! Each has one spelling, which the file, the options and the CUDAWRAP_* variables share.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::quantity;
+
+/// Makes an enumeration whose names in files and options are its variants in lower case.
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$each:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum $name { $($(#[$each])* $variant,)* }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($word => Ok(Self::$variant),)*
+                    other => Err(format!("{other}: not one of {}", [$($word),*].join(", "))),
+                }
+            }
+        }
+    };
+}
+
+words! {
+    /// What sort of device is wanted.
+    Type {
+        /// MIG devices if the pool has any, else whole GPUs.
+        #[default]
+        Auto = "auto",
+        /// MIG devices only.
+        Mig = "mig",
+        /// Whole GPUs only.
+        Gpu = "gpu",
+        /// Both.
+        Any = "any",
+    }
+}
+
+words! {
+    /// Which of the free devices is taken.
+    Policy {
+        /// Any, each equally likely.
+        #[default]
+        Random = "random",
+        /// The first of the order.
+        First = "first",
+        /// The last of the order.
+        Last = "last",
+        /// One on the GPU with the least in use.
+        Spread = "spread",
+        /// One on the GPU with the most in use.
+        Pack = "pack",
+    }
+}
+
+words! {
+    /// A batch job without a grant: all devices, or none.
+    WithoutGrant {
+        /// As outside a job.
+        #[default]
+        All = "all",
+        /// The job was given no GPU, so it gets none.
+        None = "none",
+    }
+}
+
+words! {
+    /// What to do where the lock is not the host's.
+    Unshared {
+        /// Say so and go on.
+        #[default]
+        Warn = "warn",
+        /// Go on.
+        Quiet = "quiet",
+        /// Hand out nothing.
+        Fail = "fail",
+    }
+}
+
+words! {
+    /// A wrapped program that cannot have the device it is to run on, or any.
+    RunOrFail {
+        /// Run it all the same.
+        #[default]
+        Run = "run",
+        /// Refuse.
+        Fail = "fail",
+    }
+}
+
+words! {
+    /// Who may share a device.
+    ShareUsers {
+        /// Programs of different users.
+        #[default]
+        Any = "any",
+        /// Programs of one user at a time.
+        Same = "same",
+    }
+}
+
+/// How long to wait in line for a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    #[default]
+    No,
+    /// So long.
+    For(Duration),
+    /// Until one is free.
+    Forever,
+}
+
+impl FromStr for Wait {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "forever" => Ok(Self::Forever),
+            text => Ok(Self::of(quantity::time(text)?)),
+        }
+    }
+}
+
+impl Wait {
+    /// So long; no time is no waiting.
+    pub const fn of(time: Duration) -> Self {
+        if time.is_zero() { Self::No } else { Self::For(time) }
+    }
+
+    /// At most `longest`.
+    #[must_use]
+    pub fn capped(self, longest: Option<Duration>) -> Self {
+        match (self, longest) {
+            (Self::For(time), Some(longest)) => Self::of(time.min(longest)),
+            (Self::Forever, Some(longest)) => Self::of(longest),
+            (wait, _) => wait,
+        }
+    }
+
+    /// As it would be written in a file.
+    pub fn text(self) -> String {
+        match self {
+            Self::No => "\"0\"".into(),
+            Self::For(time) => format!("\"{}s\"", time.as_secs_f64()),
+            Self::Forever => "\"forever\"".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_to_wait() {
+        let s = Duration::from_secs;
+        for (text, wait) in [("0", Wait::No), ("30", Wait::For(s(30))), ("1.5m", Wait::For(s(90))), ("forever", Wait::Forever)]
+        {
+            assert_eq!(text.parse(), Ok(wait), "{text}");
+        }
+        assert!("abc".parse::<Wait>().is_err() && "".parse::<Wait>().is_err() && "-1".parse::<Wait>().is_err());
+        assert_eq!(Wait::Forever.capped(Some(s(60))), Wait::For(s(60)));
+        assert_eq!(Wait::For(s(30)).capped(Some(s(60))), Wait::For(s(30)));
+        assert_eq!(Wait::No.capped(Some(s(60))), Wait::No);
+    }
+
+    #[test]
+    fn words_have_one_spelling() {
+        assert_eq!("spread".parse(), Ok(Policy::Spread));
+        assert_eq!("Spread".parse::<Policy>(), Err("Spread: not one of random, first, last, spread, pack".into()));
+    }
+}

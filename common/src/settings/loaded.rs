@@ -1,0 +1,162 @@
+//! The settings in force and where each comes from: the system's file, the user's, variables, options; later wins.
+//! Policy is the system's alone, and what this version does not know is kept for those who are strict about it.
+
+use std::path::PathBuf;
+
+use super::file::{Entry, File};
+use super::{Environment, Settings, keys};
+use crate::error::{Failure, Kind};
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Nobody set it.
+    BuiltIn,
+    /// A settings file.
+    File(PathBuf),
+    /// An environment variable or an option of this call, as it is typed.
+    Typed(String),
+}
+
+/// Settings in force, and where each comes from.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The values.
+    pub settings: Settings,
+    /// Per key of [`keys::KEYS`], in that order.
+    pub sources: Vec<(&'static str, Source)>,
+    /// Keys that this version does not know; an error for those who are strict.
+    pub unknown: Vec<String>,
+    /// The `[program."NAME"]` tables, for people: file, pattern, key and texts.
+    pub programs: Vec<(PathBuf, String, String, Vec<String>)>,
+}
+
+impl Loaded {
+    /// Reads the system's and the user's file, with what they say for `program`. A missing file is fine, an unreadable or wrong one is not.
+    pub fn read(environment: &Environment, program: Option<&str>) -> Result<Self, Failure> {
+        let mut loaded = Self {
+            settings: Settings::default(),
+            sources: keys::KEYS.iter().map(|key| (key.name, Source::BuiltIn)).collect(),
+            unknown: Vec::new(),
+            programs: Vec::new(),
+        };
+        // A system file that is there and cannot be reached may hold policy; only a missing one is none.
+        let missing = std::fs::symlink_metadata(&environment.system_file)
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        if let Some(file) = File::read(&environment.system_file, environment.system_file_must_exist || !missing)? {
+            loaded.apply(file, true, program)?;
+        }
+        if let Some(path) = &environment.user_file {
+            if let Some(file) = File::read(path, false)? {
+                loaded.apply(file, false, program)?;
+            }
+        }
+        Ok(loaded)
+    }
+
+    fn apply(&mut self, file: File, system: bool, program: Option<&str>) -> Result<(), Failure> {
+        for entry in &file.entries {
+            self.enter(&file, entry, system)?;
+        }
+        for (pattern, entries) in &file.programs {
+            let fits = program.is_some_and(|name| matches(pattern, name));
+            for entry in entries {
+                // Checked for everybody, in force for this program.
+                let before = (!fits).then(|| (self.settings.clone(), self.sources.clone()));
+                self.enter(&file, entry, false)?;
+                if let Some(before) = before {
+                    (self.settings, self.sources) = before;
+                }
+                let texts = entry.texts.clone();
+                self.programs.push((file.path.clone(), pattern.clone(), entry.name.clone(), texts));
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, file: &File, entry: &Entry, system: bool) -> Result<(), Failure> {
+        let Entry { name, texts, place, value_place } = entry;
+        let Some(key) = keys::find(name) else {
+            self.unknown.push(format!("{place}: unknown setting `{name}`"));
+            return Ok(());
+        };
+        if key.policy && !system {
+            return Err(Failure::new(Kind::Usage, format!("{place}: `{name}` can be set by the administrator only"))
+                .hint("policy belongs into /etc/getgpu/config.toml, outside its [program] tables"));
+        }
+        (key.put)(&mut self.settings, texts)
+            .map_err(|why| Failure::new(Kind::Usage, format!("{value_place}: `{name}`: {why}")))?;
+        self.from(key.name, Source::File(file.path.clone()));
+        Ok(())
+    }
+
+    /// Puts what an option or a variable says in force; `typed` is its name as the user knows it.
+    pub fn put(&mut self, key: &str, texts: &[String], typed: &str) -> Result<(), Failure> {
+        let Some(known) = keys::find(key) else { return Ok(()) };
+        (known.put)(&mut self.settings, texts).map_err(|why| Failure::new(Kind::Usage, format!("{typed}: {why}")))?;
+        self.from(known.name, Source::Typed(typed.to_owned()));
+        Ok(())
+    }
+
+    /// Notes where `key` has its value from.
+    pub fn from(&mut self, key: &str, source: Source) {
+        if let Some(entry) = self.sources.iter_mut().find(|(name, _)| *name == key) {
+            entry.1 = source;
+        }
+    }
+
+    /// An error if a file holds keys that this version does not know.
+    pub fn strict(self) -> Result<Self, Failure> {
+        match self.unknown.first() {
+            None => Ok(self),
+            Some(first) => Err(Failure::new(Kind::Usage, first.clone()).hint("getgpu --show-config lists the keys")),
+        }
+    }
+}
+
+/// Whether a pattern with `*` (any text) and `?` (any one character) fits all of `name`.
+fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut p, mut n, mut star) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(c) if *c == '?' || *c == name[n] => (p, n) = (p + 1, n + 1),
+            _ => match star {
+                // The last star takes one character more.
+                Some((at, from)) => {
+                    star = Some((at, from + 1));
+                    (p, n) = (at + 1, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn patterns_of_names() {
+        for (pattern, name, fits) in [
+            ("eddy_cuda*", "eddy_cuda10.2", true),
+            ("eddy_cuda*", "eddy_cuda", true),
+            ("eddy_cuda*", "xeddy_cuda", false),
+            ("*.py", "a.py.py", true),
+            ("a?c*e", "abcde", true),
+            ("a?c", "ac", false),
+            ("", "", true),
+            ("*", "", true),
+            ("a*b*c", "aXbYbZc", true),
+            ("[ab]", "a", false),
+        ] {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Texts to values and back, for the table of settings: one reader and one writer for each kind of value.
+//! A reader gets what a file, an option or a variable says, as one text or several, and tells what is wrong with it.
+
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::ident::Selector;
+use crate::quantity;
+
+/// The only text.
+pub(super) fn one(texts: &[String]) -> Result<&str, String> {
+    match texts {
+        [text] => Ok(text),
+        _ => Err("one value is wanted, not a list".into()),
+    }
+}
+
+/// A value of a type that reads itself.
+pub(super) fn read<T: FromStr<Err = String>>(texts: &[String]) -> Result<T, String> {
+    one(texts)?.parse()
+}
+
+/// A time.
+pub(super) fn time(texts: &[String]) -> Result<Duration, String> {
+    quantity::time(one(texts)?)
+}
+
+/// A size in bytes.
+pub(super) fn size(texts: &[String]) -> Result<u64, String> {
+    quantity::size(one(texts)?)
+}
+
+/// A path.
+pub(super) fn path(texts: &[String]) -> Result<PathBuf, String> {
+    Ok(one(texts)?.into())
+}
+
+/// `true` or `false`.
+pub(super) fn truth(texts: &[String]) -> Result<bool, String> {
+    match one(texts)? {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        other => Err(format!("`{other}` is neither true nor false")),
+    }
+}
+
+/// A number from 1 on.
+pub(super) fn count(texts: &[String]) -> Result<u32, String> {
+    let text = one(texts)?;
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("`{text}` is not a number from 1 on"))
+}
+
+/// Names, each on its own or separated by commas; none may be empty.
+pub(super) fn names(texts: &[String]) -> Result<Vec<String>, String> {
+    let names: Vec<String> = texts.iter().flat_map(|text| text.split(',')).map(|name| name.trim().to_owned()).collect();
+    if names.iter().any(String::is_empty) { Err("an empty name".into()) } else { Ok(names) }
+}
+
+/// GPUs by NVML index or UUID, or devices by UUID.
+pub(super) fn selectors(texts: &[String]) -> Result<Vec<Selector>, String> {
+    let each = names(texts)?.into_iter().map(|name| {
+        Selector::parse(&name).ok_or_else(|| format!("`{name}` is neither the index of a GPU nor a UUID"))
+    });
+    each.collect()
+}
+
+pub(super) fn show_text(value: &dyn Display) -> String {
+    format!("{:?}", value.to_string())
+}
+
+pub(super) fn show_json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+pub(super) fn show_path(value: Option<&PathBuf>) -> String {
+    value.map_or_else(unset, |p| show_text(&p.display()))
+}
+
+pub(super) fn show_time(value: Duration) -> String {
+    format!("\"{}s\"", value.as_secs_f64())
+}
+
+pub(super) fn show_size(value: Option<u64>) -> String {
+    value.map_or_else(unset, |bytes| bytes.to_string())
+}
+
+pub(super) fn show_or<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
+    value.map_or_else(unset, show)
+}
+
+fn unset() -> String {
+    "unset".into()
+}

@@ -1,0 +1,136 @@
+//! A part of a device, as people type it: `1/2`, `0.5`, `25%`, or a size such as `10G`. Pure.
+//! A fraction is kept as two whole numbers, so that 1/3 is a third and exactly three fit.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::lock::{UNITS, Units};
+use crate::quantity;
+
+/// A part of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// So many of so many equal parts; never more than all.
+    Fraction {
+        /// Parts wanted.
+        of: u64,
+        /// Parts of the whole.
+        parts: u64,
+    },
+    /// So many bytes of each device's memory.
+    Bytes(u64),
+}
+
+impl Share {
+    /// How many units that is of a device with `total` bytes of memory: none if it has less, or is not known to have as much.
+    pub fn units(self, total: Option<u64>) -> Option<i64> {
+        let (of, parts) = match self {
+            Self::Fraction { of, parts } => (of, parts),
+            Self::Bytes(bytes) => (bytes, total.filter(|total| *total >= bytes)?),
+        };
+        let units = i128::from(UNITS) * i128::from(of) / i128::from(parts.max(1));
+        i64::try_from(units).ok().map(|units| units.clamp(1, UNITS))
+    }
+
+    /// The part of `total` bytes that it gives.
+    pub fn memory(self, total: u64) -> u64 {
+        match self {
+            Self::Fraction { of, parts } => {
+                u64::try_from(u128::from(total) * u128::from(of) / u128::from(parts.max(1))).unwrap_or(total)
+            }
+            Self::Bytes(bytes) => bytes.min(total),
+        }
+    }
+
+    /// Whether a device's memory has to be known to tell how much of it this is.
+    pub const fn needs_memory(self) -> bool {
+        matches!(self, Self::Bytes(_))
+    }
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let bad = || format!("`{text}` is not a share; write 1/2, 0.5, 25% or a size such as 10G");
+        let (of, parts) = if let Some((of, parts)) = text.split_once('/') {
+            (whole(of).ok_or_else(bad)?, whole(parts).ok_or_else(bad)?)
+        } else if let Some(percent) = text.strip_suffix('%') {
+            decimal(percent).and_then(|(of, parts)| Some((of, parts.checked_mul(100)?))).ok_or_else(bad)?
+        } else if let Some(fraction) = decimal(text) {
+            fraction
+        } else {
+            let bytes = quantity::size(text).map_err(|_| bad())?;
+            return if bytes > 0 { Ok(Self::Bytes(bytes)) } else { Err(format!("`{text}` is no part of a device")) };
+        };
+        match (of, parts) {
+            (_, 0) => Err(bad()),
+            (0, _) => Err(format!("`{text}` is no part of a device")),
+            (of, parts) if of > parts => Err(format!("`{text}` is more than a whole device")),
+            (of, parts) => Ok(Self::Fraction { of, parts }),
+        }
+    }
+}
+
+fn whole(text: &str) -> Option<u64> {
+    let text = text.trim();
+    (!text.is_empty() && text.len() <= 9 && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
+}
+
+/// `0.25` as 25 of 100.
+fn decimal(text: &str) -> Option<(u64, u64)> {
+    let (before, behind) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    let before = if before.is_empty() && !behind.is_empty() { 0 } else { whole(before)? };
+    if behind.is_empty() {
+        return Some((before, 1));
+    }
+    let parts = 10u64.checked_pow(u32::try_from(behind.len()).ok()?)?;
+    let behind = whole(behind)?;
+    Some((before.checked_mul(parts)?.checked_add(behind)?, parts))
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fraction { of, parts } => write!(f, "{of}/{parts}"),
+            Self::Bytes(bytes) => f.write_str(&quantity::size_text(*bytes)),
+        }
+    }
+}
+
+/// The part that so many units are.
+pub fn fraction(units: &Units) -> f64 {
+    units.count() as f64 / UNITS as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_as_people_write_them() {
+        for (text, units) in
+            [("1/2", UNITS / 2), ("0.5", UNITS / 2), (".25", UNITS / 4), ("25%", UNITS / 4), ("1/3", UNITS / 3)]
+        {
+            assert_eq!(text.parse::<Share>().unwrap().units(None), Some(units), "{text}");
+        }
+        for (text, units) in [("1", UNITS), ("100%", UNITS), ("12.5%", UNITS / 8), ("2/3", UNITS / 3 * 2)] {
+            assert_eq!(text.parse::<Share>().unwrap().units(None), Some(units), "{text}");
+        }
+        for text in ["", "0", "0%", "3/2", "1.5", "101%", "-1/2", "1/0", "a", "1/2/3", "0.5x", "1e-1", "/", ".", "0G"] {
+            assert!(text.parse::<Share>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_a_part_of_each_device() {
+        let share: Share = "10G".parse().unwrap();
+        assert_eq!(share, Share::Bytes(10 << 30));
+        assert_eq!(share.units(Some(40 << 30)), Some(UNITS / 4));
+        assert_eq!((share.units(Some(5 << 30)), share.units(None)), (None, None));
+        assert_eq!(share.memory(40 << 30), 10 << 30);
+        assert_eq!("1/4".parse::<Share>().unwrap().memory(40 << 30), 10 << 30);
+        assert_eq!((share.to_string(), "0.5".parse::<Share>().unwrap().to_string()), ("10G".into(), "5/10".into()));
+    }
+}

@@ -1,0 +1,53 @@
+//! `--count-free`: how many devices of the pool are free, or, with a share, how many programs would find room.
+//! Nothing is taken, so by the time it is read it may be different.
+
+use getgpu_common::ask::{Client, Worker};
+use getgpu_common::attempt;
+use getgpu_common::diag::print;
+use getgpu_common::error::Failure;
+use getgpu_common::inventory::{Activity, Detail, Device};
+use getgpu_common::lock::{Description, Place, Span, Taken, Units};
+use getgpu_common::request::Request;
+
+/// Prints the number.
+pub fn free<W: Worker>(mut client: Client<W>, mut request: Request, place: &Place) -> Result<(), Failure> {
+    let free = count(&mut client, &mut request, place);
+    match free {
+        Ok(free) => client.close().and_then(|()| print(&format!("{free}\n"))),
+        Err(failure) => {
+            client.abandon();
+            Err(failure)
+        }
+    }
+}
+
+fn count<W: Worker>(client: &mut Client<W>, request: &mut Request, place: &Place) -> Result<i64, Failure> {
+    let inventory = client.scan(request.detail())?;
+    super::grant(request, &inventory);
+    request.find_cover(place, Some(&inventory));
+    let probe = place.open()?;
+    let mut free = 0;
+    for device in request.filter.pool(&inventory) {
+        let places = places(&probe, request, device)?;
+        let settled = !Taken::look(&probe, request.level(), Span::of(&device.uuid))?.settled.is_empty();
+        // As in a choice: not asked where others have their shares, nor inside what is ours.
+        let idle = places > 0
+            && (settled
+                || request.cover.is_some()
+                || client.usage(device, Detail::Uuid)?.is_ok_and(|usage| usage.activity == Activity::Idle));
+        free += if idle { places } else { 0 };
+    }
+    Ok(free)
+}
+
+/// How many times the request fits on a device, as far as the lock tells.
+fn places(probe: &Description, request: &Request, device: &Device) -> Result<i64, Failure> {
+    let ours = request.cover.as_ref().and_then(|cover| cover.units(&device.uuid)).cloned().unwrap_or_else(Units::whole);
+    match request.filter.part_of(&ours, device.memory) {
+        None => Ok(i64::from(attempt::units(probe, request, device)?.is_ok())),
+        Some(wanted) => {
+            let taken = Taken::look(probe, request.level(), Span::of(&device.uuid))?.all();
+            Ok(ours.without(&taken).count() / wanted.max(1))
+        }
+    }
+}
