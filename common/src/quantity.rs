@@ -47,6 +47,11 @@ pub fn size_text(bytes: u64) -> String {
     }
 }
 
+/// How long somebody waited: `0.5 s`, `42 s`, `12 min`.
+pub fn waited(duration: Duration) -> String {
+    if duration < Duration::from_secs(10) { format!("{:.1} s", duration.as_secs_f64()) } else { brief(duration) }
+}
+
 /// A time as a person reads it: `45 s`, `12 min`, `3 h 05`, `2 d`.
 pub fn brief(duration: Duration) -> String {
     let s = duration.as_secs();
@@ -60,7 +65,7 @@ pub fn brief(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{brief, size, size_text, time};
+    use super::{brief, size, size_text, time, waited};
     use std::time::Duration;
 
     #[test]
@@ -93,6 +98,7 @@ mod tests {
     #[test]
     fn times_for_people() {
         let s = Duration::from_secs;
+        assert_eq!([waited(Duration::from_millis(500)), waited(s(42))], ["0.5 s", "42 s"]);
         assert_eq!(
             [brief(s(45)), brief(s(720)), brief(s(11_100)), brief(s(200_000))],
             ["45 s", "12 min", "3 h 05", "2 d"]

@@ -11,6 +11,7 @@ use getgpu_common::line::{Seeker, Tried};
 use getgpu_common::lock::claim::{lock_error, named_lease};
 use getgpu_common::lock::holders::{self, Holder};
 use getgpu_common::lock::{Claim, Description, Held, Place, Side, Span, Taken, UNITS, Units, taken};
+use getgpu_common::quantity;
 use getgpu_common::request::Request;
 
 use crate::lease::Lease;
@@ -166,7 +167,7 @@ impl Seeker for Wanted<'_> {
         let device = self.devices.iter().find(|device| self.taken(probe, device).unwrap_or(true)).or(self.devices.first());
         let Some(device) = device else { return Failure::new(Kind::NoneFree, "no free device") };
         let mut failure = taken(&device.uuid, first_holder(self.place, probe, device, "lease").as_ref());
-        failure.message = format!("{}; waited {} s", failure.message, waited.as_secs());
+        failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
         failure
     }
 }

@@ -24,7 +24,9 @@ impl Call<'_> {
     pub fn choose(&self, client: &mut Asker, request: &mut Request, caller: &Process) -> Result<Chosen, Failure> {
         let mut known = request.resolve_grant(client)?;
         let index_wanted = matches!(self.options.action, Action::Print(Some(_)));
-        if known.is_none() && (index_wanted || self.options.explain || self.options.format == Format::Index) {
+        // Of several devices it has to be known whether a program can use them together.
+        let all = index_wanted || self.options.explain || request.count > 1 || self.options.format == Format::Index;
+        if known.is_none() && all {
             known = Some(client.scan(request.detail())?);
         }
         if request.find_cover(&self.place, known.as_ref()) && !index_wanted {

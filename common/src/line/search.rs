@@ -11,6 +11,7 @@ use crate::ident::Uuid;
 use crate::inventory::{Device, Inventory};
 use crate::lock::{Description, Place, Side};
 use crate::pick::{Chooser, Guard, Outcome, Picked};
+use crate::quantity;
 use crate::request::Request;
 use crate::settings::{Environment, Loaded, allowed};
 use crate::{attempt, cap};
@@ -161,7 +162,7 @@ impl<W: Worker> Seeker for Search<'_, W> {
         };
         let rejected: Vec<_> = self.request.filter.pool(&self.inventory).map(why).collect();
         let mut failure = Census::take(&rejected, probe).failure();
-        failure.message = format!("{}; waited {} s", failure.message, waited.as_secs());
+        failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
         failure.hint("getgpu --list shows who holds what")
     }
 }

@@ -43,6 +43,8 @@ pub struct Holdings {
     pub reserved: i64,
     /// Units under either.
     pub used: i64,
+    /// One lease has the whole device.
+    pub whole: bool,
     /// Somebody is trying it at this moment.
     pub tried: bool,
     /// Who.
@@ -61,6 +63,8 @@ pub fn of(place: &Place, probe: &Description, span: Span) -> Result<Holdings, Fa
     let leased = settled(&leases, span.lease()).and(&settled(&inner, span.inner_lease()));
     let reserved = settled(&reservations, span.reservation());
     (held.leased, held.reserved, held.used) = (leased.count(), reserved.count(), leased.and(&reserved).count());
+    // Locks of different descriptions are told apart, so a run over everything is one program's.
+    held.whole = leases.iter().chain(&inner).any(|c| c.held == Held::Settled && c.range.len == UNITS);
     held.tried = leases.iter().chain(&reservations).any(|c| c.held == Held::Try);
     if held.leased > 0 {
         held.holders.extend(side(place, probe, span, Side::Lease, held.leased)?);

@@ -115,7 +115,7 @@ impl Row {
 }
 
 fn state(held: &Holdings, activity: Activity) -> State {
-    if held.leased >= UNITS {
+    if held.whole {
         return State::Leased;
     }
     if held.leased > 0 {

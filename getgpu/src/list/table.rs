@@ -7,6 +7,7 @@ use getgpu_common::diag::printable;
 use getgpu_common::quantity::brief;
 
 use super::rows::{Row, State};
+use getgpu_common::lock::holders::Holder;
 
 /// The table; with `uuids` each line ends in the device's UUID, and may be longer than 80 columns.
 pub fn text(rows: &[Row], uuids: bool) -> String {
@@ -20,8 +21,31 @@ pub fn text(rows: &[Row], uuids: bool) -> String {
         let cells = cells(row, now);
         let row_line = line(cells.each_ref().map(String::as_str));
         text.push_str(&if uuids { format!("{:<80}  {}\n", row_line.trim_end(), row.uuid) } else { row_line });
+        if shares(row) {
+            for holder in row.holders.iter().skip(1) {
+                text.push_str(&line(sharer(holder, now).each_ref().map(String::as_str)));
+            }
+        }
     }
     text
+}
+
+/// Whether several have parts of the device: then each has a line.
+fn shares(row: &Row) -> bool {
+    row.holders.len() > 1 && row.holders.iter().any(|holder| holder.share.is_none_or(|share| share < 1.0))
+}
+
+/// The line of a further sharer: its part in the place of the state.
+fn sharer(holder: &Holder, now: u64) -> [String; 8] {
+    let part = holder.share.map_or_else(|| "?".into(), |share| format!("{:.0}%", share * 100.0));
+    let program = holder.program.as_ref().map(|name| with_pid(name, holder.pid));
+    let [who, program, since] = [holder.user.clone(), program, since(holder, now)].map(|t| t.unwrap_or_else(|| "-".into()));
+    let kind = if holder.kind == "reservation" { format!("res. {part}") } else { format!("+ {part}") };
+    ["".into(), "".into(), "".into(), "".into(), kind, who, program, since]
+}
+
+fn since(holder: &Holder, now: u64) -> Option<String> {
+    holder.since.map(|since| brief(Duration::from_secs(now.saturating_sub(since))))
 }
 
 fn cells(row: &Row, now: u64) -> [String; 8] {
@@ -41,9 +65,9 @@ fn cells(row: &Row, now: u64) -> [String; 8] {
             process.map(|p| with_pid(p.name.as_deref().unwrap_or("?"), i32::try_from(p.pid).ok())),
         ),
     };
-    let more = row.holders.len().saturating_sub(1);
+    let more = if shares(row) { 0 } else { row.holders.len().saturating_sub(1) };
     let who = who.map(|user| if more > 0 { format!("{user} +{more}") } else { user });
-    let since = holder.and_then(|h| h.since).map(|since| brief(Duration::from_secs(now.saturating_sub(since))));
+    let since = holder.and_then(|holder| since(holder, now));
     [
         row.index.map_or_else(dash, |index| index.to_string()),
         row.gpu.to_string(),
@@ -68,6 +92,7 @@ fn with_pid(name: &str, pid: Option<i32>) -> String {
 fn state(row: &Row) -> String {
     let word = match row.state {
         State::Leased => "leased".into(),
+        State::Shared if row.share_used >= 0.995 => "shared all".into(),
         State::Shared => format!("shared {:.0}%", row.share_used * 100.0),
         State::Reserved if row.share_used < 1.0 => format!("res. {:.0}%", row.share_used * 100.0),
         State::Reserved => "reserved".into(),

@@ -1,0 +1,120 @@
+//! What the site allows each user: how many devices at a time, how long a hold and a wait; and devices that are drained while others wait.
+//! The counts hold for calls at the same instant too.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+
+use std::time::Duration;
+
+use getgpu_tests::OTHER;
+use harness::{Running, Sandbox, Signal, skip, wait};
+
+#[test]
+fn a_user_has_no_more_than_the_site_allows() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("a100x1").settings("max_per_user = 2").build();
+    let ask = |arguments: &[&str]| sandbox.getgpu(arguments).uid(OTHER).run();
+    let first = ask(&["--for=600"]).line();
+    let program = sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", "forever"]).uid(OTHER).spawn();
+    sandbox.until_running(1);
+    let refused = ask(&[]);
+    refused.refuses("getgpu", 1, "you hold 2 of at most 2: MIG-");
+    assert!(refused.stderr.contains(&first) && refused.stderr.contains("sim-cuda)"), "{refused:?}");
+    sandbox.command("cudawrap").args(["--", "true"]).uid(OTHER).run().refuses("cudawrap", 75, "you hold 2 of at most 2");
+    assert!(ask(&["3"]).line().starts_with("MIG-"), "an index is printed, and not reserved");
+    assert_eq!(sandbox.holders().len(), 1);
+    // Others have their own two; root any number.
+    sandbox.getgpu(["-q", "-n", "2", "--for=600"]).uid(OTHER + 1).run().line();
+    sandbox.getgpu(["-q", "-n", "3"]).run().line();
+    program.signal(Signal::SIGKILL);
+    program.wait();
+    ask(&["-q", "-n", "2"]).refuses("getgpu", 1, "you hold 1 of at most 2");
+    ask(&["--release-all"]).exits(0);
+    ask(&["-q", "-n", "3"]).refuses("getgpu", 1, "you hold 0 of at most 2");
+    assert_eq!(ask(&["-q", "-n", "2"]).line().split(',').count(), 2);
+}
+
+#[test]
+fn calls_at_the_same_instant_are_counted_too_and_shares_as_parts() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("a100x8").settings("max_per_user = 2").build();
+    for (arguments, most) in [(&["--for=600"][..], 2), (&["--for=600", "--share", "1/4"], 8)] {
+        let start = |_| sandbox.getgpu(arguments).uid(OTHER).spawn();
+        let started: Vec<Running> = (0..16).map(start).collect();
+        let codes: Vec<Option<i32>> = started.into_iter().map(|running| running.wait().code()).collect();
+        let given = codes.iter().filter(|code| **code == Some(0)).count();
+        assert!(codes.iter().all(|code| matches!(code, Some(0 | 1))), "{codes:?}");
+        assert_eq!((given, sandbox.holders().len()), (most, most), "{codes:?}");
+        sandbox.getgpu(["--release-all"]).run().exits(0);
+    }
+}
+
+#[test]
+fn who_has_enough_is_passed_over_in_line_and_comes_back() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("h200x1").settings("max_per_user = 1").build();
+    sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
+    let run = |uid: u32, time: &str| {
+        let program = ["--wait", "--", "sim-cuda", "--run", time];
+        sandbox.command("cudawrap").args(program).uid(uid).limit(Duration::from_secs(60)).spawn()
+    };
+    let blocker = run(2000, "forever");
+    let mine = run(OTHER, "forever");
+    sandbox.until_running(2);
+    let again = run(OTHER, "0.1");
+    let waiting = || -> u64 {
+        let listing = sandbox.getgpu(["--list", "--json"]).run().stdout;
+        serde_json::from_str::<serde_json::Value>(&listing).unwrap()["waiting"].as_u64().unwrap()
+    };
+    wait::until("one waits", || waiting() == 1);
+    let other = run(3000, "0.1");
+    wait::until("two wait", || waiting() == 2);
+    blocker.signal(Signal::SIGKILL);
+    blocker.wait();
+    other.wait().exits(0);
+    assert!(sandbox.folder().runs().unwrap().len() == 3, "the first in line has one already");
+    mine.signal(Signal::SIGKILL);
+    mine.wait();
+    again.wait().exits(0);
+    sandbox.assert_exclusive();
+    sandbox.assert_clean(Duration::from_secs(2));
+}
+
+#[test]
+fn a_hold_and_a_wait_last_no_longer_than_the_site_allows() {
+    let sandbox = Sandbox::builder("h200x1").settings("max_hold = '600ms'\nmax_wait = '300ms'").build();
+    let root = nix::unistd::geteuid().is_root();
+    let user = |command: harness::Command| if root { command.uid(OTHER) } else { command };
+    let script = "getgpu --hold >/dev/null; getgpu --wait; echo $?; getgpu --wait=1h; echo $?; sleep 30";
+    let shell = user(sandbox.shell("bash", script)).spawn();
+    wait::until("it waited in vain, and then not", || shell.stdout().ends_with("1\n0\n") || shell.stdout().contains("\n0\n"));
+    let said = shell.stdout();
+    assert!(said.starts_with("1\n"), "{said}");
+    shell.signal(Signal::SIGKILL);
+}
+
+#[test]
+fn a_device_that_is_drained_is_not_given_to_who_waits_for_it() {
+    let sandbox = Sandbox::new("h200x1");
+    sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
+    let uuids = sandbox.uuids();
+    let run = |uuid: &str| sandbox.command("cudawrap").args(["--gpu", uuid, "--", "sim-cuda", "--run", "forever"]).spawn();
+    let (first, second) = (run(&uuids[0]), run(&uuids[1]));
+    sandbox.until_running(2);
+    let waiter = sandbox.command("cudawrap").args(["--wait", "--", "sim-cuda"]).spawn();
+    wait::until("it waits", || waiter.stderr().contains("waiting for a device: 2 of 2 in use, 0 ahead of you"));
+    sandbox.set_settings(&format!("excluded = ['{}']", uuids[0]));
+    // A second later at the latest it is known to who waits.
+    std::thread::sleep(Duration::from_millis(1500));
+    first.signal(Signal::SIGKILL);
+    first.wait();
+    wait::throughout(Duration::from_millis(700), "the drained device is left alone", || sandbox.running() == 1);
+    second.signal(Signal::SIGKILL);
+    second.wait();
+    waiter.wait().exits(0);
+    assert_eq!(sandbox.folder().runs().unwrap().last().unwrap().uuid, uuids[1]);
+}

@@ -1,0 +1,112 @@
+//! Inside what is one's own: who asks for fewer devices than a grant names gets some of them, all different, by getgpu and cudawrap alike;
+//! who asks for as many gets them again; and one level deeper there are none.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+
+use std::collections::BTreeSet;
+
+use getgpu_tests::{OTHER, free_again, somebody};
+use harness::{Sandbox, skip, wait};
+
+fn set(text: &str) -> BTreeSet<&str> {
+    text.split(',').collect()
+}
+
+#[test]
+fn ranks_divide_a_reservation_of_four() {
+    let sandbox = Sandbox::new("a100x1");
+    // What `mpirun -n 4 cudawrap -- ./app` does, and a fifth rank that finds nothing.
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 4); echo $CUDA_VISIBLE_DEVICES; \
+                  for rank in 1 2 3 4; do cudawrap -- sim-cuda --until-file go & done; \
+                  until [ $(ls $SIM_NODE/running | grep -vc gate) = 4 ]; do sleep 0.01; done; \
+                  cudawrap -- true; echo $?; getgpu; echo $?; getgpu -q -n 4; getgpu --count-free; touch go; wait";
+    let outcome = sandbox.shell("bash", script).run();
+    let lines: Vec<&str> = outcome.exits(0).stdout.lines().filter(|line| !line.starts_with("RUN")).collect();
+    assert_eq!((lines[1], lines[2], lines[4]), ("75", "1", "0"), "{outcome:#?}");
+    assert_eq!(set(lines[3]), set(lines[0]), "as many as there are: printed again");
+    let ran: BTreeSet<String> = sandbox.folder().runs().unwrap().into_iter().map(|run| run.uuid).collect();
+    assert_eq!(ran.iter().map(String::as_str).collect::<BTreeSet<_>>(), set(lines[0]));
+    sandbox.assert_exclusive();
+    free_again(&sandbox);
+}
+
+#[test]
+fn getgpu_and_cudawrap_inside_give_way_to_each_other() {
+    let sandbox = Sandbox::new("mig4");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 3 --hold); a=$(getgpu --for=60); b=$(getgpu --for=60); \
+                  c=$(cudawrap -- sh -c 'echo $CUDA_VISIBLE_DEVICES; getgpu >&2; cudawrap -- true || echo no >&2'); \
+                  echo $a,$b,$c; echo $CUDA_VISIBLE_DEVICES; getgpu --for=60; getgpu 2>/dev/null || echo none; \
+                  export CUDA_VISIBLE_DEVICES=$a,$b; getgpu || echo deeper; getgpu --release-all";
+    let outcome = sandbox.shell("bash", script).run();
+    let lines: Vec<&str> = outcome.exits(0).stdout.lines().collect();
+    assert_eq!((set(lines[0]).len(), set(lines[0])), (3, set(lines[1])), "{outcome:#?}");
+    assert_eq!((&lines[3..], outcome.stderr.contains("no\n")), (&["none", "deeper"][..], false), "{outcome:#?}");
+    let third: Vec<&str> = lines[0].split(',').collect();
+    assert_eq!(lines[2], third[2], "the lease of a program that is over is free again");
+    assert_eq!(outcome.stderr.lines().next(), Some(third[2]), "inside its own lease it is printed again");
+    free_again(&sandbox);
+}
+
+#[test]
+fn shares_of_what_is_ones_own_are_counted_inside_it() {
+    let sandbox = Sandbox::new("mig4");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); \
+                  for i in 1 2; do cudawrap --share 1/2 -- sim-cuda --max 2 --until-file go & done; \
+                  until [ $(ls $SIM_NODE/running | grep -vc gate) = 2 ]; do sleep 0.01; done; \
+                  cudawrap --share 1/2 -- true; echo $?; touch go; wait; cudawrap --share 1/2 -- true; echo $?";
+    for around in ["bash", "cudawrap -- bash"] {
+        let script = if around == "bash" { script.to_owned() } else { script.replace("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); ", "") };
+        let file = sandbox.file("work/script", &script, 0o755);
+        let outcome = sandbox.shell("bash", &format!("rm -f go; {around} {}", file.display())).run();
+        let codes: Vec<&str> = outcome.exits(0).stdout.lines().filter(|line| !line.starts_with("RUN")).collect();
+        assert_eq!(codes, ["75", "0"], "{outcome:#?}");
+        assert!(sandbox.folder().collisions().unwrap().is_empty());
+        free_again(&sandbox);
+    }
+}
+
+#[test]
+fn a_program_under_a_reserved_share_leases_just_that() {
+    let sandbox = Sandbox::new("h200x1");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/4 --hold); \
+                  cudawrap -- sim-cuda --max 4 --until-file go & \
+                  until [ $(ls $SIM_NODE/running | grep -vc gate) = 1 ]; do sleep 0.01; done; \
+                  unset CUDA_VISIBLE_DEVICES; getgpu --count-free --share 1/4; getgpu --list --json; touch go; wait";
+    let outcome = sandbox.shell("bash", script).run();
+    let lines: Vec<&str> = outcome.exits(0).stdout.lines().filter(|line| !line.starts_with("RUN")).collect();
+    assert_eq!(lines[0], "3", "{outcome:#?}");
+    let listing: serde_json::Value = serde_json::from_str(lines[1]).unwrap();
+    let holders = listing["devices"][0]["holders"].as_array().unwrap();
+    let parts: Vec<_> = holders.iter().map(|holder| (holder["kind"].as_str().unwrap(), holder["share"].as_f64())).collect();
+    assert_eq!(parts, [("lease", Some(0.25)), ("reservation", Some(0.25))], "{listing}");
+    free_again(&sandbox);
+}
+
+#[test]
+fn a_grant_of_somebody_elses_making_is_chosen_from_among_everybody() {
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    let grant = uuids[..2].join(",");
+    let first = sandbox.getgpu(["--for=60"]).visible(&grant).run().line();
+    let second = sandbox.command("cudawrap").args(["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]).visible(&grant).run().line();
+    assert_eq!(BTreeSet::from([first, second]), uuids[..2].iter().cloned().collect());
+    sandbox.getgpu(["-n", "3"]).visible(&grant).run().refuses("getgpu", 3, "3 devices wanted: only 2 such devices exist here");
+}
+
+#[test]
+fn one_of_ones_own_may_be_lost_while_others_go_on() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    // The inner reservation holds the outer one too: when the outer holder is killed, nobody else gets the device.
+    let sandbox = Sandbox::new("h200x1");
+    sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
+    let both = sandbox.getgpu(["-n", "2", "--for=600"]).run().line();
+    let one = sandbox.getgpu(["--for=600"]).visible(&both).run().line();
+    wait::until("both hold", || sandbox.holders().len() == 2);
+    let outer = sandbox.holders().into_iter().find(|holder| holder.words.iter().any(|word| word.contains(','))).unwrap();
+    sandbox.shell("dash", &format!("kill -9 {}", outer.pid)).run().exits(0);
+    wait::until("one holds", || sandbox.holders().len() == 1);
+    let other = both.split(',').find(|uuid| *uuid != one).unwrap();
+    assert_eq!(somebody(&sandbox, &["--for=600"]).run().line(), other);
+    sandbox.getgpu(["--no-reserve"]).uid(OTHER).run().refuses("getgpu", 1, "2 of 2 in use");
+}

@@ -1,0 +1,175 @@
+//! Which device: by profile, memory, GPU and policy, several at once; and what no device of the node could ever meet.
+//! The same for getgpu, `cudawrap --`, links by variables, and settings.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+
+use std::collections::BTreeSet;
+
+use getgpu_tests::wrapped::wrap;
+use getgpu_tests::{assert_devices, until_none_is_free};
+use harness::{Sandbox, wait};
+
+#[test]
+fn the_smallest_that_fits_is_taken_and_a_profile_is_no_other() {
+    let sandbox = Sandbox::new("mixed");
+    let uuids = sandbox.uuids();
+    let (three, two, one, large) = (&uuids[0], &uuids[1], &uuids[2], &uuids[3]);
+    for (arguments, expected) in [
+        (&["--min-memory", "1G"][..], one),
+        (&["--min-memory", "9G"], two),
+        (&["--min-memory", "10G"], three),
+        (&["--min-memory=19.5G"], three),
+        (&["--min-memory", "20G"], large),
+        (&["--profile", "1g.5gb"], one),
+        (&["--profile", "3G.20GB", "--profile", "2g.10gb"], two),
+        (&["--profile", "3g.20gb,7g.40gb"], three),
+        (&["--share", "1/2", "--min-memory", "9G"], three),
+        (&["--share", "10G"], three),
+        (&["--gpu", "3"], &uuids[4]),
+        (&["--gpu", one], one),
+    ] {
+        let got = sandbox.getgpu(arguments).args(["--no-reserve"]).run().line();
+        assert_eq!(got, *expected, "{arguments:?}");
+        let ran = sandbox.command("cudawrap").args(arguments).args(["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]);
+        assert_eq!(ran.run().line(), *expected, "{arguments:?}");
+    }
+    assert_devices(&until_none_is_free(&sandbox, &["--profile", "1g.5gb"]), &[one.clone()]);
+    assert_devices(&until_none_is_free(&sandbox, &["--gpu=0"]), &[two.clone(), three.clone()]);
+}
+
+#[test]
+fn the_next_larger_is_taken_when_the_smallest_is_in_use() {
+    let sandbox = Sandbox::new("mixed");
+    let uuids = sandbox.uuids();
+    let got = until_none_is_free(&sandbox, &["--min-memory", "4G", "--type", "mig"]);
+    assert_eq!(got, [uuids[2].clone(), uuids[1].clone(), uuids[0].clone()]);
+}
+
+#[test]
+fn a_profile_is_not_its_name_in_gigabytes() {
+    let sandbox = Sandbox::new("h200x1-mig");
+    for arguments in [["--profile", "1g.18gb"], ["--min-memory", "16G"]] {
+        sandbox.getgpu(arguments).args(["--no-reserve"]).run().line();
+    }
+    sandbox.getgpu(["--min-memory", "18G"]).run().refuses("getgpu", 3, "7 smaller than asked for");
+}
+
+#[test]
+fn what_no_device_could_meet_is_said_at_once_also_to_who_would_wait() {
+    let sandbox = Sandbox::new("mixed");
+    for (arguments, line) in [
+        (&["--min-memory", "300G"][..], "5 smaller than asked for"),
+        (&["--profile", "1g.10gb"], "5 not of the profile asked for"),
+        (&["--gpu", "9"], "5 not on the GPU asked for"),
+        (&["--share", "1/4", "--min-memory", "20G"], "5 smaller than asked for"),
+        (&["--share", "90G"], "5 smaller than asked for"),
+        (&["--count", "4"], "4 devices wanted: only 3 such devices exist here"),
+        (&["-n", "2", "--profile", "1g.5gb"], "2 devices wanted: only 1 such device exists here"),
+    ] {
+        for wait in [&[][..], &["--wait"]] {
+            let outcome = sandbox.getgpu(arguments).args(wait).run();
+            outcome.refuses("getgpu", 3, line);
+            assert!(outcome.stderr.contains("hint: "), "{outcome:?}");
+            sandbox.command("cudawrap").args(arguments).args(wait).args(["--", "true"]).run().refuses("cudawrap", 125, line);
+        }
+    }
+    sandbox.getgpu(["--min-memory=300G"]).run().mentions("1 x 3g.20gb (19.62 GiB), 1 x 2g.10gb");
+    sandbox.assert_clean(std::time::Duration::ZERO);
+}
+
+#[test]
+fn several_are_all_different_and_all_or_none() {
+    let sandbox = Sandbox::new("a100x1");
+    let uuids = sandbox.uuids();
+    let line = sandbox.getgpu(["-n", "3"]).run();
+    line.says(&["getgpu: with this driver (before 570) a CUDA program sees only the first of several MIG devices"]);
+    let three: Vec<String> = line.line().split(',').map(str::to_owned).collect();
+    assert_eq!(three.iter().collect::<BTreeSet<_>>().len(), 3);
+    assert_eq!(sandbox.holders().len(), 1, "one holder for all");
+    sandbox.getgpu(["--count=5"]).run().refuses("getgpu", 1, "no free device: ");
+    assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), "4", "a refused call leaves nothing behind");
+    let four = sandbox.getgpu(["-q", "--count", "4"]).run().line();
+    let all: Vec<String> = four.split(',').map(str::to_owned).chain(three.iter().cloned()).collect();
+    assert_devices(&all, &uuids);
+    sandbox.getgpu(["--release", &three[1]]).run().exits(0);
+    assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), "3");
+}
+
+#[test]
+fn cudawrap_leases_several_gpus_and_refuses_several_mig_devices_of_old_drivers() {
+    let sandbox = Sandbox::new("a100x1");
+    let refused = sandbox.command("cudawrap").args(["-n", "2", "--", "true"]).run();
+    refused.refuses("cudawrap", 125, "2 MIG devices: with this driver (before 570) a program sees only the first of them");
+    sandbox.assert_clean(std::time::Duration::ZERO);
+    let sandbox = Sandbox::new("gpus4");
+    let script = "echo $CUDA_VISIBLE_DEVICES; unset CUDA_VISIBLE_DEVICES; getgpu --count-free; getgpu -q -n 3; getgpu -n 2 --no-reserve";
+    let outcome = sandbox.command("cudawrap").args(["--count", "2", "--", "sh", "-c", script]).run();
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert_eq!((lines.len(), lines[1]), (3, "2"), "{outcome:#?}");
+    let all: Vec<String> = [lines[0], lines[2]].iter().flat_map(|line| line.split(',')).map(str::to_owned).collect();
+    assert_devices(&all, &sandbox.uuids());
+    assert_eq!(sandbox.getgpu(["-n", "2", "--format", "index", "--no-reserve"]).run().line().split(',').count(), 2);
+}
+
+#[test]
+fn policies_decide_between_the_ends_and_between_gpus() {
+    let sandbox = Sandbox::new("a100x8");
+    let uuids = sandbox.uuids();
+    let pick = |policy: &str| sandbox.getgpu(["--no-reserve", "--policy", policy]).run().line();
+    assert_eq!((pick("first"), pick("last")), (uuids[0].clone(), uuids[55].clone()));
+    let gpu = |uuid: &String| uuids.iter().position(|known| known == uuid).unwrap() / 7;
+    let spread: Vec<usize> = (0..8).map(|_| gpu(&sandbox.getgpu(["--policy=spread"]).run().line())).collect();
+    assert_eq!(spread.iter().collect::<BTreeSet<_>>().len(), 8, "one on each GPU first: {spread:?}");
+    let packed: Vec<usize> = (0..7).map(|_| gpu(&sandbox.getgpu(["--policy=pack"]).run().line())).collect();
+    assert_eq!(packed[..6], [packed[0]; 6], "one GPU is filled, and then another: {packed:?}");
+    assert_ne!(packed[5], packed[6]);
+}
+
+#[test]
+fn a_program_that_never_asked_counts_for_spread_and_pack() {
+    let sandbox = Sandbox::new("gpus4");
+    sandbox.set_node(TWO);
+    let uuids = sandbox.uuids();
+    let _stranger = sandbox.occupy(&uuids[..1], "--memory 1000");
+    let picks = |policy: &str| -> BTreeSet<usize> {
+        let one = || sandbox.getgpu(["--no-reserve", "--policy", policy]).run().line();
+        (0..8).map(|_| one()).map(|uuid| uuids.iter().position(|known| *known == uuid).unwrap() / 7).collect()
+    };
+    assert_eq!((picks("spread"), picks("pack")), ([1].into(), [0].into()));
+}
+
+const TWO: &str =
+    "driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\ncount = 2\nlayout = '7x1g.5gb'\n";
+
+#[test]
+fn settings_and_variables_choose_for_wrapped_programs() {
+    let sandbox = Sandbox::builder("mixed").settings("[program.'eddy_*']\nmin_memory = '9G'\n").build();
+    let uuids = sandbox.uuids();
+    let eddy = wrap(&sandbox, "opt", "eddy_cuda10", "sim-cuda");
+    let other = wrap(&sandbox, "opt", "other", "sim-cuda");
+    let device = |outcome: harness::Outcome| outcome.line().split(' ').nth(1).unwrap().to_owned();
+    assert_eq!(device(sandbox.command(&eddy).run()), uuids[1], "the administrator's table");
+    let run = |name: &str, value: &str| device(sandbox.command(&other).env(name, value).run());
+    assert_eq!(run("CUDAWRAP_MIN_MEMORY", "19G"), uuids[0]);
+    assert_eq!(run("CUDAWRAP_PROFILE", "1g.5gb"), uuids[2]);
+    assert_eq!(run("CUDAWRAP_GPU", "2"), uuids[3]);
+    assert_eq!(run("CUDAWRAP_POLICY", "last"), uuids[2]);
+    assert_eq!(device(sandbox.command(&eddy).env("CUDAWRAP_MIN_MEMORY", "12G").run()), uuids[0], "a variable is later");
+    let bad = sandbox.command(&other).env("CUDAWRAP_MIN_MEMORY", "-1").run();
+    bad.refuses("cudawrap", 125, "CUDAWRAP_MIN_MEMORY: `-1` is not a size");
+    sandbox.command(&other).env("CUDAWRAP_MIN_MEMORY", "").run().exits(0);
+    let shown = sandbox.getgpu(["--show-config", "--min-memory", "5G", "-w", "30"]).run().stdout;
+    assert!(shown.contains("min_memory = 5368709120  # --min-memory\n"), "{shown}");
+    assert!(shown.contains("wait = \"30s\"  # -w\n") && shown.contains("program.\"eddy_*\".min_memory = \"9G\""));
+}
+
+#[test]
+fn twenty_who_want_two_of_seven_each_get_both_or_neither() {
+    let sandbox = Sandbox::new("a100x1");
+    let start = |_| sandbox.getgpu(["-q", "-n", "2"]).spawn();
+    let outcomes: Vec<_> = (0..20).map(start).collect::<Vec<_>>().into_iter().map(harness::Running::wait).collect();
+    let given: Vec<String> = outcomes.iter().filter(|outcome| outcome.code() == Some(0)).map(|o| o.line()).collect();
+    let devices: Vec<&str> = given.iter().flat_map(|line| line.split(',')).collect();
+    assert_eq!((given.len(), devices.iter().collect::<BTreeSet<_>>().len()), (3, 6), "{outcomes:#?}");
+    assert!(outcomes.iter().all(|outcome| matches!(outcome.code(), Some(0 | 1))));
+    wait::until("one is left", || sandbox.getgpu(["--count-free"]).run().line() == "1");
+}
