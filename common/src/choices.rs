@@ -28,9 +28,7 @@ impl Choices {
         let mut nowhere = Settings::default();
         for (key, texts, name) in &choices {
             let put = crate::settings::keys::find(key).map_or(Ok(()), |key| (key.put)(&mut nowhere, texts));
-            put.map_err(|why| {
-                Failure::new(Kind::Usage, format!("{name}: {why}")).hint(format!("{program} --help"))
-            })?;
+            put.map_err(|why| Failure::new(Kind::Usage, format!("{name}: {why}")).hint(format!("{program} --help")))?;
         }
         Ok(Self(choices))
     }

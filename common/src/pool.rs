@@ -182,7 +182,9 @@ impl Filter {
 fn on(gpu: &Selector, device: &Device) -> bool {
     match gpu {
         Selector::Index(index) => *index == device.gpu,
-        Selector::OldMig { gpu, gi, ci } if device.gpu_uuid.as_ref() == Some(gpu) => device.instance == Some((*gi, *ci)),
+        Selector::OldMig { gpu, gi, ci } if device.gpu_uuid.as_ref() == Some(gpu) => {
+            device.instance == Some((*gi, *ci))
+        }
         named => named.names(&device.uuid) || device.gpu_uuid.as_ref().is_some_and(|uuid| named.names(uuid)),
     }
 }

@@ -28,15 +28,17 @@ pub fn main() -> ExitCode {
     let diag = Diag::new(PROGRAM, Level::Normal);
     let result = match options::parse(std::env::args_os().skip(1)) {
         Ok(Parsed::Print(text)) => print(text.as_bytes()).map(|()| true),
-        Ok(Parsed::Run(options)) => Loaded::read(&Environment::of_process(), None).and_then(Loaded::strict).and_then(|_| {
-            // Nothing is set for this program yet, but a settings file that cannot be right is told before anything is changed.
-            let diag = Diag::new(PROGRAM, options.level);
-            match options.task {
-                Task::Change(goal) => change(&options, goal, &diag),
-                Task::Status { json } => show(&options, json, &diag),
-            }
-            .or_else(|failure| Ok(fail(&diag, &failure)))
-        }),
+        Ok(Parsed::Run(options)) => {
+            Loaded::read(&Environment::of_process(), None).and_then(Loaded::strict).and_then(|_| {
+                // Nothing is set for this program yet, but a settings file that cannot be right is told before anything is changed.
+                let diag = Diag::new(PROGRAM, options.level);
+                match options.task {
+                    Task::Change(goal) => change(&options, goal, &diag),
+                    Task::Status { json } => show(&options, json, &diag),
+                }
+                .or_else(|failure| Ok(fail(&diag, &failure)))
+            })
+        }
         Err(failure) => Err(failure),
     };
     let status = match result {

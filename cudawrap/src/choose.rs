@@ -75,8 +75,7 @@ impl Call<'_> {
                 let line = request.line();
                 let progress = Progress::new(self.diag);
                 let mut open = || self.open();
-                let search =
-                    Search::new(self.place, Side::Lease, request, inventory, self.environment, &mut open);
+                let search = Search::new(self.place, Side::Lease, request, inventory, self.environment, &mut open);
                 let (picked, guard) = Turn::new(self.place, line, search, progress, self.wait())?.wait()?;
                 Ok(Choice::Free(picked, guard))
             }
@@ -100,7 +99,8 @@ impl Call<'_> {
             Failure::new(Kind::NoneFree, format!("no free device: {text}")).hint("--wait stands in line")
         } else {
             // Of several devices it has to be known whether a program can use them together.
-            let known = if request.count > 1 && known.is_none() { Some(client.scan(request.detail())?) } else { known.clone() };
+            let known =
+                if request.count > 1 && known.is_none() { Some(client.scan(request.detail())?) } else { known.clone() };
             let (place, side) = (self.place, Side::Lease);
             let mut chooser = Chooser { client, place, side, request: &request, skip: &|_| false };
             match chooser.choose(known.as_ref())? {

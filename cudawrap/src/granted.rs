@@ -7,7 +7,7 @@ use getgpu_common::attempt;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
-use getgpu_common::line::{Seeker, Tried};
+use getgpu_common::line::{Rooms, Seeker, Tried};
 use getgpu_common::lock::claim::{lock_error, named_lease};
 use getgpu_common::lock::holders::{self, Holder};
 use getgpu_common::lock::{Claim, Description, Held, Place, Side, Span, Taken, UNITS, Units, taken};
@@ -36,7 +36,12 @@ pub fn by_name(uuid: Uuid) -> Device {
 }
 
 /// Leases named devices. Reservations on them are asked about only with `mind_reservation`, and own ones are no hindrance.
-pub fn lease(place: &Place, request: &mut Request, devices: &[Device], mind_reservation: bool) -> Result<Named, Failure> {
+pub fn lease(
+    place: &Place,
+    request: &mut Request,
+    devices: &[Device],
+    mind_reservation: bool,
+) -> Result<Named, Failure> {
     let probe = place.open()?;
     request.filter.grant = Some(devices.iter().map(|device| device.uuid.clone()).collect());
     let mut held = false;
@@ -82,7 +87,9 @@ fn unowned(place: &Place, probe: &Description, request: &Request, device: &Devic
         let leases = probe.conflicts(span.lease(), usize::MAX).map_err(|e| lock_error(&e))?;
         let free = Units::whole().without(&Units::of(leases.iter().map(|lease| lease.range), span.lease()));
         let everything = Taken::look(probe, getgpu_common::lock::Level::Outer, span)?.all();
-        let Some(units) = free.without(&everything).first(wanted).or_else(|| free.first(wanted)) else { return Ok(None) };
+        let Some(units) = free.without(&everything).first(wanted).or_else(|| free.first(wanted)) else {
+            return Ok(None);
+        };
         if let Some(claim) = named_lease(place, span, units)? {
             return Ok(Some(claim));
         }
@@ -134,11 +141,11 @@ impl Wanted<'_> {
 impl Seeker for Wanted<'_> {
     type Found = Named;
 
-    fn rooms(&mut self, probe: &Description) -> Result<Vec<Uuid>, Failure> {
-        let mut rooms = Vec::new();
+    fn rooms(&mut self, probe: &Description) -> Result<Rooms, Failure> {
+        let mut rooms = Rooms::default();
         for device in &self.devices {
             if !self.taken(probe, device)? {
-                rooms.push(device.uuid.clone());
+                rooms.free.push(device.uuid.clone());
             }
         }
         Ok(rooms)
@@ -164,7 +171,8 @@ impl Seeker for Wanted<'_> {
     }
 
     fn in_vain(&mut self, probe: &Description, waited: Duration) -> Failure {
-        let device = self.devices.iter().find(|device| self.taken(probe, device).unwrap_or(true)).or(self.devices.first());
+        let device =
+            self.devices.iter().find(|device| self.taken(probe, device).unwrap_or(true)).or(self.devices.first());
         let Some(device) = device else { return Failure::new(Kind::NoneFree, "no free device") };
         let mut failure = taken(&device.uuid, first_holder(self.place, probe, device, "lease").as_ref());
         failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));

@@ -64,7 +64,8 @@ fn environment(changed: &[(&str, CString)]) -> Vec<*const libc::c_char> {
     }
     for (name, entry) in changed {
         // SAFETY: as above, and what was put in is kept by the caller.
-        let value = |known: &*const libc::c_char| unsafe { CStr::from_ptr(*known) }.to_bytes().strip_prefix(name.as_bytes());
+        let value =
+            |known: &*const libc::c_char| unsafe { CStr::from_ptr(*known) }.to_bytes().strip_prefix(name.as_bytes());
         match entries.iter().position(|known| value(known).is_some_and(|rest| rest.first() == Some(&b'='))) {
             Some(place) => entries[place] = entry.as_ptr(),
             None => entries.push(entry.as_ptr()),

@@ -50,7 +50,8 @@ fn prepare(program: &Path, diag: &Diag) -> Result<Ready, Failure> {
     }
     options::variables(&mut loaded)?;
     let settings = loaded.settings;
-    let visible = if options::grant_ignored() { Visible::Unset } else { Visible::parse(environment.visible.as_deref()) };
+    let visible =
+        if options::grant_ignored() { Visible::Unset } else { Visible::parse(environment.visible.as_deref()) };
     match visible {
         Visible::Nothing => Ok(Ready::as_it_is()),
         Visible::Entries(entries) if entries.len() > 1 => Ok(Ready::as_it_is()),

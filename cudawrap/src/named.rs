@@ -89,7 +89,11 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
 }
 
 /// The devices that the grant names, waited for if somebody else has them.
-fn only(call: &Call<'_>, devices: Vec<getgpu_common::inventory::Device>, mut request: Request) -> Result<Option<Lease>, Failure> {
+fn only(
+    call: &Call<'_>,
+    devices: Vec<getgpu_common::inventory::Device>,
+    mut request: Request,
+) -> Result<Option<Lease>, Failure> {
     let mut named = granted::lease(call.place, &mut request, &devices, false)?;
     if let (Named::Taken(..), true) = (&named, call.wait() != Wait::No) {
         let (line, progress) = (request.line(), Progress::new(call.diag));

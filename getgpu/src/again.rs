@@ -51,10 +51,12 @@ impl Call<'_> {
         let units = |uuid: &Uuid| own::reserved_units(&self.place, line, uuid).count();
         let each = |uuid: &Uuid| match inventory {
             None => request.filter.fits_uuid(uuid) && units(uuid) == UNITS,
-            Some(inventory) => request.filter.pool(inventory).find(|device| device.uuid == *uuid).is_some_and(|device| {
-                let wanted = request.filter.share.map_or(Some(UNITS), |share| share.units(device.memory));
-                wanted == Some(units(uuid))
-            }),
+            Some(inventory) => {
+                request.filter.pool(inventory).find(|device| device.uuid == *uuid).is_some_and(|device| {
+                    let wanted = request.filter.share.map_or(Some(UNITS), |share| share.units(device.memory));
+                    wanted == Some(units(uuid))
+                })
+            }
         };
         line.devices.len() == request.count && line.devices.iter().all(each)
     }

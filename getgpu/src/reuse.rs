@@ -24,9 +24,9 @@ pub fn lingering(place: &Place, caller: &Process) -> Result<Option<HolderLine>, 
         return Ok(None);
     }
     let uid = nix::unistd::geteuid().as_raw();
-    let mine = own::reservations(place, Some(uid)).into_iter().filter(|line| {
-        !line.hold && line.caller.0 == caller.pid && line.caller_start == caller.start
-    });
+    let mine = own::reservations(place, Some(uid))
+        .into_iter()
+        .filter(|line| !line.hold && line.caller.0 == caller.pid && line.caller_start == caller.start);
     Ok(mine.into_iter().find(|line| settles_lingering(place, line)))
 }
 

@@ -7,8 +7,8 @@ use getgpu_common::ask::spawn;
 use getgpu_common::diag::{Diag, Level, print};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::exit;
-use getgpu_common::nvml::serve::serve;
 use getgpu_common::locked::lock_place;
+use getgpu_common::nvml::serve::serve;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Source};
 

@@ -13,8 +13,18 @@ const SECOND: Duration = Duration::from_secs(1);
 /// After losing a device to another one's try.
 const LOST: Duration = Duration::from_millis(2);
 
+/// Devices that have room on the lock.
+#[derive(Debug, Default)]
+pub struct Rooms {
+    /// For whoever comes.
+    pub free: Vec<Uuid>,
+    /// If those who try them at this moment leave them.
+    pub tried: Vec<Uuid>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Seen {
+    tried: bool,
     since: Instant,
     next: Instant,
     asked: usize,
@@ -29,19 +39,23 @@ pub struct Memory {
 
 impl Memory {
     /// Takes in what has room now.
-    pub fn update(&mut self, rooms: &[Uuid], now: Instant) {
-        self.seen.retain(|uuid, _| rooms.contains(uuid));
+    pub fn update(&mut self, rooms: &Rooms, now: Instant) {
+        // What others just try, to ask NVML about it, was not in use in between.
+        self.seen.retain(|uuid, seen| {
+            seen.tried = rooms.tried.contains(uuid);
+            seen.tried || rooms.free.contains(uuid)
+        });
         // What had room at the first look has not just become free.
         let asked = if self.begun { 0 } else { AGAIN.len() };
-        for uuid in rooms {
-            self.seen.entry(uuid.clone()).or_insert(Seen { since: now, next: now, asked });
+        for uuid in &rooms.free {
+            self.seen.entry(uuid.clone()).or_insert(Seen { tried: false, since: now, next: now, asked });
         }
         self.begun = true;
     }
 
     /// Whether the device may be tried now by one who leaves it to others for the time of `patience`.
     pub fn due(&self, uuid: &Uuid, now: Instant, patience: Duration) -> bool {
-        self.seen.get(uuid).is_some_and(|seen| seen.next <= now && seen.since + patience <= now)
+        self.seen.get(uuid).is_some_and(|seen| !seen.tried && seen.next <= now && seen.since + patience <= now)
     }
 
     /// How many may be.
@@ -49,10 +63,10 @@ impl Memory {
         self.seen.keys().filter(|uuid| self.due(uuid, now, patience)).count()
     }
 
-    /// NVML says that it is busy, or does not tell.
-    pub fn busy(&mut self, uuid: &Uuid, now: Instant) {
+    /// NVML says that it is busy, or does not tell; it is not asked again for `least`.
+    pub fn busy(&mut self, uuid: &Uuid, now: Instant, least: Duration) {
         if let Some(seen) = self.seen.get_mut(uuid) {
-            seen.next = now + AGAIN.get(seen.asked).map_or(SECOND, |ms| Duration::from_millis(*ms));
+            seen.next = now + AGAIN.get(seen.asked).map_or(SECOND, |ms| Duration::from_millis(*ms)).max(least);
             seen.asked += 1;
         }
     }
@@ -80,6 +94,10 @@ impl Memory {
 mod tests {
     use super::*;
 
+    fn free(uuids: &[&Uuid]) -> Rooms {
+        Rooms { free: uuids.iter().map(|uuid| (*uuid).clone()).collect(), tried: Vec::new() }
+    }
+
     fn uuid(n: u32) -> Uuid {
         Uuid::parse(&format!("MIG-{n:08x}-1111-5222-8333-444455556666")).unwrap()
     }
@@ -89,17 +107,21 @@ mod tests {
         let (a, b, start) = (uuid(1), uuid(2), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
         let mut memory = Memory::default();
-        memory.update(std::slice::from_ref(&a), start);
+        memory.update(&free(&[&a]), start);
         assert!(memory.due(&a, start, Duration::ZERO));
-        memory.busy(&a, start);
+        memory.busy(&a, start, Duration::ZERO);
         assert!(!memory.due(&a, at(999), Duration::ZERO) && memory.due(&a, at(1000), Duration::ZERO), "was not in use");
-        memory.update(&[a.clone(), b.clone()], at(1000));
+        memory.update(&free(&[&a, &b]), at(1000));
         for (now, next) in [(1000, 1005), (1005, 1025), (1025, 1125), (1125, 2125)] {
             assert!(memory.due(&b, at(now), Duration::ZERO));
-            memory.busy(&b, at(now));
+            memory.busy(&b, at(now), Duration::ZERO);
             assert!(!memory.due(&b, at(next - 1), Duration::ZERO) && memory.due(&b, at(next), Duration::ZERO));
         }
         assert_eq!(memory.count_due(at(1126), Duration::ZERO), 1, "a is due, b is not");
+        memory.update(&Rooms { free: vec![b.clone()], tried: vec![a.clone()] }, at(1200));
+        assert_eq!(memory.count_due(at(1200), Duration::ZERO), 0, "somebody tries a");
+        memory.update(&free(&[&a, &b]), at(1300));
+        assert!(!memory.due(&b, at(1300), Duration::ZERO), "and b has not become free meanwhile");
     }
 
     #[test]
@@ -107,10 +129,10 @@ mod tests {
         let (a, start) = (uuid(1), Instant::now());
         let mut memory = Memory::default();
         let second = Duration::from_secs(1);
-        memory.update(std::slice::from_ref(&a), start);
+        memory.update(&free(&[&a]), start);
         assert!(!memory.due(&a, start + second / 2, second) && memory.due(&a, start + second, second));
-        memory.update(&[], start + second);
-        memory.update(std::slice::from_ref(&a), start + 2 * second);
+        memory.update(&free(&[]), start + second);
+        memory.update(&free(&[&a]), start + 2 * second);
         assert!(!memory.due(&a, start + 2 * second, second), "it was in use in between");
     }
 }

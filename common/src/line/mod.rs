@@ -9,6 +9,7 @@ pub mod ticker;
 pub mod turn;
 pub mod watch;
 
+pub use memory::Rooms;
 pub use number::{Number, waiting};
 pub use progress::Progress;
 pub use search::Search;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Seeker, Tried};
+use super::{Rooms, Seeker, Tried};
 use crate::ask::{Client, Worker};
 use crate::census::{Census, Rejected};
 use crate::error::Failure;
@@ -94,12 +94,14 @@ impl<'a, W: Worker> Search<'a, W> {
 impl<W: Worker> Seeker for Search<'_, W> {
     type Found = (Vec<Picked>, Guard);
 
-    fn rooms(&mut self, probe: &Description) -> Result<Vec<Uuid>, Failure> {
+    fn rooms(&mut self, probe: &Description) -> Result<Rooms, Failure> {
         self.reread();
-        let mut rooms = Vec::new();
+        let mut rooms = Rooms::default();
         for device in self.request.filter.pool(&self.inventory) {
-            if attempt::units(probe, &self.request, device)?.is_ok() {
-                rooms.push(device.uuid.clone());
+            match attempt::units(probe, &self.request, device)? {
+                Ok(_) => rooms.free.push(device.uuid.clone()),
+                Err(Rejected::Tried) => rooms.tried.push(device.uuid.clone()),
+                Err(_) => {}
             }
         }
         Ok(rooms)
@@ -149,7 +151,8 @@ impl<W: Worker> Seeker for Search<'_, W> {
     }
 
     fn in_vain(&mut self, probe: &Description, waited: Duration) -> Failure {
-        let known = |uuid: &Uuid| self.rejected.iter().find(|(device, _)| device.uuid == *uuid).map(|(_, why)| why.clone());
+        let known =
+            |uuid: &Uuid| self.rejected.iter().find(|(device, _)| device.uuid == *uuid).map(|(_, why)| why.clone());
         let why = |device: &Device| {
             let room = attempt::units(probe, &self.request, device);
             // What NVML said counts only of devices that nobody holds on the lock.

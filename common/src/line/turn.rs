@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::memory::Memory;
+use super::memory::{Memory, Rooms};
 use super::{Number, Progress};
 use crate::error::Failure;
 use crate::ident::Uuid;
@@ -13,8 +13,9 @@ use crate::settings::Wait;
 
 /// Between two looks of those who stand behind; a device is left to the head for as long, and to each further one before.
 const TICK: Duration = Duration::from_secs(1);
-/// So many stand close enough behind a head to look for themselves.
-const CLOSE: usize = 4;
+/// So many stand close enough behind a head to look for themselves: the second as often as the head, the others seldom.
+const CLOSE: usize = 3;
+const SELDOM: Duration = Duration::from_secs(5);
 /// Between two counts of what a user holds who has as many as one may have.
 const ASIDE: Duration = Duration::from_millis(250);
 
@@ -33,8 +34,8 @@ pub enum Tried<F> {
 pub trait Seeker {
     /// What is found.
     type Found;
-    /// Devices that have room on the lock now. Takes nothing and asks nobody.
-    fn rooms(&mut self, probe: &Description) -> Result<Vec<Uuid>, Failure>;
+    /// What has room on the lock now. Takes nothing and asks nobody.
+    fn rooms(&mut self, probe: &Description) -> Result<Rooms, Failure>;
     /// How many of them are needed.
     fn wanted(&self) -> usize;
     /// How many there are in all, free or not.
@@ -114,14 +115,14 @@ impl<'a, S: Seeker> Turn<'a, S> {
         }
         // One second for the head, one more for each who stands between.
         let patience = TICK * u32::try_from(ahead).unwrap_or(1) - TICK / 4;
-        self.look(patience)
+        self.look(patience, if ahead == 1 { TICK } else { SELDOM })
     }
 
     /// Watches the lock until served, or until somebody stands before again.
     fn head(&mut self) -> Result<Option<S::Found>, Failure> {
         let mut watch = Watch::new(self.place);
         while self.number.next_below()?.is_none() {
-            if let Some(found) = self.look(Duration::ZERO)? {
+            if let Some(found) = self.look(Duration::ZERO, Duration::ZERO)? {
                 return Ok(Some(found));
             }
             if self.over.is_some() {
@@ -135,8 +136,9 @@ impl<'a, S: Seeker> Turn<'a, S> {
         Ok(None)
     }
 
-    /// One look at the lock, and an attempt if enough devices have room that have not just been found in use.
-    fn look(&mut self, patience: Duration) -> Result<Option<S::Found>, Failure> {
+    /// One look at the lock, and an attempt if enough devices have room that have not just been found in use: room for so long as
+    /// `patience`, and not asked about again before `least`.
+    fn look(&mut self, patience: Duration, least: Duration) -> Result<Option<S::Found>, Failure> {
         let rooms = self.seeker.rooms(&self.probe)?;
         let now = Instant::now();
         self.memory.update(&rooms, now);
@@ -150,8 +152,12 @@ impl<'a, S: Seeker> Turn<'a, S> {
             Tried::Found(found) => return Ok(Some(found)),
             Tried::OverCap(failure) => self.over = Some(failure),
             Tried::Busy(busy) => {
-                for uuid in rooms.iter().filter(|uuid| self.memory.due(uuid, now, patience)).collect::<Vec<_>>() {
-                    if busy.contains(uuid) { self.memory.busy(uuid, later) } else { self.memory.lost(uuid, later) }
+                for uuid in rooms.free.iter().filter(|uuid| self.memory.due(uuid, now, patience)).collect::<Vec<_>>() {
+                    if busy.contains(uuid) {
+                        self.memory.busy(uuid, later, least)
+                    } else {
+                        self.memory.lost(uuid, later)
+                    }
                 }
             }
         }
@@ -178,7 +184,7 @@ impl<'a, S: Seeker> Turn<'a, S> {
         self.progress.update(|| {
             ahead = number.ahead();
             let total = seeker.total();
-            let free = seeker.rooms(probe).map_or(0, |rooms| memory.idle(&rooms));
+            let free = seeker.rooms(probe).map_or(0, |rooms| memory.idle(&rooms.free));
             (total.saturating_sub(free), total, ahead.as_ref().map_or(0, |ahead| *ahead))
         });
         ahead.map(drop)

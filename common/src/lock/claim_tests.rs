@@ -115,7 +115,10 @@ fn inside_what_is_ours_the_inner_ranges_decide() {
     let reservation = got(attempt(&place, &aim(Side::Reservation), span()).unwrap());
     reservation.settle().unwrap();
     drop(ours);
-    assert!(matches!(attempt(&place, &whole(Side::Lease), span()).unwrap(), Attempt::Taken), "it holds the outer one too");
+    assert!(
+        matches!(attempt(&place, &whole(Side::Lease), span()).unwrap(), Attempt::Taken),
+        "it holds the outer one too"
+    );
 }
 
 #[test]

@@ -133,7 +133,10 @@ mod tests {
         let file = [Range { start: 900, len: 150 }, Range { start: 1050, len: 10 }, Range { start: 2000, len: 5 }];
         let found = Units::of(file, region);
         assert_eq!(found, units(&[(0, 60), (1000, 5)]));
-        assert_eq!(found.at(region).collect::<Vec<_>>(), [Range { start: 1000, len: 60 }, Range { start: 2000, len: 5 }]);
+        assert_eq!(
+            found.at(region).collect::<Vec<_>>(),
+            [Range { start: 1000, len: 60 }, Range { start: 2000, len: 5 }]
+        );
         assert_eq!(found.and(&units(&[(30, 970)])), units(&[(0, 1005)]));
         assert_eq!(units(&[(0, 10), (20, 10)]).without(&units(&[(5, 20)])), units(&[(0, 5), (25, 5)]));
         assert!(Units::whole().is_whole() && Units::default().is_empty());

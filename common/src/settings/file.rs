@@ -81,12 +81,7 @@ fn entry(path: &Path, text: &str, name: &str, at: usize, value: &Spanned<DeValue
         DeValue::Array(items) => items.iter().map(|item| scalar(item.get_ref())).collect::<Option<_>>(),
         value => scalar(value).map(|text| vec![text]),
     };
-    Ok(Entry {
-        name: name.to_owned(),
-        texts: texts.ok_or_else(unfit)?,
-        place: position(path, text, at),
-        value_place,
-    })
+    Ok(Entry { name: name.to_owned(), texts: texts.ok_or_else(unfit)?, place: position(path, text, at), value_place })
 }
 
 fn scalar(value: &DeValue<'_>) -> Option<String> {

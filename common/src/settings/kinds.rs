@@ -163,7 +163,8 @@ mod tests {
     #[test]
     fn times_to_wait() {
         let s = Duration::from_secs;
-        for (text, wait) in [("0", Wait::No), ("30", Wait::For(s(30))), ("1.5m", Wait::For(s(90))), ("forever", Wait::Forever)]
+        for (text, wait) in
+            [("0", Wait::No), ("30", Wait::For(s(30))), ("1.5m", Wait::For(s(90))), ("forever", Wait::Forever)]
         {
             assert_eq!(text.parse(), Ok(wait), "{text}");
         }

@@ -71,7 +71,8 @@ fn every_key_of_the_table_can_be_read() {
 
 #[test]
 fn what_is_said_for_a_program_holds_for_it_alone() {
-    let system = "wait = 5\n[program.\"eddy_cuda*\"]\nmin_memory = \"10G\"\nwait = \"1h\"\n[program.other]\nshare = 0.5";
+    let system =
+        "wait = 5\n[program.\"eddy_cuda*\"]\nmin_memory = \"10G\"\nwait = \"1h\"\n[program.other]\nshare = 0.5";
     let loaded = load(system, "").unwrap().strict().unwrap();
     assert_eq!((loaded.settings.min_memory, loaded.settings.share), (Some(10 << 30), None));
     assert_eq!(loaded.settings.wait, Wait::For(Duration::from_secs(3600)));

@@ -60,9 +60,9 @@ pub(super) fn names(texts: &[String]) -> Result<Vec<String>, String> {
 
 /// GPUs by NVML index or UUID, or devices by UUID.
 pub(super) fn selectors(texts: &[String]) -> Result<Vec<Selector>, String> {
-    let each = names(texts)?.into_iter().map(|name| {
-        Selector::parse(&name).ok_or_else(|| format!("`{name}` is neither the index of a GPU nor a UUID"))
-    });
+    let each = names(texts)?
+        .into_iter()
+        .map(|name| Selector::parse(&name).ok_or_else(|| format!("`{name}` is neither the index of a GPU nor a UUID")));
     each.collect()
 }
 

@@ -39,7 +39,8 @@ fn shares(row: &Row) -> bool {
 fn sharer(holder: &Holder, now: u64) -> [String; 8] {
     let part = holder.share.map_or_else(|| "?".into(), |share| format!("{:.0}%", share * 100.0));
     let program = holder.program.as_ref().map(|name| with_pid(name, holder.pid));
-    let [who, program, since] = [holder.user.clone(), program, since(holder, now)].map(|t| t.unwrap_or_else(|| "-".into()));
+    let [who, program, since] =
+        [holder.user.clone(), program, since(holder, now)].map(|t| t.unwrap_or_else(|| "-".into()));
     let kind = if holder.kind == "reservation" { format!("res. {part}") } else { format!("+ {part}") };
     ["".into(), "".into(), "".into(), "".into(), kind, who, program, since]
 }

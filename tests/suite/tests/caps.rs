@@ -20,7 +20,11 @@ fn a_user_has_no_more_than_the_site_allows() {
     let refused = ask(&[]);
     refused.refuses("getgpu", 1, "you hold 2 of at most 2: MIG-");
     assert!(refused.stderr.contains(&first) && refused.stderr.contains("sim-cuda)"), "{refused:?}");
-    sandbox.command("cudawrap").args(["--", "true"]).uid(OTHER).run().refuses("cudawrap", 75, "you hold 2 of at most 2");
+    sandbox.command("cudawrap").args(["--", "true"]).uid(OTHER).run().refuses(
+        "cudawrap",
+        75,
+        "you hold 2 of at most 2",
+    );
     assert!(ask(&["3"]).line().starts_with("MIG-"), "an index is printed, and not reserved");
     assert_eq!(sandbox.holders().len(), 1);
     // Others have their own two; root any number.
@@ -91,7 +95,9 @@ fn a_hold_and_a_wait_last_no_longer_than_the_site_allows() {
     let user = |command: harness::Command| if root { command.uid(OTHER) } else { command };
     let script = "getgpu --hold >/dev/null; getgpu --wait; echo $?; getgpu --wait=1h; echo $?; sleep 30";
     let shell = user(sandbox.shell("bash", script)).spawn();
-    wait::until("it waited in vain, and then not", || shell.stdout().ends_with("1\n0\n") || shell.stdout().contains("\n0\n"));
+    wait::until("it waited in vain, and then not", || {
+        shell.stdout().ends_with("1\n0\n") || shell.stdout().contains("\n0\n")
+    });
     let said = shell.stdout();
     assert!(said.starts_with("1\n"), "{said}");
     shell.signal(Signal::SIGKILL);
@@ -102,7 +108,8 @@ fn a_device_that_is_drained_is_not_given_to_who_waits_for_it() {
     let sandbox = Sandbox::new("h200x1");
     sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
     let uuids = sandbox.uuids();
-    let run = |uuid: &str| sandbox.command("cudawrap").args(["--gpu", uuid, "--", "sim-cuda", "--run", "forever"]).spawn();
+    let run =
+        |uuid: &str| sandbox.command("cudawrap").args(["--gpu", uuid, "--", "sim-cuda", "--run", "forever"]).spawn();
     let (first, second) = (run(&uuids[0]), run(&uuids[1]));
     sandbox.until_running(2);
     let waiter = sandbox.command("cudawrap").args(["--wait", "--", "sim-cuda"]).spawn();

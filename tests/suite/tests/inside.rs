@@ -54,7 +54,11 @@ fn shares_of_what_is_ones_own_are_counted_inside_it() {
                   until [ $(ls $SIM_NODE/running | grep -vc gate) = 2 ]; do sleep 0.01; done; \
                   cudawrap --share 1/2 -- true; echo $?; touch go; wait; cudawrap --share 1/2 -- true; echo $?";
     for around in ["bash", "cudawrap -- bash"] {
-        let script = if around == "bash" { script.to_owned() } else { script.replace("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); ", "") };
+        let script = if around == "bash" {
+            script.to_owned()
+        } else {
+            script.replace("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); ", "")
+        };
         let file = sandbox.file("work/script", &script, 0o755);
         let outcome = sandbox.shell("bash", &format!("rm -f go; {around} {}", file.display())).run();
         let codes: Vec<&str> = outcome.exits(0).stdout.lines().filter(|line| !line.starts_with("RUN")).collect();
@@ -76,7 +80,8 @@ fn a_program_under_a_reserved_share_leases_just_that() {
     assert_eq!(lines[0], "3", "{outcome:#?}");
     let listing: serde_json::Value = serde_json::from_str(lines[1]).unwrap();
     let holders = listing["devices"][0]["holders"].as_array().unwrap();
-    let parts: Vec<_> = holders.iter().map(|holder| (holder["kind"].as_str().unwrap(), holder["share"].as_f64())).collect();
+    let parts: Vec<_> =
+        holders.iter().map(|holder| (holder["kind"].as_str().unwrap(), holder["share"].as_f64())).collect();
     assert_eq!(parts, [("lease", Some(0.25)), ("reservation", Some(0.25))], "{listing}");
     free_again(&sandbox);
 }
@@ -87,9 +92,14 @@ fn a_grant_of_somebody_elses_making_is_chosen_from_among_everybody() {
     let uuids = sandbox.uuids();
     let grant = uuids[..2].join(",");
     let first = sandbox.getgpu(["--for=60"]).visible(&grant).run().line();
-    let second = sandbox.command("cudawrap").args(["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]).visible(&grant).run().line();
+    let second =
+        sandbox.command("cudawrap").args(["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]).visible(&grant).run().line();
     assert_eq!(BTreeSet::from([first, second]), uuids[..2].iter().cloned().collect());
-    sandbox.getgpu(["-n", "3"]).visible(&grant).run().refuses("getgpu", 3, "3 devices wanted: only 2 such devices exist here");
+    sandbox.getgpu(["-n", "3"]).visible(&grant).run().refuses(
+        "getgpu",
+        3,
+        "3 devices wanted: only 2 such devices exist here",
+    );
 }
 
 #[test]
@@ -103,7 +113,8 @@ fn one_of_ones_own_may_be_lost_while_others_go_on() {
     let both = sandbox.getgpu(["-n", "2", "--for=600"]).run().line();
     let one = sandbox.getgpu(["--for=600"]).visible(&both).run().line();
     wait::until("both hold", || sandbox.holders().len() == 2);
-    let outer = sandbox.holders().into_iter().find(|holder| holder.words.iter().any(|word| word.contains(','))).unwrap();
+    let outer =
+        sandbox.holders().into_iter().find(|holder| holder.words.iter().any(|word| word.contains(','))).unwrap();
     sandbox.shell("dash", &format!("kill -9 {}", outer.pid)).run().exits(0);
     wait::until("one holds", || sandbox.holders().len() == 1);
     let other = both.split(',').find(|uuid| *uuid != one).unwrap();

@@ -69,7 +69,13 @@ fn what_no_device_could_meet_is_said_at_once_also_to_who_would_wait() {
             let outcome = sandbox.getgpu(arguments).args(wait).run();
             outcome.refuses("getgpu", 3, line);
             assert!(outcome.stderr.contains("hint: "), "{outcome:?}");
-            sandbox.command("cudawrap").args(arguments).args(wait).args(["--", "true"]).run().refuses("cudawrap", 125, line);
+            sandbox
+                .command("cudawrap")
+                .args(arguments)
+                .args(wait)
+                .args(["--", "true"])
+                .run()
+                .refuses("cudawrap", 125, line);
         }
     }
     sandbox.getgpu(["--min-memory=300G"]).run().mentions("1 x 3g.20gb (19.62 GiB), 1 x 2g.10gb");
@@ -98,7 +104,11 @@ fn several_are_all_different_and_all_or_none() {
 fn cudawrap_leases_several_gpus_and_refuses_several_mig_devices_of_old_drivers() {
     let sandbox = Sandbox::new("a100x1");
     let refused = sandbox.command("cudawrap").args(["-n", "2", "--", "true"]).run();
-    refused.refuses("cudawrap", 125, "2 MIG devices: with this driver (before 570) a program sees only the first of them");
+    refused.refuses(
+        "cudawrap",
+        125,
+        "2 MIG devices: with this driver (before 570) a program sees only the first of them",
+    );
     sandbox.assert_clean(std::time::Duration::ZERO);
     let sandbox = Sandbox::new("gpus4");
     let script = "echo $CUDA_VISIBLE_DEVICES; unset CUDA_VISIBLE_DEVICES; getgpu --count-free; getgpu -q -n 3; getgpu -n 2 --no-reserve";
