@@ -151,6 +151,14 @@ impl Seeker for Wanted<'_> {
         Ok(rooms)
     }
 
+    fn holders(&mut self, probe: &Description) -> Result<(Vec<i32>, bool), Failure> {
+        let (mut pids, mut all) = (Vec::new(), true);
+        for device in &self.devices {
+            all &= holders::watchable(probe, Span::of(&device.uuid), &mut pids)?;
+        }
+        Ok((pids, all))
+    }
+
     fn wanted(&self) -> usize {
         self.devices.len()
     }

@@ -9,7 +9,7 @@ use crate::census::{Census, Rejected};
 use crate::error::Failure;
 use crate::ident::Uuid;
 use crate::inventory::{Device, Inventory};
-use crate::lock::{Description, Place, Side};
+use crate::lock::{Description, Place, Side, Span, holders};
 use crate::pick::{Chooser, Guard, Outcome, Picked};
 use crate::quantity;
 use crate::request::Request;
@@ -105,6 +105,16 @@ impl<W: Worker> Seeker for Search<'_, W> {
             }
         }
         Ok(rooms)
+    }
+
+    fn holders(&mut self, probe: &Description) -> Result<(Vec<i32>, bool), Failure> {
+        let (mut pids, mut all) = (Vec::new(), true);
+        for device in self.request.filter.pool(&self.inventory) {
+            if attempt::units(probe, &self.request, device)?.is_err() {
+                all &= holders::watchable(probe, Span::of(&device.uuid), &mut pids)?;
+            }
+        }
+        Ok((pids, all))
     }
 
     fn wanted(&self) -> usize {

@@ -36,6 +36,8 @@ pub trait Seeker {
     type Found;
     /// What has room on the lock now. Takes nothing and asks nobody.
     fn rooms(&mut self, probe: &Description) -> Result<Rooms, Failure>;
+    /// The processes that hold what has no room, and whether these are all that do.
+    fn holders(&mut self, probe: &Description) -> Result<(Vec<i32>, bool), Failure>;
     /// How many of them are needed.
     fn wanted(&self) -> usize;
     /// How many there are in all, free or not.
@@ -131,6 +133,8 @@ impl<'a, S: Seeker> Turn<'a, S> {
             }
             let left = self.left()?;
             self.say()?;
+            let (pids, all) = self.seeker.holders(&self.probe)?;
+            watch.follow(&pids, all);
             watch.wait(self.memory.pause(Instant::now()).map_or(left, |pause| pause.min(left)));
         }
         Ok(None)

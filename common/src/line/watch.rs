@@ -1,15 +1,18 @@
-//! When the head of the line looks at the lock: after a close of it (inotify(7)), which comes before the lock is dropped, a few times;
-//! else four times a second, since the event may be unavailable and is not sent for everything. Never more than a hundred times a second.
+//! When the head of the line looks at the lock: at once when a process that holds a device is over, which the kernel tells by its pidfd
+//! and after it has dropped the locks; else four times a second. Where a holder cannot be watched the close event of the lock
+//! shortens the wait; ending that watch takes the kernel some 15 ms, so it is not begun without need.
 
-use std::os::fd::AsFd;
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::lock::Place;
+use crate::sys;
 
-/// Looks after an event.
+/// Looks after an event: a close comes before the lock is dropped.
 const AFTER: [u64; 4] = [0, 1, 5, 20];
 /// The longest pause between two looks.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -17,31 +20,43 @@ const PAUSE: Duration = Duration::from_millis(250);
 const APART: Duration = Duration::from_millis(10);
 /// Looks that may follow each other more closely.
 const BURST: u32 = 50;
+/// Processes that are watched at once.
+const MOST: usize = 256;
 
 /// Tells when to look.
 #[derive(Debug)]
-pub struct Watch {
-    inotify: Option<Inotify>,
+pub struct Watch<'a> {
+    place: &'a Place,
+    holders: HashMap<i32, OwnedFd>,
+    closes: Option<Inotify>,
     looks: Vec<Instant>,
     /// Looks that are allowed at once, and since when that is so.
     budget: (u32, Instant),
 }
 
-impl Watch {
-    /// Watches the lock; where that cannot be had (128 watchers a user), by the clock alone.
-    pub fn new(place: &Place) -> Self {
-        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
-        let inotify = Inotify::init(flags).ok().filter(|inotify| {
-            let close = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_CLOSE_NOWRITE;
-            inotify.add_watch(&place.path, close).is_ok()
-        });
-        Self { inotify, looks: Vec::new(), budget: (BURST, Instant::now()) }
+impl<'a> Watch<'a> {
+    /// Watches nothing yet.
+    pub fn new(place: &'a Place) -> Self {
+        Self { place, holders: HashMap::new(), closes: None, looks: Vec::new(), budget: (BURST, Instant::now()) }
     }
 
-    /// Something of ours has just closed the lock: its events say nothing, but may hide others.
-    pub fn closed_ourselves(&mut self) {
-        self.drain();
-        self.soon(&AFTER[1..]);
+    /// Watches these processes. `all`: nobody else holds what is waited for.
+    pub fn follow(&mut self, pids: &[i32], all: bool) {
+        self.holders.retain(|pid, _| pids.contains(pid));
+        let mut all = all && pids.len() <= MOST;
+        for pid in pids.iter().take(MOST) {
+            if self.holders.contains_key(pid) {
+                continue;
+            }
+            match sys::pidfd(*pid) {
+                Ok(fd) => drop(self.holders.insert(*pid, fd)),
+                // Over, and a child has inherited what it held; or a kernel before 5.3.
+                Err(_) => all = false,
+            }
+        }
+        if !all && self.closes.is_none() {
+            self.closes = closes(self.place);
+        }
     }
 
     /// Sleeps until the next look, `limit` at most.
@@ -52,29 +67,21 @@ impl Watch {
         let planned = self.looks.iter().min().map_or(PAUSE, |look| look.duration_since(now));
         let pause = planned.min(PAUSE).min(limit);
         let timeout = PollTimeout::try_from(pause + Duration::from_micros(999)).unwrap_or(PollTimeout::ZERO);
-        let woken = match &self.inotify {
-            Some(inotify) => poll(&mut [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)], timeout).is_ok_and(|n| n > 0),
-            None => {
-                std::thread::sleep(pause);
-                false
-            }
-        };
-        if woken {
-            self.drain();
-            self.soon(&AFTER);
+        let (pids, mut polled): (Vec<i32>, Vec<PollFd<'_>>) =
+            self.holders.iter().map(|(pid, fd)| (*pid, PollFd::new(fd.as_fd(), PollFlags::POLLIN))).unzip();
+        polled.extend(self.closes.as_ref().map(|closes| PollFd::new(closes.as_fd(), PollFlags::POLLIN)));
+        if !poll(&mut polled, timeout).is_ok_and(|ready| ready > 0) {
+            return;
         }
-    }
-
-    fn drain(&self) {
-        if let Some(inotify) = &self.inotify {
-            while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
+        let over: Vec<bool> = polled.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+        for (pid, _) in pids.iter().zip(over).filter(|(_, over)| *over) {
+            self.holders.remove(pid);
         }
-    }
-
-    fn soon(&mut self, after: &[u64]) {
+        if let Some(closes) = &self.closes {
+            while closes.read_events().is_ok_and(|events| !events.is_empty()) {}
+        }
         let now = Instant::now();
-        // One set of looks is enough: a later event's looks come later than an earlier one's.
-        self.looks = after.iter().map(|ms| now + Duration::from_millis(*ms)).collect();
+        self.looks = AFTER.iter().map(|ms| now + Duration::from_millis(*ms)).collect();
     }
 
     /// Takes one look from the budget; waits if there is none.
@@ -90,4 +97,12 @@ impl Watch {
             None => std::thread::sleep(APART),
         }
     }
+}
+
+/// The lock's close events (inotify(7)): every opener's, of every user; 128 watchers a user.
+fn closes(place: &Place) -> Option<Inotify> {
+    let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok()?;
+    let close = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_CLOSE_NOWRITE;
+    inotify.add_watch(&place.path, close).ok()?;
+    Some(inotify)
 }

@@ -149,6 +149,17 @@ fn holder(place: &Place, span: Span, side: Side, kind: &'static str, uid: u32, s
     }
 }
 
+/// Adds the processes that say they hold a device; whether each side that is held has one, so that its end can be waited for.
+pub fn watchable(probe: &Description, span: Span, pids: &mut Vec<i32>) -> Result<bool, Failure> {
+    let mut all = namespaces::host_pids();
+    for (side, region) in [(Side::Lease, span.lease()), (Side::Reservation, span.reservation())] {
+        let found = process_ids(probe, span, side)?;
+        all &= !found.is_empty() || probe.conflict(region).map_err(|e| lock_error(&e))?.is_none();
+        pids.extend(found);
+    }
+    Ok(all)
+}
+
 /// The units of a device that the descriptors of a process show, as far as they may be read.
 pub fn units_of(place: &Place, pid: i32, side: Side, span: Span) -> Units {
     let locks = fdinfo::settled_locks(&pid.to_string());
