@@ -74,7 +74,7 @@ impl Filter {
     }
 
     /// Whether sizes of devices decide, so that the smallest that fits goes first.
-    pub const fn by_size(&self) -> bool {
+    pub fn by_size(&self) -> bool {
         !self.profiles.is_empty() || self.min_memory.is_some()
     }
 

@@ -32,7 +32,7 @@ pub enum Choice {
     /// Free devices, claimed. The guard is kept until they are signed.
     Free(Vec<Picked>, Guard),
     /// The grant names just these devices: there is nothing to choose.
-    Only(Vec<Device>, Request),
+    Only(Vec<Device>, Box<Request>),
 }
 
 /// What came of looking once.
@@ -90,7 +90,7 @@ impl Call<'_> {
                 let devices: Vec<Device> =
                     inventory.devices.iter().filter(|device| grant.contains(&device.uuid)).cloned().collect();
                 usable_together(&devices, Some(inventory))?;
-                return Ok(Look::Done(Choice::Only(devices, request)));
+                return Ok(Look::Done(Choice::Only(devices, Box::new(request))));
             }
         }
         let ahead = line::waiting(&self.place.open()?, Some(request.line()))?;

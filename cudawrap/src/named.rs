@@ -69,7 +69,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     let sized = settings.share.is_some_and(Share::needs_memory);
     let single = request.visible.single_uuid().filter(|uuid| uuid.is_mig() && request.count == 1 && !sized).cloned();
     let choice = match single {
-        Some(uuid) => Choice::Only(vec![granted::by_name(uuid)], request),
+        Some(uuid) => Choice::Only(vec![granted::by_name(uuid)], Box::new(request)),
         None => call.free(request)?,
     };
     let (devices, lease) = match choice {
@@ -79,7 +79,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
             drop(guard);
             (uuids(&devices), Some(lease))
         }
-        Choice::Only(devices, request) => (uuids(&devices), only(&call, devices, request)?),
+        Choice::Only(devices, request) => (uuids(&devices), only(&call, devices, *request)?),
     };
     for uuid in &devices {
         let what = if lease.is_some() { "leased" } else { "leased by the program around this one" };

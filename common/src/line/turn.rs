@@ -158,9 +158,9 @@ impl<'a, S: Seeker> Turn<'a, S> {
             Tried::Busy(busy) => {
                 for uuid in rooms.free.iter().filter(|uuid| self.memory.due(uuid, now, patience)).collect::<Vec<_>>() {
                     if busy.contains(uuid) {
-                        self.memory.busy(uuid, later, least)
+                        self.memory.busy(uuid, later, least);
                     } else {
-                        self.memory.lost(uuid, later)
+                        self.memory.lost(uuid, later);
                     }
                 }
             }
