@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::ask::{Client, Worker};
+use crate::ask::Ask;
 use crate::cap;
 use crate::census::{self, Rejected};
 use crate::draw::Draws;
@@ -47,9 +47,9 @@ pub enum Outcome {
 pub struct Guard(#[allow(dead_code, reason = "a lock that ends when it is dropped")] Option<Description>);
 
 /// One call's choice.
-pub struct Chooser<'a, W: Worker> {
+pub struct Chooser<'a, A: Ask> {
     /// NVML.
-    pub client: &'a mut Client<W>,
+    pub client: &'a mut A,
     /// The lock.
     pub place: &'a Place,
     /// For whom.
@@ -60,7 +60,7 @@ pub struct Chooser<'a, W: Worker> {
     pub skip: &'a dyn Fn(&Device) -> bool,
 }
 
-impl<W: Worker> Chooser<'_, W> {
+impl<A: Ask> Chooser<'_, A> {
     /// Chooses. `known` is an inventory that was needed already; then nothing is drawn.
     pub fn choose(&mut self, known: Option<&Inventory>) -> Result<Outcome, Failure> {
         let probe = self.place.open()?;
@@ -72,12 +72,12 @@ impl<W: Worker> Chooser<'_, W> {
                 return Ok(Outcome::Picked(vec![picked], Guard::default()));
             }
         }
-        let inventory = self.client.scan(self.request.detail())?;
+        let inventory = self.client.client()?.scan(self.request.detail())?;
         self.among(&probe, &inventory)
     }
 
     fn draw(&mut self, probe: &Description) -> Result<Option<Picked>, Failure> {
-        let gpus = self.client.count()?;
+        let gpus = self.client.client()?.count()?;
         if gpus == 0 {
             return Ok(None);
         }
@@ -86,7 +86,7 @@ impl<W: Worker> Chooser<'_, W> {
         let mut known: HashMap<u32, Option<Gpu>> = HashMap::new();
         while let Some(slot) = draws.draw(&mut rng) {
             if let std::collections::hash_map::Entry::Vacant(vacant) = known.entry(slot.gpu) {
-                vacant.insert(self.client.gpu(slot.gpu)?.ok());
+                vacant.insert(self.client.client()?.gpu(slot.gpu)?.ok());
             }
             let Some(gpu) = known.get(&slot.gpu).and_then(Option::as_ref) else { continue };
             let place = match draws.on(slot, gpu) {
@@ -94,7 +94,7 @@ impl<W: Worker> Chooser<'_, W> {
                 Ok(None) => continue,
                 Err(crate::draw::Unfair) => return Ok(None),
             };
-            let Ok(Some(device)) = self.client.device(place.gpu, place.slot, Detail::Uuid)? else { continue };
+            let Ok(Some(device)) = self.client.client()?.device(place.gpu, place.slot, Detail::Uuid)? else { continue };
             if !self.request.filter.takes(&device) {
                 continue;
             }
@@ -201,7 +201,7 @@ impl<W: Worker> Chooser<'_, W> {
             let mut load = self.load(probe, device)?;
             if load == 0 && self.request.cover.is_none() {
                 let idle = |usage: crate::inventory::Usage| usage.activity == Activity::Idle;
-                load = if self.client.usage(device, Detail::Uuid)?.is_ok_and(idle) { 0 } else { UNITS };
+                load = if self.client.client()?.usage(device, Detail::Uuid)?.is_ok_and(idle) { 0 } else { UNITS };
             }
             *loads.entry(device.gpu).or_default() += load;
         }
@@ -213,7 +213,7 @@ impl<W: Worker> Chooser<'_, W> {
         if taken::seen(probe, Span::of(&device.uuid))?.is_some() {
             return Ok(Some(Rejected::Taken));
         }
-        Ok(census::verdict(self.client.usage(device, Detail::Uuid)?))
+        Ok(census::verdict(self.client.client()?.usage(device, Detail::Uuid)?))
     }
 
     /// Tries one device: a look that nobody sees, the claim, and NVML last, while the claim keeps others away.
@@ -227,7 +227,7 @@ impl<W: Worker> Chooser<'_, W> {
         if self.request.cover.is_some() || (part && shared(probe, device)?) {
             return Ok(Ok(claim));
         }
-        Ok(match census::verdict(self.client.usage(device, Detail::Uuid)?) {
+        Ok(match census::verdict(self.client.client()?.usage(device, Detail::Uuid)?) {
             None => Ok(claim),
             // Another sharer may have begun while NVML was asked: then it is this one that makes it busy.
             Some(Rejected::Busy(_)) if part && shared(probe, device)? => Ok(claim),

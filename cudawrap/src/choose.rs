@@ -40,7 +40,7 @@ enum Look {
     Done(Choice),
     /// Nothing is free: why, and, for those who wait, the node and the request.
     Failed(Failure),
-    InLine(Inventory, Request),
+    InLine(Inventory, Box<Request>),
 }
 
 impl Call<'_> {
@@ -75,7 +75,7 @@ impl Call<'_> {
                 let line = request.line();
                 let progress = Progress::new(self.diag);
                 let mut open = || self.open();
-                let search = Search::new(self.place, Side::Lease, request, inventory, self.environment, &mut open);
+                let search = Search::new(self.place, Side::Lease, *request, inventory, self.environment, &mut open);
                 let (picked, guard) = Turn::new(self.place, line, search, progress, self.wait())?.wait()?;
                 Ok(Choice::Free(picked, guard))
             }
@@ -126,7 +126,7 @@ impl Call<'_> {
         let pool = census::pool(&request.filter, &inventory, request.count)?;
         let most: Vec<Device> = pool.into_iter().map(|(_, device)| device.clone()).take(request.count).collect();
         usable_together(&most, Some(&inventory))?;
-        Ok(Look::InLine(inventory, request))
+        Ok(Look::InLine(inventory, Box::new(request)))
     }
 
     /// The one device that an index, a short or an old form names; none if it fails or two fit.

@@ -34,6 +34,42 @@ pub trait Worker {
     fn end(self, deadline: Instant) -> bool;
 }
 
+/// Where a choice gets its session from: one that is open, or one that is opened when it is needed.
+pub trait Ask {
+    /// The worker of the session.
+    type Worker: Worker;
+    /// The session.
+    fn client(&mut self) -> Result<&mut Client<Self::Worker>, Failure>;
+}
+
+impl<W: Worker> Ask for Client<W> {
+    type Worker = W;
+
+    fn client(&mut self) -> Result<&mut Self, Failure> {
+        Ok(self)
+    }
+}
+
+/// A session that is opened at the first question: who waits claims a device first, so that nobody takes it while the library loads.
+pub struct Later<'a, W: Worker> {
+    /// Opens it.
+    pub open: &'a mut dyn FnMut() -> Result<Client<W>, Failure>,
+    /// The session, once it is open.
+    pub opened: Option<Client<W>>,
+}
+
+impl<W: Worker> Ask for Later<'_, W> {
+    type Worker = W;
+
+    fn client(&mut self) -> Result<&mut Client<W>, Failure> {
+        let client = match self.opened.take() {
+            Some(client) => client,
+            None => (self.open)()?,
+        };
+        Ok(self.opened.insert(client))
+    }
+}
+
 /// A session with the process that asks NVML.
 pub struct Client<W: Worker> {
     worker: W,

@@ -37,12 +37,26 @@ fn start() -> io::Result<Forked> {
         ForkResult::Child => {
             drop(ours);
             sys::die_with(parent);
+            let theirs = alone(theirs);
             seclude();
             crate::nvml::serve::serve(&File::from(theirs));
             // SAFETY: _exit runs nothing of the parent's.
             unsafe { libc::_exit(0) }
         }
     }
+}
+
+/// Closes everything but the standard streams and `channel`: a driver that hangs must not keep a claim or a place in the line with it.
+fn alone(channel: OwnedFd) -> OwnedFd {
+    let number = channel.as_raw_fd();
+    // SAFETY: the numbers are not used again in this process; below and above the channel (close_range(2), Linux 5.9).
+    unsafe {
+        if number > 3 {
+            libc::syscall(libc::SYS_close_range, 3, number - 1, 0);
+        }
+        libc::syscall(libc::SYS_close_range, number + 1, u32::MAX, 0);
+    }
+    channel
 }
 
 /// Standard streams on /dev/null, working directory `/`: a library that prints or looks around finds nothing of the caller's.

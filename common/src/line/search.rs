@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Rooms, Seeker, Tried};
-use crate::ask::{Client, Worker};
+use crate::ask::{Ask, Client, Later, Worker};
 use crate::census::{Census, Rejected};
 use crate::error::Failure;
 use crate::ident::Uuid;
@@ -80,14 +80,27 @@ impl<'a, W: Worker> Search<'a, W> {
         }
     }
 
-    fn choose(&mut self, client: &mut Client<W>, may: &dyn Fn(&Uuid) -> bool) -> Result<Outcome, Failure> {
-        if self.listed.elapsed() >= RELIST {
-            self.inventory = client.scan(self.request.detail())?;
-            self.listed = Instant::now();
-        }
+    /// One choice, with a session of its own that is over when it answers.
+    fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Outcome, Failure> {
+        let relist = self.listed.elapsed() >= RELIST;
+        let mut client = Later { open: &mut *self.open, opened: None };
         let skip = |device: &Device| !may(&device.uuid);
         let (place, side, request) = (self.place, self.side, &self.request);
-        Chooser { client, place, side, request, skip: &skip }.choose(Some(&self.inventory))
+        let mut choose = || {
+            if relist {
+                self.inventory = client.client()?.scan(request.detail())?;
+                self.listed = Instant::now();
+            }
+            Chooser { client: &mut client, place, side, request, skip: &skip }.choose(Some(&self.inventory))
+        };
+        match (choose(), client.opened) {
+            (Ok(outcome), Some(client)) => client.close().map(|()| outcome),
+            (Err(failure), Some(client)) => {
+                client.abandon();
+                Err(failure)
+            }
+            (outcome, None) => outcome,
+        }
     }
 }
 
@@ -126,15 +139,7 @@ impl<W: Worker> Seeker for Search<'_, W> {
     }
 
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure> {
-        let mut client = (self.open)()?;
-        let outcome = match self.choose(&mut client, may) {
-            Ok(outcome) => client.close().map(|()| outcome),
-            Err(failure) => {
-                client.abandon();
-                Err(failure)
-            }
-        };
-        match outcome {
+        match self.choose(may) {
             Ok(Outcome::Picked(picked, guard)) => return Ok(Tried::Found((picked, guard))),
             Ok(Outcome::OverCap(failure)) => return Ok(Tried::OverCap(failure)),
             Ok(Outcome::NoneFree(rejected)) => {
