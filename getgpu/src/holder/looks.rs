@@ -74,20 +74,29 @@ impl Looker {
         if stat.kernel || !stat.alive() || procfs::euid(stat.pid) != Some(self.uid) {
             return Seen::default();
         }
-        let (has_value, denied) = match secrets::environ(stat.pid) {
-            Secret::Bytes(block) => {
-                (secrets::value(&block, "CUDA_VISIBLE_DEVICES") == Some(self.value.as_slice()), false)
-            }
-            Secret::Denied => (false, true),
+        let (value, denied) = match secrets::environ(stat.pid) {
+            Secret::Bytes(block) => (secrets::value(&block, "CUDA_VISIBLE_DEVICES").map(<[u8]>::to_vec), false),
+            Secret::Denied => (None, true),
             Secret::Gone => return Seen::default(),
         };
+        let has_value = value.as_deref() == Some(self.value.as_slice());
+        let known = |name: &[u8]| self.uuids.iter().any(|uuid| uuid == name);
+        let has_part =
+            !has_value && self.uuids.len() > 1 && value.is_some_and(|value| value.split(|b| *b == b',').all(known));
         let has_argument = match secrets::cmdline(stat.pid) {
             Secret::Bytes(words) => {
                 self.uuids.iter().any(|uuid| words.windows(uuid.len()).any(|part| part == uuid.as_slice()))
             }
             _ => false,
         };
-        Seen { own: true, has_value, has_argument, denied, wrapper: has_value && is_wrapper(stat.pid) }
+        Seen {
+            own: true,
+            has_value,
+            has_part,
+            has_argument,
+            denied,
+            wrapper: (has_value || has_part) && is_wrapper(stat.pid),
+        }
     }
 }
 

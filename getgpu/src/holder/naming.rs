@@ -1,5 +1,5 @@
 //! Which processes name a reserved device: pure, over what was read of /proc.
-//! By the whole value of CUDA_VISIBLE_DEVICES, by descent from one that has it, or by an argument of the caller's own programs.
+//! By the whole value of CUDA_VISIBLE_DEVICES, by descent from one that has it, or, below the caller, by a part of it or an argument.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,6 +16,8 @@ pub struct Seen {
     pub own: bool,
     /// Its CUDA_VISIBLE_DEVICES is the value that was printed.
     pub has_value: bool,
+    /// Its CUDA_VISIBLE_DEVICES names some of several devices that were printed: it has chosen among them.
+    pub has_part: bool,
     /// An argument holds the UUID.
     pub has_argument: bool,
     /// Its environment may not be read.
@@ -75,7 +77,8 @@ pub fn naming(processes: &[(Stat, Seen)], view: &View) -> Vec<Stat> {
         let (stat, seen) = &processes[*place];
         // A root daemon's fork that has changed its uid cannot be read either, for a moment, and is no program yet.
         let hidden = seen.denied && !stat.forked && stat.start >= view.since;
-        seen.own && (seen.has_argument || hidden)
+        let part = seen.has_part && !view.is_caller(stat);
+        seen.own && (part || seen.has_argument || hidden)
     });
     let mut found: Vec<usize> = by_value.into_iter().chain(by_argument).collect();
     found.retain(|place| counts(&processes[*place].0, &processes[*place].1));

@@ -4,8 +4,10 @@ fn stat(pid: i32, ppid: i32, start: u64, comm: &str) -> Stat {
     Stat { pid, comm: comm.into(), state: 'S', ppid, kernel: false, forked: false, start, arg_start: start * 10 }
 }
 
-const VALUE: Seen = Seen { own: true, has_value: true, has_argument: false, denied: false, wrapper: false };
-const PLAIN: Seen = Seen { own: true, has_value: false, has_argument: false, denied: false, wrapper: false };
+const PLAIN: Seen =
+    Seen { own: true, has_value: false, has_part: false, has_argument: false, denied: false, wrapper: false };
+const VALUE: Seen = Seen { has_value: true, ..PLAIN };
+const PART: Seen = Seen { has_part: true, ..PLAIN };
 const ARGUMENT: Seen = Seen { has_argument: true, ..PLAIN };
 const DENIED: Seen = Seen { denied: true, ..PLAIN };
 
@@ -27,6 +29,17 @@ fn the_value_counts_wherever_it_is_and_so_do_descendants() {
         (stat(40, 10, 240, "ls"), PLAIN),
     ];
     assert_eq!(pids(&all, &view()), [20, 21, 30]);
+}
+
+#[test]
+fn ranks_that_have_chosen_among_the_devices_count_below_the_caller() {
+    let all = [
+        (stat(10, 1, 100, "bash"), PART),
+        (stat(20, 10, 210, "rank"), PART),
+        (stat(21, 20, 220, "worker"), PLAIN),
+        (stat(30, 1, 210, "elsewhere"), PART),
+    ];
+    assert_eq!(pids(&all, &view()), [20]);
 }
 
 #[test]

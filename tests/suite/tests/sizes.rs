@@ -32,7 +32,7 @@ fn the_smallest_that_fits_is_taken_and_a_profile_is_no_other() {
         let ran = sandbox.command("cudawrap").args(arguments).args(["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]);
         assert_eq!(ran.run().line(), *expected, "{arguments:?}");
     }
-    assert_devices(&until_none_is_free(&sandbox, &["--profile", "1g.5gb"]), &[one.clone()]);
+    assert_devices(&until_none_is_free(&sandbox, &["--profile", "1g.5gb"]), std::slice::from_ref(one));
     assert_devices(&until_none_is_free(&sandbox, &["--gpu=0"]), &[two.clone(), three.clone()]);
 }
 
