@@ -30,8 +30,9 @@ check:
 
 # Figures for the note: instructions and wall-clock ratios against a minimal C client, nvisel and a shell wrapper.
 bench: build
-	$(CARGO) build --release --locked -p sim-nvml -p sim-cuda -p getgpu-bench
+	$(CARGO) build --release --locked --workspace
 	tests/bench/run.sh target/release
+	target/release/getgpu-bench-line
 
 install: build
 	$(INSTALL) -d $(DESTDIR)$(bindir) $(DESTDIR)$(sysconfdir)/getgpu $(DESTDIR)$(tmpfilesdir) $(DESTDIR)$(docdir)
