@@ -12,6 +12,9 @@ use crate::lock::{Description, Held, Place, Range, layout};
 const DISPENSER: Duration = Duration::from_secs(1);
 /// More waiters than this are not counted.
 const MOST: usize = 5000;
+/// How far below the next number is looked for first, and second.
+const NEAR: i64 = 8;
+const FAR: i64 = 1024;
 
 /// A place in a line.
 #[derive(Debug)]
@@ -50,21 +53,45 @@ impl Number {
 
     /// The next lower number that waits.
     pub fn next_below(&self) -> Result<Option<i64>, Failure> {
-        let mut found = None;
-        let mut start = self.line.start;
-        while start < self.at {
-            let Some(conflict) = lock(self.own.conflict(Range { start, len: self.at - start }))? else { break };
-            start = conflict.range.end();
-            if conflict.held == Held::Try {
-                found = Some(start - 1);
+        self.below(self.at)
+    }
+
+    /// The highest number below `at` that waits. Looked for nearby first, so that a long line costs no more than a short one.
+    fn below(&self, at: i64) -> Result<Option<i64>, Failure> {
+        let mut above = at;
+        for reach in [NEAR, FAR, i64::MAX] {
+            let lowest = at.saturating_sub(reach).max(self.line.start);
+            let (mut start, mut found) = (lowest, None);
+            while start < above {
+                let Some(conflict) = lock(self.own.conflict(Range { start, len: above - start }))? else { break };
+                start = conflict.range.end();
+                if conflict.held == Held::Try {
+                    found = Some(start - 1);
+                }
             }
+            if found.is_some() || lowest == self.line.start {
+                return Ok(found);
+            }
+            above = lowest;
         }
-        Ok(found)
+        Ok(None)
     }
 
     /// How many stand before this one.
     pub fn ahead(&self) -> Result<usize, Failure> {
         count(&self.own, Range { start: self.line.start, len: self.at - self.line.start })
+    }
+
+    /// The same, if it is not more than `most`; counted downwards from here.
+    pub fn few_ahead(&self, most: usize) -> Result<Option<usize>, Failure> {
+        let mut walker = self.at;
+        for count in 0..=most {
+            match self.below(walker)? {
+                Some(below) => walker = below,
+                None => return Ok(Some(count)),
+            }
+        }
+        Ok(None)
     }
 
     /// Waits until number `below` is given up or stands aside, for `tick` at most. Then all has to be looked at again.
@@ -125,6 +152,10 @@ mod tests {
         assert_eq!((b.at - a.at, c.at - b.at), (1, 1));
         assert_eq!((a.next_below().unwrap(), c.next_below().unwrap()), (None, Some(b.at)));
         assert_eq!((c.ahead().unwrap(), draw(8).ahead().unwrap()), (2, 0), "lines are apart");
+        assert_eq!(
+            (c.few_ahead(2).unwrap(), c.few_ahead(1).unwrap(), a.few_ahead(0).unwrap()),
+            (Some(2), None, Some(0))
+        );
         drop(b);
         assert_eq!(c.next_below().unwrap(), Some(a.at), "who leaves is passed over");
         let d = draw(7);
@@ -134,6 +165,20 @@ mod tests {
         let first = a.at;
         drop((a, c, d));
         assert_eq!(draw(7).at, first);
+    }
+
+    #[test]
+    fn the_next_one_is_found_however_far_below_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = place(&dir);
+        let line = layout::numbers(5);
+        let low = line.start + 100;
+        let held = place.open().unwrap();
+        assert!(held.try_write(Range { start: low, len: 1 }).unwrap());
+        for gap in [1, NEAR, NEAR + 1, FAR, FAR + 1, 1_000_000] {
+            let number = Number { line, at: low + gap, own: place.open().unwrap(), other: None };
+            assert_eq!((number.next_below().unwrap(), number.few_ahead(3).unwrap()), (Some(low), Some(1)), "{gap}");
+        }
     }
 
     #[test]

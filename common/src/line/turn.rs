@@ -111,10 +111,8 @@ impl<'a, S: Seeker> Turn<'a, S> {
         self.say()?;
         let began = Instant::now();
         self.number.wait_behind(self.place, below, left.min(TICK))?;
-        let ahead = if began.elapsed() < TICK { 0 } else { self.number.ahead()? };
-        if !(1..=CLOSE).contains(&ahead) {
-            return Ok(None);
-        }
+        let ahead = if began.elapsed() < TICK { None } else { self.number.few_ahead(CLOSE)? };
+        let Some(ahead) = ahead.filter(|ahead| *ahead > 0) else { return Ok(None) };
         // One second for the head, one more for each who stands between.
         let patience = TICK * u32::try_from(ahead).unwrap_or(1) - TICK / 4;
         self.look(patience, if ahead == 1 { TICK } else { SELDOM })

@@ -69,21 +69,24 @@ fn who_has_enough_is_passed_over_in_line_and_comes_back() {
     let blocker = run(2000, "forever");
     let mine = run(OTHER, "forever");
     sandbox.until_running(2);
-    let again = run(OTHER, "0.1");
     let waiting = || -> u64 {
         let listing = sandbox.getgpu(["--list", "--json"]).run().stdout;
         serde_json::from_str::<serde_json::Value>(&listing).unwrap()["waiting"].as_u64().unwrap()
     };
-    wait::until("one waits", || waiting() == 1);
+    // More than look for themselves behind a head that does nothing.
+    let again: Vec<Running> = (0..5).map(|_| run(OTHER, "0.1")).collect();
+    wait::until("five wait", || waiting() == 5);
     let other = run(3000, "0.1");
-    wait::until("two wait", || waiting() == 2);
+    wait::until("six wait", || waiting() == 6);
     blocker.signal(Signal::SIGKILL);
     blocker.wait();
     other.wait().exits(0);
     assert!(sandbox.folder().runs().unwrap().len() == 3, "the first in line has one already");
     mine.signal(Signal::SIGKILL);
     mine.wait();
-    again.wait().exits(0);
+    for running in again {
+        running.wait().exits(0);
+    }
     sandbox.assert_exclusive();
     sandbox.assert_clean(Duration::from_secs(2));
 }
