@@ -71,6 +71,26 @@ wait "$victim" 2>/dev/null || true
 until_true free_is 37
 echo "37 of 56 are free"
 
+say "Quarters of one GPU's seven devices: as many programs as fit, and five more that wait in line"
+share=(cudawrap -q --gpu 7 --share 1/4 --wait --)
+rm -f "$room/quarters"
+before=$(starts)
+sharers=()
+# The free devices of that GPU: those that the twenty programs left.
+places=$(getgpu --count-free --gpu 7 --share 1/4)
+for n in $(seq $((places + 5))); do
+    "${share[@]}" sim-cuda --max 4 --tag "quarter-$n" --until-file "$room/quarters" >/dev/null & sharers+=($!)
+done
+line_is() { getgpu --list 2>&1 >/dev/null | grep -q "^getgpu: $1 waiting"; }
+until_true started $((before + places))
+until_true line_is 5
+getgpu --list 2>/dev/null | awk 'NR == 1 || ($2 == 7 && /shared/)' | sed -n '1,4p'
+getgpu --list 2>&1 >/dev/null | grep waiting
+: >"$room/quarters"
+for pid in "${sharers[@]}"; do must wait "$pid"; done
+must [ ! -s "$room/node/collisions.log" ]
+echo "all $((places + 5)) have run, never more than four on a device"
+
 say "The others end; nothing is left, and the programs go back under their names"
 : >"$wait_for"
 for pid in "${jobs_started[@]}"; do [ "$pid" = "$victim" ] || must wait "$pid"; done
