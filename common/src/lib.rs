@@ -1,12 +1,9 @@
 //! What getgpu, cudawrap and create-cudawrap share.
 
 pub mod ask;
-pub mod attempt;
-pub mod cap;
-pub mod census;
+pub mod choice;
 pub mod choices;
 pub mod diag;
-pub mod draw;
 pub mod error;
 pub mod exit;
 pub mod flags;
@@ -16,8 +13,6 @@ pub mod line;
 pub mod lock;
 pub mod locked;
 pub mod nvml;
-pub mod pick;
-pub mod policy;
 pub mod pool;
 pub mod procfs;
 pub mod quantity;

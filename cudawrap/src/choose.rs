@@ -2,14 +2,14 @@
 //! NVML is asked by the helper, which is over before anything is settled.
 
 use getgpu_common::ask::Client;
-use getgpu_common::census::{self, Census};
+use getgpu_common::choice::census::{self, Census};
+use getgpu_common::choice::pick::{Chooser, Guard, Outcome, Picked};
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory};
 use getgpu_common::line::{self, Progress, Search, Turn};
 use getgpu_common::lock::{Place, Side};
-use getgpu_common::pick::{Chooser, Guard, Outcome, Picked};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Settings, Wait};
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_common::attempt;
+use getgpu_common::choice::attempt;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;

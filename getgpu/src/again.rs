@@ -1,12 +1,12 @@
 //! The device of a caller's last command: its reservation lingers, and the next getgpu of the same caller takes it over.
 //! Only if it is what is asked for now, and nobody else uses it meanwhile.
 
+use getgpu_common::choice::pick::Guard;
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Inventory};
 use getgpu_common::lock::own::{self, HolderLine};
 use getgpu_common::lock::{Level, Span, Taken, UNITS};
-use getgpu_common::pick::Guard;
 use getgpu_common::request::Request;
 
 use crate::call::{Answer, Asker, Call};

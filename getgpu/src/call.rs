@@ -2,6 +2,7 @@
 //! Nothing is settled before NVML has let go, and nothing is printed before a holder has the reservation.
 
 use getgpu_common::ask::{Client, spawn};
+use getgpu_common::choice::pick::Guard;
 use getgpu_common::diag::{Diag, print};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
@@ -9,7 +10,6 @@ use getgpu_common::inventory::Inventory;
 use getgpu_common::lock::claim::{join_reservation, settle_all};
 use getgpu_common::lock::own::Cover;
 use getgpu_common::lock::{Claim, Description, Place, Span};
-use getgpu_common::pick::Guard;
 use getgpu_common::procfs::Stat;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Settings};

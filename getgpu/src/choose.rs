@@ -1,13 +1,13 @@
 //! The choice of one call: a reservation of this caller that lingers, the device of an index, or free devices by the policy.
 //! Claims only; what is chosen here is settled by `call` when NVML has let go.
 
-use getgpu_common::census::{self, Census, Rejected};
+use getgpu_common::choice::census::{self, Census, Rejected};
+use getgpu_common::choice::pick::{Chooser, Guard, Outcome, Picked};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory};
 use getgpu_common::line::{self, Progress, Search, Turn};
 use getgpu_common::lock::Side;
-use getgpu_common::pick::{Chooser, Guard, Outcome, Picked};
 use getgpu_common::request::Request;
 use getgpu_common::settings::Wait;
 use getgpu_common::visible::Visible;

@@ -1,7 +1,7 @@
 //! `--explain`: a line per device that was not taken, with the reason, and a line per thing that is wrong with the lists.
 //! Pure text from what the choice found.
 
-use getgpu_common::census::Rejected;
+use getgpu_common::choice::census::Rejected;
 use getgpu_common::inventory::{Device, Inventory};
 use getgpu_common::lock::{Description, Place, Span, holders};
 use getgpu_common::pool::{Filter, Outside};

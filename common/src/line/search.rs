@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use super::{Rooms, Seeker, Tried};
 use crate::ask::{Ask, Client, Later, Worker};
-use crate::census::{Census, Rejected};
+use crate::choice::census::{Census, Rejected};
+use crate::choice::pick::{Chooser, Guard, Outcome, Picked};
+use crate::choice::{attempt, cap};
 use crate::error::Failure;
 use crate::ident::Uuid;
 use crate::inventory::{Device, Inventory};
 use crate::lock::{Description, Place, Side, Span, holders};
-use crate::pick::{Chooser, Guard, Outcome, Picked};
 use crate::quantity;
 use crate::request::Request;
 use crate::settings::{Environment, Loaded, allowed};
-use crate::{attempt, cap};
 
 /// The node is listed again so often, at an attempt, should it have been re-partitioned.
 const RELIST: Duration = Duration::from_secs(30);

@@ -2,7 +2,7 @@
 //! Nothing is taken, so by the time it is read it may be different.
 
 use getgpu_common::ask::{Client, Worker};
-use getgpu_common::attempt;
+use getgpu_common::choice::attempt;
 use getgpu_common::diag::print;
 use getgpu_common::error::Failure;
 use getgpu_common::inventory::{Activity, Detail, Device};

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::ask::Ask;
-use crate::cap;
-use crate::census::{self, Rejected};
-use crate::draw::Draws;
+use crate::choice::cap;
+use crate::choice::census::{self, Rejected};
+use crate::choice::draw::Draws;
+use crate::choice::policy::{self, Candidate};
 use crate::error::Failure;
 use crate::inventory::{Activity, Detail, Device, Gpu, Inventory};
 use crate::lock::{Claim, Description, Place, Side, Span, Taken, UNITS, layout, taken};
-use crate::policy::{self, Candidate};
 use crate::request::Request;
 use crate::settings::Policy;
 
@@ -92,7 +92,7 @@ impl<A: Ask> Chooser<'_, A> {
             let place = match draws.on(slot, gpu) {
                 Ok(Some(place)) => place,
                 Ok(None) => continue,
-                Err(crate::draw::Unfair) => return Ok(None),
+                Err(crate::choice::draw::Unfair) => return Ok(None),
             };
             let Ok(Some(device)) = self.client.client()?.device(place.gpu, place.slot, Detail::Uuid)? else { continue };
             if !self.request.filter.takes(&device) {
@@ -218,7 +218,7 @@ impl<A: Ask> Chooser<'_, A> {
 
     /// Tries one device: a look that nobody sees, the claim, and NVML last, while the claim keeps others away.
     pub fn try_device(&mut self, probe: &Description, device: &Device) -> Result<Result<Claim, Rejected>, Failure> {
-        let claim = match crate::attempt::claim(self.place, probe, self.side, self.request, device)? {
+        let claim = match crate::choice::attempt::claim(self.place, probe, self.side, self.request, device)? {
             Ok(claim) => claim,
             Err(why) => return Ok(Err(why)),
         };

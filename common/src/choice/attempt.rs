@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::census::Rejected;
+use crate::choice::census::Rejected;
 use crate::error::Failure;
 use crate::inventory::Device;
 use crate::lock::claim::{self, sign};
