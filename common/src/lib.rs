@@ -2,7 +2,7 @@
 
 pub mod ask;
 pub mod choice;
-pub mod choices;
+
 pub mod diag;
 pub mod error;
 pub mod exit;
@@ -20,4 +20,5 @@ pub mod request;
 pub mod settings;
 pub mod share;
 pub mod sys;
+pub mod typed;
 pub mod visible;

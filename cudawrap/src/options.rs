@@ -4,13 +4,13 @@
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction};
-use getgpu_common::choices::Choices;
 use getgpu_common::diag::Level;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::flags::{self, Flag};
 use getgpu_common::quantity;
 use getgpu_common::settings::Loaded;
 use getgpu_common::sys;
+use getgpu_common::typed::Typed;
 
 /// Every option of cudawrap: getgpu's that choose, and those that all have.
 pub fn table() -> impl Iterator<Item = Flag> {
@@ -41,7 +41,7 @@ Environment:
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// What chooses, shares and waits.
-    pub choices: Choices,
+    pub choices: Typed,
     /// `--ignore-grant`
     pub ignore_grant: bool,
     /// `-v`, `-q`
@@ -80,7 +80,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
     if typed.get_flag("version") {
         return Ok(Wanted::Text(format!("cudawrap {}\n", env!("CARGO_PKG_VERSION"))));
     }
-    let choices = Choices::of(&typed, "cudawrap")?;
+    let choices = Typed::of(&typed, "cudawrap")?;
     let program: Vec<OsString> = typed.get_many::<OsString>("program").into_iter().flatten().cloned().collect();
     if program.is_empty() {
         return Err(no_program());
@@ -125,7 +125,7 @@ pub fn variables(loaded: &mut Loaded) -> Result<(), Failure> {
     if sys::secure_execution() {
         return Ok(());
     }
-    Choices::of_variables(|name| std::env::var_os(name)).put(loaded)
+    Typed::of_variables(|name| std::env::var_os(name)).put(loaded)
 }
 
 #[cfg(test)]

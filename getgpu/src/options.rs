@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches};
-use getgpu_common::choices::Choices;
 use getgpu_common::diag::Level;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::flags::{self, Flag, Takes, flag};
 use getgpu_common::quantity;
+use getgpu_common::typed::Typed;
 
 const KEEP: &str = "Keeping it";
 const SHOW: &str = "Looking";
@@ -131,7 +131,7 @@ pub struct Options {
     /// What is to be done.
     pub action: Action,
     /// What chooses, shares and waits.
-    pub choices: Choices,
+    pub choices: Typed,
     /// `--ignore-grant`
     pub ignore_grant: bool,
     /// `--for`
@@ -176,7 +176,7 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         Some("env") => Format::Env,
         Some(other) => return Err(usage(format!("--format {other}: not one of uuid, index, env"))),
     };
-    let choices = Choices::of(typed, "getgpu")?;
+    let choices = Typed::of(typed, "getgpu")?;
     if format == Format::Index && matches!(text("type"), Some("mig" | "any")) {
         return Err(usage("--format index names whole GPUs only; MIG devices have no CUDA index".into()));
     }
@@ -259,7 +259,7 @@ impl Options {
     fn only(action: Action) -> Self {
         Self {
             action,
-            choices: Choices::default(),
+            choices: Typed::default(),
             ignore_grant: false,
             reserve_for: None,
             keep: Keep::ForProgram,

@@ -7,9 +7,9 @@ use crate::settings::{Loaded, Settings};
 
 /// The choosing options that were typed: setting, texts, and the option's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choices(Vec<(String, Vec<String>, String)>);
+pub struct Typed(Vec<(String, Vec<String>, String)>);
 
-impl Choices {
+impl Typed {
     /// Takes them from what was typed. Each is tried on settings of no account, so that a bad value is told before anything else happens.
     pub fn of(typed: &clap::ArgMatches, program: &str) -> Result<Self, Failure> {
         let mut choices: Vec<(String, Vec<String>, String)> = Vec::new();
