@@ -22,7 +22,10 @@ impl Call<'_> {
         caller: &Process,
         known: Option<&Inventory>,
     ) -> Result<Option<Answer>, Failure> {
-        let Some(line) = reuse::lingering(&self.place, caller)? else { return Ok(None) };
+        let lines = reuse::of_caller(&self.place, caller)?;
+        if lines.is_empty() {
+            return Ok(None);
+        }
         let scanned;
         let inventory = match known {
             Some(known) => Some(known),
@@ -32,9 +35,8 @@ impl Call<'_> {
                 Some(&scanned)
             }
         };
-        if !self.fits(&line, request, inventory) {
-            return Ok(None);
-        }
+        let fitting = |line: &HolderLine| self.fits(line, request, inventory) && reuse::lingers(&self.place, line);
+        let Some(line) = lines.into_iter().find(fitting) else { return Ok(None) };
         for uuid in &line.devices {
             if !self.shared(&line, uuid)? && !client.usage_of(uuid)?.is_ok_and(|u| u.activity == Activity::Idle) {
                 return Ok(None);

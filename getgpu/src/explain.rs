@@ -31,6 +31,7 @@ pub fn passed_over(device: &Device, why: Option<&Rejected>, place: &Place, probe
     let why = match why {
         None => "free; another one was drawn".to_owned(),
         Some(Rejected::Taken | Rejected::Tried) => holder(place, probe, device),
+        Some(Rejected::TooFew) => "free; too few with it".to_owned(),
         Some(Rejected::NoRoom) => format!("no room for the share: {}", holder(place, probe, device)),
         Some(Rejected::OtherUser) => format!("shared by another user: {}", holder(place, probe, device)),
         Some(Rejected::Busy(reason)) => format!("busy: {reason}"),

@@ -16,22 +16,21 @@ use crate::caller::Process;
 const HANDOVER: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// A reservation of this caller that can be taken over: its programs are over and the holder lingers.
-pub fn lingering(place: &Place, caller: &Process) -> Result<Option<HolderLine>, Failure> {
+/// The reservations of this caller that end by themselves.
+pub fn of_caller(place: &Place, caller: &Process) -> Result<Vec<HolderLine>, Failure> {
     // One question to the kernel spares most calls the walk through /proc: is anything held at all?
     let probe = place.open()?;
     if probe.conflict(layout::all_devices()).map_err(|e| lock_error(&e))?.is_none() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let uid = nix::unistd::geteuid().as_raw();
-    let mine = own::reservations(place, Some(uid))
-        .into_iter()
-        .filter(|line| !line.hold && line.caller.0 == caller.pid && line.caller_start == caller.start);
-    Ok(mine.into_iter().find(|line| settles_lingering(place, line)))
+    let mut lines = own::reservations(place, Some(uid));
+    lines.retain(|line| !line.hold && line.caller.0 == caller.pid && line.caller_start == caller.start);
+    Ok(lines)
 }
 
 /// Whether the holder lingers. One that was woken by its program's end and has not run yet gets the time to say so.
-fn settles_lingering(place: &Place, line: &HolderLine) -> bool {
+pub fn lingers(place: &Place, line: &HolderLine) -> bool {
     let began = Instant::now();
     loop {
         if own::lingering(place, line) {

@@ -16,6 +16,8 @@ pub enum Rejected {
     Taken,
     /// Somebody was trying it.
     Tried,
+    /// It is free, and with it there are still fewer than are wanted.
+    TooFew,
     /// Less of it is free than the share that is wanted.
     NoRoom,
     /// Another user shares it, and only one user may.
@@ -39,6 +41,8 @@ pub struct Census {
     pub other: usize,
     /// NVML would not tell.
     pub unknown: usize,
+    /// Free, but fewer than are wanted.
+    pub free: usize,
 }
 
 impl Census {
@@ -47,6 +51,7 @@ impl Census {
         let mut census = Self::default();
         for (device, why) in rejected {
             match why {
+                Rejected::TooFew => census.free += 1,
                 Rejected::Busy(_) => census.other += 1,
                 Rejected::Unknown(_) => census.unknown += 1,
                 Rejected::Taken | Rejected::Tried | Rejected::NoRoom | Rejected::OtherUser => {
@@ -70,13 +75,13 @@ impl Census {
         }
     }
 
-    fn total(&self) -> usize {
+    fn in_use(&self) -> usize {
         self.users.values().sum::<usize>() + self.leased + self.reserved + self.other + self.unknown
     }
 
     /// `7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)`
     pub fn text(&self) -> String {
-        let total = self.total();
+        let (used, total) = (self.in_use(), self.in_use() + self.free);
         let named = self.users.iter().map(|(user, n)| (user.as_str(), *n));
         let rest = [
             ("leased", self.leased),
@@ -86,12 +91,13 @@ impl Census {
         ];
         let parts: Vec<String> =
             named.chain(rest).filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
-        format!("{total} of {total} in use ({})", parts.join(", "))
+        format!("{used} of {total} in use ({})", parts.join(", "))
     }
 
     /// The failure that says it.
     pub fn failure(&self) -> Failure {
-        Failure::new(Kind::NoneFree, format!("no free device: {}", self.text()))
+        let what = if self.free > 0 { "too few free devices" } else { "no free device" };
+        Failure::new(Kind::NoneFree, format!("{what}: {}", self.text()))
     }
 }
 
@@ -174,6 +180,8 @@ mod tests {
         let census =
             Census { users: [("ana".into(), 3), ("ben".into(), 2)].into(), reserved: 1, other: 1, ..Census::default() };
         assert_eq!(census.text(), "7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)");
+        let some = Census { reserved: 3, free: 1, ..Census::default() };
+        assert_eq!(some.failure().message, "too few free devices: 3 of 4 in use (reserved 3)");
     }
 
     #[test]

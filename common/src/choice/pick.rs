@@ -153,11 +153,12 @@ impl<A: Ask> Chooser<'_, A> {
                 continue;
             }
             if !tried || began.elapsed() >= patience {
-                let why = |(place, device): &(usize, &Device)| {
-                    ((*device).clone(), rejected.remove(place).unwrap_or(Rejected::Tried))
+                // One that could be had, or was not even tried, is one of too few; alone it would have been tried.
+                let rest = if count > 1 { Rejected::TooFew } else { Rejected::Tried };
+                let mut why = |(place, device): &(usize, &Device)| {
+                    ((*device).clone(), rejected.remove(place).unwrap_or_else(|| rest.clone()))
                 };
-                let taken = |(place, _): &&(usize, &Device)| !picked.iter().any(|(known, _)| known == place);
-                return Ok(Outcome::NoneFree(pool.iter().filter(taken).map(why).collect()));
+                return Ok(Outcome::NoneFree(pool.iter().map(&mut why).collect()));
             }
             // Others are deciding about these: whoever gives way leaves one of them free.
             std::thread::sleep(Duration::from_micros(if share { 100 } else { 2000 }));

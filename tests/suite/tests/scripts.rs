@@ -67,6 +67,20 @@ fn two_programs_at_a_time_get_two_devices() {
 }
 
 #[test]
+fn a_loop_of_shares_or_of_pairs_needs_one_place_for_each() {
+    let sandbox = Sandbox::new("mig4");
+    let each = |option: &str| {
+        format!("for i in 1 2 3; do CUDA_VISIBLE_DEVICES=$(getgpu -q {option}) sim-cuda --run 0.1 --tag $i; done; ")
+    };
+    let script = each("--share 1/2") + &each("-n 2") + &each("--share 1/2") + "getgpu --count-free";
+    let outcome = sandbox.shell("bash", &script).run();
+    assert!(outcome.exits(0).stdout.ends_with("\n1\n"), "a half and a pair are kept: {outcome:#?}");
+    let devices = ran_on(&sandbox);
+    let of = |runs: std::ops::Range<usize>| devices[runs].iter().collect::<BTreeSet<_>>();
+    assert_eq!((of(0..3).len(), of(3..6).len(), of(6..9)), (1, 1, of(0..3)), "{devices:?}");
+}
+
+#[test]
 fn a_second_export_and_a_script_in_a_script_have_the_same_device() {
     let again = "export CUDA_VISIBLE_DEVICES=$(getgpu); echo $CUDA_VISIBLE_DEVICES; sim-cuda --run 0.1";
     for first in ["getgpu", "getgpu --hold"] {

@@ -91,7 +91,7 @@ fn several_are_all_different_and_all_or_none() {
     let three: Vec<String> = line.line().split(',').map(str::to_owned).collect();
     assert_eq!(three.iter().collect::<BTreeSet<_>>().len(), 3);
     assert_eq!(sandbox.holders().len(), 1, "one holder for all");
-    sandbox.getgpu(["--count=5"]).run().refuses("getgpu", 1, "no free device: ");
+    sandbox.getgpu(["--count=5"]).run().refuses("getgpu", 1, "too few free devices: 3 of 7 in use (reserved 3)");
     assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), "4", "a refused call leaves nothing behind");
     let four = sandbox.getgpu(["-q", "--count", "4"]).run().line();
     let all: Vec<String> = four.split(',').map(str::to_owned).chain(three.iter().cloned()).collect();
