@@ -175,6 +175,8 @@ fn settings_and_variables_choose_for_wrapped_programs() {
 #[test]
 fn twenty_who_want_two_of_seven_each_get_both_or_neither() {
     let sandbox = Sandbox::new("a100x1");
+    // Slow enough that all of them are choosing at the same time.
+    sandbox.faults("latency = { call_us = 3000 }");
     let start = |_| sandbox.getgpu(["-q", "-n", "2"]).spawn();
     let outcomes: Vec<_> = (0..20).map(start).collect::<Vec<_>>().into_iter().map(harness::Running::wait).collect();
     let given: Vec<String> = outcomes.iter().filter(|outcome| outcome.code() == Some(0)).map(|o| o.line()).collect();
