@@ -118,10 +118,12 @@ mod tests {
             assert!(!memory.due(&b, at(next - 1), Duration::ZERO) && memory.due(&b, at(next), Duration::ZERO));
         }
         assert_eq!(memory.count_due(at(1126), Duration::ZERO), 1, "a is due, b is not");
+        memory.busy(&a, at(1126), Duration::ZERO);
         memory.update(&Rooms { free: vec![b.clone()], tried: vec![a.clone()] }, at(1200));
-        assert_eq!(memory.count_due(at(1200), Duration::ZERO), 0, "somebody tries a");
+        assert!(!memory.due(&a, at(2200), Duration::ZERO), "somebody tries it");
         memory.update(&free(&[&a, &b]), at(1300));
-        assert!(!memory.due(&b, at(1300), Duration::ZERO), "and b has not become free meanwhile");
+        assert!(!memory.due(&a, at(1300), Duration::ZERO), "and it was not in use in between");
+        assert!(memory.due(&a, at(2126), Duration::ZERO));
     }
 
     #[test]
