@@ -157,7 +157,9 @@ fn settings_and_variables_choose_for_wrapped_programs() {
     let eddy = wrap(&sandbox, "opt", "eddy_cuda10", "sim-cuda");
     let other = wrap(&sandbox, "opt", "other", "sim-cuda");
     let device = |outcome: harness::Outcome| outcome.line().split(' ').nth(1).unwrap().to_owned();
-    assert_eq!(device(sandbox.command(&eddy).run()), uuids[1], "the administrator's table");
+    for _ in 0..6 {
+        assert_eq!(device(sandbox.command(&eddy).run()), uuids[1], "the administrator's table");
+    }
     let run = |name: &str, value: &str| device(sandbox.command(&other).env(name, value).run());
     assert_eq!(run("CUDAWRAP_MIN_MEMORY", "19G"), uuids[0]);
     assert_eq!(run("CUDAWRAP_PROFILE", "1g.5gb"), uuids[2]);
