@@ -4,7 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Conflict, Description, Held, Place, Range, Span, Units};
+use super::protocol::{self, Locks, Region, Verdict};
+use super::{Description, Held, Place, Range, Span, Units};
 use crate::error::{Failure, Kind, reason};
 
 /// How long a lease waits for a reservation that is only being tried.
@@ -75,15 +76,6 @@ pub enum Attempt {
     Tried,
 }
 
-impl Attempt {
-    fn lost(conflict: Option<Conflict>) -> Self {
-        match conflict.map(|conflict| conflict.held) {
-            Some(Held::Settled) => Self::Taken,
-            _ => Self::Tried,
-        }
-    }
-}
-
 /// A device, or a part of one, that is being tried: write-locked on its side, nothing settled on the other.
 #[derive(Debug)]
 pub struct Claim {
@@ -92,50 +84,75 @@ pub struct Claim {
     aim: Aim,
 }
 
+impl Claim {
+    fn begin(place: &Place, span: Span, aim: Aim) -> Result<Trial, Failure> {
+        Ok(Trial { claim: Self { description: place.open()?, span, aim }, began: Instant::now(), patience: TRY_PATIENCE })
+    }
+}
+
+/// A claim in the making: the protocol's steps over the kernel's locks.
+struct Trial {
+    claim: Claim,
+    began: Instant,
+    patience: Duration,
+}
+
+impl Trial {
+    fn region(&self, region: Region) -> Range {
+        let (aim, span) = (&self.claim.aim, self.claim.span);
+        match region {
+            Region::Own => aim.own(span),
+            Region::Other => aim.other(span),
+            Region::OuterLease => span.lease(),
+        }
+    }
+
+    fn end(self, verdict: Verdict) -> Attempt {
+        match verdict {
+            Verdict::Got => Attempt::Got(self.claim),
+            Verdict::Taken => Attempt::Taken,
+            Verdict::Tried => Attempt::Tried,
+        }
+    }
+}
+
+impl Locks for Trial {
+    type Error = Failure;
+
+    fn write(&mut self, region: Region) -> Result<Option<Held>, Failure> {
+        for range in self.claim.aim.units.at(self.region(region)) {
+            if !self.claim.description.try_write(range).map_err(|e| lock_error(&e))? {
+                let conflict = self.claim.description.conflict(range).map_err(|e| lock_error(&e))?;
+                // Gone already: it was a try.
+                return Ok(Some(conflict.map_or(Held::Try, |conflict| conflict.held)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn look(&mut self, region: Region) -> Result<Option<Held>, Failure> {
+        across(&self.claim.description, &self.claim.aim.units, self.region(region))
+    }
+
+    fn rest(&mut self) -> Result<bool, Failure> {
+        std::thread::sleep(PAUSE);
+        Ok(self.began.elapsed() < self.patience)
+    }
+}
+
 /// Tries to claim a device among others that may be had instead.
 pub fn attempt(place: &Place, aim: &Aim, span: Span) -> Result<Attempt, Failure> {
-    let description = place.open()?;
-    for range in aim.units.at(aim.own(span)) {
-        if !try_write(&description, range)? {
-            return Ok(Attempt::lost(conflict(&description, range)?));
-        }
-    }
-    let began = Instant::now();
-    loop {
-        match across(&description, &aim.units, aim.other(span))? {
-            None => break,
-            Some(Held::Settled) => return Ok(Attempt::Taken),
-            // The other one sees our try and gives way.
-            Some(Held::Try) if aim.side == Side::Lease && began.elapsed() < TRY_PATIENCE => std::thread::sleep(PAUSE),
-            Some(Held::Try) => return Ok(Attempt::Tried),
-        }
-    }
-    let claim = Claim { description, span, aim: aim.clone() };
-    Ok(match claim.outer_lease()? {
-        None => Attempt::Got(claim),
-        lost => Attempt::lost(lost),
-    })
+    let mut trial = Claim::begin(place, span, aim.clone())?;
+    let verdict = protocol::attempt(&mut trial, aim.side, aim.level)?;
+    Ok(trial.end(verdict))
 }
 
 /// Tries to write-lock the lease of a named device, again for at most 200 ms while only tries are in the way. None: somebody has it.
 pub fn named_lease(place: &Place, span: Span, units: Units) -> Result<Option<Claim>, Failure> {
-    let began = Instant::now();
-    let aim = Aim { side: Side::Lease, level: Level::Outer, units };
-    'again: loop {
-        let description = place.open()?;
-        for range in aim.units.at(span.lease()) {
-            if try_write(&description, range)? {
-                continue;
-            }
-            let settled = conflict(&description, range)?.is_some_and(|c| c.held == Held::Settled);
-            if settled || began.elapsed() >= 2 * TRY_PATIENCE {
-                return Ok(None);
-            }
-            std::thread::sleep(PAUSE);
-            continue 'again;
-        }
-        return Ok(Some(Claim { description, span, aim }));
-    }
+    let mut trial = Claim::begin(place, span, Aim { side: Side::Lease, level: Level::Outer, units })?;
+    trial.patience = 2 * TRY_PATIENCE;
+    let verdict = protocol::named(&mut trial)?;
+    Ok((verdict == Verdict::Got).then_some(trial.claim))
 }
 
 impl Claim {
@@ -147,21 +164,6 @@ impl Claim {
     /// How much of the device.
     pub const fn units(&self) -> &Units {
         &self.aim.units
-    }
-
-    /// Under our own reservation the outer lease is ours to take; what is in the way belongs to somebody who named the device.
-    fn outer_lease(&self) -> Result<Option<Conflict>, Failure> {
-        if self.aim.level != (Level::Inner { reserved: true }) {
-            return Ok(None);
-        }
-        for range in self.aim.units.at(self.span.lease()) {
-            let free = self.aim.side == Side::Lease && try_write(&self.description, range)?;
-            let conflict = if free { None } else { conflict(&self.description, range)? };
-            if conflict.is_some() {
-                return Ok(conflict);
-            }
-        }
-        Ok(None)
     }
 
     /// Who has the other side, settled; waits for at most 200 ms while it is only tried.
@@ -252,21 +254,13 @@ pub fn join_reservation(description: &Description, span: Span, units: &Units) ->
 fn across(description: &Description, units: &Units, region: Range) -> Result<Option<Held>, Failure> {
     let mut worst = None;
     for range in units.at(region) {
-        match conflict(description, range)?.map(|c| c.held) {
+        match description.conflict(range).map_err(|e| lock_error(&e))?.map(|c| c.held) {
             Some(Held::Settled) => return Ok(Some(Held::Settled)),
             Some(Held::Try) => worst = Some(Held::Try),
             None => {}
         }
     }
     Ok(worst)
-}
-
-fn try_write(description: &Description, range: Range) -> Result<bool, Failure> {
-    description.try_write(range).map_err(|e| lock_error(&e))
-}
-
-fn conflict(description: &Description, range: Range) -> Result<Option<Conflict>, Failure> {
-    description.conflict(range).map_err(|e| lock_error(&e))
 }
 
 /// A lock call that failed: whatever it was, nothing is handed out.

@@ -1,5 +1,5 @@
 //! The lock file of the host: where it is and whether it may be trusted (`place`), how devices are laid out on it (`layout`),
-//! locking byte ranges of it (`range`), parts of a device (`units`, `taken`), claims on devices (`claim`), who holds what (`holders`), and what is our own (`own`).
+//! locking byte ranges of it (`range`), parts of a device (`units`, `taken`), claims on devices (`protocol`, `claim`), who holds what (`holders`), and what is our own (`own`).
 
 pub mod claim;
 pub mod holders;
@@ -8,6 +8,7 @@ pub mod make;
 pub mod origin;
 pub mod own;
 pub mod place;
+pub mod protocol;
 pub mod range;
 pub mod shared;
 pub mod taken;

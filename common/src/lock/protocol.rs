@@ -1,0 +1,80 @@
+//! The protocol of a claim, as decisions alone: what is locked and looked at, in which order, and who gives way to whom.
+//! `claim` runs it over the kernel's locks, the model check over simulated ones, so that what was proven is what runs.
+
+use super::{Held, Level, Side};
+
+/// Where a step of the protocol looks or locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Region {
+    /// The side that is claimed.
+    Own,
+    /// The side that excludes it.
+    Other,
+    /// The lease of the outer level, for who chooses inside a reservation.
+    OuterLease,
+}
+
+/// Something that locks, looks and rests.
+pub trait Locks {
+    /// What can go wrong.
+    type Error;
+    /// Tries to write-lock; none: it is ours, else what is in the way.
+    fn write(&mut self, region: Region) -> Result<Option<Held>, Self::Error>;
+    /// What others hold there.
+    fn look(&mut self, region: Region) -> Result<Option<Held>, Self::Error>;
+    /// Lets some time pass; false when patience is over.
+    fn rest(&mut self) -> Result<bool, Self::Error>;
+}
+
+/// How an attempt ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verdict {
+    /// It may be settled.
+    Got,
+    /// Somebody has it.
+    Taken,
+    /// Somebody is trying it, and may yet leave it.
+    Tried,
+}
+
+impl Verdict {
+    const fn lost(held: Held) -> Self {
+        match held {
+            Held::Settled => Self::Taken,
+            Held::Try => Self::Tried,
+        }
+    }
+}
+
+/// Claims one device among several. Whoever reserves gives way to anything on the other side; whoever leases gives way to what is
+/// settled there, and waits for a try, since the one who tries sees ours and gives way.
+pub fn attempt<L: Locks>(locks: &mut L, side: Side, level: Level) -> Result<Verdict, L::Error> {
+    if let Some(held) = locks.write(Region::Own)? {
+        return Ok(Verdict::lost(held));
+    }
+    while let Some(held) = locks.look(Region::Other)? {
+        if held == Held::Settled || side == Side::Reservation || !locks.rest()? {
+            return Ok(Verdict::lost(held));
+        }
+    }
+    let outer = match (level, side) {
+        (Level::Inner { reserved: true }, Side::Lease) => locks.write(Region::OuterLease)?,
+        (Level::Inner { reserved: true }, Side::Reservation) => locks.look(Region::OuterLease)?,
+        _ => None,
+    };
+    Ok(outer.map_or(Verdict::Got, Verdict::lost))
+}
+
+/// Leases a device that was named: reservations are not looked at, and a try in the way is waited for.
+pub fn named<L: Locks>(locks: &mut L) -> Result<Verdict, L::Error> {
+    while let Some(held) = locks.write(Region::Own)? {
+        if held == Held::Settled || !locks.rest()? {
+            return Ok(Verdict::lost(held));
+        }
+    }
+    Ok(Verdict::Got)
+}
+
+#[cfg(test)]
+#[path = "protocol_tests.rs"]
+mod tests;
