@@ -8,6 +8,7 @@ use crate::inventory::{Detail, Inventory};
 use crate::lock::own::Cover;
 use crate::lock::{Level, Place, UNITS, Units, layout};
 use crate::pool::Filter;
+use crate::procfs::namespaces;
 use crate::settings::{Environment, Policy, Settings, ShareUsers, WithoutGrant, allowed};
 use crate::share::Share;
 use crate::visible::{self, Visible};
@@ -60,7 +61,7 @@ impl Request {
             policy: settings.policy,
             cover: None,
             same_user: settings.share_users == ShareUsers::Same,
-            cap: settings.max_per_user.filter(|_| !nix::unistd::geteuid().is_root()),
+            cap: settings.max_per_user.filter(|_| !namespaces::is_host_root()),
             value: value.map(|v| v.to_string_lossy().into_owned()).unwrap_or_default(),
             visible,
         })

@@ -58,8 +58,9 @@ impl FromStr for Share {
             (whole(of).ok_or_else(bad)?, whole(parts).ok_or_else(bad)?)
         } else if let Some(percent) = text.strip_suffix('%') {
             decimal(percent).and_then(|(of, parts)| Some((of, parts.checked_mul(100)?))).ok_or_else(bad)?
-        } else if let Some(fraction) = decimal(text) {
-            fraction
+        } else if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+            // A bare number is never a size: `1.0` and `2` are devices.
+            decimal(text).ok_or_else(bad)?
         } else {
             let bytes = quantity::size(text).map_err(|_| bad())?;
             return if bytes > 0 { Ok(Self::Bytes(bytes)) } else { Err(format!("`{text}` is no part of a device")) };
@@ -68,14 +69,28 @@ impl FromStr for Share {
             (_, 0) => Err(bad()),
             (0, _) => Err(format!("`{text}` is no part of a device")),
             (of, parts) if of > parts => Err(format!("`{text}` is more than a whole device")),
-            (of, parts) => Ok(Self::Fraction { of, parts }),
+            (of, parts) => {
+                let common = greatest_common_divisor(of, parts);
+                Ok(Self::Fraction { of: of / common, parts: parts / common })
+            }
         }
     }
 }
 
+/// So that `1/2`, `0.5` and `50%` are one and the same.
+const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Digits behind the point that are read: more say nothing about a device's units.
+const DIGITS: usize = 15;
+
 fn whole(text: &str) -> Option<u64> {
     let text = text.trim();
-    (!text.is_empty() && text.len() <= 9 && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
+    (!text.is_empty() && text.len() <= DIGITS && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
 /// `0.25` as 25 of 100.
@@ -85,6 +100,10 @@ fn decimal(text: &str) -> Option<(u64, u64)> {
     if behind.is_empty() {
         return Some((before, 1));
     }
+    if !behind.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let behind = &behind[..behind.len().min(DIGITS)];
     let parts = 10u64.checked_pow(u32::try_from(behind.len()).ok()?)?;
     let behind = whole(behind)?;
     Some((before.checked_mul(parts)?.checked_add(behind)?, parts))
@@ -115,10 +134,20 @@ mod tests {
         {
             assert_eq!(text.parse::<Share>().unwrap().units(None), Some(units), "{text}");
         }
+        for (text, units) in
+            [("1.0000000000000000000", UNITS), ("0.3333333333333333", UNITS / 3 - 1), ("33.333333%", UNITS / 3 - 1)]
+        {
+            assert_eq!(text.parse::<Share>().unwrap().units(None), Some(units), "{text}");
+        }
+        assert_eq!("50%".parse::<Share>(), "1/2".parse());
+        assert_eq!("0.50".parse::<Share>(), "2/4".parse());
         for (text, units) in [("1", UNITS), ("100%", UNITS), ("12.5%", UNITS / 8), ("2/3", UNITS / 3 * 2)] {
             assert_eq!(text.parse::<Share>().unwrap().units(None), Some(units), "{text}");
         }
-        for text in ["", "0", "0%", "3/2", "1.5", "101%", "-1/2", "1/0", "a", "1/2/3", "0.5x", "1e-1", "/", ".", "0G"] {
+        for text in [
+            "", "0", "0%", "3/2", "1.5", "101%", "-1/2", "1/0", "a", "1/2/3", "0.5x", "1e-1", "/", ".", "0G", "2.0",
+            "10", "1..0",
+        ] {
             assert!(text.parse::<Share>().is_err(), "{text}");
         }
     }
@@ -131,6 +160,6 @@ mod tests {
         assert_eq!((share.units(Some(5 << 30)), share.units(None)), (None, None));
         assert_eq!(share.memory(40 << 30), 10 << 30);
         assert_eq!("1/4".parse::<Share>().unwrap().memory(40 << 30), 10 << 30);
-        assert_eq!((share.to_string(), "0.5".parse::<Share>().unwrap().to_string()), ("10G".into(), "5/10".into()));
+        assert_eq!((share.to_string(), "0.5".parse::<Share>().unwrap().to_string()), ("10G".into(), "1/2".into()));
     }
 }

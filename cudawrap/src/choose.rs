@@ -94,15 +94,22 @@ impl Call<'_> {
             }
         }
         let ahead = line::waiting(&self.place.open()?, Some(request.line()))?;
-        let failure = if ahead > 0 {
+        let (mut known, mut alone) = (known, None);
+        // Of several devices it has to be known whether a program can use them together.
+        if known.is_none() && (request.count > 1 || ahead > 0) {
+            known = Some(client.scan(request.detail())?);
+        }
+        if let (true, Some(inventory)) = (ahead > 0 && self.wait() == Wait::No, &known) {
+            let found = line::abandoned::devices(&self.place.open()?, &request, inventory)?;
+            alone = Some(found).filter(|alone| !alone.is_empty());
+        }
+        let failure = if ahead > 0 && alone.is_none() {
             let text = if ahead == 1 { "1 is waiting".to_owned() } else { format!("{ahead} are waiting") };
             Failure::new(Kind::NoneFree, format!("no free device: {text}")).hint("--wait stands in line")
         } else {
-            // Of several devices it has to be known whether a program can use them together.
-            let known =
-                if request.count > 1 && known.is_none() { Some(client.scan(request.detail())?) } else { known.clone() };
             let (place, side) = (self.place, Side::Lease);
-            let mut chooser = Chooser { client, place, side, request: &request, skip: &|_| false };
+            let skip = |device: &Device| alone.as_ref().is_some_and(|alone| !alone.contains(&device.uuid));
+            let mut chooser = Chooser { client, place, side, request: &request, skip: &skip };
             match chooser.choose(known.as_ref())? {
                 Outcome::Picked(picked, guard) => {
                     let devices: Vec<Device> = picked.iter().map(|picked| picked.device.clone()).collect();

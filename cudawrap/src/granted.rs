@@ -23,8 +23,6 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub enum Named {
     /// Leased.
     Leased(Lease),
-    /// Ancestors of ours lease them: they are ours already.
-    Ours,
     /// Somebody else has this one: who, if that can be told.
     Taken(Uuid, Option<Holder>),
 }
@@ -53,7 +51,7 @@ pub fn lease(
     if held {
         request.find_cover(place, None);
     }
-    let mut claims = Vec::new();
+    let (mut claims, mut inherited) = (Vec::new(), Vec::new());
     for device in devices {
         let ours = request.cover.as_ref().and_then(|cover| cover.units(&device.uuid));
         let part = ours.and_then(|ours| request.filter.part_of(ours, device.memory));
@@ -61,7 +59,10 @@ pub fn lease(
         let claim = match ours {
             // A share of what is ours is one among several of ours.
             Some(_) if part.is_some() => attempt::claim(place, &probe, Side::Lease, request, device)?.ok(),
-            Some(_) if !reserved => continue,
+            Some(ours) if !reserved => {
+                inherited.push((Span::of(&device.uuid), ours.clone()));
+                continue;
+            }
             Some(ours) => named_lease(place, Span::of(&device.uuid), ours.clone())?,
             None => unowned(place, &probe, request, device)?,
         };
@@ -75,7 +76,7 @@ pub fn lease(
     }
     // Its number is for the lease, which is to lie as low as it can.
     drop(probe);
-    if claims.is_empty() { Ok(Named::Ours) } else { Lease::settle(claims, place).map(Named::Leased) }
+    Lease::settle(claims, &inherited, place).map(Named::Leased)
 }
 
 /// A device, or a share of one, that is not ours yet: what the leases of others leave of it, best where nobody has a reservation.
@@ -132,11 +133,22 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
+    /// Whether a device cannot be had now, as far as the lock tells; of what was ours at the last attempt only that counts.
     fn taken(&self, probe: &Description, device: &Device) -> Result<bool, Failure> {
-        let leases = probe.conflicts(Span::of(&device.uuid).lease(), usize::MAX).map_err(|e| lock_error(&e))?;
-        let taken: i64 = leases.iter().map(|lease| lease.range.len).sum();
-        let wanted = self.request.filter.part_of(&Units::whole(), device.memory).unwrap_or(UNITS);
-        Ok(taken + wanted > UNITS)
+        let ours = self.request.cover.as_ref().and_then(|cover| cover.units(&device.uuid));
+        if ours.is_some_and(|ours| self.request.filter.part_of(ours, device.memory).is_some()) {
+            return Ok(attempt::units(probe, &self.request, device)?.is_err());
+        }
+        let region = Span::of(&device.uuid).lease();
+        let leases = probe.conflicts(region, usize::MAX).map_err(|e| lock_error(&e))?;
+        let leased = Units::of(leases.iter().map(|lease| lease.range), region);
+        Ok(match ours {
+            Some(ours) => ours.without(&leased) != *ours,
+            None => {
+                let wanted = self.request.filter.part_of(&Units::whole(), device.memory).unwrap_or(UNITS);
+                leased.count() + wanted > UNITS
+            }
+        })
     }
 }
 
@@ -171,8 +183,9 @@ impl Seeker for Wanted<'_> {
 
     fn attempt(&mut self, _may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Named>, Failure> {
         Ok(match lease(self.place, &mut self.request, &self.devices, false)? {
-            Named::Taken(..) => Tried::Busy(Vec::new()),
-            found => Tried::Found(found),
+            // Not asked about again at once: whose it is can change only when somebody ends.
+            Named::Taken(..) => Tried::Busy(self.devices.iter().map(|device| device.uuid.clone()).collect()),
+            found @ Named::Leased(_) => Tried::Found(found),
         })
     }
 

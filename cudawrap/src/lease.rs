@@ -5,9 +5,9 @@
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use getgpu_common::error::Failure;
-use getgpu_common::lock::claim::sign;
+use getgpu_common::lock::claim::{join, sign};
 use getgpu_common::lock::place::at_least;
-use getgpu_common::lock::{Claim, Description, Place, Side};
+use getgpu_common::lock::{Claim, Description, Place, Side, Span, Units};
 use getgpu_common::procfs::namespaces;
 use getgpu_common::share;
 use nix::sys::resource::{Resource, getrlimit};
@@ -24,17 +24,24 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Settles claims for this process.
-    pub fn settle(claims: Vec<Claim>, place: &Place) -> Result<Self, Failure> {
+    /// Settles claims for this process, and joins what ancestors lease already, so that a program that was given none of their descriptors
+    /// has its device when they are gone.
+    pub fn settle(claims: Vec<Claim>, inherited: &[(Span, Units)], place: &Place) -> Result<Self, Failure> {
         let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
         let pid = namespaces::host_pids().then(|| std::process::id() as i32);
         let hold = |description: &Description| -> Result<(), Failure> {
             claims.iter().try_for_each(|claim| claim.hold_on(description))?;
             claims.iter().for_each(|claim| sign(description, Side::Lease, claim.span(), uid, pid));
+            for (span, units) in inherited {
+                if join(description, Side::Lease, *span, units)? {
+                    sign(description, Side::Lease, *span, uid, pid);
+                }
+            }
             Ok(())
         };
         claims.iter().try_for_each(Claim::settle)?;
-        let part = claims.iter().map(|claim| share::fraction(claim.units())).fold(1.0, f64::min);
+        let parts = claims.iter().map(Claim::units).chain(inherited.iter().map(|(_, units)| units));
+        let part = parts.map(share::fraction).fold(1.0, f64::min);
         let Ok(low) = place.open_read_only() else {
             // No descriptor is left: then the writable ones have to be inherited.
             claims.iter().for_each(|claim| sign(claim.description(), Side::Lease, claim.span(), uid, pid));

@@ -73,8 +73,7 @@ fn keep(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<R
     };
     let Some(device) = device else { return Ok(Ready::as_it_is()) };
     match granted::lease(&place, &mut request, &[device], true)? {
-        Named::Leased(lease) => Ok(Ready::leased(None, Some(lease), settings)),
-        Named::Ours => Ok(Ready::as_it_is()),
+        Named::Leased(lease) => Ok(Ready::leased(None, lease, settings)),
         Named::Taken(uuid, holder) if settings.when_taken == RunOrFail::Run => {
             let who = granted::in_use(&uuid, holder.as_ref());
             diag.warn(&format!("{who}: running there because CUDA_VISIBLE_DEVICES names it"));
@@ -93,9 +92,9 @@ fn choose(settings: &Settings, environment: &Environment, diag: &Diag) -> Result
     match chosen {
         Ok((place, Choice::Free(picked, guard))) => {
             let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
-            let lease = Lease::settle(claims, &place)?;
+            let lease = Lease::settle(claims, &[], &place)?;
             drop(guard);
-            Ok(Ready::leased(Some(&uuids(&devices)), Some(lease), settings))
+            Ok(Ready::leased(Some(&uuids(&devices)), lease, settings))
         }
         // Without a grant there is always something to choose.
         Ok((_, Choice::Only(..))) => Ok(Ready::as_it_is()),

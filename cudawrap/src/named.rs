@@ -75,15 +75,14 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     let (devices, lease) = match choice {
         Choice::Free(picked, guard) => {
             let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
-            let lease = Lease::settle(claims, &place)?;
+            let lease = Lease::settle(claims, &[], &place)?;
             drop(guard);
-            (uuids(&devices), Some(lease))
+            (uuids(&devices), lease)
         }
         Choice::Only(devices, request) => (uuids(&devices), only(&call, devices, *request)?),
     };
     for uuid in &devices {
-        let what = if lease.is_some() { "leased" } else { "leased by the program around this one" };
-        diag.note(&format!("{uuid}: {what}"));
+        diag.note(&format!("{uuid}: leased"));
     }
     Ok(Ready::leased(Some(&devices), lease, settings))
 }
@@ -93,7 +92,7 @@ fn only(
     call: &Call<'_>,
     devices: Vec<getgpu_common::inventory::Device>,
     mut request: Request,
-) -> Result<Option<Lease>, Failure> {
+) -> Result<Lease, Failure> {
     let mut named = granted::lease(call.place, &mut request, &devices, false)?;
     if let (Named::Taken(..), true) = (&named, call.wait() != Wait::No) {
         let (line, progress) = (request.line(), Progress::new(call.diag));
@@ -101,8 +100,7 @@ fn only(
         named = Turn::new(call.place, line, wanted, progress, call.wait())?.wait()?;
     }
     match named {
-        Named::Leased(lease) => Ok(Some(lease)),
-        Named::Ours => Ok(None),
+        Named::Leased(lease) => Ok(lease),
         Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref())),
     }
 }

@@ -22,18 +22,18 @@ impl Ready {
     }
 
     /// With a lease. `devices`: those to be named in CUDA_VISIBLE_DEVICES; none: that stays as it is.
-    pub fn leased(devices: Option<&[Uuid]>, lease: Option<Lease>, settings: &Settings) -> Self {
+    pub fn leased(devices: Option<&[Uuid]>, lease: Lease, settings: &Settings) -> Self {
         let mut variables = Vec::new();
         if let Some(devices) = devices {
             let value = devices.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
             variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), value));
         }
-        let part = lease.as_ref().map_or(1.0, |lease| lease.part);
+        let part = lease.part;
         if settings.framework_memory && part < 1.0 {
             let unset = |(name, _): &(String, String)| std::env::var_os(name).is_none();
             variables.extend(frameworks(part).into_iter().filter(unset));
         }
-        Self { variables, lease }
+        Self { variables, lease: Some(lease) }
     }
 }
 

@@ -7,9 +7,9 @@ use getgpu_common::diag::{Diag, print};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Inventory;
-use getgpu_common::lock::claim::{join_reservation, settle_all};
+use getgpu_common::lock::claim::{join, settle_all};
 use getgpu_common::lock::own::Cover;
-use getgpu_common::lock::{Claim, Description, Place, Span};
+use getgpu_common::lock::{Claim, Description, Place, Side, Span};
 use getgpu_common::procfs::Stat;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Settings};
@@ -109,7 +109,8 @@ impl Call<'_> {
         let mut lock = None;
         if matches!(self.options.keep, Keep::Hold(_)) {
             let joined = self.place.open()?;
-            let mut all = cover.devices.iter().map(|(uuid, units)| join_reservation(&joined, Span::of(uuid), units));
+            let mut all =
+                cover.devices.iter().map(|(uuid, units)| join(&joined, Side::Reservation, Span::of(uuid), units));
             if all.try_fold(true, |joined, next| next.map(|next| joined && next))? {
                 lock = Some(joined);
             }
@@ -186,5 +187,5 @@ impl Claimed {
 }
 
 fn root() -> bool {
-    nix::unistd::geteuid().is_root()
+    getgpu_common::procfs::namespaces::is_host_root()
 }

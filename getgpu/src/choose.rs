@@ -90,12 +90,22 @@ impl Call<'_> {
         }
         let probe = self.place.open()?;
         let ahead = line::waiting(&probe, Some(request.line()))?;
-        let failure = if ahead > 0 {
+        let mut alone = None;
+        let mut known = known;
+        if ahead > 0 && self.settings.wait == Wait::No {
+            let inventory = match known.take() {
+                Some(known) => known,
+                None => client.scan(request.detail())?,
+            };
+            alone = Some(line::abandoned::devices(&probe, request, &inventory)?).filter(|alone| !alone.is_empty());
+            known = Some(inventory);
+        }
+        let failure = if ahead > 0 && alone.is_none() {
             let text = if ahead == 1 { "1 is waiting".to_owned() } else { format!("{ahead} are waiting") };
             Failure::new(Kind::NoneFree, format!("no free device: {text}")).hint(HINT)
         } else {
-            let mut chooser =
-                Chooser { client, place: &self.place, side: Side::Reservation, request, skip: &|_| false };
+            let skip = |device: &Device| alone.as_ref().is_some_and(|alone| !alone.contains(&device.uuid));
+            let mut chooser = Chooser { client, place: &self.place, side: Side::Reservation, request, skip: &skip };
             match chooser.choose(known.as_ref())? {
                 Outcome::Picked(picked, guard) => {
                     if let (true, Some(inventory)) = (self.options.explain, &known) {

@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use getgpu_common::error::Failure;
-use getgpu_common::lock::claim::{join_reservation, lock_error};
+use getgpu_common::lock::claim::{join, lock_error};
 use getgpu_common::lock::own::{self, HolderLine};
-use getgpu_common::lock::{Description, Place, Span, layout};
+use getgpu_common::lock::{Description, Place, Side, Span, layout};
 use getgpu_common::procfs::Stat;
 use getgpu_common::sys;
 
@@ -57,7 +57,7 @@ pub fn take_over(place: &Place, line: &HolderLine) -> Result<Option<Description>
         return Ok(None);
     }
     for uuid in &line.devices {
-        if !join_reservation(&joined, Span::of(uuid), &own::reserved_units(place, line, uuid))? {
+        if !join(&joined, Side::Reservation, Span::of(uuid), &own::reserved_units(place, line, uuid))? {
             return Ok(None);
         }
     }

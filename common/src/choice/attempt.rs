@@ -1,6 +1,7 @@
 //! From a request and a device to a claim on the lock: how much of it, among whom, and whether its users allow another one.
 //! NVML is not asked here; a claim that is given back keeps others away while it is.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::choice::census::Rejected;
@@ -8,7 +9,7 @@ use crate::error::Failure;
 use crate::inventory::Device;
 use crate::lock::claim::{self, sign};
 use crate::lock::{Aim, Attempt, Claim, Description, Held, Level, Place, Side, Span, Taken, Units, holders, taken};
-use crate::procfs::namespaces;
+use crate::procfs::{self, namespaces};
 use crate::request::Request;
 
 /// How long a claim waits for that of another user, who may yet give way.
@@ -35,7 +36,7 @@ pub fn claim(
         Attempt::Taken | Attempt::Tried => return Ok(Err(Rejected::Tried)),
     };
     if request.same_user && !claim.units().is_whole() {
-        if let Some(why) = other_users(probe, &claim, side)? {
+        if let Some(why) = other_users(place, probe, &claim, side)? {
             return Ok(Err(why));
         }
     }
@@ -72,20 +73,42 @@ pub fn units(probe: &Description, request: &Request, device: &Device) -> Result<
 }
 
 /// Where only one user's programs may share a device: our uid is written down first, then others' are looked for, so that of two users who
-/// meet at least one sees the other. The higher uid gives way at once, the lower one waits for that.
-fn other_users(probe: &Description, claim: &Claim, side: Side) -> Result<Option<Rejected>, Failure> {
-    let (span, own) = (claim.span(), namespaces::host_uid(nix::unistd::geteuid().as_raw()));
+/// meet at least one sees the other. Who has a share there already stays; else the higher uid gives way at once, and the lower waits for that.
+fn other_users(place: &Place, probe: &Description, claim: &Claim, side: Side) -> Result<Option<Rejected>, Failure> {
+    let (span, uid) = (claim.span(), nix::unistd::geteuid().as_raw());
+    let own = namespaces::host_uid(uid);
     sign(claim.description(), side, span, own, None);
+    let settled = !Taken::look(probe, Level::Outer, span)?.settled.is_empty();
+    if settled && !has_share(place, probe, span, uid)? {
+        let others = users(probe, span, own)?;
+        return Ok((!others.is_empty()).then_some(Rejected::OtherUser));
+    }
     let began = Instant::now();
     loop {
-        let mut others = holders::uids(probe, span, Side::Lease)?;
-        others.extend(holders::uids(probe, span, Side::Reservation)?);
-        others.remove(&own);
+        let others = users(probe, span, own)?;
         let Some(lowest) = others.first() else { return Ok(None) };
-        if *lowest < own || began.elapsed() >= PATIENCE {
-            let settled = !Taken::look(probe, Level::Outer, span)?.settled.is_empty();
-            return Ok(Some(if settled { Rejected::OtherUser } else { Rejected::Tried }));
+        if (!settled && *lowest < own) || began.elapsed() >= PATIENCE {
+            return Ok(Some(Rejected::Tried));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// The other users that say they hold or try a device.
+fn users(probe: &Description, span: Span, own: u32) -> Result<BTreeSet<u32>, Failure> {
+    let mut users = holders::uids(probe, span, Side::Lease)?;
+    users.extend(holders::uids(probe, span, Side::Reservation)?);
+    users.remove(&own);
+    Ok(users)
+}
+
+/// Whether a process of this user shows a settled lock on the device.
+fn has_share(place: &Place, probe: &Description, span: Span, uid: u32) -> Result<bool, Failure> {
+    for side in [Side::Lease, Side::Reservation] {
+        let own = holders::process_ids(probe, span, side)?.into_iter().filter(|pid| procfs::euid(*pid) == Some(uid));
+        if own.into_iter().any(|pid| !holders::units_of(place, pid, side, span).is_empty()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -12,6 +12,8 @@ use crate::lock::{Description, Held, Place, Range, layout};
 const DISPENSER: Duration = Duration::from_secs(1);
 /// More waiters than this are not counted.
 const MOST: usize = 5000;
+/// Between two questions about the next lower number where there is no timer.
+const POLL: Duration = Duration::from_millis(20);
 /// How far below the next number is looked for first, and second.
 const NEAR: i64 = 8;
 const FAR: i64 = 1024;
@@ -100,9 +102,19 @@ impl Number {
             Some(other) => other,
             None => place.open()?,
         };
-        let ended = {
-            let _ticker = Ticker::start(tick);
-            lock(other.wait_for(Range { start: below, len: 1 }, Held::Settled))?
+        let range = Range { start: below, len: 1 };
+        let ended = match Ticker::start(tick) {
+            Some(_ticker) => lock(other.wait_for(range, Held::Settled))?,
+            // Without a timer: asked again and again.
+            None => {
+                let began = Instant::now();
+                let mut ended = lock(other.try_read(range))?;
+                while !ended && began.elapsed() < tick {
+                    std::thread::sleep(POLL.min(tick));
+                    ended = lock(other.try_read(range))?;
+                }
+                ended
+            }
         };
         if !ended {
             self.other = Some(other);

@@ -16,7 +16,7 @@ use crate::quantity;
 use crate::request::Request;
 use crate::settings::{Environment, Loaded, allowed};
 
-/// The node is listed again so often, at an attempt, should it have been re-partitioned.
+/// The node is listed again so often by the head of the line, should it have been re-partitioned.
 const RELIST: Duration = Duration::from_secs(30);
 /// The site's list of excluded devices is read again so often.
 const REREAD: Duration = Duration::from_secs(1);
@@ -82,7 +82,7 @@ impl<'a, W: Worker> Search<'a, W> {
 
     /// One choice, with a session of its own that is over when it answers.
     fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Outcome, Failure> {
-        let relist = self.listed.elapsed() >= RELIST;
+        let relist = self.stale();
         let mut client = Later { open: &mut *self.open, opened: None };
         let skip = |device: &Device| !may(&device.uuid);
         let (place, side, request) = (self.place, self.side, &self.request);
@@ -160,6 +160,10 @@ impl<W: Worker> Seeker for Search<'_, W> {
         Ok(Tried::Busy(busy.map(|(device, _)| device.uuid.clone()).collect()))
     }
 
+    fn stale(&self) -> bool {
+        self.listed.elapsed() >= RELIST
+    }
+
     fn may_have_more(&mut self, probe: &Description) -> Result<bool, Failure> {
         let Some(most) = self.request.cap else { return Ok(true) };
         cap::allows(self.place, probe, &self.inventory, most, self.request.most_units(&self.inventory))
@@ -176,10 +180,14 @@ impl<W: Worker> Seeker for Search<'_, W> {
                 Ok(Err(why)) => Some(why),
                 Err(_) => None,
             };
-            (device.clone(), why.unwrap_or(Rejected::Tried))
+            (device.clone(), why.unwrap_or(Rejected::TooFew))
         };
         let rejected: Vec<_> = self.request.filter.pool(&self.inventory).map(why).collect();
+        let free = rejected.iter().filter(|(_, why)| *why == Rejected::TooFew).count();
         let mut failure = Census::take(&rejected, probe).failure();
+        if free == rejected.len() {
+            failure.message = format!("not served: those before you in line have not taken {free} free devices");
+        }
         failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
         failure.hint("getgpu --list shows who holds what")
     }

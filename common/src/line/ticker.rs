@@ -20,8 +20,8 @@ pub struct Ticker {
 }
 
 impl Ticker {
-    /// Ticks every `period`.
-    pub fn start(period: Duration) -> Self {
+    /// Ticks every `period`; none if there is no timer to be had (`ulimit -i 0`).
+    pub fn start(period: Duration) -> Option<Self> {
         let period = period.clamp(Duration::from_millis(1), Duration::from_secs(3600));
         // SAFETY: all structures are zeroed, which is a valid value for each, or filled by the calls; the handler does nothing.
         unsafe {
@@ -48,7 +48,9 @@ impl Ticker {
             if made {
                 libc::timer_settime(timer, 0, &raw const times, std::ptr::null_mut());
             }
-            Self { timer: made.then_some(timer), action: before, mask }
+            // Dropped, it puts back what was changed.
+            let ticker = Self { timer: made.then_some(timer), action: before, mask };
+            made.then_some(ticker)
         }
     }
 }

@@ -13,8 +13,9 @@ use crate::settings::Wait;
 
 /// Between two looks of those who stand behind; a device is left to the head for as long, and to each further one before.
 const TICK: Duration = Duration::from_secs(1);
-/// So many stand close enough behind a head to look for themselves: the second as often as the head, the others seldom.
+/// So many stand close behind a head and look for themselves at every tick; NVML is asked by the second as often as by the head.
 const CLOSE: usize = 3;
+/// The others look, and ask, so often, should all before them have stopped.
 const SELDOM: Duration = Duration::from_secs(5);
 /// Between two counts of what a user holds who has as many as one may have.
 const ASIDE: Duration = Duration::from_millis(250);
@@ -44,6 +45,10 @@ pub trait Seeker {
     fn total(&self) -> usize;
     /// Tries those that `may` allows, and asks NVML about them.
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure>;
+    /// Whether what is known of the node is so old that an attempt is due for that alone.
+    fn stale(&self) -> bool {
+        false
+    }
     /// Whether this user may have more now.
     fn may_have_more(&mut self, probe: &Description) -> Result<bool, Failure>;
     /// The failure of having waited in vain.
@@ -61,6 +66,8 @@ pub struct Turn<'a, S: Seeker> {
     limit: Option<Duration>,
     /// Why this user may not have more, while that is so.
     over: Option<Failure>,
+    /// When one of those far behind has looked last.
+    looked: Instant,
 }
 
 impl<'a, S: Seeker> Turn<'a, S> {
@@ -72,7 +79,8 @@ impl<'a, S: Seeker> Turn<'a, S> {
             Wait::Forever => None,
         };
         let (probe, number) = (place.open()?, Number::draw(place, line)?);
-        Ok(Self { place, probe, number, seeker, memory: Memory::default(), progress, limit, over: None })
+        let (memory, looked) = (Memory::default(), Instant::now());
+        Ok(Self { place, probe, number, seeker, memory, progress, limit, over: None, looked })
     }
 
     /// Waits until served, or until the time is over.
@@ -111,11 +119,22 @@ impl<'a, S: Seeker> Turn<'a, S> {
         self.say()?;
         let began = Instant::now();
         self.number.wait_behind(self.place, below, left.min(TICK))?;
-        let ahead = if began.elapsed() < TICK { None } else { self.number.few_ahead(CLOSE)? };
-        let Some(ahead) = ahead.filter(|ahead| *ahead > 0) else { return Ok(None) };
-        // One second for the head, one more for each who stands between.
-        let patience = TICK * u32::try_from(ahead).unwrap_or(1) - TICK / 4;
-        self.look(patience, if ahead == 1 { TICK } else { SELDOM })
+        if began.elapsed() < TICK {
+            return Ok(None);
+        }
+        match self.number.few_ahead(CLOSE)? {
+            Some(0) => Ok(None),
+            // One second for the head, one more for each who stands between.
+            Some(ahead) => {
+                let patience = TICK * u32::try_from(ahead).unwrap_or(1) - TICK / 4;
+                self.look(patience, if ahead == 1 { TICK } else { SELDOM })
+            }
+            None if self.looked.elapsed() >= SELDOM => {
+                self.looked = Instant::now();
+                self.look(SELDOM - TICK / 4, SELDOM)
+            }
+            None => Ok(None),
+        }
     }
 
     /// Watches the lock until served, or until somebody stands before again.
@@ -144,7 +163,8 @@ impl<'a, S: Seeker> Turn<'a, S> {
         let rooms = self.seeker.rooms(&self.probe)?;
         let now = Instant::now();
         self.memory.update(&rooms, now);
-        if self.memory.count_due(now, patience) < self.seeker.wanted().max(1) {
+        let due = self.memory.count_due(now, patience) >= self.seeker.wanted().max(1);
+        if !due && !(patience.is_zero() && self.seeker.stale()) {
             return Ok(None);
         }
         let memory = &self.memory;

@@ -86,7 +86,11 @@ pub struct Claim {
 
 impl Claim {
     fn begin(place: &Place, span: Span, aim: Aim) -> Result<Trial, Failure> {
-        Ok(Trial { claim: Self { description: place.open()?, span, aim }, began: Instant::now(), patience: TRY_PATIENCE })
+        Ok(Trial {
+            claim: Self { description: place.open()?, span, aim },
+            began: Instant::now(),
+            patience: TRY_PATIENCE,
+        })
     }
 }
 
@@ -199,11 +203,14 @@ impl Claim {
                 return Err(Failure::new(Kind::LockPlace, "the lock was lost while it was being settled"));
             }
         }
-        if self.aim.side == Side::Reservation && self.aim.level != Level::Outer {
-            // What it is chosen from may end before it does. Not to be had only at an instant in which somebody tries in vain.
-            for range in self.aim.units.at(self.span.reservation()) {
-                let _ = description.try_read(range);
-            }
+        // What it is chosen from may end before it does. Not to be had only at an instant in which somebody tries in vain.
+        let around = match (self.aim.side, self.aim.level) {
+            (Side::Reservation, Level::Inner { .. }) => Some(self.span.reservation()),
+            (Side::Lease, Level::Inner { reserved: false }) => Some(self.span.lease()),
+            _ => None,
+        };
+        for range in around.into_iter().flat_map(|region| self.aim.units.at(region)) {
+            let _ = description.try_read(range);
         }
         Ok(())
     }
@@ -240,9 +247,10 @@ pub fn sign(description: &Description, side: Side, span: Span, host_uid: u32, pi
     }
 }
 
-/// Joins a settled reservation of our own: both then hold it.
-pub fn join_reservation(description: &Description, span: Span, units: &Units) -> Result<bool, Failure> {
-    for range in units.at(span.reservation()) {
+/// Joins a settled claim that is our own already: both then hold it.
+pub fn join(description: &Description, side: Side, span: Span, units: &Units) -> Result<bool, Failure> {
+    let region = if side == Side::Lease { span.lease() } else { span.reservation() };
+    for range in units.at(region) {
         if !description.try_read(range).map_err(|e| lock_error(&e))? {
             return Ok(false);
         }

@@ -237,16 +237,14 @@ fn steps(world: &World, kinds: &[Kind], patient: bool) -> Vec<World> {
 /// Explores everything; gives the number of worlds. With `patient` nobody crashes or runs out of patience, and then somebody gets a device;
 /// without it anything may happen at any step.
 fn explore(kinds: &[Kind], patient: bool) -> usize {
-    let first = World {
-        table: Table::new(),
-        processes: vec![Some(Vec::new()); kinds.len()],
-        failed: vec![false; kinds.len()],
-    };
+    let first =
+        World { table: Table::new(), processes: vec![Some(Vec::new()); kinds.len()], failed: vec![false; kinds.len()] };
     let mut seen: HashSet<World> = HashSet::from([first.clone()]);
     let mut todo = vec![first];
     while let Some(world) = todo.pop() {
         for device in 0..2 {
-            let settled = world.table.iter().filter(|((_, d, _), held)| *d == device && **held == Held8::Settled).count();
+            let settled =
+                world.table.iter().filter(|((_, d, _), held)| *d == device && **held == Held8::Settled).count();
             assert!(settled <= 1, "two have device {device}: {world:#?}");
         }
         assert!(!world.failed.iter().all(|failed| *failed), "a free device that nobody got: {kinds:?}, {world:#?}");
@@ -265,8 +263,11 @@ fn check(sides: &[Side], devices: u8) -> usize {
     let mut worlds = 0;
     for bits in 0..orders {
         let order = |number: usize| if bits >> number & 1 == 1 { [1, 0] } else { [0, 1] };
-        let kinds: Vec<Kind> =
-            sides.iter().enumerate().map(|(number, side)| Kind { side: *side, order: order(number), devices }).collect();
+        let kinds: Vec<Kind> = sides
+            .iter()
+            .enumerate()
+            .map(|(number, side)| Kind { side: *side, order: order(number), devices })
+            .collect();
         worlds += explore(&kinds, false) + explore(&kinds, true);
     }
     println!("{sides:?} on {devices}: {worlds} worlds");

@@ -27,6 +27,11 @@ pub fn host_uid(uid: u32) -> u32 {
     translate(&map, uid).unwrap_or(uid)
 }
 
+/// Whether we are the host's root, and not one of a user namespace that anybody can make.
+pub fn is_host_root() -> bool {
+    host_uid(nix::unistd::geteuid().as_raw()) == 0
+}
+
 /// Whether the host's root has a name in this user namespace.
 pub fn host_root_mapped() -> bool {
     host_users()

@@ -39,6 +39,17 @@ fn a_user_has_no_more_than_the_site_allows() {
 }
 
 #[test]
+fn root_of_a_user_namespace_is_no_root() {
+    if skip::lacks(&[skip::Need::Root, skip::Need::UserNamespace]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("a100x1").settings("max_per_user = 1").build();
+    let script = "unshare -Ur getgpu --for=600; unshare -Ur getgpu --for=600; getgpu --for=600; true";
+    let outcome = sandbox.shell("bash", script).uid(OTHER).run();
+    assert_eq!(outcome.exits(0).stdout.lines().count(), 1, "{outcome:#?}");
+}
+
+#[test]
 fn calls_at_the_same_instant_are_counted_too_and_shares_as_parts() {
     if skip::lacks(&[skip::Need::Root]) {
         return;

@@ -87,6 +87,39 @@ fn a_program_under_a_reserved_share_leases_just_that() {
 }
 
 #[test]
+fn shares_inside_ones_own_are_waited_for() {
+    let sandbox = Sandbox::new("mig4");
+    for script in [
+        "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); for i in 1 2 3 4 5 6; do \
+         cudawrap -q --share 1/2 --wait -- sim-cuda --max 2 --run 0.2 & done; wait",
+        "cudawrap -- bash -c 'for i in 1 2 3 4 5 6; do cudawrap -q --share 1/2 --wait -- sim-cuda --max 2 --run 0.2 & done; wait'",
+    ] {
+        let before = sandbox.folder().runs().unwrap().len();
+        sandbox.shell("bash", script).run().exits(0).says(&[]);
+        assert_eq!(sandbox.folder().runs().unwrap().len() - before, 6);
+        assert!(sandbox.folder().collisions().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_program_inside_a_lease_keeps_its_device_when_the_one_around_it_is_gone() {
+    // As Python's subprocess starts it: without the descriptors that its parent inherited.
+    let sandbox = Sandbox::new("h200x1");
+    let inner = "for fd in $(ls /proc/self/fd); do [ $fd -gt 2 ] && eval \"exec $fd>&-\"; done 2>/dev/null; \
+                 cudawrap -- sim-cuda --until-file go & until [ $(ls $SIM_NODE/running | grep -vc gate) = 1 ]; do sleep 0.01; done; \
+                 kill -9 $$";
+    let file = sandbox.file("work/inner", inner, 0o755);
+    sandbox.shell("bash", &format!("rm -f go; cudawrap -- bash {}", file.display())).run();
+    sandbox.until_running(1);
+    let listing = sandbox.getgpu(["--list"]).run().stdout;
+    assert!(listing.contains("leased"), "{listing}");
+    sandbox.getgpu(["--share", "1/848", "--no-reserve"]).run().exits(1);
+    sandbox.file("work/go", "", 0o644);
+    wait::until("it is over", || !sandbox.locked());
+    sandbox.assert_exclusive();
+}
+
+#[test]
 fn a_grant_of_somebody_elses_making_is_chosen_from_among_everybody() {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();

@@ -182,6 +182,13 @@ fn users_share_a_device_unless_the_site_says_otherwise() {
     assert_ne!(own, theirs);
     somebody(&sandbox, &["--share=1/4", "--gpu", &own]).run().refuses("getgpu", 1, "1 of 1 in use");
     assert_eq!(somebody(&sandbox, &["--share=1/4", "--gpu", &theirs, "--no-reserve"]).run().line(), theirs);
+    // Who has a share stays, whoever else asks at the same time.
+    let hog = "while :; do getgpu -q --share=1/4 --gpu $0 --no-reserve 2>/dev/null; done";
+    let hogs = [1u32, 2].map(|uid| sandbox.shell("bash", hog).args([&theirs]).uid(uid).spawn());
+    for _ in 0..10 {
+        assert_eq!(somebody(&sandbox, &["--share=1/4", "--gpu", &theirs, "--no-reserve"]).run().line(), theirs);
+    }
+    drop(hogs);
     // Two users at the same instant, on one device: never both.
     let sandbox = Sandbox::builder("h200x1").settings("share_users = 'same'").build();
     for _ in 0..15 {

@@ -152,6 +152,42 @@ fn a_stopped_waiter_holds_nobody_up() {
 }
 
 #[test]
+fn stopped_waiters_keep_nobody_from_a_free_device() {
+    let sandbox = Sandbox::new("mig4");
+    let hold: Vec<String> = (0..4).map(|_| sandbox.getgpu(["--for=600"]).run().line()).collect();
+    let waiters = line_up(&sandbox, (0..6).map(|n| leased(&sandbox, &n.to_string(), "0.05")).collect());
+    waiters.iter().take(5).for_each(|waiter| waiter.signal(Signal::SIGSTOP));
+    sandbox.getgpu(["--release", &hold[0]]).run().exits(0);
+    // The sixth is far behind, and takes it in the end; until then so does anybody.
+    let mut waiters: Vec<Running> = waiters.into_iter().collect();
+    waiters.pop().unwrap().wait().exits(0);
+    for command in [sandbox.getgpu(["--no-reserve"]), sandbox.command("cudawrap").args(["--", "true"])] {
+        let outcome = command.run();
+        outcome.exits(0).says(&[]);
+        assert!(outcome.elapsed > Duration::from_secs(1), "it looks whether somebody takes it: {outcome:?}");
+    }
+    for waiter in waiters {
+        waiter.signal(Signal::SIGCONT);
+        waiter.wait().exits(0);
+    }
+    sandbox.assert_exclusive();
+}
+
+#[test]
+fn without_a_timer_the_time_to_wait_is_kept_all_the_same() {
+    let sandbox = Sandbox::new("h200x1");
+    let first = blocker(&sandbox);
+    let waiter = line_up(&sandbox, vec![leased(&sandbox, "a", "0.05")]);
+    let script = "ulimit -i 0; exec getgpu --wait=0.5";
+    let outcome = sandbox.shell("bash", script).run();
+    outcome.exits(1).mentions("waited 0.5 s");
+    end(first);
+    for running in waiter {
+        running.wait().exits(0);
+    }
+}
+
+#[test]
 fn interrupted_while_waiting_nothing_is_left() {
     let sandbox = Sandbox::new("h200x1");
     let first = blocker(&sandbox);
