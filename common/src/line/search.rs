@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Rooms, Seeker, Tried};
 use crate::ask::{Ask, Client, Later, Worker};
-use crate::choice::census::{Census, Rejected};
+use crate::choice::census::{self, Census, Rejected};
 use crate::choice::pick::{Chooser, Guard, Outcome, Picked};
 use crate::choice::{attempt, cap};
 use crate::error::Failure;
@@ -170,6 +170,10 @@ impl<W: Worker> Seeker for Search<'_, W> {
     }
 
     fn in_vain(&mut self, probe: &Description, waited: Duration) -> Failure {
+        // All were drained meanwhile.
+        if let Err(failure) = census::pool(&self.request.filter, &self.inventory, self.request.count) {
+            return failure;
+        }
         let known =
             |uuid: &Uuid| self.rejected.iter().find(|(device, _)| device.uuid == *uuid).map(|(_, why)| why.clone());
         let why = |device: &Device| {

@@ -29,6 +29,7 @@ pub(crate) fn is_root() -> bool {
 
 impl Sandbox {
     pub(crate) fn new() -> Self {
+        harness::as_from_a_terminal();
         let sandbox = Self { root: tempfile::tempdir().unwrap() };
         sandbox.run_sh("mkdir bin app links state && chmod 755 . bin app links state");
         if is_root() {

@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::sys::stat::Mode;
 use sim_node::Folder;
 
-use crate::{Sandbox, binaries};
+use crate::{Sandbox, binaries, signals};
 
 /// What a sandbox is to be.
 #[derive(Clone, Debug)]
@@ -48,6 +48,7 @@ impl Builder {
 
     /// Makes it.
     pub fn build(self) -> Sandbox {
+        signals::as_from_a_terminal();
         let temporary = tempfile::Builder::new().prefix("getgpu-test-").tempdir().expect("a temporary directory");
         let root = temporary.path().to_owned();
         open(&root);

@@ -20,6 +20,7 @@ mod outcome;
 mod programs;
 mod running;
 mod sandbox;
+mod signals;
 pub mod skip;
 pub mod wait;
 
@@ -30,5 +31,6 @@ pub use nix::sys::signal::Signal;
 pub use outcome::Outcome;
 pub use running::Running;
 pub use sandbox::Sandbox;
+pub use signals::as_from_a_terminal;
 pub use sim_node::{Folder, Node};
 pub use sim_nvml::install::{BEFORE_510, WIDE_PROCESSES};
