@@ -163,8 +163,9 @@ impl<'a, S: Seeker> Turn<'a, S> {
         let rooms = self.seeker.rooms(&self.probe)?;
         let now = Instant::now();
         self.memory.update(&rooms, now);
-        let due = self.memory.count_due(now, patience) >= self.seeker.wanted().max(1);
-        if !due && !(patience.is_zero() && self.seeker.stale()) {
+        let enough = self.memory.count_due(now, patience) >= self.seeker.wanted().max(1);
+        let relist = patience.is_zero() && self.seeker.stale();
+        if !enough && !relist {
             return Ok(None);
         }
         let memory = &self.memory;
