@@ -79,9 +79,8 @@ fn other_users(place: &Place, probe: &Description, claim: &Claim, side: Side) ->
     let own = namespaces::host_uid(uid);
     sign(claim.description(), side, span, own, None);
     let settled = !Taken::look(probe, Level::Outer, span)?.settled.is_empty();
-    if settled && !has_share(place, probe, span, uid)? {
-        let others = users(probe, span, own)?;
-        return Ok((!others.is_empty()).then_some(Rejected::OtherUser));
+    if settled && others_share(place, probe, span)? {
+        return Ok(Some(Rejected::OtherUser));
     }
     let began = Instant::now();
     loop {
@@ -92,6 +91,12 @@ fn other_users(place: &Place, probe: &Description, claim: &Claim, side: Side) ->
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Whether a device is shared by others, and not by this user.
+pub fn others_share(place: &Place, probe: &Description, span: Span) -> Result<bool, Failure> {
+    let uid = nix::unistd::geteuid().as_raw();
+    Ok(!users(probe, span, namespaces::host_uid(uid))?.is_empty() && !has_share(place, probe, span, uid)?)
 }
 
 /// The other users that say they hold or try a device.

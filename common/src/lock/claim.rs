@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::protocol::{self, Locks, Region, Verdict};
 use super::{Description, Held, Place, Range, Span, Units};
 use crate::error::{Failure, Kind, reason};
+use crate::procfs::namespaces;
 
 /// How long a lease waits for a reservation that is only being tried.
 const TRY_PATIENCE: Duration = Duration::from_millis(100);
@@ -231,7 +232,12 @@ pub fn settle_all(place: &Place, claims: Vec<Claim>) -> Result<Description, Fail
         }
     }
     let all = place.open()?;
-    claims.iter().try_for_each(|claim| claim.hold_on(&all))?;
+    let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
+    for claim in &claims {
+        claim.hold_on(&all)?;
+        // Never without a name, not even until the holder writes it down: where only one user's programs may share it is looked for.
+        sign(&all, claim.aim.side, claim.span, uid, None);
+    }
     Ok(all)
 }
 

@@ -258,6 +258,7 @@ fn explore(kinds: &[Kind], patient: bool) -> usize {
 }
 
 /// Every way in which the processes may go through the devices; the first one begins with the first, since numbers are but names.
+#[allow(clippy::print_stdout, reason = "the figure is read")]
 fn check(sides: &[Side], devices: u8) -> usize {
     let orders = if devices == 1 { 1 } else { 1 << (sides.len() - 1) };
     let mut worlds = 0;
