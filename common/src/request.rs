@@ -14,7 +14,7 @@ use crate::share::Share;
 use crate::visible::{self, Visible};
 
 /// What one call asks for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Request {
     /// The grant as typed.
     pub visible: Visible,
@@ -29,7 +29,7 @@ pub struct Request {
     /// A device is shared by one user's programs only.
     pub same_user: bool,
     /// The most devices that this user may have at a time.
-    pub cap: Option<u32>,
+    cap: Option<u32>,
     /// The grant's text, for messages.
     value: String,
 }
@@ -86,7 +86,7 @@ impl Request {
     /// Whether a random slot may be drawn: one whole device, any of an open pool, and nothing to count first.
     pub fn may_draw(&self) -> bool {
         let random = self.policy.is_none_or(|policy| policy == Policy::Random);
-        self.filter.is_open() && self.count == 1 && random && self.filter.share.is_none() && self.cap.is_none()
+        self.filter.is_open() && self.count == 1 && random && self.filter.share.is_none() && self.cap().is_none()
     }
 
     /// How much has to be known of the node: of several devices also whether a program can use them together.
@@ -112,11 +112,25 @@ impl Request {
         let Some(grant) = self.filter.grant.as_deref() else { return false };
         self.cover = Cover::of(place, grant);
         let Some(cover) = &self.cover else { return false };
-        // What one has was counted when the whole was taken.
-        self.cap = None;
         let memory = |uuid: &Uuid| inventory?.devices.iter().find(|device| device.uuid == *uuid)?.memory;
         let all = |(uuid, ours): &(Uuid, Units)| self.filter.part_of(ours, memory(uuid)).is_none();
         cover.devices.len() == self.count && cover.devices.iter().all(all)
+    }
+
+    /// The most devices that this user may have at a time; of what is ours already nothing is counted again.
+    pub fn cap(&self) -> Option<u32> {
+        self.cap.filter(|_| self.cover.is_none())
+    }
+
+    /// After something was settled inside what was ours: that it is ours still. Else somebody may have it who was let in meanwhile.
+    pub fn still_ours(&self, place: &Place) -> Result<(), Failure> {
+        match &self.cover {
+            Some(cover) if !cover.holds(place) => {
+                Err(Failure::new(Kind::NoneFree, "what was reserved for you has ended while a device was chosen from it")
+                    .hint("ask again"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The request without what narrows the choice: INDEX counts all devices of the type, and takes one of them whole.

@@ -30,7 +30,7 @@ pub struct Call<'a> {
 /// What a choice turned out to be.
 pub enum Choice {
     /// Free devices, claimed. The guard is kept until they are signed.
-    Free(Vec<Picked>, Guard),
+    Free(Vec<Picked>, Guard, Box<Request>),
     /// The grant names just these devices: there is nothing to choose.
     Only(Vec<Device>, Box<Request>),
 }
@@ -76,8 +76,9 @@ impl Call<'_> {
                 let progress = Progress::new(self.diag);
                 let mut open = || self.open();
                 let search = Search::new(self.place, Side::Lease, *request, inventory, self.environment, &mut open);
-                let (picked, guard) = Turn::new(self.place, line, search, progress, self.wait())?.wait()?;
-                Ok(Choice::Free(picked, guard))
+                let (picked, guard, request) =
+                    Turn::new(self.place, line, search, progress, self.wait())?.wait()?;
+                Ok(Choice::Free(picked, guard, Box::new(request)))
             }
         }
     }
@@ -114,7 +115,7 @@ impl Call<'_> {
                 Outcome::Picked(picked, guard) => {
                     let devices: Vec<Device> = picked.iter().map(|picked| picked.device.clone()).collect();
                     usable_together(&devices, known.as_ref())?;
-                    return Ok(Look::Done(Choice::Free(picked, guard)));
+                    return Ok(Look::Done(Choice::Free(picked, guard, Box::new(request.clone()))));
                 }
                 Outcome::OverCap(failure) => failure,
                 Outcome::NoneFree(rejected) => Census::take(&rejected, &self.place.open()?)

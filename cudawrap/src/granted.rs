@@ -76,7 +76,9 @@ pub fn lease(
     }
     // Its number is for the lease, which is to lie as low as it can.
     drop(probe);
-    Lease::settle(claims, &inherited, place).map(Named::Leased)
+    let lease = Lease::settle(claims, &inherited, place)?;
+    request.still_ours(place)?;
+    Ok(Named::Leased(lease))
 }
 
 /// A device, or a share of one, that is not ours yet: what the leases of others leave of it, best where nobody has a reservation.

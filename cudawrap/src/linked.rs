@@ -90,7 +90,7 @@ fn choose(settings: &Settings, environment: &Environment, diag: &Diag) -> Result
         Ok((place, choice))
     });
     match chosen {
-        Ok((place, Choice::Free(picked, guard))) => {
+        Ok((place, Choice::Free(picked, guard, _))) => {
             let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::settle(claims, &[], &place)?;
             drop(guard);

@@ -73,9 +73,10 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
         None => call.free(request)?,
     };
     let (devices, lease) = match choice {
-        Choice::Free(picked, guard) => {
+        Choice::Free(picked, guard, request) => {
             let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::settle(claims, &[], &place)?;
+            request.still_ours(&place)?;
             drop(guard);
             (uuids(&devices), lease)
         }

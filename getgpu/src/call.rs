@@ -85,8 +85,11 @@ impl Call<'_> {
         client.close()?;
         let answer = match chosen {
             Chosen::Settled(answer) => answer,
-            Chosen::Claimed(claimed) => claimed.settle(&self.place)?,
-            Chosen::InLine(inventory) => self.stand_in_line(request, inventory)?.settle(&self.place)?,
+            Chosen::Claimed(claimed) => claimed.settle(&request, &self.place)?,
+            Chosen::InLine(inventory) => {
+                let (claimed, request) = self.stand_in_line(request, inventory)?;
+                claimed.settle(&request, &self.place)?
+            }
         };
         self.hand_out(answer, &caller, held)
     }
@@ -180,8 +183,9 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    fn settle(self, place: &Place) -> Result<Answer, Failure> {
+    fn settle(self, request: &Request, place: &Place) -> Result<Answer, Failure> {
         let lock = Some(settle_all(place, self.claims)?);
+        request.still_ours(place)?;
         Ok(Answer { uuids: self.uuids, value: self.value, lock, guard: self.guard })
     }
 }

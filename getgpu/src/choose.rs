@@ -92,7 +92,7 @@ impl Call<'_> {
         let ahead = line::waiting(&probe, Some(request.line()))?;
         let mut alone = None;
         let mut known = known;
-        if ahead > 0 && self.settings.wait == Wait::No {
+        if ahead > 0 && self.wait() == Wait::No {
             let inventory = match known.take() {
                 Some(known) => known,
                 None => client.scan(request.detail())?,
@@ -129,7 +129,7 @@ impl Call<'_> {
                 }
             }
         };
-        if self.settings.wait == Wait::No {
+        if self.wait() == Wait::No {
             return Err(failure);
         }
         let inventory = match known {
@@ -141,16 +141,19 @@ impl Call<'_> {
         Ok(Chosen::InLine(inventory))
     }
 
-    /// Waits for what is not free now.
-    pub fn stand_in_line(&self, request: Request, inventory: Inventory) -> Result<Claimed, Failure> {
+    fn wait(&self) -> Wait {
+        self.settings.wait.capped(self.settings.max_wait)
+    }
+
+    /// Waits for what is not free now; the request comes back with what is ours by then.
+    pub fn stand_in_line(&self, request: Request, inventory: Inventory) -> Result<(Claimed, Request), Failure> {
         let line = request.line();
         let progress = Progress::new(self.diag);
         let mut open = || open(self.settings);
         let (side, known) = (Side::Reservation, inventory.clone());
         let search = Search::new(&self.place, side, request, inventory, self.environment, &mut open);
-        let wait = self.settings.wait.capped(self.settings.max_wait);
-        let (picked, guard) = Turn::new(&self.place, line, search, progress, wait)?.wait()?;
-        Ok(self.claimed(picked, guard, Some(&known)))
+        let (picked, guard, request) = Turn::new(&self.place, line, search, progress, self.wait())?.wait()?;
+        Ok((self.claimed(picked, guard, Some(&known)), request))
     }
 
     fn claimed(&self, picked: Vec<Picked>, guard: Guard, inventory: Option<&Inventory>) -> Claimed {

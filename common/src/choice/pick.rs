@@ -170,7 +170,7 @@ impl<A: Ask> Chooser<'_, A> {
 
     /// Whether this user may have what is asked for; the guard keeps the user's other calls from counting meanwhile.
     pub fn within_cap(&self, probe: &Description, inventory: &Inventory) -> Result<Result<Guard, Failure>, Failure> {
-        let Some(most) = self.request.cap else { return Ok(Ok(Guard::default())) };
+        let Some(most) = self.request.cap() else { return Ok(Ok(Guard::default())) };
         let more = self.request.most_units(inventory);
         Ok(cap::enter(self.place, probe, inventory, most, more)?.map(|guard| Guard(Some(guard))))
     }

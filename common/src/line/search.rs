@@ -18,6 +18,8 @@ use crate::settings::{Environment, Loaded, allowed};
 
 /// The node is listed again so often by the head of the line, should it have been re-partitioned.
 const RELIST: Duration = Duration::from_secs(30);
+/// After it could not be listed.
+const RELIST_AGAIN: Duration = Duration::from_secs(5);
 /// The site's list of excluded devices is read again so often.
 const REREAD: Duration = Duration::from_secs(1);
 /// So many attempts in a row may fail for NVML's sake.
@@ -83,6 +85,8 @@ impl<'a, W: Worker> Search<'a, W> {
     /// One choice, with a session of its own that is over when it answers.
     fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Outcome, Failure> {
         let relist = self.stale();
+        // What was ours when the waiting began may have ended, or begun.
+        self.request.find_cover(self.place, Some(&self.inventory));
         let mut client = Later { open: &mut *self.open, opened: None };
         let skip = |device: &Device| !may(&device.uuid);
         let (place, side, request) = (self.place, self.side, &self.request);
@@ -105,7 +109,7 @@ impl<'a, W: Worker> Search<'a, W> {
 }
 
 impl<W: Worker> Seeker for Search<'_, W> {
-    type Found = (Vec<Picked>, Guard);
+    type Found = (Vec<Picked>, Guard, Request);
 
     fn rooms(&mut self, probe: &Description) -> Result<Rooms, Failure> {
         self.reread();
@@ -139,8 +143,9 @@ impl<W: Worker> Seeker for Search<'_, W> {
     }
 
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure> {
+        let stale = self.stale();
         match self.choose(may) {
-            Ok(Outcome::Picked(picked, guard)) => return Ok(Tried::Found((picked, guard))),
+            Ok(Outcome::Picked(picked, guard)) => return Ok(Tried::Found((picked, guard, self.request.clone()))),
             Ok(Outcome::OverCap(failure)) => return Ok(Tried::OverCap(failure)),
             Ok(Outcome::NoneFree(rejected)) => {
                 // Of devices that were left alone this time, what was found before still holds.
@@ -148,8 +153,13 @@ impl<W: Worker> Seeker for Search<'_, W> {
                 let kept = before.into_iter().filter(|(device, _)| !may(&device.uuid));
                 self.rejected = rejected.into_iter().filter(|(device, _)| may(&device.uuid)).chain(kept).collect();
             }
-            Err(failure) if failure.kind == crate::error::Kind::Nvml && self.failures + 1 < FAILURES => {
-                self.failures += 1;
+            Err(failure) if failure.kind == crate::error::Kind::Nvml && (stale || self.failures + 1 < FAILURES) => {
+                // Listing anew is no hurry, and no reason to give up.
+                if stale {
+                    self.listed = Instant::now().checked_sub(RELIST - RELIST_AGAIN).unwrap_or_else(Instant::now);
+                } else {
+                    self.failures += 1;
+                }
                 return Ok(Tried::Busy(self.inventory.devices.iter().map(|device| device.uuid.clone()).collect()));
             }
             Err(failure) => return Err(failure),
@@ -165,7 +175,7 @@ impl<W: Worker> Seeker for Search<'_, W> {
     }
 
     fn may_have_more(&mut self, probe: &Description) -> Result<bool, Failure> {
-        let Some(most) = self.request.cap else { return Ok(true) };
+        let Some(most) = self.request.cap() else { return Ok(true) };
         cap::allows(self.place, probe, &self.inventory, most, self.request.most_units(&self.inventory))
     }
 

@@ -87,13 +87,30 @@ pub fn lingering(place: &Place, line: &HolderLine) -> bool {
     line.devices.iter().all(shown)
 }
 
-/// The units of a device on which ancestors of ours, or descriptors that we inherited, hold a lease.
-pub fn ancestor_lease(place: &Place, span: Span) -> Units {
-    let held = |pid: &str| within(&fdinfo::settled_locks(pid), place, span.lease());
+/// The units of a device on which descriptors of ours hold a lease: before we lease anything, those that we inherited.
+fn inherited_lease(place: &Place, span: Span) -> Units {
+    within(&fdinfo::settled_locks("self"), place, span.lease())
+}
+
+/// The units of a device on which ancestors of our uid hold a lease.
+fn ancestor_lease(place: &Place, span: Span) -> Units {
     let uid = nix::unistd::geteuid().as_raw();
     let own = ancestry::ancestors(std::process::id() as i32, 64);
     let own = own.iter().filter(|stat| procfs::euid(stat.pid) == Some(uid));
-    own.fold(held("self"), |units, stat| units.and(&held(&stat.pid.to_string())))
+    own.fold(Units::default(), |units, stat| {
+        units.and(&within(&fdinfo::settled_locks(&stat.pid.to_string()), place, span.lease()))
+    })
+}
+
+/// By what it is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// Descriptors that we have ourselves.
+    Inheritance,
+    /// A lease of an ancestor.
+    Ancestor,
+    /// A reservation of our uid.
+    Reservation,
 }
 
 /// What is ours already, and how much of each device.
@@ -103,24 +120,38 @@ pub struct Cover {
     pub devices: Vec<(Uuid, Units)>,
     /// By a reservation of our uid; else by an ancestor's lease.
     pub reserved: bool,
+    by: By,
 }
 
 impl Cover {
-    /// What covers every device of `grant`: ancestors' leases, else the smallest reservation of our uid that names them all.
+    /// What covers every device of `grant`: leases that we inherited or that ancestors have, else the smallest reservation of our uid that
+    /// names them all.
     pub fn of(place: &Place, grant: &[Uuid]) -> Option<Self> {
+        [By::Inheritance, By::Ancestor, By::Reservation].into_iter().find_map(|by| Self::by(place, grant, by))
+    }
+
+    fn by(place: &Place, grant: &[Uuid], by: By) -> Option<Self> {
         let with = |units: &dyn Fn(&Uuid) -> Units| -> Option<Vec<(Uuid, Units)>> {
             let each = grant.iter().map(|uuid| (uuid.clone(), units(uuid)));
             each.map(|(uuid, units)| (!units.is_empty()).then_some((uuid, units))).collect()
         };
-        if let Some(devices) = with(&|uuid| ancestor_lease(place, Span::of(uuid))) {
-            return Some(Self { devices, reserved: false });
-        }
-        let uid = nix::unistd::geteuid().as_raw();
-        let mut lines = reservations(place, Some(uid));
-        lines.retain(|line| grant.iter().all(|uuid| line.devices.contains(uuid)));
-        let line = lines.into_iter().min_by_key(|line| line.devices.len())?;
-        let devices = with(&|uuid| reserved_units(place, &line, uuid))?;
-        Some(Self { devices, reserved: true })
+        let devices = match by {
+            By::Inheritance => with(&|uuid| inherited_lease(place, Span::of(uuid)))?,
+            By::Ancestor => with(&|uuid| ancestor_lease(place, Span::of(uuid)))?,
+            By::Reservation => {
+                let mut lines = reservations(place, Some(nix::unistd::geteuid().as_raw()));
+                lines.retain(|line| grant.iter().all(|uuid| line.devices.contains(uuid)));
+                let line = lines.into_iter().min_by_key(|line| line.devices.len())?;
+                with(&|uuid| reserved_units(place, &line, uuid))?
+            }
+        };
+        Some(Self { devices, reserved: by == By::Reservation, by })
+    }
+
+    /// Whether it is ours still, after something of it was settled: then nobody else can have got it in between.
+    pub fn holds(&self, place: &Place) -> bool {
+        let grant: Vec<Uuid> = self.devices.iter().map(|(uuid, _)| uuid.clone()).collect();
+        self.by == By::Inheritance || Self::by(place, &grant, self.by).is_some()
     }
 
     /// Our units of a device.
