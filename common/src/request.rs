@@ -125,10 +125,11 @@ impl Request {
     /// After something was settled inside what was ours: that it is ours still. Else somebody may have it who was let in meanwhile.
     pub fn still_ours(&self, place: &Place) -> Result<(), Failure> {
         match &self.cover {
-            Some(cover) if !cover.holds(place) => {
-                Err(Failure::new(Kind::NoneFree, "what was reserved for you has ended while a device was chosen from it")
-                    .hint("ask again"))
-            }
+            Some(cover) if !cover.holds(place) => Err(Failure::new(
+                Kind::NoneFree,
+                "what was reserved for you has ended while a device was chosen from it",
+            )
+            .hint("ask again")),
             _ => Ok(()),
         }
     }

@@ -107,3 +107,18 @@ pub fn own_fd(number: i32) -> OwnedFd {
     // SAFETY: callers pass what fcntl(F_DUPFD_CLOEXEC) returned to them just now; nobody else knows the number.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
+
+/// Closes every descriptor from `first` on (close_range(2), Linux 5.9; else those that /proc shows). For a process that has just been forked
+/// and uses none of them.
+pub fn close_from(first: i32) {
+    // SAFETY: the numbers are closed and not used again in this process.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } == 0 {
+        return;
+    }
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let open: Vec<i32> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| *fd >= first) {
+        // SAFETY: as above.
+        unsafe { libc::close(fd) };
+    }
+}

@@ -76,8 +76,7 @@ impl Call<'_> {
                 let progress = Progress::new(self.diag);
                 let mut open = || self.open();
                 let search = Search::new(self.place, Side::Lease, *request, inventory, self.environment, &mut open);
-                let (picked, guard, request) =
-                    Turn::new(self.place, line, search, progress, self.wait())?.wait()?;
+                let (picked, guard, request) = Turn::new(self.place, line, search, progress, self.wait())?.wait()?;
                 Ok(Choice::Free(picked, guard, Box::new(request)))
             }
         }
@@ -101,12 +100,13 @@ impl Call<'_> {
             known = Some(client.scan(request.detail())?);
         }
         if let (true, Some(inventory)) = (ahead > 0 && self.wait() == Wait::No, &known) {
-            let found = line::abandoned::devices(&self.place.open()?, &request, inventory)?;
+            let probe = self.place.open()?;
+            let rooms = || line::rooms(&probe, &request, inventory).map(|rooms| rooms.free);
+            let found = line::abandoned::alone(rooms, request.count, line::abandoned::ALONE)?;
             alone = Some(found).filter(|alone| !alone.is_empty());
         }
         let failure = if ahead > 0 && alone.is_none() {
-            let text = if ahead == 1 { "1 is waiting".to_owned() } else { format!("{ahead} are waiting") };
-            Failure::new(Kind::NoneFree, format!("no free device: {text}")).hint("--wait stands in line")
+            line::taken_by(ahead).hint("--wait stands in line")
         } else {
             let (place, side) = (self.place, Side::Lease);
             let skip = |device: &Device| alone.as_ref().is_some_and(|alone| !alone.contains(&device.uuid));

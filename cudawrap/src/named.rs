@@ -7,7 +7,8 @@ use std::path::Path;
 use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::Failure;
 use getgpu_common::exit;
-use getgpu_common::line::{Progress, Turn};
+use getgpu_common::inventory::Device;
+use getgpu_common::line::{self, Progress, Seeker, Turn};
 use getgpu_common::locked::lock_place;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Wait};
@@ -88,19 +89,32 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     Ok(Ready::leased(Some(&devices), lease, settings))
 }
 
-/// The devices that the grant names, waited for if somebody else has them.
-fn only(
-    call: &Call<'_>,
-    devices: Vec<getgpu_common::inventory::Device>,
-    mut request: Request,
-) -> Result<Lease, Failure> {
-    let mut named = granted::lease(call.place, &mut request, &devices, false)?;
-    if let (Named::Taken(..), true) = (&named, call.wait() != Wait::No) {
-        let (line, progress) = (request.line(), Progress::new(call.diag));
-        let wanted = granted::Wanted { place: call.place, request, devices };
-        named = Turn::new(call.place, line, wanted, progress, call.wait())?.wait()?;
+/// The devices that the grant names, waited for if somebody else has them. What is ours already is taken at once; of anything else those who
+/// stand in line for it come first.
+fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<Lease, Failure> {
+    request.filter.grant = Some(uuids(&devices));
+    let ours = request.find_cover(call.place, None);
+    let (line, waits) = (request.line(), call.wait() != Wait::No);
+    let mut wanted = granted::Wanted { place: call.place, request, devices };
+    let probe = call.place.open()?;
+    let ahead = if ours { 0 } else { line::waiting(&probe, Some(line))? };
+    if ahead > 0 && !waits {
+        let many = wanted.devices.len();
+        let rooms = || wanted.rooms(&probe).map(|rooms| rooms.free);
+        if line::abandoned::alone(rooms, many, line::abandoned::ALONE)?.is_empty() {
+            return Err(line::taken_by(ahead).hint("--wait stands in line"));
+        }
     }
-    match named {
+    drop(probe);
+    if ahead == 0 || !waits {
+        match granted::lease(call.place, &mut wanted.request, &wanted.devices, false)? {
+            Named::Leased(lease) => return Ok(lease),
+            Named::Taken(uuid, holder) if !waits => return Err(granted::taken(&uuid, holder.as_ref())),
+            Named::Taken(..) => {}
+        }
+    }
+    let progress = Progress::new(call.diag);
+    match Turn::new(call.place, line, wanted, progress, call.wait())?.wait()? {
         Named::Leased(lease) => Ok(lease),
         Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref())),
     }

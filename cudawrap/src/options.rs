@@ -117,7 +117,8 @@ pub fn disabled() -> bool {
 
 /// Whether CUDAWRAP_IGNORE_GRANT=1 says what --ignore-grant says.
 pub fn grant_ignored() -> bool {
-    !sys::secure_execution() && std::env::var_os("CUDAWRAP_IGNORE_GRANT").is_some_and(|value| value == "1")
+    !sys::secure_execution()
+        && std::env::var_os("CUDAWRAP_IGNORE_GRANT").is_some_and(|value| value == "1" || value == "true")
 }
 
 /// Puts the CUDAWRAP_* variables over the settings. Under secure execution none is believed.

@@ -97,12 +97,13 @@ impl Call<'_> {
                 Some(known) => known,
                 None => client.scan(request.detail())?,
             };
-            alone = Some(line::abandoned::devices(&probe, request, &inventory)?).filter(|alone| !alone.is_empty());
+            let rooms = || line::rooms(&probe, request, &inventory).map(|rooms| rooms.free);
+            let found = line::abandoned::alone(rooms, request.count, line::abandoned::ALONE)?;
+            alone = Some(found).filter(|alone| !alone.is_empty());
             known = Some(inventory);
         }
         let failure = if ahead > 0 && alone.is_none() {
-            let text = if ahead == 1 { "1 is waiting".to_owned() } else { format!("{ahead} are waiting") };
-            Failure::new(Kind::NoneFree, format!("no free device: {text}")).hint(HINT)
+            line::taken_by(ahead).hint(HINT)
         } else {
             let skip = |device: &Device| alone.as_ref().is_some_and(|alone| !alone.contains(&device.uuid));
             let mut chooser = Chooser { client, place: &self.place, side: Side::Reservation, request, skip: &skip };

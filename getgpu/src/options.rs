@@ -189,6 +189,11 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
             failure
         });
     }
+    if let (false, Some(other)) =
+        (matches!(action, Action::Print(_) | Action::ShowConfig), choices.first_of(&["wait", "count", "policy"]))
+    {
+        return Err(usage(format!("{other} goes with printing a device, and nothing else")));
+    }
     let options = Options {
         action,
         choices,

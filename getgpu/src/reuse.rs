@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use getgpu_common::error::Failure;
-use getgpu_common::lock::claim::{join, lock_error};
+use getgpu_common::lock::claim::{join, lock_error, sign};
 use getgpu_common::lock::own::{self, HolderLine};
 use getgpu_common::lock::{Description, Place, Side, Span, layout};
-use getgpu_common::procfs::Stat;
+use getgpu_common::procfs::{Stat, namespaces};
 use getgpu_common::sys;
 
 use crate::caller::Process;
@@ -61,6 +61,9 @@ pub fn take_over(place: &Place, line: &HolderLine) -> Result<Option<Description>
             return Ok(None);
         }
     }
+    // Never without a name, not even until the new holder writes it down.
+    let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
+    line.devices.iter().for_each(|uuid| sign(&joined, Side::Reservation, Span::of(uuid), uid, None));
     let ended = end_holder(place, line, HANDOVER);
     drop(handover);
     Ok(ended.then_some(joined))

@@ -48,15 +48,14 @@ fn start() -> io::Result<Forked> {
 
 /// Closes everything but the standard streams and `channel`: a driver that hangs must not keep a claim or a place in the line with it.
 fn alone(channel: OwnedFd) -> OwnedFd {
-    let number = channel.as_raw_fd();
-    // SAFETY: the numbers are not used again in this process; below and above the channel (close_range(2), Linux 5.9).
-    unsafe {
-        if number > 3 {
-            libc::syscall(libc::SYS_close_range, 3, number - 1, 0);
-        }
-        libc::syscall(libc::SYS_close_range, number + 1, u32::MAX, 0);
+    // SAFETY: the channel lies above the standard streams; whatever had number 3 is not used again in this process.
+    let moved = channel.as_raw_fd() == 3 || unsafe { libc::dup2(channel.as_raw_fd(), 3) } == 3;
+    if !moved {
+        return channel;
     }
-    channel
+    std::mem::forget(channel);
+    sys::close_from(4);
+    sys::own_fd(3)
 }
 
 /// Standard streams on /dev/null, working directory `/`: a library that prints or looks around finds nothing of the caller's.

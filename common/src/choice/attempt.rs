@@ -79,8 +79,10 @@ fn other_users(place: &Place, probe: &Description, claim: &Claim, side: Side) ->
     let own = namespaces::host_uid(uid);
     sign(claim.description(), side, span, own, None);
     let settled = !Taken::look(probe, Level::Outer, span)?.settled.is_empty();
-    if settled && others_share(place, probe, span)? {
-        return Ok(Some(Rejected::OtherUser));
+    if settled && !has_share(place, probe, span, uid)? {
+        // Whoever settled just now has not been written down yet, or it is another user's.
+        let nobody = users(probe, span, own)?.is_empty();
+        return Ok(Some(if nobody { Rejected::Tried } else { Rejected::OtherUser }));
     }
     let began = Instant::now();
     loop {

@@ -70,14 +70,21 @@ fn count(place: &Place, probe: &Description, inventory: &Inventory, uid: u32) ->
             if !holders::uids(probe, span, side)?.contains(&host) {
                 continue;
             }
-            let mut seen = Units::default();
+            let (mut seen, mut all) = (Units::default(), true);
             for pid in holders::process_ids(probe, span, side)? {
-                if procfs::euid(pid) == Some(uid) {
-                    seen = seen.and(&holders::units_of(place, pid, side, span));
-                    who = who.or_else(|| procfs::comm(pid).map(|name| format!(" (pid {pid}, {name})")));
+                match procfs::euid(pid) {
+                    Some(euid) if euid == uid => {
+                        let shown = holders::units_of(place, pid, side, span);
+                        all &= !shown.is_empty();
+                        seen = seen.and(&shown);
+                        who = who.or_else(|| procfs::comm(pid).map(|name| format!(" (pid {pid}, {name})")));
+                    }
+                    Some(_) => {}
+                    // Over, and a child has what it held: whose, and how much, is not known.
+                    None => all = false,
                 }
             }
-            units = units.and(&if seen.is_empty() { Units::whole() } else { seen });
+            units = units.and(&if seen.is_empty() || !all { Units::whole() } else { seen });
         }
         if !units.is_empty() {
             held.units += units.count();

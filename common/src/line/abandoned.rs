@@ -1,38 +1,55 @@
 //! Devices that nobody in the line takes: those who stand there have all been stopped, and must not keep others from a free device.
-//! A head that is alive shows itself, since it tries every device that has room once a second.
+//! A head that is alive shows itself, since it tries every device that has room once a second, and keeps it while it asks NVML.
 
 use std::time::{Duration, Instant};
 
-use crate::choice::attempt;
 use crate::error::Failure;
 use crate::ident::Uuid;
-use crate::inventory::{Device, Inventory};
-use crate::lock::Description;
-use crate::request::Request;
 
 /// So long a device has room and is not even tried before it counts as left alone.
-const ALONE: Duration = Duration::from_millis(1500);
-/// Between two looks: a try lasts for some milliseconds at least, since NVML is asked meanwhile.
+pub const ALONE: Duration = Duration::from_millis(1300);
+/// Between two looks: a try lasts for some milliseconds at least.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The devices of the pool that are left alone, if they are as many as are wanted; found out in a second and a half, or sooner if there are none.
-pub fn devices(probe: &Description, request: &Request, inventory: &Inventory) -> Result<Vec<Uuid>, Failure> {
-    let mut left: Vec<&Device> = request.filter.pool(inventory).collect();
+/// What of `rooms`, asked again and again for `time`, has room all along; nothing as soon as it is less than `wanted`.
+pub fn alone(
+    mut rooms: impl FnMut() -> Result<Vec<Uuid>, Failure>,
+    wanted: usize,
+    time: Duration,
+) -> Result<Vec<Uuid>, Failure> {
+    let mut alone = rooms()?;
     let began = Instant::now();
-    loop {
-        let mut alone = Vec::new();
-        for device in left {
-            if attempt::units(probe, request, device)?.is_ok() {
-                alone.push(device);
-            }
+    while alone.len() >= wanted.max(1) {
+        if began.elapsed() >= time {
+            return Ok(alone);
         }
-        if alone.len() < request.count {
-            return Ok(Vec::new());
-        }
-        if began.elapsed() >= ALONE {
-            return Ok(alone.into_iter().map(|device| device.uuid.clone()).collect());
-        }
-        left = alone;
         std::thread::sleep(PAUSE);
+        let now = rooms()?;
+        alone.retain(|uuid| now.contains(uuid));
+    }
+    Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_try_is_a_sign_of_life() {
+        let uuid = |n: u32| Uuid::parse(&format!("MIG-{n:08x}-1111-5222-8333-444455556666")).unwrap();
+        let (both, one) = (vec![uuid(1), uuid(2)], vec![uuid(2)]);
+        let time = Duration::from_millis(20);
+        let mut looks = 0;
+        let mut tried_once = || {
+            looks += 1;
+            Ok(if looks == 5 { one.clone() } else { both.clone() })
+        };
+        assert_eq!(alone(&mut tried_once, 1, time), Ok(one.clone()));
+        looks = 0;
+        let tried_once = || {
+            looks += 1;
+            Ok(if looks == 5 { one.clone() } else { both.clone() })
+        };
+        assert_eq!(alone(tried_once, 2, time), Ok(Vec::new()), "fewer than are wanted");
     }
 }

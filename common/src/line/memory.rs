@@ -53,20 +53,15 @@ impl Memory {
         self.begun = true;
     }
 
-    /// Whether the device may be tried now by one who leaves it to others for the time of `patience`.
-    pub fn due(&self, uuid: &Uuid, now: Instant, patience: Duration) -> bool {
-        self.seen.get(uuid).is_some_and(|seen| !seen.tried && seen.next <= now && seen.since + patience <= now)
+    /// Whether the device may be tried now.
+    pub fn due(&self, uuid: &Uuid, now: Instant) -> bool {
+        self.seen.get(uuid).is_some_and(|seen| !seen.tried && seen.next <= now)
     }
 
-    /// How many may be.
-    pub fn count_due(&self, now: Instant, patience: Duration) -> usize {
-        self.seen.keys().filter(|uuid| self.due(uuid, now, patience)).count()
-    }
-
-    /// NVML says that it is busy, or does not tell; it is not asked again for `least`.
-    pub fn busy(&mut self, uuid: &Uuid, now: Instant, least: Duration) {
+    /// NVML says that it is busy, or does not tell.
+    pub fn busy(&mut self, uuid: &Uuid, now: Instant) {
         if let Some(seen) = self.seen.get_mut(uuid) {
-            seen.next = now + AGAIN.get(seen.asked).map_or(SECOND, |ms| Duration::from_millis(*ms)).max(least);
+            seen.next = now + AGAIN.get(seen.asked).map_or(SECOND, |ms| Duration::from_millis(*ms));
             seen.asked += 1;
         }
     }
@@ -108,33 +103,21 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         let mut memory = Memory::default();
         memory.update(&free(&[&a]), start);
-        assert!(memory.due(&a, start, Duration::ZERO));
-        memory.busy(&a, start, Duration::ZERO);
-        assert!(!memory.due(&a, at(999), Duration::ZERO) && memory.due(&a, at(1000), Duration::ZERO), "was not in use");
+        assert!(memory.due(&a, start));
+        memory.busy(&a, start);
+        assert!(!memory.due(&a, at(999)) && memory.due(&a, at(1000)), "was not in use");
         memory.update(&free(&[&a, &b]), at(1000));
         for (now, next) in [(1000, 1005), (1005, 1025), (1025, 1125), (1125, 2125)] {
-            assert!(memory.due(&b, at(now), Duration::ZERO));
-            memory.busy(&b, at(now), Duration::ZERO);
-            assert!(!memory.due(&b, at(next - 1), Duration::ZERO) && memory.due(&b, at(next), Duration::ZERO));
+            assert!(memory.due(&b, at(now)));
+            memory.busy(&b, at(now));
+            assert!(!memory.due(&b, at(next - 1)) && memory.due(&b, at(next)));
         }
-        assert_eq!(memory.count_due(at(1126), Duration::ZERO), 1, "a is due, b is not");
-        memory.busy(&a, at(1126), Duration::ZERO);
+        assert!(memory.due(&a, at(1126)) && !memory.due(&b, at(1126)));
+        memory.busy(&a, at(1126));
         memory.update(&Rooms { free: vec![b.clone()], tried: vec![a.clone()] }, at(1200));
-        assert!(!memory.due(&a, at(2200), Duration::ZERO), "somebody tries it");
+        assert!(!memory.due(&a, at(2200)), "somebody tries it");
         memory.update(&free(&[&a, &b]), at(1300));
-        assert!(!memory.due(&a, at(1300), Duration::ZERO), "and it was not in use in between");
-        assert!(memory.due(&a, at(2126), Duration::ZERO));
-    }
-
-    #[test]
-    fn who_stands_behind_leaves_it_to_those_before() {
-        let (a, start) = (uuid(1), Instant::now());
-        let mut memory = Memory::default();
-        let second = Duration::from_secs(1);
-        memory.update(&free(&[&a]), start);
-        assert!(!memory.due(&a, start + second / 2, second) && memory.due(&a, start + second, second));
-        memory.update(&free(&[]), start + second);
-        memory.update(&free(&[&a]), start + 2 * second);
-        assert!(!memory.due(&a, start + 2 * second, second), "it was in use in between");
+        assert!(!memory.due(&a, at(1300)), "and it was not in use in between");
+        assert!(memory.due(&a, at(2126)));
     }
 }

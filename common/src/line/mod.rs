@@ -11,7 +11,7 @@ pub mod turn;
 pub mod watch;
 
 pub use memory::Rooms;
-pub use number::{Number, waiting};
+pub use number::{Number, taken_by, waiting};
 pub use progress::Progress;
-pub use search::Search;
+pub use search::{Search, rooms};
 pub use turn::{Seeker, Tried, Turn};

@@ -138,6 +138,12 @@ pub fn waiting(probe: &Description, line: Option<u32>) -> Result<usize, Failure>
     count(probe, line.map_or_else(layout::all_numbers, layout::numbers))
 }
 
+/// The failure of somebody who does not wait while so many do.
+pub fn taken_by(waiting: usize) -> Failure {
+    let who = if waiting == 1 { "1 is waiting".to_owned() } else { format!("{waiting} are waiting") };
+    Failure::new(Kind::NoneFree, format!("no free device: {who}"))
+}
+
 fn count(probe: &Description, range: Range) -> Result<usize, Failure> {
     let found = lock(probe.conflicts(range, MOST))?;
     Ok(found.iter().filter(|conflict| conflict.held == Held::Try).count())

@@ -113,15 +113,7 @@ impl<W: Worker> Seeker for Search<'_, W> {
 
     fn rooms(&mut self, probe: &Description) -> Result<Rooms, Failure> {
         self.reread();
-        let mut rooms = Rooms::default();
-        for device in self.request.filter.pool(&self.inventory) {
-            match attempt::units(probe, &self.request, device)? {
-                Ok(_) => rooms.free.push(device.uuid.clone()),
-                Err(Rejected::Tried) => rooms.tried.push(device.uuid.clone()),
-                Err(_) => {}
-            }
-        }
-        Ok(rooms)
+        rooms(probe, &self.request, &self.inventory)
     }
 
     fn holders(&mut self, probe: &Description) -> Result<(Vec<i32>, bool), Failure> {
@@ -205,4 +197,17 @@ impl<W: Worker> Seeker for Search<'_, W> {
         failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
         failure.hint("getgpu --list shows who holds what")
     }
+}
+
+/// What of a request's pool has room on the lock now.
+pub fn rooms(probe: &Description, request: &Request, inventory: &Inventory) -> Result<Rooms, Failure> {
+    let mut rooms = Rooms::default();
+    for device in request.filter.pool(inventory) {
+        match attempt::units(probe, request, device)? {
+            Ok(_) => rooms.free.push(device.uuid.clone()),
+            Err(Rejected::Tried) => rooms.tried.push(device.uuid.clone()),
+            Err(_) => {}
+        }
+    }
+    Ok(rooms)
 }

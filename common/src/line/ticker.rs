@@ -20,11 +20,17 @@ pub struct Ticker {
 }
 
 impl Ticker {
-    /// Ticks every `period`; none if there is no timer to be had (`ulimit -i 0`).
+    /// Ticks every `period`; none if there is no timer to be had (`ulimit -i 0`), or its signal is another's.
     pub fn start(period: Duration) -> Option<Self> {
         let period = period.clamp(Duration::from_millis(1), Duration::from_secs(3600));
         // SAFETY: all structures are zeroed, which is a valid value for each, or filled by the calls; the handler does nothing.
         unsafe {
+            let mut pending: libc::sigset_t = std::mem::zeroed();
+            libc::sigpending(&raw mut pending);
+            if libc::sigismember(&raw const pending, signal()) == 1 {
+                // Somebody has sent it to the program that is to be, which must find it.
+                return None;
+            }
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
             let mut before: libc::sigaction = std::mem::zeroed();

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::memory::{Memory, Rooms};
-use super::{Number, Progress};
+use super::{Number, Progress, abandoned};
 use crate::error::Failure;
 use crate::ident::Uuid;
 use crate::line::watch::Watch;
@@ -13,9 +13,8 @@ use crate::settings::Wait;
 
 /// Between two looks of those who stand behind; a device is left to the head for as long, and to each further one before.
 const TICK: Duration = Duration::from_secs(1);
-/// So many stand close behind a head and look for themselves at every tick; NVML is asked by the second as often as by the head.
+/// So many stand close behind a head, and look at every tick whether it leaves a device alone; the others seldom.
 const CLOSE: usize = 3;
-/// The others look, and ask, so often, should all before them have stopped.
 const SELDOM: Duration = Duration::from_secs(5);
 /// Between two counts of what a user holds who has as many as one may have.
 const ASIDE: Duration = Duration::from_millis(250);
@@ -122,26 +121,39 @@ impl<'a, S: Seeker> Turn<'a, S> {
         if began.elapsed() < TICK {
             return Ok(None);
         }
-        match self.number.few_ahead(CLOSE)? {
-            Some(0) => Ok(None),
-            // One second for the head, one more for each who stands between.
-            Some(ahead) => {
-                let patience = TICK * u32::try_from(ahead).unwrap_or(1) - TICK / 4;
-                self.look(patience, if ahead == 1 { TICK } else { SELDOM })
+        let before = match self.number.few_ahead(CLOSE)? {
+            Some(0) => return Ok(None),
+            Some(ahead) => u32::try_from(ahead).unwrap_or(1),
+            None if self.looked.elapsed() >= SELDOM => u32::try_from(CLOSE + 2).unwrap_or(1),
+            None => return Ok(None),
+        };
+        self.looked = Instant::now();
+        // Each leaves more time to those who stand before.
+        let wanted = self.seeker.wanted();
+        let (number, seeker, probe) = (&self.number, &mut self.seeker, &self.probe);
+        let rooms = || {
+            // Whose turn it may be now has better to do.
+            if number.next_below()? != Some(below) {
+                Ok(Vec::new())
+            } else {
+                seeker.rooms(probe).map(|rooms| rooms.free)
             }
-            None if self.looked.elapsed() >= SELDOM => {
-                self.looked = Instant::now();
-                self.look(SELDOM - TICK / 4, SELDOM)
-            }
-            None => Ok(None),
+        };
+        let alone = abandoned::alone(rooms, wanted, abandoned::ALONE * before)?;
+        if alone.is_empty() {
+            return Ok(None);
         }
+        let found = self.look(&|uuid| alone.contains(uuid))?;
+        self.over = None;
+        Ok(found)
     }
 
     /// Watches the lock until served, or until somebody stands before again.
     fn head(&mut self) -> Result<Option<S::Found>, Failure> {
         let mut watch = Watch::new(self.place);
+        self.over = None;
         while self.number.next_below()?.is_none() {
-            if let Some(found) = self.look(Duration::ZERO, Duration::ZERO)? {
+            if let Some(found) = self.look(&|_| true)? {
                 return Ok(Some(found));
             }
             if self.over.is_some() {
@@ -157,27 +169,25 @@ impl<'a, S: Seeker> Turn<'a, S> {
         Ok(None)
     }
 
-    /// One look at the lock, and an attempt if enough devices have room that have not just been found in use: room for so long as
-    /// `patience`, and not asked about again before `least`.
-    fn look(&mut self, patience: Duration, least: Duration) -> Result<Option<S::Found>, Failure> {
+    /// One look at the lock, and an attempt if enough devices that `may` be tried have room and have not just been found in use.
+    fn look(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Option<S::Found>, Failure> {
         let rooms = self.seeker.rooms(&self.probe)?;
         let now = Instant::now();
         self.memory.update(&rooms, now);
-        let enough = self.memory.count_due(now, patience) >= self.seeker.wanted().max(1);
-        let relist = patience.is_zero() && self.seeker.stale();
-        if !enough && !relist {
+        let due: Vec<Uuid> =
+            rooms.free.iter().filter(|uuid| may(uuid) && self.memory.due(uuid, now)).cloned().collect();
+        if due.len() < self.seeker.wanted().max(1) && !self.seeker.stale() {
             return Ok(None);
         }
-        let memory = &self.memory;
-        let tried = self.seeker.attempt(&|uuid| memory.due(uuid, now, patience))?;
+        let tried = self.seeker.attempt(&|uuid| due.contains(uuid))?;
         let later = Instant::now();
         match tried {
             Tried::Found(found) => return Ok(Some(found)),
             Tried::OverCap(failure) => self.over = Some(failure),
             Tried::Busy(busy) => {
-                for uuid in rooms.free.iter().filter(|uuid| self.memory.due(uuid, now, patience)).collect::<Vec<_>>() {
+                for uuid in &due {
                     if busy.contains(uuid) {
-                        self.memory.busy(uuid, later, least);
+                        self.memory.busy(uuid, later);
                     } else {
                         self.memory.lost(uuid, later);
                     }

@@ -10,6 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::lock::Place;
+use crate::procfs::Stat;
 use crate::sys;
 
 /// Looks after an event: a close comes before the lock is dropped.
@@ -48,9 +49,14 @@ impl<'a> Watch<'a> {
             if self.holders.contains_key(pid) {
                 continue;
             }
+            // Over already: a zombie, or gone, and a child has inherited what it held.
+            if !Stat::read(*pid).is_some_and(|stat| stat.alive()) {
+                all = false;
+                continue;
+            }
             match sys::pidfd(*pid) {
                 Ok(fd) => drop(self.holders.insert(*pid, fd)),
-                // Over, and a child has inherited what it held; or a kernel before 5.3.
+                // A kernel before 5.3.
                 Err(_) => all = false,
             }
         }

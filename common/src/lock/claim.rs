@@ -224,7 +224,12 @@ impl Claim {
 
 /// Settles all claims and gives one description that holds them.
 pub fn settle_all(place: &Place, claims: Vec<Claim>) -> Result<Description, Failure> {
-    claims.iter().try_for_each(Claim::settle)?;
+    let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
+    for claim in &claims {
+        claim.settle()?;
+        // Never without a name, not even until the holder writes it down: it is counted, and others may have to keep away.
+        sign(&claim.description, claim.aim.side, claim.span, uid, None);
+    }
     let mut claims = claims;
     if claims.len() == 1 {
         if let Some(only) = claims.pop() {
@@ -232,10 +237,8 @@ pub fn settle_all(place: &Place, claims: Vec<Claim>) -> Result<Description, Fail
         }
     }
     let all = place.open()?;
-    let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
     for claim in &claims {
         claim.hold_on(&all)?;
-        // Never without a name, not even until the holder writes it down: where only one user's programs may share it is looked for.
         sign(&all, claim.aim.side, claim.span, uid, None);
     }
     Ok(all)

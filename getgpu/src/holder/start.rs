@@ -117,7 +117,7 @@ fn become_holder(program: &CString, words: &[CString], lock: RawFd, starter: Raw
         }
         libc::dup2(lock, LOCK_FD);
         libc::dup2(starter, STARTER_FD);
-        close_from(STARTER_FD + 1);
+        getgpu_common::sys::close_from(STARTER_FD + 1);
         libc::chdir(c"/".as_ptr());
         for signal in 1..=libc::SIGRTMAX() {
             libc::signal(signal, libc::SIG_DFL);
@@ -128,18 +128,4 @@ fn become_holder(program: &CString, words: &[CString], lock: RawFd, starter: Raw
     }
     let nothing: [CString; 0] = [];
     let _ = nix::unistd::execve(program, words, &nothing);
-}
-
-/// Closes every descriptor from `first` on (close_range(2), Linux 5.9; else those that /proc shows).
-fn close_from(first: RawFd) {
-    // SAFETY: the numbers are closed and not used again in this process.
-    if unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } == 0 {
-        return;
-    }
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
-    let open: Vec<RawFd> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
-    for fd in open.into_iter().filter(|fd| *fd >= first) {
-        // SAFETY: as above.
-        unsafe { libc::close(fd) };
-    }
 }

@@ -39,6 +39,25 @@ fn a_user_has_no_more_than_the_site_allows() {
 }
 
 #[test]
+fn a_device_that_is_taken_over_is_counted_all_the_while() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("a100x1").settings("max_per_user = 1").build();
+    let script = "for i in $(seq 40); do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.03; done";
+    let mut shell = sandbox.shell("bash", script).uid(OTHER).spawn();
+    wait::until("it is reserved", || !sandbox.holders().is_empty());
+    let mut asked = 0;
+    while !shell.is_over() {
+        let outcome = sandbox.getgpu(["--no-reserve"]).uid(OTHER).run();
+        assert!(outcome.code() == Some(1) || shell.is_over(), "a second device, at question {asked}: {outcome:?}");
+        asked += 1;
+    }
+    shell.wait().exits(0).says(&[]);
+    assert!(asked > 40, "{asked}");
+}
+
+#[test]
 fn root_of_a_user_namespace_is_no_root() {
     if skip::lacks(&[skip::Need::Root, skip::Need::UserNamespace]) {
         return;

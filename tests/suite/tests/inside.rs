@@ -102,6 +102,31 @@ fn shares_inside_ones_own_are_waited_for() {
 }
 
 #[test]
+fn who_waits_inside_what_has_ended_meanwhile_takes_nothing_of_others() {
+    let sandbox = Sandbox::new("mig4");
+    let ours = sandbox.getgpu(["-q", "-n", "3", "--for=600"]).run().line();
+    let run = |time: &str| sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", time]).visible(&ours).spawn();
+    let (short, long) = (run("1.5"), run("3.5"));
+    sandbox.until_running(2);
+    // It needs two of three; one is left.
+    sandbox.set_settings("");
+    let waiter = sandbox.getgpu(["-q", "-n", "2", "--wait=20", "--for=600"]).visible(&ours).spawn();
+    wait::until("it waits", || {
+        let listing = sandbox.getgpu(["--list", "--json"]).run().stdout;
+        serde_json::from_str::<serde_json::Value>(&listing).unwrap()["waiting"] == 1
+    });
+    sandbox.getgpu(["--release", ours.split(',').next().unwrap()]).run().exits(0);
+    let theirs = somebody(&sandbox, &["-q", "-n", "2", "--for=600"]).run().line();
+    short.wait().exits(0);
+    long.wait().exits(0);
+    let got = waiter.wait();
+    if got.code() == Some(0) {
+        assert!(set(&got.line()).is_disjoint(&set(&theirs)), "{got:?} {theirs}");
+    }
+    sandbox.assert_exclusive();
+}
+
+#[test]
 fn a_program_inside_a_lease_keeps_its_device_when_the_one_around_it_is_gone() {
     // As Python's subprocess starts it: without the descriptors that its parent inherited.
     let sandbox = Sandbox::new("h200x1");
