@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+
 use super::{Rooms, Seeker, Tried};
 use crate::ask::{Ask, Client, Later, Worker};
 use crate::choice::census::{self, Census, Rejected};
@@ -108,6 +110,26 @@ impl<'a, W: Worker> Search<'a, W> {
     }
 }
 
+/// Keeps a terminal from stopping this process for some milliseconds.
+struct Unstoppable(Option<SigSet>);
+
+impl Unstoppable {
+    fn new() -> Self {
+        let stops = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU].into_iter().collect::<SigSet>();
+        let mut before = SigSet::empty();
+        let blocked = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&stops), Some(&mut before));
+        Self(blocked.is_ok().then_some(before))
+    }
+}
+
+impl Drop for Unstoppable {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(before), None);
+        }
+    }
+}
+
 impl<W: Worker> Seeker for Search<'_, W> {
     type Found = (Vec<Picked>, Guard, Request);
 
@@ -136,7 +158,11 @@ impl<W: Worker> Seeker for Search<'_, W> {
 
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure> {
         let stale = self.stale();
-        match self.choose(may) {
+        // A device that is being tried is nobody's: Ctrl-Z waits until that is decided.
+        let stoppable = Unstoppable::new();
+        let chosen = self.choose(may);
+        drop(stoppable);
+        match chosen {
             Ok(Outcome::Picked(picked, guard)) => return Ok(Tried::Found((picked, guard, self.request.clone()))),
             Ok(Outcome::OverCap(failure)) => return Ok(Tried::OverCap(failure)),
             Ok(Outcome::NoneFree(rejected)) => {
