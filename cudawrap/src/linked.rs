@@ -66,10 +66,10 @@ fn keep(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<R
     let call = Call { settings, environment, place: &place, diag };
     let visible = Visible::parse(environment.visible.as_deref());
     let sized = settings.share.is_some_and(Share::needs_memory);
-    let Ok(mut request) = Request::new(settings, environment, false) else { return Ok(Ready::as_it_is()) };
+    let mut request = Request::new(settings, environment, false)?;
     let device = match visible.single_uuid().filter(|_| !sized) {
         Some(uuid) => Some(granted::by_name(uuid.clone())),
-        None => Request::new(settings, environment, false).ok().and_then(|request| call.resolve(request)),
+        None => call.resolve(Request::new(settings, environment, false)?),
     };
     let Some(device) = device else { return Ok(Ready::as_it_is()) };
     match granted::lease(&place, &mut request, &[device], true)? {

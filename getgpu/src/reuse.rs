@@ -12,8 +12,9 @@ use getgpu_common::sys;
 
 use crate::caller::Process;
 
-/// How long the old holder may take to end.
-const HANDOVER: Duration = Duration::from_millis(100);
+/// How long the old holder may take to end, and to say that it lingers. Both take it a millisecond; the rest is for a node on which
+/// more wants to run than there are processors.
+const HANDOVER: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// The reservations of this caller that end by themselves.
@@ -36,7 +37,7 @@ pub fn lingers(place: &Place, line: &HolderLine) -> bool {
         if own::lingering(place, line) {
             return true;
         }
-        let about_to = Stat::read(line.pid).is_some_and(|stat| stat.state == 'R');
+        let about_to = Stat::read(line.pid).is_some_and(|stat| matches!(stat.state, 'R' | 'D'));
         if !about_to || began.elapsed() >= HANDOVER {
             return own::lingering(place, line);
         }

@@ -4,6 +4,7 @@
 pub mod attempt;
 pub mod cap;
 pub mod census;
+mod chance;
 pub mod draw;
 pub mod pick;
 pub mod policy;

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::ask::Ask;
-use crate::choice::cap;
 use crate::choice::census::{self, Rejected};
 use crate::choice::draw::Draws;
 use crate::choice::policy::{self, Candidate};
+use crate::choice::{cap, chance};
 use crate::error::Failure;
 use crate::inventory::{Activity, Detail, Device, Gpu, Inventory};
 use crate::lock::{Claim, Description, Place, Side, Span, Taken, UNITS, layout, taken};
@@ -81,7 +81,7 @@ impl<A: Ask> Chooser<'_, A> {
         if gpus == 0 {
             return Ok(None);
         }
-        let mut rng = rand::rng();
+        let mut rng = chance::generator();
         let mut draws = Draws::new(gpus, self.request.filter.kind);
         let mut known: HashMap<u32, Option<Gpu>> = HashMap::new();
         while let Some(slot) = draws.draw(&mut rng) {
@@ -129,7 +129,13 @@ impl<A: Ask> Chooser<'_, A> {
                 }
             }
             let enough = picked.len() + left.len() >= count;
-            policy::order(&mut left, self.request.policy, share, self.request.filter.by_size(), &mut rand::rng());
+            policy::order(
+                &mut left,
+                self.request.policy,
+                share,
+                self.request.filter.by_size(),
+                &mut chance::generator(),
+            );
             let (mut found, mut tried) = (false, false);
             for candidate in left.into_iter().filter(|_| enough) {
                 match self.try_device(probe, candidate.device)? {

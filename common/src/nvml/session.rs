@@ -2,6 +2,7 @@
 //! A GPU is attached at the first touch, which can take seconds, so handles are kept for the session and touched on demand.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::rc::Rc;
 
 use nvml_wrapper::error::NvmlError;
@@ -19,16 +20,16 @@ const MOST_SLOTS: u32 = 64;
 const MOST_GPUS: u32 = 1024;
 
 /// Loads and initialises the library.
-pub(super) fn open(library: Option<&std::path::Path>) -> Result<Nvml, Failure> {
-    let name = library.unwrap_or(std::path::Path::new("libnvidia-ml.so.1"));
+pub(super) fn open(library: Option<&Path>) -> Result<Nvml, Failure> {
+    let name = library.unwrap_or(Path::new("libnvidia-ml.so.1"));
     Nvml::builder().lib_path(name.as_os_str()).init().map_err(|error| cannot_open(name, &error))
 }
 
-fn cannot_open(library: &std::path::Path, error: &NvmlError) -> Failure {
+fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
     let no_driver = || Failure::new(Kind::NoDriver, "no NVIDIA driver on this node");
     let code = match error {
         NvmlError::LibloadingError(cause) => {
-            if !std::path::Path::new("/proc/driver/nvidia/version").exists() {
+            if is_missing(library, &cause.to_string()) && !Path::new("/proc/driver/nvidia/version").exists() {
                 return no_driver();
             }
             return Failure::new(Kind::Nvml, format!("cannot load {}: {cause}", library.display())).hint(
@@ -46,6 +47,12 @@ fn cannot_open(library: &std::path::Path, error: &NvmlError) -> Failure {
             .hint("the driver was updated while in use: the node needs a reboot or a reload of the nvidia module"),
         _ => Failure::new(Kind::Nvml, format!("NVML {says}")).hint("does `nvidia-smi -L` work on this node?"),
     }
+}
+
+/// Whether the loader says that this very library does not exist (dlerror(3) has nothing but its text). One that is there and cannot be
+/// read, or lacks another library, is no node without a driver.
+fn is_missing(library: &Path, says: &str) -> bool {
+    says.contains(&format!("{}: cannot open shared object file: No such file", library.display()))
 }
 
 /// A running session.

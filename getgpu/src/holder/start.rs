@@ -112,11 +112,12 @@ fn become_holder(program: &CString, words: &[CString], lock: RawFd, starter: Raw
         if lock < 0 || starter < 0 || null < 0 {
             return;
         }
-        for stream in 0..3 {
-            libc::dup2(null, stream);
+        // A holder without the lock would say that it is ready and hold nothing.
+        for (from, to) in [(null, 0), (null, 1), (null, 2), (lock, LOCK_FD), (starter, STARTER_FD)] {
+            if libc::dup2(from, to) < 0 {
+                return;
+            }
         }
-        libc::dup2(lock, LOCK_FD);
-        libc::dup2(starter, STARTER_FD);
         getgpu_common::sys::close_from(STARTER_FD + 1);
         libc::chdir(c"/".as_ptr());
         for signal in 1..=libc::SIGRTMAX() {

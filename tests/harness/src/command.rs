@@ -116,6 +116,16 @@ impl Command {
         Running::new(child, out, err, started, self.limit, words)
     }
 
+    /// The program as it would be started, and the files that its output goes to, for who starts it in a way of his own.
+    #[track_caller]
+    pub fn parts(mut self) -> (std::process::Command, File, File) {
+        let file = || tempfile::tempfile_in(&self.work).expect("a file for output");
+        let (out, err) = (file(), file());
+        let copy = |file: &File| file.try_clone().expect("a second descriptor for output");
+        self.inner.stdout(copy(&out)).stderr(copy(&err));
+        (self.inner, out, err)
+    }
+
     /// Runs it to its end.
     #[track_caller]
     pub fn run(self) -> Outcome {

@@ -21,6 +21,7 @@ mod programs;
 mod running;
 mod sandbox;
 mod signals;
+mod size;
 pub mod skip;
 pub mod wait;
 
@@ -34,3 +35,4 @@ pub use sandbox::Sandbox;
 pub use signals::as_from_a_terminal;
 pub use sim_node::{Folder, Node};
 pub use sim_nvml::install::{BEFORE_510, WIDE_PROCESSES};
+pub use size::{full, size};

@@ -1,0 +1,182 @@
+//! Following a program and all its processes from call to call, with one blow on the way.
+//! The thread that starts the program is its tracer, so several programs can be followed at once from several threads.
+#![allow(unsafe_code)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Instant;
+
+use nix::libc;
+use nix::sys::ptrace::{self, Event, Options};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::watchdog::Watchdog;
+use crate::{Blow, Call, Point, Story, registers};
+
+/// One process on the way.
+struct Process {
+    number: usize,
+    calls: usize,
+    /// The error that its next end of a call gives.
+    failing: Option<nix::errno::Errno>,
+}
+
+/// Starts `command` and follows it and all that it starts until the blow is struck or they end. What `released` says to be the user's
+/// program, just executed, is let go too. `ended` is called when process 0 is over, before anybody who is followed goes on.
+pub fn follow(
+    command: &mut Command,
+    blow: Option<(Point, Blow)>,
+    released: impl Fn(i32) -> bool,
+    ended: impl FnOnce(i32),
+) -> Story {
+    // SAFETY: between fork and exec; ptrace(2) is one system call and allocates nothing.
+    unsafe { command.pre_exec(|| ptrace::traceme().map_err(std::io::Error::from)) };
+    let watchdog = Watchdog::start();
+    let child = command.spawn().expect("the program to be followed");
+    let root = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
+    watchdog.watch(root);
+    waitpid(root, None).expect("the stop after its exec");
+    let options = Options::PTRACE_O_TRACESYSGOOD
+        | Options::PTRACE_O_TRACEFORK
+        | Options::PTRACE_O_TRACEVFORK
+        | Options::PTRACE_O_TRACECLONE
+        | Options::PTRACE_O_TRACEEXEC
+        | Options::PTRACE_O_EXITKILL;
+    ptrace::setoptions(root, options).expect("options of ptrace");
+    let mut follower = Follower {
+        processes: BTreeMap::from([(root, Process { number: 0, calls: 0, failing: None })]),
+        early: BTreeSet::new(),
+        known: 1,
+        blow,
+        calls: Vec::new(),
+        struck: None,
+    };
+    let _ = ptrace::syscall(root, None);
+    let (mut ended, mut end) = (Some(ended), None);
+    // Only this thread's own: other tests start programs of theirs.
+    while let Ok(status) = waitpid(None, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)) {
+        let Some(pid) = status.pid() else { continue };
+        let over = match status {
+            WaitStatus::Exited(_, code) => Some(code),
+            WaitStatus::Signaled(_, signal, _) => Some(-(signal as i32)),
+            other => {
+                watchdog.watch(pid);
+                if follower.step(pid, other, &released) == Next::LetGo && pid != root {
+                    watchdog.forget(pid);
+                }
+                None
+            }
+        };
+        let Some(code) = over else { continue };
+        watchdog.forget(pid);
+        follower.processes.remove(&pid);
+        if pid == root {
+            end = Some((code, Instant::now()));
+            if let Some(ended) = ended.take() {
+                ended(code);
+            }
+        }
+    }
+    let (status, ended) = end.unwrap_or((i32::MIN, Instant::now()));
+    let Follower { calls, struck, .. } = follower;
+    Story { calls, hit: struck.is_some(), struck, status, ended, hung: watchdog.barked() }
+}
+
+/// What becomes of a stopped process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    GoesOn,
+    LetGo,
+}
+
+struct Follower {
+    processes: BTreeMap<Pid, Process>,
+    /// Stopped at birth, before their parent has told of them.
+    early: BTreeSet<Pid>,
+    known: usize,
+    blow: Option<(Point, Blow)>,
+    calls: Vec<Call>,
+    struck: Option<Call>,
+}
+
+impl Follower {
+    fn step(&mut self, pid: Pid, status: WaitStatus, released: &impl Fn(i32) -> bool) -> Next {
+        let signal = match status {
+            WaitStatus::PtraceSyscall(_) => {
+                self.call(pid);
+                None
+            }
+            WaitStatus::PtraceEvent(_, _, event) if event == Event::PTRACE_EVENT_EXEC as i32 => {
+                if released(pid.as_raw()) {
+                    self.processes.remove(&pid);
+                    let _ = ptrace::detach(pid, None);
+                    return Next::LetGo;
+                }
+                None
+            }
+            WaitStatus::PtraceEvent(..) => {
+                if let Ok(born) = ptrace::getevent(pid) {
+                    self.born(Pid::from_raw(i32::try_from(born).unwrap_or(0)));
+                }
+                None
+            }
+            WaitStatus::Stopped(_, Signal::SIGSTOP) if !self.processes.contains_key(&pid) => {
+                self.early.insert(pid);
+                return Next::GoesOn;
+            }
+            // The stop at the birth of a process that is known already.
+            WaitStatus::Stopped(_, Signal::SIGSTOP) if self.processes.get(&pid).is_some_and(|p| p.calls == 0) => None,
+            WaitStatus::Stopped(_, signal) => Some(signal),
+            _ => return Next::GoesOn,
+        };
+        // Struck, and the call has given its error: nobody needs to be followed any more.
+        if self.struck.is_some() && self.processes.values().all(|process| process.failing.is_none()) {
+            self.processes.remove(&pid);
+            let _ = ptrace::detach(pid, signal);
+            return Next::LetGo;
+        }
+        let _ = ptrace::syscall(pid, signal);
+        Next::GoesOn
+    }
+
+    fn born(&mut self, pid: Pid) {
+        self.processes.insert(pid, Process { number: self.known, calls: 0, failing: None });
+        self.known += 1;
+        if self.early.remove(&pid) {
+            let _ = ptrace::syscall(pid, None);
+        }
+    }
+
+    /// At the entry or the exit of a call (PTRACE_GET_SYSCALL_INFO tells which).
+    fn call(&mut self, pid: Pid) {
+        let Ok(info) = ptrace::syscall_info(pid) else { return };
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        if info.op != libc::PTRACE_SYSCALL_INFO_ENTRY {
+            if let Some(error) = process.failing.take() {
+                let _ = registers::give(pid, error);
+            }
+            return;
+        }
+        let point = Point { process: process.number, call: process.calls };
+        process.calls += 1;
+        // SAFETY: op says that this is an entry, so that member of the union is the one that was filled in (ptrace(2)).
+        let number = i64::try_from(unsafe { info.u.entry.nr }).unwrap_or(-1);
+        let call = Call { point, number };
+        self.calls.push(call);
+        match self.blow {
+            Some((at, Blow::Kill)) if at == point => {
+                self.struck = Some(call);
+                let _ = kill(pid, Signal::SIGKILL);
+            }
+            Some((at, Blow::Fail(error))) if at == point => {
+                self.struck = Some(call);
+                process.failing = Some(error);
+                let _ = registers::leave_out(pid);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Crashes and errors at one chosen system call of one chosen process of a program: every process that it starts is followed by
+//! ptrace(2), so a point is named by "the third process, its 41st call" and two runs differ in nothing else.
+//!
+//! ```no_run
+//! let plain = inject::follow(&mut std::process::Command::new("true"), None, |_| false, |_| ());
+//! let first = plain.calls[0].point;
+//! let blow = inject::Blow::Fail(nix::errno::Errno::EIO);
+//! let story = inject::follow(&mut std::process::Command::new("true"), Some((first, blow)), |_| false, |_| ());
+//! assert!(story.hit);
+//! ```
+
+mod follow;
+mod registers;
+mod watchdog;
+
+use std::time::Instant;
+
+use nix::errno::Errno;
+
+pub use follow::follow;
+pub use registers::SUPPORTED;
+
+/// A system call, counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Point {
+    /// Which process, in the order in which they came to be: 0 is the program that was started.
+    pub process: usize,
+    /// Which of its calls, from 0, those before an execve(2) of its own counted too.
+    pub call: usize,
+}
+
+/// What happens there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blow {
+    /// SIGKILL to that process, just before the call is made.
+    Kill,
+    /// The call is not made and fails.
+    Fail(Errno),
+}
+
+/// A call that was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Where.
+    pub point: Point,
+    /// Its number (`SYS_*`).
+    pub number: i64,
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub struct Story {
+    /// All calls of all processes, in order.
+    pub calls: Vec<Call>,
+    /// Whether the blow was struck.
+    pub hit: bool,
+    /// The call that it struck.
+    pub struck: Option<Call>,
+    /// How process 0 ended: an exit status, or minus the signal.
+    pub status: i32,
+    /// When process 0 ended.
+    pub ended: Instant,
+    /// Whether it had to be killed because nothing came to an end.
+    pub hung: bool,
+}
