@@ -16,6 +16,7 @@ pub struct Command {
     inner: std::process::Command,
     limit: Duration,
     stdout: Option<Stdio>,
+    stderr: Option<Stdio>,
     work: PathBuf,
 }
 
@@ -30,7 +31,7 @@ impl Command {
         inner.env("PATH", path(&bin)).env("HOME", sandbox.path("home")).env("LC_ALL", "C");
         inner.env("SIM_NODE", sandbox.folder().root()).env("LD_LIBRARY_PATH", sandbox.path("lib"));
         inner.env("GETGPU_LOCK", sandbox.lock()).env("GETGPU_CONFIG", sandbox.settings_file());
-        Self { inner, limit: wait::LONG, stdout: None, work: sandbox.path("work") }
+        Self { inner, limit: wait::LONG, stdout: None, stderr: None, work: sandbox.path("work") }
     }
 
     /// More arguments.
@@ -95,6 +96,13 @@ impl Command {
         self
     }
 
+    /// Standard error to somewhere else; [`Outcome::stderr`] is then empty.
+    #[must_use]
+    pub fn stderr(mut self, to: impl Into<Stdio>) -> Self {
+        self.stderr = Some(to.into());
+        self
+    }
+
     /// The longest that it may take; beyond, it is killed and the test fails.
     #[must_use]
     pub const fn limit(mut self, limit: Duration) -> Self {
@@ -108,7 +116,8 @@ impl Command {
         let file = || tempfile::tempfile_in(&self.work).expect("a file for output");
         let (out, err) = (file(), file());
         let copy = |file: &File| file.try_clone().expect("a second descriptor for output");
-        self.inner.stdout(self.stdout.take().unwrap_or_else(|| copy(&out).into())).stderr(copy(&err));
+        self.inner.stdout(self.stdout.take().unwrap_or_else(|| copy(&out).into()));
+        self.inner.stderr(self.stderr.take().unwrap_or_else(|| copy(&err).into()));
         let words: Vec<OsString> =
             std::iter::once(self.inner.get_program()).chain(self.inner.get_args()).map(OsStr::to_owned).collect();
         let started = Instant::now();

@@ -170,9 +170,10 @@ fn torture(case: &Case) {
                     let run = run(case, &sandbox, Some((call.point, *blow)));
                     hits.fetch_add(usize::from(run.story.hit), Ordering::Relaxed);
                     if let Err(why) = verdict(case, &sandbox, &run) {
+                        let struck = run.struck.map(|(call, _)| call.number);
                         let line = format!(
-                            "{:?} call {} {blow:?}: {why}: status {} out {:?} err {:?}",
-                            call.point, call.number, run.story.status, run.out, run.err
+                            "{:?} call {struck:?} {blow:?}: {why}: status {} out {:?} err {:?}",
+                            call.point, run.story.status, run.out, run.err
                         );
                         wrong.lock().unwrap().push(line);
                     }
@@ -190,8 +191,8 @@ fn verdict(case: &Case, sandbox: &Sandbox, run: &Run) -> Result<(), String> {
     if run.story.hung {
         return Err("hung".to_owned());
     }
-    // The standard library takes it that these two fail as clock_nanosleep(2) and getrandom(2) have it: by EINTR alone, and never.
-    if run.is(&[libc::SYS_clock_nanosleep, libc::SYS_getrandom]) && !run.killed() {
+    // The standard library takes it that these fail as clock_nanosleep(2) and getrandom(2) have it: by EINTR alone, and never.
+    if run.is(&[libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_getrandom]) && !run.killed() {
         return Ok(());
     }
     if run.err.contains("panicked") || run.err.contains("RUST_BACKTRACE") {
