@@ -3,6 +3,8 @@
 
 use std::io::Write;
 
+use nix::sys::signal::{SigSet, Signal};
+
 use crate::error::{Failure, Kind, reason};
 
 /// How much is said.
@@ -82,6 +84,8 @@ pub fn print(text: &str) -> Result<(), Failure> {
     if crate::sys::stdout_was_closed() {
         return Err(Failure::new(Kind::LockPlace, "standard output: it is closed"));
     }
+    // Over the limit of file sizes it is an error like any other (setrlimit(2)): who dies here leaves a device reserved.
+    let _ = [Signal::SIGXFSZ].into_iter().collect::<SigSet>().thread_block();
     let mut out = std::io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| Failure::new(Kind::LockPlace, format!("standard output: {}", reason(&error))))
