@@ -1,0 +1,242 @@
+//! Other users and strange environments as attackers: planted files, locks by the ten thousand, libraries that want to be loaded.
+//! What they can do is take devices, since locks are advisory; what they cannot is mislead, hang or run code in our processes.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and the figures are read")]
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use getgpu_tests::OTHER;
+use harness::skip::{self, Need};
+use harness::{Sandbox, size};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+
+fn lock_range(file: &impl AsFd, kind: i32, start: i64, length: i64) -> nix::Result<i32> {
+    let range =
+        libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: start, l_len: length, l_pid: 0 };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&range))
+}
+
+/// The longest of 95 in 100 starts.
+fn p95(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() * 95 / 100]
+}
+
+fn starts(sandbox: &Sandbox, count: usize) -> Duration {
+    let start = || {
+        let began = Instant::now();
+        sandbox.command("cudawrap").args(["--", "true"]).run().exits(0).says(&[]);
+        began.elapsed()
+    };
+    p95((0..count).map(|_| start()).collect())
+}
+
+#[test]
+fn tens_of_thousands_of_ranges_mislead_nobody() {
+    let sandbox = Sandbox::new("a100x1");
+    let quiet = starts(&sandbox, size(20, 200));
+    let flood = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(sandbox.lock()).unwrap();
+    // In the last slot, which no device uses: behind everything else, so that every search walks past them, or in front of it.
+    let count = size(5_000, 50_000) as i64;
+    for place in 0..count {
+        let start = if place % 2 == 0 { 0x7fff_0000_0000_0000 } else { 1 << 33 } + place * 3;
+        lock_range(&flood, libc::F_RDLCK, start, 1).unwrap();
+    }
+    let flooded = starts(&sandbox, size(20, 200));
+    println!("{count} ranges: p95 of a start {flooded:?}, without them {quiet:?}");
+    let uuid = sandbox.getgpu(["--for", "60"]).run().line();
+    assert!(sandbox.uuids().contains(&uuid));
+    assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), "6");
+    sandbox.getgpu(["--release-all"]).run().exits(0);
+    assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), "7");
+}
+
+/// Somebody locks and unlocks everything as fast as it goes, and somebody reads /proc/locks all the time.
+#[test]
+fn a_hog_that_locks_again_and_again_only_takes_devices() {
+    let sandbox = Sandbox::new("a100x1");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let hog =
+                OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(sandbox.lock()).unwrap();
+            while !over.load(Ordering::Relaxed) {
+                let _ = lock_range(&hog, libc::F_WRLCK, 0, 0);
+                let _ = lock_range(&hog, libc::F_UNLCK, 0, 0);
+                std::thread::yield_now();
+            }
+        });
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let _ = fs::read("/proc/locks");
+            }
+        });
+        let (mut ran, mut none) = (0, 0);
+        for _ in 0..size(40, 1000) {
+            let outcome = sandbox.command("cudawrap").args(["--", "sim-cuda"]).run();
+            match outcome.code() {
+                Some(0) => ran += 1,
+                Some(75) => none += 1,
+                _ => {
+                    outcome.refuses("cudawrap", 125, "lock");
+                    none += 1;
+                }
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        println!("under a hog: {ran} ran, {none} told that none is free");
+    });
+    sandbox.assert_exclusive();
+    sandbox.command("cudawrap").args(["--", "true"]).run().exits(0);
+}
+
+/// The attack on lock files in a sticky directory: put another file in the place of the lock, and two users get one device.
+#[test]
+fn nobody_but_root_can_put_another_lock_in_its_place() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let before = fs::symlink_metadata(sandbox.lock()).unwrap().ino();
+    let directory = sandbox.lock().parent().unwrap().display().to_string();
+    let tries = size(200, 10_000);
+    let script = format!(
+        "cd {directory} && i=0; while [ $i -lt {tries} ]; do mv lock other; ln -s /dev/null new; mkfifo fifo; rm -f lock; \
+         mv /tmp/none lock; i=$((i + 1)); done 2>/dev/null; touch {}",
+        sandbox.text("work/done")
+    );
+    let attacker = sandbox.shell("dash", &script).uid(OTHER).limit(Duration::from_secs(600)).spawn();
+    let mut starts = 0;
+    while !sandbox.path("work/done").exists() {
+        let users = [1002, 1003].map(|uid| sandbox.command("cudawrap").args(["--", "sim-cuda"]).uid(uid).spawn());
+        for user in users {
+            user.wait().exits(0);
+        }
+        starts += 2;
+    }
+    attacker.wait().exits(0);
+    assert_eq!(fs::symlink_metadata(sandbox.lock()).unwrap().ino(), before);
+    assert!(sandbox.beside_lock().is_empty());
+    sandbox.assert_exclusive();
+    println!("{tries} times every way to replace the lock, {starts} starts of two others: no way, 0 collisions");
+}
+
+/// What a stranger may have put where a user's private lock goes; every one is refused, whatever the kernel's own protection says.
+#[test]
+fn planted_private_places_are_refused_unopened() {
+    if skip::lacks(&[Need::Mounts, Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let victim = 61_236;
+    let mine = format!("/tmp/getgpu-{victim}");
+    let planted = [
+        ("a directory of a stranger", "mkdir -m 777 $P && mkfifo -m 666 $P/lock && chown -R 1001 $P"),
+        ("a link to a directory of a stranger", "mkdir -m 777 $P.d && mkfifo $P.d/lock && ln -s $P.d $P"),
+        ("a link to nothing", "ln -s /nonexistent $P"),
+        ("a file", "echo x >$P; chmod 666 $P"),
+        ("a FIFO", "mkfifo -m 666 $P"),
+        ("one's own directory that all may write to", "mkdir $P && chmod 777 $P && chown V $P"),
+        ("one's own with a file for a lock", "mkdir -m 700 $P && echo x >$P/lock && chown -R V $P"),
+        ("one's own with a link for a lock", "mkdir -m 700 $P && ln -s /etc/passwd $P/lock && chown -hR V $P"),
+        (
+            "one's own with a stranger's FIFO",
+            "mkdir -m 700 $P && mkfifo -m 666 $P/lock && chown V $P && chown 1001 $P/lock",
+        ),
+    ];
+    for (what, plant) in planted {
+        let plant = plant.replace("$P", &mine).replace(" V ", &format!(" {victim} "));
+        let script = format!(
+            "mount -t tmpfs -o mode=755 run /run; {plant}; setpriv --reuid {victim} --clear-groups getgpu --for 60; s=$?; \
+             rm -rf {mine} {mine}.d; exit $s"
+        );
+        let outcome = sandbox.command("unshare").args(["-m", "sh", "-c", &script]).env_remove("GETGPU_LOCK").run();
+        assert_eq!(outcome.code(), Some(4), "{what}: {outcome:#?}");
+        outcome.prints("").mentions("getgpu: lock ");
+        assert_eq!(outcome.stderr.lines().filter(|line| !line.starts_with("getgpu: hint: ")).count(), 1, "{what}");
+    }
+}
+
+/// A library whose start writes down who loaded it.
+fn trap(sandbox: &Sandbox, directory: &str) -> std::path::PathBuf {
+    let source = format!(
+        "#include <stdio.h>\n#include <sys/prctl.h>\n__attribute__((constructor)) static void hit(void) {{\n\
+         char name[17] = \"\"; prctl(PR_GET_NAME, name); FILE *f = fopen(\"{}\", \"a\"); if (f) {{ fprintf(f, \"%s\\n\", name); fclose(f); }} }}\n\
+         unsigned la_version(unsigned v) {{ return v; }}\n",
+        sandbox.text("work/hits")
+    );
+    let source = sandbox.file(&format!("{directory}/trap.c"), &source, 0o644);
+    let library = sandbox.path(&format!("{directory}/libnvidia-ml.so.1"));
+    let words = ["-shared", "-fPIC", "-o", library.to_str().unwrap(), source.to_str().unwrap()];
+    let built = std::process::Command::new("cc").args(words).status().unwrap();
+    assert!(built.success());
+    library
+}
+
+/// The names of the processes that loaded the trap.
+fn hits(sandbox: &Sandbox) -> Vec<String> {
+    let file = sandbox.path("work/hits");
+    let text = fs::read_to_string(&file).unwrap_or_default();
+    let _ = fs::remove_file(file);
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn planted_libraries_are_not_loaded() {
+    if skip::lacks(&[Need::Tool("cc")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let library = trap(&sandbox, "work/evil");
+    let evil = sandbox.path("work/evil");
+    // An empty element, a dot and a relative one: the working directory. The real one comes last.
+    for search in [":", ".:", "evil:../work/evil:"] {
+        let path = format!("{search}{}", sandbox.text("lib"));
+        for words in [&["getgpu", "--no-reserve"][..], &["getgpu", "--list"], &["cudawrap", "--", "true"]] {
+            let command = sandbox.command(words[0]).args(&words[1..]).directory(&evil).env("LD_LIBRARY_PATH", &path);
+            command.run().exits(0);
+            // The loader of a program that was started with such a path searches it for what the program itself needs; that is the
+            // caller's own doing. NVML's process and cudawrap's helper do not.
+            assert_eq!(hits(&sandbox), [""; 0], "{search} {words:?}");
+        }
+    }
+    // These two are the caller's wish for all that he starts; the helper that cudawrap starts is not his.
+    for name in ["LD_PRELOAD", "LD_AUDIT"] {
+        sandbox.command("cudawrap").args(["--", "/bin/true"]).env(name, &library).run().exits(0);
+        let hits = hits(&sandbox);
+        assert!(!hits.is_empty() && hits.iter().all(|hit| hit != "getgpu"), "{name}: {hits:?}");
+    }
+}
+
+/// Secure execution: a set-group-id copy believes no variable of ours.
+#[test]
+fn under_secure_execution_no_variable_is_believed() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("mig4").settings("idle_memory = '99M'").build();
+    for name in ["getgpu", "cudawrap"] {
+        let copy = sandbox.path(&format!("work/secure/{name}"));
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(sandbox.path("bin").join(name), &copy).unwrap();
+        std::os::unix::fs::chown(&copy, Some(0), Some(61_237)).unwrap();
+        fs::set_permissions(&copy, Permissions::from_mode(0o2755)).unwrap();
+    }
+    let show = |program: std::path::PathBuf| sandbox.command(program).args(["--show-config"]).uid(OTHER).run().stdout;
+    assert!(
+        show(sandbox.path("bin/getgpu")).contains("103809024"),
+        "an ordinary copy reads GETGPU_CONFIG: {}",
+        show(sandbox.path("bin/getgpu"))
+    );
+    let secure = show(sandbox.path("work/secure/getgpu"));
+    assert!(!secure.is_empty() && !secure.contains("103809024") && !secure.contains(&sandbox.text("")), "{secure}");
+    let disabled = |program: &str| {
+        sandbox.command(sandbox.path(program)).args(["--", "true"]).uid(OTHER).env("CUDAWRAP_DISABLE", "1").run()
+    };
+    disabled("bin/cudawrap").exits(0).says(&[]);
+    assert_ne!(disabled("work/secure/cudawrap").code(), Some(0), "switched off by a variable");
+}
