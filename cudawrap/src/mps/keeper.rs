@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use getgpu_common::error::Failure;
 use getgpu_common::lock::Description;
@@ -23,8 +24,8 @@ pub const OPTION: &str = "--mps-keeper";
 pub const READY: u8 = b'r';
 /// The word to the starter that it does not; message and hint follow, a line each.
 pub const FAILED: u8 = b'f';
-/// How often a daemon is told to quit.
-const QUITS: u32 = 3;
+/// After which time a daemon that was told to quit, and did not, is told again.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// Everything a keeper is told; people read it in ps(1).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,13 +114,14 @@ fn keep(place: &Place, control: &Control, ours: &Description) -> i32 {
         }
         match mutex.conflict(CLIENTS) {
             Ok(Some(_)) => {}
+            Ok(None) if !daemon::listens(place) || control.quit(place) => {
+                place.remove();
+                return 0;
+            }
+            // The daemon obeys one front end at a time, and somebody has one open.
             Ok(None) => {
-                let over = (0..QUITS).any(|_| !daemon::listens(place) || control.quit(place));
-                // A daemon that does not obey is left to the next program, in its place.
-                if over {
-                    place.remove();
-                }
-                return i32::from(!over);
+                drop(mutex);
+                std::thread::sleep(AGAIN);
             }
             Err(_) => return 1,
         }
