@@ -11,6 +11,8 @@ use std::time::Duration;
 use getgpu_tests::wrapped::{Facts, wrap};
 use harness::skip::{self, Need};
 use harness::{Command, Running, Sandbox, Signal, wait};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
@@ -295,6 +297,32 @@ fn a_front_end_that_is_open_only_delays_the_end() {
 }
 
 #[test]
+fn a_client_that_comes_while_the_keeper_waits_for_its_turn_keeps_the_daemon() {
+    Node::each(|node| {
+        let mut first = node.client("first", |c| c);
+        first.facts();
+        let place = node.place();
+        let open = || fs::OpenOptions::new().read(true).write(true).open(place.join("lock")).unwrap();
+        let lock = |file: &fs::File, kind: i32, byte: i64| {
+            let range = libc::flock { l_type: kind as i16, l_whence: 0, l_start: byte, l_len: 1, l_pid: 0 };
+            fcntl(file, FcntlArg::F_OFD_SETLK(&range)).unwrap();
+        };
+        // As a program does that starts: it has the mutex when the last client ends, and becomes a client before it lets go.
+        let (mutex, client) = (open(), open());
+        lock(&mutex, libc::F_WRLCK, 0);
+        first.running.signal(Signal::SIGKILL);
+        let inode = fs::metadata(place.join("lock")).unwrap().ino();
+        let waits = |line: &str| line.contains("->") && line.ends_with(&format!(":{inode} 0 0"));
+        wait::until("the keeper waits", || fs::read_to_string("/proc/locks").unwrap().lines().any(waits));
+        lock(&client, libc::F_RDLCK, 2);
+        drop(mutex);
+        wait::throughout(Duration::from_millis(300), "the daemon stays", || node.daemons().len() == 1);
+        drop(client);
+        node.until_gone();
+    });
+}
+
+#[test]
 fn nothing_is_left_of_programs_that_are_killed_while_they_start() {
     Node::each(|node| {
         for round in 0..12 {
@@ -307,7 +335,7 @@ fn nothing_is_left_of_programs_that_are_killed_while_they_start() {
             if round % 2 == 0 {
                 let mut next = node.client(&format!("next{round}"), |c| c);
                 next.facts();
-                assert_eq!((node.daemons().len(), node.keepers().len()), (1, 1));
+                wait::until("one of each", || (node.daemons().len(), node.keepers().len()) == (1, 1));
                 next.running.signal(Signal::SIGKILL);
             }
             wait::until("nothing is left", || node.daemons().is_empty() && node.keepers().is_empty());
