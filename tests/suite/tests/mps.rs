@@ -1,150 +1,15 @@
-//! `cudawrap --mps`: one daemon per user and device, however many start together, and none behind the last client, however that ended.
-//! Each test runs with a stand-in for nvidia-cuda-mps-control, and with the real one where it is installed, which runs without a driver.
+//! `cudawrap --mps` as programs and users see it: the variables, whose daemon it is, and what is refused. What has to do with the daemon runs with
+//! a stand-in for nvidia-cuda-mps-control, and with the real one where it is installed, which runs without a driver.
 #![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
+use getgpu_tests::mps::{CONTROL, Client, Node, starts_in_log, words};
 use getgpu_tests::wrapped::{Facts, wrap};
 use harness::skip::{self, Need};
-use harness::{Command, Running, Sandbox, Signal, wait};
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc;
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
-
-const CONTROL: &str = "nvidia-cuda-mps-control";
-
-/// A node with one device, whose daemons end with the test.
-struct Node {
-    sandbox: Sandbox,
-    uuid: String,
-}
-
-impl Node {
-    /// With the stand-in.
-    fn new() -> Self {
-        let node = Self::bare();
-        fs::hard_link(node.sandbox.path("bin/mps-control"), node.sandbox.path("bin").join(CONTROL)).unwrap();
-        node
-    }
-
-    /// With what the machine has.
-    fn bare() -> Self {
-        let sandbox = Sandbox::new("h200x1");
-        let uuid = sandbox.uuids().remove(0);
-        Self { sandbox, uuid }
-    }
-
-    /// One with the stand-in, then one with the real daemon.
-    fn each(test: impl Fn(&Self)) {
-        test(&Self::new());
-        if !skip::lacks(&[Need::Tool(CONTROL)]) {
-            test(&Self::bare());
-        }
-    }
-
-    fn share(&self, share: &str, words: &[&str]) -> Command {
-        self.sandbox.command("cudawrap").args(["-v", "--share", share, "--mps", "--"]).args(words)
-    }
-
-    /// A client that runs until `work/go` is there, and has told of itself.
-    fn client(&self, name: &str, change: impl FnOnce(Command) -> Command) -> Client {
-        let (out, go) = (self.sandbox.path(&format!("work/{name}")), self.sandbox.text("work/go"));
-        let words = ["probe", "--out", &out.display().to_string(), "--until", &go].map(str::to_owned);
-        let command = self.share("1/32", &words.each_ref().map(String::as_str));
-        Client { running: change(command).spawn(), out }
-    }
-
-    fn place(&self) -> PathBuf {
-        self.place_of(nix::unistd::geteuid().as_raw())
-    }
-
-    fn place_of(&self, uid: u32) -> PathBuf {
-        Path::new("/tmp").join(format!("getgpu-mps-{uid}")).join(&self.uuid)
-    }
-
-    /// The daemons of a user on this device.
-    fn daemons_of(&self, uid: u32) -> Vec<i32> {
-        let mark = format!("CUDA_MPS_PIPE_DIRECTORY={}/pipe", self.place_of(uid).display());
-        processes("nvidia-cuda-mps", |pid| {
-            words(pid, "environ").contains(&mark) && words(pid, "cmdline").contains(&"-d".to_owned())
-        })
-    }
-
-    fn daemons(&self) -> Vec<i32> {
-        self.daemons_of(nix::unistd::geteuid().as_raw())
-    }
-
-    /// The keepers of all users on this device.
-    fn keepers(&self) -> Vec<i32> {
-        processes("cudawrap-mps", |pid| words(pid, "cmdline").contains(&self.uuid))
-    }
-
-    /// Waits until nothing of it is there any more.
-    #[track_caller]
-    fn until_gone(&self) {
-        wait::until("daemon, keeper and directory are gone", || {
-            self.daemons().is_empty() && self.keepers().is_empty() && !self.place().exists()
-        });
-    }
-
-    fn go(&self) {
-        self.sandbox.file("work/go", "", 0o644);
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        for uid in [nix::unistd::geteuid().as_raw(), 1001, 1002] {
-            for pid in self.keepers().into_iter().chain(self.daemons_of(uid)) {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-            }
-            let _ = fs::remove_dir_all(self.place_of(uid));
-        }
-    }
-}
-
-struct Client {
-    running: Running,
-    out: PathBuf,
-}
-
-impl Client {
-    /// What it saw, as soon as it has told.
-    #[track_caller]
-    fn facts(&mut self) -> Facts {
-        let out = self.out.clone();
-        wait::until("the client runs", || out.exists() || self.running.is_over());
-        assert!(out.exists(), "ended early: {:#?}", self.running);
-        Facts::read(&out)
-    }
-}
-
-fn processes(name: &str, fits: impl Fn(i32) -> bool) -> Vec<i32> {
-    let entries = fs::read_dir("/proc").unwrap().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let called = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name);
-    pids.filter(|pid| called(*pid) && fits(*pid)).collect()
-}
-
-/// The NUL-separated words of a file in /proc; a zombie has none.
-fn words(pid: i32, file: &str) -> Vec<String> {
-    let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).split_terminator('\0').map(str::to_owned).collect()
-}
-
-fn end(pid: i32) {
-    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-    wait::until("it is dead", || words(pid, "cmdline").is_empty());
-}
-
-fn starts_in_log(place: &Path) -> usize {
-    fs::read_to_string(place.join("log/control.log")).unwrap().matches("Starting control daemon").count()
-}
+use harness::{Command, wait};
 
 #[test]
 fn a_burst_has_one_daemon_and_each_its_part() {
@@ -184,166 +49,6 @@ fn a_burst_has_one_daemon_and_each_its_part() {
 }
 
 #[test]
-fn nothing_is_left_when_every_client_is_killed() {
-    Node::each(|node| {
-        let mut clients: Vec<Client> = (0..4).map(|n| node.client(&format!("client{n}"), |c| c)).collect();
-        clients.iter_mut().for_each(|client| drop(client.facts()));
-        for client in &clients[1..] {
-            client.running.signal(Signal::SIGKILL);
-        }
-        wait::until("three are over", || clients[1..].iter_mut().all(|client| client.running.is_over()));
-        assert_eq!(node.daemons().len(), 1, "one client is left");
-        clients[0].running.signal(Signal::SIGKILL);
-        node.until_gone();
-    });
-}
-
-#[test]
-fn a_program_is_a_client_as_long_as_any_of_its_processes_lives() {
-    Node::each(|node| {
-        let (out, go) = (node.sandbox.text("work/out"), node.sandbox.text("work/go"));
-        let script = format!("probe --out {out} --until {go} & exit 7");
-        node.share("1/2", &["bash", "-c", &script]).run().exits(7);
-        wait::until("the child runs", || Path::new(&out).exists());
-        assert_eq!((node.daemons().len(), node.keepers().len()), (1, 1));
-        node.go();
-        node.until_gone();
-    });
-}
-
-#[test]
-fn a_killed_keeper_is_replaced_by_the_next_program() {
-    Node::each(|node| {
-        let mut first = node.client("first", |c| c);
-        first.facts();
-        let daemons = node.daemons();
-        end(node.keepers()[0]);
-        let mut second = node.client("second", |c| c);
-        second.facts();
-        assert_eq!((node.daemons(), node.keepers().len(), starts_in_log(&node.place())), (daemons, 1, 1));
-        node.go();
-        node.until_gone();
-    });
-}
-
-#[test]
-fn a_killed_daemon_is_started_anew_by_the_next_program() {
-    Node::each(|node| {
-        let mut first = node.client("first", |c| c);
-        first.facts();
-        let (daemons, keepers) = (node.daemons(), node.keepers());
-        end(daemons[0]);
-        let mut second = node.client("second", |c| c);
-        second.facts();
-        // The one that has started the daemon goes, since another watches.
-        wait::until("one keeper", || node.keepers() == keepers);
-        assert_eq!(node.daemons().len(), 1);
-        assert_ne!(node.daemons(), daemons);
-        // Both at once, and then nobody but the keeper sees that the last client is over.
-        end(node.daemons()[0]);
-        end(node.keepers()[0]);
-        let mut third = node.client("third", |c| c);
-        third.facts();
-        assert_eq!((node.daemons().len(), node.keepers().len()), (1, 1));
-        end(node.daemons()[0]);
-        node.go();
-        node.until_gone();
-    });
-}
-
-#[test]
-fn every_program_finds_a_daemon_though_others_end_it_in_that_moment() {
-    Node::each(|node| {
-        // One after the other, from several sides: each ends the daemon that the next one wants, or nearly so.
-        // The daemon takes one front end at a time: one that is turned away has found a daemon.
-        let busy = "case $said in *'Cannot send command'*) ;; *) echo \"$said\" >&2; exit 1;; esac";
-        let ask = format!("until said=$(echo get_server_list | {CONTROL} 2>&1); do {busy}; done");
-        let one = "cudawrap --share 1/8 --mps --wait -- bash -c \"$0\" || exit";
-        let side = || {
-            let script = format!("for i in 1 2 3 4 5 6 7 8; do {one}; done");
-            node.sandbox.shell("bash", &script).args([&ask]).spawn()
-        };
-        let sides: Vec<Running> = (0..4).map(|_| side()).collect();
-        for side in sides {
-            side.wait().exits(0).says(&[""; 0]);
-        }
-        node.until_gone();
-    });
-}
-
-#[test]
-fn a_front_end_that_is_open_only_delays_the_end() {
-    Node::each(|node| {
-        let mut client = node.client("client", |c| c);
-        client.facts();
-        let (place, fifo) = (node.place(), node.sandbox.text("work/fifo"));
-        let text = |name: &str| place.join(name).display().to_string();
-        let script = format!("mkfifo {fifo}; exec {CONTROL} < {fifo}");
-        let command = node.sandbox.shell("bash", &script);
-        let front =
-            command.env("CUDA_MPS_PIPE_DIRECTORY", text("pipe")).env("CUDA_MPS_LOG_DIRECTORY", text("log")).spawn();
-        wait::until("it reads", || Path::new(&fifo).exists());
-        let mut say = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
-        say.write_all(b"get_server_list\n").unwrap();
-        let log = place.join("log/control.log");
-        wait::until("it speaks to the daemon", || fs::read_to_string(&log).unwrap().contains("Cmd:get_server_list"));
-        client.running.signal(Signal::SIGKILL);
-        client.running.wait();
-        wait::throughout(Duration::from_millis(500), "the daemon stays", || node.daemons().len() == 1);
-        drop(say);
-        front.wait();
-        node.until_gone();
-    });
-}
-
-#[test]
-fn a_client_that_comes_while_the_keeper_waits_for_its_turn_keeps_the_daemon() {
-    Node::each(|node| {
-        let mut first = node.client("first", |c| c);
-        first.facts();
-        let place = node.place();
-        let open = || fs::OpenOptions::new().read(true).write(true).open(place.join("lock")).unwrap();
-        let lock = |file: &fs::File, kind: i32, byte: i64| {
-            let range = libc::flock { l_type: kind as i16, l_whence: 0, l_start: byte, l_len: 1, l_pid: 0 };
-            fcntl(file, FcntlArg::F_OFD_SETLK(&range)).unwrap();
-        };
-        // As a program does that starts: it has the mutex when the last client ends, and becomes a client before it lets go.
-        let (mutex, client) = (open(), open());
-        lock(&mutex, libc::F_WRLCK, 0);
-        first.running.signal(Signal::SIGKILL);
-        let inode = fs::metadata(place.join("lock")).unwrap().ino();
-        let waits = |line: &str| line.contains("->") && line.ends_with(&format!(":{inode} 0 0"));
-        wait::until("the keeper waits", || fs::read_to_string("/proc/locks").unwrap().lines().any(waits));
-        lock(&client, libc::F_RDLCK, 2);
-        drop(mutex);
-        wait::throughout(Duration::from_millis(300), "the daemon stays", || node.daemons().len() == 1);
-        drop(client);
-        node.until_gone();
-    });
-}
-
-#[test]
-fn nothing_is_left_of_programs_that_are_killed_while_they_start() {
-    Node::each(|node| {
-        for round in 0..12 {
-            let client = node.client(&format!("client{round}"), |c| c);
-            let (place, made) = (node.place(), ["", "lock", "pipe", "log", "log/start.log", "pipe/control"][round % 6]);
-            // Killed at another moment of its start each time.
-            wait::until("it has come so far", || place.join(made).exists());
-            client.running.signal(Signal::SIGKILL);
-            client.running.wait();
-            if round % 2 == 0 {
-                let mut next = node.client(&format!("next{round}"), |c| c);
-                next.facts();
-                wait::until("one of each", || (node.daemons().len(), node.keepers().len()) == (1, 1));
-                next.running.signal(Signal::SIGKILL);
-            }
-            wait::until("nothing is left", || node.daemons().is_empty() && node.keepers().is_empty());
-        }
-    });
-}
-
-#[test]
 fn users_have_daemons_of_their_own() {
     if skip::lacks(&[Need::Root]) {
         return;
@@ -365,7 +70,7 @@ fn users_have_daemons_of_their_own() {
 
 #[test]
 fn the_place_is_short_wherever_temporary_files_are() {
-    let node = Node::new();
+    let node = Node::stand_in();
     let long = node.sandbox.path(&format!("work/{}/{}", "d".repeat(120), "e".repeat(120)));
     fs::create_dir_all(&long).unwrap();
     let mut client = node.client("client", |c| c.env("TMPDIR", &long).env("XDG_RUNTIME_DIR", &long));
@@ -413,7 +118,7 @@ fn a_directory_that_another_user_has_planted_is_refused() {
     if skip::lacks(&[Need::Root]) {
         return;
     }
-    let (node, uid) = (Node::new(), 1077);
+    let (node, uid) = (Node::stand_in(), 1077);
     let planted = Path::new("/tmp").join(format!("getgpu-mps-{uid}"));
     let start = || {
         let command = node.sandbox.command("cudawrap").args(["--share", "1/2", "--mps", "--", "echo", "run"]);
@@ -439,7 +144,7 @@ fn a_directory_that_another_user_has_planted_is_refused() {
 
 #[test]
 fn without_a_share_there_is_no_daemon() {
-    let node = Node::new();
+    let node = Node::stand_in();
     let sandbox = &node.sandbox;
     let run = |words: &[&str]| sandbox.command("cudawrap").args(words).run();
     for words in [&["--mps", "--", "true"][..], &["--mps", "--type=gpu", "true"]] {
@@ -472,7 +177,7 @@ fn without_a_share_there_is_no_daemon() {
 
 #[test]
 fn a_device_that_the_caller_names_has_a_daemon_too() {
-    let node = Node::new();
+    let node = Node::stand_in();
     let sandbox = &node.sandbox;
     let app = wrap(sandbox, "opt", "app", "probe");
     let seen = |command: Command, visible: &str| {
@@ -500,7 +205,7 @@ fn a_device_that_the_caller_names_has_a_daemon_too() {
 
 #[test]
 fn a_client_has_no_child_and_its_streams_and_signals_as_they_were() {
-    let node = Node::new();
+    let node = Node::stand_in();
     let run = |how: &str, number: usize| {
         let out = node.sandbox.path(&format!("work/facts{number}"));
         let script = format!("exec {how} cudawrap --share 1/2 --mps -- probe --out {}", out.display());
