@@ -28,6 +28,8 @@ pub struct Request {
     pub cover: Option<Cover>,
     /// A device is shared by one user's programs only.
     pub same_user: bool,
+    /// A device's memory is wanted although it decides nothing: an MPS client is told its part of it.
+    memory: bool,
     /// The most devices that this user may have at a time.
     cap: Option<u32>,
     /// The grant's text, for messages.
@@ -60,6 +62,7 @@ impl Request {
             count: settings.count as usize,
             policy: settings.policy,
             cover: None,
+            memory: settings.mps && settings.share.is_some(),
             same_user: settings.share_users == ShareUsers::Same,
             cap: settings.max_per_user.filter(|_| !namespaces::is_host_root()),
             value: value.map(|v| v.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -91,7 +94,7 @@ impl Request {
 
     /// How much has to be known of the node: of several devices also whether a program can use them together.
     pub fn detail(&self) -> Detail {
-        if self.count > 1 { Detail::Size } else { self.filter.detail() }
+        if self.count > 1 || self.memory { Detail::Size } else { self.filter.detail() }
     }
 
     /// Among whom devices are claimed: inside what is ours, or everybody on the node.

@@ -10,7 +10,7 @@ use getgpu_common::exit;
 
 use crate::program::{self, Called};
 use crate::report::end;
-use crate::{linked, named};
+use crate::{linked, mps, named};
 
 /// How often a path is looked at that changes under our eyes.
 const TRIES: u32 = 50;
@@ -18,6 +18,9 @@ const TRIES: u32 = 50;
 /// Never returns when all is well: then this process is the program.
 pub fn run() -> i32 {
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(status) = mps::keeper(&arguments) {
+        return status;
+    }
     let diag = Diag::new("cudawrap", Level::Normal);
     let path = std::env::var_os("PATH");
     let mut story = linked::Story::default();

@@ -59,6 +59,11 @@ impl Lease {
         Ok(Self { held, part })
     }
 
+    /// Has the program inherit one more descriptor, a high one.
+    pub fn carry(&mut self, fd: OwnedFd) {
+        self.held.push(highest(&fd).unwrap_or(fd));
+    }
+
     /// The descriptors that the program inherits.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
         self.held.iter().map(AsRawFd::as_raw_fd)

@@ -16,6 +16,7 @@ use crate::choose::{Call, Choice, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
 use crate::lease::Lease;
+use crate::mps;
 use crate::options;
 use crate::ready::Ready;
 
@@ -65,15 +66,23 @@ fn keep(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<R
     let place = lock_place(settings, environment, diag, true)?;
     let call = Call { settings, environment, place: &place, diag };
     let visible = Visible::parse(environment.visible.as_deref());
-    let sized = settings.share.is_some_and(Share::needs_memory);
+    let by_size = settings.share.is_some_and(Share::needs_memory);
+    let sized = by_size || (settings.mps && settings.share.is_some());
     let mut request = Request::new(settings, environment, false)?;
     let device = match visible.single_uuid().filter(|_| !sized) {
         Some(uuid) => Some(granted::by_name(uuid.clone())),
         None => call.resolve(Request::new(settings, environment, false)?),
     };
+    // For MPS alone the memory need not be known.
+    let device = device.or_else(|| visible.single_uuid().filter(|_| !by_size).cloned().map(granted::by_name));
     let Some(device) = device else { return Ok(Ready::as_it_is()) };
-    match granted::lease(&place, &mut request, &[device], true)? {
-        Named::Leased(lease) => Ok(Ready::leased(None, lease, settings)),
+    let devices = [device];
+    match granted::lease(&place, &mut request, &devices, true)? {
+        Named::Leased(lease) => {
+            let mut ready = Ready::leased(None, lease, settings);
+            mps::join(&mut ready, &devices, settings, false, diag)?;
+            Ok(ready)
+        }
         Named::Taken(uuid, holder) if settings.when_taken == RunOrFail::Run => {
             let who = granted::in_use(&uuid, holder.as_ref());
             diag.warn(&format!("{who}: running there because CUDA_VISIBLE_DEVICES names it"));
@@ -94,7 +103,9 @@ fn choose(settings: &Settings, environment: &Environment, diag: &Diag) -> Result
             let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::settle(claims, &[], &place)?;
             drop(guard);
-            Ok(Ready::leased(Some(&uuids(&devices)), lease, settings))
+            let mut ready = Ready::leased(Some(&uuids(&devices)), lease, settings);
+            mps::join(&mut ready, &devices, settings, false, diag)?;
+            Ok(ready)
         }
         // Without a grant there is always something to choose.
         Ok((_, Choice::Only(..))) => Ok(Ready::as_it_is()),

@@ -10,6 +10,7 @@ mod helper;
 mod invocation;
 mod lease;
 mod linked;
+mod mps;
 mod named;
 mod options;
 mod program;

@@ -12,13 +12,13 @@ use getgpu_common::line::{self, Progress, Seeker, Turn};
 use getgpu_common::locked::lock_place;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Wait};
-use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
 use crate::choose::{Call, Choice, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
 use crate::lease::Lease;
+use crate::mps;
 use crate::options::{self, Options, Wanted};
 use crate::program;
 use crate::ready::Ready;
@@ -59,15 +59,21 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     let mut loaded = Loaded::read(&environment, name.as_deref())?.strict()?;
     options::variables(&mut loaded)?;
     options.choices.put(&mut loaded)?;
+    if options.mps {
+        loaded.put("mps", &["true".to_owned()], "--mps")?;
+    }
     let settings = &loaded.settings;
     let request = Request::new(settings, &environment, options.ignore_grant || options::grant_ignored())?;
     if request.visible == Visible::Nothing {
         return Err(request.empty_grant());
     }
+    if options.mps {
+        mps::check(settings, &request.visible)?;
+    }
     let place = lock_place(settings, &environment, diag, false)?;
     let call = Call { settings, environment: &environment, place: &place, diag };
     // A grant of one device, given by its full UUID: nothing to choose, so neither NVML nor reservations are asked.
-    let sized = settings.share.is_some_and(Share::needs_memory);
+    let sized = settings.share.is_some_and(|share| share.needs_memory() || settings.mps);
     let single = request.visible.single_uuid().filter(|uuid| uuid.is_mig() && request.count == 1 && !sized).cloned();
     let choice = match single {
         Some(uuid) => Choice::Only(vec![granted::by_name(uuid)], Box::new(request)),
@@ -79,14 +85,16 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
             let lease = Lease::settle(claims, &[], &place)?;
             request.still_ours(&place)?;
             drop(guard);
-            (uuids(&devices), lease)
+            (devices, lease)
         }
-        Choice::Only(devices, request) => (uuids(&devices), only(&call, devices, *request)?),
+        Choice::Only(devices, request) => (devices.clone(), only(&call, devices, *request)?),
     };
-    for uuid in &devices {
-        diag.note(&format!("{uuid}: leased"));
+    for device in &devices {
+        diag.note(&format!("{}: leased", device.uuid));
     }
-    Ok(Ready::leased(Some(&devices), lease, settings))
+    let mut ready = Ready::leased(Some(&uuids(&devices)), lease, settings);
+    mps::join(&mut ready, &devices, settings, options.mps, diag)?;
+    Ok(ready)
 }
 
 /// The devices that the grant names, waited for if somebody else has them. What is ours already is taken at once; of anything else those who

@@ -6,15 +6,24 @@ use std::ffi::OsString;
 use clap::{Arg, ArgAction};
 use getgpu_common::diag::Level;
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::flags::{self, Flag};
+use getgpu_common::flags::{self, Flag, Takes, flag};
 use getgpu_common::quantity;
 use getgpu_common::settings::Loaded;
 use getgpu_common::sys;
 use getgpu_common::typed::Typed;
 
-/// Every option of cudawrap: getgpu's that choose, and those that all have.
+/// What only cudawrap has.
+const FLAGS: [Flag; 1] = [flag(
+    "mps",
+    &[],
+    Takes::Nothing,
+    flags::SHARE,
+    "With --share: run as a client of NVIDIA's MPS daemon, which is started and ended as needed",
+)];
+
+/// Every option of cudawrap: getgpu's that choose, its own, and those that all have.
 pub fn table() -> impl Iterator<Item = Flag> {
-    flags::CHOOSING.into_iter().chain(flags::COMMON)
+    flags::CHOOSING.into_iter().chain(FLAGS).chain(flags::COMMON)
 }
 
 const ABOUT: &str = "Run a program on a free MIG device or GPU, leased until the program is over";
@@ -33,7 +42,8 @@ Environment:
   CUDAWRAP_NAME         stands for option --NAME, under a link too: CUDAWRAP_TYPE,
                         CUDAWRAP_COUNT, CUDAWRAP_PROFILE, CUDAWRAP_MIN_MEMORY,
                         CUDAWRAP_GPU, CUDAWRAP_POLICY, CUDAWRAP_SHARE,
-                        CUDAWRAP_WAIT (a time, or forever), CUDAWRAP_IGNORE_GRANT=1
+                        CUDAWRAP_WAIT (a time, or forever), CUDAWRAP_IGNORE_GRANT=1,
+                        CUDAWRAP_MPS=1 (or 0)
   CUDAWRAP_DISABLE=1    run the program as it is
   GETGPU_CONFIG, GETGPU_LOCK  as for getgpu";
 
@@ -44,6 +54,8 @@ pub struct Options {
     pub choices: Typed,
     /// `--ignore-grant`
     pub ignore_grant: bool,
+    /// `--mps`
+    pub mps: bool,
     /// `-v`, `-q`
     pub level: Level,
     /// The program and its arguments.
@@ -90,7 +102,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
             .hint(format!("cudawrap --wait={time} -- PROGRAM")));
     }
     let level = flags::level(&typed);
-    Ok(Wanted::Run(Options { choices, ignore_grant: typed.get_flag("ignore-grant"), level, program }))
+    let (ignore_grant, mps) = (typed.get_flag("ignore-grant"), typed.get_flag("mps"));
+    Ok(Wanted::Run(Options { choices, ignore_grant, mps, level, program }))
 }
 
 /// `cudawrap --wait 30 app` would run a program called 30.
@@ -125,6 +138,9 @@ pub fn grant_ignored() -> bool {
 pub fn variables(loaded: &mut Loaded) -> Result<(), Failure> {
     if sys::secure_execution() {
         return Ok(());
+    }
+    if let Some(text) = std::env::var_os("CUDAWRAP_MPS").filter(|text| !text.is_empty()) {
+        loaded.put("mps", &[text.to_string_lossy().into_owned()], "CUDAWRAP_MPS")?;
     }
     Typed::of_variables(|name| std::env::var_os(name)).put(loaded)
 }

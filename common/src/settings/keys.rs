@@ -93,6 +93,8 @@ keys! {
         |s| show_json(&s.when_no_gpu), |s, t| s.when_no_gpu = read(t)?;
     preference "framework_memory", "tell TensorFlow and JAX how much memory a share has",
         |s| s.framework_memory.to_string(), |s, t| s.framework_memory = truth(t)?;
+    preference "mps", "programs with a share are clients of NVIDIA's MPS daemon, started and ended as needed",
+        |s| s.mps.to_string(), |s, t| s.mps = truth(t)?;
 }
 
 /// The setting of this name.

@@ -81,6 +81,8 @@ pub struct Settings {
     pub when_no_gpu: RunOrFail,
     /// Whether TensorFlow and JAX are told how much memory a share has.
     pub framework_memory: bool,
+    /// Whether programs with a share are clients of an MPS daemon.
+    pub mps: bool,
 }
 
 impl Default for Settings {
@@ -123,6 +125,7 @@ impl Default for Settings {
             when_taken: RunOrFail::Run,
             when_no_gpu: RunOrFail::Run,
             framework_memory: true,
+            mps: false,
         }
     }
 }

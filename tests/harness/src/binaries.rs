@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every program of the workspace that tests start.
-const NAMES: [&str; 6] = ["getgpu", "cudawrap", "create-cudawrap", "sim-cuda", "probe", "launch"];
+const NAMES: [&str; 7] = ["getgpu", "cudawrap", "create-cudawrap", "sim-cuda", "probe", "launch", "mps-control"];
 
 /// Puts all programs into `bin`.
 pub fn link_into(bin: &Path) {

@@ -1,0 +1,158 @@
+//! NVIDIA's control daemon: finding the program, seeing whether a daemon listens, starting one, and ending it by its own `quit`.
+//! It is never looked for, and never killed, by a process's name or number (nvidia-cuda-mps-control(1)).
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::ident::Uuid;
+use getgpu_common::sys;
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+
+use super::place::Place;
+use super::variables::{LOG, PIPE};
+
+const NAME: &str = "nvidia-cuda-mps-control";
+/// Where packages and containers put it, behind PATH.
+const PLACES: [&str; 5] =
+    ["/usr/bin", "/usr/local/bin", "/usr/local/nvidia/bin", "/usr/local/cuda/bin", "/usr/lib/wsl/lib"];
+/// Where the daemon looks for its server, behind its own directory.
+const SERVER_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// How long a daemon may take to listen.
+const LISTENS: Duration = Duration::from_secs(10);
+
+/// How to speak to the daemon of one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// nvidia-cuda-mps-control.
+    pub program: PathBuf,
+    /// The device, as the daemon is to see it.
+    pub device: String,
+    /// LD_LIBRARY_PATH for the daemon and its server, which loads the driver's library.
+    pub libraries: Option<OsString>,
+}
+
+impl Control {
+    /// The program in the absolute entries of `path`, else where it usually is. The daemon runs as the user whose PATH that is.
+    pub fn find(device: &Uuid, path: Option<OsString>) -> Result<Self, Failure> {
+        let entries: Vec<PathBuf> = path.map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+        let entries = entries.into_iter().filter(|entry| entry.is_absolute());
+        let runs = |file: &PathBuf| {
+            file.is_file() && nix::unistd::access(file.as_path(), nix::unistd::AccessFlags::X_OK).is_ok()
+        };
+        let program = entries.chain(PLACES.map(PathBuf::from)).map(|place| place.join(NAME)).find(runs);
+        let program = program.ok_or_else(|| {
+            Failure::new(Kind::Refused, format!("MPS: {NAME} is not installed"))
+                .hint("Debian has it in the package nvidia-cuda-mps; elsewhere it comes with the driver's packages")
+        })?;
+        let libraries = std::env::var_os("LD_LIBRARY_PATH").filter(|_| !sys::secure_execution());
+        Ok(Self { program, device: device.to_string(), libraries: libraries.as_deref().and_then(absolute) })
+    }
+
+    /// Starts the daemon; when this returns it listens. Else: why not, and what its log says.
+    pub fn start(&self, place: &Place) -> Result<(), Failure> {
+        let said = place.log().join("start.log");
+        let failed = |why: String| {
+            let failure =
+                Failure::new(Kind::Refused, format!("{}: the MPS daemon cannot be started: {why}", self.device));
+            match last_line(&place.log().join("control.log")) {
+                Some(line) => failure.hint(format!("its log ends with: {line}")),
+                None => failure.hint(format!("it has written no log; the program is {}", self.program.display())),
+            }
+        };
+        let cannot = |error: std::io::Error| failed(reason(&error));
+        let output = File::create(&said).map_err(cannot)?;
+        let errors = output.try_clone().map_err(cannot)?;
+        let mut command = self.command(place);
+        let child = command.arg("-d").stdin(Stdio::null()).stdout(output).stderr(errors).spawn().map_err(cannot)?;
+        let status = wait(child, LISTENS);
+        if listens(place) {
+            return Ok(());
+        }
+        let why = last_line(&said).unwrap_or_else(|| match status {
+            Some(status) => format!("{} ended with {status} and does not listen", self.program.display()),
+            None => format!("{} is not ready after {} s", self.program.display(), LISTENS.as_secs()),
+        });
+        Err(failed(why))
+    }
+
+    /// Ends the daemon and its server, which first waits for clients that it still has. False: it listens still.
+    pub fn quit(&self, place: &Place) -> bool {
+        let mut command = self.command(place);
+        if let Ok(mut child) = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+            if let Some(mut words) = child.stdin.take() {
+                let _ = words.write_all(b"quit\n");
+            }
+            let _ = child.wait();
+        }
+        !listens(place)
+    }
+
+    fn command(&self, place: &Place) -> Command {
+        let mut path = self.program.parent().unwrap_or(Path::new("/usr/bin")).as_os_str().to_owned();
+        path.push(":");
+        path.push(SERVER_PATH);
+        let mut command = Command::new(&self.program);
+        command.env_clear().env("PATH", path).env(PIPE, place.pipe()).env(LOG, place.log());
+        command.env("CUDA_VISIBLE_DEVICES", &self.device);
+        if let Some(libraries) = &self.libraries {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
+        command
+    }
+}
+
+/// Whether a daemon accepts clients: what a CUDA program finds out in the same way.
+pub fn listens(place: &Place) -> bool {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let Ok(address) = UnixAddr::new(&place.pipe().join("control")) else { return false };
+    let Ok(ours) = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None) else { return false };
+    // Not at once because many others are waiting to be accepted: then it listens.
+    matches!(connect(ours.as_raw_fd(), &address), Ok(()) | Err(Errno::EAGAIN))
+}
+
+/// The absolute entries of a list of directories; none: no list.
+fn absolute(list: &OsStr) -> Option<OsString> {
+    let entries = list.as_bytes().split(|b| matches!(b, b':' | b';')).filter(|entry| entry.starts_with(b"/"));
+    let kept = entries.collect::<Vec<_>>().join(&b':');
+    (!kept.is_empty()).then(|| OsStr::from_bytes(&kept).to_owned())
+}
+
+/// The status of a child that ends within `limit`; one that does not is killed.
+fn wait(mut child: Child, limit: Duration) -> Option<std::process::ExitStatus> {
+    let began = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if began.elapsed() < limit => std::thread::sleep(Duration::from_millis(1)),
+            _ => break,
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
+}
+
+fn last_line(file: &Path) -> Option<String> {
+    let text = std::fs::read(file).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(|line| line.chars().take(300).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_absolute_entries_of_a_library_path_are_passed_on() {
+        assert_eq!(absolute(OsStr::new("/a:b:/c;d:")), Some("/a:/c".into()));
+        assert_eq!(absolute(OsStr::new("lib:")), None);
+    }
+}

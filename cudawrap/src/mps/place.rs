@@ -1,0 +1,195 @@
+//! The private directory of one user and device: `/tmp/getgpu-mps-UID/UUID`, with the daemon's pipe and log directories and a lock file.
+//! Always below /tmp: one path for all of a user's programs, short enough for a socket, whatever TMPDIR and XDG_RUNTIME_DIR are.
+
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::ident::Uuid;
+use getgpu_common::lock::place::above_standard;
+use getgpu_common::lock::{Description, Range};
+use getgpu_common::procfs::namespaces;
+use nix::libc;
+
+/// Held while a daemon is looked for, started or ended.
+pub const MUTEX: Range = Range { start: 0, len: 1 };
+/// Read-locked by every client, for as long as any process of it has the descriptor.
+pub const CLIENTS: Range = Range { start: 2, len: 1 };
+/// Write-locked by the keeper.
+pub const KEEPER: Range = Range { start: 4, len: 1 };
+
+const TOP: &str = "/tmp";
+
+/// The directory of one user and device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place(PathBuf);
+
+impl Place {
+    /// That of this user and `device`.
+    pub fn of(device: &Uuid) -> Self {
+        // The old form of a MIG device's name has slashes.
+        let name = device.as_str().replace('/', "_");
+        let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
+        Self(Path::new(TOP).join(format!("getgpu-mps-{uid}")).join(name))
+    }
+
+    /// One that is there already.
+    pub const fn at(directory: PathBuf) -> Self {
+        Self(directory)
+    }
+
+    /// The directory itself.
+    pub fn directory(&self) -> &Path {
+        &self.0
+    }
+
+    /// The directory of all of this user's devices.
+    pub fn all(&self) -> &Path {
+        self.0.parent().unwrap_or(Path::new(TOP))
+    }
+
+    /// CUDA_MPS_PIPE_DIRECTORY
+    pub fn pipe(&self) -> PathBuf {
+        self.0.join("pipe")
+    }
+
+    /// CUDA_MPS_LOG_DIRECTORY
+    pub fn log(&self) -> PathBuf {
+        self.0.join("log")
+    }
+
+    fn lock(&self) -> PathBuf {
+        self.0.join("lock")
+    }
+
+    /// Makes the directory, or makes sure that the one that is there is ours alone.
+    pub fn make(&self) -> Result<(), Failure> {
+        let top = Path::new(TOP);
+        let meta = fs::symlink_metadata(top).map_err(|error| cannot(top, &error))?;
+        // Where others may rename our directory, what we find under its name next time may be theirs.
+        if meta.mode() & 0o022 != 0 && meta.mode() & libc::S_ISVTX == 0 {
+            return Err(refused(top, "others can rename what is in it").hint("chmod +t /tmp"));
+        }
+        private(self.all()).and_then(|()| private(&self.0))
+    }
+
+    /// The daemon's two directories; while the mutex is held.
+    pub fn make_for_daemon(&self) -> Result<(), Failure> {
+        private(&self.pipe()).and_then(|()| private(&self.log()))
+    }
+
+    /// A new description of the lock file, which is made if it is missing.
+    pub fn open(&self) -> io::Result<Description> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        let file = options.open(self.lock())?;
+        if file.metadata()?.mode() & 0o777 != 0o600 {
+            file.set_permissions(Permissions::from_mode(0o600))?;
+        }
+        above_standard(file.into()).map(Description::new)
+    }
+
+    /// A new description that a program may inherit: it can be read-locked only.
+    pub fn open_read_only(&self) -> io::Result<Description> {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(self.lock())?;
+        above_standard(OwnedFd::from(file)).map(Description::new)
+    }
+
+    /// Whether the lock file is still the one of `description`, and was not removed or replaced meanwhile.
+    pub fn is_of(&self, description: &Description) -> bool {
+        let identity = |meta: Metadata| (meta.dev(), meta.ino());
+        let ours = fs::metadata(format!("/proc/self/fd/{}", description.number())).map(identity);
+        let there = fs::symlink_metadata(self.lock()).map(identity);
+        matches!((ours, there), (Ok(ours), Ok(there)) if ours == there)
+    }
+
+    /// Removes everything, the lock file last: who waits for that finds it gone and begins anew. While the mutex is held.
+    pub fn remove(&self) {
+        let _ = fs::remove_dir_all(self.pipe());
+        let _ = fs::remove_dir_all(self.log());
+        let _ = fs::remove_file(self.lock());
+        let _ = fs::remove_dir(&self.0);
+        let _ = fs::remove_dir(self.all());
+    }
+
+    /// Descriptors that keep cleaners of /tmp away while they are open: those leave alone what somebody has locked (tmpfiles.d(5)).
+    pub fn keep_from_cleaners(&self) -> Vec<nix::fcntl::Flock<File>> {
+        let shared = nix::fcntl::FlockArg::LockSharedNonblock;
+        let open = [self.all(), &self.0].into_iter().filter_map(|path| File::open(path).ok());
+        open.filter_map(|directory| nix::fcntl::Flock::lock(directory, shared).ok()).collect()
+    }
+}
+
+/// A directory that is ours and that nobody else can enter; made if it is missing.
+fn private(path: &Path) -> Result<(), Failure> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        // Removed behind the last client in this very moment: the caller tries again.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(cannot(path, &error)),
+    }
+    let meta = match fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(cannot(path, &error)),
+    };
+    if !meta.is_dir() {
+        return Err(refused(path, "it is not a directory"));
+    }
+    if meta.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(refused(path, &format!("it belongs to uid {}, not to you", meta.uid())));
+    }
+    if meta.mode() & 0o077 != 0 {
+        return Err(refused(path, "others can enter it"));
+    }
+    if meta.mode() & 0o700 != 0o700 {
+        // An unusual umask.
+        return fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(|error| cannot(path, &error));
+    }
+    Ok(())
+}
+
+fn refused(path: &Path, why: &str) -> Failure {
+    Failure::new(Kind::Refused, format!("MPS directory {}: {why}", path.display()))
+        .hint("it has to be moved out of the way, by its owner or an administrator")
+}
+
+/// A directory or file of the place that cannot be made, opened or locked.
+pub fn cannot(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(Kind::Refused, format!("MPS directory {}: {}", path.display(), reason(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_path_fits_into_a_sockets_address() {
+        for name in ["MIG-0d1e2f30-1111-5222-8333-444455556666", "MIG-GPU-0d1e2f30-1111-5222-8333-444455556666/113/107"]
+        {
+            let directory = Place::of(&Uuid::parse(name).unwrap()).directory().file_name().unwrap().to_owned();
+            let longest = Path::new(TOP).join("getgpu-mps-4294967295").join(directory).join("pipe");
+            assert!(longest.as_os_str().len() < 90, "{}", longest.display());
+        }
+    }
+
+    #[test]
+    fn only_a_directory_of_our_own_is_private() {
+        let temporary = std::env::temp_dir().join(format!("getgpu-mps-test-{}", std::process::id()));
+        let path = temporary.join("d");
+        fs::create_dir(&temporary).unwrap();
+        assert!(private(&path).is_ok() && fs::metadata(&path).unwrap().mode() & 0o777 == 0o700);
+        fs::set_permissions(&path, Permissions::from_mode(0o500)).unwrap();
+        assert!(private(&path).is_ok() && fs::metadata(&path).unwrap().mode() & 0o777 == 0o700);
+        fs::set_permissions(&path, Permissions::from_mode(0o710)).unwrap();
+        assert!(private(&path).unwrap_err().message.ends_with("others can enter it"));
+        fs::remove_dir(&path).unwrap();
+        std::os::unix::fs::symlink(&temporary, &path).unwrap();
+        assert!(private(&path).unwrap_err().message.ends_with("it is not a directory"));
+        fs::remove_dir_all(&temporary).unwrap();
+    }
+}

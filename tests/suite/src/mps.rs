@@ -1,0 +1,157 @@
+//! MPS in a sandbox: a node with one device, clients on it, and what of daemons, keepers and directories is there now.
+//! All of it is looked up in /proc and in the file system, without any code of the commands themselves.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use harness::skip::{self, Need};
+use harness::{Command, Running, Sandbox, Signal, wait};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+use crate::wrapped::Facts;
+
+/// NVIDIA's program.
+pub const CONTROL: &str = "nvidia-cuda-mps-control";
+
+/// A node with one device, whose daemons end with the test.
+#[derive(Debug)]
+pub struct Node {
+    /// The node.
+    pub sandbox: Sandbox,
+    /// Its device.
+    pub uuid: String,
+}
+
+impl Node {
+    /// With the stand-in.
+    pub fn stand_in() -> Self {
+        let node = Self::bare();
+        fs::hard_link(node.sandbox.path("bin/mps-control"), node.sandbox.path("bin").join(CONTROL))
+            .expect("the stand-in");
+        node
+    }
+
+    /// With what the machine has.
+    pub fn bare() -> Self {
+        let sandbox = Sandbox::new("h200x1");
+        let uuid = sandbox.uuids().remove(0);
+        Self { sandbox, uuid }
+    }
+
+    /// One with the stand-in, then one with the real daemon.
+    pub fn each(test: impl Fn(&Self)) {
+        test(&Self::stand_in());
+        if !skip::lacks(&[Need::Tool(CONTROL)]) {
+            test(&Self::bare());
+        }
+    }
+
+    /// cudawrap --mps with this share and this program.
+    pub fn share(&self, share: &str, words: &[&str]) -> Command {
+        self.sandbox.command("cudawrap").args(["-v", "--share", share, "--mps", "--"]).args(words)
+    }
+
+    /// A client that runs until `work/go` is there, and has told of itself.
+    pub fn client(&self, name: &str, change: impl FnOnce(Command) -> Command) -> Client {
+        let (out, go) = (self.sandbox.path(&format!("work/{name}")), self.sandbox.text("work/go"));
+        let words = ["probe", "--out", &out.display().to_string(), "--until", &go].map(str::to_owned);
+        let command = self.share("1/32", &words.each_ref().map(String::as_str));
+        Client { running: change(command).spawn(), out }
+    }
+
+    /// The private directory.
+    pub fn place(&self) -> PathBuf {
+        self.place_of(nix::unistd::geteuid().as_raw())
+    }
+
+    /// A user's private directory.
+    pub fn place_of(&self, uid: u32) -> PathBuf {
+        Path::new("/tmp").join(format!("getgpu-mps-{uid}")).join(&self.uuid)
+    }
+
+    /// The daemons of a user on this device.
+    pub fn daemons_of(&self, uid: u32) -> Vec<i32> {
+        let mark = format!("CUDA_MPS_PIPE_DIRECTORY={}/pipe", self.place_of(uid).display());
+        processes("nvidia-cuda-mps", |pid| {
+            words(pid, "environ").contains(&mark) && words(pid, "cmdline").contains(&"-d".to_owned())
+        })
+    }
+
+    /// This user's daemons on this device.
+    pub fn daemons(&self) -> Vec<i32> {
+        self.daemons_of(nix::unistd::geteuid().as_raw())
+    }
+
+    /// The keepers of all users on this device.
+    pub fn keepers(&self) -> Vec<i32> {
+        processes("cudawrap-mps", |pid| words(pid, "cmdline").contains(&self.uuid))
+    }
+
+    /// Waits until nothing of it is there any more.
+    #[track_caller]
+    pub fn until_gone(&self) {
+        wait::until("daemon, keeper and directory are gone", || {
+            self.daemons().is_empty() && self.keepers().is_empty() && !self.place().exists()
+        });
+    }
+
+    /// Ends all clients.
+    pub fn go(&self) {
+        self.sandbox.file("work/go", "", 0o644);
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        for uid in [nix::unistd::geteuid().as_raw(), 1001, 1002] {
+            for pid in self.keepers().into_iter().chain(self.daemons_of(uid)) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+            let _ = fs::remove_dir_all(self.place_of(uid));
+        }
+    }
+}
+
+/// A client that runs until [`Node::go`].
+#[derive(Debug)]
+pub struct Client {
+    /// The program.
+    pub running: Running,
+    out: PathBuf,
+}
+
+impl Client {
+    /// What it saw, as soon as it has told.
+    #[track_caller]
+    pub fn facts(&mut self) -> Facts {
+        let out = self.out.clone();
+        wait::until("the client runs", || out.exists() || self.running.is_over());
+        assert!(out.exists(), "ended early: {:#?}", self.running);
+        Facts::read(&out)
+    }
+}
+
+fn processes(name: &str, fits: impl Fn(i32) -> bool) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let called = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name);
+    pids.filter(|pid| called(*pid) && fits(*pid)).collect()
+}
+
+/// The NUL-separated words of a file in /proc; a zombie has none.
+pub fn words(pid: i32, file: &str) -> Vec<String> {
+    let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).split_terminator('\0').map(str::to_owned).collect()
+}
+
+/// Kills a process and waits until it is dead.
+pub fn end(pid: i32) {
+    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it was there");
+    wait::until("it is dead", || words(pid, "cmdline").is_empty());
+}
+
+/// How many daemons have ever been started there.
+pub fn starts_in_log(place: &Path) -> usize {
+    fs::read_to_string(place.join("log/control.log")).expect("its log").matches("Starting control daemon").count()
+}
