@@ -19,6 +19,16 @@ impl Sandbox {
         programs
     }
 
+    /// Kills every simulated program of this sandbox, also one that is not the test's own child.
+    pub fn kill_programs(&self) {
+        for pid in self.processes() {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            if name.trim_end() == "sim-cuda" {
+                let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+            }
+        }
+    }
+
     /// Waits until so many simulated programs have a context.
     #[track_caller]
     pub fn until_running(&self, count: usize) {
