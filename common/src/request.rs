@@ -28,6 +28,8 @@ pub struct Request {
     pub cover: Option<Cover>,
     /// A device is shared by one user's programs only.
     pub same_user: bool,
+    /// For which user: our own, or the one for whom root reserves.
+    pub user: u32,
     /// A device's memory is wanted although it decides nothing: an MPS client is told its part of it.
     memory: bool,
     /// The most devices that this user may have at a time.
@@ -64,6 +66,7 @@ impl Request {
             cover: None,
             memory: settings.mps && settings.share.is_some(),
             same_user: settings.share_users == ShareUsers::Same,
+            user: nix::unistd::geteuid().as_raw(),
             cap: settings.max_per_user.filter(|_| !namespaces::is_host_root()),
             value: value.map(|v| v.to_string_lossy().into_owned()).unwrap_or_default(),
             visible,
@@ -148,13 +151,18 @@ impl Request {
 
     /// The line that waiters with this request stand in: the same for everybody who could take the same devices.
     pub fn line(&self) -> u32 {
+        (layout::fnv1a(self.text().as_bytes()) % u64::from(layout::LINES)) as u32
+    }
+
+    /// The request as text: equal for requests that ask for the same.
+    pub fn text(&self) -> String {
         let sorted = |mut names: Vec<String>| {
             names.sort_unstable();
             names.join(",")
         };
         let filter = &self.filter;
         let grant = filter.grant.as_ref().map(|grant| sorted(grant.iter().map(ToString::to_string).collect()));
-        let text = format!(
+        format!(
             "{:?} {} {} {} {} {} {}",
             filter.kind,
             sorted(filter.profiles.iter().map(|profile| profile.to_ascii_lowercase()).collect()),
@@ -163,8 +171,7 @@ impl Request {
             sorted(filter.gpus.iter().map(ToString::to_string).collect()),
             grant.as_deref().unwrap_or("all"),
             self.count,
-        );
-        (layout::fnv1a(text.as_bytes()) % u64::from(layout::LINES)) as u32
+        )
     }
 
     /// The failure of a variable that names no device.

@@ -48,6 +48,11 @@ impl Typed {
         self.0.iter().try_for_each(|(key, texts, name)| loaded.put(key, texts, name))
     }
 
+    /// Whether nothing of the kind was said.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The first of these options that was typed.
     pub fn first_of(&self, keys: &[&str]) -> Option<&str> {
         self.0.iter().find(|(key, ..)| keys.contains(&key.as_str())).map(|(.., name)| name.as_str())

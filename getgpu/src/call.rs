@@ -6,9 +6,9 @@ use getgpu_common::choice::pick::Guard;
 use getgpu_common::diag::{Diag, print};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Inventory;
+use getgpu_common::inventory::{Detail, Inventory};
 use getgpu_common::lock::claim::{join, settle_all};
-use getgpu_common::lock::own::Cover;
+use getgpu_common::lock::own::{Cover, HolderLine};
 use getgpu_common::lock::{Claim, Description, Place, Side, Span};
 use getgpu_common::procfs::Stat;
 use getgpu_common::request::Request;
@@ -16,8 +16,9 @@ use getgpu_common::settings::{Environment, Settings};
 use getgpu_common::visible::Visible;
 
 use crate::caller::{self, Process};
-use crate::holder::{self, Line, Until};
+use crate::holder::{self, Line, Tag, Until, User};
 use crate::options::{Action, Format, Keep, Options};
+use crate::tag;
 
 /// The session with the process that asks NVML.
 pub type Asker = Client<spawn::Forked>;
@@ -71,11 +72,23 @@ impl Call<'_> {
         if request.visible == Visible::Nothing {
             return Err(request.empty_grant());
         }
+        let user = self.options.uid.map(tag::user).transpose()?.flatten();
+        request.user = user.map_or(request.user, |user| user.uid);
+        let tag = self.options.tag.as_deref().map(|name| tag::Named::new(name, &request, self.options));
+        // Until the holder stands for it nobody else may look whether the tag is in use.
+        let _alone = match &tag {
+            Some(tag) => match tag.enter(&self.place, request.user)? {
+                tag::Entered::Free(guard) => Some(guard),
+                tag::Entered::Same(line) => return self.print_again(&[line]),
+            },
+            None => None,
+        };
+        let whose = Whose { caller, held, user, tag: tag.map(tag::Named::into_tag) };
         if let Some(answer) = self.granted_again(&request)? {
-            return self.hand_out(answer, &caller, held);
+            return self.hand_out(answer, whose);
         }
         let mut client = open(self.settings)?;
-        let chosen = match self.choose(&mut client, &mut request, &caller) {
+        let chosen = match self.choose(&mut client, &mut request, &whose.caller) {
             Ok(chosen) => chosen,
             Err(failure) => {
                 client.abandon();
@@ -91,7 +104,34 @@ impl Call<'_> {
                 claimed.settle(&request, &self.place)?
             }
         };
-        self.hand_out(answer, &caller, held)
+        self.hand_out(answer, whose)
+    }
+
+    /// Prints what is reserved under a tag.
+    pub fn print_tagged(&self, name: &str) -> Result<(), Failure> {
+        self.print_again(&tag::find(&self.place, name)?)
+    }
+
+    /// Prints the devices of reservations that there are.
+    fn print_again(&self, lines: &[HolderLine]) -> Result<(), Failure> {
+        let uuids = || lines.iter().flat_map(|line| &line.devices);
+        let inventory = match self.options.format {
+            Format::Index => {
+                let mut client = open(self.settings)?;
+                let inventory = client.scan(Detail::Uuid)?;
+                client.close()?;
+                Some(inventory)
+            }
+            _ => None,
+        };
+        print(&self.text(&self.value(uuids(), inventory.as_ref())))
+    }
+
+    fn text(&self, value: &str) -> String {
+        match self.options.format {
+            Format::Env => format!("export CUDA_VISIBLE_DEVICES={value}\n"),
+            Format::Uuid | Format::Index => format!("{value}\n"),
+        }
     }
 
     /// A grant, given by full UUIDs, that is ours already and names as many devices as are wanted: nothing is chosen and NVML is not asked.
@@ -110,7 +150,7 @@ impl Call<'_> {
     pub fn again(&self, cover: &Cover, value: String) -> Result<Answer, Failure> {
         self.diag.note(&format!("{value}: yours already"));
         let mut lock = None;
-        if matches!(self.options.keep, Keep::Hold(_)) {
+        if matches!(self.options.keep, Keep::Hold(_)) || self.options.tag.is_some() {
             let joined = self.place.open()?;
             let mut all =
                 cover.devices.iter().map(|(uuid, units)| join(&joined, Side::Reservation, Span::of(uuid), units));
@@ -123,11 +163,9 @@ impl Call<'_> {
     }
 
     /// Starts the holder, prints, and tells the holder how that went.
-    fn hand_out(&self, answer: Answer, caller: &Process, held: Option<Process>) -> Result<(), Failure> {
-        let text = match self.options.format {
-            Format::Env => format!("export CUDA_VISIBLE_DEVICES={}\n", answer.value),
-            Format::Uuid | Format::Index => format!("{}\n", answer.value),
-        };
+    fn hand_out(&self, answer: Answer, whose: Whose) -> Result<(), Failure> {
+        let Whose { caller, held, user, tag } = whose;
+        let text = self.text(&answer.value);
         let Some(lock) = answer.lock.filter(|_| self.options.keep != Keep::No) else { return print(&text) };
         let until = match (self.options.keep, held) {
             (Keep::Hold(Some(0)), _) => Until::Released,
@@ -140,11 +178,12 @@ impl Call<'_> {
             devices: answer.uuids,
             granted: self.environment.visible.as_deref().is_some_and(|own| own == answer.value.as_str()),
             value: answer.value,
-            caller: caller.clone(),
+            caller,
             since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),
             until,
+            tag,
         };
-        let started = holder::start(&line, lock)?;
+        let started = holder::start(&line, lock, user)?;
         // The holder has signed: from now on this user's next call counts it.
         drop(answer.guard);
         match print(&text) {
@@ -158,6 +197,15 @@ impl Call<'_> {
             }
         }
     }
+}
+
+/// For whom a device is reserved, and under which name.
+struct Whose {
+    caller: Process,
+    /// The process that `--hold=PID` names.
+    held: Option<Process>,
+    user: Option<User>,
+    tag: Option<Tag>,
 }
 
 /// A choice whose claims may still have to be settled, which happens only when NVML has let go.
@@ -184,7 +232,7 @@ pub struct Claimed {
 
 impl Claimed {
     fn settle(self, request: &Request, place: &Place) -> Result<Answer, Failure> {
-        let lock = Some(settle_all(place, self.claims)?);
+        let lock = Some(settle_all(place, self.claims, request.user)?);
         request.still_ours(place)?;
         Ok(Answer { uuids: self.uuids, value: self.value, lock, guard: self.guard })
     }

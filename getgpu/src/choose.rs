@@ -38,7 +38,8 @@ impl Call<'_> {
         if let Action::Print(Some(index)) = self.options.action {
             return self.indexed(client, request, &known.unwrap_or_default(), index);
         }
-        if request.visible == Visible::Unset && self.options.keep != Keep::No {
+        let plain = self.options.keep != Keep::No && self.options.tag.is_none() && self.options.uid.is_none();
+        if request.visible == Visible::Unset && plain {
             if let Some(answer) = self.taken_over(client, request, caller, known.as_ref())? {
                 return Ok(Chosen::Settled(answer));
             }

@@ -13,6 +13,7 @@ mod release;
 mod reuse;
 mod run;
 mod show_config;
+mod tag;
 
 fn main() {
     let mut arguments = std::env::args_os();

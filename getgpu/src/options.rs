@@ -32,8 +32,16 @@ const FLAGS: &[Flag] = &[
         KEEP,
         "Keep it until PID (default: the caller) is over, whatever runs; 0 (root): until released",
     ),
+    flag("tag", &[], Takes::Value("NAME"), KEEP, "Name the reservation; alone: print what is reserved under NAME"),
+    flag("uid", &[], Takes::Value("UID"), KEEP, "Root: for this user"),
     flag("no-reserve", &[], Takes::Nothing, KEEP, "Print only"),
-    flag("release", &[], Takes::Value("UUID"), KEEP, "Give up my reservation of UUID (root: anybody's)"),
+    flag(
+        "release",
+        &[],
+        Takes::Value("UUID-or-TAG"),
+        KEEP,
+        "Give up my reservation of UUID, or under TAG (root: anybody's)",
+    ),
     flag("release-all", &[], Takes::Nothing, KEEP, "Give up all my reservations (root: everybody's)"),
     flag("list", &['l', 'L'], Takes::Nothing, SHOW, "Table of all devices: state, who, program, since when"),
     flag("json", &[], Takes::Nothing, SHOW, "With --list: for programs"),
@@ -115,6 +123,8 @@ pub enum Action {
     },
     /// Print how many are free.
     CountFree,
+    /// Print what is reserved under this tag.
+    Tagged(String),
     /// Give up a reservation.
     Release(String),
     /// Give up all.
@@ -138,6 +148,10 @@ pub struct Options {
     pub reserve_for: Option<Duration>,
     /// `--hold`, `--no-reserve`
     pub keep: Keep,
+    /// `--tag`
+    pub tag: Option<String>,
+    /// `--uid`
+    pub uid: Option<u32>,
     /// `--format`
     pub format: Format,
     /// `--explain`
@@ -180,7 +194,15 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
     if format == Format::Index && matches!(text("type"), Some("mig" | "any")) {
         return Err(usage("--format index names whole GPUs only; MIG devices have no CUDA index".into()));
     }
-    let action = action(typed)?;
+    let tag = text("tag").map(tag_name).transpose()?;
+    let uid = text("uid").map(uid_number).transpose()?;
+    let mut action = action(typed)?;
+    if (tag.is_some() || uid.is_some()) && !matches!(action, Action::Print(_)) {
+        return Err(usage("--tag and --uid go with printing a device, and nothing else".into()));
+    }
+    if let (Some(name), true) = (&tag, only_the_tag(typed, &choices, &action)) {
+        action = Action::Tagged(name.clone());
+    }
     if let (Action::Print(Some(index)), Some(other)) = (&action, choices.first_of(&WITHOUT_INDEX)) {
         let failure = usage(format!("INDEX {index} and {other} exclude each other"));
         return Err(if matches!(other, "--wait" | "-w") {
@@ -189,9 +211,10 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
             failure
         });
     }
-    if let (false, Some(other)) =
-        (matches!(action, Action::Print(_) | Action::ShowConfig), choices.first_of(&["wait", "count", "policy"]))
-    {
+    if let (false, Some(other)) = (
+        matches!(action, Action::Print(_) | Action::ShowConfig | Action::Tagged(_)),
+        choices.first_of(&["wait", "count", "policy"]),
+    ) {
         return Err(usage(format!("{other} goes with printing a device, and nothing else")));
     }
     let options = Options {
@@ -200,12 +223,17 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         ignore_grant: given("ignore-grant"),
         reserve_for: text("for").map(|t| quantity::time(t).map_err(|e| usage(format!("--for: {e}")))).transpose()?,
         keep: keep(text("hold"), given("no-reserve"))?,
+        tag,
+        uid,
         format,
         explain: given("explain"),
         level: flags::level(typed),
     };
     if options.keep != Keep::ForProgram && options.reserve_for.is_some() {
         return Err(usage("--for has no meaning with --hold or --no-reserve".into()));
+    }
+    if options.keep == Keep::No && (options.tag.is_some() || options.uid.is_some()) {
+        return Err(usage("--no-reserve reserves nothing that could have a tag or a user".into()));
     }
     Ok(options)
 }
@@ -256,6 +284,26 @@ fn keep(hold: Option<&str>, no_reserve: bool) -> Result<Keep, Failure> {
     }
 }
 
+/// Whether nothing but the tag was asked for: then what is reserved under it is printed.
+fn only_the_tag(typed: &ArgMatches, choices: &Typed, action: &Action) -> bool {
+    let kept = ["for", "hold", "uid"].iter().any(|name| typed.contains_id(name));
+    *action == Action::Print(None) && choices.is_empty() && !kept && !typed.get_flag("no-reserve")
+}
+
+/// A tag is a word that can stand in a command line, a file name and a unit's name.
+fn tag_name(name: &str) -> Result<String, Failure> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if (1..=64).contains(&name.len()) && name.bytes().all(fits) {
+        return Ok(name.to_owned());
+    }
+    Err(usage(format!("--tag {}: not 1 to 64 of A-Z a-z 0-9 . _ -", getgpu_common::diag::printable(name))))
+}
+
+fn uid_number(text: &str) -> Result<u32, Failure> {
+    // The last number stands for no user at all (setuid(2)).
+    text.parse().ok().filter(|uid| *uid != u32::MAX).ok_or_else(|| usage(format!("--uid {text}: not a user's number")))
+}
+
 fn usage(message: String) -> Failure {
     Failure::new(Kind::Usage, message).hint("getgpu --help")
 }
@@ -268,6 +316,8 @@ impl Options {
             ignore_grant: false,
             reserve_for: None,
             keep: Keep::ForProgram,
+            tag: None,
+            uid: None,
             format: Format::Uuid,
             explain: false,
             level: Level::Normal,

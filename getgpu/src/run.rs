@@ -70,6 +70,7 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
     match &options.action {
         Action::List { json } => list::show(open(settings)?, request, settings, &call.place, *json, options.level),
         Action::CountFree => list::count::free(open(settings)?, request, &call.place),
+        Action::Tagged(name) => call.print_tagged(name),
         _ => call.print(request),
     }
 }

@@ -36,7 +36,7 @@ pub fn claim(
         Attempt::Taken | Attempt::Tried => return Ok(Err(Rejected::Tried)),
     };
     if request.same_user && !claim.units().is_whole() {
-        if let Some(why) = other_users(place, probe, &claim, side)? {
+        if let Some(why) = other_users(place, probe, &claim, side, request.user)? {
             return Ok(Err(why));
         }
     }
@@ -74,8 +74,14 @@ pub fn units(probe: &Description, request: &Request, device: &Device) -> Result<
 
 /// Where only one user's programs may share a device: our uid is written down first, then others' are looked for, so that of two users who
 /// meet at least one sees the other. Who has a share there already stays; else the higher uid gives way at once, and the lower waits for that.
-fn other_users(place: &Place, probe: &Description, claim: &Claim, side: Side) -> Result<Option<Rejected>, Failure> {
-    let (span, uid) = (claim.span(), nix::unistd::geteuid().as_raw());
+fn other_users(
+    place: &Place,
+    probe: &Description,
+    claim: &Claim,
+    side: Side,
+    uid: u32,
+) -> Result<Option<Rejected>, Failure> {
+    let span = claim.span();
     let own = namespaces::host_uid(uid);
     sign(claim.description(), side, span, own, None);
     let settled = !Taken::look(probe, Level::Outer, span)?.settled.is_empty();
@@ -96,8 +102,7 @@ fn other_users(place: &Place, probe: &Description, claim: &Claim, side: Side) ->
 }
 
 /// Whether a device is shared by others, and not by this user.
-pub fn others_share(place: &Place, probe: &Description, span: Span) -> Result<bool, Failure> {
-    let uid = nix::unistd::geteuid().as_raw();
+pub fn others_share(place: &Place, probe: &Description, span: Span, uid: u32) -> Result<bool, Failure> {
     Ok(!users(probe, span, namespaces::host_uid(uid))?.is_empty() && !has_share(place, probe, span, uid)?)
 }
 

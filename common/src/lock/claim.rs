@@ -223,8 +223,8 @@ impl Claim {
 }
 
 /// Settles all claims and gives one description that holds them.
-pub fn settle_all(place: &Place, claims: Vec<Claim>) -> Result<Description, Failure> {
-    let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
+pub fn settle_all(place: &Place, claims: Vec<Claim>, user: u32) -> Result<Description, Failure> {
+    let uid = namespaces::host_uid(user);
     for claim in &claims {
         claim.settle()?;
         // Never without a name, not even until the holder writes it down: it is counted, and others may have to keep away.

@@ -100,7 +100,7 @@ impl Span {
 }
 
 /// The first span has no device: byte 0 is the dispenser of the line's numbers, byte 16 lets those in who choose several devices,
-/// from 1,024 on lie the numbers of the lines, one after the other, and in the last quarter a byte for every uid.
+/// from 1,024 on lie the numbers of the lines, one after the other, behind them 2^24 bytes for tags, and in the last quarter a byte for every uid.
 pub const fn dispenser() -> Range {
     Range { start: 0, len: 1 }
 }
@@ -128,6 +128,12 @@ pub const fn all_numbers() -> Range {
 /// Held by a call of this uid that counts what its user holds already.
 pub const fn uid(uid: u32) -> Range {
     Range { start: 3 * (SPAN / 4) + uid as i64, len: 1 }
+}
+
+/// Held by a call that looks whether a tag is in use, until it is. Tags share a byte by their hash, which only makes two calls wait for
+/// each other.
+pub fn tag(name: &str) -> Range {
+    Range { start: 0x2_f000_0000 + (fnv1a(name.as_bytes()) & 0xff_ffff) as i64, len: 1 }
 }
 
 /// All spans of devices: one question over it tells whether anything at all is held.

@@ -23,6 +23,10 @@ pub struct HolderLine {
     pub hold: bool,
     /// The tag, if any.
     pub tag: Option<String>,
+    /// What was asked for under the tag, as a number that only says whether it was the same.
+    pub asked: Option<String>,
+    /// When the getgpu that made it was started, in clock ticks after boot.
+    pub since: u64,
 }
 
 impl HolderLine {
@@ -41,7 +45,16 @@ impl HolderLine {
         let text = String::from_utf8_lossy(bytes);
         let mut words = text.split('\0').skip_while(|word| *word != "--holder").skip(1);
         let devices = words.next()?.split(',').map(Uuid::parse).collect::<Option<Vec<_>>>()?;
-        let mut line = Self { pid, devices, caller: (0, String::new()), caller_start: 0, hold: false, tag: None };
+        let mut line = Self {
+            pid,
+            devices,
+            caller: (0, String::new()),
+            caller_start: 0,
+            hold: false,
+            tag: None,
+            asked: None,
+            since: 0,
+        };
         for (key, value) in words.filter_map(|word| word.split_once('=')) {
             match key {
                 "caller" => {
@@ -51,6 +64,8 @@ impl HolderLine {
                 "start" => line.caller_start = value.parse().ok()?,
                 "hold" => line.hold = true,
                 "tag" => line.tag = Some(value.to_owned()),
+                "asked" => line.asked = Some(value.to_owned()),
+                "since" => line.since = value.parse().ok()?,
                 _ => {}
             }
         }

@@ -39,6 +39,17 @@ pub struct Line {
     pub granted: bool,
     /// Until when.
     pub until: Until,
+    /// Its name, and what was asked for under it.
+    pub tag: Option<Tag>,
+}
+
+/// The name of a reservation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// The name.
+    pub name: String,
+    /// A number that is the same for the same request.
+    pub asked: String,
 }
 
 impl Line {
@@ -67,6 +78,9 @@ impl Line {
         if self.granted {
             words.push("granted=1".into());
         }
+        if let Some(tag) = &self.tag {
+            words.extend([format!("tag={}", tag.name), format!("asked={}", tag.asked)]);
+        }
         words.into_iter().filter_map(|word| CString::new(word).ok()).collect()
     }
 
@@ -88,6 +102,7 @@ impl Line {
             caller: named(find("caller")?, number("start")?)?,
             since: number("since")?,
             granted: find("granted").is_some(),
+            tag: find("tag").zip(find("asked")).map(|(name, asked)| Tag { name: name.into(), asked: asked.into() }),
             devices,
             until,
         })
@@ -116,6 +131,7 @@ mod tests {
             since: 123,
             granted: true,
             until,
+            tag: Some(Tag { name: "slurm-7".into(), asked: "1f".into() }),
         };
         for until in [
             Until::Programs { wait: Duration::from_millis(1500), linger: Duration::from_secs(5) },

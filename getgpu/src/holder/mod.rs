@@ -8,8 +8,8 @@ mod naming;
 mod start;
 mod watch;
 
-pub use line::{Line, Until};
-pub use start::start;
+pub use line::{Line, Tag, Until};
+pub use start::{User, start};
 
 use std::ffi::OsString;
 

@@ -31,12 +31,21 @@ const READY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Started(File);
 
+/// The user that the holder is to be, where that is not our own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Its number.
+    pub uid: u32,
+    /// Its first group; no other.
+    pub gid: u32,
+}
+
 /// Starts a holder for a settled reservation. When this returns the reservation is the holder's.
-pub fn start(line: &Line, lock: Description) -> Result<Started, Failure> {
+pub fn start(line: &Line, lock: Description, user: Option<User>) -> Result<Started, Failure> {
     let failed =
         |why: &str| Failure::new(Kind::LockPlace, format!("cannot start the holder of the reservation: {why}"));
     let (ours, theirs) = channel().map_err(|e| failed(&reason(&e)))?;
-    launch(line, lock.into_fd(), theirs).map_err(|e| failed(&reason(&e.into())))?;
+    launch(line, lock.into_fd(), theirs, user).map_err(|e| failed(&reason(&e.into())))?;
     let mut ours = File::from(ours);
     let mut ready = [0u8; 1];
     match wait_readable(&ours).and_then(|()| ours.read(&mut ready).map_err(|e| reason(&e))) {
@@ -75,7 +84,7 @@ impl Started {
     }
 }
 
-fn launch(line: &Line, lock: OwnedFd, starter: OwnedFd) -> nix::Result<()> {
+fn launch(line: &Line, lock: OwnedFd, starter: OwnedFd, user: Option<User>) -> nix::Result<()> {
     let program = CString::from(c"/proc/self/exe");
     let mut words = vec![CString::from(c"getgpu"), CString::from(c"--holder")];
     words.extend(line.words());
@@ -93,7 +102,7 @@ fn launch(line: &Line, lock: OwnedFd, starter: OwnedFd) -> nix::Result<()> {
             let _ = nix::unistd::setsid();
             // SAFETY: as above. The child's child is nobody's child that the caller could wait for.
             if let Ok(ForkResult::Child) = unsafe { fork() } {
-                become_holder(&program, &words, lock.as_raw_fd(), starter.as_raw_fd());
+                become_holder(&program, &words, lock.as_raw_fd(), starter.as_raw_fd(), user);
             }
             // SAFETY: _exit runs nothing of the parent's.
             unsafe { libc::_exit(0) }
@@ -102,7 +111,7 @@ fn launch(line: &Line, lock: OwnedFd, starter: OwnedFd) -> nix::Result<()> {
 }
 
 /// Arranges the descriptors and executes; returns only if it cannot.
-fn become_holder(program: &CString, words: &[CString], lock: RawFd, starter: RawFd) {
+fn become_holder(program: &CString, words: &[CString], lock: RawFd, starter: RawFd, user: Option<User>) {
     // SAFETY: only system calls on plain numbers; the process executes or ends right after.
     unsafe {
         // Out of the way first, since the places 3 and 4 may be each other's.
@@ -127,6 +136,17 @@ fn become_holder(program: &CString, words: &[CString], lock: RawFd, starter: Raw
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
+    if user.is_some_and(|user| turn_into(user).is_err()) {
+        return;
+    }
     let nothing: [CString; 0] = [];
     let _ = nix::unistd::execve(program, words, &nothing);
+}
+
+/// Gives up what is root's, groups first, since afterwards it may not.
+fn turn_into(user: User) -> nix::Result<()> {
+    use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
+    setgroups(&[Gid::from_raw(user.gid)])?;
+    setgid(Gid::from_raw(user.gid))?;
+    setuid(Uid::from_raw(user.uid))
 }

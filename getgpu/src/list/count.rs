@@ -30,7 +30,7 @@ fn count<W: Worker>(client: &mut Client<W>, request: &mut Request, place: &Place
     for device in request.filter.pool(&inventory) {
         let places = places(&probe, request, device)?;
         let settled = !Taken::look(&probe, request.level(), Span::of(&device.uuid))?.settled.is_empty();
-        if request.same_user && settled && attempt::others_share(place, &probe, Span::of(&device.uuid))? {
+        if request.same_user && settled && attempt::others_share(place, &probe, Span::of(&device.uuid), request.user)? {
             continue;
         }
         // As in a choice: not asked where others have their shares, nor inside what is ours.

@@ -1,0 +1,98 @@
+//! Names for reservations: found again by the holder's command line, one of a name for each user, and root may reserve for others.
+//! The same name with the same request is the same reservation, so that a prolog may run twice.
+
+use std::time::{Duration, Instant};
+
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::lock::claim::lock_error;
+use getgpu_common::lock::own::{self, HolderLine};
+use getgpu_common::lock::{Description, Place, layout};
+use getgpu_common::request::Request;
+
+use crate::holder::{Tag, User};
+use crate::options::{Action, Options};
+
+/// How long another call for the same name may take: it may be asking NVML.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A name with what is asked for under it.
+pub struct Named(Tag);
+
+/// What there is under a name.
+pub enum Entered {
+    /// Nothing; nobody else looks while this is kept.
+    Free(Description),
+    /// The same request's reservation.
+    Same(HolderLine),
+}
+
+impl Named {
+    /// The name for a request.
+    pub fn new(name: &str, request: &Request, options: &Options) -> Self {
+        let index = if let Action::Print(index) = options.action { index } else { None };
+        let text = format!("{} {index:?} {:?} {}", request.text(), options.keep, request.value());
+        Self(Tag { name: name.to_owned(), asked: format!("{:x}", layout::fnv1a(text.as_bytes())) })
+    }
+
+    /// What is written into the holder's command line.
+    pub fn into_tag(self) -> Tag {
+        self.0
+    }
+
+    /// Keeps other calls for this name away, and looks whether it is in use.
+    pub fn enter(&self, place: &Place, uid: u32) -> Result<Entered, Failure> {
+        let Tag { name, asked } = &self.0;
+        let guard = place.open()?;
+        let began = Instant::now();
+        while !guard.try_write(layout::tag(name)).map_err(|e| lock_error(&e))? {
+            if began.elapsed() >= PATIENCE {
+                let text = format!("--tag {name}: another call for it has been choosing for a minute");
+                return Err(Failure::new(Kind::NoneFree, text));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        let mut lines = under(place, Some(uid), name);
+        match lines.pop() {
+            None => Ok(Entered::Free(guard)),
+            Some(line) if line.asked.as_ref() == Some(asked) => Ok(Entered::Same(line)),
+            Some(line) => {
+                let devices: Vec<&str> = line.devices.iter().map(getgpu_common::ident::Uuid::as_str).collect();
+                let text = format!("--tag {name}: in use for {}, which was asked for otherwise", devices.join(","));
+                Err(Failure::new(Kind::Usage, text).hint(format!("getgpu --release {name} gives it up")))
+            }
+        }
+    }
+}
+
+/// The reservations under a name, those of this user or everybody's, the oldest first.
+fn under(place: &Place, uid: Option<u32>, name: &str) -> Vec<HolderLine> {
+    let mut lines = own::reservations(place, uid);
+    lines.retain(|line| line.tag.as_deref() == Some(name));
+    lines.sort_by_key(|line| (line.since, line.pid));
+    lines
+}
+
+/// What is reserved under a name: ours, or for root anybody's.
+pub fn find(place: &Place, name: &str) -> Result<Vec<HolderLine>, Failure> {
+    let uid = nix::unistd::geteuid();
+    let lines = under(place, (!uid.is_root()).then_some(uid.as_raw()), name);
+    if lines.is_empty() {
+        return Err(Failure::new(Kind::NoneFree, format!("--tag {name}: nothing is reserved under it"))
+            .hint(format!("getgpu --hold --tag {name} reserves a device under it")));
+    }
+    Ok(lines)
+}
+
+/// The user that `--uid` names, for whom root reserves; none: our own. One that no database knows has a group of the same number.
+pub fn user(uid: u32) -> Result<Option<User>, Failure> {
+    let own = nix::unistd::geteuid();
+    if own.as_raw() == uid {
+        return Ok(None);
+    }
+    if !own.is_root() {
+        return Err(Failure::new(Kind::Usage, format!("--uid {uid}: only root may reserve for another user")));
+    }
+    let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
+    Ok(Some(User { uid, gid: known.map_or(uid, |user| user.gid.as_raw()) }))
+}
