@@ -1,0 +1,58 @@
+use super::*;
+
+fn rank(variables: &str) -> Result<Option<Rank>, Failure> {
+    let pairs: Vec<(&str, &str)> = variables.split_whitespace().filter_map(|pair| pair.split_once('=')).collect();
+    of(&|name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+}
+
+fn found(local: usize, size: impl Into<Option<usize>>, first: bool) -> Option<Rank> {
+    Some(Rank { local, size: size.into(), devices: None, first })
+}
+
+#[test]
+fn every_launcher_says_which_rank_it_is() {
+    for (variables, expected) in [
+        ("", None),
+        ("OMPI_COMM_WORLD_LOCAL_RANK=3 OMPI_COMM_WORLD_LOCAL_SIZE=4 OMPI_COMM_WORLD_RANK=7", found(3, 4, false)),
+        ("MPI_LOCALRANKID=0 MPI_LOCALNRANKS=8 PMI_RANK=8", found(0, 8, false)),
+        ("MPI_LOCALRANKID=0 MPI_LOCALNRANKS=8 PMI_RANK=0", found(0, 8, true)),
+        ("MV2_COMM_WORLD_LOCAL_RANK=1 MV2_COMM_WORLD_LOCAL_SIZE=2", found(1, 2, false)),
+        ("PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=2", found(1, 2, false)),
+        ("PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=2 PALS_RANKID=1", found(1, 2, false)),
+        ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=5", found(1, None, false)),
+        ("JSM_NAMESPACE_LOCAL_RANK=1 JSM_NAMESPACE_LOCAL_SIZE=2", found(1, 2, false)),
+        ("MPT_LRANK=0", found(0, None, true)),
+        ("LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 RANK=6", found(2, 4, false)),
+        ("SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_PROCID=5 SLURM_NODEID=1 SLURM_STEP_TASKS_PER_NODE=4,2", found(1, 2, false)),
+        ("SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NUM_TASKS=3", found(0, 3, true)),
+    ] {
+        assert_eq!(rank(variables).unwrap(), expected, "{variables}");
+    }
+}
+
+#[test]
+fn a_batch_script_is_no_rank_and_the_launcher_in_it_wins() {
+    let batch = "SLURM_JOB_ID=9 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_TASKS_PER_NODE=4";
+    assert_eq!(rank(batch).unwrap(), None);
+    let mpirun = format!("{batch} OMPI_COMM_WORLD_LOCAL_RANK=2 OMPI_COMM_WORLD_LOCAL_SIZE=4 OMPI_COMM_WORLD_RANK=2");
+    assert_eq!(rank(&mpirun).unwrap(), found(2, 4, false));
+    // hydra starts its proxy by srun: a step of one task.
+    let hydra = format!("{batch} SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 MPI_LOCALRANKID=3 MPI_LOCALNRANKS=4 PMI_RANK=3");
+    assert_eq!(rank(&hydra).unwrap(), found(3, 4, false));
+    let slurm = rank("SLURM_STEP_ID=1 SLURM_LOCALID=2 SLURM_STEP_TASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_PROCID=2");
+    assert_eq!(slurm.unwrap().unwrap().devices, Some(4));
+}
+
+#[test]
+fn what_is_no_rank_is_said() {
+    for variables in [
+        "OMPI_COMM_WORLD_LOCAL_RANK=x",
+        "LOCAL_RANK=-1",
+        "LOCAL_RANK=4 LOCAL_WORLD_SIZE=4",
+        "MPI_LOCALRANKID=0 MPI_LOCALNRANKS=0",
+        "SLURM_STEP_ID=0 SLURM_LOCALID=one",
+    ] {
+        assert_eq!(rank(variables).unwrap_err().kind, Kind::Usage, "{variables}");
+    }
+    assert_eq!(rank("LOCAL_RANK=").unwrap(), None, "empty is not set");
+}

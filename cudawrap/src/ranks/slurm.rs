@@ -1,0 +1,64 @@
+//! Slurm's variables of a task (srun(1), OUTPUT ENVIRONMENT VARIABLES). They count only inside a step: a batch script, and whatever it starts
+//! by other means than srun, has SLURM_LOCALID=0 without being a rank.
+
+use getgpu_common::error::Failure;
+
+use super::{Rank, number};
+
+/// The task of a step that we are.
+pub fn of(get: &impl Fn(&str) -> Option<String>) -> Result<Option<Rank>, Failure> {
+    if get("SLURM_STEP_ID").is_none() {
+        return Ok(None);
+    }
+    let Some(local) = number(get, "SLURM_LOCALID")? else { return Ok(None) };
+    let node = number(get, "SLURM_NODEID")?.unwrap_or(0);
+    let listed = get("SLURM_STEP_TASKS_PER_NODE").and_then(|list| tasks_on(&list, node));
+    let alone = number(get, "SLURM_STEP_NUM_NODES")? == Some(1);
+    let size = match listed {
+        None if alone => number(get, "SLURM_STEP_NUM_TASKS")?,
+        other => other,
+    };
+    let first = number(get, "SLURM_PROCID")?.map_or(local == 0, |global| global == 0);
+    let devices = number(get, "SLURM_GPUS_ON_NODE").unwrap_or(None);
+    // A step inside a step hands its own on; what does not fit together is not believed.
+    Ok(Some(Rank { local, size: size.filter(|size| *size > local), devices, first }))
+}
+
+/// The tasks on a node of a list such as `2(x3),1`.
+fn tasks_on(list: &str, node: usize) -> Option<usize> {
+    let mut before = 0;
+    for part in list.split(',') {
+        let (tasks, nodes) = match part.split_once("(x") {
+            Some((tasks, nodes)) => (tasks, nodes.strip_suffix(')')?.parse().ok()?),
+            None => (part, 1_usize),
+        };
+        if node - before < nodes {
+            return tasks.trim().parse().ok();
+        }
+        before += nodes;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tasks_on;
+
+    #[test]
+    fn lists_of_tasks() {
+        for (list, node, tasks) in [
+            ("4", 0, Some(4)),
+            ("4", 1, None),
+            ("3,1", 0, Some(3)),
+            ("3,1", 1, Some(1)),
+            ("2(x3),1", 2, Some(2)),
+            ("2(x3),1", 3, Some(1)),
+            ("2(x3),1", 4, None),
+            ("", 0, None),
+            ("x", 0, None),
+            ("2(x", 0, None),
+        ] {
+            assert_eq!(tasks_on(list, node), tasks, "{list} {node}");
+        }
+    }
+}
