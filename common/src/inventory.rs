@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpus::CpuSet;
 use crate::ident::Uuid;
 
 /// How much is asked of NVML. Each step costs calls, and attaching a GPU can cost seconds.
@@ -56,6 +57,8 @@ pub struct Device {
     pub memory: Option<u64>,
     /// Whether this process may open its nodes.
     pub usable: bool,
+    /// The CPUs near its GPU; only where they were asked for (`ask::Client::near`).
+    pub cpus: Option<CpuSet>,
 }
 
 /// A process that NVML shows on a device.

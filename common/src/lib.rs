@@ -2,6 +2,7 @@
 
 pub mod ask;
 pub mod choice;
+pub mod cpus;
 
 pub mod diag;
 pub mod error;

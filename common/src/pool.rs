@@ -148,6 +148,7 @@ impl Filter {
                 profile: None,
                 memory: None,
                 usable: true,
+                cpus: None,
             })
     }
 
@@ -196,7 +197,17 @@ mod tests {
     fn device(n: u32, slot: Option<u32>) -> Device {
         let kind = if slot.is_some() { "MIG" } else { "GPU" };
         let uuid = Uuid::parse(&format!("{kind}-{n:08x}-1111-5222-8333-444455556666")).unwrap();
-        Device { uuid, gpu: n, slot, gpu_uuid: None, instance: None, profile: None, memory: None, usable: true }
+        Device {
+            uuid,
+            gpu: n,
+            slot,
+            gpu_uuid: None,
+            instance: None,
+            profile: None,
+            memory: None,
+            usable: true,
+            cpus: None,
+        }
     }
 
     fn inside(filter: &Filter, devices: &[Device]) -> Vec<u32> {

@@ -25,6 +25,7 @@ fn inventory() -> Inventory {
         profile: None,
         memory: None,
         usable: true,
+        cpus: None,
     };
     Inventory {
         gpus: vec![gpu(0, true, true), gpu(1, false, false), gpu(2, false, true)],

@@ -13,7 +13,7 @@ use getgpu_common::lock::{Place, Side};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Settings, Wait};
 
-use crate::helper::Helper;
+use crate::helper::{self, Helper};
 
 /// What a choice is made with.
 pub struct Call<'a> {
@@ -46,19 +46,12 @@ enum Look {
 impl Call<'_> {
     /// Starts the helper that asks NVML.
     fn open(&self) -> Result<Client<Helper>, Failure> {
-        Client::open(Helper::start(self.settings)?, self.settings)
+        helper::open(self.settings)
     }
 
     /// A session with the helper, ended whatever comes of it.
     fn ask<T>(&self, ask: impl FnOnce(&mut Client<Helper>) -> Result<T, Failure>) -> Result<T, Failure> {
-        let mut client = self.open()?;
-        match ask(&mut client) {
-            Ok(answer) => client.close().map(|()| answer),
-            Err(failure) => {
-                client.abandon();
-                Err(failure)
-            }
-        }
+        helper::ask(self.settings, ask)
     }
 
     /// How long this call waits.
@@ -68,7 +61,12 @@ impl Call<'_> {
 
     /// Free devices of the request's pool, waited for if that is wanted.
     pub fn free(&self, request: Request) -> Result<Choice, Failure> {
-        match self.ask(|client| self.look(client, request))? {
+        let look = |client: &mut Client<Helper>| {
+            let mut look = self.look(client, request)?;
+            self.near(client, &mut look)?;
+            Ok(look)
+        };
+        match self.ask(look)? {
             Look::Done(choice) => Ok(choice),
             Look::Failed(failure) => Err(failure),
             Look::InLine(inventory, request) => {
@@ -137,12 +135,32 @@ impl Call<'_> {
         Ok(Look::InLine(inventory, Box::new(request)))
     }
 
+    /// Has the CPUs near the devices told by the session that found them, if the program is to run there.
+    fn near(&self, client: &mut Client<Helper>, look: &mut Look) -> Result<(), Failure> {
+        if self.settings.bind {
+            match look {
+                Look::Done(Choice::Free(picked, ..)) => {
+                    client.near(picked.iter_mut().map(|picked| &mut picked.device))?;
+                }
+                Look::Done(Choice::Only(devices, _)) => client.near(devices)?,
+                Look::InLine(inventory, _) => client.near(&mut inventory.devices)?,
+                Look::Failed(_) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The one device that an index, a short or an old form names; none if it fails or two fit.
     pub fn resolve(&self, mut request: Request) -> Option<Device> {
         let named = self.ask(|client| {
             let inventory = request.resolve_grant(client)?.unwrap_or_default();
             let grant = request.filter.grant.unwrap_or_default();
-            Ok(inventory.devices.into_iter().filter(|device| grant.contains(&device.uuid)).collect::<Vec<_>>())
+            let named = inventory.devices.into_iter().filter(|device| grant.contains(&device.uuid));
+            let mut named: Vec<Device> = named.collect();
+            if self.settings.bind {
+                client.near(&mut named)?;
+            }
+            Ok(named)
         });
         match named.ok()?.as_slice() {
             [only] => Some(only.clone()),

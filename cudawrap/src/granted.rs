@@ -30,7 +30,7 @@ pub enum Named {
 /// A device of which nothing is known but its name.
 pub fn by_name(uuid: Uuid) -> Device {
     let slot = uuid.is_mig().then_some(0);
-    Device { uuid, gpu: 0, slot, gpu_uuid: None, instance: None, profile: None, memory: None, usable: true }
+    Device { uuid, gpu: 0, slot, gpu_uuid: None, instance: None, profile: None, memory: None, usable: true, cpus: None }
 }
 
 /// Leases named devices. Reservations on them are asked about only with `mind_reservation`, and own ones are no hindrance.

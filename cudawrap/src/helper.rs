@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use getgpu_common::ask::{WORKER_OPTION, Worker, channel};
+use getgpu_common::ask::{Client, WORKER_OPTION, Worker, channel};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::settings::Settings;
 use getgpu_common::sys;
@@ -34,6 +34,23 @@ fn find_getgpu(settings: &Settings) -> Result<PathBuf, Failure> {
         Failure::new(Kind::Nvml, "getgpu was not found beside cudawrap")
             .hint("install both, or set `getgpu` in /etc/getgpu/config.toml")
     })
+}
+
+/// Starts the helper and opens a session with it.
+pub fn open(settings: &Settings) -> Result<Client<Helper>, Failure> {
+    Client::open(Helper::start(settings)?, settings)
+}
+
+/// A session with the helper, ended whatever comes of it.
+pub fn ask<T>(settings: &Settings, ask: impl FnOnce(&mut Client<Helper>) -> Result<T, Failure>) -> Result<T, Failure> {
+    let mut client = open(settings)?;
+    match ask(&mut client) {
+        Ok(answer) => client.close().map(|()| answer),
+        Err(failure) => {
+            client.abandon();
+            Err(failure)
+        }
+    }
 }
 
 /// The running helper.

@@ -5,10 +5,11 @@
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use getgpu_common::error::Failure;
+use getgpu_common::ident::Uuid;
 use getgpu_common::lock::claim::{join, sign};
 use getgpu_common::lock::place::at_least;
 use getgpu_common::lock::{Claim, Description, Place, Side, Span, Units};
-use getgpu_common::procfs::namespaces;
+use getgpu_common::procfs::{fdinfo, namespaces};
 use getgpu_common::share;
 use nix::sys::resource::{Resource, getrlimit};
 
@@ -21,6 +22,9 @@ pub struct Lease {
     held: Vec<OwnedFd>,
     /// The smallest part of a device that is leased: 1.0 is a whole one.
     pub part: f64,
+    /// What of each device is leased, on the lock file of this inode.
+    units: Vec<(Span, Units)>,
+    inode: u64,
 }
 
 impl Lease {
@@ -40,13 +44,15 @@ impl Lease {
             Ok(())
         };
         claims.iter().try_for_each(Claim::settle)?;
-        let parts = claims.iter().map(Claim::units).chain(inherited.iter().map(|(_, units)| units));
-        let part = parts.map(share::fraction).fold(1.0, f64::min);
+        let claimed = claims.iter().map(|claim| (claim.span(), claim.units().clone()));
+        let units: Vec<(Span, Units)> = claimed.chain(inherited.iter().cloned()).collect();
+        let part = units.iter().map(|(_, units)| share::fraction(units)).fold(1.0, f64::min);
+        let inode = place.identity.1;
         let Ok(low) = place.open_read_only() else {
             // No descriptor is left: then the writable ones have to be inherited.
             claims.iter().for_each(|claim| sign(claim.description(), Side::Lease, claim.span(), uid, pid));
             let held = claims.into_iter().map(|claim| claim.into_description().into_fd()).collect();
-            return Ok(Self { held, part });
+            return Ok(Self { held, part, units, inode });
         };
         hold(&low)?;
         let high = place.open_read_only().ok();
@@ -56,12 +62,24 @@ impl Lease {
         drop(claims);
         let mut held = vec![lowest(low.into_fd())];
         held.extend(high.and_then(|high| highest(&high.into_fd())));
-        Ok(Self { held, part })
+        Ok(Self { held, part, units, inode })
     }
 
     /// Has the program inherit one more descriptor, a high one.
     pub fn carry(&mut self, fd: OwnedFd) {
         self.held.push(highest(&fd).unwrap_or(fd));
+    }
+
+    /// What of a device is leased.
+    pub fn units(&self, device: &Uuid) -> Option<&Units> {
+        let span = Span::of(device);
+        self.units.iter().find(|(known, _)| *known == span).map(|(_, units)| units)
+    }
+
+    /// Whether `pid` (or "self") shows a lease on one of the devices, other than by descriptors that have these numbers here.
+    pub fn had_before(&self, pid: &str, ours: &[RawFd]) -> bool {
+        let locks = fdinfo::settled_locks_but(pid, ours);
+        self.units.iter().any(|(span, _)| !fdinfo::within(&locks, self.inode, span.lease()).is_empty())
     }
 
     /// The descriptors that the program inherits.

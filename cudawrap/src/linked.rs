@@ -12,6 +12,7 @@ use getgpu_common::settings::{Environment, Loaded, RunOrFail, Settings};
 use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
+use crate::bind;
 use crate::choose::{Call, Choice, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
@@ -81,6 +82,7 @@ fn keep(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<R
         Named::Leased(lease) => {
             let mut ready = Ready::leased(None, lease, settings);
             mps::join(&mut ready, &devices, settings, false, diag)?;
+            bind::join(&mut ready, &devices, settings, diag);
             Ok(ready)
         }
         Named::Taken(uuid, holder) if settings.when_taken == RunOrFail::Run => {
@@ -105,6 +107,7 @@ fn choose(settings: &Settings, environment: &Environment, diag: &Diag) -> Result
             drop(guard);
             let mut ready = Ready::leased(Some(&uuids(&devices)), lease, settings);
             mps::join(&mut ready, &devices, settings, false, diag)?;
+            bind::join(&mut ready, &devices, settings, diag);
             Ok(ready)
         }
         // Without a grant there is always something to choose.

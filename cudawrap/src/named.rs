@@ -14,6 +14,7 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Wait};
 use getgpu_common::visible::Visible;
 
+use crate::bind;
 use crate::choose::{Call, Choice, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
@@ -62,6 +63,9 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     if options.mps {
         loaded.put("mps", &["true".to_owned()], "--mps")?;
     }
+    if options.bind {
+        loaded.put("bind", &["true".to_owned()], "--bind")?;
+    }
     let settings = &loaded.settings;
     let request = Request::new(settings, &environment, options.ignore_grant || options::grant_ignored())?;
     if request.visible == Visible::Nothing {
@@ -94,6 +98,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     }
     let mut ready = Ready::leased(Some(&uuids(&devices)), lease, settings);
     mps::join(&mut ready, &devices, settings, options.mps, diag)?;
+    bind::join(&mut ready, &devices, settings, diag);
     Ok(ready)
 }
 

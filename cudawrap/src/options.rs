@@ -13,13 +13,25 @@ use getgpu_common::sys;
 use getgpu_common::typed::Typed;
 
 /// What only cudawrap has.
-const FLAGS: [Flag; 1] = [flag(
-    "mps",
-    &[],
-    Takes::Nothing,
-    flags::SHARE,
-    "With --share: run as a client of NVIDIA's MPS daemon, which is started and ended as needed",
-)];
+const FLAGS: [Flag; 2] = [
+    flag(
+        "mps",
+        &[],
+        Takes::Nothing,
+        flags::SHARE,
+        "With --share: run as a client of NVIDIA's MPS daemon, which is started and ended as needed",
+    ),
+    flag(
+        "bind",
+        &[],
+        Takes::Nothing,
+        RUN,
+        "Run on the CPUs near the device, with --share on a part of them that no other share has",
+    ),
+];
+
+/// Heading of what has to do with the program alone.
+const RUN: &str = "How the program runs";
 
 /// Every option of cudawrap: getgpu's that choose, its own, and those that all have.
 pub fn table() -> impl Iterator<Item = Flag> {
@@ -43,7 +55,7 @@ Environment:
                         CUDAWRAP_COUNT, CUDAWRAP_PROFILE, CUDAWRAP_MIN_MEMORY,
                         CUDAWRAP_GPU, CUDAWRAP_POLICY, CUDAWRAP_SHARE,
                         CUDAWRAP_WAIT (a time, or forever), CUDAWRAP_IGNORE_GRANT=1,
-                        CUDAWRAP_MPS=1 (or 0)
+                        CUDAWRAP_MPS=1 (or 0), CUDAWRAP_BIND=1 (or 0)
   CUDAWRAP_DISABLE=1    run the program as it is
   GETGPU_CONFIG, GETGPU_LOCK  as for getgpu";
 
@@ -56,6 +68,8 @@ pub struct Options {
     pub ignore_grant: bool,
     /// `--mps`
     pub mps: bool,
+    /// `--bind`
+    pub bind: bool,
     /// `-v`, `-q`
     pub level: Level,
     /// The program and its arguments.
@@ -102,8 +116,9 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
             .hint(format!("cudawrap --wait={time} -- PROGRAM")));
     }
     let level = flags::level(&typed);
-    let (ignore_grant, mps) = (typed.get_flag("ignore-grant"), typed.get_flag("mps"));
-    Ok(Wanted::Run(Options { choices, ignore_grant, mps, level, program }))
+    let flag = |name| typed.get_flag(name);
+    let (ignore_grant, mps, bind) = (flag("ignore-grant"), flag("mps"), flag("bind"));
+    Ok(Wanted::Run(Options { choices, ignore_grant, mps, bind, level, program }))
 }
 
 /// `cudawrap --wait 30 app` would run a program called 30.
@@ -139,8 +154,10 @@ pub fn variables(loaded: &mut Loaded) -> Result<(), Failure> {
     if sys::secure_execution() {
         return Ok(());
     }
-    if let Some(text) = std::env::var_os("CUDAWRAP_MPS").filter(|text| !text.is_empty()) {
-        loaded.put("mps", &[text.to_string_lossy().into_owned()], "CUDAWRAP_MPS")?;
+    for (key, name) in FLAGS.iter().map(|flag| (flag.key(), flag.variable())) {
+        if let Some(text) = std::env::var_os(&name).filter(|text| !text.is_empty()) {
+            loaded.put(&key, &[text.to_string_lossy().into_owned()], &name)?;
+        }
     }
     Typed::of_variables(|name| std::env::var_os(name)).put(loaded)
 }

@@ -4,6 +4,8 @@
 pub mod spawn;
 pub mod wire;
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -12,6 +14,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, socketpair};
 
+use crate::cpus::CpuSet;
 use crate::error::{Failure, Kind, reason};
 use crate::ident::Uuid;
 use crate::inventory::{Detail, Device, Gpu, Inventory, Usage};
@@ -143,6 +146,32 @@ impl<W: Worker> Client<W> {
     pub fn usage_of(&mut self, uuid: &Uuid) -> Result<Result<Usage, Failure>, Failure> {
         match self.tell(&Request::UsageOf { uuid: uuid.clone() })? {
             Answer::Usage(usage) => Ok(Ok(usage)),
+            Answer::Failed(failure) => Ok(Err(failure)),
+            other => Err(nonsense(&other)),
+        }
+    }
+
+    /// Notes of each device which CPUs are near its GPU, where NVML tells. A GPU is asked once.
+    pub fn near<'d>(&mut self, devices: impl IntoIterator<Item = &'d mut Device>) -> Result<(), Failure> {
+        let mut asked: HashMap<u32, Option<CpuSet>> = HashMap::new();
+        for device in devices {
+            if let Entry::Vacant(gpu) = asked.entry(device.gpu) {
+                let cpus = self.cpus(&Request::Cpus { gpu: device.gpu })?;
+                gpu.insert(cpus.ok());
+            }
+            device.cpus = asked.get(&device.gpu).cloned().flatten();
+        }
+        Ok(())
+    }
+
+    /// Which CPUs are near the GPU of the device of this UUID (nvmlDeviceGetHandleByUUID).
+    pub fn near_uuid(&mut self, uuid: &Uuid) -> Result<Result<CpuSet, Failure>, Failure> {
+        self.cpus(&Request::CpusOf { uuid: uuid.clone() })
+    }
+
+    fn cpus(&mut self, request: &Request) -> Result<Result<CpuSet, Failure>, Failure> {
+        match self.tell(request)? {
+            Answer::Cpus(cpus) => Ok(Ok(cpus)),
             Answer::Failed(failure) => Ok(Err(failure)),
             other => Err(nonsense(&other)),
         }

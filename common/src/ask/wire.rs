@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpus::CpuSet;
 use crate::error::Failure;
 use crate::ident::Uuid;
 use crate::inventory::{Detail, Device, Gpu, Inventory, Usage};
@@ -50,6 +51,16 @@ pub enum Request {
         /// Its UUID.
         uuid: Uuid,
     },
+    /// Which CPUs are near a GPU.
+    Cpus {
+        /// NVML index.
+        gpu: u32,
+    },
+    /// Which CPUs are near the GPU of the device of this UUID.
+    CpusOf {
+        /// Its UUID.
+        uuid: Uuid,
+    },
     /// Everything.
     Scan {
         /// How much to ask.
@@ -72,6 +83,8 @@ pub enum Answer {
     Device(Option<Device>),
     /// A device's use.
     Usage(Usage),
+    /// The CPUs near a GPU.
+    Cpus(CpuSet),
     /// Everything.
     Scan(Inventory),
     /// The request failed.

@@ -12,6 +12,7 @@ fn device(n: u32, gpu: u32, profile: &str, mib: u64) -> Device {
         profile: Some(profile.into()),
         memory: Some(mib << 20),
         usable: true,
+        cpus: None,
     }
 }
 

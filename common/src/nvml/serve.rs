@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 
+use super::affinity;
 use super::session::{self, Session};
 use super::usage;
 use crate::ask::wire::{Answer, Request};
@@ -43,6 +44,8 @@ pub fn serve(channel: &File) {
                 usage::usage(&mut session, &rules, gpu, slot, detail).map_or_else(fault, Answer::Usage)
             }
             Request::UsageOf { uuid } => usage::usage_of(&mut session, &rules, &uuid).map_or_else(fault, Answer::Usage),
+            Request::Cpus { gpu } => affinity::cpus(&mut session, gpu).map_or_else(fault, Answer::Cpus),
+            Request::CpusOf { uuid } => affinity::cpus_of(&session, &uuid).map_or_else(fault, Answer::Cpus),
             Request::Scan { detail } => session.scan(detail).map_or_else(fault, Answer::Scan),
             Request::Quit => break,
             Request::Open { .. } => Answer::Failed(Failure::new(Kind::Nvml, "opened twice")),

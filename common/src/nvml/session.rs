@@ -173,7 +173,7 @@ impl<'n> Session<'n> {
         let sized = detail >= Detail::Size;
         let profile = if slot.is_some() && sized { self.profile(&handle) } else { None };
         let memory = if sized { memory::total(self.nvml, &handle) } else { None };
-        Ok(Some(Device { uuid, gpu, slot, gpu_uuid, instance, profile, memory, usable }))
+        Ok(Some(Device { uuid, gpu, slot, gpu_uuid, instance, profile, memory, usable, cpus: None }))
     }
 
     /// The profile at the end of a MIG device's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".

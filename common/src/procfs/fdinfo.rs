@@ -14,8 +14,16 @@ pub struct OwnLock {
 
 /// The settled (read) locks that the open descriptors of `pid` ("self" for this process) hold; empty if not readable.
 pub fn settled_locks(pid: &str) -> Vec<OwnLock> {
+    settled_locks_but(pid, &[])
+}
+
+/// The same without what the descriptors of these numbers hold.
+pub fn settled_locks_but(pid: &str, numbers: &[i32]) -> Vec<OwnLock> {
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return Vec::new() };
-    let texts = entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+    let left_out =
+        |name: &std::ffi::OsStr| name.to_str().and_then(|n| n.parse().ok()).is_some_and(|n| numbers.contains(&n));
+    let entries = entries.flatten().filter(|entry| !left_out(&entry.file_name()));
+    let texts = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
     texts.flat_map(|text| text.lines().filter_map(parse).collect::<Vec<_>>()).collect()
 }
 

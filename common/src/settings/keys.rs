@@ -95,6 +95,8 @@ keys! {
         |s| s.framework_memory.to_string(), |s, t| s.framework_memory = truth(t)?;
     preference "mps", "programs with a share are clients of NVIDIA's MPS daemon, started and ended as needed",
         |s| s.mps.to_string(), |s, t| s.mps = truth(t)?;
+    preference "bind", "programs run on the CPUs near their device, with a share on their part of them",
+        |s| s.bind.to_string(), |s, t| s.bind = truth(t)?;
 }
 
 /// The setting of this name.

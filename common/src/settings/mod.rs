@@ -83,6 +83,8 @@ pub struct Settings {
     pub framework_memory: bool,
     /// Whether programs with a share are clients of an MPS daemon.
     pub mps: bool,
+    /// Whether programs run on the CPUs near their device only.
+    pub bind: bool,
 }
 
 impl Default for Settings {
@@ -126,6 +128,7 @@ impl Default for Settings {
             when_no_gpu: RunOrFail::Run,
             framework_memory: true,
             mps: false,
+            bind: false,
         }
     }
 }

@@ -1,0 +1,72 @@
+//! The mask of CPUs that a process may run on: read of any process, set for this one (sched_setaffinity(2)).
+//! By the system calls themselves, since the C library's cpu_set_t ends at 1,024 CPUs.
+#![allow(unsafe_code)]
+
+use std::ffi::c_ulong;
+use std::io;
+
+use super::CpuSet;
+
+/// Words at the first question: 1,024 CPUs.
+const WORDS: usize = 1024 / c_ulong::BITS as usize;
+/// A kernel with more CPUs than fit in so many words does not exist.
+const MOST_WORDS: usize = WORDS << 10;
+
+/// The mask of the first thread of process `pid`; 0 stands for this thread. Inherited over execve(2).
+pub fn of(pid: i32) -> io::Result<CpuSet> {
+    let mut words: Vec<c_ulong> = vec![0; WORDS];
+    loop {
+        // SAFETY: the kernel writes at most the length given, into a buffer of that length.
+        let written =
+            unsafe { libc::syscall(libc::SYS_sched_getaffinity, pid, size_of_val(&*words), words.as_mut_ptr()) };
+        if written >= 0 {
+            return Ok(CpuSet::from_words(words));
+        }
+        let error = io::Error::last_os_error();
+        // EINVAL: the kernel can have more CPUs than there is room for.
+        if error.raw_os_error() != Some(libc::EINVAL) || words.len() >= MOST_WORDS {
+            return Err(error);
+        }
+        words = vec![0; words.len() * 2];
+    }
+}
+
+/// Has this thread run on these CPUs only. EINVAL: none of them is in its cpuset; EPERM: not allowed here (some containers).
+pub fn set(cpus: &CpuSet) -> io::Result<()> {
+    let words = cpus.words();
+    // SAFETY: the kernel reads the length given; CPUs behind it are taken for not in the set.
+    let done = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(words), words.as_ptr()) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel tells in another way, for this thread alone.
+    fn told() -> CpuSet {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+        line.parse().unwrap()
+    }
+
+    #[test]
+    fn the_mask_of_this_thread_is_read_and_set() {
+        let before = of(0).unwrap();
+        assert_eq!(before, told());
+        let last: CpuSet = before.iter().last().into_iter().collect();
+        set(&last).unwrap();
+        assert_eq!((of(0).unwrap(), told()), (last.clone(), last));
+        set(&before).unwrap();
+        assert_eq!(of(0).unwrap(), before);
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_changes_nothing() {
+        let before = of(0).unwrap();
+        assert_eq!(set(&CpuSet::default()).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(set(&[MOST_WORDS].into_iter().collect()).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(of(0).unwrap(), before);
+        assert!(of(i32::MAX).is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! Which cores belong to which units of a device: core i of n has the units from i/n to (i+1)/n, and a share has the cores whose first unit
+//! is its own. So two shares never have the same core, however they lie, and the whole device has all of them. Pure.
+//!
+//! A share to which no first unit belongs gets the one core of which it has the most units, together with that core's owner: so it is where
+//! there are fewer cores than shares, and else only for a share that lies in pieces between others.
+
+use getgpu_common::cpus::CpuSet;
+use getgpu_common::lock::{Range, UNITS, Units};
+
+/// The CPUs of the cores that belong to `units`. Nobody's where there are no cores.
+pub fn of(cores: &[CpuSet], units: &Units) -> CpuSet {
+    let runs: Vec<Range> = units.at(Range { start: 0, len: UNITS }).collect();
+    let first = |core: usize| core as i64 * UNITS / cores.len() as i64;
+    let owns = |core: usize| runs.iter().any(|run| (run.start..run.end()).contains(&first(core)));
+    let owned = cores.iter().enumerate().filter(|(core, _)| owns(*core));
+    let owned = owned.fold(CpuSet::default(), |all, (_, core)| all.and(core));
+    if !owned.is_empty() {
+        return owned;
+    }
+    let common = |core: usize| -> i64 {
+        let (start, end) = (first(core), first(core + 1));
+        runs.iter().map(|run| (run.end().min(end) - run.start.max(start)).max(0)).sum()
+    };
+    // Of equals the lowest.
+    let most = (0..cores.len()).rev().max_by_key(|core| common(*core));
+    most.filter(|core| common(*core) > 0).map(|core| cores[core].clone()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use getgpu_common::cpus::overlap;
+
+    /// Cores with two threads each, numbered as most machines do.
+    fn cores(count: usize) -> Vec<CpuSet> {
+        (0..count).map(|core| [core, core + count].into_iter().collect()).collect()
+    }
+
+    /// k equal shares, as they come one after the other.
+    fn shares(k: i64) -> Vec<Units> {
+        let mut free = Units::whole();
+        let next = |_| {
+            let share = free.first(UNITS / k).unwrap();
+            free = free.without(&share);
+            share
+        };
+        (0..k).map(next).collect()
+    }
+
+    fn parts(cores: &[CpuSet], shares: &[Units]) -> Vec<CpuSet> {
+        shares.iter().map(|units| of(cores, units)).collect()
+    }
+
+    fn disjoint(parts: &[CpuSet]) -> bool {
+        let mut seen = CpuSet::default();
+        parts.iter().all(|part| {
+            let apart = overlap(&seen, part) == 0;
+            seen = seen.and(part);
+            apart
+        })
+    }
+
+    #[test]
+    fn equal_shares_have_cores_of_their_own_that_are_all_of_them() {
+        for n in (1..=33).chain([64, 127, 128, 255]) {
+            let cores = cores(n);
+            let all = cores.iter().fold(CpuSet::default(), |all, core| all.and(core));
+            assert_eq!(of(&cores, &Units::whole()), all);
+            for k in 1..=n.min(20) {
+                let parts = parts(&cores, &shares(k as i64));
+                assert!(disjoint(&parts), "{n} cores, {k} shares");
+                let counts: Vec<usize> = parts.iter().map(|part| part.count() / 2).collect();
+                assert!(counts.iter().all(|count| [n / k, n.div_ceil(k)].contains(count)), "{n} cores: {counts:?}");
+                assert_eq!(counts.iter().sum::<usize>(), n, "{n} cores, {k} shares");
+            }
+        }
+        // Here the last of 1,024 cores belongs to units that no share has.
+        for (n, k) in [(848, 848), (1024, 847), (1024, 848)] {
+            let parts = parts(&cores(n), &shares(k));
+            assert!(disjoint(&parts) && parts.iter().all(|part| !part.is_empty()), "{n} cores, {k} shares");
+        }
+    }
+
+    #[test]
+    fn whatever_lies_apart_has_no_core_in_common() {
+        let mut state = 1u64;
+        let mut random = |below: i64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as i64 % below
+        };
+        for _ in 0..100 {
+            let cores = cores(1 + random(64) as usize);
+            // Taken one after the other, with holes that are filled again in pieces.
+            let (mut free, mut held) = (Units::whole(), Vec::new());
+            for _ in 0..40 {
+                if random(3) == 0 && !held.is_empty() {
+                    let gone: Units = held.swap_remove(random(held.len() as i64) as usize);
+                    free = free.and(&gone);
+                } else if let Some(share) = free.first(1 + random(UNITS / 4)) {
+                    free = free.without(&share);
+                    held.push(share);
+                }
+            }
+            let firsts = |units: &Units| {
+                let first = |core: usize| {
+                    Units::of(
+                        [Range { start: core as i64 * UNITS / cores.len() as i64, len: 1 }],
+                        Range { start: 0, len: UNITS },
+                    )
+                };
+                (0..cores.len()).any(|core| first(core).without(units).is_empty())
+            };
+            let (owners, guests): (Vec<Units>, Vec<Units>) = held.into_iter().partition(firsts);
+            assert!(disjoint(&parts(&cores, &owners)));
+            assert!(parts(&cores, &guests).iter().all(|part| part.count() == 2), "a guest has one core");
+        }
+    }
+
+    #[test]
+    fn fewer_cores_than_shares_are_shared_evenly() {
+        for (n, k) in [(1, 1), (1, 8), (2, 3), (2, 4), (3, 4), (4, 7), (8, 848), (16, 33)] {
+            let cores = cores(n);
+            let parts = parts(&cores, &shares(k));
+            assert!(parts.iter().all(|part| part.count() == 2), "{n} cores, {k} shares");
+            for core in &cores {
+                let guests = parts.iter().filter(|part| *part == core).count();
+                assert!((1..=(k as usize).div_ceil(n) + 1).contains(&guests), "{n} cores, {k} shares: {guests}");
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_1024_cpus() {
+        let cores = cores(1024);
+        let parts = parts(&cores, &shares(2));
+        assert_eq!(parts[0].to_string(), "0-511,1024-1535");
+        assert_eq!(parts[1].to_string(), "512-1023,1536-2047");
+        assert!(of(&[], &Units::whole()).is_empty() && of(&cores, &Units::default()).is_empty());
+    }
+}

@@ -1,0 +1,11 @@
+//! What libraries with threads of their own are told: as many threads as there are cores, and that they stay where they are.
+//! Pure. (OpenMP 5.2, chapter 21; the manuals of OpenBLAS, oneMKL and NumExpr.)
+
+/// One thread for each core; a core's second hardware thread adds little to such work.
+const COUNTS: [&str; 4] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"];
+
+/// The variables for a program on so many cores.
+pub fn of(cores: usize) -> Vec<(String, String)> {
+    let counts = COUNTS.map(|name| (name.to_owned(), cores.to_string()));
+    counts.into_iter().chain([("OMP_PROC_BIND".to_owned(), "true".to_owned())]).collect()
+}
