@@ -2,6 +2,7 @@
 //! The same for getgpu and cudawrap, so that both mean the same devices.
 
 use crate::ask::{Client, Worker};
+use crate::choice::policy::Nearest;
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
 use crate::inventory::{Detail, Inventory};
@@ -28,10 +29,14 @@ pub struct Request {
     pub cover: Option<Cover>,
     /// A device is shared by one user's programs only.
     pub same_user: bool,
+    /// Where a rank of a parallel program is best placed; none: anywhere.
+    pub nearest: Option<Nearest>,
+    /// All devices that the program is to see behind its own, where it is to see more than that.
+    pub others: Vec<Uuid>,
     /// For which user: our own, or the one for whom root reserves.
     pub user: u32,
     /// A device's memory is wanted although it decides nothing: an MPS client is told its part of it.
-    memory: bool,
+    pub memory: bool,
     /// The most devices that this user may have at a time.
     cap: Option<u32>,
     /// The grant's text, for messages.
@@ -64,8 +69,11 @@ impl Request {
             count: settings.count as usize,
             policy: settings.policy,
             cover: None,
-            memory: settings.mps && settings.share.is_some(),
+            // What ranks share is known only when they have been counted.
+            memory: settings.mps && (settings.share.is_some() || settings.share_auto),
             same_user: settings.share_users == ShareUsers::Same,
+            nearest: None,
+            others: Vec::new(),
             user: nix::unistd::geteuid().as_raw(),
             cap: settings.max_per_user.filter(|_| !namespaces::is_host_root()),
             value: value.map(|v| v.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -92,7 +100,8 @@ impl Request {
     /// Whether a random slot may be drawn: one whole device, any of an open pool, and nothing to count first.
     pub fn may_draw(&self) -> bool {
         let random = self.policy.is_none_or(|policy| policy == Policy::Random);
-        self.filter.is_open() && self.count == 1 && random && self.filter.share.is_none() && self.cap().is_none()
+        let anywhere = random && self.nearest.is_none();
+        self.filter.is_open() && self.count == 1 && anywhere && self.filter.share.is_none() && self.cap().is_none()
     }
 
     /// How much has to be known of the node: of several devices also whether a program can use them together.

@@ -12,8 +12,10 @@ use getgpu_common::line::{self, Progress, Search, Turn};
 use getgpu_common::lock::{Place, Side};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Settings, Wait};
+use getgpu_common::visible::Visible;
 
 use crate::helper::{self, Helper};
+use crate::ranks::{Rank, placed};
 
 /// What a choice is made with.
 pub struct Call<'a> {
@@ -23,6 +25,8 @@ pub struct Call<'a> {
     pub environment: &'a Environment,
     /// The lock.
     pub place: &'a Place,
+    /// Which rank this is, under a launcher.
+    pub rank: Option<&'a Rank>,
     /// Who speaks.
     pub diag: &'a Diag,
 }
@@ -81,10 +85,10 @@ impl Call<'_> {
     }
 
     fn look(&self, client: &mut Client<Helper>, mut request: Request) -> Result<Look, Failure> {
-        let known = request.resolve_grant(client)?;
+        let known = self.placed(client, &mut request)?;
         request.find_cover(self.place, known.as_ref());
         if let (Some(grant), Some(inventory)) = (&request.filter.grant, &known) {
-            if grant.len() == request.count {
+            if grant.len() == request.count && request.visible != Visible::Unset {
                 let devices: Vec<Device> =
                     inventory.devices.iter().filter(|device| grant.contains(&device.uuid)).cloned().collect();
                 usable_together(&devices, Some(inventory))?;
@@ -133,6 +137,24 @@ impl Call<'_> {
         let most: Vec<Device> = pool.into_iter().map(|(_, device)| device.clone()).take(request.count).collect();
         usable_together(&most, Some(&inventory))?;
         Ok(Look::InLine(inventory, Box::new(request)))
+    }
+
+    /// The devices of a grant, and for ranks those that they choose from, with the CPUs near them.
+    fn placed(&self, client: &mut Client<Helper>, request: &mut Request) -> Result<Option<Inventory>, Failure> {
+        let known = request.resolve_grant(client)?;
+        if !placed::matters(self.settings, self.rank) {
+            return Ok(known);
+        }
+        let mut inventory = match known {
+            Some(inventory) => inventory,
+            None => client.scan(request.detail())?,
+        };
+        if self.rank.is_some() && request.policy.is_none() {
+            let filter = &request.filter;
+            client.near(inventory.devices.iter_mut().filter(|device| filter.takes(device)))?;
+        }
+        placed::place(request, &inventory, self.settings, self.rank, self.diag)?;
+        Ok(Some(inventory))
     }
 
     /// Has the CPUs near the devices told by the session that found them, if the program is to run there.

@@ -19,6 +19,7 @@ use crate::handover::exec;
 use crate::lease::Lease;
 use crate::mps;
 use crate::options;
+use crate::ranks::placed;
 use crate::ready::Ready;
 
 /// What has been leased so far; kept when the program has to be looked for again.
@@ -65,11 +66,13 @@ fn prepare(program: &Path, diag: &Diag) -> Result<Ready, Failure> {
 /// One device is named: it is leased if it can be had, and the program runs there in any case.
 fn keep(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<Ready, Failure> {
     let place = lock_place(settings, environment, diag, true)?;
-    let call = Call { settings, environment, place: &place, diag };
+    let rank = placed::of_process()?;
+    let call = Call { settings, environment, place: &place, rank: rank.as_ref(), diag };
     let visible = Visible::parse(environment.visible.as_deref());
     let by_size = settings.share.is_some_and(Share::needs_memory);
     let sized = by_size || (settings.mps && settings.share.is_some());
     let mut request = Request::new(settings, environment, false)?;
+    placed::alone(&mut request, settings, rank.as_ref());
     let device = match visible.single_uuid().filter(|_| !sized) {
         Some(uuid) => Some(granted::by_name(uuid.clone())),
         None => call.resolve(Request::new(settings, environment, false)?),
@@ -95,17 +98,20 @@ fn keep(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<R
 }
 
 fn choose(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<Ready, Failure> {
+    let rank = placed::of_process()?;
+    let rank = rank.as_ref();
     let chosen = Request::new(settings, environment, options::grant_ignored()).and_then(|request| {
         let place = lock_place(settings, environment, diag, true)?;
-        let choice = Call { settings, environment, place: &place, diag }.free(request)?;
+        let choice = Call { settings, environment, place: &place, rank, diag }.free(request)?;
         Ok((place, choice))
     });
     match chosen {
-        Ok((place, Choice::Free(picked, guard, _))) => {
+        Ok((place, Choice::Free(picked, guard, request))) => {
             let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::settle(claims, &[], &place)?;
             drop(guard);
-            let mut ready = Ready::leased(Some(&uuids(&devices)), lease, settings);
+            let mut ready =
+                Ready::leased(placed::shown(uuids(&devices), &request, settings).as_deref(), lease, settings);
             mps::join(&mut ready, &devices, settings, false, diag)?;
             bind::join(&mut ready, &devices, settings, diag);
             Ok(ready)

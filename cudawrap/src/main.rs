@@ -15,6 +15,7 @@ mod mps;
 mod named;
 mod options;
 mod program;
+mod ranks;
 mod ready;
 mod report;
 mod walk;

@@ -22,6 +22,7 @@ use crate::lease::Lease;
 use crate::mps;
 use crate::options::{self, Options, Wanted};
 use crate::program;
+use crate::ranks::placed;
 use crate::ready::Ready;
 use crate::report::end;
 
@@ -66,8 +67,13 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     if options.bind {
         loaded.put("bind", &["true".to_owned()], "--bind")?;
     }
+    if let Some(visible) = &options.visible {
+        loaded.put("visible", std::slice::from_ref(visible), "--visible")?;
+    }
     let settings = &loaded.settings;
-    let request = Request::new(settings, &environment, options.ignore_grant || options::grant_ignored())?;
+    let rank = placed::of_process()?;
+    let rank = rank.as_ref();
+    let mut request = Request::new(settings, &environment, options.ignore_grant || options::grant_ignored())?;
     if request.visible == Visible::Nothing {
         return Err(request.empty_grant());
     }
@@ -75,28 +81,35 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
         mps::check(settings, &request.visible)?;
     }
     let place = lock_place(settings, &environment, diag, false)?;
-    let call = Call { settings, environment: &environment, place: &place, diag };
+    let call = Call { settings, environment: &environment, place: &place, rank, diag };
     // A grant of one device, given by its full UUID: nothing to choose, so neither NVML nor reservations are asked.
     let sized = settings.share.is_some_and(|share| share.needs_memory() || settings.mps);
     let single = request.visible.single_uuid().filter(|uuid| uuid.is_mig() && request.count == 1 && !sized).cloned();
     let choice = match single {
-        Some(uuid) => Choice::Only(vec![granted::by_name(uuid)], Box::new(request)),
+        Some(uuid) => {
+            placed::alone(&mut request, settings, rank);
+            Choice::Only(vec![granted::by_name(uuid)], Box::new(request))
+        }
         None => call.free(request)?,
     };
-    let (devices, lease) = match choice {
+    let (devices, lease, shown) = match choice {
         Choice::Free(picked, guard, request) => {
             let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::settle(claims, &[], &place)?;
             request.still_ours(&place)?;
             drop(guard);
-            (devices, lease)
+            let shown = placed::shown(uuids(&devices), &request, settings);
+            (devices, lease, shown)
         }
-        Choice::Only(devices, request) => (devices.clone(), only(&call, devices, *request)?),
+        Choice::Only(devices, request) => {
+            let shown = placed::shown(uuids(&devices), &request, settings);
+            (devices.clone(), only(&call, devices, *request)?, shown)
+        }
     };
     for device in &devices {
         diag.note(&format!("{}: leased", device.uuid));
     }
-    let mut ready = Ready::leased(Some(&uuids(&devices)), lease, settings);
+    let mut ready = Ready::leased(shown.as_deref(), lease, settings);
     mps::join(&mut ready, &devices, settings, options.mps, diag)?;
     bind::join(&mut ready, &devices, settings, diag);
     Ok(ready)

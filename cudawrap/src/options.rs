@@ -13,7 +13,14 @@ use getgpu_common::sys;
 use getgpu_common::typed::Typed;
 
 /// What only cudawrap has.
-const FLAGS: [Flag; 2] = [
+const FLAGS: [Flag; 3] = [
+    flag(
+        "visible",
+        &[],
+        Takes::Value("WHICH"),
+        RUN,
+        "one: the program sees its own device; first: its own first, the others behind it; all: the list as it is",
+    ),
     flag(
         "mps",
         &[],
@@ -55,7 +62,8 @@ Environment:
                         CUDAWRAP_COUNT, CUDAWRAP_PROFILE, CUDAWRAP_MIN_MEMORY,
                         CUDAWRAP_GPU, CUDAWRAP_POLICY, CUDAWRAP_SHARE,
                         CUDAWRAP_WAIT (a time, or forever), CUDAWRAP_IGNORE_GRANT=1,
-                        CUDAWRAP_MPS=1 (or 0), CUDAWRAP_BIND=1 (or 0)
+                        CUDAWRAP_MPS=1 (or 0), CUDAWRAP_BIND=1 (or 0),
+                        CUDAWRAP_VISIBLE
   CUDAWRAP_DISABLE=1    run the program as it is
   GETGPU_CONFIG, GETGPU_LOCK  as for getgpu";
 
@@ -66,6 +74,8 @@ pub struct Options {
     pub choices: Typed,
     /// `--ignore-grant`
     pub ignore_grant: bool,
+    /// `--visible`
+    pub visible: Option<String>,
     /// `--mps`
     pub mps: bool,
     /// `--bind`
@@ -118,7 +128,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
     let level = flags::level(&typed);
     let flag = |name| typed.get_flag(name);
     let (ignore_grant, mps, bind) = (flag("ignore-grant"), flag("mps"), flag("bind"));
-    Ok(Wanted::Run(Options { choices, ignore_grant, mps, bind, level, program }))
+    let visible = typed.get_one::<String>("visible").cloned();
+    Ok(Wanted::Run(Options { choices, ignore_grant, visible, mps, bind, level, program }))
 }
 
 /// `cudawrap --wait 30 app` would run a program called 30.

@@ -194,6 +194,9 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
     if format == Format::Index && matches!(text("type"), Some("mig" | "any")) {
         return Err(usage("--format index names whole GPUs only; MIG devices have no CUDA index".into()));
     }
+    if text("share") == Some("auto") {
+        return Err(usage("--share auto: divides a grant among ranks, which cudawrap does".into()));
+    }
     let tag = text("tag").map(tag_name).transpose()?;
     let uid = text("uid").map(uid_number).transpose()?;
     let mut action = action(typed)?;

@@ -120,12 +120,14 @@ impl<A: Ask> Chooser<'_, A> {
         let began = Instant::now();
         while picked.len() < count {
             let mut left: Vec<Candidate<'_>> = Vec::new();
-            for (place, device) in &pool {
+            for (number, (place, device)) in pool.iter().enumerate() {
                 let out = rejected.contains_key(place) || picked.iter().any(|(known, _)| known == place);
                 if !out && !(self.skip)(device) {
                     let load = if share { self.load(probe, device)? } else { 0 };
                     let gpu_load = gpu_loads.get(&device.gpu).copied().unwrap_or(0);
-                    left.push(Candidate { device, place: *place, load, gpu_load });
+                    let nearest = self.request.nearest.as_ref();
+                    let distance = nearest.map(|nearest| nearest.distance(device, number)).unwrap_or_default();
+                    left.push(Candidate { device, place: *place, load, gpu_load, distance });
                 }
             }
             let enough = picked.len() + left.len() >= count;

@@ -3,6 +3,7 @@
 
 use rand::RngExt;
 
+use crate::cpus::{CpuSet, overlap};
 use crate::inventory::Device;
 use crate::settings::Policy;
 
@@ -17,6 +18,29 @@ pub struct Candidate<'a> {
     pub load: i64,
     /// Units of all devices on its GPU that are taken.
     pub gpu_load: i64,
+    /// How far it is from the one that is best for a rank; the same for all where it does not matter.
+    pub distance: Distance,
+}
+
+/// How far a device is from the one that is best for a rank: first by the CPUs near its GPU that the rank may not use, then by whether it
+/// is the one of the rank's block.
+pub type Distance = (i64, bool);
+
+/// Where a rank of a parallel program is best placed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nearest {
+    /// The CPUs that it may run on.
+    pub cpus: CpuSet,
+    /// The device of its block, by its place in the pool.
+    pub block: Option<usize>,
+}
+
+impl Nearest {
+    /// How far a device is, which is at this place of the pool.
+    pub fn distance(&self, device: &Device, place: usize) -> Distance {
+        let near = device.cpus.as_ref().map_or(0, |cpus| overlap(cpus, &self.cpus));
+        (-i64::try_from(near).unwrap_or(i64::MAX), self.block != Some(place))
+    }
 }
 
 /// Puts candidates into the order in which they are tried.
@@ -30,19 +54,22 @@ pub fn order(
     let sizes = if by_size { sizes(candidates) } else { Vec::new() };
     let chance: Vec<i64> = candidates.iter().map(|_| rng.random::<i32>().into()).collect();
     // Every key is worked out before the sort, so that it is one and the same at every comparison.
-    let key = |i: usize, c: &Candidate<'_>| -> (usize, i64, i64, i64) {
+    let key = |i: usize, c: &Candidate<'_>| -> (usize, Distance, i64, i64, i64) {
         let place = i64::try_from(c.place).unwrap_or(i64::MAX);
         let size = sizes.get(i).copied().unwrap_or(0);
-        match (policy, share) {
-            (None, true) => (size, c.load, place, 0),
-            (None | Some(Policy::Random), _) => (size, chance[i], 0, 0),
-            (Some(Policy::First), _) => (size, place, 0, 0),
-            (Some(Policy::Last), _) => (size, -place, 0, 0),
-            (Some(Policy::Spread), true) => (size, c.gpu_load, c.load, place),
-            (Some(Policy::Spread), false) => (size, c.gpu_load, chance[i], 0),
-            (Some(Policy::Pack), true) => (size, -c.gpu_load, -c.load, place),
-            (Some(Policy::Pack), false) => (size, -c.gpu_load, chance[i], 0),
-        }
+        let (first, second, third) = match (policy, share) {
+            (None, true) => (c.load, place, 0),
+            (None | Some(Policy::Random), _) => (chance[i], 0, 0),
+            (Some(Policy::First), _) => (place, 0, 0),
+            (Some(Policy::Last), _) => (-place, 0, 0),
+            (Some(Policy::Spread), true) => (c.gpu_load, c.load, place),
+            (Some(Policy::Spread), false) => (c.gpu_load, chance[i], 0),
+            (Some(Policy::Pack), true) => (-c.gpu_load, -c.load, place),
+            (Some(Policy::Pack), false) => (-c.gpu_load, chance[i], 0),
+        };
+        // A policy that somebody has set is followed by ranks too.
+        let distance = if policy.is_none() { c.distance } else { Distance::default() };
+        (size, distance, first, second, third)
     };
     let mut keyed: Vec<_> = candidates.iter().cloned().enumerate().map(|(i, c)| (key(i, &c), c)).collect();
     keyed.sort_by_key(|(key, _)| *key);

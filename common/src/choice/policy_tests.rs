@@ -27,7 +27,13 @@ fn ordered(
     let mut rng = rand::rngs::StdRng::seed_from_u64(seed);
     let each = devices.iter().zip(loads).enumerate();
     let mut candidates: Vec<_> = each
-        .map(|(place, (device, (load, gpu_load)))| Candidate { device, place, load: *load, gpu_load: *gpu_load })
+        .map(|(place, (device, (load, gpu_load)))| Candidate {
+            device,
+            place,
+            load: *load,
+            gpu_load: *gpu_load,
+            distance: Distance::default(),
+        })
         .collect();
     order(&mut candidates, policy, share, by_size, &mut rng);
     candidates.iter().map(|c| c.place).collect()

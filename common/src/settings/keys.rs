@@ -79,8 +79,8 @@ keys! {
         |s| show_json(&s.gpu.iter().map(ToString::to_string).collect::<Vec<_>>()), |s, t| s.gpu = selectors(t)?;
     preference "policy", "which free device: \"random\", \"first\", \"last\", \"spread\" or \"pack\"; shares: the least loaded",
         |s| show_or(s.policy.as_ref(), show_json), |s, t| s.policy = Some(read(t)?);
-    preference "share", "a part of a device: \"1/2\", 0.5, \"25%\", or a size: \"10G\"; unset: a whole one",
-        |s| show_or(s.share.as_ref(), |share| show_text(share)), |s, t| s.share = Some(read(t)?);
+    preference "share", "a part of a device: \"1/2\", 0.5, \"25%\", or a size: \"10G\"; \"auto\": ranks divide them; unset: a whole one",
+        |s| show_share(s), |s, t| put_share(s, t)?;
     preference "wait", "how long to wait in line for a device: \"0\", a time, or \"forever\"",
         |s| s.wait.text(), |s, t| s.wait = read(t)?;
     preference "reserve_for", "how long a reservation waits for its program to appear",
@@ -91,6 +91,8 @@ keys! {
         |s| show_json(&s.when_taken), |s, t| s.when_taken = read(t)?;
     preference "when_no_gpu", "a wrapped program on a node without GPUs: \"run\" or \"fail\"",
         |s| show_json(&s.when_no_gpu), |s, t| s.when_no_gpu = read(t)?;
+    preference "visible", "what a program sees of the devices it could have had: \"one\" (its own), its own \"first\", \"all\"",
+        |s| show_json(&s.visible), |s, t| s.visible = read(t)?;
     preference "framework_memory", "tell TensorFlow and JAX how much memory a share has",
         |s| s.framework_memory.to_string(), |s, t| s.framework_memory = truth(t)?;
     preference "mps", "programs with a share are clients of NVIDIA's MPS daemon, started and ended as needed",
@@ -102,4 +104,14 @@ keys! {
 /// The setting of this name.
 pub fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
+}
+
+fn show_share(settings: &Settings) -> String {
+    if settings.share_auto { "\"auto\"".into() } else { show_or(settings.share.as_ref(), |share| show_text(share)) }
+}
+
+fn put_share(settings: &mut Settings, texts: &[String]) -> Result<(), String> {
+    settings.share_auto = texts == ["auto"];
+    settings.share = if settings.share_auto { None } else { Some(read(texts)?) };
+    Ok(())
 }

@@ -107,6 +107,19 @@ words! {
     }
 }
 
+words! {
+    /// What a program sees of the devices that it could have had.
+    Shown {
+        /// Its own device.
+        #[default]
+        One = "one",
+        /// Its own first, the others behind it.
+        First = "first",
+        /// The list as it is; it leases the one at its rank's place.
+        All = "all",
+    }
+}
+
 /// How long to wait in line for a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {

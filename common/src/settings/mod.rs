@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::ident::Selector;
 use crate::share::Share;
 pub use environment::Environment;
-pub use kinds::{Policy, RunOrFail, ShareUsers, Type, Unshared, Wait, WithoutGrant};
+pub use kinds::{Policy, RunOrFail, ShareUsers, Shown, Type, Unshared, Wait, WithoutGrant};
 pub use loaded::{Loaded, Source};
 
 /// The site's list of devices if no setting names another.
@@ -69,6 +69,10 @@ pub struct Settings {
     pub policy: Option<Policy>,
     /// A part of a device; none: a whole one.
     pub share: Option<Share>,
+    /// Whether ranks that are more than the devices share them also where nothing was granted; a share that was set excludes it.
+    pub share_auto: bool,
+    /// What a program sees of the devices that it could have had.
+    pub visible: Shown,
     /// How long to wait in line.
     pub wait: Wait,
     /// How long a reservation waits for its program.
@@ -121,6 +125,8 @@ impl Default for Settings {
             gpu: Vec::new(),
             policy: None,
             share: None,
+            share_auto: false,
+            visible: Shown::One,
             wait: Wait::No,
             reserve_for: Duration::from_secs(60),
             linger: Duration::from_secs(5),

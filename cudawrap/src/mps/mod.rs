@@ -32,7 +32,11 @@ pub fn keeper(arguments: &[OsString]) -> Option<i32> {
 /// `--mps` was typed: refuses before anything is chosen, where it is clear that there will be no share.
 pub fn check(settings: &Settings, visible: &Visible) -> Result<(), Failure> {
     // What a grant names may be a share that was reserved.
-    if settings.share.is_none() && *visible == Visible::Unset { Err(no_share()) } else { Ok(()) }
+    if settings.share.is_none() && !settings.share_auto && *visible == Visible::Unset {
+        Err(no_share())
+    } else {
+        Ok(())
+    }
 }
 
 /// Makes a program that has a share of a device a client of the device's daemon, if that is set. `typed`: by the option, which has no

@@ -1,6 +1,7 @@
 //! Which of a node's ranks this process is: read from what the launcher set, the launcher's own variables first.
-//! `spread` is what follows from it: how many ranks share a device, and which device is whose. Pure.
+//! `spread` is what follows from it: how many ranks share a device, and which device is whose; `placed` puts that into a request.
 
+pub mod placed;
 pub mod slurm;
 pub mod spread;
 

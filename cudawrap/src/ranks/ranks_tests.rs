@@ -23,8 +23,14 @@ fn every_launcher_says_which_rank_it_is() {
         ("JSM_NAMESPACE_LOCAL_RANK=1 JSM_NAMESPACE_LOCAL_SIZE=2", found(1, 2, false)),
         ("MPT_LRANK=0", found(0, None, true)),
         ("LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 RANK=6", found(2, 4, false)),
-        ("SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_PROCID=5 SLURM_NODEID=1 SLURM_STEP_TASKS_PER_NODE=4,2", found(1, 2, false)),
-        ("SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NUM_TASKS=3", found(0, 3, true)),
+        (
+            "SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_PROCID=5 SLURM_NODEID=1 SLURM_STEP_TASKS_PER_NODE=4,2",
+            found(1, 2, false),
+        ),
+        (
+            "SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NUM_TASKS=3",
+            found(0, 3, true),
+        ),
     ] {
         assert_eq!(rank(variables).unwrap(), expected, "{variables}");
     }
@@ -37,7 +43,8 @@ fn a_batch_script_is_no_rank_and_the_launcher_in_it_wins() {
     let mpirun = format!("{batch} OMPI_COMM_WORLD_LOCAL_RANK=2 OMPI_COMM_WORLD_LOCAL_SIZE=4 OMPI_COMM_WORLD_RANK=2");
     assert_eq!(rank(&mpirun).unwrap(), found(2, 4, false));
     // hydra starts its proxy by srun: a step of one task.
-    let hydra = format!("{batch} SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 MPI_LOCALRANKID=3 MPI_LOCALNRANKS=4 PMI_RANK=3");
+    let hydra =
+        format!("{batch} SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 MPI_LOCALRANKID=3 MPI_LOCALNRANKS=4 PMI_RANK=3");
     assert_eq!(rank(&hydra).unwrap(), found(3, 4, false));
     let slurm = rank("SLURM_STEP_ID=1 SLURM_LOCALID=2 SLURM_STEP_TASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_PROCID=2");
     assert_eq!(slurm.unwrap().unwrap().devices, Some(4));

@@ -49,7 +49,10 @@ mod tests {
         for size in 1..40 {
             for devices in 1..10 {
                 let blocks: Vec<usize> = (0..size).map(|local| block(&rank(local, size), devices).unwrap()).collect();
-                assert!(blocks.is_sorted() && blocks.iter().all(|block| *block < devices), "{size} {devices} {blocks:?}");
+                assert!(
+                    blocks.is_sorted() && blocks.iter().all(|block| *block < devices),
+                    "{size} {devices} {blocks:?}"
+                );
                 let counts: Vec<usize> =
                     (0..devices).map(|device| blocks.iter().filter(|block| **block == device).count()).collect();
                 let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());

@@ -1,0 +1,93 @@
+//! What it changes of a request that this process is a rank, and that a program is to see more than its own device, once the devices
+//! that it may choose from are known.
+
+use getgpu_common::choice::policy::Nearest;
+use getgpu_common::cpus::mask;
+use getgpu_common::diag::Diag;
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::ident::Uuid;
+use getgpu_common::inventory::Inventory;
+use getgpu_common::request::Request;
+use getgpu_common::settings::{Settings, Shown};
+use getgpu_common::visible::Visible;
+
+use super::{Rank, spread};
+
+/// This process's rank, from its environment.
+pub fn of_process() -> Result<Option<Rank>, Failure> {
+    super::of(&|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+}
+
+/// Whether the devices have to be known before one is chosen.
+pub fn matters(settings: &Settings, rank: Option<&Rank>) -> bool {
+    rank.is_some() || settings.visible != Shown::One
+}
+
+/// The share of a rank in a grant of one device, of which nothing has to be asked.
+pub fn alone(request: &mut Request, settings: &Settings, rank: Option<&Rank>) {
+    if let (Some(rank), None) = (rank, settings.share) {
+        request.filter.share = spread::share(rank, 1);
+    }
+}
+
+/// Puts a rank into its place.
+pub fn place(
+    request: &mut Request,
+    inventory: &Inventory,
+    settings: &Settings,
+    rank: Option<&Rank>,
+    diag: &Diag,
+) -> Result<(), Failure> {
+    if settings.visible != Shown::One && request.count > 1 {
+        let text = format!("--count {}: --visible first and all are for programs with one device", request.count);
+        return Err(Failure::new(Kind::Usage, text));
+    }
+    let listed = listed(request, inventory);
+    if let Some(rank) = rank {
+        // Whose devices are divided: those of a grant, and everybody's only if that is said.
+        let divided = request.visible != Visible::Unset || settings.share_auto;
+        if divided && settings.share.is_none() {
+            request.filter.share = spread::share(rank, listed.len());
+            request.memory |= settings.mps;
+            if let Some(line) = spread::uneven(rank, listed.len()) {
+                diag.warn(&line);
+            }
+        }
+        let block = if divided { spread::block(rank, listed.len()) } else { None };
+        request.nearest = Some(Nearest { cpus: mask::of(0).unwrap_or_default(), block });
+    }
+    match settings.visible {
+        Shown::One => {}
+        Shown::First => request.others = listed,
+        Shown::All => {
+            let local = rank.map_or(0, |rank| rank.local);
+            if let Some(own) = listed.get(local % listed.len().max(1)) {
+                request.filter.grant = Some(vec![own.clone()]);
+            }
+            request.others = listed;
+        }
+    }
+    Ok(())
+}
+
+/// The devices of the pool, in the order of the grant where there is one.
+fn listed(request: &Request, inventory: &Inventory) -> Vec<Uuid> {
+    let mut pool: Vec<Uuid> = request.filter.pool(inventory).map(|device| device.uuid.clone()).collect();
+    if let Some(grant) = &request.filter.grant {
+        pool.sort_by_key(|uuid| grant.iter().position(|granted| granted == uuid));
+    }
+    pool
+}
+
+/// What CUDA_VISIBLE_DEVICES is to name for a program that has `own`; none: it stays as it is.
+pub fn shown(own: Vec<Uuid>, request: &Request, settings: &Settings) -> Option<Vec<Uuid>> {
+    match settings.visible {
+        Shown::One => Some(own),
+        Shown::First => {
+            let others: Vec<Uuid> = request.others.iter().filter(|other| !own.contains(other)).cloned().collect();
+            Some(own.into_iter().chain(others).collect())
+        }
+        Shown::All if request.visible == Visible::Unset => Some(request.others.clone()),
+        Shown::All => None,
+    }
+}
