@@ -27,6 +27,28 @@ fn terminated_or_interrupted_it_completes_the_plan() {
     }
 }
 
+/// A step that was done and cannot be looked at is taken back itself before those that came before it.
+#[test]
+fn unable_to_look_at_what_it_did_it_takes_back_the_right_steps() {
+    if lacks(&[Need::Tool("strace")]) {
+        return;
+    }
+    let mut injections = 0;
+    for start in STARTS {
+        let sandbox = Sandbox::new();
+        (start.files)(&sandbox);
+        let all = calls(&sandbox, start, Method::Exchange);
+        let first = all.iter().position(|call| call.name.starts_with("rename")).unwrap();
+        for call in all[first..].iter().filter(|call| call.looks()) {
+            let sandbox = Sandbox::new();
+            (start.files)(&sandbox);
+            suffer(&sandbox, start, Method::Exchange, call, Fate::Fails("EIO"), "here");
+            injections += 1;
+        }
+    }
+    assert!(injections > 20, "{injections}");
+}
+
 #[test]
 fn killed_or_failed_at_any_call_the_path_runs_and_a_second_run_completes() {
     if lacks(&[Need::Tool("strace")]) {

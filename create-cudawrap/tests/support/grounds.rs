@@ -23,8 +23,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Tmpfs, Self::Ext4, Self::Xfs, Self::Btrfs, Self::Overlay, Self::TwoDisks];
+    pub(crate) const ALL: [Self; 6] = [Self::Tmpfs, Self::Ext4, Self::Xfs, Self::Btrfs, Self::Overlay, Self::TwoDisks];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -93,7 +92,9 @@ impl Ground {
     pub(crate) fn fresh(&self, start: &Start) {
         let layered = matches!(self.kind, Kind::Overlay | Kind::TwoDisks);
         if layered && is_overlay(&self.app()) {
-            must(Command::new("umount").arg(self.app()));
+            // What was killed a moment ago may not have closed its files yet.
+            let unmounted = || Command::new("umount").arg(self.app()).output().unwrap().status.success();
+            harness::wait::until("the overlay is unmounted", unmounted);
         }
         for dir in [self.app(), self.sandbox.path("state"), self.base.join("upper"), self.base.join("work")] {
             empty(&dir);

@@ -80,6 +80,11 @@ impl Call {
     pub(crate) fn changes(&self) -> bool {
         CHANGING.contains(&self.name.as_str())
     }
+
+    /// Whether it looks at what is there.
+    pub(crate) fn looks(&self) -> bool {
+        ["newfstatat", "fstatat64", "readlinkat"].contains(&self.name.as_str())
+    }
 }
 
 /// What happens at a call.

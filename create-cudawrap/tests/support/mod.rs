@@ -128,10 +128,7 @@ impl Sandbox {
     }
 
     pub(crate) fn run_sh(&self, line: &str) {
-        assert!(
-            Command::new("sh").args(["-c", line]).current_dir(&self.root).status().unwrap().success(),
-            "{line}"
-        );
+        assert!(Command::new("sh").args(["-c", line]).current_dir(&self.root).status().unwrap().success(), "{line}");
     }
 
     /// The command, ready for arguments.

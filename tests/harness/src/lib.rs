@@ -34,6 +34,6 @@ pub use outcome::Outcome;
 pub use running::Running;
 pub use sandbox::Sandbox;
 pub use signals::as_from_a_terminal;
-pub use size::{full, size, thousands};
 pub use sim_node::{Folder, Node};
 pub use sim_nvml::install::{BEFORE_510, WIDE_PROCESSES};
+pub use size::{full, size, thousands};
