@@ -52,6 +52,11 @@ impl Kind {
 
     /// Makes an empty file system in a new image file: as small as its tools allow.
     pub(crate) fn format(self, image: &Path) {
+        self.format_with(image, &[]);
+    }
+
+    /// The same, with more options for its tool.
+    pub(crate) fn format_with(self, image: &Path, more: &[&str]) {
         let (size, options): (u64, &[&str]) = match self {
             Self::Xfs => (300, &["-q", "-f"]),
             Self::Btrfs => (128, &["-q", "-f"]),
@@ -59,7 +64,7 @@ impl Kind {
         };
         let name = if self == Self::TwoDisks { Self::Ext4.name() } else { self.name() };
         std::fs::File::create(image).unwrap().set_len(size << 20).unwrap();
-        must(Command::new(format!("mkfs.{name}")).args(options).arg(image));
+        must(Command::new(format!("mkfs.{name}")).args(options).args(more).arg(image));
     }
 }
 

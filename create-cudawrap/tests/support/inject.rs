@@ -180,7 +180,8 @@ pub(crate) fn complete(sandbox: &Sandbox, start: &Start, what: &str) {
     assert_eq!(sandbox.names("app").join(" "), start.end, "{what}: left over");
 }
 
-fn again(sandbox: &Sandbox, args: &[&str]) -> (i32, String) {
+/// One more run, not traced: its status and what it said.
+pub(crate) fn again(sandbox: &Sandbox, args: &[&str]) -> (i32, String) {
     let output = said(sandbox.command().env("PATH", "/nonexistent").args(args).output().unwrap());
     (output.code, output.err)
 }
