@@ -122,5 +122,9 @@ fn small(text: &str) -> Option<u32> {
 }
 
 #[cfg(test)]
+#[path = "ident_properties.rs"]
+pub(crate) mod properties;
+
+#[cfg(test)]
 #[path = "ident_tests.rs"]
 mod tests;
