@@ -25,17 +25,20 @@ pub fn size(text: &str) -> Result<u64, String> {
     let bad = || format!("`{text}` is not a size; write 10G, 512M or a number of bytes");
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let shift = match unit.trim().to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
         _ => return Err(bad()),
     };
-    let number: f64 = number.parse().map_err(|_| bad())?;
-    let bytes = number * (1u64 << shift) as f64;
-    if bytes.is_finite() && bytes < 2f64.powi(60) { Ok(bytes as u64) } else { Err(bad()) }
+    // Whole numbers stay exact; a fraction of a unit is as good as a double can hold it.
+    let bytes = match number.parse::<u64>() {
+        Ok(number) => number.checked_mul(1 << shift).ok_or_else(bad)?,
+        Err(_) => (number.parse::<f64>().map_err(|_| bad())? * (1u64 << shift) as f64) as u64,
+    };
+    if bytes < 1 << 60 { Ok(bytes) } else { Err(bad()) }
 }
 
 /// A size as it would be typed: `10G`, `4864M`, or a number of bytes.
@@ -64,6 +67,10 @@ pub fn brief(duration: Duration) -> String {
 }
 
 #[cfg(test)]
+#[path = "quantity_properties.rs"]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::{brief, size, size_text, time, waited};
     use std::time::Duration;
@@ -90,7 +97,9 @@ mod tests {
             [0, 1536, 10 << 30, 4864 << 20].map(size_text),
             ["0".to_owned(), "1536".into(), "10G".into(), "4864M".into()]
         );
-        for typed in ["", "G", "-1", "10X", "10 Gig", "1e5", "9999999999T"] {
+        for typed in
+            ["", "G", "-1", "10X", "10 Gig", "1e5", "9999999999T", "10i", "1GiiB", "1bb", "99999999999999999999"]
+        {
             assert!(size(typed).is_err(), "{typed}");
         }
     }
