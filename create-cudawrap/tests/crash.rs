@@ -6,7 +6,7 @@ mod support;
 
 use harness::skip::{Need, lacks};
 use support::Sandbox;
-use support::inject::{ERRORS, Fate, Method, STARTS, calls, complete, run, suffer};
+use support::inject::{Call, ERRORS, Fate, Method, STARTS, calls, complete, run, suffer};
 
 /// Asked to end in the middle, it first finishes what it has begun.
 #[test]
@@ -60,7 +60,7 @@ fn killed_or_failed_at_any_call_the_path_runs_and_a_second_run_completes() {
         for method in Method::ALL {
             let sandbox = Sandbox::new();
             (start.files)(&sandbox);
-            let all: Vec<_> = calls(&sandbox, start, method).into_iter().filter(|call| call.changes()).collect();
+            let all: Vec<_> = calls(&sandbox, start, method).into_iter().filter(Call::changes).collect();
             assert!(all.len() >= 4, "{}: {all:?}", start.name);
             for (place, call) in all.iter().enumerate() {
                 let errors = (0..each).map(|n| Fate::Fails(ERRORS[(place + n) % ERRORS.len()]));
