@@ -60,10 +60,12 @@ proptest! {
     #[test]
     fn the_grant_is_cut_at_the_first_invalid_entry(
         good in prop::collection::vec(properties::valid(), 0..5),
-        bad in properties::text().prop_filter("one invalid entry", |t| !t.contains(',') && Selector::parse(t).is_none()),
+        bad in properties::text(),
         rest in prop::collection::vec(properties::text(), 0..4),
     ) {
         let (texts, entries): (Vec<String>, Vec<Selector>) = good.into_iter().unzip();
+        let bad = bad.replace(',', "");
+        let bad = if Selector::parse(&bad).is_none() { bad } else { format!("{bad}!") };
         let value = [&texts[..], &[bad], &rest].concat().join(",");
         let expected = if entries.is_empty() { Visible::Nothing } else { Visible::Entries(entries) };
         prop_assert_eq!(Visible::parse(Some(OsStr::new(&value))), expected);

@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use harness::skip::{Need, lacks};
+use harness::skip::{Need, lacks, skipped};
 use support::grounds::{Ground, Kind};
 use support::inject::{Call, ERRORS, Fate, Method, STARTS, calls, suffer};
 
@@ -53,7 +53,7 @@ fn on_every_file_system_the_path_runs_whatever_call_fails() {
     }
     let (kinds, missing): (Vec<_>, Vec<_>) = Kind::ALL.into_iter().partition(|kind| kind.there());
     for kind in missing {
-        eprintln!("SKIPPED: no {} here", kind.name());
+        skipped(&format!("no {} here", kind.name()));
     }
     let injections = AtomicUsize::new(0);
     std::thread::scope(|scope| {

@@ -7,7 +7,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::skip::{Need, lacks};
+use harness::skip::{Need, lacks, skipped};
 use support::grounds::{Kind, must};
 use support::inject::{Call, Method, STARTS, Start, again, calls, complete, program, run};
 use support::{Sandbox, USER};
@@ -156,7 +156,7 @@ fn a_power_cut_at_any_step_leaves_a_path_that_runs() {
             let images = harness::mounts::apart(|| all_on(disk));
             said.push(format!("{images} on {}", disk.name));
         } else {
-            eprintln!("SKIPPED: no {} here", disk.name);
+            skipped(&format!("no {} here", disk.name));
         }
     }
     println!("row 10: power cuts: {}: every path ran, what was reported as done was on the disk", said.join(", "));

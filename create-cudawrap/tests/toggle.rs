@@ -96,7 +96,7 @@ fn race(sandbox: &Sandbox, exe: &Path, upgrades: bool) {
                 }
             });
         }
-        let other = scope.spawn(&starter);
+        let other = scope.spawn(starter);
         let failed = starter().into_iter().chain(other.join().unwrap()).collect();
         over.store(true, Ordering::Relaxed);
         failed

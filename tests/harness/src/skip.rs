@@ -22,9 +22,14 @@ pub enum Need {
 /// Whether something is missing; then it has been said and the test returns.
 pub fn lacks(needs: &[Need]) -> bool {
     let Some(why) = needs.iter().find_map(|need| need.missing()) else { return false };
+    skipped(&why);
+    true
+}
+
+/// Says that the running test, or a part of it, is not tried.
+pub fn skipped(why: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     let _ = std::io::stderr().write_all(format!("SKIPPED: {test}: {why}\n").as_bytes());
-    true
 }
 
 impl Need {
