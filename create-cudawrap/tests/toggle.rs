@@ -6,6 +6,7 @@
 mod support;
 
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, exit};
@@ -90,8 +91,14 @@ fn race(sandbox: &Sandbox, exe: &Path, upgrades: bool) {
                 while !over.load(Ordering::Relaxed) {
                     // As dpkg and rpm do it, and as they do it they know nothing of our lock.
                     sandbox.run_sh(&format!("cp '{}' links/new && chown --reference=app links/new", exe.display()));
-                    newest.store(sandbox.identity("links/new").1, Ordering::Relaxed);
+                    let new = std::fs::File::open(sandbox.path("links/new")).unwrap();
+                    newest.store(new.metadata().unwrap().ino(), Ordering::Relaxed);
                     std::fs::rename(sandbox.path("links/new"), sandbox.path("app/x")).unwrap();
+                    let goal = toggles.load(Ordering::Relaxed) + 4;
+                    harness::wait::until("it is wrapped and undone", || {
+                        over.load(Ordering::Relaxed) || toggles.load(Ordering::Relaxed) >= goal
+                    });
+                    assert_ne!(new.metadata().unwrap().nlink(), 0, "a newer program was lost");
                     upgraded.fetch_add(1, Ordering::Relaxed);
                 }
             });
