@@ -11,12 +11,25 @@ pub fn time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let bad = || format!("`{text}` is not a time; write 30 (seconds), 1.5m, 2h or 1d");
     let number = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let value = if number && !text.is_empty() {
-        text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok())
-    } else {
-        humantime::parse_duration(text).ok()
-    };
+    let value = if number { seconds(text) } else { humantime::parse_duration(text).ok() };
     value.map(|v| v.min(LONGEST)).ok_or_else(bad)
+}
+
+/// Digits with at most one point, exact to the nanosecond.
+fn seconds(text: &str) -> Option<Duration> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    if part.contains('.') || (whole.is_empty() && part.is_empty()) {
+        return None;
+    }
+    let whole = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let nanoseconds = format!("{:0<9}", part.get(..9).unwrap_or(part)).parse().ok()?;
+    Some(Duration::new(whole, nanoseconds))
+}
+
+/// A time as it would be typed, exact: `1.5s`.
+pub fn time_text(duration: Duration) -> String {
+    let exact = format!("{}.{:09}", duration.as_secs(), duration.subsec_nanos());
+    format!("{}s", exact.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// Reads a size in bytes. Units are binary, as Slurm has them: `10G` is 10 x 2^30; `KiB`, `MB` and the like too.

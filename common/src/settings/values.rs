@@ -84,7 +84,7 @@ pub(super) fn show_path(value: Option<&PathBuf>) -> String {
 }
 
 pub(super) fn show_time(value: Duration) -> String {
-    format!("\"{}s\"", value.as_secs_f64())
+    show_text(&quantity::time_text(value))
 }
 
 pub(super) fn show_size(value: Option<u64>) -> String {
