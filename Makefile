@@ -10,7 +10,7 @@ DESTDIR     =
 CARGO       = cargo
 INSTALL     = install
 
-.PHONY: all build demo check bench install clean
+.PHONY: all build demo check torture bench install clean
 
 all: build
 
@@ -27,6 +27,12 @@ check:
 	$(CARGO) build --workspace --locked
 	$(CARGO) test --workspace --locked --no-fail-fast
 	tests/skipped.sh
+
+# The tests that have a full size, in it: takes an hour; as root, since most of them need mounts. PROPTEST_CASES sets the number of random cases.
+torture:
+	$(CARGO) build --workspace --locked
+	TORTURE=full PROPTEST_CASES=$${PROPTEST_CASES:-100000} $(CARGO) test -p create-cudawrap --locked --no-fail-fast -- --nocapture
+	PROPTEST_CASES=$${PROPTEST_CASES:-100000} $(CARGO) test -p getgpu-common -p cudawrap --locked --no-fail-fast properties
 
 # Figures for the note: instructions and wall-clock ratios against a minimal C client, nvisel and a shell wrapper.
 bench: build

@@ -9,8 +9,17 @@ use serde::{Deserialize, Serialize};
 ///
 /// Forms: `GPU-<uuid>`, `MIG-<uuid>` (drivers from 470.42.01 on), `MIG-GPU-<uuid>/<gi>/<ci>` (older drivers).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "String")]
 pub struct Uuid(String);
+
+/// Also what another process sends is a UUID in canonical spelling, or no answer.
+impl TryFrom<String> for Uuid {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("{text:?} is not a UUID"))
+    }
+}
 
 impl Uuid {
     /// Reads a full UUID in any of the three forms; `None` for anything else.
@@ -120,6 +129,10 @@ fn full_hex(text: &str) -> bool {
 fn small(text: &str) -> Option<u32> {
     (!text.is_empty() && text.len() <= 3 && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
 }
+
+#[cfg(test)]
+#[path = "ident_properties.rs"]
+pub(crate) mod properties;
 
 #[cfg(test)]
 #[path = "ident_tests.rs"]

@@ -11,12 +11,25 @@ pub fn time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let bad = || format!("`{text}` is not a time; write 30 (seconds), 1.5m, 2h or 1d");
     let number = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let value = if number && !text.is_empty() {
-        text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok())
-    } else {
-        humantime::parse_duration(text).ok()
-    };
+    let value = if number { seconds(text) } else { humantime::parse_duration(text).ok() };
     value.map(|v| v.min(LONGEST)).ok_or_else(bad)
+}
+
+/// Digits with at most one point, exact to the nanosecond.
+fn seconds(text: &str) -> Option<Duration> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    if part.contains('.') || (whole.is_empty() && part.is_empty()) {
+        return None;
+    }
+    let whole = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let nanoseconds = format!("{:0<9}", part.get(..9).unwrap_or(part)).parse().ok()?;
+    Some(Duration::new(whole, nanoseconds))
+}
+
+/// A time as it would be typed, exact: `1.5s`.
+pub fn time_text(duration: Duration) -> String {
+    let exact = format!("{}.{:09}", duration.as_secs(), duration.subsec_nanos());
+    format!("{}s", exact.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// Reads a size in bytes. Units are binary, as Slurm has them: `10G` is 10 x 2^30; `KiB`, `MB` and the like too.
@@ -25,17 +38,20 @@ pub fn size(text: &str) -> Result<u64, String> {
     let bad = || format!("`{text}` is not a size; write 10G, 512M or a number of bytes");
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let shift = match unit.trim().to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
         _ => return Err(bad()),
     };
-    let number: f64 = number.parse().map_err(|_| bad())?;
-    let bytes = number * (1u64 << shift) as f64;
-    if bytes.is_finite() && bytes < 2f64.powi(60) { Ok(bytes as u64) } else { Err(bad()) }
+    // Whole numbers stay exact; a fraction of a unit is as good as a double can hold it.
+    let bytes = match number.parse::<u64>() {
+        Ok(number) => number.checked_mul(1 << shift).ok_or_else(bad)?,
+        Err(_) => (number.parse::<f64>().map_err(|_| bad())? * (1u64 << shift) as f64) as u64,
+    };
+    if bytes < 1 << 60 { Ok(bytes) } else { Err(bad()) }
 }
 
 /// A size as it would be typed: `10G`, `4864M`, or a number of bytes.
@@ -64,6 +80,10 @@ pub fn brief(duration: Duration) -> String {
 }
 
 #[cfg(test)]
+#[path = "quantity_properties.rs"]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::{brief, size, size_text, time, waited};
     use std::time::Duration;
@@ -90,7 +110,9 @@ mod tests {
             [0, 1536, 10 << 30, 4864 << 20].map(size_text),
             ["0".to_owned(), "1536".into(), "10G".into(), "4864M".into()]
         );
-        for typed in ["", "G", "-1", "10X", "10 Gig", "1e5", "9999999999T"] {
+        for typed in
+            ["", "G", "-1", "10X", "10 Gig", "1e5", "9999999999T", "10i", "1GiiB", "1bb", "99999999999999999999"]
+        {
             assert!(size(typed).is_err(), "{typed}");
         }
     }

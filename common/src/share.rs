@@ -87,10 +87,12 @@ const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 
 /// Digits behind the point that are read: more say nothing about a device's units.
 const DIGITS: usize = 15;
+/// Digits of a whole number: as many as 15 behind the point of a percentage give, so that a printed share is read back.
+const WHOLE: usize = DIGITS + 3;
 
 fn whole(text: &str) -> Option<u64> {
     let text = text.trim();
-    (!text.is_empty() && text.len() <= DIGITS && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
+    (!text.is_empty() && text.len() <= WHOLE && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
 /// `0.25` as 25 of 100.
@@ -113,7 +115,11 @@ impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fraction { of, parts } => write!(f, "{of}/{parts}"),
-            Self::Bytes(bytes) => f.write_str(&quantity::size_text(*bytes)),
+            // A bare number would be read as so many devices.
+            Self::Bytes(bytes) => match quantity::size_text(*bytes) {
+                text if text.ends_with(|c: char| c.is_ascii_digit()) => write!(f, "{text}B"),
+                text => f.write_str(&text),
+            },
         }
     }
 }
@@ -122,6 +128,10 @@ impl fmt::Display for Share {
 pub fn fraction(units: &Units) -> f64 {
     units.count() as f64 / UNITS as f64
 }
+
+#[cfg(test)]
+#[path = "share_properties.rs"]
+mod properties;
 
 #[cfg(test)]
 mod tests {
@@ -141,6 +151,10 @@ mod tests {
         }
         assert_eq!("50%".parse::<Share>(), "1/2".parse());
         assert_eq!("0.50".parse::<Share>(), "2/4".parse());
+        for text in ["0.333333333333333", "33.333333333333333%", "10.3G"] {
+            let share: Share = text.parse().unwrap();
+            assert_eq!(share.to_string().parse(), Ok(share), "{text}");
+        }
         for (text, units) in [("1", UNITS), ("100%", UNITS), ("12.5%", UNITS / 8), ("2/3", UNITS / 3 * 2)] {
             assert_eq!(text.parse::<Share>().unwrap().units(None), Some(units), "{text}");
         }

@@ -90,5 +90,9 @@ fn matching<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
 }
 
 #[cfg(test)]
+#[path = "visible_properties.rs"]
+mod properties;
+
+#[cfg(test)]
 #[path = "visible_tests.rs"]
 mod tests;

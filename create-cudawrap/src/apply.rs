@@ -99,13 +99,14 @@ impl Run<'_> {
             }
             Step::Move(a, b) => {
                 dir.rename_new(names.at(a), names.at(b))?;
-                let arrived = self.look(b)?;
+                let known = self.known(a).id;
+                self.now_swapped(a, b);
+                self.set(a, Entry::ABSENT);
+                // Before it is looked at: should that fail, the way back begins here.
                 if b != App {
                     self.back.push(Step::Move(b, a));
                 }
-                let known = self.known(a).id;
-                self.set(a, Entry::ABSENT);
-                self.set(b, arrived);
+                self.set(b, self.look(b)?);
                 // A program put back under its name may be newer than the one seen; what is to be dropped may not.
                 if b == App || self.known(b).id == known { Ok(()) } else { Err(changed()) }
             }
@@ -128,17 +129,20 @@ impl Run<'_> {
         }
     }
 
+    /// What comes of an exchange that is done. Until it is known to be right, the way back begins with it: to take back
+    /// only what came before would put an older program in the place of the newer one.
     fn swapped(&mut self, a: Place, b: Place) -> io::Result<()> {
+        let (was_a, was_b) = (self.known(a).clone(), self.known(b).clone());
+        self.now_swapped(a, b);
+        self.back.push(Step::Swap(a, b));
         let (at_a, at_b) = (self.look(a)?, self.look(b)?);
-        match verdict(a, b, (self.known(a), self.known(b)), (&at_a, &at_b)) {
-            Verdict::Fine => {
-                self.set(a, at_a);
-                self.set(b, at_b);
-                self.back.push(Step::Swap(a, b));
-                return Ok(());
-            }
-            Verdict::Back => self.work.dir.exchange(self.work.names.at(a), self.work.names.at(b))?,
-            Verdict::Leave => {}
+        let verdict = verdict(a, b, (&was_a, &was_b), (&at_a, &at_b));
+        self.set(a, at_a);
+        self.set(b, at_b);
+        match verdict {
+            Verdict::Fine => return Ok(()),
+            Verdict::Back => {}
+            Verdict::Leave => drop(self.back.pop()),
         }
         Err(changed())
     }

@@ -112,16 +112,22 @@ fn parse(text: &[u8]) -> Vec<PathBuf> {
 }
 
 fn unescaped(mut line: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(line.len());
     while let Some((&first, rest)) = line.split_first() {
-        (line, bytes) = match line {
-            [b'\\', b'0', b'1', b'2', rest @ ..] => (rest, [&bytes[..], b"\n"].concat()),
-            [b'\\', b'1', b'3', b'4', rest @ ..] => (rest, [&bytes[..], b"\\"].concat()),
-            _ => (rest, [&bytes[..], &[first]].concat()),
+        let (byte, rest) = match line {
+            [b'\\', b'0', b'1', b'2', rest @ ..] => (b'\n', rest),
+            [b'\\', b'1', b'3', b'4', rest @ ..] => (b'\\', rest),
+            _ => (first, rest),
         };
+        bytes.push(byte);
+        line = rest;
     }
     bytes
 }
+
+#[cfg(test)]
+#[path = "note_properties.rs"]
+mod properties;
 
 #[cfg(test)]
 mod tests {

@@ -25,20 +25,29 @@ pub fn find(first_argument: Option<&OsStr>, path: Option<&OsStr>) -> Result<Call
     let ourselves = Ourselves::find().ok_or_else(|| {
         Failure::new(Kind::Refused, "/proc is not mounted: cannot tell under which name this was started")
     })?;
-    let exec_path = sys::exec_path();
+    locate(sys::exec_path(), first_argument, path, &ourselves)
+}
+
+/// The same for given ways to name us.
+fn locate(
+    exec_path: Option<OsString>,
+    first_argument: Option<&OsStr>,
+    path: Option<&OsStr>,
+    ourselves: &Ourselves,
+) -> Result<Called, Failure> {
     let chains: Vec<Chain> = walk::candidates(exec_path, first_argument, path).iter().map(|p| walk::chain(p)).collect();
     let ours: Vec<&Chain> = chains.iter().filter(|chain| chain.end.is_some_and(|end| ourselves.is(end))).collect();
-    if let Some(program) = ours.iter().find_map(|chain| chain.sibling()) {
+    if let Some(program) = ours.iter().find_map(|chain| chain.sibling(ourselves)) {
         return Ok(Called::Link(program));
     }
-    if let Some(program) = ours.iter().find_map(|chain| chain.unprefixed(&ourselves)) {
+    if let Some(program) = ours.iter().find_map(|chain| chain.unprefixed(ourselves)) {
         return Ok(Called::Link(program));
     }
     let named = ours.iter().find(|chain| !chain.nameless());
     match named {
         Some(chain) if chain.first_name() == Some(OsStr::new("cudawrap")) => Ok(Called::OwnName),
-        Some(chain) => next_in_path(chain, path, &ourselves).map(Called::Link),
-        None => replaced(&chains, first_argument, &ourselves).map(Called::Link),
+        Some(chain) => next_in_path(chain, path, ourselves).map(Called::Link),
+        None => replaced(&chains, first_argument, ourselves).map(Called::Link),
     }
 }
 
@@ -58,18 +67,15 @@ fn next_in_path(chain: &Chain, path: Option<&OsStr>, ourselves: &Ourselves) -> R
     let rest = std::env::join_paths(&directories[behind..]).unwrap_or_default();
     let found =
         which::which_in_all(name, Some(rest), ".").map(|all| all.into_iter().collect::<Vec<_>>()).unwrap_or_default();
-    found
-        .into_iter()
-        .find(|path| !walk::identity(path).is_some_and(|id| ourselves.is(id)) && !walk::is_cudawrap(path))
-        .ok_or_else(|| {
-            let shown = chain.hops.first().map(|hop| hop.display().to_string()).unwrap_or_default();
-            let name = name.to_string_lossy();
-            Failure::new(
-                Kind::NotFound,
-                format!("{shown}: there is no CUDAWRAP_{name} beside it and no other {name} in PATH"),
-            )
-            .hint("create-cudawrap --status shows what is wrapped")
-        })
+    found.into_iter().find(|path| !ourselves.behind(path)).ok_or_else(|| {
+        let shown = chain.hops.first().map(|hop| hop.display().to_string()).unwrap_or_default();
+        let name = name.to_string_lossy();
+        Failure::new(
+            Kind::NotFound,
+            format!("{shown}: there is no CUDAWRAP_{name} beside it and no other {name} in PATH"),
+        )
+        .hint("create-cudawrap --status shows what is wrapped")
+    })
 }
 
 fn or_here(path: &Path) -> &Path {
@@ -114,3 +120,7 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
         None => Failure::new(Kind::NotFound, format!("{shown}: no such program in PATH")),
     })
 }
+
+#[cfg(test)]
+#[path = "program_properties.rs"]
+mod properties;

@@ -37,6 +37,17 @@ impl Ourselves {
         (!known.is_empty()).then_some(Self(known))
     }
 
+    /// A file in our place, for tests.
+    #[cfg(test)]
+    pub fn played_by(path: &Path) -> Self {
+        Self(identity(path).into_iter().collect())
+    }
+
+    /// Whether `path` leads to our executable or to any other cudawrap: executing that would lead here again.
+    pub fn behind(&self, path: &Path) -> bool {
+        identity(path).is_some_and(|id| self.is(id)) || is_cudawrap(path)
+    }
+
     /// Whether this file is our executable.
     pub fn is(&self, identity: Identity) -> bool {
         self.0.contains(&identity)
@@ -65,9 +76,10 @@ pub fn chain(path: &Path) -> Chain {
 }
 
 impl Chain {
-    /// The program behind the last hop that has one: `CUDAWRAP_name` beside `name`. One that leads to a cudawrap is none.
-    pub fn sibling(&self) -> Option<PathBuf> {
-        let there = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok() && !is_cudawrap(path);
+    /// The program behind the last hop that has one: `CUDAWRAP_name` beside `name`. One that leads to a cudawrap, under
+    /// whatever name it is ourselves, is none.
+    pub fn sibling(&self, ourselves: &Ourselves) -> Option<PathBuf> {
+        let there = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok() && !ourselves.behind(path);
         self.hops.iter().rev().filter_map(|hop| beside(hop, PREFIX)).find(there)
     }
 
@@ -77,7 +89,7 @@ impl Chain {
             let name = hop.file_name()?.as_bytes().strip_prefix(PREFIX)?;
             Some(hop.with_file_name(OsStr::from_bytes(name)))
         };
-        self.hops.iter().rev().filter_map(original).find(|path| identity(path).is_some_and(|id| !ourselves.is(id)))
+        self.hops.iter().rev().filter_map(original).find(|path| identity(path).is_some() && !ourselves.behind(path))
     }
 
     /// The name that it was started under.

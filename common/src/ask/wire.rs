@@ -92,3 +92,7 @@ pub enum Answer {
     /// The library is shut down.
     Bye,
 }
+
+#[cfg(test)]
+#[path = "wire_properties.rs"]
+mod properties;

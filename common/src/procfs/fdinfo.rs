@@ -28,7 +28,7 @@ pub fn settled_locks_but(pid: &str, numbers: &[i32]) -> Vec<OwnLock> {
 }
 
 /// `lock:  1: OFDLCK ADVISORY  READ -1 fd:01:131 123 456`; the end is `EOF` for a lock to the end of the file.
-fn parse(line: &str) -> Option<OwnLock> {
+pub(super) fn parse(line: &str) -> Option<OwnLock> {
     let mut fields = line.strip_prefix("lock:")?.split_ascii_whitespace().skip(1);
     (fields.next()? == "OFDLCK").then_some(())?;
     fields.next()?;

@@ -23,7 +23,11 @@ pub fn euid(pid: i32) -> Option<u32> {
     if owner != 0 {
         return Some(owner);
     }
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    effective(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+/// The effective uid in the text of a `status` file: the second of four.
+fn effective(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
@@ -41,3 +45,7 @@ pub fn user_name(uid: u32) -> String {
         _ => uid.to_string(),
     }
 }
+
+#[cfg(test)]
+#[path = "procfs_properties.rs"]
+mod properties;

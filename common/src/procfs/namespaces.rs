@@ -52,10 +52,10 @@ fn rows(map: &str) -> impl Iterator<Item = (u64, u64, u64)> {
     })
 }
 
-fn translate(map: &str, uid: u32) -> Option<u32> {
+pub(super) fn translate(map: &str, uid: u32) -> Option<u32> {
     let uid = u64::from(uid);
-    let (inside, outside, _) = rows(map).find(|(inside, _, n)| (*inside..inside + n).contains(&uid))?;
-    u32::try_from(outside + uid - inside).ok()
+    let (inside, outside, _) = rows(map).find(|(inside, _, n)| uid.checked_sub(*inside).is_some_and(|at| at < *n))?;
+    u32::try_from(outside.checked_add(uid - inside)?).ok()
 }
 
 #[cfg(test)]

@@ -49,7 +49,8 @@ impl File {
         Self::parse(path, &text).map(Some)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
+    /// Reads the text of a file that is at `path`.
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
         let table = DeTable::parse(text).map_err(|error| {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
             wrong(&position(path, text, error.span().map_or(0, |span| span.start)), &message)

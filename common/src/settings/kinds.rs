@@ -163,7 +163,7 @@ impl Wait {
     pub fn text(self) -> String {
         match self {
             Self::No => "\"0\"".into(),
-            Self::For(time) => format!("\"{}s\"", time.as_secs_f64()),
+            Self::For(time) => format!("\"{}\"", quantity::time_text(time)),
             Self::Forever => "\"forever\"".into(),
         }
     }

@@ -18,6 +18,7 @@ use crate::share::Share;
 pub use environment::Environment;
 pub use kinds::{Policy, RunOrFail, ShareUsers, Shown, Type, Unshared, Wait, WithoutGrant};
 pub use loaded::{Loaded, Source};
+pub use values::quoted;
 
 /// The site's list of devices if no setting names another.
 pub const ALLOWED_FILE: &str = "/usr/local/share/gpus/ids";
@@ -138,6 +139,10 @@ impl Default for Settings {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "settings_properties.rs"]
+mod properties;
 
 #[cfg(test)]
 #[path = "settings_tests.rs"]

@@ -67,11 +67,16 @@ pub(super) fn selectors(texts: &[String]) -> Result<Vec<Selector>, String> {
 }
 
 pub(super) fn show_text(value: &dyn Display) -> String {
-    format!("{:?}", value.to_string())
+    quoted(&value.to_string())
 }
 
 pub(super) fn show_json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+    quoted(value)
+}
+
+/// A text, or a list of texts, as it is written in a file: JSON has the same escapes as TOML, but for DEL, which TOML wants escaped.
+pub fn quoted(value: &(impl serde::Serialize + ?Sized)) -> String {
+    serde_json::to_string(value).unwrap_or_default().replace('\u{7f}', "\\u007f")
 }
 
 pub(super) fn show_path(value: Option<&PathBuf>) -> String {
@@ -79,7 +84,7 @@ pub(super) fn show_path(value: Option<&PathBuf>) -> String {
 }
 
 pub(super) fn show_time(value: Duration) -> String {
-    format!("\"{}s\"", value.as_secs_f64())
+    show_text(&quantity::time_text(value))
 }
 
 pub(super) fn show_size(value: Option<u64>) -> String {

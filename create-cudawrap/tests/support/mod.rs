@@ -2,6 +2,9 @@
 //! The cudawrap is a stand-in that execs `CUDAWRAP_name` beside the link; `CUDAWRAP_FOR_TESTS` names a real one instead.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod grounds;
+pub(crate) mod inject;
+
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -9,11 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// nobody, when the tests run as root: what root wraps is noted in the host's own file.
-const USER: u32 = 65534;
+pub(crate) const USER: u32 = 65534;
 const STAND_IN: &str = "#!/bin/sh\nexec \"${0%/*}/CUDAWRAP_${0##*/}\" \"$@\"\n";
 
 pub(crate) struct Sandbox {
-    root: tempfile::TempDir,
+    root: PathBuf,
+    /// Removes it in the end; none where the caller does.
+    _temporary: Option<tempfile::TempDir>,
 }
 
 /// What a run of the command said.
@@ -29,8 +34,18 @@ pub(crate) fn is_root() -> bool {
 
 impl Sandbox {
     pub(crate) fn new() -> Self {
+        let temporary = tempfile::tempdir().unwrap();
+        Self::furnished(temporary.path().canonicalize().unwrap(), Some(temporary))
+    }
+
+    /// In a directory that is there and empty.
+    pub(crate) fn at(root: &Path) -> Self {
+        Self::furnished(root.canonicalize().unwrap(), None)
+    }
+
+    fn furnished(root: PathBuf, temporary: Option<tempfile::TempDir>) -> Self {
         harness::as_from_a_terminal();
-        let sandbox = Self { root: tempfile::tempdir().unwrap() };
+        let sandbox = Self { root, _temporary: temporary };
         sandbox.run_sh("mkdir bin app links state && chmod 755 . bin app links state");
         if is_root() {
             sandbox.run_sh(&format!("chown {USER}:{USER} . *"));
@@ -52,7 +67,7 @@ impl Sandbox {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.root.path().canonicalize().unwrap().join(name)
+        self.root.join(name)
     }
 
     pub(crate) fn exists(&self, name: &str) -> bool {
@@ -113,10 +128,7 @@ impl Sandbox {
     }
 
     pub(crate) fn run_sh(&self, line: &str) {
-        assert!(
-            Command::new("sh").args(["-c", line]).current_dir(self.root.path()).status().unwrap().success(),
-            "{line}"
-        );
+        assert!(Command::new("sh").args(["-c", line]).current_dir(&self.root).status().unwrap().success(), "{line}");
     }
 
     /// The command, ready for arguments.

@@ -1,12 +1,34 @@
-//! How much a test does: a part in `make check`, all of it in `make torture`.
-//! The environment variable `TORTURE=full` asks for all.
+//! How much a test does: a reduced size, quick enough for every run, or the full size of the test bar with `TORTURE=full`.
+//! `make torture` sets it; what a test checks is the same in both, only how often it does so differs.
 
-/// Whether all is asked for.
+/// Whether the full size is wanted.
 pub fn full() -> bool {
     std::env::var_os("TORTURE").is_some_and(|value| value == "full")
 }
 
-/// How many, how often: `reduced` in the ordinary run, `all` where all is asked for.
-pub fn size(reduced: usize, all: usize) -> usize {
-    if full() { all } else { reduced }
+/// `reduced` in an ordinary run, `full` with `TORTURE=full`.
+pub fn size(reduced: usize, full: usize) -> usize {
+    if self::full() { full } else { reduced }
+}
+
+/// A number as people read it: `1,234,567`.
+pub fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn numbers_are_grouped_by_three() {
+        let all = [0, 999, 1000, 123_456, 1_234_567].map(super::thousands);
+        assert_eq!(all, ["0", "999", "1,000", "123,456", "1,234,567"]);
+    }
 }

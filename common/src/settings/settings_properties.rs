@@ -1,0 +1,101 @@
+//! What must hold for any settings file and any list of devices: no panic, a place with every mistake, no line that spoils
+//! another, and a value that is shown can be written into a file and means the same there.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::allowed::{List, Names};
+use super::file::File;
+use super::{Settings, keys};
+use crate::ident::{Selector, Uuid, properties};
+
+/// What may be typed as a value: right for some setting, nearly so, or anything.
+fn value() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "auto|mig|gpu|any|random|first|pack|all|none|warn|fail|run|same|true|false|1|0|forever",
+        "[0-9]{1,9}(\\.[0-9]{1,9})?( ?[smhd]|ms|us|ns|[kKMGT]i?B?|%|/[0-9]{1,9})?",
+        "[0-9]{1,3}(,[0-9]{1,3}){0,3}",
+        "/[a-z/ ]{0,10}",
+        properties::text(),
+        any::<String>(),
+    ]
+}
+
+/// A line of a file: a setting with some value of TOML, a table, or anything.
+fn line() -> impl Strategy<Value = String> {
+    let names: Vec<&str> = keys::KEYS.iter().map(|key| key.name).collect();
+    let name = prop::sample::select(names);
+    prop_oneof![
+        (name.clone(), value()).prop_map(|(name, value)| format!("{name} = {value:?}")),
+        (name, "[0-9.+_ex-]{0,8}|true|\\[(\"[a-z0-9]{0,4}\",? ?){0,3}\\]|\\{ a = [0-9] \\}|'[^']{0,8}'|#")
+            .prop_map(|(n, v)| format!("{n} = {v}")),
+        "\\[{1,2}program(\\.\"?[a-z*?.]{0,6}\"?)?\\]{1,2}",
+        any::<String>(),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_file_is_read_or_told_with_line_and_column(lines in prop::collection::vec(line(), 0..6)) {
+        let path = Path::new("/f");
+        let text = lines.join("\n");
+        match File::parse(path, &text) {
+            Ok(file) => {
+                let count = text.matches('\n').count() + 1;
+                for entry in file.entries.iter().chain(file.programs.iter().flat_map(|(_, entries)| entries)) {
+                    for place in [&entry.place, &entry.value_place] {
+                        let numbers: Vec<usize> = place.trim_start_matches("/f:").split(':').map(|n| n.parse().unwrap()).collect();
+                        prop_assert!(numbers.len() == 2 && (1..=count).contains(&numbers[0]) && numbers[1] > 0, "{}", place);
+                    }
+                    if let Some(key) = keys::find(&entry.name) {
+                        let _ = (key.put)(&mut Settings::default(), &entry.texts);
+                    }
+                }
+            }
+            Err(failure) => prop_assert!(failure.message.starts_with("/f:"), "{}", failure),
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_shown_can_be_written_into_a_file(key in prop::sample::select((0..keys::KEYS.len()).collect::<Vec<_>>()), texts in prop::collection::vec(value(), 1..3)) {
+        let key = &keys::KEYS[key];
+        let mut settings = Settings::default();
+        if (key.put)(&mut settings, &texts).is_err() {
+            prop_assert_eq!(settings, Settings::default(), "what is refused changes nothing");
+            return Ok(());
+        }
+        let shown = format!("{} = {}  # from\n", key.name, (key.show)(&settings));
+        let file = File::parse(Path::new("/f"), &shown).map_err(|failure| TestCaseError::fail(format!("{shown}{failure}")))?;
+        let mut again = Settings::default();
+        prop_assert_eq!((key.put)(&mut again, &file.entries[0].texts), Ok(()), "{}", &shown);
+        prop_assert_eq!(again, settings, "{}", shown);
+    }
+
+    #[test]
+    fn a_bad_line_of_the_list_spoils_no_other(
+        good in prop::collection::vec(properties::valid(), 0..4), bad in prop::collection::vec(properties::text(), 0..4), comment in "[^\n]{0,9}",
+    ) {
+        let full = |selector: &Selector| matches!(selector, Selector::Full(_) | Selector::OldMig { .. });
+        let bad: Vec<String> = bad.into_iter().filter(|t| !Selector::parse(t).is_some_and(|s| full(&s))).collect();
+        let mut text = String::new();
+        for (entry, _) in &good {
+            text.push_str(&format!("{entry} # {comment}\n\n"));
+        }
+        bad.iter().for_each(|line| text.push_str(&format!("{}\n", line.replace(['\n', '#'], " "))));
+        let list = List::from(text.lines());
+        let other = Uuid::parse("GPU-ffffffff-ffff-ffff-ffff-fffffffffffe").unwrap();
+        for (_, selector) in good.iter().filter(|(_, selector)| full(selector)) {
+            let uuid = Uuid::parse(&selector.to_string()).unwrap();
+            prop_assert!(list.names(Names { uuid: &uuid, gpu: None, instance: None }), "{}", text);
+            if let Selector::OldMig { gpu, gi, ci } = selector {
+                let there = Names { uuid: &other, gpu: Some(gpu), instance: Some((*gi, *ci)) };
+                prop_assert!(list.names(there), "{}", text);
+            }
+        }
+        let elsewhere = Names { uuid: &other, gpu: None, instance: Some((1, 1)) };
+        prop_assert!(!list.names(elsewhere), "{}", text);
+        let not_full = good.iter().filter(|(_, selector)| !full(selector)).count();
+        prop_assert!(list.bad.len() >= not_full && list.bad.len() <= not_full + bad.len() + 20 * bad.len());
+    }
+}
