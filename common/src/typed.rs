@@ -49,7 +49,7 @@ impl Typed {
     }
 
     /// Whether nothing of the kind was said.
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

@@ -31,6 +31,7 @@ fn inventory() -> impl Strategy<Value = Inventory> {
                 profile: None,
                 memory: None,
                 usable,
+                cpus: None,
             };
             let slots = if mig { slots } else { 0 };
             if !mig {

@@ -46,6 +46,7 @@ fn device() -> impl Strategy<Value = Device> {
             profile,
             memory,
             usable,
+            cpus: None,
         },
     )
 }

@@ -35,6 +35,7 @@ pub fn follow(
     // SAFETY: between fork and exec; ptrace(2) is one system call and allocates nothing.
     unsafe { command.pre_exec(|| ptrace::traceme().map_err(std::io::Error::from)) };
     let watchdog = Watchdog::start();
+    #[expect(clippy::zombie_processes, reason = "all that it starts are waited for below, this one among them")]
     let child = command.spawn().expect("the program to be followed");
     let root = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
     watchdog.watch(root);

@@ -19,7 +19,7 @@ pub(crate) fn leave_out(pid: Pid) -> nix::Result<()> {
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn give(pid: Pid, error: Errno) -> nix::Result<()> {
     let mut registers = nix::sys::ptrace::getregs(pid)?;
-    registers.rax = (-(error as i64)).cast_unsigned();
+    registers.rax = -(error as i64) as u64;
     nix::sys::ptrace::setregs(pid, registers)
 }
 
