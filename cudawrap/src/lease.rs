@@ -76,10 +76,10 @@ impl Lease {
         self.units.iter().find(|(known, _)| *known == span).map(|(_, units)| units)
     }
 
-    /// Whether `pid` (or "self") shows a lease on one of the devices, other than by descriptors that have these numbers here.
-    pub fn had_before(&self, pid: &str, ours: &[RawFd]) -> bool {
-        let locks = fdinfo::settled_locks_but(pid, ours);
-        self.units.iter().any(|(span, _)| !fdinfo::within(&locks, self.inode, span.lease()).is_empty())
+    /// What `pid` (or "self") shows of a lease on a device, without what descriptors of these numbers show.
+    pub fn shown(&self, device: &Uuid, pid: &str, but: &[RawFd]) -> Units {
+        let region = Span::of(device).lease();
+        Units::of(fdinfo::within(&fdinfo::settled_locks_but(pid, but), self.inode, region), region)
     }
 
     /// The descriptors that the program inherits.

@@ -1,9 +1,11 @@
-//! The mask that is divided among the shares of a device: the one that this process has, or, where the device was leased before around it,
-//! the one from before that. So a program inside a bound one does not get a part of a part.
+//! What the CPUs of this process are divided by: all units of a device, or, inside a bound program with a share, the units of that share.
+//! So a program inside a bound one does not get a part of a part.
 
 use std::os::fd::RawFd;
 
 use getgpu_common::cpus::{CpuSet, mask};
+use getgpu_common::ident::Uuid;
+use getgpu_common::lock::Units;
 use getgpu_common::procfs::ancestry;
 
 use crate::lease::Lease;
@@ -11,16 +13,23 @@ use crate::lease::Lease;
 /// How many ancestors are looked at.
 const MOST: usize = 64;
 
-/// The mask of the nearest of this process and its ancestors that does not have a lease on the devices already; `own` is this one's.
-pub fn of(lease: &Lease, own: &CpuSet) -> CpuSet {
+/// The units of a device to which the mask `own` of this process belongs as a whole.
+///
+/// The mask of whoever has a share around us is its part already, if it is another one than outside of the share.
+pub fn of(lease: &Lease, device: &Uuid, own: &CpuSet) -> Units {
     let ours: Vec<RawFd> = lease.descriptors().collect();
-    let inherited = lease.had_before("self", &ours);
+    let mut around = lease.shown(device, "self", &ours);
     let mut outside = None;
-    for (place, parent) in ancestry::ancestors(std::process::id() as i32, MOST).into_iter().enumerate() {
-        if !lease.had_before(&parent.pid.to_string(), &[]) {
-            outside = (inherited || place > 0).then_some(parent.pid);
+    for ancestor in ancestry::ancestors(std::process::id() as i32, MOST) {
+        let units = lease.shown(device, &ancestor.pid.to_string(), &[]);
+        if units.is_empty() {
+            outside = mask::of(ancestor.pid).ok();
             break;
         }
+        if around.is_empty() {
+            around = units;
+        }
     }
-    outside.and_then(|pid| mask::of(pid).ok()).unwrap_or_else(|| own.clone())
+    let bound = outside.is_some_and(|outside| outside != *own);
+    if around.is_empty() || !bound { Units::whole() } else { around }
 }

@@ -1,7 +1,8 @@
 //! Running the program on the CPUs near its device, with a share on the part of them that belongs to the share. The mask is set in this
 //! process just before it becomes the program, and is inherited; nothing here keeps a program from running.
 //!
-//! `frame` is the mask that is divided, `topology` the cores in it, `part` whose they are, `threads` what the program is told.
+//! `topology` finds the cores in the mask, `frame` the units that they are divided by, `part` those of the share, `threads` is what the
+//! program is told.
 
 mod frame;
 mod part;
@@ -14,7 +15,6 @@ use getgpu_common::cpus::{CpuSet, mask};
 use getgpu_common::diag::Diag;
 use getgpu_common::error::reason;
 use getgpu_common::inventory::Device;
-use getgpu_common::lock::Units;
 use getgpu_common::settings::Settings;
 
 use crate::helper;
@@ -40,17 +40,15 @@ pub fn join(ready: &mut Ready, devices: &[Device], settings: &Settings, diag: &D
 /// The CPUs that this process is bound to now, and how many cores they are; else why it is not.
 fn bind(lease: &Lease, devices: &[Device], settings: &Settings) -> Result<(CpuSet, usize), String> {
     let mask = mask::of(0).map_err(|error| format!("the mask of CPUs cannot be read: {}", reason(&error)))?;
-    let frame = frame::of(lease, &mask);
     let root = Path::new(CPUS);
     let (mut ours, mut near) = (CpuSet::default(), CpuSet::default());
     for device in devices {
         let cpus = cpus_near(device, settings)?;
-        let cores = topology::cores(root, &cpus.within(&frame));
-        let whole = Units::whole();
-        ours = ours.and(&part::of(&cores, lease.units(&device.uuid).unwrap_or(&whole)));
+        let cores = topology::cores(root, &cpus.within(&mask));
+        let all = frame::of(lease, &device.uuid, &mask);
+        ours = ours.and(&part::of(&cores, lease.units(&device.uuid).unwrap_or(&all), &all));
         near = near.and(&cpus);
     }
-    let ours = ours.within(&mask);
     if ours.is_empty() {
         return Err(format!("the device's CPUs ({near}) are none of those that this process may run on ({mask})"));
     }

@@ -4,26 +4,36 @@
 //! A share to which no first unit belongs gets the one core of which it has the most units, together with that core's owner: so it is where
 //! there are fewer cores than shares, and else only for a share that lies in pieces between others.
 
+use std::ops::Range as Run;
+
 use getgpu_common::cpus::CpuSet;
 use getgpu_common::lock::{Range, UNITS, Units};
 
-/// The CPUs of the cores that belong to `units`. Nobody's where there are no cores.
-pub fn of(cores: &[CpuSet], units: &Units) -> CpuSet {
-    let runs: Vec<Range> = units.at(Range { start: 0, len: UNITS }).collect();
-    let first = |core: usize| core as i64 * UNITS / cores.len() as i64;
-    let owns = |core: usize| runs.iter().any(|run| (run.start..run.end()).contains(&first(core)));
+/// The CPUs of the cores that belong to `units`, where all `cores` together belong to `all` of them. Nobody's where there are no cores.
+pub fn of(cores: &[CpuSet], units: &Units, all: &Units) -> CpuSet {
+    let runs = within(units, all);
+    let first = |core: usize| core as i64 * all.count() / cores.len() as i64;
+    let owns = |core: usize| runs.iter().any(|run| run.contains(&first(core)));
     let owned = cores.iter().enumerate().filter(|(core, _)| owns(*core));
-    let owned = owned.fold(CpuSet::default(), |all, (_, core)| all.and(core));
+    let owned = owned.fold(CpuSet::default(), |cpus, (_, core)| cpus.and(core));
     if !owned.is_empty() {
         return owned;
     }
     let common = |core: usize| -> i64 {
         let (start, end) = (first(core), first(core + 1));
-        runs.iter().map(|run| (run.end().min(end) - run.start.max(start)).max(0)).sum()
+        runs.iter().map(|run| (run.end.min(end) - run.start.max(start)).max(0)).sum()
     };
     // Of equals the lowest.
     let most = (0..cores.len()).rev().max_by_key(|core| common(*core));
     most.filter(|core| common(*core) > 0).map(|core| cores[core].clone()).unwrap_or_default()
+}
+
+/// Where `units` lie when only those of `all` are counted.
+fn within(units: &Units, all: &Units) -> Vec<Run<i64>> {
+    let device = Range { start: 0, len: UNITS };
+    let all: Vec<Range> = all.at(device).collect();
+    let below = |unit: i64| all.iter().map(|run| (unit - run.start).clamp(0, run.len)).sum();
+    units.at(device).map(|run| below(run.start)..below(run.end())).collect()
 }
 
 #[cfg(test)]
@@ -34,6 +44,10 @@ mod tests {
     /// Cores with two threads each, numbered as most machines do.
     fn cores(count: usize) -> Vec<CpuSet> {
         (0..count).map(|core| [core, core + count].into_iter().collect()).collect()
+    }
+
+    fn whole(cores: &[CpuSet]) -> CpuSet {
+        of(cores, &Units::whole(), &Units::whole())
     }
 
     /// k equal shares, as they come one after the other.
@@ -48,7 +62,7 @@ mod tests {
     }
 
     fn parts(cores: &[CpuSet], shares: &[Units]) -> Vec<CpuSet> {
-        shares.iter().map(|units| of(cores, units)).collect()
+        shares.iter().map(|units| of(cores, units, &Units::whole())).collect()
     }
 
     fn disjoint(parts: &[CpuSet]) -> bool {
@@ -65,7 +79,7 @@ mod tests {
         for n in (1..=33).chain([64, 127, 128, 255]) {
             let cores = cores(n);
             let all = cores.iter().fold(CpuSet::default(), |all, core| all.and(core));
-            assert_eq!(of(&cores, &Units::whole()), all);
+            assert_eq!(whole(&cores), all);
             for k in 1..=n.min(20) {
                 let parts = parts(&cores, &shares(k as i64));
                 assert!(disjoint(&parts), "{n} cores, {k} shares");
@@ -130,11 +144,23 @@ mod tests {
     }
 
     #[test]
+    fn inside_a_share_its_cores_are_divided_by_its_units() {
+        let cores = cores(6);
+        let thirds = shares(3);
+        let outer = thirds[0].and(&thirds[2]);
+        assert_eq!(of(&cores, &outer, &outer), whole(&cores));
+        assert_eq!(of(&cores, &thirds[0], &outer).to_string(), "0-2,6-8");
+        assert_eq!(of(&cores, &thirds[2], &outer).to_string(), "3-5,9-11");
+        let inner: Vec<CpuSet> = shares(6)[4..].iter().map(|units| of(&cores, units, &thirds[2])).collect();
+        assert_eq!(inner.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0-2,6-8", "3-5,9-11"]);
+    }
+
+    #[test]
     fn more_than_1024_cpus() {
         let cores = cores(1024);
         let parts = parts(&cores, &shares(2));
         assert_eq!(parts[0].to_string(), "0-511,1024-1535");
         assert_eq!(parts[1].to_string(), "512-1023,1536-2047");
-        assert!(of(&[], &Units::whole()).is_empty() && of(&cores, &Units::default()).is_empty());
+        assert!(whole(&[]).is_empty() && of(&cores, &Units::default(), &Units::whole()).is_empty());
     }
 }
