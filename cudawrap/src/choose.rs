@@ -150,8 +150,8 @@ impl Call<'_> {
             None => client.scan(request.detail())?,
         };
         if self.rank.is_some() && request.policy.is_none() {
-            let filter = &request.filter;
-            client.near(inventory.devices.iter_mut().filter(|device| filter.takes(device)))?;
+            let pool: Vec<Uuid> = request.filter.pool(&inventory).map(|device| device.uuid.clone()).collect();
+            client.near(inventory.devices.iter_mut().filter(|device| pool.contains(&device.uuid)))?;
         }
         placed::place(request, &inventory, self.settings, self.rank, self.diag)?;
         Ok(Some(inventory))
