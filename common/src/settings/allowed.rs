@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::Settings;
+use super::{Settings, regular};
 use crate::error::{Failure, Kind, reason};
 use crate::ident::{Selector, Uuid};
 
@@ -90,7 +90,7 @@ pub fn excluded(settings: &Settings) -> List {
 }
 
 fn from_file(path: &Path) -> Result<Option<List>, Failure> {
-    match std::fs::read(path) {
+    match regular::read(path) {
         // A stray byte spoils its line, not the list.
         Ok(bytes) => Ok(Some(List::from(String::from_utf8_lossy(&bytes).lines()))),
         Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {

@@ -1,11 +1,13 @@
 //! One settings file: TOML, taken apart into keys and texts, with line and column for everything that is wrong with it.
 //! A file that exists and cannot be read is an error, since it may hold the site's policy.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::regular;
 use crate::error::{Failure, Kind, reason};
 
 /// One `key = value` of a file.
@@ -35,7 +37,9 @@ pub struct File {
 impl File {
     /// Reads `path`; `None` if there is no such file and it need not exist.
     pub fn read(path: &Path, must_exist: bool) -> Result<Option<Self>, Failure> {
-        let text = match std::fs::read_to_string(path) {
+        let text =
+            |bytes| String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"));
+        let text = match regular::read(path).and_then(text) {
             Ok(text) => text,
             // A home that is not ours (`sudo -u` with HOME kept) has no file of ours either.
             Err(_) if !must_exist && std::fs::symlink_metadata(path).is_err() => return Ok(None),

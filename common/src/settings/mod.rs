@@ -8,6 +8,7 @@ pub mod file;
 pub mod keys;
 pub mod kinds;
 pub mod loaded;
+pub mod regular;
 mod values;
 
 use std::path::PathBuf;

@@ -240,3 +240,25 @@ fn under_secure_execution_no_variable_is_believed() {
     disabled("bin/cudawrap").exits(0).says(&[]);
     assert_ne!(disabled("work/secure/cudawrap").code(), Some(0), "switched off by a variable");
 }
+
+/// What stands where a file is looked for: nothing hangs, and nothing is read without end.
+#[test]
+fn pipes_and_devices_in_the_place_of_files_hang_nobody() {
+    let sandbox = Sandbox::new("mig4");
+    let mode = nix::sys::stat::Mode::from_bits_truncate(0o666);
+    for name in ["pipe", "home/.config/getgpu/config.toml"] {
+        fs::create_dir_all(sandbox.path(name).parent().unwrap()).unwrap();
+        nix::unistd::mkfifo(&sandbox.path(name), mode).unwrap();
+    }
+    let user = sandbox.getgpu(["--no-reserve"]).limit(Duration::from_secs(10)).run();
+    user.refuses("getgpu", 2, "home/.config/getgpu/config.toml: cannot be read: it is not a file");
+    fs::remove_file(sandbox.path("home/.config/getgpu/config.toml")).unwrap();
+    for bad in [sandbox.text("pipe"), "/dev/zero".to_owned(), "/".to_owned()] {
+        let outcome = sandbox.getgpu(["--no-reserve"]).env("GETGPU_CONFIG", &bad).limit(Duration::from_secs(10)).run();
+        outcome.refuses("getgpu", 2, ": cannot be read: ");
+        sandbox.set_settings(&format!("allowed_file = {bad:?}"));
+        let outcome = sandbox.getgpu(["--no-reserve"]).limit(Duration::from_secs(10)).run();
+        outcome.refuses("getgpu", 2, ": cannot be read: ");
+        sandbox.set_settings("");
+    }
+}

@@ -1,101 +1,11 @@
 //! Launches at once in all three ways, by four users, a third of them killed at random instants: no two programs ever meet on a device,
 //! and whoever gets none is told so. In a program of its own, since the figures need the machine.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and the figures are read")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic in a test is a failed test with a place")]
 
-use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
-use getgpu_tests::OTHER;
-use harness::{Command, Running, Sandbox, Signal, size, skip, wait};
-
-/// A small generator, so that a failed run can be repeated from its seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-}
-
-fn wrapped(sandbox: &Sandbox) -> std::path::PathBuf {
-    let directory = sandbox.path("opt");
-    std::fs::create_dir(&directory).unwrap();
-    std::fs::hard_link(sandbox.path("bin/sim-cuda"), directory.join("CUDAWRAP_app")).unwrap();
-    symlink(sandbox.path("bin/cudawrap"), directory.join("app")).unwrap();
-    directory.join("app")
-}
-
-/// At most so many launches at a time: two processors have to serve them.
-const AT_ONCE: usize = 300;
-
-fn storm(node: &str, launches: u64, least: u64, seed: u64) {
-    let sandbox = Sandbox::builder(node).settings("linger = '200ms'\nreserve_for = '5s'").build();
-    let app = wrapped(&sandbox);
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        skip::say("other users need root; all launches are this user's");
-    }
-    let mut random = Random(seed);
-    let start = |number: u64, run: u64| -> Command {
-        let time = format!("{}ms", least + run);
-        let command = match number % 3 {
-            0 => sandbox.shell(
-                "bash",
-                &format!("d=$(getgpu) || exit; CUDA_VISIBLE_DEVICES=$d exec sim-cuda --init 20ms --run {time}"),
-            ),
-            1 => sandbox.command("cudawrap").args(["--", "sim-cuda", "--init", "20ms", "--run", &time]),
-            _ => sandbox.command(&app).args(["--init", "20ms", "--run", &time]),
-        };
-        let command = command.limit(Duration::from_secs(120));
-        // Four users in turn, one of them root.
-        let user = [None, Some(OTHER), Some(OTHER + 1), Some(OTHER + 2)][(number / 3 % 4) as usize];
-        match user.filter(|_| root) {
-            Some(user) => command.uid(user),
-            None => command,
-        }
-    };
-    let mut running: Vec<(u64, Running)> = Vec::new();
-    let (mut killed, mut over) = (0, Vec::new());
-    let began = Instant::now();
-    for number in 0..launches {
-        while running.len() >= AT_ONCE {
-            let done = running.iter_mut().position(|(_, program)| program.is_over()).unwrap_or(0);
-            let (number, program) = running.swap_remove(done);
-            over.push((number, program.wait()));
-        }
-        running.push((number, start(number, random.below(600)).spawn()));
-        // Three in ten are killed, each at some instant while others start.
-        if random.below(10) < 3 {
-            let victim = random.below(running.len() as u64) as usize;
-            running[victim].1.signal(Signal::SIGKILL);
-            killed += 1;
-        }
-    }
-    let (mut ran, mut none, mut dead) = (0, 0, 0);
-    over.extend(running.into_iter().map(|(number, program)| (number, program.wait())));
-    for (number, outcome) in over {
-        match (outcome.code(), number % 3) {
-            (Some(0), _) => ran += 1,
-            (Some(1), 0) | (Some(75), 1 | 2) => {
-                outcome.mentions("no free device: ");
-                none += 1;
-            }
-            (None, _) if outcome.signal() == Some(9) => dead += 1,
-            _ => panic!("launch {number}: {outcome:?}"),
-        }
-    }
-    let runs = sandbox.folder().runs().unwrap().len();
-    println!(
-        "{node}, seed {seed}: {launches} launches, {killed} signals: {ran} ran to their end, {dead} killed, {none} told that none is free; {runs} contexts, {:.0?}",
-        began.elapsed()
-    );
-    sandbox.assert_exclusive();
-    assert!(ran > 0 && none > 0 && dead > 0, "the storm was none");
-    sandbox.assert_clean(Duration::from_secs(10));
-    let free: usize = sandbox.getgpu(["--count-free"]).run().line().parse().unwrap();
-    assert_eq!(free, sandbox.uuids().len());
-}
+use getgpu_tests::storm::storm;
+use harness::{Sandbox, Signal, size, wait};
 
 #[test]
 fn launches_on_fifty_six_devices_never_meet() {
@@ -120,4 +30,22 @@ fn a_killed_programs_device_is_free_for_the_next() {
         wait::until("the device is free again", || count() == uuids.len().to_string());
     }
     sandbox.assert_exclusive();
+}
+
+/// `make soak`: storm after storm for SOAK_MINUTES (60), on small and large nodes, and nothing grows.
+#[test]
+#[ignore = "takes as long as it is told to"]
+fn a_soak_leaves_nothing_behind_and_nothing_grows() {
+    let minutes: u64 = std::env::var("SOAK_MINUTES").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let (began, mut rounds) = (Instant::now(), 0);
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let locks = || std::fs::read_to_string("/proc/locks").unwrap().matches("OFDLCK").count();
+    let (descriptors, before) = (open(), locks());
+    while began.elapsed() < Duration::from_secs(60 * minutes) {
+        let (node, least) = if rounds % 2 == 0 { ("a100x1", 100) } else { ("a100x8", 600) };
+        storm(node, 400, least, rounds + 100);
+        rounds += 1;
+        assert_eq!((open(), locks()), (descriptors, before), "round {rounds}");
+    }
+    println!("{rounds} storms of 400 launches in {minutes} minutes");
 }

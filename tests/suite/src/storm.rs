@@ -1,0 +1,104 @@
+//! A storm of launches: in all three ways, by four users, a third of them killed at random instants.
+//! The judge is what the simulated programs wrote down themselves, and what the kernel says is still locked.
+
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+use harness::{Command, Running, Sandbox, Signal, skip};
+
+use crate::OTHER;
+
+/// A small generator, so that a failed run can be repeated from its seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+fn wrapped_app(sandbox: &Sandbox) -> std::path::PathBuf {
+    let directory = sandbox.path("opt");
+    std::fs::create_dir(&directory).expect("a step of the storm");
+    std::fs::hard_link(sandbox.path("bin/sim-cuda"), directory.join("CUDAWRAP_app")).expect("a step of the storm");
+    symlink(sandbox.path("bin/cudawrap"), directory.join("app")).expect("a step of the storm");
+    directory.join("app")
+}
+
+/// At most so many launches at a time: two processors have to serve them.
+const AT_ONCE: usize = 300;
+
+/// So many launches on a node, each program for `least` ms and up to 600 more; the seed decides who is killed when.
+///
+/// # Panics
+///
+/// If two programs met on a device, anything is left, or a launch ended otherwise than it may.
+#[track_caller]
+pub fn storm(node: &str, launches: u64, least: u64, seed: u64) {
+    let sandbox = Sandbox::builder(node).settings("linger = '200ms'\nreserve_for = '5s'").build();
+    let app = wrapped_app(&sandbox);
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        skip::say("other users need root; all launches are this user's");
+    }
+    let mut random = Random(seed);
+    let start = |number: u64, run: u64| -> Command {
+        let time = format!("{}ms", least + run);
+        let command = match number % 3 {
+            0 => sandbox.shell(
+                "bash",
+                &format!("d=$(getgpu) || exit; CUDA_VISIBLE_DEVICES=$d exec sim-cuda --init 20ms --run {time}"),
+            ),
+            1 => sandbox.command("cudawrap").args(["--", "sim-cuda", "--init", "20ms", "--run", &time]),
+            _ => sandbox.command(&app).args(["--init", "20ms", "--run", &time]),
+        };
+        let command = command.limit(Duration::from_secs(120));
+        // Four users in turn, one of them root.
+        let user = [None, Some(OTHER), Some(OTHER + 1), Some(OTHER + 2)][(number / 3 % 4) as usize];
+        match user.filter(|_| root) {
+            Some(user) => command.uid(user),
+            None => command,
+        }
+    };
+    let mut running: Vec<(u64, Running)> = Vec::new();
+    let (mut killed, mut over) = (0, Vec::new());
+    let began = Instant::now();
+    for number in 0..launches {
+        while running.len() >= AT_ONCE {
+            let done = running.iter_mut().position(|(_, program)| program.is_over()).unwrap_or(0);
+            let (number, program) = running.swap_remove(done);
+            over.push((number, program.wait()));
+        }
+        running.push((number, start(number, random.below(600)).spawn()));
+        // Three in ten are killed, each at some instant while others start.
+        if random.below(10) < 3 {
+            let victim = random.below(running.len() as u64) as usize;
+            running[victim].1.signal(Signal::SIGKILL);
+            killed += 1;
+        }
+    }
+    let (mut ran, mut none, mut dead) = (0, 0, 0);
+    over.extend(running.into_iter().map(|(number, program)| (number, program.wait())));
+    for (number, outcome) in over {
+        match (outcome.code(), number % 3) {
+            (Some(0), _) => ran += 1,
+            (Some(1), 0) | (Some(75), 1 | 2) => {
+                outcome.mentions("no free device: ");
+                none += 1;
+            }
+            (None, _) if outcome.signal() == Some(9) => dead += 1,
+            _ => panic!("launch {number}: {outcome:?}"),
+        }
+    }
+    let runs = sandbox.folder().runs().expect("a step of the storm").len();
+    println!(
+        "{node}, seed {seed}: {launches} launches, {killed} signals: {ran} ran to their end, {dead} killed, {none} told that none is free; {runs} contexts, {:.0?}",
+        began.elapsed()
+    );
+    sandbox.assert_exclusive();
+    assert!(ran > 0 && none > 0 && dead > 0, "the storm was none");
+    sandbox.assert_clean(Duration::from_secs(10));
+    let free: usize = sandbox.getgpu(["--count-free"]).run().line().parse().expect("a step of the storm");
+    assert_eq!(free, sandbox.uuids().len());
+}
