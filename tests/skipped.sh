@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Says what `make check` could not run on this machine, so that nothing is skipped silently.
 missing=()
-for tool in strace zsh tcsh dash setpriv unshare python3 nvidia-cuda-mps-control; do
+for tool in strace zsh tcsh dash setpriv unshare taskset python3 nvidia-cuda-mps-control; do
     command -v "$tool" >/dev/null || missing+=("$tool")
 done
 [ "$(id -u)" = 0 ] || missing+=("root (other users, mounts, namespaces)")
