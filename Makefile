@@ -10,7 +10,7 @@ DESTDIR     =
 CARGO       = cargo
 INSTALL     = install
 
-.PHONY: all build demo check torture bench install clean
+.PHONY: all build demo check torture fuzz soak bench install clean
 
 all: build
 
@@ -28,11 +28,22 @@ check:
 	$(CARGO) test --workspace --locked --no-fail-fast
 	tests/skipped.sh
 
-# The tests that have a full size, in it: takes an hour; as root, since most of them need mounts. PROPTEST_CASES sets the number of random cases.
+# The tests that have a full size, in it, as root: tests/PROOF.md says what each shows. About 40 minutes on 2 processors.
 torture:
 	$(CARGO) build --workspace --locked
-	TORTURE=full PROPTEST_CASES=$${PROPTEST_CASES:-100000} $(CARGO) test -p create-cudawrap --locked --no-fail-fast -- --nocapture
-	PROPTEST_CASES=$${PROPTEST_CASES:-100000} $(CARGO) test -p getgpu-common -p cudawrap --locked --no-fail-fast properties
+	TORTURE=full $(CARGO) test -p getgpu-tests --locked --no-fail-fast --test launches --test lives --test hostile --test sick -- --nocapture --test-threads 1
+	TORTURE=full $(CARGO) test -p getgpu-tests --locked --no-fail-fast --test inject -- --nocapture --test-threads 1
+	TORTURE=full $(CARGO) test -p create-cudawrap --locked --no-fail-fast --test toggle --test crash --test filesystems --test powercut -- --nocapture
+	$(CARGO) test --release -p getgpu-common --locked --lib protocol -- --include-ignored
+
+# Random input to everything that is read: settings, lists, variables, /proc, NVML's answers, names of programs.
+fuzz:
+	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} $(CARGO) test --release -p getgpu-common -p cudawrap -p create-cudawrap --locked --no-fail-fast properties
+
+# Storm after storm of launches and kills, for SOAK_MINUTES.
+soak:
+	$(CARGO) build --workspace --locked
+	SOAK_MINUTES=$${SOAK_MINUTES:-60} $(CARGO) test -p getgpu-tests --locked --test launches -- --nocapture --ignored
 
 # Figures for the note: instructions and wall-clock ratios against a minimal C client, nvisel and a shell wrapper.
 bench: build
