@@ -17,6 +17,7 @@ pub mod nvml;
 pub mod pool;
 pub mod procfs;
 pub mod quantity;
+pub mod record;
 pub mod request;
 pub mod settings;
 pub mod share;

@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::time::Instant;
 
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
@@ -21,6 +22,7 @@ use crate::mps;
 use crate::options;
 use crate::ranks::placed;
 use crate::ready::Ready;
+use crate::report::leased;
 
 /// What has been leased so far; kept when the program has to be looked for again.
 #[derive(Debug, Default)]
@@ -58,13 +60,14 @@ fn prepare(program: &Path, diag: &Diag) -> Result<Ready, Failure> {
     match visible {
         Visible::Nothing => Ok(Ready::as_it_is()),
         Visible::Entries(entries) if entries.len() > 1 => Ok(Ready::as_it_is()),
-        Visible::Entries(_) => keep(&settings, &environment, diag),
-        Visible::Unset => choose(&settings, &environment, diag),
+        Visible::Entries(_) => keep(&settings, &environment, program, diag),
+        Visible::Unset => choose(&settings, &environment, program, diag),
     }
 }
 
 /// One device is named: it is leased if it can be had, and the program runs there in any case.
-fn keep(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<Ready, Failure> {
+fn keep(settings: &Settings, environment: &Environment, program: &Path, diag: &Diag) -> Result<Ready, Failure> {
+    let began = Instant::now();
     let place = lock_place(settings, environment, diag, true)?;
     let rank = placed::of_process()?;
     let call = Call { settings, environment, place: &place, rank: rank.as_ref(), diag };
@@ -83,6 +86,7 @@ fn keep(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<R
     let devices = [device];
     match granted::lease(&place, &mut request, &devices, true)? {
         Named::Leased(lease) => {
+            leased(settings, &devices, lease.part, program, began);
             let mut ready = Ready::leased(None, lease, settings);
             mps::join(&mut ready, &devices, settings, false, diag)?;
             bind::join(&mut ready, &devices, settings, diag);
@@ -97,7 +101,8 @@ fn keep(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<R
     }
 }
 
-fn choose(settings: &Settings, environment: &Environment, diag: &Diag) -> Result<Ready, Failure> {
+fn choose(settings: &Settings, environment: &Environment, program: &Path, diag: &Diag) -> Result<Ready, Failure> {
+    let began = Instant::now();
     let rank = placed::of_process()?;
     let rank = rank.as_ref();
     let chosen = Request::new(settings, environment, options::grant_ignored()).and_then(|request| {
@@ -110,6 +115,7 @@ fn choose(settings: &Settings, environment: &Environment, diag: &Diag) -> Result
             let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::settle(claims, &[], &place)?;
             drop(guard);
+            leased(settings, &devices, lease.part, program, began);
             let mut ready =
                 Ready::leased(placed::shown(uuids(&devices), &request, settings).as_deref(), lease, settings);
             mps::join(&mut ready, &devices, settings, false, diag)?;

@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::time::Instant;
 
 use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::Failure;
@@ -24,7 +25,7 @@ use crate::options::{self, Options, Wanted};
 use crate::program;
 use crate::ranks::placed;
 use crate::ready::Ready;
-use crate::report::end;
+use crate::report::{end, leased};
 
 /// Runs with all arguments, the program's name included; returns the exit status if the program could not be run.
 pub fn run(arguments: &[OsString]) -> i32 {
@@ -56,7 +57,7 @@ fn become_program(options: &Options, diag: &Diag) -> Failure {
 }
 
 fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Failure> {
-    let environment = Environment::of_process();
+    let (began, environment) = (Instant::now(), Environment::of_process());
     let name = program.file_name().map(OsStr::to_string_lossy);
     let mut loaded = Loaded::read(&environment, name.as_deref())?.strict()?;
     options::variables(&mut loaded)?;
@@ -109,6 +110,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     for device in &devices {
         diag.note(&format!("{}: leased", device.uuid));
     }
+    leased(settings, &devices, lease.part, program, began);
     let mut ready = Ready::leased(shown.as_deref(), lease, settings);
     mps::join(&mut ready, &devices, settings, options.mps, diag)?;
     bind::join(&mut ready, &devices, settings, diag);

@@ -1,11 +1,34 @@
-//! The end of a call that could not run its program: the line, the hint, and the documented status.
+//! What is said of a call: why its program could not be run, with the documented status; and, for the site's log, what was leased.
+
+use std::path::Path;
+use std::time::Instant;
 
 use getgpu_common::diag::Diag;
 use getgpu_common::error::Failure;
 use getgpu_common::exit;
+use getgpu_common::ident::Uuid;
+use getgpu_common::inventory::Device;
+use getgpu_common::record::Record;
+use getgpu_common::settings::Settings;
 
 /// Says what went wrong and gives the exit status.
 pub fn end(diag: &Diag, failure: &Failure) -> i32 {
     diag.error(failure);
     exit::cudawrap(failure.kind)
+}
+
+/// Writes a lease down, where the site wants that.
+pub fn leased(settings: &Settings, devices: &[Device], part: f64, program: &Path, began: Instant) {
+    let devices: Vec<Uuid> = devices.iter().map(|device| device.uuid.clone()).collect();
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    Record {
+        by: "cudawrap",
+        what: "leased",
+        devices: &devices,
+        uid: nix::unistd::geteuid().as_raw(),
+        program: ("program", name.strip_prefix("CUDAWRAP_").unwrap_or(&name)),
+        share: part,
+        waited: began.elapsed(),
+    }
+    .send(settings);
 }

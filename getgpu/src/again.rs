@@ -8,6 +8,7 @@ use getgpu_common::inventory::{Activity, Inventory};
 use getgpu_common::lock::own::{self, HolderLine};
 use getgpu_common::lock::{Level, Span, Taken, UNITS};
 use getgpu_common::request::Request;
+use getgpu_common::share;
 
 use crate::call::{Answer, Asker, Call};
 use crate::caller::Process;
@@ -45,7 +46,9 @@ impl Call<'_> {
         let Some(lock) = reuse::take_over(&self.place, &line)? else { return Ok(None) };
         let value = self.value(line.devices.iter(), inventory);
         self.diag.note(&format!("{value}: taken over from this caller's last reservation"));
-        Ok(Some(Answer { uuids: line.devices, value, lock: Some(lock), guard: Guard::default() }))
+        let part = |uuid| share::fraction(&own::reserved_units(&self.place, &line, uuid));
+        let part = line.devices.iter().map(part).fold(1.0, f64::min);
+        Ok(Some(Answer { uuids: line.devices, value, lock: Some(lock), part, guard: Guard::default() }))
     }
 
     /// As many devices, as much of each, and each of them in the pool.

@@ -1,6 +1,8 @@
 //! One call that prints a device: what is ours already is printed again, else a device is chosen; then it is settled, held and printed.
 //! Nothing is settled before NVML has let go, and nothing is printed before a holder has the reservation.
 
+use std::time::Instant;
+
 use getgpu_common::ask::{Client, spawn};
 use getgpu_common::choice::pick::Guard;
 use getgpu_common::diag::{Diag, print};
@@ -11,8 +13,10 @@ use getgpu_common::lock::claim::{join, settle_all};
 use getgpu_common::lock::own::{Cover, HolderLine};
 use getgpu_common::lock::{Claim, Description, Place, Side, Span};
 use getgpu_common::procfs::Stat;
+use getgpu_common::record::Record;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Settings};
+use getgpu_common::share;
 use getgpu_common::visible::Visible;
 
 use crate::caller::{self, Process};
@@ -40,6 +44,8 @@ pub struct Call<'a> {
     pub place: Place,
     /// Who speaks.
     pub diag: &'a Diag,
+    /// When it began.
+    pub began: Instant,
 }
 
 /// What is to be printed, and the lock behind it.
@@ -50,6 +56,8 @@ pub struct Answer {
     pub value: String,
     /// The settled reservation, if there is to be one.
     pub lock: Option<Description>,
+    /// The smallest part of a device that it is.
+    pub part: f64,
     /// Kept until the holder can be counted.
     pub guard: Guard,
 }
@@ -130,7 +138,7 @@ impl Call<'_> {
     fn text(&self, value: &str) -> String {
         match self.options.format {
             Format::Env => format!("export CUDA_VISIBLE_DEVICES={value}\n"),
-            Format::Uuid | Format::Index => format!("{value}\n"),
+            Format::Uuid | Format::Index | Format::Prometheus => format!("{value}\n"),
         }
     }
 
@@ -159,7 +167,8 @@ impl Call<'_> {
             }
         }
         let uuids = cover.devices.iter().map(|(uuid, _)| uuid.clone()).collect();
-        Ok(Answer { uuids, value, lock, guard: Guard::default() })
+        let part = cover.devices.iter().map(|(_, units)| share::fraction(units)).fold(1.0, f64::min);
+        Ok(Answer { uuids, value, lock, part, guard: Guard::default() })
     }
 
     /// Starts the holder, prints, and tells the holder how that went.
@@ -184,6 +193,16 @@ impl Call<'_> {
             tag,
         };
         let started = holder::start(&line, lock, user)?;
+        Record {
+            by: "getgpu",
+            what: "reserved",
+            devices: &line.devices,
+            uid: user.map_or_else(|| nix::unistd::geteuid().as_raw(), |user| user.uid),
+            program: ("for", &line.caller.name),
+            share: answer.part,
+            waited: self.began.elapsed(),
+        }
+        .send(self.settings);
         // The holder has signed: from now on this user's next call counts it.
         drop(answer.guard);
         match print(&text) {
@@ -232,9 +251,10 @@ pub struct Claimed {
 
 impl Claimed {
     fn settle(self, request: &Request, place: &Place) -> Result<Answer, Failure> {
+        let part = self.claims.iter().map(|claim| share::fraction(claim.units())).fold(1.0, f64::min);
         let lock = Some(settle_all(place, self.claims, request.user)?);
         request.still_ours(place)?;
-        Ok(Answer { uuids: self.uuids, value: self.value, lock, guard: self.guard })
+        Ok(Answer { uuids: self.uuids, value: self.value, lock, part, guard: self.guard })
     }
 }
 

@@ -81,7 +81,7 @@ impl Call<'_> {
             Err(over) => (over.message, Guard::default()),
         };
         self.diag.note(&format!("{}: not reserved: {why}", device.uuid));
-        Ok(Chosen::Settled(Answer { uuids, value, lock: None, guard }))
+        Ok(Chosen::Settled(Answer { uuids, value, lock: None, part: 1.0, guard }))
     }
 
     fn free(&self, client: &mut Asker, request: &Request, known: Option<Inventory>) -> Result<Chosen, Failure> {

@@ -4,6 +4,7 @@
 mod again;
 mod call;
 mod caller;
+mod check;
 mod choose;
 mod explain;
 mod holder;

@@ -14,7 +14,7 @@ use getgpu_common::settings::{Environment, Loaded, Source};
 
 use crate::call::{Call, open};
 use crate::options::{self, Action, Format, Options};
-use crate::{list, release, show_config};
+use crate::{check, list, release, show_config};
 
 /// Runs with the arguments behind the program's name; gives the exit status.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
@@ -52,8 +52,12 @@ pub fn worker() -> i32 {
 }
 
 fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), Failure> {
+    let began = std::time::Instant::now();
     if let Action::Text(text) = &options.action {
         return print(text);
+    }
+    if let Action::Check(directories) = &options.action {
+        return check::check(environment, directories);
     }
     let loaded = settings(options, environment)?;
     let settings = &loaded.settings;
@@ -66,9 +70,12 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
     let request = Request::new(settings, environment, options.ignore_grant)?;
     let request = if matches!(options.action, Action::Print(Some(_))) { request.by_index() } else { request };
     let place = lock_place(settings, environment, diag, false)?;
-    let call = Call { options, environment, settings, place, diag };
+    let call = Call { options, environment, settings, place, diag, began };
     match &options.action {
-        Action::List { json } => list::show(open(settings)?, request, settings, &call.place, *json, options.level),
+        Action::List { json } => {
+            let form = list::Form::of(*json, options.format);
+            list::show(open(settings)?, request, settings, &call.place, form, options.level)
+        }
         Action::CountFree => list::count::free(open(settings)?, request, &call.place),
         Action::Tagged(name) => call.print_tagged(name),
         _ => call.print(request),

@@ -65,6 +65,8 @@ keys! {
         |s| show_or(s.max_hold, show_time), |s, t| s.max_hold = Some(time(t)?);
     policy "max_wait", "the longest that --wait waits; unset: as long as it says",
         |s| show_or(s.max_wait, show_time), |s, t| s.max_wait = Some(time(t)?);
+    policy "log", "a line for each lease and reservation: \"none\", or in the system's log: \"syslog\"",
+        |s| show_json(&s.log), |s, t| s.log = read(t)?;
     policy "share_users", "who may share a device: \"any\" users, or the \"same\" user's programs only",
         |s| show_json(&s.share_users), |s, t| s.share_users = read(t)?;
     preference "type", "\"auto\" (MIG devices if there are any, else whole GPUs), \"mig\", \"gpu\" or \"any\"",

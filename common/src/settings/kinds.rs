@@ -108,6 +108,17 @@ words! {
 }
 
 words! {
+    /// Where leases are written down.
+    Log {
+        /// Nowhere.
+        #[default]
+        None = "none",
+        /// A line each in the system's log.
+        Syslog = "syslog",
+    }
+}
+
+words! {
     /// What a program sees of the devices that it could have had.
     Shown {
         /// Its own device.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::ident::Selector;
 use crate::share::Share;
 pub use environment::Environment;
-pub use kinds::{Policy, RunOrFail, ShareUsers, Shown, Type, Unshared, Wait, WithoutGrant};
+pub use kinds::{Log, Policy, RunOrFail, ShareUsers, Shown, Type, Unshared, Wait, WithoutGrant};
 pub use loaded::{Loaded, Source};
 pub use values::quoted;
 
@@ -57,6 +57,8 @@ pub struct Settings {
     pub max_wait: Option<Duration>,
     /// Who may share a device.
     pub share_users: ShareUsers,
+    /// Where leases are written down.
+    pub log: Log,
     /// What sort of device is wanted.
     pub kind: Type,
     /// How many devices are chosen at a time.
@@ -120,6 +122,7 @@ impl Default for Settings {
             max_hold: None,
             max_wait: None,
             share_users: ShareUsers::Any,
+            log: Log::None,
             kind: Type::Auto,
             count: 1,
             profile: Vec::new(),

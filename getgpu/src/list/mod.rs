@@ -3,6 +3,7 @@
 
 pub mod count;
 mod json;
+mod prometheus;
 mod rows;
 mod table;
 
@@ -16,6 +17,8 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::{Settings, allowed};
 use getgpu_common::visible::{self, Visible};
 
+use crate::options::Format;
+
 /// Everything that a listing shows.
 pub struct Listing {
     inventory: Inventory,
@@ -26,13 +29,35 @@ pub struct Listing {
     waiting: usize,
 }
 
-/// Shows the table or the JSON.
+/// How a listing is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+    /// For node_exporter.
+    Prometheus,
+}
+
+impl Form {
+    /// What was asked for.
+    pub const fn of(json: bool, format: Format) -> Self {
+        match (json, format) {
+            (true, _) => Self::Json,
+            (false, Format::Prometheus) => Self::Prometheus,
+            (false, _) => Self::Table,
+        }
+    }
+}
+
+/// Shows the listing.
 pub fn show<W: Worker>(
     mut client: Client<W>,
     request: Request,
     settings: &Settings,
     place: &Place,
-    json: bool,
+    form: Form,
     level: Level,
 ) -> Result<(), Failure> {
     let listing = collect(&mut client, request, settings, place);
@@ -44,8 +69,10 @@ pub fn show<W: Worker>(
         }
     };
     client.close()?;
-    if json {
-        return print(&json::text(&listing));
+    match form {
+        Form::Json => return print(&json::text(&listing)),
+        Form::Prometheus => return print(&prometheus::text(&listing)),
+        Form::Table => {}
     }
     print(&table::text(&listing.rows, level == Level::Verbose))?;
     let diag = getgpu_common::diag::Diag::new("getgpu", level);

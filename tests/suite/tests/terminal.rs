@@ -46,6 +46,11 @@ impl Terminal {
         String::from_utf8_lossy(&self.seen.lock().unwrap()).replace('\r', "")
     }
 
+    /// Waits for the shell's first prompt.
+    fn prompt(&self) {
+        wait::until("there is a prompt", || self.text().contains("> "));
+    }
+
     /// Types, and waits until the screen shows `until` once more than before.
     fn type_until(&mut self, keys: &str, until: &str) {
         let before = self.text().matches(until).count();
@@ -62,7 +67,7 @@ impl Terminal {
 /// What was typed and seen, without process ids.
 fn transcript(sandbox: &Sandbox, directory: &str) -> Vec<String> {
     let mut terminal = Terminal::new(sandbox, directory);
-    terminal.type_until("", "> ");
+    terminal.prompt();
     terminal.type_until("cat\n", "cat\n");
     // cat reads, so the line comes twice: echoed and printed.
     terminal.type_until("hello\n", "hello\nhello\n");
@@ -125,7 +130,7 @@ fn keys_and_jobs_are_the_same_wrapped_and_not() {
 fn a_stopped_program_whose_shell_ends_is_over_and_its_device_free() {
     let sandbox = Sandbox::new("mig4");
     let mut terminal = Terminal::new(&sandbox, "bin");
-    terminal.type_until("", "> ");
+    terminal.prompt();
     terminal.type_until("cudawrap -- sim-cuda --run forever\n", "RUN ");
     terminal.type_until("\x1a", "Stopped");
     assert!(sandbox.locked(), "a stopped program keeps its device");

@@ -1,168 +1,25 @@
-//! getgpu's options: the flag table, and what was typed turned into one checked value.
-//! Nothing here touches the system; later files never look at a flag again.
+//! What was typed, read by the table and checked: which action it is, and what excludes what.
+//! Every refusal names the option and hints at what would do.
 
 use std::ffi::OsString;
-use std::time::Duration;
+use std::path::PathBuf;
 
-use clap::{Arg, ArgMatches};
-use getgpu_common::diag::Level;
+use clap::{Arg, ArgAction, ArgMatches};
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::flags::{self, Flag, Takes, flag};
+use getgpu_common::flags;
 use getgpu_common::quantity;
 use getgpu_common::typed::Typed;
 
-const KEEP: &str = "Keeping it";
-const SHOW: &str = "Looking";
-/// What `--hold` means without a value.
-const CALLER: &str = "caller";
-
-/// What only getgpu has.
-const FLAGS: &[Flag] = &[
-    flag(
-        "for",
-        &[],
-        Takes::Value("TIME"),
-        KEEP,
-        "How long the reservation waits for its program to appear [default: 60]",
-    ),
-    flag(
-        "hold",
-        &[],
-        Takes::Optional { name: "PID", default: CALLER },
-        KEEP,
-        "Keep it until PID (default: the caller) is over, whatever runs; 0 (root): until released",
-    ),
-    flag("tag", &[], Takes::Value("NAME"), KEEP, "Name the reservation; alone: print what is reserved under NAME"),
-    flag("uid", &[], Takes::Value("UID"), KEEP, "Root: for this user"),
-    flag("no-reserve", &[], Takes::Nothing, KEEP, "Print only"),
-    flag(
-        "release",
-        &[],
-        Takes::Value("UUID-or-TAG"),
-        KEEP,
-        "Give up my reservation of UUID, or under TAG (root: anybody's)",
-    ),
-    flag("release-all", &[], Takes::Nothing, KEEP, "Give up all my reservations (root: everybody's)"),
-    flag("list", &['l', 'L'], Takes::Nothing, SHOW, "Table of all devices: state, who, program, since when"),
-    flag("json", &[], Takes::Nothing, SHOW, "With --list: for programs"),
-    flag("count-free", &[], Takes::Nothing, SHOW, "Print the number of free devices"),
-    flag(
-        "format",
-        &[],
-        Takes::Value("FORMAT"),
-        SHOW,
-        "uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) or env (an export line)",
-    ),
-    flag("explain", &[], Takes::Nothing, SHOW, "Say for every other device why it was not taken"),
-    flag("show-config", &[], Takes::Nothing, SHOW, "Each setting and where it comes from"),
-];
-
-/// Every option of getgpu.
-pub fn table() -> impl Iterator<Item = Flag> {
-    flags::CHOOSING.into_iter().chain(FLAGS.iter().copied()).chain(flags::COMMON)
-}
-
-const ABOUT: &str = "Print the UUID of a free MIG device or GPU, and keep it reserved for the program that will use it";
-
-const AFTER: &str = "\
-Examples:
-  one program, reserved until it is over:
-    CUDA_VISIBLE_DEVICES=$(getgpu) ./app
-  a shell session, reserved until this shell ends:
-    export CUDA_VISIBLE_DEVICES=$(getgpu --hold)
-  the same in Python, before CUDA is used:
-    os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()
-  leased by the program itself, and nothing is run if no device is free:
-    cudawrap -- ./app
-  the smallest device with 10 GiB, waiting in line for it for an hour at most:
-    d=$(getgpu --min-memory 10G --wait=1h) && CUDA_VISIBLE_DEVICES=$d ./app
-
-Exit status:
-  0  printed
-  1  no device is free now, or within the time to wait
-  2  usage or settings, no such index
-  3  no driver, NVML failed, no such device exists here
-  4  the lock cannot be used, or no holder could be started
-
-Environment:
-  CUDA_VISIBLE_DEVICES  a grant: only these devices are considered
-  GETGPU_CONFIG         stands for /etc/getgpu/config.toml
-  GETGPU_LOCK           stands for /run/getgpu/lock (tests)";
-
-/// How the answer is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// The UUID.
-    Uuid,
-    /// The CUDA index.
-    Index,
-    /// A line for the shell.
-    Env,
-}
-
-/// Until when a reservation is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// Nothing is reserved.
-    No,
-    /// While programs name the device.
-    ForProgram,
-    /// Until this process is over; none: the caller.
-    Hold(Option<i32>),
-}
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Print a device: this one of the order, or any free one.
-    Print(Option<usize>),
-    /// Show all devices.
-    List {
-        /// For programs.
-        json: bool,
-    },
-    /// Print how many are free.
-    CountFree,
-    /// Print what is reserved under this tag.
-    Tagged(String),
-    /// Give up a reservation.
-    Release(String),
-    /// Give up all.
-    ReleaseAll,
-    /// Show the settings.
-    ShowConfig,
-    /// Print this text and be done.
-    Text(String),
-}
-
-/// The checked options.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// What is to be done.
-    pub action: Action,
-    /// What chooses, shares and waits.
-    pub choices: Typed,
-    /// `--ignore-grant`
-    pub ignore_grant: bool,
-    /// `--for`
-    pub reserve_for: Option<Duration>,
-    /// `--hold`, `--no-reserve`
-    pub keep: Keep,
-    /// `--tag`
-    pub tag: Option<String>,
-    /// `--uid`
-    pub uid: Option<u32>,
-    /// `--format`
-    pub format: Format,
-    /// `--explain`
-    pub explain: bool,
-    /// `-v`, `-q`
-    pub level: Level,
-}
+use super::table::{ABOUT, AFTER, CALLER, table};
+use super::{Action, Format, Keep, Options};
+use getgpu_common::diag::Level;
 
 fn command() -> clap::Command {
-    let index =
-        Arg::new("index").value_name("INDEX").help("That device of the order, in use or not; reserved if it is free");
+    let index = Arg::new("index")
+        .value_name("INDEX")
+        .num_args(0..)
+        .action(ArgAction::Append)
+        .help("That device of the order, in use or not; reserved if it is free");
     flags::command("getgpu", ABOUT, table()).arg(index)
 }
 
@@ -188,6 +45,8 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         None | Some("uuid") => Format::Uuid,
         Some("index") => Format::Index,
         Some("env") => Format::Env,
+        Some("prometheus") if given("list") && !given("json") => Format::Prometheus,
+        Some("prometheus") => return Err(usage("--format prometheus goes with --list".into())),
         Some(other) => return Err(usage(format!("--format {other}: not one of uuid, index, env"))),
     };
     let choices = Typed::of(typed, "getgpu")?;
@@ -244,7 +103,12 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
 fn action(typed: &ArgMatches) -> Result<Action, Failure> {
     let given = |name: &str| typed.get_flag(name);
     let mut wanted: Vec<(&str, Action)> = Vec::new();
-    if let Some(index) = typed.get_one::<String>("index") {
+    let words: Vec<&String> = typed.get_many("index").into_iter().flatten().collect();
+    if given("check") {
+        wanted.push(("--check", Action::Check(words.iter().map(PathBuf::from).collect())));
+    } else if let [first, second, ..] = words[..] {
+        return Err(usage(format!("{first} and {second}: one INDEX at a time")));
+    } else if let [index] = words[..] {
         let number = index
             .parse()
             .map_err(|_| usage(format!("`{index}` is not an index: 0, 1, ... as getgpu --list shows them")))?;
@@ -327,7 +191,3 @@ impl Options {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "options_tests.rs"]
-mod tests;

@@ -1,0 +1,85 @@
+//! One line in the system's log for each lease and reservation, where the site asks for it (`log = "syslog"`).
+//! Sent to /dev/log as syslog(3) does, without waiting: a log that is full or absent never keeps a program from running.
+
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use crate::diag::printable;
+use crate::ident::Uuid;
+use crate::settings::{Log, Settings};
+
+/// LOG_DAEMON and LOG_INFO (syslog.h).
+const PRIORITY: u8 = 3 << 3 | 6;
+
+/// What is written down.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Who says so: getgpu or cudawrap.
+    pub by: &'a str,
+    /// `leased` or `reserved`.
+    pub what: &'a str,
+    /// The devices.
+    pub devices: &'a [Uuid],
+    /// For whom.
+    pub uid: u32,
+    /// Key and value: the program that leases, or the caller it is reserved for.
+    pub program: (&'a str, &'a str),
+    /// The part of each device.
+    pub share: f64,
+    /// From the call to the device.
+    pub waited: Duration,
+}
+
+impl Record<'_> {
+    /// Sends it, if the site wants that.
+    pub fn send(&self, settings: &Settings) {
+        if settings.log == Log::None {
+            return;
+        }
+        let Ok(socket) = UnixDatagram::unbound() else { return };
+        if socket.set_nonblocking(true).is_ok() {
+            let _ = socket.send_to(self.line().as_bytes(), "/dev/log");
+        }
+    }
+
+    fn line(&self) -> String {
+        let devices = self.devices.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
+        let name = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(self.uid)).ok().flatten();
+        let user = name.map_or_else(|| self.uid.to_string(), |user| user.name);
+        // Blanks part the fields.
+        let (key, program) = (self.program.0, printable(self.program.1).replace(' ', "_"));
+        let share = format!("{:.4}", self.share);
+        format!(
+            "<{PRIORITY}>{}[{}]: {} {devices} user={user} {key}={program} share={} waited={}s",
+            self.by,
+            std::process::id(),
+            self.what,
+            share.trim_end_matches('0').trim_end_matches('.'),
+            self.waited.as_secs(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_its_fields_and_no_other_line() {
+        let devices = [Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap()];
+        let record = Record {
+            by: "cudawrap",
+            what: "leased",
+            devices: &devices,
+            uid: 4_000_000_000,
+            program: ("program", "my\napp x"),
+            share: 0.25,
+            waited: Duration::from_millis(3900),
+        };
+        let line = record.line();
+        assert!(line.starts_with("<30>cudawrap["), "{line}");
+        let rest = "]: leased MIG-0d1e2f30-1111-5222-8333-444455556666 user=4000000000 program=my\\napp_x share=0.25 waited=3s";
+        assert!(line.ends_with(rest), "{line}");
+        assert!(Record { share: 1.0, ..record }.line().contains(" share=1 "));
+    }
+}

@@ -1,0 +1,196 @@
+//! `--check`: is this node set up? One line per finding, with a remedy where something is wrong: what an administrator runs first and sends
+//! with a report. It takes nothing, and what one part of it finds does not keep the others from looking.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use getgpu_common::diag::{print, printable};
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::inventory::{Detail, Inventory};
+use getgpu_common::lock::{Origin, Place, shared};
+use getgpu_common::request::Request;
+use getgpu_common::settings::{Environment, Loaded, Settings};
+
+use crate::call::open;
+use crate::explain;
+
+/// What has been found so far.
+#[derive(Default)]
+struct Findings {
+    text: String,
+    wrong: usize,
+}
+
+impl Findings {
+    fn fine(&mut self, what: &str, found: &str) {
+        let _ = writeln!(self.text, "ok       {what}: {}", printable(found));
+    }
+
+    fn wrong(&mut self, what: &str, found: &str, remedy: &str) {
+        self.wrong += 1;
+        let _ = writeln!(self.text, "problem  {what}: {}", printable(found));
+        if !remedy.is_empty() {
+            let _ = writeln!(self.text, "  remedy: {}", printable(remedy));
+        }
+    }
+
+    fn failed(&mut self, what: &str, failure: &Failure, otherwise: &str) {
+        self.wrong(what, &failure.message, failure.hint.as_deref().unwrap_or(otherwise));
+    }
+}
+
+/// Looks at everything and prints what was found; the failure is that something is wrong.
+pub fn check(environment: &Environment, directories: &[PathBuf]) -> Result<(), Failure> {
+    let mut findings = Findings::default();
+    let settings = settings(environment, &mut findings);
+    lock(environment, &settings, &mut findings);
+    let inventory = driver(&settings, &mut findings);
+    if let Some(inventory) = &inventory {
+        lists(&settings, environment, inventory, &mut findings);
+    }
+    programs(directories, &mut findings);
+    print(&findings.text)?;
+    match findings.wrong {
+        0 => Ok(()),
+        1 => Err(Failure::new(Kind::NoneFree, "--check: 1 problem")),
+        many => Err(Failure::new(Kind::NoneFree, format!("--check: {many} problems"))),
+    }
+}
+
+/// The settings in force; with an unreadable file those that are built in.
+fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
+    match Loaded::read(environment, None).and_then(Loaded::strict) {
+        Ok(loaded) => {
+            let file = environment.system_file.display();
+            let there = if environment.system_file.exists() { "is read" } else { "is not there: all is as built in" };
+            findings.fine("settings", &format!("{file} {there}"));
+            loaded.settings
+        }
+        Err(failure) => {
+            findings.failed("settings", &failure, "mend the line; getgpu --show-config shows what is in force");
+            Settings::default()
+        }
+    }
+}
+
+fn lock(environment: &Environment, settings: &Settings, findings: &mut Findings) {
+    let remedy = "as root: systemd-tmpfiles --create getgpu.conf, or run getgpu once";
+    match Place::find(environment.lock.clone(), settings.lock.clone()) {
+        Err(failure) => findings.failed("lock", &failure, remedy),
+        Ok(place) if place.origin == Origin::Private => {
+            let text = format!("there is no /run/getgpu: {} excludes only your own programs", place.path.display());
+            findings.wrong("lock", &text, remedy);
+        }
+        Ok(place) if !shared::with_host(&place) => {
+            let directory = place.path.parent().unwrap_or(&place.path).display();
+            let text = format!("{}: not shared with the host", place.path.display());
+            findings.wrong("lock", &text, &format!("mount the host's {directory} here"));
+        }
+        Ok(place) => findings.fine("lock", &format!("{}, a FIFO that can be trusted", place.path.display())),
+    }
+}
+
+/// Asks NVML for everything; none if it does not answer.
+fn driver(settings: &Settings, findings: &mut Findings) -> Option<Inventory> {
+    let began = std::time::Instant::now();
+    let scan = || {
+        let mut client = open(settings)?;
+        match client.scan(Detail::Full) {
+            Ok(inventory) => client.close().map(|()| inventory),
+            Err(failure) => {
+                client.abandon();
+                Err(failure)
+            }
+        }
+    };
+    let inventory = match scan() {
+        Ok(inventory) => inventory,
+        Err(failure) => {
+            let remedy = "install the NVIDIA driver, and see whether `nvidia-smi -L` lists the GPUs";
+            findings.failed("driver", &failure, remedy);
+            return None;
+        }
+    };
+    let driver = inventory.driver.as_deref().unwrap_or("of unknown version");
+    findings.fine("driver", &format!("{driver}, NVML answers in {} ms", began.elapsed().as_millis()));
+    for problem in &inventory.problems {
+        findings.wrong("driver", problem, "nvidia-smi -q tells more; a GPU that is lost needs a reset or a reboot");
+    }
+    let mig = inventory.devices.iter().filter(|device| device.slot.is_some()).count();
+    let whole = inventory.devices.len() - mig;
+    let text = format!("{mig} MIG devices and {whole} whole GPUs on {} GPUs", inventory.gpus.len());
+    if inventory.devices.is_empty() {
+        findings.wrong("devices", &text, "nvidia-smi mig -cgi PROFILES -C makes MIG devices");
+    } else {
+        findings.fine("devices", &text);
+    }
+    for gpu in inventory.gpus.iter().filter(|gpu| gpu.mig) {
+        if !inventory.devices.iter().any(|device| device.gpu == gpu.index) {
+            let text = format!("GPU {} is in MIG mode and has no MIG devices: nobody can use it", gpu.index);
+            findings.wrong("devices", &text, &format!("nvidia-smi mig -i {} -cgi PROFILES -C", gpu.index));
+        }
+    }
+    let closed = inventory.devices.iter().filter(|device| !device.usable).count();
+    if closed > 0 {
+        let text = format!("{closed} of {} cannot be opened by this process", inventory.devices.len());
+        findings.wrong("devices", &text, "see the rights of /dev/nvidia* and /dev/nvidia-caps, and the device cgroup");
+    }
+    Some(inventory)
+}
+
+/// The site's lists against what there is.
+fn lists(settings: &Settings, environment: &Environment, inventory: &Inventory, findings: &mut Findings) {
+    let request = match Request::new(settings, environment, true) {
+        Ok(request) => request,
+        Err(failure) => return findings.failed("lists", &failure, ""),
+    };
+    let wrong = explain::problems(&request.filter, &Inventory { problems: Vec::new(), ..inventory.clone() });
+    for line in &wrong {
+        findings.wrong("lists", line, "take the line out; getgpu --list shows the UUIDs that exist");
+    }
+    let pool = request.filter.pool(inventory).count();
+    let all = inventory.devices.len();
+    match (pool, all) {
+        (0, 1..) => {
+            findings.wrong("pool", "no device is handed out", "getgpu --explain --no-reserve says why for each")
+        }
+        _ => findings.fine("pool", &format!("{pool} of {all} devices are handed out")),
+    }
+}
+
+/// The three programs beside each other, and what create-cudawrap says of wrapped programs.
+fn programs(directories: &[PathBuf], findings: &mut Findings) {
+    let beside = |name: &str| std::fs::read_link("/proc/self/exe").ok().map(|own| own.with_file_name(name));
+    let runs = |path: &Path| nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok();
+    let mut creator = None;
+    for name in ["cudawrap", "create-cudawrap"] {
+        match beside(name).filter(|path| runs(path)) {
+            Some(path) => {
+                findings.fine("programs", &format!("{}", path.display()));
+                creator = Some(path);
+            }
+            None => {
+                findings.wrong("programs", &format!("{name} is not beside getgpu"), "install all three of one version")
+            }
+        }
+    }
+    let Some(creator) = creator.filter(|path| path.ends_with("create-cudawrap")) else { return };
+    let mut command = Command::new(creator);
+    command.arg("--status");
+    if directories.is_empty() {
+        command.arg("--all")
+    } else {
+        command.args(directories)
+    };
+    let Ok(output) = command.output() else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        findings.fine("wrapped", &format!("{} programs", said.lines().count()));
+        return;
+    }
+    for line in said.lines().chain(errors.lines().filter(|line| !line.contains(": hint: "))) {
+        findings.wrong("wrapped", line, "create-cudawrap --repair, or --undo");
+    }
+}

@@ -1,0 +1,70 @@
+//! The listing as metrics in Prometheus' text format, for node_exporter's textfile collector. Names may be added, never changed.
+//! A device has one line per state, of which one is 1, so that states can be summed over a node.
+
+use std::fmt::Write;
+
+use super::Listing;
+use super::rows::{Row, State};
+
+const STATES: [(State, &str); 6] = [
+    (State::Free, "free"),
+    (State::Leased, "leased"),
+    (State::Shared, "shared"),
+    (State::Reserved, "reserved"),
+    (State::Busy, "busy"),
+    (State::Unknown, "unknown"),
+];
+
+/// All metrics.
+pub fn text(listing: &Listing) -> String {
+    let mut text = String::new();
+    let mut family = |name: &str, help: &str, lines: Vec<String>| {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+        for line in lines {
+            let _ = writeln!(text, "{name}{line}");
+        }
+    };
+    let each = |value: &dyn Fn(&Row) -> Option<String>| -> Vec<String> {
+        let line = |row: &Row| value(row).map(|value| format!("{{{}}} {value}", labels(row)));
+        listing.rows.iter().filter_map(line).collect()
+    };
+    let states = listing.rows.iter().flat_map(|row| {
+        STATES
+            .iter()
+            .map(|(state, name)| format!("{{{},state=\"{name}\"}} {}", labels(row), u8::from(row.state == *state)))
+    });
+    family("getgpu_device_state", "Whether the device is in this state.", states.collect());
+    let pool = |row: &Row| Some(u8::from(row.index.is_some()).to_string());
+    family("getgpu_device_in_pool", "Whether the device is handed out.", each(&pool));
+    let share = |row: &Row| Some(row.share_used.to_string());
+    family("getgpu_device_share_used", "Part of the device that is leased or reserved, 0 to 1.", each(&share));
+    let holders = |row: &Row| Some(row.holders.len().to_string());
+    family("getgpu_device_holders", "Leases and reservations on the device.", each(&holders));
+    let total = |row: &Row| row.memory_total.map(|bytes| bytes.to_string());
+    family("getgpu_device_memory_bytes", "Memory of the device.", each(&total));
+    let used = |row: &Row| row.memory_used.map(|bytes| bytes.to_string());
+    family("getgpu_device_memory_used_bytes", "Memory of the device in use.", each(&used));
+    family("getgpu_waiting", "Programs in line for a device.", vec![format!(" {}", listing.waiting)]);
+    family("getgpu_problems", "Sick GPUs and wrong lines in lists.", vec![format!(" {}", listing.problems.len())]);
+    let shared = u8::from(listing.lock_shared);
+    family("getgpu_lock_shared", "Whether the lock is the host's.", vec![format!(" {shared}")]);
+    text
+}
+
+fn labels(row: &Row) -> String {
+    let profile = row.profile.as_deref().unwrap_or("");
+    format!("uuid=\"{}\",gpu=\"{}\",profile=\"{}\"", row.uuid, row.gpu, escaped(profile))
+}
+
+/// A label's value: backslash, quote and line feed are escaped (Prometheus, exposition formats).
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(super::escaped("a\"b\\c\nd"), r#"a\"b\\c\nd"#);
+    }
+}

@@ -1,0 +1,91 @@
+//! getgpu's options as one checked value, which is all that later files see of what was typed.
+//! `table` is what there is to type, `parse` reads and checks it. Nothing here touches the system.
+
+mod parse;
+mod table;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use getgpu_common::diag::Level;
+use getgpu_common::typed::Typed;
+
+pub use parse::parse;
+
+/// How the answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The UUID.
+    Uuid,
+    /// The CUDA index.
+    Index,
+    /// A line for the shell.
+    Env,
+    /// Of a listing: for node_exporter's textfile collector.
+    Prometheus,
+}
+
+/// Until when a reservation is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing is reserved.
+    No,
+    /// While programs name the device.
+    ForProgram,
+    /// Until this process is over; none: the caller.
+    Hold(Option<i32>),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Print a device: this one of the order, or any free one.
+    Print(Option<usize>),
+    /// Show all devices.
+    List {
+        /// For programs.
+        json: bool,
+    },
+    /// Look whether this node is set up, and at wrapped programs below these directories.
+    Check(Vec<PathBuf>),
+    /// Print how many are free.
+    CountFree,
+    /// Print what is reserved under this tag.
+    Tagged(String),
+    /// Give up a reservation.
+    Release(String),
+    /// Give up all.
+    ReleaseAll,
+    /// Show the settings.
+    ShowConfig,
+    /// Print this text and be done.
+    Text(String),
+}
+
+/// The checked options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What is to be done.
+    pub action: Action,
+    /// What chooses, shares and waits.
+    pub choices: Typed,
+    /// `--ignore-grant`
+    pub ignore_grant: bool,
+    /// `--for`
+    pub reserve_for: Option<Duration>,
+    /// `--hold`, `--no-reserve`
+    pub keep: Keep,
+    /// `--tag`
+    pub tag: Option<String>,
+    /// `--uid`
+    pub uid: Option<u32>,
+    /// `--format`
+    pub format: Format,
+    /// `--explain`
+    pub explain: bool,
+    /// `-v`, `-q`
+    pub level: Level,
+}
+
+#[cfg(test)]
+mod tests;

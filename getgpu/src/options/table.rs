@@ -1,0 +1,92 @@
+//! The flag table of getgpu: what each option is called and what it is for, and the texts around it in the help.
+//! The parser, the help and the man page are made from it.
+
+use getgpu_common::flags::{self, Flag, Takes, flag};
+
+const KEEP: &str = "Keeping it";
+const SHOW: &str = "Looking";
+/// What `--hold` means without a value.
+pub const CALLER: &str = "caller";
+
+/// What only getgpu has.
+const FLAGS: &[Flag] = &[
+    flag(
+        "for",
+        &[],
+        Takes::Value("TIME"),
+        KEEP,
+        "How long the reservation waits for its program to appear [default: 60]",
+    ),
+    flag(
+        "hold",
+        &[],
+        Takes::Optional { name: "PID", default: CALLER },
+        KEEP,
+        "Keep it until PID (default: the caller) is over, whatever runs; 0 (root): until released",
+    ),
+    flag("tag", &[], Takes::Value("NAME"), KEEP, "Name the reservation; alone: print what is reserved under NAME"),
+    flag("uid", &[], Takes::Value("UID"), KEEP, "Root: for this user"),
+    flag("no-reserve", &[], Takes::Nothing, KEEP, "Print only"),
+    flag(
+        "release",
+        &[],
+        Takes::Value("UUID-or-TAG"),
+        KEEP,
+        "Give up my reservation of UUID, or under TAG (root: anybody's)",
+    ),
+    flag("release-all", &[], Takes::Nothing, KEEP, "Give up all my reservations (root: everybody's)"),
+    flag("list", &['l', 'L'], Takes::Nothing, SHOW, "Table of all devices: state, who, program, since when"),
+    flag("json", &[], Takes::Nothing, SHOW, "With --list: for programs"),
+    flag("count-free", &[], Takes::Nothing, SHOW, "Print the number of free devices"),
+    flag(
+        "format",
+        &[],
+        Takes::Value("FORMAT"),
+        SHOW,
+        "uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) or env (an export line); with --list: prometheus",
+    ),
+    flag("explain", &[], Takes::Nothing, SHOW, "Say for every other device why it was not taken"),
+    flag(
+        "check",
+        &[],
+        Takes::Nothing,
+        SHOW,
+        "Is this node set up? A remedy for each finding; [DIR]...: wrapped programs there too",
+    ),
+    flag("show-config", &[], Takes::Nothing, SHOW, "Each setting and where it comes from"),
+];
+
+/// Every option of getgpu.
+pub fn table() -> impl Iterator<Item = Flag> {
+    flags::CHOOSING.into_iter().chain(FLAGS.iter().copied()).chain(flags::COMMON)
+}
+
+/// What it is for, in one line.
+pub const ABOUT: &str =
+    "Print the UUID of a free MIG device or GPU, and keep it reserved for the program that will use it";
+
+/// What follows the options in the help.
+pub const AFTER: &str = "\
+Examples:
+  one program, reserved until it is over:
+    CUDA_VISIBLE_DEVICES=$(getgpu) ./app
+  a shell session, reserved until this shell ends:
+    export CUDA_VISIBLE_DEVICES=$(getgpu --hold)
+  the same in Python, before CUDA is used:
+    os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()
+  leased by the program itself, and nothing is run if no device is free:
+    cudawrap -- ./app
+  the smallest device with 10 GiB, waiting in line for it for an hour at most:
+    d=$(getgpu --min-memory 10G --wait=1h) && CUDA_VISIBLE_DEVICES=$d ./app
+
+Exit status:
+  0  printed
+  1  no device is free now, or within the time to wait
+  2  usage or settings, no such index
+  3  no driver, NVML failed, no such device exists here
+  4  the lock cannot be used, or no holder could be started
+
+Environment:
+  CUDA_VISIBLE_DEVICES  a grant: only these devices are considered
+  GETGPU_CONFIG         stands for /etc/getgpu/config.toml
+  GETGPU_LOCK           stands for /run/getgpu/lock (tests)";
