@@ -1,3 +1,7 @@
+use std::ffi::OsString;
+
+use getgpu_common::error::{Failure, Kind};
+
 use super::*;
 
 fn parse(words: &str) -> Result<Options, Failure> {
@@ -84,7 +88,7 @@ fn a_time_that_was_taken_for_an_index_is_hinted_at() {
 #[test]
 fn every_option_is_in_the_help_with_its_letters() {
     let Action::Text(help) = parse("--help").unwrap().action else { panic!() };
-    for flag in table() {
+    for flag in table::table() {
         assert!(help.contains(&format!("--{}", flag.long)), "{}", flag.long);
         for letter in flag.short {
             assert!(help.contains(&format!("-{letter}")), "{letter}");

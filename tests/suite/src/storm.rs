@@ -1,6 +1,8 @@
 //! A storm of launches: in all three ways, by four users, a third of them killed at random instants.
 //! The judge is what the simulated programs wrote down themselves, and what the kernel says is still locked.
 
+#![allow(clippy::print_stdout, reason = "the figures are read")]
+
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
