@@ -153,7 +153,7 @@ fn lists(settings: &Settings, environment: &Environment, inventory: &Inventory, 
     let all = inventory.devices.len();
     match (pool, all) {
         (0, 1..) => {
-            findings.wrong("pool", "no device is handed out", "getgpu --explain --no-reserve says why for each")
+            findings.wrong("pool", "no device is handed out", "getgpu --explain --no-reserve says why for each");
         }
         _ => findings.fine("pool", &format!("{pool} of {all} devices are handed out")),
     }
@@ -171,7 +171,7 @@ fn programs(directories: &[PathBuf], findings: &mut Findings) {
                 creator = Some(path);
             }
             None => {
-                findings.wrong("programs", &format!("{name} is not beside getgpu"), "install all three of one version")
+                findings.wrong("programs", &format!("{name} is not beside getgpu"), "install all three of one version");
             }
         }
     }
