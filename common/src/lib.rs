@@ -1,5 +1,6 @@
 //! What getgpu, cudawrap and create-cudawrap share.
 
+pub mod afresh;
 pub mod ask;
 pub mod choice;
 pub mod cpus;

@@ -10,6 +10,7 @@ mod member;
 mod place;
 mod start;
 mod variables;
+mod words;
 
 use std::ffi::OsString;
 
@@ -26,7 +27,7 @@ use place::Place;
 /// The status of the keeper, if this process was started as one: by nobody but ourselves, whatever a linked program's arguments are.
 pub fn keeper(arguments: &[OsString]) -> Option<i32> {
     let ours = sys::exec_path().is_some_and(|path| path == start::OURSELVES);
-    (ours && arguments.get(1).is_some_and(|word| word == keeper::OPTION)).then(|| keeper::main(&arguments[2..]))
+    (ours && arguments.get(1).is_some_and(|word| word == words::OPTION)).then(|| keeper::main(&arguments[2..]))
 }
 
 /// `--mps` was typed: refuses before anything is chosen, where it is clear that there will be no share.

@@ -8,10 +8,10 @@ use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
+use getgpu_common::afresh;
 use getgpu_common::ask::channel;
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::lock::Description;
-use getgpu_common::sys;
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -19,13 +19,9 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
 use super::daemon::Control;
-use super::keeper::{self, Line};
 use super::place::Place;
+use super::words::{self, Line};
 
-/// Where the keeper finds the mutex.
-pub const MUTEX_FD: RawFd = 3;
-/// Where the keeper finds its starter.
-pub const STARTER_FD: RawFd = 4;
 /// The path that a keeper is executed by, and nothing else is.
 pub const OURSELVES: &str = "/proc/self/exe";
 /// How long it may take until the daemon listens or has failed.
@@ -37,16 +33,16 @@ pub fn keeper(place: &Place, control: &Control, mutex: Description) -> Result<()
     let failed =
         |why: &str| Failure::new(Kind::Refused, format!("{}: the MPS daemon cannot be started: {why}", control.device));
     let (ours, theirs) = channel().map_err(|e| failed(&reason(&e)))?;
-    let mut words = vec![CString::from(c"cudawrap"), CString::new(keeper::OPTION).unwrap_or_default()];
-    words.extend(Line { place: place.clone(), control: control.clone() }.words());
-    launch(&words, mutex.number(), theirs.as_raw_fd()).map_err(|e| failed(&reason(&e.into())))?;
+    let mut line = vec![CString::from(c"cudawrap"), CString::new(words::OPTION).unwrap_or_default()];
+    line.extend(Line { place: place.clone(), control: control.clone() }.words());
+    launch(&line, mutex.number(), theirs.as_raw_fd()).map_err(|e| failed(&reason(&e.into())))?;
     drop(theirs);
     let answer = answer(File::from(ours)).map_err(|why| failed(&why))?;
     // Only now may others look.
     drop(mutex);
     match answer.split_first() {
-        Some((&keeper::READY, _)) => Ok(()),
-        Some((&keeper::FAILED, text)) => {
+        Some((&words::READY, _)) => Ok(()),
+        Some((&words::FAILED, text)) => {
             let text = String::from_utf8_lossy(text);
             let (message, hint) = text.split_once('\n').unwrap_or((&text, ""));
             let failure = Failure::new(Kind::Refused, message);
@@ -119,31 +115,13 @@ fn intermediate(words: &[CString], mutex: RawFd, starter: RawFd) -> ! {
 
 /// Arranges the descriptors and executes; returns only if it cannot.
 fn become_keeper(words: &[CString], mutex: RawFd, starter: RawFd) {
-    // SAFETY: only system calls on plain numbers; the process executes or ends right after.
+    if !afresh::arrange(mutex, starter) {
+        return;
+    }
+    // SAFETY: two system calls on plain numbers. A starter that is gone, or a daemon, must not end it; what it starts has the default again.
     unsafe {
-        // Out of the way first, since the places 3 and 4 may be each other's.
-        let mutex = libc::fcntl(mutex, libc::F_DUPFD, 10);
-        let starter = libc::fcntl(starter, libc::F_DUPFD, 10);
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
-        if mutex < 0 || starter < 0 || null < 0 {
-            return;
-        }
-        for stream in 0..3 {
-            libc::dup2(null, stream);
-        }
-        libc::dup2(mutex, MUTEX_FD);
-        libc::dup2(starter, STARTER_FD);
-        sys::close_from(STARTER_FD + 1);
-        libc::chdir(c"/".as_ptr());
         libc::umask(0o022);
-        for signal in 1..=libc::SIGRTMAX() {
-            libc::signal(signal, libc::SIG_DFL);
-        }
-        // A starter that is gone, or a daemon, must not end it; what it starts has the default again.
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
     let nothing: [CString; 0] = [];
     let path = CString::new(OURSELVES).unwrap_or_default();

@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+use getgpu_common::afresh;
 use getgpu_common::ask::channel;
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::lock::Description;
@@ -17,9 +18,9 @@ use nix::unistd::{ForkResult, fork};
 use super::Line;
 
 /// Where the holder finds the lock.
-pub const LOCK_FD: RawFd = 3;
+pub const LOCK_FD: RawFd = afresh::FIRST;
 /// Where the holder finds its starter.
-pub const STARTER_FD: RawFd = 4;
+pub const STARTER_FD: RawFd = afresh::SECOND;
 /// The word that ends a holder whose device was never printed.
 pub const CANCEL: u8 = b'c';
 /// The word that the device was printed.
@@ -112,29 +113,8 @@ fn launch(line: &Line, lock: OwnedFd, starter: OwnedFd, user: Option<User>) -> n
 
 /// Arranges the descriptors and executes; returns only if it cannot.
 fn become_holder(program: &CString, words: &[CString], lock: RawFd, starter: RawFd, user: Option<User>) {
-    // SAFETY: only system calls on plain numbers; the process executes or ends right after.
-    unsafe {
-        // Out of the way first, since the places 3 and 4 may be each other's.
-        let lock = libc::fcntl(lock, libc::F_DUPFD, 10);
-        let starter = libc::fcntl(starter, libc::F_DUPFD, 10);
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
-        if lock < 0 || starter < 0 || null < 0 {
-            return;
-        }
-        // A holder without the lock would say that it is ready and hold nothing.
-        for (from, to) in [(null, 0), (null, 1), (null, 2), (lock, LOCK_FD), (starter, STARTER_FD)] {
-            if libc::dup2(from, to) < 0 {
-                return;
-            }
-        }
-        getgpu_common::sys::close_from(STARTER_FD + 1);
-        libc::chdir(c"/".as_ptr());
-        for signal in 1..=libc::SIGRTMAX() {
-            libc::signal(signal, libc::SIG_DFL);
-        }
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    if !afresh::arrange(lock, starter) {
+        return;
     }
     if user.is_some_and(|user| turn_into(user).is_err()) {
         return;
