@@ -62,8 +62,9 @@ fn live(what: &str, words: &[String], held: bool) {
         .collect();
     // Whatever the umask: nobody's programs read it too.
     std::fs::set_permissions(&go, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-    let _program = sandbox.command("cudawrap").arg0("cudawrap").args(["--"]).args(&words).spawn();
-    wait::until(&format!("{what}: ready"), || ready.exists());
+    let program = sandbox.command("cudawrap").arg0("cudawrap").args(["--"]).args(&words).spawn();
+    let came = wait::holds_within(wait::LONG, || ready.exists());
+    assert!(came, "{what}: not ready: {}", program.stderr());
     if held {
         assert!(sandbox.locked(), "{what}: lost");
     } else {
