@@ -10,7 +10,7 @@ use crate::directory::{Directory, unsupported};
 use crate::identity::Id;
 use crate::look::{Entry, Seen, entry};
 use crate::names::Names;
-use crate::names::Place::{self, App, Hidden, Tmp};
+use crate::names::Place::{self, App, Former, Hidden, Tmp};
 use crate::plan::{Plan, Step};
 use crate::verdict::{Verdict, verdict};
 
@@ -37,7 +37,11 @@ pub struct Work<'a> {
 
 /// Does the steps of `plan`, which was made for `seen`.
 pub fn apply(work: &Work, seen: &Seen, plan: &Plan) -> Result<(), Stop> {
-    let mut run = Run { work, now: [seen.app.clone(), seen.hidden.clone(), seen.tmp.clone()], back: Vec::new() };
+    let mut run = Run {
+        work,
+        now: [seen.app.clone(), seen.hidden.clone(), seen.tmp.clone(), seen.former.clone()],
+        back: Vec::new(),
+    };
     for step in &plan.steps {
         let Err(error) = run.step(*step) else { continue };
         let left = run.roll_back();
@@ -71,7 +75,7 @@ pub fn describe(step: Step, work: &Work) -> String {
 struct Run<'a> {
     work: &'a Work<'a>,
     /// What each place holds by now, as far as we know.
-    now: [Entry; 3],
+    now: [Entry; 4],
     /// How to take back what was done, last first.
     back: Vec<Step>,
 }
@@ -203,6 +207,7 @@ fn index(place: Place) -> usize {
         App => 0,
         Hidden => 1,
         Tmp => 2,
+        Former => 3,
     }
 }
 

@@ -205,7 +205,7 @@ fn fits(outcome: Outcome, now: State) -> bool {
         Outcome::LinkRemoved => now == State::Missing,
         Outcome::Linked | Outcome::AlreadyLinked => now == State::LinkOnly,
         Outcome::Repointed => matches!(now, State::Wrapped | State::LinkOnly),
-        Outcome::Wrapped | Outcome::AlreadyWrapped | Outcome::Renewed => now == State::Wrapped,
+        Outcome::Wrapped | Outcome::AlreadyWrapped | Outcome::Renewed | Outcome::Adopted => now == State::Wrapped,
         Outcome::NotWrapped | Outcome::Sound => true,
     }
 }
@@ -223,6 +223,7 @@ fn said(plan: &Plan, names: &Names) -> String {
         Outcome::Undone => "the program is back under its name".to_owned(),
         Outcome::LinkRemoved => "the link to cudawrap is removed".to_owned(),
         Outcome::NotWrapped => "is not wrapped; nothing changed".to_owned(),
+        Outcome::Adopted => format!("is wrapped by cudawrap now, and no longer by migtools; the program is {hidden}"),
         Outcome::Renewed => format!("the newer program is wrapped, the older {hidden} is gone"),
         Outcome::Repointed => "leads to cudawrap again".to_owned(),
         Outcome::Sound => "needs no repair; nothing changed".to_owned(),

@@ -1,4 +1,4 @@
-//! What is at the three places of a path, in plain data: the only place that asks the file system about them.
+//! What is at the places of a path, in plain data: the only place that asks the file system about them.
 //! What it means is decided by `state`, which never looks itself.
 
 use std::ffi::{OsStr, OsString};
@@ -75,7 +75,7 @@ impl Entry {
     }
 }
 
-/// What the three places of a path hold, and where else its program could be.
+/// What the places of a path hold, and where else its program could be.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The path itself.
@@ -84,6 +84,8 @@ pub struct Seen {
     pub hidden: Entry,
     /// `.CUDAWRAP_app~`.
     pub tmp: Entry,
+    /// `MIGTOOLS_app`.
+    pub former: Entry,
     /// The link further down the chain that is the wrapped one, when this one only leads to it.
     pub through: Option<PathBuf>,
     /// The program that cudawrap finds by PATH when none is beside the link.
@@ -97,19 +99,21 @@ impl Seen {
             Place::App => &self.app,
             Place::Hidden => &self.hidden,
             Place::Tmp => &self.tmp,
+            Place::Former => &self.former,
         }
     }
 }
 
-/// Looks at all three places; `own` is our cudawrap where it is known.
+/// Looks at all places; `own` is our cudawrap where it is known.
 pub fn look(dir: &Directory, names: &Names, own: Option<Id>) -> io::Result<Seen> {
     let app = entry(dir, names.at(Place::App), own)?;
     let hidden = entry(dir, names.at(Place::Hidden), own)?;
     let tmp = entry(dir, names.at(Place::Tmp), own)?;
+    let former = entry(dir, names.at(Place::Former), own)?;
     let alone = app.is_ours() && hidden.kind == Kind::Absent;
     let through = if alone { wrapped_hop(&dir.path().join(names.at(Place::App))) } else { None };
     let behind = if alone { wrapper::behind(dir.path(), names.at(Place::App)) } else { None };
-    Ok(Seen { app, hidden, tmp, through, behind })
+    Ok(Seen { app, hidden, tmp, former, through, behind })
 }
 
 /// Looks at one name.

@@ -6,6 +6,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// What the program's name begins with once its path is a link.
 pub const PREFIX: &str = "CUDAWRAP_";
+/// What migtools calls a program that it wrapped.
+const FORMER: &str = "MIGTOOLS_";
 /// The program that the links lead to.
 pub const WRAPPER: &str = "cudawrap";
 /// How much longer than the program's name the longest name beside it is (`.` and `~` around `CUDAWRAP_name`).
@@ -13,7 +15,7 @@ pub const ADDED: usize = PREFIX.len() + 2;
 /// Our own programs, which are never wrapped.
 pub const OWN: [&str; 4] = [WRAPPER, "getgpu", "create-cudawrap", "create_cudawrap"];
 
-/// One of the three names that a wrap has to do with.
+/// One of the names that a wrap has to do with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The path that users run.
@@ -22,14 +24,17 @@ pub enum Place {
     Hidden,
     /// `.CUDAWRAP_app~`: on the way.
     Tmp,
+    /// `MIGTOOLS_app`: the program, where migtools wrapped it.
+    Former,
 }
 
-/// The three names of one path.
+/// The names of one path.
 #[derive(Clone, Debug)]
 pub struct Names {
     app: OsString,
     hidden: OsString,
     tmp: OsString,
+    former: OsString,
 }
 
 impl Names {
@@ -37,7 +42,8 @@ impl Names {
     pub fn of(app: &OsStr) -> Self {
         let hidden = joined(&[PREFIX.as_bytes(), app.as_bytes()]);
         let tmp = joined(&[b".", hidden.as_bytes(), b"~"]);
-        Self { app: app.to_owned(), hidden, tmp }
+        let former = joined(&[FORMER.as_bytes(), app.as_bytes()]);
+        Self { app: app.to_owned(), hidden, tmp, former }
     }
 
     /// The name at `place`.
@@ -46,6 +52,7 @@ impl Names {
             Place::App => &self.app,
             Place::Hidden => &self.hidden,
             Place::Tmp => &self.tmp,
+            Place::Former => &self.former,
         }
     }
 

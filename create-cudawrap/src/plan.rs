@@ -4,7 +4,7 @@
 use getgpu_common::error::{Failure, Kind};
 
 use crate::look::Seen;
-use crate::names::Place::{self, App, Hidden, Tmp};
+use crate::names::Place::{self, App, Former, Hidden, Tmp};
 use crate::state::{Leftover, State, leftover, state};
 
 /// What the user wants.
@@ -65,6 +65,8 @@ pub enum Outcome {
     NotWrapped,
     /// The newer program is wrapped, the older one gone.
     Renewed,
+    /// What migtools wrapped is wrapped by us.
+    Adopted,
     /// The link leads to cudawrap again.
     Repointed,
     /// Nothing needs repair.
@@ -125,7 +127,12 @@ fn wrap(seen: &Seen, now: State, request: &Request) -> Steps {
         State::Plain => Ok((first(request.method), Outcome::Wrapped)),
         State::Half => Ok((half(seen, request), Outcome::Wrapped)),
         State::SameFile => Ok((relink(request.method), Outcome::Wrapped)),
+        // Interrupted before the last step of an adoption.
+        State::Wrapped if seen.hidden.is_program() && seen.former.id == seen.hidden.id => {
+            Ok((vec![Step::Drop(Former)], Outcome::Adopted))
+        }
         State::Wrapped => Ok((vec![], Outcome::AlreadyWrapped)),
+        State::Migtools => adopt(seen),
         State::Vanished => Ok((relink(request.method), Outcome::Repointed)),
         State::Upgraded => Err(refused("is a program, and so is the CUDAWRAP_name beside it")
             .hint("after an upgrade: create-cudawrap --repair, which drops the one beside it; else move that away")),
@@ -148,8 +155,25 @@ fn repair(seen: &Seen, now: State, request: &Request) -> Steps {
         State::LinkOnly if seen.behind.is_some() => Ok((vec![], Outcome::Sound)),
         State::Plain | State::Wrapped | State::Through => Ok((vec![], Outcome::Sound)),
         State::InTheWay => Err(in_the_way()),
+        State::Migtools => adopt(seen),
         _ => Err(hopeless(seen, now)),
     }
+}
+
+/// Wrapped by migtools: the program gets our name for it beside theirs, then a link of ours takes the place of theirs. In between the path
+/// runs through their wrapper, which finds the program under their name until the last step.
+fn adopt(seen: &Seen) -> Steps {
+    let begun = seen.hidden.id.is_some() && seen.hidden.id == seen.former.id;
+    if !seen.former.is_program() || !seen.former.runs {
+        return Err(refused("is wrapped by migtools, and its program, MIGTOOLS_name beside it, is not there")
+            .hint("install the program again, then wrap it"));
+    }
+    if !begun && seen.hidden.id.is_some() {
+        return Err(in_the_way());
+    }
+    let mut steps = if begun { vec![] } else { vec![Step::Copy(Former, Hidden)] };
+    steps.extend([Step::Link(Tmp), Step::Sync, Step::Over(Tmp, App), Step::Sync, Step::Drop(Former)]);
+    Ok((steps, Outcome::Adopted))
 }
 
 fn undo(now: State, method: Method) -> Steps {
@@ -246,7 +270,7 @@ fn in_the_way() -> Failure {
 
 fn migtools() -> Failure {
     refused("is wrapped by migtools")
-        .hint("first put its program, MIGTOOLS_name beside it, back: mv -T MIGTOOLS_name name")
+        .hint("create-cudawrap without --undo adopts it; or put its program back: mv -T MIGTOOLS_name name")
 }
 
 fn lost() -> Failure {

@@ -153,8 +153,34 @@ const ROWS: &[Row] = &[
         },
         status: "foreign",
         attention: true,
-        wrap: Err("migtools"),
-        repair: Err("migtools"),
+        wrap: Ok(("CUDAWRAP_x x", "one a b")),
+        repair: Ok(("CUDAWRAP_x x", "one a b")),
+        undo: Err("migtools"),
+    },
+    Row {
+        name: "migtools, adopted half-way",
+        files: |s| {
+            s.script("app/MIGTOOLS_x", "one");
+            s.run_sh("ln app/MIGTOOLS_x app/CUDAWRAP_x");
+            s.script("bin/migtools_wrapper", "m");
+            s.link("../bin/migtools_wrapper", "app/x");
+        },
+        status: "foreign",
+        attention: true,
+        wrap: Ok(("CUDAWRAP_x x", "one a b")),
+        repair: Ok(("CUDAWRAP_x x", "one a b")),
+        undo: Err("migtools"),
+    },
+    Row {
+        name: "migtools without its program",
+        files: |s| {
+            s.script("bin/migtools_wrapper", "m");
+            s.link("../bin/migtools_wrapper", "app/x");
+        },
+        status: "foreign",
+        attention: true,
+        wrap: Err("is not there"),
+        repair: Err("is not there"),
         undo: Err("migtools"),
     },
     Row {

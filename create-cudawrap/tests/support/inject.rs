@@ -43,6 +43,17 @@ pub(crate) const STARTS: &[Start] = &[
         program: "app/x",
         end: "CUDAWRAP_x x",
     },
+    Start {
+        name: "adopt",
+        files: |s| {
+            s.program("bin/migtools_wrapper", "#!/bin/sh\nexec \"${0%/*}/MIGTOOLS_${0##*/}\" \"$@\"\n");
+            s.script("app/MIGTOOLS_x", "one");
+            s.link("../bin/migtools_wrapper", "app/x");
+        },
+        args: &["x"],
+        program: "app/MIGTOOLS_x",
+        end: "CUDAWRAP_x x",
+    },
 ];
 
 /// How names are exchanged: as the file system can, or as on one that cannot.

@@ -56,8 +56,9 @@ fn live(what: &str, words: &[String], held: bool) {
     let words: Vec<String> = words
         .iter()
         .map(|word| {
+            // In this order: what is put in for READY, a random path, may well contain GO.
+            let word = word.replace("GO", &format!("read x <{}", go.display()));
             word.replace("READY", &format!("echo >{}", ready.display()))
-                .replace("GO", &format!("read x <{}", go.display()))
         })
         .collect();
     // Whatever the umask: nobody's programs read it too.
