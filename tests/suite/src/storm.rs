@@ -99,7 +99,7 @@ pub fn storm(node: &str, launches: u64, least: u64, seed: u64) {
         began.elapsed()
     );
     sandbox.assert_exclusive();
-    assert!(ran > 0 && none > 0 && dead > 0, "the storm was none");
+    assert!(ran > 0 && dead > 0, "the storm was none");
     sandbox.assert_clean(Duration::from_secs(10));
     let free: usize = sandbox.getgpu(["--count-free"]).run().line().parse().expect("a step of the storm");
     assert_eq!(free, sandbox.uuids().len());
