@@ -120,7 +120,7 @@ fn ports(count: u16) -> u16 {
     }
 }
 
-/// slurm.conf(5) and gres.conf(5). The GPUs' files only have to exist: without cgroups nobody opens them.
+/// slurm.conf(5) and gres.conf(5). The GPUs' files only have to be devices: without cgroups nobody opens them.
 fn configure(sandbox: &Sandbox, port: u16, nodes: u16, lines: &str) {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("the host's name");
     let host = host.trim().split('.').next().unwrap_or_default();
@@ -129,7 +129,8 @@ fn configure(sandbox: &Sandbox, port: u16, nodes: u16, lines: &str) {
         fs::create_dir(sandbox.path(directory)).expect("a directory of the cluster");
     }
     for device in 0..4 {
-        sandbox.file(&format!("slurm/dev/nvidia{device}"), "", 0o666);
+        let device = sandbox.path(&format!("slurm/dev/nvidia{device}"));
+        std::os::unix::fs::symlink("/dev/null", device).expect("a device of the cluster");
     }
     let node = |number: u16| {
         format!(
