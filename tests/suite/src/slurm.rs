@@ -66,7 +66,8 @@ impl<'a> Cluster<'a> {
     #[track_caller]
     pub fn sbatch(&self, options: &str, script: &str) -> String {
         let file = self.sandbox.file("work/script", &format!("#!/bin/sh\n{script}\n"), 0o755);
-        let words: Vec<&str> = ["sbatch", "--parsable", "--output=out-%j"].into_iter().chain(options.split_ascii_whitespace()).collect();
+        let words: Vec<&str> =
+            ["sbatch", "--parsable", "--output=out-%j"].into_iter().chain(options.split_ascii_whitespace()).collect();
         self.command(&words).args([file]).run().line()
     }
 
@@ -90,9 +91,14 @@ impl<'a> Cluster<'a> {
 
 /// A hook of `etc/slurm` with the sandbox's environment and these settings before it: Slurm hands its own hooks nothing but its own variables.
 pub fn hook(sandbox: &Sandbox, name: &str, settings: &str) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/slurm").join(name);
-    let text = format!("#!/bin/sh\n{}\n{settings}\nexec {}\n", environment(sandbox), script.display());
+    let text = format!("#!/bin/sh\n{}\n", hook_lines(sandbox, name, settings));
     sandbox.file(&format!("hooks/{name}"), &text, 0o755).display().to_string()
+}
+
+/// The same as lines for a shell.
+pub fn hook_lines(sandbox: &Sandbox, name: &str, settings: &str) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/slurm").join(name);
+    format!("{}\n{settings}\nexec {}", environment(sandbox), script.display())
 }
 
 /// Lines of a shell that set a sandbox's environment.

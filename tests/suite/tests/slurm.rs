@@ -110,7 +110,9 @@ fn nodes_with_different_grants_work_from_their_own() {
         cases += &format!("n{number}) {} ;;\n", slurm::environment(node));
     }
     let go = nodes[0].text("work/go");
-    let script = format!("#!/bin/sh\ncase $SLURMD_NODENAME in\n{cases}esac\nexec cudawrap -- sim-cuda --until-file {go} --max 2\n");
+    let script = format!(
+        "#!/bin/sh\ncase $SLURMD_NODENAME in\n{cases}esac\nexec cudawrap -- sim-cuda --until-file {go} --max 2\n"
+    );
     let rank = nodes[0].file("work/rank", &script, 0o755).display().to_string();
     // Three ranks on three devices there, two on one here.
     let step = cluster.srun(&format!("-w n1 -n3 --gres=gpu:3 {rank} : -w n2 -n2 --gres=gpu:1 {rank}")).spawn();
