@@ -10,7 +10,7 @@ use std::time::Duration;
 use harness::skip::{self, Need};
 use harness::{Command, Running, Sandbox, wait};
 
-/// A cluster whose nodes `n1`, `n2` ... are all this host: 16 CPUs, and 4 GPUs for `--gres=gpu:N`, each.
+/// A cluster whose nodes `n1`, `n2` ... are all this host: 32 CPUs, and 4 GPUs for `--gres=gpu:N`, each.
 #[derive(Debug)]
 pub struct Cluster<'a> {
     sandbox: &'a Sandbox,
@@ -140,7 +140,7 @@ fn configure(sandbox: &Sandbox, port: u16, nodes: u16, lines: &str) {
     }
     let node = |number: u16| {
         format!(
-            "NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=16 CoresPerSocket=16 Gres=gpu:4 Features=gpushare4\n",
+            "NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=32 CoresPerSocket=32 Gres=gpu:4 Features=gpushare4\n",
             port + number
         )
     };
