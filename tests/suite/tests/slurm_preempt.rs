@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use getgpu_tests::slurm::{self, Cluster};
 use harness::{Sandbox, wait};
@@ -128,12 +128,14 @@ fn a_requeued_job_finds_nothing_in_its_way() {
     sandbox.file("work/run0-stop", "", 0o644);
     wait::until("it is over", || first.over());
     let second = Watched { name: "run1", ..first };
-    // Slurm would wait two minutes.
+    // Slurm would wait two minutes, since a node refuses the second run's credential if it is of the second in which the first one's ended.
+    let ended = Instant::now();
+    wait::until("that second is over", || ended.elapsed() > Duration::from_secs(2));
     let now = wait::holds_within(wait::LONG, || {
         cluster.command(&["scontrol", "update", &format!("JobId={job}"), "StartTime=now"]).run();
         !second.log().is_empty()
     });
-    assert!(now, "{}", cluster.output(&job));
+    assert!(now, "{} {}", cluster.output(&job), cluster.logs());
     let uuid = &sandbox.uuids()[0];
     let output = cluster.output(&job);
     let runs: Vec<&str> = output.lines().filter(|line| line.starts_with("run ")).collect();
