@@ -3,12 +3,15 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use harness::skip::{self, Need};
-use harness::{Command, Running, Sandbox, wait};
+use harness::{Command, Running, Sandbox, Signal, wait};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 
 /// A cluster whose nodes `n1`, `n2` ... are all this host: 32 CPUs, and 4 GPUs for `--gres=gpu:N`, each.
 #[derive(Debug)]
@@ -16,6 +19,8 @@ pub struct Cluster<'a> {
     sandbox: &'a Sandbox,
     /// The controller first. Killed when this goes.
     daemons: Vec<Running>,
+    /// Numbers of jobs that no other cluster on this host has: processes say which job they are of, and nothing more.
+    jobs: Range<u32>,
 }
 
 /// Whether this machine lacks a Slurm, or what it needs; then it has been said.
@@ -29,8 +34,9 @@ impl<'a> Cluster<'a> {
     #[track_caller]
     pub fn start(sandbox: &'a Sandbox, nodes: u16, lines: &str) -> Self {
         let port = ports(nodes + 1);
-        configure(sandbox, port, nodes, lines);
-        let mut cluster = Self { sandbox, daemons: Vec::new() };
+        let first = u32::from(port) * 1000;
+        configure(sandbox, port, nodes, &format!("FirstJobId={first}\n{lines}"));
+        let mut cluster = Self { sandbox, daemons: Vec::new(), jobs: first..first + 1000 };
         cluster.daemon(&["slurmctld", "-D"]);
         for node in 1..=nodes {
             cluster.daemon(&["slurmd", "-D", "-N", &format!("n{node}")]);
@@ -89,6 +95,32 @@ impl<'a> Cluster<'a> {
     }
 }
 
+impl Drop for Cluster<'_> {
+    /// The daemons, then what they started to watch over steps: those have no environment to be known by, as a sandbox's programs have, and
+    /// would ask for a daemon for ever.
+    fn drop(&mut self) {
+        self.daemons.clear();
+        wait::holds_within(Duration::from_secs(5), || {
+            let left: Vec<i32> = steps().filter(|(_, job)| self.jobs.contains(job)).map(|(pid, _)| pid).collect();
+            for pid in &left {
+                let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+            }
+            left.is_empty()
+        });
+    }
+}
+
+/// Process and job of every step on this host: `slurmstepd: [JOB.STEP]`.
+fn steps() -> impl Iterator<Item = (i32, u32)> {
+    let pids =
+        fs::read_dir("/proc").expect("/proc").flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid: i32| {
+        let text = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        Some((pid, text.strip_prefix("slurmstepd: [")?.split_once('.')?.0.parse().ok()?))
+    })
+}
+
 /// A hook of `etc/slurm` with the sandbox's environment and these settings before it: Slurm hands its own hooks nothing but its own variables.
 pub fn hook(sandbox: &Sandbox, name: &str, settings: &str) -> String {
     let text = format!("#!/bin/sh\n{}\n", hook_lines(sandbox, name, settings));
@@ -144,12 +176,10 @@ fn configure(sandbox: &Sandbox, port: u16, nodes: u16, lines: &str) {
             port + number
         )
     };
-    // Numbers of jobs that no other cluster on this host has: processes say which job they are of, and nothing more.
     let text = format!(
         "ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={port}
-FirstJobId={}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/none
@@ -172,7 +202,6 @@ SlurmdParameters=config_overrides
 {lines}
 {}PartitionName=main Nodes=ALL Default=YES State=UP
 ",
-        u32::from(port) * 1000,
         (1..=nodes).map(node).collect::<String>()
     );
     sandbox.file("slurm.conf", &text, 0o644);

@@ -157,3 +157,34 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
     sandbox.assert_clean(Duration::from_secs(1));
     assert!(sandbox.folder().collisions().unwrap().is_empty());
 }
+
+#[test]
+fn each_component_of_a_heterogeneous_job_finds_its_own_part() {
+    if slurm::lacks(&[]) {
+        return;
+    }
+    // A sandbox for each node.
+    let nodes = [Sandbox::new("mig4"), Sandbox::new("mig4")];
+    let cases: Vec<String> =
+        (1..).zip(&nodes).map(|(number, node)| format!("n{number}) {} ;;", slurm::environment(node))).collect();
+    let environment = format!("case $SLURMD_NODENAME in\n{}\nesac", cases.join("\n"));
+    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&nodes[0], name, &environment));
+    let lines = format!("Prolog={}\nEpilog={}\nTaskProlog={}", lines[0], lines[1], lines[2]);
+    let cluster = Cluster::start(&nodes[0], 2, &lines);
+    let go = nodes[0].text("work/go");
+    let script = format!("#!/bin/sh\n{environment}\nexec sim-cuda --until-file {go}\n");
+    let task = nodes[0].file("work/task", &script, 0o755).display().to_string();
+    let component = |node: u32| format!("-w n{node} --constraint=gpushare4 {task}");
+    let step = cluster.srun(&format!("{} : {}", component(1), component(2))).spawn();
+    let running = wait::holds_within(wait::LONG, || nodes.iter().all(|node| node.running() == 1));
+    assert!(running, "{step:#?} {}", step.stderr());
+    for node in &nodes {
+        let holders = node.holders();
+        assert_eq!(holders.len(), 1, "{holders:?}");
+        assert!(holders[0].words.contains(devices(node).first().unwrap()), "where it was reserved: {holders:?}");
+    }
+    nodes[0].file("work/go", "", 0o644);
+    step.wait().exits(0);
+    cluster.until_empty();
+    nodes.iter().for_each(|node| node.assert_clean(Duration::from_secs(1)));
+}
