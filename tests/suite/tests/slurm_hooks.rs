@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use getgpu_tests::{OTHER, slurm};
 use harness::skip::{self, Need};
@@ -162,6 +162,27 @@ fn the_next_prolog_gives_up_what_no_epilog_did() {
     lines.sort_unstable();
     assert_eq!(lines, expected);
     assert_eq!(sandbox.holders().len(), 3, "and the one of another name");
+}
+
+#[test]
+fn a_process_that_looks_like_an_old_holder_takes_nothing_away() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let feint = sandbox.path("work/getgpu-hold");
+    fs::copy("/bin/sleep", &feint).unwrap();
+    let words = format!("getgpu --holder {} tag=slurm-{}", sandbox.uuids()[0], job(0));
+    let start = sandbox.command("bash").args(["-c", "exec -a \"$0\" \"$1\" 1000", &words]).args([&feint]);
+    let began = Instant::now();
+    let _feint = start.uid(OTHER).limit(Duration::MAX).spawn();
+    wait::until("it is old", || began.elapsed() > Duration::from_secs(4));
+    quiet(prolog(&sandbox, &job(0)));
+    quiet(hook(&sandbox, "prolog", "export GETGPU_SLURM_OLD=3", &job(1), "gpushare4"));
+    assert_eq!(
+        sandbox.holders().iter().filter(|holder| holder.words.contains(&format!("tag=slurm-{}", job(0)))).count(),
+        1
+    );
 }
 
 #[test]
