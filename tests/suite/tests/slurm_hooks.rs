@@ -113,7 +113,7 @@ fn hooks_may_run_twice_alone_or_for_nothing() {
 
 #[test]
 fn the_next_prolog_gives_up_what_no_epilog_did() {
-    if skip::lacks(&[Need::Root]) {
+    if skip::lacks(&[Need::Root, Need::Tool("ps")]) {
         return;
     }
     let sandbox = Sandbox::new("mig4");
