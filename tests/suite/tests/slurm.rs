@@ -2,7 +2,7 @@
 //! Inside a batch script the launcher's own numbers count, not Slurm's.
 #![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use getgpu_tests::slurm::{self, Cluster};
@@ -90,9 +90,18 @@ fn jobs_on_one_node_stay_in_what_each_was_given() {
     }
     let sandbox = Sandbox::new("gpus4");
     let cluster = Cluster::start(&sandbox, 1, "");
-    let jobs = (0..2).map(|_| cluster.srun(&format!("-n2 --gres=gpu:2 {RANK} 1")).spawn()).collect();
+    let start = |job: &str| cluster.srun(&format!("-n2 --gres=gpu:2 {RANK} 1 --tag {job}")).spawn();
+    let jobs = ["a", "b"].map(start).into();
     sandbox.until_running(4);
     assert_eq!(spread(&sandbox), [1, 1, 1, 1]);
+    // Slurm grants the first two to one and the last two to the other.
+    let pairs = sandbox.uuids();
+    let pairs = [&pairs[..2], &pairs[2..]].map(|pair| pair.iter().cloned().collect::<BTreeSet<String>>());
+    for job in ["a", "b"] {
+        let running = sandbox.folder().running().unwrap().into_iter();
+        let own: BTreeSet<String> = running.filter(|record| record.tag == job).map(|record| record.uuid).collect();
+        assert!(pairs.contains(&own), "{job}: {own:?}");
+    }
     go_on(&sandbox, jobs);
     sandbox.assert_exclusive();
 }
