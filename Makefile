@@ -5,6 +5,7 @@ prefix      = /usr/local
 bindir      = $(prefix)/bin
 sysconfdir  = /etc
 tmpfilesdir = $(prefix)/lib/tmpfiles.d
+slurmdir    = $(prefix)/share/getgpu/slurm
 docdir      = $(prefix)/share/doc/getgpu
 DESTDIR     =
 CARGO       = cargo
@@ -52,13 +53,16 @@ bench: build
 	target/release/getgpu-bench-line
 
 install: build
-	$(INSTALL) -d $(DESTDIR)$(bindir) $(DESTDIR)$(sysconfdir)/getgpu $(DESTDIR)$(tmpfilesdir) $(DESTDIR)$(docdir)
+	$(INSTALL) -d $(DESTDIR)$(bindir) $(DESTDIR)$(sysconfdir)/getgpu $(DESTDIR)$(tmpfilesdir) $(DESTDIR)$(slurmdir) \
+		$(DESTDIR)$(docdir)
 	$(INSTALL) -m 0755 target/release/getgpu target/release/create-cudawrap $(DESTDIR)$(bindir)/
 	# 0555: `cp new /path/app` as root writes through the link, and must not be able to destroy cudawrap without meaning to.
 	$(INSTALL) -m 0555 target/release/cudawrap $(DESTDIR)$(bindir)/
 	ln -sf create-cudawrap $(DESTDIR)$(bindir)/create_cudawrap
 	test -e $(DESTDIR)$(sysconfdir)/getgpu/config.toml || $(INSTALL) -m 0644 etc/config.toml $(DESTDIR)$(sysconfdir)/getgpu/config.toml
 	$(INSTALL) -m 0644 etc/tmpfiles.d/getgpu.conf $(DESTDIR)$(tmpfilesdir)/getgpu.conf
+	$(INSTALL) -m 0755 etc/slurm/task-prolog etc/slurm/prolog etc/slurm/epilog $(DESTDIR)$(slurmdir)/
+	$(INSTALL) -m 0644 etc/slurm/README.md $(DESTDIR)$(slurmdir)/README.md
 	$(INSTALL) -m 0644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(docdir)/
 
 clean:

@@ -1,0 +1,210 @@
+//! A real Slurm in a sandbox: controller and node daemons as children of the test, on ports of their own, for the simulated node's GPUs.
+//! No munge, no users, no cgroups: nothing is written outside the sandbox, and what a test leaves running ends with it.
+
+use std::fs;
+use std::net::TcpListener;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use harness::skip::{self, Need};
+use harness::{Command, Running, Sandbox, Signal, wait};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+/// A cluster whose nodes `n1`, `n2` ... are all this host: 32 CPUs, and 4 GPUs for `--gres=gpu:N`, each.
+#[derive(Debug)]
+pub struct Cluster<'a> {
+    sandbox: &'a Sandbox,
+    /// The controller first. Killed when this goes.
+    daemons: Vec<Running>,
+    /// Numbers of jobs that no other cluster on this host has: processes say which job they are of, and nothing more.
+    jobs: Range<u32>,
+}
+
+/// Whether this machine lacks a Slurm, or what it needs; then it has been said.
+pub fn lacks(more: &[Need]) -> bool {
+    let needs = [Need::Root, Need::Tool("slurmctld"), Need::Tool("slurmd"), Need::Tool("srun"), Need::Tool("setpriv")];
+    skip::lacks(&needs) || skip::lacks(more)
+}
+
+impl<'a> Cluster<'a> {
+    /// Starts one with this many nodes and these lines of `slurm.conf` (slurm.conf(5)), and waits until jobs can run.
+    #[track_caller]
+    pub fn start(sandbox: &'a Sandbox, nodes: u16, lines: &str) -> Self {
+        let port = ports(nodes + 1);
+        let first = u32::from(port) * 1000;
+        configure(sandbox, port, nodes, &format!("FirstJobId={first}\n{lines}"));
+        let mut cluster = Self { sandbox, daemons: Vec::new(), jobs: first..first + 1000 };
+        cluster.daemon(&["slurmctld", "-D"]);
+        for node in 1..=nodes {
+            cluster.daemon(&["slurmd", "-D", "-N", &format!("n{node}")]);
+        }
+        let ready = || cluster.ask(&["sinfo", "-h", "-t", "idle", "-o", "%D"]).trim() == nodes.to_string();
+        assert!(wait::holds_within(wait::LONG, ready), "no Slurm: {}", cluster.logs());
+        cluster
+    }
+
+    fn daemon(&mut self, words: &[&str]) {
+        // They end with the test's thread, also if that is killed.
+        let daemon = self.sandbox.command("setpriv").args(["--pdeathsig", "KILL"]).args(words);
+        self.daemons.push(daemon.env("SLURM_CONF", self.sandbox.path("slurm.conf")).limit(Duration::MAX).spawn());
+    }
+
+    /// A command of Slurm, in the sandbox's environment, which srun and sbatch hand on to tasks.
+    pub fn command(&self, words: &[&str]) -> Command {
+        self.sandbox.command(words[0]).args(&words[1..]).env("SLURM_CONF", self.sandbox.path("slurm.conf"))
+    }
+
+    /// What such a command prints, however it ends.
+    pub fn ask(&self, words: &[&str]) -> String {
+        self.command(words).run().stdout
+    }
+
+    /// `srun` with these words, split at blanks.
+    pub fn srun(&self, words: &str) -> Command {
+        let words: Vec<&str> = std::iter::once("srun").chain(words.split_ascii_whitespace()).collect();
+        self.command(&words)
+    }
+
+    /// Submits a script with these options, and gives the number of the job. Output of all jobs is in `work/out-JOB`.
+    #[track_caller]
+    pub fn sbatch(&self, options: &str, script: &str) -> String {
+        let file = self.sandbox.file("work/script", &format!("#!/bin/sh\n{script}\n"), 0o755);
+        let words: Vec<&str> =
+            ["sbatch", "--parsable", "--output=out-%j"].into_iter().chain(options.split_ascii_whitespace()).collect();
+        self.command(&words).args([file]).run().line()
+    }
+
+    /// Waits until no job is left, not even one that is ending.
+    #[track_caller]
+    pub fn until_empty(&self) {
+        wait::until("no job is left", || self.ask(&["squeue", "-h"]).trim().is_empty());
+    }
+
+    /// The output of a job of [`Cluster::sbatch`], so far.
+    pub fn output(&self, job: &str) -> String {
+        fs::read_to_string(self.sandbox.path(&format!("work/out-{job}"))).unwrap_or_default()
+    }
+
+    /// What the daemons said, for a failed test.
+    pub fn logs(&self) -> String {
+        let said = |running: &Running| format!("{}{}", running.stdout(), running.stderr());
+        self.daemons.iter().map(said).collect()
+    }
+}
+
+impl Drop for Cluster<'_> {
+    /// The daemons, then what they started to watch over steps: those have no environment to be known by, as a sandbox's programs have, and
+    /// would ask for a daemon for ever.
+    fn drop(&mut self) {
+        self.daemons.clear();
+        wait::holds_within(Duration::from_secs(5), || {
+            let left: Vec<i32> = steps().filter(|(_, job)| self.jobs.contains(job)).map(|(pid, _)| pid).collect();
+            for pid in &left {
+                let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+            }
+            left.is_empty()
+        });
+    }
+}
+
+/// Process and job of every step on this host: `slurmstepd: [JOB.STEP]`.
+fn steps() -> impl Iterator<Item = (i32, u32)> {
+    let pids =
+        fs::read_dir("/proc").expect("/proc").flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid: i32| {
+        let text = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        Some((pid, text.strip_prefix("slurmstepd: [")?.split_once('.')?.0.parse().ok()?))
+    })
+}
+
+/// A hook of `etc/slurm` with the sandbox's environment and these settings before it: Slurm hands its own hooks nothing but its own variables.
+pub fn hook(sandbox: &Sandbox, name: &str, settings: &str) -> String {
+    let text = format!("#!/bin/sh\n{}\n", hook_lines(sandbox, name, settings));
+    sandbox.file(&format!("hooks/{name}"), &text, 0o755).display().to_string()
+}
+
+/// The same as lines for a shell.
+pub fn hook_lines(sandbox: &Sandbox, name: &str, settings: &str) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/slurm").join(name);
+    format!("{}\n{settings}\nexec {}", environment(sandbox), script.display())
+}
+
+/// Lines of a shell that set a sandbox's environment.
+pub fn environment(sandbox: &Sandbox) -> String {
+    let own = [
+        ("SIM_NODE", sandbox.folder().root().to_owned()),
+        ("LD_LIBRARY_PATH", sandbox.path("lib")),
+        ("GETGPU_LOCK", sandbox.lock()),
+        ("GETGPU_CONFIG", sandbox.settings_file()),
+    ];
+    let lines: Vec<String> = own.iter().map(|(name, value)| format!("export {name}='{}'", value.display())).collect();
+    format!("{}\nexport PATH='{}:/usr/sbin:/usr/bin:/sbin:/bin'", lines.join("\n"), sandbox.text("bin"))
+}
+
+/// The first of so many ports that nobody listens on, outside of those that the kernel gives to clients.
+fn ports(count: u16) -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = (std::process::id() % 1000) as u16;
+    loop {
+        let number = (start * 12 + NEXT.fetch_add(1, Ordering::Relaxed) * 4) % 12_000;
+        let first = 20_000 + number;
+        if (first..first + count).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
+            return first;
+        }
+    }
+}
+
+/// slurm.conf(5) and gres.conf(5). The GPUs' files only have to be devices: without cgroups nobody opens them.
+fn configure(sandbox: &Sandbox, port: u16, nodes: u16, lines: &str) {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("the host's name");
+    let host = host.trim().split('.').next().unwrap_or_default();
+    let at = sandbox.text("slurm");
+    for directory in ["slurm", "slurm/state", "slurm/dev"] {
+        fs::create_dir(sandbox.path(directory)).expect("a directory of the cluster");
+    }
+    for device in 0..4 {
+        let device = sandbox.path(&format!("slurm/dev/nvidia{device}"));
+        std::os::unix::fs::symlink("/dev/null", device).expect("a device of the cluster");
+    }
+    let node = |number: u16| {
+        format!(
+            "NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=32 CoresPerSocket=32 Gres=gpu:4 Features=gpushare4\n",
+            port + number
+        )
+    };
+    let text = format!(
+        "ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={at}/state
+SlurmdSpoolDir={at}/spool-%n
+SlurmctldPidFile={at}/slurmctld.pid
+SlurmdPidFile={at}/slurmd-%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+GresTypes=gpu
+KillWait=3
+ReturnToService=2
+SlurmdParameters=config_overrides
+{lines}
+{}PartitionName=main Nodes=ALL Default=YES State=UP
+",
+        (1..=nodes).map(node).collect::<String>()
+    );
+    sandbox.file("slurm.conf", &text, 0o644);
+    sandbox.file("gres.conf", &format!("NodeName=n[1-{nodes}] Name=gpu File={at}/dev/nvidia[0-3]\n"), 0o644);
+    sandbox.file("cgroup.conf", "CgroupPlugin=cgroup/v1\n", 0o644);
+}

@@ -1,0 +1,192 @@
+//! The hooks of `etc/slurm` in a real Slurm: tasks that know nothing of the commands get a device each by TaskProlog, and jobs a part of one
+//! by Prolog and Epilog, for just as long as they run.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use getgpu_tests::slurm::{self, Cluster};
+use harness::{Command, Sandbox, wait};
+
+/// A user that a Debian without any others has.
+const NOBODY: u32 = 65534;
+
+fn task_prolog(sandbox: &Sandbox, settings: &str) -> String {
+    format!("TaskProlog={}", slurm::hook(sandbox, "task-prolog", settings))
+}
+
+fn devices(sandbox: &Sandbox) -> BTreeSet<String> {
+    sandbox.folder().running().unwrap().into_iter().map(|record| record.uuid).collect()
+}
+
+/// As a user without a home of his own.
+fn as_nobody(command: Command) -> Command {
+    command.uid(NOBODY)
+}
+
+#[test]
+fn plain_tasks_get_a_device_each_while_they_run() {
+    if slurm::lacks(&[]) {
+        return;
+    }
+    let sandbox = Sandbox::new("gpus4");
+    let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, "export GETGPU_SLURM_TASKS=all"));
+    // Without a grant, in one, and in two of two.
+    for jobs in [&["-n4"][..], &["-n4 --gres=gpu:4"], &["-n2 --gres=gpu:2", "-n2 --gres=gpu:2"]] {
+        let start = |words: &&str| as_nobody(cluster.srun(&format!("{words} sim-cuda --until-file go"))).spawn();
+        let steps: Vec<_> = jobs.iter().map(start).collect();
+        sandbox.until_running(4);
+        assert_eq!(devices(&sandbox).len(), 4, "{jobs:?}");
+        let holders = sandbox.holders();
+        assert!(holders.len() == 4 && holders.iter().all(|holder| holder.uid == NOBODY), "{holders:?}");
+        let go = sandbox.file("work/go", "", 0o644);
+        for step in steps {
+            // What the hook printed was obeyed, and nothing of it reached the output.
+            let outcome = step.wait();
+            outcome.exits(0).says(&[]);
+            assert!(outcome.stdout.lines().all(|line| line.starts_with("RUN ")), "{outcome:#?}");
+        }
+        sandbox.assert_clean(Duration::from_secs(1));
+        std::fs::remove_file(go).unwrap();
+    }
+    sandbox.assert_exclusive();
+    // It goes with the process, whoever ends it.
+    let step = cluster.srun("-n2 sim-cuda --run forever").spawn();
+    sandbox.until_running(2);
+    sandbox.kill_programs();
+    wait::until_within(Duration::from_secs(1), "all is free", || !sandbox.locked());
+    assert_ne!(step.wait().code(), Some(0));
+}
+
+#[test]
+fn a_task_prolog_serves_who_asks_and_says_what_it_could_not_do() {
+    if slurm::lacks(&[]) {
+        return;
+    }
+    let sandbox = Sandbox::new("gpus4");
+    let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, ""));
+    let show = |words: &str, wish: Option<&str>| {
+        let command = cluster.srun(words).args(["sh", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}"]);
+        if let Some(wish) = wish { command.env("GETGPU_SLURM", wish).run() } else { command.run() }
+    };
+    show("-n1", None).exits(0).prints("unset\n").says(&[]);
+    show("-n1 --gres=gpu:2", Some("no")).exits(0).prints("0,1\n").says(&[]);
+    assert!(sandbox.uuids().contains(&show("-n1", Some("yes")).line()));
+    let two = show("-n1 --gres=gpu:3", Some("-n 2")).line();
+    assert!(two.split(',').all(|uuid| sandbox.uuids()[..3].iter().any(|known| known == uuid)), "{two}");
+    // Eight parts of four devices.
+    let step =
+        cluster.srun("-n8 --gres=gpu:4 sim-cuda --until-file go --max 2").env("GETGPU_SLURM", "--share 1/2").spawn();
+    sandbox.until_running(8);
+    assert_eq!(devices(&sandbox).len(), 4);
+    sandbox.file("work/go", "", 0o644);
+    step.wait().exits(0).says(&[]);
+    // Nothing is free.
+    let _others = sandbox.occupy(&sandbox.uuids(), "");
+    let said = show("-n1", Some("yes"));
+    let lines: Vec<&str> = said.exits(0).stdout.lines().collect();
+    assert!(lines[0].starts_with("getgpu: no free device: 4 of 4 in use"), "{lines:?}");
+    assert_eq!(
+        lines[1..],
+        ["getgpu task-prolog: started without a device of its own, with CUDA_VISIBLE_DEVICES unset", "unset"]
+    );
+    // A wish that is no option, and characters that a shell would take for more.
+    let said = show("-n1", Some("--share 1/2; id *"));
+    assert!(said.exits(0).stdout.starts_with("getgpu: "), "{said:#?}");
+    let strict = |command: Command| command.env("GETGPU_SLURM", "yes").env("GETGPU_SLURM_STRICT", "1");
+    let outcome = strict(cluster.srun("-n1 echo started")).run();
+    assert!(outcome.code() == Some(1) && !outcome.stdout.contains("started\n"), "{outcome:#?}");
+}
+
+#[test]
+fn a_batch_script_with_one_task_is_a_task_and_one_with_several_is_not() {
+    if slurm::lacks(&[]) {
+        return;
+    }
+    let sandbox = Sandbox::new("gpus4");
+    let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, "export GETGPU_SLURM_TASKS=all"));
+    let one = cluster.sbatch("--ntasks=1 --gres=gpu:1", "exec sim-cuda --until-file go");
+    let script = "echo grant $CUDA_VISIBLE_DEVICES; srun -n3 sim-cuda --until-file go";
+    let three = cluster.sbatch("--ntasks=3 --gres=gpu:3", script);
+    let running = wait::holds_within(wait::LONG, || sandbox.running() == 4);
+    assert!(running, "{} {}", cluster.output(&one), cluster.output(&three));
+    assert_eq!((devices(&sandbox).len(), sandbox.holders().len()), (4, 4));
+    sandbox.file("work/go", "", 0o644);
+    cluster.until_empty();
+    assert!(cluster.output(&one).starts_with("RUN GPU-"), "{}", cluster.output(&one));
+    assert!(cluster.output(&three).starts_with("grant 1,2,3\n"), "{}", cluster.output(&three));
+    sandbox.assert_clean(Duration::from_secs(1));
+}
+
+#[test]
+fn jobs_have_their_part_from_prolog_to_epilog() {
+    if slurm::lacks(&[]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ""));
+    let lines = format!("Prolog={}\nEpilog={}\nTaskProlog={}", lines[0], lines[1], lines[2]);
+    let cluster = Cluster::start(&sandbox, 1, &lines);
+    let start = |_| as_nobody(cluster.srun("-n2 --constraint=gpushare4 sim-cuda --until-file go --max 4")).spawn();
+    // Eight jobs of two tasks: the tasks of a job share its part, and two jobs a device.
+    let steps: Vec<_> = (0..8).map(start).collect();
+    sandbox.until_running(16);
+    let listing: serde_json::Value = serde_json::from_str(&sandbox.getgpu(["--list", "--json"]).run().stdout).unwrap();
+    for device in listing["devices"].as_array().unwrap() {
+        let holders = device["holders"].as_array().unwrap();
+        let named = |holder: &serde_json::Value| {
+            holder["uid"] == NOBODY && holder["tag"].as_str().unwrap().starts_with("slurm-")
+        };
+        assert!(holders.len() == 2 && holders.iter().all(named), "{holders:?}");
+        assert_eq!(sandbox.folder().running_on(device["uuid"].as_str().unwrap()).unwrap().len(), 4);
+    }
+    // A job that does not ask sees nothing of it.
+    let plain = cluster.srun("-n1").args(["sh", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}"]).run();
+    plain.exits(0).prints("unset\n");
+    sandbox.file("work/go", "", 0o644);
+    steps.into_iter().for_each(|step| drop(step.wait().exits(0).says(&[]).clone()));
+    cluster.until_empty();
+    sandbox.assert_clean(Duration::from_secs(1));
+    // Several steps of one job have the same part.
+    let script = "for step in 1 2; do srun sh -c 'echo $CUDA_VISIBLE_DEVICES; cudawrap -- sim-cuda'; done; echo $CUDA_VISIBLE_DEVICES";
+    let job = cluster.sbatch("-n1 --constraint=gpushare4", script);
+    cluster.until_empty();
+    let output = cluster.output(&job);
+    let seen: BTreeSet<&str> = output.lines().map(|line| line.split(' ').nth(1).unwrap_or(line)).collect();
+    assert!(output.lines().count() == 5 && seen.len() == 1, "{output}");
+    sandbox.assert_clean(Duration::from_secs(1));
+    assert!(sandbox.folder().collisions().unwrap().is_empty());
+}
+
+#[test]
+fn each_component_of_a_heterogeneous_job_finds_its_own_part() {
+    if slurm::lacks(&[]) {
+        return;
+    }
+    // A sandbox for each node.
+    let nodes = [Sandbox::new("gpus4"), Sandbox::new("gpus4")];
+    let cases: Vec<String> =
+        (1..).zip(&nodes).map(|(number, node)| format!("n{number}) {} ;;", slurm::environment(node))).collect();
+    let environment = format!("case $SLURMD_NODENAME in\n{}\nesac", cases.join("\n"));
+    // Not the device that a program takes without being told.
+    let settings = format!("{environment}\nexport GETGPU_SLURM_OPTIONS='--gpu 3'");
+    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&nodes[0], name, &settings));
+    let lines = format!("Prolog={}\nEpilog={}\nTaskProlog={}", lines[0], lines[1], lines[2]);
+    let cluster = Cluster::start(&nodes[0], 2, &lines);
+    let go = nodes[0].text("work/go");
+    let script = format!("#!/bin/sh\n{environment}\nexec sim-cuda --until-file {go}\n");
+    let task = nodes[0].file("work/task", &script, 0o755).display().to_string();
+    let component = |node: u32| format!("-w n{node} --constraint=gpushare4 {task}");
+    let step = cluster.srun(&format!("{} : {}", component(1), component(2))).spawn();
+    let running = wait::holds_within(wait::LONG, || nodes.iter().all(|node| node.running() == 1));
+    assert!(running, "{step:#?} {}", step.stderr());
+    for node in &nodes {
+        let holders = node.holders();
+        assert_eq!(holders.len(), 1, "{holders:?}");
+        assert!(holders[0].words.contains(devices(node).first().unwrap()), "where it was reserved: {holders:?}");
+    }
+    nodes[0].file("work/go", "", 0o644);
+    step.wait().exits(0);
+    cluster.until_empty();
+    nodes.iter().for_each(|node| node.assert_clean(Duration::from_secs(1)));
+}
