@@ -60,9 +60,9 @@ impl<'a> Cluster<'a> {
         self.command(words).run().stdout
     }
 
-    /// `srun` with these words, split at blanks.
+    /// `srun` with these words, split at blanks; it does not tell that a job waits, which some do when they follow each other at once.
     pub fn srun(&self, words: &str) -> Command {
-        let words: Vec<&str> = std::iter::once("srun").chain(words.split_ascii_whitespace()).collect();
+        let words: Vec<&str> = ["srun", "-Q"].into_iter().chain(words.split_ascii_whitespace()).collect();
         self.command(&words)
     }
 
