@@ -12,6 +12,9 @@ use std::time::Duration;
 use harness::skip::{self, Need};
 use harness::{Command, Running, Sandbox, wait};
 
+/// The most nodes that a cluster has.
+const NODES: u16 = 2;
+
 /// A cluster whose nodes `n1`, `n2` ... are all this host: 32 CPUs, and 4 GPUs for `--gres=gpu:N`, each.
 #[derive(Debug)]
 pub struct Cluster<'a> {
@@ -19,6 +22,8 @@ pub struct Cluster<'a> {
     /// The controller first. Killed when this goes.
     daemons: Vec<Running>,
     watcher: Child,
+    /// Keeps the ports from others.
+    _ports: TcpListener,
 }
 
 /// Whether this machine lacks a Slurm, or what it needs; then it has been said.
@@ -31,11 +36,12 @@ impl<'a> Cluster<'a> {
     /// Starts one with this many nodes and these lines of `slurm.conf` (slurm.conf(5)), and waits until jobs can run.
     #[track_caller]
     pub fn start(sandbox: &'a Sandbox, nodes: u16, lines: &str) -> Self {
-        let port = ports(nodes + 1);
+        assert!(nodes <= NODES, "{nodes} nodes");
+        let (port, own) = ports();
         // Numbers of jobs that no other cluster on this host has: processes say which job they are of, and nothing more.
-        configure(sandbox, port, nodes, &format!("FirstJobId={port}000\n{lines}"));
+        configure(sandbox, port + 1, nodes, &format!("FirstJobId={port}000\n{lines}"));
         let watcher = watcher(port, &sandbox.path("slurm.conf"));
-        let mut cluster = Self { sandbox, daemons: Vec::new(), watcher };
+        let mut cluster = Self { sandbox, daemons: Vec::new(), watcher, _ports: own };
         cluster.daemon(&["slurmctld", "-D"]);
         for node in 1..=nodes {
             cluster.daemon(&["slurmd", "-D", "-N", &format!("n{node}")]);
@@ -150,15 +156,19 @@ pub fn environment(sandbox: &Sandbox) -> String {
     format!("{}\nexport PATH='{}:/usr/sbin:/usr/bin:/sbin:/bin'", lines.join("\n"), sandbox.text("bin"))
 }
 
-/// The first of so many ports that nobody listens on, outside of those that the kernel gives to clients.
-fn ports(count: u16) -> u16 {
+/// A port that is ours alone as long as it is kept, with [`NODES`] and one more behind it that nobody listens on: outside of those that the
+/// kernel gives to clients.
+fn ports() -> (u16, TcpListener) {
+    const BLOCK: u16 = NODES + 2;
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = (std::process::id() % 1000) as u16;
+    let bind = |port| TcpListener::bind(("127.0.0.1", port));
     loop {
-        let number = (start * 12 + NEXT.fetch_add(1, Ordering::Relaxed) * 4) % 12_000;
-        let first = 20_000 + number;
-        if (first..first + count).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
-            return first;
+        let block = (start * 3 + NEXT.fetch_add(1, Ordering::Relaxed)) % 3000;
+        let first = 20_000 + block * BLOCK;
+        let Ok(own) = bind(first) else { continue };
+        if (first + 1..first + BLOCK).all(|port| bind(port).is_ok()) {
+            return (first, own);
         }
     }
 }
