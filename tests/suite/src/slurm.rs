@@ -3,15 +3,17 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::ops::Range;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{self, Child, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use harness::skip::{self, Need};
-use harness::{Command, Running, Sandbox, Signal, wait};
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
+use harness::{Command, Running, Sandbox, wait};
+
+/// The most nodes that a cluster has.
+const NODES: u16 = 2;
 
 /// A cluster whose nodes `n1`, `n2` ... are all this host: 32 CPUs, and 4 GPUs for `--gres=gpu:N`, each.
 #[derive(Debug)]
@@ -19,13 +21,14 @@ pub struct Cluster<'a> {
     sandbox: &'a Sandbox,
     /// The controller first. Killed when this goes.
     daemons: Vec<Running>,
-    /// Numbers of jobs that no other cluster on this host has: processes say which job they are of, and nothing more.
-    jobs: Range<u32>,
+    watcher: Child,
+    /// Keeps the ports from others.
+    _ports: TcpListener,
 }
 
 /// Whether this machine lacks a Slurm, or what it needs; then it has been said.
 pub fn lacks(more: &[Need]) -> bool {
-    let needs = [Need::Root, Need::Tool("slurmctld"), Need::Tool("slurmd"), Need::Tool("srun"), Need::Tool("setpriv")];
+    let needs = [Need::Root, Need::Tool("slurmctld"), Need::Tool("slurmd"), Need::Tool("srun")];
     skip::lacks(&needs) || skip::lacks(more)
 }
 
@@ -33,10 +36,12 @@ impl<'a> Cluster<'a> {
     /// Starts one with this many nodes and these lines of `slurm.conf` (slurm.conf(5)), and waits until jobs can run.
     #[track_caller]
     pub fn start(sandbox: &'a Sandbox, nodes: u16, lines: &str) -> Self {
-        let port = ports(nodes + 1);
-        let first = u32::from(port) * 1000;
-        configure(sandbox, port, nodes, &format!("FirstJobId={first}\n{lines}"));
-        let mut cluster = Self { sandbox, daemons: Vec::new(), jobs: first..first + 1000 };
+        assert!(nodes <= NODES, "{nodes} nodes");
+        let (port, own) = ports();
+        // Numbers of jobs that no other cluster on this host has: processes say which job they are of, and nothing more.
+        configure(sandbox, port + 1, nodes, &format!("FirstJobId={port}000\n{lines}"));
+        let watcher = watcher(port, &sandbox.path("slurm.conf"));
+        let mut cluster = Self { sandbox, daemons: Vec::new(), watcher, _ports: own };
         cluster.daemon(&["slurmctld", "-D"]);
         for node in 1..=nodes {
             cluster.daemon(&["slurmd", "-D", "-N", &format!("n{node}")]);
@@ -47,9 +52,8 @@ impl<'a> Cluster<'a> {
     }
 
     fn daemon(&mut self, words: &[&str]) {
-        // They end with the test's thread, also if that is killed.
-        let daemon = self.sandbox.command("setpriv").args(["--pdeathsig", "KILL"]).args(words);
-        self.daemons.push(daemon.env("SLURM_CONF", self.sandbox.path("slurm.conf")).limit(Duration::MAX).spawn());
+        let daemon = self.command(words).limit(Duration::MAX).spawn();
+        self.daemons.push(daemon);
     }
 
     /// A command of Slurm, in the sandbox's environment, which srun and sbatch hand on to tasks.
@@ -62,9 +66,9 @@ impl<'a> Cluster<'a> {
         self.command(words).run().stdout
     }
 
-    /// `srun` with these words, split at blanks.
+    /// `srun` with these words, split at blanks; it does not tell that a job waits, which some do when they follow each other at once.
     pub fn srun(&self, words: &str) -> Command {
-        let words: Vec<&str> = std::iter::once("srun").chain(words.split_ascii_whitespace()).collect();
+        let words: Vec<&str> = ["srun", "-Q"].into_iter().chain(words.split_ascii_whitespace()).collect();
         self.command(&words)
     }
 
@@ -96,29 +100,36 @@ impl<'a> Cluster<'a> {
 }
 
 impl Drop for Cluster<'_> {
-    /// The daemons, then what they started to watch over steps: those have no environment to be known by, as a sandbox's programs have, and
-    /// would ask for a daemon for ever.
     fn drop(&mut self) {
         self.daemons.clear();
-        wait::holds_within(Duration::from_secs(5), || {
-            let left: Vec<i32> = steps().filter(|(_, job)| self.jobs.contains(job)).map(|(pid, _)| pid).collect();
-            for pid in &left {
-                let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
-            }
-            left.is_empty()
-        });
+        drop(self.watcher.stdin.take());
+        let _ = self.watcher.wait();
     }
 }
 
-/// Process and job of every step on this host: `slurmstepd: [JOB.STEP]`.
-fn steps() -> impl Iterator<Item = (i32, u32)> {
-    let pids =
-        fs::read_dir("/proc").expect("/proc").flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(|pid: i32| {
-        let text = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let text = String::from_utf8_lossy(&text);
-        Some((pid, text.strip_prefix("slurmstepd: [")?.split_once('.')?.0.parse().ok()?))
-    })
+/// Ends what is left of a cluster when its standard input ends, which happens however the test ends: programs that name the cluster, and
+/// what watches over steps (`slurmstepd: [JOB.STEP]`), which writes over its environment and would ask for a dead daemon for ever.
+const WATCHER: &str = r#"
+cat >/dev/null
+for try in 1 2 3 4 5 6 7 8 9 10; do
+    left=$({
+        grep -lsazE "^slurmstepd: \[$1[0-9]{3}\." /proc/[0-9]*/cmdline
+        grep -lsazFx "SLURM_CONF=$2" /proc/[0-9]*/environ
+    } | cut -d / -f 3)
+    [ -n "$left" ] || exit 0
+    kill -KILL $left
+    sleep 0.05
+done
+"#;
+
+/// `jobs`: the number that the numbers of the cluster's jobs are thousandths of.
+fn watcher(jobs: u16, conf: &Path) -> Child {
+    let mut command = process::Command::new("/bin/sh");
+    command.args(["-c", WATCHER, "watcher", &jobs.to_string()]).arg(conf);
+    // Not among those that a terminal or a time limit ends together with the test.
+    command.env_remove("SLURM_CONF").process_group(0);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("a shell")
 }
 
 /// A hook of `etc/slurm` with the sandbox's environment and these settings before it: Slurm hands its own hooks nothing but its own variables.
@@ -145,15 +156,19 @@ pub fn environment(sandbox: &Sandbox) -> String {
     format!("{}\nexport PATH='{}:/usr/sbin:/usr/bin:/sbin:/bin'", lines.join("\n"), sandbox.text("bin"))
 }
 
-/// The first of so many ports that nobody listens on, outside of those that the kernel gives to clients.
-fn ports(count: u16) -> u16 {
+/// A port that is ours alone as long as it is kept, with [`NODES`] and one more behind it that nobody listens on: outside of those that the
+/// kernel gives to clients.
+fn ports() -> (u16, TcpListener) {
+    const BLOCK: u16 = NODES + 2;
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = (std::process::id() % 1000) as u16;
+    let bind = |port| TcpListener::bind(("127.0.0.1", port));
     loop {
-        let number = (start * 12 + NEXT.fetch_add(1, Ordering::Relaxed) * 4) % 12_000;
-        let first = 20_000 + number;
-        if (first..first + count).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
-            return first;
+        let block = (start * 3 + NEXT.fetch_add(1, Ordering::Relaxed)) % 3000;
+        let first = 20_000 + block * BLOCK;
+        let Ok(own) = bind(first) else { continue };
+        if (first + 1..first + BLOCK).all(|port| bind(port).is_ok()) {
+            return (first, own);
         }
     }
 }

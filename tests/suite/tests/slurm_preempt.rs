@@ -93,7 +93,8 @@ fn signals_of_slurm_reach_the_program_and_its_device_stays_until_its_end() {
         watched.until_log(&["USR1"]);
         // Stopped, 2 s later; a stopped program keeps its device.
         slurm(&["scontrol", "suspend"]);
-        wait::until("it is stopped", || watched.state() == Some('T'));
+        let stopped = wait::holds_within(wait::LONG, || watched.state() == Some('T'));
+        assert!(stopped, "{name}: {:?} {}", watched.log(), cluster.logs());
         assert_eq!(free(), "0");
         slurm(&["scontrol", "resume"]);
         watched.until_log(&["USR1", "CONT"]);

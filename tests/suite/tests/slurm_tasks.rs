@@ -106,7 +106,7 @@ fn a_batch_script_with_one_task_is_a_task_and_one_with_several_is_not() {
     let sandbox = Sandbox::new("gpus4");
     let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, "export GETGPU_SLURM_TASKS=all"));
     let one = cluster.sbatch("--ntasks=1 --gres=gpu:1", "exec sim-cuda --until-file go");
-    let script = "echo grant $CUDA_VISIBLE_DEVICES; srun -n3 sim-cuda --until-file go";
+    let script = "echo grant $CUDA_VISIBLE_DEVICES; srun -Q -n3 sim-cuda --until-file go";
     let three = cluster.sbatch("--ntasks=3 --gres=gpu:3", script);
     let running = wait::holds_within(wait::LONG, || sandbox.running() == 4);
     assert!(running, "{} {}", cluster.output(&one), cluster.output(&three));
@@ -148,7 +148,7 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
     cluster.until_empty();
     sandbox.assert_clean(Duration::from_secs(1));
     // Several steps of one job have the same part.
-    let script = "for step in 1 2; do srun sh -c 'echo $CUDA_VISIBLE_DEVICES; cudawrap -- sim-cuda'; done; echo $CUDA_VISIBLE_DEVICES";
+    let script = "for step in 1 2; do srun -Q sh -c 'echo $CUDA_VISIBLE_DEVICES; cudawrap -- sim-cuda'; done; echo $CUDA_VISIBLE_DEVICES";
     let job = cluster.sbatch("-n1 --constraint=gpushare4", script);
     cluster.until_empty();
     let output = cluster.output(&job);
