@@ -2,6 +2,7 @@
 //! It answers for the node in the folder that `SIM_NODE` names; see `tests/sim/README.md`.
 
 pub mod abi;
+mod absent;
 mod affinity;
 mod answers;
 mod codes;
