@@ -19,8 +19,8 @@ use crate::settings::Policy;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// The same for shares, where everybody begins with the same device and most looks end in another one's try.
 const SHARE_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a call that chooses several devices waits for another such call.
-const GATE: Duration = Duration::from_secs(1);
+/// How long a call that chooses several devices, or a part of one, waits for another such call. One that is stopped holds the others up so long.
+const GATE: Duration = Duration::from_secs(2);
 
 /// A device that is ours to settle.
 #[derive(Debug)]
@@ -108,13 +108,13 @@ impl<A: Ask> Chooser<'_, A> {
     fn among(&mut self, probe: &Description, inventory: &Inventory) -> Result<Outcome, Failure> {
         let count = self.request.count;
         let pool = census::pool(&self.request.filter, inventory, count)?;
-        let gate = if count > 1 { self.gate()? } else { None };
+        let share = self.request.filter.share.is_some();
+        let gate = if count > 1 || share { self.gate()? } else { None };
         let guard = match self.within_cap(probe, inventory)? {
             Ok(guard) => guard,
             Err(over) => return Ok(Outcome::OverCap(over)),
         };
         let mut gpu_loads = self.gpu_loads(probe, inventory)?;
-        let share = self.request.filter.share.is_some();
         let patience = if share { SHARE_PATIENCE } else { PATIENCE };
         let (mut rejected, mut picked) = (HashMap::new(), Vec::new());
         let began = Instant::now();
@@ -183,7 +183,8 @@ impl<A: Ask> Chooser<'_, A> {
         Ok(cap::enter(self.place, probe, inventory, most, more)?.map(|guard| Guard(Some(guard))))
     }
 
-    /// One call at a time chooses several devices, so that two do not each hold half of what the other wants.
+    /// One call at a time chooses several devices, so that two do not each hold half of what the other wants; or a part of one, so that what
+    /// was the least loaded device still is when its part is taken.
     fn gate(&self) -> Result<Option<Description>, Failure> {
         let gate = self.place.open()?;
         let began = Instant::now();

@@ -99,13 +99,13 @@ impl Span {
     }
 }
 
-/// The first span has no device: byte 0 is the dispenser of the line's numbers, byte 16 lets those in who choose several devices,
+/// The first span has no device: byte 0 is the dispenser of the line's numbers, byte 16 lets those in who choose several devices or a part of one,
 /// from 1,024 on lie the numbers of the lines, one after the other, behind them 2^24 bytes for tags, and in the last quarter a byte for every uid.
 pub const fn dispenser() -> Range {
     Range { start: 0, len: 1 }
 }
 
-/// Held by a call that chooses several devices at once, while it does.
+/// Held by a call that chooses several devices at once, or a part of one, while it does.
 pub const fn several() -> Range {
     Range { start: 16, len: 1 }
 }
