@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use getgpu_common::choice::attempt;
+use getgpu_common::choice::census::Rejected;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
@@ -18,6 +19,7 @@ use crate::lease::Lease;
 
 /// How long a part of a device is tried again while others take theirs.
 const PATIENCE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// What became of named devices.
 pub enum Named {
@@ -58,7 +60,7 @@ pub fn lease(
         let reserved = request.cover.as_ref().is_some_and(|cover| cover.reserved);
         let claim = match ours {
             // A share of what is ours is one among several of ours.
-            Some(_) if part.is_some() => attempt::claim(place, &probe, Side::Lease, request, device)?.ok(),
+            Some(_) if part.is_some() => part_of_ours(place, &probe, request, device)?,
             Some(ours) if !reserved => {
                 inherited.push((Span::of(&device.uuid), ours.clone()));
                 continue;
@@ -79,6 +81,22 @@ pub fn lease(
     let lease = Lease::settle(claims, &inherited, place)?;
     request.still_ours(place)?;
     Ok(Named::Leased(lease))
+}
+
+/// A part of what is ours, among others of ours that take theirs in the same moment.
+fn part_of_ours(
+    place: &Place,
+    probe: &Description,
+    request: &Request,
+    device: &Device,
+) -> Result<Option<Claim>, Failure> {
+    let began = Instant::now();
+    loop {
+        match attempt::claim(place, probe, Side::Lease, request, device)? {
+            Err(Rejected::Tried) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            other => return Ok(other.ok()),
+        }
+    }
 }
 
 /// A device, or a share of one, that is not ours yet: what the leases of others leave of it, best where nobody has a reservation.

@@ -121,11 +121,14 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
 /// stand in line for it come first.
 fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<Lease, Failure> {
     request.filter.grant = Some(uuids(&devices));
-    let ours = request.find_cover(call.place, None);
     let (line, waits) = (request.line(), call.wait() != Wait::No);
-    let mut wanted = granted::Wanted { place: call.place, request, devices };
     let probe = call.place.open()?;
-    let ahead = if ours { 0 } else { line::waiting(&probe, Some(line))? };
+    // Whether it is ours is a walk through /proc: only where somebody waits.
+    let ahead = match line::waiting(&probe, Some(line))? {
+        1.. if request.find_cover(call.place, None) => 0,
+        ahead => ahead,
+    };
+    let mut wanted = granted::Wanted { place: call.place, request, devices };
     if ahead > 0 && !waits {
         let many = wanted.devices.len();
         let rooms = || wanted.rooms(&probe).map(|rooms| rooms.free);
