@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # A device for every login at a terminal, kept until that shell ends. It does nothing where it is installed; a site that wants it copies it
 # to /etc/profile.d/getgpu.sh. Think first: whoever is logged in then has a device, in use or not. `max_per_user` and `max_hold` in
 # /etc/getgpu/config.toml set limits; wrapped programs (create-cudawrap) take one only while they run, and are better for most sites.
