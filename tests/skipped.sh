@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Says what `make check` could not run on this machine, so that nothing is skipped silently.
 missing=()
-for tool in strace zsh fish tcsh dash mandoc cargo-deb setpriv unshare taskset python3 nvidia-cuda-mps-control slurmctld slurmd srun \
+for tool in strace zsh fish tcsh dash mandoc cargo-deb cargo-generate-rpm rpm setpriv unshare taskset python3 nvidia-cuda-mps-control slurmctld slurmd srun \
     mpirun.openmpi mpiexec.hydra; do
     command -v "$tool" >/dev/null || missing+=("$tool")
 done

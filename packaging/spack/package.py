@@ -1,5 +1,5 @@
-# One recipe for Spack 1.0 and newer: a MakefilePackage, since `cargo install` has no single package to install here.
-# Put it into a repository as packages/getgpu/package.py; the version and its sha256 are those of a release archive.
+# A recipe for Spack 1.0 and newer. A MakefilePackage: `cargo install` refuses a workspace.
+# Its place is packages/getgpu/package.py of a repository; a site adds where its releases are.
 
 from spack_repo.builtin.build_systems.makefile import MakefilePackage
 
@@ -11,12 +11,12 @@ class Getgpu(MakefilePackage):
     create-cudawrap. Leases are kernel locks; there is no daemon and no state file."""
 
     homepage = "https://example.org/getgpu"
-    git = homepage
+    git = "https://example.org/getgpu.git"
 
     license("MIT OR Apache-2.0", checked_by="getgpu maintainers")
 
-    # A site gives `url` (or `git`) of its own mirror here:
-    version("0.1.0")
+    # A site gives the url and sha256 of its release, or the git of its mirror, here.
+    version("0.1.0", tag="v0.1.0")
 
     depends_on("c", type="build")
     depends_on("rust@1.85:", type="build")

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # A package's whole life on a machine of its own: an overlay over this one, whose own dpkg, settings and lock stay as they are.
-# deb.sh FIRST.deb SECOND.deb PROGRAMS: installs the first, runs the main job, upgrades to the second, removes and purges it. Root only.
+# package.sh FIRST SECOND PROGRAMS: installs the first .deb or .rpm, runs the main job, upgrades to the second and removes it. Root only.
 set -euo pipefail
 
-[ $# = 3 ] || { echo "usage: deb.sh FIRST.deb SECOND.deb DIRECTORY-OF-PROGRAMS" >&2; exit 2; }
+[ $# = 3 ] || { echo "usage: package.sh FIRST SECOND DIRECTORY-OF-PROGRAMS" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
 if [ -z "${GETGPU_PACKAGE_APART-}" ]; then
     exec env GETGPU_PACKAGE_APART=1 unshare --mount --propagation private "$0" "$@"
@@ -26,9 +26,10 @@ mount -t tmpfs -o mode=1777 none "$root/tmp"
 
 # Nothing of this machine's own installation, and the simulated node with the programs for it.
 rm -rf "$root"/etc/getgpu "$root"/var/lib/getgpu "$root"/usr/local/share/gpus "$root"/opt/sim
-mkdir -p "$root"/opt/sim/{lib,node/running,debs,bin}
-cp "$1" "$root/opt/sim/debs/first.deb"
-cp "$2" "$root/opt/sim/debs/second.deb"
+mkdir -p "$root"/opt/sim/{lib,node/running,packages,bin}
+kind=${1##*.}
+cp "$1" "$root/opt/sim/packages/first.$kind"
+cp "$2" "$root/opt/sim/packages/second.$kind"
 cp "$3/libsim_nvml.so" "$root/opt/sim/lib/libnvidia-ml.so.1"
 cp "$3/sim-cuda" "$root/opt/sim/bin/"
 cp "$here/../../tests/sim/nodes/a100x8.toml" "$root/opt/sim/node/node.toml"
@@ -37,4 +38,4 @@ chmod -R a+rX "$root/opt/sim"
 chmod a+rwx "$root"/opt/sim/node "$root"/opt/sim/node/running
 
 env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive HOME=/root \
-    LD_LIBRARY_PATH=/opt/sim/lib SIM_NODE=/opt/sim/node chroot "$root" bash /opt/sim/life.sh
+    LD_LIBRARY_PATH=/opt/sim/lib SIM_NODE=/opt/sim/node chroot "$root" bash /opt/sim/life.sh "$kind"
