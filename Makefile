@@ -63,6 +63,7 @@ install: build install-files
 
 examples = $(docdir)/examples
 pages    = getgpu.1 cudawrap.1 create-cudawrap.1
+hooks    = task-prolog prolog epilog
 
 install-files:
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(bindir) $(sysconfdir)/getgpu $(tmpfilesdir) $(docdir) $(examples) $(mandir)/man1 $(mandir)/man5)
@@ -80,6 +81,9 @@ install-files:
 	$(INSTALL) -m 0644 completions/zsh/* $(DESTDIR)$(zshdir)/
 	$(INSTALL) -m 0644 completions/fish/* $(DESTDIR)$(fishdir)/
 	$(INSTALL) -m 0644 README.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(docdir)/
+	$(INSTALL) -d $(DESTDIR)$(slurmdir)
+	$(INSTALL) -m 0755 $(addprefix etc/slurm/,$(hooks)) $(DESTDIR)$(slurmdir)/
+	$(INSTALL) -m 0644 etc/slurm/README.md $(DESTDIR)$(slurmdir)/README.md
 	# Examples only: neither a service nor a login shell takes a device because this is installed.
 	$(INSTALL) -m 0644 etc/config.toml etc/profile.d/getgpu.sh etc/systemd/gpu-app.service $(DESTDIR)$(examples)/
 
@@ -95,7 +99,8 @@ uninstall-files:
 	rm -f $(addprefix $(DESTDIR)$(bashdir)/,$(notdir $(wildcard completions/bash/*)))
 	rm -f $(addprefix $(DESTDIR)$(zshdir)/,$(notdir $(wildcard completions/zsh/*)))
 	rm -f $(addprefix $(DESTDIR)$(fishdir)/,$(notdir $(wildcard completions/fish/*)))
-	rm -rf $(DESTDIR)$(docdir)
+	rm -rf $(DESTDIR)$(docdir) $(DESTDIR)$(slurmdir)
+	test ! -d $(DESTDIR)$(prefix)/share/getgpu || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(prefix)/share/getgpu
 	! cmp -s etc/config.toml $(DESTDIR)$(sysconfdir)/getgpu/config.toml || rm -f $(DESTDIR)$(sysconfdir)/getgpu/config.toml
 	test ! -d $(DESTDIR)$(sysconfdir)/getgpu || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(sysconfdir)/getgpu
 

@@ -68,6 +68,8 @@ fn what_is_installed_where_and_that_nothing_is_left() {
         ("share/bash-completion/completions/getgpu", "644"),
         ("share/zsh/site-functions/_cudawrap", "644"),
         ("share/fish/vendor_completions.d/create-cudawrap.fish", "644"),
+        ("share/getgpu/slurm/task-prolog", "755"),
+        ("share/getgpu/slurm/README.md", "644"),
         ("share/doc/getgpu/README.md", "644"),
         ("share/doc/getgpu/examples/getgpu.sh", "644"),
         ("share/doc/getgpu/examples/gpu-app.service", "644"),
