@@ -7,11 +7,17 @@ sysconfdir  = /etc
 tmpfilesdir = $(prefix)/lib/tmpfiles.d
 slurmdir    = $(prefix)/share/getgpu/slurm
 docdir      = $(prefix)/share/doc/getgpu
+mandir      = $(prefix)/share/man
+bashdir     = $(prefix)/share/bash-completion/completions
+zshdir      = $(prefix)/share/zsh/site-functions
+fishdir     = $(prefix)/share/fish/vendor_completions.d
 DESTDIR     =
 CARGO       = cargo
 INSTALL     = install
+# Where the built programs are.
+programs    = target/release
 
-.PHONY: all build demo check torture fuzz soak bench install clean
+.PHONY: all build demo check torture fuzz soak bench install install-files uninstall uninstall-files stage deb rpm clean
 
 all: build
 
@@ -52,18 +58,65 @@ bench: build
 	tests/bench/run.sh target/release
 	target/release/getgpu-bench-line
 
-install: build
-	$(INSTALL) -d $(DESTDIR)$(bindir) $(DESTDIR)$(sysconfdir)/getgpu $(DESTDIR)$(tmpfilesdir) $(DESTDIR)$(slurmdir) \
-		$(DESTDIR)$(docdir)
-	$(INSTALL) -m 0755 target/release/getgpu target/release/create-cudawrap $(DESTDIR)$(bindir)/
+# What goes where, once; the packages are made from it.
+install: build install-files
+
+examples = $(docdir)/examples
+pages    = getgpu.1 cudawrap.1 create-cudawrap.1
+hooks    = task-prolog prolog epilog
+
+install-files:
+	$(INSTALL) -d $(addprefix $(DESTDIR),$(bindir) $(sysconfdir)/getgpu $(tmpfilesdir) $(docdir) $(examples) $(mandir)/man1 $(mandir)/man5)
+	$(INSTALL) -d $(addprefix $(DESTDIR),$(bashdir) $(zshdir) $(fishdir))
+	$(INSTALL) -m 0755 $(programs)/getgpu $(programs)/create-cudawrap $(DESTDIR)$(bindir)/
 	# 0555: `cp new /path/app` as root writes through the link, and must not be able to destroy cudawrap without meaning to.
-	$(INSTALL) -m 0555 target/release/cudawrap $(DESTDIR)$(bindir)/
+	$(INSTALL) -m 0555 $(programs)/cudawrap $(DESTDIR)$(bindir)/
 	ln -sf create-cudawrap $(DESTDIR)$(bindir)/create_cudawrap
 	test -e $(DESTDIR)$(sysconfdir)/getgpu/config.toml || $(INSTALL) -m 0644 etc/config.toml $(DESTDIR)$(sysconfdir)/getgpu/config.toml
 	$(INSTALL) -m 0644 etc/tmpfiles.d/getgpu.conf $(DESTDIR)$(tmpfilesdir)/getgpu.conf
-	$(INSTALL) -m 0755 etc/slurm/task-prolog etc/slurm/prolog etc/slurm/epilog $(DESTDIR)$(slurmdir)/
+	$(INSTALL) -m 0644 $(addprefix man/,$(pages)) $(DESTDIR)$(mandir)/man1/
+	ln -sf create-cudawrap.1 $(DESTDIR)$(mandir)/man1/create_cudawrap.1
+	$(INSTALL) -m 0644 man/getgpu.toml.5 $(DESTDIR)$(mandir)/man5/
+	$(INSTALL) -m 0644 completions/bash/* $(DESTDIR)$(bashdir)/
+	$(INSTALL) -m 0644 completions/zsh/* $(DESTDIR)$(zshdir)/
+	$(INSTALL) -m 0644 completions/fish/* $(DESTDIR)$(fishdir)/
+	$(INSTALL) -m 0644 README.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(docdir)/
+	$(INSTALL) -d $(DESTDIR)$(slurmdir)
+	$(INSTALL) -m 0755 $(addprefix etc/slurm/,$(hooks)) $(DESTDIR)$(slurmdir)/
 	$(INSTALL) -m 0644 etc/slurm/README.md $(DESTDIR)$(slurmdir)/README.md
-	$(INSTALL) -m 0644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(docdir)/
+	# Examples only: neither a service nor a login shell takes a device because this is installed.
+	$(INSTALL) -m 0644 etc/config.toml etc/profile.d/getgpu.sh etc/systemd/gpu-app.service $(DESTDIR)$(examples)/
+
+# Every wrapped program first gets its name back: without cudawrap its path would not run. If one cannot be, nothing is removed.
+# The settings stay if they were changed; /run/getgpu stays, since running programs hold their leases there.
+uninstall:
+	test -n "$(DESTDIR)" || test ! -x $(bindir)/create-cudawrap || $(bindir)/create-cudawrap --undo --all
+	$(MAKE) --no-print-directory uninstall-files
+
+uninstall-files:
+	rm -f $(addprefix $(DESTDIR)$(bindir)/,getgpu cudawrap create-cudawrap create_cudawrap)
+	rm -f $(DESTDIR)$(tmpfilesdir)/getgpu.conf $(addprefix $(DESTDIR)$(mandir)/man1/,$(pages) create_cudawrap.1) $(DESTDIR)$(mandir)/man5/getgpu.toml.5
+	rm -f $(addprefix $(DESTDIR)$(bashdir)/,$(notdir $(wildcard completions/bash/*)))
+	rm -f $(addprefix $(DESTDIR)$(zshdir)/,$(notdir $(wildcard completions/zsh/*)))
+	rm -f $(addprefix $(DESTDIR)$(fishdir)/,$(notdir $(wildcard completions/fish/*)))
+	rm -rf $(DESTDIR)$(docdir) $(DESTDIR)$(slurmdir)
+	test ! -d $(DESTDIR)$(prefix)/share/getgpu || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(prefix)/share/getgpu
+	! cmp -s etc/config.toml $(DESTDIR)$(sysconfdir)/getgpu/config.toml || rm -f $(DESTDIR)$(sysconfdir)/getgpu/config.toml
+	test ! -d $(DESTDIR)$(sysconfdir)/getgpu || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(sysconfdir)/getgpu
+
+# The tree that .deb and .rpm are made of: `make install` for /usr.
+stage:
+	rm -rf target/stage
+	$(MAKE) --no-print-directory install-files DESTDIR=target/stage prefix=/usr
+
+# packaging/README.md tells what cargo-deb and cargo-generate-rpm are. DEB and RPM are further options for them.
+deb: build
+	$(MAKE) --no-print-directory stage zshdir=/usr/share/zsh/vendor-completions
+	$(CARGO) deb -p getgpu --no-build --no-strip $(DEB)
+
+rpm: build
+	$(MAKE) --no-print-directory stage
+	$(CARGO) generate-rpm -p getgpu --payload-compress gzip $(RPM)
 
 clean:
 	$(CARGO) clean

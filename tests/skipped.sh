@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Says what `make check` could not run on this machine, so that nothing is skipped silently.
 missing=()
-for tool in strace zsh tcsh dash setpriv unshare taskset python3 nvidia-cuda-mps-control slurmctld slurmd srun \
-    mpirun.openmpi mpiexec.hydra; do
+for tool in strace zsh fish tcsh dash mandoc setpriv unshare taskset python3 nvidia-cuda-mps-control slurmctld slurmd srun \
+    mpirun.openmpi mpiexec.hydra cargo-deb cargo-generate-rpm rpm; do
     command -v "$tool" >/dev/null || missing+=("$tool")
 done
 [ "$(id -u)" = 0 ] || missing+=("root (other users, mounts, namespaces)")

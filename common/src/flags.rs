@@ -1,5 +1,5 @@
 //! The form of a flag table: what each program's options are called and what they are for, once.
-//! The parser, --help, and later man pages and completions are all made from such a table.
+//! The parser, --help, man pages and completions are all made from such a table.
 
 use clap::{Arg, ArgAction, Command};
 

@@ -9,6 +9,7 @@ pub mod diag;
 pub mod error;
 pub mod exit;
 pub mod flags;
+pub mod guide;
 pub mod ident;
 pub mod inventory;
 pub mod line;

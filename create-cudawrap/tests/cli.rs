@@ -56,7 +56,7 @@ fn help_and_version_go_to_standard_output() {
         assert!(said.out.contains("create-cudawrap") && said.err.is_empty(), "{args:?}");
     }
     let help = sandbox.ok(&["--help"]).out;
-    for flag in create_cudawrap::options::FLAGS {
+    for flag in create_cudawrap::options::table() {
         assert!(help.contains(&format!("--{}", flag.long)), "{}", flag.long);
     }
 }

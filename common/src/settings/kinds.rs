@@ -16,13 +16,18 @@ macro_rules! words {
         #[serde(rename_all = "lowercase")]
         pub enum $name { $($(#[$each])* $variant,)* }
 
+        impl $name {
+            /// Every spelling, for help and completions.
+            pub const WORDS: &[&str] = &[$($word),*];
+        }
+
         impl FromStr for $name {
             type Err = String;
 
             fn from_str(text: &str) -> Result<Self, String> {
                 match text {
                     $($word => Ok(Self::$variant),)*
-                    other => Err(format!("{other}: not one of {}", [$($word),*].join(", "))),
+                    other => Err(format!("{other}: not one of {}", Self::WORDS.join(", "))),
                 }
             }
         }

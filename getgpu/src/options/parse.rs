@@ -4,24 +4,15 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches};
+use clap::ArgMatches;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::flags;
 use getgpu_common::quantity;
 use getgpu_common::typed::Typed;
 
-use super::table::{ABOUT, AFTER, CALLER, table};
+use super::table::{CALLER, FORMATS, GUIDE, command};
 use super::{Action, Format, Keep, Options};
 use getgpu_common::diag::Level;
-
-fn command() -> clap::Command {
-    let index = Arg::new("index")
-        .value_name("INDEX")
-        .num_args(0..)
-        .action(ArgAction::Append)
-        .help("That device of the order, in use or not; reserved if it is free");
-    flags::command("getgpu", ABOUT, table()).arg(index)
-}
 
 /// Settings whose options choose, share or wait, which INDEX excludes; the type decides what is counted.
 const WITHOUT_INDEX: [&str; 7] = ["count", "profile", "min_memory", "gpu", "policy", "share", "wait"];
@@ -36,7 +27,7 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
     let given = |name: &str| typed.get_flag(name);
     let text = |name: &str| typed.get_one::<String>(name).map(String::as_str);
     if given("help") {
-        return Ok(Options::only(Action::Text(format!("{}\n{AFTER}\n", command().render_help()))));
+        return Ok(Options::only(Action::Text(format!("{}\n{}\n", command().render_help(), GUIDE.after()))));
     }
     if given("version") {
         return Ok(Options::only(Action::Text(format!("getgpu {}\n", env!("CARGO_PKG_VERSION")))));
@@ -47,7 +38,7 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         Some("env") => Format::Env,
         Some("prometheus") if given("list") && !given("json") => Format::Prometheus,
         Some("prometheus") => return Err(usage("--format prometheus goes with --list".into())),
-        Some(other) => return Err(usage(format!("--format {other}: not one of uuid, index, env"))),
+        Some(other) => return Err(usage(format!("--format {other}: not one of {}", FORMATS.join(", ")))),
     };
     let choices = Typed::of(typed, "getgpu")?;
     if format == Format::Index && matches!(text("type"), Some("mig" | "any")) {

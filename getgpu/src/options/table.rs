@@ -1,12 +1,17 @@
 //! The flag table of getgpu: what each option is called and what it is for, and the texts around it in the help.
-//! The parser, the help and the man page are made from it.
+//! The parser, the help, the man page and the completions are made from it; it needs nothing else of this program.
 
+use clap::{Arg, ArgAction, Command};
 use getgpu_common::flags::{self, Flag, Takes, flag};
+use getgpu_common::guide::Guide;
 
 const KEEP: &str = "Keeping it";
 const SHOW: &str = "Looking";
 /// What `--hold` means without a value.
 pub const CALLER: &str = "caller";
+
+/// What `--format` takes.
+pub const FORMATS: [&str; 4] = ["uuid", "index", "env", "prometheus"];
 
 /// What only getgpu has.
 const FLAGS: &[Flag] = &[
@@ -61,32 +66,43 @@ pub fn table() -> impl Iterator<Item = Flag> {
     flags::CHOOSING.into_iter().chain(FLAGS.iter().copied()).chain(flags::COMMON)
 }
 
-/// What it is for, in one line.
-pub const ABOUT: &str =
-    "Print the UUID of a free MIG device or GPU, and keep it reserved for the program that will use it";
+/// The parser, from which completions are made too.
+pub fn command() -> Command {
+    let index = Arg::new("index")
+        .value_name("INDEX")
+        .num_args(0..)
+        .action(ArgAction::Append)
+        .help("That device of the order, in use or not; reserved if it is free");
+    flags::command("getgpu", GUIDE.about, table()).arg(index)
+}
 
-/// What follows the options in the help.
-pub const AFTER: &str = "\
-Examples:
-  one program, reserved until it is over:
-    CUDA_VISIBLE_DEVICES=$(getgpu) ./app
-  a shell session, reserved until this shell ends:
-    export CUDA_VISIBLE_DEVICES=$(getgpu --hold)
-  the same in Python, before CUDA is used:
-    os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()
-  leased by the program itself, and nothing is run if no device is free:
-    cudawrap -- ./app
-  the smallest device with 10 GiB, waiting in line for it for an hour at most:
-    d=$(getgpu --min-memory 10G --wait=1h) && CUDA_VISIBLE_DEVICES=$d ./app
-
-Exit status:
-  0  printed
-  1  no device is free now, or within the time to wait
-  2  usage or settings, no such index
-  3  no driver, NVML failed, no such device exists here
-  4  the lock cannot be used, or no holder could be started
-
-Environment:
-  CUDA_VISIBLE_DEVICES  a grant: only these devices are considered
-  GETGPU_CONFIG         stands for /etc/getgpu/config.toml
-  GETGPU_LOCK           stands for /run/getgpu/lock (tests)";
+/// What is said beside the options.
+pub const GUIDE: Guide = Guide {
+    about: "Print the UUID of a free MIG device or GPU, and keep it reserved for the program that will use it",
+    note: "",
+    examples: &[
+        ("one program, reserved until it is over", "CUDA_VISIBLE_DEVICES=$(getgpu) ./app"),
+        ("a shell session, reserved until this shell ends", "export CUDA_VISIBLE_DEVICES=$(getgpu --hold)"),
+        (
+            "the same in Python, before CUDA is used",
+            "os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()",
+        ),
+        ("leased by the program itself, and nothing is run if no device is free", "cudawrap -- ./app"),
+        (
+            "the smallest device with 10 GiB, waiting in line for it for an hour at most",
+            "d=$(getgpu --min-memory 10G --wait=1h) && CUDA_VISIBLE_DEVICES=$d ./app",
+        ),
+    ],
+    exit: &[
+        ("0", "printed"),
+        ("1", "no device is free now, or within the time to wait; or over the site's limit"),
+        ("2", "usage or settings, no such index"),
+        ("3", "no driver, NVML failed, no such device exists here"),
+        ("4", "the lock cannot be used, or no holder could be started"),
+    ],
+    environment: &[
+        ("CUDA_VISIBLE_DEVICES", "a grant: only these devices are considered"),
+        ("GETGPU_CONFIG", "stands for /etc/getgpu/config.toml"),
+        ("GETGPU_LOCK", "stands for /run/getgpu/lock (tests)"),
+    ],
+};

@@ -25,6 +25,13 @@ fn what_was_typed() {
 }
 
 #[test]
+fn every_format_of_the_table_can_be_typed() {
+    for format in table::FORMATS {
+        assert!(parse(&format!("--list --format {format}")).is_ok(), "{format}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_one_line() {
     for words in [
         "-1",

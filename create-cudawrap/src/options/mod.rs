@@ -1,0 +1,55 @@
+//! create-cudawrap's command line as one checked value.
+//! `table` is what there is to type, `parse` reads and checks it. Nothing here touches the system.
+
+mod parse;
+mod table;
+
+use std::path::PathBuf;
+
+use getgpu_common::diag::Level;
+
+use crate::plan::Goal;
+pub use parse::parse;
+pub use table::{PROGRAM, table};
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Change something.
+    Change(Goal),
+    /// Show only.
+    Status {
+        /// As JSON.
+        json: bool,
+    },
+}
+
+/// The checked command line.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What to do.
+    pub task: Task,
+    /// With which paths; none: all that are noted.
+    pub paths: Option<Vec<PathBuf>>,
+    /// `--link-dir`.
+    pub link_dir: Option<PathBuf>,
+    /// `--divert`.
+    pub divert: bool,
+    /// `--dry-run`.
+    pub dry_run: bool,
+    /// `--force`.
+    pub force: bool,
+    /// `--wrapper`.
+    pub wrapper: Option<PathBuf>,
+    /// How much is said.
+    pub level: Level,
+}
+
+/// What a command line asks for.
+#[derive(Clone, Debug)]
+pub enum Parsed {
+    /// Work.
+    Run(Options),
+    /// Help or version: this text on standard output.
+    Print(String),
+}

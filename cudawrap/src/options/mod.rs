@@ -1,0 +1,42 @@
+//! cudawrap's options under its own name, and the CUDAWRAP_* variables that stand for them in both forms.
+//! `table` is what there is to type, `parse` reads and checks it, `variables` reads the environment.
+
+mod parse;
+mod table;
+mod variables;
+
+use std::ffi::OsString;
+
+use getgpu_common::diag::Level;
+use getgpu_common::typed::Typed;
+
+pub use parse::{no_program, parse};
+pub use variables::{disabled, grant_ignored, variables};
+
+/// The checked options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What chooses, shares and waits.
+    pub choices: Typed,
+    /// `--ignore-grant`
+    pub ignore_grant: bool,
+    /// `--visible`
+    pub visible: Option<String>,
+    /// `--mps`
+    pub mps: bool,
+    /// `--bind`
+    pub bind: bool,
+    /// `-v`, `-q`
+    pub level: Level,
+    /// The program and its arguments.
+    pub program: Vec<OsString>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Run a program.
+    Run(Options),
+    /// Print this.
+    Text(String),
+}

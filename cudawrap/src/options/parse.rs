@@ -1,0 +1,99 @@
+//! What was typed, read by the table and checked. Options end at the program; from there on every word is the program's.
+//! Every refusal is one line with a hint.
+
+use std::ffi::OsString;
+
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::flags;
+use getgpu_common::quantity;
+use getgpu_common::typed::Typed;
+
+use super::table::{GUIDE, command};
+use super::{Options, Wanted};
+
+/// Reads all arguments, the first being our own name.
+pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
+    let words = std::iter::once(OsString::from("cudawrap")).chain(arguments.iter().skip(1).cloned());
+    let typed = command().try_get_matches_from(words).map_err(|error| flags::usage_failure("cudawrap", &error))?;
+    if typed.get_flag("help") {
+        return Ok(Wanted::Text(format!("{}\n{}\n", command().render_help(), GUIDE.after())));
+    }
+    if typed.get_flag("version") {
+        return Ok(Wanted::Text(format!("cudawrap {}\n", env!("CARGO_PKG_VERSION"))));
+    }
+    let choices = Typed::of(&typed, "cudawrap")?;
+    let program: Vec<OsString> = typed.get_many::<OsString>("program").into_iter().flatten().cloned().collect();
+    if program.is_empty() {
+        return Err(no_program());
+    }
+    if let Some(time) = time_for_program(arguments, &program) {
+        return Err(Failure::new(Kind::Usage, format!("--wait {time}: {time} would be the program"))
+            .hint(format!("cudawrap --wait={time} -- PROGRAM")));
+    }
+    let level = flags::level(&typed);
+    let flag = |name| typed.get_flag(name);
+    let (ignore_grant, mps, bind) = (flag("ignore-grant"), flag("mps"), flag("bind"));
+    let visible = typed.get_one::<String>("visible").cloned();
+    Ok(Wanted::Run(Options { choices, ignore_grant, visible, mps, bind, level, program }))
+}
+
+/// `cudawrap --wait 30 app` would run a program called 30.
+fn time_for_program<'a>(arguments: &'a [OsString], program: &[OsString]) -> Option<&'a str> {
+    let first = arguments.len().checked_sub(program.len())?;
+    let (before, time) = (arguments.get(first.checked_sub(1)?)?, arguments.get(first)?.to_str()?);
+    let like_time = time.starts_with(|c: char| c.is_ascii_digit()) && quantity::time(time).is_ok();
+    (before == "--wait" && like_time).then_some(time)
+}
+
+/// The failure of a call without a program.
+pub fn no_program() -> Failure {
+    usage("no program to run".into())
+}
+
+fn usage(message: String) -> Failure {
+    Failure::new(Kind::Usage, message).hint("cudawrap --help")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::table;
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Wanted, Failure> {
+        super::parse(&words.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_end_at_the_program() {
+        for words in [
+            &["cudawrap", "--type", "mig", "app", "--type", "gpu", "-v", "--help", "--"][..],
+            &["cudawrap", "--type", "mig", "--", "app", "--type", "gpu", "-v", "--help", "--"],
+        ] {
+            let Ok(Wanted::Run(options)) = parse(words) else { panic!("{words:?}") };
+            assert_eq!(options.choices.first_of(&["type"]), Some("--type"));
+            assert_eq!(options.program, ["app", "--type", "gpu", "-v", "--help", "--"]);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_one_line() {
+        for words in [
+            &["cudawrap"][..],
+            &["cudawrap", "--"],
+            &["cudawrap", "--nope", "app"],
+            &["cudawrap", "--type", "x", "app"],
+            &["cudawrap", "--share", "3/2", "app"],
+            &["cudawrap", "--wait", "30", "app"],
+        ] {
+            let failure = parse(words).unwrap_err();
+            assert_eq!(failure.kind, Kind::Usage, "{words:?}");
+            assert!(!failure.message.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn every_option_is_in_the_help() {
+        let Ok(Wanted::Text(help)) = parse(&["cudawrap", "--help"]) else { panic!() };
+        assert!(table().all(|flag| help.contains(&format!("--{}", flag.long))), "{help}");
+    }
+}

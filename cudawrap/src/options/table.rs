@@ -1,0 +1,88 @@
+//! The flag table of cudawrap: what each option is called and what it is for, and the texts around it in the help.
+//! The parser, the help, the man page and the completions are made from it; it needs nothing else of this program.
+
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, Command, ValueHint};
+use getgpu_common::flags::{self, Flag, Takes, flag};
+use getgpu_common::guide::Guide;
+
+/// What only cudawrap has.
+pub const FLAGS: [Flag; 3] = [
+    flag(
+        "visible",
+        &[],
+        Takes::Value("WHICH"),
+        RUN,
+        "one: the program sees its own device; first: its own first, the others behind it; all: the list as it is",
+    ),
+    flag(
+        "mps",
+        &[],
+        Takes::Nothing,
+        flags::SHARE,
+        "With --share: run as a client of NVIDIA's MPS daemon, which is started and ended as needed",
+    ),
+    flag(
+        "bind",
+        &[],
+        Takes::Nothing,
+        RUN,
+        "Run on the CPUs near the device, with --share on a part of them that no other share has",
+    ),
+];
+
+/// Heading of what has to do with the program alone.
+const RUN: &str = "How the program runs";
+
+/// Every option of cudawrap: getgpu's that choose, its own, and those that all have.
+pub fn table() -> impl Iterator<Item = Flag> {
+    flags::CHOOSING.into_iter().chain(FLAGS).chain(flags::COMMON)
+}
+
+/// The parser, from which completions are made too.
+pub fn command() -> Command {
+    let program = Arg::new("program")
+        .value_name("PROGRAM")
+        .help("The program and its arguments")
+        .action(ArgAction::Append)
+        .num_args(1..)
+        .trailing_var_arg(true)
+        .value_hint(ValueHint::CommandWithArguments)
+        .value_parser(clap::value_parser!(OsString));
+    flags::command("cudawrap", GUIDE.about, table())
+        .arg(program)
+        .override_usage("cudawrap [OPTIONS] [--] PROGRAM [ARG]...")
+}
+
+/// What is said beside the options.
+pub const GUIDE: Guide = Guide {
+    about: "Run a program on a free MIG device or GPU, leased until the program is over",
+    note: "An executable that is a link to cudawrap runs its sibling CUDAWRAP_<name> in the same way, with every argument \
+           untouched; create-cudawrap makes such links.",
+    examples: &[
+        ("one program; not started if no device is free", "cudawrap -- ./app"),
+        ("waiting in line for a device of at least 10 GiB", "cudawrap --min-memory 10G --wait -- ./app"),
+        ("80 repetitions, two to a device", "parallel -j16 cudawrap --share 1/2 --wait -- ./rep {} ::: $(seq 80)"),
+        ("four ranks on four devices", "CUDA_VISIBLE_DEVICES=$(getgpu -n 4) mpirun -n 4 cudawrap -- ./app"),
+    ],
+    exit: &[
+        ("status", "of the program, since this process becomes the program"),
+        ("75", "no device is free now, or within the time to wait; or over the site's limit"),
+        ("125", "cudawrap failed: usage, settings, no driver, no such device exists here, the lock cannot be used"),
+        ("126", "the program cannot be run"),
+        ("127", "the program was not found"),
+    ],
+    environment: &[
+        ("CUDA_VISIBLE_DEVICES", "a grant: one of these devices is chosen"),
+        (
+            "CUDAWRAP_NAME",
+            "stands for option --NAME, under a link too: CUDAWRAP_TYPE, CUDAWRAP_COUNT, CUDAWRAP_PROFILE, \
+             CUDAWRAP_MIN_MEMORY, CUDAWRAP_GPU, CUDAWRAP_POLICY, CUDAWRAP_SHARE, CUDAWRAP_WAIT (a time, or forever), \
+             CUDAWRAP_IGNORE_GRANT=1, CUDAWRAP_MPS=1 (or 0), CUDAWRAP_BIND=1 (or 0), CUDAWRAP_VISIBLE",
+        ),
+        ("CUDAWRAP_DISABLE=1", "run the program as it is"),
+        ("GETGPU_CONFIG", "stands for /etc/getgpu/config.toml"),
+        ("GETGPU_LOCK", "stands for /run/getgpu/lock (tests)"),
+    ],
+};

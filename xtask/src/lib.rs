@@ -1,0 +1,31 @@
+//! What is made from the flag tables and the table of settings: man pages and completions, checked in under man/ and completions/.
+//! `programs` reaches the tables, `pages` fills in the hand-written pages, `settings` shows the settings, `completions` asks clap.
+
+pub mod completions;
+pub mod pages;
+pub mod programs;
+pub mod roff;
+pub mod settings;
+
+use std::path::{Path, PathBuf};
+
+/// One file that is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Where, from the top of the repository.
+    pub path: PathBuf,
+    /// What is in it.
+    pub text: String,
+}
+
+/// Every file that is made; a page that names something that there is not is an error.
+pub fn all() -> Result<Vec<Made>, String> {
+    let mut made = pages::all()?;
+    made.extend(completions::all());
+    Ok(made)
+}
+
+/// The top of the repository.
+pub fn top() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}

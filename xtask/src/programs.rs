@@ -1,0 +1,55 @@
+//! The three programs as their tables describe them. The tables are the programs' own files, read here a second time,
+//! so that no program has to become a library for the sake of its man page.
+
+use clap::Command;
+use getgpu_common::flags::Flag;
+use getgpu_common::guide::Guide;
+
+#[path = "../../create-cudawrap/src/options/table.rs"]
+pub mod create_cudawrap;
+#[path = "../../cudawrap/src/options/table.rs"]
+pub mod cudawrap;
+#[path = "../../getgpu/src/options/table.rs"]
+pub mod getgpu;
+
+/// One program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its name.
+    pub name: &'static str,
+    /// Its options, in the order of the help.
+    pub flags: Vec<Flag>,
+    /// Its parser.
+    pub command: Command,
+    /// What is said beside the options.
+    pub guide: Guide,
+    /// Its hand-written page, with places for what the tables know.
+    pub page: &'static str,
+}
+
+/// All of them.
+pub fn all() -> [Program; 3] {
+    [
+        Program {
+            name: "getgpu",
+            flags: getgpu::table().collect(),
+            command: getgpu::command(),
+            guide: getgpu::GUIDE,
+            page: include_str!("../pages/getgpu.1"),
+        },
+        Program {
+            name: "cudawrap",
+            flags: cudawrap::table().collect(),
+            command: cudawrap::command(),
+            guide: cudawrap::GUIDE,
+            page: include_str!("../pages/cudawrap.1"),
+        },
+        Program {
+            name: "create-cudawrap",
+            flags: create_cudawrap::table().collect(),
+            command: create_cudawrap::command(),
+            guide: create_cudawrap::GUIDE,
+            page: include_str!("../pages/create-cudawrap.1"),
+        },
+    ]
+}
