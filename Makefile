@@ -17,7 +17,7 @@ INSTALL     = install
 # Where the built programs are.
 programs    = target/release
 
-.PHONY: all build demo check torture fuzz soak bench install install-files uninstall uninstall-files stage deb rpm clean
+.PHONY: all build demo check torture fuzz soak budget bench install install-files uninstall uninstall-files stage deb rpm clean
 
 all: build
 
@@ -51,6 +51,11 @@ fuzz:
 soak:
 	$(CARGO) build --workspace --locked
 	SOAK_MINUTES=$${SOAK_MINUTES:-60} $(CARGO) test -p getgpu-tests --locked --test launches -- --nocapture --ignored
+
+# Instructions of a call as ratios to a minimal C client, against a budget.
+budget:
+	$(CARGO) build --release --locked -p getgpu -p cudawrap -p sim-nvml
+	tests/bench/budget.sh target/release
 
 # Figures for the note: instructions and wall-clock ratios against a minimal C client, nvisel and a shell wrapper.
 bench: build

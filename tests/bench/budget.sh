@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# A budget of instructions, so that a change that makes the commands dearer does not pass unseen: tests/bench/budget.sh DIRECTORY OF THE PROGRAMS
+# Counted by callgrind, all processes of a call together, as a ratio to a minimal C client on the same library in the same run.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+bin=$(cd "$1" && pwd)
+if ! command -v valgrind >/dev/null; then
+    echo "SKIPPED: the budget of instructions needs valgrind"
+    exit 0
+fi
+room=$(mktemp -d "${TMPDIR:-/tmp}/getgpu-budget.XXXXXX")
+trap 'rm -rf "$room"' EXIT
+mkdir -p "$room"/{lib,lock,node/running}
+cp "$here/../sim/nodes/a100x8.toml" "$room/node/node.toml"
+cp "$bin/libsim_nvml.so" "$room/lib/libnvidia-ml.so.1"
+: >"$room/config.toml"
+unset CUDA_VISIBLE_DEVICES
+export LD_LIBRARY_PATH="$room/lib" SIM_NODE="$room/node" HOME="$room" GETGPU_LOCK="$room/lock/lock" GETGPU_CONFIG="$room/config.toml"
+cc -O2 -o "$room/client" "$here/client.c" -ldl
+
+count() {
+    rm -f "$room"/callgrind.*
+    valgrind -q --tool=callgrind --trace-children=yes --callgrind-out-file="$room/callgrind.%p" "$@" >/dev/null 2>&1 || true
+    grep -h '^totals:' "$room"/callgrind.* | awk '{s += $2} END {print s}'
+}
+
+client=$(count "$room/client")
+uuid=$("$bin/getgpu" --no-reserve)
+wrong=0
+# Name, tenths of the client's instructions that are allowed, the call.
+within() {
+    local name=$1 most=$2 found
+    shift 2
+    found=$(count "$@")
+    printf '%-34s %10d instructions, %d.%d times the C client, budget %d.%d\n' "$name" "$found" \
+        $((found * 10 / client / 10)) $((found * 10 / client % 10)) $((most / 10)) $((most % 10))
+    if [ $((found * 10)) -gt $((client * most)) ]; then
+        echo "budget.sh: $name: over its budget" >&2
+        wrong=1
+    fi
+}
+# Up to the exec for cudawrap: callgrind counts a process only if it ends as itself, so the program is one that cannot be executed.
+within "getgpu --no-reserve" "${GETGPU_BUDGET:-33}" "$bin/getgpu" --no-reserve
+within "cudawrap -- PROGRAM" "${CUDAWRAP_BUDGET:-34}" "$bin/cudawrap" -- /
+within "cudawrap, device named" "${NAMED_BUDGET:-6}" env CUDA_VISIBLE_DEVICES="$uuid" "$bin/cudawrap" -- /
+exit "$wrong"
