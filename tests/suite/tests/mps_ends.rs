@@ -135,7 +135,8 @@ fn a_client_that_comes_while_the_keeper_waits_for_its_turn_keeps_the_daemon() {
         let open = || fs::OpenOptions::new().read(true).write(true).open(place.join("lock")).unwrap();
         let lock = |file: &fs::File, kind: i32, byte: i64| {
             let range = libc::flock { l_type: kind as i16, l_whence: 0, l_start: byte, l_len: 1, l_pid: 0 };
-            fcntl(file, FcntlArg::F_OFD_SETLK(&range)).unwrap();
+            // The keeper lets go of the mutex a moment after it has said that the daemon listens.
+            wait::until("it can be locked", || fcntl(file, FcntlArg::F_OFD_SETLK(&range)).is_ok());
         };
         // As a program does that starts: it has the mutex when the last client ends, and becomes a client before it lets go.
         let (mutex, client) = (open(), open());
