@@ -17,12 +17,16 @@ INSTALL     = install
 # Where the built programs are.
 programs    = target/release
 
-.PHONY: all build demo check torture fuzz soak budget bench install install-files uninstall uninstall-files stage deb rpm clean
+.PHONY: all build portable demo check torture fuzz soak budget bench install install-files uninstall uninstall-files stage deb rpm clean
 
 all: build
 
 build:
 	$(CARGO) build --release --locked -p getgpu -p cudawrap -p create-cudawrap
+
+# For RHEL 8 and everything newer, from any machine: needs cargo-zigbuild and zig. The programs are in target/x86_64-unknown-linux-gnu/release.
+portable:
+	$(CARGO) zigbuild --release --locked --target x86_64-unknown-linux-gnu.2.28 -p getgpu -p cudawrap -p create-cudawrap
 
 # A simulated 8 x A100 node with 56 MIG devices, real processes, real locks; ends non-zero if anything is not as it should be.
 demo:

@@ -42,7 +42,8 @@ impl Ticker {
             let mut event: libc::sigevent = std::mem::zeroed();
             // To this thread: the others of a test are not to be interrupted.
             event.sigev_notify = libc::SIGEV_THREAD_ID;
-            event.sigev_notify_thread_id = libc::gettid();
+            // By the system call: glibc has gettid(3) from 2.30 on only.
+            event.sigev_notify_thread_id = libc::syscall(libc::SYS_gettid) as libc::pid_t;
             event.sigev_signo = signal();
             let mut timer: libc::timer_t = std::ptr::null_mut();
             let made = libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) == 0;
