@@ -129,6 +129,11 @@ pub fn fraction(units: &Units) -> f64 {
     units.count() as f64 / UNITS as f64
 }
 
+/// The smallest part that some of these are; a whole device if there is none.
+pub fn smallest<'u>(parts: impl IntoIterator<Item = &'u Units>) -> f64 {
+    parts.into_iter().map(fraction).fold(1.0, f64::min)
+}
+
 #[cfg(test)]
 #[path = "share_properties.rs"]
 mod properties;

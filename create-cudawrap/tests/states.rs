@@ -30,6 +30,10 @@ fn hidden(s: &Sandbox) {
 fn ours(s: &Sandbox, name: &str) {
     s.link(s.path("bin/cudawrap"), name);
 }
+fn migtools(s: &Sandbox) {
+    s.script("bin/migtools_wrapper", "m");
+    s.link("../bin/migtools_wrapper", "app/x");
+}
 fn gone(s: &Sandbox, name: &str) {
     s.link("/nowhere/cudawrap", name);
 }
@@ -146,11 +150,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "migtools",
-        files: |s| {
-            s.script("app/MIGTOOLS_x", "one");
-            s.script("bin/migtools_wrapper", "m");
-            s.link("../bin/migtools_wrapper", "app/x");
-        },
+        files: |s| (s.script("app/MIGTOOLS_x", "one"), migtools(s)).1,
         status: "foreign",
         attention: true,
         wrap: Ok(("CUDAWRAP_x x", "one a b")),
@@ -162,8 +162,7 @@ const ROWS: &[Row] = &[
         files: |s| {
             s.script("app/MIGTOOLS_x", "one");
             s.run_sh("ln app/MIGTOOLS_x app/CUDAWRAP_x");
-            s.script("bin/migtools_wrapper", "m");
-            s.link("../bin/migtools_wrapper", "app/x");
+            migtools(s);
         },
         status: "foreign",
         attention: true,
@@ -173,10 +172,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "migtools without its program",
-        files: |s| {
-            s.script("bin/migtools_wrapper", "m");
-            s.link("../bin/migtools_wrapper", "app/x");
-        },
+        files: migtools,
         status: "foreign",
         attention: true,
         wrap: Err("is not there"),

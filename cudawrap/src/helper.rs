@@ -43,14 +43,7 @@ pub fn open(settings: &Settings) -> Result<Client<Helper>, Failure> {
 
 /// A session with the helper, ended whatever comes of it.
 pub fn ask<T>(settings: &Settings, ask: impl FnOnce(&mut Client<Helper>) -> Result<T, Failure>) -> Result<T, Failure> {
-    let mut client = open(settings)?;
-    match ask(&mut client) {
-        Ok(answer) => client.close().map(|()| answer),
-        Err(failure) => {
-            client.abandon();
-            Err(failure)
-        }
-    }
+    open(settings)?.ask_all(ask)
 }
 
 /// The running helper.

@@ -46,7 +46,7 @@ impl Lease {
         claims.iter().try_for_each(Claim::settle)?;
         let claimed = claims.iter().map(|claim| (claim.span(), claim.units().clone()));
         let units: Vec<(Span, Units)> = claimed.chain(inherited.iter().cloned()).collect();
-        let part = units.iter().map(|(_, units)| share::fraction(units)).fold(1.0, f64::min);
+        let part = share::smallest(units.iter().map(|(_, units)| units));
         let inode = place.identity.1;
         let Ok(low) = place.open_read_only() else {
             // No descriptor is left: then the writable ones have to be inherited.

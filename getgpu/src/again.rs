@@ -46,8 +46,8 @@ impl Call<'_> {
         let Some(lock) = reuse::take_over(&self.place, &line)? else { return Ok(None) };
         let value = self.value(line.devices.iter(), inventory);
         self.diag.note(&format!("{value}: taken over from this caller's last reservation"));
-        let part = |uuid| share::fraction(&own::reserved_units(&self.place, &line, uuid));
-        let part = line.devices.iter().map(part).fold(1.0, f64::min);
+        let units: Vec<_> = line.devices.iter().map(|uuid| own::reserved_units(&self.place, &line, uuid)).collect();
+        let part = share::smallest(&units);
         Ok(Some(Answer { uuids: line.devices, value, lock: Some(lock), part, guard: Guard::default() }))
     }
 

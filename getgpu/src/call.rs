@@ -95,15 +95,7 @@ impl Call<'_> {
         if let Some(answer) = self.granted_again(&request)? {
             return self.hand_out(answer, whose);
         }
-        let mut client = open(self.settings)?;
-        let chosen = match self.choose(&mut client, &mut request, &whose.caller) {
-            Ok(chosen) => chosen,
-            Err(failure) => {
-                client.abandon();
-                return Err(failure);
-            }
-        };
-        client.close()?;
+        let chosen = open(self.settings)?.ask_all(|client| self.choose(client, &mut request, &whose.caller))?;
         let answer = match chosen {
             Chosen::Settled(answer) => answer,
             Chosen::Claimed(claimed) => claimed.settle(&request, &self.place)?,
@@ -124,12 +116,7 @@ impl Call<'_> {
     fn print_again(&self, lines: &[HolderLine]) -> Result<(), Failure> {
         let uuids = || lines.iter().flat_map(|line| &line.devices);
         let inventory = match self.options.format {
-            Format::Index => {
-                let mut client = open(self.settings)?;
-                let inventory = client.scan(Detail::Uuid)?;
-                client.close()?;
-                Some(inventory)
-            }
+            Format::Index => Some(open(self.settings)?.ask_all(|client| client.scan(Detail::Uuid))?),
             _ => None,
         };
         print(&self.text(&self.value(uuids(), inventory.as_ref())))
@@ -167,7 +154,7 @@ impl Call<'_> {
             }
         }
         let uuids = cover.devices.iter().map(|(uuid, _)| uuid.clone()).collect();
-        let part = cover.devices.iter().map(|(_, units)| share::fraction(units)).fold(1.0, f64::min);
+        let part = share::smallest(cover.devices.iter().map(|(_, units)| units));
         Ok(Answer { uuids, value, lock, part, guard: Guard::default() })
     }
 
@@ -251,7 +238,7 @@ pub struct Claimed {
 
 impl Claimed {
     fn settle(self, request: &Request, place: &Place) -> Result<Answer, Failure> {
-        let part = self.claims.iter().map(|claim| share::fraction(claim.units())).fold(1.0, f64::min);
+        let part = share::smallest(self.claims.iter().map(Claim::units));
         let lock = Some(settle_all(place, self.claims, request.user)?);
         request.still_ours(place)?;
         Ok(Answer { uuids: self.uuids, value: self.value, lock, part, guard: self.guard })

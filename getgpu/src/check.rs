@@ -94,17 +94,8 @@ fn lock(environment: &Environment, settings: &Settings, findings: &mut Findings)
 /// Asks NVML for everything; none if it does not answer.
 fn driver(settings: &Settings, findings: &mut Findings) -> Option<Inventory> {
     let began = std::time::Instant::now();
-    let scan = || {
-        let mut client = open(settings)?;
-        match client.scan(Detail::Full) {
-            Ok(inventory) => client.close().map(|()| inventory),
-            Err(failure) => {
-                client.abandon();
-                Err(failure)
-            }
-        }
-    };
-    let inventory = match scan() {
+    let scanned = open(settings).and_then(|client| client.ask_all(|client| client.scan(Detail::Full)));
+    let inventory = match scanned {
         Ok(inventory) => inventory,
         Err(failure) => {
             let remedy = "install the NVIDIA driver, and see whether `nvidia-smi -L` lists the GPUs";

@@ -9,30 +9,17 @@ if ! command -v valgrind >/dev/null; then
     echo "SKIPPED: the budget of instructions needs valgrind"
     exit 0
 fi
-room=$(mktemp -d "${TMPDIR:-/tmp}/getgpu-budget.XXXXXX")
-trap 'rm -rf "$room"' EXIT
-mkdir -p "$room"/{lib,lock,node/running}
-cp "$here/../sim/nodes/a100x8.toml" "$room/node/node.toml"
-cp "$bin/libsim_nvml.so" "$room/lib/libnvidia-ml.so.1"
-: >"$room/config.toml"
-unset CUDA_VISIBLE_DEVICES
-export LD_LIBRARY_PATH="$room/lib" SIM_NODE="$room/node" HOME="$room" GETGPU_LOCK="$room/lock/lock" GETGPU_CONFIG="$room/config.toml"
-cc -O2 -o "$room/client" "$here/client.c" -ldl
+# shellcheck source=tests/bench/room.sh
+. "$here/room.sh"
 
-count() {
-    rm -f "$room"/callgrind.*
-    valgrind -q --tool=callgrind --trace-children=yes --callgrind-out-file="$room/callgrind.%p" "$@" >/dev/null 2>&1 || true
-    grep -h '^totals:' "$room"/callgrind.* | awk '{s += $2} END {print s}'
-}
-
-client=$(count "$room/client")
+client=$(instructions "$room/client")
 uuid=$("$bin/getgpu" --no-reserve)
 wrong=0
 # Name, tenths of the client's instructions that are allowed, the call.
 within() {
     local name=$1 most=$2 found
     shift 2
-    found=$(count "$@")
+    found=$(instructions "$@")
     printf '%-34s %10d instructions, %d.%d times the C client, budget %d.%d\n' "$name" "$found" \
         $((found * 10 / client / 10)) $((found * 10 / client % 10)) $((most / 10)) $((most % 10))
     if [ $((found * 10)) -gt $((client * most)) ]; then

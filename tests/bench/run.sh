@@ -6,18 +6,8 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$(cd "$1" && pwd)
 rounds=${ROUNDS:-200}
-room=$(mktemp -d "${TMPDIR:-/tmp}/getgpu-bench.XXXXXX")
-trap 'getgpu --release-all -q 2>/dev/null || true; rm -rf "$room"' EXIT
-
-mkdir -p "$room"/{lib,lock,node/running}
-cp "$here/../sim/nodes/a100x8.toml" "$room/node/node.toml"
-cp "$bin/libsim_nvml.so" "$room/lib/libnvidia-ml.so.1"
-: >"$room/config.toml"
-unset CUDA_VISIBLE_DEVICES
-export PATH="$bin:$room:$PATH" LD_LIBRARY_PATH="$room/lib" SIM_NODE="$room/node" HOME="$room"
-export GETGPU_LOCK="$room/lock/lock" GETGPU_CONFIG="$room/config.toml"
-
-cc -O2 -o "$room/client" "$here/client.c" -ldl
+# shellcheck source=tests/bench/room.sh
+. "$here/room.sh"
 # shellcheck disable=SC2016 # the script expands it
 printf '#!/bin/sh\nCUDA_VISIBLE_DEVICES=$(client) exec "$@"\n' >"$room/shell-wrapper"
 cp /bin/true "$room/CUDAWRAP_true"
@@ -45,12 +35,7 @@ rm "$room/node/faults.toml"
 if command -v valgrind >/dev/null; then
     echo
     echo "== instructions (callgrind, all processes of the call)"
-    count() {
-        rm -f "$room"/callgrind.*
-        valgrind -q --tool=callgrind --trace-children=yes --callgrind-out-file="$room/callgrind.%p" "${@:2}" >/dev/null 2>&1 || true
-        total=$(grep -h '^totals:' "$room"/callgrind.* | awk '{s += $2} END {print s}')
-        printf '%-34s %12d\n' "$1" "$total"
-    }
+    count() { printf '%-34s %12d\n' "$1" "$(instructions "${@:2}")"; }
     count "C client" "$room/client"
     count "getgpu --no-reserve" "$bin/getgpu" --no-reserve
     count "getgpu --list" "$bin/getgpu" --list

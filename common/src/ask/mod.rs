@@ -151,6 +151,17 @@ impl<W: Worker> Client<W> {
         }
     }
 
+    /// All of a session: `ask`, and then its end, whatever came of it. An answer counts only when the library has let go.
+    pub fn ask_all<T>(mut self, ask: impl FnOnce(&mut Self) -> Result<T, Failure>) -> Result<T, Failure> {
+        match ask(&mut self) {
+            Ok(answer) => self.close().map(|()| answer),
+            Err(failure) => {
+                self.abandon();
+                Err(failure)
+            }
+        }
+    }
+
     /// Notes of each device which CPUs are near its GPU, where NVML tells. A GPU is asked once.
     pub fn near<'d>(&mut self, devices: impl IntoIterator<Item = &'d mut Device>) -> Result<(), Failure> {
         let mut asked: HashMap<u32, Option<CpuSet>> = HashMap::new();

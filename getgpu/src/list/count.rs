@@ -10,15 +10,9 @@ use getgpu_common::lock::{Description, Place, Span, Taken, Units};
 use getgpu_common::request::Request;
 
 /// Prints the number.
-pub fn free<W: Worker>(mut client: Client<W>, mut request: Request, place: &Place) -> Result<(), Failure> {
-    let free = count(&mut client, &mut request, place);
-    match free {
-        Ok(free) => client.close().and_then(|()| print(&format!("{free}\n"))),
-        Err(failure) => {
-            client.abandon();
-            Err(failure)
-        }
-    }
+pub fn free<W: Worker>(client: Client<W>, mut request: Request, place: &Place) -> Result<(), Failure> {
+    let free = client.ask_all(|client| count(client, &mut request, place))?;
+    print(&format!("{free}\n"))
 }
 
 fn count<W: Worker>(client: &mut Client<W>, request: &mut Request, place: &Place) -> Result<i64, Failure> {

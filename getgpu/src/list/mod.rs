@@ -53,22 +53,14 @@ impl Form {
 
 /// Shows the listing.
 pub fn show<W: Worker>(
-    mut client: Client<W>,
+    client: Client<W>,
     request: Request,
     settings: &Settings,
     place: &Place,
     form: Form,
     level: Level,
 ) -> Result<(), Failure> {
-    let listing = collect(&mut client, request, settings, place);
-    let listing = match listing {
-        Ok(listing) => listing,
-        Err(failure) => {
-            client.abandon();
-            return Err(failure);
-        }
-    };
-    client.close()?;
+    let listing = client.ask_all(|client| collect(client, request, settings, place))?;
     match form {
         Form::Json => return print(&json::text(&listing)),
         Form::Prometheus => return print(&prometheus::text(&listing)),

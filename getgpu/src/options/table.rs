@@ -95,7 +95,7 @@ pub const GUIDE: Guide = Guide {
     ],
     exit: &[
         ("0", "printed"),
-        ("1", "no device is free now, or within the time to wait; or over the site's limit"),
+        ("1", "no device is free now, or within the time to wait; or over the site's limit; --check found a problem"),
         ("2", "usage or settings, no such index"),
         ("3", "no driver, NVML failed, no such device exists here"),
         ("4", "the lock cannot be used, or no holder could be started"),
