@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use getgpu_tests::{OTHER, free_again, somebody};
 use harness::{Sandbox, skip, wait};
@@ -68,6 +69,19 @@ fn shares_of_what_is_ones_own_are_counted_inside_it() {
         assert!(sandbox.folder().collisions().unwrap().is_empty());
         free_again(&sandbox);
     }
+}
+
+#[test]
+fn parts_of_what_is_ones_own_taken_at_one_instant_all_find_theirs() {
+    let sandbox = Sandbox::new("h200x1");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); \
+                  for i in $(seq 16); do (until [ -e gate ]; do :; done; \
+                  exec cudawrap --share 1/16 -- sh -c 'until [ -e go ]; do sleep 0.05; done' || echo none) & done; \
+                  touch gate; \
+                  for i in $(seq 600); do n=$(getgpu --list --json | grep -o '\"kind\":\"lease\"' | wc -l); [ $n -lt 16 ] || break; done; \
+                  echo $n; touch go; wait";
+    let outcome = sandbox.shell("bash", script).limit(Duration::from_secs(60)).run();
+    outcome.exits(0).says(&[]).prints("16\n");
 }
 
 #[test]
