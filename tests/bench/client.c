@@ -1,5 +1,5 @@
-/* The yardstick: the least that a program can do to ask NVML for a device, in C. The same calls as a pick of getgpu on an idle node,
- * on the same library, with no choice, no lock and no process of its own for them. */
+/* The yardstick: the least that a program can do to ask NVML for a device, or for all of them, in C. The same calls as a pick of getgpu
+ * on an idle node, on the same library, with no choice, no lock and no process of its own for them. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +21,23 @@ static void *symbol(const char *name)
     int code = ((int (*) types)symbol("nvml" name))(__VA_ARGS__); \
     if (code) { fprintf(stderr, "client: %s: %d\n", name, code); exit(3); } } while (0)
 
-int main(void)
+/* One device: its UUID, its memory and its processes, as a pick has to know them. */
+static void look(device it, char *uuid, unsigned *processes, memory *used)
+{
+    static process list[64];
+    *processes = 64;
+    CALL("DeviceGetUUID", (device, char *, unsigned), it, uuid, 96);
+    CALL("DeviceGetComputeRunningProcesses_v3", (device, unsigned *, process *), it, processes, list);
+    CALL("DeviceGetMemoryInfo_v2", (device, memory *), it, used);
+}
+
+/* Prints the first device; with any argument all MIG devices of the node, as nvidia-smi would have to find them for a list. */
+int main(int arguments, char **argument)
 {
     char driver[80], uuid[96];
-    unsigned count = 0, mode = 0, pending = 0, slots = 0, processes = 64;
+    unsigned count = 0, mode = 0, pending = 0, slots = 0, processes = 0;
+    int all = arguments > 1 && argument[1];
     device gpu, mig;
-    static process list[64];
     memory used = { .version = sizeof(memory) | 2 << 24 };
 
     library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
@@ -34,14 +45,17 @@ int main(void)
     CALL("Init_v2", (void));
     CALL("SystemGetDriverVersion", (char *, unsigned), driver, sizeof driver);
     CALL("DeviceGetCount_v2", (unsigned *), &count);
-    CALL("DeviceGetHandleByIndex_v2", (unsigned, device *), 0, &gpu);
-    CALL("DeviceGetMigMode", (device, unsigned *, unsigned *), gpu, &mode, &pending);
-    CALL("DeviceGetMaxMigDeviceCount", (device, unsigned *), gpu, &slots);
-    CALL("DeviceGetMigDeviceHandleByIndex", (device, unsigned, device *), gpu, 0, &mig);
-    CALL("DeviceGetUUID", (device, char *, unsigned), mig, uuid, sizeof uuid);
-    CALL("DeviceGetComputeRunningProcesses_v3", (device, unsigned *, process *), mig, &processes, list);
-    CALL("DeviceGetMemoryInfo_v2", (device, memory *), mig, &used);
+    for (unsigned i = 0; i < (all ? count : 1); i++) {
+        CALL("DeviceGetHandleByIndex_v2", (unsigned, device *), i, &gpu);
+        CALL("DeviceGetMigMode", (device, unsigned *, unsigned *), gpu, &mode, &pending);
+        CALL("DeviceGetMaxMigDeviceCount", (device, unsigned *), gpu, &slots);
+        for (unsigned j = 0; j < (all ? slots : 1); j++) {
+            CALL("DeviceGetMigDeviceHandleByIndex", (device, unsigned, device *), gpu, j, &mig);
+            look(mig, uuid, &processes, &used);
+            if (all) printf("%u:%u %s %llu %u\n", i, j, uuid, used.used, processes);
+        }
+    }
     CALL("Shutdown", (void));
-    puts(uuid);
+    if (!all) puts(uuid);
     return 0;
 }

@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 fn main() {
     let rounds = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(300);
     handover(rounds);
-    for waiters in [1, 10, 50, 100, 200] {
+    for waiters in [1, 10, 100, 200, 500] {
         cost(waiters);
     }
 }
