@@ -1,10 +1,9 @@
-complete -c cudawrap -s n -l count -d 'N different devices, separated by commas; all or none' -r
-complete -c cudawrap -l profile -d 'Only MIG devices of this profile (1g.10gb); may be repeated; the smallest first' -r
-complete -c cudawrap -l min-memory -d 'Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB); the smallest first' -r
-complete -c cudawrap -l gpu -d 'Only devices on this GPU: its NVML index or UUID; may be repeated' -r
-complete -c cudawrap -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10G); the least loaded device first' -r
-complete -c cudawrap -l wait -d 'Wait in line, first come first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)' -r
-complete -c cudawrap -s w -d 'The same as --wait=TIME' -r
+complete -c cudawrap -s n -l count -d 'N different devices, separated by commas; all or none' -r -f
+complete -c cudawrap -l profile -d 'Only MIG devices of this profile (1g.10gb); may be repeated; the smallest first' -r -f
+complete -c cudawrap -l min-memory -d 'Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB); the smallest first' -r -f
+complete -c cudawrap -l gpu -d 'Only devices on this GPU: its NVML index or UUID; may be repeated' -r -f
+complete -c cudawrap -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10G); the least loaded device first' -r -f
+complete -c cudawrap -s w -d 'The same as --wait=TIME' -r -f
 complete -c cudawrap -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
 mig\t''
 gpu\t''
@@ -18,6 +17,7 @@ complete -c cudawrap -l visible -d 'one: the program sees its own device; first:
 first\t''
 all\t''"
 complete -c cudawrap -l ignore-grant -d 'Ignore an inherited CUDA_VISIBLE_DEVICES'
+complete -c cudawrap -l wait -d 'Wait in line, first come first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)'
 complete -c cudawrap -l mps -d 'With --share: run as a client of NVIDIA\'s MPS daemon, which is started and ended as needed'
 complete -c cudawrap -l bind -d 'Run on the CPUs near the device, with --share on a part of them that no other share has'
 complete -c cudawrap -s v -l verbose -d 'Say what is decided'

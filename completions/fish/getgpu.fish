@@ -1,15 +1,13 @@
-complete -c getgpu -s n -l count -d 'N different devices, separated by commas; all or none' -r
-complete -c getgpu -l profile -d 'Only MIG devices of this profile (1g.10gb); may be repeated; the smallest first' -r
-complete -c getgpu -l min-memory -d 'Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB); the smallest first' -r
-complete -c getgpu -l gpu -d 'Only devices on this GPU: its NVML index or UUID; may be repeated' -r
-complete -c getgpu -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10G); the least loaded device first' -r
-complete -c getgpu -l wait -d 'Wait in line, first come first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)' -r
-complete -c getgpu -s w -d 'The same as --wait=TIME' -r
-complete -c getgpu -l for -d 'How long the reservation waits for its program to appear [default: 60]' -r
-complete -c getgpu -l hold -d 'Keep it until PID (default: the caller) is over, whatever runs; 0 (root): until released' -r
-complete -c getgpu -l tag -d 'Name the reservation; alone: print what is reserved under NAME' -r
-complete -c getgpu -l uid -d 'Root: for this user' -r
-complete -c getgpu -l release -d 'Give up my reservation of UUID, or under TAG (root: anybody\'s)' -r
+complete -c getgpu -s n -l count -d 'N different devices, separated by commas; all or none' -r -f
+complete -c getgpu -l profile -d 'Only MIG devices of this profile (1g.10gb); may be repeated; the smallest first' -r -f
+complete -c getgpu -l min-memory -d 'Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB); the smallest first' -r -f
+complete -c getgpu -l gpu -d 'Only devices on this GPU: its NVML index or UUID; may be repeated' -r -f
+complete -c getgpu -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10G); the least loaded device first' -r -f
+complete -c getgpu -s w -d 'The same as --wait=TIME' -r -f
+complete -c getgpu -l for -d 'How long the reservation waits for its program to appear [default: 60]' -r -f
+complete -c getgpu -l tag -d 'Name the reservation; alone: print what is reserved under NAME' -r -f
+complete -c getgpu -l uid -d 'Root: for this user' -r -f
+complete -c getgpu -l release -d 'Give up my reservation of UUID, or under TAG (root: anybody\'s)' -r -f
 complete -c getgpu -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
 mig\t''
 gpu\t''
@@ -24,6 +22,8 @@ index\t''
 env\t''
 prometheus\t''"
 complete -c getgpu -l ignore-grant -d 'Ignore an inherited CUDA_VISIBLE_DEVICES'
+complete -c getgpu -l wait -d 'Wait in line, first come first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)'
+complete -c getgpu -l hold -d 'Keep it until PID (default: the caller) is over, whatever runs; 0 (root): until released'
 complete -c getgpu -l no-reserve -d 'Print only'
 complete -c getgpu -l release-all -d 'Give up all my reservations (root: everybody\'s)'
 complete -c getgpu -s l -s L -l list -d 'Table of all devices: state, who, program, since when'

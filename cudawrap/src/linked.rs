@@ -13,16 +13,14 @@ use getgpu_common::settings::{Environment, Loaded, RunOrFail, Settings};
 use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
-use crate::bind;
 use crate::choose::{Call, Choice, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
 use crate::lease::Lease;
-use crate::mps;
 use crate::options;
 use crate::ranks::placed;
 use crate::ready::Ready;
-use crate::report::leased;
+use crate::start::Start;
 
 /// What has been leased so far; kept when the program has to be looked for again.
 #[derive(Debug, Default)]
@@ -85,13 +83,7 @@ fn keep(settings: &Settings, environment: &Environment, program: &Path, diag: &D
     let Some(device) = device else { return Ok(Ready::as_it_is()) };
     let devices = [device];
     match granted::lease(&place, &mut request, &devices, true)? {
-        Named::Leased(lease) => {
-            leased(settings, &devices, lease.part, program, began);
-            let mut ready = Ready::leased(None, lease, settings);
-            mps::join(&mut ready, &devices, settings, false, diag)?;
-            bind::join(&mut ready, &devices, settings, diag);
-            Ok(ready)
-        }
+        Named::Leased(lease) => Start { program, settings, mps: false, began, diag }.with(&devices, None, lease),
         Named::Taken(uuid, holder) if settings.when_taken == RunOrFail::Run => {
             let who = granted::in_use(&uuid, holder.as_ref());
             diag.warn(&format!("{who}: running there because CUDA_VISIBLE_DEVICES names it"));
@@ -115,12 +107,8 @@ fn choose(settings: &Settings, environment: &Environment, program: &Path, diag: 
             let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::settle(claims, &[], &place)?;
             drop(guard);
-            leased(settings, &devices, lease.part, program, began);
-            let mut ready =
-                Ready::leased(placed::shown(uuids(&devices), &request, settings).as_deref(), lease, settings);
-            mps::join(&mut ready, &devices, settings, false, diag)?;
-            bind::join(&mut ready, &devices, settings, diag);
-            Ok(ready)
+            let shown = placed::shown(uuids(&devices), &request, settings);
+            Start { program, settings, mps: false, began, diag }.with(&devices, shown.as_deref(), lease)
         }
         // Without a grant there is always something to choose.
         Ok((_, Choice::Only(..))) => Ok(Ready::as_it_is()),

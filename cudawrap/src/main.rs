@@ -18,6 +18,7 @@ mod program;
 mod ranks;
 mod ready;
 mod report;
+mod start;
 mod walk;
 
 /// The C entry point (ISO C 5.1.2.2.1). Arguments are taken from the standard library, which has them from the loader.

@@ -15,7 +15,6 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Wait};
 use getgpu_common::visible::Visible;
 
-use crate::bind;
 use crate::choose::{Call, Choice, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
@@ -25,7 +24,8 @@ use crate::options::{self, Options, Wanted};
 use crate::program;
 use crate::ranks::placed;
 use crate::ready::Ready;
-use crate::report::{end, leased};
+use crate::report::end;
+use crate::start::Start;
 
 /// Runs with all arguments, the program's name included; returns the exit status if the program could not be run.
 pub fn run(arguments: &[OsString]) -> i32 {
@@ -110,11 +110,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     for device in &devices {
         diag.note(&format!("{}: leased", device.uuid));
     }
-    leased(settings, &devices, lease.part, program, began);
-    let mut ready = Ready::leased(shown.as_deref(), lease, settings);
-    mps::join(&mut ready, &devices, settings, options.mps, diag)?;
-    bind::join(&mut ready, &devices, settings, diag);
-    Ok(ready)
+    Start { program, settings, mps: options.mps, began, diag }.with(&devices, shown.as_deref(), lease)
 }
 
 /// The devices that the grant names, waited for if somebody else has them. What is ours already is taken at once; of anything else those who

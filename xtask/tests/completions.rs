@@ -37,6 +37,10 @@ fn bash_completes_options_and_their_words() {
         (&["getgpu", "--policy", "sp"], &["spread"]),
         (&["cudawrap", "--vis"], &["--visible"]),
         (&["create-cudawrap", "--link"], &["--link-dir"]),
+        (&["create_cudawrap", "--link"], &["--link-dir"]),
+        // A number or a size is not the name of a file.
+        (&["getgpu", "--share", "R"], &["R"]),
+        (&["getgpu", "--count", ""], &[""]),
     ] {
         assert_eq!(bash(words), offered, "{words:?}");
     }
@@ -47,11 +51,15 @@ fn fish_completes_options_and_their_words() {
     if lacks(&[Need::Tool("fish")]) {
         return;
     }
-    for (typed, offered) in
-        [("getgpu --po", "--policy"), ("getgpu --policy sp", "spread"), ("cudawrap --vis", "--visible")]
-    {
-        let program = typed.split(' ').next().unwrap();
-        let script = format!("source completions/fish/{program}.fish; complete -C '{typed}'");
+    for (typed, offered) in [
+        ("getgpu --po", "--policy"),
+        ("getgpu --policy sp", "spread"),
+        ("cudawrap --vis", "--visible"),
+        ("create_cudawrap --link", "--link-dir"),
+        // Its time stands behind a `=`, not in the next word.
+        ("getgpu --wait --po", "--policy"),
+    ] {
+        let script = format!("for file in completions/fish/*.fish; source $file; end; complete -C '{typed}'");
         let lines = said("fish", &["--no-config", "-c", &script]);
         assert!(lines.lines().any(|line| line.split('\t').next() == Some(offered)), "{typed}: {lines}");
     }
@@ -62,11 +70,16 @@ fn zsh_loads_them() {
     if lacks(&[Need::Tool("zsh")]) {
         return;
     }
-    for program in ["getgpu", "cudawrap", "create-cudawrap"] {
+    for (program, function) in [
+        ("getgpu", "getgpu"),
+        ("cudawrap", "cudawrap"),
+        ("create-cudawrap", "create-cudawrap"),
+        ("create_cudawrap", "create-cudawrap"),
+    ] {
         // compinit reads the first line, and defines a function that is loaded on first use: +X loads it now.
         let script = format!(
-            "fpath=($PWD/completions/zsh $fpath); autoload -U compinit && compinit -D -u && autoload -U +X _{program} && print $_comps[{program}]"
+            "fpath=($PWD/completions/zsh $fpath); autoload -U compinit && compinit -D -u && autoload -U +X _{function} && print $_comps[{program}]"
         );
-        assert_eq!(said("zsh", &["-f", "-c", &script]).trim(), format!("_{program}"));
+        assert_eq!(said("zsh", &["-f", "-c", &script]).trim(), format!("_{function}"));
     }
 }

@@ -40,14 +40,19 @@ fn command(sandbox: &Sandbox, words: &[&str]) -> Command {
 /// A pick and a listing on nodes of 1 to 16 GPUs with seven MIG devices each.
 fn sizes() {
     for gpus in [1, 2, 4, 8, 16] {
-        let node =
-            format!("driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\ncount = {gpus}\nmig = true\nlayout = '7x1g.5gb'\n");
+        let node = format!(
+            "driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\ncount = {gpus}\nmig = true\nlayout = '7x1g.5gb'\n"
+        );
         let sandbox = Sandbox::new(&node);
         client(&sandbox);
         sandbox.folder().log_calls().unwrap();
         sandbox.getgpu(["--no-reserve"]).run().line();
         let (calls, touched) = (sandbox.folder().calls().unwrap(), sandbox.folder().attaches().unwrap());
-        println!("== {gpus} GPUs: a pick makes {} NVML calls and touches {} GPU", calls.len() - touched.len(), touched.len());
+        println!(
+            "== {gpus} GPUs: a pick makes {} NVML calls and touches {} GPU",
+            calls.len() - touched.len(),
+            touched.len()
+        );
         std::fs::remove_file(sandbox.folder().path("calls.log")).unwrap();
         sandbox.faults(LATENCY);
         let words: [(&str, &[&str]); 4] = [
@@ -109,7 +114,8 @@ fn launches(count: usize, at_once: usize) {
             let command = match name {
                 "devices given by hand" => sandbox.command("sim-cuda").args(program).visible(&uuids[place]),
                 "cudawrap --wait -- " => sandbox.command("cudawrap").args(["--wait", "--", "sim-cuda"]).args(program),
-                _ => sandbox.shell("dash", "d=$(getgpu --wait) || exit; CUDA_VISIBLE_DEVICES=$d exec sim-cuda --run 20ms"),
+                _ => sandbox
+                    .shell("dash", "d=$(getgpu --wait) || exit; CUDA_VISIBLE_DEVICES=$d exec sim-cuda --run 20ms"),
             };
             command.limit(Duration::from_secs(600)).spawn()
         };

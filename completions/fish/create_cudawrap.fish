@@ -1,0 +1,1 @@
+complete -c create_cudawrap -w create-cudawrap
