@@ -61,10 +61,12 @@ budget:
 	$(CARGO) build --release --locked -p getgpu -p cudawrap -p sim-nvml
 	tests/bench/budget.sh target/release
 
-# Figures for the note: instructions and wall-clock ratios against a minimal C client, nvisel and a shell wrapper.
+# The figures of docs/PERFORMANCE.md: ratios in one run to a minimal C client, nvisel, gpustat, a Python pick, and the bare program.
 bench: build
 	$(CARGO) build --release --locked --workspace
-	tests/bench/run.sh target/release
+	tests/bench/tools.sh target/bench-tools
+	tests/bench/run.sh target/release target/bench-tools/bin
+	target/release/getgpu-bench-many
 	target/release/getgpu-bench-line
 
 # What goes where, once; the packages are made from it.

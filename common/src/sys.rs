@@ -94,6 +94,14 @@ pub fn boot_time() -> std::time::Duration {
     std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
+/// What this thread has had of a processor (CLOCK_THREAD_CPUTIME_ID of clock_gettime(2)).
+pub fn processor_time() -> std::time::Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists since Linux 2.6.12 and now is a valid place for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
+    std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
 /// Clock ticks per second of /proc/PID/stat (sysconf(3)).
 pub fn ticks_per_second() -> u64 {
     // SAFETY: sysconf has no preconditions.

@@ -12,16 +12,18 @@ rounds=${ROUNDS:-200}
 . "$here/room.sh"
 # shellcheck disable=SC2016 # the script expands it
 printf '#!/bin/sh\nCUDA_VISIBLE_DEVICES=$(client) exec "$@"\n' >"$room/shell-wrapper"
-printf '#!/usr/bin/env python3\nimport os\nos.execv("/bin/true", ["true"])\n' >"$room/python-wrapper"
+# The interpreter itself, not a script that looks for it.
+python=$(python3 -c 'import sys; print(sys.executable)')
+printf 'import os\nos.execv("/bin/true", ["true"])\n' >"$room/wrapper.py"
 cp /bin/true "$room/CUDAWRAP_true"
 ln -s "$bin/cudawrap" "$room/true"
-chmod +x "$room/shell-wrapper" "$room/python-wrapper"
+chmod +x "$room/shell-wrapper"
 
 race() { "$bin/getgpu-bench" "$@"; echo; }
 picks() {
     echo "-- a pick"
     race "$1" "C client=client" "getgpu --no-reserve=getgpu --no-reserve" "getgpu (with its reservation)=getgpu --for 0"
-    slow=("python3 pick by a listing=python3 $here/pick.py")
+    slow=("python3 pick by a listing=$python $here/pick.py")
     [ ! -x "$others/nvisel" ] || slow+=("nvisel=$others/nvisel --count 1" "gpustat (lists, cannot pick)=$others/gpustat --json")
     race 10 "C client=client" "getgpu=getgpu --for 0" "${slow[@]}"
     echo "-- a listing of 56 devices"
@@ -33,7 +35,7 @@ starts() {
     echo "-- a program's start, the device named"
     uuid=$(getgpu --no-reserve)
     CUDA_VISIBLE_DEVICES=$uuid race "$1" "/bin/true=/bin/true" "env true=env /bin/true" "sh -c true=sh -c /bin/true" \
-        "linked true=$room/true" "python3 that executes true=$room/python-wrapper"
+        "linked true=$room/true" "python3 that executes true=$python $room/wrapper.py"
 }
 
 echo "== wall clock, library without latency, $rounds rounds"

@@ -33,7 +33,7 @@ impl HolderLine {
     /// Reads the command line of `pid`, a process that is called like a holder. A stranger could make such a read hang, so this is
     /// asked only of processes named by the lock or of our own uid.
     pub fn of(pid: i32) -> Option<Self> {
-        if procfs::comm(pid)? != HOLDER_NAME {
+        if !called(pid) {
             return None;
         }
         let Secret::Bytes(bytes) = secrets::cmdline(pid) else { return None };
@@ -73,12 +73,19 @@ impl HolderLine {
     }
 }
 
+/// Whether a process has the name of a holder.
+fn called(pid: i32) -> bool {
+    procfs::comm(pid).is_some_and(|name| name == HOLDER_NAME)
+}
+
 /// The holders of `uid` (all uids for root that asks for everybody's): found by name, believed by proof.
 pub fn reservations(place: &Place, uid: Option<u32>) -> Vec<HolderLine> {
     let own = std::process::id() as i32;
     procfs::pids()
         .into_iter()
-        .filter(|pid| *pid != own && uid.is_none_or(|uid| procfs::euid(*pid) == Some(uid)))
+        // The cheapest question first, since it is asked of thousands: a file's owner, then a name, then a whole status.
+        .filter(|pid| *pid != own && uid.is_none_or(|uid| procfs::may_be_of(*pid, uid)) && called(*pid))
+        .filter(|pid| uid.is_none_or(|uid| procfs::euid(*pid) == Some(uid)))
         .filter_map(HolderLine::of)
         .filter(|line| proven(place, line))
         .collect()

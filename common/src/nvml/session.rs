@@ -60,13 +60,21 @@ pub(super) struct Session<'n> {
     pub(super) nvml: &'n Nvml,
     gpus: HashMap<u32, Rc<Handle<'n>>>,
     slots: HashMap<(u32, u32), Rc<Handle<'n>>>,
+    uuids: HashMap<u32, Uuid>,
     minors: HashMap<u32, Option<u32>>,
     nodes: bool,
 }
 
 impl<'n> Session<'n> {
     pub(super) fn new(nvml: &'n Nvml) -> Self {
-        Self { nvml, gpus: HashMap::new(), slots: HashMap::new(), minors: HashMap::new(), nodes: nodes::exist() }
+        Self {
+            nvml,
+            gpus: HashMap::new(),
+            slots: HashMap::new(),
+            uuids: HashMap::new(),
+            minors: HashMap::new(),
+            nodes: nodes::exist(),
+        }
     }
 
     /// nvmlDeviceGetCount_v2: GPUs, also those we may not open.
@@ -120,7 +128,7 @@ impl<'n> Session<'n> {
         } else {
             0
         };
-        let uuid = if detail >= Detail::Place { Some(self.uuid(&handle)?) } else { None };
+        let uuid = if detail >= Detail::Place { Some(self.gpu_uuid(index, &handle)?) } else { None };
         let full = detail >= Detail::Full;
         Ok(Gpu {
             index,
@@ -141,6 +149,16 @@ impl<'n> Session<'n> {
         *self.minors.entry(gpu).or_insert_with(|| handle.minor_number().ok())
     }
 
+    /// The UUID of a GPU, asked once in a session, since each of its MIG devices wants it.
+    fn gpu_uuid(&mut self, gpu: u32, handle: &Handle<'n>) -> Result<Uuid, Fault> {
+        if let Some(known) = self.uuids.get(&gpu) {
+            return Ok(known.clone());
+        }
+        let uuid = self.uuid(handle)?;
+        self.uuids.insert(gpu, uuid.clone());
+        Ok(uuid)
+    }
+
     fn uuid(&self, handle: &Handle<'n>) -> Result<Uuid, Fault> {
         let text = with_retries(|| raw::uuid(self.nvml, handle))?;
         Uuid::parse(&text).ok_or_else(|| Fault::new("DeviceGetUUID: not a UUID", 0))
@@ -159,7 +177,7 @@ impl<'n> Session<'n> {
         let parent = self.gpu_handle(gpu)?;
         let gpu_uuid = match slot {
             None => Some(uuid.clone()),
-            Some(_) if detail >= Detail::Place => self.uuid(&parent).ok(),
+            Some(_) if detail >= Detail::Place => self.gpu_uuid(gpu, &parent).ok(),
             Some(_) => None,
         };
         let minor = self.minor(gpu, &parent);

@@ -1,6 +1,7 @@
 //! Proof of who holds a lock: the `lock:` lines of /proc/PID/fdinfo, which only the process's own user and root may read.
 //! Everything on the lock file itself can be taken by anybody; these lines cannot be forged.
 
+use super::file::whole;
 use crate::lock::layout::Range;
 
 /// A settled open file description lock as fdinfo shows it.
@@ -23,8 +24,8 @@ pub fn settled_locks_but(pid: &str, numbers: &[i32]) -> Vec<OwnLock> {
     let left_out =
         |name: &std::ffi::OsStr| name.to_str().and_then(|n| n.parse().ok()).is_some_and(|n| numbers.contains(&n));
     let entries = entries.flatten().filter(|entry| !left_out(&entry.file_name()));
-    let texts = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
-    texts.flat_map(|text| text.lines().filter_map(parse).collect::<Vec<_>>()).collect()
+    let texts = entries.filter_map(|entry| whole(entry.path().to_str()?).ok());
+    texts.flat_map(|text| String::from_utf8_lossy(&text).lines().filter_map(parse).collect::<Vec<_>>()).collect()
 }
 
 /// `lock:  1: OFDLCK ADVISORY  READ -1 fd:01:131 123 456`; the end is `EOF` for a lock to the end of the file.

@@ -3,6 +3,7 @@
 
 pub mod ancestry;
 pub mod fdinfo;
+pub mod file;
 pub mod namespaces;
 pub mod secrets;
 pub mod stat;
@@ -18,12 +19,22 @@ pub fn pids() -> Vec<i32> {
 /// The effective uid of a process, or `None` if it is gone. A process that is not dumpable has its /proc files owned by root,
 /// so root's answer is looked up in `status`.
 pub fn euid(pid: i32) -> Option<u32> {
-    use std::os::unix::fs::MetadataExt;
-    let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    let owner = owner(pid)?;
     if owner != 0 {
         return Some(owner);
     }
-    effective(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+    effective(&String::from_utf8_lossy(&file::whole(&format!("/proc/{pid}/status")).ok()?))
+}
+
+/// Whether a process may run under `uid`: cheap to ask, and right unless it answers yes.
+pub fn may_be_of(pid: i32, uid: u32) -> bool {
+    owner(pid).is_some_and(|owner| owner == uid || owner == 0)
+}
+
+/// The owner of a process's files in /proc, or `None` if it is gone.
+fn owner(pid: i32) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
 }
 
 /// The effective uid in the text of a `status` file: the second of four.
@@ -34,7 +45,7 @@ fn effective(status: &str) -> Option<u32> {
 
 /// The name of a process (at most 15 bytes), or `None` if it is gone.
 pub fn comm(pid: i32) -> Option<String> {
-    let bytes = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    let bytes = file::whole(&format!("/proc/{pid}/comm")).ok()?;
     Some(String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes)).into_owned())
 }
 

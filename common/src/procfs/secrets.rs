@@ -1,6 +1,8 @@
 //! Environment and arguments of a process. Such a read can hang for ever on one sick process (its memory lock held by a thread
 //! in D state), so only the holder of a reservation, which hangs alone, reads those of processes it does not know.
 
+use super::file::whole;
+
 /// What reading a process's memory gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
@@ -31,7 +33,7 @@ pub fn cmdline(pid: i32) -> Secret {
 }
 
 fn read(pid: i32, file: &str) -> Secret {
-    match std::fs::read(format!("/proc/{pid}/{file}")) {
+    match whole(&format!("/proc/{pid}/{file}")) {
         Ok(bytes) => Secret::Bytes(bytes),
         Err(error) => match error.raw_os_error() {
             Some(libc::EACCES | libc::EPERM) => Secret::Denied,

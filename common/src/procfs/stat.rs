@@ -30,7 +30,7 @@ pub struct Stat {
 impl Stat {
     /// Reads the stat of `pid`; `None` if it is gone or hidden.
     pub fn read(pid: i32) -> Option<Self> {
-        Self::parse(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+        Self::parse(&super::file::whole(&format!("/proc/{pid}/stat")).ok()?)
     }
 
     /// Reads the text of a stat file.

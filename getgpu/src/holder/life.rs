@@ -11,7 +11,8 @@ use getgpu_common::procfs::{Stat, namespaces};
 use getgpu_common::sys;
 
 use super::line::{Line, Until};
-use super::looks::{Looker, Pauses};
+use super::looks::Looker;
+use super::pauses::Pauses;
 use super::watch::{Watch, runs};
 
 /// Looks before a reservation is given up, and the time between them: a program that hands itself on is found by one of them.
@@ -77,11 +78,12 @@ impl Reservation<'_> {
     /// Waits for the first program; none when the time is over.
     fn wait(&mut self, limit: Duration) -> Option<Vec<Stat>> {
         let deadline = sys::boot_time() + limit;
-        let mut pauses = Pauses::new();
+        let (mut pauses, mut took) = (Pauses::new(), Duration::ZERO);
         loop {
             let left = deadline.saturating_sub(sys::boot_time());
-            std::thread::sleep(pauses.next().min(left));
+            std::thread::sleep(pauses.next(took).min(left));
             let last = sys::boot_time() >= deadline;
+            let began = sys::processor_time();
             let found = if last { self.last_look() } else { self.looker.look() };
             if !found.is_empty() {
                 return Some(found);
@@ -89,6 +91,7 @@ impl Reservation<'_> {
             if last {
                 return None;
             }
+            took = sys::processor_time() - began;
         }
     }
 
@@ -126,12 +129,13 @@ impl Reservation<'_> {
                 caller.all_over(Some(pause))
             };
             looks += 1;
-            let found = self.looker.full();
+            let last = looks >= LAST_LOOKS && (caller_over || began.elapsed() >= limit);
+            let found = if last || looks <= LAST_LOOKS { self.looker.full() } else { self.looker.look() };
             if !found.is_empty() {
                 self.unmark(mark);
                 return Some(found);
             }
-            if looks >= LAST_LOOKS && (caller_over || began.elapsed() >= limit) {
+            if last {
                 return None;
             }
         }

@@ -1,11 +1,13 @@
 //! Looking at /proc for programs that name the device: at the caller and its descendants, which is quick, or at all processes of the
-//! uid, which is kept to one per cent of the time. Only here are the environments of strangers' processes read.
+//! uid, which is kept to one per cent of a processor. Only here are the environments of strangers' processes read.
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::Instant;
 
 use getgpu_common::procfs::secrets::{self, Secret};
 use getgpu_common::procfs::{self, Stat};
+use getgpu_common::sys;
 
 use super::line::Line;
 use super::naming::{Seen, View, naming};
@@ -16,6 +18,8 @@ pub struct Looker {
     value: Vec<u8>,
     uuids: Vec<Vec<u8>>,
     view: View,
+    /// Whether the kernel tells the children of a process (CONFIG_PROC_CHILDREN); else only a look at everything finds them.
+    tree: bool,
     next_full: Instant,
 }
 
@@ -32,6 +36,7 @@ impl Looker {
             value: line.value.clone().into_bytes(),
             uuids: line.devices.iter().map(|uuid| uuid.as_str().as_bytes().to_vec()).collect(),
             view: View { caller: (line.caller.pid, line.caller.start), since: line.since, granted },
+            tree: Path::new("/proc/thread-self/children").exists(),
             next_full: Instant::now(),
         }
     }
@@ -42,25 +47,22 @@ impl Looker {
         let mut found = Vec::new();
         while let Some(pid) = todo.pop() {
             let Some(stat) = Stat::read(pid) else { continue };
-            let seen = self.see(&stat);
-            found.push((stat, seen));
+            found.push(self.seen(stat));
             todo.extend(children(pid));
         }
         naming(&found, &self.view)
     }
 
-    /// All processes of the uid.
+    /// All processes of the uid, and their descendants under whatever uid.
     pub fn full(&mut self) -> Vec<Stat> {
-        let began = Instant::now();
-        let all: Vec<_> = procfs::pids()
-            .into_iter()
-            .filter_map(Stat::read)
-            .map(|stat| {
-                let seen = self.see(&stat);
-                (stat, seen)
-            })
-            .collect();
-        self.next_full = Instant::now() + began.elapsed() * 100;
+        let began = sys::processor_time();
+        let ours = |pid: &i32| !self.tree || procfs::may_be_of(*pid, self.uid);
+        let own = procfs::pids().into_iter().filter(ours).filter_map(Stat::read);
+        let mut all: Vec<_> = own.map(|stat| self.seen(stat)).collect();
+        if self.tree {
+            self.add_descendants(&mut all);
+        }
+        self.next_full = Instant::now() + (sys::processor_time() - began) * 100;
         naming(&all, &self.view)
     }
 
@@ -68,6 +70,33 @@ impl Looker {
     pub fn look(&mut self) -> Vec<Stat> {
         let found = self.quick();
         if found.is_empty() && Instant::now() >= self.next_full { self.full() } else { found }
+    }
+
+    /// Adds what descends from the caller, or from who names the device, and is not among `all`, since it runs under another uid.
+    fn add_descendants(&self, all: &mut Vec<(Stat, Seen)>) {
+        let mut known: HashSet<i32> = all.iter().map(|(stat, _)| stat.pid).collect();
+        let caller = self.view.caller.0;
+        let naming = all.iter().filter(|(_, seen)| seen.has_value).map(|(stat, _)| stat.pid);
+        let mut todo: Vec<i32> = naming.chain([caller]).collect();
+        let mut asked: HashSet<i32> = todo.iter().copied().collect();
+        if known.insert(caller) {
+            all.extend(Stat::read(caller).map(|stat| self.seen(stat)));
+        }
+        while let Some(pid) = todo.pop() {
+            for child in children(pid) {
+                if asked.insert(child) {
+                    todo.push(child);
+                }
+                if known.insert(child) {
+                    all.extend(Stat::read(child).map(|stat| self.seen(stat)));
+                }
+            }
+        }
+    }
+
+    fn seen(&self, stat: Stat) -> (Stat, Seen) {
+        let seen = self.see(&stat);
+        (stat, seen)
     }
 
     fn see(&self, stat: &Stat) -> Seen {
@@ -112,29 +141,11 @@ fn is_wrapper(pid: i32) -> bool {
         .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "cudawrap"))
 }
 
-/// The children of all threads of a process (CONFIG_PROC_CHILDREN; without it a full look finds them).
+/// The children of all threads of a process (CONFIG_PROC_CHILDREN).
 fn children(pid: i32) -> Vec<i32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let texts = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     texts
         .flat_map(|text| text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
         .collect()
-}
-
-/// Pauses between looks: 5 ms, doubling, half a second at most.
-#[derive(Debug)]
-pub struct Pauses(Duration);
-
-impl Pauses {
-    /// From the start.
-    pub const fn new() -> Self {
-        Self(Duration::from_millis(5))
-    }
-
-    /// The next pause.
-    pub fn next(&mut self) -> Duration {
-        let pause = self.0;
-        self.0 = (pause * 2).min(Duration::from_millis(500));
-        pause
-    }
 }

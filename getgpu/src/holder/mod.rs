@@ -5,6 +5,7 @@ mod life;
 mod line;
 mod looks;
 mod naming;
+mod pauses;
 mod start;
 mod watch;
 

@@ -16,7 +16,7 @@ impl Contender {
     /// A command whose output nobody reads.
     #[must_use]
     pub fn new(name: &str, mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Self { name: name.to_owned(), command, times: Vec::new() }
     }
 

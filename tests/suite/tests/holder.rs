@@ -11,7 +11,8 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use getgpu_tests::{PLAIN, free_again};
+use getgpu_tests::{OTHER, PLAIN, free_again};
+use harness::skip::{self, Need};
 use harness::{Sandbox, Signal, wait};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::kill;
@@ -57,6 +58,36 @@ fn it_is_small_and_has_nothing_of_its_caller() {
     // Signals that the caller ignored are not ignored here.
     kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
     free_again(&sandbox);
+}
+
+/// The numbers of the processes whose end the holder waits for.
+fn watched(sandbox: &Sandbox) -> usize {
+    let holder = sandbox.holders()[0].pid;
+    let open = fs::read_dir(format!("/proc/{holder}/fd")).unwrap().flatten();
+    open.filter(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().contains("pidfd"))).count()
+}
+
+#[test]
+fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
+    if skip::lacks(&[Need::Root, Need::Tool("setpriv")]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("h200x1").settings("linger = '100ms'").build();
+    // Neither is below the caller when it looks, and the child knows nothing of the device: it counts by its parent alone.
+    let script = format!(
+        "d=$(getgpu) || exit; export DEVICE=$d; setsid -f dash -c '
+            setpriv --reuid={OTHER} --regid={OTHER} --clear-groups sleep 1000 &
+            echo $$ $!; exec env CUDA_VISIBLE_DEVICES=$DEVICE sleep 1000'"
+    );
+    let shell = sandbox.shell("dash", &script).spawn();
+    wait::until("both run", || shell.stdout().ends_with('\n'));
+    let pids: Vec<i32> = shell.stdout().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    wait::until("the holder has seen both", || watched(&sandbox) == 2);
+    kill(Pid::from_raw(pids[0]), Signal::SIGKILL).unwrap();
+    wait::until("the parent is over", || watched(&sandbox) == 1);
+    wait::throughout(Duration::from_millis(500), "its child has the device", || sandbox.locked());
+    kill(Pid::from_raw(pids[1]), Signal::SIGKILL).unwrap();
+    sandbox.assert_clean(Duration::from_secs(2));
 }
 
 #[test]
