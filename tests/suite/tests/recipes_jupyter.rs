@@ -77,7 +77,8 @@ impl Client {
         sandbox.file("jupyter/kernels/gpu/kernel.json", kernel, 0o644);
         let (from, to) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
         let client = sandbox.command(&python).args(["-c", CLIENT]).stdin(from).limit(Duration::from_secs(120));
-        let client = client.env("JUPYTER_PATH", sandbox.path("jupyter")).env("IPYTHONDIR", sandbox.path("home/ipython"));
+        let client =
+            client.env("JUPYTER_PATH", sandbox.path("jupyter")).env("IPYTHONDIR", sandbox.path("home/ipython"));
         Some(Self { running: client.spawn(), to: to.into(), lines: 0 })
     }
 
