@@ -30,14 +30,14 @@ fn a_device_is_kept_as_long_as_the_client_that_names_it() {
 }
 
 /// The recipe for the background, by the book.
-const DETACHED: &str = r#"d=$(getgpu) && id=$(docker run -d --gpus "device=$d" -e CUDA_VISIBLE_DEVICES="$d" image PROGRAM) &&
+const DETACHED: &str = r#"d=$(getgpu) && id=$(docker run -d --gpus "device=$d" image PROGRAM) &&
     CUDA_VISIBLE_DEVICES=$d getgpu --hold="$(docker inspect -f '{{or .State.Pid "over"}}' "$id")""#;
 
 #[test]
 fn a_container_in_the_background_has_its_device_until_it_is_over() {
     let sandbox = Sandbox::new("h200x1");
     docker::with(&sandbox, |shell| {
-        let script = DETACHED.replace("PROGRAM", "sleep 1000").replace("-e CUDA_VISIBLE_DEVICES=\"$d\" ", "");
+        let script = DETACHED.replace("PROGRAM", "sleep 1000");
         let mut client = shell(&format!("{script}; echo $id >id")).spawn();
         wait::until("it is reserved", || !sandbox.holders().is_empty());
         // From the first reservation to the second there is no gap.
