@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, until_none_is_free};
+use getgpu_tests::{OTHER, assert_devices, line_of, until_none_is_free};
 use harness::skip::{self, Need};
 use harness::{Command, Sandbox, Signal, wait};
 
@@ -40,13 +40,9 @@ fn the_lease_goes_in_and_stays_until_the_program_inside_is_over() {
     let inside = "echo $CUDA_VISIBLE_DEVICES >seen; while ! [ -e go ]; do sleep 0.1; done; : >over";
     let words = ["--", "apptainer", "exec", "--nv", "image", "sh", "-c", inside];
     let program = sandbox.command("cudawrap").args(words).spawn();
-    wait::until("it tells what it sees", || {
-        std::fs::read_to_string(sandbox.path("work/seen")).is_ok_and(|seen| seen.ends_with('\n'))
-    });
-    let seen = std::fs::read_to_string(sandbox.path("work/seen")).unwrap();
-    let others = until_none_is_free(&sandbox, &["--for=60"]);
-    assert!(sandbox.uuids().contains(&seen.trim().to_owned()), "one device: {seen}");
-    assert!(others.len() == 3 && !others.contains(&seen.trim().to_owned()), "{seen} is its own: {others:?}");
+    let mut all = vec![line_of(&sandbox, "seen")];
+    all.extend(until_none_is_free(&sandbox, &["--for=60"]));
+    assert_devices(&all, &sandbox.uuids());
     sandbox.getgpu(["--release-all"]).run().exits(0);
     // What waits outside for the container is not what holds the lease.
     program.signal(Signal::SIGKILL);
@@ -68,7 +64,7 @@ fn host_and_containers_exclude_each_other_by_the_lock_that_is_bound() {
     }
 }
 
-/// Two containers of this user, and the host: nobody gets what another has.
+/// Two containers of this user, and the host: nobody gets what another has, by the lock alone, since no program has a context.
 #[track_caller]
 fn excluded(sandbox: &Sandbox, user: Option<u32>) {
     // The lock is where the recipe puts it, and nowhere else.
@@ -77,15 +73,15 @@ fn excluded(sandbox: &Sandbox, user: Option<u32>) {
         let command = command.args(words).env_remove("GETGPU_LOCK");
         if let Some(uid) = user { command.uid(uid) } else { command }
     };
-    let leased = ["cudawrap", "--", "sim-cuda", "--run", "forever"];
-    let reserved = ["sh", "-c", "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run forever; true"];
-    let containers = [exec(&leased).spawn(), exec(&reserved).spawn()];
-    sandbox.until_running(2);
+    let program = |name: &str| format!("sh -c 'echo $CUDA_VISIBLE_DEVICES >{name}; exec sleep 1000'");
+    let leased = |name: &str| exec(&["sh", "-c", &format!("exec cudawrap -- {}", program(name))]);
+    let reserved = |name: &str| exec(&["sh", "-c", &format!("CUDA_VISIBLE_DEVICES=$(getgpu) {}; true", program(name))]);
+    let name = |what: &str| format!("{what}-{}", user.unwrap_or(0));
+    let containers = [leased(&name("leased")).spawn(), reserved(&name("reserved")).spawn()];
+    let inside = ["leased", "reserved"].map(|what| line_of(sandbox, &name(what)));
     let hosts = until_none_is_free(sandbox, &["--for=60"]);
-    assert_eq!(hosts.len(), 2, "each knows what the others have: {user:?}");
-    exec(&leased).run().refuses("cudawrap", 75, "no free device: 4 of 4 in use");
-    sandbox.assert_exclusive();
-    sandbox.kill_programs();
+    assert_devices(&[&hosts[..], &inside[..]].concat(), &sandbox.uuids());
+    leased("third").run().refuses("cudawrap", 75, "no free device: 4 of 4 in use");
     drop(containers);
     sandbox.getgpu(["--release-all"]).run().exits(0);
     sandbox.assert_clean(Duration::from_secs(2));

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use getgpu_tests::{docker, nobody_gets_one_before_the_end, until_none_is_free};
+use getgpu_tests::{assert_devices, docker, line_of, nobody_gets_one_before_the_end, until_none_is_free};
 use harness::{Sandbox, wait};
 
 /// The program inside names no device, so that it is the client alone for whom the device is kept.
@@ -65,30 +65,30 @@ fn of_a_container_that_is_over_already_nothing_is_kept() {
     });
 }
 
+/// No program here has a context: it is by the lock alone that nobody gets what another has.
 #[test]
 fn host_and_containers_exclude_each_other_by_the_hosts_lock() {
     let sandbox = Sandbox::new("mig4");
     docker::with(&sandbox, |shell| {
         let run = |name: &str, words: &str| {
             let lock = sandbox.text("run");
-            format!("exec docker run --rm --name {name} -v {lock}:/run/getgpu --pid host image {words}")
+            shell(&format!("exec docker run --rm --name {name} -v {lock}:/run/getgpu --pid host image {words}"))
         };
-        let program = "cudawrap -- sim-cuda --run forever";
-        let containers = ["one", "other"].map(|name| shell(&run(name, program)).spawn());
-        let both = wait::holds_within(wait::LONG, || sandbox.running() == 2);
-        assert!(both, "{:?}", containers.each_ref().map(harness::Running::stderr));
+        let program = |name: &str| {
+            let seen = sandbox.path("work").join(name);
+            let words = format!("cudawrap -- sh -c 'echo $CUDA_VISIBLE_DEVICES >{}; exec sleep 1000'", seen.display());
+            run(name, &words)
+        };
+        let _containers = ["one", "other"].map(|name| program(name).spawn());
+        let inside = ["one", "other"].map(|name| line_of(&sandbox, name));
         let hosts = until_none_is_free(&sandbox, &["--for=60"]);
-        assert_eq!(hosts.len(), 2, "each knows what the others have");
-        let over = shell(&run("third", program)).run();
-        over.refuses("cudawrap", 75, "no free device: 4 of 4 in use").mentions("reserved 2");
-        shell(&run("third", "getgpu")).run().refuses("getgpu", 1, "no free device");
-        let list = shell(&run("third", "getgpu --list")).run();
-        assert_eq!(list.exits(0).stdout.matches("sim-cuda").count(), 2, "{list:#?}");
+        assert_devices(&[&hosts[..], &inside[..]].concat(), &sandbox.uuids());
+        program("third").run().refuses("cudawrap", 75, "no free device: 4 of 4 in use").mentions("reserved 2");
+        run("third", "getgpu").run().refuses("getgpu", 1, "no free device");
+        let list = run("third", "getgpu --list").run();
+        assert_eq!(list.exits(0).stdout.matches(" sleep ").count(), 2, "who is in a container, too: {list:#?}");
         shell("docker kill one").run().exits(0);
         let again = || sandbox.getgpu(["--count-free"]).run().line() == "1";
         wait::until_within(Duration::from_secs(2), "the device of a killed container is free", again);
-        sandbox.assert_exclusive();
-        drop(containers);
-        shell("docker kill other").run().exits(0);
     });
 }
