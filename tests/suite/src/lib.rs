@@ -1,6 +1,7 @@
 //! Tests of the commands as users meet them: each file of `tests/` is one theme, each test is named after the guarantee it holds.
 //! They start the built programs in a sandbox of `harness`, so `cargo build --workspace` comes first.
 
+pub mod docker;
 pub mod mps;
 pub mod slurm;
 pub mod storm;
@@ -9,7 +10,7 @@ pub mod wrapped;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use harness::{Command, Running, Sandbox};
+use harness::{Command, Running, Sandbox, wait};
 
 /// No arguments.
 pub const PLAIN: [&str; 0] = [];
@@ -35,6 +36,14 @@ pub fn assert_devices(found: &[String], expected: &[String]) {
     let set: BTreeSet<&String> = found.iter().collect();
     assert_eq!(set.len(), found.len(), "one came twice: {found:?}");
     assert_eq!(set, expected.iter().collect::<BTreeSet<_>>());
+}
+
+/// The line that a program of the test writes into this file of `work`, once it is whole.
+#[track_caller]
+pub fn line_of(sandbox: &Sandbox, name: &str) -> String {
+    let read = || std::fs::read_to_string(sandbox.path("work").join(name)).unwrap_or_default();
+    wait::until(&format!("{name} has a line"), || read().ends_with('\n'));
+    read().trim_end().to_owned()
 }
 
 /// How far counts are from all being equally likely: the chi-square statistic over `devices`.
