@@ -83,15 +83,14 @@ impl Reservation<'_> {
             let left = deadline.saturating_sub(sys::boot_time());
             std::thread::sleep(pauses.next(took).min(left));
             let last = sys::boot_time() >= deadline;
-            let began = sys::processor_time();
-            let found = if last { self.last_look() } else { self.looker.look() };
+            let found;
+            (found, took) = if last { (self.last_look(), took) } else { self.looker.look() };
             if !found.is_empty() {
                 return Some(found);
             }
             if last {
                 return None;
             }
-            took = sys::processor_time() - began;
         }
     }
 
@@ -130,7 +129,7 @@ impl Reservation<'_> {
             };
             looks += 1;
             let last = looks >= LAST_LOOKS && (caller_over || began.elapsed() >= limit);
-            let found = if last || looks <= LAST_LOOKS { self.looker.full() } else { self.looker.look() };
+            let found = if last || looks <= LAST_LOOKS { self.looker.full() } else { self.looker.look().0 };
             if !found.is_empty() {
                 self.unmark(mark);
                 return Some(found);

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use getgpu_common::procfs::secrets::{self, Secret};
 use getgpu_common::procfs::{self, Stat};
@@ -43,63 +43,55 @@ impl Looker {
 
     /// The caller and its descendants.
     pub fn quick(&self) -> Vec<Stat> {
-        let mut todo = vec![self.view.caller.0];
-        let mut found = Vec::new();
-        while let Some(pid) = todo.pop() {
-            let Some(stat) = Stat::read(pid) else { continue };
-            found.push(self.seen(stat));
-            todo.extend(children(pid));
-        }
-        naming(&found, &self.view)
+        naming(&self.below(vec![self.view.caller.0], &mut HashSet::new(), true), &self.view)
     }
 
     /// All processes of the uid, and their descendants under whatever uid.
     pub fn full(&mut self) -> Vec<Stat> {
         let began = sys::processor_time();
+        let mut known = HashSet::new();
+        let mut all = self.below(vec![self.view.caller.0], &mut known, true);
+        // Without the kernel's list of children only a look at everything finds descendants.
         let ours = |pid: &i32| !self.tree || procfs::may_be_of(*pid, self.uid);
-        let own = procfs::pids().into_iter().filter(ours).filter_map(Stat::read);
-        let mut all: Vec<_> = own.map(|stat| self.seen(stat)).collect();
-        if self.tree {
-            self.add_descendants(&mut all);
-        }
+        let rest: Vec<i32> = procfs::pids().into_iter().filter(|pid| ours(pid) && known.insert(*pid)).collect();
+        let first = all.len();
+        all.extend(rest.into_iter().filter_map(Stat::read).map(|stat| self.seen(stat, !self.tree)));
+        let named = all[first..].iter().filter(|(_, seen)| seen.has_value).map(|(stat, _)| stat.pid);
+        let children = named.flat_map(children).collect();
+        all.extend(self.below(children, &mut known, false));
         self.next_full = Instant::now() + (sys::processor_time() - began) * 100;
         naming(&all, &self.view)
     }
 
-    /// All processes if that is due by the one per cent, else the caller's.
-    pub fn look(&mut self) -> Vec<Stat> {
+    /// All processes if that is due by the one per cent, else the caller's; and what the look at the caller's took of a processor.
+    pub fn look(&mut self) -> (Vec<Stat>, Duration) {
+        let began = sys::processor_time();
         let found = self.quick();
-        if found.is_empty() && Instant::now() >= self.next_full { self.full() } else { found }
+        let took = sys::processor_time() - began;
+        (if found.is_empty() && Instant::now() >= self.next_full { self.full() } else { found }, took)
     }
 
-    /// Adds what descends from the caller, or from who names the device, and is not among `all`, since it runs under another uid.
-    fn add_descendants(&self, all: &mut Vec<(Stat, Seen)>) {
-        let mut known: HashSet<i32> = all.iter().map(|(stat, _)| stat.pid).collect();
-        let caller = self.view.caller.0;
-        let naming = all.iter().filter(|(_, seen)| seen.has_value).map(|(stat, _)| stat.pid);
-        let mut todo: Vec<i32> = naming.chain([caller]).collect();
-        let mut asked: HashSet<i32> = todo.iter().copied().collect();
-        if known.insert(caller) {
-            all.extend(Stat::read(caller).map(|stat| self.seen(stat)));
-        }
+    /// These processes and their descendants, without the `known`, which they become. Arguments count below the caller only.
+    fn below(&self, mut todo: Vec<i32>, known: &mut HashSet<i32>, arguments: bool) -> Vec<(Stat, Seen)> {
+        let (mut found, mut walked) = (Vec::new(), HashSet::new());
         while let Some(pid) = todo.pop() {
-            for child in children(pid) {
-                if asked.insert(child) {
-                    todo.push(child);
-                }
-                if known.insert(child) {
-                    all.extend(Stat::read(child).map(|stat| self.seen(stat)));
-                }
+            if !walked.insert(pid) {
+                continue;
             }
+            if known.insert(pid) {
+                found.extend(Stat::read(pid).map(|stat| self.seen(stat, arguments)));
+            }
+            todo.extend(children(pid));
         }
+        found
     }
 
-    fn seen(&self, stat: Stat) -> (Stat, Seen) {
-        let seen = self.see(&stat);
+    fn seen(&self, stat: Stat, arguments: bool) -> (Stat, Seen) {
+        let seen = self.see(&stat, arguments);
         (stat, seen)
     }
 
-    fn see(&self, stat: &Stat) -> Seen {
+    fn see(&self, stat: &Stat, arguments: bool) -> Seen {
         if stat.kernel || !stat.alive() || procfs::euid(stat.pid) != Some(self.uid) {
             return Seen::default();
         }
@@ -112,12 +104,13 @@ impl Looker {
         let known = |name: &[u8]| self.uuids.iter().any(|uuid| uuid == name);
         let has_part =
             !has_value && self.uuids.len() > 1 && value.is_some_and(|value| value.split(|b| *b == b',').all(known));
-        let has_argument = match secrets::cmdline(stat.pid) {
-            Secret::Bytes(words) => {
-                self.uuids.iter().any(|uuid| words.windows(uuid.len()).any(|part| part == uuid.as_slice()))
-            }
-            _ => false,
-        };
+        let has_argument = arguments
+            && match secrets::cmdline(stat.pid) {
+                Secret::Bytes(words) => {
+                    self.uuids.iter().any(|uuid| words.windows(uuid.len()).any(|part| part == uuid.as_slice()))
+                }
+                _ => false,
+            };
         Seen {
             own: true,
             has_value,

@@ -1,5 +1,5 @@
 //! How long the holder pauses between two looks at /proc: short at first, when its program is about to appear, then longer.
-//! A look that is dear, because the caller has a thousand children, is followed by a pause that is longer by as much.
+//! A look at the caller's processes that is dear, because there are a thousand of them, is followed by a longer pause.
 
 use std::time::Duration;
 

@@ -19,9 +19,9 @@ const LATENCY: &str = "latency = { init_ms = 10, attach_ms = 29, call_us = 50 }"
 fn main() {
     sizes();
     ranges();
-    for at_once in [14, 56] {
-        launches(1000, at_once);
-    }
+    launches(1000, "20ms", &[Way::ByHand, Way::Cudawrap]);
+    // A program has to run for longer than its reservation's holder needs to see it, which on two processors with 56 at a time takes a while.
+    launches(1000, "300ms", &[Way::ByHand, Way::Cudawrap, Way::Getgpu]);
 }
 
 /// The C client, built into this sandbox.
@@ -102,26 +102,42 @@ fn ranges() {
     }
 }
 
-/// Launches of a program of 20 ms on 56 devices, so many at a time; each is replaced as soon as it is over.
-fn launches(count: usize, at_once: usize) {
-    println!("== {count} launches on 56 devices, {at_once} at a time, programs of 20 ms");
-    let mut bare = None;
-    for name in ["devices given by hand", "cudawrap --wait -- ", "CUDA_VISIBLE_DEVICES=$(getgpu --wait)"] {
+/// How a launched program comes to its device.
+#[derive(Clone, Copy)]
+enum Way {
+    /// Each of 56 programs has its own from the start.
+    ByHand,
+    /// `cudawrap --wait -- PROGRAM`.
+    Cudawrap,
+    /// `d=$(getgpu --wait)`, then the program.
+    Getgpu,
+}
+
+impl Way {
+    fn start(self, sandbox: &Sandbox, device: &str, time: &str) -> Running {
+        let command = match self {
+            Self::ByHand => sandbox.command("sim-cuda").args(["--run", time]).visible(device),
+            Self::Cudawrap => sandbox.command("cudawrap").args(["--wait", "--", "sim-cuda", "--run", time]),
+            Self::Getgpu => {
+                let script = format!("d=$(getgpu --wait) || exit; CUDA_VISIBLE_DEVICES=$d exec sim-cuda --run {time}");
+                sandbox.shell("dash", &script)
+            }
+        };
+        command.limit(Duration::from_secs(600)).spawn()
+    }
+}
+
+/// So many launches on 56 devices, 56 at a time, of a program that runs for this time; each is replaced as soon as it is over.
+fn launches(count: usize, time: &str, ways: &[Way]) {
+    println!("== {count} launches on 56 devices, 56 at a time, programs of {time}");
+    let mut by_hand = None;
+    for way in ways {
         let sandbox = Sandbox::new("a100x8");
         let uuids = sandbox.uuids();
-        let start = |place: usize| -> Running {
-            let program = ["--run", "20ms"];
-            let command = match name {
-                "devices given by hand" => sandbox.command("sim-cuda").args(program).visible(&uuids[place]),
-                "cudawrap --wait -- " => sandbox.command("cudawrap").args(["--wait", "--", "sim-cuda"]).args(program),
-                _ => sandbox
-                    .shell("dash", "d=$(getgpu --wait) || exit; CUDA_VISIBLE_DEVICES=$d exec sim-cuda --run 20ms"),
-            };
-            command.limit(Duration::from_secs(600)).spawn()
-        };
+        let start = |place: usize| way.start(&sandbox, &uuids[place], time);
         let began = Instant::now();
-        let mut running: Vec<Running> = (0..at_once).map(start).collect();
-        let mut started = at_once;
+        let mut running: Vec<Running> = (0..uuids.len()).map(start).collect();
+        let mut started = running.len();
         while !running.is_empty() {
             let mut over = None;
             wait::until("one is over", || {
@@ -139,7 +155,12 @@ fn launches(count: usize, at_once: usize) {
         let time = began.elapsed().as_secs_f64();
         sandbox.assert_exclusive();
         assert_eq!(sandbox.folder().runs().unwrap().len(), count);
-        let bare = *bare.get_or_insert(time);
-        println!("{name:<38} {time:>6.2} s  {:>6.0} a second  x {:.2}", count as f64 / time, time / bare);
+        let by_hand = *by_hand.get_or_insert(time);
+        let name = match way {
+            Way::ByHand => "devices given by hand",
+            Way::Cudawrap => "cudawrap --wait -- PROGRAM",
+            Way::Getgpu => "CUDA_VISIBLE_DEVICES=$(getgpu --wait)",
+        };
+        println!("{name:<38} {time:>6.2} s  {:>6.0} a second  x {:.2}", count as f64 / time, time / by_hand);
     }
 }
