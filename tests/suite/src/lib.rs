@@ -2,6 +2,7 @@
 //! They start the built programs in a sandbox of `harness`, so `cargo build --workspace` comes first.
 
 pub mod mps;
+pub mod packages;
 pub mod slurm;
 pub mod storm;
 pub mod wrapped;
