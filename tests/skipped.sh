@@ -2,7 +2,7 @@
 # Says what `make check` could not run on this machine, so that nothing is skipped silently.
 missing=()
 for tool in strace zsh fish tcsh dash mandoc setpriv unshare taskset python3 nvidia-cuda-mps-control slurmctld slurmd srun \
-    mpirun.openmpi mpiexec.hydra cargo-deb cargo-generate-rpm rpm; do
+    mpirun.openmpi mpiexec.hydra cargo-deb cargo-generate-rpm cargo-zigbuild rpm rpmbuild rpmlint lintian debootstrap eb ruff; do
     command -v "$tool" >/dev/null || missing+=("$tool")
 done
 [ "$(id -u)" = 0 ] || missing+=("root (other users, mounts, namespaces)")

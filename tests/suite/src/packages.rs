@@ -69,6 +69,18 @@ pub fn live(first: &str, second: &str) {
     script(&["packaging/test/package.sh", first, second, &programs], "package: all as it should be");
 }
 
+/// The same for .deb on a system of Debian's essential packages only, of this machine's release or of an older one with the simulated node in `programs`.
+/// Where there is no debootstrap or no mirror it says so.
+#[track_caller]
+pub fn live_clean(first: &str, second: &str, release: Option<&str>, programs: &Path) {
+    let release = release.map(|name| format!("DEBIAN_RELEASE={name}"));
+    let programs = programs.display().to_string();
+    let mut words = vec!["env"];
+    words.extend(release.as_deref());
+    words.extend(["packaging/test/package.sh", "--clean", first, second, &programs]);
+    script(&words, "package: all as it should be");
+}
+
 /// The highest version of glibc that a text (what objdump or rpm tell) asks for, as `(2, 28)`.
 pub fn glibc(text: &str) -> Option<(u32, u32)> {
     let versions = text.split("GLIBC_").skip(1).filter_map(|rest| {

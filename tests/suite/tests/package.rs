@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use getgpu_tests::packages::{alone, built, live, make, run, stripped};
+use getgpu_tests::packages::{alone, built, live, live_clean, make, run, stripped};
 use harness::skip::{Need, lacks};
 
 /// What is upgraded to what.
@@ -45,6 +45,7 @@ fn a_deb_is_installed_used_upgraded_removed_and_purged() {
         format!("DEB=--fast -q --deb-version {version}-1 -o {file}")
     });
     live(&first, &second);
+    live_clean(&first, &second, None, &built());
     if !lacks(&[Need::Tool("lintian")]) {
         let complaints = run("lintian", &["--allow-root", "--fail-on", "error", &first]);
         assert!(!complaints.contains("E: "), "{complaints}");

@@ -4,11 +4,14 @@
 
 use std::path::Path;
 
-use getgpu_tests::packages::{PROGRAMS, TOP, alone, glibc, live, make, run};
+use getgpu_tests::packages::{PROGRAMS, TOP, alone, glibc, live, live_clean, make, run};
 use harness::skip::{Need, lacks};
 
 /// The oldest glibc that is served.
 const FLOOR: (u32, u32) = (2, 28);
+
+/// As cargo-zigbuild is told.
+const TARGET: &str = "x86_64-unknown-linux-gnu.2.28";
 
 /// Whether there is zig, in either of the two forms that cargo-zigbuild knows.
 fn lacks_zig() -> bool {
@@ -30,6 +33,9 @@ fn deb(programs: &Path, room: &Path) {
     let asked = run("dpkg-deb", &["-f", &first, "Package", "Depends"]);
     assert!(asked.contains("getgpu\n") && asked.contains("Depends: libc6 (>= 2.28)\n"), "{asked}");
     live(&first, &second);
+    // On Debian 11, which has glibc 2.31: there the programs of the simulated node have to be as portable.
+    run("cargo", &["zigbuild", "--quiet", "--locked", "--target", TARGET, "-p", "sim-nvml", "-p", "sim-cuda"]);
+    live_clean(&first, &second, Some("bullseye"), &programs.join("../debug"));
 }
 
 /// And so does an .rpm.
