@@ -36,7 +36,7 @@ mount -t tmpfs -o mode=0755 none "$root/run"
 mount -t tmpfs -o mode=1777 none "$root/tmp"
 
 # Nothing of this machine's own installation, and the simulated node with the programs for it.
-rm -rf "$root"/etc/getgpu "$root"/var/lib/getgpu "$root"/usr/local/share/gpus "$root"/opt/sim
+rm -rf "$root"/etc/getgpu "$root"/var/lib/getgpu "$root"/usr/share/getgpu "$root"/usr/share/doc/getgpu "$root"/usr/local/share/gpus "$root"/opt/sim
 mkdir -p "$root"/opt/sim/{lib,node/running,packages,bin}
 cp "$1" "$root/opt/sim/packages/first.$kind"
 cp "$2" "$root/opt/sim/packages/second.$kind"

@@ -67,8 +67,14 @@ easybuild() {
 }
 
 case "$1" in
-modules) loads "$(modules_tool || skip "environment-modules is not installed")" ;;
-lmod) loads "$(first "${LMOD_CMD-}" /usr/share/lmod/lmod/libexec/lmod target/tools/lmod/usr/share/lmod/lmod/libexec/lmod || skip "Lmod is not installed")" ;;
+modules)
+    tool=$(modules_tool) || skip "environment-modules is not installed"
+    loads "$tool"
+    ;;
+lmod)
+    tool=$(first "${LMOD_CMD-}" /usr/share/lmod/lmod/libexec/lmod target/tools/lmod/usr/share/lmod/lmod/libexec/lmod) || skip "Lmod is not installed"
+    loads "$tool"
+    ;;
 easybuild) easybuild ;;
 spack)
     # Spack itself is in no registry; this much of what it asks for is style. Every recipe has its `import *`.

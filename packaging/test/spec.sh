@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Two rpms by packaging/rpm/getgpu.spec of programs that are built already: as the checkout is, and as if it were version 9.9.9.
+# Two rpms by packaging/rpm/getgpu.spec of programs that are built already: one to install and one to upgrade to.
 # spec.sh DIRECTORY-OF-PROGRAMS OUTPUT: writes OUTPUT/0.1.0.rpm and OUTPUT/9.9.9.rpm, and nothing into the checkout.
 set -euo pipefail
 
