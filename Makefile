@@ -16,15 +16,16 @@ CARGO       = cargo
 INSTALL     = install
 # Where the built programs are.
 programs    = target/release
+portable    = target/x86_64-unknown-linux-gnu/release
 
-.PHONY: all build portable demo check torture fuzz soak budget bench install install-files uninstall uninstall-files stage deb rpm clean
+.PHONY: all build portable demo check torture fuzz soak budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only clean
 
 all: build
 
 build:
 	$(CARGO) build --release --locked -p getgpu -p cudawrap -p create-cudawrap
 
-# For RHEL 8 and everything newer, from any machine: needs cargo-zigbuild and zig. The programs are in target/x86_64-unknown-linux-gnu/release.
+# For RHEL 8 and everything newer, from any machine: needs cargo-zigbuild and zig.
 portable:
 	$(CARGO) zigbuild --release --locked --target x86_64-unknown-linux-gnu.2.28 -p getgpu -p cudawrap -p create-cudawrap
 
@@ -120,13 +121,33 @@ stage:
 	rm -rf target/stage
 	$(MAKE) --no-print-directory install-files DESTDIR=target/stage prefix=/usr
 
+# rpmbuild and cargo-deb compress the pages by themselves, cargo-generate-rpm does not.
+stage-rpm: stage
+	find target/stage/usr/share/man -type f -exec gzip -n9 {} +
+	rm target/stage/usr/share/man/man1/create_cudawrap.1
+	ln -s create-cudawrap.1.gz target/stage/usr/share/man/man1/create_cudawrap.1.gz
+
 # packaging/README.md tells what cargo-deb and cargo-generate-rpm are. DEB and RPM are further options for them.
 deb: build
+	$(MAKE) --no-print-directory deb-only
+
+rpm: build
+	$(MAKE) --no-print-directory rpm-only
+
+# The same for glibc 2.28: what a site with older machines installs.
+portable-deb: portable
+	$(MAKE) --no-print-directory deb-only programs=$(portable) DEB="--variant portable $(DEB)"
+
+portable-rpm: portable
+	$(MAKE) --no-print-directory rpm-only programs=$(portable)
+
+# Of programs that are built already.
+deb-only:
 	$(MAKE) --no-print-directory stage zshdir=/usr/share/zsh/vendor-completions
 	$(CARGO) deb -p getgpu --no-build --no-strip $(DEB)
 
-rpm: build
-	$(MAKE) --no-print-directory stage
+rpm-only:
+	$(MAKE) --no-print-directory stage-rpm
 	$(CARGO) generate-rpm -p getgpu --payload-compress gzip $(RPM)
 
 clean:

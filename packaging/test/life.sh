@@ -97,6 +97,8 @@ umount /opt/app
 say "remove: the same programs under their names, and they run"
 remove_it >/dev/null 2>&1
 must_not command -v getgpu >/dev/null
+must_not [ -e /usr/share/getgpu ]
+must_not [ -e /usr/share/doc/getgpu ]
 must [ "$(cd /opt/app && stat -c '%n %i %a %s' -- * && sha256sum -- *)" = "$before" ]
 must [ "$(stat -c '%i' /run/getgpu/lock)" = "$lock" ]
 must compgen -G "/etc/getgpu/config.toml*" >/dev/null

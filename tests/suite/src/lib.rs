@@ -3,6 +3,7 @@
 
 pub mod docker;
 pub mod mps;
+pub mod packages;
 pub mod slurm;
 pub mod storm;
 pub mod wrapped;

@@ -1,68 +1,51 @@
-//! The .deb and the .rpm of the built programs, each through its whole life on a machine of its own (packaging/test/package.sh).
-//! Needs root, mounts and the tools that make and install them; nothing of this machine's own dpkg, settings or lock is touched.
+//! The .deb, the .rpm and the rpm of the .spec, each through its whole life on a machine of its own (packaging/test/package.sh).
+//! Needs root, mounts and the tools that make, check and install them; each package is also what lintian or rpmlint have no error to tell of.
 #![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
 
-use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
 
-use harness::skip::{Need, lacks, say};
+use getgpu_tests::packages::{alone, built, live, live_clean, make, run, stripped};
+use harness::skip::{Need, lacks};
 
-/// The top of the repository.
-const TOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-
-/// Runs a command at the top of the repository; what it said.
-fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).current_dir(TOP).output().unwrap();
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(output.status.success(), "{program} {arguments:?}: {said}");
-    said
-}
-
-/// The directory of the built programs.
-fn programs() -> String {
-    std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().display().to_string()
-}
-
-/// Puts the built programs and all else where packages are made of, without what debuggers need.
-fn stage(more: &str) {
-    run("make", &["--silent", "stage", &format!("programs={}", programs()), more]);
-    let staged = ["getgpu", "cudawrap", "create-cudawrap"].map(|name| format!("target/stage/usr/bin/{name}"));
-    run("strip", &staged.each_ref().map(String::as_str));
-}
-
-/// The whole life of two packages.
-fn live(first: &str, second: &str) {
-    let said = run("packaging/test/package.sh", &[first, second, &programs()]);
-    if let Some(why) = said.lines().find_map(|line| line.strip_prefix("SKIPPED: ")) {
-        say(why);
-        return;
-    }
-    assert!(said.contains("package: all as it should be"), "{said}");
-}
+/// What is upgraded to what.
+const VERSIONS: [&str; 2] = ["0.1.0", "9.9.9"];
 
 fn lacks_tools(tools: &[&'static str]) -> bool {
     let needs: Vec<Need> = [Need::Mounts].into_iter().chain(tools.iter().map(|name| Need::Tool(name))).collect();
     lacks(&needs)
 }
 
-/// Both tests use target/stage, one after the other.
-static STAGE: Mutex<()> = Mutex::new(());
+/// Two packages, by `make TARGET` with what `options` says for a version and a file.
+fn packages(target: &str, room: &Path, ending: &str, options: impl Fn(&str, &str) -> String) -> [String; 2] {
+    let programs = stripped(room);
+    let _stage = alone();
+    VERSIONS.map(|version| {
+        let file = room.join(format!("{version}.{ending}")).display().to_string();
+        make(target, &programs, &options(version, &file));
+        file
+    })
+}
+
+/// rpmlint without errors, by the settings of packaging/rpm.
+fn rpmlint(more: &[&str]) {
+    if lacks(&[Need::Tool("rpmlint")]) {
+        return;
+    }
+    let said = run("rpmlint", &[&["-c", "packaging/rpm/rpmlint.toml"], more].concat());
+    assert!(said.contains(" 0 errors,") && !said.contains(": E: "), "{said}");
+}
 
 #[test]
 fn a_deb_is_installed_used_upgraded_removed_and_purged() {
     if lacks_tools(&["make", "strip", "dpkg", "dpkg-deb", "setpriv", "cargo-deb"]) {
         return;
     }
-    let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
-    stage("zshdir=/usr/share/zsh/vendor-completions");
     let room = tempfile::tempdir().unwrap();
-    let [first, second] = ["0.1.0-1", "9.9.9-1"].map(|version| {
-        let file = room.path().join(format!("{version}.deb")).display().to_string();
-        let how = ["deb", "-p", "getgpu", "--no-build", "--no-strip", "--fast", "-q"];
-        run("cargo", &[&how[..], &["--deb-version", version, "-o", &file]].concat());
-        file
+    let [first, second] = packages("deb-only", room.path(), "deb", |version, file| {
+        format!("DEB=--fast -q --deb-version {version}-1 -o {file}")
     });
     live(&first, &second);
+    live_clean(&first, &second, None, &built());
     if !lacks(&[Need::Tool("lintian")]) {
         let complaints = run("lintian", &["--allow-root", "--fail-on", "error", &first]);
         assert!(!complaints.contains("E: "), "{complaints}");
@@ -71,18 +54,26 @@ fn a_deb_is_installed_used_upgraded_removed_and_purged() {
 
 #[test]
 fn an_rpm_is_installed_used_upgraded_and_removed() {
-    if lacks_tools(&["make", "strip", "rpm", "setpriv", "cargo-generate-rpm"]) {
+    if lacks_tools(&["make", "strip", "rpm", "setpriv", "gzip", "cargo-generate-rpm"]) {
         return;
     }
-    let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
-    stage("zshdir=/usr/share/zsh/site-functions");
     let room = tempfile::tempdir().unwrap();
-    let [first, second] = ["0.1.0", "9.9.9"].map(|version| {
-        let file = room.path().join(format!("{version}.rpm")).display().to_string();
-        let set = format!("version = \"{version}\"");
-        let how = ["generate-rpm", "-p", "getgpu", "--payload-compress", "gzip"];
-        run("cargo", &[&how[..], &["-s", &set, "-o", &file]].concat());
-        file
-    });
+    let [first, second] =
+        packages("rpm-only", room.path(), "rpm", |version, file| format!("RPM=-o {file} -s 'version = \"{version}\"'"));
     live(&first, &second);
+    rpmlint(&["-r", "packaging/rpm/rpmlint-generated", &first]);
+}
+
+#[test]
+fn the_rpm_of_the_spec_is_installed_used_upgraded_and_removed() {
+    if lacks_tools(&["make", "strip", "rpm", "rpmbuild", "setpriv"]) {
+        return;
+    }
+    let room = tempfile::tempdir().unwrap();
+    let output = room.path().display().to_string();
+    run("packaging/test/spec.sh", &[&built().display().to_string(), &output]);
+    let [first, second] = VERSIONS.map(|version| format!("{output}/{version}.rpm"));
+    live(&first, &second);
+    rpmlint(&[&first]);
+    rpmlint(&["packaging/rpm/getgpu.spec"]);
 }

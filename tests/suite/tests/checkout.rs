@@ -1,0 +1,23 @@
+//! `cargo install` of each program from a checkout, which is the installation without make.
+//! Built in a directory of its own, since the programs of the other tests must not be replaced under them.
+#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+
+use getgpu_tests::packages::{PROGRAMS, TOP, run};
+
+#[test]
+fn cargo_installs_each_program_from_a_checkout() {
+    let root = tempfile::tempdir().unwrap();
+    let to = root.path().display().to_string();
+    let target = format!("{TOP}/target/checkout");
+    for name in PROGRAMS {
+        // What the tests are built of is here, so that no registry is asked.
+        let how = ["install", "--quiet", "--debug", "--locked", "--offline", "--target-dir", &target];
+        run("cargo", &[&how[..], &["--path", name, "--root", &to]].concat());
+        let version = run(&format!("{to}/bin/{name}"), &["--version"]);
+        assert_eq!(version, format!("{name} {}\n", env!("CARGO_PKG_VERSION")));
+    }
+    let mut installed: Vec<_> =
+        root.path().join("bin").read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    installed.sort();
+    assert_eq!(installed, ["create-cudawrap", "cudawrap", "getgpu"]);
+}
