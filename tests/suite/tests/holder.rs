@@ -73,13 +73,14 @@ fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
         return;
     }
     let sandbox = Sandbox::builder("h200x1").settings("linger = '100ms'").build();
-    // Neither is below the caller when it looks, and the child knows nothing of the device: it counts by its parent alone.
+    // Neither is below the caller when it looks, and the child, which is another user's before its parent names the device, knows nothing of
+    // it: it counts by its parent alone.
     let script = format!(
-        "d=$(getgpu) || exit; export DEVICE=$d; setsid -f dash -c '
-            setpriv --reuid={OTHER} --regid={OTHER} --clear-groups sleep 1000 &
-            echo $$ $!; exec env CUDA_VISIBLE_DEVICES=$DEVICE sleep 1000'"
+        "d=$(getgpu) || exit; export DEVICE=$d; mkfifo -m 666 work/ready; setsid -f dash -c '
+            setpriv --reuid={OTHER} --regid={OTHER} --clear-groups dash -c \"echo >work/ready; exec sleep 1000\" &
+            read ready <work/ready; echo $$ $!; exec env CUDA_VISIBLE_DEVICES=$DEVICE sleep 1000'"
     );
-    let shell = sandbox.shell("dash", &script).spawn();
+    let shell = sandbox.shell("dash", &script).directory(sandbox.root()).spawn();
     wait::until("both run", || shell.stdout().ends_with('\n'));
     let pids: Vec<i32> = shell.stdout().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     wait::until("the holder has seen both", || watched(&sandbox) == 2);
