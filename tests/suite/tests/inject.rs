@@ -191,8 +191,10 @@ fn verdict(case: &Case, sandbox: &Sandbox, run: &Run) -> Result<(), String> {
     if run.story.hung {
         return Err("hung".to_owned());
     }
-    // The standard library takes it that these fail as clock_nanosleep(2) and getrandom(2) have it: by EINTR alone, and never.
-    if run.is(&[libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_getrandom]) && !run.killed() {
+    // The standard library takes it that these fail as clock_nanosleep(2) and getrandom(2) have it: by EINTR alone, and never. A sleep that
+    // was interrupted by the tracer is gone on with by restart_syscall(2).
+    let sleeps = [libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_restart_syscall];
+    if (run.is(&sleeps) || run.is(&[libc::SYS_getrandom])) && !run.killed() {
         return Ok(());
     }
     if run.err.contains("panicked") || run.err.contains("RUST_BACKTRACE") {
