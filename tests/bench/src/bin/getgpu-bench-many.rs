@@ -9,9 +9,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use getgpu_bench::{Contender, race};
-use harness::{Running, Sandbox, wait};
+use harness::{Running, Sandbox, Signal, wait};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
+use nix::sys::signal::killpg;
+use nix::unistd::Pid;
 
 /// What a real driver takes, from measurements of others: 10 ms to start, 29 ms for each GPU that is touched, 50 us a call.
 const LATENCY: &str = "latency = { init_ms = 10, attach_ms = 29, call_us = 50 }";
@@ -19,6 +21,9 @@ const LATENCY: &str = "latency = { init_ms = 10, attach_ms = 29, call_us = 50 }"
 fn main() {
     sizes();
     ranges();
+    for count in [10, 300, 3000] {
+        processes(count);
+    }
     launches(1000, "20ms", &[Way::ByHand, Way::Cudawrap]);
     // A program has to run for longer than its reservation's holder needs to see it, which on two processors with 56 at a time takes a while.
     launches(1000, "300ms", &[Way::ByHand, Way::Cudawrap, Way::Getgpu]);
@@ -100,6 +105,26 @@ fn ranges() {
             .collect();
         race(50, &mut contenders);
     }
+}
+
+/// A pick and a start among so many processes of another user, or of our own without root.
+fn processes(count: usize) {
+    let sandbox = Sandbox::new("a100x8");
+    client(&sandbox);
+    let script = format!("echo $$; for i in $(seq {count}); do sleep 600 & done; echo all; wait");
+    let apart = sandbox.command("setsid").args(["-f", "dash", "-c", &script]);
+    let crowd = if nix::unistd::geteuid().is_root() { apart.uid(1001) } else { apart }.spawn();
+    wait::until("all run", || crowd.stdout().ends_with("all\n"));
+    println!("== {count} other processes on the node");
+    let words: [(&str, &[&str]); 4] = [
+        ("C client", &["client"]),
+        ("getgpu --no-reserve", &["getgpu", "--no-reserve"]),
+        ("getgpu", &["getgpu", "--for", "0"]),
+        ("cudawrap -- true", &["cudawrap", "--", "true"]),
+    ];
+    race(50, &mut words.map(|(name, words)| Contender::new(name, command(&sandbox, words))));
+    let leader = crowd.stdout().lines().next().unwrap().parse().unwrap();
+    killpg(Pid::from_raw(leader), Signal::SIGKILL).unwrap();
 }
 
 /// How a launched program comes to its device.
