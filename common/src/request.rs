@@ -183,8 +183,12 @@ impl Request {
         )
     }
 
-    /// The failure of a variable that names no device.
+    /// The failure of a variable that names no device: on purpose, or since CUDA does not know its first entry.
     pub fn empty_grant(&self) -> Failure {
+        let first = self.value.split(',').next().unwrap_or_default().trim();
+        if !(first.is_empty() || first.starts_with('-') || first.eq_ignore_ascii_case("NoDevFiles")) {
+            return vanished(&self.value);
+        }
         let shown = if self.value.is_empty() { "empty" } else { self.value.as_str() };
         Failure::new(Kind::NoDevice, format!("CUDA_VISIBLE_DEVICES is {shown}: it names no device"))
             .hint("unset CUDA_VISIBLE_DEVICES, or use --ignore-grant")

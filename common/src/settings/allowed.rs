@@ -72,7 +72,7 @@ fn matches(selector: &Selector, device: Names<'_>) -> bool {
         Selector::OldMig { gpu, gi, ci } => {
             selector.names(device.uuid) || (Some(gpu) == device.gpu && Some((*gi, *ci)) == device.instance)
         }
-        Selector::Index(_) | Selector::GpuPrefix(_) => false,
+        Selector::Index(_) | Selector::Prefix(_) => false,
     }
 }
 
