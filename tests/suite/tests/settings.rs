@@ -27,6 +27,8 @@ fn the_list_takes_comments_blank_lines_crlf_and_capitals() {
     let uuids = sandbox.uuids();
     let list = format!("# ours\r\n\r\n  {}  # first\r\n{}\r\nnot a uuid\r\n", uuids[0], uuids[2].to_uppercase());
     assert_eq!(given_with(&sandbox, &list), set(&[&uuids[0], &uuids[2]]));
+    let marked = format!("\u{feff}{}\r\n{}\r\n", uuids[1], uuids[3]);
+    assert_eq!(given_with(&sandbox, &marked), set(&[&uuids[1], &uuids[3]]), "a byte order mark");
 }
 
 #[test]
@@ -49,6 +51,12 @@ fn an_empty_list_allows_nothing_and_an_unreadable_one_hands_out_nothing() {
     sandbox.getgpu(["--no-reserve"]).run().exits(3).prints("").mentions("4 not on the site's list of allowed devices");
     std::fs::write(&file, "MIG-7a1b2c3d-0001-5abc-8def-000000000009\n").unwrap();
     sandbox.getgpu(["--no-reserve"]).run().exits(3).prints("");
+    std::fs::remove_file(&file).unwrap();
+    sandbox.getgpu(["--no-reserve"]).run().exits(0);
+    std::os::unix::fs::symlink("/nowhere/ids", &file).unwrap();
+    sandbox.getgpu(["--no-reserve"]).run().exits(2).prints("").mentions("cannot be read: No such file or directory");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, "").unwrap();
     if skip::lacks(&[Need::Root]) {
         return;
     }
