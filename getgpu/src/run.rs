@@ -67,7 +67,10 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
         Action::ReleaseAll => return release::all(&lock_place(settings, environment, diag, false)?, diag),
         _ => {}
     }
-    let request = Request::new(settings, environment, options.ignore_grant)?;
+    // What is looked at, or reserved already, is told to a job without a GPU too.
+    let looking = matches!(options.action, Action::List { .. } | Action::CountFree | Action::Tagged(_));
+    let request = if looking { Request::listed } else { Request::new };
+    let request = request(settings, environment, options.ignore_grant)?;
     let request = if matches!(options.action, Action::Print(Some(_))) { request.by_index() } else { request };
     let place = lock_place(settings, environment, diag, false)?;
     let call = Call { options, environment, settings, place, diag, began };

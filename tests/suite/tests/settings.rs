@@ -144,6 +144,16 @@ fn a_batch_job_has_its_grant_or_what_the_site_says() {
         let ask = || sandbox.getgpu(["--no-reserve"]).env(job, "7");
         ask().run().exits(3).prints("").mentions("this job was given no GPU");
         assert_eq!(ask().visible(&uuids[2]).run().line(), uuids[2], "the grant alone counts, not the list");
+        sandbox.getgpu(["--ignore-grant"]).env(job, "7").visible(&uuids[2]).run().exits(3).prints("");
+        assert_eq!(sandbox.getgpu(["--count-free"]).env(job, "7").run().line(), "0");
+        let listing = sandbox.getgpu(["--list", "--json"]).env(job, "7").run().exits(0).stdout.clone();
+        let listing: serde_json::Value = serde_json::from_str(&listing).unwrap();
+        assert_eq!(listing["devices"].as_array().unwrap().len(), 4, "all devices of the node");
+        assert!(listing["devices"][0]["index"].is_null(), "none of them in the pool");
+        // As a prolog reserves, and the task reads it back.
+        let reserved = sandbox.getgpu(["--hold", "--tag", job]).run();
+        assert_eq!(sandbox.getgpu(["--tag", job]).env(job, "7").run().line(), reserved.line());
+        sandbox.getgpu(["--release", job]).run().exits(0);
     }
     sandbox.getgpu(["--no-reserve"]).visible(&uuids[2]).run().exits(3);
     assert_eq!(sandbox.getgpu(["--no-reserve"]).run().line(), uuids[0], "outside a job the list counts");
