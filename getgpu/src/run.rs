@@ -77,9 +77,9 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
     match &options.action {
         Action::List { json } => {
             let form = list::Form::of(*json, options.format);
-            list::show(open(settings)?, request, settings, &call.place, form, options.level)
+            list::show(open(settings), request, settings, &call.place, form, options.level)
         }
-        Action::CountFree => list::count::free(open(settings)?, request, &call.place),
+        Action::CountFree => list::count::free(open(settings), request, &call.place),
         Action::Tagged(name) => call.print_tagged(name),
         _ => call.print(request),
     }
