@@ -27,7 +27,7 @@ impl Uuid {
         match Selector::parse(text)? {
             Selector::Full(uuid) => Some(uuid),
             Selector::OldMig { gpu, gi, ci } => Some(Self(format!("MIG-{gpu}/{gi}/{ci}"))),
-            Selector::Index(_) | Selector::GpuPrefix(_) => None,
+            Selector::Index(_) | Selector::Prefix(_) => None,
         }
     }
 
@@ -53,8 +53,8 @@ impl fmt::Display for Uuid {
 pub enum Selector {
     /// A CUDA index: among the GPUs that this process can open, in PCI order.
     Index(u32),
-    /// The beginning of a GPU's UUID; at least one digit.
-    GpuPrefix(String),
+    /// The beginning of the UUID of a GPU, or of a MIG device in the present form; at least one digit.
+    Prefix(String),
     /// A full UUID of the present form.
     Full(Uuid),
     /// `MIG-GPU-<uuid>/<gi>/<ci>`, accepted by every driver.
@@ -69,7 +69,7 @@ pub enum Selector {
 }
 
 impl Selector {
-    /// Reads one entry; `None` if CUDA would not know it either.
+    /// Reads one entry; `None` if it can name nothing. An abbreviated MIG UUID is one, since what is found is named in full.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
@@ -82,22 +82,22 @@ impl Selector {
             let (gi, ci) = (small(parts.next()?)?, small(parts.next()?)?);
             return parts.next().is_none().then_some(Self::OldMig { gpu, gi, ci });
         }
-        if let Some(rest) = lower.strip_prefix("mig-") {
-            return full_hex(rest).then(|| Self::Full(Uuid(format!("MIG-{rest}"))));
-        }
-        let rest = lower.strip_prefix("gpu-")?;
+        let (kind, rest) = match lower.strip_prefix("mig-") {
+            Some(rest) => ("MIG", rest),
+            None => ("GPU", lower.strip_prefix("gpu-")?),
+        };
         if full_hex(rest) {
-            return Some(Self::Full(Uuid(format!("GPU-{rest}"))));
+            return Some(Self::Full(Uuid(format!("{kind}-{rest}"))));
         }
         let partial = !rest.is_empty() && rest.len() < 36 && rest.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
-        partial.then(|| Self::GpuPrefix(format!("GPU-{rest}")))
+        partial.then(|| Self::Prefix(format!("{kind}-{rest}")))
     }
 
     /// Whether this entry names the MIG device or whole GPU `uuid` by its text alone.
     pub fn names(&self, uuid: &Uuid) -> bool {
         match self {
             Self::Index(_) => false,
-            Self::GpuPrefix(prefix) => uuid.as_str().starts_with(prefix.as_str()),
+            Self::Prefix(prefix) => uuid.as_str().starts_with(prefix.as_str()),
             Self::Full(own) => own == uuid,
             Self::OldMig { gpu, gi, ci } => uuid.as_str() == format!("MIG-{gpu}/{gi}/{ci}"),
         }
@@ -108,7 +108,7 @@ impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Index(index) => write!(f, "{index}"),
-            Self::GpuPrefix(prefix) => f.write_str(prefix),
+            Self::Prefix(prefix) => f.write_str(prefix),
             Self::Full(uuid) => uuid.fmt(f),
             Self::OldMig { gpu, gi, ci } => write!(f, "MIG-{gpu}/{gi}/{ci}"),
         }

@@ -41,13 +41,19 @@ fn what_is_no_full_uuid_is_refused() {
 #[test]
 fn entries_as_cuda_reads_them() {
     assert_eq!(Selector::parse("3"), Some(Selector::Index(3)));
-    assert_eq!(Selector::parse("GPU-0D1e"), Some(Selector::GpuPrefix("GPU-0d1e".into())));
-    assert_eq!(Selector::parse("MIG-0d1e"), None, "MIG UUIDs may not be shortened");
+    assert_eq!(Selector::parse("GPU-0D1e"), Some(Selector::Prefix("GPU-0d1e".into())));
+    assert_eq!(Selector::parse("mig-0D1e"), Some(Selector::Prefix("MIG-0d1e".into())));
+    for none in ["MIG-", "GPU-", "MIG-GPU-0d1e", "MIG-0d1x"] {
+        assert_eq!(Selector::parse(none), None, "{none}");
+    }
     assert_eq!(Selector::parse("99999999999"), None);
     assert_eq!(Selector::parse("NoDevFiles"), None);
     let gpu = Uuid::parse(&format!("GPU-{HEX}")).unwrap();
     assert!(Selector::parse("GPU-0d").unwrap().names(&gpu));
     assert!(!Selector::parse("GPU-1d").unwrap().names(&gpu));
+    let mig = Uuid::parse(&format!("MIG-{HEX}")).unwrap();
+    assert!(Selector::parse("MIG-0d").unwrap().names(&mig));
+    assert!(!Selector::parse("GPU-0d").unwrap().names(&mig));
     let old = Uuid::parse(&format!("MIG-GPU-{HEX}/7/0")).unwrap();
     assert!(Selector::parse(&format!("MIG-GPU-{HEX}/7/0")).unwrap().names(&old));
     assert!(!Selector::parse(&format!("MIG-GPU-{HEX}/7/1")).unwrap().names(&old));

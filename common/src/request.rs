@@ -46,12 +46,21 @@ pub struct Request {
 impl Request {
     /// Reads lists and grant. `ignore_grant`: as if CUDA_VISIBLE_DEVICES were not set.
     pub fn new(settings: &Settings, environment: &Environment, ignore_grant: bool) -> Result<Self, Failure> {
-        let value = environment.visible.as_deref().filter(|_| !ignore_grant);
-        let visible = Visible::parse(value);
-        if visible == Visible::Unset && environment.batch_job && settings.without_grant == WithoutGrant::None {
+        let request = Self::listed(settings, environment, ignore_grant)?;
+        if request.visible == Visible::Nothing && (ignore_grant || environment.visible.is_none()) {
             return Err(Failure::new(Kind::NoUsableGpu, "this job was given no GPU")
                 .hint("ask the batch system for one, for example: srun --gres=gpu:1"));
         }
+        Ok(request)
+    }
+
+    /// The same for a listing: to a job that was given no GPU the pool is empty, which is no failure.
+    pub fn listed(settings: &Settings, environment: &Environment, ignore_grant: bool) -> Result<Self, Failure> {
+        let value = environment.visible.as_deref().filter(|_| !ignore_grant);
+        let visible = match Visible::parse(value) {
+            Visible::Unset if environment.batch_job && settings.without_grant == WithoutGrant::None => Visible::Nothing,
+            visible => visible,
+        };
         // What a batch system has granted is not cut by the list for interactive use.
         let granted_by_batch = environment.batch_job && matches!(visible, Visible::Entries(_));
         let allowed = if granted_by_batch { None } else { allowed::allowed(settings)? };
@@ -183,8 +192,12 @@ impl Request {
         )
     }
 
-    /// The failure of a variable that names no device.
+    /// The failure of a variable that names no device: on purpose, or since CUDA does not know its first entry.
     pub fn empty_grant(&self) -> Failure {
+        let first = self.value.split(',').next().unwrap_or_default().trim();
+        if !(first.is_empty() || first.starts_with('-') || first.eq_ignore_ascii_case("NoDevFiles")) {
+            return vanished(&self.value);
+        }
         let shown = if self.value.is_empty() { "empty" } else { self.value.as_str() };
         Failure::new(Kind::NoDevice, format!("CUDA_VISIBLE_DEVICES is {shown}: it names no device"))
             .hint("unset CUDA_VISIBLE_DEVICES, or use --ignore-grant")

@@ -70,11 +70,14 @@ fn matching<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
             let mut openable = inventory.gpus.iter().filter(|gpu| gpu.usable);
             openable.nth(*index as usize).map(|gpu| of_gpu(gpu.index)).unwrap_or_default()
         }
-        Selector::GpuPrefix(_) => {
+        // Two fit: CUDA takes neither.
+        Selector::Prefix(_) => {
             let mut gpus = inventory.gpus.iter().filter(|gpu| gpu.uuid.as_ref().is_some_and(|uuid| entry.names(uuid)));
-            match (gpus.next(), gpus.next()) {
-                (Some(gpu), None) => of_gpu(gpu.index),
-                _ => Vec::new(), // two fit: CUDA takes neither
+            let mut devices = inventory.devices.iter().filter(|d| d.uuid.is_mig() && entry.names(&d.uuid));
+            match (gpus.next(), gpus.next(), devices.next(), devices.next()) {
+                (Some(gpu), None, None, _) => of_gpu(gpu.index),
+                (None, _, Some(device), None) => vec![device],
+                _ => Vec::new(),
             }
         }
         Selector::Full(uuid) => match inventory.gpus.iter().find(|gpu| gpu.uuid.as_ref() == Some(uuid)) {

@@ -51,9 +51,11 @@ fn entry() -> impl Strategy<Value = Selector> {
     prop_oneof![
         small.clone().prop_map(Selector::Index),
         (0u32..70, any::<bool>()).prop_map(|(number, mig)| Selector::Full(uuid(number, mig))),
-        small.clone().prop_map(|n| Selector::GpuPrefix(format!("GPU-{n:08x}"))),
+        small.clone().prop_map(|n| Selector::Prefix(format!("GPU-{n:08x}"))),
+        (0u32..70).prop_map(|n| Selector::Prefix(format!("MIG-{n:08x}"))),
         (small.clone(), small).prop_map(|(n, gi)| Selector::OldMig { gpu: uuid(n, false), gi, ci: 0 }),
-        Just(Selector::GpuPrefix("GPU-0".to_owned())),
+        Just(Selector::Prefix("GPU-0".to_owned())),
+        Just(Selector::Prefix("MIG-0".to_owned())),
     ]
 }
 

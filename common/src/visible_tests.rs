@@ -51,7 +51,7 @@ fn named(value: &str) -> Vec<String> {
 #[test]
 fn unset_empty_and_invalid() {
     assert_eq!(Visible::parse(None), Visible::Unset);
-    for value in ["", " ", "-1", "NoDevFiles", "-1,0", "MIG-1234", ",0"] {
+    for value in ["", " ", "-1", "NoDevFiles", "-1,0", "MIG-GPU-1234", "MIG-", ",0"] {
         assert_eq!(Visible::parse(Some(OsStr::new(value))), Visible::Nothing, "{value:?}");
     }
     assert!(matches!(Visible::parse(Some(OsStr::from_bytes(b"0,\xff"))), Visible::Entries(e) if e.len() == 1));
@@ -64,6 +64,10 @@ fn entries_are_resolved_as_cuda_does() {
     assert_eq!(named("1"), ["GPU-000000a2"], "indices count only GPUs that can be opened");
     assert_eq!(named("GPU-000000a2"), ["GPU-000000a2"]);
     assert_eq!(named("GPU-000000a"), Vec::<String>::new(), "an abbreviation that fits several");
+    assert_eq!(named("MIG-00000002"), [mig(2)]);
+    assert_eq!(named("mig-00000002-"), [mig(2)]);
+    assert_eq!(named("MIG-0000000"), Vec::<String>::new(), "an abbreviation that fits several");
+    assert_eq!(named("MIG-00000009"), Vec::<String>::new());
     assert_eq!(named(uuid("MIG", 2).as_str()), [mig(2)]);
     assert_eq!(named(&format!("MIG-{}/10/0", uuid("GPU", 0xa0))), [mig(2)], "the old form on a new driver");
     assert_eq!(named(&format!("{},7,{}", uuid("MIG", 2), uuid("MIG", 1))), [mig(2)], "cut at the first that is none");
@@ -75,6 +79,7 @@ fn a_single_full_uuid_needs_no_nvml() {
     let parse = |text: &str| Visible::parse(Some(OsStr::new(text)));
     assert_eq!(parse(&uuid("MIG", 1).as_str().to_uppercase()).single_uuid(), Some(&uuid("MIG", 1)));
     assert_eq!(parse("0").single_uuid(), None);
+    assert_eq!(parse("MIG-00000001").single_uuid(), None);
     assert_eq!(parse(&format!("{},{}", uuid("MIG", 1), uuid("MIG", 2))).single_uuid(), None);
     assert_eq!(parse(&format!("{},0", uuid("MIG", 1))).full_uuids(), None);
 }

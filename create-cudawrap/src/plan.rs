@@ -145,6 +145,11 @@ fn wrap(seen: &Seen, now: State, request: &Request) -> Steps {
 fn repair(seen: &Seen, now: State, request: &Request) -> Steps {
     let leads_there = seen.app.text.as_deref() == Some(request.wrapper);
     match now {
+        // A file that cannot be started is no newer program: the one beside it stays.
+        State::Upgraded if !seen.app.runs => {
+            Err(refused("is not executable, and the program is CUDAWRAP_name beside it")
+                .hint("chmod +x, if it is the new program; else remove it, and --undo puts the other back"))
+        }
         State::Upgraded => Ok((renew(request.method), Outcome::Renewed)),
         State::Half | State::SameFile => wrap(seen, now, request),
         State::Vanished => Ok((relink(request.method), Outcome::Repointed)),

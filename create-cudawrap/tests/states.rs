@@ -122,6 +122,15 @@ const ROWS: &[Row] = &[
         undo: Err("both kept"),
     },
     Row {
+        name: "a file that cannot be started over it",
+        files: |s| (s.script("app/CUDAWRAP_x", "old"), s.run_sh("echo data >app/x")).1,
+        status: "upgraded over",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: Err("not executable"),
+        undo: Err("both kept"),
+    },
+    Row {
         name: "path missing",
         files: hidden,
         status: "broken",

@@ -59,7 +59,7 @@ fn next_in_path(chain: &Chain, path: Option<&OsStr>, ourselves: &Ourselves) -> R
         let directory = walk::identity(directory);
         directory.is_some()
             && chain
-                .hops
+                .links()
                 .iter()
                 .any(|hop| hop.parent().is_some_and(|parent| walk::identity(or_here(parent)) == directory))
     };

@@ -97,10 +97,15 @@ impl Chain {
         self.hops.first().and_then(|hop| hop.file_name())
     }
 
-    /// The name of the link nearest to ourselves, and the directories of all links.
-    pub fn link_name(&self) -> Option<&OsStr> {
+    /// The links: every hop but the file at the end, whose own directory is nobody's place in PATH; a file under another name stands for a link.
+    pub fn links(&self) -> &[PathBuf] {
         let links = self.hops.len().saturating_sub(1).max(1);
-        self.hops[..links].last().and_then(|hop| hop.file_name())
+        self.hops.get(..links).unwrap_or_default()
+    }
+
+    /// The name of the link nearest to ourselves.
+    pub fn link_name(&self) -> Option<&OsStr> {
+        self.links().last().and_then(|hop| hop.file_name())
     }
 
     /// A descriptor's path, as fexecve(3) leaves it: it says nothing of a name.

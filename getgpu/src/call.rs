@@ -165,10 +165,15 @@ impl Call<'_> {
         let Some(lock) = answer.lock.filter(|_| self.options.keep != Keep::No) else { return print(&text) };
         let until = match (self.options.keep, held) {
             (Keep::Hold(Some(0)), _) => Until::Released,
-            (Keep::Hold(_), held) => {
-                Until::Over(held.unwrap_or_else(|| caller.clone()), self.settings.max_hold.filter(|_| !root()))
+            (Keep::Hold(_), held) => Until::Over(held.unwrap_or_else(|| caller.clone()), self.settings.max_hold),
+            _ => {
+                // Else --for would be a way around it.
+                let wait = self
+                    .settings
+                    .max_hold
+                    .map_or(self.settings.reserve_for, |most| self.settings.reserve_for.min(most));
+                Until::Programs { wait, linger: self.settings.linger }
             }
-            _ => Until::Programs { wait: self.settings.reserve_for, linger: self.settings.linger },
         };
         let line = Line {
             devices: answer.uuids,

@@ -67,16 +67,19 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
         Action::ReleaseAll => return release::all(&lock_place(settings, environment, diag, false)?, diag),
         _ => {}
     }
-    let request = Request::new(settings, environment, options.ignore_grant)?;
+    // What is looked at, or reserved already, is told to a job without a GPU too.
+    let looking = matches!(options.action, Action::List { .. } | Action::CountFree | Action::Tagged(_));
+    let request = if looking { Request::listed } else { Request::new };
+    let request = request(settings, environment, options.ignore_grant)?;
     let request = if matches!(options.action, Action::Print(Some(_))) { request.by_index() } else { request };
     let place = lock_place(settings, environment, diag, false)?;
     let call = Call { options, environment, settings, place, diag, began };
     match &options.action {
         Action::List { json } => {
             let form = list::Form::of(*json, options.format);
-            list::show(open(settings)?, request, settings, &call.place, form, options.level)
+            list::show(open(settings), request, settings, &call.place, form, options.level)
         }
-        Action::CountFree => list::count::free(open(settings)?, request, &call.place),
+        Action::CountFree => list::count::free(open(settings), request, &call.place),
         Action::Tagged(name) => call.print_tagged(name),
         _ => call.print(request),
     }

@@ -68,10 +68,15 @@ fn processes(
     let server = |e: &Entry| procfs::comm(e.pid as i32).is_some_and(|name| name.starts_with("nvidia-cuda-mps"));
     let full = detail >= Detail::Full;
     // Graphics exists on whole GPUs and on few profiles; MPS clients only where there is a server.
-    let others = [(List::Graphics, full || !mig), (List::Mps, full || entries.iter().any(server))];
-    for (kind, wanted) in others {
-        if wanted {
-            entries.extend(list(kind).unwrap_or_default());
+    let others = [(List::Graphics, !mig), (List::Mps, entries.iter().any(server))];
+    for (kind, decides) in others {
+        if decides || full {
+            match list(kind) {
+                Ok(more) => entries.extend(more),
+                // A list that is there and not told may hold a process: that is not known to be idle.
+                Err(fault) if decides && !fault.absent() => return Err(fault),
+                Err(_) => {}
+            }
         }
     }
     if mig && entries.iter().any(|entry| entry.instance.is_some()) {

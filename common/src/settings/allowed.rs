@@ -72,7 +72,7 @@ fn matches(selector: &Selector, device: Names<'_>) -> bool {
         Selector::OldMig { gpu, gi, ci } => {
             selector.names(device.uuid) || (Some(gpu) == device.gpu && Some((*gi, *ci)) == device.instance)
         }
-        Selector::Index(_) | Selector::GpuPrefix(_) => false,
+        Selector::Index(_) | Selector::Prefix(_) => false,
     }
 }
 
@@ -91,9 +91,16 @@ pub fn excluded(settings: &Settings) -> List {
 
 fn from_file(path: &Path) -> Result<Option<List>, Failure> {
     match regular::read(path) {
-        // A stray byte spoils its line, not the list.
-        Ok(bytes) => Ok(Some(List::from(String::from_utf8_lossy(&bytes).lines()))),
-        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+        // A stray byte spoils its line, not the list. Editors that write CRLF put a byte order mark in front, too.
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            Ok(Some(List::from(text.strip_prefix('\u{feff}').unwrap_or(&text).lines())))
+        }
+        // A link whose target is away, as on a file system that is not mounted, is a list that cannot be read.
+        Err(error)
+            if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+                && path.symlink_metadata().is_err() =>
+        {
             Ok(None)
         }
         Err(error) => Err(Failure::new(

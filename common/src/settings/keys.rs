@@ -61,7 +61,7 @@ keys! {
         |s| show_json(&s.unshared), |s, t| s.unshared = read(t)?;
     policy "max_per_user", "devices that one user may have leased or reserved at a time; unset: any number",
         |s| show_or(s.max_per_user, |n| n.to_string()), |s, t| s.max_per_user = Some(count(t)?);
-    policy "max_hold", "the longest that --hold keeps a device; unset: as long as its process lives",
+    policy "max_hold", "the longest that --hold keeps a device, and --for one without a program; unset: as long as is asked for",
         |s| show_or(s.max_hold, show_time), |s, t| s.max_hold = Some(time(t)?);
     policy "max_wait", "the longest that --wait waits; unset: as long as it says",
         |s| show_or(s.max_wait, show_time), |s, t| s.max_wait = Some(time(t)?);

@@ -31,6 +31,15 @@ fn every_launcher_says_which_rank_it_is() {
             "SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NUM_TASKS=3",
             found(0, 3, true),
         ),
+        (
+            "SLURM_STEP_ID=0 SLURM_LOCALID=2 SLURM_PROCID=6 SLURM_NODEID=1 SLURM_TASKS_PER_NODE=4(x2)",
+            found(2, 4, false),
+        ),
+        ("SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=4", found(1, 4, false)),
+        ("SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NNODES=1 SLURM_NTASKS=4", found(0, 4, true)),
+        ("SLURM_LOCALID=1 SLURM_PROCID=1 SLURM_NNODES=1 SLURM_NTASKS=4", found(1, 4, false)),
+        ("SLURM_LOCALID=0 SLURM_PROCID=4 SLURM_NNODES=2 SLURM_NTASKS=8", found(0, None, false)),
+        ("SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_STEP_TASKS_PER_NODE=2", found(0, 2, true)),
     ] {
         assert_eq!(rank(variables).unwrap(), expected, "{variables}");
     }

@@ -7,21 +7,36 @@ use super::{Rank, number};
 
 /// The task of a step that we are.
 pub fn of(get: &impl Fn(&str) -> Option<String>) -> Result<Option<Rank>, Failure> {
-    if get("SLURM_STEP_ID").is_none() {
+    let Some(local) = number(get, "SLURM_LOCALID")? else { return Ok(None) };
+    // A batch script is told that it is the first of all, and nothing of a step.
+    let stepped = ["SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"];
+    let later = local > 0 || number(get, "SLURM_PROCID")?.is_some_and(|global| global > 0);
+    if !later && stepped.iter().all(|name| get(name).is_none()) {
         return Ok(None);
     }
-    let Some(local) = number(get, "SLURM_LOCALID")? else { return Ok(None) };
-    let node = number(get, "SLURM_NODEID")?.unwrap_or(0);
-    let listed = get("SLURM_STEP_TASKS_PER_NODE").and_then(|list| tasks_on(&list, node));
-    let alone = number(get, "SLURM_STEP_NUM_NODES")? == Some(1);
-    let size = match listed {
-        None if alone => number(get, "SLURM_STEP_NUM_TASKS")?,
-        other => other,
-    };
+    let size = size(get)?;
     let first = number(get, "SLURM_PROCID")?.map_or(local == 0, |global| global == 0);
     let devices = number(get, "SLURM_GPUS_ON_NODE").unwrap_or(None);
     // A step inside a step hands its own on; what does not fit together is not believed.
     Ok(Some(Rank { local, size: size.filter(|size| *size > local), devices, first }))
+}
+
+/// The tasks of the step on this node: as the step says, or, where it does not, the job.
+fn size(get: &impl Fn(&str) -> Option<String>) -> Result<Option<usize>, Failure> {
+    let node = number(get, "SLURM_NODEID")?.unwrap_or(0);
+    let listed = |name: &str| get(name).and_then(|list| tasks_on(&list, node));
+    let on_one = |nodes: &str, tasks: &str| match number(get, nodes)? {
+        Some(1) => number(get, tasks),
+        _ => Ok(None),
+    };
+    if let Some(size) = listed("SLURM_STEP_TASKS_PER_NODE") {
+        return Ok(Some(size));
+    }
+    if let Some(size) = on_one("SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS")? {
+        return Ok(Some(size));
+    }
+    let size = listed("SLURM_TASKS_PER_NODE").or(number(get, "SLURM_NTASKS_PER_NODE")?);
+    Ok(size.or(on_one("SLURM_NNODES", "SLURM_NTASKS")?))
 }
 
 /// The tasks on a node of a list such as `2(x3),1`.

@@ -4,14 +4,17 @@
 use getgpu_common::ask::{Client, Worker};
 use getgpu_common::choice::attempt;
 use getgpu_common::diag::print;
-use getgpu_common::error::Failure;
+use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Activity, Detail, Device};
 use getgpu_common::lock::{Description, Place, Span, Taken, Units};
 use getgpu_common::request::Request;
 
-/// Prints the number.
-pub fn free<W: Worker>(client: Client<W>, mut request: Request, place: &Place) -> Result<(), Failure> {
-    let free = client.ask_all(|client| count(client, &mut request, place))?;
+/// Prints the number: 0 also where there is a driver and no GPU.
+pub fn free<W: Worker>(client: Result<Client<W>, Failure>, mut request: Request, place: &Place) -> Result<(), Failure> {
+    let free = match client.and_then(|client| client.ask_all(|client| count(client, &mut request, place))) {
+        Err(none) if none.kind == Kind::NoUsableGpu => 0,
+        other => other?,
+    };
     print(&format!("{free}\n"))
 }
 

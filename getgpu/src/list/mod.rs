@@ -9,7 +9,7 @@ mod table;
 
 use getgpu_common::ask::{Client, Worker};
 use getgpu_common::diag::{Level, print};
-use getgpu_common::error::Failure;
+use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Detail, Inventory};
 use getgpu_common::line;
 use getgpu_common::lock::{Place, Span, shared};
@@ -51,16 +51,20 @@ impl Form {
     }
 }
 
-/// Shows the listing.
+/// Shows the listing, which is empty where there is a driver and no GPU.
 pub fn show<W: Worker>(
-    client: Client<W>,
+    client: Result<Client<W>, Failure>,
     request: Request,
     settings: &Settings,
     place: &Place,
     form: Form,
     level: Level,
 ) -> Result<(), Failure> {
-    let listing = client.ask_all(|client| collect(client, request, settings, place))?;
+    let listing = match client.and_then(|client| client.ask_all(|client| collect(client, request, settings, place))) {
+        // Without a GPU there is nothing to list, which is no failure.
+        Err(none) if none.kind == Kind::NoUsableGpu => Listing::empty(place, none.message)?,
+        other => other?,
+    };
     match form {
         Form::Json => return print(&json::text(&listing)),
         Form::Prometheus => return print(&prometheus::text(&listing)),
@@ -75,6 +79,19 @@ pub fn show<W: Worker>(
         diag.warn(problem);
     }
     Ok(())
+}
+
+impl Listing {
+    fn empty(place: &Place, problem: String) -> Result<Self, Failure> {
+        Ok(Self {
+            inventory: Inventory::default(),
+            rows: Vec::new(),
+            problems: vec![problem],
+            lock: place.path.display().to_string(),
+            lock_shared: shared::with_host(place),
+            waiting: line::waiting(&place.open()?, None)?,
+        })
+    }
 }
 
 fn collect<W: Worker>(

@@ -123,6 +123,10 @@ fn a_link_without_a_sibling_runs_the_next_program_of_its_name_behind_it_in_path(
     ran(&at.run("app", &["links", "real", "first"]), &real);
     ran(&at.run("links/app", &["first", "links", "real"]), &real);
     ran(&at.run("links/app", &["real", "first"]), &real);
+    // Where cudawrap itself is, is not where the link is.
+    ran(&at.run("links/app", &["real", "bin"]), &real);
+    ran(&at.run("links/app", &["real", "bin", "first"]), &real);
+    ran(&at.run("app", &["bin", "links", "real"]), &real);
     ran(&at.run("app", &["links", "real", "bin"]), &real);
     ran(&at.run("app", &["links", "bin", "real"]), &real);
     ran(&at.run("app", &["links", "links2", "other", "real"]), &real);

@@ -123,17 +123,24 @@ fn who_has_enough_is_passed_over_in_line_and_comes_back() {
 
 #[test]
 fn a_hold_and_a_wait_last_no_longer_than_the_site_allows() {
-    let sandbox = Sandbox::builder("h200x1").settings("max_hold = '600ms'\nmax_wait = '300ms'").build();
     let root = nix::unistd::geteuid().is_root();
-    let user = |command: harness::Command| if root { command.uid(OTHER) } else { command };
     let script = "getgpu --hold >/dev/null; getgpu --wait; echo $?; getgpu --wait=1h; echo $?; sleep 30";
-    let shell = user(sandbox.shell("bash", script)).spawn();
-    wait::until("it waited in vain, and then not", || {
-        shell.stdout().ends_with("1\n0\n") || shell.stdout().contains("\n0\n")
-    });
-    let said = shell.stdout();
-    assert!(said.starts_with("1\n"), "{said}");
-    shell.signal(Signal::SIGKILL);
+    // Root is exempt from max_per_user alone; it may hold without end by --hold=0.
+    for other in if root { &[false, true][..] } else { &[false] } {
+        let sandbox = Sandbox::builder("h200x1").settings("max_hold = '600ms'\nmax_wait = '300ms'").build();
+        let shell = sandbox.shell("bash", script);
+        let shell = if *other { shell.uid(OTHER) } else { shell }.spawn();
+        wait::until("it waited in vain, and then not", || {
+            shell.stdout().ends_with("1\n0\n") || shell.stdout().contains("\n0\n")
+        });
+        let said = shell.stdout();
+        assert!(said.starts_with("1\n"), "{said}");
+        shell.signal(Signal::SIGKILL);
+        shell.wait();
+        wait::until("nothing is held", || !sandbox.locked());
+        sandbox.getgpu(["--for", "1h"]).run().exits(0);
+        wait::until("no program came, for as long as one may hold", || !sandbox.locked());
+    }
 }
 
 #[test]

@@ -183,6 +183,15 @@ fn what_nvml_will_not_tell_is_not_free() {
     sandbox.getgpu(PLAIN).run().refuses("getgpu", 1, "no free device: 7 of 7 in use (unknown to NVML 7)");
     sandbox.faults("[[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo_v2'\nreturns = 4");
     sandbox.getgpu(PLAIN).run().refuses("getgpu", 1, "unknown to NVML 7");
+    // On whole GPUs a program may be on the list of those that draw alone.
+    let sandbox = Sandbox::new("gpus4");
+    let graphics =
+        |code: u32| format!("[[rule]]\nfunction = 'nvmlDeviceGetGraphicsRunningProcesses_v3'\nreturns = {code}");
+    for (code, free) in [(3, "4"), (13, "4"), (4, "0"), (15, "0"), (999, "0")] {
+        sandbox.faults(&graphics(code));
+        assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), free, "{code}");
+    }
+    sandbox.getgpu(PLAIN).run().refuses("getgpu", 1, "no free device: 4 of 4 in use (unknown to NVML 4)");
 }
 
 #[test]

@@ -129,6 +129,25 @@ fn init_says_what_is_wrong_with_the_driver() {
         if code == 18 {
             sandbox.getgpu(PLAIN).run().mentions("getgpu: hint: the driver was updated while in use");
         }
+        sandbox.getgpu(["--count-free"]).run().refuses("getgpu", 3, line);
+        sandbox.getgpu(["--list"]).run().refuses("getgpu", 3, line);
+    }
+}
+
+#[test]
+fn a_driver_without_a_gpu_has_an_empty_list() {
+    let sandbox = Sandbox::new("a100x1");
+    // NVML_ERROR_GPU_NOT_FOUND, as newer drivers say it; older ones count 0.
+    for faults in [rule("nvmlInit_v2", "returns = 28"), String::new()] {
+        if faults.is_empty() {
+            sandbox.set_node("driver = '550.54.15'\n");
+        }
+        sandbox.faults(&faults);
+        sandbox.getgpu(PLAIN).run().refuses("getgpu", 3, "getgpu: no NVIDIA GPU on this node");
+        assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), "0");
+        assert_eq!(sandbox.getgpu(["--list"]).run().exits(0).stdout.lines().count(), 1, "the heading alone");
+        let listing = sandbox.getgpu(["--list", "--json"]).run().exits(0).stdout.clone();
+        assert!(listing.contains("\"devices\":[]"), "{listing}");
     }
 }
 

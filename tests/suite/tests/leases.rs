@@ -90,6 +90,32 @@ fn a_device_that_the_variable_names_is_leased_in_every_form() {
     }
 }
 
+/// As much of the UUID as fits no other.
+fn shortened(uuid: &str, all: &[String]) -> String {
+    let fits = |length: &usize| all.iter().filter(|other| other.starts_with(&uuid[..*length])).count() == 1;
+    uuid[..(1..=uuid.len()).find(fits).unwrap()].to_owned()
+}
+
+#[test]
+fn a_shortened_uuid_is_the_device_that_it_fits() {
+    for inventory in ["mig4", "gpus4"] {
+        let sandbox = Sandbox::new(inventory);
+        let uuids = sandbox.uuids();
+        let short = shortened(&uuids[2], &uuids);
+        assert!(short.len() < uuids[2].len());
+        let several = &short[..short.len() - 1];
+        for value in [short.clone(), short.to_uppercase(), format!("{short},{several},{}", uuids[1])] {
+            assert_eq!(sandbox.getgpu(["--no-reserve"]).visible(&value).run().line(), uuids[2], "{value}");
+            let shown = sandbox.command("cudawrap").args(["--", "printenv", "CUDA_VISIBLE_DEVICES"]).visible(&value);
+            assert_eq!(shown.run().exits(0).line(), uuids[2], "{value}");
+        }
+        for value in [several, "bogus", "0x0"] {
+            let outcome = sandbox.getgpu(["--no-reserve"]).visible(value).run();
+            outcome.exits(3).prints("").mentions(&format!("CUDA_VISIBLE_DEVICES={value}: no such device on this node"));
+        }
+    }
+}
+
 #[test]
 fn several_devices_or_none_are_run_as_they_are_under_a_link() {
     let sandbox = Sandbox::new("mig4");

@@ -27,6 +27,8 @@ fn the_list_takes_comments_blank_lines_crlf_and_capitals() {
     let uuids = sandbox.uuids();
     let list = format!("# ours\r\n\r\n  {}  # first\r\n{}\r\nnot a uuid\r\n", uuids[0], uuids[2].to_uppercase());
     assert_eq!(given_with(&sandbox, &list), set(&[&uuids[0], &uuids[2]]));
+    let marked = format!("\u{feff}{}\r\n{}\r\n", uuids[1], uuids[3]);
+    assert_eq!(given_with(&sandbox, &marked), set(&[&uuids[1], &uuids[3]]), "a byte order mark");
 }
 
 #[test]
@@ -49,6 +51,12 @@ fn an_empty_list_allows_nothing_and_an_unreadable_one_hands_out_nothing() {
     sandbox.getgpu(["--no-reserve"]).run().exits(3).prints("").mentions("4 not on the site's list of allowed devices");
     std::fs::write(&file, "MIG-7a1b2c3d-0001-5abc-8def-000000000009\n").unwrap();
     sandbox.getgpu(["--no-reserve"]).run().exits(3).prints("");
+    std::fs::remove_file(&file).unwrap();
+    sandbox.getgpu(["--no-reserve"]).run().exits(0);
+    std::os::unix::fs::symlink("/nowhere/ids", &file).unwrap();
+    sandbox.getgpu(["--no-reserve"]).run().exits(2).prints("").mentions("cannot be read: No such file or directory");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, "").unwrap();
     if skip::lacks(&[Need::Root]) {
         return;
     }
@@ -136,6 +144,16 @@ fn a_batch_job_has_its_grant_or_what_the_site_says() {
         let ask = || sandbox.getgpu(["--no-reserve"]).env(job, "7");
         ask().run().exits(3).prints("").mentions("this job was given no GPU");
         assert_eq!(ask().visible(&uuids[2]).run().line(), uuids[2], "the grant alone counts, not the list");
+        sandbox.getgpu(["--ignore-grant"]).env(job, "7").visible(&uuids[2]).run().exits(3).prints("");
+        assert_eq!(sandbox.getgpu(["--count-free"]).env(job, "7").run().line(), "0");
+        let listing = sandbox.getgpu(["--list", "--json"]).env(job, "7").run().exits(0).stdout.clone();
+        let listing: serde_json::Value = serde_json::from_str(&listing).unwrap();
+        assert_eq!(listing["devices"].as_array().unwrap().len(), 4, "all devices of the node");
+        assert!(listing["devices"][0]["index"].is_null(), "none of them in the pool");
+        // As a prolog reserves, and the task reads it back.
+        let reserved = sandbox.getgpu(["--hold", "--tag", job]).run();
+        assert_eq!(sandbox.getgpu(["--tag", job]).env(job, "7").run().line(), reserved.line());
+        sandbox.getgpu(["--release", job]).run().exits(0);
     }
     sandbox.getgpu(["--no-reserve"]).visible(&uuids[2]).run().exits(3);
     assert_eq!(sandbox.getgpu(["--no-reserve"]).run().line(), uuids[0], "outside a job the list counts");
