@@ -95,6 +95,8 @@ fn ask(program: &Path, args: &[&OsStr]) -> Result<Answer, Failure> {
     let mut child = Command::new(program)
         .args(args)
         .env("LC_ALL", "C")
+        // Debian's rpm makes a data base of its own in the home of whoever asks it anything.
+        .env("HOME", "/dev/null")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

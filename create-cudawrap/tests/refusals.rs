@@ -124,7 +124,7 @@ fn a_package_owns_it() {
     let path = sandbox.path("app/x");
     for (tool, answer) in [("dpkg", format!("amber, other: {}", path.display())), ("rpm", "amber".to_owned())] {
         sandbox.run_sh("rm -f bin/dpkg bin/rpm bin/dpkg-divert");
-        sandbox.program(&format!("bin/{tool}"), &format!("#!/bin/sh\necho '{answer}'\n"));
+        sandbox.program(&format!("bin/{tool}"), &format!("#!/bin/sh\n[ \"$HOME\" = /dev/null ] && echo '{answer}'\n"));
         let with =
             |args: &[&str]| said(sandbox.command().env("PATH", sandbox.path("bin")).args(args).output().unwrap());
         let before = sandbox.listing("app");

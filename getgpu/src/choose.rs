@@ -73,14 +73,15 @@ impl Call<'_> {
         let probe = self.place.open()?;
         let mut chooser =
             Chooser { client, place: &self.place, side: Side::Reservation, request, skip: &|other| other != device };
+        // The device that was named is printed in any case.
         let (why, guard) = match chooser.within_cap(&probe, inventory)? {
             Ok(guard) => match chooser.try_device(&probe, device)? {
                 Ok(claim) => return Ok(Chosen::Claimed(Claimed { uuids, value, claims: vec![claim], guard })),
-                Err(why) => (format!("{why:?}"), guard),
+                Err(why) => (explain::passed_over(device, Some(&why), &self.place, &probe), guard),
             },
-            Err(over) => (over.message, Guard::default()),
+            Err(over) => (format!("{}: {}", device.uuid, over.message), Guard::default()),
         };
-        self.diag.note(&format!("{}: not reserved: {why}", device.uuid));
+        self.diag.note(&format!("not reserved: {why}"));
         Ok(Chosen::Settled(Answer { uuids, value, lock: None, part: 1.0, guard }))
     }
 

@@ -10,6 +10,7 @@ use getgpu_common::lock::{Description, Side, Span, own};
 use getgpu_common::procfs::{Stat, namespaces};
 use getgpu_common::sys;
 
+use super::glance::{self, Glance};
 use super::line::{Line, Until};
 use super::looks::Looker;
 use super::pauses::Pauses;
@@ -36,6 +37,7 @@ pub fn live(line: &Line) -> i32 {
         sign(&lock, Side::Reservation, Span::of(device), uid, pid);
     }
     let looker = Looker::new(line);
+    let before = Glance::of(line.caller.pid);
     // Ready; then the word whether printing went well. No word at all means that getgpu was killed: in doubt reserved.
     let mut word = [0u8; 1];
     if starter.write_all(b"r").is_err() {
@@ -52,7 +54,7 @@ pub fn live(line: &Line) -> i32 {
         Until::Over(process, longest) => {
             Watch::new(std::iter::once((process.pid, process.start))).all_over(*longest);
         }
-        Until::Programs { wait, linger } => Reservation { line, lock, looker }.serve(*wait, *linger),
+        Until::Programs { wait, linger } => Reservation { line, lock, looker, before }.serve(*wait, *linger),
     }
     0
 }
@@ -61,6 +63,8 @@ struct Reservation<'a> {
     line: &'a Line,
     lock: Description,
     looker: Looker,
+    /// The caller and its children before anything was printed.
+    before: Option<Glance>,
 }
 
 impl Reservation<'_> {
@@ -78,6 +82,9 @@ impl Reservation<'_> {
     /// Waits for the first program; none when the time is over.
     fn wait(&mut self, limit: Duration) -> Option<Vec<Stat>> {
         let deadline = sys::boot_time() + limit;
+        if let Some(found) = self.watch_closely(limit.min(glance::CLOSELY)) {
+            return Some(found);
+        }
         let (mut pauses, mut took) = (Pauses::new(), Duration::ZERO);
         loop {
             let left = deadline.saturating_sub(sys::boot_time());
@@ -92,6 +99,23 @@ impl Reservation<'_> {
                 return None;
             }
         }
+    }
+
+    /// For the first moments: looks as soon as the caller, or a child of it, is another program than before.
+    fn watch_closely(&self, limit: Duration) -> Option<Vec<Stat>> {
+        let (began, before) = (Instant::now(), self.before.as_ref()?);
+        while began.elapsed() < limit {
+            let found = if Glance::of(self.line.caller.pid)?.shows_more_than(before) {
+                self.looker.quick()
+            } else {
+                Vec::new()
+            };
+            if !found.is_empty() {
+                return Some(found);
+            }
+            std::thread::sleep(glance::BETWEEN);
+        }
+        None
     }
 
     fn last_look(&mut self) -> Vec<Stat> {

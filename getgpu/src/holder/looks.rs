@@ -135,7 +135,7 @@ fn is_wrapper(pid: i32) -> bool {
 }
 
 /// The children of all threads of a process (CONFIG_PROC_CHILDREN).
-fn children(pid: i32) -> Vec<i32> {
+pub fn children(pid: i32) -> Vec<i32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let texts = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     texts

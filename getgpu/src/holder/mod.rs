@@ -1,6 +1,7 @@
 //! The holder: a small process that keeps a reservation for a program that has not started yet, and for as long as it runs.
 //! `start` makes one, `line` is its command line, `life` is what it does, `looks` and `naming` find its program.
 
+mod glance;
 mod life;
 mod line;
 mod looks;

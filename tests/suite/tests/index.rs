@@ -27,6 +27,9 @@ fn a_free_device_is_reserved_and_one_in_use_is_printed_all_the_same() {
     assert!(sandbox.holders()[0].words.contains(&uuids[3]));
     assert_eq!(sandbox.getgpu(["3"]).run().line(), uuids[3], "reserved already");
     assert_eq!(sandbox.holders().len(), 1, "and not twice");
+    let said = sandbox.getgpu(["-v", "3"]).run();
+    assert_eq!(said.exits(0).stdout.trim_end(), uuids[3]);
+    said.mentions(&format!("getgpu: not reserved: {} (GPU 0 MIG device 3): reserved for ", uuids[3]));
     let _program = sandbox.occupy(&uuids[4..5], "");
     assert_eq!(sandbox.getgpu(["4"]).run().line(), uuids[4], "busy");
     assert_eq!(sandbox.holders().len(), 1);

@@ -15,6 +15,18 @@ const PREFIX: [(&str, &str); 4] = [
     ("tcsh", "env CUDA_VISIBLE_DEVICES=`getgpu --for 0.5` sim-cuda --init 2 --tag app"),
 ];
 
+/// A program that is over before the holder's first regular look, 5 ms after printing. No look is certain to meet it, so most is enough.
+#[test]
+fn a_program_of_three_milliseconds_does_not_leave_its_device_reserved() {
+    let sandbox = Sandbox::new("a100x8");
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        dash -c 'CUDA_VISIBLE_DEVICES=$(getgpu) sleep 0.003; :'
+    done";
+    sandbox.shell("dash", script).run().exits(0).says(&[]);
+    let few = || sandbox.holders().len() <= 8;
+    wait::until_within(Duration::from_secs(4), "most devices are free again", few);
+}
+
 #[test]
 fn an_app_that_touches_the_gpu_long_after_for_keeps_its_device() {
     all_at_once(PREFIX, |(shell, script)| {
