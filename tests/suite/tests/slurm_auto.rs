@@ -18,10 +18,10 @@ fn script() -> String {
     path.display().to_string()
 }
 
-/// What the script prints with these variables, split at blanks. Its parent, the future task, is over at once.
+/// What the script prints with these variables, split at blanks, which a failed test shows. Its parent, the future task, is over at once.
 #[track_caller]
 fn called(sandbox: &Sandbox, variables: &str) -> Outcome {
-    let words = ["-c", "dash \"$0\" || exit", &script()];
+    let words = ["-c", "dash \"$0\" || exit", &script(), variables];
     let set = |command: harness::Command, pair: &str| {
         let (name, value) = pair.split_once('=').unwrap();
         command.env(name, value)
@@ -38,6 +38,14 @@ fn device(sandbox: &Sandbox, lines: &str) -> String {
     let uuid = lines.strip_prefix("export CUDA_VISIBLE_DEVICES=").and_then(|line| line.strip_suffix('\n'));
     let known = sandbox.uuids().into_iter().find(|known| Some(known.as_str()) == uuid);
     known.unwrap_or_else(|| panic!("not one line for one device: {lines:?}"))
+}
+
+/// The device of a task with these variables.
+#[track_caller]
+fn given(sandbox: &Sandbox, variables: &str) -> String {
+    let outcome = called(sandbox, variables);
+    assert_eq!((outcome.code(), outcome.stdout.lines().count()), (Some(0), 1), "{outcome:#?}");
+    device(sandbox, &outcome.stdout)
 }
 
 #[test]
@@ -87,10 +95,13 @@ fn a_grant_of_several_is_left_to_the_only_task_and_divided_among_several() {
         format!("{batch} SLURM_TASKS_PER_NODE=4"),
         format!("{batch} SLURM_TASKS_PER_NODE=4 SLURM_NTASKS=4"),
     ] {
-        eprintln!("{alone}");
         called(&sandbox, &alone).exits(0).prints("");
         let all = called(&sandbox, &format!("{alone} GETGPU_SLURM_TASKS=all"));
-        assert_eq!(all.exits(0).stdout.is_empty(), alone.starts_with(batch) && alone.contains("SLURM_NTASKS=4"));
+        assert_eq!(
+            all.exits(0).stdout.is_empty(),
+            alone.starts_with(batch) && alone.contains("SLURM_NTASKS=4"),
+            "{all:#?}"
+        );
     }
     let list = "SLURM_STEP_TASKS_PER_NODE=4(x2),3";
     for several in [
@@ -109,8 +120,7 @@ fn a_grant_of_several_is_left_to_the_only_task_and_divided_among_several() {
         format!("{STEP} SLURM_STEP_TASKS_PER_NODE=1"),
         batch.to_owned(),
     ] {
-        eprintln!("{several}");
-        let uuid = device(&sandbox, &called(&sandbox, &several).exits(0).stdout);
+        let uuid = given(&sandbox, &several);
         let places = if several.contains("=2") && several.contains("DEVICES=2") { 2..4 } else { 0..4 };
         assert!(sandbox.uuids()[places].contains(&uuid), "{several}: {uuid}");
     }
@@ -133,12 +143,11 @@ fn odd_variables_do_not_keep_a_task_from_starting() {
             "SLURM_GPUS_ON_NODE",
         ] {
             let variables = format!("{STEP} CUDA_VISIBLE_DEVICES=0,1,2,3 SLURM_NODEID=1 {name}={value}");
-            eprintln!("{variables}");
-            device(&sandbox, &called(&sandbox, &variables).exits(0).stdout);
+            given(&sandbox, &variables);
         }
         // A place that is not known is none of the list's.
         let variables = format!("{STEP} CUDA_VISIBLE_DEVICES=0,1 SLURM_STEP_TASKS_PER_NODE=1(x9) SLURM_NODEID={value}");
-        device(&sandbox, &called(&sandbox, &variables).exits(0).stdout);
+        given(&sandbox, &variables);
         let said = called(&sandbox, &format!("{STEP} GETGPU_SLURM_TASKS={value}"));
         let line =
             format!("print getgpu task-prolog: GETGPU_SLURM_TASKS={value}: neither auto, asked, ungranted nor all\n");
