@@ -74,7 +74,11 @@ fn signals_of_slurm_reach_the_program_and_its_device_stays_until_its_end() {
     let ways = [("batch", "cudawrap -- ", 100), ("step", "cudawrap -- ", 100), ("hook", "", 1000)];
     getgpu_tests::all_at_once(ways, |(name, wrapper, within)| {
         let sandbox = Sandbox::new("h200x1");
-        let cluster = Cluster::start(&sandbox, 1, &format!("TaskProlog={}", slurm::hook(&sandbox, "task-prolog", "")));
+        let cluster = Cluster::start(
+            &sandbox,
+            1,
+            &format!("TaskProlog={}", slurm::hook(&sandbox, "task-prolog", "export GETGPU_SLURM_TASKS=asked")),
+        );
         sandbox.file("work/program", PROGRAM, 0o755);
         let run = format!("{wrapper}dash program {}", sandbox.text(&format!("work/{name}")));
         let _step = if name == "batch" {

@@ -8,6 +8,9 @@ use std::time::Duration;
 use getgpu_tests::slurm::{self, Cluster};
 use harness::{Command, Sandbox, wait};
 
+/// Only who asks gets something.
+const ASKED: &str = "export GETGPU_SLURM_TASKS=asked";
+
 /// A user that a Debian without any others has.
 const NOBODY: u32 = 65534;
 
@@ -64,7 +67,7 @@ fn a_task_prolog_serves_who_asks_and_says_what_it_could_not_do() {
         return;
     }
     let sandbox = Sandbox::new("gpus4");
-    let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, ""));
+    let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, ASKED));
     let show = |words: &str, wish: Option<&str>| {
         let command = cluster.srun(words).args(["sh", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}"]);
         if let Some(wish) = wish { command.env("GETGPU_SLURM", wish).run() } else { command.run() }
@@ -124,7 +127,7 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ""));
+    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ASKED));
     let lines = format!("Prolog={}\nEpilog={}\nTaskProlog={}", lines[0], lines[1], lines[2]);
     let cluster = Cluster::start(&sandbox, 1, &lines);
     let start = |_| as_nobody(cluster.srun("-n2 --constraint=gpushare4 sim-cuda --until-file go --max 4")).spawn();
