@@ -27,7 +27,7 @@ pub fn of_caller(place: &Place, caller: &Process) -> Result<Vec<HolderLine>, Fai
     let uid = nix::unistd::geteuid().as_raw();
     let mut lines = own::reservations(place, Some(uid));
     lines.retain(|line| {
-        !line.hold && line.tag.is_none() && line.caller.0 == caller.pid && line.caller_start == caller.start
+        line.hold.is_none() && line.tag.is_none() && line.caller.0 == caller.pid && line.caller_start == caller.start
     });
     Ok(lines)
 }

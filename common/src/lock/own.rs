@@ -19,8 +19,8 @@ pub struct HolderLine {
     pub caller: (i32, String),
     /// The caller's start, in clock ticks after boot.
     pub caller_start: u64,
-    /// Whether it holds until a process is over, whatever runs.
-    pub hold: bool,
+    /// The process until whose end it holds, whatever runs; 0: until it is released.
+    pub hold: Option<i32>,
     /// The tag, if any.
     pub tag: Option<String>,
     /// What was asked for under the tag, as a number that only says whether it was the same.
@@ -50,7 +50,7 @@ impl HolderLine {
             devices,
             caller: (0, String::new()),
             caller_start: 0,
-            hold: false,
+            hold: None,
             tag: None,
             asked: None,
             since: 0,
@@ -62,7 +62,7 @@ impl HolderLine {
                     line.caller = (number.parse().ok()?, name.strip_suffix(')')?.to_owned());
                 }
                 "start" => line.caller_start = value.parse().ok()?,
-                "hold" => line.hold = true,
+                "hold" => line.hold = Some(value.split('(').next()?.parse().ok()?),
                 "tag" => line.tag = Some(value.to_owned()),
                 "asked" => line.asked = Some(value.to_owned()),
                 "since" => line.since = value.parse().ok()?,
@@ -70,6 +70,11 @@ impl HolderLine {
             }
         }
         Some(line)
+    }
+
+    /// How far up a line of descent, from a process to its ancestors, it is that this was reserved for or by; the longest way if not there.
+    fn generations_up(&self, lineage: &[i32]) -> usize {
+        lineage.iter().position(|pid| self.hold == Some(*pid) || self.caller.0 == *pid).unwrap_or(usize::MAX)
     }
 }
 
@@ -146,8 +151,8 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// What covers every device of `grant`: leases that we inherited or that ancestors have, else the smallest reservation of our uid that
-    /// names them all.
+    /// What covers every device of `grant`: leases that we inherited or that ancestors have, else a reservation of our uid that names them
+    /// all: of several the one for us or for our nearest ancestor (ranks that share a device have one each), then the smallest.
     pub fn of(place: &Place, grant: &[Uuid]) -> Option<Self> {
         [By::Inheritance, By::Ancestor, By::Reservation].into_iter().find_map(|by| Self::by(place, grant, by))
     }
@@ -163,7 +168,10 @@ impl Cover {
             By::Reservation => {
                 let mut lines = reservations(place, Some(nix::unistd::geteuid().as_raw()));
                 lines.retain(|line| grant.iter().all(|uuid| line.devices.contains(uuid)));
-                let line = lines.into_iter().min_by_key(|line| line.devices.len())?;
+                let own = std::process::id() as i32;
+                let lineage: Vec<i32> =
+                    std::iter::once(own).chain(ancestry::ancestors(own, 64).iter().map(|stat| stat.pid)).collect();
+                let line = lines.into_iter().min_by_key(|line| (line.generations_up(&lineage), line.devices.len()))?;
                 with(&|uuid| reserved_units(place, &line, uuid))?
             }
         };
@@ -193,9 +201,17 @@ mod tests {
     #[test]
     fn a_holders_command_line_says_what_it_is() {
         let uuid = "MIG-0d1e2f30-1111-5222-8333-444455556666";
-        let bytes = format!("getgpu\0--holder\0{uuid}\0caller=4711(my (odd) shell)\0start=99\0for=60\0hold=4711\0");
+        let bytes =
+            format!("getgpu\0--holder\0{uuid}\0caller=4711(my (odd) shell)\0start=99\0for=60\0hold=4712(sh (2))\0");
         let line = HolderLine::parse(7, bytes.as_bytes()).unwrap();
-        assert_eq!((line.caller, line.caller_start, line.hold), ((4711, "my (odd) shell".into()), 99, true));
+        assert_eq!(
+            (line.caller.clone(), line.caller_start, line.hold),
+            ((4711, "my (odd) shell".into()), 99, Some(4712))
+        );
+        assert_eq!(
+            [&[4712, 4711, 1][..], &[5, 4711], &[5, 1]].map(|pids| line.generations_up(pids)),
+            [0, 1, usize::MAX]
+        );
         assert_eq!(line.devices[0].as_str(), uuid);
         for bad in ["", "getgpu\0--holder", "getgpu\0--holder\0x\0", "sleep\x001\0"] {
             assert_eq!(HolderLine::parse(7, bad.as_bytes()), None, "{bad}");

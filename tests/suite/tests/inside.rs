@@ -195,3 +195,15 @@ fn one_of_ones_own_may_be_lost_while_others_go_on() {
     assert_eq!(somebody(&sandbox, &["--for=600"]).run().line(), other);
     sandbox.getgpu(["--no-reserve"]).uid(OTHER).run().refuses("getgpu", 1, "2 of 2 in use");
 }
+
+/// As the tasks of a step that was granted one device do it, each in its own process.
+#[test]
+fn who_asks_for_the_same_grant_at_one_instant_gets_it_as_who_asks_later() {
+    let sandbox = Sandbox::new("gpus4");
+    let uuid = &sandbox.uuids()[2];
+    let asking: Vec<_> = (0..8).map(|_| sandbox.getgpu(["--for", "5"]).visible("2").spawn()).collect();
+    for asks in asking {
+        assert_eq!(asks.wait().line(), *uuid);
+    }
+    sandbox.getgpu(["--release-all"]).run().exits(0);
+}

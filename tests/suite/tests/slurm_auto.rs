@@ -204,15 +204,21 @@ fn in_a_real_slurm_tasks_get_a_device_each_and_the_only_one_keeps_its_grant() {
     assert_eq!(seen("-n1 --gres=gpu:4"), ["0,1,2,3"]);
     assert_eq!(seen("-n2 --gpus-per-task=2"), ["0,1", "2,3"]);
     assert!(uuids.contains(&seen("-n1 --gres=gpu:1")[0]));
-    // More tasks than devices: all start. One device they share, whether they saw its reservation or came at the same time; of several each is given once.
-    let one = seen("-n3 --gres=gpu:1");
-    let given: BTreeSet<&String> = one.iter().filter(|line| uuids.contains(*line)).collect();
-    let on_it = one.iter().filter(|line| uuids.contains(*line) || *line == "0").count();
-    assert_eq!((given.len(), on_it), (1, 3), "{one:?}");
-    let more = seen("-n6 --gres=gpu:4");
-    assert!(uuids.iter().all(|uuid| more.iter().filter(|line| *line == uuid).count() == 1), "{more:?}");
-    let told = "getgpu task-prolog: started without a device of its own, with CUDA_VISIBLE_DEVICES 0,1,2,3";
-    assert_eq!([told, "0,1,2,3"].map(|line| more.iter().filter(|seen| *seen == line).count()), [2, 2], "{more:?}");
+    // More tasks than devices share them evenly, also where each task goes on through cudawrap, which takes the part that is its own.
+    for (options, counts) in [
+        ("-n3 --gres=gpu:1", &[3][..]),
+        ("-n6 --gres=gpu:4", &[1, 1, 2, 2]),
+        ("-n8 --gres=gpu:4", &[2; 4]),
+        ("-n8 --gres=gpu:4 cudawrap --", &[2; 4]),
+        ("-n3 --gres=gpu:1 cudawrap --", &[3]),
+    ] {
+        let lines = seen(options);
+        assert!(lines.iter().all(|line| uuids.contains(line)), "{options}: {lines:?}");
+        let on = |uuid| lines.iter().filter(|line| *line == uuid).count();
+        let mut found: Vec<usize> = uuids.iter().map(on).filter(|count| *count > 0).collect();
+        found.sort_unstable();
+        assert_eq!(found, counts, "{options}: {lines:?}");
+    }
     // Batch scripts: of several devices, and of one, which the steps share with it.
     let script = "echo $CUDA_VISIBLE_DEVICES; srun -Q sh -c 'echo $CUDA_VISIBLE_DEVICES'";
     let jobs = ["--gres=gpu:4", "-n1 --gres=gpu:1"].map(|options| {
