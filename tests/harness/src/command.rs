@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -121,7 +122,16 @@ impl Command {
         let words: Vec<OsString> =
             std::iter::once(self.inner.get_program()).chain(self.inner.get_args()).map(OsStr::to_owned).collect();
         let started = Instant::now();
-        let child = self.inner.spawn().unwrap_or_else(|error| panic!("{words:?} cannot be started: {error}"));
+        let mut child = self.inner.spawn();
+        // A script that was just written is open for writing in the child of a test beside this one, until that has executed its program.
+        wait::holds_within(wait::LONG, || {
+            let busy = child.as_ref().is_err_and(|error| error.kind() == ErrorKind::ExecutableFileBusy);
+            if busy {
+                child = self.inner.spawn();
+            }
+            !busy
+        });
+        let child = child.unwrap_or_else(|error| panic!("{words:?} cannot be started: {error}"));
         Running::new(child, out, err, started, self.limit, words)
     }
 
