@@ -1,7 +1,7 @@
 //! Proof of who holds a lock: the `lock:` lines of /proc/PID/fdinfo, which only the process's own user and root may read.
 //! Everything on the lock file itself can be taken by anybody; these lines cannot be forged.
 
-use super::file::whole;
+use super::file::{numbers, whole};
 use crate::lock::layout::Range;
 
 /// A settled open file description lock as fdinfo shows it.
@@ -19,12 +19,9 @@ pub fn settled_locks(pid: &str) -> Vec<OwnLock> {
 }
 
 /// The same without what the descriptors of these numbers hold.
-pub fn settled_locks_but(pid: &str, numbers: &[i32]) -> Vec<OwnLock> {
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return Vec::new() };
-    let left_out =
-        |name: &std::ffi::OsStr| name.to_str().and_then(|n| n.parse().ok()).is_some_and(|n| numbers.contains(&n));
-    let entries = entries.flatten().filter(|entry| !left_out(&entry.file_name()));
-    let texts = entries.filter_map(|entry| whole(entry.path().to_str()?).ok());
+pub fn settled_locks_but(pid: &str, left_out: &[i32]) -> Vec<OwnLock> {
+    let all = numbers(&format!("/proc/{pid}/fdinfo")).into_iter().filter(|number| !left_out.contains(number));
+    let texts = all.filter_map(|number| whole(&format!("/proc/{pid}/fdinfo/{number}")).ok());
     texts.flat_map(|text| String::from_utf8_lossy(&text).lines().filter_map(parse).collect::<Vec<_>>()).collect()
 }
 

@@ -1,8 +1,12 @@
-//! Reading a file of /proc whole. Its size is not known beforehand and it is read by the thousand, so this takes one buffer
-//! that holds nearly all of them, where the standard library would ask for the size and read in small pieces.
+//! Reading a file of /proc whole, and the numbers in a directory of it. Files are read by the thousand and their size is not known
+//! beforehand, so this takes one buffer that holds nearly all of them, where the standard library would ask and read in small pieces.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Result};
+
+use nix::dir::Dir;
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
 
 /// More than a `status`, a `stat` or a usual environment.
 const MOST_FILES: usize = 8192;
@@ -31,9 +35,26 @@ pub fn whole(path: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The names in a directory that are numbers: processes, threads or descriptors; none if it may not be read. The standard library's way
+/// panics where a directory cannot be closed, which would end a reservation.
+pub fn numbers(path: &str) -> Vec<i32> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let Ok(mut directory) = Dir::open(path, flags, Mode::empty()) else { return Vec::new() };
+    directory.iter().flatten().filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok()).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{MOST_FILES, whole};
+    use super::{MOST_FILES, numbers, whole};
+
+    #[test]
+    fn numbers_in_a_directory_are_found() {
+        let own = std::process::id() as i32;
+        assert!(numbers("/proc").contains(&own) && !numbers("/proc").contains(&0));
+        assert!(numbers(&format!("/proc/{own}/task")).contains(&own));
+        assert_eq!(numbers("/proc/0/task"), []);
+        assert_eq!(numbers("/proc/self/stat"), []);
+    }
 
     #[test]
     fn a_file_of_any_length_is_read_whole() {

@@ -12,8 +12,7 @@ pub use stat::Stat;
 
 /// The ids of all processes that /proc shows.
 pub fn pids() -> Vec<i32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    file::numbers("/proc")
 }
 
 /// The effective uid of a process, or `None` if it is gone. A process that is not dumpable has its /proc files owned by root,

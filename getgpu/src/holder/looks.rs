@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use getgpu_common::procfs::secrets::{self, Secret};
-use getgpu_common::procfs::{self, Stat};
+use getgpu_common::procfs::{self, Stat, file};
 use getgpu_common::sys;
 
 use super::line::Line;
@@ -59,7 +59,7 @@ impl Looker {
         let named = all[first..].iter().filter(|(_, seen)| seen.has_value).map(|(stat, _)| stat.pid);
         let children = named.flat_map(children).collect();
         all.extend(self.below(children, &mut known, false));
-        self.next_full = Instant::now() + (sys::processor_time() - began) * 100;
+        self.next_full = Instant::now() + (sys::processor_time().saturating_sub(began)) * 100;
         naming(&all, &self.view)
     }
 
@@ -67,7 +67,7 @@ impl Looker {
     pub fn look(&mut self) -> (Vec<Stat>, Duration) {
         let began = sys::processor_time();
         let found = self.quick();
-        let took = sys::processor_time() - began;
+        let took = sys::processor_time().saturating_sub(began);
         (if found.is_empty() && Instant::now() >= self.next_full { self.full() } else { found }, took)
     }
 
@@ -136,9 +136,10 @@ fn is_wrapper(pid: i32) -> bool {
 
 /// The children of all threads of a process (CONFIG_PROC_CHILDREN).
 pub fn children(pid: i32) -> Vec<i32> {
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let texts = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    texts
-        .flat_map(|text| text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
-        .collect()
+    let threads = file::numbers(&format!("/proc/{pid}/task")).into_iter();
+    let texts = threads.filter_map(|thread| file::whole(&format!("/proc/{pid}/task/{thread}/children")).ok());
+    let pids = |text: Vec<u8>| -> Vec<i32> {
+        String::from_utf8_lossy(&text).split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    };
+    texts.flat_map(pids).collect()
 }
