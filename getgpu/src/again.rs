@@ -1,11 +1,13 @@
-//! The device of a caller's last command: its reservation lingers, and the next getgpu of the same caller takes it over.
-//! Only if it is what is asked for now, and nobody else uses it meanwhile.
+//! What turns out to be ours: the device of a caller's last command, whose reservation lingers and which its next getgpu takes over, if it is
+//! what is asked for now and nobody else uses it meanwhile; and a grant that another of us is just reserving.
+
+use std::time::{Duration, Instant};
 
 use getgpu_common::choice::pick::Guard;
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Inventory};
-use getgpu_common::lock::own::{self, HolderLine};
+use getgpu_common::lock::own::{self, Cover, HolderLine};
 use getgpu_common::lock::{Level, Span, Taken, UNITS};
 use getgpu_common::request::Request;
 use getgpu_common::share;
@@ -14,7 +16,28 @@ use crate::call::{Answer, Asker, Call};
 use crate::caller::Process;
 use crate::reuse;
 
+/// How long a grant that somebody has is looked at again, and how often.
+const PATIENCE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(5);
+
 impl Call<'_> {
+    /// Whether a grant of as many devices as are wanted, which somebody had, is ours a moment later: of tasks that were granted one device
+    /// and ask for it at one instant one is just reserving it. NVML is not open meanwhile.
+    pub fn ours_by_now(&self, request: &Request) -> bool {
+        let Some(grant) = request.filter.grant.as_deref() else { return false };
+        if request.cover.is_some() || grant.len() != request.count {
+            return false;
+        }
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            if Cover::of(&self.place, grant).is_some() {
+                return true;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        false
+    }
+
     /// This caller's reservation whose programs are over, if it fits the request and nobody else uses the devices.
     pub fn taken_over(
         &self,

@@ -95,8 +95,17 @@ impl Call<'_> {
         if let Some(answer) = self.granted_again(&request)? {
             return self.hand_out(answer, whose);
         }
-        let chosen = open(self.settings)?.ask_all(|client| self.choose(client, &mut request, &whose.caller))?;
-        let answer = match chosen {
+        let choose =
+            |request: &mut Request| open(self.settings)?.ask_all(|client| self.choose(client, request, &whose.caller));
+        let mut chosen = choose(&mut request);
+        let none = match &chosen {
+            Err(failure) => failure.kind == Kind::NoneFree,
+            Ok(chosen) => matches!(chosen, Chosen::InLine(_)),
+        };
+        if none && self.ours_by_now(&request) {
+            chosen = choose(&mut request);
+        }
+        let answer = match chosen? {
             Chosen::Settled(answer) => answer,
             Chosen::Claimed(claimed) => claimed.settle(&request, &self.place)?,
             Chosen::InLine(inventory) => {

@@ -1,8 +1,6 @@
 //! The choice of one call: a reservation of this caller that lingers, the device of an index, or free devices by the policy.
 //! Claims only; what is chosen here is settled by `call` when NVML has let go.
 
-use std::time::{Duration, Instant};
-
 use getgpu_common::choice::census::{self, Census, Rejected};
 use getgpu_common::choice::pick::{Chooser, Guard, Outcome, Picked};
 use getgpu_common::error::{Failure, Kind};
@@ -19,10 +17,6 @@ use crate::caller::Process;
 use crate::explain;
 use crate::options::{Action, Format, Keep};
 
-/// How long a grant that somebody has is looked at again, since it may be one of us who is just reserving it, and how often.
-const PATIENCE: Duration = Duration::from_millis(200);
-const PAUSE: Duration = Duration::from_millis(5);
-
 const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs go on on the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
 
 impl Call<'_> {
@@ -35,12 +29,11 @@ impl Call<'_> {
         if known.is_none() && all {
             known = Some(client.scan(request.detail())?);
         }
-        if !index_wanted {
-            if let Some(answer) = self.ours(request, known.as_ref())? {
-                return Ok(answer);
+        if request.find_cover(&self.place, known.as_ref()) && !index_wanted {
+            if let Some(cover) = &request.cover {
+                let value = self.value(cover.devices.iter().map(|(uuid, _)| uuid), known.as_ref());
+                return Ok(Chosen::Settled(self.again(cover, value)?));
             }
-        } else {
-            request.find_cover(&self.place, known.as_ref());
         }
         if let Action::Print(Some(index)) = self.options.action {
             return self.indexed(client, request, &known.unwrap_or_default(), index);
@@ -51,34 +44,7 @@ impl Call<'_> {
                 return Ok(Chosen::Settled(answer));
             }
         }
-        match self.free(client, request, known.clone()) {
-            Err(failure) if failure.kind == Kind::NoneFree && request.visible != Visible::Unset => {
-                self.ours_by_now(request, known.as_ref())?.ok_or(failure)
-            }
-            chosen => chosen,
-        }
-    }
-
-    /// The devices of the grant, where there is nothing to choose since they are ours.
-    fn ours(&self, request: &mut Request, known: Option<&Inventory>) -> Result<Option<Chosen>, Failure> {
-        if !request.find_cover(&self.place, known) {
-            return Ok(None);
-        }
-        let Some(cover) = &request.cover else { return Ok(None) };
-        let value = self.value(cover.devices.iter().map(|(uuid, _)| uuid), known);
-        Ok(Some(Chosen::Settled(self.again(cover, value)?)))
-    }
-
-    /// The same a moment later: tasks that were granted one device and ask for it at one instant find one of them reserving it.
-    fn ours_by_now(&self, request: &mut Request, known: Option<&Inventory>) -> Result<Option<Chosen>, Failure> {
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE {
-            if let Some(answer) = self.ours(request, known)? {
-                return Ok(Some(answer));
-            }
-            std::thread::sleep(PAUSE);
-        }
-        Ok(None)
+        self.free(client, request, known)
     }
 
     /// The device of this index, in use or not; claimed if it is free.

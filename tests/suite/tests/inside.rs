@@ -201,9 +201,11 @@ fn one_of_ones_own_may_be_lost_while_others_go_on() {
 fn who_asks_for_the_same_grant_at_one_instant_gets_it_as_who_asks_later() {
     let sandbox = Sandbox::new("gpus4");
     let uuid = &sandbox.uuids()[2];
-    let asking: Vec<_> = (0..8).map(|_| sandbox.getgpu(["--for", "5"]).visible("2").spawn()).collect();
-    for asks in asking {
-        assert_eq!(asks.wait().line(), *uuid);
+    for words in [&["--for", "5"][..], &["--for", "5", "--wait=20"]] {
+        let asking: Vec<_> = (0..8).map(|_| sandbox.getgpu(words).visible("2").spawn()).collect();
+        for asks in asking {
+            assert_eq!(asks.wait().line(), *uuid, "{words:?}");
+        }
+        sandbox.getgpu(["--release-all"]).run().exits(0);
     }
-    sandbox.getgpu(["--release-all"]).run().exits(0);
 }
