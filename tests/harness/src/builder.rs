@@ -7,6 +7,7 @@ use std::path::Path;
 
 use nix::sys::stat::Mode;
 use sim_node::Folder;
+use sim_nvml::install::Damage;
 
 use crate::{Sandbox, binaries, signals};
 
@@ -17,12 +18,13 @@ pub struct Builder {
     settings: String,
     hidden: &'static [&'static str],
     library: bool,
+    damage: Option<Damage>,
 }
 
 impl Builder {
     /// A node: the name of an inventory of the simulator, or TOML.
     pub fn new(node: &str) -> Self {
-        Self { node: node.to_owned(), settings: String::new(), hidden: &[], library: true }
+        Self { node: node.to_owned(), settings: String::new(), hidden: &[], library: true, damage: None }
     }
 
     /// Lines of the system's settings file.
@@ -46,6 +48,13 @@ impl Builder {
         self
     }
 
+    /// A machine with something else in the place of the NVIDIA library.
+    #[must_use]
+    pub const fn damaged(mut self, damage: Damage) -> Self {
+        self.damage = Some(damage);
+        self
+    }
+
     /// Makes it.
     pub fn build(self) -> Sandbox {
         signals::as_from_a_terminal();
@@ -62,7 +71,9 @@ impl Builder {
         nix::unistd::mkfifo(&root.join("run/lock"), Mode::S_IRWXU).expect("the lock");
         fs::set_permissions(root.join("run/lock"), fs::Permissions::from_mode(0o666)).expect("mode of the lock");
         binaries::link_into(&root.join("bin"));
-        if self.library {
+        if let Some(damage) = self.damage {
+            sim_nvml::install::install_damaged(&root.join("lib"), damage).expect("a damaged library");
+        } else if self.library {
             sim_nvml::install::install(&root.join("lib"), self.hidden).expect("the simulated library");
         }
         let folder = Folder::create(root.join("node"), &own(&self.node, &root)).expect("the simulated node");

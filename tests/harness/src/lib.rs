@@ -35,5 +35,5 @@ pub use running::Running;
 pub use sandbox::Sandbox;
 pub use signals::as_from_a_terminal;
 pub use sim_node::{Folder, Node};
-pub use sim_nvml::install::{BEFORE_510, WIDE_PROCESSES};
+pub use sim_nvml::install::{BEFORE_510, Damage, WIDE_PROCESSES};
 pub use size::{full, size, thousands};

@@ -60,6 +60,10 @@ pub struct Gpu {
     pub reserved: u64,
     /// Bytes in use when nothing runs.
     pub idle: u64,
+    /// It has no memory of its own that NVML reports.
+    pub integrated: bool,
+    /// The host's NUMA node that its memory is.
+    pub numa_node: Option<u32>,
     /// MIG mode.
     pub mig: MigMode,
     /// Most MIG devices it can have.
@@ -168,6 +172,8 @@ impl Gpu {
             memory: spec.memory_mib.unwrap_or(model.mib) * MIB,
             reserved: if version.has_memory_v2() { model.mib / 64 * MIB } else { 0 },
             idle: spec.idle_mib.unwrap_or(4) * MIB,
+            integrated: spec.integrated,
+            numa_node: spec.numa_node,
             mig: mig_mode(spec, model)?,
             slots: model.slots,
             devices: Vec::new(),

@@ -50,6 +50,12 @@ pub struct GpuSpec {
     /// Memory in use in MiB when nothing runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_mib: Option<u64>,
+    /// An integrated GPU: it shares the host's memory, and NVML does not report any (NOT_SUPPORTED).
+    #[serde(default)]
+    pub integrated: bool,
+    /// The host's NUMA node that the GPU's memory is, as on GH200.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa_node: Option<u32>,
     /// CPUs near the GPU as in `taskset -c`: `"0-15,32-47"`; all of 0-63 if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,

@@ -91,6 +91,8 @@ const MODELS: &[Model] = &[
     Model { id: "H100-80GB", name: "H100 80GB HBM3", maker: "NVIDIA ", mib: 81559, cuda: (9, 0), pci: 0x2330_10de, slots: 7, profiles: H100_80 },
     Model { id: "H200", name: "H200", maker: "NVIDIA ", mib: 143771, cuda: (9, 0), pci: 0x2335_10de, slots: 7, profiles: H200 },
     Model { id: "B200", name: "B200", maker: "NVIDIA ", mib: 183359, cuda: (10, 0), pci: 0x2901_10de, slots: 7, profiles: B200 },
+    Model { id: "GB10", name: "GB10", maker: "NVIDIA ", mib: 122_570, cuda: (12, 1), pci: 0x2e12_10de, slots: 0, profiles: &[] },
+    Model { id: "GH200-96GB", name: "GH200 480GB", maker: "NVIDIA ", mib: 97_871, cuda: (9, 0), pci: 0x2342_10de, slots: 7, profiles: H100_80 },
     Model { id: "L40S", name: "L40S", maker: "NVIDIA ", mib: 46068, cuda: (8, 9), pci: 0x26b9_10de, slots: 0, profiles: &[] },
     Model { id: "T4", name: "Tesla T4", maker: "", mib: 15360, cuda: (7, 5), pci: 0x1eb8_10de, slots: 0, profiles: &[] },
     Model { id: "V100-SXM2-16GB", name: "Tesla V100-SXM2-16GB", maker: "", mib: 16384, cuda: (7, 0), pci: 0x1db1_10de, slots: 0, profiles: &[] },

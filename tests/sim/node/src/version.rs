@@ -36,6 +36,11 @@ impl Version {
         self >= Self(510, 0, 0) && !(self >= Self(535, 98, 0) && self < Self(535, 104, 5))
     }
 
+    /// The lists of MPS clients came with 470.
+    pub fn has_mps_clients(self) -> bool {
+        self.0 >= 470
+    }
+
     /// `nvmlDeviceGetMemoryInfo_v2` came with 510, and with it memory reserved by the driver as a figure of its own.
     pub fn has_memory_v2(self) -> bool {
         self >= Self(510, 0, 0)

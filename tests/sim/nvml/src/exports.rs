@@ -222,6 +222,7 @@ getters! {
     nvmlDeviceGetGpuInstanceId: c_uint = |s, d| Ok(s.mig(d)?.gi);
     nvmlDeviceGetComputeInstanceId: c_uint = |s, d| Ok(s.mig(d)?.ci);
     nvmlDeviceGetComputeMode: c_uint = |s, d| s.gpu(d).map(|_| 0);
+    nvmlDeviceGetNumaNodeId: c_uint = |s, d| s.gpu(d)?.numa_node.ok_or(NOT_SUPPORTED);
     nvmlDeviceGetUtilizationRates: Utilization = |s, d| s.utilization(d);
     nvmlDeviceGetConfComputeMemSizeInfo: [u64; 2] = |_, _| Err(NOT_SUPPORTED);
     nvmlDeviceGetRunningProcessDetailList: c_void = |_, _| Err(NOT_SUPPORTED);
@@ -232,6 +233,8 @@ lists! {
     nvmlDeviceGetComputeRunningProcesses_v2: ProcessInfo = Kind::Compute;
     nvmlDeviceGetGraphicsRunningProcesses: ProcessInfoV1 = Kind::Graphics;
     nvmlDeviceGetGraphicsRunningProcesses_v2: ProcessInfo = Kind::Graphics;
+    nvmlDeviceGetMPSComputeRunningProcesses: ProcessInfoV1 = Kind::Mps;
+    nvmlDeviceGetMPSComputeRunningProcesses_v2: ProcessInfo = Kind::Mps;
 }
 
 wide_lists! {

@@ -15,6 +15,45 @@ pub const BEFORE_510: &[&str] = &[
     "nvmlDeviceGetConfComputeMemSizeInfo",
 ];
 
+/// What may lie at the library's path without being the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// 0 bytes, as in container images that were built with NVIDIA's runtime.
+    Empty,
+    /// A text.
+    Text,
+    /// A library for 32-bit programs.
+    Elf32,
+    /// A library without a single function of NVML.
+    Stub,
+}
+
+/// Puts what is not the library in its place.
+pub fn install_damaged(dir: &Path, damage: Damage) -> io::Result<PathBuf> {
+    let place = dir.join("libnvidia-ml.so.1");
+    let _ = fs::remove_file(&place);
+    match damage {
+        Damage::Empty => fs::write(&place, b"")?,
+        Damage::Text => fs::write(&place, b"version https://git-lfs.github.com/spec/v1\nsize 1839616\n")?,
+        Damage::Elf32 => {
+            // ELFCLASS32, ET_DYN, EM_386: the loader looks no further.
+            let mut header = [0; 64];
+            header[..20].copy_from_slice(b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x03\0");
+            fs::write(&place, header)?;
+        }
+        Damage::Stub => {
+            let mut library = fs::read(built()?)?;
+            for at in 0..library.len().saturating_sub(5) {
+                if &library[at..at + 5] == b"\0nvml" {
+                    library[at + 1] = b'-';
+                }
+            }
+            fs::write(&place, library)?;
+        }
+    }
+    Ok(place)
+}
+
 /// What drivers 535.43 to 535.86 do not have; with such a driver in `node.toml` the `_v3` lists have wide entries.
 pub const WIDE_PROCESSES: &[&str] = &["nvmlDeviceGetRunningProcessDetailList"];
 

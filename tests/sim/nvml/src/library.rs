@@ -165,6 +165,9 @@ fn args(session: &Session, target: &Target, device: Reply<Device>) -> String {
 /// Whether a driver of this version has the function.
 fn exists(version: Version, function: &str) -> bool {
     match function {
+        "nvmlDeviceGetMPSComputeRunningProcesses" | "nvmlDeviceGetMPSComputeRunningProcesses_v2" => {
+            version.has_mps_clients()
+        }
         "nvmlDeviceGetMemoryInfo_v2" => version.has_memory_v2(),
         "nvmlDeviceGetRunningProcessDetailList" => version.has_process_details(),
         "nvmlDeviceGetConfComputeMemSizeInfo" => version >= Version(535, 43, 0),

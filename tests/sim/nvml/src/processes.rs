@@ -2,7 +2,7 @@
 //! Simulated programs come from the registry, others from `faults.toml`.
 
 use crate::abi::{Memory, MemoryV2};
-use crate::codes::{NO_PERMISSION, Reply, UNKNOWN};
+use crate::codes::{NO_PERMISSION, NOT_SUPPORTED, Reply, UNKNOWN};
 use crate::handle::Device;
 use crate::session::Session;
 use sim_node::{Gpu, Kind, MIB, MigDevice, Record};
@@ -33,6 +33,9 @@ impl Session {
     /// The processes of a MIG device; of a GPU in MIG mode those of all its MIG devices, for who may monitor.
     pub(crate) fn processes(&mut self, device: Device, kind: Kind) -> Reply<Vec<Process>> {
         self.may_monitor(device)?;
+        if self.mps_domains {
+            return Err(NOT_SUPPORTED);
+        }
         let mut processes = Vec::new();
         for (uuid, gi, ci) in self.places(device)? {
             if kind == Kind::Compute {
@@ -86,6 +89,9 @@ impl Session {
     pub(crate) fn memory(&self, device: Device) -> Reply<Figures> {
         self.may_monitor(device)?;
         let gpu = self.whole_gpu(device)?;
+        if gpu.integrated {
+            return Err(NOT_SUPPORTED);
+        }
         let mut figures = match self.mig(device) {
             Ok(mig) => Figures {
                 total: mig.memory,

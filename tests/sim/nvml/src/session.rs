@@ -3,7 +3,7 @@
 
 use crate::codes::{INVALID_ARGUMENT, NOT_FOUND, Reply};
 use crate::handle::{Device, decode};
-use sim_node::{Faults, Folder, Node};
+use sim_node::{Faults, Folder, MigMode, Node};
 use std::io;
 
 /// What a call is about, as the caller names it.
@@ -32,6 +32,9 @@ pub(crate) struct Session {
     pub(crate) number: u16,
     /// Invented processes listed so far.
     pub(crate) grown: u32,
+    /// The caller's environment asks for MPS locality domains (nvml.h 13.5): they have names of their own, no MIG mode and no
+    /// lists of processes.
+    pub(crate) mps_domains: bool,
     attached: Vec<bool>,
 }
 
@@ -51,8 +54,17 @@ impl Session {
                 }
             }
         }
+        let mps_domains = std::env::var_os("NVML_MPS_DEVICE_ENUMERATION").is_some_and(|value| value == "1");
+        if mps_domains {
+            for gpu in &mut node.gpus {
+                gpu.devices.clear();
+                gpu.mig = MigMode::Incapable;
+                // Not the GPU's own name, and no other GPU's.
+                gpu.uuid = gpu.uuid.replacen("GPU-", "GPU-d0", 1).chars().take(gpu.uuid.len()).collect();
+            }
+        }
         let attached = vec![false; node.gpus.len()];
-        Ok(Self { folder, node, whole, faults, number: 0, grown: 0, attached })
+        Ok(Self { folder, node, whole, faults, number: 0, grown: 0, mps_domains, attached })
     }
 
     /// The device that a call is about, and the GPUs it is the first to touch.
