@@ -3,7 +3,7 @@
 
 /// Bytes per entry of the widest layout.
 pub(super) const WIDEST: usize = 32;
-/// What buffers are filled with, so that an entry that was never written is no process.
+/// What buffers are filled with: an entry that was never written has a pid that no process has.
 pub(super) const FILL: u64 = 0xA5A5_A5A5_A5A5_A5A5;
 /// PID_MAX_LIMIT of linux/threads.h.
 const PID_MAX: u32 = 1 << 22;
@@ -42,16 +42,24 @@ pub(super) struct Entry {
     pub(super) instance: Option<(u32, u32)>,
 }
 
-/// The first `count` entries of a buffer; those that cannot be a process are left out.
+/// Whether a process can have this pid. In another pid namespace NVML may list a process as 0: then it is somebody, not nobody.
+pub(super) fn is_pid(pid: u32) -> bool {
+    (1..=PID_MAX).contains(&pid)
+}
+
+/// The first `count` entries of a buffer, those with an impossible pid too.
 pub(super) fn decode(buffer: &[u64], count: usize, layout: Layout) -> Vec<Entry> {
     let entries = buffer.chunks_exact(layout.words()).take(count);
     entries
         .map(|words| Entry {
             pid: words[0].to_ne_bytes().first_chunk().map_or(0, |b| u32::from_ne_bytes(*b)),
-            memory: (words[1] != NOT_AVAILABLE).then_some(words[1]),
-            instance: words.get(2).map(|ids| halves(*ids)).filter(|(gi, ci)| *gi != u32::MAX && *ci != u32::MAX),
+            memory: (words[1] != NOT_AVAILABLE && words[1] != FILL).then_some(words[1]),
+            instance: words
+                .get(2)
+                .filter(|ids| **ids != FILL)
+                .map(|ids| halves(*ids))
+                .filter(|(gi, ci)| *gi != u32::MAX && *ci != u32::MAX),
         })
-        .filter(|entry| (1..=PID_MAX).contains(&entry.pid))
         .collect()
 }
 
@@ -70,7 +78,8 @@ mod tests {
         let ids = u64::from(7u32) | (u64::from(1u32) << 32);
         let wide = [11, 500, ids, 0, 12, NOT_AVAILABLE, u64::MAX, 0, FILL, FILL, FILL, FILL];
         let found = decode(&wide, 3, Layout::Wide);
-        assert_eq!(found.len(), 2, "an unwritten entry is no process");
+        assert!(!is_pid(found[2].pid), "an entry that was never written");
+        assert_eq!((found.len(), found[2].memory, found[2].instance), (3, None, None));
         assert_eq!(found[0], Entry { pid: 11, memory: Some(500), instance: Some((7, 1)) });
         assert_eq!(found[1], Entry { pid: 12, memory: None, instance: None });
         let present = [11, 500, ids, 12, 600, ids];

@@ -73,6 +73,14 @@ pub(super) fn memory_v1(nvml: &Nvml, device: &Device<'_>) -> Result<Memory, Faul
     Ok(Memory { total: numbers[0], used: numbers[2] })
 }
 
+/// Whether the memory of a GPU (not of a MIG device) is a NUMA node of the host (nvmlDeviceGetNumaNodeId).
+pub(super) fn is_numa_node(nvml: &Nvml, gpu: &Device<'_>) -> bool {
+    let Ok(call) = symbol!(nvml, nvmlDeviceGetNumaNodeId) else { return false };
+    let mut node: c_uint = 0;
+    // SAFETY: a handle and a place for one unsigned int.
+    check("DeviceGetNumaNodeId", unsafe { call(gpu.handle(), &raw mut node) }).is_ok()
+}
+
 /// Which list of processes is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
@@ -118,7 +126,12 @@ pub(super) fn processes(nvml: &Nvml, device: &Device<'_>, list: List) -> Result<
             ask!("DeviceGetGraphicsRunningProcesses_v2", nvmlDeviceGetGraphicsRunningProcesses_v2, Layout::Present);
             ask!("DeviceGetGraphicsRunningProcesses", nvmlDeviceGetGraphicsRunningProcesses, Layout::First);
         }
-        List::Mps => ask!("DeviceGetMPSComputeRunningProcesses_v3", nvmlDeviceGetMPSComputeRunningProcesses_v3, v3),
+        // Drivers 470 to 495 have the second version only.
+        List::Mps => {
+            ask!("DeviceGetMPSComputeRunningProcesses_v3", nvmlDeviceGetMPSComputeRunningProcesses_v3, v3);
+            ask!("DeviceGetMPSComputeRunningProcesses_v2", nvmlDeviceGetMPSComputeRunningProcesses_v2, Layout::Present);
+            ask!("DeviceGetMPSComputeRunningProcesses", nvmlDeviceGetMPSComputeRunningProcesses, Layout::First);
+        }
     }
     Err(Fault::new("DeviceGetRunningProcesses", FUNCTION_NOT_FOUND))
 }

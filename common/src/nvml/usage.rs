@@ -4,7 +4,7 @@
 use nvml_wrapper::Device as Handle;
 
 use super::fault::{Fault, with_retries};
-use super::judge::{Rules, judge};
+use super::judge::{Question, Rules, judge};
 use super::memory;
 use super::processes::Entry;
 use super::raw::{self, List};
@@ -22,8 +22,10 @@ pub(super) fn usage(
     detail: Detail,
 ) -> Result<Usage, Fault> {
     let handle = session.handle(gpu, slot)?;
-    let neighbours = |session: &mut Session<'_>| slot.is_some_and(|slot| shares_instance(session, gpu, slot));
-    witnesses(session, rules, &handle, slot.is_some(), detail, neighbours)
+    witnesses(session, rules, &handle, slot.is_some(), detail, |session, question| match question {
+        Question::Neighbours => slot.is_some_and(|slot| shares_instance(session, gpu, slot)),
+        Question::NumaNode => session.handle(gpu, None).is_ok_and(|gpu| raw::is_numa_node(session.nvml, &gpu)),
+    })
 }
 
 /// The use of the device of a UUID. Where compute instances share memory that cannot be told from it: then memory counts.
@@ -31,7 +33,13 @@ pub(super) fn usage_of(session: &mut Session<'_>, rules: &Rules, uuid: &Uuid) ->
     let call = "DeviceGetHandleByUUID";
     let nvml = session.nvml;
     let handle = with_retries(|| nvml.device_by_uuid(uuid.as_str()).map_err(|e| Fault::from(call, &e)))?;
-    witnesses(session, rules, &handle, uuid.is_mig(), Detail::Uuid, |_| false)
+    witnesses(session, rules, &handle, uuid.is_mig(), Detail::Uuid, |session, question| match question {
+        Question::Neighbours => false,
+        Question::NumaNode if uuid.is_mig() => {
+            handle.mig_parent_device().is_ok_and(|gpu| raw::is_numa_node(session.nvml, &gpu))
+        }
+        Question::NumaNode => raw::is_numa_node(session.nvml, &handle),
+    })
 }
 
 fn witnesses<'n>(
@@ -40,7 +48,7 @@ fn witnesses<'n>(
     handle: &Handle<'n>,
     mig: bool,
     detail: Detail,
-    neighbours: impl FnOnce(&mut Session<'n>) -> bool,
+    mut ask: impl FnMut(&mut Session<'n>, Question) -> bool,
 ) -> Result<Usage, Fault> {
     let processes = processes(session, rules, handle, mig, detail);
     let busy = processes.as_ref().is_ok_and(|list| list.iter().any(|p| !p.ignored));
@@ -52,7 +60,8 @@ fn witnesses<'n>(
         Some(Err(fault)) => Err(fault.clone()),
         None => Ok(Memory { total: 0, used: 0 }),
     };
-    let (activity, reason) = judge(rules, processes.as_deref(), told.as_ref().copied(), || neighbours(session));
+    let (activity, reason) =
+        judge(rules, processes.as_deref(), told.as_ref().copied(), |question| ask(session, question));
     Ok(Usage { activity, reason, processes: processes.unwrap_or_default(), memory: memory.and_then(Result::ok) })
 }
 
