@@ -59,8 +59,11 @@ fn alone(channel: OwnedFd) -> OwnedFd {
 }
 
 /// Standard streams on /dev/null, working directory `/`: a library that prints or looks around finds nothing of the caller's.
-/// An empty entry in LD_LIBRARY_PATH then means `/`, not a directory that somebody else prepared.
+/// An empty entry in LD_LIBRARY_PATH then means `/`, not a directory that somebody else prepared. The library lists GPUs, whatever the
+/// caller wants it to list (NVML_MPS_DEVICE_ENUMERATION, nvml.h 13.5: MPS locality domains, which have other UUIDs).
 pub fn seclude() {
+    // SAFETY: this process has one thread, so nobody reads the environment meanwhile.
+    unsafe { std::env::remove_var("NVML_MPS_DEVICE_ENUMERATION") };
     let _ = std::env::set_current_dir("/");
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         for stream in 0..3 {

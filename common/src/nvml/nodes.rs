@@ -11,6 +11,11 @@ const FIRST_INSTANCE: u32 = 3;
 const PER_GPU: u32 = 135;
 const PER_INSTANCE: u32 = 9;
 
+/// Whether the kernel has the NVIDIA driver. In a container that is the host's kernel.
+pub(super) fn driver_loaded() -> bool {
+    Path::new("/proc/driver/nvidia/version").exists()
+}
+
 /// Whether there are GPU nodes at all; only then are they asked about.
 pub(super) fn exist() -> bool {
     gpu_nodes().next().is_some()

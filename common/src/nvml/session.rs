@@ -27,30 +27,45 @@ pub(super) fn open(library: Option<&Path>) -> Result<Nvml, Failure> {
 
 fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
     let no_driver = || Failure::new(Kind::NoDriver, "no NVIDIA driver on this node");
-    let code = match error {
-        NvmlError::LibloadingError(cause) => {
-            if is_missing(library, &cause.to_string()) && !Path::new("/proc/driver/nvidia/version").exists() {
-                return no_driver();
-            }
-            return Failure::new(Kind::Nvml, format!("cannot load {}: {cause}", library.display())).hint(
-                "the NVIDIA driver is loaded but its library is not found: install libnvidia-ml1 or set `library`",
-            );
-        }
-        other => Fault::from("Init", other).code,
-    };
-    let says = Fault::from("Init", error);
+    let no_gpu = || Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node");
+    let code = Fault::from("Init", error).code;
+    let unloadable = matches!(error, NvmlError::LibloadingError(_) | NvmlError::FailedToLoadSymbol(_));
     match code {
-        fault::DRIVER_NOT_LOADED => no_driver(),
-        fault::GPU_NOT_FOUND => Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node"),
-        _ if nodes::all_closed() => Failure::new(Kind::NoUsableGpu, "no GPU that this process may open"),
-        fault::VERSION_MISMATCH => Failure::new(Kind::Nvml, format!("NVML {says}"))
-            .hint("the driver was updated while in use: the node needs a reboot or a reload of the nvidia module"),
-        _ => Failure::new(Kind::Nvml, format!("NVML {says}")).hint("does `nvidia-smi -L` work on this node?"),
+        fault::DRIVER_NOT_LOADED => return no_driver(),
+        fault::GPU_NOT_FOUND => return no_gpu(),
+        // Container images have empty and foreign files of this name: without a driver they say nothing.
+        _ if unloadable && !nodes::driver_loaded() => return no_driver(),
+        // The driver was asked, and what it says is no container's doing.
+        fault::VERSION_MISMATCH => {}
+        // A container without GPUs on a node with GPUs: the driver's files in /proc are the host's.
+        _ if nodes::driver_loaded() && !nodes::exist() => return no_gpu(),
+        _ if nodes::all_closed() => return Failure::new(Kind::NoUsableGpu, "no GPU that this process may open"),
+        _ => {}
     }
+    if unloadable {
+        let cause = match error {
+            NvmlError::LibloadingError(cause) => cause.to_string(),
+            other => other.to_string(),
+        };
+        let hint = if is_missing(library, &cause) {
+            "the NVIDIA driver is loaded but its library is not found: install libnvidia-ml1 or set `library`"
+        } else {
+            "the NVIDIA driver is loaded but this file is not its library (empty, damaged or for another machine): \
+             install libnvidia-ml1 again or set `library`"
+        };
+        return Failure::new(Kind::Nvml, format!("cannot load {}: {cause}", library.display())).hint(hint);
+    }
+    let hint = match code {
+        fault::VERSION_MISMATCH => {
+            "the driver was updated while in use: the node needs a reboot or a reload of the nvidia module"
+        }
+        _ => "does `nvidia-smi -L` work on this node?",
+    };
+    Failure::new(Kind::Nvml, format!("NVML {}", Fault::from("Init", error))).hint(hint)
 }
 
-/// Whether the loader says that this very library does not exist (dlerror(3) has nothing but its text). One that is there and cannot be
-/// read, or lacks another library, is no node without a driver.
+/// Whether the loader says that this very library does not exist (dlerror(3) has nothing but its text), not that it cannot be read or lacks
+/// another one.
 fn is_missing(library: &Path, says: &str) -> bool {
     says.contains(&format!("{}: cannot open shared object file: No such file", library.display()))
 }

@@ -6,10 +6,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use getgpu_tests::{PLAIN, assert_devices, until_none_is_free};
-use harness::{Outcome, Sandbox, skip};
+use harness::{Damage, Outcome, Sandbox, skip};
 
 const TWO_GPUS: &str =
     "driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\ncount = 2\nmig = true\nlayout = '7x1g.5gb'\n";
+
+/// The driver's files in /proc, of which containers see the host's, in a mount namespace of one's own.
+const DRIVER: &str = "mount -t tmpfs none /proc/driver && mkdir /proc/driver/nvidia && : >/proc/driver/nvidia/version";
+/// A GPU's node in /dev. It is never opened.
+const NODES: &str = "mount -t tmpfs none /dev && mknod /dev/null c 1 3 && mknod /dev/nvidia0 c 195 0";
 
 /// The functions that a call with these arguments uses.
 fn functions(arguments: &[&str]) -> BTreeSet<String> {
@@ -201,9 +206,8 @@ fn a_node_without_a_driver_is_told_from_one_without_the_library() {
     if skip::lacks(&[skip::Need::Mounts]) {
         return;
     }
-    let script =
-        "mount -t tmpfs none /proc/driver && mkdir /proc/driver/nvidia && : >/proc/driver/nvidia/version && getgpu";
-    let loaded = bare.command("unshare").args(["-m", "sh", "-c", script]).run();
+    let script = format!("{DRIVER} && {NODES} && getgpu");
+    let loaded = bare.command("unshare").args(["-m", "sh", "-c", &script]).run();
     loaded.refuses("getgpu", 3, "getgpu: cannot load libnvidia-ml.so.1: ");
     loaded.mentions("getgpu: hint: the NVIDIA driver is loaded but its library is not found");
 }
@@ -216,4 +220,57 @@ fn the_setting_names_another_library() {
     sandbox.getgpu(["--no-reserve"]).env_remove("LD_LIBRARY_PATH").run().line();
     sandbox.set_settings("library = '/nonexistent/library.so'");
     sandbox.getgpu(PLAIN).run().exits(3).prints("");
+}
+
+/// What a machine says without a driver, or a container without GPUs, whatever file is called libnvidia-ml.so.1 there.
+#[test]
+fn a_file_that_is_no_library_matters_only_where_there_is_a_gpu() {
+    let damages = [Damage::Empty, Damage::Text, Damage::Elf32, Damage::Stub];
+    for damage in damages {
+        let sandbox = Sandbox::builder("a100x1").damaged(damage).build();
+        let app = sandbox.file("bin/app", "#!/bin/sh\necho ran $CUDA_VISIBLE_DEVICES\n", 0o755);
+        std::fs::rename(&app, sandbox.path("bin/CUDAWRAP_app")).unwrap();
+        std::os::unix::fs::symlink(sandbox.path("bin/cudawrap"), &app).unwrap();
+        let line = "no NVIDIA driver on this node";
+        sandbox.getgpu(PLAIN).run().exits(3).prints("").says(&[&format!("getgpu: {line}")]);
+        sandbox.command(&app).run().exits(0).prints("ran\n").says(&[]);
+        sandbox.command("cudawrap").args(["--", "true"]).run().refuses("cudawrap", 125, line);
+        if skip::lacks(&[skip::Need::Mounts]) {
+            continue;
+        }
+        let on = |nodes: &str, command: &str| {
+            let script = format!("{DRIVER} && {nodes} && {command}");
+            sandbox.command("unshare").args(["-m", "sh", "-c", &script]).run()
+        };
+        let none = "no NVIDIA GPU on this node";
+        on("true", "getgpu").refuses("getgpu", 3, none);
+        on("true", "app").exits(0).prints("ran\n").says(&[]);
+        on("true", "cudawrap -- true").refuses("cudawrap", 125, none);
+        let hint = "hint: the NVIDIA driver is loaded but this file is not its library";
+        on(NODES, "getgpu")
+            .refuses("getgpu", 3, "cannot load libnvidia-ml.so.1: ")
+            .mentions(&format!("getgpu: {hint}"));
+        on(NODES, "app")
+            .refuses("cudawrap", 125, "cannot load libnvidia-ml.so.1: ")
+            .mentions(&format!("cudawrap: {hint}"));
+    }
+}
+
+/// The variable that makes NVML list MPS locality domains (nvml.h 13.5) is not for the process that asks NVML.
+#[test]
+fn devices_are_gpus_whatever_the_caller_wants_nvml_to_list() {
+    let sandbox = Sandbox::new("a100x1");
+    let plain = sandbox.getgpu(["-L"]).run().exits(0).stdout.clone();
+    let domains = |command: harness::Command| command.env("NVML_MPS_DEVICE_ENUMERATION", "1").run();
+    assert_eq!(domains(sandbox.getgpu(["-L"])).exits(0).stdout, plain);
+    let uuid = domains(sandbox.getgpu(["--no-reserve"])).line();
+    assert!(sandbox.uuids().contains(&uuid), "{uuid}");
+    let ran = domains(sandbox.command("cudawrap").args([
+        "--",
+        "sh",
+        "-c",
+        "echo $NVML_MPS_DEVICE_ENUMERATION $CUDA_VISIBLE_DEVICES",
+    ]));
+    let (kept, uuid) = ran.line().split_once(' ').map(|(kept, uuid)| (kept.to_owned(), uuid.to_owned())).unwrap();
+    assert!(kept == "1" && sandbox.uuids().contains(&uuid), "{ran:#?}");
 }
