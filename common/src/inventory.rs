@@ -124,12 +124,37 @@ pub struct Inventory {
 impl Inventory {
     /// Whether a CUDA program sees only the first of several MIG devices that it is given: so on drivers before 570.
     pub fn first_mig_only(&self) -> bool {
-        let major = self.driver.as_deref().and_then(|version| version.split('.').next()?.parse::<u32>().ok());
-        major.is_some_and(|major| major < 570)
+        self.driver_major().is_some_and(|major| major < 570)
+    }
+
+    /// Whether a CUDA program sees only one compute instance of each GPU instance: so from driver 570 on (MIG guide, device names).
+    pub fn one_per_gpu_instance(&self) -> bool {
+        self.driver_major().is_some_and(|major| major >= 570)
+    }
+
+    fn driver_major(&self) -> Option<u32> {
+        self.driver.as_deref()?.split('.').next()?.parse().ok()
     }
 }
 
+/// How many of these devices one CUDA program can use together where it sees one compute instance of each GPU instance.
+pub fn usable_together<'d>(devices: impl IntoIterator<Item = &'d Device>) -> usize {
+    let (mut instances, mut others) = (std::collections::BTreeSet::new(), 0);
+    for device in devices {
+        match device.gpu_instance() {
+            Some(instance) => drop(instances.insert(instance)),
+            None => others += 1,
+        }
+    }
+    instances.len() + others
+}
+
 impl Device {
+    /// The GPU instance of a MIG device: the GPU and the instance's id there; `Detail::Place`.
+    pub fn gpu_instance(&self) -> Option<(u32, u32)> {
+        self.instance.filter(|_| self.slot.is_some()).map(|(gi, _)| (self.gpu, gi))
+    }
+
     /// What a list entry is matched against.
     pub fn names(&self) -> crate::settings::allowed::Names<'_> {
         crate::settings::allowed::Names { uuid: &self.uuid, gpu: self.gpu_uuid.as_ref(), instance: self.instance }

@@ -7,7 +7,7 @@ use getgpu_common::choice::pick::{Chooser, Guard, Outcome, Picked};
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Device, Inventory};
+use getgpu_common::inventory::{Device, Inventory, usable_together};
 use getgpu_common::line::{self, Progress, Search, Turn};
 use getgpu_common::lock::{Place, Side};
 use getgpu_common::request::Request;
@@ -91,7 +91,7 @@ impl Call<'_> {
             if grant.len() == request.count && request.visible != Visible::Unset {
                 let devices: Vec<Device> =
                     inventory.devices.iter().filter(|device| grant.contains(&device.uuid)).cloned().collect();
-                usable_together(&devices, Some(inventory))?;
+                check_together(&devices, Some(inventory))?;
                 return Ok(Look::Done(Choice::Only(devices, Box::new(request))));
             }
         }
@@ -100,6 +100,11 @@ impl Call<'_> {
         // Of several devices it has to be known whether a program can use them together.
         if known.is_none() && (request.count > 1 || ahead > 0) {
             known = Some(client.scan(request.detail())?);
+        }
+        if let (true, Some(inventory)) = (request.count > 1, &known) {
+            let pool = census::pool(&request.filter, inventory, request.count)?;
+            let together = usable_together(pool.into_iter().map(|(_, device)| device));
+            check_instances(request.count, together, Some(inventory))?;
         }
         if let (true, Some(inventory)) = (ahead > 0 && self.wait() == Wait::No, &known) {
             let probe = self.place.open()?;
@@ -116,7 +121,7 @@ impl Call<'_> {
             match chooser.choose(known.as_ref())? {
                 Outcome::Picked(picked, guard) => {
                     let devices: Vec<Device> = picked.iter().map(|picked| picked.device.clone()).collect();
-                    usable_together(&devices, known.as_ref())?;
+                    check_together(&devices, known.as_ref())?;
                     return Ok(Look::Done(Choice::Free(picked, guard, Box::new(request.clone()))));
                 }
                 Outcome::OverCap(failure) => failure,
@@ -134,8 +139,10 @@ impl Call<'_> {
         };
         // What no device of the node could ever meet is said at once.
         let pool = census::pool(&request.filter, &inventory, request.count)?;
-        let most: Vec<Device> = pool.into_iter().map(|(_, device)| device.clone()).take(request.count).collect();
-        usable_together(&most, Some(&inventory))?;
+        if inventory.first_mig_only() {
+            let most: Vec<Device> = pool.into_iter().map(|(_, device)| device.clone()).take(request.count).collect();
+            check_together(&most, Some(&inventory))?;
+        }
         Ok(Look::InLine(inventory, Box::new(request)))
     }
 
@@ -191,13 +198,24 @@ impl Call<'_> {
     }
 }
 
-/// Before driver 570 a CUDA program sees only the first of several MIG devices: the others would be leased for nothing.
-fn usable_together(devices: &[Device], inventory: Option<&Inventory>) -> Result<(), Failure> {
+/// Whether one program can use these devices together: it sees only the first of several MIG devices before driver 570, and one compute
+/// instance of each GPU instance from then on. The others would be leased for nothing.
+fn check_together(devices: &[Device], inventory: Option<&Inventory>) -> Result<(), Failure> {
     let mig = devices.iter().filter(|device| device.slot.is_some()).count();
-    if mig < 2 || !inventory.is_some_and(Inventory::first_mig_only) {
+    if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
+        let text = format!("{mig} MIG devices: with this driver (before 570) a program sees only the first of them");
+        return Err(Failure::new(Kind::Nvml, text).hint("run one program on each"));
+    }
+    check_instances(devices.len(), usable_together(devices), inventory)
+}
+
+fn check_instances(wanted: usize, together: usize, inventory: Option<&Inventory>) -> Result<(), Failure> {
+    if together >= wanted || !inventory.is_some_and(Inventory::one_per_gpu_instance) {
         return Ok(());
     }
-    let text = format!("{mig} MIG devices: with this driver (before 570) a program sees only the first of them");
+    let text = format!(
+        "{wanted} devices: a program sees only one compute instance of each GPU instance, here {together} of them"
+    );
     Err(Failure::new(Kind::Nvml, text).hint("run one program on each"))
 }
 

@@ -5,7 +5,7 @@ use getgpu_common::choice::census::{self, Census, Rejected};
 use getgpu_common::choice::pick::{Chooser, Guard, Outcome, Picked};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Device, Inventory};
+use getgpu_common::inventory::{Device, Inventory, usable_together};
 use getgpu_common::line::{self, Progress, Search, Turn};
 use getgpu_common::lock::Side;
 use getgpu_common::request::Request;
@@ -164,6 +164,13 @@ impl Call<'_> {
         let mig = picked.iter().filter(|picked| picked.device.slot.is_some()).count();
         if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
             self.diag.warn("with this driver (before 570) a CUDA program sees only the first of several MIG devices");
+        }
+        let together = usable_together(picked.iter().map(|picked| &picked.device));
+        if together < picked.len() && inventory.is_some_and(Inventory::one_per_gpu_instance) {
+            self.diag.warn(&format!(
+                "a CUDA program sees only {together} of these {} devices: one compute instance of each GPU instance",
+                picked.len()
+            ));
         }
         let (uuids, claims) = picked.into_iter().map(|picked| (picked.device.uuid, picked.claim)).unzip();
         Claimed { uuids, value, claims, guard }

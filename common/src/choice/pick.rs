@@ -115,8 +115,9 @@ impl<A: Ask> Chooser<'_, A> {
             Err(over) => return Ok(Outcome::OverCap(over)),
         };
         let mut gpu_loads = self.gpu_loads(probe, inventory)?;
+        let apart = count > 1 && inventory.one_per_gpu_instance();
         let patience = if share { SHARE_PATIENCE } else { PATIENCE };
-        let (mut rejected, mut picked) = (HashMap::new(), Vec::new());
+        let (mut rejected, mut picked) = (HashMap::new(), Vec::<(usize, Picked)>::new());
         let began = Instant::now();
         while picked.len() < count {
             let mut left: Vec<Candidate<'_>> = Vec::new();
@@ -138,6 +139,15 @@ impl<A: Ask> Chooser<'_, A> {
                 self.request.filter.by_size(),
                 &mut chance::generator(),
             );
+            if apart {
+                let beside = |candidate: &Candidate<'_>| {
+                    let instance = candidate.device.gpu_instance();
+                    instance.is_some() && picked.iter().any(|(_, other)| other.device.gpu_instance() == instance)
+                };
+                // What getgpu prints may be for several programs; cudawrap starts one, which could not use both.
+                left.retain(|candidate| self.side == Side::Reservation || !beside(candidate));
+                left.sort_by_key(beside);
+            }
             let (mut found, mut tried) = (false, false);
             for candidate in left.into_iter().filter(|_| enough) {
                 match self.try_device(probe, candidate.device)? {

@@ -120,6 +120,39 @@ fn cudawrap_leases_several_gpus_and_refuses_several_mig_devices_of_old_drivers()
     assert_eq!(sandbox.getgpu(["-n", "2", "--format", "index", "--no-reserve"]).run().line().split(',').count(), 2);
 }
 
+/// From driver 570 on a program sees several MIG devices, but one compute instance of each GPU instance.
+#[test]
+fn several_mig_devices_come_from_different_gpu_instances() {
+    let instance = |gi: u32, ci: u32| format!("{{ gi = {gi}, ci = {ci}, profile = '1c.3g.20gb' }}");
+    let node = |devices: &[String]| {
+        let devices = devices.join(", ");
+        format!("driver = '570.86.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\ndevice = [{devices}]\n")
+    };
+    let sandbox = Sandbox::new(&node(&[instance(1, 0), instance(1, 1), instance(1, 2), instance(2, 0)]));
+    let uuids = sandbox.uuids();
+    let last = &uuids[3];
+    for policy in ["random", "first", "last", "pack"] {
+        let picked = sandbox.getgpu(["-n", "2", "--no-reserve", "--policy", policy]).run();
+        assert!(picked.line().contains(last.as_str()), "{picked:#?}");
+        picked.says(&[]);
+        let script = ["-n", "2", "--policy", policy, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"];
+        let ran = sandbox.command("cudawrap").args(script).run();
+        assert!(ran.line().contains(last.as_str()), "{ran:#?}");
+    }
+    // What is printed may be for several programs.
+    let line = "getgpu: a CUDA program sees only 2 of these 3 devices: one compute instance of each GPU instance";
+    sandbox.getgpu(["-n", "3", "--no-reserve"]).run().exits(0).says(&[line]);
+    let refused = "3 devices: a program sees only one compute instance of each GPU instance, here 2 of them";
+    for wait in [&[][..], &["--wait=60"]] {
+        let outcome = sandbox.command("cudawrap").args(wait).args(["-n", "3", "--", "true"]).run();
+        outcome.refuses("cudawrap", 125, refused);
+    }
+    let _program = sandbox.occupy(std::slice::from_ref(last), "");
+    sandbox.command("cudawrap").args(["-n", "2", "--", "true"]).run().refuses("cudawrap", 75, "too few free devices");
+    sandbox.getgpu(["-n", "2", "--no-reserve"]).run().exits(0).mentions("sees only 1 of these 2 devices");
+    sandbox.assert_clean(std::time::Duration::ZERO);
+}
+
 #[test]
 fn policies_decide_between_the_ends_and_between_gpus() {
     let sandbox = Sandbox::new("a100x8");
