@@ -1,18 +1,20 @@
 //! `--check`: is this node set up? One line per finding, with a remedy where something is wrong: what an administrator runs first and sends
 //! with a report. It takes nothing, and what one part of it finds does not keep the others from looking.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use getgpu_common::diag::{print, printable};
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::inventory::{Detail, Inventory};
-use getgpu_common::lock::{Origin, Place, shared};
+use getgpu_common::ident::Uuid;
+use getgpu_common::inventory::{Activity, Detail, Inventory};
+use getgpu_common::lock::{Origin, Place, Span, shared, taken};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Settings};
 
-use crate::call::open;
+use crate::call::{Asker, open};
 use crate::explain;
 
 /// What has been found so far.
@@ -44,8 +46,8 @@ impl Findings {
 pub fn check(environment: &Environment, directories: &[PathBuf]) -> Result<(), Failure> {
     let mut findings = Findings::default();
     let settings = settings(environment, &mut findings);
-    lock(environment, &settings, &mut findings);
-    let inventory = driver(&settings, &mut findings);
+    let place = lock(environment, &settings, &mut findings);
+    let inventory = driver(&settings, place.as_ref(), &mut findings);
     if let Some(inventory) = &inventory {
         lists(&settings, environment, inventory, &mut findings);
     }
@@ -74,29 +76,41 @@ fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
     }
 }
 
-fn lock(environment: &Environment, settings: &Settings, findings: &mut Findings) {
+/// The lock, if there is one that can be used.
+fn lock(environment: &Environment, settings: &Settings, findings: &mut Findings) -> Option<Place> {
     let remedy = "as root: systemd-tmpfiles --create getgpu.conf, or run getgpu once";
-    match Place::find(environment.lock.clone(), settings.lock.clone()) {
-        Err(failure) => findings.failed("lock", &failure, remedy),
-        Ok(place) if place.origin == Origin::Private => {
-            let text = format!("there is no /run/getgpu: {} excludes only your own programs", place.path.display());
-            findings.wrong("lock", &text, remedy);
+    let place = match Place::find(environment.lock.clone(), settings.lock.clone()) {
+        Ok(place) => place,
+        Err(failure) => {
+            findings.failed("lock", &failure, remedy);
+            return None;
         }
-        Ok(place) if !shared::with_host(&place) => {
-            let directory = place.path.parent().unwrap_or(&place.path).display();
-            let text = format!("{}: not shared with the host", place.path.display());
-            findings.wrong("lock", &text, &format!("mount the host's {directory} here"));
-        }
-        Ok(place) => findings.fine("lock", &format!("{}, a FIFO that can be trusted", place.path.display())),
+    };
+    if place.origin == Origin::Private {
+        let text = format!("there is no /run/getgpu: {} excludes only your own programs", place.path.display());
+        findings.wrong("lock", &text, remedy);
+    } else if !shared::with_host(&place) {
+        let directory = place.path.parent().unwrap_or(&place.path).display();
+        let text = format!("{}: not shared with the host", place.path.display());
+        findings.wrong("lock", &text, &format!("mount the host's {directory} here"));
+    } else {
+        findings.fine("lock", &format!("{}, a FIFO that can be trusted", place.path.display()));
     }
+    Some(place)
 }
 
 /// Asks NVML for everything; none if it does not answer.
-fn driver(settings: &Settings, findings: &mut Findings) -> Option<Inventory> {
+fn driver(settings: &Settings, place: Option<&Place>, findings: &mut Findings) -> Option<Inventory> {
     let began = std::time::Instant::now();
-    let scanned = open(settings).and_then(|client| client.ask_all(|client| client.scan(Detail::Full)));
-    let inventory = match scanned {
-        Ok(inventory) => inventory,
+    let scanned = open(settings).and_then(|client| {
+        client.ask_all(|client| {
+            let inventory = client.scan(Detail::Full)?;
+            let silent = silent(client, &inventory, place)?;
+            Ok((inventory, silent))
+        })
+    });
+    let (inventory, silent) = match scanned {
+        Ok(found) => found,
         Err(failure) => {
             let remedy = "install the NVIDIA driver, and see whether `nvidia-smi -L` lists the GPUs";
             findings.failed("driver", &failure, remedy);
@@ -107,6 +121,15 @@ fn driver(settings: &Settings, findings: &mut Findings) -> Option<Inventory> {
     findings.fine("driver", &format!("{driver}, NVML answers in {} ms", began.elapsed().as_millis()));
     for problem in &inventory.problems {
         findings.wrong("driver", problem, "nvidia-smi -q tells more; a GPU that is lost needs a reset or a reboot");
+    }
+    for (reason, devices) in &silent {
+        let others = match devices.len() {
+            1 => String::new(),
+            2 => " and 1 other".to_owned(),
+            many => format!(" and {} others", many - 1),
+        };
+        let text = format!("{}{others}: never free, since NVML does not tell who uses it: {reason}", devices[0]);
+        findings.wrong("devices", &text, "nvidia-smi -q tells more; a GPU that is lost needs a reset or a reboot");
     }
     let mig = inventory.devices.iter().filter(|device| device.slot.is_some()).count();
     let whole = inventory.devices.len() - mig;
@@ -128,6 +151,33 @@ fn driver(settings: &Settings, findings: &mut Findings) -> Option<Inventory> {
         findings.wrong("devices", &text, "see the rights of /dev/nvidia* and /dev/nvidia-caps, and the device cgroup");
     }
     Some(inventory)
+}
+
+/// The devices whose use NVML does not tell, by what it says instead. They can never be handed out.
+fn silent(
+    client: &mut Asker,
+    inventory: &Inventory,
+    place: Option<&Place>,
+) -> Result<BTreeMap<String, Vec<Uuid>>, Failure> {
+    let probe = place.map(Place::open).transpose()?;
+    let mut silent: BTreeMap<String, Vec<Uuid>> = BTreeMap::new();
+    for device in inventory.devices.iter().filter(|device| device.usable) {
+        // Whoever holds a device through the lock uses it, and will end.
+        if probe
+            .as_ref()
+            .is_some_and(|probe| taken::seen(probe, Span::of(&device.uuid)).is_ok_and(|held| held.is_some()))
+        {
+            continue;
+        }
+        let reason = match client.usage(device, Detail::Uuid)? {
+            // With its memory told it is unknown only for as long as a program outside this container uses it.
+            Ok(usage) if usage.activity != Activity::Unknown || usage.memory.is_some() => continue,
+            Ok(usage) => usage.reason.unwrap_or_default(),
+            Err(failure) => failure.message,
+        };
+        silent.entry(reason).or_default().push(device.uuid.clone());
+    }
+    Ok(silent)
 }
 
 /// The site's lists against what there is.

@@ -57,7 +57,19 @@ fn every_problem_is_told_with_a_remedy() {
     problem(&sandbox, &[], "NVML did not answer within 1 s");
     sandbox.faults("[[rule]]\nfunction = '*'\ngpu = 0\nreturns = 15\n");
     problem(&sandbox, &[], "driver: ");
+    // Everything answers but who uses the devices: they can never be given.
+    for (fault, part) in [
+        ("[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\nreturns = 15\n", " and 3 others: never free"),
+        ("[[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo_v2'\nreturns = 4\n", "DeviceGetMemoryInfo"),
+    ] {
+        sandbox.faults(fault);
+        problem(&sandbox, &[], part);
+    }
     sandbox.faults("");
+    // A program that uses a device is no fault of the node.
+    let _program = sandbox.occupy(&sandbox.uuids()[..1], "");
+    sandbox.getgpu(["--hold"]).run().line();
+    sandbox.getgpu(["--check"]).run().exits(0);
     std::fs::remove_file(sandbox.lock()).unwrap();
     std::fs::write(sandbox.lock(), "").unwrap();
     problem(&sandbox, &[], "it is not a FIFO");
