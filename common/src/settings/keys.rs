@@ -49,7 +49,7 @@ keys! {
         |s| show_path(s.library.as_ref()), |s, t| s.library = Some(path(t)?);
     policy "getgpu", "getgpu, if it is not beside cudawrap",
         |s| show_path(s.getgpu.as_ref()), |s, t| s.getgpu = Some(path(t)?);
-    policy "idle_memory", "more memory in use makes a device busy; unset: the larger of 128M and 1 %",
+    policy "idle_memory", "more memory in use makes a device busy; unset: the larger of 128M and 1 %, in a container 64M",
         |s| show_size(s.idle_memory), |s, t| s.idle_memory = Some(size(t)?);
     policy "ignore_processes", "names of programs that do not make a device busy",
         |s| show_json(&s.ignore_processes), |s, t| s.ignore_processes = t.to_vec();

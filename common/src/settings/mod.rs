@@ -39,7 +39,7 @@ pub struct Settings {
     pub library: Option<PathBuf>,
     /// getgpu, if not beside cudawrap.
     pub getgpu: Option<PathBuf>,
-    /// More memory in use than this, in bytes, makes a device busy; none: the larger of 128 MiB and 1 %.
+    /// More memory in use than this, in bytes, makes a device busy; none: the larger of 128 MiB and 1 %, in a container 64 MiB.
     pub idle_memory: Option<u64>,
     /// Names of programs that do not make a device busy.
     pub ignore_processes: Vec<String>,

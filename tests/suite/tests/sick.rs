@@ -225,7 +225,7 @@ fn an_ignored_process_hides_a_gib_and_no_clients() {
         std::fs::read_to_string(format!("/proc/{}/comm", server.pid()))
             .is_ok_and(|name| name.starts_with("nvidia-cuda"))
     });
-    let pid = server.pid() as u32;
+    let pid = server.pid();
     sandbox.faults(&entry("compute", pid, 1000));
     sandbox.getgpu(["--no-reserve"]).run().line();
     sandbox.faults(&entry("compute", pid, 9000));
