@@ -16,6 +16,7 @@ pub mod line;
 pub mod lock;
 pub mod locked;
 pub mod nvml;
+pub mod ownership;
 pub mod pool;
 pub mod procfs;
 pub mod quantity;

@@ -1,12 +1,14 @@
 //! The pool: which devices one call may choose from, and for each other one the reason why not. Pure.
 //! Usable, allowed, not excluded, inside the grant, of the right type.
 
+use std::cmp::Ordering;
+
 use crate::ident::{Selector, Uuid};
 use crate::inventory::{Detail, Device, Inventory};
 use crate::lock::Units;
 use crate::settings::Type;
 use crate::settings::allowed::List;
-use crate::share::Share;
+use crate::share::{self, Share};
 
 /// What narrows the pool.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +27,22 @@ pub struct Filter {
     pub min_memory: Option<u64>,
     /// The part of each device that is wanted; none: all of it.
     pub share: Option<Share>,
+    /// The share comes from a settings file and says how much of a device is wanted: a reserved part of a device that is no larger is used
+    /// whole. Else the share was asked for by this call, and divides such a part.
+    pub share_by_default: bool,
     /// GPUs, or devices; empty: any.
     pub gpus: Vec<Selector>,
+}
+
+/// How much of what is ours of a device a call wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Portion {
+    /// All that is ours.
+    All,
+    /// So many units, fewer than are ours.
+    Units(i64),
+    /// More than is ours, or NVML does not tell how much memory the device has.
+    TooLarge,
 }
 
 /// Why a device is not in the pool.
@@ -102,10 +118,21 @@ impl Filter {
         too_small.then_some(Outside::TooSmall)
     }
 
-    /// How many units the share is of what is ours of a device; none: all of it.
-    pub fn part_of(&self, ours: &Units, memory: Option<u64>) -> Option<i64> {
-        let wanted = self.share.map(|share| share.units(memory).unwrap_or(0))?;
-        (wanted < ours.count()).then_some(wanted)
+    /// How much the share is of what is ours of a device with `memory` bytes, `None` where NVML does not tell. A fraction is one of
+    /// what is ours, a size is one of the device's memory.
+    pub fn portion(&self, ours: &Units, memory: Option<u64>) -> Portion {
+        let Some(share) = self.share else { return Portion::All };
+        let Some(of_device) = share.units(memory) else { return Portion::TooLarge };
+        let wanted = match share {
+            Share::Fraction { of, parts } if !self.share_by_default => share::fraction_of(ours.count(), of, parts),
+            _ => of_device,
+        };
+        match wanted.cmp(&ours.count()) {
+            Ordering::Less => Portion::Units(wanted),
+            Ordering::Equal => Portion::All,
+            Ordering::Greater if self.share_by_default => Portion::All,
+            Ordering::Greater => Portion::TooLarge,
+        }
     }
 
     /// Why the device is outside whatever its type, if it is.
@@ -193,6 +220,7 @@ fn on(gpu: &Selector, device: &Device) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::UNITS;
 
     fn device(n: u32, slot: Option<u32>) -> Device {
         let kind = if slot.is_some() { "MIG" } else { "GPU" };
@@ -214,6 +242,37 @@ mod tests {
         let inventory = Inventory { devices: devices.to_vec(), ..Inventory::default() };
         let sorted = filter.sort(&inventory);
         devices.iter().zip(sorted).filter(|(_, out)| out.is_none()).map(|(d, _)| d.gpu).collect()
+    }
+
+    #[test]
+    fn a_share_is_of_the_part_and_a_size_of_the_device() {
+        let half = Units::whole().first(UNITS / 2).unwrap();
+        let of = |share: &str, share_by_default, ours: &Units, memory| {
+            let share = Some(share.parse().unwrap());
+            Filter { share, share_by_default, ..Filter::default() }.portion(ours, memory)
+        };
+        let gib = |n: u64| Some(n << 30);
+        for (share, by_default, ours, memory, portion) in [
+            ("1/2", false, &Units::whole(), None, Portion::Units(UNITS / 2)),
+            ("1/2", false, &half, None, Portion::Units(UNITS / 4)),
+            ("1/2", true, &half, None, Portion::All),
+            ("1/4", true, &half, None, Portion::Units(UNITS / 4)),
+            ("100%", false, &half, None, Portion::All),
+            ("10G", false, &half, gib(40), Portion::Units(UNITS / 4)),
+            ("20G", false, &half, gib(40), Portion::All),
+            ("30G", false, &half, gib(40), Portion::TooLarge),
+            ("30G", true, &half, gib(40), Portion::All),
+            ("41G", false, &Units::whole(), gib(40), Portion::TooLarge),
+            ("41G", true, &Units::whole(), gib(40), Portion::TooLarge),
+            ("1G", false, &Units::whole(), None, Portion::TooLarge),
+        ] {
+            assert_eq!(
+                of(share, by_default, ours, memory),
+                portion,
+                "{share} {by_default} {} {memory:?}",
+                ours.count()
+            );
+        }
     }
 
     #[test]

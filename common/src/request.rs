@@ -6,9 +6,9 @@ use crate::choice::policy::Nearest;
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
 use crate::inventory::{Detail, Inventory};
-use crate::lock::own::Cover;
 use crate::lock::{Level, Place, UNITS, Units, layout};
-use crate::pool::Filter;
+use crate::ownership::{self, Cover, Decision, Wish};
+use crate::pool::{Filter, Portion};
 use crate::procfs::namespaces;
 use crate::settings::{Environment, Policy, Settings, ShareUsers, WithoutGrant, allowed};
 use crate::share::Share;
@@ -73,6 +73,7 @@ impl Request {
                 profiles: settings.profile.clone(),
                 min_memory: settings.min_memory,
                 share: settings.share,
+                share_by_default: settings.share_by_default,
                 gpus: settings.gpu.clone(),
             },
             count: settings.count as usize,
@@ -120,7 +121,7 @@ impl Request {
 
     /// Among whom devices are claimed: inside what is ours, or everybody on the node.
     pub fn level(&self) -> Level {
-        self.cover.as_ref().map_or(Level::Outer, |cover| Level::Inner { reserved: cover.reserved })
+        self.cover.as_ref().map_or(Level::Outer, |cover| Level::Inner { reserved: cover.is_reservation() })
     }
 
     /// The most units that the request can take of the devices of the node, all together.
@@ -130,15 +131,18 @@ impl Request {
         each.saturating_mul(i64::try_from(self.count).unwrap_or(i64::MAX))
     }
 
-    /// Notes what of the grant is ours already. True if the request wants as many devices as it names, and all that is ours of them:
-    /// then there is nothing to choose.
-    pub fn find_cover(&mut self, place: &Place, inventory: Option<&Inventory>) -> bool {
-        let Some(grant) = self.filter.grant.as_deref() else { return false };
-        self.cover = Cover::of(place, grant);
-        let Some(cover) = &self.cover else { return false };
+    /// What of the grant's devices is ours already. Without a grant that is a question of reuse, which getgpu alone asks.
+    pub fn owned(&self, place: &Place, inventory: Option<&Inventory>) -> Decision {
+        let Some(grant) = self.filter.grant.as_deref() else { return Decision::Nothing };
+        self.owned_of(place, grant, inventory)
+    }
+
+    /// The same for devices that are not yet known to exist.
+    pub fn owned_of(&self, place: &Place, grant: &[Uuid], inventory: Option<&Inventory>) -> Decision {
         let memory = |uuid: &Uuid| inventory?.devices.iter().find(|device| device.uuid == *uuid)?.memory;
-        let all = |(uuid, ours): &(Uuid, Units)| self.filter.part_of(ours, memory(uuid)).is_none();
-        cover.devices.len() == self.count && cover.devices.iter().all(all)
+        let wants_all = |uuid: &Uuid, ours: &Units| self.filter.portion(ours, memory(uuid)) == Portion::All;
+        let wish = Wish { grant: Some(grant), count: self.count, wants_all: &wants_all, reusable: &|_, _| false };
+        ownership::of_grant(place, &wish)
     }
 
     /// The most devices that this user may have at a time; of what is ours already nothing is counted again.
@@ -146,16 +150,13 @@ impl Request {
         self.cap.filter(|_| self.cover.is_none())
     }
 
-    /// After something was settled inside what was ours: that it is ours still. Else somebody may have it who was let in meanwhile.
-    pub fn still_ours(&self, place: &Place) -> Result<(), Failure> {
-        match &self.cover {
-            Some(cover) if !cover.holds(place) => Err(Failure::new(
-                Kind::NoneFree,
-                "what was reserved for you has ended while a device was chosen from it",
-            )
-            .hint("ask again")),
-            _ => Ok(()),
-        }
+    /// Confirms, after something was settled inside what is ours, that the enclosing reservation or lease survived.
+    ///
+    /// # Errors
+    ///
+    /// It has ended.
+    pub fn confirm(&self, place: &Place) -> Result<(), Failure> {
+        self.cover.as_ref().map_or(Ok(()), |cover| cover.confirm(place))
     }
 
     /// The request without what narrows the choice: INDEX counts all devices of the type, and takes one of them whole.

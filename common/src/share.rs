@@ -28,8 +28,7 @@ impl Share {
             Self::Fraction { of, parts } => (of, parts),
             Self::Bytes(bytes) => (bytes, total.filter(|total| *total >= bytes)?),
         };
-        let units = i128::from(UNITS) * i128::from(of) / i128::from(parts.max(1));
-        i64::try_from(units).ok().map(|units| units.clamp(1, UNITS))
+        Some(fraction_of(UNITS, of, parts))
     }
 
     /// The part of `total` bytes that it gives.
@@ -122,6 +121,12 @@ impl fmt::Display for Share {
             },
         }
     }
+}
+
+/// `of` of `parts` equal parts of so many units, rounded down: at least one unit, and never more than there are.
+pub fn fraction_of(units: i64, of: u64, parts: u64) -> i64 {
+    let exact = i128::from(units) * i128::from(of) / i128::from(parts.max(1));
+    i64::try_from(exact).unwrap_or(units).clamp(1, units.max(1))
 }
 
 /// The part that so many units are.

@@ -86,7 +86,7 @@ impl Call<'_> {
 
     fn look(&self, client: &mut Client<Helper>, mut request: Request) -> Result<Look, Failure> {
         let known = self.placed(client, &mut request)?;
-        request.find_cover(self.place, known.as_ref());
+        request.cover = request.owned(self.place, known.as_ref()).cover();
         if let (Some(grant), Some(inventory)) = (&request.filter.grant, &known) {
             if grant.len() == request.count && request.visible != Visible::Unset {
                 let devices: Vec<Device> =

@@ -5,13 +5,17 @@ use std::time::{Duration, Instant};
 
 use getgpu_common::choice::attempt;
 use getgpu_common::choice::census::Rejected;
+use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
 use getgpu_common::line::{Rooms, Seeker, Tried};
 use getgpu_common::lock::claim::{lock_error, named_lease};
 use getgpu_common::lock::holders::{self, Holder};
-use getgpu_common::lock::{Claim, Description, Held, Place, Side, Span, Taken, UNITS, Units, taken};
+use getgpu_common::lock::{Claim, Description, Held, Level, Place, Side, Span, Taken, UNITS, Units, taken};
+use getgpu_common::ownership::{Basis, Cover};
+use getgpu_common::pool::Portion;
+use getgpu_common::procfs::namespaces;
 use getgpu_common::quantity;
 use getgpu_common::request::Request;
 
@@ -35,13 +39,33 @@ pub fn by_name(uuid: Uuid) -> Device {
     Device { uuid, gpu: 0, slot, gpu_uuid: None, instance: None, profile: None, memory: None, usable: true, cpus: None }
 }
 
-/// Leases named devices. Reservations on them are asked about only with `mind_reservation`, and own ones are no hindrance.
-pub fn lease(
-    place: &Place,
-    request: &mut Request,
-    devices: &[Device],
-    mind_reservation: bool,
-) -> Result<Named, Failure> {
+/// Leases named devices. An own reservation that covers them all, or a lease of an ancestor, is used as far as it goes; any other
+/// reservation or lease on the units that are wanted keeps them from us.
+///
+/// # Errors
+///
+/// A share was asked for that is larger than what is ours of a device, or of a device whose memory NVML does not tell.
+pub fn lease(place: &Place, request: &mut Request, devices: &[Device], diag: &Diag) -> Result<Named, Failure> {
+    let mut used = Vec::new();
+    loop {
+        let named = lease_once(place, request, devices, diag)?;
+        // Two programs of one script meet on a reservation while a second one of the script is unused: that one is found now.
+        match (&named, holder(request)) {
+            (Named::Taken(..), Some(pid)) if !used.contains(&pid) => used.push(pid),
+            _ => return Ok(named),
+        }
+    }
+}
+
+/// The holder of the reservation that the devices were to be leased under.
+fn holder(request: &Request) -> Option<i32> {
+    match &request.cover.as_ref()?.basis {
+        Basis::Reservation(line) => Some(line.pid),
+        Basis::InheritedLease | Basis::AncestorLease => None,
+    }
+}
+
+fn lease_once(place: &Place, request: &mut Request, devices: &[Device], diag: &Diag) -> Result<Named, Failure> {
     let probe = place.open()?;
     request.filter.grant = Some(devices.iter().map(|device| device.uuid.clone()).collect());
     let mut held = false;
@@ -51,27 +75,36 @@ pub fn lease(
     // Where nothing is held at all nothing can be ours, and /proc need not be searched.
     request.cover = None;
     if held {
-        request.find_cover(place, None);
+        request.cover = request.owned(place, None).cover();
     }
     let (mut claims, mut inherited) = (Vec::new(), Vec::new());
     for device in devices {
+        let span = Span::of(&device.uuid);
         let ours = request.cover.as_ref().and_then(|cover| cover.units(&device.uuid));
-        let part = ours.and_then(|ours| request.filter.part_of(ours, device.memory));
-        let reserved = request.cover.as_ref().is_some_and(|cover| cover.reserved);
-        let claim = match ours {
+        let reserved = request.cover.as_ref().is_some_and(Cover::is_reservation);
+        let portion = request.filter.portion(ours.unwrap_or(&Units::whole()), device.memory);
+        let claim = match (ours, portion) {
+            (_, Portion::TooLarge) => return Err(too_large(request, device)),
             // A share of what is ours is one among several of ours.
-            Some(_) if part.is_some() => part_of_ours(place, &probe, request, device)?,
-            Some(ours) if !reserved => {
-                inherited.push((Span::of(&device.uuid), ours.clone()));
+            (Some(_), Portion::Units(_)) => part_of_ours(place, &probe, request, device)?,
+            (Some(ours), Portion::All) if !reserved => {
+                inherited.push((span, ours.clone()));
                 continue;
             }
-            Some(ours) => named_lease(place, Span::of(&device.uuid), ours.clone())?,
-            None => unowned(place, &probe, request, device)?,
+            (Some(ours), Portion::All) => named_lease(place, span, ours.clone())?,
+            (None, Portion::All) => named_lease(place, span, Units::whole())?,
+            (None, Portion::Units(wanted)) => part_of_unowned(place, &probe, span, wanted)?,
         };
         let Some(claim) = claim else {
             return Ok(Named::Taken(device.uuid.clone(), first_holder(place, &probe, device, "lease")));
         };
-        if mind_reservation && ours.is_none() && claim.other_side()? == Some(Held::Settled) {
+        // What is ours may be divided by others of ours at this moment; what is not may be somebody's reservation.
+        let in_the_way = match ours {
+            Some(_) if portion == Portion::All => claim.others_inside()? == Some(Held::Settled),
+            Some(_) => false,
+            None => claim.other_side()? == Some(Held::Settled) && !reserved_for_us(&probe, device, diag)?,
+        };
+        if in_the_way {
             return Ok(Named::Taken(device.uuid.clone(), first_holder(place, &probe, device, "reservation")));
         }
         claims.push(claim);
@@ -79,8 +112,34 @@ pub fn lease(
     // Its number is for the lease, which is to lie as low as it can.
     drop(probe);
     let lease = Lease::settle(claims, &inherited, place)?;
-    request.still_ours(place)?;
+    request.confirm(place)?;
     Ok(Named::Leased(lease))
+}
+
+/// Whether a reservation counts as ours although nothing can be proven: in another pid namespace the uid that it is signed with
+/// decides. There uid 0 may be anybody's, so that is said.
+fn reserved_for_us(probe: &Description, device: &Device, diag: &Diag) -> Result<bool, Failure> {
+    if namespaces::host_pids() {
+        return Ok(false);
+    }
+    let own = nix::unistd::geteuid().as_raw();
+    let signed = holders::uids(probe, Span::of(&device.uuid), Side::Reservation)?;
+    if own == 0 && !signed.is_empty() {
+        diag.warn(&format!("{}: reserved on the host: running there because this container was given it", device.uuid));
+        return Ok(true);
+    }
+    Ok(signed.contains(&namespaces::host_uid(own)))
+}
+
+/// The failure of a share that no device of the grant has room for.
+fn too_large(request: &Request, device: &Device) -> Failure {
+    let share = request.filter.share.map(|share| share.to_string()).unwrap_or_default();
+    let why = match device.memory {
+        Some(memory) => format!("{} has {} of memory", device.uuid, quantity::size_text(memory)),
+        None => format!("{}: NVML does not tell how much memory it has", device.uuid),
+    };
+    Failure::new(Kind::NoDevice, format!("--share {share}: {why}"))
+        .hint("a fraction, such as --share 1/2, fits every device")
 }
 
 /// A part of what is ours, among others of ours that take theirs in the same moment.
@@ -99,20 +158,12 @@ fn part_of_ours(
     }
 }
 
-/// A device, or a share of one, that is not ours yet: what the leases of others leave of it, best where nobody has a reservation.
-fn unowned(place: &Place, probe: &Description, request: &Request, device: &Device) -> Result<Option<Claim>, Failure> {
-    let span = Span::of(&device.uuid);
-    let Some(wanted) = request.filter.part_of(&Units::whole(), device.memory) else {
-        return named_lease(place, span, Units::whole());
-    };
+/// So many units of a device that is not ours yet: what the leases and reservations of others leave of it.
+fn part_of_unowned(place: &Place, probe: &Description, span: Span, wanted: i64) -> Result<Option<Claim>, Failure> {
     let began = Instant::now();
     loop {
-        let leases = probe.conflicts(span.lease(), usize::MAX).map_err(|e| lock_error(&e))?;
-        let free = Units::whole().without(&Units::of(leases.iter().map(|lease| lease.range), span.lease()));
-        let everything = Taken::look(probe, getgpu_common::lock::Level::Outer, span)?.all();
-        let Some(units) = free.without(&everything).first(wanted).or_else(|| free.first(wanted)) else {
-            return Ok(None);
-        };
+        let taken = Taken::look(probe, Level::Outer, span)?.all();
+        let Some(units) = Units::whole().without(&taken).first(wanted) else { return Ok(None) };
         if let Some(claim) = named_lease(place, span, units)? {
             return Ok(Some(claim));
         }
@@ -124,7 +175,8 @@ fn unowned(place: &Place, probe: &Description, request: &Request, device: &Devic
 
 fn first_holder(place: &Place, probe: &Description, device: &Device, kind: &str) -> Option<Holder> {
     let held = holders::of(place, probe, Span::of(&device.uuid)).ok()?;
-    held.holders.into_iter().find(|holder| holder.kind == kind)
+    let place = held.holders.iter().position(|holder| holder.kind == kind).unwrap_or(0);
+    held.holders.into_iter().nth(place)
 }
 
 /// `MIG-12..: in use by ben (pid 4711, python3)`
@@ -146,6 +198,8 @@ pub fn taken(uuid: &Uuid, holder: Option<&Holder>) -> Failure {
 pub struct Wanted<'a> {
     /// The lock.
     pub place: &'a Place,
+    /// Where warnings go.
+    pub diag: &'a Diag,
     /// The request.
     pub request: Request,
     /// The devices.
@@ -156,17 +210,20 @@ impl Wanted<'_> {
     /// Whether a device cannot be had now, as far as the lock tells; of what was ours at the last attempt only that counts.
     fn taken(&self, probe: &Description, device: &Device) -> Result<bool, Failure> {
         let ours = self.request.cover.as_ref().and_then(|cover| cover.units(&device.uuid));
-        if ours.is_some_and(|ours| self.request.filter.part_of(ours, device.memory).is_some()) {
-            return Ok(attempt::units(probe, &self.request, device)?.is_err());
-        }
-        let region = Span::of(&device.uuid).lease();
-        let leases = probe.conflicts(region, usize::MAX).map_err(|e| lock_error(&e))?;
-        let leased = Units::of(leases.iter().map(|lease| lease.range), region);
-        Ok(match ours {
-            Some(ours) => ours.without(&leased) != *ours,
-            None => {
-                let wanted = self.request.filter.part_of(&Units::whole(), device.memory).unwrap_or(UNITS);
-                leased.count() + wanted > UNITS
+        let span = Span::of(&device.uuid);
+        Ok(match (ours, self.request.filter.portion(ours.unwrap_or(&Units::whole()), device.memory)) {
+            (_, Portion::TooLarge) => true,
+            (Some(_), Portion::Units(_)) => attempt::units(probe, &self.request, device)?.is_err(),
+            (Some(ours), Portion::All) => {
+                let mut leased = false;
+                for range in ours.at(span.lease()) {
+                    leased |= probe.conflict(range).map_err(|e| lock_error(&e))?.is_some();
+                }
+                leased
+            }
+            (None, portion) => {
+                let wanted = if let Portion::Units(wanted) = portion { wanted } else { UNITS };
+                Units::whole().without(&Taken::look(probe, Level::Outer, span)?.settled).count() < wanted
             }
         })
     }
@@ -202,7 +259,7 @@ impl Seeker for Wanted<'_> {
     }
 
     fn attempt(&mut self, _may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Named>, Failure> {
-        Ok(match lease(self.place, &mut self.request, &self.devices, false)? {
+        Ok(match lease(self.place, &mut self.request, &self.devices, self.diag)? {
             // Not asked about again at once: whose it is can change only when somebody ends.
             Named::Taken(..) => Tried::Busy(self.devices.iter().map(|device| device.uuid.clone()).collect()),
             found @ Named::Leased(_) => Tried::Found(found),

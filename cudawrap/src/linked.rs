@@ -82,7 +82,7 @@ fn keep(settings: &Settings, environment: &Environment, program: &Path, diag: &D
     let device = device.or_else(|| visible.single_uuid().filter(|_| !by_size).cloned().map(granted::by_name));
     let Some(device) = device else { return Ok(Ready::as_it_is()) };
     let devices = [device];
-    match granted::lease(&place, &mut request, &devices, true)? {
+    match granted::lease(&place, &mut request, &devices, diag)? {
         Named::Leased(lease) => Start { program, settings, mps: false, began, diag }.with(&devices, None, lease),
         Named::Taken(uuid, holder) if settings.when_taken == RunOrFail::Run => {
             let who = granted::in_use(&uuid, holder.as_ref());

@@ -11,6 +11,7 @@ use getgpu_common::exit;
 use getgpu_common::inventory::Device;
 use getgpu_common::line::{self, Progress, Seeker, Turn};
 use getgpu_common::locked::lock_place;
+use getgpu_common::ownership::Decision;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Wait};
 use getgpu_common::visible::Visible;
@@ -97,7 +98,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
         Choice::Free(picked, guard, request) => {
             let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::settle(claims, &[], &place)?;
-            request.still_ours(&place)?;
+            request.confirm(&place)?;
             drop(guard);
             let shown = placed::shown(uuids(&devices), &request, settings);
             (devices, lease, shown)
@@ -121,10 +122,10 @@ fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<L
     let probe = call.place.open()?;
     // Whether it is ours is a walk through /proc: only where somebody waits.
     let ahead = match line::waiting(&probe, Some(line))? {
-        1.. if request.find_cover(call.place, None) => 0,
+        1.. if matches!(request.owned(call.place, None), Decision::All(_)) => 0,
         ahead => ahead,
     };
-    let mut wanted = granted::Wanted { place: call.place, request, devices };
+    let mut wanted = granted::Wanted { place: call.place, diag: call.diag, request, devices };
     if ahead > 0 && !waits {
         let many = wanted.devices.len();
         let rooms = || wanted.rooms(&probe).map(|rooms| rooms.free);
@@ -134,7 +135,7 @@ fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<L
     }
     drop(probe);
     if ahead == 0 || !waits {
-        match granted::lease(call.place, &mut wanted.request, &wanted.devices, false)? {
+        match granted::lease(call.place, &mut wanted.request, &wanted.devices, call.diag)? {
             Named::Leased(lease) => return Ok(lease),
             Named::Taken(uuid, holder) if !waits => return Err(granted::taken(&uuid, holder.as_ref())),
             Named::Taken(..) => {}

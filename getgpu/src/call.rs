@@ -1,7 +1,7 @@
 //! One call that prints a device: what is ours already is printed again, else a device is chosen; then it is settled, held and printed.
 //! Nothing is settled before NVML has let go, and nothing is printed before a holder has the reservation.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use getgpu_common::ask::{Client, spawn};
 use getgpu_common::choice::pick::Guard;
@@ -10,19 +10,24 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Inventory};
 use getgpu_common::lock::claim::{join, settle_all};
-use getgpu_common::lock::own::{Cover, HolderLine};
+use getgpu_common::lock::own::HolderLine;
 use getgpu_common::lock::{Claim, Description, Place, Side, Span};
+use getgpu_common::ownership::{Cover, Decision};
 use getgpu_common::procfs::Stat;
 use getgpu_common::record::Record;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Settings};
-use getgpu_common::share;
+use getgpu_common::share::{self, Share};
 use getgpu_common::visible::Visible;
 
 use crate::caller::{self, Process};
 use crate::holder::{self, Line, Tag, Until, User};
 use crate::options::{Action, Format, Keep, Options};
 use crate::tag;
+
+/// How long a grant that somebody has is looked at again, and how often.
+const SIBLING: Duration = Duration::from_millis(200);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// The session with the process that asks NVML.
 pub type Asker = Client<spawn::Forked>;
@@ -102,7 +107,7 @@ impl Call<'_> {
             Err(failure) => failure.kind == Kind::NoneFree,
             Ok(chosen) => matches!(chosen, Chosen::InLine(_)),
         };
-        if none && self.ours_by_now(&request) {
+        if none && self.reserved_by_sibling(&request) {
             chosen = choose(&mut request);
         }
         let answer = match chosen? {
@@ -138,16 +143,31 @@ impl Call<'_> {
         }
     }
 
-    /// A grant, given by full UUIDs, that is ours already and names as many devices as are wanted: nothing is chosen and NVML is not asked.
+    /// A grant, given by full UUIDs, that is ours already and all of which is wanted: nothing is chosen and NVML is not asked.
     fn granted_again(&self, request: &Request) -> Result<Option<Answer>, Failure> {
         let plain = self.options.action == Action::Print(None) && self.options.format != Format::Index;
-        let plain = plain && request.filter.share.is_none();
-        let Some(uuids) = request.visible.full_uuids().filter(|uuids| plain && uuids.len() == request.count) else {
-            return Ok(None);
-        };
-        let Some(cover) = Cover::of(&self.place, &uuids) else { return Ok(None) };
+        let plain = plain && !request.filter.share.is_some_and(Share::needs_memory);
+        let Some(uuids) = request.visible.full_uuids().filter(|_| plain) else { return Ok(None) };
+        let Decision::All(cover) = request.owned_of(&self.place, &uuids, None) else { return Ok(None) };
         let value = uuids.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
         self.again(&cover, value).map(Some)
+    }
+
+    /// Re-checks for 200 ms whether a sibling has just reserved this grant: of tasks that were granted one device and ask for it at
+    /// one instant, one is just reserving it. NVML is not open meanwhile.
+    fn reserved_by_sibling(&self, request: &Request) -> bool {
+        let Some(grant) = request.filter.grant.as_deref() else { return false };
+        if request.cover.is_some() || grant.len() != request.count {
+            return false;
+        }
+        let began = Instant::now();
+        while began.elapsed() < SIBLING {
+            if request.owned(&self.place, None) != Decision::Nothing {
+                return true;
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        false
     }
 
     /// Devices that are ours are printed again; their reservation goes on, and with --hold a second holder joins it.
@@ -189,6 +209,7 @@ impl Call<'_> {
             granted: self.environment.visible.as_deref().is_some_and(|own| own == answer.value.as_str()),
             value: answer.value,
             caller,
+            forks: caller::forks(),
             since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),
             until,
             tag,
@@ -254,7 +275,7 @@ impl Claimed {
     fn settle(self, request: &Request, place: &Place) -> Result<Answer, Failure> {
         let part = share::smallest(self.claims.iter().map(Claim::units));
         let lock = Some(settle_all(place, self.claims, request.user)?);
-        request.still_ours(place)?;
+        request.confirm(place)?;
         Ok(Answer { uuids: self.uuids, value: self.value, lock, part, guard: self.guard })
     }
 }

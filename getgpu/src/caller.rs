@@ -39,6 +39,14 @@ pub fn find() -> Process {
     ancestry::caller(callers).map_or_else(unseen, Process::from)
 }
 
+/// The forks of the caller between it and this process, as pid and start: a `$( )`, a background subshell.
+pub fn forks() -> Vec<(i32, u64)> {
+    let ancestors = ancestry::ancestors(std::process::id() as i32, 64);
+    let caller = find();
+    let between = ancestors.iter().take_while(|stat| caller.seen() && stat.pid != caller.pid);
+    between.map(|stat| (stat.pid, stat.start)).collect()
+}
+
 /// Whether our parent is the next command of our own pipeline: tcsh starts the commands of `getgpu | cat` as children of cat.
 /// It reads on its standard input what we print, is no older than the pipeline, and is no shell.
 fn reads_our_output(parent: &Stat) -> bool {

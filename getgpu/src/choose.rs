@@ -8,6 +8,7 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
 use getgpu_common::line::{self, Progress, Search, Turn};
 use getgpu_common::lock::Side;
+use getgpu_common::ownership::Decision;
 use getgpu_common::request::Request;
 use getgpu_common::settings::Wait;
 use getgpu_common::visible::Visible;
@@ -29,18 +30,18 @@ impl Call<'_> {
         if known.is_none() && all {
             known = Some(client.scan(request.detail())?);
         }
-        if request.find_cover(&self.place, known.as_ref()) && !index_wanted {
-            if let Some(cover) = &request.cover {
-                let value = self.value(cover.devices.iter().map(|(uuid, _)| uuid), known.as_ref());
-                return Ok(Chosen::Settled(self.again(cover, value)?));
-            }
+        let owned = request.owned(&self.place, known.as_ref());
+        if let (Decision::All(cover), false) = (&owned, index_wanted) {
+            let value = self.value(cover.devices.iter().map(|(uuid, _)| uuid), known.as_ref());
+            return Ok(Chosen::Settled(self.again(cover, value)?));
         }
+        request.cover = owned.cover();
         if let Action::Print(Some(index)) = self.options.action {
             return self.indexed(client, request, &known.unwrap_or_default(), index);
         }
         let plain = self.options.keep != Keep::No && self.options.tag.is_none() && self.options.uid.is_none();
         if request.visible == Visible::Unset && plain {
-            if let Some(answer) = self.taken_over(client, request, caller, known.as_ref())? {
+            if let Some(answer) = self.reused(client, request, caller, known.as_ref())? {
                 return Ok(Chosen::Settled(answer));
             }
         }

@@ -1,24 +1,81 @@
-//! What is this caller's already: its reservation whose programs are over is taken over, so that a loop needs one device.
-//! The holder's end is waited for, so that the new one stands alone.
+//! Reusing the reservation of the caller's last command, so that a loop of short programs needs one device.
+//! The old holder decides whether nobody else can be using it; only then is its lock joined, so the device is never free in between.
 
 use std::time::{Duration, Instant};
 
+use getgpu_common::choice::pick::Guard;
 use getgpu_common::error::Failure;
+use getgpu_common::ident::Uuid;
+use getgpu_common::inventory::{Activity, Inventory};
 use getgpu_common::lock::claim::{join, lock_error, sign};
-use getgpu_common::lock::own::{self, HolderLine};
-use getgpu_common::lock::{Description, Place, Side, Span, layout};
+use getgpu_common::lock::own::{self, HolderLine, Shows};
+use getgpu_common::lock::{Description, Level, Place, Side, Span, Taken, UNITS, Units, layout};
+use getgpu_common::ownership::{self, Basis, Candidate, Decision, Wish};
+use getgpu_common::pool::Portion;
 use getgpu_common::procfs::{Stat, namespaces};
-use getgpu_common::sys;
+use getgpu_common::request::Request;
+use getgpu_common::{share, sys};
+use nix::sys::signal::Signal;
 
+use crate::call::{Answer, Asker, Call};
 use crate::caller::Process;
+use crate::holder::QUESTION;
 
-/// How long the old holder may take to end, and to say that it lingers. Both take it a millisecond; the rest is for a node on which
-/// more wants to run than there are processors.
-const HANDOVER: Duration = Duration::from_secs(1);
+/// How long a holder may take to answer.
+const ANSWER: Duration = Duration::from_millis(100);
+/// How long one may take that is about to run, but has no processor yet, to answer, to say that it lingers, or to end.
+const NO_PROCESSOR: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(500);
 
+impl Call<'_> {
+    /// This caller's reservation whose programs have exited, if it fits the request and its holder agrees.
+    pub fn reused(
+        &self,
+        client: &mut Asker,
+        request: &Request,
+        caller: &Process,
+        known: Option<&Inventory>,
+    ) -> Result<Option<Answer>, Failure> {
+        let candidates = candidates(&self.place, caller)?;
+        if candidates.is_empty() {
+            return Ok(None);
+        }
+        let scanned;
+        let inventory = match known {
+            Some(known) => Some(known),
+            None if request.filter.is_open() && request.filter.share.is_none() => None,
+            None => {
+                scanned = client.scan(request.detail())?;
+                Some(&scanned)
+            }
+        };
+        let reusable = |line: &HolderLine, devices: &[(Uuid, Units)]| {
+            fits(devices, request, inventory) && lingers(&self.place, line)
+        };
+        let wish = Wish { grant: None, count: request.count, wants_all: &|_, _| true, reusable: &reusable };
+        let Decision::Reuse(line) = ownership::decide(&wish, &candidates) else { return Ok(None) };
+        for uuid in &line.devices {
+            if !self.shared(&line, uuid)? && !client.usage_of(uuid)?.is_ok_and(|u| u.activity == Activity::Idle) {
+                return Ok(None);
+            }
+        }
+        let Some(lock) = take(&self.place, &line)? else { return Ok(None) };
+        let value = self.value(line.devices.iter(), inventory);
+        self.diag.note(&format!("{value}: reused from this caller's last reservation"));
+        let units: Vec<_> = line.devices.iter().map(|uuid| own::reserved_units(&self.place, &line, uuid)).collect();
+        let part = share::smallest(&units);
+        Ok(Some(Answer { uuids: line.devices, value, lock: Some(lock), part, guard: Guard::default() }))
+    }
+
+    /// Whether others have shares of the device, so that its being busy says nothing.
+    fn shared(&self, line: &HolderLine, uuid: &Uuid) -> Result<bool, Failure> {
+        let settled = Taken::look(&self.place.open()?, Level::Outer, Span::of(uuid))?.settled;
+        Ok(settled.count() > own::reserved_units(&self.place, line, uuid).count())
+    }
+}
+
 /// The reservations of this caller that end by themselves.
-pub fn of_caller(place: &Place, caller: &Process) -> Result<Vec<HolderLine>, Failure> {
+fn candidates(place: &Place, caller: &Process) -> Result<Vec<Candidate>, Failure> {
     // One question to the kernel spares most calls the walk through /proc: is anything held at all?
     let probe = place.open()?;
     if probe.conflict(layout::all_devices()).map_err(|e| lock_error(&e))?.is_none() {
@@ -29,34 +86,59 @@ pub fn of_caller(place: &Place, caller: &Process) -> Result<Vec<HolderLine>, Fai
     lines.retain(|line| {
         line.hold.is_none() && line.tag.is_none() && line.caller.0 == caller.pid && line.caller_start == caller.start
     });
-    Ok(lines)
+    let candidate = |line: HolderLine| {
+        let devices = line.devices.iter().map(|uuid| (uuid.clone(), own::reserved_units(place, &line, uuid))).collect();
+        Candidate { basis: Basis::Reservation(line), devices, distance: 0, in_use: false }
+    };
+    Ok(lines.into_iter().map(candidate).collect())
 }
 
-/// Whether the holder lingers. One that was woken by its program's end and has not run yet gets the time to say so.
-pub fn lingers(place: &Place, line: &HolderLine) -> bool {
+/// As many devices, as much of each, and each of them in the pool.
+fn fits(devices: &[(Uuid, Units)], request: &Request, inventory: Option<&Inventory>) -> bool {
+    let each = |(uuid, units): &(Uuid, Units)| match inventory {
+        None => request.filter.fits_uuid(uuid) && units.is_whole(),
+        Some(inventory) => {
+            let device = request.filter.pool(inventory).find(|device| device.uuid == *uuid);
+            device.is_some_and(|device| match request.filter.portion(&Units::whole(), device.memory) {
+                Portion::All => units.count() == UNITS,
+                Portion::Units(wanted) => units.count() == wanted,
+                Portion::TooLarge => false,
+            })
+        }
+    };
+    devices.len() == request.count && devices.iter().all(each)
+}
+
+/// Whether a process is about to run, and only waits for a processor.
+fn about_to_run(pid: i32) -> bool {
+    Stat::read(pid).is_some_and(|stat| stat.state == 'R')
+}
+
+/// Whether the holder lingers. One that was woken by its program's exit and has not run yet gets the time to say so.
+fn lingers(place: &Place, line: &HolderLine) -> bool {
     let began = Instant::now();
     loop {
-        if own::lingering(place, line) {
+        if own::shows(place, line, Shows::Lingering) {
             return true;
         }
-        let about_to = Stat::read(line.pid).is_some_and(|stat| matches!(stat.state, 'R' | 'D'));
-        if !about_to || began.elapsed() >= HANDOVER {
-            return own::lingering(place, line);
+        let state = Stat::read(line.pid).map_or('X', |stat| stat.state);
+        if !matches!(state, 'R' | 'D') || began.elapsed() >= NO_PROCESSOR {
+            return own::shows(place, line, Shows::Lingering);
         }
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Takes a lingering reservation over: joins its lock, ends its holder, waits for that end.
-/// None if somebody else is faster or the old holder does not end in time; then a device is chosen as any other.
-pub fn take_over(place: &Place, line: &HolderLine) -> Result<Option<Description>, Failure> {
+/// Asks a lingering holder for its reservation, joins its lock if it agrees, ends it and waits for that end. `None` if somebody else
+/// is asking, the holder refuses or does not answer: then a device is chosen as any other.
+fn take(place: &Place, line: &HolderLine) -> Result<Option<Description>, Failure> {
     let (handover, joined) = (place.open()?, place.open()?);
     for uuid in &line.devices {
         if !handover.try_write(Span::of(uuid).handover()).map_err(|e| lock_error(&e))? {
             return Ok(None);
         }
     }
-    if !own::lingering(place, line) {
+    if !own::shows(place, line, Shows::Lingering) || !agrees(place, line) {
         return Ok(None);
     }
     for uuid in &line.devices {
@@ -64,29 +146,56 @@ pub fn take_over(place: &Place, line: &HolderLine) -> Result<Option<Description>
             return Ok(None);
         }
     }
+    // It agrees still, so it had the lock when we joined it.
+    if !own::proven(place, line) || !own::shows(place, line, Shows::Consent) {
+        return Ok(None);
+    }
     // Never without a name, not even until the new holder writes it down.
     let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
     line.devices.iter().for_each(|uuid| sign(&joined, Side::Reservation, Span::of(uuid), uid, None));
-    let ended = end_holder(place, line, HANDOVER);
+    let ended = end_holder(place, line, NO_PROCESSOR);
     drop(handover);
     Ok(ended.then_some(joined))
 }
 
-/// Asks a holder to end and waits for it; true when it is over.
-pub fn end_holder(place: &Place, line: &HolderLine, limit: Duration) -> bool {
+/// Asks the holder, which alone may read the environments that tell.
+fn agrees(place: &Place, line: &HolderLine) -> bool {
+    if !signal(place, line, QUESTION) {
+        return false;
+    }
+    let began = Instant::now();
+    loop {
+        if own::shows(place, line, Shows::Consent) {
+            return true;
+        }
+        let late = began.elapsed() >= ANSWER && (!about_to_run(line.pid) || began.elapsed() >= NO_PROCESSOR);
+        if late || own::shows(place, line, Shows::Refusal) {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Sends a holder a signal; true if it went to this holder and to no other process that has got its number.
+fn signal(place: &Place, line: &HolderLine, signal: Signal) -> bool {
     let fd = sys::pidfd(line.pid);
-    // Looked at again behind the pidfd: the signal goes to this process or to nobody.
+    // Looked at again behind the pidfd.
     if HolderLine::of(line.pid).as_ref() != Some(line) || !own::proven(place, line) {
+        return false;
+    }
+    match &fd {
+        Ok(fd) => sys::pidfd_signal(fd, signal as i32).is_ok(),
+        Err(_) => nix::sys::signal::kill(nix::unistd::Pid::from_raw(line.pid), signal).is_ok(),
+    }
+}
+
+/// Asks a holder to end and waits for it; true when it has exited.
+pub fn end_holder(place: &Place, line: &HolderLine, limit: Duration) -> bool {
+    if !signal(place, line, Signal::SIGTERM) {
         return Stat::read(line.pid).is_none();
     }
-    let asked = match &fd {
-        Ok(fd) => sys::pidfd_signal(fd, libc::SIGTERM).is_ok(),
-        Err(_) => {
-            nix::sys::signal::kill(nix::unistd::Pid::from_raw(line.pid), nix::sys::signal::Signal::SIGTERM).is_ok()
-        }
-    };
     let began = Instant::now();
-    while asked && began.elapsed() < limit {
+    while began.elapsed() < limit {
         if Stat::read(line.pid).is_none_or(|stat| !stat.alive()) {
             return true;
         }

@@ -9,6 +9,7 @@ use crate::error::Failure;
 use crate::inventory::Device;
 use crate::lock::claim::{self, sign};
 use crate::lock::{Aim, Attempt, Claim, Description, Held, Level, Place, Side, Span, Taken, Units, holders, taken};
+use crate::pool::Portion;
 use crate::procfs::{self, namespaces};
 use crate::request::Request;
 
@@ -48,7 +49,11 @@ pub fn units(probe: &Description, request: &Request, device: &Device) -> Result<
     let span = Span::of(&device.uuid);
     let level = request.level();
     let ours = request.cover.as_ref().and_then(|cover| cover.units(&device.uuid)).cloned().unwrap_or_else(Units::whole);
-    let wanted = request.filter.part_of(&ours, device.memory);
+    let wanted = match request.filter.portion(&ours, device.memory) {
+        Portion::All => None,
+        Portion::Units(wanted) => Some(wanted),
+        Portion::TooLarge => return Ok(Err(Rejected::NoRoom)),
+    };
     if wanted.is_none() && level == Level::Outer {
         // The usual case, in two questions.
         return Ok(match taken::seen(probe, span)? {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Failure, Kind};
 use crate::line::ticker::Ticker;
 use crate::lock::claim::lock_error;
-use crate::lock::{Description, Held, Place, Range, layout};
+use crate::lock::{Conflict, Description, Held, Place, Range, layout};
 
 /// How long the dispenser is waited for. It is held for microseconds; whoever holds it longer does so out of malice, and is passed by.
 const DISPENSER: Duration = Duration::from_secs(1);
@@ -38,16 +38,16 @@ impl Number {
             std::thread::sleep(Duration::from_micros(100));
         }
         let own = place.open()?;
-        let mut at = line.start;
+        let mut at = line.start();
         loop {
             // The kernel answers with some number, not the highest, so the rest above it is asked about until there is none.
-            while let Some(conflict) = lock(own.conflict(Range { start: at, len: line.end() - at }))? {
+            while let Some(conflict) = conflict_between(&own, at, line.end())? {
                 at = conflict.range.end();
                 if at >= line.end() {
                     return Err(Failure::new(Kind::NoneFree, "the line is longer than it can be"));
                 }
             }
-            if lock(own.try_write(Range { start: at, len: 1 }))? {
+            if lock(own.try_write(Range::byte(at)))? {
                 return Ok(Self { line, at, own, other: None });
             }
         }
@@ -62,16 +62,16 @@ impl Number {
     fn below(&self, at: i64) -> Result<Option<i64>, Failure> {
         let mut above = at;
         for reach in [NEAR, FAR, i64::MAX] {
-            let lowest = at.saturating_sub(reach).max(self.line.start);
+            let lowest = at.saturating_sub(reach).max(self.line.start());
             let (mut start, mut found) = (lowest, None);
             while start < above {
-                let Some(conflict) = lock(self.own.conflict(Range { start, len: above - start }))? else { break };
+                let Some(conflict) = conflict_between(&self.own, start, above)? else { break };
                 start = conflict.range.end();
                 if conflict.held == Held::Try {
                     found = Some(start - 1);
                 }
             }
-            if found.is_some() || lowest == self.line.start {
+            if found.is_some() || lowest == self.line.start() {
                 return Ok(found);
             }
             above = lowest;
@@ -81,7 +81,7 @@ impl Number {
 
     /// How many stand before this one.
     pub fn ahead(&self) -> Result<usize, Failure> {
-        count(&self.own, Range { start: self.line.start, len: self.at - self.line.start })
+        Range::between(self.line.start(), self.at).map_or(Ok(0), |below| count(&self.own, below))
     }
 
     /// The same, if it is not more than `most`; counted downwards from here.
@@ -102,7 +102,7 @@ impl Number {
             Some(other) => other,
             None => place.open()?,
         };
-        let range = Range { start: below, len: 1 };
+        let range = Range::byte(below);
         let ended = match Ticker::start(tick) {
             Some(_ticker) => lock(other.wait_for(range, Held::Settled))?,
             // Without a timer: asked again and again.
@@ -124,12 +124,12 @@ impl Number {
 
     /// Lets those behind pass.
     pub fn stand_aside(&self) -> Result<(), Failure> {
-        lock(self.own.try_read(Range { start: self.at, len: 1 })).map(drop)
+        lock(self.own.try_read(Range::byte(self.at))).map(drop)
     }
 
     /// Takes the place in the line again; false if somebody looks at it at this moment.
     pub fn stand_again(&self) -> Result<bool, Failure> {
-        lock(self.own.try_write(Range { start: self.at, len: 1 }))
+        lock(self.own.try_write(Range::byte(self.at)))
     }
 }
 
@@ -147,6 +147,11 @@ pub fn taken_by(waiting: usize) -> Failure {
 fn count(probe: &Description, range: Range) -> Result<usize, Failure> {
     let found = lock(probe.conflicts(range, MOST))?;
     Ok(found.iter().filter(|conflict| conflict.held == Held::Try).count())
+}
+
+/// Somebody's lock on the bytes from `start` up to `end`.
+fn conflict_between(probe: &Description, start: i64, end: i64) -> Result<Option<Conflict>, Failure> {
+    Range::between(start, end).map_or(Ok(None), |range| lock(probe.conflict(range)))
 }
 
 fn lock<T>(result: std::io::Result<T>) -> Result<T, Failure> {
@@ -190,9 +195,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let place = place(&dir);
         let line = layout::numbers(5);
-        let low = line.start + 100;
+        let low = line.start() + 100;
         let held = place.open().unwrap();
-        assert!(held.try_write(Range { start: low, len: 1 }).unwrap());
+        assert!(held.try_write(Range::byte(low)).unwrap());
         for gap in [1, NEAR, NEAR + 1, FAR, FAR + 1, 1_000_000] {
             let number = Number { line, at: low + gap, own: place.open().unwrap(), other: None };
             assert_eq!((number.next_below().unwrap(), number.few_ahead(3).unwrap()), (Some(low), Some(1)), "{gap}");

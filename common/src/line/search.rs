@@ -88,7 +88,7 @@ impl<'a, W: Worker> Search<'a, W> {
     fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Outcome, Failure> {
         let relist = self.stale();
         // What was ours when the waiting began may have ended, or begun.
-        self.request.find_cover(self.place, Some(&self.inventory));
+        self.request.cover = self.request.owned(self.place, Some(&self.inventory)).cover();
         let mut client = Later { open: &mut *self.open, opened: None };
         let skip = |device: &Device| !may(&device.uuid);
         let (place, side, request) = (self.place, self.side, &self.request);

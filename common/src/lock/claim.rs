@@ -173,14 +173,24 @@ impl Claim {
 
     /// Who has the other side, settled; waits for at most 200 ms while it is only tried.
     pub fn other_side(&self) -> Result<Option<Held>, Failure> {
+        self.patiently(self.aim.other(self.span))
+    }
+
+    fn patiently(&self, region: Range) -> Result<Option<Held>, Failure> {
         let began = Instant::now();
         loop {
-            let held = across(&self.description, &self.aim.units, self.aim.other(self.span))?;
+            let held = across(&self.description, &self.aim.units, region)?;
             if held != Some(Held::Try) || began.elapsed() >= 2 * TRY_PATIENCE {
                 return Ok(held);
             }
             std::thread::sleep(PAUSE);
         }
+    }
+
+    /// Who chose inside these units at the same time; waits for at most 200 ms while that is only tried. Leases inside hold the
+    /// lease range too, so what is left to look at are reservations.
+    pub fn others_inside(&self) -> Result<Option<Held>, Failure> {
+        self.patiently(self.span.inner_reservation())
     }
 
     /// The description that the claim is made with.
@@ -250,9 +260,9 @@ pub fn sign(description: &Description, side: Side, span: Span, host_uid: u32, pi
         Side::Lease => (span.lease_uids(), span.lease_pids()),
         Side::Reservation => (span.reservation_uids(), span.reservation_pids()),
     };
-    let _ = description.try_read(Range { start: uids.start + i64::from(host_uid), len: 1 });
-    if let Some(pid) = pid.filter(|pid| i64::from(*pid) < pids.len) {
-        let _ = description.try_read(Range { start: pids.start + i64::from(pid), len: 1 });
+    let _ = description.try_read(Range::byte(uids.start() + i64::from(host_uid)));
+    if let Some(pid) = pid.filter(|pid| i64::from(*pid) < pids.len()) {
+        let _ = description.try_read(Range::byte(pids.start() + i64::from(pid)));
     }
 }
 

@@ -64,7 +64,7 @@ pub fn of(place: &Place, probe: &Description, span: Span) -> Result<Holdings, Fa
     let reserved = settled(&reservations, span.reservation());
     (held.leased, held.reserved, held.used) = (leased.count(), reserved.count(), leased.and(&reserved).count());
     // Locks of different descriptions are told apart, so a run over everything is one program's.
-    held.whole = leases.iter().chain(&inner).any(|c| c.held == Held::Settled && c.range.len == UNITS);
+    held.whole = leases.iter().chain(&inner).any(|c| c.held == Held::Settled && c.range.len() == UNITS);
     held.tried = leases.iter().chain(&reservations).any(|c| c.held == Held::Try);
     if held.leased > 0 {
         held.holders.extend(side(place, probe, span, Side::Lease, held.leased)?);
@@ -91,7 +91,9 @@ pub fn process_ids(probe: &Description, span: Span, side: Side) -> Result<BTreeS
 fn numbers(probe: &Description, region: Range) -> Result<BTreeSet<i64>, Failure> {
     let found = probe.conflicts(region, MOST).map_err(|e| lock_error(&e))?;
     let settled = found.iter().filter(|c| c.held == Held::Settled);
-    Ok(settled.flat_map(|c| (0..c.range.len.min(MOST as i64)).map(move |i| c.range.start - region.start + i)).collect())
+    Ok(settled
+        .flat_map(|c| (0..c.range.len().min(MOST as i64)).map(move |i| c.range.start() - region.start() + i))
+        .collect())
 }
 
 fn side(place: &Place, probe: &Description, span: Span, side: Side, units: i64) -> Result<Vec<Holder>, Failure> {

@@ -16,20 +16,67 @@ const SPAN: i64 = 1 << 34;
 /// Spans in the file.
 const SPANS: i64 = 1 << 29;
 
-/// A run of bytes on the lock file.
+/// One or more bytes of the lock file. It cannot be empty: fcntl(2) takes a length of 0 for "to the end of the file", and one
+/// such lock would keep every device of the node from everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// First byte.
-    pub start: i64,
-    /// Number of bytes, at least one.
-    pub len: i64,
+    start: i64,
+    len: i64,
 }
 
 impl Range {
+    /// `len` bytes from `start` on; `None` if that is no byte at all.
+    pub const fn new(start: i64, len: i64) -> Option<Self> {
+        if len > 0 && start.checked_add(len).is_some() { Some(Self { start, len }) } else { None }
+    }
+
+    /// The bytes from `start` up to `end`, which is not one of them; `None` if that is no byte at all.
+    pub const fn between(start: i64, end: i64) -> Option<Self> {
+        match end.checked_sub(start) {
+            Some(len) => Self::new(start, len),
+            None => None,
+        }
+    }
+
+    /// A single byte.
+    pub const fn byte(at: i64) -> Self {
+        Self { start: at, len: 1 }
+    }
+
+    /// The first byte.
+    pub const fn start(self) -> i64 {
+        self.start
+    }
+
+    /// How many bytes: 1 or more.
+    #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub const fn len(self) -> i64 {
+        self.len
+    }
+
     /// The byte behind the last one.
     pub const fn end(self) -> i64 {
         self.start + self.len
     }
+
+    /// The bytes of both.
+    pub fn intersection(self, other: Self) -> Option<Self> {
+        Self::between(self.start.max(other.start), self.end().min(other.end()))
+    }
+
+    /// The same number of bytes, `by` bytes further on.
+    pub const fn moved(self, by: i64) -> Option<Self> {
+        match self.start.checked_add(by) {
+            Some(start) => Self::new(start, self.len),
+            None => None,
+        }
+    }
+}
+
+/// A run whose length is a number of this file.
+const fn fixed(start: i64, len: i64) -> Range {
+    assert!(len > 0, "no region of the layout is empty");
+    Range { start, len }
 }
 
 /// The span of one device.
@@ -45,7 +92,7 @@ impl Span {
     }
 
     const fn range(self, offset: i64, len: i64) -> Range {
-        Range { start: self.0 + offset, len }
+        fixed(self.0 + offset, len)
     }
 
     /// Locked by programs that run on the device.
@@ -78,6 +125,16 @@ impl Span {
         self.range(0x0050_0010, 1)
     }
 
+    /// Read-locked by a lingering holder that agrees that its reservation is reused by whoever holds `handover`.
+    pub const fn consent(self) -> Range {
+        self.range(0x0050_0020, 1)
+    }
+
+    /// Read-locked by a lingering holder that does not agree.
+    pub const fn refusal(self) -> Range {
+        self.range(0x0050_0030, 1)
+    }
+
     /// One byte per process id (up to 2^22, PID_MAX_LIMIT) of those who lease.
     pub const fn lease_pids(self) -> Range {
         self.range(0x0100_0000, 1 << 22)
@@ -102,12 +159,12 @@ impl Span {
 /// The first span has no device: byte 0 is the dispenser of the line's numbers, byte 16 lets those in who choose several devices or a part of one,
 /// from 1,024 on lie the numbers of the lines, one after the other, behind them 2^24 bytes for tags, and in the last quarter a byte for every uid.
 pub const fn dispenser() -> Range {
-    Range { start: 0, len: 1 }
+    Range::byte(0)
 }
 
 /// Held by a call that chooses several devices at once, or a part of one, while it does.
 pub const fn several() -> Range {
-    Range { start: 16, len: 1 }
+    Range::byte(16)
 }
 
 /// Lines of waiters: requests are spread over them by a hash.
@@ -117,28 +174,28 @@ const NUMBERS: i64 = 1 << 22;
 
 /// The numbers of one line.
 pub const fn numbers(line: u32) -> Range {
-    Range { start: 1024 + (line % LINES) as i64 * NUMBERS, len: NUMBERS }
+    fixed(1024 + (line % LINES) as i64 * NUMBERS, NUMBERS)
 }
 
 /// The numbers of all lines.
 pub const fn all_numbers() -> Range {
-    Range { start: 1024, len: LINES as i64 * NUMBERS }
+    fixed(1024, LINES as i64 * NUMBERS)
 }
 
 /// Held by a call of this uid that counts what its user holds already.
 pub const fn uid(uid: u32) -> Range {
-    Range { start: 3 * (SPAN / 4) + uid as i64, len: 1 }
+    Range::byte(3 * (SPAN / 4) + uid as i64)
 }
 
 /// Held by a call that looks whether a tag is in use, until it is. Tags share a byte by their hash, which only makes two calls wait for
 /// each other.
 pub fn tag(name: &str) -> Range {
-    Range { start: 0x2_f000_0000 + (fnv1a(name.as_bytes()) & 0xff_ffff) as i64, len: 1 }
+    Range::byte(0x2_f000_0000 + (fnv1a(name.as_bytes()) & 0xff_ffff) as i64)
 }
 
 /// All spans of devices: one question over it tells whether anything at all is held.
 pub const fn all_devices() -> Range {
-    Range { start: SPAN, len: (SPANS - 2) * SPAN }
+    fixed(SPAN, (SPANS - 2) * SPAN)
 }
 
 /// FNV-1a, 64 bit.
@@ -150,7 +207,7 @@ pub fn fnv1a(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn regions(span: Span) -> [Range; 10] {
+    fn regions(span: Span) -> [Range; 12] {
         [
             span.lease(),
             span.reservation(),
@@ -158,6 +215,8 @@ mod tests {
             span.inner_reservation(),
             span.handover(),
             span.lingering(),
+            span.consent(),
+            span.refusal(),
             span.lease_pids(),
             span.reservation_pids(),
             span.lease_uids(),
@@ -170,7 +229,7 @@ mod tests {
         let span = Span::of(&Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap());
         let mut end = span.0;
         for range in regions(span) {
-            assert!(range.start > end, "{range:?} touches the one before");
+            assert!(range.start() > end, "{range:?} touches the one before");
             end = range.end();
         }
         assert!(end < span.0 + SPAN);
@@ -184,7 +243,7 @@ mod tests {
         let hash = fnv1a(b"MIG-0d1e2f30-1111-5222-8333-444455556666");
         assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c, "published FNV-1a test value");
         assert_eq!(span.0, ((hash ^ (hash >> 29)) & 0x1fff_ffff) as i64 * (1 << 34));
-        let starts = regions(Span(0)).map(|r| r.start);
+        let starts = regions(Span(0)).map(|r| r.start());
         assert_eq!(
             starts,
             [
@@ -194,6 +253,8 @@ mod tests {
                 0x40_0000,
                 0x50_0000,
                 0x50_0010,
+                0x50_0020,
+                0x50_0030,
                 0x100_0000,
                 0x200_0000,
                 0x1_0000_0000,
@@ -206,15 +267,15 @@ mod tests {
     #[test]
     fn the_first_span_holds_the_line_and_the_uids() {
         let (first, last) = (numbers(0), numbers(LINES - 1));
-        assert!(several().start > dispenser().end() && first.start > several().end());
-        assert_eq!((first.start, last.end()), (all_numbers().start, all_numbers().end()));
-        assert_eq!((first.start, numbers(1).start, uid(0).start), (1024, 1024 + 4_194_304, 12_884_901_888));
-        assert!(last.end() < uid(0).start && uid(u32::MAX).end() == SPAN);
+        assert!(several().start() > dispenser().end() && first.start() > several().end());
+        assert_eq!((first.start(), last.end()), (all_numbers().start(), all_numbers().end()));
+        assert_eq!((first.start(), numbers(1).start(), uid(0).start()), (1024, 1024 + 4_194_304, 12_884_901_888));
+        assert!(last.end() < uid(0).start() && uid(u32::MAX).end() == SPAN);
     }
 
     #[test]
     fn everything_lies_between_the_line_and_the_last_span() {
         let all = all_devices();
-        assert_eq!((all.start, all.end()), (SPAN, i64::MAX - SPAN + 1));
+        assert_eq!((all.start(), all.end()), (SPAN, i64::MAX - SPAN + 1));
     }
 }

@@ -25,6 +25,8 @@ pub struct HolderLine {
     pub tag: Option<String>,
     /// What was asked for under the tag, as a number that only says whether it was the same.
     pub asked: Option<String>,
+    /// The forks of the caller between it and that getgpu, as pid and start: a `$( )`, a background subshell.
+    pub forks: Vec<(i32, u64)>,
     /// When the getgpu that made it was started, in clock ticks after boot.
     pub since: u64,
 }
@@ -53,6 +55,7 @@ impl HolderLine {
             hold: None,
             tag: None,
             asked: None,
+            forks: Vec::new(),
             since: 0,
         };
         for (key, value) in words.filter_map(|word| word.split_once('=')) {
@@ -65,6 +68,7 @@ impl HolderLine {
                 "hold" => line.hold = Some(value.split('(').next()?.parse().ok()?),
                 "tag" => line.tag = Some(value.to_owned()),
                 "asked" => line.asked = Some(value.to_owned()),
+                "forks" => line.forks = parse_forks(value)?,
                 "since" => line.since = value.parse().ok()?,
                 _ => {}
             }
@@ -72,10 +76,28 @@ impl HolderLine {
         Some(line)
     }
 
-    /// How far up a line of descent, from a process to its ancestors, it is that this was reserved for or by; the longest way if not there.
-    fn generations_up(&self, lineage: &[i32]) -> usize {
-        lineage.iter().position(|pid| self.hold == Some(*pid) || self.caller.0 == *pid).unwrap_or(usize::MAX)
+    /// How many generations above a process this reservation was made: for that process itself 0, `usize::MAX` if it was made for
+    /// none of its `lineage` (the process and its ancestors as pid and start, nearest first).
+    pub fn distance(&self, lineage: &[(i32, u64)]) -> usize {
+        let made_for = |(pid, start): &(i32, u64)| {
+            self.hold == Some(*pid) || self.caller.0 == *pid || self.forks.contains(&(*pid, *start))
+        };
+        lineage.iter().position(made_for).unwrap_or(usize::MAX)
     }
+}
+
+/// Processes as the command line of a holder names them: `4711:1234,4712:1236`, pid and start.
+pub fn forks_text(forks: &[(i32, u64)]) -> String {
+    forks.iter().map(|(pid, start)| format!("{pid}:{start}")).collect::<Vec<_>>().join(",")
+}
+
+/// Reads them back.
+pub fn parse_forks(text: &str) -> Option<Vec<(i32, u64)>> {
+    let one = |text: &str| {
+        let (pid, start) = text.split_once(':')?;
+        Some((pid.parse().ok()?, start.parse().ok()?))
+    };
+    text.split(',').map(one).collect()
 }
 
 /// Whether a process has the name of a holder.
@@ -107,87 +129,45 @@ pub fn reserved_units(place: &Place, line: &HolderLine, device: &Uuid) -> Units 
     within(&fdinfo::settled_locks(&line.pid.to_string()), place, Span::of(device).reservation())
 }
 
-/// Whether the holder shows that its programs are over and it waits for the caller's next one.
-pub fn lingering(place: &Place, line: &HolderLine) -> bool {
+/// What the holder of a reservation shows of its state, on the lock and with proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shows {
+    /// Its programs have exited, and it waits for the caller's next one.
+    Lingering,
+    /// It agrees that the reservation is reused by the process that asked.
+    Consent,
+    /// It does not.
+    Refusal,
+}
+
+/// Whether the holder shows this for all of its devices.
+pub fn shows(place: &Place, line: &HolderLine, state: Shows) -> bool {
     let locks = fdinfo::settled_locks(&line.pid.to_string());
-    let shown = |device| !fdinfo::within(&locks, place.identity.1, Span::of(device).lingering()).is_empty();
+    let shown = |device| {
+        let span = Span::of(device);
+        let byte = match state {
+            Shows::Lingering => span.lingering(),
+            Shows::Consent => span.consent(),
+            Shows::Refusal => span.refusal(),
+        };
+        !fdinfo::within(&locks, place.identity.1, byte).is_empty()
+    };
     line.devices.iter().all(shown)
 }
 
 /// The units of a device on which descriptors of ours hold a lease: before we lease anything, those that we inherited.
-fn inherited_lease(place: &Place, span: Span) -> Units {
+pub fn inherited_lease(place: &Place, span: Span) -> Units {
     within(&fdinfo::settled_locks("self"), place, span.lease())
 }
 
 /// The units of a device on which ancestors of our uid hold a lease.
-fn ancestor_lease(place: &Place, span: Span) -> Units {
+pub fn ancestor_lease(place: &Place, span: Span) -> Units {
     let uid = nix::unistd::geteuid().as_raw();
     let own = ancestry::ancestors(std::process::id() as i32, 64);
     let own = own.iter().filter(|stat| procfs::euid(stat.pid) == Some(uid));
     own.fold(Units::default(), |units, stat| {
         units.and(&within(&fdinfo::settled_locks(&stat.pid.to_string()), place, span.lease()))
     })
-}
-
-/// By what it is ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
-    /// Descriptors that we have ourselves.
-    Inheritance,
-    /// A lease of an ancestor.
-    Ancestor,
-    /// A reservation of our uid.
-    Reservation,
-}
-
-/// What is ours already, and how much of each device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cover {
-    /// The devices of the grant, each with the units that are ours.
-    pub devices: Vec<(Uuid, Units)>,
-    /// By a reservation of our uid; else by an ancestor's lease.
-    pub reserved: bool,
-    by: By,
-}
-
-impl Cover {
-    /// What covers every device of `grant`: leases that we inherited or that ancestors have, else a reservation of our uid that names them
-    /// all: of several the one for us or for our nearest ancestor (ranks that share a device have one each), then the smallest.
-    pub fn of(place: &Place, grant: &[Uuid]) -> Option<Self> {
-        [By::Inheritance, By::Ancestor, By::Reservation].into_iter().find_map(|by| Self::by(place, grant, by))
-    }
-
-    fn by(place: &Place, grant: &[Uuid], by: By) -> Option<Self> {
-        let with = |units: &dyn Fn(&Uuid) -> Units| -> Option<Vec<(Uuid, Units)>> {
-            let each = grant.iter().map(|uuid| (uuid.clone(), units(uuid)));
-            each.map(|(uuid, units)| (!units.is_empty()).then_some((uuid, units))).collect()
-        };
-        let devices = match by {
-            By::Inheritance => with(&|uuid| inherited_lease(place, Span::of(uuid)))?,
-            By::Ancestor => with(&|uuid| ancestor_lease(place, Span::of(uuid)))?,
-            By::Reservation => {
-                let mut lines = reservations(place, Some(nix::unistd::geteuid().as_raw()));
-                lines.retain(|line| grant.iter().all(|uuid| line.devices.contains(uuid)));
-                let own = std::process::id() as i32;
-                let lineage: Vec<i32> =
-                    std::iter::once(own).chain(ancestry::ancestors(own, 64).iter().map(|stat| stat.pid)).collect();
-                let line = lines.into_iter().min_by_key(|line| (line.generations_up(&lineage), line.devices.len()))?;
-                with(&|uuid| reserved_units(place, &line, uuid))?
-            }
-        };
-        Some(Self { devices, reserved: by == By::Reservation, by })
-    }
-
-    /// Whether it is ours still, after something of it was settled: then nobody else can have got it in between.
-    pub fn holds(&self, place: &Place) -> bool {
-        let grant: Vec<Uuid> = self.devices.iter().map(|(uuid, _)| uuid.clone()).collect();
-        self.by == By::Inheritance || Self::by(place, &grant, self.by).is_some()
-    }
-
-    /// Our units of a device.
-    pub fn units(&self, uuid: &Uuid) -> Option<&Units> {
-        self.devices.iter().find(|(known, _)| known == uuid).map(|(_, units)| units)
-    }
 }
 
 fn within(locks: &[fdinfo::OwnLock], place: &Place, region: Range) -> Units {
@@ -201,16 +181,23 @@ mod tests {
     #[test]
     fn a_holders_command_line_says_what_it_is() {
         let uuid = "MIG-0d1e2f30-1111-5222-8333-444455556666";
-        let bytes =
-            format!("getgpu\0--holder\0{uuid}\0caller=4711(my (odd) shell)\0start=99\0for=60\0hold=4712(sh (2))\0");
+        let bytes = format!(
+            "getgpu\0--holder\0{uuid}\0caller=4711(my (odd) shell)\0start=99\0for=60\0hold=4712(sh (2))\0forks=8:80,9:90\0"
+        );
         let line = HolderLine::parse(7, bytes.as_bytes()).unwrap();
         assert_eq!(
             (line.caller.clone(), line.caller_start, line.hold),
             ((4711, "my (odd) shell".into()), 99, Some(4712))
         );
         assert_eq!(
-            [&[4712, 4711, 1][..], &[5, 4711], &[5, 1]].map(|pids| line.generations_up(pids)),
-            [0, 1, usize::MAX]
+            [
+                &[(4712, 1), (4711, 1), (1, 1)][..],
+                &[(5, 1), (9, 90), (4711, 1)],
+                &[(5, 1), (9, 91), (4711, 1)],
+                &[(5, 1)]
+            ]
+            .map(|lineage| line.distance(lineage)),
+            [0, 1, 2, usize::MAX]
         );
         assert_eq!(line.devices[0].as_str(), uuid);
         for bad in ["", "getgpu\0--holder", "getgpu\0--holder\0x\0", "sleep\x001\0"] {

@@ -70,9 +70,8 @@ impl Description {
         };
         // A length of 0 stands for "to the end of the file".
         let end = if lock.l_len == 0 { i64::MAX } else { lock.l_start.saturating_add(lock.l_len) };
-        let start = lock.l_start.max(range.start);
-        let len = end.min(range.end()) - start;
-        Ok((len > 0).then_some(Conflict { held, range: Range { start, len } }))
+        let clipped = Range::between(lock.l_start, end).and_then(|found| found.intersection(range));
+        Ok(clipped.map(|range| Conflict { held, range }))
     }
 
     /// Waits until `range` can be locked as `held` says (F_OFD_SETLKW). False: a signal came first.
@@ -96,16 +95,11 @@ impl Description {
                 break;
             }
             let Some(conflict) = self.conflict(part)? else { continue };
-            let (start, end) = (conflict.range.start, conflict.range.end());
-            if start > part.start {
-                ask.push(Range { start: part.start, len: start - part.start });
-            }
-            if end < part.end() {
-                ask.push(Range { start: end, len: part.end() - end });
-            }
+            ask.extend(Range::between(part.start(), conflict.range.start()));
+            ask.extend(Range::between(conflict.range.end(), part.end()));
             found.push(conflict);
         }
-        found.sort_by_key(|c| c.range.start);
+        found.sort_by_key(|c| c.range.start());
         Ok(found)
     }
 
@@ -130,8 +124,8 @@ fn flock(kind: i32, range: Range) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: range.start,
-        l_len: range.len,
+        l_start: range.start(),
+        l_len: range.len(),
         l_pid: 0, // must be 0 for open file description locks
     }
 }

@@ -9,7 +9,7 @@ fn two() -> (Description, Description) {
     (open(), open())
 }
 
-const A: Range = Range { start: 1000, len: 840 };
+const A: Range = Range::new(1000, 840).unwrap();
 
 #[test]
 fn a_write_lock_is_a_try_and_a_read_lock_is_settled() {
@@ -28,9 +28,9 @@ fn a_write_lock_is_a_try_and_a_read_lock_is_settled() {
 fn every_conflict_is_found_and_clipped() {
     let (a, b) = two();
     for start in [10, 500, 990, 1200, 1500, 1839] {
-        assert!(a.try_read(Range { start, len: 20 }).unwrap());
+        assert!(a.try_read(Range::new(start, 20).unwrap()).unwrap());
     }
-    let found: Vec<_> = b.conflicts(A, 100).unwrap().iter().map(|c| (c.range.start, c.range.len)).collect();
+    let found: Vec<_> = b.conflicts(A, 100).unwrap().iter().map(|c| (c.range.start(), c.range.len())).collect();
     assert_eq!(found, [(1000, 10), (1200, 20), (1500, 20), (1839, 1)]);
     assert_eq!(b.conflicts(A, 2).unwrap().len(), 2);
 }

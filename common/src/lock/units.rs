@@ -10,34 +10,31 @@ pub struct Units(Vec<Range>);
 impl Units {
     /// The whole device.
     pub fn whole() -> Self {
-        Self(vec![Range { start: 0, len: UNITS }])
+        Self(Range::new(0, UNITS).into_iter().collect())
     }
 
     /// The parts of `region`, a device's range on the lock file, that `ranges` of the file cover.
     pub fn of(ranges: impl IntoIterator<Item = Range>, region: Range) -> Self {
-        let inside = ranges.into_iter().filter_map(|range| {
-            let (start, end) = (range.start.max(region.start), range.end().min(region.end()));
-            (start < end).then(|| Range { start: start - region.start, len: end - start })
-        });
+        let inside = ranges.into_iter().filter_map(|range| range.intersection(region)?.moved(-region.start()));
         Self::ordered(inside.collect())
     }
 
     /// Joins runs that meet or overlap.
     fn ordered(mut runs: Vec<Range>) -> Self {
-        runs.sort_by_key(|run| run.start);
+        runs.sort_by_key(|run| run.start());
         let mut joined: Vec<Range> = Vec::new();
         for run in runs {
-            match joined.last_mut() {
-                Some(last) if run.start <= last.end() => last.len = last.len.max(run.end() - last.start),
-                _ => joined.push(run),
-            }
+            let meets = joined.pop_if(|last| run.start() <= last.end());
+            let start = meets.map_or(run.start(), Range::start);
+            let end = meets.map_or(run.end(), |last| last.end().max(run.end()));
+            joined.extend(Range::between(start, end));
         }
         Self(joined)
     }
 
     /// How many units.
     pub fn count(&self) -> i64 {
-        self.0.iter().map(|run| run.len).sum()
+        self.0.iter().map(|run| run.len()).sum()
     }
 
     /// Whether it is the whole device.
@@ -61,29 +58,25 @@ impl Units {
     pub fn without(&self, taken: &Self) -> Self {
         let mut left = Vec::new();
         for run in &self.0 {
-            let mut start = run.start;
-            for hole in taken.0.iter().filter(|hole| hole.end() > run.start && hole.start < run.end()) {
-                if hole.start > start {
-                    left.push(Range { start, len: hole.start - start });
-                }
+            let mut start = run.start();
+            for hole in taken.0.iter().filter_map(|hole| hole.intersection(*run)) {
+                left.extend(Range::between(start, hole.start()));
                 start = start.max(hole.end());
             }
-            if start < run.end() {
-                left.push(Range { start, len: run.end() - start });
-            }
+            left.extend(Range::between(start, run.end()));
         }
         Self(left)
     }
 
-    /// The first `count` units: of the first run that has them all, else of several. None if there are fewer.
+    /// The first `count` units: of the first run that has them all, else of several. None if there are fewer, or none are wanted.
     pub fn first(&self, count: i64) -> Option<Self> {
-        if let Some(run) = self.0.iter().find(|run| run.len >= count) {
-            return Some(Self(vec![Range { start: run.start, len: count }]));
+        if let Some(run) = self.0.iter().find(|run| run.len() >= count) {
+            return Some(Self(vec![Range::new(run.start(), count)?]));
         }
         let (mut left, mut runs) = (count, Vec::new());
         for run in &self.0 {
-            let len = run.len.min(left);
-            runs.push(Range { start: run.start, len });
+            let len = run.len().min(left);
+            runs.push(Range::new(run.start(), len)?);
             left -= len;
             if left == 0 {
                 return Some(Self(runs));
@@ -92,9 +85,14 @@ impl Units {
         None
     }
 
+    /// The runs, counted from the device's first unit.
+    pub fn runs(&self) -> impl Iterator<Item = Range> + '_ {
+        self.0.iter().copied()
+    }
+
     /// The bytes of the lock file that stand for these units in `region`.
     pub fn at(&self, region: Range) -> impl Iterator<Item = Range> + '_ {
-        self.0.iter().map(move |run| Range { start: region.start + run.start, len: run.len })
+        self.0.iter().filter_map(move |run| run.moved(region.start()))
     }
 }
 
@@ -103,7 +101,7 @@ mod tests {
     use super::*;
 
     fn units(runs: &[(i64, i64)]) -> Units {
-        Units::ordered(runs.iter().map(|(start, len)| Range { start: *start, len: *len }).collect())
+        Units::ordered(runs.iter().map(|(start, len)| Range::new(*start, *len).unwrap()).collect())
     }
 
     #[test]
@@ -124,19 +122,17 @@ mod tests {
         let part = free.first(UNITS / 2).unwrap();
         assert_eq!((part.count(), part.0.len()), (UNITS / 2, 2));
         assert_eq!(free.without(&part).count(), UNITS - UNITS / 3 - UNITS / 2);
-        assert_eq!(free.first(UNITS), None);
+        assert_eq!([UNITS, 0, -1].map(|count| free.first(count)), [const { None }; 3]);
     }
 
     #[test]
     fn runs_of_the_file_become_units_of_the_device() {
-        let region = Range { start: 1000, len: UNITS };
-        let file = [Range { start: 900, len: 150 }, Range { start: 1050, len: 10 }, Range { start: 2000, len: 5 }];
+        let range = |start, len| Range::new(start, len).unwrap();
+        let region = range(1000, UNITS);
+        let file = [range(900, 150), range(1050, 10), range(2000, 5)];
         let found = Units::of(file, region);
         assert_eq!(found, units(&[(0, 60), (1000, 5)]));
-        assert_eq!(
-            found.at(region).collect::<Vec<_>>(),
-            [Range { start: 1000, len: 60 }, Range { start: 2000, len: 5 }]
-        );
+        assert_eq!(found.at(region).collect::<Vec<_>>(), [range(1000, 60), range(2000, 5)]);
         assert_eq!(found.and(&units(&[(30, 970)])), units(&[(0, 1005)]));
         assert_eq!(units(&[(0, 10), (20, 10)]).without(&units(&[(5, 20)])), units(&[(0, 5), (25, 5)]));
         assert!(Units::whole().is_whole() && Units::default().is_empty());

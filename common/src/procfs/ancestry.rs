@@ -15,6 +15,12 @@ pub fn ancestors(pid: i32, most: usize) -> Vec<Stat> {
     chain
 }
 
+/// This process and its ancestors, as pid and start, nearest first.
+pub fn lineage() -> Vec<(i32, u64)> {
+    let own = std::process::id() as i32;
+    Stat::read(own).into_iter().chain(ancestors(own, 64)).map(|stat| (stat.pid, stat.start)).collect()
+}
+
 /// The caller among `ancestors`: the nearest that is not a mere fork of its own parent.
 pub fn caller(ancestors: &[Stat]) -> Option<&Stat> {
     let mut chain = ancestors.iter();

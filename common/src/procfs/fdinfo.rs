@@ -35,21 +35,14 @@ pub(super) fn parse(line: &str) -> Option<OwnLock> {
     let inode = fields.next()?.rsplit(':').next()?.parse().ok()?;
     let start: i64 = fields.next()?.parse().ok()?;
     let last: i64 = fields.next()?.parse().ok()?;
-    Some(OwnLock { inode, range: Range { start, len: last.checked_sub(start)?.checked_add(1)? } })
+    Some(OwnLock { inode, range: Range::between(start, last.checked_add(1)?)? })
 }
 
 /// The parts of `range` on file `inode` that `locks` cover, clipped to it, in order, duplicates removed.
 pub fn within(locks: &[OwnLock], inode: u64, range: Range) -> Vec<Range> {
-    let mut parts: Vec<Range> = locks
-        .iter()
-        .filter(|lock| lock.inode == inode)
-        .filter_map(|lock| {
-            let start = lock.range.start.max(range.start);
-            let end = lock.range.end().min(range.end());
-            (end > start).then_some(Range { start, len: end - start })
-        })
-        .collect();
-    parts.sort_by_key(|part| part.start);
+    let mut parts: Vec<Range> =
+        locks.iter().filter(|lock| lock.inode == inode).filter_map(|lock| lock.range.intersection(range)).collect();
+    parts.sort_by_key(|part| part.start());
     parts.dedup();
     parts
 }
@@ -61,7 +54,7 @@ mod tests {
     #[test]
     fn lines_as_the_kernel_writes_them() {
         let lock = parse("lock:\t1: OFDLCK ADVISORY  READ -1 fe:00:131 1000 1839").unwrap();
-        assert_eq!(lock, OwnLock { inode: 131, range: Range { start: 1000, len: 840 } });
+        assert_eq!(lock, OwnLock { inode: 131, range: Range::new(1000, 840).unwrap() });
         for line in [
             "pos:\t0",
             "lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:131 1000 1839",
@@ -74,9 +67,9 @@ mod tests {
 
     #[test]
     fn parts_of_a_range() {
-        let lock = |start, len| OwnLock { inode: 5, range: Range { start, len } };
+        let lock = |start, len| OwnLock { inode: 5, range: Range::new(start, len).unwrap() };
         let locks = [lock(900, 200), lock(1500, 10), lock(1500, 10), OwnLock { inode: 6, ..lock(1200, 50) }];
-        let range = Range { start: 1000, len: 840 };
-        assert_eq!(within(&locks, 5, range), [Range { start: 1000, len: 100 }, Range { start: 1500, len: 10 }]);
+        let range = Range::new(1000, 840).unwrap();
+        assert_eq!(within(&locks, 5, range), [Range::new(1000, 100).unwrap(), Range::new(1500, 10).unwrap()]);
     }
 }

@@ -50,10 +50,10 @@ proptest! {
             Some(lock) => {
                 prop_assert!(ours);
                 prop_assert_eq!(lock.inode, inode);
-                prop_assert_eq!((lock.range.start, i128::from(lock.range.start) + i128::from(lock.range.len) - 1), (start, i128::from(last)));
+                prop_assert_eq!((lock.range.start(), i128::from(lock.range.start()) + i128::from(lock.range.len()) - 1), (start, i128::from(last)));
             }
             // A range that no number holds is none.
-            None => prop_assert!(!ours || (start == 0 && last == i64::MAX)),
+            None => prop_assert!(!ours || last == i64::MAX),
         }
     }
 
@@ -63,9 +63,9 @@ proptest! {
         start in 0i64..1 << 40, len in 1i64..1 << 30,
     ) {
         let locks: Vec<OwnLock> = lines.iter().filter_map(|line| parse(line)).collect();
-        let wanted = Range { start, len };
+        let wanted = Range::new(start, len).unwrap();
         for part in within(&locks, 1, wanted) {
-            prop_assert!(part.len > 0 && part.start >= start && part.end() <= wanted.end());
+            prop_assert!(part.len() > 0 && part.start() >= start && part.end() <= wanted.end());
         }
     }
 

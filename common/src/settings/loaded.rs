@@ -94,6 +94,7 @@ impl Loaded {
     pub fn put(&mut self, key: &str, texts: &[String], typed: &str) -> Result<(), Failure> {
         let Some(known) = keys::find(key) else { return Ok(()) };
         (known.put)(&mut self.settings, texts).map_err(|why| Failure::new(Kind::Usage, format!("{typed}: {why}")))?;
+        self.settings.share_by_default &= known.name != "share";
         self.from(known.name, Source::Typed(typed.to_owned()));
         Ok(())
     }

@@ -73,6 +73,8 @@ pub struct Settings {
     pub policy: Option<Policy>,
     /// A part of a device; none: a whole one.
     pub share: Option<Share>,
+    /// Whether the share comes from a settings file, and not from an option or a variable of this call.
+    pub share_by_default: bool,
     /// Whether ranks that are more than the devices share them also where nothing was granted; a share that was set excludes it.
     pub share_auto: bool,
     /// What a program sees of the devices that it could have had.
@@ -130,6 +132,7 @@ impl Default for Settings {
             gpu: Vec::new(),
             policy: None,
             share: None,
+            share_by_default: true,
             share_auto: false,
             visible: Shown::One,
             wait: Wait::No,

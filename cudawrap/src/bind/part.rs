@@ -7,7 +7,7 @@
 use std::ops::Range as Run;
 
 use getgpu_common::cpus::CpuSet;
-use getgpu_common::lock::{Range, UNITS, Units};
+use getgpu_common::lock::{Range, Units};
 
 /// The CPUs of the cores that belong to `units`, where all `cores` together belong to `all` of them. Nobody's where there are no cores.
 pub fn of(cores: &[CpuSet], units: &Units, all: &Units) -> CpuSet {
@@ -30,16 +30,16 @@ pub fn of(cores: &[CpuSet], units: &Units, all: &Units) -> CpuSet {
 
 /// Where `units` lie when only those of `all` are counted.
 fn within(units: &Units, all: &Units) -> Vec<Run<i64>> {
-    let device = Range { start: 0, len: UNITS };
-    let all: Vec<Range> = all.at(device).collect();
-    let below = |unit: i64| all.iter().map(|run| (unit - run.start).clamp(0, run.len)).sum();
-    units.at(device).map(|run| below(run.start)..below(run.end())).collect()
+    let all: Vec<Range> = all.runs().collect();
+    let below = |unit: i64| all.iter().map(|run| (unit - run.start()).clamp(0, run.len())).sum();
+    units.runs().map(|run| below(run.start())..below(run.end())).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use getgpu_common::cpus::overlap;
+    use getgpu_common::lock::UNITS;
 
     /// Cores with two threads each, numbered as most machines do.
     fn cores(count: usize) -> Vec<CpuSet> {
@@ -117,10 +117,8 @@ mod tests {
             }
             let firsts = |units: &Units| {
                 let first = |core: usize| {
-                    Units::of(
-                        [Range { start: core as i64 * UNITS / cores.len() as i64, len: 1 }],
-                        Range { start: 0, len: UNITS },
-                    )
+                    let region = Range::new(0, UNITS).unwrap();
+                    Units::of([Range::byte(core as i64 * UNITS / cores.len() as i64)], region)
                 };
                 (0..cores.len()).any(|core| first(core).without(units).is_empty())
             };

@@ -15,11 +15,11 @@ use getgpu_common::procfs::namespaces;
 use nix::libc;
 
 /// Held while a daemon is looked for, started or ended.
-pub const MUTEX: Range = Range { start: 0, len: 1 };
+pub const MUTEX: Range = Range::byte(0);
 /// Read-locked by every client, for as long as any process of it has the descriptor.
-pub const CLIENTS: Range = Range { start: 2, len: 1 };
+pub const CLIENTS: Range = Range::byte(2);
 /// Write-locked by the keeper.
-pub const KEEPER: Range = Range { start: 4, len: 1 };
+pub const KEEPER: Range = Range::byte(4);
 
 const TOP: &str = "/tmp";
 

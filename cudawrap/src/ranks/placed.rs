@@ -9,6 +9,7 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Inventory;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Settings, Shown};
+use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
 use super::{Rank, spread};
@@ -26,8 +27,14 @@ pub fn matters(settings: &Settings, rank: Option<&Rank>) -> bool {
 /// The share of a rank in a grant of one device, of which nothing has to be asked.
 pub fn alone(request: &mut Request, settings: &Settings, rank: Option<&Rank>) {
     if let (Some(rank), None) = (rank, settings.share) {
-        request.filter.share = spread::share(rank, 1);
+        divide(request, spread::share(rank, 1));
     }
+}
+
+/// Ranks divide what they are given, also where that is a part of a device.
+fn divide(request: &mut Request, share: Option<Share>) {
+    request.filter.share = share;
+    request.filter.share_by_default = false;
 }
 
 /// Puts a rank into its place.
@@ -47,7 +54,7 @@ pub fn place(
         // Whose devices are divided: those of a grant, and everybody's only if that is said.
         let divided = request.visible != Visible::Unset || settings.share_auto;
         if divided && settings.share.is_none() {
-            request.filter.share = spread::share(rank, listed.len());
+            divide(request, spread::share(rank, listed.len()));
             request.memory |= settings.mps;
             if let Some(line) = spread::uneven(rank, listed.len()) {
                 diag.warn(&line);

@@ -2,14 +2,15 @@
 //! The lock on descriptor 3 is the reservation; when this process ends, however it ends, the kernel gives it up.
 
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use getgpu_common::lock::claim::sign;
-use getgpu_common::lock::{Description, Side, Span, own};
-use getgpu_common::procfs::{Stat, namespaces};
+use getgpu_common::lock::{Description, Side, Span, Units, own};
+use getgpu_common::procfs::{Stat, fdinfo, namespaces};
 use getgpu_common::sys;
 
+use super::consent::{self, Evidence, Questions};
 use super::glance::{self, Glance};
 use super::line::{Line, Until};
 use super::looks::Looker;
@@ -21,6 +22,8 @@ const LAST_LOOKS: u32 = 3;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// Between looks while lingering.
 const LINGER_LOOK: Duration = Duration::from_millis(200);
+/// Between two looks whether the one that asked is still there.
+const BETWEEN_ANSWERS: Duration = Duration::from_millis(1);
 /// How long somebody else may take over or move the lingering mark.
 const HANDOVER: Duration = Duration::from_millis(200);
 
@@ -36,6 +39,7 @@ pub fn live(line: &Line) -> i32 {
     for device in &line.devices {
         sign(&lock, Side::Reservation, Span::of(device), uid, pid);
     }
+    let questions = Questions::receive();
     let looker = Looker::new(line);
     let before = Glance::of(line.caller.pid);
     // Ready; then the word whether printing went well. No word at all means that getgpu was killed: in doubt reserved.
@@ -54,7 +58,7 @@ pub fn live(line: &Line) -> i32 {
         Until::Over(process, longest) => {
             Watch::new(std::iter::once((process.pid, process.start))).all_over(*longest);
         }
-        Until::Programs { wait, linger } => Reservation { line, lock, looker, before }.serve(*wait, *linger),
+        Until::Programs { wait, linger } => Reservation { line, lock, looker, questions, before }.serve(*wait, *linger),
     }
     0
 }
@@ -63,6 +67,7 @@ struct Reservation<'a> {
     line: &'a Line,
     lock: Description,
     looker: Looker,
+    questions: Option<Questions>,
     /// The caller and its children before anything was printed.
     before: Option<Glance>,
 }
@@ -131,8 +136,8 @@ impl Reservation<'_> {
         Vec::new()
     }
 
-    /// All programs are over. Marked as lingering at once, so that the caller's next getgpu can take the device over, it goes on looking:
-    /// some more looks for programs that handed themselves on, then for `limit` while the caller lives.
+    /// All programs have exited. Marked as lingering at once, so that the caller's next getgpu can ask for the device, it goes on
+    /// looking: some more looks for programs that handed themselves on, then for `limit` while the caller lives.
     fn linger(&mut self, limit: Duration) -> Option<Vec<Stat>> {
         let began = Instant::now();
         let found = self.looker.full();
@@ -141,16 +146,20 @@ impl Reservation<'_> {
         }
         let mark = self.mark();
         let mut caller = Watch::new(std::iter::once((self.line.caller.pid, self.line.caller.start)));
+        let mut nobody = Watch::new(std::iter::empty());
         let mut looks = 1;
         loop {
-            let pause =
-                if looks < LAST_LOOKS { BETWEEN_LOOKS } else { LINGER_LOOK.min(limit.saturating_sub(began.elapsed())) };
-            let caller_over = if looks < LAST_LOOKS {
-                std::thread::sleep(pause);
-                !runs(self.line.caller.pid, self.line.caller.start)
-            } else {
-                caller.all_over(Some(pause))
-            };
+            let early = looks < LAST_LOOKS;
+            let pause = if early { BETWEEN_LOOKS } else { LINGER_LOOK.min(limit.saturating_sub(began.elapsed())) };
+            // The early looks are made whether the caller lives or not.
+            let watch = if early { &mut nobody } else { &mut caller };
+            let until = Instant::now() + pause;
+            let mut over = watch.next(pause, self.questions.as_ref().map(AsFd::as_fd));
+            while let Some(asker) = self.questions.as_ref().and_then(Questions::next) {
+                self.answer(asker);
+                over = watch.next(until.saturating_duration_since(Instant::now()), None);
+            }
+            let caller_over = if early { !runs(self.line.caller.pid, self.line.caller.start) } else { over };
             looks += 1;
             let last = looks >= LAST_LOOKS && (caller_over || began.elapsed() >= limit);
             let found = if last || looks <= LAST_LOOKS { self.looker.full() } else { self.looker.look().0 };
@@ -162,6 +171,40 @@ impl Reservation<'_> {
                 return None;
             }
         }
+    }
+
+    /// Answers a getgpu that asks for the device, for as long as it keeps the handover bytes. If it is given the device, it joins our
+    /// locks and then ends this process; if it exits without doing so, all is as before.
+    fn answer(&mut self, asker: i32) {
+        let (Some(answer), Some(probe)) = (self.reopen(), self.reopen()) else { return };
+        let agreed = consent::agrees(&self.evidence(asker, &probe));
+        for device in &self.line.devices {
+            let span = Span::of(device);
+            let _ = answer.try_read(if agreed { span.consent() } else { span.refusal() });
+        }
+        while self.asked(&probe) {
+            std::thread::sleep(BETWEEN_ANSWERS);
+        }
+    }
+
+    /// Whether somebody keeps the handover bytes.
+    fn asked(&self, probe: &Description) -> bool {
+        let held = |device| matches!(probe.conflict(Span::of(device).handover()), Ok(Some(_)));
+        self.line.devices.iter().any(held)
+    }
+
+    fn evidence(&mut self, asker: i32, probe: &Description) -> Evidence {
+        let mut evidence = consent::read(self.line, asker, &self.looker.below_caller());
+        let own = fdinfo::settled_locks("self");
+        let inode = nix::sys::stat::fstat(self.lock.as_fd()).map_or(0, |stat| stat.st_ino);
+        evidence.held = self.line.devices.iter().map(Span::of).any(|span| {
+            let units = Units::of(fdinfo::within(&own, inode, span.reservation()), span.reservation());
+            let regions = [span.lease(), span.inner_lease(), span.inner_reservation()];
+            let held = |range| !matches!(probe.conflict(range), Ok(None));
+            regions.into_iter().any(|region| units.at(region).any(held))
+        });
+        evidence.named = !self.looker.full().is_empty();
+        evidence
     }
 
     /// Read-locks the lingering bytes, under the handover bytes, on a description of its own.

@@ -5,6 +5,7 @@ use std::ffi::{CString, OsString};
 use std::time::Duration;
 
 use getgpu_common::ident::Uuid;
+use getgpu_common::lock::own;
 
 use crate::caller::Process;
 
@@ -33,6 +34,8 @@ pub struct Line {
     pub value: String,
     /// For whom.
     pub caller: Process,
+    /// The caller's forks between it and the getgpu that made it, as pid and start.
+    pub forks: Vec<(i32, u64)>,
     /// Start of the getgpu that made it, in clock ticks: unreadable processes count only from then on.
     pub since: u64,
     /// The value was in the environment of getgpu or its caller before: older programs that have it do not count.
@@ -74,6 +77,9 @@ impl Line {
             Until::Released => words.push("hold=0()".into()),
         }
         words.push(format!("since={}", self.since));
+        if !self.forks.is_empty() {
+            words.push(format!("forks={}", own::forks_text(&self.forks)));
+        }
         words.push(format!("value={}", self.value));
         if self.granted {
             words.push("granted=1".into());
@@ -101,6 +107,7 @@ impl Line {
             value: find("value")?.to_owned(),
             caller: named(find("caller")?, number("start")?)?,
             since: number("since")?,
+            forks: find("forks").and_then(own::parse_forks).unwrap_or_default(),
             granted: find("granted").is_some(),
             tag: find("tag").zip(find("asked")).map(|(name, asked)| Tag { name: name.into(), asked: asked.into() }),
             devices,
@@ -129,6 +136,7 @@ mod tests {
             value: "3".into(),
             caller: process(4711, "odd (name=x)"),
             since: 123,
+            forks: vec![(4712, 100), (4713, 101)],
             granted: true,
             until,
             tag: Some(Tag { name: "slurm-7".into(), asked: "1f".into() }),

@@ -42,8 +42,13 @@ impl Looker {
     }
 
     /// The caller and its descendants.
+    pub fn below_caller(&self) -> Vec<(Stat, Seen)> {
+        self.below(vec![self.view.caller.0], &mut HashSet::new(), true)
+    }
+
+    /// Those of them that name the device.
     pub fn quick(&self) -> Vec<Stat> {
-        naming(&self.below(vec![self.view.caller.0], &mut HashSet::new(), true), &self.view)
+        naming(&self.below_caller(), &self.view)
     }
 
     /// All processes of the uid, and their descendants under whatever uid.

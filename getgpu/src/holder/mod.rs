@@ -1,6 +1,7 @@
 //! The holder: a small process that keeps a reservation for a program that has not started yet, and for as long as it runs.
 //! `start` makes one, `line` is its command line, `life` is what it does, `looks` and `naming` find its program.
 
+mod consent;
 mod glance;
 mod life;
 mod line;
@@ -10,6 +11,7 @@ mod pauses;
 mod start;
 mod watch;
 
+pub use consent::QUESTION;
 pub use line::{Line, Tag, Until};
 pub use start::{User, start};
 

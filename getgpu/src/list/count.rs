@@ -7,6 +7,7 @@ use getgpu_common::diag::print;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Activity, Detail, Device};
 use getgpu_common::lock::{Description, Place, Span, Taken, Units};
+use getgpu_common::pool::Portion;
 use getgpu_common::request::Request;
 
 /// Prints the number: 0 also where there is a driver and no GPU.
@@ -21,7 +22,7 @@ pub fn free<W: Worker>(client: Result<Client<W>, Failure>, mut request: Request,
 fn count<W: Worker>(client: &mut Client<W>, request: &mut Request, place: &Place) -> Result<i64, Failure> {
     let inventory = client.scan(request.detail())?;
     super::grant(request, &inventory);
-    request.find_cover(place, Some(&inventory));
+    request.cover = request.owned(place, Some(&inventory)).cover();
     let probe = place.open()?;
     let mut free = 0;
     for device in request.filter.pool(&inventory) {
@@ -43,9 +44,10 @@ fn count<W: Worker>(client: &mut Client<W>, request: &mut Request, place: &Place
 /// How many times the request fits on a device, as far as the lock tells.
 fn places(probe: &Description, request: &Request, device: &Device) -> Result<i64, Failure> {
     let ours = request.cover.as_ref().and_then(|cover| cover.units(&device.uuid)).cloned().unwrap_or_else(Units::whole);
-    match request.filter.part_of(&ours, device.memory) {
-        None => Ok(i64::from(attempt::units(probe, request, device)?.is_ok())),
-        Some(wanted) => {
+    match request.filter.portion(&ours, device.memory) {
+        Portion::TooLarge => Ok(0),
+        Portion::All => Ok(i64::from(attempt::units(probe, request, device)?.is_ok())),
+        Portion::Units(wanted) => {
             let taken = Taken::look(probe, request.level(), Span::of(&device.uuid))?.all();
             Ok(ours.without(&taken).count() / wanted.max(1))
         }

@@ -1,0 +1,182 @@
+//! What a call owns already: one decision, pure over what was read from the kernel, for getgpu and cudawrap alike.
+//! The reading is at the end of the file; proof is always fdinfo, and without proof a device belongs to somebody else.
+
+use crate::error::{Failure, Kind};
+use crate::ident::Uuid;
+use crate::lock::own::{self, HolderLine};
+use crate::lock::{Place, Span, Units};
+use crate::procfs::ancestry;
+
+/// How a call came to own something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// Descriptors with a lease, inherited from the process that executed this one.
+    InheritedLease,
+    /// A lease of an ancestor of our uid, which closed our copy of its descriptors.
+    AncestorLease,
+    /// A reservation of our uid.
+    Reservation(HolderLine),
+}
+
+/// Something that the call may own, as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// How it came to be ours.
+    pub basis: Basis,
+    /// The devices, with the units of each that are proven.
+    pub devices: Vec<(Uuid, Units)>,
+    /// Generations from this process up to the one that it was made for; `usize::MAX` for one that is no ancestor.
+    pub distance: usize,
+    /// Another program has a lease on its units.
+    pub in_use: bool,
+}
+
+/// What the call asks for.
+pub struct Wish<'a> {
+    /// The devices of the grant; without one, only a reservation whose programs have exited is ours.
+    pub grant: Option<&'a [Uuid]>,
+    /// How many different devices.
+    pub count: usize,
+    /// Whether all of these units of a device are wanted, and not a part of them.
+    pub wants_all: &'a dyn Fn(&Uuid, &Units) -> bool,
+    /// Whether a reservation whose programs have exited fits the request.
+    pub reusable: &'a dyn Fn(&HolderLine, &[(Uuid, Units)]) -> bool,
+}
+
+/// What is ours of the devices of a grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cover {
+    /// How it came to be ours.
+    pub basis: Basis,
+    /// Every device of the grant, with our units of it.
+    pub devices: Vec<(Uuid, Units)>,
+}
+
+/// What a call does about what it owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It owns nothing of this: it chooses as everybody does.
+    Nothing,
+    /// It wants all that it owns: nothing is chosen. getgpu prints it again, cudawrap leases it.
+    All(Cover),
+    /// It wants fewer devices, or less of them, than it owns: it chooses inside.
+    Inside(Cover),
+    /// It reuses this reservation, if the holder agrees.
+    Reuse(HolderLine),
+}
+
+impl Decision {
+    /// What is ours of the grant.
+    pub fn cover(self) -> Option<Cover> {
+        match self {
+            Self::All(cover) | Self::Inside(cover) => Some(cover),
+            Self::Nothing | Self::Reuse(_) => None,
+        }
+    }
+}
+
+/// Decides. A lease comes before a reservation, since a program that runs under a lease was given just that. Of several
+/// reservations the one made for the nearest ancestor comes first, then one that nobody uses yet, then the smallest.
+pub fn decide(wish: &Wish<'_>, candidates: &[Candidate]) -> Decision {
+    let Some(grant) = wish.grant else {
+        let reusable = |candidate: &Candidate| match &candidate.basis {
+            Basis::Reservation(line) if (wish.reusable)(line, &candidate.devices) => Some(line.clone()),
+            _ => None,
+        };
+        return candidates.iter().find_map(reusable).map_or(Decision::Nothing, Decision::Reuse);
+    };
+    let order = |(candidate, _): &(&Candidate, Cover)| {
+        let by_lease = matches!(candidate.basis, Basis::InheritedLease | Basis::AncestorLease);
+        (!by_lease, candidate.distance, candidate.in_use, candidate.devices.len())
+    };
+    let covering = candidates.iter().filter_map(|candidate| Some((candidate, cover(candidate, grant)?)));
+    let Some((_, cover)) = covering.min_by_key(order) else { return Decision::Nothing };
+    let all =
+        cover.devices.len() == wish.count && cover.devices.iter().all(|(uuid, ours)| (wish.wants_all)(uuid, ours));
+    if all { Decision::All(cover) } else { Decision::Inside(cover) }
+}
+
+/// What a candidate has of every device of the grant; `None` if it lacks one of them.
+fn cover(candidate: &Candidate, grant: &[Uuid]) -> Option<Cover> {
+    let units = |uuid: &Uuid| {
+        let (_, units) = candidate.devices.iter().find(|(known, units)| known == uuid && !units.is_empty())?;
+        Some((uuid.clone(), units.clone()))
+    };
+    let devices = grant.iter().map(units).collect::<Option<Vec<_>>>().filter(|devices| !devices.is_empty())?;
+    Some(Cover { basis: candidate.basis.clone(), devices })
+}
+
+impl Cover {
+    /// Whether it is a reservation, so that the lease ranges of its units are free for one program.
+    pub const fn is_reservation(&self) -> bool {
+        matches!(self.basis, Basis::Reservation(_))
+    }
+
+    /// Our units of a device.
+    pub fn units(&self, uuid: &Uuid) -> Option<&Units> {
+        self.devices.iter().find(|(known, _)| known == uuid).map(|(_, units)| units)
+    }
+
+    /// Confirms, after something inside was settled, that the enclosing reservation or lease survived. If it ended before that,
+    /// another program may have been given the device in between.
+    ///
+    /// # Errors
+    ///
+    /// It has ended: nothing inside it may be used.
+    pub fn confirm(&self, place: &Place) -> Result<(), Failure> {
+        let held = match &self.basis {
+            // The descriptors are our own: they end with us.
+            Basis::InheritedLease => true,
+            Basis::AncestorLease => self
+                .devices
+                .iter()
+                .all(|(uuid, units)| units.without(&own::ancestor_lease(place, Span::of(uuid))).is_empty()),
+            Basis::Reservation(line) => own::proven(place, line),
+        };
+        if held {
+            return Ok(());
+        }
+        Err(Failure::new(Kind::NoneFree, "your reservation ended while a device was being chosen from it")
+            .hint("ask again"))
+    }
+}
+
+/// Reads what may be ours of the devices of a grant, the cheap evidence first, and decides.
+pub fn of_grant(place: &Place, wish: &Wish<'_>) -> Decision {
+    let grant = wish.grant.unwrap_or_default();
+    let evidence: [&dyn Fn() -> Vec<Candidate>; 3] = [
+        &|| lease(Basis::InheritedLease, grant, &|uuid| own::inherited_lease(place, Span::of(uuid))),
+        &|| lease(Basis::AncestorLease, grant, &|uuid| own::ancestor_lease(place, Span::of(uuid))),
+        &|| reservations(place, grant),
+    ];
+    // Leases come first in the decision too, so what is read later could not change it.
+    let decisions = evidence.iter().map(|read| decide(wish, &read()));
+    decisions.into_iter().find(|decision| *decision != Decision::Nothing).unwrap_or(Decision::Nothing)
+}
+
+fn lease(basis: Basis, grant: &[Uuid], units: &dyn Fn(&Uuid) -> Units) -> Vec<Candidate> {
+    let devices = grant.iter().map(|uuid| (uuid.clone(), units(uuid))).collect();
+    vec![Candidate { basis, devices, distance: 0, in_use: false }]
+}
+
+fn reservations(place: &Place, grant: &[Uuid]) -> Vec<Candidate> {
+    let mut lines = own::reservations(place, Some(nix::unistd::geteuid().as_raw()));
+    lines.retain(|line| grant.iter().all(|uuid| line.devices.contains(uuid)));
+    let lineage = ancestry::lineage();
+    let probe = place.open().ok();
+    let candidate = |line: HolderLine| {
+        let units = |uuid: &Uuid| (uuid.clone(), own::reserved_units(place, &line, uuid));
+        let devices: Vec<_> = line.devices.iter().map(units).collect();
+        let leased = |(uuid, units): &(Uuid, Units)| {
+            let taken = |range| probe.as_ref().is_some_and(|probe| !matches!(probe.conflict(range), Ok(None)));
+            units.at(Span::of(uuid).lease()).any(taken)
+        };
+        let in_use = devices.iter().filter(|(uuid, _)| grant.contains(uuid)).any(leased);
+        Candidate { distance: line.distance(&lineage), in_use, devices, basis: Basis::Reservation(line) }
+    };
+    lines.into_iter().map(candidate).collect()
+}
+
+#[cfg(test)]
+#[path = "ownership_tests.rs"]
+mod tests;

@@ -1,0 +1,103 @@
+use super::*;
+use crate::lock::UNITS;
+
+fn uuid(n: u32) -> Uuid {
+    Uuid::parse(&format!("MIG-{n:08x}-1111-5222-8333-444455556666")).unwrap()
+}
+
+fn half() -> Units {
+    Units::whole().first(UNITS / 2).unwrap()
+}
+
+fn holder(pid: i32, devices: &[u32]) -> HolderLine {
+    let devices: Vec<String> = devices.iter().map(|n| uuid(*n).to_string()).collect();
+    let words = format!("getgpu\0--holder\0{}\0caller=7(bash)\0start=1\0", devices.join(","));
+    HolderLine::parse(pid, words.as_bytes()).unwrap()
+}
+
+/// A candidate with whole devices; reservations are told apart by the holder's pid.
+fn candidate(basis: Basis, devices: &[u32]) -> Candidate {
+    let devices = devices.iter().map(|n| (uuid(*n), Units::whole())).collect();
+    Candidate { basis, devices, distance: usize::MAX, in_use: false }
+}
+
+fn reserved(pid: i32, devices: &[u32]) -> Candidate {
+    candidate(Basis::Reservation(holder(pid, devices)), devices)
+}
+
+/// The decision as text: what is done, by which basis, with how many devices.
+fn decided(grant: Option<&[u32]>, count: usize, wants_all: bool, candidates: &[Candidate]) -> String {
+    let grant: Option<Vec<Uuid>> = grant.map(|grant| grant.iter().map(|n| uuid(*n)).collect());
+    let wish = Wish {
+        grant: grant.as_deref(),
+        count,
+        wants_all: &|_, _| wants_all,
+        reusable: &|line, devices| line.pid >= 100 && devices.len() == count,
+    };
+    let basis = |cover: &Cover| match &cover.basis {
+        Basis::InheritedLease => "inherited".to_owned(),
+        Basis::AncestorLease => "ancestor".to_owned(),
+        Basis::Reservation(line) => format!("holder {}", line.pid),
+    };
+    match decide(&wish, candidates) {
+        Decision::Nothing => "nothing".into(),
+        Decision::All(cover) => format!("all: {} x{}", basis(&cover), cover.devices.len()),
+        Decision::Inside(cover) => format!("inside: {} x{}", basis(&cover), cover.devices.len()),
+        Decision::Reuse(line) => format!("reuse: holder {}", line.pid),
+    }
+}
+
+#[test]
+fn what_is_ours_of_a_grant() {
+    let inherited = || candidate(Basis::InheritedLease, &[1]);
+    let ancestor = || candidate(Basis::AncestorLease, &[1]);
+    let near = |pid, distance| Candidate { distance, ..reserved(pid, &[1]) };
+    let used = |pid, distance| Candidate { in_use: true, ..near(pid, distance) };
+    let unproven = || Candidate { devices: vec![(uuid(1), Units::default())], ..reserved(5, &[1]) };
+    for (what, grant, count, wants_all, candidates, decision) in [
+        ("nothing was read", &[1][..], 1, true, vec![], "nothing"),
+        ("another device's", &[2], 1, true, vec![reserved(5, &[1])], "nothing"),
+        ("without proof", &[1], 1, true, vec![unproven()], "nothing"),
+        ("a grant of no device", &[], 0, true, vec![reserved(5, &[1])], "nothing"),
+        ("not every device of the grant", &[1, 2], 2, true, vec![reserved(5, &[1]), reserved(6, &[2])], "nothing"),
+        ("just what is wanted", &[1], 1, true, vec![reserved(5, &[1])], "all: holder 5 x1"),
+        ("a part of it", &[1], 1, false, vec![reserved(5, &[1])], "inside: holder 5 x1"),
+        ("fewer devices", &[1, 2], 1, true, vec![reserved(5, &[1, 2])], "inside: holder 5 x2"),
+        ("one of four that are reserved", &[3], 1, true, vec![reserved(5, &[1, 2, 3, 4])], "all: holder 5 x1"),
+        ("a lease before a reservation", &[1], 1, true, vec![near(5, 0), ancestor()], "all: ancestor x1"),
+        ("our own descriptors alone", &[1], 1, true, vec![inherited(), near(5, 0)], "all: inherited x1"),
+        ("the nearest", &[1], 1, true, vec![near(5, 3), near(6, 1), near(7, usize::MAX)], "all: holder 6 x1"),
+        ("the nearest, although it is in use", &[1], 1, true, vec![near(5, 3), used(6, 1)], "all: holder 6 x1"),
+        ("of equally near ones the unused", &[1], 1, true, vec![used(5, 1), near(6, 1)], "all: holder 6 x1"),
+        ("all in use", &[1], 1, true, vec![used(5, 1), used(6, 1)], "all: holder 5 x1"),
+        ("then the smallest", &[1], 1, true, vec![reserved(5, &[1, 2]), reserved(6, &[1])], "all: holder 6 x1"),
+        ("lingering or not", &[1], 1, true, vec![reserved(100, &[1])], "all: holder 100 x1"),
+    ] {
+        assert_eq!(decided(Some(grant), count, wants_all, &candidates), decision, "{what}");
+    }
+}
+
+#[test]
+fn without_a_grant_only_a_reservation_that_may_be_reused_is_ours() {
+    for (what, count, candidates, decision) in [
+        ("nothing was read", 1, vec![], "nothing"),
+        ("a lease", 1, vec![candidate(Basis::AncestorLease, &[1])], "nothing"),
+        ("a reservation in use", 1, vec![reserved(5, &[1])], "nothing"),
+        ("one that may be reused", 1, vec![reserved(5, &[1]), reserved(100, &[2])], "reuse: holder 100"),
+        ("one that does not fit", 2, vec![reserved(100, &[2])], "nothing"),
+        ("a pair", 2, vec![reserved(100, &[2]), reserved(101, &[3, 4])], "reuse: holder 101"),
+    ] {
+        assert_eq!(decided(None, count, true, &candidates), decision, "{what}");
+    }
+}
+
+#[test]
+fn a_cover_has_the_proven_units_of_the_granted_devices() {
+    let devices = vec![(uuid(1), half()), (uuid(2), Units::whole())];
+    let candidate = Candidate { devices, ..reserved(5, &[1, 2]) };
+    let grant = [uuid(1)];
+    let wish = Wish { grant: Some(&grant), count: 1, wants_all: &|_, units| *units == half(), reusable: &|_, _| false };
+    let Decision::All(cover) = decide(&wish, &[candidate]) else { panic!("all of the half is wanted") };
+    assert_eq!((cover.units(&uuid(1)), cover.units(&uuid(2))), (Some(&half()), None));
+    assert!(cover.is_reservation());
+}
