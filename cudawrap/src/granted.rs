@@ -19,11 +19,14 @@ use getgpu_common::procfs::namespaces;
 use getgpu_common::quantity;
 use getgpu_common::request::Request;
 
+use crate::choose::Call;
 use crate::lease::Lease;
 
 /// How long a part of a device is tried again while others take theirs.
 const PATIENCE: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_micros(200);
+/// How often a waiter looks whether the devices have become its own.
+const RELOOK: Duration = Duration::from_secs(1);
 
 /// What became of named devices.
 pub enum Named {
@@ -204,9 +207,24 @@ pub struct Wanted<'a> {
     pub request: Request,
     /// The devices.
     pub devices: Vec<Device>,
+    /// When it was last looked which of them are ours.
+    looked: Instant,
 }
 
-impl Wanted<'_> {
+impl<'a> Wanted<'a> {
+    /// A waiter for these devices.
+    pub fn new(call: &Call<'a>, devices: Vec<Device>, request: Request) -> Self {
+        Self { place: call.place, diag: call.diag, request, devices, looked: Instant::now() }
+    }
+
+    /// A reservation of ours may have begun or ended since the last attempt.
+    fn look_again(&mut self) {
+        if self.looked.elapsed() >= RELOOK {
+            self.looked = Instant::now();
+            self.request.cover = self.request.owned(self.place, None).cover();
+        }
+    }
+
     /// Whether a device cannot be had now, as far as the lock tells; of what was ours at the last attempt only that counts.
     fn taken(&self, probe: &Description, device: &Device) -> Result<bool, Failure> {
         let ours = self.request.cover.as_ref().and_then(|cover| cover.units(&device.uuid));
@@ -233,6 +251,7 @@ impl Seeker for Wanted<'_> {
     type Found = Named;
 
     fn rooms(&mut self, probe: &Description) -> Result<Rooms, Failure> {
+        self.look_again();
         let mut rooms = Rooms::default();
         for device in &self.devices {
             if !self.taken(probe, device)? {

@@ -120,12 +120,14 @@ fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<L
     request.filter.grant = Some(uuids(&devices));
     let (line, waits) = (request.line(), call.wait() != Wait::No);
     let probe = call.place.open()?;
-    // Whether it is ours is a walk through /proc: only where somebody waits.
-    let ahead = match line::waiting(&probe, Some(line))? {
-        1.. if matches!(request.owned(call.place, None), Decision::All(_)) => 0,
-        ahead => ahead,
-    };
-    let mut wanted = granted::Wanted { place: call.place, diag: call.diag, request, devices };
+    let mut ahead = line::waiting(&probe, Some(line))?;
+    if ahead > 0 {
+        // Whether it is ours is a walk through /proc: only where somebody waits.
+        let owned = request.owned(call.place, None);
+        ahead = if matches!(owned, Decision::All(_)) { 0 } else { ahead };
+        request.cover = owned.cover();
+    }
+    let mut wanted = granted::Wanted::new(call, devices, request);
     if ahead > 0 && !waits {
         let many = wanted.devices.len();
         let rooms = || wanted.rooms(&probe).map(|rooms| rooms.free);

@@ -152,8 +152,13 @@ fn a_named_device_that_somebody_has_is_said_and_run_or_refused() {
         sandbox.command(&app).visible(&reserved).run().exits(75).prints("");
         sandbox.set_settings("");
     }
-    // Under its own name only a lease counts: the reservation is the batch system's, or the caller's.
-    sandbox.command("cudawrap").args(["--", "sim-cuda"]).visible(&reserved).run().exits(0).says(&[]);
+    // Under its own name another user's reservation is as good as a lease; one of our own is used.
+    let outcome = sandbox.command("cudawrap").args(["--", "sim-cuda"]).visible(&reserved).run();
+    if root {
+        outcome.exits(75).mentions(&format!("cudawrap: {reserved}: in use by ")).prints("");
+    } else {
+        outcome.exits(0).says(&[]);
+    }
     let lessee = sandbox.command("cudawrap").args(["--", "sim-cuda", "--shared", "--run", "forever"]).spawn();
     sandbox.until_running(1);
     let leased = first_line(&lessee).split(' ').nth(1).unwrap().to_owned();
