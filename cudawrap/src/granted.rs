@@ -34,6 +34,8 @@ pub enum Named {
     Leased(Lease),
     /// Somebody else has this one: who, if that can be told.
     Taken(Uuid, Option<Holder>),
+    /// The share that is wanted is larger than what there is of a device, or its memory is not known.
+    TooLarge(Failure),
 }
 
 /// A device of which nothing is known but its name.
@@ -44,10 +46,6 @@ pub fn by_name(uuid: Uuid) -> Device {
 
 /// Leases named devices. An own reservation that covers them all, or a lease of an ancestor, is used as far as it goes; any other
 /// reservation or lease on the units that are wanted keeps them from us.
-///
-/// # Errors
-///
-/// A share was asked for that is larger than what is ours of a device, or of a device whose memory NVML does not tell.
 pub fn lease(place: &Place, request: &mut Request, devices: &[Device], diag: &Diag) -> Result<Named, Failure> {
     let mut used = Vec::new();
     loop {
@@ -87,7 +85,7 @@ fn lease_once(place: &Place, request: &mut Request, devices: &[Device], diag: &D
         let reserved = request.cover.as_ref().is_some_and(Cover::is_reservation);
         let portion = request.filter.portion(ours.unwrap_or(&Units::whole()), device.memory);
         let claim = match (ours, portion) {
-            (_, Portion::TooLarge) => return Err(too_large(request, device)),
+            (_, Portion::TooLarge) => return Ok(Named::TooLarge(too_large(request, device))),
             // A share of what is ours is one among several of ours.
             (Some(_), Portion::Units(_)) => part_of_ours(place, &probe, request, device)?,
             (Some(ours), Portion::All) if !reserved => {
@@ -281,6 +279,7 @@ impl Seeker for Wanted<'_> {
         Ok(match lease(self.place, &mut self.request, &self.devices, self.diag)? {
             // Not asked about again at once: whose it is can change only when somebody ends.
             Named::Taken(..) => Tried::Busy(self.devices.iter().map(|device| device.uuid.clone()).collect()),
+            Named::TooLarge(failure) => return Err(failure),
             found @ Named::Leased(_) => Tried::Found(found),
         })
     }

@@ -84,6 +84,10 @@ fn keep(settings: &Settings, environment: &Environment, program: &Path, diag: &D
     let devices = [device];
     match granted::lease(&place, &mut request, &devices, diag)? {
         Named::Leased(lease) => Start { program, settings, mps: false, began, diag }.with(&devices, None, lease),
+        Named::TooLarge(failure) => {
+            diag.warn(&format!("{}: running without a lease", failure.message));
+            Ok(Ready::as_it_is())
+        }
         Named::Taken(uuid, holder) if settings.when_taken == RunOrFail::Run => {
             let who = granted::in_use(&uuid, holder.as_ref());
             diag.warn(&format!("{who}: running there because CUDA_VISIBLE_DEVICES names it"));

@@ -139,6 +139,7 @@ fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<L
     if ahead == 0 || !waits {
         match granted::lease(call.place, &mut wanted.request, &wanted.devices, call.diag)? {
             Named::Leased(lease) => return Ok(lease),
+            Named::TooLarge(failure) => return Err(failure),
             Named::Taken(uuid, holder) if !waits => return Err(granted::taken(&uuid, holder.as_ref())),
             Named::Taken(..) => {}
         }
@@ -146,6 +147,7 @@ fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<L
     let progress = Progress::new(call.diag);
     match Turn::new(call.place, line, wanted, progress, call.wait())?.wait()? {
         Named::Leased(lease) => Ok(lease),
+        Named::TooLarge(failure) => Err(failure),
         Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref())),
     }
 }

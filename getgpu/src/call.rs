@@ -82,6 +82,13 @@ impl Call<'_> {
             let why = "--hold: the caller is not in this pid namespace";
             return Err(Failure::new(Kind::Usage, why).hint("name a process that is: --hold=PID"));
         }
+        if self.options.keep == Keep::Hold(None) && caller::exits_at_once() {
+            self.diag.warn(&format!(
+                "--hold: {} (pid {}) exits right after this, and the hold with it",
+                caller.name, caller.pid
+            ));
+            self.diag.hint("name the process to hold for: getgpu --hold=PID");
+        }
         if request.visible == Visible::Nothing {
             return Err(request.empty_grant());
         }

@@ -2,7 +2,10 @@
 //! Reads stat only, so no sick process can stop it.
 
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::procfs::secrets::{self as process_memory, Secret};
 use getgpu_common::procfs::{Stat, ancestry};
+
+use crate::shell_command::{self, Role};
 
 /// Clock ticks (10 ms) within which the commands of one pipeline are started.
 const PIPELINE_TICKS: u64 = 20;
@@ -28,15 +31,41 @@ impl From<&Stat> for Process {
     }
 }
 
-/// The nearest ancestor that was started by exec; process 1 stands for a parent that cannot be seen.
+/// The nearest ancestor that was started by exec and does more than run this getgpu; process 1 stands for a parent that cannot be seen.
 pub fn find() -> Process {
     let ancestors = ancestry::ancestors(std::process::id() as i32, 64);
     let unseen = || Process { pid: 1, start: 0, name: "?".into() };
     let callers = match ancestors.split_first() {
-        Some((parent, rest)) if reads_our_output(parent) => rest,
+        Some((parent, rest)) if reads_our_output(parent) || shell_role(parent) == Role::OnlyRuns => rest,
         _ => &ancestors,
     };
     ancestry::caller(callers).map_or_else(unseen, Process::from)
+}
+
+/// Whether the caller is a shell that exits right after this getgpu, so that nothing can be held for it.
+pub fn exits_at_once() -> bool {
+    let parent = Stat::read(std::process::id() as i32).and_then(|own| Stat::read(own.ppid));
+    parent.is_some_and(|parent| shell_role(&parent) == Role::EndsWith)
+}
+
+/// What our own parent does with getgpu, if it is a shell: the only process of which getgpu itself reads the arguments.
+fn shell_role(parent: &Stat) -> Role {
+    if !SHELLS.contains(&parent.comm.as_str()) {
+        return Role::Script;
+    }
+    // A fork of a shell for `$( )` has the arguments of its parent, and is not what runs them.
+    let grandparent = Stat::read(parent.ppid);
+    if parent.forked || grandparent.is_some_and(|above| above.arg_start != 0 && above.arg_start == parent.arg_start) {
+        return Role::Script;
+    }
+    match process_memory::cmdline(parent.pid) {
+        Secret::Bytes(bytes) => {
+            let own = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+            let own: Vec<String> = own.collect();
+            shell_command::role(bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|byte| *byte == 0), &own)
+        }
+        Secret::Denied | Secret::Gone => Role::Script,
+    }
 }
 
 /// The forks of the caller between it and this process, as pid and start: a `$( )`, a background subshell.

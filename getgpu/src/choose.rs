@@ -82,7 +82,13 @@ impl Call<'_> {
             },
             Err(over) => (format!("{}: {}", device.uuid, over.message), Guard::default()),
         };
-        self.diag.note(&format!("not reserved: {why}"));
+        if matches!(self.options.keep, Keep::Hold(_)) {
+            let hint = "getgpu --hold without INDEX holds a free device; getgpu --list shows them";
+            return Err(Failure::new(Kind::NoneFree, format!("not held: {why}")).hint(hint));
+        }
+        if self.options.keep != Keep::No {
+            self.diag.warn(&format!("not reserved: {why}"));
+        }
         Ok(Chosen::Settled(Answer { uuids, value, lock: None, part: 1.0, guard }))
     }
 

@@ -49,7 +49,7 @@ fn name(device: &Device) -> String {
 
 fn holder(place: &Place, probe: &Description, device: &Device) -> String {
     let held = holders::of(place, probe, Span::of(&device.uuid)).unwrap_or_default();
-    let Some(holder) = held.holders.first() else { return "taken at this moment".into() };
+    let Some(holder) = held.holders.first() else { return "another call is choosing it at this moment".into() };
     let what = if holder.kind == "lease" { "leased by" } else { "reserved for" };
     let user = holder.user.as_deref().unwrap_or("?");
     match (holder.pid, &holder.program) {

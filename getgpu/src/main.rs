@@ -12,6 +12,7 @@ mod options;
 mod release;
 mod reuse;
 mod run;
+mod shell_command;
 mod show_config;
 mod tag;
 

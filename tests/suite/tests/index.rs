@@ -25,14 +25,24 @@ fn a_free_device_is_reserved_and_one_in_use_is_printed_all_the_same() {
     assert_eq!(sandbox.getgpu(["3"]).run().line(), uuids[3]);
     assert_eq!(sandbox.holders().len(), 1);
     assert!(sandbox.holders()[0].words.contains(&uuids[3]));
-    assert_eq!(sandbox.getgpu(["3"]).run().line(), uuids[3], "reserved already");
-    assert_eq!(sandbox.holders().len(), 1, "and not twice");
-    let said = sandbox.getgpu(["-v", "3"]).run();
-    assert_eq!(said.exits(0).stdout.trim_end(), uuids[3]);
-    said.mentions(&format!("getgpu: not reserved: {} (GPU 0 MIG device 3): reserved for ", uuids[3]));
+    let not_reserved = |index: &str, why: &str| {
+        let outcome = sandbox.getgpu([index]).run();
+        let device: usize = index.parse().unwrap();
+        outcome.exits(0).prints(&format!("{}\n", uuids[device]));
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        outcome.mentions(&format!("getgpu: not reserved: {} (GPU 0 MIG device {index}): {why}", uuids[device]));
+        assert_eq!(sandbox.holders().len(), 1, "and not twice");
+        sandbox.getgpu(["-q", index]).run().exits(0).says(&[]);
+        let held = sandbox.getgpu(["--hold", index]).run();
+        held.exits(1)
+            .prints("")
+            .mentions(&format!("getgpu: not held: {} (GPU 0 MIG device {index}): {why}", uuids[device]));
+    };
+    let user = std::process::Command::new("id").arg("-un").output().unwrap().stdout;
+    let user = String::from_utf8(user).unwrap();
+    not_reserved("3", &format!("reserved for {} (pid {}, ", user.trim(), std::process::id()));
     let _program = sandbox.occupy(&uuids[4..5], "");
-    assert_eq!(sandbox.getgpu(["4"]).run().line(), uuids[4], "busy");
-    assert_eq!(sandbox.holders().len(), 1);
+    not_reserved("4", "busy: ");
     assert_eq!(sandbox.getgpu(["--no-reserve", "5"]).run().line(), uuids[5]);
     assert_eq!(sandbox.holders().len(), 1);
 }

@@ -103,6 +103,45 @@ fn a_program_under_a_reserved_share_leases_just_that() {
 }
 
 #[test]
+fn two_shares_of_one_caller_on_one_device_do_not_meet() {
+    let sandbox = Sandbox::new("h200x1");
+    // Both halves are of one script and on one device: once reserved below two subshells, once by the script itself.
+    for start in [
+        "for i in 1 2; do ( CUDA_VISIBLE_DEVICES=$(getgpu -q --share 1/2) exec cudawrap -- sim-cuda --max 2 --until-file go ) & done",
+        "a=$(getgpu -q --share 1/2); b=$(getgpu -q --share 1/2); \
+         for d in $a $b; do CUDA_VISIBLE_DEVICES=$d cudawrap -- sim-cuda --max 2 --until-file go & done",
+    ] {
+        let script = format!(
+            "rm -f go $SIM_NODE/running/*; {start}; until [ $(ls $SIM_NODE/running | grep -vc gate) = 2 ]; do sleep 0.01; done; \
+             getgpu --list --json; touch go; wait"
+        );
+        let outcome = sandbox.shell("bash", &script).run();
+        let json = outcome.exits(0).says(&[]).stdout.lines().find(|line| line.starts_with('{')).unwrap();
+        let listing: serde_json::Value = serde_json::from_str(json).unwrap();
+        let leases = listing["devices"][0]["holders"].as_array().unwrap();
+        let leases: Vec<f64> =
+            leases.iter().filter(|h| h["kind"] == "lease").map(|h| h["share"].as_f64().unwrap()).collect();
+        assert_eq!(leases, [0.5, 0.5], "{listing}");
+        free_again(&sandbox);
+    }
+}
+
+#[test]
+fn a_fraction_of_a_part_is_one_of_the_part_and_stays_inside() {
+    let sandbox = Sandbox::new("h200x1");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold); \
+                  for i in 1 2; do cudawrap --share 1/2 -- sim-cuda --max 4 --until-file go & done; \
+                  until [ $(ls $SIM_NODE/running | grep -vc gate) = 2 ]; do sleep 0.01; done; \
+                  cudawrap --share 1/2 -- true; echo $?; cudawrap -- true; echo $?; getgpu; \
+                  env -u CUDA_VISIBLE_DEVICES getgpu --count-free --share 1/2; touch go; wait";
+    let outcome = sandbox.shell("bash", script).run();
+    let lines: Vec<&str> = outcome.exits(0).stdout.lines().filter(|line| !line.starts_with("RUN")).collect();
+    assert_eq!((lines[0], lines[1]), ("75", "75"), "both parts of the part are in use: {outcome:#?}");
+    assert_eq!((lines[2].len(), lines[3]), (40, "1"), "all of it is printed again, the other half is free");
+    free_again(&sandbox);
+}
+
+#[test]
 fn shares_inside_ones_own_are_waited_for() {
     let sandbox = Sandbox::new("mig4");
     for script in [

@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use getgpu_tests::{all_at_once, free_again, nobody_gets_one_before_the_end, somebody};
+use getgpu_tests::{OTHER, all_at_once, free_again, nobody_gets_one_before_the_end, somebody};
 use harness::{Sandbox, skip, wait};
 
 /// The devices on which programs ran, in order.
@@ -63,6 +64,109 @@ fn two_programs_at_a_time_get_two_devices() {
         assert_eq!(ran_on(&sandbox).into_iter().collect::<BTreeSet<_>>().len(), 4, "{script}");
         sandbox.assert_exclusive();
         free_again(&sandbox);
+    }
+}
+
+#[test]
+fn a_lingering_reservation_is_not_reused_while_another_may_use_the_device() {
+    // Each script prints the device of a program that may still run, and the one of the next getgpu.
+    let started = "until [ -s running ]; do sleep 0.01; done";
+    for (what, script) in [
+        (
+            "a background job that is just being started",
+            "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G true; CUDA_VISIBLE_DEVICES=$G sleep 2 & H=$(getgpu); echo $G $H; kill %1".to_owned(),
+        ),
+        (
+            "a daemon that kept the lease and not the variable",
+            format!(
+                "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G cudawrap -- sh -c 'env -u CUDA_VISIBLE_DEVICES sleep 7 & echo x >running'; \
+                 {started}; H=$(getgpu); echo $G $H; pkill -P 1 -f 'sleep 7' -s 0 || true"
+            ),
+        ),
+        (
+            "a background subshell whose reservation it is",
+            format!(
+                "( G=$(getgpu); CUDA_VISIBLE_DEVICES=$G true; echo $G >running; sleep 2; CUDA_VISIBLE_DEVICES=$G true ) & \
+                 {started}; sleep 0.3; H=$(getgpu); echo $(cat running) $H; kill %1"
+            ),
+        ),
+        (
+            "a cudawrap that waits for its device",
+            "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G true; CUDA_VISIBLE_DEVICES=$G CUDAWRAP_WAIT=9 cudawrap -- sleep 2 & \
+             H=$(getgpu); echo $G $H; kill %1"
+                .to_owned(),
+        ),
+        (
+            "a program that may not be read",
+            "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G true; CUDA_VISIBLE_DEVICES=$G ./hidden 2 & sleep 0.2; H=$(getgpu); echo $G $H; kill %1"
+                .to_owned(),
+        ),
+    ] {
+        let sandbox = Sandbox::new("mig4");
+        let file = sandbox.path("work/hidden");
+        std::fs::copy("/bin/sleep", &file).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o111)).unwrap();
+        if nix::unistd::geteuid().is_root() && what.contains("may not be read") {
+            // Root reads everything: as a user.
+            let outcome = sandbox.shell("bash", &script).uid(OTHER).run();
+            let devices: BTreeSet<&str> = outcome.exits(0).stdout.split_whitespace().collect();
+            assert_eq!(devices.len(), 2, "{what}: {outcome:#?}");
+            continue;
+        }
+        let outcome = sandbox.shell("bash", &script).run();
+        let devices: BTreeSet<&str> = outcome.exits(0).stdout.split_whitespace().collect();
+        assert_eq!(devices.len(), 2, "{what}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn threads_with_several_programs_each_never_share_a_device() {
+    if skip::lacks(&[skip::Need::Tool("python3")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let script = "import subprocess, os, random, time, sys\n\
+        from concurrent.futures import ThreadPoolExecutor\n\
+        def work(n):\n\
+        \x20   device = subprocess.check_output(['getgpu'], text=True).strip()\n\
+        \x20   for step in range(4):\n\
+        \x20       subprocess.run(['sim-cuda', '--run', '0.05', '--tag', f'{n}-{step}'], env=dict(os.environ, CUDA_VISIBLE_DEVICES=device), check=True, stdout=subprocess.DEVNULL)\n\
+        \x20       time.sleep(random.random() / 5)\n\
+        \x20   return device\n\
+        with ThreadPoolExecutor(3) as pool:\n\
+        \x20   print(len(set(pool.map(work, range(3)))))\n";
+    let file = sandbox.file("work/pool.py", script, 0o644);
+    for _ in 0..3 {
+        sandbox.command("python3").args([file.to_str().unwrap()]).run().exits(0).says(&[]).prints("3\n");
+    }
+    sandbox.assert_exclusive();
+}
+
+#[test]
+fn a_holder_that_does_not_answer_keeps_its_device() {
+    let sandbox = Sandbox::new("mig4");
+    let script = "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G true; \
+                  kill -STOP $(pgrep -f -- \"--holder $G\"); H=$(getgpu); echo $G $H; kill -CONT $(pgrep -f -- \"--holder $G\")";
+    let began = std::time::Instant::now();
+    let outcome = sandbox.shell("bash", script).run();
+    let devices: BTreeSet<&str> = outcome.exits(0).says(&[]).stdout.split_whitespace().collect();
+    assert_eq!(devices.len(), 2, "{outcome:#?}");
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn loops_in_pipelines_and_behind_older_jobs_need_one_device() {
+    for script in [
+        "for i in 1 2 3 4 5 6; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05 | cat; done",
+        "for i in 1 2 3 4 5 6; do d=$(getgpu | head -n 1); CUDA_VISIBLE_DEVICES=$d sim-cuda --run 0.05; done",
+        "seq 6 | while read i; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05; done | cat",
+        "(while sleep 0.02; do :; done) & job=$!; sleep 0.1; \
+         for i in 1 2 3 4 5 6; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05; done; kill $job",
+    ] {
+        let sandbox = Sandbox::new("mig4");
+        sandbox.shell("bash", script).run().exits(0);
+        let devices = ran_on(&sandbox);
+        assert_eq!((devices.len(), devices.iter().collect::<BTreeSet<_>>().len()), (6, 1), "{script}: {devices:?}");
     }
 }
 

@@ -149,6 +149,36 @@ fn a_share_by_size_is_a_part_of_each_device() {
 }
 
 #[test]
+fn a_share_larger_than_the_device_takes_nothing_of_any_other() {
+    let sandbox = Sandbox::new("a100x8");
+    let grant = sandbox.uuids()[0].clone();
+    let free = || sandbox.getgpu(["--count-free"]).run().line();
+    let all = free();
+    let app = wrap(&sandbox, "work", "app", "sim-cuda");
+    for around in ["", "lease", "reservation"] {
+        let script = format!(
+            "cudawrap --share 600G -- true; echo $?; getgpu --share 600G; echo $?; CUDAWRAP_SHARE=600G {} --run 0.05; getgpu --list --json",
+            app.display()
+        );
+        let shell = match around {
+            "lease" => sandbox.command("cudawrap").args(["--", "bash", "-c", &script]).visible(&grant),
+            "reservation" => sandbox.shell("bash", &format!("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); {script}")),
+            _ => sandbox.shell("bash", &script).visible(&grant),
+        };
+        let outcome = shell.limit(Duration::from_secs(20)).run();
+        let lines: Vec<&str> = outcome.exits(0).stdout.lines().collect();
+        assert_eq!((lines[0], lines[1]), ("125", "3"), "{around}: {outcome:#?}");
+        assert!(lines[2].starts_with("RUN "), "a linked program runs: {outcome:#?}");
+        outcome.mentions("cudawrap: --share 600G: ");
+        let listing: serde_json::Value = serde_json::from_str(lines[3]).unwrap();
+        for device in listing["devices"].as_array().unwrap().iter().filter(|device| device["uuid"] != grant.as_str()) {
+            assert!(device["holders"].as_array().unwrap().len() <= 1, "{around}: {device}");
+        }
+        wait::until("all are free again", || free() == all);
+    }
+}
+
+#[test]
 fn a_listing_shows_each_sharer_and_its_part() {
     let sandbox = Sandbox::new("h200x1");
     let _programs = [sharer(&sandbox, "1/4", 3), sharer(&sandbox, "1/2", 3)];
