@@ -31,6 +31,9 @@ pub struct Candidate {
     pub in_use: bool,
 }
 
+/// Devices with the units of each that are proven.
+pub type Proven = [(Uuid, Units)];
+
 /// What the call asks for.
 pub struct Wish<'a> {
     /// The devices of the grant; without one, only a reservation whose programs have exited is ours.
@@ -40,7 +43,7 @@ pub struct Wish<'a> {
     /// Whether all of these units of a device are wanted, and not a part of them.
     pub wants_all: &'a dyn Fn(&Uuid, &Units) -> bool,
     /// Whether a reservation whose programs have exited fits the request.
-    pub reusable: &'a dyn Fn(&HolderLine, &[(Uuid, Units)]) -> bool,
+    pub reusable: &'a dyn Fn(&HolderLine, &Proven) -> bool,
 }
 
 /// What is ours of the devices of a grant.

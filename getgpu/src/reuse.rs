@@ -10,7 +10,7 @@ use getgpu_common::inventory::{Activity, Inventory};
 use getgpu_common::lock::claim::{join, lock_error, sign};
 use getgpu_common::lock::own::{self, HolderLine, Shows};
 use getgpu_common::lock::{Description, Level, Place, Side, Span, Taken, UNITS, Units, layout};
-use getgpu_common::ownership::{self, Basis, Candidate, Decision, Wish};
+use getgpu_common::ownership::{self, Basis, Candidate, Decision, Proven, Wish};
 use getgpu_common::pool::Portion;
 use getgpu_common::procfs::{Stat, namespaces};
 use getgpu_common::request::Request;
@@ -49,9 +49,8 @@ impl Call<'_> {
                 Some(&scanned)
             }
         };
-        let reusable = |line: &HolderLine, devices: &[(Uuid, Units)]| {
-            fits(devices, request, inventory) && lingers(&self.place, line)
-        };
+        let reusable =
+            |line: &HolderLine, devices: &Proven| fits(devices, request, inventory) && lingers(&self.place, line);
         let wish = Wish { grant: None, count: request.count, wants_all: &|_, _| true, reusable: &reusable };
         let Decision::Reuse(line) = ownership::decide(&wish, &candidates) else { return Ok(None) };
         for uuid in &line.devices {
@@ -94,7 +93,7 @@ fn candidates(place: &Place, caller: &Process) -> Result<Vec<Candidate>, Failure
 }
 
 /// As many devices, as much of each, and each of them in the pool.
-fn fits(devices: &[(Uuid, Units)], request: &Request, inventory: Option<&Inventory>) -> bool {
+fn fits(devices: &Proven, request: &Request, inventory: Option<&Inventory>) -> bool {
     let each = |(uuid, units): &(Uuid, Units)| match inventory {
         None => request.filter.fits_uuid(uuid) && units.is_whole(),
         Some(inventory) => {

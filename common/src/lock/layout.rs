@@ -243,7 +243,7 @@ mod tests {
         let hash = fnv1a(b"MIG-0d1e2f30-1111-5222-8333-444455556666");
         assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c, "published FNV-1a test value");
         assert_eq!(span.0, ((hash ^ (hash >> 29)) & 0x1fff_ffff) as i64 * (1 << 34));
-        let starts = regions(Span(0)).map(|r| r.start());
+        let starts = regions(Span(0)).map(Range::start);
         assert_eq!(
             starts,
             [
