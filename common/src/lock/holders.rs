@@ -135,7 +135,7 @@ fn holder(place: &Place, span: Span, side: Side, kind: &'static str, uid: u32, s
     let caller = (side == Side::Reservation).then(|| super::own::HolderLine::of(stat.pid)).flatten();
     let (pid, program, tag) = match caller {
         Some(line) => (line.caller.0, line.caller.1, line.tag),
-        None => (stat.pid, stat.comm.clone(), None),
+        None => (stat.pid, procfs::program_name(stat.pid, &stat.comm), None),
     };
     Holder {
         kind,
@@ -171,7 +171,7 @@ pub fn units_of(place: &Place, pid: i32, side: Side, span: Span) -> Units {
 }
 
 /// When a process started, in Unix seconds.
-fn since(stat: &Stat) -> Option<u64> {
+pub fn since(stat: &Stat) -> Option<u64> {
     let up = crate::sys::boot_time().as_secs_f64() - stat.start as f64 / crate::sys::ticks_per_second() as f64;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
     Some(now.as_secs_f64().max(up).round() as u64 - up.max(0.0).round() as u64)

@@ -3,7 +3,7 @@
 use getgpu_common::error::Failure;
 use getgpu_common::inventory::{Activity, Device, Gpu, Inventory, Usage};
 use getgpu_common::lock::UNITS;
-use getgpu_common::lock::holders::{Holder, Holdings};
+use getgpu_common::lock::holders::{self, Holder, Holdings};
 use getgpu_common::pool::Outside;
 use getgpu_common::procfs;
 use serde::Serialize;
@@ -37,6 +37,9 @@ pub struct Process {
     pub name: Option<String>,
     /// Device memory in bytes.
     pub memory: Option<u64>,
+    /// When it started, in Unix seconds; for the table only.
+    #[serde(skip)]
+    pub since: Option<u64>,
 }
 
 /// A device in the listing; the names are those of the JSON.
@@ -137,6 +140,7 @@ fn process(process: &getgpu_common::inventory::Process) -> Process {
         user: procfs::euid(process.pid as i32).map(procfs::user_name),
         name: process.name.clone(),
         memory: process.memory,
+        since: procfs::Stat::read(process.pid as i32).as_ref().and_then(holders::since),
     }
 }
 
