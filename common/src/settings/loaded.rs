@@ -109,7 +109,10 @@ impl Loaded {
     pub fn strict(self) -> Result<Self, Failure> {
         match self.unknown.first() {
             None => Ok(self),
-            Some(first) => Err(Failure::new(Kind::Usage, first.clone()).hint("getgpu --show-config lists the keys")),
+            Some(first) => {
+                Err(Failure::new(Kind::Usage, first.clone())
+                    .hint("getgpu --show-config lists the settings that there are"))
+            }
         }
     }
 }

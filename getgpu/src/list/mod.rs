@@ -8,7 +8,7 @@ mod rows;
 mod table;
 
 use getgpu_common::ask::{Client, Worker};
-use getgpu_common::diag::{Level, print};
+use getgpu_common::diag::{self, Level};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Detail, Inventory};
 use getgpu_common::line;
@@ -66,12 +66,12 @@ pub fn show<W: Worker>(
         other => other?,
     };
     match form {
-        Form::Json => return print(&json::text(&listing)),
-        Form::Prometheus => return print(&prometheus::text(&listing)),
+        Form::Json => return diag::show(&json::text(&listing)),
+        Form::Prometheus => return diag::show(&prometheus::text(&listing)),
         Form::Table => {}
     }
-    print(&table::text(&listing.rows, level == Level::Verbose))?;
-    let diag = getgpu_common::diag::Diag::new("getgpu", level);
+    diag::show(&table::text(&listing.rows, level == Level::Verbose))?;
+    let diag = diag::Diag::new("getgpu", level);
     if listing.waiting > 0 {
         diag.warn(&format!("{} waiting in line for a device", listing.waiting));
     }

@@ -6,6 +6,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 
 use getgpu_tests::OTHER;
+use getgpu_tests::wrapped::wrap;
 use harness::skip::{self, Need};
 use harness::{Command, Sandbox};
 
@@ -104,9 +105,22 @@ fn a_plain_user_without_the_hosts_lock_gets_a_private_one() {
         ),
     )
     .run();
-    outcome.exits(0).says(&[]);
+    let line = format!("no /run/getgpu on this node: /tmp/getgpu-{uid}/lock excludes only your own programs");
+    let said = format!("getgpu: {line}");
+    outcome.exits(0).says(&[&said, &said]);
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     assert_eq!(lines[2..], [format!("700 {uid} directory"), format!("1600 {uid} fifo")]);
+    // So does cudawrap under its own name, a link never; the site can have it quiet.
+    let user = |script: &str| {
+        let script = format!("setpriv --reuid {uid} --clear-groups {script}; rm -r /tmp/getgpu-{uid}");
+        apart(&sandbox, &script).run()
+    };
+    user("cudawrap -- true").exits(0).says(&[&format!("cudawrap: {line}")]);
+    let app = wrap(&sandbox, "opt", "app", "probe");
+    user(app.to_str().unwrap()).exits(0).says(&[]);
+    sandbox.set_settings("unshared = 'quiet'");
+    user("getgpu --no-reserve").exits(0).says(&[]);
+    user("cudawrap -- true").exits(0).says(&[]);
     // An existing directory without a lock is no reason for a private one.
     let outcome = apart(&sandbox, &format!("mkdir -m 755 /run/getgpu && {ask}")).run();
     outcome.exits(4).prints("").mentions("lock /run/getgpu/lock: cannot be opened: No such file or directory");

@@ -185,3 +185,32 @@ fn the_annotated_settings_file_shows_every_key_with_its_built_in_value() {
     sandbox.set_settings(&kept);
     sandbox.getgpu(["--show-config"]).run().exits(0);
 }
+
+/// The message about an unknown setting sends people to --show-config, which must not end with the same message.
+#[test]
+fn show_config_lists_the_settings_also_beside_an_unknown_one() {
+    let sandbox = Sandbox::new("mig4");
+    sandbox.set_settings("nope = 1\nlinger = '7s'");
+    let refused = sandbox.getgpu(["--no-reserve"]).run();
+    refused.refuses("getgpu", 2, "unknown setting `nope`").mentions("getgpu: hint: getgpu --show-config lists");
+    let shown = sandbox.getgpu(["--show-config"]).run();
+    shown.exits(0).mentions("unknown setting `nope`");
+    assert!(shown.stdout.lines().any(|line| line.starts_with("linger = \"7s\"")), "{shown:#?}");
+}
+
+/// Slurm's `--mem` takes a bare number as MiB.
+#[test]
+fn a_small_bare_number_of_bytes_is_no_amount_of_memory() {
+    let sandbox = Sandbox::new("mig4");
+    let refused = |command: harness::Command, program: &str, status: i32| {
+        command.run().refuses(program, status, "did you mean 20000M?");
+    };
+    refused(sandbox.getgpu(["--min-memory", "20000"]), "getgpu", 2);
+    refused(sandbox.command("cudawrap").args(["--min-memory=20000", "--", "true"]), "cudawrap", 125);
+    refused(sandbox.command("cudawrap").args(["--", "true"]).env("CUDAWRAP_MIN_MEMORY", "20000"), "cudawrap", 125);
+    for fine in ["0", "1048576", "20000k", "1M"] {
+        sandbox.getgpu(["--no-reserve", "--min-memory", fine]).run().line();
+    }
+    sandbox.set_settings("min_memory = 20000");
+    refused(sandbox.getgpu(["--no-reserve"]), "getgpu", 2);
+}
