@@ -1,4 +1,4 @@
-//! The lock file of the host: where it is and whether it may be trusted (`place`), how devices are laid out on it (`layout`),
+//! The lock file of the host: where it is and whether it may be trusted (`place`, `trust`), how devices are laid out on it (`layout`),
 //! locking byte ranges of it (`range`), parts of a device (`units`, `taken`), claims on devices (`protocol`, `claim`), who holds what (`holders`), and what is our own (`own`).
 
 pub mod claim;
@@ -12,6 +12,7 @@ pub mod protocol;
 pub mod range;
 pub mod shared;
 pub mod taken;
+pub mod trust;
 pub mod units;
 
 pub use claim::{Aim, Attempt, Claim, Level, Side};

@@ -161,6 +161,35 @@ fn planted_private_places_are_refused_unopened() {
     }
 }
 
+/// Whoever makes a user's private directory first may watch what that user makes in it and swap it: so nothing is ever made there.
+#[test]
+fn nothing_is_made_in_a_strangers_directory() {
+    if skip::lacks(&[Need::Mounts, Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let victim = 61_238;
+    let script = format!(
+        "P=/tmp/getgpu-{victim}; mount -t tmpfs -o mode=755 run /run; mkdir -m 777 $P && chown {OTHER} $P && touch -d @1000 $P; \
+         setpriv --reuid {victim} --clear-groups getgpu --for 60; s=$?; stat -c %Y $P; rm -rf $P; exit $s"
+    );
+    let outcome = sandbox.command("unshare").args(["-m", "sh", "-c", &script]).env_remove("GETGPU_LOCK").run();
+    outcome.exits(4).prints("1000\n").mentions("belongs to uid 1001, which is neither root nor you");
+}
+
+/// A chmod(2) by name follows whatever stands under the name by then, so the lock has its mode from the first instant.
+#[test]
+fn the_lock_is_made_with_its_final_mode() {
+    let sandbox = Sandbox::new("mig4");
+    fs::remove_file(sandbox.lock()).unwrap();
+    let (mut command, _out, _err) = sandbox.shell("sh", "umask 077; exec getgpu --no-reserve").parts();
+    let story = inject::follow(&mut command, None, |_| false, |_| ());
+    let made = |numbers: &[i64]| story.calls.iter().any(|call| numbers.contains(&call.number));
+    assert!(made(&[libc::SYS_mknodat]) && story.status == 0, "{}", story.status);
+    assert!(!made(&[libc::SYS_fchmodat]), "changed by name");
+    assert_eq!(fs::symlink_metadata(sandbox.lock()).unwrap().mode() & 0o7777, 0o666);
+}
+
 /// A library whose start writes down who loaded it.
 fn trap(sandbox: &Sandbox, directory: &str) -> std::path::PathBuf {
     let source = format!(
