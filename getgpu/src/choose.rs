@@ -1,6 +1,7 @@
 //! The choice of one call: a reservation of this caller that lingers, the device of an index, or free devices by the policy.
 //! Claims only; what is chosen here is settled by `call` when NVML has let go.
 
+use getgpu_common::choice::cap;
 use getgpu_common::choice::census::{self, Census, Rejected};
 use getgpu_common::choice::pick::{Chooser, Guard, Outcome, Picked};
 use getgpu_common::error::{Failure, Kind};
@@ -81,8 +82,11 @@ impl Call<'_> {
         // The device that was named is printed in any case.
         let (why, guard) = match chooser.within_cap(&probe, inventory)? {
             Ok(guard) => match chooser.try_device(&probe, device)? {
-                Ok(claim) => return Ok(Chosen::Claimed(Claimed { uuids, value, claims: vec![claim], guard })),
-                Err(why) => (explain::passed_over(device, Some(&why), &self.place, &probe), guard),
+                Ok(claim) => {
+                    let guard = guard.sign_claims(&self.place, Side::Reservation, std::iter::once(&claim))?;
+                    return Ok(Chosen::Claimed(Claimed { uuids, value, claims: vec![claim], guard }));
+                }
+                Err(why) => (explain::passed_over(device, Some(&why), &self.place, &probe), Guard::default()),
             },
             Err(over) => (format!("{}: {}", device.uuid, over.message), Guard::default()),
         };
@@ -95,6 +99,7 @@ impl Call<'_> {
             let sorted = request.filter.sort(inventory);
             self.lines(&explain::outside(&request.filter, inventory, &sorted));
         }
+        cap::possible(request)?;
         let probe = self.place.open()?;
         let ahead = line::waiting(&probe, Some(request.line()))?;
         let mut alone = None;

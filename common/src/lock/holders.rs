@@ -162,8 +162,18 @@ pub fn watchable(probe: &Description, span: Span, pids: &mut Vec<i32>) -> Result
 
 /// The units of a device that the descriptors of a process show, as far as they may be read.
 pub fn units_of(place: &Place, pid: i32, side: Side, span: Span) -> Units {
-    let locks = fdinfo::settled_locks(&pid.to_string());
-    let within = |region| Units::of(fdinfo::within(&locks, place.identity.1, region), region);
+    shown(place, &fdinfo::settled_locks(&pid.to_string()), side, span)
+}
+
+/// The same with those that the process is claiming at this moment.
+pub fn claimed_units_of(place: &Place, pid: i32, side: Side, span: Span) -> Units {
+    let mut locks = fdinfo::settled_locks(&pid.to_string());
+    locks.extend(fdinfo::write_locks(&pid.to_string()));
+    shown(place, &locks, side, span)
+}
+
+fn shown(place: &Place, locks: &[fdinfo::OwnLock], side: Side, span: Span) -> Units {
+    let within = |region| Units::of(fdinfo::within(locks, place.identity.1, region), region);
     match side {
         Side::Lease => within(span.lease()).and(&within(span.inner_lease())),
         Side::Reservation => within(span.reservation()),

@@ -31,7 +31,11 @@ pub fn write_locks(pid: &str) -> Vec<OwnLock> {
 fn locks(pid: &str, left_out: &[i32], kind: &str) -> Vec<OwnLock> {
     let all = numbers(&format!("/proc/{pid}/fdinfo")).into_iter().filter(|number| !left_out.contains(number));
     let texts = all.filter_map(|number| whole(&format!("/proc/{pid}/fdinfo/{number}")).ok());
-    texts.flat_map(|text| String::from_utf8_lossy(&text).lines().filter_map(|line| parse(line, kind)).collect::<Vec<_>>()).collect()
+    texts
+        .flat_map(|text| {
+            String::from_utf8_lossy(&text).lines().filter_map(|line| parse(line, kind)).collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 /// `lock:  1: OFDLCK ADVISORY  READ -1 fd:01:131 123 456`; the end is `EOF` for a lock to the end of the file.

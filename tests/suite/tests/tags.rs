@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, PLAIN, assert_devices};
+use getgpu_tests::{OTHER, PLAIN, assert_devices, bytes};
 use harness::skip::{self, Need};
 use harness::{Sandbox, wait};
 
@@ -104,15 +104,8 @@ fn nobody_else_is_kept_waiting_by_a_name() {
 #[test]
 fn a_strangers_lock_on_a_name_delays_nobody_for_long() {
     let sandbox = Sandbox::new("mig4");
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(sandbox.lock()).unwrap();
-    let range = nix::libc::flock {
-        l_type: nix::libc::F_WRLCK as i16,
-        l_whence: nix::libc::SEEK_SET as i16,
-        l_start: 0x2_f000_0000,
-        l_len: 1 << 24,
-        l_pid: 0,
-    };
-    nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_OFD_SETLK(&range)).unwrap();
+    let stranger = bytes::open(&sandbox);
+    bytes::lock(&stranger, nix::libc::F_WRLCK, bytes::TAGS, 1 << 24).unwrap();
     let outcome = sandbox.getgpu(["--hold", "--tag", "slurm-17"]).run();
     outcome.line();
     assert!(outcome.elapsed < Duration::from_secs(15), "{:?}", outcome.elapsed);
