@@ -9,7 +9,7 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
 use getgpu_common::line::{Rooms, Seeker, Tried};
-use getgpu_common::lock::claim::{lock_error, named_lease};
+use getgpu_common::lock::claim::named_lease;
 use getgpu_common::lock::holders::{self, Holder};
 use getgpu_common::lock::{Claim, Description, Held, Place, Side, Span, Taken, UNITS, Units, taken};
 use getgpu_common::quantity;
@@ -107,8 +107,7 @@ fn unowned(place: &Place, probe: &Description, request: &Request, device: &Devic
     };
     let began = Instant::now();
     loop {
-        let leases = probe.conflicts(span.lease(), usize::MAX).map_err(|e| lock_error(&e))?;
-        let free = Units::whole().without(&Units::of(leases.iter().map(|lease| lease.range), span.lease()));
+        let free = Units::whole().without(&taken::in_region(probe, span.lease())?);
         let everything = Taken::look(probe, getgpu_common::lock::Level::Outer, span)?.all();
         let Some(units) = free.without(&everything).first(wanted).or_else(|| free.first(wanted)) else {
             return Ok(None);
@@ -160,8 +159,7 @@ impl Wanted<'_> {
             return Ok(attempt::units(probe, &self.request, device)?.is_err());
         }
         let region = Span::of(&device.uuid).lease();
-        let leases = probe.conflicts(region, usize::MAX).map_err(|e| lock_error(&e))?;
-        let leased = Units::of(leases.iter().map(|lease| lease.range), region);
+        let leased = taken::in_region(probe, region)?;
         Ok(match ours {
             Some(ours) => ours.without(&leased) != *ours,
             None => {

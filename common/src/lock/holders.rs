@@ -16,7 +16,7 @@ const MOST: usize = 2000;
 /// One program or holder of a reservation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Holder {
-    /// `lease` or `reservation`.
+    /// `lease`, `reservation` or `claim`.
     pub kind: &'static str,
     /// Uid as the host has it; null if only a pid is known.
     pub uid: Option<u32>,
@@ -51,12 +51,19 @@ pub struct Holdings {
     pub holders: Vec<Holder>,
 }
 
+impl Holdings {
+    /// Whether nobody has any of it, and somebody keeps others from taking it at this moment.
+    pub const fn claimed(&self) -> bool {
+        self.tried && self.used == 0
+    }
+}
+
 /// Reads from the lock what is held of `span` and by whom.
 pub fn of(place: &Place, probe: &Description, span: Span) -> Result<Holdings, Failure> {
     let mut held = Holdings::default();
-    let leases = probe.conflicts(span.lease(), MOST).map_err(|e| lock_error(&e))?;
-    let inner = probe.conflicts(span.inner_lease(), MOST).map_err(|e| lock_error(&e))?;
-    let reservations = probe.conflicts(span.reservation(), MOST).map_err(|e| lock_error(&e))?;
+    let leases = probe.conflicts(span.lease(), MOST).map_err(|e| lock_error(&e))?.found;
+    let inner = probe.conflicts(span.inner_lease(), MOST).map_err(|e| lock_error(&e))?.found;
+    let reservations = probe.conflicts(span.reservation(), MOST).map_err(|e| lock_error(&e))?.found;
     let settled = |found: &[super::Conflict], region| {
         Units::of(found.iter().filter(|c| c.held == Held::Settled).map(|c| c.range), region)
     };
@@ -89,8 +96,8 @@ pub fn process_ids(probe: &Description, span: Span, side: Side) -> Result<BTreeS
 
 /// The offsets inside `region` that are read-locked.
 fn numbers(probe: &Description, region: Range) -> Result<BTreeSet<i64>, Failure> {
-    let found = probe.conflicts(region, MOST).map_err(|e| lock_error(&e))?;
-    let settled = found.iter().filter(|c| c.held == Held::Settled);
+    let scan = probe.conflicts(region, MOST).map_err(|e| lock_error(&e))?;
+    let settled = scan.found.iter().filter(|c| c.held == Held::Settled);
     Ok(settled.flat_map(|c| (0..c.range.len.min(MOST as i64)).map(move |i| c.range.start - region.start + i)).collect())
 }
 

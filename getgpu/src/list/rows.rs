@@ -22,6 +22,8 @@ pub enum State {
     Busy,
     /// NVML will not tell.
     Unknown,
+    /// Somebody is just taking it, or keeps others from taking it.
+    Claimed,
     /// Free, if it is in the pool.
     Free,
 }
@@ -130,6 +132,7 @@ fn state(held: &Holdings, activity: Activity) -> State {
     match activity {
         Activity::Busy => State::Busy,
         Activity::Unknown => State::Unknown,
+        Activity::Idle if held.claimed() => State::Claimed,
         Activity::Idle => State::Free,
     }
 }

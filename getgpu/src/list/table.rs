@@ -97,6 +97,7 @@ fn state(row: &Row) -> String {
         State::Reserved => "reserved".into(),
         State::Busy => "busy".into(),
         State::Unknown => "unknown".into(),
+        State::Claimed => "claimed".into(),
         State::Free if row.excluded => "excluded".into(),
         State::Free if !row.allowed => "not listed".into(),
         State::Free if !row.usable => "not usable".into(),

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use getgpu_tests::OTHER;
+use getgpu_tests::{OTHER, bytes};
 use harness::skip::{self, Need};
 use harness::{Sandbox, size};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -53,6 +53,53 @@ fn tens_of_thousands_of_ranges_mislead_nobody() {
     assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), "6");
     sandbox.getgpu(["--release-all"]).run().exits(0);
     assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), "7");
+}
+
+/// Without a number to draw a waiter looks for itself.
+#[test]
+fn a_line_without_a_last_number_serves_all_the_same() {
+    let sandbox = Sandbox::new("h200x1");
+    for whole in [true, false] {
+        let stranger = bytes::open(&sandbox);
+        if whole {
+            bytes::lock(&stranger, libc::F_WRLCK, bytes::NUMBERS, bytes::ALL_NUMBERS).unwrap();
+        } else {
+            for line in 1..=3000 {
+                bytes::lock(&stranger, libc::F_WRLCK, bytes::NUMBERS + (line << 22) - 1, 1).unwrap();
+            }
+        }
+        let held = sandbox.command("cudawrap").args(["--wait=20", "--", "sim-cuda", "--run", "1"]).spawn();
+        sandbox.until_running(1);
+        let words = [["cudawrap", "--wait=20", "--", "true"].as_slice(), &["getgpu", "--wait=20", "--no-reserve"]];
+        let waiters = words.map(|words| sandbox.command(words[0]).args(&words[1..]).spawn());
+        for waiter in waiters {
+            waiter.wait().exits(0);
+        }
+        held.wait().exits(0);
+    }
+}
+
+/// The kernel walks past every lock for each answer, so reading all of them takes the square of their number.
+#[test]
+fn ten_thousands_of_parts_of_a_device_keep_nobody_longer_than_they_wait() {
+    let sandbox = Sandbox::new("mig4");
+    let flood = bytes::open(&sandbox);
+    let all = sandbox.uuids();
+    // From the last one on, since each is put in its place by walking past those below it.
+    for region in [bytes::LEASE_UIDS, bytes::LEASE] {
+        for place in (0..20_000).rev() {
+            bytes::lock(&flood, libc::F_RDLCK, bytes::span(&all[0]) + region + place * 3, 1).unwrap();
+        }
+    }
+    let held: Vec<_> = all[1..].iter().map(|uuid| sandbox.getgpu(["--for=600", "--gpu", uuid]).run().line()).collect();
+    assert_eq!(held.len(), 3);
+    for share in [&[][..], &["--share", "1/2"]] {
+        let words = [&["--wait=1"], share, &["--", "true"]].concat();
+        let outcome = sandbox.command("cudawrap").args(words).run();
+        println!("{share:?}: {:?}", outcome.elapsed);
+        outcome.exits(75);
+        assert!(outcome.elapsed < Duration::from_secs(6), "{share:?}: {:?}", outcome.elapsed);
+    }
 }
 
 /// Somebody locks and unlocks everything as fast as it goes, and somebody reads /proc/locks all the time.

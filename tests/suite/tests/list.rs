@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
 
 use getgpu_tests::wrapped::wrap;
-use getgpu_tests::{OTHER, somebody};
+use getgpu_tests::{OTHER, bytes, somebody};
 use harness::{Sandbox, wait};
 use serde_json::Value;
 
@@ -46,6 +46,33 @@ fn the_table_fits_eighty_columns_and_has_a_line_per_device() {
             assert_eq!(lines.len(), devices + 1, "{node}: {}", outcome.stdout);
         }
     }
+}
+
+/// Who keeps a device from everybody is named, to root always and to others where it is a process of their own.
+#[test]
+fn a_device_under_a_strangers_claim_is_shown_with_the_stranger() {
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    let stranger = bytes::open(&sandbox);
+    for (uuid, region) in [(&uuids[1], bytes::LEASE), (&uuids[2], bytes::RESERVATION)] {
+        bytes::lock(&stranger, nix::libc::F_WRLCK, bytes::span(uuid) + region, bytes::UNITS).unwrap();
+    }
+    let listing = json(&sandbox);
+    let states: Vec<&Value> = uuids.iter().map(|uuid| &device(&listing, uuid)["state"]).collect();
+    assert_eq!(states, ["free", "claimed", "claimed", "free"]);
+    let holder = &device(&listing, &uuids[1])["holders"][0];
+    assert_eq!((&holder["kind"], &holder["pid"]), (&"claim".into(), &std::process::id().into()), "{listing}");
+    assert_eq!(holder["uid"], nix::unistd::geteuid().as_raw());
+    let table = sandbox.getgpu(["--list"]).run();
+    let line = table.exits(0).says(&[]).stdout.lines().nth(2).unwrap().to_owned();
+    assert!(line.contains(" claimed ") && line.contains(&std::process::id().to_string()), "{line}");
+    if nix::unistd::geteuid().is_root() {
+        let table = sandbox.getgpu(["--list"]).uid(OTHER).run();
+        table.exits(0).mentions(&format!("getgpu: {}: claimed by a process of another user", uuids[1]));
+        table.mentions("getgpu: hint: as root, getgpu --list names the process");
+    }
+    drop(stranger);
+    assert!(json(&sandbox)["devices"].as_array().unwrap().iter().all(|device| device["state"] == "free"));
 }
 
 #[test]
