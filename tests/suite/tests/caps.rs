@@ -76,9 +76,9 @@ fn a_slow_end_of_nvml_keeps_no_other_call_from_being_counted() {
     let fifth = sandbox.getgpu(["--for=600"]).uid(OTHER).run();
     fifth.refuses("getgpu", 1, "you hold 3.75 of at most 4: ");
     let go_on = || {
-        stopped()
-            .into_iter()
-            .for_each(|pid| drop(nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGCONT)))
+        for pid in stopped() {
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGCONT);
+        }
     };
     for call in calls.into_iter().chain(parts) {
         let mut call = call;
