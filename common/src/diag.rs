@@ -81,14 +81,28 @@ impl Diag {
 /// Writes an answer to standard output and makes sure that it has arrived. A full disk, a closed pipe or no standard output at all
 /// is a failure, never a panic.
 pub fn print(text: &str) -> Result<(), Failure> {
+    write(text).map_err(|error| Failure::new(Kind::LockPlace, format!("standard output: {}", reason(&error))))
+}
+
+/// The same for a text that gives nobody a device: if its reader has seen enough (head(1)), this process ends by SIGPIPE without a word, as
+/// every filter does.
+pub fn show(text: &str) -> Result<(), Failure> {
+    write(text).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            crate::sys::end_by_sigpipe();
+        }
+        Failure::new(Kind::LockPlace, format!("standard output: {}", reason(&error)))
+    })
+}
+
+fn write(text: &str) -> std::io::Result<()> {
     if crate::sys::stdout_was_closed() {
-        return Err(Failure::new(Kind::LockPlace, "standard output: it is closed"));
+        return Err(std::io::Error::other("it is closed"));
     }
     // Over the limit of file sizes it is an error like any other (setrlimit(2)): who dies here leaves a device reserved.
     let _ = [Signal::SIGXFSZ].into_iter().collect::<SigSet>().thread_block();
     let mut out = std::io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|error| Failure::new(Kind::LockPlace, format!("standard output: {}", reason(&error))))
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
 /// `text` with control characters made visible, so that a name cannot forge a second line or drive a terminal.

@@ -14,8 +14,7 @@ pub fn lock_place(
 ) -> Result<Place, Failure> {
     let place = Place::find(environment.lock.clone(), settings.lock.clone())?;
     if place.origin == Origin::Private {
-        use std::io::IsTerminal;
-        if !quiet && std::io::stderr().is_terminal() {
+        if !quiet && settings.unshared != Unshared::Quiet {
             diag.warn(&format!(
                 "no /run/getgpu on this node: {} excludes only your own programs",
                 place.path.display()

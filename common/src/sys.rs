@@ -80,6 +80,15 @@ pub fn die_with(parent: u32) {
     }
 }
 
+/// Ends this process by SIGPIPE, which Rust's runtime ignores from the start (signal(2), raise(3)). Comes back where the signal is blocked.
+pub fn end_by_sigpipe() {
+    // SAFETY: the default action needs no handler, and both calls touch no memory of ours.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::raise(libc::SIGPIPE);
+    }
+}
+
 /// Names this process for ps(1) and /proc/PID/comm (PR_SET_NAME, prctl(2)); at most 15 bytes.
 pub fn set_name(name: &CStr) {
     // SAFETY: the kernel reads at most 16 bytes up to the NUL.

@@ -1,6 +1,6 @@
 complete -c create-cudawrap -l link-dir -d 'Leave the program alone and put a link of its name into DIR, which comes before it in PATH' -r -f -a "(__fish_complete_directories)"
 complete -c create-cudawrap -l wrapper -d 'Make links to this cudawrap' -r -F
-complete -c create-cudawrap -l undo -d 'Put the program back under its name, the same file that it was'
+complete -c create-cudawrap -l undo -d 'Put the program back under its name, the same file that it was; in a directory, every wrapped program'
 complete -c create-cudawrap -l repair -d 'Wrap the new program after an upgrade replaced the link; renew links to a cudawrap that is gone'
 complete -c create-cudawrap -l status -d 'Show a line for each PATH, or for each wrapped program in it if it is a directory; status 1 if one needs attention'
 complete -c create-cudawrap -l json -d 'With --status: print JSON'

@@ -55,7 +55,7 @@ impl Job<'_> {
         let longest = dir.filesystem().map_err(failed)?.f_namelen;
         refuse::length(&target.name, u64::try_from(longest).unwrap_or(255))?;
         if !self.options.dry_run {
-            dirlock::lock(dir.file(), dirlock::PATIENCE, self.options.force)?;
+            dirlock::lock(dir.file(), dirlock::PATIENCE, self.options.force).map_err(|failure| self.blame(failure))?;
         }
         let names = Names::of(&target.name);
         let own = self.wrapper.map(|wrapper| wrapper.id);
@@ -64,7 +64,7 @@ impl Job<'_> {
         let seen = look(&dir, &names, own).map_err(failed)?;
         let first = self.plan(&seen, &work, path, Method::Exchange)?;
         if self.goal != Goal::Undo && !first.steps.is_empty() {
-            refuse::directory(facts::keeper(&dir)?)?;
+            refuse::directory(facts::keeper(&dir)?).map_err(|failure| self.blame(failure))?;
         }
         let divert = self.admit(&target, &work, &seen, path)?;
         let outcome = first.outcome;
@@ -75,7 +75,7 @@ impl Job<'_> {
         if let Some(path) = &divert {
             package::divert(path, names.at(Place::Hidden))?;
         }
-        if let Err(failure) = self.carry_out(&work, seen, first, path) {
+        if let Err(failure) = self.carry_out(&work, seen, first, path).map_err(|failure| self.blame(failure)) {
             if let Some(path) = &divert {
                 package::undivert(path, names.at(Place::Hidden))?;
             }
@@ -88,6 +88,14 @@ impl Job<'_> {
         }
         self.keep_note(&target.path(), outcome);
         Ok(done)
+    }
+
+    /// With --link-dir what fails on the way fails in that directory, not at the program.
+    fn blame(&self, failure: Failure) -> Failure {
+        match &self.options.link_dir {
+            Some(dir) => Failure { message: format!("--link-dir {}: {}", dir.display(), failure.message), ..failure },
+            None => failure,
+        }
     }
 
     fn plan(&self, seen: &Seen, work: &Work, path: &Path, method: Method) -> Result<Plan, Failure> {

@@ -63,8 +63,17 @@ fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
     if let Some(found) = &wrapper {
         diag.note(&format!("links lead to {}", found.text.to_string_lossy()));
     }
+    if let Some(dir) = &options.link_dir {
+        std::fs::canonicalize(dir)
+            .and_then(|dir| Directory::open(&dir))
+            .map_err(|e| Failure::new(Kind::Refused, format!("--link-dir {}: {}", dir.display(), reason(&e))))?;
+    }
     let note = Note::find();
-    let paths = paths(options, note.as_ref())?;
+    let mut paths = paths(options, note.as_ref())?;
+    // For each program by itself, as --status shows them.
+    if goal != Goal::Wrap && options.link_dir.is_none() && options.paths.is_some() {
+        paths = wrapped_in(paths, wrapper.as_ref().map(|found| found.id), diag)?;
+    }
     let job = Job { options, goal, wrapper: wrapper.as_ref(), note: note.as_ref(), diag };
     let mut failed = 0;
     for path in &paths {
@@ -108,6 +117,25 @@ fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
     }
     print(&if json { status::json(&lines) } else { status::text(&lines) })?;
     Ok(good && !lines.iter().any(|line| line.attention))
+}
+
+/// The paths, with those of the wrapped programs in the place of each directory.
+fn wrapped_in(paths: Vec<PathBuf>, own: Option<Id>, diag: &Diag) -> Result<Vec<PathBuf>, Failure> {
+    let mut all = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            all.push(path);
+            continue;
+        }
+        let failed = |error: std::io::Error| about(&path, Failure::new(Kind::Refused, reason(&error)));
+        let dir = Directory::open(&std::fs::canonicalize(&path).map_err(failed)?).map_err(failed)?;
+        let names = status::names_in(&dir, own).map_err(failed)?;
+        if names.is_empty() {
+            diag.warn(&format!("{}: nothing is wrapped there", path.display()));
+        }
+        all.extend(names.into_iter().map(|name| path.join(name)));
+    }
+    Ok(all)
 }
 
 /// The lines for a path, or for what is wrapped in a directory.

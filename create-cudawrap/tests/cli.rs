@@ -187,6 +187,44 @@ fn status_of_a_directory_lists_what_has_to_do_with_wrapping() {
 }
 
 #[test]
+fn undo_of_a_directory_is_for_what_status_shows_there() {
+    let sandbox = Sandbox::with_program();
+    for name in ["y", "plain", "over"] {
+        sandbox.script(&format!("app/{name}"), name);
+    }
+    let before = sandbox.names("app");
+    sandbox.ok(&["x", "y", "over"]);
+    assert_eq!(sandbox.create(&["--status", "."]).out.lines().count(), 3);
+    assert!(sandbox.ok(&["--undo", "--dry-run", "."]).out.lines().any(|line| line.starts_with("./x: ")));
+    let said = sandbox.ok(&["--undo", "."]);
+    assert!(said.err.contains("3 paths: 3 done, 0 failed"), "{}", said.err);
+    assert_eq!(sandbox.names("app"), before);
+    assert_eq!(sandbox.output_of("app/y"), "y a b");
+    let said = sandbox.ok(&["--undo", "."]);
+    assert_eq!(said.err, "create-cudawrap: .: nothing is wrapped there\n");
+    // A directory is still no program to be wrapped.
+    assert_eq!(sandbox.create(&["."]).code, 1);
+}
+
+#[test]
+fn what_fails_in_the_directory_of_links_is_said_of_it() {
+    let sandbox = Sandbox::with_program();
+    std::fs::write(sandbox.path("file"), "").unwrap();
+    let file = sandbox.path("file");
+    for (dir, why) in [("/nowhere", "No such file or directory"), (file.to_str().unwrap(), "Not a directory")] {
+        let said = sandbox.create(&["--link-dir", dir, "x"]);
+        assert_eq!((said.code, said.err), (1, format!("create-cudawrap: --link-dir {dir}: {why}\n")));
+    }
+    // A file system on which nobody can make a link.
+    let said = sandbox.create(&["--link-dir", "/proc/self", "x"]);
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("x: --link-dir /proc/self: "), "{}", said.err);
+    // What is wrong with the program is still the program's.
+    let said = sandbox.create(&["--link-dir", sandbox.path("links").to_str().unwrap(), "nothing"]);
+    assert_eq!((said.code, said.err.as_str()), (1, "create-cudawrap: nothing: No such file or directory\n"));
+}
+
+#[test]
 fn the_cudawrap_that_links_lead_to() {
     let sandbox = Sandbox::with_program();
     sandbox.run_sh("mkdir other && mv bin/cudawrap other/");

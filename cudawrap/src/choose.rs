@@ -2,6 +2,7 @@
 //! NVML is asked by the helper, which is over before anything is settled.
 
 use getgpu_common::ask::Client;
+use getgpu_common::choice::cap;
 use getgpu_common::choice::census::{self, Census};
 use getgpu_common::choice::pick::{Chooser, Guard, Outcome, Picked};
 use getgpu_common::diag::Diag;
@@ -95,6 +96,7 @@ impl Call<'_> {
                 return Ok(Look::Done(Choice::Only(devices, Box::new(request))));
             }
         }
+        cap::possible(&request)?;
         let ahead = line::waiting(&self.place.open()?, Some(request.line()))?;
         let (mut known, mut alone) = (known, None);
         // Of several devices it has to be known whether a program can use them together.

@@ -10,7 +10,7 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
 use getgpu_common::line::{Rooms, Seeker, Tried};
-use getgpu_common::lock::claim::{lock_error, named_lease};
+use getgpu_common::lock::claim::named_lease;
 use getgpu_common::lock::holders::{self, Holder};
 use getgpu_common::lock::{Claim, Description, Held, Level, Place, Side, Span, Taken, UNITS, Units, taken};
 use getgpu_common::ownership::{Basis, Cover};
@@ -103,7 +103,7 @@ fn lease_once(place: &Place, request: &mut Request, devices: &[Device], diag: &D
         let in_the_way = match ours {
             Some(_) if portion == Portion::All => claim.others_inside()? == Some(Held::Settled),
             Some(_) => false,
-            None => claim.other_side()? == Some(Held::Settled) && !reserved_for_us(&probe, device, diag)?,
+            None => false && claim.other_side()? == Some(Held::Settled) && !reserved_for_us(&probe, device, diag)?,
         };
         if in_the_way {
             return Ok(Named::Taken(device.uuid.clone(), first_holder(place, &probe, device, "reservation")));
@@ -230,13 +230,7 @@ impl<'a> Wanted<'a> {
         Ok(match (ours, self.request.filter.portion(ours.unwrap_or(&Units::whole()), device.memory)) {
             (_, Portion::TooLarge) => true,
             (Some(_), Portion::Units(_)) => attempt::units(probe, &self.request, device)?.is_err(),
-            (Some(ours), Portion::All) => {
-                let mut leased = false;
-                for range in ours.at(span.lease()) {
-                    leased |= probe.conflict(range).map_err(|e| lock_error(&e))?.is_some();
-                }
-                leased
-            }
+            (Some(ours), Portion::All) => ours.without(&taken::in_region(probe, span.lease())?) != *ours,
             (None, portion) => {
                 let wanted = if let Portion::Units(wanted) = portion { wanted } else { UNITS };
                 Units::whole().without(&Taken::look(probe, Level::Outer, span)?.settled).count() < wanted

@@ -95,15 +95,15 @@ impl Call<'_> {
         let user = self.options.uid.map(tag::user).transpose()?.flatten();
         request.user = user.map_or(request.user, |user| user.uid);
         let tag = self.options.tag.as_deref().map(|name| tag::Named::new(name, &request, self.options));
-        // Until the holder stands for it nobody else may look whether the tag is in use.
-        let _alone = match &tag {
+        // Until the holder stands for it no other call of this user may look whether the tag is in use.
+        let mut alone = match &tag {
             Some(tag) => match tag.enter(&self.place, request.user)? {
-                tag::Entered::Free(guard) => Some(guard),
+                tag::Entered::Free(guard) => guard,
                 tag::Entered::Same(line) => return self.print_again(&[line]),
             },
             None => None,
         };
-        let whose = Whose { caller, held, user, tag: tag.map(tag::Named::into_tag) };
+        let whose = Whose { caller, held, user, tag: tag.as_ref().map(tag::Named::tag) };
         if let Some(answer) = self.granted_again(&request)? {
             return self.hand_out(answer, whose);
         }
@@ -121,11 +121,24 @@ impl Call<'_> {
             Chosen::Settled(answer) => answer,
             Chosen::Claimed(claimed) => claimed.settle(&request, &self.place)?,
             Chosen::InLine(inventory) => {
+                // Another call for the tag may come and go while this one waits, so afterwards the tag is looked at again.
+                drop(alone.take());
                 let (claimed, request) = self.stand_in_line(request, inventory)?;
+                if let Some(tag) = &tag {
+                    match tag.enter(&self.place, request.user)? {
+                        tag::Entered::Free(guard) => alone = guard,
+                        tag::Entered::Same(line) => {
+                            drop(claimed);
+                            return self.print_again(&[line]);
+                        }
+                    }
+                }
                 claimed.settle(&request, &self.place)?
             }
         };
-        self.hand_out(answer, whose)
+        let handed_out = self.hand_out(answer, whose);
+        drop(alone);
+        handed_out
     }
 
     /// Prints what is reserved under a tag.

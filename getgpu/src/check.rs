@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use getgpu_common::diag::{print, printable};
+use getgpu_common::diag::{printable, show};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Detail, Inventory};
@@ -52,7 +52,7 @@ pub fn check(environment: &Environment, directories: &[PathBuf]) -> Result<(), F
         lists(&settings, environment, inventory, &mut findings);
     }
     programs(directories, &mut findings);
-    print(&findings.text)?;
+    show(&findings.text)?;
     match findings.wrong {
         0 => Ok(()),
         1 => Err(Failure::new(Kind::NoneFree, "--check: 1 problem")),
@@ -70,7 +70,7 @@ fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
             loaded.settings
         }
         Err(failure) => {
-            findings.failed("settings", &failure, "mend the line; getgpu --show-config shows what is in force");
+            findings.failed("settings", &failure, "mend the line; man getgpu.toml lists the settings");
             Settings::default()
         }
     }
@@ -188,7 +188,7 @@ fn lists(settings: &Settings, environment: &Environment, inventory: &Inventory, 
     };
     let wrong = explain::problems(&request.filter, &Inventory { problems: Vec::new(), ..inventory.clone() });
     for line in &wrong {
-        findings.wrong("lists", line, "take the line out; getgpu --list shows the UUIDs that exist");
+        findings.wrong("lists", line, "take the line out; getgpu --list -v shows the UUIDs that exist");
     }
     let pool = request.filter.pool(inventory).count();
     let all = inventory.devices.len();
@@ -231,7 +231,17 @@ fn programs(directories: &[PathBuf], findings: &mut Findings) {
         findings.fine("wrapped", &format!("{} programs", said.lines().count()));
         return;
     }
-    for line in said.lines().chain(errors.lines().filter(|line| !line.contains(": hint: "))) {
-        findings.wrong("wrapped", line, "create-cudawrap --repair, or --undo");
+    let fine =
+        |line: &str| [": wrapped", ": plain"].iter().any(|word| line.ends_with(word)) || line.contains(": wrapped (");
+    for line in said.lines().filter(|line| !fine(line)) {
+        let remedy = if line.contains(": foreign") {
+            "see what it is: create-cudawrap did not make it"
+        } else {
+            "create-cudawrap --repair PATH, or create-cudawrap --undo PATH"
+        };
+        findings.wrong("wrapped", line, remedy);
+    }
+    for line in errors.lines().filter(|line| !line.contains(": hint: ")) {
+        findings.wrong("wrapped", line, "name files or directories that exist and can be read");
     }
 }

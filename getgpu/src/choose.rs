@@ -1,6 +1,7 @@
 //! The choice of one call: a reservation of this caller that lingers, the device of an index, or free devices by the policy.
 //! Claims only; what is chosen here is settled by `call` when NVML has let go.
 
+use getgpu_common::choice::cap;
 use getgpu_common::choice::census::{self, Census, Rejected};
 use getgpu_common::choice::pick::{Chooser, Guard, Outcome, Picked};
 use getgpu_common::error::{Failure, Kind};
@@ -19,6 +20,8 @@ use crate::explain;
 use crate::options::{Action, Format, Keep};
 
 const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs go on on the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
+
+const INDEX_HINT: &str = "getgpu --list; to wait for a free device: getgpu --wait";
 
 impl Call<'_> {
     /// Chooses.
@@ -61,13 +64,16 @@ impl Call<'_> {
             return Err(census::empty_pool(inventory, &request.filter.sort(inventory)));
         }
         let Some(device) = pool.get(index).copied() else {
-            let there = if pool.len() == 1 {
-                "there is 1 device, 0".to_owned()
-            } else {
-                format!("there are {} devices, 0 to {}", pool.len(), pool.len() - 1)
+            let count = match pool.len() {
+                1 => "1 device, 0".to_owned(),
+                many => format!("{many} devices, 0 to {}", many - 1),
             };
-            return Err(Failure::new(Kind::Usage, format!("no device {index}: {there}"))
-                .hint("getgpu --list; to wait for a free device: getgpu --wait"));
+            let (there, hint) = match (&request.filter.grant, pool.len()) {
+                (Some(_), _) => (format!("CUDA_VISIBLE_DEVICES leaves {count}"), census::WITHOUT_GRANT),
+                (None, 1) => (format!("there is {count}"), INDEX_HINT),
+                (None, _) => (format!("there are {count}"), INDEX_HINT),
+            };
+            return Err(Failure::new(Kind::Usage, format!("no device {index}: {there}")).hint(hint));
         };
         let value = self.value(std::iter::once(&device.uuid), Some(inventory));
         let uuids = vec![device.uuid.clone()];
@@ -77,8 +83,11 @@ impl Call<'_> {
         // The device that was named is printed in any case.
         let (why, guard) = match chooser.within_cap(&probe, inventory)? {
             Ok(guard) => match chooser.try_device(&probe, device)? {
-                Ok(claim) => return Ok(Chosen::Claimed(Claimed { uuids, value, claims: vec![claim], guard })),
-                Err(why) => (explain::passed_over(device, Some(&why), &self.place, &probe), guard),
+                Ok(claim) => {
+                    let guard = guard.sign_claims(&self.place, Side::Reservation, std::iter::once(&claim))?;
+                    return Ok(Chosen::Claimed(Claimed { uuids, value, claims: vec![claim], guard }));
+                }
+                Err(why) => (explain::passed_over(device, Some(&why), &self.place, &probe), Guard::default()),
             },
             Err(over) => (format!("{}: {}", device.uuid, over.message), Guard::default()),
         };
@@ -97,6 +106,7 @@ impl Call<'_> {
             let sorted = request.filter.sort(inventory);
             self.lines(&explain::outside(&request.filter, inventory, &sorted));
         }
+        cap::possible(request)?;
         let probe = self.place.open()?;
         let ahead = line::waiting(&probe, Some(request.line()))?;
         let mut alone = None;

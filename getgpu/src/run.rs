@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use getgpu_common::ask::spawn;
-use getgpu_common::diag::{Diag, Level, print};
+use getgpu_common::diag::{Diag, Level, show};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::exit;
 use getgpu_common::locked::lock_place;
@@ -54,15 +54,22 @@ pub fn worker() -> i32 {
 fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), Failure> {
     let began = std::time::Instant::now();
     if let Action::Text(text) = &options.action {
-        return print(text);
+        return show(text);
     }
     if let Action::Check(directories) = &options.action {
         return check::check(environment, directories);
     }
-    let loaded = settings(options, environment)?;
+    if options.action == Action::ShowConfig {
+        let mut loaded = settings(options, environment)?;
+        // It is what the message about an unknown setting sends people to.
+        for unknown in std::mem::take(&mut loaded.unknown) {
+            diag.warn(&unknown);
+        }
+        return show(&show_config::text(&loaded));
+    }
+    let loaded = settings(options, environment)?.strict()?;
     let settings = &loaded.settings;
     match &options.action {
-        Action::ShowConfig => return print(&show_config::text(&loaded)),
         Action::Release(name) => return release::one(&lock_place(settings, environment, diag, false)?, name, diag),
         Action::ReleaseAll => return release::all(&lock_place(settings, environment, diag, false)?, diag),
         _ => {}
@@ -86,7 +93,7 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
 }
 
 fn settings(options: &Options, environment: &Environment) -> Result<Loaded, Failure> {
-    let mut loaded = Loaded::read(environment, None)?.strict()?;
+    let mut loaded = Loaded::read(environment, None)?;
     options.choices.put(&mut loaded)?;
     if options.format == Format::Index {
         loaded.put("type", &["gpu".into()], "--format index")?;

@@ -1,28 +1,22 @@
 //! Names for reservations: found again by the holder's command line, one of a name for each user, and root may reserve for others.
 //! The same name with the same request is the same reservation, so that a prolog may run twice.
 
-use std::time::{Duration, Instant};
-
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::lock::claim::lock_error;
 use getgpu_common::lock::own::{self, HolderLine};
-use getgpu_common::lock::{Description, Place, layout};
+use getgpu_common::lock::{Description, Place, layout, turns};
+use getgpu_common::procfs::namespaces;
 use getgpu_common::request::Request;
 
 use crate::holder::{Tag, User};
 use crate::options::{Action, Options};
-
-/// How long another call for the same name may take: it may be asking NVML.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// A name with what is asked for under it.
 pub struct Named(Tag);
 
 /// What there is under a name.
 pub enum Entered {
-    /// Nothing; nobody else looks while this is kept.
-    Free(Description),
+    /// Nothing; no other call of this user looks while this is kept. None: a stranger holds the user's byte, which delays nobody.
+    Free(Option<Description>),
     /// The same request's reservation.
     Same(HolderLine),
 }
@@ -36,22 +30,22 @@ impl Named {
     }
 
     /// What is written into the holder's command line.
-    pub fn into_tag(self) -> Tag {
-        self.0
+    pub fn tag(&self) -> Tag {
+        self.0.clone()
     }
 
-    /// Keeps other calls for this name away, and looks whether it is in use.
+    /// Keeps other calls for this user's name away, and looks whether it is in use.
     pub fn enter(&self, place: &Place, uid: u32) -> Result<Entered, Failure> {
         let Tag { name, asked } = &self.0;
-        let guard = place.open()?;
-        let began = Instant::now();
-        while !guard.try_write(layout::tag(name)).map_err(|e| lock_error(&e))? {
-            if began.elapsed() >= PATIENCE {
+        let byte = layout::tag(namespaces::host_uid(uid), name);
+        let guard = match turns::enter(place, byte, &[uid, nix::unistd::geteuid().as_raw()])? {
+            turns::Entered::Ours(guard) => Some(guard),
+            turns::Entered::Strangers => None,
+            turns::Entered::Late => {
                 let text = format!("--tag {name}: another call for it has been choosing for a minute");
                 return Err(Failure::new(Kind::NoneFree, text));
             }
-            std::thread::sleep(PAUSE);
-        }
+        };
         let mut lines = under(place, Some(uid), name);
         match lines.pop() {
             None => Ok(Entered::Free(guard)),

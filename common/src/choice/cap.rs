@@ -1,16 +1,56 @@
 //! `max_per_user`: how much one user holds, counted while a lock on the user's own byte keeps the user's other calls from counting.
 //! Shares count as parts where the kernel shows them, else whole; root may have any number.
 
-use std::time::{Duration, Instant};
+use std::os::fd::{AsFd, OwnedFd};
 
+use super::pick::Picked;
 use crate::error::{Failure, Kind};
 use crate::inventory::Inventory;
-use crate::lock::claim::lock_error;
-use crate::lock::{Description, Place, Side, Span, UNITS, Units, holders, layout};
+use crate::lock::claim::{lock_error, sign};
+use crate::lock::{Claim, Description, Place, Side, Span, UNITS, Units, holders, layout, turns};
 use crate::procfs::{self, namespaces};
+use crate::request::Request;
 
-/// How long another call of the same user may count.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Keeps one call's choice counted: first by keeping the user's other calls from counting, then by its signature on what was claimed.
+#[derive(Debug, Default)]
+#[must_use = "what it guards is not counted once it is dropped"]
+pub struct Guard {
+    /// The user's own byte, while this call counts and claims.
+    counting: Option<Description>,
+    /// Uid and pid bytes beside the claims, until the lease or the holder has its own.
+    signature: Option<Description>,
+    /// Copies of the claims' descriptors, so that the process of the signature shows the units also when the holder has them.
+    claims: Vec<OwnedFd>,
+}
+
+impl Guard {
+    /// The claims are made: signs them, and lets the user's next call count. Closing NVML and starting a holder may take their time.
+    pub fn sign(self, place: &Place, side: Side, picked: &[Picked]) -> Result<Self, Failure> {
+        self.sign_claims(place, side, picked.iter().map(|picked| &picked.claim))
+    }
+
+    /// The same for claims without their devices.
+    pub fn sign_claims<'c>(
+        mut self,
+        place: &Place,
+        side: Side,
+        claims: impl Iterator<Item = &'c Claim>,
+    ) -> Result<Self, Failure> {
+        if self.counting.is_none() {
+            return Ok(self);
+        }
+        let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
+        let pid = namespaces::host_pids().then(|| std::process::id() as i32);
+        let signature = place.open()?;
+        for claim in claims {
+            sign(&signature, side, claim.span(), uid, pid);
+            self.claims.push(claim.description().as_fd().try_clone_to_owned().map_err(|e| lock_error(&e))?);
+        }
+        self.signature = Some(signature);
+        self.counting = None;
+        Ok(self)
+    }
+}
 
 /// What a user holds.
 #[derive(Debug, Default)]
@@ -19,32 +59,43 @@ struct Held {
     names: Vec<String>,
 }
 
-/// Counts what this user holds. With `more` units it must not be more than `most` devices; then the lock that was counted under is given back,
-/// to be kept until what is taken now can be counted by the next call. The inner failure is being over the cap.
+/// Counts what this user holds. With `more` units it must not be more than `most` devices; then the user's other calls do not count before
+/// the guard has signed. The inner failure is being over the cap.
 pub fn enter(
     place: &Place,
     probe: &Description,
     inventory: &Inventory,
     most: u32,
     more: i64,
-) -> Result<Result<Description, Failure>, Failure> {
+) -> Result<Result<Guard, Failure>, Failure> {
     let uid = nix::unistd::geteuid().as_raw();
-    let guard = place.open()?;
-    let began = Instant::now();
-    while !guard.try_write(layout::uid(namespaces::host_uid(uid))).map_err(|e| lock_error(&e))? {
-        if began.elapsed() >= PATIENCE {
-            return Ok(Err(Failure::new(Kind::NoneFree, "another call of yours has been choosing for a second")));
+    let byte = layout::uid(namespaces::host_uid(uid));
+    let counting = match turns::enter(place, byte, &[uid])? {
+        turns::Entered::Ours(counting) => counting,
+        // Where all processes are seen no call of this user is counting. The byte is a stranger's, and another description stands for it.
+        turns::Entered::Strangers if namespaces::host_pids() => place.open()?,
+        turns::Entered::Strangers | turns::Entered::Late => {
+            return Ok(Err(Failure::new(Kind::NoneFree, "another call of yours has been choosing for too long")));
         }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    };
     let held = count(place, probe, inventory, uid)?;
     if held.units + more <= i64::from(most) * UNITS {
-        return Ok(Ok(guard));
+        return Ok(Ok(Guard { counting: Some(counting), ..Guard::default() }));
     }
     let number = (held.units as f64 / UNITS as f64 * 100.0).round() / 100.0;
     let names = if held.names.is_empty() { String::new() } else { format!(": {}", held.names.join(", ")) };
     Ok(Err(Failure::new(Kind::NoneFree, format!("you hold {number} of at most {most}{names}"))
         .hint("getgpu --release UUID gives up a reservation; getgpu --list shows all")))
+}
+
+/// A request for more devices than a user may ever have fails at once, waiting or not.
+pub fn possible(request: &Request) -> Result<(), Failure> {
+    let Some(most) = request.cap().filter(|_| request.filter.share.is_none()) else { return Ok(()) };
+    if request.count <= most as usize {
+        return Ok(());
+    }
+    let text = format!("--count {}: max_per_user allows {most} at a time on this node", request.count);
+    Err(Failure::new(Kind::NoDevice, text).hint("ask for fewer devices"))
 }
 
 /// Whether this user could have `more` units now; takes nothing.
@@ -67,14 +118,15 @@ fn count(place: &Place, probe: &Description, inventory: &Inventory, uid: u32) ->
         let mut units = Units::default();
         let mut who = None;
         for side in [Side::Lease, Side::Reservation] {
-            if !holders::uids(probe, span, side)?.contains(&host) {
+            // Anybody can lock a byte with this uid, so it counts only beside units that somebody holds.
+            if !held_at_all(probe, span, side)? || !holders::uids(probe, span, side)?.contains(&host) {
                 continue;
             }
             let (mut seen, mut all) = (Units::default(), true);
             for pid in holders::process_ids(probe, span, side)? {
                 match procfs::euid(pid) {
                     Some(euid) if euid == uid => {
-                        let shown = holders::units_of(place, pid, side, span);
+                        let shown = holders::claimed_units_of(place, pid, side, span);
                         all &= !shown.is_empty();
                         seen = seen.and(&shown);
                         who = who.or_else(|| procfs::comm(pid).map(|name| format!(" (pid {pid}, {name})")));
@@ -92,4 +144,18 @@ fn count(place: &Place, probe: &Description, inventory: &Inventory, uid: u32) ->
         }
     }
     Ok(held)
+}
+
+/// Whether anybody holds or claims units of one side of a device.
+fn held_at_all(probe: &Description, span: Span, side: Side) -> Result<bool, Failure> {
+    let regions = match side {
+        Side::Lease => [span.lease(), span.inner_lease()],
+        Side::Reservation => [span.reservation(), span.inner_reservation()],
+    };
+    for region in regions {
+        if probe.conflict(region).map_err(|e| lock_error(&e))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

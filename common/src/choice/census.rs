@@ -9,6 +9,9 @@ use crate::lock::{Description, Side, Span, holders};
 use crate::pool::{Filter, Outside};
 use crate::procfs;
 
+/// What to do where CUDA_VISIBLE_DEVICES leaves too little.
+pub const WITHOUT_GRANT: &str = "unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to choose among all devices";
+
 /// Why a device was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejected {
@@ -121,11 +124,15 @@ pub fn pool<'i>(filter: &Filter, inventory: &'i Inventory, count: usize) -> Resu
     let there = match pool.len() {
         0 => return Err(empty_pool(inventory, &outside)),
         there if there >= count => return Ok(pool),
-        1 => "1 such device exists".to_owned(),
-        there => format!("{there} such devices exist"),
+        there => there,
     };
-    Err(Failure::new(Kind::NoDevice, format!("{count} devices wanted: only {there} here"))
-        .hint("getgpu --list shows what there is"))
+    let (text, hint) = match (filter.grant.is_some(), there) {
+        (true, 1) => ("CUDA_VISIBLE_DEVICES names only 1 such device".to_owned(), WITHOUT_GRANT),
+        (true, _) => (format!("CUDA_VISIBLE_DEVICES names only {there} such devices"), WITHOUT_GRANT),
+        (false, 1) => ("only 1 such device exists here".to_owned(), "getgpu --list shows what there is"),
+        (false, _) => (format!("only {there} such devices exist here"), "getgpu --list shows what there is"),
+    };
+    Err(Failure::new(Kind::NoDevice, format!("{count} devices wanted: {text}")).hint(hint))
 }
 
 /// Nothing in the pool: what there is instead. Asking again cannot help.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::ask::Ask;
+pub use crate::choice::cap::Guard;
 use crate::choice::census::{self, Rejected};
 use crate::choice::draw::Draws;
 use crate::choice::policy::{self, Candidate};
@@ -41,10 +42,6 @@ pub enum Outcome {
     /// This user has as many as one may have.
     OverCap(Failure),
 }
-
-/// Keeps other calls of this user from counting before the claims are settled and signed.
-#[derive(Debug, Default)]
-pub struct Guard(#[allow(dead_code, reason = "a lock that ends when it is dropped")] Option<Description>);
 
 /// One call's choice.
 pub struct Chooser<'a, A: Ask> {
@@ -109,6 +106,7 @@ impl<A: Ask> Chooser<'_, A> {
         let count = self.request.count;
         let pool = census::pool(&self.request.filter, inventory, count)?;
         let share = self.request.filter.share.is_some();
+        cap::possible(self.request)?;
         let gate = if count > 1 || share { self.gate()? } else { None };
         let guard = match self.within_cap(probe, inventory)? {
             Ok(guard) => guard,
@@ -183,14 +181,16 @@ impl<A: Ask> Chooser<'_, A> {
         }
         drop(gate);
         picked.sort_by_key(|(place, _)| *place);
-        Ok(Outcome::Picked(picked.into_iter().map(|(_, picked)| picked).collect(), guard))
+        let picked: Vec<Picked> = picked.into_iter().map(|(_, picked)| picked).collect();
+        let guard = guard.sign(self.place, self.side, &picked)?;
+        Ok(Outcome::Picked(picked, guard))
     }
 
     /// Whether this user may have what is asked for; the guard keeps the user's other calls from counting meanwhile.
     pub fn within_cap(&self, probe: &Description, inventory: &Inventory) -> Result<Result<Guard, Failure>, Failure> {
         let Some(most) = self.request.cap() else { return Ok(Ok(Guard::default())) };
         let more = self.request.most_units(inventory);
-        Ok(cap::enter(self.place, probe, inventory, most, more)?.map(|guard| Guard(Some(guard))))
+        cap::enter(self.place, probe, inventory, most, more)
     }
 
     /// One call at a time chooses several devices, so that two do not each hold half of what the other wants; or a part of one, so that what

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Failure, Kind};
 use crate::line::ticker::Ticker;
 use crate::lock::claim::lock_error;
-use crate::lock::{Conflict, Description, Held, Place, Range, layout};
+use crate::lock::{Description, Held, Place, Range, layout};
 
 /// How long the dispenser is waited for. It is held for microseconds; whoever holds it longer does so out of malice, and is passed by.
 const DISPENSER: Duration = Duration::from_secs(1);
@@ -14,15 +14,16 @@ const DISPENSER: Duration = Duration::from_secs(1);
 const MOST: usize = 5000;
 /// Between two questions about the next lower number where there is no timer.
 const POLL: Duration = Duration::from_millis(20);
-/// How far below the next number is looked for first, and second.
+/// How far below the next number is looked for first.
 const NEAR: i64 = 8;
-const FAR: i64 = 1024;
 
 /// A place in a line.
 #[derive(Debug)]
 pub struct Number {
     line: Range,
     at: i64,
+    /// Whether the number is locked. Without one, since somebody holds the last number of the line, the waiter looks for itself.
+    drawn: bool,
     own: Description,
     /// To wait on others with: a lock that was got by waiting is given up by closing it.
     other: Option<Description>,
@@ -38,43 +39,40 @@ impl Number {
             std::thread::sleep(Duration::from_micros(100));
         }
         let own = place.open()?;
-        let mut at = line.start();
         loop {
-            // The kernel answers with some number, not the highest, so the rest above it is asked about until there is none.
-            while let Some(conflict) = conflict_between(&own, at, line.end())? {
-                at = conflict.range.end();
-                if at >= line.end() {
-                    return Err(Failure::new(Kind::NoneFree, "the line is longer than it can be"));
-                }
+            let at = above(&own, line)?;
+            if at >= line.end() {
+                return Ok(Self { line, at, drawn: false, own, other: None });
             }
             if lock(own.try_write(Range::byte(at)))? {
-                return Ok(Self { line, at, own, other: None });
+                return Ok(Self { line, at, drawn: true, own, other: None });
             }
         }
     }
 
-    /// The next lower number that waits.
-    pub fn next_below(&self) -> Result<Option<i64>, Failure> {
-        self.below(self.at)
+    /// Draws a number if there was none to draw.
+    pub fn redraw(&mut self) -> Result<(), Failure> {
+        if !self.drawn {
+            self.at = above(&self.own, self.line)?;
+            self.drawn = self.at < self.line.end() && lock(self.own.try_write(Range::byte(self.at)))?;
+        }
+        Ok(())
     }
 
-    /// The highest number below `at` that waits. Looked for nearby first, so that a long line costs no more than a short one.
+    /// The next lower number that waits.
+    pub fn next_below(&self) -> Result<Option<i64>, Failure> {
+        if self.drawn { self.below(self.at) } else { Ok(None) }
+    }
+
+    /// The highest number below `at` that waits. Looked for nearby first, since the kernel walks past every lock on the file to answer.
     fn below(&self, at: i64) -> Result<Option<i64>, Failure> {
-        let mut above = at;
-        for reach in [NEAR, FAR, i64::MAX] {
+        for reach in [NEAR, i64::MAX] {
             let lowest = at.saturating_sub(reach).max(self.line.start());
-            let (mut start, mut found) = (lowest, None);
-            while start < above {
-                let Some(conflict) = conflict_between(&self.own, start, above)? else { break };
-                start = conflict.range.end();
-                if conflict.held == Held::Try {
-                    found = Some(start - 1);
-                }
+            let near = Range::between(lowest, at);
+            let highest = near.map_or(Ok(None), |near| bisect(near, |range| lock(self.own.tried(range))))?;
+            if highest.is_some() || lowest == self.line.start() {
+                return Ok(highest.map(|end| end - 1));
             }
-            if found.is_some() || lowest == self.line.start() {
-                return Ok(found);
-            }
-            above = lowest;
         }
         Ok(None)
     }
@@ -124,13 +122,38 @@ impl Number {
 
     /// Lets those behind pass.
     pub fn stand_aside(&self) -> Result<(), Failure> {
+        if !self.drawn {
+            return Ok(());
+        }
         lock(self.own.try_read(Range::byte(self.at))).map(drop)
     }
 
     /// Takes the place in the line again; false if somebody looks at it at this moment.
     pub fn stand_again(&self) -> Result<bool, Failure> {
-        lock(self.own.try_write(Range::byte(self.at)))
+        Ok(!self.drawn || lock(self.own.try_write(Range::byte(self.at)))?)
     }
+}
+
+/// The first number above all that are locked.
+fn above(own: &Description, line: Range) -> Result<i64, Failure> {
+    let any = |range| lock(own.conflict(range)).map(|conflict| conflict.map(|conflict| conflict.range));
+    Ok(bisect(line, any)?.unwrap_or(line.start()))
+}
+
+/// The end of the highest of the ranges that `some` answers with, some of those in its argument; none if there are none. In 2 log2(n)
+/// questions whatever there is, since anybody may have locked every second number.
+fn bisect(range: Range, some: impl Fn(Range) -> Result<Option<Range>, Failure>) -> Result<Option<i64>, Failure> {
+    let Some(first) = some(range)? else { return Ok(None) };
+    // Something ends at `low`; nothing begins at `high` or above.
+    let (mut low, mut high) = (first.end(), range.end());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match Range::between(middle, high).map_or(Ok(None), &some)? {
+            Some(found) => low = found.end(),
+            None => high = middle,
+        }
+    }
+    Ok(Some(low))
 }
 
 /// How many wait: in one line, or in all.
@@ -145,13 +168,8 @@ pub fn taken_by(waiting: usize) -> Failure {
 }
 
 fn count(probe: &Description, range: Range) -> Result<usize, Failure> {
-    let found = lock(probe.conflicts(range, MOST))?;
-    Ok(found.iter().filter(|conflict| conflict.held == Held::Try).count())
-}
-
-/// Somebody's lock on the bytes from `start` up to `end`.
-fn conflict_between(probe: &Description, start: i64, end: i64) -> Result<Option<Conflict>, Failure> {
-    Range::between(start, end).map_or(Ok(None), |range| lock(probe.conflict(range)))
+    let scan = lock(probe.conflicts(range, MOST))?;
+    Ok(scan.found.iter().filter(|conflict| conflict.held == Held::Try).count())
 }
 
 fn lock<T>(result: std::io::Result<T>) -> Result<T, Failure> {
@@ -198,8 +216,8 @@ mod tests {
         let low = line.start() + 100;
         let held = place.open().unwrap();
         assert!(held.try_write(Range::byte(low)).unwrap());
-        for gap in [1, NEAR, NEAR + 1, FAR, FAR + 1, 1_000_000] {
-            let number = Number { line, at: low + gap, own: place.open().unwrap(), other: None };
+        for gap in [1, NEAR, NEAR + 1, 1024, 1025, 1_000_000] {
+            let number = Number { line, at: low + gap, drawn: true, own: place.open().unwrap(), other: None };
             assert_eq!((number.next_below().unwrap(), number.few_ahead(3).unwrap()), (Some(low), Some(1)), "{gap}");
         }
     }

@@ -153,6 +153,7 @@ impl<'a, S: Seeker> Turn<'a, S> {
         let mut watch = Watch::new(self.place);
         self.over = None;
         while self.number.next_below()?.is_none() {
+            self.number.redraw()?;
             if let Some(found) = self.look(&|_| true)? {
                 return Ok(Some(found));
             }

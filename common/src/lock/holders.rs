@@ -16,7 +16,7 @@ const MOST: usize = 2000;
 /// One program or holder of a reservation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Holder {
-    /// `lease` or `reservation`.
+    /// `lease`, `reservation` or `claim`.
     pub kind: &'static str,
     /// Uid as the host has it; null if only a pid is known.
     pub uid: Option<u32>,
@@ -51,12 +51,19 @@ pub struct Holdings {
     pub holders: Vec<Holder>,
 }
 
+impl Holdings {
+    /// Whether nobody has any of it, and somebody keeps others from taking it at this moment.
+    pub const fn claimed(&self) -> bool {
+        self.tried && self.used == 0
+    }
+}
+
 /// Reads from the lock what is held of `span` and by whom.
 pub fn of(place: &Place, probe: &Description, span: Span) -> Result<Holdings, Failure> {
     let mut held = Holdings::default();
-    let leases = probe.conflicts(span.lease(), MOST).map_err(|e| lock_error(&e))?;
-    let inner = probe.conflicts(span.inner_lease(), MOST).map_err(|e| lock_error(&e))?;
-    let reservations = probe.conflicts(span.reservation(), MOST).map_err(|e| lock_error(&e))?;
+    let leases = probe.conflicts(span.lease(), MOST).map_err(|e| lock_error(&e))?.found;
+    let inner = probe.conflicts(span.inner_lease(), MOST).map_err(|e| lock_error(&e))?.found;
+    let reservations = probe.conflicts(span.reservation(), MOST).map_err(|e| lock_error(&e))?.found;
     let settled = |found: &[super::Conflict], region| {
         Units::of(found.iter().filter(|c| c.held == Held::Settled).map(|c| c.range), region)
     };
@@ -89,8 +96,8 @@ pub fn process_ids(probe: &Description, span: Span, side: Side) -> Result<BTreeS
 
 /// The offsets inside `region` that are read-locked.
 fn numbers(probe: &Description, region: Range) -> Result<BTreeSet<i64>, Failure> {
-    let found = probe.conflicts(region, MOST).map_err(|e| lock_error(&e))?;
-    let settled = found.iter().filter(|c| c.held == Held::Settled);
+    let scan = probe.conflicts(region, MOST).map_err(|e| lock_error(&e))?;
+    let settled = scan.found.iter().filter(|c| c.held == Held::Settled);
     Ok(settled
         .flat_map(|c| (0..c.range.len().min(MOST as i64)).map(move |i| c.range.start() - region.start() + i))
         .collect())
@@ -137,7 +144,7 @@ fn holder(place: &Place, span: Span, side: Side, kind: &'static str, uid: u32, s
     let caller = (side == Side::Reservation).then(|| super::own::HolderLine::of(stat.pid)).flatten();
     let (pid, program, tag) = match caller {
         Some(line) => (line.caller.0, line.caller.1, line.tag),
-        None => (stat.pid, stat.comm.clone(), None),
+        None => (stat.pid, procfs::program_name(stat.pid, &stat.comm), None),
     };
     Holder {
         kind,
@@ -164,8 +171,18 @@ pub fn watchable(probe: &Description, span: Span, pids: &mut Vec<i32>) -> Result
 
 /// The units of a device that the descriptors of a process show, as far as they may be read.
 pub fn units_of(place: &Place, pid: i32, side: Side, span: Span) -> Units {
-    let locks = fdinfo::settled_locks(&pid.to_string());
-    let within = |region| Units::of(fdinfo::within(&locks, place.identity.1, region), region);
+    shown(place, &fdinfo::settled_locks(&pid.to_string()), side, span)
+}
+
+/// The same with those that the process is claiming at this moment.
+pub fn claimed_units_of(place: &Place, pid: i32, side: Side, span: Span) -> Units {
+    let mut locks = fdinfo::settled_locks(&pid.to_string());
+    locks.extend(fdinfo::write_locks(&pid.to_string()));
+    shown(place, &locks, side, span)
+}
+
+fn shown(place: &Place, locks: &[fdinfo::OwnLock], side: Side, span: Span) -> Units {
+    let within = |region| Units::of(fdinfo::within(locks, place.identity.1, region), region);
     match side {
         Side::Lease => within(span.lease()).and(&within(span.inner_lease())),
         Side::Reservation => within(span.reservation()),
@@ -173,7 +190,7 @@ pub fn units_of(place: &Place, pid: i32, side: Side, span: Span) -> Units {
 }
 
 /// When a process started, in Unix seconds.
-fn since(stat: &Stat) -> Option<u64> {
+pub fn since(stat: &Stat) -> Option<u64> {
     let up = crate::sys::boot_time().as_secs_f64() - stat.start as f64 / crate::sys::ticks_per_second() as f64;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
     Some(now.as_secs_f64().max(up).round() as u64 - up.max(0.0).round() as u64)

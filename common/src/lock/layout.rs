@@ -187,10 +187,10 @@ pub const fn uid(uid: u32) -> Range {
     Range::byte(3 * (SPAN / 4) + uid as i64)
 }
 
-/// Held by a call that looks whether a tag is in use, until it is. Tags share a byte by their hash, which only makes two calls wait for
-/// each other.
-pub fn tag(name: &str) -> Range {
-    Range::byte(0x2_f000_0000 + (fnv1a(name.as_bytes()) & 0xff_ffff) as i64)
+/// Held by a call that looks whether a tag of this uid is in use, until it is. Tags share a byte by their hash, which only makes two calls
+/// wait for each other.
+pub fn tag(uid: u32, name: &str) -> Range {
+    Range::byte(0x2_f000_0000 + (fnv1a(format!("{uid}:{name}").as_bytes()) & 0xff_ffff) as i64)
 }
 
 /// All spans of devices: one question over it tells whether anything at all is held.

@@ -1,21 +1,17 @@
 //! Finding the lock file and opening it safely: a FIFO in a directory that no stranger can write to.
 //! In any doubt there is no lock place, and without one nothing is handed out.
 
-use std::ffi::CString;
-use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::stat::Mode;
 
-use super::make;
-use super::{Description, Origin};
+use super::{Description, Origin, make, trust};
 use crate::error::{Failure, Kind, reason};
-use crate::procfs::namespaces;
 
 /// The lock of the host.
 pub const HOST_LOCK: &str = "/run/getgpu/lock";
@@ -72,7 +68,7 @@ impl Place {
     fn open_checked(&self, access: OFlag) -> Result<OwnedFd, Failure> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let before = std::fs::symlink_metadata(directory).map_err(|e| self.failure("cannot be opened", &e))?;
-        self.check_directory(directory, &before)?;
+        trust::directory(self.origin, directory, &before).map_err(|why| self.refused(&why))?;
         let flags = access | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let fd = open(&self.path, flags, Mode::empty()).map_err(|e| self.failure("cannot be opened", &e.into()))?;
         let fd = above_standard(fd).map_err(|e| self.failure("cannot be opened", &e))?;
@@ -85,7 +81,7 @@ impl Place {
         if !meta.file_type().is_fifo() {
             return Err(self.refused("it is not a FIFO"));
         }
-        if !self.trusted(meta.uid()) {
+        if !trust::owner(self.origin, meta.uid()) {
             return Err(self.refused(&format!("it belongs to uid {}, which is neither root nor you", meta.uid())));
         }
         let identity = (meta.dev(), meta.ino());
@@ -93,35 +89,6 @@ impl Place {
             return Err(self.refused("it was replaced while in use"));
         }
         Ok(file.into())
-    }
-
-    fn check_directory(&self, path: &Path, meta: &Metadata) -> Result<(), Failure> {
-        let name = path.display();
-        if !meta.is_dir() {
-            return Err(self.refused(&format!("{name} is not a directory")));
-        }
-        if !self.trusted(meta.uid()) {
-            return Err(self.refused(&format!("{name} belongs to uid {}, which is neither root nor you", meta.uid())));
-        }
-        if meta.permissions().mode() & 0o022 != 0 {
-            return Err(self.refused(&format!("others can write to {name}")));
-        }
-        // The overflow uid stands for root only where we could not have made the directory ourselves.
-        if meta.uid() != 0 && meta.uid() != nix::unistd::geteuid().as_raw() && writable(path) {
-            return Err(self.refused(&format!("{name} has an owner without a name here, and is writable")));
-        }
-        Ok(())
-    }
-
-    /// Whether `uid` may own the lock or its directory.
-    fn trusted(&self, uid: u32) -> bool {
-        let root = uid == 0 || (!namespaces::host_root_mapped() && uid == namespaces::overflow_uid());
-        let own = uid == nix::unistd::geteuid().as_raw();
-        match self.origin {
-            Origin::Host => root,
-            Origin::Environment => root || own,
-            Origin::Private => own,
-        }
     }
 
     fn failure(&self, what: &str, error: &io::Error) -> Failure {
@@ -145,12 +112,6 @@ fn exists(path: &Path) -> Result<bool, Failure> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(Failure::new(Kind::LockPlace, format!("{}: {}", path.display(), reason(&error)))),
     }
-}
-
-fn writable(path: &Path) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return true };
-    nix::unistd::eaccess(path.as_c_str(), nix::unistd::AccessFlags::W_OK).is_ok()
 }
 
 /// The same descriptor at 3 or above: with a closed standard stream, open(2) would give its number.

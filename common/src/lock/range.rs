@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -25,6 +26,18 @@ pub struct Conflict {
     pub held: Held,
     /// The bytes it covers; adjacent locks of one description come as one.
     pub range: Range,
+}
+
+/// How long one scan may take. Hundreds of sharers are read in a tenth of it.
+const SCAN: Duration = Duration::from_millis(250);
+
+/// What a scan found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// The runs of bytes, in order.
+    pub found: Vec<Conflict>,
+    /// There are more than a scan reads.
+    pub flood: bool,
 }
 
 /// One open file description of the lock. Dropping it gives up every lock taken through it,
@@ -61,7 +74,16 @@ impl Description {
 
     /// Some lock of another description on `range`, not necessarily the lowest, clipped to `range`.
     pub fn conflict(&self, range: Range) -> io::Result<Option<Conflict>> {
-        let mut lock = flock(libc::F_WRLCK, range);
+        self.ask(libc::F_WRLCK, range)
+    }
+
+    /// The same of those who are trying: a read lock is in the way of none but write locks.
+    pub fn tried(&self, range: Range) -> io::Result<Option<Range>> {
+        Ok(self.ask(libc::F_RDLCK, range)?.map(|conflict| conflict.range))
+    }
+
+    fn ask(&self, kind: i32, range: Range) -> io::Result<Option<Conflict>> {
+        let mut lock = flock(kind, range);
         fcntl(self, FcntlArg::F_OFD_GETLK(&mut lock))?;
         let held = match i32::from(lock.l_type) {
             libc::F_UNLCK => return Ok(None),
@@ -84,14 +106,19 @@ impl Description {
         }
     }
 
-    /// All runs of bytes of `range` that others hold, in order, at most `most` of them.
+    /// All runs of bytes of `range` that others hold, in order, at most `most` of them and at most as many as are found in [`SCAN`]: fewer
+    /// than all if there is a flood of them.
     ///
-    /// The kernel answers with *some* conflict, so the parts left and right of each answer are asked about again.
-    pub fn conflicts(&self, range: Range, most: usize) -> io::Result<Vec<Conflict>> {
+    /// The kernel answers with *some* conflict, so the parts left and right of each answer are asked about again. For each answer it walks past
+    /// all locks of the file, so without a limit in time a scan of many takes the square of it.
+    pub fn conflicts(&self, range: Range, most: usize) -> io::Result<Scan> {
         let mut found = Vec::new();
         let mut ask = vec![range];
+        let began = Instant::now();
+        let mut flood = false;
         while let Some(part) = ask.pop() {
-            if found.len() >= most {
+            if found.len() >= most || began.elapsed() >= SCAN {
+                flood = true;
                 break;
             }
             let Some(conflict) = self.conflict(part)? else { continue };
@@ -100,7 +127,7 @@ impl Description {
             found.push(conflict);
         }
         found.sort_by_key(|c| c.range.start());
-        Ok(found)
+        Ok(Scan { found, flood })
     }
 
     /// The descriptor itself, for handing it to another process.

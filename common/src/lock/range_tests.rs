@@ -30,7 +30,7 @@ fn every_conflict_is_found_and_clipped() {
     for start in [10, 500, 990, 1200, 1500, 1839] {
         assert!(a.try_read(Range::new(start, 20).unwrap()).unwrap());
     }
-    let found: Vec<_> = b.conflicts(A, 100).unwrap().iter().map(|c| (c.range.start(), c.range.len())).collect();
+    let found: Vec<_> = b.conflicts(A, 100).unwrap().found.iter().map(|c| (c.range.start(), c.range.len())).collect();
     assert_eq!(found, [(1000, 10), (1200, 20), (1500, 20), (1839, 1)]);
-    assert_eq!(b.conflicts(A, 2).unwrap().len(), 2);
+    assert_eq!(b.conflicts(A, 2).unwrap().found.len(), 2);
 }

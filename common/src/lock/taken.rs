@@ -27,11 +27,11 @@ impl Taken {
         };
         let mut taken = Self::default();
         for region in regions {
-            let found = probe.conflicts(*region, MOST).map_err(|e| lock_error(&e))?;
-            if found.len() >= MOST {
+            let scan = probe.conflicts(*region, MOST).map_err(|e| lock_error(&e))?;
+            if scan.flood {
                 return Ok(Self { settled: Units::whole(), tried: Units::default() });
             }
-            let of = |held| found.iter().filter(move |c: &&Conflict| c.held == held).map(|c| c.range);
+            let of = |held| scan.found.iter().filter(move |c: &&Conflict| c.held == held).map(|c| c.range);
             taken.settled = taken.settled.and(&Units::of(of(Held::Settled), *region));
             taken.tried = taken.tried.and(&Units::of(of(Held::Try), *region));
         }
@@ -51,6 +51,12 @@ impl Taken {
         }
         meets(&self.tried).then_some(Held::Try)
     }
+}
+
+/// What of one region others have or try; all of it if there are too many to read.
+pub fn in_region(probe: &Description, region: Range) -> Result<Units, Failure> {
+    let scan = probe.conflicts(region, MOST).map_err(|e| lock_error(&e))?;
+    Ok(if scan.flood { Units::whole() } else { Units::of(scan.found.iter().map(|c| c.range), region) })
 }
 
 /// Whether anybody has or tries any of a device: two questions to the kernel.

@@ -100,8 +100,9 @@ fn processes(
 }
 
 fn named(entry: Entry, rules: &Rules) -> Process {
-    let name = procfs::comm(entry.pid as i32);
-    let ignored = name.as_deref().is_some_and(|name| rules.ignores(name));
+    let comm = procfs::comm(entry.pid as i32);
+    let ignored = comm.as_deref().is_some_and(|name| rules.ignores(name));
+    let name = comm.map(|comm| procfs::program_name(entry.pid as i32, &comm));
     Process { pid: entry.pid, memory: entry.memory, name, ignored }
 }
 

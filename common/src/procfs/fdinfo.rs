@@ -4,7 +4,7 @@
 use super::file::{numbers, whole};
 use crate::lock::layout::Range;
 
-/// A settled open file description lock as fdinfo shows it.
+/// An open file description lock as fdinfo shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnLock {
     /// Inode of the locked file.
@@ -20,17 +20,30 @@ pub fn settled_locks(pid: &str) -> Vec<OwnLock> {
 
 /// The same without what the descriptors of these numbers hold.
 pub fn settled_locks_but(pid: &str, left_out: &[i32]) -> Vec<OwnLock> {
+    locks(pid, left_out, "READ")
+}
+
+/// The write locks that the open descriptors of `pid` hold: what it tries at this moment, and the bytes that it takes turns at.
+pub fn write_locks(pid: &str) -> Vec<OwnLock> {
+    locks(pid, &[], "WRITE")
+}
+
+fn locks(pid: &str, left_out: &[i32], kind: &str) -> Vec<OwnLock> {
     let all = numbers(&format!("/proc/{pid}/fdinfo")).into_iter().filter(|number| !left_out.contains(number));
     let texts = all.filter_map(|number| whole(&format!("/proc/{pid}/fdinfo/{number}")).ok());
-    texts.flat_map(|text| String::from_utf8_lossy(&text).lines().filter_map(parse).collect::<Vec<_>>()).collect()
+    texts
+        .flat_map(|text| {
+            String::from_utf8_lossy(&text).lines().filter_map(|line| parse(line, kind)).collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 /// `lock:  1: OFDLCK ADVISORY  READ -1 fd:01:131 123 456`; the end is `EOF` for a lock to the end of the file.
-pub(super) fn parse(line: &str) -> Option<OwnLock> {
+pub(super) fn parse(line: &str, kind: &str) -> Option<OwnLock> {
     let mut fields = line.strip_prefix("lock:")?.split_ascii_whitespace().skip(1);
     (fields.next()? == "OFDLCK").then_some(())?;
     fields.next()?;
-    (fields.next()? == "READ").then_some(())?;
+    (fields.next()? == kind).then_some(())?;
     fields.next()?;
     let inode = fields.next()?.rsplit(':').next()?.parse().ok()?;
     let start: i64 = fields.next()?.parse().ok()?;
@@ -53,7 +66,7 @@ mod tests {
 
     #[test]
     fn lines_as_the_kernel_writes_them() {
-        let lock = parse("lock:\t1: OFDLCK ADVISORY  READ -1 fe:00:131 1000 1839").unwrap();
+        let lock = parse("lock:\t1: OFDLCK ADVISORY  READ -1 fe:00:131 1000 1839", "READ").unwrap();
         assert_eq!(lock, OwnLock { inode: 131, range: Range::new(1000, 840).unwrap() });
         for line in [
             "pos:\t0",
@@ -61,8 +74,9 @@ mod tests {
             "lock:\t1: FLOCK  ADVISORY  READ 42 fe:00:131 0 EOF",
             "lock:\t1: OFDLCK ADVISORY  READ -1 fe:00:131 1000 EOF",
         ] {
-            assert_eq!(parse(line), None, "{line}");
+            assert_eq!(parse(line, "READ"), None, "{line}");
         }
+        assert!(parse("lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:131 1000 1839", "WRITE").is_some());
     }
 
     #[test]

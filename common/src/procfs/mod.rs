@@ -7,8 +7,10 @@ pub mod file;
 pub mod namespaces;
 pub mod secrets;
 pub mod stat;
+mod wrapped;
 
 pub use stat::Stat;
+pub use wrapped::program_name;
 
 /// The ids of all processes that /proc shows.
 pub fn pids() -> Vec<i32> {

@@ -46,7 +46,7 @@ proptest! {
         let last = start.saturating_add(len - 1);
         let line = format!("lock:\t{number}: {kind} ADVISORY  {mode} -1 {device}:{inode} {start} {last}");
         let ours = kind == "OFDLCK" && mode == "READ";
-        match parse(&line) {
+        match parse(&line, "READ") {
             Some(lock) => {
                 prop_assert!(ours);
                 prop_assert_eq!(lock.inode, inode);
@@ -62,7 +62,7 @@ proptest! {
         lines in prop::collection::vec(prop_oneof!["lock:[ \t][0-9]: OFDLCK ADVISORY  READ -1 0:1:[0-3] -?[0-9]{1,19} -?[0-9]{1,19}", any::<String>()], 0..8),
         start in 0i64..1 << 40, len in 1i64..1 << 30,
     ) {
-        let locks: Vec<OwnLock> = lines.iter().filter_map(|line| parse(line)).collect();
+        let locks: Vec<OwnLock> = lines.iter().filter_map(|line| parse(line, "READ")).collect();
         let wanted = Range::new(start, len).unwrap();
         for part in within(&locks, 1, wanted) {
             prop_assert!(part.len() > 0 && part.start() >= start && part.end() <= wanted.end());

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{Settings, regular};
+use super::{Settings, regular, trusted};
 use crate::error::{Failure, Kind, reason};
 use crate::ident::{Selector, Uuid};
 
@@ -81,6 +81,7 @@ pub fn allowed(settings: &Settings) -> Result<Option<List>, Failure> {
     if let Some(entries) = &settings.allowed {
         return Ok(Some(List::from(entries.iter().map(String::as_str))));
     }
+    trusted::check(&settings.allowed_file, "list of allowed devices ", settings.callers_list)?;
     from_file(&settings.allowed_file)
 }
 

@@ -3,8 +3,8 @@
 
 use super::Settings;
 use super::values::{
-    count, names, path, read, selectors, show_json, show_or, show_path, show_size, show_text, show_time, size, time,
-    truth,
+    count, memory, names, path, read, selectors, show_json, show_or, show_path, show_size, show_text, show_time, size,
+    time, truth,
 };
 
 /// One setting.
@@ -76,7 +76,7 @@ keys! {
     preference "profile", "only MIG devices of these profiles, the smallest first",
         |s| show_json(&s.profile), |s, t| s.profile = names(t)?;
     preference "min_memory", "only devices, or shares, with at least this much memory, the smallest first",
-        |s| show_size(s.min_memory), |s, t| s.min_memory = Some(size(t)?);
+        |s| show_size(s.min_memory), |s, t| s.min_memory = Some(memory(t)?);
     preference "gpu", "only devices on these GPUs: NVML indices or UUIDs",
         |s| show_json(&s.gpu.iter().map(ToString::to_string).collect::<Vec<_>>()), |s, t| s.gpu = selectors(t)?;
     preference "policy", "which free device: \"random\", \"first\", \"last\", \"spread\" or \"pack\"; shares: the least loaded",

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::file::{Entry, File};
-use super::{Environment, Settings, keys};
+use super::{Environment, Settings, keys, trusted};
 use crate::error::{Failure, Kind};
 
 /// Where a value comes from.
@@ -43,6 +43,9 @@ impl Loaded {
         // A system file that is there and cannot be reached may hold policy; only a missing one is none.
         let missing = std::fs::symlink_metadata(&environment.system_file)
             .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        let callers = environment.system_file_must_exist;
+        loaded.settings.callers_list = callers;
+        trusted::check(&environment.system_file, "", callers)?;
         if let Some(file) = File::read(&environment.system_file, environment.system_file_must_exist || !missing)? {
             loaded.apply(file, true, program)?;
         }
@@ -110,7 +113,10 @@ impl Loaded {
     pub fn strict(self) -> Result<Self, Failure> {
         match self.unknown.first() {
             None => Ok(self),
-            Some(first) => Err(Failure::new(Kind::Usage, first.clone()).hint("getgpu --show-config lists the keys")),
+            Some(first) => {
+                Err(Failure::new(Kind::Usage, first.clone())
+                    .hint("getgpu --show-config lists the settings that there are"))
+            }
         }
     }
 }

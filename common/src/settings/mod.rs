@@ -1,6 +1,6 @@
 //! Settings: the system's file, the user's, the environment, the options; later wins, and policy is the system's alone.
 //! `file` reads one file, `keys` is the one table of names (by `values` and `kinds`), `loaded` puts together what is in force,
-//! `allowed` reads the site's list of devices.
+//! `allowed` reads the site's list of devices, `trusted` says whose files are believed.
 
 pub mod allowed;
 pub mod environment;
@@ -9,6 +9,7 @@ pub mod keys;
 pub mod kinds;
 pub mod loaded;
 pub mod regular;
+mod trusted;
 mod values;
 
 use std::path::PathBuf;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub allowed: Option<Vec<String>>,
     /// The site's list of devices.
     pub allowed_file: PathBuf,
+    /// Whether the list may be the caller's own: they named the settings, by GETGPU_CONFIG.
+    pub callers_list: bool,
     /// Devices that are never chosen.
     pub excluded: Vec<String>,
     /// The lock, if not the host's usual one.
@@ -111,6 +114,7 @@ impl Default for Settings {
         Self {
             allowed: None,
             allowed_file: ALLOWED_FILE.into(),
+            callers_list: false,
             excluded: Vec::new(),
             lock: None,
             library: None,

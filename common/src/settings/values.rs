@@ -32,6 +32,17 @@ pub(super) fn size(texts: &[String]) -> Result<u64, String> {
     quantity::size(one(texts)?)
 }
 
+/// A size of device memory. A bare number is bytes, which nobody means who writes a small one: Slurm takes it as MiB.
+pub(super) fn memory(texts: &[String]) -> Result<u64, String> {
+    let bytes = size(texts)?;
+    let text = one(texts)?.trim();
+    let bare = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if bare && (1..1 << 20).contains(&bytes) {
+        return Err(format!("`{text}` is less than 1 MiB, in bytes: did you mean {text}M?"));
+    }
+    Ok(bytes)
+}
+
 /// A path.
 pub(super) fn path(texts: &[String]) -> Result<PathBuf, String> {
     Ok(one(texts)?.into())

@@ -15,7 +15,13 @@ const HOW: &str = "How";
 
 /// What only create-cudawrap has.
 const FLAGS: &[Flag] = &[
-    flag("undo", &[], Takes::Nothing, TASK, "Put the program back under its name, the same file that it was"),
+    flag(
+        "undo",
+        &[],
+        Takes::Nothing,
+        TASK,
+        "Put the program back under its name, the same file that it was; in a directory, every wrapped program",
+    ),
     flag(
         "repair",
         &[],

@@ -3,7 +3,7 @@
 
 use getgpu_common::ask::{Client, Worker};
 use getgpu_common::choice::attempt;
-use getgpu_common::diag::print;
+use getgpu_common::diag::show;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Activity, Detail, Device};
 use getgpu_common::lock::{Description, Place, Span, Taken, Units};
@@ -16,7 +16,7 @@ pub fn free<W: Worker>(client: Result<Client<W>, Failure>, mut request: Request,
         Err(none) if none.kind == Kind::NoUsableGpu => 0,
         other => other?,
     };
-    print(&format!("{free}\n"))
+    show(&format!("{free}\n"))
 }
 
 fn count<W: Worker>(client: &mut Client<W>, request: &mut Request, place: &Place) -> Result<i64, Failure> {

@@ -7,12 +7,16 @@ mod prometheus;
 mod rows;
 mod table;
 
+use std::time::Duration;
+
 use getgpu_common::ask::{Client, Worker};
-use getgpu_common::diag::{Level, print};
+use getgpu_common::diag::{self, Level};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Detail, Inventory};
 use getgpu_common::line;
-use getgpu_common::lock::{Place, Span, shared};
+use getgpu_common::lock::claimers::Claimers;
+use getgpu_common::lock::holders::{self, Holdings};
+use getgpu_common::lock::{Description, Place, Span, shared};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Settings, allowed};
 use getgpu_common::visible::{self, Visible};
@@ -66,17 +70,22 @@ pub fn show<W: Worker>(
         other => other?,
     };
     match form {
-        Form::Json => return print(&json::text(&listing)),
-        Form::Prometheus => return print(&prometheus::text(&listing)),
+        Form::Json => return diag::show(&json::text(&listing)),
+        Form::Prometheus => return diag::show(&prometheus::text(&listing)),
         Form::Table => {}
     }
-    print(&table::text(&listing.rows, level == Level::Verbose))?;
-    let diag = getgpu_common::diag::Diag::new("getgpu", level);
+    diag::show(&table::text(&listing.rows, level == Level::Verbose))?;
+    let diag = diag::Diag::new("getgpu", level);
     if listing.waiting > 0 {
         diag.warn(&format!("{} waiting in line for a device", listing.waiting));
     }
     for problem in &listing.problems {
         diag.warn(problem);
+    }
+    let unknown = |row: &&rows::Row| row.state == rows::State::Claimed && row.holders.iter().all(|h| h.uid.is_none());
+    for row in listing.rows.iter().filter(unknown) {
+        diag.warn(&format!("{}: claimed by a process of another user", row.uuid));
+        diag.hint("as root, getgpu --list names the process");
     }
     Ok(())
 }
@@ -107,9 +116,8 @@ fn collect<W: Worker>(
     let probe = place.open()?;
     let sorted = request.filter.sort(&inventory);
     let mut rows = Vec::new();
-    for (device, outside) in inventory.devices.iter().zip(&sorted) {
+    for ((device, outside), held) in inventory.devices.iter().zip(&sorted).zip(holdings(place, &probe, &inventory)?) {
         let usage = client.usage(device, Detail::Full)?;
-        let held = getgpu_common::lock::holders::of(place, &probe, Span::of(&device.uuid))?;
         let allowed = list.as_ref().is_none_or(|list| list.names(device.names()));
         let excluded = request.filter.excluded.names(device.names());
         rows.push(rows::Row::new(device, &inventory, usage, held, *outside, allowed, excluded));
@@ -124,6 +132,27 @@ fn collect<W: Worker>(
         lock_shared: shared::with_host(place),
         waiting: line::waiting(&probe, None)?,
     })
+}
+
+/// How long a device has to be claimed to be shown so: most claims last for microseconds.
+const CLAIMED: Duration = Duration::from_millis(100);
+
+/// What is held of each device. Devices that others only claim are looked at twice, and shown with who does.
+fn holdings(place: &Place, probe: &Description, inventory: &Inventory) -> Result<Vec<Holdings>, Failure> {
+    let spans = || inventory.devices.iter().map(|device| Span::of(&device.uuid));
+    let mut all = spans().map(|span| holders::of(place, probe, span)).collect::<Result<Vec<_>, _>>()?;
+    if !all.iter().any(Holdings::claimed) {
+        return Ok(all);
+    }
+    std::thread::sleep(CLAIMED);
+    let mut claimers = None;
+    for (held, span) in all.iter_mut().zip(spans()).filter(|(held, _)| held.claimed()) {
+        *held = holders::of(place, probe, span)?;
+        if held.claimed() {
+            held.holders = claimers.get_or_insert_with(Claimers::read).of(place, probe, span)?;
+        }
+    }
+    Ok(all)
 }
 
 /// In a listing a grant that names nothing is an empty pool, not a failure.

@@ -6,13 +6,14 @@ use std::fmt::Write;
 use super::Listing;
 use super::rows::{Row, State};
 
-const STATES: [(State, &str); 6] = [
+const STATES: [(State, &str); 7] = [
     (State::Free, "free"),
     (State::Leased, "leased"),
     (State::Shared, "shared"),
     (State::Reserved, "reserved"),
     (State::Busy, "busy"),
     (State::Unknown, "unknown"),
+    (State::Claimed, "claimed"),
 ];
 
 /// All metrics.

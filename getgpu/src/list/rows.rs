@@ -3,7 +3,7 @@
 use getgpu_common::error::Failure;
 use getgpu_common::inventory::{Activity, Device, Gpu, Inventory, Usage};
 use getgpu_common::lock::UNITS;
-use getgpu_common::lock::holders::{Holder, Holdings};
+use getgpu_common::lock::holders::{self, Holder, Holdings};
 use getgpu_common::pool::Outside;
 use getgpu_common::procfs;
 use serde::Serialize;
@@ -22,6 +22,8 @@ pub enum State {
     Busy,
     /// NVML will not tell.
     Unknown,
+    /// Somebody is just taking it, or keeps others from taking it.
+    Claimed,
     /// Free, if it is in the pool.
     Free,
 }
@@ -37,6 +39,9 @@ pub struct Process {
     pub name: Option<String>,
     /// Device memory in bytes.
     pub memory: Option<u64>,
+    /// When it started, in Unix seconds; for the table only.
+    #[serde(skip)]
+    pub since: Option<u64>,
 }
 
 /// A device in the listing; the names are those of the JSON.
@@ -127,6 +132,7 @@ fn state(held: &Holdings, activity: Activity) -> State {
     match activity {
         Activity::Busy => State::Busy,
         Activity::Unknown => State::Unknown,
+        Activity::Idle if held.claimed() => State::Claimed,
         Activity::Idle => State::Free,
     }
 }
@@ -137,6 +143,7 @@ fn process(process: &getgpu_common::inventory::Process) -> Process {
         user: procfs::euid(process.pid as i32).map(procfs::user_name),
         name: process.name.clone(),
         memory: process.memory,
+        since: procfs::Stat::read(process.pid as i32).as_ref().and_then(holders::since),
     }
 }
 

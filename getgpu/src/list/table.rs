@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use getgpu_common::diag::printable;
 use getgpu_common::quantity::brief;
 
-use super::rows::{Row, State};
+use super::rows::{Process, Row, State};
 use getgpu_common::lock::holders::Holder;
 
 /// The table; with `uuids` each line ends in the device's UUID, and may be longer than 80 columns.
@@ -40,13 +40,13 @@ fn sharer(holder: &Holder, now: u64) -> [String; 8] {
     let part = holder.share.map_or_else(|| "?".into(), |share| format!("{:.0}%", share * 100.0));
     let program = holder.program.as_ref().map(|name| with_pid(name, holder.pid));
     let [who, program, since] =
-        [holder.user.clone(), program, since(holder, now)].map(|t| t.unwrap_or_else(|| "-".into()));
+        [holder.user.clone(), program, ago(holder.since, now)].map(|t| t.unwrap_or_else(|| "-".into()));
     let kind = if holder.kind == "reservation" { format!("res. {part}") } else { format!("+ {part}") };
     ["".into(), "".into(), "".into(), "".into(), kind, who, program, since]
 }
 
-fn since(holder: &Holder, now: u64) -> Option<String> {
-    holder.since.map(|since| brief(Duration::from_secs(now.saturating_sub(since))))
+fn ago(since: Option<u64>, now: u64) -> Option<String> {
+    since.map(|since| brief(Duration::from_secs(now.saturating_sub(since))))
 }
 
 fn cells(row: &Row, now: u64) -> [String; 8] {
@@ -54,21 +54,21 @@ fn cells(row: &Row, now: u64) -> [String; 8] {
     let gib = |bytes: Option<u64>| bytes.map_or("-".into(), |b| format!("{:.1}", b as f64 / f64::from(1 << 30)));
     let holder = row.holders.first();
     let process = row.processes.first();
-    let (who, program) = match holder {
+    let of_process = || {
+        let name = |p: &Process| with_pid(p.name.as_deref().unwrap_or("?"), i32::try_from(p.pid).ok());
+        (process.map(name), process.and_then(|process| ago(process.since, now)))
+    };
+    let (who, (program, since)) = match holder {
         // A reservation's program says more than its caller, once NVML shows it.
-        Some(holder) if holder.kind == "reservation" && process.is_some() => (
-            holder.user.clone(),
-            process.map(|p| with_pid(p.name.as_deref().unwrap_or("?"), i32::try_from(p.pid).ok())),
-        ),
-        Some(holder) => (holder.user.clone(), holder.program.as_ref().map(|name| with_pid(name, holder.pid))),
-        None => (
-            process.and_then(|p| p.user.clone()),
-            process.map(|p| with_pid(p.name.as_deref().unwrap_or("?"), i32::try_from(p.pid).ok())),
-        ),
+        Some(holder) if holder.kind == "reservation" && process.is_some() => (holder.user.clone(), of_process()),
+        Some(holder) => {
+            let program = holder.program.as_ref().map(|name| with_pid(name, holder.pid));
+            (holder.user.clone(), (program, ago(holder.since, now)))
+        }
+        None => (process.and_then(|p| p.user.clone()), of_process()),
     };
     let more = if shares(row) { 0 } else { row.holders.len().saturating_sub(1) };
     let who = who.map(|user| if more > 0 { format!("{user} +{more}") } else { user });
-    let since = holder.and_then(|holder| since(holder, now));
     [
         row.index.map_or_else(dash, |index| index.to_string()),
         row.gpu.to_string(),
@@ -82,8 +82,6 @@ fn cells(row: &Row, now: u64) -> [String; 8] {
 }
 
 fn with_pid(name: &str, pid: Option<i32>) -> String {
-    // A wrapped program goes by the name that its users know.
-    let name = name.strip_prefix("CUDAWRAP_").unwrap_or(name);
     match pid {
         Some(pid) => format!("{pid} {name}"),
         None => name.to_owned(),
@@ -99,6 +97,7 @@ fn state(row: &Row) -> String {
         State::Reserved => "reserved".into(),
         State::Busy => "busy".into(),
         State::Unknown => "unknown".into(),
+        State::Claimed => "claimed".into(),
         State::Free if row.excluded => "excluded".into(),
         State::Free if !row.allowed => "not listed".into(),
         State::Free if !row.usable => "not usable".into(),

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use getgpu_tests::OTHER;
+use getgpu_tests::{OTHER, bytes};
 use harness::{Running, Sandbox, Signal, skip, wait};
 
 #[test]
@@ -34,8 +34,83 @@ fn a_user_has_no_more_than_the_site_allows() {
     program.wait();
     ask(&["-q", "-n", "2"]).refuses("getgpu", 1, "you hold 1 of at most 2");
     ask(&["--release-all"]).exits(0);
-    ask(&["-q", "-n", "3"]).refuses("getgpu", 1, "you hold 0 of at most 2");
     assert_eq!(ask(&["-q", "-n", "2"]).line().split(',').count(), 2);
+}
+
+#[test]
+fn more_than_one_may_ever_have_is_refused_at_once_also_with_wait() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("h200x1").settings("max_per_user = 2").build();
+    sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 4\n");
+    let line = "--count 3: max_per_user allows 2 at a time on this node";
+    let taken = sandbox.getgpu(["-q", "-n", "3", "--hold=0"]).run();
+    taken.line();
+    for words in [&["-n", "3"][..], &["-n", "3", "--wait"]] {
+        sandbox.getgpu(words).uid(OTHER).run().refuses("getgpu", 3, line);
+        let program = [words, &["--", "true"]].concat();
+        sandbox.command("cudawrap").args(program).uid(OTHER).run().refuses("cudawrap", 125, line);
+    }
+}
+
+/// Each of them is behind its choice and in a library that takes its time to let go.
+#[test]
+fn a_slow_end_of_nvml_keeps_no_other_call_from_being_counted() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("a100x1").settings("max_per_user = 4").build();
+    sandbox.faults("[[rule]]\nfunction = 'nvmlShutdown'\ndoes = 'stop'");
+    let state = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().unwrap_or_default().trim_start().chars().next()
+    };
+    let stopped = || sandbox.processes().into_iter().filter(|pid| state(pid) == Some('T')).collect::<Vec<_>>();
+    let calls: Vec<Running> = (0..3).map(|_| sandbox.getgpu(["--for=600"]).uid(OTHER).spawn()).collect();
+    wait::until("all three have chosen", || stopped().len() == 3);
+    // Shares are counted as parts also while their devices are only claimed.
+    let parts: Vec<Running> =
+        (0..3).map(|_| sandbox.getgpu(["--for=600", "--share", "1/4"]).uid(OTHER).spawn()).collect();
+    wait::until("and three quarters", || stopped().len() == 6);
+    let fifth = sandbox.getgpu(["--for=600"]).uid(OTHER).run();
+    fifth.refuses("getgpu", 1, "you hold 3.75 of at most 4: ");
+    let go_on = || {
+        for pid in stopped() {
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGCONT);
+        }
+    };
+    for call in calls.into_iter().chain(parts) {
+        let mut call = call;
+        wait::until("it is over", || {
+            go_on();
+            call.is_over()
+        });
+        call.wait().exits(0);
+    }
+    assert_eq!(sandbox.holders().len(), 6);
+}
+
+/// The bytes that say whose a device is can be locked by anybody, for anybody.
+#[test]
+fn a_strangers_lock_on_a_users_bytes_counts_as_nothing() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("mig4").settings("max_per_user = 2").build();
+    let stranger = bytes::open(&sandbox);
+    for uuid in sandbox.uuids() {
+        for region in [bytes::LEASE_UIDS, bytes::RESERVATION_UIDS] {
+            bytes::lock(&stranger, nix::libc::F_RDLCK, bytes::span(&uuid) + region + i64::from(OTHER), 1).unwrap();
+        }
+    }
+    sandbox.getgpu(["-q", "-n", "2"]).uid(OTHER).run().line();
+    sandbox.getgpu(["--release-all"]).uid(OTHER).run().exits(0);
+    // The byte under which one's own calls are counted, one after the other.
+    bytes::lock(&stranger, nix::libc::F_WRLCK, (3 << 32) + i64::from(OTHER), 1).unwrap();
+    let outcome = sandbox.getgpu(["-q", "-n", "2"]).uid(OTHER).run();
+    outcome.line();
+    assert!(outcome.elapsed < Duration::from_secs(15), "{:?}", outcome.elapsed);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use getgpu_tests::OTHER;
+use getgpu_tests::{OTHER, bytes};
 use harness::skip::{self, Need};
 use harness::{Sandbox, size};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -53,6 +53,55 @@ fn tens_of_thousands_of_ranges_mislead_nobody() {
     assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), "6");
     sandbox.getgpu(["--release-all"]).run().exits(0);
     assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), "7");
+}
+
+/// Without a number to draw a waiter looks for itself.
+#[test]
+fn a_line_without_a_last_number_serves_all_the_same() {
+    let sandbox = Sandbox::new("h200x1");
+    for whole in [true, false] {
+        let stranger = bytes::open(&sandbox);
+        if whole {
+            bytes::lock(&stranger, libc::F_WRLCK, bytes::NUMBERS, bytes::ALL_NUMBERS).unwrap();
+        } else {
+            for line in 1..=3000 {
+                bytes::lock(&stranger, libc::F_WRLCK, bytes::NUMBERS + (line << 22) - 1, 1).unwrap();
+            }
+        }
+        let held = sandbox.command("cudawrap").args(["--wait=20", "--", "sim-cuda", "--run", "1"]).spawn();
+        sandbox.until_running(1);
+        let words = [["cudawrap", "--wait=20", "--", "true"].as_slice(), &["getgpu", "--wait=20", "--no-reserve"]];
+        let waiters = words.map(|words| sandbox.command(words[0]).args(&words[1..]).spawn());
+        for waiter in waiters {
+            waiter.wait().exits(0);
+        }
+        held.wait().exits(0);
+    }
+}
+
+/// The kernel walks past every lock for each answer, so reading all of them takes the square of their number.
+#[test]
+fn ten_thousands_of_parts_of_a_device_keep_nobody_longer_than_they_wait() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let flood = bytes::open(&sandbox);
+    let all = sandbox.uuids();
+    let count = size(14_000, 20_000) as i64;
+    for place in (0..count).rev() {
+        bytes::lock(&flood, libc::F_RDLCK, bytes::span(&all[0]) + bytes::LEASE + place * 3, 1).unwrap();
+    }
+    let held: Vec<_> = all[1..].iter().map(|uuid| sandbox.getgpu(["--for=600", "--gpu", uuid]).run().line()).collect();
+    assert_eq!(held.len(), 3);
+    for (share, visible) in [(&[][..], None), (&["--share", "1/2"], None), (&[], Some(&all[0]))] {
+        let words = [&["--wait=1"], share, &["--", "true"]].concat();
+        let command = sandbox.command("cudawrap").args(words).uid(OTHER);
+        let outcome = if let Some(uuid) = visible { command.visible(uuid) } else { command }.run();
+        println!("{share:?} {visible:?}: {:?}", outcome.elapsed);
+        outcome.exits(75);
+        assert!(outcome.elapsed < Duration::from_secs(4), "{share:?} {visible:?}: {:?}", outcome.elapsed);
+    }
 }
 
 /// Somebody locks and unlocks everything as fast as it goes, and somebody reads /proc/locks all the time.
@@ -159,6 +208,35 @@ fn planted_private_places_are_refused_unopened() {
         outcome.prints("").mentions("getgpu: lock ");
         assert_eq!(outcome.stderr.lines().filter(|line| !line.starts_with("getgpu: hint: ")).count(), 1, "{what}");
     }
+}
+
+/// Whoever makes a user's private directory first may watch what that user makes in it and swap it: so nothing is ever made there.
+#[test]
+fn nothing_is_made_in_a_strangers_directory() {
+    if skip::lacks(&[Need::Mounts, Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let victim = 61_238;
+    let script = format!(
+        "P=/tmp/getgpu-{victim}; mount -t tmpfs -o mode=755 run /run; mkdir -m 777 $P && chown {OTHER} $P && touch -d @1000 $P; \
+         setpriv --reuid {victim} --clear-groups getgpu --for 60; s=$?; stat -c %Y $P; rm -rf $P; exit $s"
+    );
+    let outcome = sandbox.command("unshare").args(["-m", "sh", "-c", &script]).env_remove("GETGPU_LOCK").run();
+    outcome.exits(4).prints("1000\n").mentions("belongs to uid 1001, which is neither root nor you");
+}
+
+/// A chmod(2) by name follows whatever stands under the name by then, so the lock has its mode from the first instant.
+#[test]
+fn the_lock_is_made_with_its_final_mode() {
+    let sandbox = Sandbox::new("mig4");
+    fs::remove_file(sandbox.lock()).unwrap();
+    let (mut command, _out, _err) = sandbox.shell("sh", "umask 077; exec getgpu --no-reserve").parts();
+    let story = inject::follow(&mut command, None, |_| false, |_| ());
+    let made = |numbers: &[i64]| story.calls.iter().any(|call| numbers.contains(&call.number));
+    assert!(made(&[libc::SYS_mknodat]) && story.status == 0, "{}", story.status);
+    assert!(!made(&[libc::SYS_fchmodat]), "changed by name");
+    assert_eq!(fs::symlink_metadata(sandbox.lock()).unwrap().mode() & 0o7777, 0o666);
 }
 
 /// A library whose start writes down who loaded it.

@@ -1,8 +1,9 @@
 //! `--list`, `--list --json` and `--count-free`: what people and programs read, on every kind of node.
 #![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
 
-use getgpu_tests::{OTHER, somebody};
-use harness::Sandbox;
+use getgpu_tests::wrapped::wrap;
+use getgpu_tests::{OTHER, bytes, somebody};
+use harness::{Sandbox, wait};
 use serde_json::Value;
 
 const NODES: [&str; 13] = [
@@ -45,6 +46,33 @@ fn the_table_fits_eighty_columns_and_has_a_line_per_device() {
             assert_eq!(lines.len(), devices + 1, "{node}: {}", outcome.stdout);
         }
     }
+}
+
+/// Who keeps a device from everybody is named, to root always and to others where it is a process of their own.
+#[test]
+fn a_device_under_a_strangers_claim_is_shown_with_the_stranger() {
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    let stranger = bytes::open(&sandbox);
+    for (uuid, region) in [(&uuids[1], bytes::LEASE), (&uuids[2], bytes::RESERVATION)] {
+        bytes::lock(&stranger, nix::libc::F_WRLCK, bytes::span(uuid) + region, bytes::UNITS).unwrap();
+    }
+    let listing = json(&sandbox);
+    let states: Vec<&Value> = uuids.iter().map(|uuid| &device(&listing, uuid)["state"]).collect();
+    assert_eq!(states, ["free", "claimed", "claimed", "free"]);
+    let holder = &device(&listing, &uuids[1])["holders"][0];
+    assert_eq!((&holder["kind"], &holder["pid"]), (&"claim".into(), &std::process::id().into()), "{listing}");
+    assert_eq!(holder["uid"], nix::unistd::geteuid().as_raw());
+    let table = sandbox.getgpu(["--list"]).run();
+    let line = table.exits(0).says(&[]).stdout.lines().nth(2).unwrap().to_owned();
+    assert!(line.contains(" claimed ") && line.contains(&std::process::id().to_string()), "{line}");
+    if nix::unistd::geteuid().is_root() {
+        let table = sandbox.getgpu(["--list"]).uid(OTHER).run();
+        table.exits(0).mentions(&format!("getgpu: {}: claimed by a process of another user", uuids[1]));
+        table.mentions("getgpu: hint: as root, getgpu --list names the process");
+    }
+    drop(stranger);
+    assert!(json(&sandbox)["devices"].as_array().unwrap().iter().all(|device| device["state"] == "free"));
 }
 
 #[test]
@@ -175,4 +203,37 @@ fn the_longest_names_and_numbers_fit_eighty_columns() {
     assert!(longest.is_some_and(|columns| columns <= 80), "{table:#?}");
     let line = table.stdout.lines().last().unwrap();
     assert!(line.contains("busy (x)") && line.contains(" a-very"), "{line}");
+}
+
+/// The kernel keeps 15 bytes of a name, and `CUDAWRAP_` takes nine of them.
+#[test]
+fn a_wrapped_program_goes_by_its_whole_name() {
+    let sandbox = Sandbox::new("mig4");
+    let app = wrap(&sandbox, "opt", "simulate", "probe");
+    let _run = sandbox.command(&app).args(["--out", "ran", "--until", "never"]).spawn();
+    sandbox.until_file("work/ran");
+    let table = sandbox.getgpu(["--list"]).run().exits(0).stdout.clone();
+    assert!(table.lines().any(|line| line.contains("leased") && line.contains(" simulate ")), "{table}");
+    let listing = json(&sandbox);
+    let holders: Vec<&Value> =
+        listing["devices"].as_array().unwrap().iter().flat_map(|d| d["holders"].as_array().unwrap()).collect();
+    assert_eq!((holders.len(), &holders[0]["program"]), (1, &"simulate".into()));
+}
+
+/// SINCE is about the program in the same row.
+#[test]
+fn a_program_that_never_asked_is_shown_with_its_own_start() {
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    let _programs = sandbox.occupy(&uuids[..1], "");
+    let sleeper = sandbox.command("sleep").args(["600"]).spawn();
+    wait::until("a second has passed", || {
+        sandbox.faults(&format!("[[process]]\ndevice = '{}'\npid = {}\n", uuids[1], sleeper.pid()));
+        let table = sandbox.getgpu(["--list"]).run().exits(0).stdout.clone();
+        let since =
+            |row: usize| table.lines().nth(row + 1).unwrap().split_whitespace().rev().take(2).collect::<Vec<_>>();
+        // `SECONDS s` behind both programs, nothing behind free devices.
+        assert!(since(0)[0] == "s" && since(1)[0] == "s" && since(2)[0] == "-", "{table}");
+        since(1)[1].parse::<u32>().unwrap() >= 1
+    });
 }

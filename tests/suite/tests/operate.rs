@@ -82,6 +82,13 @@ fn every_problem_is_told_with_a_remedy() {
     broken.getgpu(["--check", &directory]).run().exits(0);
     std::fs::remove_file(app.with_file_name("CUDAWRAP_app")).unwrap();
     problem(&broken, &[&directory], "app");
+    // A remedy is one that works: nothing can be repaired where nothing is.
+    let missing = broken.getgpu(["--check", &broken.text("opt/nowhere")]).run();
+    let (problems, _) = findings(missing.exits(1));
+    assert!(
+        matches!(problems.as_slice(), [(text, remedy)] if text.contains("no such file") && !remedy.contains("--repair")),
+        "{problems:?}"
+    );
     broken.getgpu(["--check"]).env_remove("SIM_NODE").run().exits(1);
 }
 

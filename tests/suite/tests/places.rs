@@ -6,6 +6,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 
 use getgpu_tests::OTHER;
+use getgpu_tests::wrapped::wrap;
 use harness::skip::{self, Need};
 use harness::{Command, Sandbox};
 
@@ -46,12 +47,12 @@ fn a_lock_that_cannot_be_trusted_is_status_4_and_one_line() {
     let directory = lock.parent().unwrap();
     std::fs::set_permissions(directory, Permissions::from_mode(0o777)).unwrap();
     refused("others can write to");
+    assert!(!lock.exists(), "a lock is made in a directory that others can write to");
     std::fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
     sandbox.getgpu(["--no-reserve"]).env("GETGPU_LOCK", "/nowhere/lock").run().exits(4).prints("");
     if skip::lacks(&[Need::Root]) {
         return;
     }
-    std::fs::remove_file(&lock).unwrap();
     sandbox.shell("sh", &format!("mkfifo {0} && chown {OTHER} {0}", lock.display())).run().exits(0);
     refused("neither root nor you");
 }
@@ -104,9 +105,22 @@ fn a_plain_user_without_the_hosts_lock_gets_a_private_one() {
         ),
     )
     .run();
-    outcome.exits(0).says(&[]);
+    let line = format!("no /run/getgpu on this node: /tmp/getgpu-{uid}/lock excludes only your own programs");
+    let said = format!("getgpu: {line}");
+    outcome.exits(0).says(&[&said, &said]);
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     assert_eq!(lines[2..], [format!("700 {uid} directory"), format!("1600 {uid} fifo")]);
+    // So does cudawrap under its own name, a link never; the site can have it quiet.
+    let user = |script: &str| {
+        let script = format!("setpriv --reuid {uid} --clear-groups {script}; rm -r /tmp/getgpu-{uid}");
+        apart(&sandbox, &script).run()
+    };
+    user("cudawrap -- true").exits(0).says(&[&format!("cudawrap: {line}")]);
+    let app = wrap(&sandbox, "opt", "app", "probe");
+    user(app.to_str().unwrap()).exits(0).says(&[]);
+    sandbox.set_settings("unshared = 'quiet'");
+    user("getgpu --no-reserve").exits(0).says(&[]);
+    user("cudawrap -- true").exits(0).says(&[]);
     // An existing directory without a lock is no reason for a private one.
     let outcome = apart(&sandbox, &format!("mkdir -m 755 /run/getgpu && {ask}")).run();
     outcome.exits(4).prints("").mentions("lock /run/getgpu/lock: cannot be opened: No such file or directory");

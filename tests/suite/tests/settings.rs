@@ -66,6 +66,55 @@ fn an_empty_list_allows_nothing_and_an_unreadable_one_hands_out_nothing() {
     sandbox.command("cudawrap").args(["--", "true"]).uid(OTHER).run().exits(125);
 }
 
+/// A `library` in such a file would run in everybody's processes, and such a list hands out devices that are not the site's to give.
+#[test]
+fn files_that_others_can_write_are_not_used() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let list = sandbox.file("site/ids", &format!("{}\n", sandbox.uuids()[0]), 0o644);
+    let config = sandbox.file("site/config.toml", &format!("allowed_file = {list:?}\n"), 0o644);
+    let site = sandbox.path("site");
+    let own = |path: &std::path::Path, uid: u32, mode: u32| {
+        std::os::unix::fs::chown(path, Some(uid), None).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let ask = |words: &[&str], uid: u32| {
+        sandbox.command(words[0]).args(&words[1..]).env("GETGPU_CONFIG", &config).uid(uid).run()
+    };
+    for (path, uid, mode, why) in [
+        (&config, 0, 0o666, "others can write to"),
+        (&config, 0, 0o664, "others can write to"),
+        (&config, 1002, 0o644, "belongs to uid 1002, which is neither root nor you"),
+        (&list, 0, 0o646, "others can write to"),
+        (&list, 1002, 0o644, "belongs to uid 1002, which is neither root nor you"),
+        (&site, 0, 0o777, "others can write to"),
+        (&site, 1002, 0o755, "belongs to uid 1002, which is neither root nor you"),
+    ] {
+        own(path, uid, mode);
+        ask(&["getgpu", "--no-reserve"], OTHER).refuses("getgpu", 2, why);
+        ask(&["cudawrap", "--", "true"], OTHER).refuses("cudawrap", 125, why);
+        let check = ask(&["getgpu", "--check"], OTHER);
+        check.exits(1);
+        assert!(check.stdout.lines().any(|line| line.starts_with("problem ") && line.contains(why)), "{check:#?}");
+        own(path, 0, if path == &site { 0o755 } else { 0o644 });
+    }
+    // The caller's own will do, and root's in a directory where nobody can replace it.
+    own(&config, OTHER, 0o644);
+    ask(&["getgpu", "--no-reserve"], OTHER).line();
+    ask(&["getgpu", "--no-reserve"], 1002).refuses("getgpu", 2, "belongs to uid 1001");
+    own(&config, 0, 0o644);
+    own(&site, 0, 0o1777);
+    ask(&["getgpu", "--no-reserve"], OTHER).line();
+    // There a link may be anybody's.
+    std::fs::rename(&config, sandbox.path("config.real")).unwrap();
+    std::os::unix::fs::symlink(sandbox.path("config.real"), &config).unwrap();
+    ask(&["getgpu", "--no-reserve"], OTHER).line();
+    std::os::unix::fs::lchown(&config, Some(1002), None).unwrap();
+    ask(&["getgpu", "--no-reserve"], OTHER).refuses("getgpu", 2, "belongs to uid 1002");
+}
+
 #[test]
 fn allowed_replaces_the_file_and_excluded_cuts_it() {
     let sandbox = Sandbox::new("mig4");
@@ -184,4 +233,33 @@ fn the_annotated_settings_file_shows_every_key_with_its_built_in_value() {
         .replace("library = ", "#library = ");
     sandbox.set_settings(&kept);
     sandbox.getgpu(["--show-config"]).run().exits(0);
+}
+
+/// The message about an unknown setting sends people to --show-config, which must not end with the same message.
+#[test]
+fn show_config_lists_the_settings_also_beside_an_unknown_one() {
+    let sandbox = Sandbox::new("mig4");
+    sandbox.set_settings("nope = 1\nlinger = '7s'");
+    let refused = sandbox.getgpu(["--no-reserve"]).run();
+    refused.refuses("getgpu", 2, "unknown setting `nope`").mentions("getgpu: hint: getgpu --show-config lists");
+    let shown = sandbox.getgpu(["--show-config"]).run();
+    shown.exits(0).mentions("unknown setting `nope`");
+    assert!(shown.stdout.lines().any(|line| line.starts_with("linger = \"7s\"")), "{shown:#?}");
+}
+
+/// Slurm's `--mem` takes a bare number as MiB.
+#[test]
+fn a_small_bare_number_of_bytes_is_no_amount_of_memory() {
+    let sandbox = Sandbox::new("mig4");
+    let refused = |command: harness::Command, program: &str, status: i32| {
+        command.run().refuses(program, status, "did you mean 20000M?");
+    };
+    refused(sandbox.getgpu(["--min-memory", "20000"]), "getgpu", 2);
+    refused(sandbox.command("cudawrap").args(["--min-memory=20000", "--", "true"]), "cudawrap", 125);
+    refused(sandbox.command("cudawrap").args(["--", "true"]).env("CUDAWRAP_MIN_MEMORY", "20000"), "cudawrap", 125);
+    for fine in ["0", "1048576", "20000k", "1M"] {
+        sandbox.getgpu(["--no-reserve", "--min-memory", fine]).run().line();
+    }
+    sandbox.set_settings("min_memory = 20000");
+    refused(sandbox.getgpu(["--no-reserve"]), "getgpu", 2);
 }

@@ -36,6 +36,23 @@ fn the_smallest_that_fits_is_taken_and_a_profile_is_no_other() {
     assert_devices(&until_none_is_free(&sandbox, &["--gpu=0"]), &[two.clone(), three.clone()]);
 }
 
+/// A grant that is too small is the caller's own variable, and there is a way around it.
+#[test]
+fn a_grant_that_is_too_small_is_named() {
+    let sandbox = Sandbox::new("gpus4");
+    let uuids = sandbox.uuids();
+    let hint = "hint: unset CUDA_VISIBLE_DEVICES, or use --ignore-grant";
+    for (grant, line) in [
+        (uuids[1].clone(), "3 devices wanted: CUDA_VISIBLE_DEVICES names only 1 such device"),
+        (uuids[..2].join(","), "3 devices wanted: CUDA_VISIBLE_DEVICES names only 2 such devices"),
+    ] {
+        sandbox.getgpu(["-n", "3"]).visible(&grant).run().refuses("getgpu", 3, line).mentions(hint);
+        let ran = sandbox.command("cudawrap").args(["-n", "3", "--", "true"]).visible(&grant).run();
+        ran.refuses("cudawrap", 125, line).mentions(hint);
+    }
+    sandbox.getgpu(["-n", "5"]).run().refuses("getgpu", 3, "5 devices wanted: only 4 such devices exist here");
+}
+
 #[test]
 fn the_next_larger_is_taken_when_the_smallest_is_in_use() {
     let sandbox = Sandbox::new("mixed");

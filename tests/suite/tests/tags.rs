@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, PLAIN, assert_devices};
+use getgpu_tests::{OTHER, PLAIN, assert_devices, bytes};
 use harness::skip::{self, Need};
 use harness::{Sandbox, wait};
 
@@ -74,6 +74,41 @@ fn twenty_calls_for_one_name_at_once_make_one_reservation() {
     let given: Vec<String> = calls.into_iter().map(|call| call.wait().line()).collect();
     assert!(given.iter().all(|uuid| *uuid == given[0]), "{given:?}");
     assert_eq!(sandbox.holders().len(), 1);
+}
+
+#[test]
+fn nobody_else_is_kept_waiting_by_a_name() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    sandbox.getgpu(["-q", "-n", "4", "--hold=0", "--tag", "all"]).run().line();
+    let ask = |uid: u32, words: &[&str]| sandbox.getgpu(words).uid(uid).limit(Duration::from_secs(20));
+    let hold = format!("--hold={}", std::process::id());
+    let wanted = [&hold, "--tag", "train", "--wait"];
+    let waiters: Vec<_> = (0..2).map(|_| ask(OTHER, &wanted).spawn()).collect();
+    wait::until("both wait", || listing(&sandbox)["waiting"] == 2);
+    // Neither the owner of the name nor a user with a name of his own.
+    for uid in [OTHER, 1002] {
+        let outcome = ask(uid, &[&hold, "--tag", "train"]).run();
+        outcome.refuses("getgpu", 1, "no free device: 2 are waiting");
+        assert!(outcome.elapsed < Duration::from_secs(10), "{:?}", outcome.elapsed);
+    }
+    // Who comes out of the line second finds the name in use for the same request.
+    sandbox.getgpu(["--release", "all"]).run().exits(0);
+    let given: Vec<String> = waiters.into_iter().map(|waiter| waiter.wait().line()).collect();
+    assert_eq!((&given[0], sandbox.holders().len()), (&given[1], 1), "{given:?}");
+}
+
+/// Anybody can lock any byte. This one used to delay every prolog of the node by a minute.
+#[test]
+fn a_strangers_lock_on_a_name_delays_nobody_for_long() {
+    let sandbox = Sandbox::new("mig4");
+    let stranger = bytes::open(&sandbox);
+    bytes::lock(&stranger, nix::libc::F_WRLCK, bytes::TAGS, 1 << 24).unwrap();
+    let outcome = sandbox.getgpu(["--hold", "--tag", "slurm-17"]).run();
+    outcome.line();
+    assert!(outcome.elapsed < Duration::from_secs(15), "{:?}", outcome.elapsed);
 }
 
 #[test]

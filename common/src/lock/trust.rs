@@ -1,0 +1,46 @@
+//! Who may own the lock and its directory: the rules that both making and opening the lock check first.
+//! They are decided from an owner and a mode that were read already, so that nothing is made or opened where they fail.
+
+use std::ffi::CString;
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use super::Origin;
+use crate::procfs::namespaces;
+
+/// Whether `uid` may own a lock of this origin, or its directory.
+pub fn owner(origin: Origin, uid: u32) -> bool {
+    let root = uid == 0 || (!namespaces::host_root_mapped() && uid == namespaces::overflow_uid());
+    let own = uid == nix::unistd::geteuid().as_raw();
+    match origin {
+        Origin::Host => root,
+        Origin::Environment => root || own,
+        Origin::Private => own,
+    }
+}
+
+/// Why a lock in the directory at `path` cannot be trusted.
+pub fn directory(origin: Origin, path: &Path, meta: &Metadata) -> Result<(), String> {
+    let name = path.display();
+    if !meta.is_dir() {
+        return Err(format!("{name} is not a directory"));
+    }
+    if !owner(origin, meta.uid()) {
+        return Err(format!("{name} belongs to uid {}, which is neither root nor you", meta.uid()));
+    }
+    if meta.permissions().mode() & 0o022 != 0 {
+        return Err(format!("others can write to {name}"));
+    }
+    // The overflow uid stands for root only where we could not have made the directory ourselves.
+    if meta.uid() != 0 && meta.uid() != nix::unistd::geteuid().as_raw() && writable(path) {
+        return Err(format!("{name} has an owner without a name here, and is writable"));
+    }
+    Ok(())
+}
+
+fn writable(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return true };
+    nix::unistd::eaccess(path.as_c_str(), nix::unistd::AccessFlags::W_OK).is_ok()
+}

@@ -1,0 +1,47 @@
+//! The lock as a stranger reaches it, who knows the published layout: any byte of it may be locked by anybody.
+//! The places are computed here once more, from their description alone.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+
+use harness::Sandbox;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+
+/// Where the leases of a device begin, counted from [`span`].
+pub const LEASE: i64 = 0x10_0000;
+/// Where its reservations begin.
+pub const RESERVATION: i64 = 0x20_0000;
+/// Where the uids of those who lease it begin.
+pub const LEASE_UIDS: i64 = 0x1_0000_0000;
+/// Where the uids of those who reserve it begin.
+pub const RESERVATION_UIDS: i64 = 0x2_1000_0000;
+/// Where the numbers of the lines begin.
+pub const NUMBERS: i64 = 1024;
+/// How many bytes all lines have together.
+pub const ALL_NUMBERS: i64 = 3000 << 22;
+/// Where the tags begin, 2^24 bytes.
+pub const TAGS: i64 = 0x2_f000_0000;
+/// The units of a device.
+pub const UNITS: i64 = 720_720;
+
+/// Where a device's span begins.
+pub fn span(uuid: &str) -> i64 {
+    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = uuid.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
+    let bits = (hash ^ (hash >> 29)) & 0x1fff_ffff;
+    i64::try_from(bits).expect("29 bits").clamp(1, (1 << 29) - 2) << 34
+}
+
+/// A description of the lock that can lock anything.
+pub fn open(sandbox: &Sandbox) -> File {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(sandbox.lock()).expect("the lock")
+}
+
+/// Locks bytes for as long as the file is open; `kind`: `F_RDLCK` or `F_WRLCK`.
+pub fn lock(file: &File, kind: i32, start: i64, length: i64) -> nix::Result<()> {
+    let kind = i16::try_from(kind).expect("a kind of lock");
+    let range = libc::flock { l_type: kind, l_whence: 0, l_start: start, l_len: length, l_pid: 0 };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&range)).map(drop)
+}
