@@ -103,7 +103,7 @@ fn lease_once(place: &Place, request: &mut Request, devices: &[Device], diag: &D
         let in_the_way = match ours {
             Some(_) if portion == Portion::All => claim.others_inside()? == Some(Held::Settled),
             Some(_) => false,
-            None => false && claim.other_side()? == Some(Held::Settled) && !reserved_for_us(&probe, device, diag)?,
+            None => claim.other_side()? == Some(Held::Settled) && !reserved_for_us(&probe, device, diag)?,
         };
         if in_the_way {
             return Ok(Named::Taken(device.uuid.clone(), first_holder(place, &probe, device, "reservation")));
