@@ -2,15 +2,15 @@
 //! NVML is asked by the helper, which is over before anything is settled.
 
 use getgpu_common::ask::Client;
-use getgpu_common::choice::cap;
-use getgpu_common::choice::census::{self, Census};
-use getgpu_common::choice::pick::{Chooser, Guard, Outcome, Picked};
+use getgpu_common::choice::census::Rejected;
+use getgpu_common::choice::pick::{Chooser, Guard, Picked};
+use getgpu_common::choice::select::{Observer, Selected, Selection};
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
-use getgpu_common::line::{self, Progress, Search, Turn};
-use getgpu_common::lock::{Place, Side};
+use getgpu_common::line::{Progress, Search, Turn};
+use getgpu_common::lock::{Description, Place, Side};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Settings, Wait};
 use getgpu_common::visible::Visible;
@@ -96,56 +96,13 @@ impl Call<'_> {
                 return Ok(Look::Done(Choice::Only(devices, Box::new(request))));
             }
         }
-        cap::possible(&request)?;
-        let ahead = line::waiting(&self.place.open()?, Some(request.line()))?;
-        let (mut known, mut alone) = (known, None);
-        // Of several devices it has to be known whether a program can use them together.
-        if known.is_none() && (request.count > 1 || ahead > 0) {
-            known = Some(client.scan(request.detail())?);
-        }
-        if let (true, Some(inventory)) = (request.count > 1, &known) {
-            let pool = census::pool(&request.filter, inventory, request.count)?;
-            let together = usable_together(pool.into_iter().map(|(_, device)| device));
-            check_instances(request.count, together, Some(inventory))?;
-        }
-        if let (true, Some(inventory)) = (ahead > 0 && self.wait() == Wait::No, &known) {
-            let probe = self.place.open()?;
-            let rooms = || line::rooms(&probe, &request, inventory).map(|rooms| rooms.free);
-            let found = line::abandoned::alone(rooms, request.count, line::abandoned::ALONE)?;
-            alone = Some(found).filter(|alone| !alone.is_empty());
-        }
-        let failure = if ahead > 0 && alone.is_none() {
-            line::taken_by(ahead).hint("--wait stands in line")
-        } else {
-            let (place, side) = (self.place, Side::Lease);
-            let skip = |device: &Device| alone.as_ref().is_some_and(|alone| !alone.contains(&device.uuid));
-            let mut chooser = Chooser { client, place, side, request: &request, skip: &skip };
-            match chooser.choose(known.as_ref())? {
-                Outcome::Picked(picked, guard) => {
-                    let devices: Vec<Device> = picked.iter().map(|picked| picked.device.clone()).collect();
-                    check_together(&devices, known.as_ref())?;
-                    return Ok(Look::Done(Choice::Free(picked, guard, Box::new(request.clone()))));
-                }
-                Outcome::OverCap(failure) => failure,
-                Outcome::NoneFree(rejected) => Census::take(&rejected, &self.place.open()?)
-                    .failure()
-                    .hint("getgpu --list shows who holds what; --wait stands in line"),
-            }
-        };
-        if self.wait() == Wait::No {
-            return Ok(Look::Failed(failure));
-        }
-        let inventory = match known {
-            Some(inventory) => inventory,
-            None => client.scan(request.detail())?,
-        };
-        // What no device of the node could ever meet is said at once.
-        let pool = census::pool(&request.filter, &inventory, request.count)?;
-        if inventory.first_mig_only() {
-            let most: Vec<Device> = pool.into_iter().map(|(_, device)| device.clone()).take(request.count).collect();
-            check_together(&most, Some(&inventory))?;
-        }
-        Ok(Look::InLine(inventory, Box::new(request)))
+        let waits = self.wait() != Wait::No;
+        let selection = Selection { client, place: self.place, side: Side::Lease, request: &request, waits };
+        Ok(match selection.run(known, &mut Together { count: request.count })? {
+            Selected::Picked(picked, guard) => Look::Done(Choice::Free(picked, guard, Box::new(request))),
+            Selected::Failed(failure) => Look::Failed(failure),
+            Selected::Queue(inventory) => Look::InLine(inventory, Box::new(request)),
+        })
     }
 
     /// The devices of a grant, and for ranks those that they choose from, with the CPUs near them.
@@ -197,6 +154,45 @@ impl Call<'_> {
             [only] => Some(only.clone()),
             _ => None,
         }
+    }
+}
+
+/// Sees to it that one program can use all the devices that it gets.
+struct Together {
+    count: usize,
+}
+
+impl Observer<Client<Helper>> for Together {
+    fn known(&mut self, inventory: &Inventory, pool: &[&Device]) -> Result<(), Failure> {
+        // A pool that is too small is said by the choice itself.
+        if self.count < 2 || pool.len() < self.count {
+            return Ok(());
+        }
+        check_instances(self.count, usable_together(pool.iter().copied()), Some(inventory))
+    }
+
+    fn picked(
+        &mut self,
+        _chooser: &mut Chooser<'_, Client<Helper>>,
+        picked: &[Picked],
+        known: Option<&Inventory>,
+    ) -> Result<(), Failure> {
+        let devices: Vec<Device> = picked.iter().map(|picked| picked.device.clone()).collect();
+        check_together(&devices, known)
+    }
+
+    fn rejected(&mut self, _rejected: &[(Device, Rejected)], _probe: &Description) {}
+
+    fn waits(&mut self, pool: &[&Device], inventory: &Inventory) -> Result<(), Failure> {
+        if !inventory.first_mig_only() {
+            return Ok(());
+        }
+        let most: Vec<Device> = pool.iter().take(self.count).map(|device| (*device).clone()).collect();
+        check_together(&most, Some(inventory))
+    }
+
+    fn hint(&self, queue: bool) -> &'static str {
+        if queue { "--wait stands in line" } else { "getgpu --list shows who holds what; --wait stands in line" }
     }
 }
 

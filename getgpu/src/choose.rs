@@ -1,14 +1,14 @@
 //! The choice of one call: a reservation of this caller that lingers, the device of an index, or free devices by the policy.
 //! Claims only; what is chosen here is settled by `call` when NVML has let go.
 
-use getgpu_common::choice::cap;
-use getgpu_common::choice::census::{self, Census, Rejected};
-use getgpu_common::choice::pick::{Chooser, Guard, Outcome, Picked};
+use getgpu_common::choice::census::{self, Rejected};
+use getgpu_common::choice::pick::{Chooser, Guard, Picked};
+use getgpu_common::choice::select::{Observer, Selected, Selection};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
-use getgpu_common::line::{self, Progress, Search, Turn};
-use getgpu_common::lock::Side;
+use getgpu_common::line::{Progress, Search, Turn};
+use getgpu_common::lock::{Description, Side};
 use getgpu_common::ownership::Decision;
 use getgpu_common::request::Request;
 use getgpu_common::settings::Wait;
@@ -19,7 +19,7 @@ use crate::caller::Process;
 use crate::explain;
 use crate::options::{Action, Format, Keep};
 
-const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs go on on the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
+const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
 
 const INDEX_HINT: &str = "getgpu --list; to wait for a free device: getgpu --wait";
 
@@ -102,63 +102,14 @@ impl Call<'_> {
     }
 
     fn free(&self, client: &mut Asker, request: &Request, known: Option<Inventory>) -> Result<Chosen, Failure> {
-        if let (true, Some(inventory)) = (self.options.explain, &known) {
-            let sorted = request.filter.sort(inventory);
-            self.lines(&explain::outside(&request.filter, inventory, &sorted));
+        let waits = self.wait() != Wait::No;
+        let selection = Selection { client, place: &self.place, side: Side::Reservation, request, waits };
+        let mut explained = Explained { call: self, request, explain: self.options.explain };
+        match selection.run(known.clone(), &mut explained)? {
+            Selected::Picked(picked, guard) => Ok(Chosen::Claimed(self.claimed(picked, guard, known.as_ref()))),
+            Selected::Failed(failure) => Err(failure),
+            Selected::Queue(inventory) => Ok(Chosen::InLine(inventory)),
         }
-        cap::possible(request)?;
-        let probe = self.place.open()?;
-        let ahead = line::waiting(&probe, Some(request.line()))?;
-        let mut alone = None;
-        let mut known = known;
-        if ahead > 0 && self.wait() == Wait::No {
-            let inventory = match known.take() {
-                Some(known) => known,
-                None => client.scan(request.detail())?,
-            };
-            let rooms = || line::rooms(&probe, request, &inventory).map(|rooms| rooms.free);
-            let found = line::abandoned::alone(rooms, request.count, line::abandoned::ALONE)?;
-            alone = Some(found).filter(|alone| !alone.is_empty());
-            known = Some(inventory);
-        }
-        let failure = if ahead > 0 && alone.is_none() {
-            line::taken_by(ahead).hint(HINT)
-        } else {
-            let skip = |device: &Device| alone.as_ref().is_some_and(|alone| !alone.contains(&device.uuid));
-            let mut chooser = Chooser { client, place: &self.place, side: Side::Reservation, request, skip: &skip };
-            match chooser.choose(known.as_ref())? {
-                Outcome::Picked(picked, guard) => {
-                    if let (true, Some(inventory)) = (self.options.explain, &known) {
-                        let taken = |device: &Device| picked.iter().any(|picked| picked.device.uuid == device.uuid);
-                        for other in request.filter.pool(inventory).filter(|other| !taken(other)) {
-                            let why = chooser.look(&probe, other)?;
-                            self.lines(&[explain::passed_over(other, why.as_ref(), &self.place, &probe)]);
-                        }
-                    }
-                    return Ok(Chosen::Claimed(self.claimed(picked, guard, known.as_ref())));
-                }
-                Outcome::OverCap(failure) => failure,
-                Outcome::NoneFree(rejected) => {
-                    if self.options.explain {
-                        let line = |(device, why): &(Device, Rejected)| {
-                            explain::passed_over(device, Some(why), &self.place, &probe)
-                        };
-                        self.lines(&rejected.iter().map(line).collect::<Vec<_>>());
-                    }
-                    Census::take(&rejected, &probe).failure().hint(HINT)
-                }
-            }
-        };
-        if self.wait() == Wait::No {
-            return Err(failure);
-        }
-        let inventory = match known {
-            Some(inventory) => inventory,
-            None => client.scan(request.detail())?,
-        };
-        // What no device of the node could ever meet is said at once.
-        census::pool(&request.filter, &inventory, request.count)?;
-        Ok(Chosen::InLine(inventory))
     }
 
     fn wait(&self) -> Wait {
@@ -211,5 +162,54 @@ impl Call<'_> {
             }
         });
         each.collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Says with `--explain` why devices were not taken.
+struct Explained<'a> {
+    call: &'a Call<'a>,
+    request: &'a Request,
+    explain: bool,
+}
+
+impl Observer<Asker> for Explained<'_> {
+    fn known(&mut self, inventory: &Inventory, _pool: &[&Device]) -> Result<(), Failure> {
+        if self.explain {
+            let sorted = self.request.filter.sort(inventory);
+            self.call.lines(&explain::outside(&self.request.filter, inventory, &sorted));
+        }
+        Ok(())
+    }
+
+    fn picked(
+        &mut self,
+        chooser: &mut Chooser<'_, Asker>,
+        picked: &[Picked],
+        known: Option<&Inventory>,
+    ) -> Result<(), Failure> {
+        let (true, Some(inventory)) = (self.explain, known) else { return Ok(()) };
+        let (place, probe) = (&self.call.place, self.call.place.open()?);
+        let taken = |device: &Device| picked.iter().any(|picked| picked.device.uuid == device.uuid);
+        for other in self.request.filter.pool(inventory).filter(|other| !taken(other)) {
+            let why = chooser.look(&probe, other)?;
+            self.call.lines(&[explain::passed_over(other, why.as_ref(), place, &probe)]);
+        }
+        Ok(())
+    }
+
+    fn rejected(&mut self, rejected: &[(Device, Rejected)], probe: &Description) {
+        if self.explain {
+            let line =
+                |(device, why): &(Device, Rejected)| explain::passed_over(device, Some(why), &self.call.place, probe);
+            self.call.lines(&rejected.iter().map(line).collect::<Vec<_>>());
+        }
+    }
+
+    fn waits(&mut self, _pool: &[&Device], _inventory: &Inventory) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn hint(&self, _queue: bool) -> &'static str {
+        HINT
     }
 }

@@ -69,38 +69,21 @@ fn two_programs_at_a_time_get_two_devices() {
 
 #[test]
 fn a_lingering_reservation_is_not_reused_while_another_may_use_the_device() {
-    // Each script prints the device of a program that may still run, and the one of the next getgpu.
-    let started = "until [ -s running ]; do sleep 0.01; done";
+    // Each script lets its program's reservation linger, then prints its device and the one of the next getgpu.
+    let linger = "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G sleep 0.2";
     for (what, script) in [
-        (
-            "a background job that is just being started",
-            "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G true; CUDA_VISIBLE_DEVICES=$G sleep 2 & H=$(getgpu); echo $G $H; kill %1".to_owned(),
-        ),
+        ("a background subshell that will use it", format!("{linger}; (sleep 2; CUDA_VISIBLE_DEVICES=$G sleep 1) & H=$(getgpu); echo $G $H")),
         (
             "a daemon that kept the lease and not the variable",
-            format!(
-                "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G cudawrap -- sh -c 'env -u CUDA_VISIBLE_DEVICES sleep 7 & echo x >running'; \
-                 {started}; H=$(getgpu); echo $G $H; pkill -P 1 -f 'sleep 7' -s 0 || true"
-            ),
-        ),
-        (
-            "a background subshell whose reservation it is",
-            format!(
-                "( G=$(getgpu); CUDA_VISIBLE_DEVICES=$G true; echo $G >running; sleep 2; CUDA_VISIBLE_DEVICES=$G true ) & \
-                 {started}; sleep 0.3; H=$(getgpu); echo $(cat running) $H; kill %1"
-            ),
-        ),
-        (
-            "a cudawrap that waits for its device",
-            "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G true; CUDA_VISIBLE_DEVICES=$G CUDAWRAP_WAIT=9 cudawrap -- sleep 2 & \
-             H=$(getgpu); echo $G $H; kill %1"
+            "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G cudawrap -- sh -c 'sleep 0.3; env -u CUDA_VISIBLE_DEVICES sleep 3 &'; \
+             H=$(getgpu); echo $G $H"
                 .to_owned(),
         ),
         (
-            "a program that may not be read",
-            "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G true; CUDA_VISIBLE_DEVICES=$G ./hidden 2 & sleep 0.2; H=$(getgpu); echo $G $H; kill %1"
-                .to_owned(),
+            "the background subshell whose reservation it is",
+            format!("({linger}; echo $G >mine; sleep 2) & until [ -s mine ]; do sleep 0.01; done; H=$(getgpu); echo $(cat mine) $H"),
         ),
+        ("a program that may not be read", format!("{linger}; CUDA_VISIBLE_DEVICES=$G ./hidden 2 & sleep 0.2; H=$(getgpu); echo $G $H")),
     ] {
         let sandbox = Sandbox::new("mig4");
         let file = sandbox.path("work/hidden");
@@ -120,32 +103,40 @@ fn a_lingering_reservation_is_not_reused_while_another_may_use_the_device() {
 }
 
 #[test]
-fn threads_with_several_programs_each_never_share_a_device() {
+fn a_thread_between_two_of_its_programs_keeps_its_device() {
     if skip::lacks(&[skip::Need::Tool("python3")]) {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    let script = "import subprocess, os, random, time, sys\n\
-        from concurrent.futures import ThreadPoolExecutor\n\
-        def work(n):\n\
-        \x20   device = subprocess.check_output(['getgpu'], text=True).strip()\n\
-        \x20   for step in range(4):\n\
-        \x20       subprocess.run(['sim-cuda', '--run', '0.05', '--tag', f'{n}-{step}'], env=dict(os.environ, CUDA_VISIBLE_DEVICES=device), check=True, stdout=subprocess.DEVNULL)\n\
-        \x20       time.sleep(random.random() / 5)\n\
-        \x20   return device\n\
-        with ThreadPoolExecutor(3) as pool:\n\
-        \x20   print(len(set(pool.map(work, range(3)))))\n";
-    let file = sandbox.file("work/pool.py", script, 0o644);
-    for _ in 0..3 {
-        sandbox.command("python3").args([file.to_str().unwrap()]).run().exits(0).says(&[]).prints("3\n");
-    }
-    sandbox.assert_exclusive();
+    // Three threads: the second asks while the first is between two programs, the third behind the second.
+    let script = "\
+import subprocess, os, threading
+devices, paused, go_on = [], [threading.Event() for _ in range(3)], threading.Event()
+def run(device):
+    subprocess.run(['sleep', '0.2'], env=dict(os.environ, CUDA_VISIBLE_DEVICES=device), check=True)
+def work(n):
+    if n: paused[n - 1].wait()
+    device = subprocess.check_output(['getgpu'], text=True).strip()
+    devices.append(device)
+    run(device)
+    paused[n].set()
+    go_on.wait()
+    run(device)
+threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+for thread in threads: thread.start()
+paused[2].wait()
+go_on.set()
+for thread in threads: thread.join()
+print(len(devices), len(set(devices)))
+";
+    let file = sandbox.file("work/threads.py", script, 0o644);
+    sandbox.command("python3").args([file.to_str().unwrap()]).run().exits(0).says(&[]).prints("3 3\n");
 }
 
 #[test]
 fn a_holder_that_does_not_answer_keeps_its_device() {
     let sandbox = Sandbox::new("mig4");
-    let script = "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G true; \
+    let script = "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G sleep 0.2; \
                   kill -STOP $(pgrep -f -- \"--holder $G\"); H=$(getgpu); echo $G $H; kill -CONT $(pgrep -f -- \"--holder $G\")";
     let began = std::time::Instant::now();
     let outcome = sandbox.shell("bash", script).run();
