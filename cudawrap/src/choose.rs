@@ -96,13 +96,14 @@ impl Call<'_> {
     fn look(&self, client: &mut Client<Helper>, mut request: Request) -> Result<Look, Failure> {
         let known = self.placed(client, &mut request)?;
         request.cover = request.owned(self.place, known.as_ref()).cover();
-        if let (Some(grant), Some(inventory)) = (&request.filter.grant, &known) {
-            if grant.len() == request.count && request.visible != Visible::Unset {
-                let devices: Vec<Device> =
-                    inventory.devices.iter().filter(|device| grant.contains(&device.uuid)).cloned().collect();
-                check_together(&devices, Some(inventory))?;
-                return Ok(Look::Done(Choice::Only(devices, Box::new(request))));
-            }
+        if let (Some(grant), Some(inventory)) = (&request.filter.grant, &known)
+            && grant.len() == request.count
+            && request.visible != Visible::Unset
+        {
+            let devices: Vec<Device> =
+                inventory.devices.iter().filter(|device| grant.contains(&device.uuid)).cloned().collect();
+            check_together(&devices, Some(inventory))?;
+            return Ok(Look::Done(Choice::Only(devices, Box::new(request))));
         }
         cap::possible(&request)?;
         let ahead = line::waiting(&self.place.open()?, Some(request.line()))?;

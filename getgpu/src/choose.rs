@@ -43,10 +43,11 @@ impl Call<'_> {
             return self.indexed(client, request, &known.unwrap_or_default(), index);
         }
         let plain = self.options.keep != Keep::No && self.options.tag.is_none() && self.options.uid.is_none();
-        if request.visible == Visible::Unset && plain {
-            if let Some(answer) = self.reused(client, request, caller, known.as_ref())? {
-                return Ok(Chosen::Settled(answer));
-            }
+        if request.visible == Visible::Unset
+            && plain
+            && let Some(answer) = self.reused(client, request, caller, known.as_ref())?
+        {
+            return Ok(Chosen::Settled(answer));
         }
         self.free(client, request, known)
     }
