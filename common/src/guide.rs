@@ -52,13 +52,13 @@ fn wrapped(start: &str, text: &str, column: usize) -> String {
     let mut lines = vec![start.to_owned()];
     let mut fresh = true;
     for word in text.split_whitespace() {
-        if let Some(line) = lines.last_mut() {
-            if fresh || line.chars().count() + 1 + word.chars().count() <= WIDTH {
-                line.push_str(if fresh { "" } else { " " });
-                line.push_str(word);
-                fresh = false;
-                continue;
-            }
+        if let Some(line) = lines.last_mut()
+            && (fresh || line.chars().count() + 1 + word.chars().count() <= WIDTH)
+        {
+            line.push_str(if fresh { "" } else { " " });
+            line.push_str(word);
+            fresh = false;
+            continue;
         }
         lines.push(format!("{:column$}{word}", ""));
     }

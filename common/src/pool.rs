@@ -64,6 +64,8 @@ pub enum Outside {
     OtherProfile,
     /// Less memory than asked for.
     TooSmall,
+    /// Memory was asked for, and NVML does not report how much it has.
+    UnknownMemory,
 }
 
 impl Outside {
@@ -78,6 +80,7 @@ impl Outside {
             Self::OtherGpu => "not on the GPU asked for",
             Self::OtherProfile => "not of the profile asked for",
             Self::TooSmall => "smaller than asked for",
+            Self::UnknownMemory => "of unknown memory: NVML does not report any",
         }
     }
 }
@@ -109,7 +112,10 @@ impl Filter {
         if !self.profiles.is_empty() && !self.profiles.iter().any(|wanted| wanted.eq_ignore_ascii_case(profile)) {
             return Some(Outside::OtherProfile);
         }
-        // A share by size cannot be taken of a device whose size is not known.
+        if device.memory.is_none() && (self.min_memory.is_some() || self.share.is_some_and(Share::needs_memory)) {
+            return Some(Outside::UnknownMemory);
+        }
+        // A share by size that is more than the device.
         if self.share.is_some_and(|share| share.units(device.memory).is_none()) {
             return Some(Outside::TooSmall);
         }

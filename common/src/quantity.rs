@@ -57,8 +57,8 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// A size as it would be typed: `10G`, `4864M`, or a number of bytes.
 pub fn size_text(bytes: u64) -> String {
     match bytes {
-        _ if bytes > 0 && bytes % (1 << 30) == 0 => format!("{}G", bytes >> 30),
-        _ if bytes > 0 && bytes % (1 << 20) == 0 => format!("{}M", bytes >> 20),
+        _ if bytes > 0 && bytes.is_multiple_of(1 << 30) => format!("{}G", bytes >> 30),
+        _ if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}M", bytes >> 20),
         _ => bytes.to_string(),
     }
 }

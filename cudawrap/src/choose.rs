@@ -61,7 +61,15 @@ impl Call<'_> {
 
     /// How long this call waits.
     pub fn wait(&self) -> Wait {
-        self.settings.wait.capped(self.settings.max_wait)
+        self.settings.longest_wait()
+    }
+
+    /// What is shown while this call stands in line; a wait that the site cuts short is said first.
+    pub fn progress(&self) -> Progress {
+        if let Some(line) = self.settings.wait_is_cut() {
+            self.diag.warn(&line);
+        }
+        Progress::new(self.diag)
     }
 
     /// Free devices of the request's pool, waited for if that is wanted.
@@ -76,7 +84,7 @@ impl Call<'_> {
             Look::Failed(failure) => Err(failure),
             Look::InLine(inventory, request) => {
                 let line = request.line();
-                let progress = Progress::new(self.diag);
+                let progress = self.progress();
                 let mut open = || self.open();
                 let search = Search::new(self.place, Side::Lease, *request, inventory, self.environment, &mut open);
                 let (picked, guard, request) = Turn::new(self.place, line, search, progress, self.wait())?.wait()?;
@@ -88,13 +96,14 @@ impl Call<'_> {
     fn look(&self, client: &mut Client<Helper>, mut request: Request) -> Result<Look, Failure> {
         let known = self.placed(client, &mut request)?;
         request.cover = request.owned(self.place, known.as_ref()).cover();
-        if let (Some(grant), Some(inventory)) = (&request.filter.grant, &known) {
-            if grant.len() == request.count && request.visible != Visible::Unset {
-                let devices: Vec<Device> =
-                    inventory.devices.iter().filter(|device| grant.contains(&device.uuid)).cloned().collect();
-                check_together(&devices, Some(inventory))?;
-                return Ok(Look::Done(Choice::Only(devices, Box::new(request))));
-            }
+        if let (Some(grant), Some(inventory)) = (&request.filter.grant, &known)
+            && grant.len() == request.count
+            && request.visible != Visible::Unset
+        {
+            let devices: Vec<Device> =
+                inventory.devices.iter().filter(|device| grant.contains(&device.uuid)).cloned().collect();
+            check_together(&devices, Some(inventory))?;
+            return Ok(Look::Done(Choice::Only(devices, Box::new(request))));
         }
         let waits = self.wait() != Wait::No;
         let selection = Selection { client, place: self.place, side: Side::Lease, request: &request, waits };

@@ -9,7 +9,7 @@ use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::Failure;
 use getgpu_common::exit;
 use getgpu_common::inventory::Device;
-use getgpu_common::line::{self, Progress, Seeker, Turn};
+use getgpu_common::line::{self, Seeker, Turn};
 use getgpu_common::locked::lock_place;
 use getgpu_common::ownership::Decision;
 use getgpu_common::request::Request;
@@ -144,7 +144,7 @@ fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<L
             Named::Taken(..) => {}
         }
     }
-    let progress = Progress::new(call.diag);
+    let progress = call.progress();
     match Turn::new(call.place, line, wanted, progress, call.wait())?.wait()? {
         Named::Leased(lease) => Ok(lease),
         Named::TooLarge(failure) => Err(failure),

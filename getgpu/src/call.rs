@@ -224,6 +224,14 @@ impl Call<'_> {
                 Until::Programs { wait, linger: self.settings.linger }
             }
         };
+        let asked = match &until {
+            Until::Released => Some(Duration::ZERO),
+            Until::Over(..) => None,
+            Until::Programs { .. } => Some(self.settings.reserve_for),
+        };
+        if let Some(line) = self.settings.hold_is_cut(asked) {
+            self.diag.warn(&line);
+        }
         let line = Line {
             devices: answer.uuids,
             granted: self.environment.visible.as_deref().is_some_and(|own| own == answer.value.as_str()),

@@ -43,10 +43,11 @@ impl Call<'_> {
             return self.indexed(client, request, &known.unwrap_or_default(), index);
         }
         let plain = self.options.keep != Keep::No && self.options.tag.is_none() && self.options.uid.is_none();
-        if request.visible == Visible::Unset && plain {
-            if let Some(answer) = self.reused(client, request, caller, known.as_ref())? {
-                return Ok(Chosen::Settled(answer));
-            }
+        if request.visible == Visible::Unset
+            && plain
+            && let Some(answer) = self.reused(client, request, caller, known.as_ref())?
+        {
+            return Ok(Chosen::Settled(answer));
         }
         self.free(client, request, known)
     }
@@ -113,12 +114,15 @@ impl Call<'_> {
     }
 
     fn wait(&self) -> Wait {
-        self.settings.wait.capped(self.settings.max_wait)
+        self.settings.longest_wait()
     }
 
     /// Waits for what is not free now; the request comes back with what is ours by then.
     pub fn stand_in_line(&self, request: Request, inventory: Inventory) -> Result<(Claimed, Request), Failure> {
         let line = request.line();
+        if let Some(line) = self.settings.wait_is_cut() {
+            self.diag.warn(&line);
+        }
         let progress = Progress::new(self.diag);
         let mut open = || open(self.settings);
         let (side, known) = (Side::Reservation, inventory.clone());

@@ -19,7 +19,7 @@ class Getgpu(MakefilePackage):
     version("0.1.0", tag="v0.1.0")
 
     depends_on("c", type="build")
-    depends_on("rust@1.85:", type="build")
+    depends_on("rust@1.88:", type="build")
     depends_on("gmake", type="build")
 
     build_targets = ("build",)

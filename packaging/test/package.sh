@@ -23,7 +23,8 @@ if [ -n "$clean" ]; then
     command -v debootstrap >/dev/null || { echo "SKIPPED: debootstrap is not installed"; exit 0; }
     # The programs of the tests run there, too, so it is the release of this machine. DEBIAN_MIRROR and DEBIAN_RELEASE may say otherwise.
     release=${DEBIAN_RELEASE:-$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)}
-    debootstrap --variant=minbase "$release" "$room/root" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$room/log" 2>&1 ||
+    mirror=${DEBIAN_MIRROR:-$("$here/../../tests/debian-mirror.sh")} || { echo "SKIPPED: no Debian mirror in the sources of apt"; exit 0; }
+    debootstrap --variant=minbase "$release" "$room/root" "$mirror" >"$room/log" 2>&1 ||
         { tail -n 5 "$room/log"; echo "SKIPPED: debootstrap cannot make a system here"; exit 0; }
 elif ! mount -t overlay overlay -o "lowerdir=/,upperdir=$room/upper,workdir=$room/work" "$room/root" 2>/dev/null; then
     echo "SKIPPED: no overlay over / can be mounted here"

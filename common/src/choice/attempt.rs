@@ -36,10 +36,11 @@ pub fn claim(
         Attempt::Taken if aim.units.is_whole() => return Ok(Err(Rejected::Taken)),
         Attempt::Taken | Attempt::Tried => return Ok(Err(Rejected::Tried)),
     };
-    if request.same_user && !claim.units().is_whole() {
-        if let Some(why) = other_users(place, probe, &claim, side, request.user)? {
-            return Ok(Err(why));
-        }
+    if request.same_user
+        && !claim.units().is_whole()
+        && let Some(why) = other_users(place, probe, &claim, side, request.user)?
+    {
+        return Ok(Err(why));
     }
     Ok(Ok(claim))
 }

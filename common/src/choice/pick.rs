@@ -64,10 +64,10 @@ impl<A: Ask> Chooser<'_, A> {
         if let Some(inventory) = known {
             return self.among(&probe, inventory);
         }
-        if self.request.may_draw() {
-            if let Some(picked) = self.draw(&probe)? {
-                return Ok(Outcome::Picked(vec![picked], Guard::default()));
-            }
+        if self.request.may_draw()
+            && let Some(picked) = self.draw(&probe)?
+        {
+            return Ok(Outcome::Picked(vec![picked], Guard::default()));
         }
         let inventory = self.client.client()?.scan(self.request.detail())?;
         self.among(&probe, &inventory)

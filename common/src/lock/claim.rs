@@ -241,10 +241,10 @@ pub fn settle_all(place: &Place, claims: Vec<Claim>, user: u32) -> Result<Descri
         sign(&claim.description, claim.aim.side, claim.span, uid, None);
     }
     let mut claims = claims;
-    if claims.len() == 1 {
-        if let Some(only) = claims.pop() {
-            return Ok(only.into_description());
-        }
+    if claims.len() == 1
+        && let Some(only) = claims.pop()
+    {
+        return Ok(only.into_description());
     }
     let all = place.open()?;
     for claim in &claims {

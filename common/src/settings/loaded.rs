@@ -49,10 +49,10 @@ impl Loaded {
         if let Some(file) = File::read(&environment.system_file, environment.system_file_must_exist || !missing)? {
             loaded.apply(file, true, program)?;
         }
-        if let Some(path) = &environment.user_file {
-            if let Some(file) = File::read(path, false)? {
-                loaded.apply(file, false, program)?;
-            }
+        if let Some(path) = &environment.user_file
+            && let Some(file) = File::read(path, false)?
+        {
+            loaded.apply(file, false, program)?;
         }
         Ok(loaded)
     }

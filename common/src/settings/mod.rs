@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::ident::Selector;
+use crate::quantity;
 use crate::share::Share;
 pub use environment::Environment;
 pub use kinds::{Log, Policy, RunOrFail, ShareUsers, Shown, Type, Unshared, Wait, WithoutGrant};
@@ -98,6 +99,25 @@ pub struct Settings {
     pub mps: bool,
     /// Whether programs run on the CPUs near their device only.
     pub bind: bool,
+}
+
+impl Settings {
+    /// How long a call stands in line, by what it asks for and what the site allows.
+    pub fn longest_wait(&self) -> Wait {
+        self.wait.capped(self.max_wait)
+    }
+
+    /// The line for whoever asked to wait longer than the site allows.
+    pub fn wait_is_cut(&self) -> Option<String> {
+        let most = self.max_wait.filter(|_| self.longest_wait() != self.wait)?;
+        Some(format!("waiting for at most {}, the limit of this node (max_wait)", quantity::time_text(most)))
+    }
+
+    /// The line for whoever asked for a reservation that lasts longer than the site allows; none: without end.
+    pub fn hold_is_cut(&self, asked: Option<Duration>) -> Option<String> {
+        let most = self.max_hold.filter(|most| asked.is_none_or(|asked| asked > *most))?;
+        Some(format!("reserved for at most {}, the limit of this node (max_hold)", quantity::time_text(most)))
+    }
 }
 
 impl Default for Settings {

@@ -25,7 +25,7 @@ pub fn block(rank: &Rank, devices: usize) -> Option<usize> {
 /// What rank 0 says of counts that do not come out even, for people who meant them to.
 pub fn uneven(rank: &Rank, devices: usize) -> Option<String> {
     let size = rank.size.filter(|_| rank.first && rank.devices.is_none_or(|all| all <= devices))?;
-    if devices == 0 || size % devices == 0 || devices % size == 0 {
+    if devices == 0 || size.is_multiple_of(devices) || devices.is_multiple_of(size) {
         return None;
     }
     if size < devices {

@@ -16,9 +16,7 @@ command -v dpkg-deb >/dev/null || skip "no dpkg-deb"
 
 suite=$(. /etc/os-release && [ "$ID" = debian ] && echo "${VERSION_CODENAME:-}") || skip "not Debian"
 [ -n "$suite" ] || skip "no Debian release name"
-mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)*\([^ ]*\).*/\2/p' \
-    /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -v security | head -n 1)
-[ -n "$mirror" ] || skip "no Debian mirror in the sources of apt"
+mirror=$("$(dirname "$0")/../../debian-mirror.sh") || skip "no Debian mirror in the sources of apt"
 
 # Everything apt writes goes to DIR, so that the machine's own lists and sources stay as they are.
 mkdir -p "$dir/apt/state/lists/partial" "$dir/apt/cache/archives/partial" "$dir/root"

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use getgpu_tests::{OTHER, bytes};
-use harness::{Running, Sandbox, Signal, skip, wait};
+use harness::{Outcome, Running, Sandbox, Signal, skip, wait};
 
 #[test]
 fn a_user_has_no_more_than_the_site_allows() {
@@ -239,4 +239,32 @@ fn a_device_that_is_drained_is_not_given_to_who_waits_for_it() {
     second.wait();
     waiter.wait().exits(0);
     assert_eq!(sandbox.folder().runs().unwrap().last().unwrap().uuid, uuids[1]);
+}
+
+#[test]
+fn what_the_site_cuts_short_is_said_in_a_line() {
+    let sandbox = Sandbox::builder("h200x1").settings("max_hold = '2s'\nmax_wait = '300ms'").build();
+    let (hold, wait) = (
+        "getgpu: reserved for at most 2s, the limit of this node (max_hold)",
+        "waiting for at most 0.3s, the limit of this node (max_wait)",
+    );
+    sandbox.getgpu(["--for", "1s"]).run().exits(0).says(&[]);
+    sandbox.getgpu(["--release-all"]).run().exits(0);
+    for long in [&["--for=1h"][..], &["--hold"]] {
+        sandbox.getgpu(long).run().exits(0).says(&[hold]);
+        sandbox.getgpu(["--release-all"]).run().exits(0);
+    }
+    let _program = sandbox.occupy(&sandbox.uuids(), "");
+    let cut = |outcome: Outcome, program: &str, status: i32| {
+        assert!(outcome.exits(status).stderr.starts_with(&format!("{program}: {wait}\n")), "{outcome:#?}");
+    };
+    cut(sandbox.getgpu(["--wait"]).run(), "getgpu", 1);
+    cut(sandbox.command("cudawrap").args(["--wait=1h", "--", "true"]).run(), "cudawrap", 75);
+    let short = sandbox.getgpu(["--wait=0.1"]).run();
+    assert!(!short.exits(1).stderr.contains("max_wait"), "{short:#?}");
+    // A device that the variable names is waited for in another way.
+    let uuid = &sandbox.uuids()[0];
+    let _lease = sandbox.command("cudawrap").args(["--", "sleep", "60"]).visible(uuid).spawn();
+    wait::until("it is leased", || sandbox.locked());
+    cut(sandbox.command("cudawrap").args(["--wait", "--", "true"]).visible(uuid).run(), "cudawrap", 75);
 }

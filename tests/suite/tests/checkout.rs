@@ -4,6 +4,23 @@
 
 use getgpu_tests::packages::{PROGRAMS, TOP, run};
 
+/// The Rust that Cargo.toml asks for is the one that every other file promises.
+#[test]
+fn the_same_rust_is_promised_everywhere() {
+    let text = |path: &str| std::fs::read_to_string(format!("{TOP}/{path}")).unwrap();
+    let cargo = text("Cargo.toml");
+    let version = cargo.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"')).unwrap();
+    for (path, promise) in [
+        ("README.md", format!("Rust {version} ")),
+        ("packaging/spack/package.py", format!("rust@{version}:")),
+        ("packaging/easybuild/getgpu-0.1.0.eb", format!("('Rust', '{version}.")),
+        ("packaging/rpm/getgpu.spec", format!("cargo >= {version}\n")),
+        ("packaging/rpm/getgpu.spec", format!("Rust {version} ")),
+    ] {
+        assert!(text(path).contains(&promise), "{path}: {promise}");
+    }
+}
+
 #[test]
 fn cargo_installs_each_program_from_a_checkout() {
     let root = tempfile::tempdir().unwrap();

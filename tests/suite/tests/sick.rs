@@ -172,7 +172,13 @@ fn an_integrated_gpu_is_judged_by_its_processes() {
     let outcome = sandbox.command(&linked).run();
     assert!(outcome.exits(0).stdout.starts_with(&format!("RUN {uuid} ")), "{outcome:#?}");
     outcome.says(&[]);
-    sandbox.getgpu(["--min-memory", "1G"]).run().refuses("getgpu", 3, "no device of the request exists here");
+    for arguments in [["--min-memory", "1G"], ["--share", "10G"]] {
+        let line = "no device of the request exists here: 1 of unknown memory: NVML does not report any";
+        sandbox.getgpu(arguments).run().refuses("getgpu", 3, line);
+        sandbox.command("cudawrap").args(arguments).args(["--", "true"]).run().refuses("cudawrap", 125, line);
+    }
+    // A fraction needs no figure.
+    assert_eq!(sandbox.getgpu(["--no-reserve", "--share", "1/2"]).run().line(), uuid);
     let _program = sandbox.occupy(&[uuid], "");
     sandbox.getgpu(PLAIN).run().refuses("getgpu", 1, "1 of 1 in use (other programs 1)");
     if !skip::lacks(&[Need::Mounts]) {

@@ -10,7 +10,8 @@ use harness::{Sandbox, Signal, wait};
 #[test]
 fn three_hundred_at_once_get_fifty_six_devices_and_no_device_twice() {
     let sandbox = Sandbox::new("a100x8");
-    let start = |n: u32| if n % 2 == 0 { sandbox.getgpu(["--for=60"]) } else { somebody(&sandbox, &["--for=60"]) };
+    let start =
+        |n: u32| if n.is_multiple_of(2) { sandbox.getgpu(["--for=60"]) } else { somebody(&sandbox, &["--for=60"]) };
     let running: Vec<_> = (0..300).map(|n| start(n).limit(Duration::from_secs(120)).spawn()).collect();
     let outcomes: Vec<_> = running.into_iter().map(harness::Running::wait).collect();
     let given: Vec<String> = outcomes.iter().filter(|o| o.code() == Some(0)).map(|o| o.line()).collect();
