@@ -21,8 +21,6 @@ use crate::options::{Action, Format, Keep};
 
 const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
 
-const INDEX_HINT: &str = "getgpu --list; to wait for a free device: getgpu --wait";
-
 impl Call<'_> {
     /// Chooses.
     pub fn choose(&self, client: &mut Asker, request: &mut Request, caller: &Process) -> Result<Chosen, Failure> {
@@ -65,16 +63,15 @@ impl Call<'_> {
             return Err(census::empty_pool(inventory, &request.filter.sort(inventory)));
         }
         let Some(device) = pool.get(index).copied() else {
-            let count = match pool.len() {
-                1 => "1 device, 0".to_owned(),
-                many => format!("{many} devices, 0 to {}", many - 1),
+            let there = match pool.len() {
+                1 => "there is 1 device, 0".to_owned(),
+                many => format!("there are {many} devices, 0 to {}", many - 1),
             };
-            let (there, hint) = match (&request.filter.grant, pool.len()) {
-                (Some(_), _) => (format!("CUDA_VISIBLE_DEVICES leaves {count}"), census::WITHOUT_GRANT),
-                (None, 1) => (format!("there is {count}"), INDEX_HINT),
-                (None, _) => (format!("there are {count}"), INDEX_HINT),
+            let (place, hint) = match request.filter.grant {
+                Some(_) => (", within CUDA_VISIBLE_DEVICES", census::WITHOUT_GRANT),
+                None => ("", "getgpu --list; to wait for a free device: getgpu --wait"),
             };
-            return Err(Failure::new(Kind::Usage, format!("no device {index}: {there}")).hint(hint));
+            return Err(Failure::new(Kind::Usage, format!("no device {index}: {there}{place}")).hint(hint));
         };
         let value = self.value(std::iter::once(&device.uuid), Some(inventory));
         let uuids = vec![device.uuid.clone()];

@@ -126,13 +126,12 @@ pub fn pool<'i>(filter: &Filter, inventory: &'i Inventory, count: usize) -> Resu
         there if there >= count => return Ok(pool),
         there => there,
     };
-    let (text, hint) = match (filter.grant.is_some(), there) {
-        (true, 1) => ("CUDA_VISIBLE_DEVICES names only 1 such device".to_owned(), WITHOUT_GRANT),
-        (true, _) => (format!("CUDA_VISIBLE_DEVICES names only {there} such devices"), WITHOUT_GRANT),
-        (false, 1) => ("only 1 such device exists here".to_owned(), "getgpu --list shows what there is"),
-        (false, _) => (format!("only {there} such devices exist here"), "getgpu --list shows what there is"),
+    let there = if there == 1 { "1 such device exists".to_owned() } else { format!("{there} such devices exist") };
+    let (place, hint) = match filter.grant {
+        Some(_) => (" within CUDA_VISIBLE_DEVICES", WITHOUT_GRANT),
+        None => ("", "getgpu --list shows what there is"),
     };
-    Err(Failure::new(Kind::NoDevice, format!("{count} devices wanted: {text}")).hint(hint))
+    Err(Failure::new(Kind::NoDevice, format!("{count} devices wanted: only {there} here{place}")).hint(hint))
 }
 
 /// Nothing in the pool: what there is instead. Asking again cannot help.

@@ -56,7 +56,7 @@ fn an_index_counts_within_grants_and_lists() {
     assert_eq!(in_grant("0").line(), uuids[2], "the node's order, not the grant's");
     assert_eq!(in_grant("1").line(), uuids[5]);
     in_grant("2")
-        .refuses("getgpu", 2, "no device 2: CUDA_VISIBLE_DEVICES leaves 2 devices, 0 to 1")
+        .refuses("getgpu", 2, "no device 2: there are 2 devices, 0 to 1, within CUDA_VISIBLE_DEVICES")
         .mentions("hint: unset CUDA_VISIBLE_DEVICES, or use --ignore-grant");
     sandbox.set_settings(&format!(
         "allowed = ['{}', '{}', '{}']\nexcluded = ['{}']",

@@ -43,8 +43,8 @@ fn a_grant_that_is_too_small_is_named() {
     let uuids = sandbox.uuids();
     let hint = "hint: unset CUDA_VISIBLE_DEVICES, or use --ignore-grant";
     for (grant, line) in [
-        (uuids[1].clone(), "3 devices wanted: CUDA_VISIBLE_DEVICES names only 1 such device"),
-        (uuids[..2].join(","), "3 devices wanted: CUDA_VISIBLE_DEVICES names only 2 such devices"),
+        (uuids[1].clone(), "3 devices wanted: only 1 such device exists here within CUDA_VISIBLE_DEVICES"),
+        (uuids[..2].join(","), "3 devices wanted: only 2 such devices exist here within CUDA_VISIBLE_DEVICES"),
     ] {
         sandbox.getgpu(["-n", "3"]).visible(&grant).run().refuses("getgpu", 3, line).mentions(hint);
         let ran = sandbox.command("cudawrap").args(["-n", "3", "--", "true"]).visible(&grant).run();
