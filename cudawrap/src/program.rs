@@ -64,10 +64,11 @@ fn next_in_path(chain: &Chain, path: Option<&OsStr>, ourselves: &Ourselves) -> R
                 .any(|hop| hop.parent().is_some_and(|parent| walk::identity(or_here(parent)) == directory))
     };
     let behind = directories.iter().position(is_link_directory).map_or(0, |place| place + 1);
-    let rest = std::env::join_paths(&directories[behind..]).unwrap_or_default();
-    let found =
-        which::which_in_all(name, Some(rest), ".").map(|all| all.into_iter().collect::<Vec<_>>()).unwrap_or_default();
-    found.into_iter().find(|path| !ourselves.behind(path)).ok_or_else(|| {
+    // Looked through one by one: joined again, no directory at all would be an empty PATH, which stands for the working directory.
+    let rest = directories.get(behind..).unwrap_or_default().iter().map(|directory| directory.join(name));
+    let runs = |path: &PathBuf| path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok();
+    let mut found = rest.filter(|path| runs(path) && !ourselves.behind(path));
+    found.next().ok_or_else(|| {
         let shown = chain.hops.first().map(|hop| hop.display().to_string()).unwrap_or_default();
         let name = name.to_string_lossy();
         Failure::new(

@@ -135,3 +135,17 @@ fn whatever_the_way_the_right_program_runs_with_its_name_and_arguments() {
         }
     });
 }
+
+/// A directory of links at the end of PATH has nothing behind it, and an empty rest of PATH is not the working directory.
+#[test]
+fn a_program_of_the_working_directory_is_never_run_for_one_in_path() {
+    let sandbox = Sandbox::new("mig4");
+    fs::create_dir_all(sandbox.path("links")).unwrap();
+    symlink(sandbox.path("bin/cudawrap"), sandbox.path("links/app")).unwrap();
+    sandbox.file("work/app", "#!/bin/sh\necho planted\n", 0o755);
+    let script = format!("PATH=/usr/bin:/bin:{}; app", sandbox.text("links"));
+    let outcome = sandbox.shell("sh", &script).run();
+    outcome.refuses("cudawrap", 127, "links/app: there is no CUDAWRAP_app beside it and no other app in PATH");
+    // One that is asked for is another matter.
+    sandbox.shell("sh", &format!("{script}").replace("; app", ":.; app")).run().exits(0).prints("planted\n");
+}
