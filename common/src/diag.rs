@@ -74,7 +74,7 @@ impl Diag {
     pub fn line(&self, prefix: &str, text: &str) {
         let line = format!("{}: {prefix}{}\n", self.program, printable(text));
         // One write per line, so that lines of many processes do not mix; a closed stderr is no reason to fail.
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        crate::sys::write_stderr(line.as_bytes());
     }
 }
 

@@ -118,6 +118,28 @@ pub fn ticks_per_second() -> u64 {
     u64::try_from(ticks).unwrap_or(100).max(1)
 }
 
+/// Writes all of `bytes` to standard error as far as that goes. A pipe that nobody reads must not end a program that has SIGPIPE's default
+/// action, nor leave the signal pending for the program that it becomes.
+pub fn write_stderr(bytes: &[u8]) {
+    use std::io::Write;
+    // SAFETY: all-zero signal sets are valid places for the answers; the calls change this thread's mask and take the one signal that
+    // the write has made pending.
+    unsafe {
+        let (mut pipe, mut before, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigemptyset(&raw mut pipe);
+        libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
+        libc::sigpending(&raw mut pending);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before);
+        let written = io::stderr().write_all(bytes);
+        let broken = written.is_err_and(|error| error.raw_os_error() == Some(libc::EPIPE));
+        if broken && libc::sigismember(&raw const pending, libc::SIGPIPE) == 0 {
+            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            libc::sigtimedwait(&raw const pipe, std::ptr::null_mut(), &raw const now);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+    }
+}
+
 /// Takes ownership of a descriptor that a call has just returned as a number.
 pub fn own_fd(number: i32) -> OwnedFd {
     assert!(number >= 0, "a descriptor is never negative");

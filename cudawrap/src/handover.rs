@@ -51,6 +51,9 @@ fn is_text(path: &Path) -> bool {
     !first_line.contains(&0)
 }
 
+/// Never passed on twice: a lease is by the first, as getenv(3) has it, and interpreters read the last.
+const ONCE: &str = "CUDA_VISIBLE_DEVICES";
+
 /// The inherited environment with some variables replaced in their places, or added at the end.
 fn environment(changed: &[(&str, CString)]) -> Vec<*const libc::c_char> {
     let mut entries: Vec<*const libc::c_char> = Vec::new();
@@ -62,11 +65,17 @@ fn environment(changed: &[(&str, CString)]) -> Vec<*const libc::c_char> {
             next = next.add(1);
         }
     }
-    for (name, entry) in changed {
+    let is = |entry: *const libc::c_char, name: &str| {
         // SAFETY: as above, and what was put in is kept by the caller.
-        let value =
-            |known: &*const libc::c_char| unsafe { CStr::from_ptr(*known) }.to_bytes().strip_prefix(name.as_bytes());
-        match entries.iter().position(|known| value(known).is_some_and(|rest| rest.first() == Some(&b'='))) {
+        let rest = unsafe { CStr::from_ptr(entry) }.to_bytes().strip_prefix(name.as_bytes());
+        rest.is_some_and(|rest| rest.first() == Some(&b'='))
+    };
+    for name in changed.iter().map(|(name, _)| *name).chain([ONCE]) {
+        let mut seen = false;
+        entries.retain(|entry| !is(*entry, name) || !std::mem::replace(&mut seen, true));
+    }
+    for (name, entry) in changed {
+        match entries.iter().position(|known| is(*known, name)) {
             Some(place) => entries[place] = entry.as_ptr(),
             None => entries.push(entry.as_ptr()),
         }

@@ -1,7 +1,7 @@
 //! What a waiter says: on a terminal one line that is written anew, otherwise one at the start and one at the end.
 //! Who is served at once says nothing.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use crate::diag::{Diag, Level};
@@ -61,7 +61,7 @@ impl Progress {
     }
 
     fn write(&self, text: &str) {
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        crate::sys::write_stderr(text.as_bytes());
     }
 }
 

@@ -223,3 +223,54 @@ fn where_no_name_can_be_known_it_says_how_to_start_it() {
         sandbox.command(loader).args([link.to_string()]).run().refuses("cudawrap", 125, line);
     }
 }
+
+/// The first of two entries counts, as with getenv(3), and the program finds no other.
+#[test]
+fn a_variable_that_stands_twice_is_passed_on_once() {
+    let sandbox = Sandbox::new("mig4");
+    let link = wrap(&sandbox, "work", "app", "probe");
+    let uuids = sandbox.uuids();
+    for words in
+        [vec![link.display().to_string()], vec![sandbox.text("bin/cudawrap"), "--".into(), sandbox.text("bin/probe")]]
+    {
+        let again = format!("CUDA_VISIBLE_DEVICES={}", uuids[2]);
+        let launch = sandbox.command("launch").args(["--again", &again]).args(words).visible(&uuids[1]);
+        let outcome = launch.run();
+        outcome.exits(0);
+        let named: Vec<&str> =
+            outcome.stdout.lines().filter(|line| line.contains("env CUDA_VISIBLE_DEVICES")).collect();
+        assert_eq!(named, [format!("env CUDA_VISIBLE_DEVICES {}", uuids[1])], "{outcome:#?}");
+    }
+}
+
+/// Like any program's line to a pipe that nobody reads any more, but without the end of the program that is to run.
+#[test]
+fn a_line_to_a_closed_pipe_ends_no_program() {
+    let sandbox = Sandbox::new("mig4");
+    let link = wrap(&sandbox, "work", "app", "probe");
+    let uuid = &sandbox.uuids()[1];
+    let said = sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", "forever"]).visible(uuid).spawn();
+    sandbox.until_running(1);
+    let closed = || {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        drop(reader);
+        writer
+    };
+    let direct = sandbox.command("probe").visible(uuid).stderr(closed()).run();
+    let wrapped = sandbox.command(&link).visible(uuid).stderr(closed()).run();
+    sandbox.command(&link).visible(uuid).run().exits(0).mentions("in use by");
+    let signals = |outcome: &harness::Outcome| -> Vec<String> {
+        outcome
+            .exits(0)
+            .stdout
+            .lines()
+            .filter(|line| line.starts_with("Sig") || line.starts_with("Shd"))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(signals(&wrapped), signals(&direct));
+    assert!(signals(&wrapped).len() >= 4, "{wrapped:#?}");
+    said.signal(harness::Signal::SIGKILL);
+    let refused = sandbox.command("cudawrap").args(["--nonsense"]).stderr(closed()).run();
+    refused.exits(125);
+}

@@ -2,6 +2,7 @@
 //! It sets up the state, then becomes the program; a bare name is looked for in PATH as execvp(3) does.
 //!
 //! How: `--as NAME` argv\[0\]; `--no-argv`; `--by-fd` fexecve(3); `--at DIR` execveat(2) of a name in DIR.
+//! `--again NAME=VALUE` one more entry at the end of the environment, also where the name is there already (PROGRAM by its path).
 //! From what: `--streams 101` which standard streams are open, on /dev/null; `--ignore N`, `--block N`, `--pend N` signals;
 //! `--nofile N`, `--umask N`, `--subreaper`, `--pdeath N`, `--timer SECONDS`, `--slack NS`, `--oom N`, `--hold N` keeps N descriptors.
 #![no_main]
@@ -18,7 +19,7 @@ use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{execv, execveat, execvp, fexecve};
+use nix::unistd::{execv, execve, execveat, execvp, fexecve};
 
 /// The C entry point (ISO C 5.1.2.2.1).
 // SAFETY: this program has no other function of this name, and the C start-up code calls it with this signature.
@@ -36,6 +37,7 @@ struct How {
     by_descriptor: bool,
     directory: Option<OsString>,
     streams: Option<String>,
+    again: Option<OsString>,
 }
 
 /// Returns only what went wrong.
@@ -54,6 +56,7 @@ fn launch() -> String {
                 match flag.as_str() {
                     "--as" => how.name = Some(value),
                     "--at" => how.directory = Some(value),
+                    "--again" => how.again = Some(value),
                     "--streams" => how.streams = value.into_string().ok(),
                     _ => match value.to_str().and_then(|text| text.parse().ok()) {
                         Some(number) => set(&flag, number),
@@ -107,9 +110,13 @@ fn become_program(how: How, program: OsString, arguments: Vec<OsString>) -> Stri
     if how.no_arguments {
         words.clear();
     }
-    let environment: Vec<CString> =
+    let mut environment: Vec<CString> =
         std::env::vars_os().map(|(name, value)| c_string([name, value].join(std::ffi::OsStr::new("=")))).collect();
     let program = c_string(program);
+    if let Some(again) = how.again {
+        environment.push(c_string(again));
+        return execve(&program, &words, &environment).map_or_else(|errno| errno.to_string(), |never| match never {});
+    }
     if let Some(open) = how.streams {
         // SAFETY: this program uses none of its standard streams from here on, but for a line that says what went wrong.
         unsafe {
