@@ -1,7 +1,7 @@
 //! Giving up reservations: finds the holders by name and proof, ends them through a pidfd, waits until the devices are free.
 //! A user gives up their own, root anybody's.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
@@ -9,10 +9,11 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::lock::Place;
 use getgpu_common::lock::own::{self, HolderLine};
 
-use crate::reuse::end_holder;
+use crate::reuse::{ask_to_end, over};
 
-/// How long a holder may take to end.
+/// How long the holders may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(1);
 
 fn mine(place: &Place) -> Vec<HolderLine> {
     let uid = nix::unistd::geteuid();
@@ -39,16 +40,24 @@ pub fn all(place: &Place, diag: &Diag) -> Result<(), Failure> {
     end(place, &mine(place), diag)
 }
 
+/// All are asked before any is waited for, so that one that does not end delays no other, and the time is the same however many they are.
 fn end(place: &Place, lines: &[HolderLine], diag: &Diag) -> Result<(), Failure> {
+    let began = Instant::now();
     for line in lines {
-        let devices = line.devices.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
-        if !end_holder(place, line, PATIENCE) {
-            return Err(Failure::new(
-                Kind::LockPlace,
-                format!("{devices}: the holder (pid {}) does not end", line.pid),
-            ));
-        }
-        diag.note(&format!("{devices}: released (pid {})", line.pid));
+        ask_to_end(place, line);
     }
-    Ok(())
+    let left = || lines.iter().filter(|line| !over(line));
+    while left().next().is_some() && began.elapsed() < PATIENCE {
+        std::thread::sleep(PAUSE);
+    }
+    let devices = |line: &HolderLine| line.devices.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
+    for line in lines.iter().filter(|line| over(line)) {
+        diag.note(&format!("{}: released (pid {})", devices(line), line.pid));
+    }
+    match left().next() {
+        None => Ok(()),
+        Some(line) => {
+            Err(Failure::new(Kind::LockPlace, format!("{}: the holder (pid {}) does not end", devices(line), line.pid)))
+        }
+    }
 }

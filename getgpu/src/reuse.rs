@@ -179,7 +179,7 @@ fn agrees(place: &Place, line: &HolderLine) -> bool {
 fn signal(place: &Place, line: &HolderLine, signal: Signal) -> bool {
     let fd = sys::pidfd(line.pid);
     // Looked at again behind the pidfd.
-    if HolderLine::of(line.pid).as_ref() != Some(line) || !own::proven(place, line) {
+    if over(line) || !own::proven(place, line) {
         return false;
     }
     match &fd {
@@ -190,15 +190,24 @@ fn signal(place: &Place, line: &HolderLine, signal: Signal) -> bool {
 
 /// Asks a holder to end and waits for it; true when it has exited.
 pub fn end_holder(place: &Place, line: &HolderLine, limit: Duration) -> bool {
-    if !signal(place, line, Signal::SIGTERM) {
-        return Stat::read(line.pid).is_none();
-    }
+    let asked = ask_to_end(place, line);
     let began = Instant::now();
-    while began.elapsed() < limit {
-        if Stat::read(line.pid).is_none_or(|stat| !stat.alive()) {
+    while asked && began.elapsed() < limit {
+        if over(line) {
             return true;
         }
         std::thread::sleep(PAUSE);
     }
-    false
+    over(line)
+}
+
+/// Whether a holder has exited. One that nobody reaps has given everything up too.
+pub fn over(line: &HolderLine) -> bool {
+    Stat::read(line.pid).is_none_or(|stat| !stat.alive() || stat.start != line.start)
+}
+
+/// Asks a holder to end; false if it could not be asked, or has changed into another process.
+pub fn ask_to_end(place: &Place, line: &HolderLine) -> bool {
+    // A stopped process acts on a signal once it is continued.
+    signal(place, line, Signal::SIGTERM) && signal(place, line, Signal::SIGCONT)
 }

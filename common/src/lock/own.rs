@@ -1,6 +1,8 @@
 //! What is our own: reservations of our uid, and leases of our ancestors. A choice believes proof alone, and the proof
 //! is fdinfo: a process of our uid whose open descriptor holds the lock. Without proof it is somebody else's.
 
+use std::time::{Duration, Instant};
+
 use super::{Place, Range, Span, Units};
 use crate::ident::Uuid;
 use crate::procfs::{self, ancestry, fdinfo, secrets, secrets::Secret};
@@ -13,6 +15,8 @@ pub const HOLDER_NAME: &str = "getgpu-hold";
 pub struct HolderLine {
     /// The holder.
     pub pid: i32,
+    /// Its own start, in clock ticks after boot: with the pid, which process it is.
+    pub start: u64,
     /// Every device it reserves.
     pub devices: Vec<Uuid>,
     /// The caller's pid and name.
@@ -38,8 +42,19 @@ impl HolderLine {
         if !called(pid) {
             return None;
         }
+        let start = procfs::Stat::read(pid)?.start;
         let Secret::Bytes(bytes) = secrets::cmdline(pid) else { return None };
-        Self::parse(pid, &bytes)
+        Some(Self { start, ..Self::parse(pid, &bytes)? })
+    }
+
+    /// The same of a process that may be a stranger's, in a time that the stranger does not decide.
+    fn of_stranger(pid: i32, limit: Duration) -> Option<Self> {
+        let start = procfs::Stat::read(pid)?.start;
+        let read = || match secrets::cmdline(pid) {
+            Secret::Bytes(bytes) => bytes,
+            _ => Vec::new(),
+        };
+        Some(Self { start, ..Self::parse(pid, &crate::sys::within(limit, read)?)? })
     }
 
     /// `getgpu --holder MIG-...[,...] caller=4711(bash) start=123 for=60 [hold=PID] [tag=NAME]`, NUL between the words.
@@ -49,6 +64,7 @@ impl HolderLine {
         let devices = words.next()?.split(',').map(Uuid::parse).collect::<Option<Vec<_>>>()?;
         let mut line = Self {
             pid,
+            start: 0,
             devices,
             caller: (0, String::new()),
             caller_start: 0,
@@ -105,17 +121,35 @@ fn called(pid: i32) -> bool {
     procfs::comm(pid).is_some_and(|name| name == HOLDER_NAME)
 }
 
+/// How long one stranger's command line is waited for, and all of them together.
+const STRANGER: Duration = Duration::from_millis(200);
+const STRANGERS: Duration = Duration::from_secs(1);
+
 /// The holders of `uid` (all uids for root that asks for everybody's): found by name, believed by proof.
 pub fn reservations(place: &Place, uid: Option<u32>) -> Vec<HolderLine> {
-    let own = std::process::id() as i32;
+    let (own, began) = (std::process::id() as i32, Instant::now());
+    let ours = nix::unistd::geteuid().as_raw();
     procfs::pids()
         .into_iter()
         // The cheapest question first, since it is asked of thousands: a file's owner, then a name, then a whole status.
         .filter(|pid| *pid != own && uid.is_none_or(|uid| procfs::may_be_of(*pid, uid)) && called(*pid))
         .filter(|pid| uid.is_none_or(|uid| procfs::euid(*pid) == Some(uid)))
-        .filter_map(HolderLine::of)
+        // Anybody may call a process so. Whether it holds anything is seen without its help.
+        .filter(|pid| holds_something(place, *pid))
+        .filter_map(|pid| {
+            if procfs::euid(pid) == Some(ours) {
+                return HolderLine::of(pid);
+            }
+            let left = STRANGERS.saturating_sub(began.elapsed());
+            HolderLine::of_stranger(pid, STRANGER.min(left))
+        })
         .filter(|line| proven(place, line))
         .collect()
+}
+
+/// Whether a process shows any settled lock on the file.
+fn holds_something(place: &Place, pid: i32) -> bool {
+    fdinfo::settled_locks(&pid.to_string()).iter().any(|lock| lock.inode == place.identity.1)
 }
 
 /// Whether the holder's own descriptors show the lock on every device that its command line names.

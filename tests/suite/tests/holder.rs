@@ -11,7 +11,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use getgpu_tests::{OTHER, PLAIN, free_again};
+use getgpu_tests::{OTHER, PLAIN, bytes, free_again};
 use harness::skip::{self, Need};
 use harness::{Sandbox, Signal, wait};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -172,4 +172,42 @@ fn killed_while_it_asks_nvml_it_holds_nothing_and_leaves_no_process() {
         sandbox.assert_clean(Duration::from_millis(500));
         wait::until("the process that asks NVML is over", || sandbox.processes().is_empty());
     }
+}
+
+#[test]
+fn a_stopped_holder_is_released_all_the_same() {
+    let sandbox = Sandbox::new("mig4");
+    let uuid = sandbox.getgpu(["--for=600"]).run().line();
+    let holder = sandbox.holders()[0].pid;
+    kill(Pid::from_raw(holder), Signal::SIGSTOP).unwrap();
+    sandbox.getgpu(["--release", &uuid]).run().exits(0).says(&[]);
+    sandbox.assert_clean(Duration::ZERO);
+}
+
+/// Whatever strangers call their processes, and whatever these do with a signal, the others' holders end and root has an answer.
+#[test]
+fn roots_release_takes_no_longer_for_strangers_that_look_like_holders() {
+    if skip::lacks(&[Need::Root]) || getgpu_tests::wrapped::lacks_python() {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let uuid = sandbox.getgpu(["--hold=0", "--tag", "slurm-17"]).run().line();
+    std::os::unix::fs::symlink("/usr/bin/python3", sandbox.path("work/getgpu-hold")).unwrap();
+    let python = "import fcntl, signal, struct, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nf = open(sys.argv[1], 'r+b', buffering=0)\n\
+                  fcntl.fcntl(f, 37, struct.pack('hhqqi4x', 0, 0, int(sys.argv[2]), 720720, 0))\nopen(sys.argv[3], 'w').close()\nsignal.pause()\n";
+    let start = bytes::span(&uuid) + bytes::RESERVATION;
+    let stranger = |number: i32| {
+        let ready = format!("work/ready{number}");
+        let words = ["-c", python, &sandbox.lock().display().to_string(), &start.to_string(), &sandbox.text(&ready)];
+        let like = ["--holder", &uuid, "caller=1(x)", "start=1", "hold=0", "tag=slurm-17"];
+        let running = sandbox.command(sandbox.path("work/getgpu-hold")).args(words).args(like).uid(OTHER).spawn();
+        sandbox.until_file(&ready);
+        running
+    };
+    let strangers: Vec<_> = (0..4).map(stranger).collect();
+    let released = sandbox.getgpu(["--release", "slurm-17"]).run();
+    released.refuses("getgpu", 4, "does not end");
+    assert!(released.elapsed < Duration::from_secs(6), "{:?}", released.elapsed);
+    assert!(sandbox.holders().iter().all(|holder| holder.uid == OTHER), "the real one has ended");
+    drop(strangers);
 }
