@@ -194,12 +194,8 @@ fn become_getgpu(plan: &Plan, parent: u32, channel: RawFd) -> ! {
         libc::dup2(null, 1);
         libc::dup2(null, 2);
         libc::dup2(channel, 0);
-        if libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) != 0 {
-            libc::close(channel);
-            if null > 2 {
-                libc::close(null);
-            }
-        }
+        // Also what the caller left open for its program.
+        sys::close_from(3);
         libc::chdir(c"/".as_ptr());
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);

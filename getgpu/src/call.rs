@@ -79,8 +79,7 @@ impl Call<'_> {
             _ => None,
         };
         if self.options.keep == Keep::Hold(None) && !caller.seen() {
-            let why = "--hold: the caller is not in this pid namespace";
-            return Err(Failure::new(Kind::Usage, why).hint("name a process that is: --hold=PID"));
+            return Err(caller::unseen());
         }
         if self.options.keep == Keep::Hold(None) && caller::exits_at_once() {
             self.diag.warn(&format!(

@@ -3,7 +3,7 @@
 
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::procfs::secrets::{self as process_memory, Secret};
-use getgpu_common::procfs::{Stat, ancestry};
+use getgpu_common::procfs::{Stat, ancestry, namespaces};
 
 use crate::shell_command::{self, Role};
 
@@ -87,6 +87,17 @@ fn reads_our_output(parent: &Stat) -> bool {
     young && !shell && ours.is_some() && link(format!("/proc/{}/fd/0", parent.pid)) == ours
 }
 
+/// Why the caller cannot be watched: it is outside this pid namespace, or /proc does not show it.
+pub fn unseen() -> Failure {
+    let parent = nix::unistd::getppid();
+    let why = if parent.as_raw() == 0 {
+        "--hold: the caller is not in this pid namespace".to_owned()
+    } else {
+        format!("--hold: /proc does not show you the caller, process {parent} of another user (mount option hidepid)")
+    };
+    Failure::new(Kind::Usage, why).hint("name a process that you can see: --hold=PID")
+}
+
 impl Process {
     /// Whether it is a process that can be watched.
     pub fn seen(&self) -> bool {
@@ -98,7 +109,8 @@ impl Process {
 pub fn to_hold(pid: i32) -> Result<Process, Failure> {
     let refuse = |why: &str| Err(Failure::new(Kind::Usage, format!("--hold={pid}: {why}")));
     let Some(stat) = Stat::read(pid).filter(Stat::alive) else { return refuse("no such process") };
-    let root = nix::unistd::geteuid().is_root();
+    // Root of a user namespace, which anybody can make, is not meant.
+    let root = namespaces::is_host_root();
     if !root && (pid == 1 || stat.kernel) {
         return refuse("it is never over; only root may hold until then");
     }

@@ -48,7 +48,8 @@ pub fn worker() -> i32 {
     let channel = getgpu_common::sys::own_fd(channel);
     spawn::seclude();
     serve(&std::fs::File::from(channel));
-    0
+    // All is said. What the library does when a process ends may crash, and is nobody's answer.
+    getgpu_common::sys::end(0)
 }
 
 fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), Failure> {

@@ -34,7 +34,7 @@ impl Progress {
 
     /// Says how it stands: `state` is asked for only if it is to be said.
     pub fn update(&mut self, state: impl FnOnce() -> (usize, usize, usize)) {
-        if self.diag.level() < Level::Normal || (self.said && !self.terminal) {
+        if self.diag.level() < Level::Normal || (self.said && !self.terminal) || !self.may_paint() {
             return;
         }
         let (used, total, ahead) = state();
@@ -53,11 +53,19 @@ impl Progress {
             return;
         }
         if self.terminal {
-            self.write("\r\x1b[K");
+            if self.may_paint() {
+                self.write("\r\x1b[K");
+            }
         } else if served {
             self.diag.line("", &format!("waited {} for a device", clock(self.waited())));
         }
         self.said = false;
+    }
+
+    /// Whether the terminal is ours to paint on: in the background its last line is the shell's prompt.
+    fn may_paint(&self) -> bool {
+        !self.terminal
+            || nix::unistd::tcgetpgrp(std::io::stderr()).map_or(true, |front| front == nix::unistd::getpgrp())
     }
 
     fn write(&self, text: &str) {

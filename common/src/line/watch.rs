@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::resource::{Resource, getrlimit};
 
 use crate::lock::Place;
 use crate::procfs::Stat;
@@ -23,6 +24,8 @@ const APART: Duration = Duration::from_millis(10);
 const BURST: u32 = 50;
 /// Processes that are watched at once.
 const MOST: usize = 256;
+/// Descriptors that are never used for watching.
+const SPARE: usize = 24;
 
 /// Tells when to look.
 #[derive(Debug)]
@@ -44,8 +47,9 @@ impl<'a> Watch<'a> {
     /// Watches these processes. `all`: nobody else holds what is waited for.
     pub fn follow(&mut self, pids: &[i32], all: bool) {
         self.holders.retain(|pid, _| pids.contains(pid));
-        let mut all = all && pids.len() <= MOST;
-        for pid in pids.iter().take(MOST) {
+        let most = most();
+        let mut all = all && pids.len() <= most;
+        for pid in pids.iter().take(most) {
             if self.holders.contains_key(pid) {
                 continue;
             }
@@ -103,6 +107,12 @@ impl<'a> Watch<'a> {
             None => std::thread::sleep(APART),
         }
     }
+}
+
+/// How many of the descriptors that this process may have go to watching: what is left is for the lock and for asking NVML.
+fn most() -> usize {
+    let soft = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
+    MOST.min(soft.saturating_sub(SPARE) / 2)
 }
 
 /// The lock's close events (inotify(7)): every opener's, of every user; 128 watchers a user.

@@ -2,7 +2,9 @@
 //! and process lists at either entry size. Sizes and layouts: nvml.h and its history.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_uint, c_ulonglong};
+use std::ffi::{CString, c_uint, c_ulonglong};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use nvml_wrapper::{Device, Nvml};
 
@@ -21,6 +23,14 @@ macro_rules! symbol {
     ($nvml:expr, $field:ident) => {
         $nvml.lib().$field.as_ref().map_err(|_| Fault::new(stringify!($field), FUNCTION_NOT_FOUND))
     };
+}
+
+/// Loads the library for as long as this process lives (RTLD_NODELETE, dlopen(3)): what it runs when it is unloaded may crash, after
+/// everything has been answered. That it cannot be loaded is found out by who opens it.
+pub fn keep_loaded(library: &Path) {
+    let Ok(name) = CString::new(library.as_os_str().as_bytes()) else { return };
+    // SAFETY: loading runs the library's initialisers, as opening it a moment later would; the handle is never closed.
+    unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NODELETE) };
 }
 
 fn check(call: &'static str, code: u32) -> Result<(), Fault> {

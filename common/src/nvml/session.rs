@@ -22,6 +22,7 @@ const MOST_GPUS: u32 = 1024;
 /// Loads and initialises the library.
 pub(super) fn open(library: Option<&Path>) -> Result<Nvml, Failure> {
     let name = library.unwrap_or(Path::new("libnvidia-ml.so.1"));
+    raw::keep_loaded(name);
     Nvml::builder().lib_path(name.as_os_str()).init().map_err(|error| cannot_open(name, &error))
 }
 

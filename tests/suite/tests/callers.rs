@@ -267,3 +267,17 @@ fn a_working_directory_without_rights_is_none_of_our_business() {
     assert!(sandbox.shell("sh", &script).run().exits(0).stdout.starts_with("RUN MIG-"));
     assert!(Path::new(&app).is_symlink());
 }
+
+/// Anybody can be root of a user namespace, and a caller that /proc hides is in this pid namespace all the same.
+#[test]
+fn who_may_be_held_for_is_decided_by_the_hosts_root() {
+    if skip::lacks(&[Need::Root, Need::UserNamespace, Need::Mounts]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let outcome = sandbox.command("unshare").args(["-Ur", "getgpu", "--hold=1"]).uid(OTHER).run();
+    outcome.refuses("getgpu", 2, "--hold=1: it is never over; only root may hold until then");
+    let script = "mount -t proc -o hidepid=2 proc /proc && setpriv --reuid 1001 --regid 1001 --clear-groups getgpu --hold; exit $?";
+    let outcome = sandbox.command("unshare").args(["-m", "sh", "-c", script]).run();
+    outcome.refuses("getgpu", 2, "--hold: /proc does not show you the caller, process ");
+}

@@ -191,7 +191,7 @@ fn roots_release_takes_no_longer_for_strangers_that_look_like_holders() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    let uuid = sandbox.getgpu(["--hold=0", "--tag", "slurm-17"]).run().line();
+    let uuid = sandbox.uuids()[0].clone();
     std::os::unix::fs::symlink("/usr/bin/python3", sandbox.path("work/getgpu-hold")).unwrap();
     let python = "import fcntl, signal, struct, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nf = open(sys.argv[1], 'r+b', buffering=0)\n\
                   fcntl.fcntl(f, 37, struct.pack('hhqqi4x', 0, 0, int(sys.argv[2]), 720720, 0))\nopen(sys.argv[3], 'w').close()\nsignal.pause()\n";
@@ -205,9 +205,28 @@ fn roots_release_takes_no_longer_for_strangers_that_look_like_holders() {
         running
     };
     let strangers: Vec<_> = (0..4).map(stranger).collect();
+    sandbox.getgpu(["--hold=0", "--tag", "slurm-17"]).run().line();
     let released = sandbox.getgpu(["--release", "slurm-17"]).run();
     released.refuses("getgpu", 4, "does not end");
     assert!(released.elapsed < Duration::from_secs(6), "{:?}", released.elapsed);
     assert!(sandbox.holders().iter().all(|holder| holder.uid == OTHER), "the real one has ended");
     drop(strangers);
+}
+
+/// An `ssh` that is typed behind the program may not be read, and is no program of the device.
+#[test]
+fn what_begins_behind_the_program_and_may_not_be_read_keeps_it_for_a_while_only() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("mig4").settings("linger = '2s'").build();
+    fs::copy("/bin/sleep", sandbox.path("bin/sealed")).unwrap();
+    fs::set_permissions(sandbox.path("bin/sealed"), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --for 1); sim-cuda --run 0.2; sealed 600; true";
+    let mut shell = sandbox.shell("bash", script).uid(OTHER).spawn();
+    wait::until("it is held", || sandbox.locked());
+    sandbox.until_running(1);
+    let began = Instant::now();
+    wait::until("it is given up", || !sandbox.locked());
+    assert!(!shell.is_over() && began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
 }

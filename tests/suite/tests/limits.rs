@@ -186,3 +186,20 @@ fn a_user_of_many_groups_and_no_home() {
     sandbox.getgpu(["--no-reserve"]).uid(OTHER).env_remove("HOME").run().exits(0);
     sandbox.getgpu(["--no-reserve"]).uid(OTHER).env("HOME", "/nonexistent").run().exits(0);
 }
+
+/// Whoever waits watches the holders by a descriptor each, and needs some for the lock and for asking NVML.
+#[test]
+fn who_waits_with_few_descriptors_watches_fewer_holders() {
+    let sandbox = Sandbox::new("h200x1");
+    let hold = format!("--hold={}", std::process::id());
+    let held: Vec<Outcome> = (0..32).map(|_| sandbox.getgpu(["--share", "1/32", &hold]).run()).collect();
+    assert!(held.iter().all(|outcome| outcome.code() == Some(0)));
+    for words in [&["getgpu", "--wait=2"][..], &["cudawrap", "--wait=2", "--", "true"]] {
+        let outcome = sandbox.command("launch").args(["--nofile", "34"]).args(words).run();
+        outcome.exits(if words[0] == "getgpu" { 1 } else { 75 }).mentions("in use");
+    }
+    let waiter = sandbox.command("launch").args(["--nofile", "34", "getgpu", "--wait=20"]).spawn();
+    harness::wait::until("it waits", || waiter.stderr().contains("waiting"));
+    sandbox.getgpu(["--release-all"]).run().exits(0);
+    waiter.wait().line();
+}

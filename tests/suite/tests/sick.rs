@@ -245,3 +245,63 @@ fn an_ignored_process_hides_a_gib_and_no_clients() {
         old.getgpu(["--explain", "--no-reserve"]).run().exits(1).mentions("busy: used by pid 77");
     }
 }
+
+/// All has been answered by then, so a crash behind it is nobody's.
+#[test]
+fn a_library_that_crashes_when_it_is_unloaded_has_answered() {
+    if skip::lacks(&[skip::Need::Tool("cc")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let source = "#include <stdlib.h>\n__attribute__((destructor)) static void end(void) { abort(); }\n";
+    let source = sandbox.file("crash/crash.c", source, 0o644);
+    let (library, real) = (sandbox.path("crash/crash.so"), sandbox.path("lib/libnvidia-ml.so.1"));
+    let built = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-Wl,--no-as-needed", "-o"])
+        .args([&library, &source, &real])
+        .status()
+        .unwrap();
+    assert!(built.success());
+    sandbox.set_settings(&format!("library = {library:?}"));
+    sandbox.getgpu(["--no-reserve"]).run().line();
+    sandbox.command("cudawrap").args(["--", "sim-cuda"]).run().exits(0).says(&[]);
+}
+
+/// Before Linux 5.9 there is no close_range(2): the helper closes by /proc what the caller keeps open for its program.
+#[test]
+fn without_close_range_the_helper_has_nothing_of_the_callers() {
+    if skip::lacks(&[skip::Need::Tool("cc")]) || !inject::SUPPORTED {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let source = format!(
+        "#include <dirent.h>\n#include <stdio.h>\n#include <stdlib.h>\n__attribute__((constructor)) static void look(void) {{\n\
+         int n = 0; DIR *d = opendir(\"/proc/self/fd\"); while (d && readdir(d)) n++;\n\
+         FILE *f = fopen(\"{}\", \"a\"); if (f) {{ fprintf(f, \"%d\\n\", n); fclose(f); }} }}\n",
+        sandbox.text("work/open")
+    );
+    let source = sandbox.file("look/look.c", &source, 0o644);
+    let (library, real) = (sandbox.path("look/look.so"), sandbox.path("lib/libnvidia-ml.so.1"));
+    let mut cc = std::process::Command::new("cc");
+    assert!(
+        cc.args(["-shared", "-fPIC", "-Wl,--no-as-needed", "-o"])
+            .args([&library, &source, &real])
+            .status()
+            .unwrap()
+            .success()
+    );
+    sandbox.set_settings(&format!("library = {library:?}"));
+    let command =
+        || sandbox.shell("bash", "exec 20</dev/null 21</dev/null 22</dev/null; exec cudawrap -- true").parts();
+    let (mut plain, ..) = command();
+    let story = inject::follow(&mut plain, None, |_| false, |_| ());
+    let close =
+        story.calls.iter().find(|call| call.number == nix::libc::SYS_close_range).map(|call| call.point).unwrap();
+    let (mut old, ..) = command();
+    let fate = inject::Blow::Fail(nix::errno::Errno::ENOSYS);
+    let story = inject::follow(&mut old, Some((close, fate)), |_| false, |_| ());
+    assert!(story.hit && story.status == 0, "{}", story.status);
+    let counts = std::fs::read_to_string(sandbox.path("work/open")).unwrap();
+    let counts: Vec<&str> = counts.lines().collect();
+    assert!(counts.len() == 2 && counts[0] == counts[1], "{counts:?}");
+}

@@ -138,3 +138,29 @@ fn a_stopped_program_whose_shell_ends_is_over_and_its_device_free() {
     terminal.shell.wait();
     wait::until("the device is free", || !sandbox.locked());
 }
+
+/// In the background the terminal's last line is the shell's prompt.
+#[test]
+fn a_waiter_in_the_background_leaves_the_prompt_alone() {
+    let sandbox = Sandbox::new("h200x1");
+    let _held = sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", "forever"]).spawn();
+    sandbox.until_running(1);
+    let waiting = || sandbox.getgpu(["--list"]).run().stderr.contains("1 waiting in line");
+    let mut terminal = Terminal::new(&sandbox, "bin");
+    terminal.prompt();
+    let quiet = |terminal: &Terminal, what: &str| {
+        wait::until("it waits", waiting);
+        let before = terminal.text().matches("waiting for a device").count();
+        wait::throughout(Duration::from_millis(2500), what, || {
+            terminal.text().matches("waiting for a device").count() == before
+        });
+    };
+    terminal.type_until("cudawrap --wait -- sim-cuda &\n", "> ");
+    quiet(&terminal, "nothing is painted from the background");
+    terminal.type_until("fg\n", "waiting for a device: 1 of 1 in use");
+    terminal.type_until("\x1a", "Stopped");
+    terminal.type_until("bg\n", "sim-cuda &");
+    quiet(&terminal, "nor after bg");
+    terminal.type_until("kill %1\n", "> ");
+    wait::until("it is over", || !waiting());
+}
