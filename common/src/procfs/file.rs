@@ -3,13 +3,44 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::dir::Dir;
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
 /// More than a `status`, a `stat` or a usual environment.
 const MOST_FILES: usize = 8192;
+
+/// Between two tries while the kernel lacks memory or descriptors.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Tries of a program that somebody waits for.
+const TRIES: u32 = 5;
+
+static PERSISTENT: AtomicBool = AtomicBool::new(false);
+
+/// From now on this process tries for as long as the kernel lacks memory or descriptors: what could not be read is not gone.
+pub fn persist() {
+    PERSISTENT.store(true, Ordering::Relaxed);
+}
+
+/// Asks again while the node, not the file, is what is wrong: ENFILE and ENOMEM, for everybody at the moment.
+pub fn retried<T>(persistent: bool, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
+    for tried in 1.. {
+        match ask() {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENFILE | libc::ENOMEM)) => {
+                if !persistent && tried >= TRIES {
+                    return Err(error);
+                }
+                std::thread::sleep(PAUSE);
+            }
+            other => return other,
+        }
+    }
+    ask()
+}
 
 /// All bytes of the file at `path`.
 ///
@@ -17,6 +48,20 @@ const MOST_FILES: usize = 8192;
 ///
 /// Those of open(2) and read(2): ENOENT and ESRCH where the process is gone, EACCES and EPERM where it may not be read.
 pub fn whole(path: &str) -> Result<Vec<u8>> {
+    retried(PERSISTENT.load(Ordering::Relaxed), || read(path))
+}
+
+/// The owner of the file at `path`.
+///
+/// # Errors
+///
+/// Those of stat(2).
+pub fn owner(path: &str) -> Result<u32> {
+    use std::os::unix::fs::MetadataExt;
+    retried(PERSISTENT.load(Ordering::Relaxed), || Ok(std::fs::metadata(path)?.uid()))
+}
+
+fn read(path: &str) -> Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let mut bytes = vec![0; MOST_FILES];
     let mut filled = 0;
@@ -39,13 +84,44 @@ pub fn whole(path: &str) -> Result<Vec<u8>> {
 /// panics where a directory cannot be closed, which would end a reservation.
 pub fn numbers(path: &str) -> Vec<i32> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let Ok(mut directory) = Dir::open(path, flags, Mode::empty()) else { return Vec::new() };
-    directory.iter().flatten().filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok()).collect()
+    let list = || -> Result<Vec<i32>> {
+        let mut directory = Dir::open(path, flags, Mode::empty())?;
+        let mut found = Vec::new();
+        for entry in directory.iter() {
+            match entry {
+                Ok(entry) => found.extend(entry.file_name().to_str().ok().and_then(|name| name.parse::<i32>().ok())),
+                Err(errno @ (Errno::ENFILE | Errno::ENOMEM)) => return Err(errno.into()),
+                Err(_) => {}
+            }
+        }
+        Ok(found)
+    };
+    retried(PERSISTENT.load(Ordering::Relaxed), list).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_FILES, numbers, whole};
+    use super::{MOST_FILES, TRIES, numbers, retried, whole};
+
+    #[test]
+    fn what_cannot_be_read_for_a_moment_is_not_gone() {
+        for (persistent, fails, asked) in [(false, 3, 4), (false, 100, TRIES), (true, 10, 11)] {
+            for errno in [libc::ENFILE, libc::ENOMEM] {
+                let mut tries = 0;
+                let answer = retried(persistent, || {
+                    tries += 1;
+                    if tries > fails { Ok(tries) } else { Err(std::io::Error::from_raw_os_error(errno)) }
+                });
+                assert_eq!((tries, answer.is_ok()), (asked, tries > fails), "{persistent} {fails}");
+            }
+        }
+        let mut tries = 0;
+        let _ = retried::<()>(true, || {
+            tries += 1;
+            Err(std::io::Error::from_raw_os_error(libc::ENOENT))
+        });
+        assert_eq!(tries, 1, "gone is gone");
+    }
 
     #[test]
     fn numbers_in_a_directory_are_found() {

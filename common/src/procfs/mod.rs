@@ -34,8 +34,7 @@ pub fn may_be_of(pid: i32, uid: u32) -> bool {
 
 /// The owner of a process's files in /proc, or `None` if it is gone.
 fn owner(pid: i32) -> Option<u32> {
-    use std::os::unix::fs::MetadataExt;
-    Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
+    file::owner(&format!("/proc/{pid}")).ok()
 }
 
 /// The effective uid in the text of a `status` file: the second of four.

@@ -1,13 +1,14 @@
 //! The life of a reservation: waiting for its program, used by it, lingering behind it, over.
 //! The lock on descriptor 3 is the reservation; when this process ends, however it ends, the kernel gives it up.
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use getgpu_common::lock::claim::sign;
 use getgpu_common::lock::{Description, Side, Span, Units, own};
-use getgpu_common::procfs::{Stat, fdinfo, namespaces};
+use getgpu_common::procfs::{Stat, fdinfo, file, namespaces};
 use getgpu_common::sys;
 
 use super::consent::{self, Evidence, Questions};
@@ -24,6 +25,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 const LINGER_LOOK: Duration = Duration::from_millis(200);
 /// Between two looks whether the one that asked is still there.
 const BETWEEN_ANSWERS: Duration = Duration::from_millis(1);
+/// How long after the end of its last program this process may come to know of it.
+const NOTICE: Duration = Duration::from_millis(100);
 /// How long somebody else may take over or move the lingering mark.
 const HANDOVER: Duration = Duration::from_millis(200);
 
@@ -40,6 +43,8 @@ pub fn live(line: &Line) -> i32 {
         sign(&lock, Side::Reservation, Span::of(device), uid, pid);
     }
     let questions = Questions::receive();
+    // Without memory or descriptors /proc tells nothing: a reservation in doubt stays.
+    file::persist();
     let looker = Looker::new(line);
     let before = Glance::of(line.caller.pid);
     // Ready; then the word whether printing went well. No word at all means that getgpu was killed: in doubt reserved.
@@ -58,7 +63,9 @@ pub fn live(line: &Line) -> i32 {
         Until::Over(process, longest) => {
             Watch::new(std::iter::once((process.pid, process.start))).all_over(*longest);
         }
-        Until::Programs { wait, linger } => Reservation { line, lock, looker, questions, before }.serve(*wait, *linger),
+        Until::Programs { wait, linger } => {
+            Reservation { line, lock, looker, questions, before, guests: HashMap::new() }.serve(*wait, *linger)
+        }
     }
     0
 }
@@ -70,14 +77,23 @@ struct Reservation<'a> {
     questions: Option<Questions>,
     /// The caller and its children before anything was printed.
     before: Option<Glance>,
+    /// Processes that began while it lingered and may not be read, and until when (since boot) they keep it.
+    guests: HashMap<(i32, u64), Duration>,
 }
 
 impl Reservation<'_> {
     fn serve(mut self, wait: Duration, linger: Duration) {
         let Some(mut programs) = self.wait(wait) else { return };
         loop {
-            Watch::new(programs.iter().map(|stat| (stat.pid, stat.start))).all_over(None);
-            match self.linger(linger) {
+            let keys = || programs.iter().map(|stat| (stat.pid, stat.start));
+            let programs_alone: Vec<(i32, u64)> = keys().filter(|key| !self.guests.contains_key(key)).collect();
+            if programs_alone.is_empty() {
+                let until = keys().filter_map(|key| self.guests.get(&key)).max().copied().unwrap_or_default();
+                Watch::new(keys()).all_over(Some(until.saturating_sub(sys::boot_time())));
+            } else {
+                Watch::new(programs_alone.into_iter()).all_over(None);
+            }
+            match self.linger(linger, wait) {
                 Some(next) => programs = next,
                 None => return,
             }
@@ -138,9 +154,11 @@ impl Reservation<'_> {
 
     /// All programs have exited. Marked as lingering at once, so that the caller's next getgpu can ask for the device, it goes on
     /// looking: some more looks for programs that handed themselves on, then for `limit` while the caller lives.
-    fn linger(&mut self, limit: Duration) -> Option<Vec<Stat>> {
-        let began = Instant::now();
+    /// A process that may not be read and begins now, such as an `ssh` typed behind the program, keeps it for `guest` at most.
+    fn linger(&mut self, limit: Duration, guest: Duration) -> Option<Vec<Stat>> {
+        let (began, since) = (Instant::now(), sys::boot_time());
         let found = self.looker.full();
+        let found = self.timely(found, since, guest);
         if !found.is_empty() {
             return Some(found);
         }
@@ -163,6 +181,7 @@ impl Reservation<'_> {
             looks += 1;
             let last = looks >= LAST_LOOKS && (caller_over || began.elapsed() >= limit);
             let found = if last || looks <= LAST_LOOKS { self.looker.full() } else { self.looker.look().0 };
+            let found = self.timely(found, since, guest);
             if !found.is_empty() {
                 self.unmark(mark);
                 return Some(found);
@@ -205,6 +224,21 @@ impl Reservation<'_> {
         });
         evidence.named = !self.looker.full().is_empty();
         evidence
+    }
+
+    /// What was found, without the guests whose time is over.
+    fn timely(&mut self, mut found: Vec<Stat>, since: Duration, guest: Duration) -> Vec<Stat> {
+        let (now, ticks) = (sys::boot_time(), sys::ticks_per_second());
+        // The program ended some moments before this process knew.
+        let since = (since.saturating_sub(NOTICE).as_secs_f64() * ticks as f64) as u64;
+        found.retain(|stat| {
+            let key = (stat.pid, stat.start);
+            if stat.start >= since && !self.guests.contains_key(&key) && super::looks::unreadable(stat.pid) {
+                self.guests.insert(key, now + guest);
+            }
+            self.guests.get(&key).is_none_or(|until| now < *until)
+        });
+        found
     }
 
     /// Read-locks the lingering bytes, under the handover bytes, on a description of its own.

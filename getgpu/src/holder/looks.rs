@@ -127,6 +127,11 @@ impl Looker {
     }
 }
 
+/// Whether the environment of a process may not be read.
+pub fn unreadable(pid: i32) -> bool {
+    secrets::environ(pid) == Secret::Denied
+}
+
 /// Whether the caller was started with the value that was printed, so that it is a grant of older processes too.
 fn caller_has(line: &Line) -> bool {
     let Secret::Bytes(block) = secrets::environ(line.caller.pid) else { return false };
