@@ -64,7 +64,7 @@ pub fn live(line: &Line) -> i32 {
             Watch::new(std::iter::once((process.pid, process.start))).all_over(*longest);
         }
         Until::Programs { wait, linger } => {
-            Reservation { line, lock, looker, questions, before, guests: HashMap::new() }.serve(*wait, *linger)
+            Reservation { line, lock, looker, questions, before, guests: HashMap::new() }.serve(*wait, *linger);
         }
     }
     0
