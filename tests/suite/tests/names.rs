@@ -147,5 +147,5 @@ fn a_program_of_the_working_directory_is_never_run_for_one_in_path() {
     let outcome = sandbox.shell("sh", &script).run();
     outcome.refuses("cudawrap", 127, "links/app: there is no CUDAWRAP_app beside it and no other app in PATH");
     // One that is asked for is another matter.
-    sandbox.shell("sh", &format!("{script}").replace("; app", ":.; app")).run().exits(0).prints("planted\n");
+    sandbox.shell("sh", &script.replace("; app", ":.; app")).run().exits(0).prints("planted\n");
 }
