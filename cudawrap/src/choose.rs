@@ -128,7 +128,7 @@ impl Call<'_> {
             let pool: Vec<Uuid> = request.filter.pool(&inventory).map(|device| device.uuid.clone()).collect();
             client.near(inventory.devices.iter_mut().filter(|device| pool.contains(&device.uuid)))?;
         }
-        placed::place(request, &inventory, self.settings, self.rank, self.diag)?;
+        placed::place(request, self.place, &inventory, self.settings, self.rank, self.diag)?;
         Ok(Some(inventory))
     }
 

@@ -67,13 +67,12 @@ fn prepare(program: &Path, diag: &Diag) -> Result<Ready, Failure> {
 fn keep(settings: &Settings, environment: &Environment, program: &Path, diag: &Diag) -> Result<Ready, Failure> {
     let began = Instant::now();
     let place = lock_place(settings, environment, diag, true)?;
-    let rank = placed::of_process()?;
+    let rank = placed::of_linked(diag);
     let call = Call { settings, environment, place: &place, rank: rank.as_ref(), diag };
     let visible = Visible::parse(environment.visible.as_deref());
     let by_size = settings.share.is_some_and(Share::needs_memory);
     let sized = by_size || (settings.mps && settings.share.is_some());
     let mut request = Request::new(settings, environment, false)?;
-    placed::alone(&mut request, settings, rank.as_ref());
     let device = match visible.single_uuid().filter(|_| !sized) {
         Some(uuid) => Some(granted::by_name(uuid.clone())),
         None => call.resolve(Request::new(settings, environment, false)?),
@@ -81,6 +80,7 @@ fn keep(settings: &Settings, environment: &Environment, program: &Path, diag: &D
     // For MPS alone the memory need not be known.
     let device = device.or_else(|| visible.single_uuid().filter(|_| !by_size).cloned().map(granted::by_name));
     let Some(device) = device else { return Ok(Ready::as_it_is()) };
+    placed::alone(&mut request, &place, &device.uuid, settings, rank.as_ref());
     let devices = [device];
     match granted::lease(&place, &mut request, &devices, diag)? {
         Named::Leased(lease) => Start { program, settings, mps: false, began, diag }.with(&devices, None, lease),
@@ -99,7 +99,7 @@ fn keep(settings: &Settings, environment: &Environment, program: &Path, diag: &D
 
 fn choose(settings: &Settings, environment: &Environment, program: &Path, diag: &Diag) -> Result<Ready, Failure> {
     let began = Instant::now();
-    let rank = placed::of_process()?;
+    let rank = placed::of_linked(diag);
     let rank = rank.as_ref();
     let chosen = Request::new(settings, environment, options::grant_ignored()).and_then(|request| {
         let place = lock_place(settings, environment, diag, true)?;

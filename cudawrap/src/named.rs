@@ -89,7 +89,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     let single = request.visible.single_uuid().filter(|uuid| uuid.is_mig() && request.count == 1 && !sized).cloned();
     let choice = match single {
         Some(uuid) => {
-            placed::alone(&mut request, settings, rank);
+            placed::alone(&mut request, &place, &uuid, settings, rank);
             Choice::Only(vec![granted::by_name(uuid)], Box::new(request))
         }
         None => call.free(request)?,

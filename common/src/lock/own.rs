@@ -194,6 +194,11 @@ pub fn inherited_lease(place: &Place, span: Span) -> Units {
     within(&fdinfo::settled_locks("self"), place, span.lease())
 }
 
+/// The units of a device on which descriptors of `pid` show a lease; none if they may not be read.
+pub fn lease_of(place: &Place, pid: i32, span: Span) -> Units {
+    within(&fdinfo::settled_locks(&pid.to_string()), place, span.lease())
+}
+
 /// The units of a device on which ancestors of our uid hold a lease.
 pub fn ancestor_lease(place: &Place, span: Span) -> Units {
     let uid = nix::unistd::geteuid().as_raw();

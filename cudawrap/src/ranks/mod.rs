@@ -1,6 +1,8 @@
 //! Which of a node's ranks this process is: read from what the launcher set, the launcher's own variables first.
 //! `spread` is what follows from it: how many ranks share a device, and which device is whose; `placed` puts that into a request.
+//! `launchers` finds the launcher among the processes above, which tells whose a reservation is: this rank's own, or all ranks'.
 
+pub mod launchers;
 pub mod placed;
 pub mod slurm;
 pub mod spread;
@@ -31,9 +33,8 @@ const fn launcher(local: &'static str, size: &'static str, global: &'static str)
     Launcher { local, size, global }
 }
 
-/// In this order, since a launcher that is started by another inherits the outer one's: an sbatch script hands all its ranks
-/// SLURM_LOCALID=0, and torchrun is started by any of them.
-const LAUNCHERS: [Launcher; 9] = [
+/// In this order where the processes above do not tell which launcher is the innermost one.
+const LAUNCHERS: [Launcher; 8] = [
     launcher("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK"),
     launcher("MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_RANK"),
     launcher("MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_RANK"),
@@ -42,26 +43,60 @@ const LAUNCHERS: [Launcher; 9] = [
     launcher("FLUX_TASK_LOCAL_ID", "", "FLUX_TASK_RANK"),
     launcher("JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE", "JSM_NAMESPACE_RANK"),
     launcher("MPT_LRANK", "", ""),
-    launcher("LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK"),
 ];
+const TORCHRUN: Launcher = launcher("LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK");
 
-/// The rank that the environment says we are; none outside of any launcher. A value that is no number is told, since rank 0 for all
-/// would put everybody on one device.
-pub fn of(get: &impl Fn(&str) -> Option<String>) -> Result<Option<Rank>, Failure> {
-    for launcher in &LAUNCHERS {
-        let Some(local) = number(get, launcher.local)? else { continue };
-        let size = number(get, launcher.size)?;
-        if let Some(size) = size.filter(|size| *size <= local) {
-            let text = format!("{}={local} is not below {}={size}", launcher.local, launcher.size);
-            return Err(Failure::new(Kind::Usage, text).hint("unset both to choose without ranks"));
+/// The rank that the environment says we are, `None` outside of any launcher. A launcher that is started by another one inherits the
+/// variables of the outer one: torchrun says so itself, of the others `nearest` tells the innermost if the processes above are visible.
+///
+/// # Errors
+///
+/// A value that is no number, since rank 0 for all would put every rank on one device.
+pub fn of(get: &impl Fn(&str) -> Option<String>, nearest: Option<launchers::Family>) -> Result<Option<Rank>, Failure> {
+    if get("TORCHELASTIC_RUN_ID").is_some() {
+        if let Some(rank) = by(&TORCHRUN, get)? {
+            return Ok(Some(rank));
         }
-        let first = number(get, launcher.global)?.map_or(local == 0, |global| global == 0);
-        return Ok(Some(Rank { local, size, devices: None, first }));
+    }
+    if nearest == Some(launchers::Family::Slurm) {
+        if let Some(rank) = slurm::of(get)? {
+            return Ok(Some(rank));
+        }
+    }
+    let first = LAUNCHERS.iter().filter(|launcher| nearest.is_some_and(|family| family.sets(launcher.local)));
+    for launcher in first.chain(&LAUNCHERS).chain([&TORCHRUN]) {
+        if let Some(rank) = by(launcher, get)? {
+            return Ok(Some(rank));
+        }
     }
     slurm::of(get)
 }
 
-/// A variable that holds a number; none if it is not set or empty.
+/// The rank by the variables of one launcher.
+fn by(launcher: &Launcher, get: &impl Fn(&str) -> Option<String>) -> Result<Option<Rank>, Failure> {
+    // -1 stands for "not distributed" in PyTorch and Hugging Face.
+    if get(launcher.local).is_some_and(|local| local.trim() == "-1") {
+        return Ok(None);
+    }
+    let Some(local) = number(get, launcher.local)? else { return Ok(None) };
+    let size = match number(get, launcher.size)? {
+        // Flux tells the size of the whole job only.
+        None if launcher.local.starts_with("FLUX_")
+            && number(get, "FLUX_JOB_NNODES")?.is_none_or(|nodes| nodes == 1) =>
+        {
+            number(get, "FLUX_JOB_SIZE")?.filter(|size| *size > local)
+        }
+        size => size,
+    };
+    if let Some(size) = size.filter(|size| *size <= local) {
+        let text = format!("{}={local} is not below {}={size}", launcher.local, launcher.size);
+        return Err(Failure::new(Kind::Usage, text).hint("unset both to choose without ranks"));
+    }
+    let first = number(get, launcher.global)?.map_or(local == 0, |global| global == 0);
+    Ok(Some(Rank { local, size, devices: None, first }))
+}
+
+/// A variable that holds a number; `None` if it is not set or empty.
 fn number(get: &impl Fn(&str) -> Option<String>, name: &str) -> Result<Option<usize>, Failure> {
     let Some(text) = Some(name).filter(|name| !name.is_empty()).and_then(get).filter(|text| !text.is_empty()) else {
         return Ok(None);

@@ -7,16 +7,30 @@ use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Inventory;
+use getgpu_common::lock::Place;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Settings, Shown};
 use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
-use super::{Rank, spread};
+use super::{Rank, launchers, spread};
 
 /// This process's rank, from its environment.
+///
+/// # Errors
+///
+/// A variable of a launcher has a value that is no rank.
 pub fn of_process() -> Result<Option<Rank>, Failure> {
-    super::of(&|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    let get = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    super::of(&get, launchers::nearest())
+}
+
+/// The same for a linked program, whose user may not know of any of this: nonsense is said, and is no rank.
+pub fn of_linked(diag: &Diag) -> Option<Rank> {
+    of_process().unwrap_or_else(|failure| {
+        diag.warn(&format!("{}: ignored", failure.message));
+        None
+    })
 }
 
 /// Whether the devices have to be known before one is chosen.
@@ -25,10 +39,19 @@ pub fn matters(settings: &Settings, rank: Option<&Rank>) -> bool {
 }
 
 /// The share of a rank in a grant of one device, of which nothing has to be asked.
-pub fn alone(request: &mut Request, settings: &Settings, rank: Option<&Rank>) {
+pub fn alone(request: &mut Request, place: &Place, device: &Uuid, settings: &Settings, rank: Option<&Rank>) {
     if let (Some(rank), None) = (rank, settings.share) {
+        if is_ours_alone(request, place, std::slice::from_ref(device)) {
+            return;
+        }
         divide(request, spread::share(rank, 1));
     }
+}
+
+/// Whether the devices were reserved for, or leased by, this rank alone.
+fn is_ours_alone(request: &Request, place: &Place, grant: &[Uuid]) -> bool {
+    let owned = request.owned_of(place, grant, None).cover();
+    owned.is_some_and(|cover| launchers::is_ours_alone(place, &cover))
 }
 
 /// Ranks divide what they are given, also where that is a part of a device.
@@ -40,6 +63,7 @@ fn divide(request: &mut Request, share: Option<Share>) {
 /// Puts a rank into its place.
 pub fn place(
     request: &mut Request,
+    place: &Place,
     inventory: &Inventory,
     settings: &Settings,
     rank: Option<&Rank>,
@@ -53,6 +77,7 @@ pub fn place(
     if let Some(rank) = rank {
         // Whose devices are divided: those of a grant, and everybody's only if that is said.
         let divided = request.visible != Visible::Unset || settings.share_auto;
+        let divided = divided && !is_ours_alone(request, place, &listed);
         if divided && settings.share.is_none() {
             divide(request, spread::share(rank, listed.len()));
             request.memory |= settings.mps;

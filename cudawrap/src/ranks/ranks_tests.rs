@@ -1,8 +1,14 @@
+use super::launchers::Family;
 use super::*;
 
 fn rank(variables: &str) -> Result<Option<Rank>, Failure> {
+    nested(variables, None)
+}
+
+fn nested(variables: &str, nearest: Option<Family>) -> Result<Option<Rank>, Failure> {
     let pairs: Vec<(&str, &str)> = variables.split_whitespace().filter_map(|pair| pair.split_once('=')).collect();
-    of(&|name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+    let get = |name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    of(&get, nearest)
 }
 
 fn found(local: usize, size: impl Into<Option<usize>>, first: bool) -> Option<Rank> {
@@ -20,6 +26,8 @@ fn every_launcher_says_which_rank_it_is() {
         ("PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=2", found(1, 2, false)),
         ("PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=2 PALS_RANKID=1", found(1, 2, false)),
         ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=5", found(1, None, false)),
+        ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=1 FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=1", found(1, 4, false)),
+        ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=5 FLUX_JOB_SIZE=8 FLUX_JOB_NNODES=2", found(1, None, false)),
         ("JSM_NAMESPACE_LOCAL_RANK=1 JSM_NAMESPACE_LOCAL_SIZE=2", found(1, 2, false)),
         ("MPT_LRANK=0", found(0, None, true)),
         ("LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 RANK=6", found(2, 4, false)),
@@ -60,10 +68,35 @@ fn a_batch_script_is_no_rank_and_the_launcher_in_it_wins() {
 }
 
 #[test]
+fn of_nested_launchers_the_innermost_wins() {
+    let torch = "TORCHELASTIC_RUN_ID=x LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 RANK=2";
+    let mpi = "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_RANK=0";
+    let step = "SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_PROCID=1 SLURM_STEP_TASKS_PER_NODE=3";
+    assert_eq!(rank(&format!("{torch} {mpi} {step}")).unwrap(), found(2, 4, false));
+    let both = format!("{mpi} {step}");
+    for (nearest, expected) in [
+        (Some(Family::Slurm), found(1, 3, false)),
+        (Some(Family::OpenMpi), found(0, 1, true)),
+        (Some(Family::Hydra), found(0, 1, true)),
+        (None, found(0, 1, true)),
+    ] {
+        assert_eq!(nested(&both, nearest).unwrap(), expected, "{nearest:?}");
+    }
+    let hydra = format!("{mpi} MPI_LOCALRANKID=3 MPI_LOCALNRANKS=4 PMI_RANK=3");
+    assert_eq!(nested(&hydra, Some(Family::Hydra)).unwrap(), found(3, 4, false));
+}
+
+#[test]
+fn a_task_that_narrowed_its_grant_was_not_given_it_so() {
+    let task = "SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE=2 SLURM_GPUS_ON_NODE=2";
+    let devices = |more: &str| rank(&format!("{task} {more}")).unwrap().unwrap().devices;
+    assert_eq!([devices(""), devices("SLURM_STEP_GPUS=1"), devices("SLURM_STEP_GPUS=0,1")], [Some(2), Some(2), None]);
+}
+
+#[test]
 fn what_is_no_rank_is_said() {
     for variables in [
         "OMPI_COMM_WORLD_LOCAL_RANK=x",
-        "LOCAL_RANK=-1",
         "LOCAL_RANK=4 LOCAL_WORLD_SIZE=4",
         "MPI_LOCALRANKID=0 MPI_LOCALNRANKS=0",
         "SLURM_STEP_ID=0 SLURM_LOCALID=one",
@@ -71,4 +104,6 @@ fn what_is_no_rank_is_said() {
         assert_eq!(rank(variables).unwrap_err().kind, Kind::Usage, "{variables}");
     }
     assert_eq!(rank("LOCAL_RANK=").unwrap(), None, "empty is not set");
+    assert_eq!(rank("LOCAL_RANK=-1").unwrap(), None, "not distributed");
+    assert_eq!(rank("LOCAL_RANK=-1 SLURM_STEP_ID=0 SLURM_LOCALID=1").unwrap(), found(1, None, false));
 }

@@ -16,7 +16,10 @@ pub fn of(get: &impl Fn(&str) -> Option<String>) -> Result<Option<Rank>, Failure
     }
     let size = size(get)?;
     let first = number(get, "SLURM_PROCID")?.map_or(local == 0, |global| global == 0);
-    let devices = number(get, "SLURM_GPUS_ON_NODE").unwrap_or(None);
+    // A step whose list names all GPUs of the node was not divided: a task that sees fewer has narrowed them by itself.
+    let on_node = number(get, "SLURM_GPUS_ON_NODE").unwrap_or(None);
+    let listed = get("SLURM_STEP_GPUS").map(|list| list.split(',').filter(|gpu| !gpu.is_empty()).count());
+    let devices = on_node.filter(|on_node| listed.is_none_or(|listed| listed < *on_node));
     // A step inside a step hands its own on; what does not fit together is not believed.
     Ok(Some(Rank { local, size: size.filter(|size| *size > local), devices, first }))
 }

@@ -61,7 +61,9 @@ fn devices_handed_out_are_all_different_and_then_there_are_none() {
     assert_devices(&picks, &sandbox.uuids());
     let none = sandbox.getgpu(PLAIN).run();
     none.refuses("getgpu", 1, "getgpu: no free device: 7 of 7 in use (reserved 7)");
-    none.mentions("getgpu: hint: an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU");
+    none.mentions(
+        "getgpu: hint: an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU",
+    );
     sandbox.getgpu(["-q"]).run().exits(1).says(&["getgpu: no free device: 7 of 7 in use (reserved 7)"]);
 }
 

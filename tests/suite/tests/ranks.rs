@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use getgpu_tests::wrapped::wrap;
 use harness::skip::{self, Need};
 use harness::{Command, Running, Sandbox, wait};
 
@@ -162,6 +163,53 @@ fn ranks_inside_a_reservation_of_several_divide_it() {
 }
 
 #[test]
+fn ranks_divide_a_reserved_part_and_stay_inside_it() {
+    let sandbox = Sandbox::new("gpus4");
+    // Ranks as a launcher starts them, whose name tells that it is one, below a half that was reserved for all of them.
+    let launcher = sandbox.file("work/prterun", "#!/bin/bash\nfor i in $(seq 0 $(($1 - 1))); do \
+         OMPI_COMM_WORLD_LOCAL_RANK=$i OMPI_COMM_WORLD_LOCAL_SIZE=$1 cudawrap -- sim-cuda --max 12 --until-file go & done; wait\n", 0o755);
+    for ranks in [2, 6] {
+        let script = format!(
+            "rm -f go; export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold); {} {ranks}",
+            launcher.display()
+        );
+        let shell = sandbox.shell("bash", &script).spawn();
+        sandbox.until_running(ranks);
+        let listing: serde_json::Value =
+            serde_json::from_str(&sandbox.getgpu(["--list", "--json"]).run().stdout).unwrap();
+        let used: Vec<f64> =
+            listing["devices"].as_array().unwrap().iter().map(|d| d["share_used"].as_f64().unwrap()).collect();
+        assert!((used.iter().sum::<f64>() - 0.5).abs() < 0.01, "{used:?}");
+        sandbox.file("work/go", "", 0o644);
+        shell.wait().exits(0).says(&[]);
+        sandbox.assert_clean(Duration::from_secs(6));
+    }
+    // What a rank reserved by itself is not divided by all of them.
+    let own = "CUDA_VISIBLE_DEVICES=$(getgpu -q --share 1/2) exec cudawrap -- sim-cuda --max 2 --until-file go";
+    sandbox.file("work/rank", &format!("#!/bin/bash\n{own}\n"), 0o755);
+    let launcher = sandbox.file(
+        "work/orted",
+        "#!/bin/bash\nfor i in 0 1; do \
+         OMPI_COMM_WORLD_LOCAL_RANK=$i OMPI_COMM_WORLD_LOCAL_SIZE=2 ./rank & done; wait\n",
+        0o755,
+    );
+    let shell = sandbox.shell("bash", &format!("rm -f go; {}", launcher.display())).spawn();
+    sandbox.until_running(2);
+    let listing: serde_json::Value = serde_json::from_str(&sandbox.getgpu(["--list", "--json"]).run().stdout).unwrap();
+    let leases: Vec<f64> = listing["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|d| d["holders"].as_array().unwrap().clone())
+        .filter(|holder| holder["kind"] == "lease")
+        .map(|holder| holder["share"].as_f64().unwrap())
+        .collect();
+    assert_eq!(leases, [0.5, 0.5], "{listing}");
+    sandbox.file("work/go", "", 0o644);
+    shell.wait().exits(0);
+}
+
+#[test]
 fn what_a_launcher_says_wrongly_is_one_line() {
     let sandbox = Sandbox::new("gpus4");
     let run = |name: &str, value: &str| sandbox.command("cudawrap").args(["--", "true"]).env(name, value).run();
@@ -170,8 +218,19 @@ fn what_a_launcher_says_wrongly_is_one_line() {
         125,
         "OMPI_COMM_WORLD_LOCAL_RANK=x: not the number of a rank",
     );
-    run("LOCAL_RANK", "-1").refuses("cudawrap", 125, "LOCAL_RANK=-1");
+    run("LOCAL_RANK", "-1").exits(0).says(&[]);
     run("LOCAL_RANK", "").exits(0);
+    // Under a link, whose user may not know of ranks, it is a warning.
+    let app = wrap(&sandbox, "work", "app", "sim-cuda");
+    for visible in [None, Some(sandbox.uuids()[0].clone())] {
+        let mut command = sandbox.command(&app).env("LOCAL_RANK", "x");
+        if let Some(visible) = visible {
+            command = command.visible(visible);
+        }
+        let outcome = command.run();
+        outcome.exits(0).says(&["cudawrap: LOCAL_RANK=x: not the number of a rank: ignored"]);
+        assert!(outcome.stdout.starts_with("RUN "), "{outcome:#?}");
+    }
 }
 
 /// Ranks on their CPUs, with a topology whose order is reversed: the last GPU is near the first CPU.

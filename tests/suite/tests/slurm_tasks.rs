@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use getgpu_tests::slurm::{self, Cluster};
+use harness::skip::{self, Need};
 use harness::{Command, Sandbox, wait};
 
 /// Only who asks gets something.
@@ -150,6 +151,31 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
     steps.into_iter().for_each(|step| drop(step.wait().exits(0).says(&[]).clone()));
     cluster.until_empty();
     sandbox.assert_clean(Duration::from_secs(1));
+    // Ranks divide the job's part, whoever starts them, and never leave it.
+    let launchers = ["srun -Q", "mpirun.openmpi --allow-run-as-root --oversubscribe", "mpiexec.hydra"];
+    for (launcher, ranks) in launchers.iter().flat_map(|launcher| [(launcher, 2), (launcher, 6)]) {
+        let tool = launcher.split(' ').next().unwrap();
+        if skip::lacks(&[Need::Tool(tool)]) {
+            continue;
+        }
+        let script = format!("{launcher} -n {ranks} cudawrap -- sim-cuda --until-file part --max 12");
+        let job = cluster.sbatch(&format!("--ntasks={ranks} --constraint=gpushare4"), &script);
+        let running = wait::holds_within(wait::LONG, || sandbox.running() == ranks);
+        assert!(running, "{launcher} -n {ranks}: {}", cluster.output(&job));
+        let listing: serde_json::Value =
+            serde_json::from_str(&sandbox.getgpu(["--list", "--json"]).run().stdout).unwrap();
+        let used: Vec<f64> = listing["devices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|device| device["share_used"].as_f64().unwrap())
+            .collect();
+        assert_eq!(used.iter().sum::<f64>(), 0.25, "{launcher} -n {ranks}: {used:?}");
+        let part = sandbox.file("work/part", "", 0o644);
+        cluster.until_empty();
+        std::fs::remove_file(part).unwrap();
+        sandbox.assert_clean(Duration::from_secs(1));
+    }
     // Several steps of one job have the same part.
     let script = "for step in 1 2; do srun -Q sh -c 'echo $CUDA_VISIBLE_DEVICES; cudawrap -- sim-cuda'; done; echo $CUDA_VISIBLE_DEVICES";
     let job = cluster.sbatch("-n1 --constraint=gpushare4", script);

@@ -1,0 +1,131 @@
+//! The launcher that started this rank, found by name among the processes above it.
+//! It tells the innermost of nested launchers, and what belongs to this rank alone: whatever was reserved or leased below it.
+
+use getgpu_common::lock::own::HolderLine;
+use getgpu_common::lock::{Place, Span, own};
+use getgpu_common::ownership::{Basis, Cover};
+use getgpu_common::procfs::{Stat, ancestry};
+
+/// Launchers that set the same variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// slurmstepd.
+    Slurm,
+    /// Open MPI and PRRTE.
+    OpenMpi,
+    /// hydra: MPICH, Intel MPI, MVAPICH.
+    Hydra,
+    /// Cray PALS.
+    Pals,
+    /// Flux.
+    Flux,
+    /// IBM Job Step Manager.
+    Jsm,
+    /// torchrun and what else starts ranks from Python, which has no name of its own.
+    Other,
+}
+
+/// Names of the processes that start ranks, as `stat` has them: at most 15 bytes.
+const NAMES: [(&str, Family); 13] = [
+    ("slurmstepd", Family::Slurm),
+    ("orted", Family::OpenMpi),
+    ("prted", Family::OpenMpi),
+    ("prterun", Family::OpenMpi),
+    ("mpirun", Family::OpenMpi),
+    ("orterun", Family::OpenMpi),
+    ("mpirun.openmpi", Family::OpenMpi),
+    ("hydra_pmi_proxy", Family::Hydra),
+    ("pmi_proxy", Family::Hydra),
+    ("palsd", Family::Pals),
+    ("flux-shell", Family::Flux),
+    ("jsrund", Family::Jsm),
+    ("torchrun", Family::Other),
+];
+
+impl Family {
+    /// Whether these launchers set this variable.
+    pub fn sets(self, variable: &str) -> bool {
+        let prefixes: &[&str] = match self {
+            Self::OpenMpi => &["OMPI_"],
+            Self::Hydra => &["MPI_LOCALRANKID", "MV2_", "PMI_"],
+            Self::Pals => &["PALS_"],
+            Self::Flux => &["FLUX_"],
+            Self::Jsm => &["JSM_"],
+            Self::Slurm | Self::Other => &[],
+        };
+        prefixes.iter().any(|prefix| variable.starts_with(prefix))
+    }
+}
+
+/// Where the nearest launcher is among the ancestors, the parent first.
+fn find(ancestors: &[Stat]) -> Option<(usize, Family)> {
+    let family = |stat: &Stat| NAMES.iter().find(|(name, _)| *name == stat.comm).map(|(_, family)| *family);
+    ancestors.iter().enumerate().find_map(|(place, stat)| Some((place, family(stat)?)))
+}
+
+/// The launcher that started this process, or an ancestor of it.
+pub fn nearest() -> Option<Family> {
+    find(&ancestry::ancestors(std::process::id() as i32, MOST)).map(|(_, family)| family)
+}
+
+/// Ancestors that are looked at.
+const MOST: usize = 64;
+
+/// Whether what we own was reserved for, or leased by, this rank alone and not for all ranks of its launcher: then the rank uses all of
+/// it. In doubt it is for all, and each takes its part.
+pub fn is_ours_alone(place: &Place, cover: &Cover) -> bool {
+    let own = std::process::id() as i32;
+    let ancestors = ancestry::ancestors(own, MOST);
+    let Some((above, _)) = find(&ancestors) else { return false };
+    match &cover.basis {
+        Basis::Reservation(line) => reserved_below(line, own, &ancestors[..above]),
+        // A launcher that runs under the lease has it for all of its ranks.
+        Basis::InheritedLease | Basis::AncestorLease => {
+            let launcher = ancestors[above].pid;
+            let holds = |(uuid, units): &(_, _)| units_overlap(&own::lease_of(place, launcher, Span::of(uuid)), units);
+            !cover.devices.iter().any(holds)
+        }
+    }
+}
+
+fn units_overlap(one: &getgpu_common::lock::Units, other: &getgpu_common::lock::Units) -> bool {
+    one.without(other) != *one
+}
+
+/// Whether a reservation was made for this process, or for an ancestor below the launcher.
+fn reserved_below(line: &HolderLine, own: i32, below: &[Stat]) -> bool {
+    let start = Stat::read(own).map_or(0, |stat| stat.start);
+    let lineage: Vec<(i32, u64)> =
+        std::iter::once((own, start)).chain(below.iter().map(|stat| (stat.pid, stat.start))).collect();
+    line.distance(&lineage) != usize::MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(pid: i32, name: &str) -> Stat {
+        Stat { pid, comm: name.into(), state: 'S', ppid: 0, kernel: false, forked: false, start: 1, arg_start: 0 }
+    }
+
+    #[test]
+    fn the_nearest_launcher_is_the_innermost() {
+        let chain = [stat(9, "bash"), stat(8, "orted"), stat(7, "bash"), stat(6, "slurmstepd"), stat(1, "init")];
+        assert_eq!(find(&chain), Some((1, Family::OpenMpi)));
+        assert_eq!(find(&chain[2..]), Some((1, Family::Slurm)));
+        assert_eq!(find(&chain[4..]), None);
+    }
+
+    #[test]
+    fn a_reservation_above_the_launcher_is_for_all_its_ranks() {
+        let uuid = "MIG-0d1e2f30-1111-5222-8333-444455556666";
+        let held = |pid: i32| {
+            let text = format!("getgpu\0--holder\0{uuid}\0caller=3(slurmstepd)\0start=1\0hold={pid}(x)\0");
+            HolderLine::parse(5, text.as_bytes()).unwrap()
+        };
+        let own = std::process::id() as i32;
+        let below = [stat(9, "bash")];
+        assert!(reserved_below(&held(own), own, &below) && reserved_below(&held(9), own, &below));
+        assert!(!reserved_below(&held(7), own, &below) && !reserved_below(&held(0), own, &below));
+    }
+}
