@@ -192,14 +192,22 @@ fn a_user_of_many_groups_and_no_home() {
 fn who_waits_with_few_descriptors_watches_fewer_holders() {
     let sandbox = Sandbox::new("h200x1");
     let hold = format!("--hold={}", std::process::id());
-    let held: Vec<Outcome> = (0..32).map(|_| sandbox.getgpu(["--share", "1/32", &hold]).run()).collect();
+    let held: Vec<Outcome> = (0..32)
+        .map(|number| sandbox.getgpu(["--share", "1/32", &hold, "--tag", &format!("t{number}")]).run())
+        .collect();
     assert!(held.iter().all(|outcome| outcome.code() == Some(0)));
     for words in [&["getgpu", "--wait=2"][..], &["cudawrap", "--wait=2", "--", "true"]] {
         let outcome = sandbox.command("launch").args(["--nofile", "34"]).args(words).run();
         outcome.exits(if words[0] == "getgpu" { 1 } else { 75 }).mentions("in use");
     }
-    let waiter = sandbox.command("launch").args(["--nofile", "34", "getgpu", "--wait=20"]).spawn();
-    harness::wait::until("it waits", || waiter.stderr().contains("waiting"));
-    sandbox.getgpu(["--release-all"]).run().exits(0);
-    waiter.wait().line();
+    // The others are watched still when one has a part to give.
+    for (tag, words) in [
+        ("t3", &["getgpu", "--wait=20", "--share", "1/32"][..]),
+        ("t5", &["cudawrap", "--wait=20", "--share", "1/32", "--", "true"]),
+    ] {
+        let waiter = sandbox.command("launch").args(["--nofile", "34"]).args(words).spawn();
+        harness::wait::until("it waits", || waiter.stderr().contains("waiting"));
+        sandbox.getgpu(["--release", tag]).run().exits(0);
+        waiter.wait().exits(0);
+    }
 }
