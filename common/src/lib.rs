@@ -2,6 +2,7 @@
 
 pub mod afresh;
 pub mod ask;
+pub mod batch;
 pub mod choice;
 pub mod cpus;
 
@@ -9,6 +10,7 @@ pub mod diag;
 pub mod error;
 pub mod exit;
 pub mod flags;
+pub mod frameworks;
 pub mod guide;
 pub mod ident;
 pub mod inventory;

@@ -38,6 +38,8 @@ pub type Proven = [(Uuid, Units)];
 pub struct Wish<'a> {
     /// The devices of the grant; without one, only a reservation whose programs have exited is ours.
     pub grant: Option<&'a [Uuid]>,
+    /// The grant names them by their full UUIDs, as getgpu prints them.
+    pub by_uuid: bool,
     /// How many different devices.
     pub count: usize,
     /// Whether all of these units of a device are wanted, and not a part of them.
@@ -92,11 +94,25 @@ pub fn decide(wish: &Wish<'_>, candidates: &[Candidate]) -> Decision {
         let by_lease = matches!(candidate.basis, Basis::InheritedLease | Basis::AncestorLease);
         (!by_lease, candidate.distance, candidate.in_use, candidate.devices.len())
     };
+    let all = |cover: &Cover| {
+        cover.devices.len() == wish.count && cover.devices.iter().all(|(uuid, ours)| (wish.wants_all)(uuid, ours))
+    };
     let covering = candidates.iter().filter_map(|candidate| Some((candidate, cover(candidate, grant)?)));
-    let Some((_, cover)) = covering.min_by_key(order) else { return Decision::Nothing };
-    let all =
-        cover.devices.len() == wish.count && cover.devices.iter().all(|(uuid, ours)| (wish.wants_all)(uuid, ours));
-    if all { Decision::All(cover) } else { Decision::Inside(cover) }
+    let around = covering.filter(|(candidate, cover)| all(cover) || !is_a_siblings_part(candidate, cover, wish));
+    match around.min_by_key(order) {
+        None => Decision::Nothing,
+        Some((_, cover)) if all(&cover) => Decision::All(cover),
+        Some((_, cover)) => Decision::Inside(cover),
+    }
+}
+
+/// Whether a part of a device is a sibling's, beside which there may be room for ours, and not one around us to choose inside of. Several
+/// tasks with one grant each reserve their part of it: the grant does not come from any of these.
+fn is_a_siblings_part(candidate: &Candidate, cover: &Cover, wish: &Wish<'_>) -> bool {
+    let Basis::Reservation(line) = &candidate.basis else { return false };
+    let held_for_another = line.hold.is_some_and(|pid| pid > 0) && candidate.distance == usize::MAX;
+    let part = cover.devices.iter().any(|(_, units)| !units.is_whole());
+    part && (!wish.by_uuid || held_for_another)
 }
 
 /// What a candidate has of every device of the grant; `None` if it lacks one of them.

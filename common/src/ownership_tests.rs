@@ -30,6 +30,7 @@ fn decided(grant: Option<&[u32]>, count: usize, wants_all: bool, candidates: &[C
     let grant: Option<Vec<Uuid>> = grant.map(|grant| grant.iter().map(|n| uuid(*n)).collect());
     let wish = Wish {
         grant: grant.as_deref(),
+        by_uuid: true,
         count,
         wants_all: &|_, _| wants_all,
         reusable: &|line, devices| line.pid >= 100 && devices.len() == count,
@@ -96,8 +97,36 @@ fn a_cover_has_the_proven_units_of_the_granted_devices() {
     let devices = vec![(uuid(1), half()), (uuid(2), Units::whole())];
     let candidate = Candidate { devices, ..reserved(5, &[1, 2]) };
     let grant = [uuid(1)];
-    let wish = Wish { grant: Some(&grant), count: 1, wants_all: &|_, units| *units == half(), reusable: &|_, _| false };
+    let wish = Wish {
+        grant: Some(&grant),
+        by_uuid: true,
+        count: 1,
+        wants_all: &|_, units| *units == half(),
+        reusable: &|_, _| false,
+    };
     let Decision::All(cover) = decide(&wish, &[candidate]) else { panic!("all of the half is wanted") };
     assert_eq!((cover.units(&uuid(1)), cover.units(&uuid(2))), (Some(&half()), None));
     assert!(cover.is_reservation());
+}
+
+#[test]
+fn a_part_that_a_sibling_reserved_is_not_around_us() {
+    let held = |pid: i32, hold: i32, distance| {
+        let text = format!("getgpu\0--holder\0{}\0caller=7(bash)\0start=1\0hold={hold}(x)\0", uuid(1));
+        let line = HolderLine::parse(pid, text.as_bytes()).unwrap();
+        Candidate { basis: Basis::Reservation(line), devices: vec![(uuid(1), half())], distance, in_use: false }
+    };
+    let grant = [uuid(1)];
+    for (what, candidate, by_uuid, wants_all, inside) in [
+        ("for another task", held(5, 99, usize::MAX), true, false, false),
+        ("all of another task's, as it is", held(5, 99, usize::MAX), true, true, true),
+        ("for an ancestor", held(5, 99, 2), true, false, true),
+        ("for the whole job", held(5, 0, usize::MAX), true, false, true),
+        ("beside a grant by index", held(5, 0, usize::MAX), false, false, false),
+        ("whole", reserved(5, &[1]), false, false, true),
+    ] {
+        let wish =
+            Wish { grant: Some(&grant), by_uuid, count: 1, wants_all: &|_, _| wants_all, reusable: &|_, _| false };
+        assert_eq!(decide(&wish, &[candidate]) != Decision::Nothing, inside, "{what}");
+    }
 }

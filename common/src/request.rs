@@ -2,10 +2,12 @@
 //! The same for getgpu and cudawrap, so that both mean the same devices.
 
 use crate::ask::{Client, Worker};
+use crate::batch::BatchGpus;
+use crate::choice::census;
 use crate::choice::policy::Nearest;
 use crate::error::{Failure, Kind};
-use crate::ident::Uuid;
-use crate::inventory::{Detail, Inventory};
+use crate::ident::{Selector, Uuid};
+use crate::inventory::{Detail, Device, Inventory};
 use crate::lock::{Level, Place, UNITS, Units, layout};
 use crate::ownership::{self, Cover, Decision, Wish};
 use crate::pool::{Filter, Portion};
@@ -41,6 +43,10 @@ pub struct Request {
     cap: Option<u32>,
     /// The grant's text, for messages.
     value: String,
+    /// What the batch system says of this job's GPUs, where CUDA_VISIBLE_DEVICES says nothing.
+    batch_gpus: Option<BatchGpus>,
+    /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
+    batch_job: bool,
 }
 
 impl Request {
@@ -57,12 +63,19 @@ impl Request {
     /// The same for a listing: to a job that was given no GPU the pool is empty, which is no failure.
     pub fn listed(settings: &Settings, environment: &Environment, ignore_grant: bool) -> Result<Self, Failure> {
         let value = environment.visible.as_deref().filter(|_| !ignore_grant);
+        let batch_gpus =
+            environment.batch_gpus.clone().filter(|_| environment.batch_job && value.is_none() && !ignore_grant);
         let visible = match Visible::parse(value) {
-            Visible::Unset if environment.batch_job && settings.without_grant == WithoutGrant::None => Visible::Nothing,
+            Visible::Unset
+                if batch_gpus.is_none() && environment.batch_job && settings.without_grant == WithoutGrant::None =>
+            {
+                Visible::Nothing
+            }
             visible => visible,
         };
-        // What a batch system has granted is not cut by the list for interactive use.
-        let granted_by_batch = environment.batch_job && matches!(visible, Visible::Entries(_));
+        // What a batch system has granted is not cut by the list for interactive use, nor counted.
+        let named = matches!(visible, Visible::Entries(_)) || batch_gpus.is_some();
+        let granted_by_batch = environment.batch_job && named;
         let allowed = if granted_by_batch { None } else { allowed::allowed(settings)? };
         Ok(Self {
             filter: Filter {
@@ -85,14 +98,19 @@ impl Request {
             nearest: None,
             others: Vec::new(),
             user: nix::unistd::geteuid().as_raw(),
-            cap: settings.max_per_user.filter(|_| !namespaces::is_host_root()),
+            cap: settings.max_per_user.filter(|_| !granted_by_batch && !namespaces::is_host_root()),
             value: value.map(|v| v.to_string_lossy().into_owned()).unwrap_or_default(),
             visible,
+            batch_gpus,
+            batch_job: environment.batch_job,
         })
     }
 
     /// The devices that the grant names must exist; without a grant nothing is asked.
     pub fn resolve_grant<W: Worker>(&mut self, client: &mut Client<W>) -> Result<Option<Inventory>, Failure> {
+        if let (Visible::Unset, Some(gpus)) = (&self.visible, self.batch_gpus.take()) {
+            return self.resolve_batch_gpus(client, &gpus).map(Some);
+        }
         let entries = match &self.visible {
             Visible::Unset => return Ok(None),
             Visible::Nothing => return Err(self.empty_grant()),
@@ -101,10 +119,33 @@ impl Request {
         let inventory = client.scan(self.detail())?;
         let named = visible::resolve(entries, &inventory);
         if named.is_empty() {
-            return Err(vanished(&self.value));
+            return Err(self.vanished());
         }
         self.filter.grant = Some(named.into_iter().map(|device| device.uuid).collect());
         Ok(Some(inventory))
+    }
+
+    /// The devices of a job that has GPUs and no CUDA_VISIBLE_DEVICES: what its cgroup leaves, else those that the batch system names.
+    fn resolve_batch_gpus<W: Worker>(
+        &mut self,
+        client: &mut Client<W>,
+        gpus: &BatchGpus,
+    ) -> Result<Inventory, Failure> {
+        let inventory = client.scan(self.detail())?;
+        let usable = inventory.gpus.iter().filter(|gpu| gpu.usable).count();
+        let all = usable < inventory.gpus.len() || gpus.count == Some(usable);
+        let named = |device: &&Device| device.usable && (all || gpus.numbers.contains(&device.gpu));
+        let granted: Vec<Uuid> = inventory.devices.iter().filter(named).map(|device| device.uuid.clone()).collect();
+        if granted.is_empty() {
+            let text = "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set and nothing else tells which they are";
+            return Err(Failure::new(Kind::NoDevice, text).hint(
+                "run the program by srun without --gpu-bind=none, or set CUDA_VISIBLE_DEVICES to the job's GPUs",
+            ));
+        }
+        self.value = granted.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
+        self.visible = Visible::Entries(granted.iter().cloned().map(Selector::Full).collect());
+        self.filter.grant = Some(granted);
+        Ok(inventory)
     }
 
     /// Whether a random slot may be drawn: one whole device, any of an open pool, and nothing to count first.
@@ -141,7 +182,9 @@ impl Request {
     pub fn owned_of(&self, place: &Place, grant: &[Uuid], inventory: Option<&Inventory>) -> Decision {
         let memory = |uuid: &Uuid| inventory?.devices.iter().find(|device| device.uuid == *uuid)?.memory;
         let wants_all = |uuid: &Uuid, ours: &Units| self.filter.portion(ours, memory(uuid)) == Portion::All;
-        let wish = Wish { grant: Some(grant), count: self.count, wants_all: &wants_all, reusable: &|_, _| false };
+        let by_uuid = self.visible.full_uuids().is_some();
+        let wish =
+            Wish { grant: Some(grant), by_uuid, count: self.count, wants_all: &wants_all, reusable: &|_, _| false };
         ownership::of_grant(place, &wish)
     }
 
@@ -197,23 +240,32 @@ impl Request {
     pub fn empty_grant(&self) -> Failure {
         let first = self.value.split(',').next().unwrap_or_default().trim();
         if !(first.is_empty() || first.starts_with('-') || first.eq_ignore_ascii_case("NoDevFiles")) {
-            return vanished(&self.value);
+            return self.vanished();
         }
         let shown = if self.value.is_empty() { "empty" } else { self.value.as_str() };
         Failure::new(Kind::NoDevice, format!("CUDA_VISIBLE_DEVICES is {shown}: it names no device"))
-            .hint("unset CUDA_VISIBLE_DEVICES, or use --ignore-grant")
+            .hint(self.remedy(census::WITHOUT_GRANT))
+    }
+
+    /// A grant that no longer names anything here.
+    fn vanished(&self) -> Failure {
+        let shown: String = self.value.chars().take(60).collect();
+        let dots = if shown.len() < self.value.len() { ".." } else { "" };
+        Failure::new(Kind::NoDevice, format!("CUDA_VISIBLE_DEVICES={shown}{dots}: no such device on this node"))
+            .hint(self.remedy("re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again"))
+    }
+
+    /// What a person can do about the grant: inside a job it is the batch system's, and to unset it takes what others were granted.
+    pub fn remedy(&self, elsewhere: &'static str) -> &'static str {
+        if self.batch_job {
+            "the batch system set CUDA_VISIBLE_DEVICES for this job: ask it for other GPUs"
+        } else {
+            elsewhere
+        }
     }
 
     /// The grant's text.
     pub fn value(&self) -> &str {
         &self.value
     }
-}
-
-/// A grant that no longer names anything here.
-fn vanished(value: &str) -> Failure {
-    let shown: String = value.chars().take(60).collect();
-    let dots = if shown.len() < value.len() { ".." } else { "" };
-    Failure::new(Kind::NoDevice, format!("CUDA_VISIBLE_DEVICES={shown}{dots}: no such device on this node"))
-        .hint("re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again")
 }

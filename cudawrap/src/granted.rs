@@ -191,8 +191,9 @@ pub fn in_use(uuid: &Uuid, holder: Option<&Holder>) -> String {
 }
 
 /// The failure of a named device that somebody else has.
-pub fn taken(uuid: &Uuid, holder: Option<&Holder>) -> Failure {
-    Failure::new(Kind::NoneFree, in_use(uuid, holder)).hint("unset CUDA_VISIBLE_DEVICES to get a free device")
+pub fn taken(uuid: &Uuid, holder: Option<&Holder>, request: &Request) -> Failure {
+    let hint = request.remedy("unset CUDA_VISIBLE_DEVICES to get a free device");
+    Failure::new(Kind::NoneFree, in_use(uuid, holder)).hint(hint)
 }
 
 /// Somebody who waits for the devices that the grant names.
@@ -286,7 +287,7 @@ impl Seeker for Wanted<'_> {
         let device =
             self.devices.iter().find(|device| self.taken(probe, device).unwrap_or(true)).or(self.devices.first());
         let Some(device) = device else { return Failure::new(Kind::NoneFree, "no free device") };
-        let mut failure = taken(&device.uuid, first_holder(self.place, probe, device, "lease").as_ref());
+        let mut failure = taken(&device.uuid, first_holder(self.place, probe, device, "lease").as_ref(), &self.request);
         failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
         failure
     }

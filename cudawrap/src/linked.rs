@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::ident::Uuid;
+use getgpu_common::inventory::Device;
 use getgpu_common::locked::lock_place;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, RunOrFail, Settings};
@@ -81,19 +83,32 @@ fn keep(settings: &Settings, environment: &Environment, program: &Path, diag: &D
     let device = device.or_else(|| visible.single_uuid().filter(|_| !by_size).cloned().map(granted::by_name));
     let Some(device) = device else { return Ok(Ready::as_it_is()) };
     placed::alone(&mut request, &place, &device.uuid, settings, rank.as_ref());
-    let devices = [device];
-    match granted::lease(&place, &mut request, &devices, diag)? {
-        Named::Leased(lease) => Start { program, settings, mps: false, began, diag }.with(&devices, None, lease),
+    lease_named(&call, &mut request, &[device], program, began, None)
+}
+
+/// Leases named devices if they can be had, and runs the program there in any case. `shown`: what CUDA_VISIBLE_DEVICES is to name, where
+/// it names nothing yet.
+fn lease_named(
+    call: &Call<'_>,
+    request: &mut Request,
+    devices: &[Device],
+    program: &Path,
+    began: Instant,
+    shown: Option<&[Uuid]>,
+) -> Result<Ready, Failure> {
+    let (settings, diag) = (call.settings, call.diag);
+    match granted::lease(call.place, request, devices, diag)? {
+        Named::Leased(lease) => Start { program, settings, mps: false, began, diag }.with(devices, shown, lease),
         Named::TooLarge(failure) => {
             diag.warn(&format!("{}: running without a lease", failure.message));
-            Ok(Ready::as_it_is())
+            Ok(Ready::without_lease(shown))
         }
         Named::Taken(uuid, holder) if settings.when_taken == RunOrFail::Run => {
             let who = granted::in_use(&uuid, holder.as_ref());
             diag.warn(&format!("{who}: running there because CUDA_VISIBLE_DEVICES names it"));
-            Ok(Ready::as_it_is())
+            Ok(Ready::without_lease(shown))
         }
-        Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref())),
+        Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref(), request)),
     }
 }
 
@@ -114,8 +129,12 @@ fn choose(settings: &Settings, environment: &Environment, program: &Path, diag: 
             let shown = placed::shown(uuids(&devices), &request, settings);
             Start { program, settings, mps: false, began, diag }.with(&devices, shown.as_deref(), lease)
         }
-        // Without a grant there is always something to choose.
-        Ok((_, Choice::Only(..))) => Ok(Ready::as_it_is()),
+        // A batch job has just this device, although CUDA_VISIBLE_DEVICES does not say so.
+        Ok((place, Choice::Only(devices, mut request))) => {
+            let call = Call { settings, environment, place: &place, rank, diag };
+            let shown = placed::shown(uuids(&devices), &request, settings);
+            lease_named(&call, &mut request, &devices, program, began, shown.as_deref())
+        }
         // Programs are shared with nodes without GPUs.
         Err(failure)
             if matches!(failure.kind, Kind::NoDriver | Kind::NoUsableGpu) && settings.when_no_gpu == RunOrFail::Run =>

@@ -140,14 +140,17 @@ fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<L
         match granted::lease(call.place, &mut wanted.request, &wanted.devices, call.diag)? {
             Named::Leased(lease) => return Ok(lease),
             Named::TooLarge(failure) => return Err(failure),
-            Named::Taken(uuid, holder) if !waits => return Err(granted::taken(&uuid, holder.as_ref())),
+            Named::Taken(uuid, holder) if !waits => {
+                return Err(granted::taken(&uuid, holder.as_ref(), &wanted.request));
+            }
             Named::Taken(..) => {}
         }
     }
+    let asked = wanted.request.clone();
     let progress = call.progress();
     match Turn::new(call.place, line, wanted, progress, call.wait())?.wait()? {
         Named::Leased(lease) => Ok(lease),
         Named::TooLarge(failure) => Err(failure),
-        Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref())),
+        Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref(), &asked)),
     }
 }

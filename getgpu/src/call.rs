@@ -7,10 +7,11 @@ use getgpu_common::ask::{Client, spawn};
 use getgpu_common::choice::pick::Guard;
 use getgpu_common::diag::{Diag, print};
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::frameworks;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Inventory};
 use getgpu_common::lock::claim::{join, settle_all};
-use getgpu_common::lock::own::HolderLine;
+use getgpu_common::lock::own::{self, HolderLine};
 use getgpu_common::lock::{Claim, Description, Place, Side, Span};
 use getgpu_common::ownership::{Cover, Decision};
 use getgpu_common::procfs::Stat;
@@ -152,12 +153,23 @@ impl Call<'_> {
             Format::Index => Some(open(self.settings)?.ask_all(|client| client.scan(Detail::Uuid))?),
             _ => None,
         };
-        print(&self.text(&self.value(uuids(), inventory.as_ref())))
+        let units: Vec<_> = lines
+            .iter()
+            .flat_map(|line| line.devices.iter().map(|uuid| own::reserved_units(&self.place, line, uuid)))
+            .collect();
+        print(&self.text(&self.value(uuids(), inventory.as_ref()), share::smallest(&units)))
     }
 
-    fn text(&self, value: &str) -> String {
+    /// What is printed for devices of which the smallest part is `part`.
+    fn text(&self, value: &str, part: f64) -> String {
         match self.options.format {
-            Format::Env => format!("export CUDA_VISIBLE_DEVICES={value}\n"),
+            Format::Env => {
+                let told = self.settings.framework_memory && part < 1.0;
+                let unset = |(name, _): &(&str, String)| told && std::env::var_os(name).is_none();
+                let more = frameworks::variables(part).into_iter().filter(unset);
+                let more = more.map(|(name, value)| format!("export {name}={value}\n"));
+                format!("export CUDA_VISIBLE_DEVICES={value}\n{}", more.collect::<String>())
+            }
             Format::Uuid | Format::Index | Format::Prometheus => format!("{value}\n"),
         }
     }
@@ -209,7 +221,7 @@ impl Call<'_> {
     /// Starts the holder, prints, and tells the holder how that went.
     fn hand_out(&self, answer: Answer, whose: Whose) -> Result<(), Failure> {
         let Whose { caller, held, user, tag } = whose;
-        let text = self.text(&answer.value);
+        let text = self.text(&answer.value, answer.part);
         let Some(lock) = answer.lock.filter(|_| self.options.keep != Keep::No) else { return print(&text) };
         let until = match (self.options.keep, held) {
             (Keep::Hold(Some(0)), _) => Until::Released,

@@ -68,7 +68,7 @@ impl Call<'_> {
                 many => format!("there are {many} devices, 0 to {}", many - 1),
             };
             let (place, hint) = match request.filter.grant {
-                Some(_) => (", within CUDA_VISIBLE_DEVICES", census::WITHOUT_GRANT),
+                Some(_) => (", within CUDA_VISIBLE_DEVICES", request.remedy(census::WITHOUT_GRANT)),
                 None => ("", "getgpu --list; to wait for a free device: getgpu --wait"),
             };
             return Err(Failure::new(Kind::Usage, format!("no device {index}: {there}{place}")).hint(hint));

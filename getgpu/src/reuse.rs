@@ -51,7 +51,8 @@ impl Call<'_> {
         };
         let reusable =
             |line: &HolderLine, devices: &Proven| fits(devices, request, inventory) && lingers(&self.place, line);
-        let wish = Wish { grant: None, count: request.count, wants_all: &|_, _| true, reusable: &reusable };
+        let wish =
+            Wish { grant: None, by_uuid: false, count: request.count, wants_all: &|_, _| true, reusable: &reusable };
         let Decision::Reuse(line) = ownership::decide(&wish, &candidates) else { return Ok(None) };
         for uuid in &line.devices {
             if !self.shared(&line, uuid)? && !client.usage_of(uuid)?.is_ok_and(|u| u.activity == Activity::Idle) {
@@ -110,7 +111,7 @@ fn fits(devices: &Proven, request: &Request, inventory: Option<&Inventory>) -> b
 
 /// Whether a process is about to run, and only waits for a processor.
 fn about_to_run(pid: i32) -> bool {
-    Stat::read(pid).is_some_and(|stat| stat.state == 'R')
+    Stat::read(pid).is_some_and(|stat| matches!(stat.state, 'R' | 'D'))
 }
 
 /// Whether the holder lingers. One that was woken by its program's exit and has not run yet gets the time to say so.

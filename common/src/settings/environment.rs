@@ -4,6 +4,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::batch::BatchGpus;
+
 /// What the environment says.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
@@ -17,8 +19,10 @@ pub struct Environment {
     pub lock: Option<PathBuf>,
     /// CUDA_VISIBLE_DEVICES.
     pub visible: Option<OsString>,
-    /// SLURM_JOB_ID, PBS_JOBID or LSB_JOBID is set.
+    /// SLURM_JOB_ID, PBS_JOBID or LSB_JOBID is set, or SGE names GPUs.
     pub batch_job: bool,
+    /// The GPUs that the batch system says this job has.
+    pub batch_gpus: Option<BatchGpus>,
     /// In a Slurm allocation but not in one of its tasks.
     pub allocation_shell: bool,
 }
@@ -35,6 +39,8 @@ impl Environment {
         // The XDG rules: a relative path is to be ignored.
         let absolute = |name: &str| own(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let config = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
+        let batch_job = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"].iter().any(|name| get(name).is_some());
+        let batch_gpus = BatchGpus::from(&get);
         let chosen = own("GETGPU_CONFIG").map(PathBuf::from);
         Self {
             system_file_must_exist: chosen.is_some(),
@@ -42,7 +48,8 @@ impl Environment {
             user_file: config.map(|dir| dir.join("getgpu/config.toml")),
             lock: own("GETGPU_LOCK").map(PathBuf::from),
             visible: get("CUDA_VISIBLE_DEVICES"),
-            batch_job: ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"].iter().any(|name| get(name).is_some()),
+            batch_job: batch_job || batch_gpus.as_ref().is_some_and(|gpus| !gpus.numbers.is_empty()),
+            batch_gpus,
             allocation_shell: get("SLURM_JOB_ID").is_some() && get("SLURM_PROCID").is_none(),
         }
     }

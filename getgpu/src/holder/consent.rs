@@ -2,13 +2,13 @@
 //! reads the environments of other processes; in doubt it refuses, and the caller chooses another device.
 
 use std::collections::HashSet;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use getgpu_common::lock::own::HOLDER_NAME;
 use getgpu_common::procfs::{Stat, ancestry, file};
+use getgpu_common::sys;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::line::Line;
 use super::naming::Seen;
@@ -17,28 +17,21 @@ use super::watch::runs;
 /// What a getgpu asks with. Its default action is to be ignored, so a holder of an older version goes on as it was.
 pub const QUESTION: Signal = Signal::SIGURG;
 
-/// The questions that arrive at this process.
-pub struct Questions(SignalFd);
+/// The questions that arrive at this process. No descriptor: a holder has none but the lock.
+pub struct Questions(());
 
 impl Questions {
-    /// Receives questions from now on; they wait until they are read. `None`: the kernel has no room, and all are left unanswered.
+    /// Receives questions from now on; they wait until they are read. `None`: signals cannot be blocked, and all are left unanswered.
     pub fn receive() -> Option<Self> {
         let mut signals = SigSet::empty();
         signals.add(QUESTION);
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).ok()?;
-        SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).ok().map(Self)
+        Some(Self(()))
     }
 
-    /// The pid of the next process that asks.
-    pub fn next(&self) -> Option<i32> {
-        let asked = self.0.read_signal().ok()??;
-        i32::try_from(asked.ssi_pid).ok().filter(|pid| *pid > 0)
-    }
-}
-
-impl AsFd for Questions {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+    /// The pid of the next process that asks, waited for at most `limit`.
+    pub fn next(&self, limit: Duration) -> Option<i32> {
+        sys::wait_for_signal(QUESTION as i32, limit).filter(|pid| *pid > 0)
     }
 }
 

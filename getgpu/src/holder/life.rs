@@ -23,6 +23,8 @@ const LAST_LOOKS: u32 = 3;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// Between looks while lingering.
 const LINGER_LOOK: Duration = Duration::from_millis(200);
+/// Between two looks whether the caller is over.
+const CALLER_LOOK: Duration = Duration::from_millis(50);
 /// Between two looks whether the one that asked is still there.
 const BETWEEN_ANSWERS: Duration = Duration::from_millis(1);
 /// How long after the end of its last program this process may come to know of it.
@@ -164,20 +166,12 @@ impl Reservation<'_> {
         }
         let mark = self.mark();
         let mut caller = Watch::new(std::iter::once((self.line.caller.pid, self.line.caller.start)));
-        let mut nobody = Watch::new(std::iter::empty());
         let mut looks = 1;
         loop {
             let early = looks < LAST_LOOKS;
             let pause = if early { BETWEEN_LOOKS } else { LINGER_LOOK.min(limit.saturating_sub(began.elapsed())) };
             // The early looks are made whether the caller lives or not.
-            let watch = if early { &mut nobody } else { &mut caller };
-            let until = Instant::now() + pause;
-            let mut over = watch.next(pause, self.questions.as_ref().map(AsFd::as_fd));
-            while let Some(asker) = self.questions.as_ref().and_then(Questions::next) {
-                self.answer(asker);
-                over = watch.next(until.saturating_duration_since(Instant::now()), None);
-            }
-            let caller_over = if early { !runs(self.line.caller.pid, self.line.caller.start) } else { over };
+            let caller_over = self.pause(pause, if early { None } else { Some(&mut caller) });
             looks += 1;
             let last = looks >= LAST_LOOKS && (caller_over || began.elapsed() >= limit);
             let found = if last || looks <= LAST_LOOKS { self.looker.full() } else { self.looker.look().0 };
@@ -188,6 +182,27 @@ impl Reservation<'_> {
             }
             if last {
                 return None;
+            }
+        }
+    }
+
+    /// Lets time pass until the caller is over, and answers whoever asks meanwhile; whether the caller is over.
+    fn pause(&mut self, pause: Duration, mut caller: Option<&mut Watch>) -> bool {
+        let until = Instant::now() + pause;
+        loop {
+            if caller.as_mut().is_some_and(|caller| caller.are_over()) {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return !runs(self.line.caller.pid, self.line.caller.start);
+            }
+            match &self.questions {
+                Some(questions) => {
+                    let asker = questions.next(left.min(CALLER_LOOK));
+                    asker.into_iter().for_each(|asker| self.answer(asker));
+                }
+                None => std::thread::sleep(left.min(CALLER_LOOK)),
             }
         }
     }

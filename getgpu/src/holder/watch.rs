@@ -1,7 +1,7 @@
 //! Waiting for processes to be over: by pidfd, or, before Linux 5.3, by looking once a second.
 //! At most 16 at a time; when all of them are over a new look finds any others.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use getgpu_common::procfs::Stat;
@@ -48,18 +48,18 @@ impl Watch {
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
             }
-            self.wait(left, None);
+            self.wait(left);
         }
         true
     }
 
-    /// Waits until one is over, something can be read from `also`, or the time is over; whether all are over.
-    pub fn next(&mut self, limit: Duration, also: Option<BorrowedFd<'_>>) -> bool {
-        self.wait(Some(limit), also);
+    /// Whether all are over now.
+    pub fn are_over(&mut self) -> bool {
+        self.wait(Some(Duration::ZERO));
         self.0.is_empty()
     }
 
-    fn wait(&mut self, left: Option<Duration>, also: Option<BorrowedFd<'_>>) {
+    fn wait(&mut self, left: Option<Duration>) {
         let blind = self.0.iter().any(|watched| watched.fd.is_none());
         let slice = if blind { Some(Duration::from_secs(1)) } else { None };
         let timeout = match (left, slice) {
@@ -67,11 +67,12 @@ impl Watch {
             (a, b) => a.or(b),
         };
         let timeout = timeout.map_or(PollTimeout::NONE, |t| {
-            PollTimeout::try_from(t + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+            // Rounded up, so that what is left is never waited for again and again.
+            let up = if t.is_zero() { t } else { t + Duration::from_millis(1) };
+            PollTimeout::try_from(up).unwrap_or(PollTimeout::MAX)
         });
         let mut fds: Vec<PollFd<'_>> =
             self.0.iter().filter_map(|w| w.fd.as_ref()).map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)).collect();
-        fds.extend(also.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         let _ = poll(&mut fds, timeout);
         let ended: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
         let mut ended = ended.into_iter();

@@ -119,7 +119,7 @@ fn a_device_that_is_taken_over_is_counted_all_the_while() {
         return;
     }
     let sandbox = Sandbox::builder("a100x1").settings("max_per_user = 1").build();
-    let script = "for i in $(seq 40); do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.03; done";
+    let script = "for i in $(seq 30); do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.1; done";
     let mut shell = sandbox.shell("bash", script).uid(OTHER).spawn();
     wait::until("it is reserved", || !sandbox.holders().is_empty());
     let mut asked = 0;
@@ -133,12 +133,35 @@ fn a_device_that_is_taken_over_is_counted_all_the_while() {
 }
 
 #[test]
+fn what_a_batch_system_granted_is_never_over_the_cap() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("gpus4").settings("max_per_user = 2").build();
+    let grant = sandbox.uuids().join(",");
+    let ranks: Vec<Running> = (0..4)
+        .map(|_| {
+            let command = sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", "forever"]).uid(OTHER);
+            command.env("SLURM_JOB_ID", "7").visible(&grant).spawn()
+        })
+        .collect();
+    sandbox.until_running(4);
+    drop(ranks);
+    sandbox.assert_clean(Duration::from_secs(5));
+    // Outside of a job the same list is the user's own word, and counted.
+    let held: Vec<Option<i32>> =
+        (0..3).map(|_| sandbox.getgpu(["--hold"]).uid(OTHER).visible(&grant).run().code()).collect();
+    assert_eq!(held, [Some(0), Some(0), Some(1)]);
+}
+
+#[test]
 fn root_of_a_user_namespace_is_no_root() {
     if skip::lacks(&[skip::Need::Root, skip::Need::UserNamespace]) {
         return;
     }
     let sandbox = Sandbox::builder("a100x1").settings("max_per_user = 1").build();
-    let script = "unshare -Ur getgpu --for=600; unshare -Ur getgpu --for=600; getgpu --for=600; true";
+    let script =
+        "unshare -Ur getgpu --for=600 --tag a; unshare -Ur getgpu --for=600 --tag b; getgpu --for=600 --tag c; true";
     let outcome = sandbox.shell("bash", script).uid(OTHER).run();
     assert_eq!(outcome.exits(0).stdout.lines().count(), 1, "{outcome:#?}");
 }

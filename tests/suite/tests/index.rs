@@ -100,6 +100,23 @@ fn a_time_is_never_taken_for_an_index() {
 }
 
 #[test]
+fn a_part_is_exported_with_what_frameworks_read() {
+    let sandbox = Sandbox::new("gpus4");
+    let share = |more: &str| {
+        let script = format!("{more} getgpu --share 1/4 --format env --no-reserve");
+        sandbox.shell("sh", &script).run().exits(0).says(&[]).stdout.clone()
+    };
+    let lines = share("");
+    let lines: Vec<&str> = lines.lines().collect();
+    assert!(lines[0].starts_with("export CUDA_VISIBLE_DEVICES=GPU-"), "{lines:?}");
+    assert_eq!(lines[1..], ["export TF_FORCE_GPU_ALLOW_GROWTH=true", "export XLA_PYTHON_CLIENT_MEM_FRACTION=0.225"]);
+    let set = share("XLA_PYTHON_CLIENT_MEM_FRACTION=0.1 TF_FORCE_GPU_ALLOW_GROWTH=false");
+    assert_eq!(set.lines().count(), 1, "what is set stays: {set}");
+    sandbox.set_settings("framework_memory = false");
+    assert_eq!(share("").lines().count(), 1);
+}
+
+#[test]
 fn answers_are_printed_in_three_forms() {
     let sandbox = Sandbox::new("gpus4");
     let uuids = sandbox.uuids();

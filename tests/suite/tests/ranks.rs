@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use getgpu_tests::OTHER;
 use getgpu_tests::wrapped::wrap;
 use harness::skip::{self, Need};
 use harness::{Command, Running, Sandbox, wait};
@@ -207,6 +208,51 @@ fn ranks_divide_a_reserved_part_and_stay_inside_it() {
     assert_eq!(leases, [0.5, 0.5], "{listing}");
     sandbox.file("work/go", "", 0o644);
     shell.wait().exits(0);
+}
+
+#[test]
+fn a_job_that_has_gpus_and_no_variable_stays_in_them() {
+    let sandbox = Sandbox::new("gpus4");
+    let uuids = sandbox.uuids();
+    let app = wrap(&sandbox, "work", "app", "sim-cuda");
+    let job = |program: &str, variables: &[(&str, &str)]| {
+        let command = sandbox.command(program).env("SLURM_JOB_ID", "7");
+        variables.iter().fold(command, |command, (name, value)| command.env(name, value))
+    };
+    for variables in [
+        &[("SLURM_JOB_GPUS", "2,3")][..],
+        &[("SLURM_JOB_GPUS", "2-3"), ("SLURM_GPUS_ON_NODE", "2")],
+        &[("SGE_HGR_gpu", "2 3")],
+    ] {
+        for _ in 0..4 {
+            let printed = job("getgpu", variables).args(["--no-reserve"]).run().line();
+            assert!(uuids[2..].contains(&printed), "{variables:?}: {printed}");
+            let ran = job("cudawrap", variables).args(["--", "sim-cuda"]).run().line();
+            assert!(uuids[2..].iter().any(|uuid| ran.starts_with(&format!("RUN {uuid} "))), "{variables:?}: {ran}");
+            let linked = job(app.to_str().unwrap(), variables).run().line();
+            assert!(
+                uuids[2..].iter().any(|uuid| linked.starts_with(&format!("RUN {uuid} "))),
+                "{variables:?}: {linked}"
+            );
+        }
+        assert_eq!(job("getgpu", variables).args(["--no-reserve", "-n", "2"]).run().line(), uuids[2..].join(","));
+    }
+    // One device: leased without a choice, and named.
+    let one = [("SLURM_JOB_GPUS", "1")];
+    let lease = job(app.to_str().unwrap(), &one).args(["--run", "forever"]).spawn();
+    sandbox.until_running(1);
+    assert_eq!(sandbox.folder().running_on(&uuids[1]).unwrap().len(), 1);
+    job("cudawrap", &one).args(["--", "true"]).run().exits(75).mentions(&format!("cudawrap: {}: in use by ", uuids[1]));
+    drop(lease);
+    // All of the node's, or fewer and nothing says which.
+    assert!(uuids.contains(&job("getgpu", &[("SLURM_GPUS_ON_NODE", "4")]).args(["--no-reserve"]).run().line()));
+    let refused = job("getgpu", &[("SLURM_GPUS_ON_NODE", "2")]).run();
+    refused.refuses("getgpu", 3, "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set");
+    job("cudawrap", &[("SLURM_GPUS_ON_NODE", "2")]).args(["--", "true"]).run().exits(125);
+    // It is a grant: neither the list for interactive use nor the cap is asked.
+    sandbox.set_settings(&format!("allowed = ['{}']\nmax_per_user = 1\nwithout_grant = 'none'", uuids[0]));
+    let both = job("getgpu", &[("SLURM_JOB_GPUS", "2,3")]).args(["--no-reserve", "-n", "2"]).uid(OTHER).run();
+    assert_eq!(both.line(), uuids[2..].join(","));
 }
 
 #[test]
