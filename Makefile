@@ -67,6 +67,7 @@ bench: build
 	$(CARGO) build --release --locked --workspace
 	tests/bench/tools.sh target/bench-tools
 	tests/bench/run.sh target/release target/bench-tools/bin
+	tests/bench/bind.sh target/release
 	target/release/getgpu-bench-many
 	target/release/getgpu-bench-line
 

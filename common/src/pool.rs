@@ -158,6 +158,11 @@ impl Filter {
         None
     }
 
+    /// Whether programs may run on the device: usable, allowed, inside the grant.
+    pub fn allows(&self, device: &Device) -> bool {
+        self.outside_lists(device).is_none()
+    }
+
     /// Whether a device that was drawn alone is in the pool. `Auto` takes no whole GPU here: that needs a look at all.
     pub fn takes(&self, device: &Device) -> bool {
         let kind = match self.kind {

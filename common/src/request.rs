@@ -5,6 +5,7 @@ use crate::ask::{Client, Worker};
 use crate::batch::BatchGpus;
 use crate::choice::census;
 use crate::choice::policy::Nearest;
+use crate::cpus::CpuSet;
 use crate::error::{Failure, Kind};
 use crate::ident::{Selector, Uuid};
 use crate::inventory::{Detail, Device, Inventory};
@@ -35,6 +36,9 @@ pub struct Request {
     pub nearest: Option<Nearest>,
     /// All devices that the program is to see behind its own, where it is to see more than that.
     pub others: Vec<Uuid>,
+    /// The devices that programs may run on, each with the CPUs near it, where a program is to be bound: those of a grant of several,
+    /// else those that are allowed.
+    pub neighbours: Vec<(Uuid, CpuSet)>,
     /// For which user: our own, or the one for whom root reserves.
     pub user: u32,
     /// A device's memory is wanted although it decides nothing: an MPS client is told its part of it.
@@ -97,6 +101,7 @@ impl Request {
             same_user: settings.share_users == ShareUsers::Same,
             nearest: None,
             others: Vec::new(),
+            neighbours: Vec::new(),
             user: nix::unistd::geteuid().as_raw(),
             cap: settings.max_per_user.filter(|_| !granted_by_batch && !namespaces::is_host_root()),
             value: value.map(|v| v.to_string_lossy().into_owned()).unwrap_or_default(),

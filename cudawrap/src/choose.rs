@@ -74,12 +74,7 @@ impl Call<'_> {
 
     /// Free devices of the request's pool, waited for if that is wanted.
     pub fn free(&self, request: Request) -> Result<Choice, Failure> {
-        let look = |client: &mut Client<Helper>| {
-            let mut look = self.look(client, request)?;
-            self.near(client, &mut look)?;
-            Ok(look)
-        };
-        match self.ask(look)? {
+        match self.ask(|client| self.look(client, request))? {
             Look::Done(choice) => Ok(choice),
             Look::Failed(failure) => Err(failure),
             Look::InLine(inventory, request) => {
@@ -117,34 +112,30 @@ impl Call<'_> {
     /// The devices of a grant, and for ranks those that they choose from, with the CPUs near them.
     fn placed(&self, client: &mut Client<Helper>, request: &mut Request) -> Result<Option<Inventory>, Failure> {
         let known = request.resolve_grant(client)?;
-        if !placed::matters(self.settings, self.rank) {
+        if !placed::matters(self.settings, self.rank) && !self.settings.bind {
             return Ok(known);
         }
         let mut inventory = match known {
             Some(inventory) => inventory,
             None => client.scan(request.detail())?,
         };
-        if self.rank.is_some() && request.policy.is_none() {
+        if self.settings.bind {
+            client.near(inventory.devices.iter_mut().filter(|device| request.filter.allows(device)))?;
+            let near = |device: &Device| Some((device.uuid.clone(), device.cpus.clone()?));
+            let neighbours = inventory.devices.iter().filter(|device| request.filter.allows(device)).filter_map(near);
+            request.neighbours = neighbours.collect();
+            if request.filter.grant.as_ref().is_some_and(|grant| grant.len() == 1) {
+                request.neighbours.clear();
+            }
+        } else if self.rank.is_some() && request.policy.is_none() {
             let pool: Vec<Uuid> = request.filter.pool(&inventory).map(|device| device.uuid.clone()).collect();
             client.near(inventory.devices.iter_mut().filter(|device| pool.contains(&device.uuid)))?;
         }
+        if !placed::matters(self.settings, self.rank) {
+            return Ok(Some(inventory));
+        }
         placed::place(request, self.place, &inventory, self.settings, self.rank, self.diag)?;
         Ok(Some(inventory))
-    }
-
-    /// Has the CPUs near the devices told by the session that found them, if the program is to run there.
-    fn near(&self, client: &mut Client<Helper>, look: &mut Look) -> Result<(), Failure> {
-        if self.settings.bind {
-            match look {
-                Look::Done(Choice::Free(picked, ..)) => {
-                    client.near(picked.iter_mut().map(|picked| &mut picked.device))?;
-                }
-                Look::Done(Choice::Only(devices, _)) => client.near(devices)?,
-                Look::InLine(inventory, _) => client.near(&mut inventory.devices)?,
-                Look::Failed(_) => {}
-            }
-        }
-        Ok(())
     }
 
     /// The one device that an index, a short or an old form names; none if it fails or two fit.

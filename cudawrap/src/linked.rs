@@ -15,6 +15,7 @@ use getgpu_common::settings::{Environment, Loaded, RunOrFail, Settings};
 use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
+use crate::bind::Around;
 use crate::choose::{Call, Choice, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
@@ -42,7 +43,14 @@ impl Story {
 }
 
 fn prepare(program: &Path, diag: &Diag) -> Result<Ready, Failure> {
-    if options::disabled() {
+    // Nonsense in a variable never keeps a linked program from running.
+    let said = |switch: Result<bool, Failure>| {
+        switch.unwrap_or_else(|failure| {
+            diag.warn(&format!("{}: ignored", failure.message));
+            false
+        })
+    };
+    if said(options::disabled()) {
         return Ok(Ready::as_it_is());
     }
     let environment = Environment::of_process();
@@ -55,13 +63,13 @@ fn prepare(program: &Path, diag: &Diag) -> Result<Ready, Failure> {
     }
     options::variables(&mut loaded)?;
     let settings = loaded.settings;
-    let visible =
-        if options::grant_ignored() { Visible::Unset } else { Visible::parse(environment.visible.as_deref()) };
+    let grant_ignored = said(options::grant_ignored());
+    let visible = if grant_ignored { Visible::Unset } else { Visible::parse(environment.visible.as_deref()) };
     match visible {
         Visible::Nothing => Ok(Ready::as_it_is()),
         Visible::Entries(entries) if entries.len() > 1 => Ok(Ready::as_it_is()),
         Visible::Entries(_) => keep(&settings, &environment, program, diag),
-        Visible::Unset => choose(&settings, &environment, program, diag),
+        Visible::Unset => choose(&settings, &environment, grant_ignored, program, diag),
     }
 }
 
@@ -98,7 +106,10 @@ fn lease_named(
 ) -> Result<Ready, Failure> {
     let (settings, diag) = (call.settings, call.diag);
     match granted::lease(call.place, request, devices, diag)? {
-        Named::Leased(lease) => Start { program, settings, mps: false, began, diag }.with(devices, shown, lease),
+        Named::Leased(lease) => {
+            let around = Around { neighbours: request.neighbours.clone(), in_job: call.environment.batch_job };
+            Start { program, settings, mps: false, began, around, diag }.with(devices, shown, lease)
+        }
         Named::TooLarge(failure) => {
             diag.warn(&format!("{}: running without a lease", failure.message));
             Ok(Ready::without_lease(shown))
@@ -112,11 +123,17 @@ fn lease_named(
     }
 }
 
-fn choose(settings: &Settings, environment: &Environment, program: &Path, diag: &Diag) -> Result<Ready, Failure> {
+fn choose(
+    settings: &Settings,
+    environment: &Environment,
+    grant_ignored: bool,
+    program: &Path,
+    diag: &Diag,
+) -> Result<Ready, Failure> {
     let began = Instant::now();
     let rank = placed::of_linked(diag);
     let rank = rank.as_ref();
-    let chosen = Request::new(settings, environment, options::grant_ignored()).and_then(|request| {
+    let chosen = Request::new(settings, environment, grant_ignored).and_then(|request| {
         let place = lock_place(settings, environment, diag, true)?;
         let choice = Call { settings, environment, place: &place, rank, diag }.free(request)?;
         Ok((place, choice))
@@ -127,7 +144,8 @@ fn choose(settings: &Settings, environment: &Environment, program: &Path, diag: 
             let lease = Lease::settle(claims, &[], &place)?;
             drop(guard);
             let shown = placed::shown(uuids(&devices), &request, settings);
-            Start { program, settings, mps: false, began, diag }.with(&devices, shown.as_deref(), lease)
+            let around = Around { neighbours: request.neighbours, in_job: environment.batch_job };
+            Start { program, settings, mps: false, began, around, diag }.with(&devices, shown.as_deref(), lease)
         }
         // A batch job has just this device, although CUDA_VISIBLE_DEVICES does not say so.
         Ok((place, Choice::Only(devices, mut request))) => {

@@ -16,6 +16,7 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Wait};
 use getgpu_common::visible::Visible;
 
+use crate::bind::Around;
 use crate::choose::{Call, Choice, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
@@ -50,7 +51,8 @@ fn become_program(options: &Options, diag: &Diag) -> Failure {
         Ok(program) => program,
         Err(failure) => return failure,
     };
-    let ready = if options::disabled() { Ok(Ready::as_it_is()) } else { prepare(options, &program, diag) };
+    let ready = options::disabled()
+        .and_then(|disabled| if disabled { Ok(Ready::as_it_is()) } else { prepare(options, &program, diag) });
     match ready {
         Ok(ready) => exec(&program, &options.program, &ready.variables, ready.lease.as_ref()),
         Err(failure) => failure,
@@ -75,7 +77,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     let settings = &loaded.settings;
     let rank = placed::of_process()?;
     let rank = rank.as_ref();
-    let mut request = Request::new(settings, &environment, options.ignore_grant || options::grant_ignored())?;
+    let mut request = Request::new(settings, &environment, options.ignore_grant || options::grant_ignored()?)?;
     if request.visible == Visible::Nothing {
         return Err(request.empty_grant());
     }
@@ -94,24 +96,26 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
         }
         None => call.free(request)?,
     };
-    let (devices, lease, shown) = match choice {
+    let (devices, lease, shown, neighbours) = match choice {
         Choice::Free(picked, guard, request) => {
             let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::settle(claims, &[], &place)?;
             request.confirm(&place)?;
             drop(guard);
             let shown = placed::shown(uuids(&devices), &request, settings);
-            (devices, lease, shown)
+            (devices, lease, shown, request.neighbours)
         }
         Choice::Only(devices, request) => {
             let shown = placed::shown(uuids(&devices), &request, settings);
-            (devices.clone(), only(&call, devices, *request)?, shown)
+            let neighbours = request.neighbours.clone();
+            (devices.clone(), only(&call, devices, *request)?, shown, neighbours)
         }
     };
     for device in &devices {
         diag.note(&format!("{}: leased", device.uuid));
     }
-    Start { program, settings, mps: options.mps, began, diag }.with(&devices, shown.as_deref(), lease)
+    let around = Around { neighbours, in_job: environment.batch_job };
+    Start { program, settings, mps: options.mps, began, around, diag }.with(&devices, shown.as_deref(), lease)
 }
 
 /// The devices that the grant names, waited for if somebody else has them. What is ours already is taken at once; of anything else those who

@@ -10,7 +10,7 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
 use getgpu_common::settings::Settings;
 
-use crate::bind;
+use crate::bind::{self, Around};
 use crate::lease::Lease;
 use crate::mps;
 use crate::ready::Ready;
@@ -26,6 +26,8 @@ pub struct Start<'a> {
     pub mps: bool,
     /// When we began to look for a device.
     pub began: Instant,
+    /// Among whom CPUs are divided.
+    pub around: Around,
     /// Where notes go.
     pub diag: &'a Diag,
 }
@@ -40,7 +42,7 @@ impl Start<'_> {
         leased(self.settings, devices, lease.part, self.program, self.began);
         let mut ready = Ready::leased(shown, lease, self.settings);
         mps::join(&mut ready, devices, self.settings, self.mps, self.diag)?;
-        bind::join(&mut ready, devices, self.settings, self.diag);
+        bind::join(&mut ready, devices, &self.around, self.settings, self.diag);
         Ok(ready)
     }
 }

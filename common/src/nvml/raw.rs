@@ -16,6 +16,8 @@ use crate::inventory::Memory;
 const TEXT: usize = 96;
 /// Room for processes at the first question; the kernel lists about 950 at most.
 const ROOM: u32 = 64;
+/// The most entries that a driver is given room for.
+const MOST_ROOM: u32 = 100_000;
 /// How often a process list may outgrow its buffer before we give up.
 const TRIES: u32 = 5;
 
@@ -159,9 +161,30 @@ fn fill(
         let mut count: c_uint = room;
         match call(&raw mut count, buffer.as_mut_ptr().cast()) {
             0 => return Ok(processes::decode(&buffer, count.min(room) as usize, layout)),
-            INSUFFICIENT_SIZE => room = count.clamp(room, 100_000) + 32,
+            INSUFFICIENT_SIZE => room = more_room(room, count),
             code => return Err(Fault::new(name, code)),
         }
     }
     Err(Fault::new(name, INSUFFICIENT_SIZE))
+}
+
+/// The room for the next question, where there was too little and the driver says that it has `count` entries. The list may grow
+/// meanwhile; a driver that keeps asking for more is believed up to a point.
+fn more_room(room: c_uint, count: c_uint) -> c_uint {
+    count.max(room).min(MOST_ROOM) + 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_ROOM, more_room};
+
+    #[test]
+    fn a_driver_that_asks_for_ever_more_is_believed_up_to_a_point() {
+        assert_eq!([more_room(64, 100), more_room(64, 3)], [132, 96]);
+        let mut room = 64;
+        for _ in 0..4 {
+            room = more_room(room, 200_000);
+        }
+        assert_eq!((room, more_room(u32::MAX, u32::MAX)), (MOST_ROOM + 32, MOST_ROOM + 32));
+    }
 }

@@ -28,6 +28,15 @@ pub fn of(cores: &[CpuSet], units: &Units, all: &Units) -> CpuSet {
     most.filter(|core| common(*core) > 0).map(|core| cores[core].clone()).unwrap_or_default()
 }
 
+/// Whether the cores that belong to `units` do so with all of their units, so that no other share has a part of one.
+pub fn is_whole_cores(cores: &[CpuSet], units: &Units, all: &Units) -> bool {
+    let runs = within(units, all);
+    let first = |core: usize| core as i64 * all.count() / cores.len().max(1) as i64;
+    let holds = |start: i64, end: i64| runs.iter().any(|run| run.start <= start && end <= run.end);
+    let mut owned = (0..cores.len()).filter(|core| runs.iter().any(|run| run.contains(&first(*core)))).peekable();
+    owned.peek().is_some() && owned.all(|core| holds(first(core), first(core + 1)))
+}
+
 /// Where `units` lie when only those of `all` are counted.
 fn within(units: &Units, all: &Units) -> Vec<Run<i64>> {
     let all: Vec<Range> = all.runs().collect();
@@ -151,6 +160,18 @@ mod tests {
         assert_eq!(of(&cores, &thirds[2], &outer).to_string(), "3-5,9-11");
         let inner: Vec<CpuSet> = shares(6)[4..].iter().map(|units| of(&cores, units, &thirds[2])).collect();
         assert_eq!(inner.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0-2,6-8", "3-5,9-11"]);
+    }
+
+    #[test]
+    fn only_whole_cores_are_a_shares_alone() {
+        let alone = |n: usize, k: i64| -> Vec<bool> {
+            shares(k).iter().map(|units| is_whole_cores(&cores(n), units, &Units::whole())).collect()
+        };
+        assert_eq!(alone(8, 1), [true]);
+        assert_eq!(alone(8, 4), [true; 4]);
+        assert_eq!(alone(4, 3), [false, false, true]);
+        assert_eq!(alone(2, 4), [false; 4]);
+        assert_eq!(alone(0, 1), [false]);
     }
 
     #[test]

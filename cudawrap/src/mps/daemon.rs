@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -72,8 +73,14 @@ impl Control {
         let errors = output.try_clone().map_err(cannot)?;
         let mut command = self.command(place);
         let child = command.arg("-d").stdin(Stdio::null()).stdout(output).stderr(errors).spawn().map_err(cannot)?;
+        let began = Instant::now();
         let status = wait(child, LISTENS);
-        if listens(place) {
+        // One that could not start says so by its status; then nothing is waited for.
+        let left = match status {
+            Some(status) if status.success() => LISTENS.saturating_sub(began.elapsed()),
+            _ => Duration::ZERO,
+        };
+        if listens_within(place, left).map_err(cannot)? {
             return Ok(());
         }
         let why = last_line(&said).unwrap_or_else(|| match status {
@@ -83,7 +90,7 @@ impl Control {
         Err(failed(why))
     }
 
-    /// Ends the daemon and its server, which first waits for clients that it still has. False: it listens still.
+    /// Ends the daemon and its server, which first waits for clients that it still has. False: it listens still, or that cannot be told.
     pub fn quit(&self, place: &Place) -> bool {
         let mut command = self.command(place);
         if let Ok(mut child) = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
@@ -92,7 +99,7 @@ impl Control {
             }
             let _ = child.wait();
         }
-        !listens(place)
+        matches!(listens(place), Ok(false))
     }
 
     fn command(&self, place: &Place) -> Command {
@@ -109,13 +116,35 @@ impl Control {
     }
 }
 
-/// Whether a daemon accepts clients: what a CUDA program finds out in the same way.
-pub fn listens(place: &Place) -> bool {
+/// Whether a daemon accepts clients, asked as a CUDA program asks it.
+///
+/// # Errors
+///
+/// It cannot be told: no descriptor is left, no memory, no right. Only ENOENT and ECONNREFUSED of connect(2) mean that there is none.
+pub fn listens(place: &Place) -> io::Result<bool> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let Ok(address) = UnixAddr::new(&place.pipe().join("control")) else { return false };
-    let Ok(ours) = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None) else { return false };
-    // Not at once because many others are waiting to be accepted: then it listens.
-    matches!(connect(ours.as_raw_fd(), &address), Ok(()) | Err(Errno::EAGAIN))
+    let address = UnixAddr::new(&place.pipe().join("control"))?;
+    let ours = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
+    match connect(ours.as_raw_fd(), &address) {
+        // Not at once because many others are waiting to be accepted: then it listens.
+        Ok(()) | Err(Errno::EAGAIN) => Ok(true),
+        Err(Errno::ENOENT | Errno::ECONNREFUSED) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Waits until a daemon listens that was started by a command which has returned: some listen a little later.
+fn listens_within(place: &Place, limit: Duration) -> io::Result<bool> {
+    let began = Instant::now();
+    loop {
+        if listens(place)? {
+            return Ok(true);
+        }
+        if began.elapsed() >= limit {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// The absolute entries of a list of directories; none: no list.
@@ -149,6 +178,17 @@ fn last_line(file: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn in_doubt_it_is_not_said_that_no_daemon_listens() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(!listens(&Place::at(directory.path().join("none"))).unwrap());
+        std::fs::create_dir(directory.path().join("pipe")).unwrap();
+        std::fs::write(directory.path().join("pipe/control"), "").unwrap();
+        assert!(!listens(&Place::at(directory.path().into())).unwrap(), "a file that nobody listens on");
+        let long = directory.path().join("x".repeat(120));
+        assert!(listens(&Place::at(long)).is_err(), "a path that no socket can have");
+    }
 
     #[test]
     fn only_absolute_entries_of_a_library_path_are_passed_on() {

@@ -13,7 +13,7 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
 use super::daemon::{self, Control};
 use super::member::wait_for;
-use super::place::{CLIENTS, KEEPER, MUTEX, Place};
+use super::place::{CLIENTS, KEEPER, MUTEX, Place, cannot};
 use super::words::{FAILED, Line, MUTEX_FD, READY, STARTER_FD};
 
 /// After which time a daemon that was told to quit, and did not, is told again.
@@ -32,7 +32,11 @@ pub fn main(words: &[OsString]) -> i32 {
     }
     let _unaged = place.keep_from_cleaners();
     let ours = place.open().ok().filter(|keeper| matches!(keeper.try_write(KEEPER), Ok(true)));
-    let started = if daemon::listens(&place) { Ok(()) } else { control.start(&place) };
+    let started = match daemon::listens(&place) {
+        Ok(true) => Ok(()),
+        Ok(false) => control.start(&place),
+        Err(error) => Err(cannot(place.directory(), &error)),
+    };
     let _ = starter.write_all(&word(started));
     drop((starter, mutex));
     match ours {
@@ -66,7 +70,8 @@ fn keep(place: &Place, control: &Control, ours: &Description) -> i32 {
         }
         match mutex.conflict(CLIENTS) {
             Ok(Some(_)) => {}
-            Ok(None) if !daemon::listens(place) || control.quit(place) => {
+            // In doubt whether it listens it is told to end, too, and its directory stays until it has.
+            Ok(None) if matches!(daemon::listens(place), Ok(false)) || control.quit(place) => {
                 place.remove();
                 return 0;
             }

@@ -30,7 +30,7 @@ pub fn join(place: &Place, control: &Control) -> Result<OwnedFd, Failure> {
         return Err(busy(place, control));
     }
     let watched = mutex.conflict(KEEPER).map_err(failed)?.is_some();
-    if !watched || !daemon::listens(place) {
+    if !watched || !daemon::listens(place).map_err(failed)? {
         start::keeper(place, control, mutex)?;
     }
     Ok(client.into_fd())

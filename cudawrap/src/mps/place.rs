@@ -1,4 +1,5 @@
-//! The private directory of one user and device: `/tmp/getgpu-mps-UID/UUID`, with the daemon's pipe and log directories and a lock file.
+//! The private directory of one user, device and batch job: `/tmp/getgpu-mps-UID/UUID`, in a job `/tmp/getgpu-mps-UID/JOB.UUID`, with the
+//! daemon's pipe and log directories and a lock file. A job has a daemon of its own, since its cgroup ends with it.
 //! Always below /tmp: one path for all of a user's programs, short enough for a socket, whatever TMPDIR and XDG_RUNTIME_DIR are.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -10,8 +11,9 @@ use std::path::{Path, PathBuf};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::ident::Uuid;
 use getgpu_common::lock::place::above_standard;
-use getgpu_common::lock::{Description, Range};
+use getgpu_common::lock::{Description, Range, layout};
 use getgpu_common::procfs::namespaces;
+use getgpu_common::sys;
 use nix::libc;
 
 /// Held while a daemon is looked for, started or ended.
@@ -22,16 +24,28 @@ pub const CLIENTS: Range = Range::byte(2);
 pub const KEEPER: Range = Range::byte(4);
 
 const TOP: &str = "/tmp";
+/// Variables that name the batch job.
+const JOBS: [&str; 4] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"];
 
 /// The directory of one user and device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place(PathBuf);
 
 impl Place {
-    /// That of this user and `device`.
+    /// That of this user, `device` and batch job.
     pub fn of(device: &Uuid) -> Self {
+        let job = JOBS.iter().find_map(std::env::var_os).filter(|_| !sys::secure_execution());
+        Self::of_job(device, job.map(|job| job.to_string_lossy().into_owned()).as_deref())
+    }
+
+    fn of_job(device: &Uuid, job: Option<&str>) -> Self {
         // The old form of a MIG device's name has slashes.
-        let name = device.as_str().replace('/', "_");
+        let device = device.as_str().replace('/', "_");
+        let name = match job.filter(|job| !job.is_empty()) {
+            None => device,
+            // A socket's path is short: what is long goes by its hash.
+            Some(job) => format!("{}.{}", short(job, 11), short(&device, 40)),
+        };
         let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
         Self(Path::new(TOP).join(format!("getgpu-mps-{uid}")).join(name))
     }
@@ -123,6 +137,12 @@ impl Place {
     }
 }
 
+/// A name of a file, as it is if it has at most `most` harmless characters.
+fn short(name: &str, most: usize) -> String {
+    let harmless = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+    if harmless && name.len() <= most { name.to_owned() } else { format!("{:x}", layout::fnv1a(name.as_bytes()) >> 24) }
+}
+
 /// A directory that is ours and that nobody else can enter; made if it is missing.
 fn private(path: &Path) -> Result<(), Failure> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
@@ -171,9 +191,15 @@ mod tests {
     fn the_longest_path_fits_into_a_sockets_address() {
         for name in ["MIG-0d1e2f30-1111-5222-8333-444455556666", "MIG-GPU-0d1e2f30-1111-5222-8333-444455556666/113/107"]
         {
-            let directory = Place::of(&Uuid::parse(name).unwrap()).directory().file_name().unwrap().to_owned();
-            let longest = Path::new(TOP).join("getgpu-mps-4294967295").join(directory).join("pipe");
-            assert!(longest.as_os_str().len() < 90, "{}", longest.display());
+            for job in
+                [None, Some("4294967295"), Some("1234[99].a-very-long-name-of-a-server.example.org"), Some("../x")]
+            {
+                let place = Place::of_job(&Uuid::parse(name).unwrap(), job);
+                let directory = place.directory().file_name().unwrap().to_owned();
+                assert_eq!(place.directory().components().count(), 4, "{}", place.directory().display());
+                let longest = Path::new(TOP).join("getgpu-mps-4294967295").join(directory).join("pipe");
+                assert!(longest.as_os_str().len() < 90, "{}", longest.display());
+            }
         }
     }
 

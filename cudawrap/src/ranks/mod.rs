@@ -54,13 +54,15 @@ const TORCHRUN: Launcher = launcher("LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK");
 /// A value that is no number, since rank 0 for all would put every rank on one device.
 pub fn of(get: &impl Fn(&str) -> Option<String>, nearest: Option<launchers::Family>) -> Result<Option<Rank>, Failure> {
     if get("TORCHELASTIC_RUN_ID").is_some()
-        && let Some(rank) = by(&TORCHRUN, get)? {
-            return Ok(Some(rank));
-        }
+        && let Some(rank) = by(&TORCHRUN, get)?
+    {
+        return Ok(Some(rank));
+    }
     if nearest == Some(launchers::Family::Slurm)
-        && let Some(rank) = slurm::of(get)? {
-            return Ok(Some(rank));
-        }
+        && let Some(rank) = slurm::of(get)?
+    {
+        return Ok(Some(rank));
+    }
     let first = LAUNCHERS.iter().filter(|launcher| nearest.is_some_and(|family| family.sets(launcher.local)));
     for launcher in first.chain(&LAUNCHERS).chain([&TORCHRUN]) {
         if let Some(rank) = by(launcher, get)? {

@@ -78,6 +78,14 @@ impl Node {
         })
     }
 
+    /// The daemons of all users and jobs on this device.
+    pub fn daemons_of_all(&self) -> Vec<i32> {
+        processes("nvidia-cuda-mps", |pid| {
+            let pipe = words(pid, "environ").into_iter().find(|word| word.starts_with("CUDA_MPS_PIPE_DIRECTORY="));
+            pipe.is_some_and(|pipe| pipe.contains(&self.uuid)) && words(pid, "cmdline").contains(&"-d".to_owned())
+        })
+    }
+
     /// This user's daemons on this device.
     pub fn daemons(&self) -> Vec<i32> {
         self.daemons_of(nix::unistd::geteuid().as_raw())
@@ -104,11 +112,17 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        for uid in [nix::unistd::geteuid().as_raw(), 1001, 1002] {
-            for pid in self.keepers().into_iter().chain(self.daemons_of(uid)) {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        for pid in self.keepers().into_iter().chain(self.daemons_of_all()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        // Whoever's they are, and whichever job's.
+        let users = fs::read_dir("/tmp").into_iter().flatten().flatten();
+        let users = users.filter(|entry| entry.file_name().to_string_lossy().starts_with("getgpu-mps-"));
+        for place in users.flat_map(|user| fs::read_dir(user.path()).into_iter().flatten().flatten()) {
+            if place.file_name().to_string_lossy().ends_with(&self.uuid) {
+                let _ = fs::remove_dir_all(place.path());
+                let _ = place.path().parent().map(fs::remove_dir);
             }
-            let _ = fs::remove_dir_all(self.place_of(uid));
         }
     }
 }

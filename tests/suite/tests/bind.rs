@@ -224,6 +224,41 @@ fn several_devices_have_the_cpus_of_all() {
 }
 
 #[test]
+fn neighbouring_devices_divide_the_cores_that_are_near_to_both() {
+    let Some(cores) = cores(2) else { return };
+    let both = format!("{},{}", cores[0], cores[1]);
+    let bind = |facts: &Facts| told(facts, "OMP_PROC_BIND");
+    let sandbox = Sandbox::new(&node(&[&both, &both]));
+    let run = |command: Command| facts(command.env("CUDAWRAP_BIND", "1"));
+    let start = |words: &[&str]| run(masked(&sandbox, &cores, &[&["cudawrap"], words, &["--", "probe"]].concat()));
+    for (gpu, core) in ["0", "1"].iter().zip(&cores) {
+        let facts = start(&["--gpu", gpu]);
+        assert_eq!((mask(&facts), bind(&facts).as_deref()), (vec![*core], Some("true")), "GPU {gpu}");
+    }
+    // A share has its part of that; half a core is not its own.
+    let facts = start(&["--gpu", "1", "--share", "1/2"]);
+    assert_eq!((mask(&facts), bind(&facts)), (vec![cores[1]], None));
+    // A grant of one device: all that is near, which in a batch job is the job's own mask.
+    let granted = |job: Option<&str>| {
+        let command = masked(&sandbox, &cores, &["cudawrap", "--", "probe"]).visible(&sandbox.uuids()[1]);
+        run(match job {
+            Some(job) => command.env("SLURM_JOB_ID", job),
+            None => command,
+        })
+    };
+    let (alone, job) = (granted(None), granted(Some("7")));
+    assert_eq!((mask(&alone), bind(&alone), mask(&job)), (cores.clone(), None, cores.clone()));
+    assert_eq!(bind(&job).as_deref(), Some("true"));
+    // A grant of several, and a list of allowed devices, are those among whom is divided.
+    sandbox.set_settings(&format!("allowed = ['{}']", sandbox.uuids()[0]));
+    assert_eq!(mask(&start(&[])), cores);
+    sandbox.set_settings("");
+    sandbox.set_node(&node(&[&both, &both, &both]));
+    let facts = start(&["--gpu", "2"]);
+    assert_eq!((mask(&facts), bind(&facts)), (vec![cores[1]], None), "fewer cores than devices");
+}
+
+#[test]
 fn a_named_device_is_asked_about_where_it_is_needed() {
     let Some(cores) = cores(2) else { return };
     let near = cores[1].to_string();

@@ -69,6 +69,47 @@ fn users_have_daemons_of_their_own() {
 }
 
 #[test]
+fn jobs_have_daemons_of_their_own() {
+    let node = Node::stand_in();
+    // A cgroup ends with its job, and with it a daemon that another job of the same user would still need.
+    let mut clients: Vec<_> = [None, Some("4711"), Some("4712")]
+        .into_iter()
+        .enumerate()
+        .map(|(number, job)| {
+            node.client(&format!("client{number}"), |command| match job {
+                Some(job) => command.env("SLURM_JOB_ID", job),
+                None => command,
+            })
+        })
+        .collect();
+    let pipes: Vec<String> = clients
+        .iter_mut()
+        .map(|client| client.facts().get("env CUDA_MPS_PIPE_DIRECTORY").unwrap().to_owned())
+        .collect();
+    let place = node.place();
+    let (parent, name) = (place.parent().unwrap().display(), place.file_name().unwrap().to_str().unwrap().to_owned());
+    let expected = ["", "4711.", "4712."].map(|job| format!("{parent}/{job}{name}/pipe"));
+    assert_eq!(pipes, expected);
+    assert_eq!(node.daemons_of_all().len(), 3);
+    node.go();
+    wait::until("all daemons are gone", || node.daemons_of_all().is_empty() && node.keepers().is_empty());
+    assert!(pipes.iter().all(|pipe| !Path::new(pipe).exists()));
+}
+
+#[test]
+fn a_daemon_that_listens_a_little_later_is_waited_for() {
+    let node = Node::bare();
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" = -d ]; then (sleep 0.4; exec {0} -d) >/dev/null 2>&1 & exit 0; fi\nexec {0} \"$@\"\n",
+        node.sandbox.text("bin/mps-control")
+    );
+    node.sandbox.file(&format!("bin/{}", getgpu_tests::mps::CONTROL), &script, 0o755);
+    let outcome = node.share("1/2", &["echo", "run"]).run();
+    outcome.exits(0).prints("run\n");
+    node.until_gone();
+}
+
+#[test]
 fn the_place_is_short_wherever_temporary_files_are() {
     let node = Node::stand_in();
     let long = node.sandbox.path(&format!("work/{}/{}", "d".repeat(120), "e".repeat(120)));
