@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::diag::printable;
 use crate::ident::Uuid;
+use crate::job::Job;
 use crate::settings::{Log, Settings};
 
 /// LOG_DAEMON and LOG_INFO (syslog.h).
@@ -26,6 +27,8 @@ pub struct Record<'a> {
     pub program: (&'a str, &'a str),
     /// The part of each device.
     pub share: f64,
+    /// The batch job that it belongs to.
+    pub job: Option<&'a Job>,
     /// From the call to the device.
     pub waited: Duration,
 }
@@ -36,27 +39,41 @@ impl Record<'_> {
         if settings.log == Log::None {
             return;
         }
-        let Ok(socket) = UnixDatagram::unbound() else { return };
-        if socket.set_nonblocking(true).is_ok() {
-            let _ = socket.send_to(self.line().as_bytes(), "/dev/log");
-        }
+        send(&format!(
+            "{}[{}]: {} {} waited={}s",
+            self.by,
+            std::process::id(),
+            self.what,
+            self.text(),
+            self.waited.as_secs()
+        ));
     }
 
-    fn line(&self) -> String {
+    /// Whose it is and what it is, as it stands in the line of its beginning and in that of its end.
+    pub fn text(&self) -> String {
         let devices = self.devices.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
         let name = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(self.uid)).ok().flatten();
         let user = name.map_or_else(|| self.uid.to_string(), |user| user.name);
         // Blanks part the fields.
         let (key, program) = (self.program.0, printable(self.program.1).replace(' ', "_"));
         let share = format!("{:.4}", self.share);
+        let job = self.job.map(|job| {
+            let task = job.task.map(|task| format!(" task={task}")).unwrap_or_default();
+            format!(" job={}{task}", job.id)
+        });
         format!(
-            "<{PRIORITY}>{}[{}]: {} {devices} user={user} {key}={program} share={} waited={}s",
-            self.by,
-            std::process::id(),
-            self.what,
+            "{devices} user={user} {key}={program} share={}{}",
             share.trim_end_matches('0').trim_end_matches('.'),
-            self.waited.as_secs(),
+            job.unwrap_or_default(),
         )
+    }
+}
+
+/// Sends a line to the system's log.
+pub fn send(line: &str) {
+    let Ok(socket) = UnixDatagram::unbound() else { return };
+    if socket.set_nonblocking(true).is_ok() {
+        let _ = socket.send_to(format!("<{PRIORITY}>{line}").as_bytes(), "/dev/log");
     }
 }
 
@@ -74,12 +91,13 @@ mod tests {
             uid: 4_000_000_000,
             program: ("program", "my\napp x"),
             share: 0.25,
+            job: None,
             waited: Duration::from_millis(3900),
         };
-        let line = record.line();
-        assert!(line.starts_with("<30>cudawrap["), "{line}");
-        let rest = "]: leased MIG-0d1e2f30-1111-5222-8333-444455556666 user=4000000000 program=my\\napp_x share=0.25 waited=3s";
-        assert!(line.ends_with(rest), "{line}");
-        assert!(Record { share: 1.0, ..record }.line().contains(" share=1 "));
+        let text = "MIG-0d1e2f30-1111-5222-8333-444455556666 user=4000000000 program=my\\napp_x share=0.25";
+        assert_eq!(record.text(), text);
+        assert!(Record { share: 1.0, ..record }.text().ends_with(" share=1"));
+        let job = Job { id: "7.0".into(), task: Some(2) };
+        assert!(Record { job: Some(&job), ..record }.text().ends_with(" share=0.25 job=7.0 task=2"));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::Kind;
-use getgpu_common::exit;
+use getgpu_common::{exit, recorder, sys};
 
 use crate::program::{self, Called};
 use crate::report::end;
@@ -20,6 +20,10 @@ pub fn run() -> i32 {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(status) = mps::keeper(&arguments) {
         return status;
+    }
+    let ours = sys::exec_path().is_some_and(|path| path.as_encoded_bytes() == recorder::OURSELVES.to_bytes());
+    if ours && arguments.get(1).is_some_and(|word| word == recorder::OPTION) {
+        return recorder::main(arguments.into_iter().skip(2));
     }
     let diag = Diag::new("cudawrap", Level::Normal);
     let path = std::env::var_os("PATH");

@@ -108,7 +108,7 @@ fn lease_named(
     match granted::lease(call.place, request, devices, diag)? {
         Named::Leased(lease) => {
             let around = Around { neighbours: request.neighbours.clone(), in_job: call.environment.batch_job };
-            Start { program, settings, mps: false, began, around, diag }.with(devices, shown, lease)
+            Start { program, settings, mps: false, began, place: call.place, around, diag }.with(devices, shown, lease)
         }
         Named::TooLarge(failure) => {
             diag.warn(&format!("{}: running without a lease", failure.message));
@@ -145,7 +145,11 @@ fn choose(
             drop(guard);
             let shown = placed::shown(uuids(&devices), &request, settings);
             let around = Around { neighbours: request.neighbours, in_job: environment.batch_job };
-            Start { program, settings, mps: false, began, around, diag }.with(&devices, shown.as_deref(), lease)
+            Start { program, settings, mps: false, began, place: &place, around, diag }.with(
+                &devices,
+                shown.as_deref(),
+                lease,
+            )
         }
         // A batch job has just this device, although CUDA_VISIBLE_DEVICES does not say so.
         Ok((place, Choice::Only(devices, mut request))) => {

@@ -115,7 +115,11 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
         diag.note(&format!("{}: leased", device.uuid));
     }
     let around = Around { neighbours, in_job: environment.batch_job };
-    Start { program, settings, mps: options.mps, began, around, diag }.with(&devices, shown.as_deref(), lease)
+    Start { program, settings, mps: options.mps, began, place: &place, around, diag }.with(
+        &devices,
+        shown.as_deref(),
+        lease,
+    )
 }
 
 /// The devices that the grant names, waited for if somebody else has them. What is ours already is taken at once; of anything else those who

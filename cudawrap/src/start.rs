@@ -8,6 +8,7 @@ use getgpu_common::diag::Diag;
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
+use getgpu_common::lock::Place;
 use getgpu_common::settings::Settings;
 
 use crate::bind::{self, Around};
@@ -26,6 +27,8 @@ pub struct Start<'a> {
     pub mps: bool,
     /// When we began to look for a device.
     pub began: Instant,
+    /// The lock.
+    pub place: &'a Place,
     /// Among whom CPUs are divided.
     pub around: Around,
     /// Where notes go.
@@ -39,7 +42,7 @@ impl Start<'_> {
     ///
     /// MPS was asked for and cannot be had: the program is not to be run then.
     pub fn with(&self, devices: &[Device], shown: Option<&[Uuid]>, lease: Lease) -> Result<Ready, Failure> {
-        leased(self.settings, devices, lease.part, self.program, self.began);
+        leased(self.settings, self.place, devices, lease.part, self.program, self.began);
         let mut ready = Ready::leased(shown, lease, self.settings);
         mps::join(&mut ready, devices, self.settings, self.mps, self.diag)?;
         bind::join(&mut ready, devices, &self.around, self.settings, self.diag);

@@ -10,6 +10,7 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::frameworks;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Inventory};
+use getgpu_common::job::Job;
 use getgpu_common::lock::claim::{join, settle_all};
 use getgpu_common::lock::own::{self, HolderLine};
 use getgpu_common::lock::{Claim, Description, Place, Side, Span};
@@ -17,7 +18,7 @@ use getgpu_common::ownership::{Cover, Decision};
 use getgpu_common::procfs::Stat;
 use getgpu_common::record::Record;
 use getgpu_common::request::Request;
-use getgpu_common::settings::{Environment, Settings};
+use getgpu_common::settings::{Environment, Log, Settings};
 use getgpu_common::share::{self, Share};
 use getgpu_common::visible::Visible;
 
@@ -243,27 +244,31 @@ impl Call<'_> {
         if let Some(line) = self.settings.hold_is_cut(asked) {
             self.diag.warn(&line);
         }
+        let job = Job::own();
+        let record = Record {
+            by: "getgpu",
+            what: "reserved",
+            devices: &answer.uuids,
+            uid: user.map_or_else(|| nix::unistd::geteuid().as_raw(), |user| user.uid),
+            program: ("for", &caller.name),
+            share: answer.part,
+            job: job.as_ref(),
+            waited: self.began.elapsed(),
+        };
         let line = Line {
-            devices: answer.uuids,
+            devices: answer.uuids.clone(),
             granted: self.environment.visible.as_deref().is_some_and(|own| own == answer.value.as_str()),
             value: answer.value,
-            caller,
+            caller: caller.clone(),
+            record: (self.settings.log != Log::None).then(|| record.text()),
+            job: job.clone(),
             forks: caller::forks(),
             since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),
             until,
             tag,
         };
         let started = holder::start(&line, lock, user)?;
-        Record {
-            by: "getgpu",
-            what: "reserved",
-            devices: &line.devices,
-            uid: user.map_or_else(|| nix::unistd::geteuid().as_raw(), |user| user.uid),
-            program: ("for", &line.caller.name),
-            share: answer.part,
-            waited: self.began.elapsed(),
-        }
-        .send(self.settings);
+        record.send(self.settings);
         // The holder has signed: from now on this user's next call counts it.
         drop(answer.guard);
         match print(&text) {

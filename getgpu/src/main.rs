@@ -16,11 +16,14 @@ mod shell_command;
 mod show_config;
 mod tag;
 
+use getgpu_common::recorder;
+
 fn main() {
     let mut arguments = std::env::args_os();
     let _name = arguments.next();
     let status = match arguments.next() {
         Some(first) if first == "--holder" => holder::main(arguments),
+        Some(first) if first == recorder::OPTION => recorder::main(arguments),
         Some(first) if first == getgpu_common::ask::WORKER_OPTION => run::worker(),
         first => run::main(first.into_iter().chain(arguments)),
     };

@@ -52,5 +52,7 @@ fn claim(uid: Option<u32>) -> Holder {
         share: None,
         since: None,
         tag: None,
+        job: None,
+        task: None,
     }
 }

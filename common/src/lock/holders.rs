@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::claim::lock_error;
+use super::own::HolderLine;
 use super::{Description, Held, Place, Range, Side, Span, UNITS, Units};
 use crate::error::Failure;
+use crate::job::Job;
 use crate::procfs::{self, Stat, fdinfo, namespaces};
 
 /// More runs of bytes than this on one device are a flood, and are not listed.
@@ -32,6 +34,10 @@ pub struct Holder {
     pub since: Option<u64>,
     /// The reservation's tag.
     pub tag: Option<String>,
+    /// The batch job, with its step: `4711.0`.
+    pub job: Option<String>,
+    /// The number of the task in the step.
+    pub task: Option<u32>,
 }
 
 /// What the lock says of one device.
@@ -131,6 +137,8 @@ fn side(place: &Place, probe: &Description, span: Span, side: Side, units: i64) 
         share: None,
         since: None,
         tag: None,
+        job: None,
+        task: None,
     }));
     // A single holder has all that is held.
     if let [only] = holders.as_mut_slice() {
@@ -141,9 +149,17 @@ fn side(place: &Place, probe: &Description, span: Span, side: Side, units: i64) 
 
 fn holder(place: &Place, span: Span, side: Side, kind: &'static str, uid: u32, stat: &Stat) -> Holder {
     let own = units_of(place, stat.pid, side, span).count();
-    let caller = (side == Side::Reservation).then(|| super::own::HolderLine::of(stat.pid)).flatten();
+    let caller = (side == Side::Reservation).then(|| HolderLine::of(stat.pid)).flatten();
+    let job = caller.as_ref().map_or_else(|| Job::of(stat.pid), HolderLine::job);
+    let (job, task) = job.map_or((None, None), |job| (Some(job.id), job.task));
     let (pid, program, tag) = match caller {
-        Some(line) => (line.caller.0, line.caller.1, line.tag),
+        Some(line) => {
+            // What it is held for says more than who asked, which for a task is Slurm's hook.
+            let held =
+                line.hold.filter(|pid| *pid > 0 && *pid != line.caller.0).and_then(Stat::read).filter(Stat::alive);
+            let (pid, name) = held.map_or(line.caller, |held| (held.pid, procfs::program_name(held.pid, &held.comm)));
+            (pid, name, line.tag)
+        }
         None => (stat.pid, procfs::program_name(stat.pid, &stat.comm), None),
     };
     Holder {
@@ -155,6 +171,8 @@ fn holder(place: &Place, span: Span, side: Side, kind: &'static str, uid: u32, s
         share: (own > 0).then(|| own as f64 / UNITS as f64),
         since: since(stat),
         tag,
+        job,
+        task,
     }
 }
 

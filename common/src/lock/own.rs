@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Place, Range, Span, Units};
 use crate::ident::Uuid;
+use crate::job::Job;
 use crate::procfs::{self, ancestry, fdinfo, secrets, secrets::Secret};
 
 /// The process name of a reservation's holder.
@@ -29,6 +30,8 @@ pub struct HolderLine {
     pub tag: Option<String>,
     /// What was asked for under the tag, as a number that only says whether it was the same.
     pub asked: Option<String>,
+    /// The batch job that it was made in.
+    pub job: Option<Job>,
     /// The forks of the caller between it and that getgpu, as pid and start: a `$( )`, a background subshell.
     pub forks: Vec<(i32, u64)>,
     /// When the getgpu that made it was started, in clock ticks after boot.
@@ -71,6 +74,7 @@ impl HolderLine {
             hold: None,
             tag: None,
             asked: None,
+            job: None,
             forks: Vec::new(),
             since: 0,
         };
@@ -84,12 +88,23 @@ impl HolderLine {
                 "hold" => line.hold = Some(value.split('(').next()?.parse().ok()?),
                 "tag" => line.tag = Some(value.to_owned()),
                 "asked" => line.asked = Some(value.to_owned()),
+                "job" => line.job = Some(Job { id: value.to_owned(), task: None }),
+                "task" => line.job.as_mut().into_iter().for_each(|job| job.task = value.parse().ok()),
                 "forks" => line.forks = parse_forks(value)?,
                 "since" => line.since = value.parse().ok()?,
                 _ => {}
             }
         }
         Some(line)
+    }
+
+    /// The batch job that it is for: the prolog's are named after theirs.
+    pub fn job(&self) -> Option<Job> {
+        let of_tag = || {
+            let id = self.tag.as_ref()?.strip_prefix("slurm-")?;
+            id.bytes().all(|b| b.is_ascii_digit()).then(|| Job { id: id.to_owned(), task: None })
+        };
+        self.job.clone().or_else(of_tag)
     }
 
     /// How many generations above a process this reservation was made: for that process itself 0, `usize::MAX` if it was made for

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use getgpu_common::lock::claim::sign;
 use getgpu_common::lock::{Description, Side, Span, Units, own};
 use getgpu_common::procfs::{Stat, fdinfo, file, namespaces};
-use getgpu_common::sys;
+use getgpu_common::{recorder, sys};
 
 use super::consent::{self, Evidence, Questions};
 use super::glance::{self, Glance};
@@ -43,6 +43,9 @@ pub fn live(line: &Line) -> i32 {
     let pid = namespaces::host_pids().then(|| std::process::id() as i32);
     for device in &line.devices {
         sign(&lock, Side::Reservation, Span::of(device), uid, pid);
+    }
+    if let (Some(text), Some(first), Some(pid)) = (&line.record, line.devices.first(), pid) {
+        reopen(&lock).iter().for_each(|lock| recorder::launch(lock, Side::Reservation, pid, first, text));
     }
     let questions = Questions::receive();
     // Without memory or descriptors /proc tells nothing: a reservation in doubt stays.
@@ -288,12 +291,16 @@ impl Reservation<'_> {
         Some(description)
     }
 
-    /// Another description of the same lock file, wherever that is now.
     fn reopen(&self) -> Option<Description> {
-        let path = format!("/proc/self/fd/{}", self.lock.number());
-        let file = std::fs::OpenOptions::new().read(true).write(true).open(path).ok()?;
-        Some(Description::new(OwnedFd::from(file)))
+        reopen(&self.lock)
     }
+}
+
+/// Another description of the same lock file, wherever that is now.
+fn reopen(lock: &Description) -> Option<Description> {
+    let path = format!("/proc/self/fd/{}", lock.number());
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).ok()?;
+    Some(Description::new(OwnedFd::from(file)))
 }
 
 /// The name that `live` gives this process is the one that others look for.

@@ -5,6 +5,7 @@ use std::ffi::{CString, OsString};
 use std::time::Duration;
 
 use getgpu_common::ident::Uuid;
+use getgpu_common::job::Job;
 use getgpu_common::lock::own;
 
 use crate::caller::Process;
@@ -34,6 +35,10 @@ pub struct Line {
     pub value: String,
     /// For whom.
     pub caller: Process,
+    /// The batch job that it is made in.
+    pub job: Option<Job>,
+    /// What the system's log is told of its end; `None`: nothing.
+    pub record: Option<String>,
     /// The caller's forks between it and the getgpu that made it, as pid and start.
     pub forks: Vec<(i32, u64)>,
     /// Start of the getgpu that made it, in clock ticks: unreadable processes count only from then on.
@@ -77,6 +82,11 @@ impl Line {
             Until::Released => words.push("hold=0()".into()),
         }
         words.push(format!("since={}", self.since));
+        words.extend(self.record.as_ref().map(|text| format!("record={text}")));
+        if let Some(job) = &self.job {
+            words.push(format!("job={}", job.id));
+            words.extend(job.task.map(|task| format!("task={task}")));
+        }
         if !self.forks.is_empty() {
             words.push(format!("forks={}", own::forks_text(&self.forks)));
         }
@@ -107,6 +117,8 @@ impl Line {
             value: find("value")?.to_owned(),
             caller: named(find("caller")?, number("start")?)?,
             since: number("since")?,
+            record: find("record").map(str::to_owned),
+            job: find("job").map(|id| Job { id: id.into(), task: find("task").and_then(|task| task.parse().ok()) }),
             forks: find("forks").and_then(own::parse_forks).unwrap_or_default(),
             granted: find("granted").is_some(),
             tag: find("tag").zip(find("asked")).map(|(name, asked)| Tag { name: name.into(), asked: asked.into() }),
@@ -136,6 +148,8 @@ mod tests {
             value: "3".into(),
             caller: process(4711, "odd (name=x)"),
             since: 123,
+            record: Some("MIG-1 user=ana share=1".into()),
+            job: Some(Job { id: "7.0".into(), task: Some(3) }),
             forks: vec![(4712, 100), (4713, 101)],
             granted: true,
             until,

@@ -1,6 +1,7 @@
 //! The listing as metrics in Prometheus' text format, for node_exporter's textfile collector. Names may be added, never changed.
 //! A device has one line per state, of which one is 1, so that states can be summed over a node.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::Listing;
@@ -41,6 +42,18 @@ pub fn text(listing: &Listing) -> String {
     family("getgpu_device_share_used", "Part of the device that is leased or reserved, 0 to 1.", each(&share));
     let holders = |row: &Row| Some(row.holders.len().to_string());
     family("getgpu_device_holders", "Leases and reservations on the device.", each(&holders));
+    let mut held: BTreeMap<String, f64> = BTreeMap::new();
+    for row in &listing.rows {
+        for holder in &row.holders {
+            let label = |text: &Option<String>| escaped(text.as_deref().unwrap_or(""));
+            let (user, job) = (label(&holder.user), label(&holder.job));
+            let labels = format!("{{{},kind=\"{}\",user=\"{user}\",job=\"{job}\"}}", labels(row), holder.kind);
+            // One user's several parts are one series.
+            *held.entry(labels).or_default() += holder.share.unwrap_or(1.0);
+        }
+    }
+    let holdings = held.into_iter().map(|(labels, share)| format!("{labels} {share}")).collect();
+    family("getgpu_device_held", "Part of the device that the user, and job, holds; 1 where not known.", holdings);
     let total = |row: &Row| row.memory_total.map(|bytes| bytes.to_string());
     family("getgpu_device_memory_bytes", "Memory of the device.", each(&total));
     let used = |row: &Row| row.memory_used.map(|bytes| bytes.to_string());

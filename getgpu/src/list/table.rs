@@ -4,30 +4,48 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use getgpu_common::diag::printable;
+use getgpu_common::job::Job;
 use getgpu_common::quantity::brief;
 
 use super::rows::{Process, Row, State};
 use getgpu_common::lock::holders::Holder;
 
-/// The table; with `uuids` each line ends in the device's UUID, and may be longer than 80 columns.
+/// The table; with `uuids` each line ends in the device's UUID, and where there are batch jobs in theirs. Such lines may be longer than
+/// 80 columns.
 pub fn text(rows: &[Row], uuids: bool) -> String {
-    let mut text = line(["INDEX", "GPU", "DEVICE", "MEMORY GIB", "STATE", "WHO", "PROGRAM", "SINCE"]);
-    if uuids {
-        text.truncate(text.trim_end().len());
-        text = format!("{text:<80}  UUID\n");
-    }
+    let jobs = rows.iter().flat_map(|row| &row.holders).any(|holder| holder.job.is_some());
+    // What stands behind column 80.
+    let more = |line: String, job: &str, uuid: &str| {
+        let mut line = line.trim_end().to_owned();
+        if jobs {
+            line = format!("{line:<80}  {job:<16}").trim_end().to_owned();
+        }
+        if uuids {
+            line = format!("{line:<width$}  {uuid}", width = if jobs { 98 } else { 80 });
+        }
+        format!("{}\n", line.trim_end())
+    };
+    let head = line(["INDEX", "GPU", "DEVICE", "MEMORY GIB", "STATE", "WHO", "PROGRAM", "SINCE"]);
+    let mut text = more(head, "JOB", "UUID");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     for row in rows {
         let cells = cells(row, now);
         let row_line = line(cells.each_ref().map(String::as_str));
-        text.push_str(&if uuids { format!("{:<80}  {}\n", row_line.trim_end(), row.uuid) } else { row_line });
+        text.push_str(&more(row_line, &job(row.holders.first()), &row.uuid));
         if shares(row) {
             for holder in row.holders.iter().skip(1) {
-                text.push_str(&line(sharer(holder, now).each_ref().map(String::as_str)));
+                let sharer = line(sharer(holder, now).each_ref().map(String::as_str));
+                text.push_str(&more(sharer, &job(Some(holder)), ""));
             }
         }
     }
     text
+}
+
+/// `4711.0 task 3`
+fn job(holder: Option<&Holder>) -> String {
+    let job = holder.and_then(|holder| Some(Job { id: holder.job.clone()?, task: holder.task }));
+    job.map(|job| printable(&job.to_string())).unwrap_or_default()
 }
 
 /// Whether several have parts of the device: then each has a line.

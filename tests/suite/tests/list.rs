@@ -94,7 +94,7 @@ fn schema_1_has_these_names() {
     assert_eq!(names(&listing["devices"][0]), sorted(fields));
     assert_eq!((&listing["schema"], &listing["driver"]), (&1.into(), &"550.54.15".into()));
     let reserved = device(&listing, &uuids[2]);
-    assert_eq!(names(&reserved["holders"][0]), sorted("kind uid user pid program share since tag"));
+    assert_eq!(names(&reserved["holders"][0]), sorted("kind uid user pid program share since tag job task"));
     assert_eq!((&reserved["state"], &reserved["holders"][0]["kind"]), (&"reserved".into(), &"reservation".into()));
     assert_eq!(reserved["holders"][0]["pid"], std::process::id(), "a reservation is shown with its caller");
     let busy = device(&listing, &uuids[1]);

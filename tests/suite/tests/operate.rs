@@ -149,11 +149,27 @@ fn a_line_for_each_lease_and_reservation_goes_to_the_systems_log() {
     for part in ["<30>getgpu[", "reserved ", &uuid, "user=", "share=0.25", "waited=0s", "for=sh"] {
         assert!(said.contains(part), "{part} in {said}");
     }
+    let ended = line();
+    for part in ["<30>getgpu[", "]: released ", &uuid, " user=", " share=0.25", " for=sh ", " held="] {
+        assert!(ended.contains(part), "{part} in {ended}");
+    }
+    run("SLURM_JOB_ID=71 SLURM_STEP_ID=0 SLURM_PROCID=3 cudawrap -- sh -c 'exit 3'").exits(3);
+    let said = line();
+    assert!(said.contains(" job=71.0 task=3"), "{said}");
+    let ended = line();
+    assert!(ended.contains("]: released MIG-") && ended.contains(" job=71.0 task=3 held="), "{ended}");
+    // A program that is killed, and one whose child keeps the lease.
+    let outcome = run("cudawrap -- sh -c 'sleep 0.5 & kill -KILL $$'");
+    assert!(outcome.code().is_none_or(|code| code == 137), "{outcome:#?}");
+    let (said, ended) = (line(), line());
+    let held: f64 = ended.rsplit_once(" held=").unwrap().1.trim_end_matches('s').parse().unwrap();
+    assert!(said.contains("]: leased ") && ended.contains("]: released ") && held >= 0.4, "{said} {ended}");
     run("cudawrap -- sh -c 'exit 3'").exits(3);
     let said = line();
     for part in ["<30>cudawrap[", "leased MIG-", "user=", "program=sh", "share=1", "waited="] {
         assert!(said.contains(part), "{part} in {said}");
     }
+    assert!(line().contains("]: released "));
     // Nobody listens: the program runs all the same.
     drop(socket);
     run("cudawrap -- sh -c 'exit 4'").exits(4).says(&[]);

@@ -139,7 +139,8 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
     for device in listing["devices"].as_array().unwrap() {
         let holders = device["holders"].as_array().unwrap();
         let named = |holder: &serde_json::Value| {
-            holder["uid"] == NOBODY && holder["tag"].as_str().unwrap().starts_with("slurm-")
+            let (tag, job) = (holder["tag"].as_str().unwrap(), holder["job"].as_str().unwrap());
+            holder["uid"] == NOBODY && tag == format!("slurm-{job}")
         };
         assert!(holders.len() == 2 && holders.iter().all(named), "{holders:?}");
         assert_eq!(sandbox.folder().running_on(device["uuid"].as_str().unwrap()).unwrap().len(), 4);
@@ -171,6 +172,10 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
             .map(|device| device["share_used"].as_f64().unwrap())
             .collect();
         assert_eq!(used.iter().sum::<f64>(), 0.25, "{launcher} -n {ranks}: {used:?}");
+        let all =
+            listing["devices"].as_array().unwrap().iter().flat_map(|device| device["holders"].as_array().unwrap());
+        let jobs: BTreeSet<&str> = all.map(|holder| holder["job"].as_str().unwrap_or("none")).collect();
+        assert!(jobs.iter().all(|of| of.split('.').next() == Some(&*job)), "{launcher}: {jobs:?} is not job {job}");
         let part = sandbox.file("work/part", "", 0o644);
         cluster.until_empty();
         std::fs::remove_file(part).unwrap();
