@@ -156,7 +156,18 @@ impl Device {
     }
 
     /// What a list entry is matched against.
-    pub fn names(&self) -> crate::settings::allowed::Names<'_> {
-        crate::settings::allowed::Names { uuid: &self.uuid, gpu: self.gpu_uuid.as_ref(), instance: self.instance }
+    pub fn names(&self) -> Names<'_> {
+        Names { uuid: &self.uuid, gpu: self.gpu_uuid.as_ref(), instance: self.instance }
     }
+}
+
+/// What a list entry is matched against.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// The device.
+    pub uuid: &'a Uuid,
+    /// The GPU it is, or is on.
+    pub gpu: Option<&'a Uuid>,
+    /// GPU instance and compute instance of a MIG device.
+    pub instance: Option<(u32, u32)>,
 }

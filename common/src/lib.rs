@@ -1,34 +1,52 @@
-//! What getgpu, cudawrap and create-cudawrap share.
+//! What getgpu, cudawrap and create-cudawrap share. Modules in layers: each uses only what stands above it.
+//!
+//! | layer | modules |
+//! | --- | --- |
+//! | the kernel's edges | `sys` system calls that no crate offers, `bytes` ranges of the lock file, `procfs` what /proc tells, `afresh` and `detached` processes of ours that outlive a program |
+//! | words and values | `error` and `exit` failures and their statuses, `diag` lines for people, `ident` UUIDs, `quantity` sizes and times, `cpus` sets of CPUs, `batch` and `job` what a batch system says, `frameworks` variables for shares |
+//! | the lock | `lock` taking, settling and reading locks, `share` parts of a device in units of the lock |
+//! | the node | `inventory` GPUs and devices as data, `visible` CUDA_VISIBLE_DEVICES, `settings` files, variables and the site's lists, `locked` the lock of this node, `record` and `recorder` the system's log |
+//! | what is typed | `flags` tables of options, `guide` help texts, `typed` options as settings |
+//! | one call | `pool` which devices it may choose from, `ownership` what it owns already, `ask` the connection to the process that asks NVML, `request` what it asks for |
+//! | choosing | `choice` claiming free devices, `line` waiting for them, `select` one look at the node |
+//!
+//! NVML itself is in the crate `getgpu-nvml`, in `common/nvml`, which getgpu alone links.
 
 pub mod afresh;
-pub mod ask;
-pub mod batch;
-pub mod choice;
-pub mod cpus;
-
+pub mod bytes;
 pub mod detached;
+pub mod procfs;
+pub mod sys;
+
+pub mod batch;
+pub mod cpus;
 pub mod diag;
 pub mod error;
 pub mod exit;
-pub mod flags;
 pub mod frameworks;
-pub mod guide;
 pub mod ident;
-pub mod inventory;
 pub mod job;
-pub mod line;
-pub mod lock;
-pub mod locked;
-pub mod nvml;
-pub mod ownership;
-pub mod pool;
-pub mod procfs;
 pub mod quantity;
+
+pub mod lock;
+pub mod share;
+
+pub mod inventory;
+pub mod locked;
 pub mod record;
 pub mod recorder;
-pub mod request;
 pub mod settings;
-pub mod share;
-pub mod sys;
-pub mod typed;
 pub mod visible;
+
+pub mod flags;
+pub mod guide;
+pub mod typed;
+
+pub mod ask;
+pub mod ownership;
+pub mod pool;
+pub mod request;
+
+pub mod choice;
+pub mod line;
+pub mod select;

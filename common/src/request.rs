@@ -3,9 +3,7 @@
 
 use crate::ask::{Client, Worker};
 use crate::batch::BatchGpus;
-use crate::choice::census;
-use crate::choice::policy::Nearest;
-use crate::cpus::CpuSet;
+use crate::cpus::{CpuSet, overlap};
 use crate::error::{Failure, Kind};
 use crate::ident::{Selector, Uuid};
 use crate::inventory::{Detail, Device, Inventory};
@@ -16,6 +14,30 @@ use crate::procfs::namespaces;
 use crate::settings::{Environment, Policy, Settings, ShareUsers, WithoutGrant, allowed};
 use crate::share::Share;
 use crate::visible::{self, Visible};
+
+/// What to do where CUDA_VISIBLE_DEVICES leaves too little.
+pub const WITHOUT_GRANT: &str = "unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to choose among all devices";
+
+/// How far a device is from the one that is best for a rank: first by the CPUs near its GPU that the rank may not use, then by whether it
+/// is the one of the rank's block.
+pub type Distance = (i64, bool);
+
+/// Where a rank of a parallel program is best placed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nearest {
+    /// The CPUs that it may run on.
+    pub cpus: CpuSet,
+    /// The device of its block, by its place in the pool.
+    pub block: Option<usize>,
+}
+
+impl Nearest {
+    /// How far a device is, which is at this place of the pool.
+    pub fn distance(&self, device: &Device, place: usize) -> Distance {
+        let near = device.cpus.as_ref().map_or(0, |cpus| overlap(cpus, &self.cpus));
+        (-i64::try_from(near).unwrap_or(i64::MAX), self.block != Some(place))
+    }
+}
 
 /// What one call asks for.
 #[derive(Clone, Debug)]
@@ -249,7 +271,7 @@ impl Request {
         }
         let shown = if self.value.is_empty() { "empty" } else { self.value.as_str() };
         Failure::new(Kind::NoDevice, format!("CUDA_VISIBLE_DEVICES is {shown}: it names no device"))
-            .hint(self.remedy(census::WITHOUT_GRANT))
+            .hint(self.remedy(WITHOUT_GRANT))
     }
 
     /// A grant that no longer names anything here.

@@ -4,7 +4,6 @@
 use getgpu_common::ask::Client;
 use getgpu_common::choice::census::Rejected;
 use getgpu_common::choice::pick::{Chooser, Guard, Picked};
-use getgpu_common::choice::select::{Observer, Selected, Selection};
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
@@ -12,6 +11,7 @@ use getgpu_common::inventory::{Device, Inventory, usable_together};
 use getgpu_common::line::{Progress, Search, Turn};
 use getgpu_common::lock::{Description, Place, Side};
 use getgpu_common::request::Request;
+use getgpu_common::select::{Observer, Selected, Selection};
 use getgpu_common::settings::{Environment, Settings, Wait};
 use getgpu_common::visible::Visible;
 

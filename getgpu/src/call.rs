@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_common::ask::{Client, spawn};
+use getgpu_common::ask::Client;
 use getgpu_common::choice::pick::Guard;
 use getgpu_common::diag::{Diag, print};
 use getgpu_common::error::{Failure, Kind};
@@ -21,6 +21,7 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Log, Settings};
 use getgpu_common::share::{self, Share};
 use getgpu_common::visible::Visible;
+use getgpu_nvml::spawn;
 
 use crate::caller::{self, Process};
 use crate::holder::{self, Line, Tag, Until, User};

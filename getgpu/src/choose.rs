@@ -3,14 +3,14 @@
 
 use getgpu_common::choice::census::{self, Rejected};
 use getgpu_common::choice::pick::{Chooser, Guard, Picked};
-use getgpu_common::choice::select::{Observer, Selected, Selection};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
 use getgpu_common::line::{Progress, Search, Turn};
 use getgpu_common::lock::{Description, Side};
 use getgpu_common::ownership::Decision;
-use getgpu_common::request::Request;
+use getgpu_common::request::{Request, WITHOUT_GRANT};
+use getgpu_common::select::{Observer, Selected, Selection};
 use getgpu_common::settings::Wait;
 use getgpu_common::visible::Visible;
 
@@ -68,7 +68,7 @@ impl Call<'_> {
                 many => format!("there are {many} devices, 0 to {}", many - 1),
             };
             let (place, hint) = match request.filter.grant {
-                Some(_) => (", within CUDA_VISIBLE_DEVICES", request.remedy(census::WITHOUT_GRANT)),
+                Some(_) => (", within CUDA_VISIBLE_DEVICES", request.remedy(WITHOUT_GRANT)),
                 None => ("", "getgpu --list; to wait for a free device: getgpu --wait"),
             };
             return Err(Failure::new(Kind::Usage, format!("no device {index}: {there}{place}")).hint(hint));

@@ -3,14 +3,14 @@
 
 use std::ffi::OsString;
 
-use getgpu_common::ask::spawn;
 use getgpu_common::diag::{Diag, Level, show};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::exit;
 use getgpu_common::locked::lock_place;
-use getgpu_common::nvml::serve::serve;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Source};
+use getgpu_nvml::serve::serve;
+use getgpu_nvml::spawn;
 
 use crate::call::{Call, open};
 use crate::options::{self, Action, Format, Options};

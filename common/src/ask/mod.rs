@@ -1,7 +1,7 @@
 //! Asking NVML from a program that must not load it: another process does, under one time limit for everything.
 //! A library that hangs, crashes or talks nonsense ends here, as a failure with a line.
 
-pub mod spawn;
+pub mod rules;
 pub mod wire;
 
 use std::collections::HashMap;
@@ -18,9 +18,10 @@ use crate::cpus::CpuSet;
 use crate::error::{Failure, Kind, reason};
 use crate::ident::Uuid;
 use crate::inventory::{Detail, Device, Gpu, Inventory, Usage};
-use crate::nvml::Rules;
+
 use crate::procfs::namespaces;
 use crate::settings::Settings;
+use rules::Rules;
 use wire::{Answer, Request};
 
 /// The hidden first argument that makes getgpu the process that asks NVML, on descriptor 0.

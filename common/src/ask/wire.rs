@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::rules::Rules;
 use crate::cpus::CpuSet;
 use crate::error::Failure;
 use crate::ident::Uuid;
 use crate::inventory::{Detail, Device, Gpu, Inventory, Usage};
-use crate::nvml::Rules;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

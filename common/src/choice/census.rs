@@ -8,9 +8,7 @@ use crate::inventory::{Activity, Device, Inventory, Usage};
 use crate::lock::{Description, Side, Span, holders};
 use crate::pool::{Filter, Outside};
 use crate::procfs;
-
-/// What to do where CUDA_VISIBLE_DEVICES leaves too little.
-pub const WITHOUT_GRANT: &str = "unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to choose among all devices";
+use crate::request;
 
 /// Why a device was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +126,7 @@ pub fn pool<'i>(filter: &Filter, inventory: &'i Inventory, count: usize) -> Resu
     };
     let there = if there == 1 { "1 such device exists".to_owned() } else { format!("{there} such devices exist") };
     let (place, hint) = match filter.grant {
-        Some(_) => (" within CUDA_VISIBLE_DEVICES", WITHOUT_GRANT),
+        Some(_) => (" within CUDA_VISIBLE_DEVICES", request::WITHOUT_GRANT),
         None => ("", "getgpu --list shows what there is"),
     };
     Err(Failure::new(Kind::NoDevice, format!("{count} devices wanted: only {there} here{place}")).hint(hint))

@@ -1,5 +1,5 @@
 //! Choosing devices: in which order they are tried (`policy`, `draw`), how each is claimed (`attempt`), how much one user may have (`cap`),
-//! the choice itself (`pick`), a look at the node with or without it (`select`), and why there was nothing to have (`census`).
+//! the choice itself (`pick`), and why there was nothing to have (`census`).
 
 pub mod attempt;
 pub mod cap;
@@ -8,4 +8,3 @@ mod chance;
 pub mod draw;
 pub mod pick;
 pub mod policy;
-pub mod select;

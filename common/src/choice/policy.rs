@@ -3,8 +3,8 @@
 
 use rand::RngExt;
 
-use crate::cpus::{CpuSet, overlap};
 use crate::inventory::Device;
+use crate::request::Distance;
 use crate::settings::Policy;
 
 /// A device that may be tried, and what is in use around it.
@@ -20,27 +20,6 @@ pub struct Candidate<'a> {
     pub gpu_load: i64,
     /// How far it is from the one that is best for a rank; the same for all where it does not matter.
     pub distance: Distance,
-}
-
-/// How far a device is from the one that is best for a rank: first by the CPUs near its GPU that the rank may not use, then by whether it
-/// is the one of the rank's block.
-pub type Distance = (i64, bool);
-
-/// Where a rank of a parallel program is best placed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nearest {
-    /// The CPUs that it may run on.
-    pub cpus: CpuSet,
-    /// The device of its block, by its place in the pool.
-    pub block: Option<usize>,
-}
-
-impl Nearest {
-    /// How far a device is, which is at this place of the pool.
-    pub fn distance(&self, device: &Device, place: usize) -> Distance {
-        let near = device.cpus.as_ref().map_or(0, |cpus| overlap(cpus, &self.cpus));
-        (-i64::try_from(near).unwrap_or(i64::MAX), self.block != Some(place))
-    }
 }
 
 /// Puts candidates into the order in which they are tried.

@@ -2,8 +2,8 @@
 //! An honest claim lasts as long as NVML is asked about the device; one that stays keeps everybody else from the device.
 
 use super::holders::{Holder, uids};
-use super::layout::Range;
 use super::{Description, Place, Side, Span};
+use crate::bytes::Range;
 use crate::error::Failure;
 use crate::procfs::{self, Stat, fdinfo, namespaces};
 

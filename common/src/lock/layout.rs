@@ -7,6 +7,7 @@
 //! reported with length 0 (fcntl(2)). Hashes that would fall on either are moved by one. Two devices that share a span
 //! exclude each other, which is safe.
 
+use crate::bytes::Range;
 use crate::ident::Uuid;
 
 /// Units of a device. A share of 1/k locks floor(UNITS/k) of them, so exactly k programs fit for every k up to 848.
@@ -16,67 +17,12 @@ const SPAN: i64 = 1 << 34;
 /// Spans in the file.
 const SPANS: i64 = 1 << 29;
 
-/// One or more bytes of the lock file. It cannot be empty: fcntl(2) takes a length of 0 for "to the end of the file", and one
-/// such lock would keep every device of the node from everybody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    start: i64,
-    len: i64,
-}
-
-impl Range {
-    /// `len` bytes from `start` on; `None` if that is no byte at all.
-    pub const fn new(start: i64, len: i64) -> Option<Self> {
-        if len > 0 && start.checked_add(len).is_some() { Some(Self { start, len }) } else { None }
-    }
-
-    /// The bytes from `start` up to `end`, which is not one of them; `None` if that is no byte at all.
-    pub const fn between(start: i64, end: i64) -> Option<Self> {
-        match end.checked_sub(start) {
-            Some(len) => Self::new(start, len),
-            None => None,
-        }
-    }
-
-    /// A single byte.
-    pub const fn byte(at: i64) -> Self {
-        Self { start: at, len: 1 }
-    }
-
-    /// The first byte.
-    pub const fn start(self) -> i64 {
-        self.start
-    }
-
-    /// How many bytes: 1 or more.
-    #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
-    pub const fn len(self) -> i64 {
-        self.len
-    }
-
-    /// The byte behind the last one.
-    pub const fn end(self) -> i64 {
-        self.start + self.len
-    }
-
-    /// The bytes of both.
-    pub fn intersection(self, other: Self) -> Option<Self> {
-        Self::between(self.start.max(other.start), self.end().min(other.end()))
-    }
-
-    /// The same number of bytes, `by` bytes further on.
-    pub const fn moved(self, by: i64) -> Option<Self> {
-        match self.start.checked_add(by) {
-            Some(start) => Self::new(start, self.len),
-            None => None,
-        }
-    }
-}
-
 /// A run whose length is a number of this file.
 const fn fixed(start: i64, len: i64) -> Range {
-    assert!(len > 0, "no region of the layout is empty");
-    Range { start, len }
+    match Range::new(start, len) {
+        Some(range) => range,
+        None => panic!("no region of the layout is empty"),
+    }
 }
 
 /// The span of one device.

@@ -17,8 +17,9 @@ pub mod trust;
 pub mod turns;
 pub mod units;
 
+pub use crate::bytes::Range;
 pub use claim::{Aim, Attempt, Claim, Level, Side};
-pub use layout::{Range, Span, UNITS};
+pub use layout::{Span, UNITS};
 pub use origin::Origin;
 pub use place::Place;
 pub use range::{Conflict, Description, Held};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 
-use super::layout::Range;
+use crate::bytes::Range;
 
 /// Whether a lock is being tried or has been taken for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Parts of a device as sets of its units: what is taken, what is free, and which units a share gets. Pure.
 //! A share may lie in several runs, so that no unit is lost between two others.
 
-use super::layout::{Range, UNITS};
+use super::layout::UNITS;
+use crate::bytes::Range;
 
 /// A set of units: runs in order, apart from each other, counted from the device's first unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

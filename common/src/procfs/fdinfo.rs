@@ -2,7 +2,7 @@
 //! Everything on the lock file itself can be taken by anybody; these lines cannot be forged.
 
 use super::file::{numbers, whole};
-use crate::lock::layout::Range;
+use crate::bytes::Range;
 
 /// An open file description lock as fdinfo shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

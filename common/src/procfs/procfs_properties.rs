@@ -7,7 +7,7 @@ use super::fdinfo::{OwnLock, parse, within};
 use super::namespaces::translate;
 use super::stat::Stat;
 use super::{effective, secrets};
-use crate::lock::layout::Range;
+use crate::bytes::Range;
 
 proptest! {
     #[test]

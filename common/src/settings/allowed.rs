@@ -5,18 +5,8 @@ use std::path::Path;
 
 use super::{Settings, regular, trusted};
 use crate::error::{Failure, Kind, reason};
-use crate::ident::{Selector, Uuid};
-
-/// What a list entry is matched against.
-#[derive(Clone, Copy, Debug)]
-pub struct Names<'a> {
-    /// The device.
-    pub uuid: &'a Uuid,
-    /// The GPU it is, or is on.
-    pub gpu: Option<&'a Uuid>,
-    /// GPU instance and compute instance of a MIG device.
-    pub instance: Option<(u32, u32)>,
-}
+use crate::ident::Selector;
+use crate::inventory::Names;
 
 /// A list of devices, and the lines that were no device.
 #[derive(Clone, Debug, Default)]

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::allowed::{List, Names};
+use super::allowed::List;
 use super::file::File;
 use super::{Settings, keys};
 use crate::ident::{Selector, Uuid, properties};
+use crate::inventory::Names;
 
 /// What may be typed as a value: right for some setting, nearly so, or anything.
 fn value() -> impl Strategy<Value = String> {

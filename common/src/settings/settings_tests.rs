@@ -1,10 +1,11 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::allowed::{List, Names};
+use super::allowed::List;
 use super::*;
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
+use crate::inventory::Names;
 
 fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
     let dir = tempfile::tempdir().unwrap();

@@ -1,14 +1,13 @@
 //! What it changes of a request that this process is a rank, and that a program is to see more than its own device, once the devices
 //! that it may choose from are known.
 
-use getgpu_common::choice::policy::Nearest;
 use getgpu_common::cpus::mask;
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Inventory;
 use getgpu_common::lock::Place;
-use getgpu_common::request::Request;
+use getgpu_common::request::{Nearest, Request};
 use getgpu_common::settings::{Settings, Shown};
 use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;

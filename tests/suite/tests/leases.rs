@@ -265,7 +265,9 @@ fn a_library_that_is_missing_or_hangs_is_125_and_the_program_never_runs() {
     std::fs::remove_file(sandbox.path("lib/libnvidia-ml.so.1")).unwrap();
     for command in [app.display().to_string(), "cudawrap -- sim-cuda".to_owned()] {
         let script = format!(
-            "mount -t tmpfs driver /proc/driver && mkdir /proc/driver/nvidia && echo x > /proc/driver/nvidia/version && {command}"
+            "mount -t tmpfs driver /proc/driver && mkdir /proc/driver/nvidia && echo x > /proc/driver/nvidia/version && \
+             mount -t tmpfs -o mode=755 dev /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/urandom c 1 9 && \
+             mknod -m 666 /dev/nvidia0 c 195 0 && {command}"
         );
         let outcome = sandbox.command("unshare").args(["-m", "sh", "-c", &script]).run();
         outcome.exits(125).prints("").mentions("cudawrap: cannot load libnvidia-ml.so.1: ");

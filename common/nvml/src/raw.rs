@@ -10,7 +10,7 @@ use nvml_wrapper::{Device, Nvml};
 
 use super::fault::{FUNCTION_NOT_FOUND, Fault, INSUFFICIENT_SIZE};
 use super::processes::{self, Entry, Layout};
-use crate::inventory::Memory;
+use getgpu_common::inventory::Memory;
 
 /// NVML_DEVICE_UUID_V2_BUFFER_SIZE and NVML_DEVICE_NAME_V2_BUFFER_SIZE
 const TEXT: usize = 96;

@@ -1,47 +1,29 @@
 //! The verdict on a device from its witnesses: processes first, memory second. Pure.
 //! What NVML will not tell is unknown, and unknown is never free.
 
-use serde::{Deserialize, Serialize};
+use getgpu_common::ask::rules::Rules;
 
 use super::fault::{Fault, NOT_SUPPORTED};
 use super::processes;
-use crate::inventory::{Activity, Memory, Process};
+use getgpu_common::inventory::{Activity, Memory, Process};
 
 const MIB: u64 = 1 << 20;
 /// The most memory of an ignored process that is taken off: a desktop's or an MPS server's own, not that of work done under its name.
 const MOST_IGNORED: u64 = 1 << 30;
 
-/// What counts as busy; from the settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rules {
-    /// Memory in use beyond this many bytes is busy; none: the larger of 128 MiB and 1 %, in a container 64 MiB.
-    pub idle_memory: Option<u64>,
-    /// Names of programs that make no device busy.
-    pub ignore_processes: Vec<String>,
-    /// Process ids here are not the host's, so others' processes may be hidden.
-    pub container: bool,
+/// In a container the processes of others are hidden and memory is the only witness: a bare context has 100 MiB and more
+/// (NVML-FACTS 11), and 1 % of a large GPU would hide it.
+fn floor(rules: &Rules, total: u64) -> u64 {
+    let default = if rules.container { 64 * MIB } else { (128 * MIB).max(total / 100) };
+    rules.idle_memory.unwrap_or(default)
 }
 
-impl Rules {
-    /// Whether a process of this name makes no device busy. The kernel keeps 15 bytes of a name.
-    pub fn ignores(&self, name: &str) -> bool {
-        self.ignore_processes.iter().any(|ignored| ignored.bytes().take(15).eq(name.bytes().take(15)))
-    }
-
-    /// In a container the processes of others are hidden and memory is the only witness: a bare context has 100 MiB and more
-    /// (NVML-FACTS 11), and 1 % of a large GPU would hide it.
-    fn floor(&self, total: u64) -> u64 {
-        let default = if self.container { 64 * MIB } else { (128 * MIB).max(total / 100) };
-        self.idle_memory.unwrap_or(default)
-    }
-
-    /// Bytes in use that ignored processes do not explain, if they are more than an idle device has.
-    pub(super) fn excess(&self, memory: Memory, processes: &[Process]) -> Option<u64> {
-        let ignored = processes.iter().filter(|p| p.ignored).filter_map(|p| p.memory);
-        let ignored: u64 = ignored.map(|memory| memory.min(MOST_IGNORED)).sum();
-        let used = memory.used.saturating_sub(ignored);
-        (used > self.floor(memory.total)).then_some(used)
-    }
+/// Bytes in use that ignored processes do not explain, if they are more than an idle device has.
+fn excess(rules: &Rules, memory: Memory, processes: &[Process]) -> Option<u64> {
+    let ignored = processes.iter().filter(|p| p.ignored).filter_map(|p| p.memory);
+    let ignored: u64 = ignored.map(|memory| memory.min(MOST_IGNORED)).sum();
+    let used = memory.used.saturating_sub(ignored);
+    (used > floor(rules, memory.total)).then_some(used)
 }
 
 /// What is asked about a device only when its memory would decide.
@@ -79,7 +61,7 @@ pub(super) fn judge(
         Err(fault) if fault.code == NOT_SUPPORTED && !rules.container => return (Activity::Idle, None),
         Err(fault) => return unknown(fault.to_string()),
     };
-    let Some(used) = rules.excess(memory, processes) else { return (Activity::Idle, None) };
+    let Some(used) = excess(rules, memory, processes) else { return (Activity::Idle, None) };
     let text = format!("{} MiB in use and no process shown", used / MIB);
     if rules.container {
         return unknown(format!("{text}: processes outside this container are hidden"));

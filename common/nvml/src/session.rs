@@ -10,9 +10,9 @@ use nvml_wrapper::{Device as Handle, Nvml};
 
 use super::fault::{self, Fault, with_retries};
 use super::{memory, nodes, raw};
-use crate::error::{Failure, Kind};
-use crate::ident::Uuid;
-use crate::inventory::{Detail, Device, Gpu, Inventory};
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::ident::Uuid;
+use getgpu_common::inventory::{Detail, Device, Gpu, Inventory};
 
 /// More MIG devices than this on one GPU are a library gone wrong; the largest GPU has 8 compute instances in 7 instances.
 const MOST_SLOTS: u32 = 64;

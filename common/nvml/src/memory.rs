@@ -5,7 +5,7 @@ use nvml_wrapper::{Device as Handle, Nvml};
 
 use super::fault::{Fault, with_retries};
 use super::raw;
-use crate::inventory::Memory;
+use getgpu_common::inventory::Memory;
 
 /// Total and used, in bytes (nvmlDeviceGetMemoryInfo_v2; drivers before 510 have the first version only).
 pub(super) fn memory(nvml: &Nvml, handle: &Handle<'_>) -> Result<Memory, Fault> {

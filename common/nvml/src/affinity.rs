@@ -7,8 +7,8 @@ use nvml_wrapper::Device as Handle;
 
 use super::fault::{Fault, with_retries};
 use super::session::Session;
-use crate::cpus::CpuSet;
-use crate::ident::Uuid;
+use getgpu_common::cpus::CpuSet;
+use getgpu_common::ident::Uuid;
 
 /// Room for CPUs: as many as Linux can be built for.
 const CPUS: usize = 8192;

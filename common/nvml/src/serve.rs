@@ -7,8 +7,8 @@ use std::io::{BufRead, BufReader, Write};
 use super::affinity;
 use super::session::{self, Session};
 use super::usage;
-use crate::ask::wire::{Answer, Request};
-use crate::error::{Failure, Kind};
+use getgpu_common::ask::wire::{Answer, Request};
+use getgpu_common::error::{Failure, Kind};
 
 /// Serves until `Quit` or the end of the requests.
 pub fn serve(channel: &File) {
@@ -36,7 +36,9 @@ pub fn serve(channel: &File) {
     while let Some(request) = next() {
         let answer = match request {
             Request::Count => session.count().map_or_else(fault, Answer::Count),
-            Request::Gpu { gpu } => session.gpu(gpu, crate::inventory::Detail::Uuid).map_or_else(fault, Answer::Gpu),
+            Request::Gpu { gpu } => {
+                session.gpu(gpu, getgpu_common::inventory::Detail::Uuid).map_or_else(fault, Answer::Gpu)
+            }
             Request::Device { gpu, slot, detail } => {
                 session.device(gpu, slot, detail).map_or_else(fault, Answer::Device)
             }

@@ -4,14 +4,15 @@
 use nvml_wrapper::Device as Handle;
 
 use super::fault::{Fault, with_retries};
-use super::judge::{Question, Rules, judge};
+use super::judge::{Question, judge};
 use super::memory;
 use super::processes::Entry;
 use super::raw::{self, List};
 use super::session::Session;
-use crate::ident::Uuid;
-use crate::inventory::{Detail, Memory, Process, Usage};
-use crate::procfs;
+use getgpu_common::ask::rules::Rules;
+use getgpu_common::ident::Uuid;
+use getgpu_common::inventory::{Detail, Memory, Process, Usage};
+use getgpu_common::procfs;
 
 /// The use of one device.
 pub(super) fn usage(

@@ -10,6 +10,5 @@ mod processes;
 mod raw;
 pub mod serve;
 mod session;
+pub mod spawn;
 mod usage;
-
-pub use judge::Rules;

@@ -11,9 +11,9 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 
-use super::{Worker, channel};
-use crate::error::{Failure, Kind, reason};
-use crate::sys;
+use getgpu_common::ask::{Worker, channel};
+use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::sys;
 
 /// A forked worker.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ fn start() -> io::Result<Forked> {
             sys::die_with(parent);
             let theirs = alone(theirs);
             seclude();
-            crate::nvml::serve::serve(&File::from(theirs));
+            crate::serve::serve(&File::from(theirs));
             // SAFETY: _exit runs nothing of the parent's.
             unsafe { libc::_exit(0) }
         }
