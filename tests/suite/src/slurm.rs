@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use harness::skip::{self, Need};
-use harness::{Command, Running, Sandbox, wait};
+use harness::{Command, Running, Sandbox, mounts, wait};
 
 /// The most nodes that a cluster has.
 const NODES: u16 = 2;
@@ -142,6 +142,18 @@ pub fn hook(sandbox: &Sandbox, name: &str, settings: &str) -> String {
 pub fn hook_lines(sandbox: &Sandbox, name: &str, settings: &str) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/slurm").join(name);
     format!("{}\n{settings}\nexec {}", environment(sandbox), script.display())
+}
+
+/// Does `work` where the site's file for the hooks, `/etc/default/getgpu-slurm`, has this text: in a mount namespace of its own, since nothing
+/// in the environment may name that file. Root only.
+pub fn with_site_file<R: Send>(text: &str, work: impl FnOnce() -> R + Send) -> R {
+    mounts::apart(|| {
+        let flags = nix::mount::MsFlags::empty();
+        nix::mount::mount(Some("none"), "/etc/default", Some("tmpfs"), flags, None::<&str>)
+            .expect("an own /etc/default");
+        fs::write("/etc/default/getgpu-slurm", text).expect("the site's file");
+        work()
+    })
 }
 
 /// Lines of a shell that set a sandbox's environment.

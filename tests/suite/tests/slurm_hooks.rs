@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,11 @@ fn quiet(hook: Running) -> Outcome {
     let outcome = hook.wait();
     outcome.exits(0).prints("").says(&[]);
     outcome
+}
+
+/// The mark of a job that got nothing.
+fn mark(number: u32) -> String {
+    format!("slurm-{}", job(number))
 }
 
 fn prolog(sandbox: &Sandbox, number: &str) -> Running {
@@ -155,8 +161,8 @@ fn the_next_prolog_gives_up_what_no_epilog_did() {
     assert_eq!(tags(), [live.clone(), next]);
     said.exits(0).prints("");
     let expected = [
-        format!("getgpu prolog: slurm-{dead}: given up, its job is over"),
-        format!("getgpu prolog: slurm-{young}: given up, its job is over"),
+        format!("getgpu prolog: slurm-{dead}: released, its job has ended"),
+        format!("getgpu prolog: slurm-{young}: released, its job has ended"),
     ];
     let mut lines: Vec<&str> = said.stderr.lines().collect();
     lines.sort_unstable();
@@ -196,22 +202,25 @@ fn what_goes_wrong_is_said_and_never_fails_the_job() {
     refused.exits(0).prints("").mentions("nothing reserved: getgpu: no free");
     sandbox.getgpu(["--release-all"]).run().exits(0);
     assert_eq!(all.split(',').count(), 4);
+    quiet(epilog(&sandbox, &job(0)));
     for name in ["prolog", "epilog"] {
         for bad in ["", "x", "1;id", "-1"] {
             let said = hook(&sandbox, name, "", bad, "gpushare4").wait();
-            said.exits(0).prints("").says(&[&format!("getgpu {name}: SLURM_JOB_ID={bad}: not the number of a job")]);
+            said.exits(0).prints("").says(&[&format!("getgpu {name}: SLURM_JOB_ID={bad}: not a job's number")]);
         }
         // No getgpu at all.
         hook(&sandbox, name, "export PATH=/usr/bin:/bin", &job(0), "gpushare4")
             .wait()
             .exits(0)
             .prints("")
-            .mentions("not found");
+            .mentions("getgpu: not found");
+        assert_eq!(sandbox.beside_lock(), if name == "prolog" { vec![mark(0)] } else { Vec::new() });
     }
     hook(&sandbox, "prolog", "export GETGPU_SLURM_SHARES='gpushare4=many'", &job(0), "gpushare4")
         .wait()
         .exits(0)
         .mentions("many");
+    quiet(epilog(&sandbox, &job(0)));
     sandbox.assert_clean(Duration::ZERO);
 }
 
@@ -224,6 +233,104 @@ fn a_jobs_own_gpus_are_what_its_part_is_of() {
     // Slurm names them by index; who has none is granted a part of any.
     quiet(hook(&sandbox, "prolog", "export CUDA_VISIBLE_DEVICES=2", &job(0), "gpushare4"));
     assert_eq!(counts(&sandbox), [0, 0, 1, 0]);
-    quiet(hook(&sandbox, "prolog", "export GETGPU_SLURM_OPTIONS='--gpu 3'", &job(1), "gpushare4"));
+    let options = "export GETGPU_SLURM_OPTIONS='--gpu 3'";
+    quiet(hook(&sandbox, "prolog", options, &job(1), "gpushare4"));
     assert_eq!(counts(&sandbox), [0, 0, 1, 1]);
+    // The site's options are for jobs without GPUs of their own: GPU 3 is not this job's.
+    quiet(hook(&sandbox, "prolog", &format!("{options} CUDA_VISIBLE_DEVICES=1"), &job(2), "gpushare4"));
+    quiet(hook(&sandbox, "prolog", &format!("{options} SLURM_JOB_GPUS=0"), &job(3), "gpushare4"));
+    assert_eq!(counts(&sandbox), [1, 1, 1, 1]);
+}
+
+#[test]
+fn a_job_that_was_promised_a_part_in_vain_is_marked_until_its_epilog() {
+    if skip::lacks(&[Need::Root, Need::Tool("ps")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let holder = sandbox.getgpu(["--hold=0", "-n", "4", "--tag", "all"]).run();
+    assert_eq!(holder.line().split(',').count(), 4);
+    prolog(&sandbox, &job(0)).wait().exits(0).prints("").mentions("nothing reserved: getgpu: no free");
+    // A job that does not ask is promised nothing.
+    quiet(hook(&sandbox, "prolog", "", &job(1), ""));
+    assert_eq!(sandbox.beside_lock(), [mark(0)]);
+    let meta = fs::metadata(sandbox.path("run").join(mark(0))).unwrap();
+    assert_eq!((meta.uid(), meta.len(), meta.mode() & 0o777), (0, 0, 0o644));
+    quiet(epilog(&sandbox, &job(0)));
+    assert!(sandbox.beside_lock().is_empty());
+    // Another prolog clears it once the job has no step here and the mark is old, not before.
+    for number in [0, 2] {
+        prolog(&sandbox, &job(number)).wait().exits(0).mentions("nothing reserved");
+    }
+    quiet(hook(&sandbox, "prolog", "", &job(1), ""));
+    assert_eq!(sandbox.beside_lock().len(), 2);
+    let title = format!("slurmstepd: [{}.extern]", job(2));
+    let step = sandbox.path("work/slurmstepd");
+    fs::copy("/bin/sleep", &step).unwrap();
+    let start = sandbox.command("bash").args(["-c", "exec -a \"$0\" \"$1\" 1000", &title]).args([&step]);
+    let running = start.limit(Duration::MAX).spawn();
+    let comm = format!("/proc/{}/comm", running.pid());
+    wait::until("the step runs", || fs::read_to_string(&comm).unwrap_or_default() == "slurmstepd\n");
+    quiet(hook(&sandbox, "prolog", "export GETGPU_SLURM_OLD=0", &job(1), ""));
+    assert_eq!(sandbox.beside_lock(), [mark(2)]);
+    // Run again with something free: the part is reserved, and the mark goes. A prolog may also wait for that.
+    let waiting = hook(&sandbox, "prolog", "export GETGPU_SLURM_WAIT=60", &job(2), "gpushare4");
+    wait::until("it waits in the queue", || {
+        sandbox.getgpu(["--list", "--json"]).run().stdout.contains("\"waiting\":1")
+    });
+    sandbox.getgpu(["--release", "all"]).run().exits(0);
+    quiet(waiting);
+    assert_eq!((sandbox.beside_lock().len(), counts(&sandbox).iter().sum::<usize>()), (0, 1));
+}
+
+#[test]
+fn a_prolog_waits_for_a_hung_driver_only_so_long() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
+    let began = Instant::now();
+    let said = hook(&sandbox, "prolog", "export GETGPU_SLURM_TIMEOUT=1", &job(0), "gpushare4").wait();
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    said.exits(0).mentions("nothing reserved: getgpu did not answer within 1 s");
+    assert_eq!(sandbox.beside_lock(), [mark(0)]);
+}
+
+/// What a site's file may do to the shell that reads it.
+const BROKEN: [&str; 7] = [
+    "set -u\necho $NO_SUCH_VARIABLE",
+    ". /no/such/file",
+    "export 1x=2",
+    "exit 0",
+    "set -e\nfalse",
+    "if [ x ; then",
+    "echo 'no end",
+];
+
+#[test]
+fn an_error_in_the_sites_file_reserves_nothing_and_fails_no_job() {
+    if skip::lacks(&[Need::Root, Need::Mounts]) {
+        return;
+    }
+    getgpu_tests::all_at_once(BROKEN, |broken| {
+        let sandbox = Sandbox::new("mig4");
+        // What the file sets before its error still says who was promised a part.
+        let text = format!("export GETGPU_SLURM_SHARES='mine=1/2'\n{broken}\n");
+        slurm::with_site_file(&text, || {
+            let said = hook(&sandbox, "prolog", "", &job(0), "mine").wait();
+            said.exits(0).prints("").mentions("/etc/default/getgpu-slurm has an error");
+            assert!(counts(&sandbox).iter().all(|count| *count == 0), "{broken}");
+            assert_eq!(sandbox.beside_lock(), [mark(0)], "{broken}");
+            hook(&sandbox, "prolog", "", &job(1), "").wait().exits(0).prints("");
+            let said = hook(&sandbox, "epilog", "", &job(0), "").wait();
+            said.exits(0).prints("").mentions("/etc/default/getgpu-slurm has an error");
+        });
+        sandbox.assert_clean(Duration::ZERO);
+    });
+    // One that only looks odd is read: a last command that fails, output, and `set`.
+    let sandbox = Sandbox::new("mig4");
+    let odd = "GETGPU_SLURM_SHARES='mine=1/2'\necho said; echo said >&2\nset -u\n[ -e /no/such/file ] && PATH=/no";
+    slurm::with_site_file(odd, || quiet(hook(&sandbox, "prolog", "", &job(0), "mine")));
+    assert_eq!(counts(&sandbox).iter().sum::<usize>(), 1);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use getgpu_tests::slurm::{self, Cluster};
 use harness::skip::{self, Need};
-use harness::{Command, Sandbox, wait};
+use harness::{Command, Outcome, Sandbox, wait};
 
 /// Only who asks gets something.
 const ASKED: &str = "export GETGPU_SLURM_TASKS=asked";
@@ -87,19 +87,30 @@ fn a_task_prolog_serves_who_asks_and_says_what_it_could_not_do() {
     step.wait().exits(0).says(&[]);
     // Nothing is free.
     let _others = sandbox.occupy(&sandbox.uuids(), "");
-    let said = show("-n1", Some("yes"));
-    let lines: Vec<&str> = said.exits(0).stdout.lines().collect();
-    assert!(lines[0].starts_with("getgpu: no free device: 4 of 4 in use"), "{lines:?}");
-    assert_eq!(
-        lines[1..],
-        ["getgpu task-prolog: started without a device of its own, with CUDA_VISIBLE_DEVICES unset", "unset"]
-    );
+    let hidden = |said: &Outcome, why: &str| {
+        said.exits(0).prints("\n");
+        let line = format!("getgpu task-prolog: started without a GPU, CUDA_VISIBLE_DEVICES is empty: getgpu: {why}");
+        assert!(said.stderr.starts_with(&line) && said.stderr.lines().count() == 1, "{said:#?}");
+    };
+    hidden(&show("-n1", Some("yes")), "no free device: 4 of 4 in use");
+    // In a grant, too: never all tasks on the first device.
+    let said = show("-n2 --gres=gpu:2", Some("yes"));
+    assert_eq!((said.exits(0).stdout.as_str(), said.stderr.lines().count()), ("\n\n", 2), "{said:#?}");
     // A wish that is no option, and characters that a shell would take for more.
-    let said = show("-n1", Some("--share 1/2; id *"));
-    assert!(said.exits(0).stdout.starts_with("getgpu: "), "{said:#?}");
+    hidden(&show("-n1", Some("--share 1/2; id *")), "");
+    // Another user than root may not open the task's stderr: Slurm brings the line to the job.
+    let said = as_nobody(cluster.command(&["srun", "-n1", "sleep", "1"]).env("GETGPU_SLURM", "yes")).run();
+    said.exits(0)
+        .prints("")
+        .mentions("task 0: started without a GPU, CUDA_VISIBLE_DEVICES is empty: getgpu: no free device");
+    // A batch script's output has the line, and all that the script writes.
+    let job = cluster.sbatch("-n1 --export=ALL,GETGPU_SLURM=yes", "echo one; echo two");
+    cluster.until_empty();
+    let output = cluster.output(&job);
+    assert!(output.contains("started without a GPU") && output.ends_with("\none\ntwo\n"), "{output}");
     let strict = |command: Command| command.env("GETGPU_SLURM", "yes").env("GETGPU_SLURM_STRICT", "1");
     let outcome = strict(cluster.srun("-n1 echo started")).run();
-    assert!(outcome.code() == Some(1) && !outcome.stdout.contains("started\n"), "{outcome:#?}");
+    outcome.exits(1).prints("").mentions("getgpu task-prolog: not started: getgpu: no free device");
 }
 
 #[test]
@@ -188,6 +199,36 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
     let output = cluster.output(&job);
     let seen: BTreeSet<&str> = output.lines().map(|line| line.split(' ').nth(1).unwrap_or(line)).collect();
     assert!(output.lines().count() == 5 && seen.len() == 1, "{output}");
+    sandbox.assert_clean(Duration::from_secs(1));
+    assert!(sandbox.folder().collisions().unwrap().is_empty());
+}
+
+#[test]
+fn jobs_that_were_promised_a_part_in_vain_see_no_gpu() {
+    if slurm::lacks(&[]) {
+        return;
+    }
+    let sandbox = Sandbox::new("h200x1");
+    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ""));
+    let lines = format!("Prolog={}\nEpilog={}\nTaskProlog={}", lines[0], lines[1], lines[2]);
+    let cluster = Cluster::start(&sandbox, 1, &lines);
+    // Twelve jobs of two tasks on four places.
+    let show = "case $CUDA_VISIBLE_DEVICES in ?*) exec sim-cuda --until-file go --max 8 ;; *) echo ${CUDA_VISIBLE_DEVICES-unset} ;; esac";
+    let start = |_| cluster.srun("-n2 --constraint=gpushare4").args(["sh", "-c", show]).spawn();
+    let steps: Vec<_> = (0..12).map(start).collect();
+    sandbox.until_running(8);
+    let over = |steps: &[harness::Running]| steps.iter().filter(|step| !step.stderr().is_empty()).count();
+    wait::until("eight are told", || over(&steps) == 8);
+    sandbox.file("work/go", "", 0o644);
+    for step in steps {
+        let said = step.wait();
+        if said.exits(0).stderr.is_empty() {
+            assert!(said.stdout.lines().all(|line| line.starts_with("RUN ")), "{said:#?}");
+        } else {
+            said.prints("\n\n").mentions("asked for a part of a GPU and none was free on this node");
+        }
+    }
+    cluster.until_empty();
     sandbox.assert_clean(Duration::from_secs(1));
     assert!(sandbox.folder().collisions().unwrap().is_empty());
 }
