@@ -16,6 +16,15 @@ use crate::request::Request;
 /// How long a claim waits for that of another user, who may yet give way.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// A device that is ours to settle.
+#[derive(Debug)]
+pub struct Picked {
+    /// The device.
+    pub device: Device,
+    /// The claim on it; dropping it gives the device up.
+    pub claim: Claim,
+}
+
 /// Claims what the request wants of `device`, or tells why not.
 pub fn claim(
     place: &Place,

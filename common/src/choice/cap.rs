@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::pick::Picked;
+use super::attempt::Picked;
 use crate::error::{Failure, Kind};
 use crate::inventory::Inventory;
 use crate::lock::claim::{lock_error, sign};

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::ask::Ask;
+pub use crate::choice::attempt::Picked;
 pub use crate::choice::cap::Guard;
 use crate::choice::census::{self, Rejected};
 use crate::choice::draw::Draws;
@@ -22,15 +23,6 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const SHARE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a call that chooses several devices, or a part of one, waits for another such call. One that is stopped holds the others up so long.
 const GATE: Duration = Duration::from_secs(2);
-
-/// A device that is ours to settle.
-#[derive(Debug)]
-pub struct Picked {
-    /// The device.
-    pub device: Device,
-    /// The claim on it; dropping it gives the device up.
-    pub claim: Claim,
-}
 
 /// What came of a choice.
 #[derive(Debug)]
