@@ -125,7 +125,7 @@ fn beside(hop: &Path, prefix: &[u8]) -> Option<PathBuf> {
     Some(hop.with_file_name(OsString::from_vec([prefix, name.as_bytes()].concat())))
 }
 
-/// The paths under which we may have been started, best first: AT_EXECFN, argv[0] with a slash, a bare argv[0] in PATH.
+/// The paths under which we may have been started, best first: AT_EXECFN, `argv[0]` with a slash, a bare `argv[0]` in PATH.
 pub fn candidates(exec_path: Option<OsString>, first_argument: Option<&OsStr>, path: Option<&OsStr>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = exec_path.filter(|p| !p.is_empty()).map(PathBuf::from).into_iter().collect();
     match first_argument {

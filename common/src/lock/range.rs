@@ -106,7 +106,7 @@ impl Description {
         }
     }
 
-    /// All runs of bytes of `range` that others hold, in order, at most `most` of them and at most as many as are found in [`SCAN`]: fewer
+    /// All runs of bytes of `range` that others hold, in order, at most `most` of them and at most as many as are found in `SCAN`: fewer
     /// than all if there is a flood of them.
     ///
     /// The kernel answers with *some* conflict, so the parts left and right of each answer are asked about again. For each answer it walks past
