@@ -151,7 +151,7 @@ fn loops_in_pipelines_and_behind_older_jobs_need_one_device() {
         "for i in 1 2 3 4 5 6; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05 | cat; done",
         "for i in 1 2 3 4 5 6; do d=$(getgpu | head -n 1); CUDA_VISIBLE_DEVICES=$d sim-cuda --run 0.05; done",
         "seq 6 | while read i; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05; done | cat",
-        "(while sleep 0.02; do :; done) & job=$!; sleep 0.1; \
+        "(sleep 30 & wait) & job=$!; sleep 0.1; \
          for i in 1 2 3 4 5 6; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05; done; kill $job",
     ] {
         let sandbox = Sandbox::new("mig4");
