@@ -16,7 +16,7 @@ use crate::note::Note;
 use crate::options::Options;
 use crate::plan::{Goal, Method, Outcome, Plan, Request, Step, plan};
 use crate::state::{State, state};
-use crate::target::Target;
+use crate::target::{Target, is_gone};
 use crate::wrapper::Wrapper;
 use crate::{dirlock, facts, linkdir, package, refuse};
 
@@ -45,6 +45,15 @@ pub struct Done {
 impl Job<'_> {
     /// Does the job for the program (or link) at `path`.
     pub fn run(&self, path: &Path) -> Result<Done, Failure> {
+        let noted = self.options.paths.is_none();
+        if noted && is_gone(path) {
+            // Removed by somebody together with its directory.
+            if self.goal == Goal::Undo && !self.options.dry_run {
+                self.keep_note(path, Outcome::NotWrapped);
+            }
+            let text = "is gone, and so is its directory: nothing is left to do there".to_owned();
+            return Ok(Done { text, steps: Vec::new() });
+        }
         let target = match &self.options.link_dir {
             Some(dir) => linkdir::target(dir, path)?,
             None => Target::parse(path)?,
@@ -83,6 +92,16 @@ impl Job<'_> {
         self.carry_out(&work, &seen, first, path).map_err(|failure| self.blame(failure))?;
         self.keep_note(&target.path(), outcome);
         Ok(done)
+    }
+
+    /// Whether the path is a link to another one that leads to cudawrap.
+    pub fn leads_on(&self, path: &Path) -> bool {
+        let own = self.wrapper.map(|wrapper| wrapper.id);
+        let seen = Target::parse(path).and_then(|target| {
+            let dir = Directory::open(&target.dir).and_then(|dir| look(&dir, &Names::of(&target.name), own));
+            dir.map_err(|error| Failure::new(Kind::Refused, reason(&error)))
+        });
+        seen.is_ok_and(|seen| state(&seen) == State::Through)
     }
 
     /// With --link-dir what fails on the way fails in that directory, not at the program.
@@ -146,9 +165,11 @@ impl Job<'_> {
             Err(Stop::Failed(failure)) => return Err(failure),
             Err(Stop::NoExchange) => {
                 self.diag.note(&format!("{}: no exchange of names on this file system: by hard link", path.display()));
-                let seen = look(work.dir, work.names, work.own).map_err(|e| Failure::new(Kind::Refused, reason(&e)))?;
-                let plan = self.plan(&seen, work, path, Method::Replace)?;
-                match apply::apply(work, &seen, &plan) {
+                let mut now =
+                    look(work.dir, work.names, work.own).map_err(|e| Failure::new(Kind::Refused, reason(&e)))?;
+                now.diverted = now.diverted.or_else(|| seen.diverted.clone());
+                let plan = self.plan(&now, work, path, Method::Replace)?;
+                match apply::apply(work, &now, &plan) {
                     Ok(()) => {}
                     Err(Stop::Failed(failure)) => return Err(failure),
                     Err(Stop::NoExchange) => return Err(Failure::new(Kind::Refused, "renaming is not supported here")),
