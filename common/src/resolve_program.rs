@@ -107,8 +107,30 @@ pub struct Rule<'a> {
 /// One application of the rule: where it has been, so that links that lead in circles end it, and the way to where it is.
 #[derive(Default)]
 struct Search {
-    visited: Vec<PathBuf>,
+    /// By directory and name: a path that leads in circles is another one in each round.
+    visited: Vec<(Option<Identity>, OsString)>,
     trail: Vec<PathBuf>,
+}
+
+impl Search {
+    fn of(chain: &Chain) -> Self {
+        let mut search = Self { visited: Vec::new(), trail: chain.hops.clone() };
+        for hop in &chain.hops {
+            search.visit(hop);
+        }
+        search
+    }
+
+    /// Whether this is the first time.
+    fn visit(&mut self, path: &Path) -> bool {
+        let directory = path.parent().and_then(|parent| identity(or_here(parent)));
+        let entry = (directory, path.file_name().unwrap_or_default().to_owned());
+        let new = self.visited.len() < MOST_HOPS * 10 && !self.visited.contains(&entry);
+        if new {
+            self.visited.push(entry);
+        }
+        new
+    }
 }
 
 impl Rule<'_> {
@@ -121,22 +143,21 @@ impl Rule<'_> {
     /// The program beside the last link of a chain that has one: `CUDAWRAP_name` beside `name`. Where that leads to a cudawrap again,
     /// what is beside the links of its own chain.
     pub fn beside(&self, chain: &Chain) -> Option<Resolution> {
-        let mut search = Search { visited: chain.hops.clone(), trail: chain.hops.clone() };
+        let mut search = Search::of(chain);
         self.sibling(chain, &mut search).map(|program| Resolution { program, trail: search.trail })
     }
 
     /// The next program of its name in PATH behind the links' directories (in all of PATH if none of them is there).
     pub fn in_path(&self, chain: &Chain) -> Option<Resolution> {
-        let mut search = Search { visited: chain.hops.clone(), trail: chain.hops.clone() };
+        let mut search = Search::of(chain);
         self.next(chain, &mut search).map(|program| Resolution { program, trail: search.trail })
     }
 
     fn follow(&self, path: &Path, search: &mut Search) -> Option<PathBuf> {
-        if search.visited.len() > MOST_HOPS * MOST_HOPS || search.visited.iter().any(|seen| seen == path) {
+        if !search.visit(path) {
             return None;
         }
         let (chain, before) = (chain(path), search.trail.len());
-        search.visited.push(path.to_owned());
         search.trail.extend(chain.hops.iter().cloned());
         if !(self.is_wrapper)(path) {
             return Some(path.to_owned());
@@ -224,6 +245,7 @@ mod tests {
             (&["d/x > ../cudawrap", "d/CUDAWRAP_x > ../o/cudawrap", "o/cudawrap"], ""),
             (&["d/x > /nowhere/cudawrap", "d/CUDAWRAP_x"], "d/CUDAWRAP_x"),
             // In circles.
+            (&["d/x > ../cudawrap", "d/CUDAWRAP_x > ../e/y", "e/y > ../d/x"], ""),
             (&["d/x > ../cudawrap", "d/CUDAWRAP_x > x"], ""),
             (&["d/x > ../cudawrap", "d/CUDAWRAP_x > y", "d/y > ../cudawrap", "d/CUDAWRAP_y > x"], ""),
         ];

@@ -201,7 +201,8 @@ impl Run<'_> {
     }
 
     /// The invariant: nothing that create-cudawrap does removes the last copy of a program. A name goes only if it is a link of ours, or if
-    /// what it holds is not on the way to what the path runs afterwards, and the path runs afterwards or the file has another of our names.
+    /// what it holds is not on the way to what the path runs afterwards, and the path runs afterwards or the file has another of our names (a
+    /// link: leads to one that has).
     fn keep_last_copy(&self, step: Step) -> io::Result<()> {
         let (removed, then_runs) = match step {
             // A program comes to the path itself; a link of ours there leads to the program beside it.
@@ -210,17 +211,19 @@ impl Run<'_> {
             _ => return Ok(()),
         };
         let entry = self.look(removed)?;
-        if entry.id.is_none() || entry.is_ours() {
+        if entry.id.is_none() || (entry.is_ours() && removed == App) {
             return Ok(());
         }
         let (dir, names) = (self.work.dir, self.work.names);
-        let mut others = [App, Hidden, Tmp, Former].into_iter().filter(|place| *place != removed);
-        let second_name =
-            others.try_fold(false, |found, place| Ok::<_, io::Error>(found || self.look(place)?.id == entry.id))?;
+        let mut second_name = false;
+        for place in [App, Hidden, Tmp, Former].into_iter().filter(|place| *place != removed) {
+            let other = self.look(place)?.id;
+            second_name |= other.is_some() && (other == entry.id || other == entry.leads_to);
+        }
         let here = id(&rustix::fs::fstat(dir.file())?);
         let runs = wrapper::beside_links(&dir.path().join(names.at(then_runs)), self.work.own);
         let needed = runs.as_ref().is_some_and(|runs| runs.passes((here.dev, here.ino), names.at(removed)));
-        if !needed && removed != then_runs && (runs.is_some() || second_name) {
+        if !needed && removed != then_runs && (entry.is_ours() || runs.is_some() || second_name) {
             return Ok(());
         }
         Err(io::Error::other("it may be the last copy of the program"))

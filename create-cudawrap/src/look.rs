@@ -107,6 +107,8 @@ pub struct Seen {
     pub former: Entry,
     /// The places that lie on the way to what the path runs; none if it runs nothing, or only what PATH may have.
     pub reach: Option<Vec<Place>>,
+    /// The same for `CUDAWRAP_app`.
+    pub hidden_reach: Option<Vec<Place>>,
     /// The program that cudawrap finds by PATH when none is beside the link.
     pub behind: Option<PathBuf>,
     /// The spelling of the path that dpkg diverts to `CUDAWRAP_app`.
@@ -133,15 +135,17 @@ pub fn look(dir: &Directory, names: &Names, own: Option<Id>) -> io::Result<Seen>
     let former = entry(dir, names.at(Place::Former), own)?;
     let path = dir.path().join(names.at(Place::App));
     let here = id(&rustix::fs::fstat(dir.file())?);
-    let reach = wrapper::beside_links(&path, own).map(|found| {
+    let reach = |place| {
+        let found = wrapper::beside_links(&dir.path().join(names.at(place)), own)?;
         let mut places = vec![Place::App, Place::Hidden, Place::Tmp, Place::Former];
         places.retain(|place| found.passes((here.dev, here.ino), names.at(*place)));
-        places
-    });
+        Some(places)
+    };
+    let (reach, hidden_reach) = (reach(Place::App), reach(Place::Hidden));
     let alone = app.is_ours() && hidden.kind == Kind::Absent;
     let behind = if alone { wrapper::in_path(&path, own) } else { None };
     let diverted = package::listed(&path, names.at(Place::Hidden))?;
-    Ok(Seen { app, hidden, tmp, former, reach, behind, diverted })
+    Ok(Seen { app, hidden, tmp, former, reach, hidden_reach, behind, diverted })
 }
 
 /// Looks at one name.

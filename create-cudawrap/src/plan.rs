@@ -145,7 +145,7 @@ fn divert(seen: &Seen, request: &Request, steps: &mut Vec<Step>, outcome: Outcom
             let at = usize::from(steps.first() == Some(&Step::Drop(Tmp)));
             steps.insert(at, Step::Divert);
         }
-        (Goal::Undo, true) => steps.insert(0, Step::Undivert),
+        (Goal::Undo, true) if !steps.contains(&Step::Undivert) => steps.insert(0, Step::Undivert),
         (Goal::Repair, true) if unwrapped => {
             steps.push(Step::Undivert);
             return Outcome::Undiverted;
@@ -169,7 +169,11 @@ fn wrap(seen: &Seen, now: State, request: &Request) -> Steps {
         State::Wrapped => Ok((vec![], Outcome::AlreadyWrapped)),
         State::Migtools => adopt(seen),
         State::Vanished => Ok((relink(request.method), Outcome::Repointed)),
-        State::Bypassed => Ok((relink(request.method), Outcome::Wrapped)),
+        State::Bypassed if seen.app.runs => Ok((relink(request.method), Outcome::Wrapped)),
+        State::Bypassed => {
+            Err(refused("leads to CUDAWRAP_name beside it, which is not executable")
+                .hint("chmod +x, if it is a program"))
+        }
         State::Superseded => Ok((relink(request.method), Outcome::Renewed)),
         State::Through if seen.app.runs => Ok((vec![], Outcome::AlreadyThrough)),
         State::Upgraded => Err(refused("is a program, and so is the CUDAWRAP_name beside it")
@@ -226,14 +230,19 @@ fn adopt(seen: &Seen) -> Steps {
 
 fn undo(seen: &Seen, now: State, method: Method) -> Steps {
     let back = match (now, method) {
-        (State::Wrapped | State::Vanished | State::Bypassed | State::Superseded, Method::Exchange) => {
+        (State::Superseded | State::Bypassed, _) => {
+            // Wrapped first, which is a state that a crash may leave. The diversion goes after that: without it the older program would be
+            // taken for the newer one.
+            let (wrapped, _) = undo(seen, State::Wrapped, method)?;
+            let undivert = seen.diverted.is_some().then_some(Step::Undivert);
+            relink(method).into_iter().chain(undivert).chain(wrapped).collect()
+        }
+        (State::Wrapped | State::Vanished, Method::Exchange) => {
             let mut steps = vec![Step::Swap(App, Hidden), Step::Sync];
             steps.extend(discard(Hidden, method));
             steps
         }
-        (State::Wrapped | State::Vanished | State::Bypassed | State::Superseded, Method::Replace) => {
-            vec![Step::Over(Hidden, App)]
-        }
+        (State::Wrapped | State::Vanished, Method::Replace) => vec![Step::Over(Hidden, App)],
         (State::Half | State::SameFile, _) => discard(Hidden, method),
         (State::Orphan, Method::Exchange) => vec![Step::Move(Hidden, App)],
         (State::Orphan, Method::Replace) => vec![Step::Copy(Hidden, App), Step::Sync, Step::Drop(Hidden)],
@@ -243,6 +252,8 @@ fn undo(seen: &Seen, now: State, method: Method) -> Steps {
             return Err(refused("is a program of its own already, and CUDAWRAP_name beside it another: both kept")
                 .hint("an upgrade has replaced the link; remove the one that is not wanted"));
         }
+        // A diversion is left over, then.
+        (State::Through, _) if seen.diverted.is_some() => return Ok((vec![], Outcome::NotWrapped)),
         (State::Through, _) => {
             return Err(refused(&format!("only leads to {}, which leads to cudawrap", hop(seen))).hint("undo that one"));
         }

@@ -68,7 +68,6 @@ pub fn state(seen: &Seen) -> State {
 
 fn plain(seen: &Seen) -> State {
     let (app, hidden) = (&seen.app, &seen.hidden);
-    let by_way_of_hidden = seen.reach.as_ref().is_some_and(|places| places.contains(&Place::Hidden));
     // Another name of the very file at CUDAWRAP_app is no newer program either.
     let same_file = hidden.kind == Kind::File && app.leads_to == hidden.id;
     if hidden.kind == Kind::Absent {
@@ -77,10 +76,11 @@ fn plain(seen: &Seen) -> State {
         State::Half
     } else if hidden.id == app.id {
         State::SameFile
-    } else if by_way_of_hidden || same_file {
+    } else if passes(&seen.reach, Place::Hidden) || same_file {
         State::Bypassed
     } else if hidden.is_program() && hidden.runs {
-        let superseded = seen.diverted.is_some() && hidden.changed > app.changed;
+        let superseded =
+            seen.diverted.is_some() && hidden.changed > app.changed && !passes(&seen.hidden_reach, Place::App);
         if superseded { State::Superseded } else { State::Upgraded }
     } else {
         State::InTheWay
@@ -97,18 +97,24 @@ fn linked(seen: &Seen) -> State {
     }
 }
 
+fn passes(reach: &Option<Vec<Place>>, place: Place) -> bool {
+    reach.as_ref().is_some_and(|places| places.contains(&place))
+}
+
 /// What `.CUDAWRAP_app~` is in the state that `seen` shows.
 pub fn leftover(seen: &Seen) -> Leftover {
     let tmp = &seen.tmp;
-    let needed = seen.reach.as_ref().is_some_and(|places| places.contains(&Place::Tmp));
-    let second_name = tmp.id == seen.app.id || tmp.id == seen.hidden.id;
+    let needed = passes(&seen.reach, Place::Tmp) || passes(&seen.hidden_reach, Place::Tmp);
+    // Or a link to what has one of the two.
+    let second_name =
+        [seen.app.id, seen.hidden.id].iter().any(|id| id.is_some() && (*id == tmp.id || *id == tmp.leads_to));
     // A file of its own there is the superseded program only while a link and a newer program are at the two other names, and the path runs.
     let superseded = tmp.is_program()
         && seen.reach.is_some()
         && matches!(state(seen), State::Half | State::Wrapped | State::Vanished);
     match tmp.kind {
         Kind::Absent => Leftover::None,
-        _ if tmp.is_ours() || (!needed && (second_name || superseded)) => Leftover::Ours,
+        _ if !needed && (tmp.is_ours() || second_name || superseded) => Leftover::Ours,
         _ => Leftover::Foreign,
     }
 }

@@ -153,7 +153,8 @@ const LINKS: [Links; 4] = [
 ];
 
 /// Prints what was run by what name, on which device, and how many descriptors hold a lease.
-const TELL: &str = "#!/bin/sh\necho \"program $CUDA_VISIBLE_DEVICES $(ls -l /proc/$$/fd 2>/dev/null | grep -c /lock)\"\n";
+const TELL: &str =
+    "#!/bin/sh\necho \"program $CUDA_VISIBLE_DEVICES $(ls -l /proc/$$/fd 2>/dev/null | grep -c /lock)\"\n";
 
 #[test]
 fn links_to_a_program_and_the_program_are_wrapped_and_undone_in_any_order() {
