@@ -28,14 +28,16 @@ pub fn main() -> ExitCode {
     let diag = Diag::new(PROGRAM, Level::Normal);
     let result = match options::parse(std::env::args_os().skip(1)) {
         Ok(Parsed::Print(text)) => print(text.as_bytes()).map(|()| true),
-        Ok(Parsed::Run(options)) => check_settings(options.task).and_then(|()| {
+        Ok(Parsed::Run(options)) => {
             let diag = Diag::new(PROGRAM, options.level);
-            match options.task {
-                Task::Change(goal) => change(&options, goal, &diag),
-                Task::Status { json } => show(&options, json, &diag),
-            }
-            .or_else(|failure| Ok(fail(&diag, &failure)))
-        }),
+            check_settings(options.task, &diag).and_then(|()| {
+                match options.task {
+                    Task::Change(goal) => change(&options, goal, &diag),
+                    Task::Status { json } => show(&options, json, &diag),
+                }
+                .or_else(|failure| Ok(fail(&diag, &failure)))
+            })
+        }
         Err(failure) => Err(failure),
     };
     let status = match result {
@@ -50,13 +52,15 @@ pub fn main() -> ExitCode {
 }
 
 /// Nothing is set for this program yet, but a settings file that cannot be right is told before anything is wrapped: then the programs would
-/// not start. To undo, or to look, has to do without: a typo must not keep the package from being removed.
-fn check_settings(task: Task) -> Result<(), Failure> {
-    match task {
-        Task::Change(Goal::Wrap | Goal::Repair) => {
-            Loaded::read(&Environment::of_process(), None).and_then(Loaded::strict).map(|_| ())
+/// not start. To undo, or to look, needs no settings: a typo must not keep the package from being removed.
+fn check_settings(task: Task, diag: &Diag) -> Result<(), Failure> {
+    let read = Loaded::read(&Environment::of_process(), None).and_then(Loaded::strict).map(|_| ());
+    match (task, read) {
+        (Task::Change(Goal::Undo) | Task::Status { .. }, Err(failure)) => {
+            diag.warn(&format!("warning: {}: not needed here", failure.message));
+            Ok(())
         }
-        Task::Change(Goal::Undo) | Task::Status { .. } => Ok(()),
+        (_, read) => read,
     }
 }
 
@@ -123,7 +127,7 @@ fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
     for path in paths(options, note.as_ref())? {
         match look_at(&path, own) {
             Err(_) if noted && target::is_gone(&path) => {
-                diag.note(&format!("{}: no such directory any more", path.display()))
+                diag.note(&format!("{}: no such directory any more", path.display()));
             }
             Ok(found) if found.is_empty() && noted => diag.note(&format!("{}: no such file any more", path.display())),
             Ok(found) if found.is_empty() && !path.is_dir() => {

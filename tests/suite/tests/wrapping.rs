@@ -247,10 +247,10 @@ fn what_a_user_wraps_may_be_wrapped_by_the_administrator_later() {
         let paths = [mine.clone(), program.clone()];
         let before = identities(&paths);
         let user = |words: &[&str]| {
-            site.user(site.sandbox.command("create-cudawrap").args(&["-q"]).args(words).args([&mine])).run()
+            site.user(site.sandbox.command("create-cudawrap").args(["-q"]).args(words).args([&mine])).run()
         };
         let root =
-            |words: &[&str]| site.sandbox.command("create-cudawrap").args(&["-q"]).args(words).args([&program]).run();
+            |words: &[&str]| site.sandbox.command("create-cudawrap").args(["-q"]).args(words).args([&program]).run();
         let runs = || {
             let outcome = site.user(site.sandbox.command(&mine)).run();
             outcome.exits(0);
