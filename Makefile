@@ -71,51 +71,64 @@ bench: build
 	target/release/getgpu-bench-many
 	target/release/getgpu-bench-line
 
-# What goes where, once; the packages are made from it.
+# What goes where, once; the packages are made from it. Every path is quoted, whatever is in it: `at` is one below DESTDIR as a word of the shell.
+quoted = '$(subst ','\'',$(1))'
+at     = $(call quoted,$(DESTDIR)$(1))
+
 install: build install-files
 
-examples = $(docdir)/examples
-pages    = getgpu.1 cudawrap.1 create-cudawrap.1
-hooks    = task-prolog prolog epilog
+examples  = $(docdir)/examples
+pages     = getgpu.1 cudawrap.1 create-cudawrap.1
+hooks     = task-prolog prolog epilog
+documents = README.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE
+samples   = etc/config.toml etc/profile.d/getgpu.sh etc/systemd/gpu-app.service
 
 install-files:
-	$(INSTALL) -d $(addprefix $(DESTDIR),$(bindir) $(sysconfdir)/getgpu $(tmpfilesdir) $(docdir) $(examples) $(mandir)/man1 $(mandir)/man5)
-	$(INSTALL) -d $(addprefix $(DESTDIR),$(bashdir) $(zshdir) $(fishdir))
-	$(INSTALL) -m 0755 $(programs)/getgpu $(programs)/create-cudawrap $(DESTDIR)$(bindir)/
+	$(INSTALL) -d $(call at,$(bindir)) $(call at,$(sysconfdir)/getgpu) $(call at,$(tmpfilesdir)) $(call at,$(docdir)) $(call at,$(examples))
+	$(INSTALL) -d $(call at,$(mandir)/man1) $(call at,$(mandir)/man5) $(call at,$(bashdir)) $(call at,$(zshdir)) $(call at,$(fishdir))
+	$(INSTALL) -m 0755 $(call quoted,$(programs)/getgpu) $(call quoted,$(programs)/create-cudawrap) $(call at,$(bindir)/)
 	# 0555: `cp new /path/app` as root writes through the link, and must not be able to destroy cudawrap without meaning to.
-	$(INSTALL) -m 0555 $(programs)/cudawrap $(DESTDIR)$(bindir)/
-	ln -sf create-cudawrap $(DESTDIR)$(bindir)/create_cudawrap
-	test -e $(DESTDIR)$(sysconfdir)/getgpu/config.toml || $(INSTALL) -m 0644 etc/config.toml $(DESTDIR)$(sysconfdir)/getgpu/config.toml
-	$(INSTALL) -m 0644 etc/tmpfiles.d/getgpu.conf $(DESTDIR)$(tmpfilesdir)/getgpu.conf
-	$(INSTALL) -m 0644 $(addprefix man/,$(pages)) $(DESTDIR)$(mandir)/man1/
-	ln -sf create-cudawrap.1 $(DESTDIR)$(mandir)/man1/create_cudawrap.1
-	$(INSTALL) -m 0644 man/getgpu.toml.5 $(DESTDIR)$(mandir)/man5/
-	$(INSTALL) -m 0644 completions/bash/* $(DESTDIR)$(bashdir)/
-	$(INSTALL) -m 0644 completions/zsh/* $(DESTDIR)$(zshdir)/
-	$(INSTALL) -m 0644 completions/fish/* $(DESTDIR)$(fishdir)/
-	$(INSTALL) -m 0644 README.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(docdir)/
-	$(INSTALL) -d $(DESTDIR)$(slurmdir)
-	$(INSTALL) -m 0755 $(addprefix etc/slurm/,$(hooks)) $(DESTDIR)$(slurmdir)/
-	$(INSTALL) -m 0644 etc/slurm/README.md $(DESTDIR)$(slurmdir)/README.md
+	$(INSTALL) -m 0555 $(call quoted,$(programs)/cudawrap) $(call at,$(bindir)/)
+	ln -sf create-cudawrap $(call at,$(bindir)/create_cudawrap)
+	test -e $(call at,$(sysconfdir)/getgpu/config.toml) || $(INSTALL) -m 0644 etc/config.toml $(call at,$(sysconfdir)/getgpu/config.toml)
+	$(INSTALL) -m 0644 etc/tmpfiles.d/getgpu.conf $(call at,$(tmpfilesdir)/getgpu.conf)
+	$(INSTALL) -m 0644 $(addprefix man/,$(pages)) $(call at,$(mandir)/man1/)
+	ln -sf create-cudawrap.1 $(call at,$(mandir)/man1/create_cudawrap.1)
+	$(INSTALL) -m 0644 man/getgpu.toml.5 $(call at,$(mandir)/man5/)
+	$(INSTALL) -m 0644 completions/bash/* $(call at,$(bashdir)/)
+	$(INSTALL) -m 0644 completions/zsh/* $(call at,$(zshdir)/)
+	$(INSTALL) -m 0644 completions/fish/* $(call at,$(fishdir)/)
+	$(INSTALL) -m 0644 $(documents) $(call at,$(docdir)/)
+	$(INSTALL) -d $(call at,$(slurmdir))
+	$(INSTALL) -m 0755 $(addprefix etc/slurm/,$(hooks)) $(call at,$(slurmdir)/)
+	$(INSTALL) -m 0644 etc/slurm/README.md $(call at,$(slurmdir)/README.md)
 	# Examples only: neither a service nor a login shell takes a device because this is installed.
-	$(INSTALL) -m 0644 etc/config.toml etc/profile.d/getgpu.sh etc/systemd/gpu-app.service $(DESTDIR)$(examples)/
+	$(INSTALL) -m 0644 $(samples) $(call at,$(examples)/)
 
 # Every wrapped program first gets its name back: without cudawrap its path would not run. If one cannot be, nothing is removed.
 # The settings stay if they were changed; /run/getgpu stays, since running programs hold their leases there.
 uninstall:
-	test -n "$(DESTDIR)" || test ! -x $(bindir)/create-cudawrap || $(bindir)/create-cudawrap --undo --all
+	test -n $(call quoted,$(DESTDIR)) || test ! -x $(call quoted,$(bindir)/create-cudawrap) || $(call quoted,$(bindir)/create-cudawrap) --undo --all
 	$(MAKE) --no-print-directory uninstall-files
 
+# These files below a directory.
+each  = $(foreach file,$(notdir $(2)),$(call at,$(1)/$(file)))
+# Only what is empty by now, since a directory may be shared with others.
+tidy  = if [ -d $(call at,$(1)) ]; then rmdir --ignore-fail-on-non-empty $(call at,$(1)); fi
+
 uninstall-files:
-	rm -f $(addprefix $(DESTDIR)$(bindir)/,getgpu cudawrap create-cudawrap create_cudawrap)
-	rm -f $(DESTDIR)$(tmpfilesdir)/getgpu.conf $(addprefix $(DESTDIR)$(mandir)/man1/,$(pages) create_cudawrap.1) $(DESTDIR)$(mandir)/man5/getgpu.toml.5
-	rm -f $(addprefix $(DESTDIR)$(bashdir)/,$(notdir $(wildcard completions/bash/*)))
-	rm -f $(addprefix $(DESTDIR)$(zshdir)/,$(notdir $(wildcard completions/zsh/*)))
-	rm -f $(addprefix $(DESTDIR)$(fishdir)/,$(notdir $(wildcard completions/fish/*)))
-	rm -rf $(DESTDIR)$(docdir) $(DESTDIR)$(slurmdir)
-	test ! -d $(DESTDIR)$(prefix)/share/getgpu || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(prefix)/share/getgpu
-	! cmp -s etc/config.toml $(DESTDIR)$(sysconfdir)/getgpu/config.toml || rm -f $(DESTDIR)$(sysconfdir)/getgpu/config.toml
-	test ! -d $(DESTDIR)$(sysconfdir)/getgpu || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(sysconfdir)/getgpu
+	rm -f $(call each,$(bindir),getgpu cudawrap create-cudawrap create_cudawrap) $(call at,$(tmpfilesdir)/getgpu.conf)
+	rm -f $(call each,$(mandir)/man1,$(pages) create_cudawrap.1) $(call at,$(mandir)/man5/getgpu.toml.5)
+	rm -f $(call each,$(bashdir),$(wildcard completions/bash/*))
+	rm -f $(call each,$(zshdir),$(wildcard completions/zsh/*))
+	rm -f $(call each,$(fishdir),$(wildcard completions/fish/*))
+	rm -f $(call each,$(examples),$(samples)) $(call each,$(docdir),$(documents)) $(call each,$(slurmdir),$(hooks) README.md)
+	$(call tidy,$(examples))
+	$(call tidy,$(docdir))
+	$(call tidy,$(slurmdir))
+	$(call tidy,$(prefix)/share/getgpu)
+	! cmp -s etc/config.toml $(call at,$(sysconfdir)/getgpu/config.toml) || rm -f $(call at,$(sysconfdir)/getgpu/config.toml)
+	$(call tidy,$(sysconfdir)/getgpu)
 
 # The tree that .deb and .rpm are made of: `make install` for /usr.
 stage:

@@ -3,16 +3,18 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 
 use getgpu_common::error::{Failure, Kind, reason};
 
 use crate::directory::{Directory, unsupported};
-use crate::identity::Id;
+use crate::identity::{Id, id};
 use crate::look::{Entry, Seen, entry};
 use crate::names::Names;
 use crate::names::Place::{self, App, Former, Hidden, Tmp};
 use crate::plan::{Plan, Step};
 use crate::verdict::{Verdict, verdict};
+use crate::{package, wrapper};
 
 /// Why a plan was not carried out.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub struct Work<'a> {
     pub wrapper: &'a OsStr,
     /// Which file that is.
     pub own: Option<Id>,
+    /// The path as dpkg knows it.
+    pub known_as: &'a Path,
 }
 
 /// Does the steps of `plan`, which was made for `seen`.
@@ -68,6 +72,8 @@ pub fn describe(step: Step, work: &Work) -> String {
         Step::Move(a, b) => format!("rename {} to {}", name(a), name(b)),
         Step::Over(a, b) => format!("rename {} over {}", name(a), name(b)),
         Step::Drop(a) => format!("remove {}", name(a)),
+        Step::Divert => format!("divert {} to {}", work.known_as.display(), name(Hidden)),
+        Step::Undivert => format!("end the diversion of {} to {}", work.known_as.display(), name(Hidden)),
         Step::Sync => format!("write {} to the disk", work.dir.path().display()),
     }
 }
@@ -85,6 +91,16 @@ impl Run<'_> {
         let (dir, names) = (self.work.dir, self.work.names);
         match step {
             Step::Sync => dir.sync(),
+            Step::Divert => {
+                self.divert(true)?;
+                self.back.push(Step::Undivert);
+                Ok(())
+            }
+            Step::Undivert => {
+                self.divert(false)?;
+                self.back.push(Step::Divert);
+                Ok(())
+            }
             Step::Link(a) => {
                 dir.symlink(self.work.wrapper, names.at(a))?;
                 self.back.push(Step::Drop(a));
@@ -116,6 +132,7 @@ impl Run<'_> {
             }
             Step::Over(a, b) => {
                 self.expect(b, self.known(b))?;
+                self.keep_last_copy(step)?;
                 dir.rename_over(names.at(a), names.at(b))?;
                 // From here on there is no way back, and none is needed: the program is under its other name.
                 self.back.clear();
@@ -125,6 +142,7 @@ impl Run<'_> {
             }
             Step::Drop(a) => {
                 self.expect(a, self.known(a))?;
+                self.keep_last_copy(step)?;
                 dir.unlink(names.at(a))?;
                 self.set(a, Entry::ABSENT);
                 self.back.clear();
@@ -166,6 +184,8 @@ impl Run<'_> {
                     let ours = there.is_ours() || (there.id.is_some() && there.id == self.known(a).id);
                     if ours { dir.unlink(names.at(a)) } else { Ok(()) }
                 }),
+                Step::Divert => self.divert(true),
+                Step::Undivert => self.divert(false),
                 _ => Ok(()),
             };
             if let Err(error) = done {
@@ -178,6 +198,41 @@ impl Run<'_> {
             let _ = dir.sync();
         }
         left
+    }
+
+    /// The invariant: nothing that create-cudawrap does removes the last copy of a program. A name goes only if it is a link of ours, or if
+    /// what it holds is not on the way to what the path runs afterwards, and the path runs afterwards or the file has another of our names (a
+    /// link: leads to one that has).
+    fn keep_last_copy(&self, step: Step) -> io::Result<()> {
+        let (removed, then_runs) = match step {
+            // A program comes to the path itself; a link of ours there leads to the program beside it.
+            Step::Over(from, App) => (App, if self.look(from)?.is_ours() { Hidden } else { from }),
+            Step::Over(_, removed) | Step::Drop(removed) => (removed, App),
+            _ => return Ok(()),
+        };
+        let entry = self.look(removed)?;
+        if entry.id.is_none() || (entry.is_ours() && removed == App) {
+            return Ok(());
+        }
+        let (dir, names) = (self.work.dir, self.work.names);
+        let mut second_name = false;
+        for place in [App, Hidden, Tmp, Former].into_iter().filter(|place| *place != removed) {
+            let other = self.look(place)?.id;
+            second_name |= other.is_some() && (other == entry.id || other == entry.leads_to);
+        }
+        let here = id(&rustix::fs::fstat(dir.file())?);
+        let runs = wrapper::beside_links(&dir.path().join(names.at(then_runs)), self.work.own);
+        let needed = runs.as_ref().is_some_and(|runs| runs.passes((here.dev, here.ino), names.at(removed)));
+        if !needed && removed != then_runs && (entry.is_ours() || runs.is_some() || second_name) {
+            return Ok(());
+        }
+        Err(io::Error::other("it may be the last copy of the program"))
+    }
+
+    fn divert(&self, begin: bool) -> io::Result<()> {
+        let (path, hidden) = (self.work.known_as, self.work.names.at(Hidden));
+        let done = if begin { package::divert(path, hidden) } else { package::undivert(path, hidden) };
+        done.map_err(|failure| io::Error::other(failure.message))
     }
 
     fn look(&self, place: Place) -> io::Result<Entry> {

@@ -1,15 +1,13 @@
 //! What the system knows about a program that is about to be wrapped, gathered for `refuse` to decide on.
 //! Each question is asked only here, and an answer that cannot be had is none.
 
-use std::path::PathBuf;
-
 use getgpu_common::error::{Failure, Kind, reason};
 
 use crate::directory::Directory;
 use crate::filesystem::network;
 use crate::identity::Id;
 use crate::look::Entry;
-use crate::names::{Names, OWN, Place};
+use crate::names::OWN;
 use crate::package::{self, Owner};
 use crate::target::Target;
 use crate::wrapper::{Wrapper, identity};
@@ -35,8 +33,8 @@ pub struct Facts {
     pub own: Option<String>,
     /// The package it belongs to.
     pub owner: Option<Owner>,
-    /// The spelling of the path that dpkg diverts to `CUDAWRAP_name` already.
-    pub diverted: Option<PathBuf>,
+    /// Whether dpkg diverts it to `CUDAWRAP_name` already, or is about to.
+    pub diverted: bool,
     /// The AppArmor profile attached to its path.
     pub apparmor: Option<String>,
     /// The network file system it is on, when cudawrap is on another one.
@@ -51,14 +49,13 @@ pub fn keeper(dir: &Directory) -> Result<Keeper, Failure> {
     Ok(Keeper { root, uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode & 0o7777 })
 }
 
-/// Gathers the rest; `ask` says whether package managers are asked.
-pub fn facts(target: &Target, dir: &Directory, wrapper: &Wrapper, ask: bool) -> Result<Facts, Failure> {
-    let names = Names::of(&target.name);
+/// Gathers the rest; `diverted` as dpkg has it or shall have it; `ask` says whether package managers are asked.
+pub fn facts(target: &Target, dir: &Directory, wrapper: &Wrapper, diverted: bool, ask: bool) -> Result<Facts, Failure> {
     let path = target.path();
     Ok(Facts {
         own: own(target, wrapper),
+        diverted,
         owner: if ask { package::owner(&path)? } else { None },
-        diverted: if ask { package::diverted(&path, names.at(Place::Hidden))? } else { None },
         apparmor: apparmor::profile(&path),
         network: other_file_system(dir, wrapper.id),
     })

@@ -16,7 +16,7 @@ use crate::note::Note;
 use crate::options::Options;
 use crate::plan::{Goal, Method, Outcome, Plan, Request, Step, plan};
 use crate::state::{State, state};
-use crate::target::Target;
+use crate::target::{Target, is_gone};
 use crate::wrapper::Wrapper;
 use crate::{dirlock, facts, linkdir, package, refuse};
 
@@ -45,6 +45,15 @@ pub struct Done {
 impl Job<'_> {
     /// Does the job for the program (or link) at `path`.
     pub fn run(&self, path: &Path) -> Result<Done, Failure> {
+        let noted = self.options.paths.is_none();
+        if noted && is_gone(path) {
+            // Removed by somebody together with its directory.
+            if self.goal == Goal::Undo && !self.options.dry_run {
+                self.keep_note(path, Outcome::NotWrapped);
+            }
+            let text = "is gone, and so is its directory: nothing is left to do there".to_owned();
+            return Ok(Done { text, steps: Vec::new() });
+        }
         let target = match &self.options.link_dir {
             Some(dir) => linkdir::target(dir, path)?,
             None => Target::parse(path)?,
@@ -60,34 +69,39 @@ impl Job<'_> {
         let names = Names::of(&target.name);
         let own = self.wrapper.map(|wrapper| wrapper.id);
         let text = self.wrapper.map_or(OsStr::new(""), |wrapper| &wrapper.text);
-        let work = Work { dir: &dir, names: &names, wrapper: text, own };
-        let seen = look(&dir, &names, own).map_err(failed)?;
+        let mut seen = look(&dir, &names, own).map_err(failed)?;
+        // Where the list does not say so, the tool is asked when it matters.
+        let matters =
+            self.goal == Goal::Undo || self.options.divert || (state(&seen) == State::Plain && !self.options.force);
+        if seen.diverted.is_none() && matters {
+            seen.diverted = package::diverted(&target.path(), names.at(Place::Hidden))?;
+        }
+        let mut work = Work { dir: &dir, names: &names, wrapper: text, own, known_as: path };
         let first = self.plan(&seen, &work, path, Method::Exchange)?;
         if self.goal != Goal::Undo && !first.steps.is_empty() {
             refuse::directory(facts::keeper(&dir)?).map_err(|failure| self.blame(failure))?;
         }
-        let divert = self.admit(&target, &work, &seen, path)?;
+        let known_as = self.admit(&target, &work, &seen, path)?;
+        work.known_as = seen.diverted.as_deref().unwrap_or(&known_as);
+        can_divert(&first)?;
         let outcome = first.outcome;
-        let done = Done { text: said(&first, &names), steps: Vec::new() };
+        let done = Done { text: said(&first, &names, &seen), steps: Vec::new() };
         if self.options.dry_run {
-            return Ok(Done { steps: shown(&first, &work, divert.as_deref()), ..done });
+            return Ok(Done { steps: shown(&first, &work), ..done });
         }
-        if let Some(path) = &divert {
-            package::divert(path, names.at(Place::Hidden))?;
-        }
-        if let Err(failure) = self.carry_out(&work, seen, first, path).map_err(|failure| self.blame(failure)) {
-            if let Some(path) = &divert {
-                package::undivert(path, names.at(Place::Hidden))?;
-            }
-            return Err(failure);
-        }
-        if self.goal == Goal::Undo
-            && let Some(path) = package::diverted(&target.path(), names.at(Place::Hidden))?
-        {
-            package::undivert(&path, names.at(Place::Hidden))?;
-        }
+        self.carry_out(&work, &seen, first, path).map_err(|failure| self.blame(failure))?;
         self.keep_note(&target.path(), outcome);
         Ok(done)
+    }
+
+    /// Whether the path is a link to another one that leads to cudawrap.
+    pub fn leads_on(&self, path: &Path) -> bool {
+        let own = self.wrapper.map(|wrapper| wrapper.id);
+        let seen = Target::parse(path).and_then(|target| {
+            let dir = Directory::open(&target.dir).and_then(|dir| look(&dir, &Names::of(&target.name), own));
+            dir.map_err(|error| Failure::new(Kind::Refused, reason(&error)))
+        });
+        seen.is_ok_and(|seen| state(&seen) == State::Through)
     }
 
     /// With --link-dir what fails on the way fails in that directory, not at the program.
@@ -100,11 +114,12 @@ impl Job<'_> {
 
     fn plan(&self, seen: &Seen, work: &Work, path: &Path, method: Method) -> Result<Plan, Failure> {
         let named = self.wrapper.is_some_and(|wrapper| wrapper.named);
-        let request = Request { goal: self.goal, method, wrapper: work.wrapper, named };
+        let divert = self.options.divert;
+        let request = Request { goal: self.goal, method, wrapper: work.wrapper, named, divert };
         if self.options.link_dir.is_some() && self.goal == Goal::Wrap {
             return linkdir::plan_link(seen, &request);
         }
-        let gone = self.options.paths.is_none() && state(seen) == State::Missing;
+        let gone = self.options.paths.is_none() && state(seen) == State::Missing && seen.diverted.is_none();
         if gone {
             // Noted once, and removed by somebody: nothing is left to do there.
             self.diag.note(&format!("{}: no such file any more", path.display()));
@@ -113,46 +128,48 @@ impl Job<'_> {
         plan(seen, &request)
     }
 
-    /// Refuses what must not be wrapped and warns of the rest; the answer is the path that dpkg shall divert.
-    fn admit(&self, target: &Target, work: &Work, seen: &Seen, path: &Path) -> Result<Option<PathBuf>, Failure> {
-        let Some(wrapper) = self.wrapper.filter(|_| self.goal == Goal::Wrap) else { return Ok(None) };
+    /// Refuses what must not be wrapped and warns of the rest; the answer is the path as dpkg knows it.
+    fn admit(&self, target: &Target, work: &Work, seen: &Seen, path: &Path) -> Result<PathBuf, Failure> {
+        let known_as = target.path();
+        let Some(wrapper) = self.wrapper.filter(|_| self.goal == Goal::Wrap) else { return Ok(known_as) };
         let Options { force, divert, .. } = *self.options;
         if self.options.link_dir.is_some() {
             linkdir::check(target, path, wrapper)?;
-            if let Some(warning) = linkdir::warning(target, path) {
+            if let Some(warning) = linkdir::warning(target, path, wrapper.id) {
                 self.diag.warn(&format!("{}: warning: {warning}", path.display()));
             }
-            return Ok(None);
+            return Ok(known_as);
         }
         let now = state(seen);
         if now != State::Plain && !divert {
-            return Ok(None);
+            return Ok(known_as);
         }
-        let facts = facts::facts(target, work.dir, wrapper, divert || !force)?;
+        let facts = facts::facts(target, work.dir, wrapper, divert || seen.diverted.is_some(), divert || !force)?;
         if now == State::Plain {
-            refuse::program(&seen.app, &facts, force, divert)?;
+            refuse::program(&seen.app, &facts, force)?;
             for warning in facts::warnings(target, &seen.app) {
                 self.diag.warn(&format!("{}: warning: {warning}", target.shown.display()));
             }
         }
-        let known_as = facts.owner.map_or_else(|| target.path(), |owner| owner.path);
-        Ok((divert && facts.diverted.is_none()).then_some(known_as))
+        Ok(facts.owner.map_or(known_as, |owner| owner.path))
     }
 
-    fn carry_out(&self, work: &Work, seen: Seen, plan: Plan, path: &Path) -> Result<(), Failure> {
+    fn carry_out(&self, work: &Work, seen: &Seen, plan: Plan, path: &Path) -> Result<(), Failure> {
         if plan.steps.is_empty() {
             return Ok(());
         }
         let held = Held::new();
         let outcome = plan.outcome;
-        match apply::apply(work, &seen, &plan) {
+        match apply::apply(work, seen, &plan) {
             Ok(()) => {}
             Err(Stop::Failed(failure)) => return Err(failure),
             Err(Stop::NoExchange) => {
                 self.diag.note(&format!("{}: no exchange of names on this file system: by hard link", path.display()));
-                let seen = look(work.dir, work.names, work.own).map_err(|e| Failure::new(Kind::Refused, reason(&e)))?;
-                let plan = self.plan(&seen, work, path, Method::Replace)?;
-                match apply::apply(work, &seen, &plan) {
+                let mut now =
+                    look(work.dir, work.names, work.own).map_err(|e| Failure::new(Kind::Refused, reason(&e)))?;
+                now.diverted = now.diverted.or_else(|| seen.diverted.clone());
+                let plan = self.plan(&now, work, path, Method::Replace)?;
+                match apply::apply(work, &now, &plan) {
                     Ok(()) => {}
                     Err(Stop::Failed(failure)) => return Err(failure),
                     Err(Stop::NoExchange) => return Err(Failure::new(Kind::Refused, "renaming is not supported here")),
@@ -172,8 +189,8 @@ impl Job<'_> {
     fn keep_note(&self, path: &Path, outcome: Outcome) {
         let Some(note) = self.note else { return };
         let kept = match outcome {
-            Outcome::Sound => return,
-            Outcome::Undone | Outcome::LinkRemoved | Outcome::NotWrapped => note.remove(path),
+            Outcome::Sound | Outcome::AlreadyThrough => return,
+            Outcome::Undiverted | Outcome::Undone | Outcome::LinkRemoved | Outcome::NotWrapped => note.remove(path),
             _ => note.add(path),
         };
         if let Err(error) = kept {
@@ -185,6 +202,21 @@ impl Job<'_> {
             ));
         }
     }
+}
+
+/// Before anything is done: whether what a plan has to do about diversions can be done.
+fn can_divert(plan: &Plan) -> Result<(), Failure> {
+    let (begin, end) = (plan.steps.contains(&Step::Divert), plan.steps.contains(&Step::Undivert));
+    let missing = (begin && package::tool_to_divert().is_none()) || (end && package::tool_to_undivert().is_none());
+    if !missing {
+        return Ok(());
+    }
+    Err(if begin {
+        Failure::new(Kind::Refused, "--divert: there is no dpkg-divert here").hint("use --link-dir")
+    } else {
+        Failure::new(Kind::Refused, "dpkg diverts it to CUDAWRAP_name, and there is no dpkg-divert here to end that")
+            .hint("do it again with dpkg-divert in PATH; nothing has changed")
+    })
 }
 
 /// Signals that a person or a batch system sends wait until a plan is done or taken back; it takes milliseconds.
@@ -209,16 +241,16 @@ impl Drop for Held {
 /// Whether the state is the one that the plan was made for.
 fn fits(outcome: Outcome, now: State) -> bool {
     match outcome {
-        Outcome::Undone => matches!(now, State::Plain | State::NotAProgram),
+        Outcome::Undone => matches!(now, State::Plain | State::Through | State::NotAProgram),
         Outcome::LinkRemoved => now == State::Missing,
         Outcome::Linked | Outcome::AlreadyLinked => now == State::LinkOnly,
         Outcome::Repointed => matches!(now, State::Wrapped | State::LinkOnly),
         Outcome::Wrapped | Outcome::AlreadyWrapped | Outcome::Renewed | Outcome::Adopted => now == State::Wrapped,
-        Outcome::NotWrapped | Outcome::Sound => true,
+        Outcome::NotWrapped | Outcome::AlreadyThrough | Outcome::Undiverted | Outcome::Sound => true,
     }
 }
 
-fn said(plan: &Plan, names: &Names) -> String {
+fn said(plan: &Plan, names: &Names, seen: &Seen) -> String {
     let hidden = names.shown(Place::Hidden);
     if plan.steps == [Step::Drop(Place::Tmp), Step::Sync] {
         return format!("what an interrupted run had left, {}, is removed", names.shown(Place::Tmp));
@@ -234,12 +266,15 @@ fn said(plan: &Plan, names: &Names) -> String {
         Outcome::Adopted => format!("is wrapped by cudawrap now, and no longer by migtools; the program is {hidden}"),
         Outcome::Renewed => format!("the newer program is wrapped, the older {hidden} is gone"),
         Outcome::Repointed => "leads to cudawrap again".to_owned(),
+        Outcome::AlreadyThrough => {
+            let hop = seen.app.through.as_ref().map(|hop| hop.display().to_string()).unwrap_or_default();
+            format!("leads to {hop}, which starts through cudawrap, so it is wrapped already; nothing changed")
+        }
+        Outcome::Undiverted => format!("is not wrapped; dpkg does not divert it to {hidden} any more"),
         Outcome::Sound => "needs no repair; nothing changed".to_owned(),
     }
 }
 
-fn shown(plan: &Plan, work: &Work, divert: Option<&Path>) -> Vec<String> {
-    let divert = divert.map(|path| format!("divert {} to {}", path.display(), work.names.shown(Place::Hidden)));
-    let steps = plan.steps.iter().filter(|step| **step != Step::Sync).map(|step| apply::describe(*step, work));
-    divert.into_iter().chain(steps).collect()
+fn shown(plan: &Plan, work: &Work) -> Vec<String> {
+    plan.steps.iter().filter(|step| **step != Step::Sync).map(|step| apply::describe(*step, work)).collect()
 }

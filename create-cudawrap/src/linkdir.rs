@@ -3,10 +3,11 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use getgpu_common::error::{Failure, Kind, reason};
 
+use crate::identity::Id;
 use crate::look::Seen;
 use crate::names::Place::App;
 use crate::plan::{Goal, Outcome, Plan, Request, Step, plan};
@@ -39,6 +40,10 @@ pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), F
     if rustix::fs::access(program.path(), rustix::fs::Access::EXEC_OK).is_err() {
         return Err(refused("is not executable").hint("chmod +x, if it is a program"));
     }
+    // A program that is wrapped in place leads to cudawrap too, and is none of ours.
+    if wrapper::beside_links(&program.path(), Some(wrapper.id)).is_some_and(|found| found.program != program.path()) {
+        return Ok(());
+    }
     facts::own(&program, wrapper).map_or(Ok(()), |own| Err(refuse::own(&own)))
 }
 
@@ -55,9 +60,11 @@ pub fn plan_link(seen: &Seen, request: &Request) -> Result<Plan, Failure> {
 }
 
 /// What the link would run instead of `program`, as PATH is now.
-pub fn warning(target: &Target, program: &Path) -> Option<String> {
-    let found = wrapper::behind(&target.dir, &target.name);
-    if found.as_deref().and_then(wrapper::identity) == wrapper::identity(program) {
+pub fn warning(target: &Target, program: &Path, own: Id) -> Option<String> {
+    let found = wrapper::in_path(&target.path(), Some(own));
+    let program = wrapper::program_of(program, Some(own));
+    let identity = |path: &Option<PathBuf>| path.as_deref().and_then(wrapper::identity);
+    if identity(&found).is_some() && identity(&found) == identity(&program) {
         return None;
     }
     let dir = target.dir.display();

@@ -6,12 +6,13 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use getgpu_common::resolve_program::{beside, chain};
 use rustix::fs::FileType;
 
 use crate::directory::Directory;
 use crate::identity::{Id, id};
-use crate::names::{Names, PREFIX, Place, WRAPPER};
-use crate::wrapper;
+use crate::names::{Names, Place, WRAPPER};
+use crate::{package, wrapper};
 
 /// Where a link leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub enum Leads {
     Cudawrap,
     /// To a cudawrap that is not there, or cannot be run any more.
     Vanished,
+    /// To another link, which leads to cudawrap: to a wrapped path, or into a directory of links.
+    Through,
     /// To the wrapper of migtools.
     Migtools,
     /// To another file.
@@ -50,10 +53,16 @@ pub struct Entry {
     pub kind: Kind,
     /// Which file it is; none when absent.
     pub id: Option<Id>,
+    /// Which file it leads to: itself, if it is no link.
+    pub leads_to: Option<Id>,
+    /// For a link to cudawrap that is not ours: the link that is.
+    pub through: Option<PathBuf>,
     /// Whether it can be executed by somebody (for a link: what it leads to).
     pub runs: bool,
     /// The text of a link.
     pub text: Option<OsString>,
+    /// When it came under its name, or changed otherwise.
+    pub changed: (i64, u64),
     /// The permission bits, with setuid and setgid (for a link: of what it leads to).
     pub mode: u32,
     /// Whether the file has other names too.
@@ -62,7 +71,17 @@ pub struct Entry {
 
 impl Entry {
     /// The entry of a name that nothing has.
-    pub const ABSENT: Self = Self { kind: Kind::Absent, id: None, runs: false, text: None, mode: 0, linked: false };
+    pub const ABSENT: Self = Self {
+        kind: Kind::Absent,
+        id: None,
+        leads_to: None,
+        through: None,
+        runs: false,
+        text: None,
+        changed: (0, 0),
+        mode: 0,
+        linked: false,
+    };
 
     /// Whether it is a link of ours, be the cudawrap behind it there or not.
     pub fn is_ours(&self) -> bool {
@@ -71,7 +90,7 @@ impl Entry {
 
     /// Whether a program can be behind it.
     pub fn is_program(&self) -> bool {
-        matches!(self.kind, Kind::File | Kind::Link(Leads::Program))
+        matches!(self.kind, Kind::File | Kind::Link(Leads::Program | Leads::Through))
     }
 }
 
@@ -86,10 +105,14 @@ pub struct Seen {
     pub tmp: Entry,
     /// `MIGTOOLS_app`.
     pub former: Entry,
-    /// The link further down the chain that is the wrapped one, when this one only leads to it.
-    pub through: Option<PathBuf>,
+    /// The places that lie on the way to what the path runs; none if it runs nothing, or only what PATH may have.
+    pub reach: Option<Vec<Place>>,
+    /// The same for `CUDAWRAP_app`.
+    pub hidden_reach: Option<Vec<Place>>,
     /// The program that cudawrap finds by PATH when none is beside the link.
     pub behind: Option<PathBuf>,
+    /// The spelling of the path that dpkg diverts to `CUDAWRAP_app`.
+    pub diverted: Option<PathBuf>,
 }
 
 impl Seen {
@@ -110,10 +133,19 @@ pub fn look(dir: &Directory, names: &Names, own: Option<Id>) -> io::Result<Seen>
     let hidden = entry(dir, names.at(Place::Hidden), own)?;
     let tmp = entry(dir, names.at(Place::Tmp), own)?;
     let former = entry(dir, names.at(Place::Former), own)?;
+    let path = dir.path().join(names.at(Place::App));
+    let here = id(&rustix::fs::fstat(dir.file())?);
+    let reach = |place| {
+        let found = wrapper::beside_links(&dir.path().join(names.at(place)), own)?;
+        let mut places = vec![Place::App, Place::Hidden, Place::Tmp, Place::Former];
+        places.retain(|place| found.passes((here.dev, here.ino), names.at(*place)));
+        Some(places)
+    };
+    let (reach, hidden_reach) = (reach(Place::App), reach(Place::Hidden));
     let alone = app.is_ours() && hidden.kind == Kind::Absent;
-    let through = if alone { wrapped_hop(&dir.path().join(names.at(Place::App))) } else { None };
-    let behind = if alone { wrapper::behind(dir.path(), names.at(Place::App)) } else { None };
-    Ok(Seen { app, hidden, tmp, former, through, behind })
+    let behind = if alone { wrapper::in_path(&path, own) } else { None };
+    let diverted = package::listed(&path, names.at(Place::Hidden))?;
+    Ok(Seen { app, hidden, tmp, former, reach, hidden_reach, behind, diverted })
 }
 
 /// Looks at one name.
@@ -126,8 +158,11 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Id>) -> io::Result<Entry
     let mut seen = Entry {
         kind: Kind::Special,
         id: Some(id(&stat)),
+        leads_to: Some(id(&stat)),
+        through: None,
         runs: stat.st_mode & 0o111 != 0,
         text: None,
+        changed: (stat.st_ctime, stat.st_ctime_nsec),
         mode: stat.st_mode & 0o7777,
         linked: stat.st_nlink > 1,
     };
@@ -137,9 +172,16 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Id>) -> io::Result<Entry
         FileType::Symlink => {
             let text = dir.readlink(name)?;
             let behind = dir.stat(name, true);
+            let path = dir.path().join(name);
             seen.runs = behind.as_ref().is_ok_and(runs);
+            seen.leads_to = behind.as_ref().ok().map(id);
             seen.mode = behind.as_ref().map_or(0, |s| s.st_mode & 0o7777);
-            seen.kind = Kind::Link(leads(&dir.path().join(name), &text, behind, own));
+            seen.through = through(&path, own);
+            seen.kind = Kind::Link(leads(&path, &text, behind, own));
+            if seen.through.is_some() {
+                seen.kind = Kind::Link(Leads::Through);
+                seen.runs &= wrapper::program_of(&path, own).is_some();
+            }
             seen.text = Some(text);
         }
         _ => {}
@@ -182,17 +224,16 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
-/// The first link behind `path` in its chain with its program beside it (python3 -> python3.11 -> cudawrap).
-fn wrapped_hop(path: &Path) -> Option<PathBuf> {
-    let mut hop = path.to_owned();
-    for _ in 0..40 {
-        let text = std::fs::read_link(&hop).ok()?;
-        hop = hop.parent()?.join(text);
-        let mut hidden = OsString::from(PREFIX);
-        hidden.push(hop.file_name()?);
-        if hop.symlink_metadata().ok()?.is_symlink() && hop.with_file_name(hidden).symlink_metadata().is_ok() {
-            return Some(hop);
-        }
+/// The link behind `path` in its chain that makes it lead to cudawrap, for one that is not ours itself: the last one with a program beside it
+/// (python3 -> python3.11 -> cudawrap), or where none has one, beside `path` neither, the next.
+fn through(path: &Path, own: Option<Id>) -> Option<PathBuf> {
+    let hops = chain(path).hops;
+    let links = hops.get(1..hops.len().saturating_sub(1)).unwrap_or_default();
+    if links.is_empty() || !wrapper::is_wrapper(path, own) {
+        return None;
     }
-    None
+    let has_program = |hop: &PathBuf| beside(hop).is_some_and(|program| program.symlink_metadata().is_ok());
+    let other_name = |hop: &&PathBuf| hop.file_name() != Some(OsStr::new(WRAPPER));
+    let next = || links.first().filter(other_name).filter(|_| !has_program(&path.to_owned()));
+    links.iter().rev().find(|hop| has_program(hop)).or_else(next).cloned()
 }

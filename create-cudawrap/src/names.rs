@@ -4,8 +4,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// What the program's name begins with once its path is a link.
-pub const PREFIX: &str = "CUDAWRAP_";
+pub use getgpu_common::resolve_program::PREFIX;
+
 /// What migtools calls a program that it wrapped.
 const FORMER: &str = "MIGTOOLS_";
 /// The program that the links lead to.

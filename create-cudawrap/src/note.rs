@@ -10,23 +10,34 @@ use std::path::{Path, PathBuf};
 
 use crate::dirlock;
 
+/// What is locked beside a note that everybody may read.
+const LOCK: &str = ".wrapped.lock";
+
 /// The file that notes what was wrapped.
 #[derive(Clone, Debug)]
 pub struct Note {
     file: PathBuf,
+    readers: Readers,
+}
+
+/// Who may read the note: that decides what is locked while it changes, since whoever may read a directory may lock it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Readers {
+    /// Everybody, since names of programs are looked up there: a file of root's alone is locked.
+    All,
+    /// Its owner: the directory itself is locked.
+    Owner,
 }
 
 impl Note {
     /// Root's is the host's; everybody else's is in their state directory, and a user without a home has none.
     pub fn find() -> Option<Self> {
-        let file = if nix::unistd::geteuid().is_root() {
-            PathBuf::from("/var/lib/getgpu/wrapped")
-        } else {
-            let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-            let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-            state.join("getgpu/wrapped")
-        };
-        Some(Self { file })
+        if nix::unistd::geteuid().is_root() {
+            return Some(Self { file: PathBuf::from("/var/lib/getgpu/wrapped"), readers: Readers::All });
+        }
+        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+        Some(Self { file: state.join("getgpu/wrapped"), readers: Readers::Owner })
     }
 
     /// Where it is.
@@ -66,12 +77,18 @@ impl Note {
     fn change(&self, create: bool, edit: impl FnOnce(&mut Vec<PathBuf>) -> bool) -> io::Result<()> {
         let Some(dir) = self.file.parent() else { return Ok(()) };
         if create {
-            DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
+            let mode = if self.readers == Readers::All { 0o755 } else { 0o700 };
+            DirBuilder::new().recursive(true).mode(mode).create(dir)?;
         } else if !self.file.exists() {
             return Ok(());
         }
-        // The directory is what is locked, since the file itself is replaced; anybody can hold that, so not for ever.
-        let lock = File::open(dir)?;
+        // Not the note itself, which is replaced.
+        let lock = match self.readers {
+            Readers::All => {
+                OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(dir.join(LOCK))?
+            }
+            Readers::Owner => File::open(dir)?,
+        };
         dirlock::lock(&lock, dirlock::PATIENCE, true).map_err(|failure| io::Error::other(failure.message))?;
         let mut bytes = Vec::new();
         match File::open(&self.file).and_then(|mut file| file.read_to_end(&mut bytes)) {
@@ -137,7 +154,7 @@ mod tests {
     #[test]
     fn any_name_comes_back_and_garbage_is_left_out() {
         let dir = tempfile::tempdir().unwrap();
-        let note = Note { file: dir.path().join("a/wrapped") };
+        let note = Note { file: dir.path().join("a/wrapped"), readers: Readers::Owner };
         let paths = [&b"/a\nb"[..], b"/a\\012", b"/\xff x"].map(|bytes| PathBuf::from(OsStr::from_bytes(bytes)));
         note.remove(&paths[0]).unwrap();
         assert!(!dir.path().join("a").exists());
@@ -149,5 +166,17 @@ mod tests {
         assert_eq!(note.read().unwrap(), [paths[0].clone(), paths[2].clone()]);
         std::fs::write(&note.file, b"relative\n\n\0\n/x\n").unwrap();
         assert_eq!(note.read().unwrap(), [PathBuf::from("/x")]);
+    }
+    #[test]
+    fn a_lock_on_the_directory_keeps_nothing_out_of_a_note_that_everybody_may_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let note = Note { file: dir.path().join("a/wrapped"), readers: Readers::All };
+        note.add(Path::new("/x")).unwrap();
+        let stranger = File::open(dir.path().join("a")).unwrap();
+        dirlock::lock(&stranger, std::time::Duration::ZERO, false).unwrap();
+        note.add(Path::new("/y")).unwrap();
+        assert_eq!(note.read().unwrap(), [PathBuf::from("/x"), PathBuf::from("/y")]);
+        let lock = std::fs::metadata(dir.path().join("a").join(LOCK)).unwrap();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&lock.permissions()) & 0o777, 0o600);
     }
 }

@@ -2,7 +2,7 @@
 //! The tools are run without a shell, with a time limit, and only where they exist.
 
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,8 +44,12 @@ pub fn owner(path: &Path) -> Result<Option<Owner>, Failure> {
     Ok(None)
 }
 
-/// The spelling of `path` that dpkg diverts to `hidden`, if it does.
+/// The spelling of `path` that dpkg diverts to `hidden`, if the administrator had it do so: by dpkg's own list, since its tools need not be
+/// in PATH, and by the tool where it is, since the list may be elsewhere.
 pub fn diverted(path: &Path, hidden: &OsStr) -> Result<Option<PathBuf>, Failure> {
+    if let Some(listed) = listed(path, hidden).map_err(|e| unreadable(&e))? {
+        return Ok(Some(listed));
+    }
     let Some(divert) = tool("dpkg-divert") else { return Ok(None) };
     for path in spellings(path) {
         let answer = ask(&divert, &[OsStr::new("--truename"), path.as_os_str()])?;
@@ -56,19 +60,54 @@ pub fn diverted(path: &Path, hidden: &OsStr) -> Result<Option<PathBuf>, Failure>
     Ok(None)
 }
 
+/// The same by dpkg's list alone.
+pub fn listed(path: &Path, hidden: &OsStr) -> io::Result<Option<PathBuf>> {
+    match std::fs::read(list()) {
+        Ok(list) => Ok(spellings(path).into_iter().find(|path| lists(&list, path, &path.with_file_name(hidden)))),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn list() -> PathBuf {
+    std::env::var_os("DPKG_ADMINDIR").map_or_else(|| PathBuf::from("/var/lib/dpkg"), PathBuf::from).join("diversions")
+}
+
+fn unreadable(error: &io::Error) -> Failure {
+    Failure::new(Kind::Refused, format!("{}: {}", list().display(), reason(error)))
+}
+
+/// Whether dpkg's list (a line each for the path, for where it is diverted to, and for the package, `:` for none) says so.
+fn lists(list: &[u8], path: &Path, to: &Path) -> bool {
+    let lines: Vec<&[u8]> = list.split(|&b| b == b'\n').collect();
+    let (path, to) = (path.as_os_str().as_bytes(), to.as_os_str().as_bytes());
+    lines.chunks_exact(3).any(|lines| lines == [path, to, b":"])
+}
+
+/// What begins a diversion.
+pub fn tool_to_divert() -> Option<PathBuf> {
+    tool("dpkg-divert")
+}
+
+/// What ends one: it was there when the diversion began, so it is looked for also where it is installed.
+pub fn tool_to_undivert() -> Option<PathBuf> {
+    let usual = ["/usr/bin/dpkg-divert", "/usr/sbin/dpkg-divert"].map(PathBuf::from);
+    tool("dpkg-divert").or_else(|| usual.into_iter().find(|path| path.is_file()))
+}
+
 /// From now on dpkg writes `hidden` where it would write `path`.
 pub fn divert(path: &Path, hidden: &OsStr) -> Result<(), Failure> {
-    change(path, hidden, "--add")
+    change(tool_to_divert(), path, hidden, "--add")
 }
 
 /// dpkg writes `path` itself again.
 pub fn undivert(path: &Path, hidden: &OsStr) -> Result<(), Failure> {
-    change(path, hidden, "--remove")
+    change(tool_to_undivert(), path, hidden, "--remove")
 }
 
-fn change(path: &Path, hidden: &OsStr, what: &str) -> Result<(), Failure> {
-    let Some(divert) = tool("dpkg-divert") else {
-        return Err(Failure::new(Kind::Refused, "--divert: there is no dpkg-divert here").hint("use --link-dir"));
+fn change(tool: Option<PathBuf>, path: &Path, hidden: &OsStr, what: &str) -> Result<(), Failure> {
+    let Some(divert) = tool else {
+        return Err(Failure::new(Kind::Refused, "there is no dpkg-divert here"));
     };
     let to = path.with_file_name(hidden);
     let words = ["--local", "--no-rename", "--quiet", "--divert"].map(OsStr::new);
@@ -169,6 +208,10 @@ mod tests {
             "diversion by dash from: /bin/sh\nlocal diversion to: /bin/sh.x\ncoreutils, other:amd64: /bin/ls\n";
         assert_eq!(dpkg_package(answer).as_deref(), Some("coreutils"));
         assert_eq!(dpkg_package("local diversion from: /bin/sh\n"), None);
+        let list = b"/bin/sh\n/bin/sh.distrib\ndash\n/opt/x\n/opt/CUDAWRAP_x\n:\n";
+        assert!(lists(list, Path::new("/opt/x"), Path::new("/opt/CUDAWRAP_x")));
+        assert!(!lists(list, Path::new("/opt/CUDAWRAP_x"), Path::new(":")));
+        assert!(!lists(list, Path::new("/bin/sh"), Path::new("/bin/sh.distrib")));
         assert_eq!(literal(Path::new("/a/[*")), OsStr::new("/a/\\[\\*"));
     }
 }

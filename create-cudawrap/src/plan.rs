@@ -42,6 +42,10 @@ pub enum Step {
     Over(Place, Place),
     /// The name goes away.
     Drop(Place),
+    /// dpkg writes `CUDAWRAP_app` from now on where it would write the path.
+    Divert,
+    /// dpkg writes the path itself again.
+    Undivert,
     /// What was done is on the disk before the next step.
     Sync,
 }
@@ -69,6 +73,10 @@ pub enum Outcome {
     Adopted,
     /// The link leads to cudawrap again.
     Repointed,
+    /// It leads to a link that leads to cudawrap.
+    AlreadyThrough,
+    /// It is not wrapped, and dpkg writes it under its own name again.
+    Undiverted,
     /// Nothing needs repair.
     Sound,
 }
@@ -93,6 +101,8 @@ pub struct Request<'a> {
     pub wrapper: &'a std::ffi::OsStr,
     /// Whether the user named that place: then a repair leads sound links there too.
     pub named: bool,
+    /// Whether dpkg shall divert what is wrapped.
+    pub divert: bool,
 }
 
 /// The steps for `request` in the state that `seen` shows, or why there are none.
@@ -101,7 +111,7 @@ pub fn plan(seen: &Seen, request: &Request) -> Result<Plan, Failure> {
     let (mut steps, outcome) = match request.goal {
         Goal::Wrap => wrap(seen, now, request)?,
         Goal::Repair => repair(seen, now, request)?,
-        Goal::Undo => undo(now, request.method)?,
+        Goal::Undo => undo(seen, now, request.method)?,
     };
     let uses_tmp = steps.iter().any(|step| names_tmp(*step));
     match leftover(seen) {
@@ -114,10 +124,35 @@ pub fn plan(seen: &Seen, request: &Request) -> Result<Plan, Failure> {
         }
         Leftover::None | Leftover::Foreign => {}
     }
+    let outcome = divert(seen, request, &mut steps, outcome);
     if !steps.is_empty() {
         steps.push(Step::Sync);
     }
     Ok(Plan { steps, outcome })
+}
+
+/// A diversion comes before the link and goes before the link does. An upgrade that lands between two of these steps, or after a crash there,
+/// leaves either [`State::Upgraded`] or [`State::Superseded`], and both know which of the programs is the newer one.
+fn divert(seen: &Seen, request: &Request, steps: &mut Vec<Step>, outcome: Outcome) -> Outcome {
+    let wrapped = matches!(
+        outcome,
+        Outcome::Wrapped | Outcome::AlreadyWrapped | Outcome::Renewed | Outcome::Adopted | Outcome::Repointed
+    );
+    let unwrapped = matches!(state(seen), State::Plain | State::Through | State::NotAProgram | State::Missing);
+    match (request.goal, seen.diverted.is_some()) {
+        (Goal::Wrap, false) if request.divert && wrapped => {
+            // First, so that an upgrade never lands on the link; but behind what cannot be taken back.
+            let at = usize::from(steps.first() == Some(&Step::Drop(Tmp)));
+            steps.insert(at, Step::Divert);
+        }
+        (Goal::Undo, true) if !steps.contains(&Step::Undivert) => steps.insert(0, Step::Undivert),
+        (Goal::Repair, true) if unwrapped => {
+            steps.push(Step::Undivert);
+            return Outcome::Undiverted;
+        }
+        _ => {}
+    }
+    if steps.contains(&Step::Undivert) && outcome == Outcome::NotWrapped { Outcome::Undiverted } else { outcome }
 }
 
 type Steps = Result<(Vec<Step>, Outcome), Failure>;
@@ -134,6 +169,13 @@ fn wrap(seen: &Seen, now: State, request: &Request) -> Steps {
         State::Wrapped => Ok((vec![], Outcome::AlreadyWrapped)),
         State::Migtools => adopt(seen),
         State::Vanished => Ok((relink(request.method), Outcome::Repointed)),
+        State::Bypassed if seen.app.runs => Ok((relink(request.method), Outcome::Wrapped)),
+        State::Bypassed => {
+            Err(refused("leads to CUDAWRAP_name beside it, which is not executable")
+                .hint("chmod +x, if it is a program"))
+        }
+        State::Superseded => Ok((relink(request.method), Outcome::Renewed)),
+        State::Through if seen.app.runs => Ok((vec![], Outcome::AlreadyThrough)),
         State::Upgraded => Err(refused("is a program, and so is the CUDAWRAP_name beside it")
             .hint("after an upgrade: create-cudawrap --repair, which drops the one beside it; else move that away")),
         State::InTheWay => Err(in_the_way()),
@@ -150,7 +192,12 @@ fn repair(seen: &Seen, now: State, request: &Request) -> Steps {
             Err(refused("is not executable, and the program is CUDAWRAP_name beside it")
                 .hint("chmod +x, if it is the new program; else remove it, and --undo puts the other back"))
         }
+        State::Upgraded if seen.diverted.is_some() => {
+            Err(refused("is a program, and so is the CUDAWRAP_name beside it, where dpkg diverts it: which one is newer cannot be told")
+                .hint("move the one that is not wanted away: what dpkg installed is CUDAWRAP_name"))
+        }
         State::Upgraded => Ok((renew(request.method), Outcome::Renewed)),
+        State::Superseded => Ok((relink(request.method), Outcome::Renewed)),
         State::Half | State::SameFile => wrap(seen, now, request),
         State::Vanished => Ok((relink(request.method), Outcome::Repointed)),
         State::Wrapped | State::LinkOnly if request.named && !leads_there => {
@@ -158,7 +205,7 @@ fn repair(seen: &Seen, now: State, request: &Request) -> Steps {
         }
         State::LinkOnly if !seen.app.runs => Ok((relink(request.method), Outcome::Repointed)),
         State::LinkOnly if seen.behind.is_some() => Ok((vec![], Outcome::Sound)),
-        State::Plain | State::Wrapped | State::Through => Ok((vec![], Outcome::Sound)),
+        State::Plain | State::Wrapped | State::Through | State::Bypassed => Ok((vec![], Outcome::Sound)),
         State::InTheWay => Err(in_the_way()),
         State::Migtools => adopt(seen),
         _ => Err(hopeless(seen, now)),
@@ -181,8 +228,15 @@ fn adopt(seen: &Seen) -> Steps {
     Ok((steps, Outcome::Adopted))
 }
 
-fn undo(now: State, method: Method) -> Steps {
+fn undo(seen: &Seen, now: State, method: Method) -> Steps {
     let back = match (now, method) {
+        (State::Superseded | State::Bypassed, _) => {
+            // Wrapped first, which is a state that a crash may leave. The diversion goes after that: without it the older program would be
+            // taken for the newer one.
+            let (wrapped, _) = undo(seen, State::Wrapped, method)?;
+            let undivert = seen.diverted.is_some().then_some(Step::Undivert);
+            relink(method).into_iter().chain(undivert).chain(wrapped).collect()
+        }
         (State::Wrapped | State::Vanished, Method::Exchange) => {
             let mut steps = vec![Step::Swap(App, Hidden), Step::Sync];
             steps.extend(discard(Hidden, method));
@@ -198,7 +252,11 @@ fn undo(now: State, method: Method) -> Steps {
             return Err(refused("is a program of its own already, and CUDAWRAP_name beside it another: both kept")
                 .hint("an upgrade has replaced the link; remove the one that is not wanted"));
         }
-        (State::Through, _) => return Err(refused("only leads to a wrapped path").hint("undo that one")),
+        // A diversion is left over, then.
+        (State::Through, _) if seen.diverted.is_some() => return Ok((vec![], Outcome::NotWrapped)),
+        (State::Through, _) => {
+            return Err(refused(&format!("only leads to {}, which leads to cudawrap", hop(seen))).hint("undo that one"));
+        }
         (State::Migtools, _) => return Err(migtools()),
         (State::Lost, _) => return Err(lost()),
         (State::Missing, _) => return Err(refused("no such file")),
@@ -261,8 +319,12 @@ fn names_tmp(step: Step) -> bool {
     match step {
         Step::Link(a) | Step::Drop(a) => a == Tmp,
         Step::Copy(a, b) | Step::Swap(a, b) | Step::Move(a, b) | Step::Over(a, b) => a == Tmp || b == Tmp,
-        Step::Sync => false,
+        Step::Divert | Step::Undivert | Step::Sync => false,
     }
+}
+
+fn hop(seen: &Seen) -> String {
+    seen.app.through.as_ref().map(|hop| hop.display().to_string()).unwrap_or_default()
 }
 
 fn refused(why: &str) -> Failure {
@@ -286,11 +348,8 @@ fn hopeless(seen: &Seen, now: State) -> Failure {
     match now {
         State::Missing => refused("no such file"),
         State::Orphan => refused("no such file; its program is CUDAWRAP_name beside it").hint("--undo puts it back"),
-        State::Through => {
-            let hop = seen.through.as_ref().map(|hop| hop.display().to_string()).unwrap_or_default();
-            refused(&format!("leads to {hop}, which is wrapped already"))
-                .hint("nothing to do: it starts through cudawrap")
-        }
+        State::Through => refused(&format!("leads to {}, which leads to cudawrap, and runs nothing", hop(seen)))
+            .hint("create-cudawrap --status shows what is wrong there"),
         State::Migtools => migtools(),
         State::LinkOnly => refused("is a link to cudawrap, with no program of its name beside it or behind it in PATH")
             .hint("install the program, or remove the link with --undo"),

@@ -52,7 +52,7 @@ pub fn directory(keeper: Keeper) -> Result<(), Failure> {
 }
 
 /// What speaks against wrapping a program that is not wrapped.
-pub fn program(app: &Entry, facts: &Facts, force: bool, divert: bool) -> Result<(), Failure> {
+pub fn program(app: &Entry, facts: &Facts, force: bool) -> Result<(), Failure> {
     if let Some(name) = &facts.own {
         return Err(own(name));
     }
@@ -73,7 +73,7 @@ pub fn program(app: &Entry, facts: &Facts, force: bool, divert: bool) -> Result<
         );
     }
     match &facts.owner {
-        Some(owner) if !divert && facts.diverted.is_none() => Err(refused(&format!(
+        Some(owner) if !facts.diverted => Err(refused(&format!(
             "belongs to the package {}, whose next upgrade would replace the link",
             owner.package
         ))
@@ -125,19 +125,18 @@ mod tests {
         let app = Entry { kind: Sort::File, runs: true, mode: 0o755, ..Entry::ABSENT };
         let owner = Some(Owner { package: "amber".into(), path: "/opt/x".into() });
         let policy = [
-            Facts { owner: owner.clone(), ..Facts::default() },
+            Facts { owner, ..Facts::default() },
             Facts { apparmor: Some("/opt/x".into()), ..Facts::default() },
             Facts { network: Some("NFS"), ..Facts::default() },
         ];
         for facts in policy {
-            assert!(program(&app, &facts, false, false).is_err(), "{facts:?}");
-            assert!(program(&app, &facts, true, false).is_ok(), "{facts:?}");
-            assert_eq!(program(&app, &facts, false, true).is_ok(), facts.owner.is_some());
+            assert!(program(&app, &facts, false).is_err(), "{facts:?}");
+            assert!(program(&app, &facts, true).is_ok(), "{facts:?}");
+            let diverted = Facts { diverted: true, ..facts };
+            assert_eq!(program(&app, &diverted, false).is_ok(), diverted.owner.is_some());
         }
         let own = Facts { own: Some("getgpu".into()), ..Facts::default() };
-        assert!(program(&app, &own, true, true).is_err());
-        assert!(program(&Entry { runs: false, ..app.clone() }, &Facts::default(), true, true).is_err());
-        let diverted = Facts { owner, diverted: Some("/opt/x".into()), ..Facts::default() };
-        assert!(program(&app, &diverted, false, false).is_ok());
+        assert!(program(&app, &own, true).is_err());
+        assert!(program(&Entry { runs: false, ..app.clone() }, &Facts::default(), true).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! The story: read the command line, find cudawrap, do each PATH by itself, sum up.
 //! What is for people goes to standard error; standard output has only what was asked for as output.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use crate::note::Note;
 use crate::options::{self, Options, PROGRAM, Parsed, Task};
 use crate::plan::Goal;
 use crate::status;
-use crate::target::Target;
+use crate::target::{self, Target};
 use crate::wrapper;
 
 /// The whole program.
@@ -29,9 +29,8 @@ pub fn main() -> ExitCode {
     let result = match options::parse(std::env::args_os().skip(1)) {
         Ok(Parsed::Print(text)) => print(text.as_bytes()).map(|()| true),
         Ok(Parsed::Run(options)) => {
-            Loaded::read(&Environment::of_process(), None).and_then(Loaded::strict).and_then(|_| {
-                // Nothing is set for this program yet, but a settings file that cannot be right is told before anything is changed.
-                let diag = Diag::new(PROGRAM, options.level);
+            let diag = Diag::new(PROGRAM, options.level);
+            check_settings(options.task, &diag).and_then(|()| {
                 match options.task {
                     Task::Change(goal) => change(&options, goal, &diag),
                     Task::Status { json } => show(&options, json, &diag),
@@ -50,6 +49,19 @@ pub fn main() -> ExitCode {
         }
     };
     u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// Nothing is set for this program yet, but a settings file that cannot be right is told before anything is wrapped: then the programs would
+/// not start. To undo, or to look, needs no settings: a typo must not keep the package from being removed.
+fn check_settings(task: Task, diag: &Diag) -> Result<(), Failure> {
+    let read = Loaded::read(&Environment::of_process(), None).and_then(Loaded::strict).map(|_| ());
+    match (task, read) {
+        (Task::Change(Goal::Undo) | Task::Status { .. }, Err(failure)) => {
+            diag.warn(&format!("warning: {}: not needed here", failure.message));
+            Ok(())
+        }
+        (_, read) => read,
+    }
 }
 
 /// Wrap, undo or repair; whether all went well.
@@ -76,8 +88,15 @@ fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
     }
     let job = Job { options, goal, wrapper: wrapper.as_ref(), note: note.as_ref(), diag };
     let mut failed = 0;
-    for path in &paths {
+    // A link that leads to a wrapped path is as it was once that is undone, in whatever order they were given.
+    let mut later = Vec::new();
+    let mut left: VecDeque<&PathBuf> = paths.iter().collect();
+    while let Some(path) = left.pop_front() {
         match job.run(path) {
+            Err(_) if goal == Goal::Undo && !later.contains(&path) && !left.is_empty() && job.leads_on(path) => {
+                later.push(path);
+                left.push_back(path);
+            }
             Ok(done) => {
                 for step in &done.steps {
                     print(format!("{}: {}\n", printable(&path.to_string_lossy()), printable(step)).as_bytes())?;
@@ -107,6 +126,9 @@ fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
     let mut good = true;
     for path in paths(options, note.as_ref())? {
         match look_at(&path, own) {
+            Err(_) if noted && target::is_gone(&path) => {
+                diag.note(&format!("{}: no such directory any more", path.display()));
+            }
             Ok(found) if found.is_empty() && noted => diag.note(&format!("{}: no such file any more", path.display())),
             Ok(found) if found.is_empty() && !path.is_dir() => {
                 good = fail(diag, &about(&path, Failure::new(Kind::Refused, "no such file")));

@@ -1,7 +1,8 @@
 //! What the three places together mean: one of the states that a path can be in, crashes included.
 //! Pure: from a [`Seen`] to a [`State`], so that every row of the table is a line of a test.
 
-use crate::look::{Entry, Kind, Leads, Seen};
+use crate::look::{Kind, Leads, Seen};
+use crate::names::Place;
 
 /// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +19,15 @@ pub enum State {
     Vanished,
     /// A newer program lies where the link was.
     Upgraded,
+    /// An older program lies where the link was: dpkg diverts to `CUDAWRAP_app`, and has put a newer one there.
+    Superseded,
+    /// The path leads to the program at `CUDAWRAP_app` without cudawrap: unwrapped by hand.
+    Bypassed,
     /// The program is at `CUDAWRAP_app`, and nothing at the path.
     Orphan,
     /// A link of ours without a program beside it (a directory of links).
     LinkOnly,
-    /// A link to a wrapped path.
+    /// A link to another link that leads to cudawrap, such as a wrapped path.
     Through,
     /// Links of ours, and no program at all.
     Lost,
@@ -57,19 +62,26 @@ pub fn state(seen: &Seen) -> State {
         Kind::Directory | Kind::Special | Kind::Link(Leads::Elsewhere) => State::NotAProgram,
         Kind::Link(Leads::Migtools) => State::Migtools,
         Kind::Link(Leads::Cudawrap | Leads::Vanished) => linked(seen),
-        Kind::File | Kind::Link(Leads::Program) => plain(app, hidden),
+        Kind::File | Kind::Link(Leads::Program | Leads::Through) => plain(seen),
     }
 }
 
-fn plain(app: &Entry, hidden: &Entry) -> State {
+fn plain(seen: &Seen) -> State {
+    let (app, hidden) = (&seen.app, &seen.hidden);
+    // Another name of the very file at CUDAWRAP_app is no newer program either.
+    let same_file = hidden.kind == Kind::File && app.leads_to == hidden.id;
     if hidden.kind == Kind::Absent {
-        State::Plain
+        if app.through.is_some() { State::Through } else { State::Plain }
     } else if hidden.is_ours() {
         State::Half
     } else if hidden.id == app.id {
         State::SameFile
+    } else if passes(&seen.reach, Place::Hidden) || same_file {
+        State::Bypassed
     } else if hidden.is_program() && hidden.runs {
-        State::Upgraded
+        let superseded =
+            seen.diverted.is_some() && hidden.changed > app.changed && !passes(&seen.hidden_reach, Place::App);
+        if superseded { State::Superseded } else { State::Upgraded }
     } else {
         State::InTheWay
     }
@@ -77,28 +89,32 @@ fn plain(app: &Entry, hidden: &Entry) -> State {
 
 fn linked(seen: &Seen) -> State {
     match seen.hidden.kind {
-        Kind::Absent if seen.through.is_some() => State::Through,
         Kind::Absent => State::LinkOnly,
-        Kind::File | Kind::Link(Leads::Program | Leads::Elsewhere) => {
-            if seen.app.kind == Kind::Link(Leads::Vanished) {
-                State::Vanished
-            } else {
-                State::Wrapped
-            }
+        Kind::File | Kind::Link(Leads::Program | Leads::Through | Leads::Elsewhere) => {
+            if seen.app.kind == Kind::Link(Leads::Vanished) { State::Vanished } else { State::Wrapped }
         }
         _ => State::Lost,
     }
 }
 
+fn passes(reach: &Option<Vec<Place>>, place: Place) -> bool {
+    reach.as_ref().is_some_and(|places| places.contains(&place))
+}
+
 /// What `.CUDAWRAP_app~` is in the state that `seen` shows.
 pub fn leftover(seen: &Seen) -> Leftover {
     let tmp = &seen.tmp;
-    let second_name = tmp.id == seen.app.id || tmp.id == seen.hidden.id;
-    // A file of its own there is the superseded program only while a link and a newer program are at the two other names.
-    let superseded = tmp.is_program() && matches!(state(seen), State::Half | State::Wrapped | State::Vanished);
+    let needed = passes(&seen.reach, Place::Tmp) || passes(&seen.hidden_reach, Place::Tmp);
+    // Or a link to what has one of the two.
+    let second_name =
+        [seen.app.id, seen.hidden.id].iter().any(|id| id.is_some() && (*id == tmp.id || *id == tmp.leads_to));
+    // A file of its own there is the superseded program only while a link and a newer program are at the two other names, and the path runs.
+    let superseded = tmp.is_program()
+        && seen.reach.is_some()
+        && matches!(state(seen), State::Half | State::Wrapped | State::Vanished);
     match tmp.kind {
         Kind::Absent => Leftover::None,
-        _ if tmp.is_ours() || second_name || superseded => Leftover::Ours,
+        _ if !needed && (tmp.is_ours() || second_name || superseded) => Leftover::Ours,
         _ => Leftover::Foreign,
     }
 }

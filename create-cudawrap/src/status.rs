@@ -61,12 +61,26 @@ fn words(seen: &Seen) -> Option<(&'static str, bool, Option<String>)> {
     let bad = |name, detail: &str| Some((name, true, Some(detail.to_owned())));
     match state(seen) {
         State::Missing => None,
+        State::Plain if seen.diverted.is_some() => {
+            bad("plain", "dpkg diverts it to CUDAWRAP_name, which nothing runs: --undo or --repair ends that")
+        }
         State::Plain => good("plain", None),
+        State::Bypassed if !seen.app.runs => bad("broken", "it leads to CUDAWRAP_name beside it, which cannot be run"),
+        State::Bypassed => good(
+            "plain",
+            Some("unwrapped by hand: it leads to its program, CUDAWRAP_name; --undo puts that back".to_owned()),
+        ),
+        State::Superseded => {
+            bad("upgraded over", "dpkg has put a newer program at CUDAWRAP_name, where it is diverted: --repair")
+        }
         State::Half | State::SameFile => bad("plain", "an interrupted run: wrap it again, or --undo"),
         State::Wrapped if !seen.app.runs => bad("broken", "the cudawrap that it leads to cannot be reached"),
-        State::Wrapped if !seen.hidden.runs => bad("broken", "its program, CUDAWRAP_name beside it, cannot be run"),
+        State::Wrapped if seen.reach.is_none() && !seen.hidden.runs => {
+            bad("broken", "its program, CUDAWRAP_name beside it, cannot be run")
+        }
         State::Wrapped => good("wrapped", None),
-        State::Through => good("wrapped", seen.through.as_ref().map(|hop| format!("through {}", hop.display()))),
+        State::Through if !seen.app.runs => bad("broken", "it leads to a link to cudawrap, which runs nothing"),
+        State::Through => good("wrapped", seen.app.through.as_ref().map(|hop| format!("through {}", hop.display()))),
         State::LinkOnly if !seen.app.runs => bad("broken", "the cudawrap that it leads to is gone: --repair"),
         State::LinkOnly => match &seen.behind {
             Some(program) => good("wrapped", Some(format!("runs {} by PATH", program.display()))),
@@ -104,7 +118,7 @@ pub fn names_in(dir: &Directory, own: Option<Id>) -> io::Result<BTreeSet<OsStrin
 fn is_wrap(dir: &Directory, name: &OsStr, own: Option<Id>) -> bool {
     // What vanished since the directory was read is no matter.
     let entry = look::entry(dir, name, own).unwrap_or(look::Entry::ABSENT);
-    entry.is_ours() || entry.kind == Kind::Link(Leads::Migtools)
+    entry.is_ours() || matches!(entry.kind, Kind::Link(Leads::Migtools | Leads::Through))
 }
 
 /// The lines as text; control characters in names are shown as `\ooo`.

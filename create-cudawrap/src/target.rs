@@ -2,6 +2,7 @@
 //! The name itself is never resolved: a link given as PATH is the link, not what it leads to.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,15 @@ impl Target {
     /// The absolute path: what is noted, and what package managers know.
     pub fn path(&self) -> PathBuf {
         self.dir.join(&self.name)
+    }
+}
+
+/// Whether there is nothing left of a path: neither it nor its directory.
+pub fn is_gone(path: &Path) -> bool {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    match std::fs::metadata(parent) {
+        Ok(meta) => !meta.is_dir(),
+        Err(error) => matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
     }
 }
 

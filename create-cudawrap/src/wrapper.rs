@@ -1,11 +1,13 @@
-//! Which cudawrap the links lead to, and which program cudawrap would find behind a link by PATH.
+//! Which cudawrap the links lead to, and which program it would run for a path.
 //! Relative entries of PATH are left out: what they mean depends on where the user happens to stand.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::resolve_program::{Resolution, Rule, chain, directories, is_cudawrap};
 use rustix::fs::Access;
 
 use crate::identity::{Id, id};
@@ -56,16 +58,32 @@ fn from_option(path: &Path) -> Result<Wrapper, Failure> {
     Ok(Wrapper { text: absolute.into_os_string(), id, named: true })
 }
 
-/// The program called `name` that comes in PATH behind `dir` (anywhere in PATH when `dir` is not in it) and is not cudawrap.
-pub fn behind(dir: &Path, name: &OsStr) -> Option<PathBuf> {
-    let path = absolute_path();
-    let mut dirs: Vec<PathBuf> = env::split_paths(&path).collect();
-    if let Some(at) = dirs.iter().position(|entry| std::fs::canonicalize(entry).is_ok_and(|entry| entry == dir)) {
-        dirs.drain(..=at);
-    }
-    let is_wrapper =
-        |path: &Path| std::fs::canonicalize(path).is_ok_and(|end| end.file_name() == Some(OsStr::new(WRAPPER)));
-    dirs.into_iter().map(|dir| dir.join(name)).find(|path| runs(path) && !is_wrapper(path))
+/// Whether executing `path` starts a cudawrap, `own` among them, or did before that was removed.
+pub fn is_wrapper(path: &Path, own: Option<Id>) -> bool {
+    let named = |hop: &PathBuf| hop.file_name() == Some(OsStr::new(WRAPPER));
+    is_cudawrap(path) || chain(path).hops.iter().any(named) || (own.is_some() && identity(path) == own)
+}
+
+/// What `path` runs by what is beside links alone, if that is a program: whatever PATH a user has, this must not be removed.
+pub fn beside_links(path: &Path, own: Option<Id>) -> Option<Resolution> {
+    let rule = Rule { is_wrapper: &|path| is_wrapper(path, own), directories: &[] };
+    rule.program(path).filter(|found| {
+        std::fs::metadata(&found.program).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    })
+}
+
+/// What the link `path`, beside which there is no program, runs by our PATH.
+pub fn in_path(path: &Path, own: Option<Id>) -> Option<PathBuf> {
+    let directories = directories(Some(&absolute_path()));
+    let rule = Rule { is_wrapper: &|path| is_wrapper(path, own), directories: &directories };
+    rule.in_path(&chain(path)).map(|found| found.program)
+}
+
+/// What `path` runs, by our PATH too.
+pub fn program_of(path: &Path, own: Option<Id>) -> Option<PathBuf> {
+    let directories = directories(Some(&absolute_path()));
+    let rule = Rule { is_wrapper: &|path| is_wrapper(path, own), directories: &directories };
+    rule.program(path).map(|found| found.program)
 }
 
 /// The program called `name` in PATH.

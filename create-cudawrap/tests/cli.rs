@@ -247,3 +247,79 @@ fn the_cudawrap_that_links_lead_to() {
         assert_eq!(sandbox.create(&["--wrapper", bad, "x"]).code, 1, "{bad}");
     }
 }
+
+#[test]
+fn a_typo_in_the_settings_keeps_nobody_from_undoing_or_looking() {
+    let sandbox = Sandbox::with_program();
+    sandbox.ok(&["x"]);
+    let file = sandbox.path("state/config.toml");
+    std::fs::write(&file, "this is [no toml\n").unwrap();
+    let with = |args: &[&str]| said(sandbox.command().env("GETGPU_CONFIG", &file).args(args).output().unwrap());
+    assert_eq!(with(&["--status", "x"]).out, "x: wrapped\n");
+    assert_eq!(with(&["--repair", "x"]).code, 2);
+    let undone = with(&["--undo", "--all"]);
+    assert_eq!(undone.code, 0, "{}", undone.err);
+    assert_eq!(sandbox.names("app"), ["x"]);
+    assert_eq!(with(&["x"]).code, 2);
+}
+
+#[test]
+fn what_was_deleted_with_its_directory_is_gone() {
+    let sandbox = Sandbox::with_program();
+    sandbox.run_sh("mkdir app/gone app/file && chmod 777 app/gone app/file");
+    sandbox.script("app/gone/y", "two");
+    sandbox.script("app/file/z", "three");
+    sandbox.ok(&["x", "gone/y", "file/z"]);
+    sandbox.run_sh("rm -r app/gone app/file && touch app/file");
+    assert_eq!(sandbox.ok(&["--status", "--all"]).out.lines().count(), 1);
+    sandbox.ok(&["--repair", "--all"]);
+    let note = || std::fs::read_to_string(sandbox.path("state/getgpu/wrapped")).unwrap();
+    assert_eq!(note().lines().count(), 3);
+    let undone = sandbox.ok(&["--undo", "--all"]);
+    assert!(undone.err.contains("gone/y: is gone"), "{}", undone.err);
+    assert_eq!(note(), "");
+    // Named, and not noted, it is no path of ours.
+    assert_eq!(sandbox.create(&["--undo", "gone/y"]).code, 1);
+}
+
+#[test]
+fn links_to_a_wrapped_path_are_undone_in_any_order() {
+    let sandbox = Sandbox::with_program();
+    sandbox.link("x", "app/a");
+    let before = sandbox.listing("app");
+    let said = sandbox.ok(&["a", "x"]);
+    assert!(said.err.contains("2 paths: 2 done, 0 failed"), "{}", said.err);
+    assert_eq!(sandbox.names("app"), ["CUDAWRAP_a", "CUDAWRAP_x", "a", "x"]);
+    sandbox.ok(&["--undo", "a"]);
+    // Alone it only leads to x, which is wrapped; with x, or a directory, it is as it was.
+    sandbox.refused(&["--undo", "a"], "undo that one");
+    sandbox.ok(&["a"]);
+    assert_eq!(sandbox.names("app"), ["CUDAWRAP_x", "a", "x"]);
+    assert_eq!(sandbox.status_of("app/a").0, format!("wrapped (through {})", sandbox.path("app/x").display()));
+    sandbox.ok(&["--undo", "a", "x"]);
+    assert_eq!(sandbox.identities(&before), sandbox.identities(&sandbox.listing("app")));
+    sandbox.ok(&["x", "a"]);
+    sandbox.ok(&["--undo", "."]);
+    assert_eq!(sandbox.identities(&before), sandbox.identities(&sandbox.listing("app")));
+}
+
+#[test]
+fn a_program_behind_a_directory_of_links_may_be_wrapped_in_place_later() {
+    let sandbox = Sandbox::with_program();
+    let links = sandbox.path("links");
+    let links = links.to_str().unwrap();
+    let path = format!("{links}:{}:/usr/bin:/bin", sandbox.path("app").display());
+    let with = |args: &[&str]| said(sandbox.command().env("PATH", &path).args(args).output().unwrap());
+    assert_eq!(with(&["--link-dir", links, "x"]).code, 0);
+    sandbox.ok(&["x"]);
+    let status = with(&["--status", links]);
+    let runs = sandbox.path("app/CUDAWRAP_x");
+    assert_eq!((status.code, status.out), (0, format!("{links}/x: wrapped (runs {} by PATH)\n", runs.display())));
+    assert_eq!(with(&["--repair", &format!("{links}/x")]).code, 0);
+    // Once more, and for the first time where it is wrapped in place already.
+    let again = with(&["--link-dir", links, "x"]);
+    assert_eq!((again.code, again.err.contains("warning")), (0, false), "{}", again.err);
+    assert_eq!(with(&["--undo", "--link-dir", links, "x"]).code, 0);
+    let first = with(&["--link-dir", links, "x"]);
+    assert_eq!((first.code, first.err.contains("warning")), (0, false), "{}", first.err);
+}

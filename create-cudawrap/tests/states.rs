@@ -220,7 +220,7 @@ const ROWS: &[Row] = &[
         files: |s| (s.script("app/CUDAWRAP_x1", "one"), ours(s, "app/x1"), s.link("x1", "app/x")).2,
         status: "wrapped",
         attention: false,
-        wrap: Err("wrapped already"),
+        wrap: Ok(("CUDAWRAP_x1 x x1", "")),
         repair: Ok(("CUDAWRAP_x1 x x1", "")),
         undo: Err("undo that one"),
     },

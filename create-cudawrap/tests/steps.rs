@@ -68,11 +68,17 @@ impl Case {
 
     fn plan(&self, goal: Goal) -> Option<Plan> {
         let wrapper = self.wrapper.as_os_str();
-        plan(&self.seen(), &Request { goal, method: self.method, wrapper, named: false }).ok()
+        plan(&self.seen(), &Request { goal, method: self.method, wrapper, named: false, divert: false }).ok()
     }
 
     fn apply(&self, seen: &Seen, plan: &Plan) -> Result<(), Stop> {
-        let work = Work { dir: &self.dir, names: &self.names, wrapper: self.wrapper.as_os_str(), own: None };
+        let work = Work {
+            dir: &self.dir,
+            names: &self.names,
+            wrapper: self.wrapper.as_os_str(),
+            own: None,
+            known_as: Path::new(""),
+        };
         apply(&work, seen, plan)
     }
 

@@ -7,9 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::resolve_program::{Chain, Rule, chain, directories, identity, is_cudawrap};
 use getgpu_common::sys;
 
-use crate::walk::{self, Chain, Ourselves};
+use crate::walk::{self, Ourselves};
 
 /// How we were called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,64 +36,52 @@ fn locate(
     path: Option<&OsStr>,
     ourselves: &Ourselves,
 ) -> Result<Called, Failure> {
-    let chains: Vec<Chain> = walk::candidates(exec_path, first_argument, path).iter().map(|p| walk::chain(p)).collect();
-    let ours: Vec<&Chain> = chains.iter().filter(|chain| chain.end.is_some_and(|end| ourselves.is(end))).collect();
-    if let Some(program) = ours.iter().find_map(|chain| chain.sibling(ourselves)) {
-        return Ok(Called::Link(program));
+    let given = exec_path.as_deref().is_some_and(|path| !path.is_empty());
+    let chains: Vec<Chain> = walk::candidates(exec_path, first_argument, path).iter().map(|p| chain(p)).collect();
+    let mut ours: Vec<&Chain> = chains.iter().filter(|chain| chain.end.is_some_and(|end| ourselves.is(end))).collect();
+    // What the kernel was told to execute is what was started, whatever else has the name of argv[0] in PATH.
+    let executed = chains.first().filter(|chain| given && !walk::nameless(chain));
+    if ours.first().is_some_and(|first| Some(*first) == executed) {
+        ours.truncate(1);
     }
-    if let Some(program) = ours.iter().find_map(|chain| chain.unprefixed(ourselves)) {
-        return Ok(Called::Link(program));
+    let directories = directories(path);
+    let rule = Rule { is_wrapper: &|path| ourselves.behind(path), directories: &directories };
+    if let Some(found) = ours.iter().find_map(|chain| rule.beside(chain)) {
+        return Ok(Called::Link(found.program));
     }
-    let named = ours.iter().find(|chain| !chain.nameless());
+    let in_progress = |chain: &&Chain| {
+        let mut there = walk::unprefixed(chain).filter(|path| identity(path).is_some());
+        there.find_map(|path| Rule { directories: &[], ..rule }.program(&path))
+    };
+    if let Some(found) = ours.iter().find_map(in_progress) {
+        return Ok(Called::Link(found.program));
+    }
+    let named = ours.iter().find(|chain| !walk::nameless(chain));
     match named {
-        Some(chain) if chain.first_name() == Some(OsStr::new("cudawrap")) => Ok(Called::OwnName),
-        Some(chain) => next_in_path(chain, path, ourselves).map(Called::Link),
+        Some(chain) if walk::first_name(chain) == Some(OsStr::new("cudawrap")) => Ok(Called::OwnName),
+        // A link without a sibling, as in a directory of links: the next program of that name in PATH behind the link's directory.
+        Some(chain) => rule.in_path(chain).map(|found| Called::Link(found.program)).ok_or_else(|| nowhere(chain)),
         None => replaced(&chains, first_argument, ourselves).map(Called::Link),
     }
 }
 
-/// A link without a sibling, as in a directory of links: the next program of that name in PATH behind the link's directory.
-fn next_in_path(chain: &Chain, path: Option<&OsStr>, ourselves: &Ourselves) -> Result<PathBuf, Failure> {
-    let name = chain.link_name().unwrap_or_default();
-    let directories = walk::directories(path);
-    let is_link_directory = |directory: &PathBuf| {
-        let directory = walk::identity(directory);
-        directory.is_some()
-            && chain
-                .links()
-                .iter()
-                .any(|hop| hop.parent().is_some_and(|parent| walk::identity(or_here(parent)) == directory))
-    };
-    let behind = directories.iter().position(is_link_directory).map_or(0, |place| place + 1);
-    // Looked through one by one: joined again, no directory at all would be an empty PATH, which stands for the working directory.
-    let rest = directories.get(behind..).unwrap_or_default().iter().map(|directory| directory.join(name));
-    let runs = |path: &PathBuf| path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok();
-    let mut found = rest.filter(|path| runs(path) && !ourselves.behind(path));
-    found.next().ok_or_else(|| {
-        let shown = chain.hops.first().map(|hop| hop.display().to_string()).unwrap_or_default();
-        let name = name.to_string_lossy();
-        Failure::new(
-            Kind::NotFound,
-            format!("{shown}: there is no CUDAWRAP_{name} beside it and no other {name} in PATH"),
-        )
-        .hint("create-cudawrap --status shows what is wrapped")
-    })
-}
-
-fn or_here(path: &Path) -> &Path {
-    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+fn nowhere(chain: &Chain) -> Failure {
+    let shown = chain.hops.first().map(|hop| hop.display().to_string()).unwrap_or_default();
+    let name = chain.link_name().unwrap_or_default().to_string_lossy();
+    let message = format!("{shown}: there is no CUDAWRAP_{name} beside it and no other {name} in PATH");
+    Failure::new(Kind::NotFound, message).hint("create-cudawrap --status shows what is wrapped")
 }
 
 /// No path leads to us any more: the link was replaced while we started (undone, upgraded). What is there now is the program.
 fn replaced(chains: &[Chain], first_argument: Option<&OsStr>, ourselves: &Ourselves) -> Result<PathBuf, Failure> {
     let fits = |chain: &&Chain| {
-        let name = chain.first_name();
+        let name = walk::first_name(chain);
         // AT_EXECFN of a `#!` file is the script; only its interpreter can have been us.
         let same_name = first_argument.is_some_and(|argument| Path::new(argument).file_name() == name);
         same_name
-            && !chain.nameless()
+            && !walk::nameless(chain)
             && chain.end.is_some_and(|end| !ourselves.is(end))
-            && chain.hops.last().is_some_and(|end| executable(end) && !walk::is_cudawrap(end))
+            && chain.hops.last().is_some_and(|end| executable(end) && !is_cudawrap(end))
     };
     let found = chains.iter().find(fits).and_then(|chain| chain.hops.first().cloned());
     found.ok_or_else(|| {
@@ -114,7 +103,7 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
     if let Ok(found) = which::which_in(name, Some(&path), ".") {
         return Ok(found);
     }
-    let there = walk::directories(Some(&path)).into_iter().map(|dir| dir.join(name)).find(|path| path.exists());
+    let there = directories(Some(&path)).into_iter().map(|dir| dir.join(name)).find(|path| path.exists());
     let shown = name.to_string_lossy();
     Err(match there {
         Some(path) => Failure::new(Kind::CannotRun, format!("{}: Permission denied", path.display())),

@@ -3,8 +3,8 @@
 # What cannot be undone stops the removal.
 if [ "$1" -eq 0 ]; then
     if ! env -u GETGPU_CONFIG create-cudawrap --undo --all; then
-        echo "getgpu: programs are still wrapped: create-cudawrap --status --all" >&2
-        echo "getgpu: hint: unwrap them by hand, or forget them: rm /var/lib/getgpu/wrapped" >&2
+        echo "getgpu: some programs are still wrapped, for the reasons above; create-cudawrap --status --all shows them" >&2
+        echo "getgpu: hint: mend that and try again; or keep the list of them for later: mv /var/lib/getgpu/wrapped /var/lib/getgpu/wrapped.kept" >&2
         exit 1
     fi
 fi

@@ -2,7 +2,7 @@
 //! Under secure execution (setuid, file capabilities) none of them is believed.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::batch::BatchGpus;
 
@@ -13,6 +13,8 @@ pub struct Environment {
     pub system_file: PathBuf,
     /// GETGPU_CONFIG was given, so the file has to be there.
     pub system_file_must_exist: bool,
+    /// The settings of the prefix that this program is installed in, such as conda's or Spack's: etc/getgpu/config.toml beside its bin.
+    pub prefix_file: Option<PathBuf>,
     /// The user's settings, if there is a home to look in.
     pub user_file: Option<PathBuf>,
     /// GETGPU_LOCK.
@@ -30,7 +32,10 @@ pub struct Environment {
 impl Environment {
     /// Takes the environment of this process.
     pub fn of_process() -> Self {
-        Self::from(|name| std::env::var_os(name), crate::sys::secure_execution())
+        let environment = Self::from(|name| std::env::var_os(name), crate::sys::secure_execution());
+        // GETGPU_CONFIG stands for all of the system's settings.
+        let executable = if environment.system_file_must_exist { None } else { std::env::current_exe().ok() };
+        Self { prefix_file: executable.as_deref().and_then(prefix_file), ..environment }
     }
 
     /// Takes the environment that `get` knows; with `secure`, only what cannot do harm.
@@ -45,12 +50,35 @@ impl Environment {
         Self {
             system_file_must_exist: chosen.is_some(),
             system_file: chosen.unwrap_or_else(|| "/etc/getgpu/config.toml".into()),
+            prefix_file: None,
             user_file: config.map(|dir| dir.join("getgpu/config.toml")),
             lock: own("GETGPU_LOCK").map(PathBuf::from),
             visible: get("CUDA_VISIBLE_DEVICES"),
             batch_job: batch_job || batch_gpus.as_ref().is_some_and(|gpus| !gpus.numbers.is_empty()),
             batch_gpus,
             allocation_shell: get("SLURM_JOB_ID").is_some() && get("SLURM_PROCID").is_none(),
+        }
+    }
+}
+
+/// The settings beside the `bin` of an executable. The system's own directories have /etc.
+fn prefix_file(executable: &Path) -> Option<PathBuf> {
+    let bin = executable.parent().filter(|bin| bin.file_name().is_some_and(|name| name == "bin"))?;
+    let prefix = bin.parent().filter(|prefix| ![Path::new("/"), Path::new("/usr")].contains(prefix))?;
+    Some(prefix.join("etc/getgpu/config.toml"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_has_its_settings_beside_its_programs() {
+        let file = |executable: &str| prefix_file(Path::new(executable));
+        assert_eq!(file("/opt/conda/bin/getgpu"), Some("/opt/conda/etc/getgpu/config.toml".into()));
+        assert_eq!(file("/usr/local/bin/getgpu"), Some("/usr/local/etc/getgpu/config.toml".into()));
+        for none in ["/usr/bin/getgpu", "/bin/getgpu", "/home/u/target/release/getgpu", "getgpu"] {
+            assert_eq!(file(none), None, "{none}");
         }
     }
 }

@@ -53,6 +53,11 @@ impl File {
         Self::parse(path, &text).map(Some)
     }
 
+    /// Whether there is more than comments in it.
+    pub fn sets_something(&self) -> bool {
+        !self.entries.is_empty() || !self.programs.is_empty()
+    }
+
     /// Reads the text of a file that is at `path`.
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
         let table = DeTable::parse(text).map_err(|error| {

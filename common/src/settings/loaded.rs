@@ -1,4 +1,4 @@
-//! The settings in force and where each comes from: the system's file, the user's, variables, options; later wins.
+//! The settings in force and where each comes from: the system's file, the prefix's, the user's, variables, options; later wins.
 //! Policy is the system's alone, and what this version does not know is kept for those who are strict about it.
 
 use std::path::PathBuf;
@@ -47,6 +47,12 @@ impl Loaded {
         loaded.settings.callers_list = callers;
         trusted::check(&environment.system_file, "", callers)?;
         if let Some(file) = File::read(&environment.system_file, environment.system_file_must_exist || !missing)? {
+            loaded.apply(file, true, program)?;
+        }
+        if let Some(path) = &environment.prefix_file
+            && let Some(file) = File::read(path, false)?.filter(File::sets_something)
+        {
+            trusted::check_prefix(path)?;
             loaded.apply(file, true, program)?;
         }
         if let Some(path) = &environment.user_file

@@ -11,21 +11,32 @@ use crate::lock::{Origin, trust};
 /// Checks a file that is about to be read, and `what` it is to people. One that is not there, or cannot be looked at, is left to the reader.
 pub fn check(path: &Path, what: &str, caller: bool) -> Result<(), Failure> {
     let origin = if caller { Origin::Environment } else { Origin::Host };
-    match wrong(path, origin) {
+    let whose = if caller { "which is neither root nor you" } else { "not to root" };
+    match wrong(path, &|uid| trust::owner(origin, uid), whose) {
         None => Ok(()),
         Some(why) => Err(Failure::new(Kind::Usage, format!("{what}{}: not used: {why}", path.display()))
             .hint("as root: chown root and chmod go-w, for the file and its directory")),
     }
 }
 
-/// What is wrong with a file, its directory, or what it is a link to.
-fn wrong(path: &Path, origin: Origin) -> Option<String> {
+/// Checks the settings of a prefix, which are root's or its owner's: whoever runs its programs trusts both already.
+pub fn check_prefix(path: &Path) -> Result<(), Failure> {
+    let prefix = path.ancestors().nth(3).unwrap_or(path);
+    let owner = fs::metadata(prefix).ok().map(|meta| meta.uid());
+    let may = |uid| Some(uid) == owner || trust::owner(Origin::Host, uid);
+    match wrong(path, &may, "which is neither root nor the prefix's owner") {
+        None => Ok(()),
+        Some(why) => Err(Failure::new(Kind::Usage, format!("{}: not used: {why}", path.display()))
+            .hint("as the prefix's owner: chmod go-w, for the file and its directory")),
+    }
+}
+
+/// What is wrong with a file, its directory, or what it is a link to. `whose` says of an owner who is not trusted whose it is not.
+fn wrong(path: &Path, trusted: &dyn Fn(u32) -> bool, whose: &str) -> Option<String> {
     let (link, target) = (fs::symlink_metadata(path).ok()?, fs::canonicalize(path).ok()?);
     let file = fs::metadata(&target).ok()?;
     let owner = |name: &Path, meta: &Metadata| {
-        let text = || format!("{} belongs to uid {}, which is neither root nor you", name.display(), meta.uid());
-        let root = || format!("{} belongs to uid {}, not to root", name.display(), meta.uid());
-        (!trust::owner(origin, meta.uid())).then(|| if origin == Origin::Host { root() } else { text() })
+        (!trusted(meta.uid())).then(|| format!("{} belongs to uid {}, {whose}", name.display(), meta.uid()))
     };
     let writable = |name: &Path, meta: &Metadata| {
         (meta.permissions().mode() & 0o022 != 0).then(|| format!("others can write to {}", name.display()))

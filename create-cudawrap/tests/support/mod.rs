@@ -80,6 +80,11 @@ impl Sandbox {
         (meta.dev(), meta.ino(), meta.size())
     }
 
+    /// A listing without times.
+    pub(crate) fn identities(&self, listing: &[String]) -> Vec<String> {
+        listing.iter().map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+    }
+
     /// All names below `dir`, with what they are.
     pub(crate) fn listing(&self, dir: &str) -> Vec<String> {
         let show = |entry: std::fs::DirEntry| {

@@ -92,6 +92,31 @@ fn what_is_installed_where_and_that_nothing_is_left() {
     assert_eq!(files(&sandbox.path("etc")), BTreeMap::new());
 }
 
+/// What would be removed or written elsewhere if a path was not quoted.
+#[test]
+fn a_directory_with_spaces_and_quotes_is_one_directory() {
+    if lacks(&[Need::Tool("make")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let neighbour = sandbox.file("a", "not ours\n", 0o644);
+    let destination = format!("{} b'c", sandbox.text("a"));
+    let make = |target: &str| {
+        let words = ["--silent", "-C", TOP, target, &format!("programs={}", sandbox.text("bin"))].map(str::to_owned);
+        let words = words.into_iter().chain([format!("DESTDIR={destination}")]);
+        sandbox.command("make").args(words.collect::<Vec<_>>()).run().exits(0);
+    };
+    make("install-files");
+    let there = files(Path::new(&destination));
+    assert_eq!(there.get("usr/local/bin/cudawrap").map(String::as_str), Some("555"), "{there:?}");
+    // A directory of documents may have files of others.
+    let others = Path::new(&destination).join("usr/local/share/doc/getgpu/notes");
+    std::fs::write(&others, "site's").unwrap();
+    make("uninstall");
+    assert_eq!(files(Path::new(&destination)).into_keys().collect::<Vec<_>>(), ["usr/local/share/doc/getgpu/notes"]);
+    assert_eq!(std::fs::read_to_string(neighbour).unwrap(), "not ours\n");
+}
+
 #[test]
 fn wrapped_programs_get_their_names_back_before_cudawrap_goes() {
     if lacks(&[Need::Tool("make"), Need::Mounts]) {

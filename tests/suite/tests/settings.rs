@@ -115,6 +115,50 @@ fn files_that_others_can_write_are_not_used() {
     ask(&["getgpu", "--no-reserve"], OTHER).refuses("getgpu", 2, "belongs to uid 1002");
 }
 
+/// As conda, Spack and EasyBuild install: the programs in `bin`, their settings in `etc` beside it.
+#[test]
+fn a_prefix_has_settings_of_its_own() {
+    let sandbox = Sandbox::new("mig4");
+    let prefix = sandbox.path("conda");
+    std::fs::create_dir_all(prefix.join("bin")).unwrap();
+    std::fs::copy(sandbox.path("bin/getgpu"), prefix.join("bin/getgpu")).unwrap();
+    let file = sandbox.file("conda/etc/getgpu/config.toml", "linger = 7\nmax_hold = \"1h\"\n", 0o644);
+    let home = sandbox.path("home");
+    let show = |user: &str| {
+        sandbox.file("home/getgpu/config.toml", user, 0o644);
+        let command = sandbox.command(prefix.join("bin/getgpu")).args(["--show-config"]);
+        command.env_remove("GETGPU_CONFIG").env("XDG_CONFIG_HOME", &home).run()
+    };
+    let from = file.display().to_string();
+    let has = |outcome: &harness::Outcome, setting: &str, source: &str| {
+        outcome.stdout.lines().any(|line| line.starts_with(setting) && line.contains(source))
+    };
+    let shown = show("");
+    assert!(has(&shown, "linger = \"7s\"", &from) || has(&shown, "linger = 7", &from), "{shown:#?}");
+    assert!(has(&shown, "max_hold = ", &from), "{shown:#?}");
+    // The user's come after it, and GETGPU_CONFIG stands for both of the system's.
+    let shown = show("linger = 9\n");
+    assert!(!has(&shown, "linger", &from) && has(&shown, "max_hold", &from), "{shown:#?}");
+    let named = sandbox.command(prefix.join("bin/getgpu")).args(["--show-config"]).run();
+    assert!(!has(&named, "max_hold", &from), "{named:#?}");
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    // Its owner's will do, and nobody else's.
+    let own = |path: &std::path::Path, uid: u32| std::os::unix::fs::chown(path, Some(uid), None).unwrap();
+    own(&file, OTHER);
+    show("").refuses("getgpu", 2, "which is neither root nor the prefix's owner");
+    for path in [prefix.clone(), prefix.join("etc/getgpu")] {
+        own(&path, OTHER);
+    }
+    show("").exits(0);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+    show("").refuses("getgpu", 2, "others can write to");
+    // One that only shows what could be set, as it is installed, sets nothing and needs no trust.
+    std::fs::write(&file, "# linger = 7\n").unwrap();
+    show("").exits(0);
+}
+
 #[test]
 fn allowed_replaces_the_file_and_excluded_cuts_it() {
     let sandbox = Sandbox::new("mig4");
