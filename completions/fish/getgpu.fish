@@ -17,9 +17,10 @@ first\t''
 last\t''
 spread\t''
 pack\t''"
-complete -c getgpu -l format -d 'uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) or env (an export line); with --list: prometheus' -r -f -a "uuid\t''
+complete -c getgpu -l format -d 'uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) env (an export line) or task (env, and for a part what frameworks read); with --list: prometheus' -r -f -a "uuid\t''
 index\t''
 env\t''
+task\t''
 prometheus\t''"
 complete -c getgpu -l ignore-grant -d 'Ignore an inherited CUDA_VISIBLE_DEVICES'
 complete -c getgpu -l wait -d 'Wait in line, first come first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)'

@@ -165,7 +165,8 @@ impl Call<'_> {
     /// What is printed for devices of which the smallest part is `part`.
     fn text(&self, value: &str, part: f64) -> String {
         match self.options.format {
-            Format::Env => {
+            Format::Env => format!("export CUDA_VISIBLE_DEVICES={value}\n"),
+            Format::Task => {
                 let told = self.settings.framework_memory && part < 1.0;
                 let unset = |(name, _): &(&str, String)| told && std::env::var_os(name).is_none();
                 let more = frameworks::variables(part).into_iter().filter(unset);

@@ -23,6 +23,8 @@ pub enum Format {
     Env,
     /// Of a listing: for node_exporter's textfile collector.
     Prometheus,
+    /// Export lines for a task: CUDA_VISIBLE_DEVICES, and for a part of a device what frameworks read.
+    Task,
 }
 
 /// Until when a reservation is kept.

@@ -36,6 +36,7 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         None | Some("uuid") => Format::Uuid,
         Some("index") => Format::Index,
         Some("env") => Format::Env,
+        Some("task") => Format::Task,
         Some("prometheus") if given("list") && !given("json") => Format::Prometheus,
         Some("prometheus") => return Err(usage("--format prometheus goes with --list".into())),
         Some(other) => return Err(usage(format!("--format {other}: not one of {}", FORMATS.join(", ")))),

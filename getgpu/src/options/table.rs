@@ -11,7 +11,7 @@ const SHOW: &str = "Looking";
 pub const CALLER: &str = "caller";
 
 /// What `--format` takes.
-pub const FORMATS: [&str; 4] = ["uuid", "index", "env", "prometheus"];
+pub const FORMATS: [&str; 5] = ["uuid", "index", "env", "task", "prometheus"];
 
 /// What only getgpu has.
 const FLAGS: &[Flag] = &[
@@ -48,7 +48,7 @@ const FLAGS: &[Flag] = &[
         &[],
         Takes::Value("FORMAT"),
         SHOW,
-        "uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) or env (an export line); with --list: prometheus",
+        "uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) env (an export line) or task (env, and for a part what frameworks read); with --list: prometheus",
     ),
     flag("explain", &[], Takes::Nothing, SHOW, "Say for every other device why it was not taken"),
     flag(

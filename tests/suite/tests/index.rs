@@ -103,7 +103,7 @@ fn a_time_is_never_taken_for_an_index() {
 fn a_part_is_exported_with_what_frameworks_read() {
     let sandbox = Sandbox::new("gpus4");
     let share = |more: &str| {
-        let script = format!("{more} getgpu --share 1/4 --format env --no-reserve");
+        let script = format!("{more} getgpu --share 1/4 --format task --no-reserve");
         sandbox.shell("sh", &script).run().exits(0).says(&[]).stdout.clone()
     };
     let lines = share("");
