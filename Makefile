@@ -122,7 +122,7 @@ uninstall-files:
 	rm -f $(call each,$(bashdir),$(wildcard completions/bash/*))
 	rm -f $(call each,$(zshdir),$(wildcard completions/zsh/*))
 	rm -f $(call each,$(fishdir),$(wildcard completions/fish/*))
-	rm -f $(call each,$(examples),$(samples)) $(call each,$(docdir),$(documents)) $(call each,$(slurmdir),$(hooks) README.md)
+	rm -f $(call each,$(examples),$(samples)) $(call each,$(docdir),$(documents)) $(call each,$(slurmdir),$(hooks) README.md job_submit.lua)
 	$(call tidy,$(examples))
 	$(call tidy,$(docdir))
 	$(call tidy,$(slurmdir))
