@@ -101,7 +101,7 @@ install-files:
 	$(INSTALL) -m 0644 $(documents) $(call at,$(docdir)/)
 	$(INSTALL) -d $(call at,$(slurmdir))
 	$(INSTALL) -m 0755 $(addprefix etc/slurm/,$(hooks)) $(call at,$(slurmdir)/)
-	$(INSTALL) -m 0644 etc/slurm/README.md $(call at,$(slurmdir)/README.md)
+	$(INSTALL) -m 0644 etc/slurm/README.md etc/slurm/job_submit.lua $(call at,$(slurmdir)/)
 	# Examples only: neither a service nor a login shell takes a device because this is installed.
 	$(INSTALL) -m 0644 $(samples) $(call at,$(examples)/)
 
@@ -122,7 +122,7 @@ uninstall-files:
 	rm -f $(call each,$(bashdir),$(wildcard completions/bash/*))
 	rm -f $(call each,$(zshdir),$(wildcard completions/zsh/*))
 	rm -f $(call each,$(fishdir),$(wildcard completions/fish/*))
-	rm -f $(call each,$(examples),$(samples)) $(call each,$(docdir),$(documents)) $(call each,$(slurmdir),$(hooks) README.md)
+	rm -f $(call each,$(examples),$(samples)) $(call each,$(docdir),$(documents)) $(call each,$(slurmdir),$(hooks) README.md job_submit.lua)
 	$(call tidy,$(examples))
 	$(call tidy,$(docdir))
 	$(call tidy,$(slurmdir))

@@ -15,7 +15,8 @@ use harness::{Command, Running, Sandbox, mounts, wait};
 /// The most nodes that a cluster has.
 const NODES: u16 = 2;
 
-/// A cluster whose nodes `n1`, `n2` ... are all this host: 32 CPUs, and 4 GPUs for `--gres=gpu:N`, each.
+/// A cluster whose nodes `n1`, `n2` ... are all this host: 32 CPUs, and 4 GPUs for `--gres=gpu:N`, each; 8 of `gpuquarter`, which only
+/// `job_submit.lua` asks for.
 #[derive(Debug)]
 pub struct Cluster<'a> {
     sandbox: &'a Sandbox,
@@ -199,7 +200,7 @@ fn configure(sandbox: &Sandbox, port: u16, nodes: u16, lines: &str) {
     }
     let node = |number: u16| {
         format!(
-            "NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=32 CoresPerSocket=32 Gres=gpu:4 Features=gpushare4\n",
+            "NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=32 CoresPerSocket=32 Gres=gpu:4,gpuquarter:8 Features=gpushare4\n",
             port + number
         )
     };
@@ -222,7 +223,7 @@ SelectTypeParameters=CR_CPU
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
-GresTypes=gpu
+GresTypes=gpu,gpuhalf,gpuquarter,gpueighth
 KillWait=3
 ReturnToService=2
 SlurmdParameters=config_overrides
@@ -232,6 +233,10 @@ SlurmdParameters=config_overrides
         (1..=nodes).map(node).collect::<String>()
     );
     sandbox.file("slurm.conf", &text, 0o644);
-    sandbox.file("gres.conf", &format!("NodeName=n[1-{nodes}] Name=gpu File={at}/dev/nvidia[0-3]\n"), 0o644);
+    let gres = format!(
+        "NodeName=n[1-{nodes}] Name=gpu File={at}/dev/nvidia[0-3]
+NodeName=n[1-{nodes}] Name=gpuquarter Count=8 Flags=CountOnly\n"
+    );
+    sandbox.file("gres.conf", &gres, 0o644);
     sandbox.file("cgroup.conf", "CgroupPlugin=cgroup/v1\n", 0o644);
 }

@@ -70,6 +70,7 @@ fn what_is_installed_where_and_that_nothing_is_left() {
         ("share/fish/vendor_completions.d/create-cudawrap.fish", "644"),
         ("share/getgpu/slurm/task-prolog", "755"),
         ("share/getgpu/slurm/README.md", "644"),
+        ("share/getgpu/slurm/job_submit.lua", "644"),
         ("share/doc/getgpu/README.md", "644"),
         ("share/doc/getgpu/examples/getgpu.sh", "644"),
         ("share/doc/getgpu/examples/gpu-app.service", "644"),

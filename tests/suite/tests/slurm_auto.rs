@@ -151,6 +151,24 @@ fn a_grant_of_several_is_left_to_the_only_task_and_divided_among_several() {
 }
 
 #[test]
+fn more_tasks_than_devices_have_even_parts_whoever_asks() {
+    if skip::lacks(&[skip::Need::Tool("dash")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("gpus4");
+    let half = "export XLA_PYTHON_CLIENT_MEM_FRACTION=0.45\n";
+    for asks in ["", "GETGPU_SLURM=yes", "GETGPU_SLURM_TASKS=both", "GETGPU_SLURM_TASKS=all"] {
+        for grant in [
+            "CUDA_VISIBLE_DEVICES=2,3 SLURM_STEP_TASKS_PER_NODE=4",
+            "CUDA_VISIBLE_DEVICES=2 SLURM_STEP_TASKS_PER_NODE=2",
+        ] {
+            let said = called(&sandbox, &format!("{STEP} {grant} {asks}"));
+            assert!(said.exits(0).stdout.ends_with(half), "{asks} {grant}: {said:#?}");
+        }
+    }
+}
+
+#[test]
 fn odd_variables_do_not_keep_a_task_from_starting() {
     if skip::lacks(&[skip::Need::Tool("dash")]) {
         return;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::time::Duration;
 
 use getgpu_tests::slurm::{self, Cluster};
@@ -231,6 +232,60 @@ fn jobs_that_were_promised_a_part_in_vain_see_no_gpu() {
     cluster.until_empty();
     sandbox.assert_clean(Duration::from_secs(1));
     assert!(sandbox.folder().collisions().unwrap().is_empty());
+}
+
+#[test]
+fn jobs_queue_in_slurm_until_a_part_is_free() {
+    if slurm::lacks(&[Need::Tool("lua5.3")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("driver = \"550.54.15\"\n[[gpu]]\nmodel = \"A100-SXM4-80GB\"\ncount = 2\n");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../etc/slurm/job_submit.lua");
+    fs::copy(script, sandbox.path("job_submit.lua")).unwrap();
+    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ""));
+    let hooks = format!("Prolog={}\nEpilog={}\nTaskProlog={}", lines[0], lines[1], lines[2]);
+    let cluster = Cluster::start(&sandbox, 1, &format!("JobSubmitPlugins=lua\n{hooks}"));
+    // What Slurm refuses, and why.
+    for (options, why) in [
+        ("--gres=gpuquarter:2", "one part per node"),
+        ("--constraint=gpushare4|fast", "joined by & only"),
+        ("--constraint=gpushare4 --comment=gpushare2", "a part of one size"),
+        ("--constraint=[gpushare4*1&fast*1]", "joined by & only"),
+    ] {
+        let refused = cluster.command(&["sbatch", "--wrap=true"]).args(options.split(' ')).run();
+        refused.exits(1).mentions(why);
+    }
+    // Ways to ask for one of eight places.
+    let ways = [
+        "--constraint=gpushare4",
+        "--comment=gpushare4",
+        "--gres=gpuquarter",
+        "--constraint=gpushare4 --gres=gpuquarter:1",
+    ];
+    let script = "echo grant $CUDA_VISIBLE_DEVICES; exec sim-cuda --until-file go --max 4";
+    let submit = |number: usize| cluster.sbatch(&format!("-n1 {}", ways[number % 4]), script);
+    let mut jobs: Vec<String> = (0..10).map(submit).collect();
+    sandbox.until_running(8);
+    let shown = cluster.ask(&["squeue", "-h", "-o", "%T %b %f"]);
+    let shows =
+        |line: &str, state: &str| line.starts_with(&format!("{state} gres:gpuquarter")) && line.ends_with(" gpushare4");
+    let count = |state: &str| shown.lines().filter(|line| shows(line, state)).count();
+    assert_eq!((count("RUNNING"), count("PENDING")), (8, 2), "{shown}");
+    let change = ["scontrol", "update", &format!("JobId={}", jobs[9]), "Features=gpushare2"];
+    assert_ne!(cluster.command(&change).run().code(), Some(0), "a part is fixed at submission");
+    sandbox.file("work/go", "", 0o644);
+    jobs.extend((10..40).map(submit));
+    cluster.until_empty();
+    for job in jobs {
+        let output = cluster.output(&job);
+        assert!(output.starts_with("grant GPU-") && output.contains("\nRUN "), "{output}");
+    }
+    sandbox.assert_clean(Duration::from_secs(1));
+    assert!(sandbox.folder().collisions().unwrap().is_empty());
+    // A job without a part is as it was.
+    let plain = cluster.sbatch("-n1 --gres=gpu:1", "echo ${CUDA_VISIBLE_DEVICES-unset}");
+    cluster.until_empty();
+    assert_eq!(cluster.output(&plain), "0\n");
 }
 
 #[test]

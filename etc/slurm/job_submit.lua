@@ -1,0 +1,110 @@
+--[[
+job_submit.lua for Slurm: has Slurm count the parts of devices that prolog gives out. It adds a counted gres to every job that asks for a part by
+--constraint=gpushare4, --comment=gpushare4 or --gres=gpuquarter, and the constraint, by which the prolog knows the job. So squeue and scontrol show
+the request, and a job waits in Slurm's queue until a node has a part left.
+
+It belongs beside slurm.conf on the controller's host, under this name. If the site has a job_submit.lua of its own, call `share_of_job` from it.
+
+   # slurm.conf on all hosts: one size of parts per node, and as many as its devices have together
+   JobSubmitPlugins=lua
+   GresTypes=gpu,gpuhalf,gpuquarter,gpueighth
+   NodeName=n[1-4] Features=gpushare4 Gres=gpuquarter:8 ...        # two devices in quarters
+   NodeName=n[5-6] Features=gpushare2 Gres=gpuhalf:4 ...           # two devices in halves
+   # gres.conf on all hosts
+   NodeName=n[1-4] Name=gpuquarter Count=8 Flags=CountOnly
+   NodeName=n[5-6] Name=gpuhalf Count=4 Flags=CountOnly
+
+Parts of one size always fit while Slurm's count is not used up. With two sizes on the same devices they need not: the counts do not know each other.
+]]
+
+-- The constraint that GETGPU_SLURM_SHARES of the prolog knows, and the gres that counts it.
+SHARES = {
+    { feature = "gpushare2", gres = "gpuhalf" },
+    { feature = "gpushare4", gres = "gpuquarter" },
+    { feature = "gpushare8", gres = "gpueighth" },
+}
+
+-- The whole words of a text that may be nil: `a&[b*2|c]` has a, b, 2 and c.
+local function words(text)
+    local found = {}
+    for word in string.gmatch(text or "", "[%w_.-]+") do
+        found[word] = true
+    end
+    return found
+end
+
+-- How many of this gres a list such as `gpu:2,gres:gpuquarter:1` asks for; nil if it does not name it.
+local function count_of(name, list)
+    for entry in string.gmatch(list or "", "[^,]+") do
+        local kind, rest = string.match((string.gsub(entry, "^gres[:/]", "")), "^([^:=]+)[:=]?(.*)$")
+        if kind == name then
+            return rest == "" and 1 or tonumber(rest) or 0
+        end
+    end
+    return nil
+end
+
+local function joined(list, entry, separator)
+    if list == nil or list == "" then
+        return entry
+    end
+    return list .. separator .. entry
+end
+
+-- Completes a job's request for a part; nil if it asks for none, else slurm.SUCCESS or slurm.ERROR. `job_desc` is that of slurm_job_submit.
+function share_of_job(job_desc)
+    local features, comment = words(job_desc.features), words(job_desc.comment)
+    local share, count
+    for _, known in ipairs(SHARES) do
+        local wanted = count_of(known.gres, job_desc.tres_per_node)
+        if features[known.feature] or comment[known.feature] or wanted then
+            if share then
+                slurm.log_user("a job has a part of one size: " .. share.feature .. " or " .. known.feature)
+                return slurm.ERROR
+            end
+            share, count = known, wanted
+        end
+        for _, other in ipairs({ "tres_per_job", "tres_per_socket", "tres_per_task" }) do
+            if count_of(known.gres, job_desc[other]) then
+                slurm.log_user(known.gres .. " is counted per node: use --gres=" .. known.gres)
+                return slurm.ERROR
+            end
+        end
+    end
+    if not share then
+        return nil
+    end
+    if count and count ~= 1 then
+        slurm.log_user("a job has one part per node: use --gres=" .. share.gres .. ":1, or a larger part")
+        return slurm.ERROR
+    end
+    -- `a|gpushare4` could start on a node without parts, where the count would keep it waiting for ever.
+    if string.find(job_desc.features or "", "[|%[%]]") then
+        slurm.log_user("a part of a GPU goes with constraints joined by & only: --constraint=\"" .. share.feature .. "&...\"")
+        return slurm.ERROR
+    end
+    if not count then
+        job_desc.tres_per_node = joined(job_desc.tres_per_node, "gres:" .. share.gres .. ":1", ",")
+    end
+    if not features[share.feature] then
+        job_desc.features = joined(job_desc.features, share.feature, "&")
+    end
+    return slurm.SUCCESS
+end
+
+function slurm_job_submit(job_desc, _, _)
+    return share_of_job(job_desc) or slurm.SUCCESS
+end
+
+-- A part is fixed at submission: `scontrol update` could take the count away and keep the constraint.
+function slurm_job_modify(job_desc, _, _, _)
+    for _, known in ipairs(SHARES) do
+        if words(job_desc.features)[known.feature] or count_of(known.gres, job_desc.tres_per_node) then
+            slurm.log_user("a part of a GPU cannot be changed after submission: submit the job again")
+            return slurm.ERROR
+        end
+    end
+    return slurm.SUCCESS
+end
+
+return slurm.SUCCESS
