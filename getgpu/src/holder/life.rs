@@ -50,8 +50,8 @@ pub fn live(line: &Line) -> i32 {
     let questions = Questions::receive();
     // Without memory or descriptors /proc tells nothing: a reservation in doubt stays.
     file::persist();
-    let looker = Looker::new(line);
-    let before = Glance::of(line.caller.pid);
+    // Who is there already, which only the search for a program asks for: with a thousand processes that takes its time.
+    let before = matches!(line.until, Until::Programs { .. }).then(|| (Looker::new(line), Glance::of(line.caller.pid)));
     // Ready; then the word whether printing went well. No word at all means that getgpu was killed: in doubt reserved.
     let mut word = [0u8; 1];
     if starter.write_all(b"r").is_err() {
@@ -69,6 +69,7 @@ pub fn live(line: &Line) -> i32 {
             Watch::new(std::iter::once((process.pid, process.start))).all_over(*longest);
         }
         Until::Programs { wait, linger } => {
+            let (looker, before) = before.unwrap_or_else(|| (Looker::new(line), None));
             Reservation { line, lock, looker, questions, before, guests: HashMap::new() }.serve(*wait, *linger);
         }
     }
