@@ -6,6 +6,7 @@ use crate::ident::Uuid;
 use crate::lock::own::{self, HolderLine};
 use crate::lock::{Place, Span, Units};
 use crate::procfs::ancestry;
+use crate::procfs::fdinfo::OwnLock;
 
 /// How a call came to own something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,10 +147,10 @@ impl Cover {
         let held = match &self.basis {
             // The descriptors are our own: they end with us.
             Basis::InheritedLease => true,
-            Basis::AncestorLease => self
-                .devices
-                .iter()
-                .all(|(uuid, units)| units.without(&own::ancestor_lease(place, Span::of(uuid))).is_empty()),
+            Basis::AncestorLease => {
+                let locks = own::ancestors_locks();
+                self.devices.iter().all(|(uuid, units)| units.without(&own::leased(&locks, place, uuid)).is_empty())
+            }
             Basis::Reservation(line) => own::proven(place, line),
         };
         if held {
@@ -164,8 +165,8 @@ impl Cover {
 pub fn of_grant(place: &Place, wish: &Wish<'_>) -> Decision {
     let grant = wish.grant.unwrap_or_default();
     let evidence: [&dyn Fn() -> Vec<Candidate>; 3] = [
-        &|| lease(Basis::InheritedLease, grant, &|uuid| own::inherited_lease(place, Span::of(uuid))),
-        &|| lease(Basis::AncestorLease, grant, &|uuid| own::ancestor_lease(place, Span::of(uuid))),
+        &|| lease(Basis::InheritedLease, grant, place, &own::inherited_locks()),
+        &|| lease(Basis::AncestorLease, grant, place, &own::ancestors_locks()),
         &|| reservations(place, grant),
     ];
     // Leases come first in the decision too, so what is read later could not change it.
@@ -173,8 +174,8 @@ pub fn of_grant(place: &Place, wish: &Wish<'_>) -> Decision {
     decisions.into_iter().find(|decision| *decision != Decision::Nothing).unwrap_or(Decision::Nothing)
 }
 
-fn lease(basis: Basis, grant: &[Uuid], units: &dyn Fn(&Uuid) -> Units) -> Vec<Candidate> {
-    let devices = grant.iter().map(|uuid| (uuid.clone(), units(uuid))).collect();
+fn lease(basis: Basis, grant: &[Uuid], place: &Place, locks: &[OwnLock]) -> Vec<Candidate> {
+    let devices = grant.iter().map(|uuid| (uuid.clone(), own::leased(locks, place, uuid))).collect();
     vec![Candidate { basis, devices, distance: 0, in_use: false }]
 }
 
@@ -184,8 +185,7 @@ fn reservations(place: &Place, grant: &[Uuid]) -> Vec<Candidate> {
     let lineage = ancestry::lineage();
     let probe = place.open().ok();
     let candidate = |line: HolderLine| {
-        let units = |uuid: &Uuid| (uuid.clone(), own::reserved_units(place, &line, uuid));
-        let devices: Vec<_> = line.devices.iter().map(units).collect();
+        let devices = own::reserved(place, &line);
         let leased = |(uuid, units): &(Uuid, Units)| {
             let taken = |range| probe.as_ref().is_some_and(|probe| !matches!(probe.conflict(range), Ok(None)));
             units.at(Span::of(uuid).lease()).any(taken)

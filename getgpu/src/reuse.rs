@@ -87,7 +87,7 @@ fn candidates(place: &Place, caller: &Process) -> Result<Vec<Candidate>, Failure
         line.hold.is_none() && line.tag.is_none() && line.caller.0 == caller.pid && line.caller_start == caller.start
     });
     let candidate = |line: HolderLine| {
-        let devices = line.devices.iter().map(|uuid| (uuid.clone(), own::reserved_units(place, &line, uuid))).collect();
+        let devices = own::reserved(place, &line);
         Candidate { basis: Basis::Reservation(line), devices, distance: 0, in_use: false }
     };
     Ok(lines.into_iter().map(candidate).collect())

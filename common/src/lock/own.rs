@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Place, Range, Span, Units};
 use crate::ident::Uuid;
 use crate::job::Job;
+use crate::procfs::fdinfo::OwnLock;
 use crate::procfs::{self, ancestry, fdinfo, secrets, secrets::Secret};
 
 /// The process name of a reservation's holder.
@@ -204,27 +205,37 @@ pub fn shows(place: &Place, line: &HolderLine, state: Shows) -> bool {
     line.devices.iter().all(shown)
 }
 
-/// The units of a device on which descriptors of ours hold a lease: before we lease anything, those that we inherited.
-pub fn inherited_lease(place: &Place, span: Span) -> Units {
-    within(&fdinfo::settled_locks("self"), place, span.lease())
+/// The locks that descriptors of ours show: before we lease anything, those that we inherited.
+pub fn inherited_locks() -> Vec<OwnLock> {
+    fdinfo::settled_locks("self")
 }
 
-/// The units of a device on which descriptors of `pid` show a lease; none if they may not be read.
-pub fn lease_of(place: &Place, pid: i32, span: Span) -> Units {
-    within(&fdinfo::settled_locks(&pid.to_string()), place, span.lease())
-}
-
-/// The units of a device on which ancestors of our uid hold a lease.
-pub fn ancestor_lease(place: &Place, span: Span) -> Units {
+/// The locks that ancestors of our uid show.
+pub fn ancestors_locks() -> Vec<OwnLock> {
     let uid = nix::unistd::geteuid().as_raw();
     let own = ancestry::ancestors(std::process::id() as i32, 64);
     let own = own.iter().filter(|stat| procfs::euid(stat.pid) == Some(uid));
-    own.fold(Units::default(), |units, stat| {
-        units.and(&within(&fdinfo::settled_locks(&stat.pid.to_string()), place, span.lease()))
-    })
+    own.flat_map(|stat| fdinfo::settled_locks(&stat.pid.to_string())).collect()
 }
 
-fn within(locks: &[fdinfo::OwnLock], place: &Place, region: Range) -> Units {
+/// The locks that `pid` shows; none if they may not be read.
+pub fn locks_of(pid: i32) -> Vec<OwnLock> {
+    fdinfo::settled_locks(&pid.to_string())
+}
+
+/// The units of a device on which `locks` are a lease. They are read once, since a grant may name many devices.
+pub fn leased(locks: &[OwnLock], place: &Place, device: &Uuid) -> Units {
+    within(locks, place, Span::of(device).lease())
+}
+
+/// The devices of a reservation, each with the units that the holder's own descriptors show.
+pub fn reserved(place: &Place, line: &HolderLine) -> Vec<(Uuid, Units)> {
+    let locks = locks_of(line.pid);
+    let units = |device: &Uuid| (device.clone(), within(&locks, place, Span::of(device).reservation()));
+    line.devices.iter().map(units).collect()
+}
+
+fn within(locks: &[OwnLock], place: &Place, region: Range) -> Units {
     Units::of(fdinfo::within(locks, place.identity.1, region), region)
 }
 

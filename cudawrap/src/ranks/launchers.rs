@@ -2,7 +2,7 @@
 //! It tells the innermost of nested launchers, and what belongs to this rank alone: whatever was reserved or leased below it.
 
 use getgpu_common::lock::own::HolderLine;
-use getgpu_common::lock::{Place, Span, own};
+use getgpu_common::lock::{Place, own};
 use getgpu_common::ownership::{Basis, Cover};
 use getgpu_common::procfs::{Stat, ancestry};
 
@@ -81,8 +81,8 @@ pub fn is_ours_alone(place: &Place, cover: &Cover) -> bool {
         Basis::Reservation(line) => reserved_below(line, own, &ancestors[..above]),
         // A launcher that runs under the lease has it for all of its ranks.
         Basis::InheritedLease | Basis::AncestorLease => {
-            let launcher = ancestors[above].pid;
-            let holds = |(uuid, units): &(_, _)| units_overlap(&own::lease_of(place, launcher, Span::of(uuid)), units);
+            let locks = own::locks_of(ancestors[above].pid);
+            let holds = |(uuid, units): &(_, _)| units_overlap(&own::leased(&locks, place, uuid), units);
             !cover.devices.iter().any(holds)
         }
     }
