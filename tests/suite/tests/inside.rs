@@ -122,7 +122,7 @@ fn two_shares_of_one_caller_on_one_device_do_not_meet() {
         let leases: Vec<f64> =
             leases.iter().filter(|h| h["kind"] == "lease").map(|h| h["share"].as_f64().unwrap()).collect();
         assert_eq!(leases, [0.5, 0.5], "{listing}");
-        free_again(&sandbox);
+        sandbox.assert_clean(Duration::from_secs(6));
     }
 }
 
@@ -138,7 +138,7 @@ fn a_fraction_of_a_part_is_one_of_the_part_and_stays_inside() {
     let lines: Vec<&str> = outcome.exits(0).stdout.lines().filter(|line| !line.starts_with("RUN")).collect();
     assert_eq!((lines[0], lines[1]), ("75", "75"), "both parts of the part are in use: {outcome:#?}");
     assert_eq!((lines[2].len(), lines[3]), (40, "1"), "all of it is printed again, the other half is free");
-    free_again(&sandbox);
+    sandbox.assert_clean(Duration::from_secs(6));
 }
 
 #[test]
