@@ -105,6 +105,7 @@ fn a_program_under_a_reserved_share_leases_just_that() {
 #[test]
 fn two_shares_of_one_caller_on_one_device_do_not_meet() {
     let sandbox = Sandbox::new("h200x1");
+    // The programs live longer than a holder's longest pause, so that it sees them also where everything is slow.
     // Both halves are of one script and on one device: once reserved below two subshells, once by the script itself.
     for start in [
         "for i in 1 2; do ( CUDA_VISIBLE_DEVICES=$(getgpu -q --share 1/2) exec cudawrap -- sim-cuda --max 2 --until-file go ) & done",
@@ -113,7 +114,7 @@ fn two_shares_of_one_caller_on_one_device_do_not_meet() {
     ] {
         let script = format!(
             "rm -f go $SIM_NODE/running/*; {start}; until [ $(ls $SIM_NODE/running | grep -vc gate) = 2 ]; do sleep 0.01; done; \
-             getgpu --list --json; touch go; wait"
+             getgpu --list --json; sleep 1.5; touch go; wait"
         );
         let outcome = sandbox.shell("bash", &script).run();
         let json = outcome.exits(0).says(&[]).stdout.lines().find(|line| line.starts_with('{')).unwrap();
