@@ -85,8 +85,9 @@ fn a_killed_daemon_is_started_anew_by_the_next_program() {
 fn every_program_finds_a_daemon_though_others_end_it_in_that_moment() {
     Node::each(|node| {
         // One after the other, from several sides: each ends the daemon that the next one wants, or nearly so.
-        // The daemon takes one front end at a time: one that is turned away has found a daemon.
-        let busy = "case $said in *'Cannot send command'*) ;; *) echo \"$said\" >&2; exit 1;; esac";
+        // The daemon takes one front end at a time: one that is turned away, with a line or without a word, has found a daemon. Where
+        // there is none, NVIDIA's says so.
+        let busy = "case $said in '' | *'Cannot send command'*) ;; *) echo \"$said\" >&2; exit 1;; esac";
         let ask = format!("until said=$(echo get_server_list | {CONTROL} 2>&1); do {busy}; done");
         let one = "cudawrap --share 1/8 --mps --wait -- bash -c \"$0\" || exit";
         let side = || {
