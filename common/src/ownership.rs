@@ -91,9 +91,11 @@ pub fn decide(wish: &Wish<'_>, candidates: &[Candidate]) -> Decision {
         };
         return candidates.iter().find_map(reusable).map_or(Decision::Nothing, Decision::Reuse);
     };
-    let order = |(candidate, _): &(&Candidate, Cover)| {
+    let order = |(candidate, cover): &(&Candidate, Cover)| {
         let by_lease = matches!(candidate.basis, Basis::InheritedLease | Basis::AncestorLease);
-        (!by_lease, candidate.distance, candidate.in_use, candidate.devices.len())
+        // The smallest is the innermost: a second `$(getgpu)` under a first.
+        let units: i64 = cover.devices.iter().map(|(_, units)| units.count()).sum();
+        (!by_lease, candidate.distance, candidate.in_use, candidate.devices.len(), units)
     };
     let all = |cover: &Cover| {
         cover.devices.len() == wish.count && cover.devices.iter().all(|(uuid, ours)| (wish.wants_all)(uuid, ours))

@@ -54,6 +54,7 @@ fn what_is_ours_of_a_grant() {
     let ancestor = || candidate(Basis::AncestorLease, &[1]);
     let near = |pid, distance| Candidate { distance, ..reserved(pid, &[1]) };
     let used = |pid, distance| Candidate { in_use: true, ..near(pid, distance) };
+    let part = |pid| Candidate { devices: vec![(uuid(1), half())], ..reserved(pid, &[1]) };
     let unproven = || Candidate { devices: vec![(uuid(1), Units::default())], ..reserved(5, &[1]) };
     for (what, grant, count, wants_all, candidates, decision) in [
         ("nothing was read", &[1][..], 1, true, vec![], "nothing"),
@@ -72,6 +73,7 @@ fn what_is_ours_of_a_grant() {
         ("of equally near ones the unused", &[1], 1, true, vec![used(5, 1), near(6, 1)], "all: holder 6 x1"),
         ("all in use", &[1], 1, true, vec![used(5, 1), used(6, 1)], "all: holder 5 x1"),
         ("then the smallest", &[1], 1, true, vec![reserved(5, &[1, 2]), reserved(6, &[1])], "all: holder 6 x1"),
+        ("of two on one device the part", &[1], 1, true, vec![reserved(5, &[1]), part(6)], "all: holder 6 x1"),
         ("lingering or not", &[1], 1, true, vec![reserved(100, &[1])], "all: holder 100 x1"),
     ] {
         assert_eq!(decided(Some(grant), count, wants_all, &candidates), decision, "{what}");

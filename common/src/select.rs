@@ -5,10 +5,11 @@ use crate::ask::Ask;
 use crate::choice::cap;
 use crate::choice::census::{self, Census, Rejected};
 use crate::choice::pick::{Chooser, Guard, Outcome, Picked};
-use crate::error::Failure;
+use crate::error::{Failure, Kind};
 use crate::inventory::{Device, Inventory};
 use crate::line;
 use crate::lock::{Description, Place, Side};
+use crate::pool::Portion;
 use crate::request::Request;
 
 /// What came of one look.
@@ -89,6 +90,9 @@ impl<A: Ask> Selection<'_, A> {
         if let Some(inventory) = &known {
             observer.known(inventory, &request.filter.pool(inventory).collect::<Vec<_>>())?;
         }
+        if let Some(inventory) = &known {
+            fits_inside(request, inventory)?;
+        }
         let mut alone = None;
         if let (true, false, Some(inventory)) = (ahead > 0, waits, &known) {
             let rooms = || line::rooms(&probe, request, inventory).map(|rooms| rooms.free);
@@ -125,4 +129,23 @@ impl<A: Ask> Selection<'_, A> {
         observer.waits(&pool, &inventory)?;
         Ok(Selected::Queue(inventory))
     }
+}
+
+/// A share that is larger than what is ours of every device of the grant is none that waiting could find room for.
+fn fits_inside(request: &Request, inventory: &Inventory) -> Result<(), Failure> {
+    let Some(cover) = &request.cover else { return Ok(()) };
+    let mut pool = request.filter.pool(inventory).peekable();
+    let too_large = |device: &Device| {
+        let ours = cover.units(&device.uuid);
+        ours.is_some_and(|ours| request.filter.portion(ours, device.memory) == Portion::TooLarge)
+    };
+    if pool.peek().is_none() || !pool.all(too_large) {
+        return Ok(());
+    }
+    let share = request.filter.share.map(|share| share.to_string()).unwrap_or_default();
+    Err(Failure::new(
+        Kind::NoDevice,
+        format!("--share {share}: larger than the part of the device that is reserved for you"),
+    )
+    .hint("a fraction, such as --share 1/2, is one of that part"))
 }

@@ -12,6 +12,7 @@ use getgpu_common::inventory::Device;
 use getgpu_common::line::{Rooms, Seeker, Tried};
 use getgpu_common::lock::claim::named_lease;
 use getgpu_common::lock::holders::{self, Holder};
+use getgpu_common::lock::own;
 use getgpu_common::lock::{Claim, Description, Held, Level, Place, Side, Span, Taken, UNITS, Units, taken};
 use getgpu_common::ownership::{Basis, Cover};
 use getgpu_common::pool::Portion;
@@ -101,7 +102,9 @@ fn lease_once(place: &Place, request: &mut Request, devices: &[Device], diag: &D
         };
         // What is ours may be divided by others of ours at this moment; what is not may be somebody's reservation.
         let in_the_way = match ours {
-            Some(_) if portion == Portion::All => claim.others_inside()? == Some(Held::Settled),
+            Some(_) if portion == Portion::All => {
+                claim.others_inside(&inside(place, request, device))? == Some(Held::Settled)
+            }
             Some(_) => false,
             None => claim.other_side()? == Some(Held::Settled) && !reserved_for_us(&probe, device, diag)?,
         };
@@ -115,6 +118,12 @@ fn lease_once(place: &Place, request: &mut Request, devices: &[Device], diag: &D
     let lease = Lease::settle(claims, &inherited, place)?;
     request.confirm(place)?;
     Ok(Named::Leased(lease))
+}
+
+/// What the reservation that a device is ours by has reserved inside another one of ours: a second `$(getgpu)` under a first.
+fn inside(place: &Place, request: &Request, device: &Device) -> Units {
+    let region = Span::of(&device.uuid).inner_reservation();
+    holder(request).map(|pid| own::shown_in(&own::locks_of(pid), place, region)).unwrap_or_default()
 }
 
 /// Whether a reservation counts as ours although nothing can be proven: in another pid namespace the uid that it is signed with

@@ -62,13 +62,17 @@ fn without_redirections(text: &str) -> String {
     let mut file_follows = false;
     for word in text.split(' ') {
         let bare = word.trim_start_matches(|c: char| c.is_ascii_digit());
-        if std::mem::take(&mut file_follows) {
+        let (file, target) = match bare.strip_prefix(['<', '>']) {
+            Some(rest) => (true, rest.trim_start_matches(['>', '&'])),
+            None => (std::mem::take(&mut file_follows), word),
+        };
+        if !file {
+            words.push(word);
             continue;
         }
-        match bare.strip_prefix(['<', '>']) {
-            Some(rest) => file_follows = rest.trim_start_matches(['>', '&']).is_empty(),
-            None => words.push(word),
-        }
+        file_follows = target.is_empty();
+        // What ends the command may stand right behind the file's name.
+        words.extend(target.find([';', '|', '&', '\n']).map(|end| &target[end..]));
     }
     words.join(" ")
 }
@@ -92,6 +96,9 @@ mod tests {
             (&["sh", "-c", "CUDA_VISIBLE_DEVICES=$(getgpu --hold) ./app"], Role::Script),
             (&["sh", "-c", "export CUDA_VISIBLE_DEVICES=$(getgpu --hold)"], Role::Script),
             (&["sh", "-c", "getgpu --hold & wait"], Role::Script),
+            (&["sh", "-c", "getgpu --hold >d; sh -c true"], Role::Script),
+            (&["sh", "-c", "getgpu --hold 2>&1; exit"], Role::Script),
+            (&["sh", "-c", "getgpu --hold > d; exit"], Role::Script),
             (&["sh", "-c", "getgpu --hold | tee x"], Role::Script),
             (&["sh", "-c", "echo x | getgpu --hold"], Role::Script),
             (&["sh", "-c", "getgpus"], Role::Script),

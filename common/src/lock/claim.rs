@@ -173,13 +173,13 @@ impl Claim {
 
     /// Who has the other side, settled; waits for at most 200 ms while it is only tried.
     pub fn other_side(&self) -> Result<Option<Held>, Failure> {
-        self.patiently(self.aim.other(self.span))
+        self.patiently(&self.aim.units, self.aim.other(self.span))
     }
 
-    fn patiently(&self, region: Range) -> Result<Option<Held>, Failure> {
+    fn patiently(&self, units: &Units, region: Range) -> Result<Option<Held>, Failure> {
         let began = Instant::now();
         loop {
-            let held = across(&self.description, &self.aim.units, region)?;
+            let held = across(&self.description, units, region)?;
             if held != Some(Held::Try) || began.elapsed() >= 2 * TRY_PATIENCE {
                 return Ok(held);
             }
@@ -189,8 +189,9 @@ impl Claim {
 
     /// Who chose inside these units at the same time; waits for at most 200 ms while that is only tried. Leases inside hold the
     /// lease range too, so what is left to look at are reservations.
-    pub fn others_inside(&self) -> Result<Option<Held>, Failure> {
-        self.patiently(self.span.inner_reservation())
+    /// `own`: what is reserved inside by the reservation that these units are ours by.
+    pub fn others_inside(&self, own: &Units) -> Result<Option<Held>, Failure> {
+        self.patiently(&self.aim.units.without(own), self.span.inner_reservation())
     }
 
     /// The description that the claim is made with.

@@ -228,6 +228,11 @@ pub fn leased(locks: &[OwnLock], place: &Place, device: &Uuid) -> Units {
     within(locks, place, Span::of(device).lease())
 }
 
+/// The units that `locks` show in a region of a device.
+pub fn shown_in(locks: &[OwnLock], place: &Place, region: Range) -> Units {
+    within(locks, place, region)
+}
+
 /// The devices of a reservation, each with the units that the holder's own descriptors show.
 pub fn reserved(place: &Place, line: &HolderLine) -> Vec<(Uuid, Units)> {
     let locks = locks_of(line.pid);

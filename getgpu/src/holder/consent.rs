@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use getgpu_common::lock::own::HOLDER_NAME;
-use getgpu_common::procfs::{Stat, ancestry, file};
+use getgpu_common::procfs::{self, Stat, ancestry, file};
 use getgpu_common::sys;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
@@ -48,7 +48,7 @@ pub struct Evidence {
     pub held: bool,
     /// A process that names the device, wherever it is.
     pub named: bool,
-    /// Below the caller: what each process is, apart from the one that asks, its ancestors, its children and its pipeline.
+    /// Below the caller, or forks of it that were left behind: what each process is, apart from the one that asks, its ancestors, its children and its pipeline.
     pub others: Vec<Other>,
 }
 
@@ -98,13 +98,21 @@ pub fn read(line: &Line, asker: i32, below: &[(Stat, Seen)]) -> Evidence {
         hidden: seen.denied,
     };
     let lives = |(pid, start): &(i32, u64)| runs(*pid, *start) && !lineage.contains(pid);
+    // A fork of the caller that outlived the fork above it is no descendant any more, and may use what it was told.
+    let caller_arguments =
+        ancestors.iter().find(|stat| (stat.pid, stat.start) == caller).map_or(0, |stat| stat.arg_start);
+    let below_too: HashSet<i32> = below.iter().map(|(stat, _)| stat.pid).collect();
+    let strays = procfs::pids().into_iter().filter(|pid| !below_too.contains(pid)).filter_map(Stat::read);
+    let strays = strays.filter(|stat| stat.forked && stat.alive() && stat.arg_start == caller_arguments);
+    let strays = strays.filter(|stat| caller_arguments != 0 && !lineage.contains(&stat.pid));
+    let stray = |stat: Stat| Other { younger: stat.start >= line.since, forked: true, ..Other::default() };
     Evidence {
         same_caller: ancestors.iter().any(|stat| (stat.pid, stat.start) == caller),
         threads: file::numbers(&format!("/proc/{}/task", line.caller.pid)).len(),
         made_elsewhere: line.forks.iter().any(lives),
         held: false,
         named: false,
-        others: others.map(other).collect(),
+        others: others.map(other).chain(strays.map(stray)).collect(),
     }
 }
 

@@ -128,6 +128,26 @@ fn two_shares_of_one_caller_on_one_device_do_not_meet() {
 }
 
 #[test]
+fn a_program_runs_on_what_was_reserved_inside_another_reservation() {
+    let sandbox = Sandbox::new("mig4");
+    for (first, second) in
+        [("getgpu -q -n 2", "getgpu"), ("getgpu", "getgpu --share 1/2"), ("getgpu --share 1/2", "getgpu --share 1/2")]
+    {
+        let script = format!(
+            "export CUDA_VISIBLE_DEVICES=$({first} --hold); export CUDA_VISIBLE_DEVICES=$({second} --hold); \
+             cudawrap -- sim-cuda --max 4 --run 0.1 && cudawrap -- sim-cuda --max 4 --run 0.1"
+        );
+        let outcome = sandbox.shell("bash", &script).run();
+        outcome.exits(0).says(&[]);
+        assert_eq!(outcome.stdout.lines().count(), 2, "{first}, {second}: {outcome:#?}");
+        sandbox.assert_clean(Duration::from_secs(6));
+    }
+    // More than the part that is reserved is not waited for.
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold); getgpu --share 4G --wait; echo $?";
+    sandbox.shell("bash", script).run().exits(0).prints("3\n").mentions("getgpu: --share 4G: larger than the part");
+}
+
+#[test]
 fn a_fraction_of_a_part_is_one_of_the_part_and_stays_inside() {
     let sandbox = Sandbox::new("h200x1");
     let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold); \

@@ -80,6 +80,12 @@ fn a_lingering_reservation_is_not_reused_while_another_may_use_the_device() {
                 .to_owned(),
         ),
         (
+            "a subshell that its parent left behind",
+            "mkfifo f; (export G=$(getgpu); (CUDA_VISIBLE_DEVICES=$G sleep 0.2; echo $G >mine; read -t 3 x <>f; CUDA_VISIBLE_DEVICES=$G sleep 1) &); \
+             until [ -s mine ]; do sleep 0.01; done; sleep 0.2; H=$(getgpu); echo $(cat mine) $H"
+                .to_owned(),
+        ),
+        (
             "the background subshell whose reservation it is",
             format!("({linger}; echo $G >mine; sleep 2) & until [ -s mine ]; do sleep 0.01; done; H=$(getgpu); echo $(cat mine) $H"),
         ),
