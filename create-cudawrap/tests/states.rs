@@ -133,7 +133,8 @@ const ROWS: &[Row] = &[
     Row {
         name: "a script over it that runs the program",
         files: |s| {
-            (s.script("app/CUDAWRAP_x", "old"), s.program("app/x", "#!/bin/sh\nexec \"${0%/*}/CUDAWRAP_x\" mine\n")).1;
+            s.script("app/CUDAWRAP_x", "old");
+            s.program("app/x", "#!/bin/sh\nexec \"${0%/*}/CUDAWRAP_x\" mine\n");
         },
         status: "upgraded over",
         attention: true,
