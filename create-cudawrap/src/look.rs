@@ -109,6 +109,8 @@ pub struct Seen {
     pub reach: Option<Vec<Place>>,
     /// The same for `CUDAWRAP_app`.
     pub hidden_reach: Option<Vec<Place>>,
+    /// Whether the path is a script that names `CUDAWRAP_app`: somebody's own wrapper of it, and no newer program.
+    pub calls_hidden: bool,
     /// The program that cudawrap finds by PATH when none is beside the link.
     pub behind: Option<PathBuf>,
     /// The spelling of the path that dpkg diverts to `CUDAWRAP_app`.
@@ -142,10 +144,12 @@ pub fn look(dir: &Directory, names: &Names, own: Option<Id>) -> io::Result<Seen>
         Some(places)
     };
     let (reach, hidden_reach) = (reach(Place::App), reach(Place::Hidden));
+    let both = app.kind == Kind::File && hidden.id.is_some();
+    let calls_hidden = both && script_names(&path, names.at(Place::Hidden));
     let alone = app.is_ours() && hidden.kind == Kind::Absent;
     let behind = if alone { wrapper::in_path(&path, own) } else { None };
     let diverted = package::listed(&path, names.at(Place::Hidden))?;
-    Ok(Seen { app, hidden, tmp, former, reach, hidden_reach, behind, diverted })
+    Ok(Seen { app, hidden, tmp, former, reach, hidden_reach, calls_hidden, behind, diverted })
 }
 
 /// Looks at one name.
@@ -187,6 +191,15 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Id>) -> io::Result<Entry
         _ => {}
     }
     Ok(seen)
+}
+
+/// Whether a script has `name` in its first 64 KiB.
+fn script_names(path: &Path, name: &OsStr) -> bool {
+    use std::io::Read;
+    let mut start = Vec::new();
+    // What cannot be read says nothing.
+    let _ = std::fs::File::open(path).and_then(|file| file.take(64 << 10).read_to_end(&mut start));
+    start.starts_with(b"#!") && start.windows(name.len()).any(|bytes| bytes == name.as_bytes())
 }
 
 fn runs(stat: &rustix::fs::Stat) -> bool {

@@ -174,9 +174,9 @@ fn wrap(seen: &Seen, now: State, request: &Request) -> Steps {
             Err(refused("leads to CUDAWRAP_name beside it, which is not executable")
                 .hint("chmod +x, if it is a program"))
         }
-        State::Superseded => Ok((relink(request.method), Outcome::Renewed)),
+        State::Superseded if !seen.calls_hidden => Ok((relink(request.method), Outcome::Renewed)),
         State::Through if seen.app.runs => Ok((vec![], Outcome::AlreadyThrough)),
-        State::Upgraded => Err(refused("is a program, and so is the CUDAWRAP_name beside it")
+        State::Upgraded | State::Superseded => Err(refused("is a program, and so is the CUDAWRAP_name beside it")
             .hint("after an upgrade: create-cudawrap --repair, which drops the one beside it; else move that away")),
         State::InTheWay => Err(in_the_way()),
         State::LinkOnly if seen.app.runs && seen.behind.is_some() => Ok((vec![], Outcome::AlreadyLinked)),
@@ -192,11 +192,16 @@ fn repair(seen: &Seen, now: State, request: &Request) -> Steps {
             Err(refused("is not executable, and the program is CUDAWRAP_name beside it")
                 .hint("chmod +x, if it is the new program; else remove it, and --undo puts the other back"))
         }
+        State::Upgraded if seen.calls_hidden => {
+            Err(refused("is a script that names CUDAWRAP_name beside it, so it is no newer program: both kept")
+                .hint("to wrap the program again, move the script away, and create-cudawrap --undo, then wrap it"))
+        }
         State::Upgraded if seen.diverted.is_some() => {
             Err(refused("is a program, and so is the CUDAWRAP_name beside it, where dpkg diverts it: which one is newer cannot be told")
                 .hint("move the one that is not wanted away: what dpkg installed is CUDAWRAP_name"))
         }
         State::Upgraded => Ok((renew(request.method), Outcome::Renewed)),
+        State::Superseded if seen.calls_hidden => wrap(seen, State::Upgraded, request),
         State::Superseded => Ok((relink(request.method), Outcome::Renewed)),
         State::Half | State::SameFile => wrap(seen, now, request),
         State::Vanished => Ok((relink(request.method), Outcome::Repointed)),
@@ -230,6 +235,7 @@ fn adopt(seen: &Seen) -> Steps {
 
 fn undo(seen: &Seen, now: State, method: Method) -> Steps {
     let back = match (now, method) {
+        (State::Superseded, _) if seen.calls_hidden => return undo(seen, State::Upgraded, method),
         (State::Superseded | State::Bypassed, _) => {
             // Wrapped first, which is a state that a crash may leave. The diversion goes after that: without it the older program would be
             // taken for the newer one.

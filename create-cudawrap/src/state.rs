@@ -1,8 +1,10 @@
 //! What the three places together mean: one of the states that a path can be in, crashes included.
 //! Pure: from a [`Seen`] to a [`State`], so that every row of the table is a line of a test.
 
-use crate::look::{Kind, Leads, Seen};
-use crate::names::Place;
+use std::path::Path;
+
+use crate::look::{Entry, Kind, Leads, Seen};
+use crate::names::{self, Place};
 
 /// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +84,20 @@ fn plain(seen: &Seen) -> State {
         let superseded =
             seen.diverted.is_some() && hidden.changed > app.changed && !passes(&seen.hidden_reach, Place::App);
         if superseded { State::Superseded } else { State::Upgraded }
+    } else if seen.reach.is_some() && is_stale(hidden) {
+        // A link that leads nowhere any more: the upgrade has removed the older version too.
+        State::Upgraded
     } else {
         State::InTheWay
     }
+}
+
+/// A link that leads nowhere, and not to a name beside it that is ours.
+fn is_stale(entry: &Entry) -> bool {
+    let name = entry.text.as_deref().and_then(|text| Path::new(text).file_name());
+    entry.kind == Kind::Link(Leads::Elsewhere)
+        && entry.leads_to.is_none()
+        && name.is_some_and(|name| names::original(name).is_none())
 }
 
 fn linked(seen: &Seen) -> State {

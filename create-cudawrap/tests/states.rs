@@ -131,6 +131,45 @@ const ROWS: &[Row] = &[
         undo: Err("both kept"),
     },
     Row {
+        name: "a script over it that runs the program",
+        files: |s| {
+            s.script("app/CUDAWRAP_x", "old");
+            s.program("app/x", "#!/bin/sh\nexec \"${0%/*}/CUDAWRAP_x\" mine\n");
+        },
+        status: "upgraded over",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: Err("no newer program"),
+        undo: Err("both kept"),
+    },
+    Row {
+        name: "upgraded from one version behind a link to another",
+        files: |s| (s.script("app/x-2", "one"), s.link("x-2", "app/x"), s.link("x-1", "app/CUDAWRAP_x")).2,
+        status: "upgraded over",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: Ok(("CUDAWRAP_x x x-2", "one a b")),
+        undo: Err("both kept"),
+    },
+    Row {
+        name: "unwrapped by hand",
+        files: |s| (hidden(s), s.link("CUDAWRAP_x", "app/x")).1,
+        status: "plain",
+        attention: false,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "unwrapped by hand, through another directory",
+        files: |s| (hidden(s), s.link("../app/CUDAWRAP_x", "links/far"), s.link("../links/far", "app/x")).2,
+        status: "plain",
+        attention: false,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
         name: "path missing",
         files: hidden,
         status: "broken",
