@@ -12,7 +12,7 @@ use getgpu_common::job::Job;
 use getgpu_common::lock::{Place, Side};
 use getgpu_common::record::Record;
 use getgpu_common::recorder;
-use getgpu_common::settings::Settings;
+use getgpu_common::settings::{Log, Settings};
 
 /// Says what went wrong and gives the exit status.
 pub fn end(diag: &Diag, failure: &Failure) -> i32 {
@@ -22,6 +22,9 @@ pub fn end(diag: &Diag, failure: &Failure) -> i32 {
 
 /// Writes a lease down, and later its end, where the site wants that.
 pub fn leased(settings: &Settings, place: &Place, devices: &[Device], part: f64, program: &Path, began: Instant) {
+    if settings.log == Log::None {
+        return;
+    }
     let devices: Vec<Uuid> = devices.iter().map(|device| device.uuid.clone()).collect();
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let job = Job::own();

@@ -46,6 +46,11 @@ const LAUNCHERS: [Launcher; 8] = [
 ];
 const TORCHRUN: Launcher = launcher("LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK");
 
+/// The variables by which launchers tell a rank its number on the node.
+fn local_ranks() -> impl Iterator<Item = &'static str> {
+    LAUNCHERS.iter().chain([&TORCHRUN]).map(|launcher| launcher.local).chain(["SLURM_LOCALID"])
+}
+
 /// The rank that the environment says we are, `None` outside of any launcher. A launcher that is started by another one inherits the
 /// variables of the outer one: torchrun says so itself, of the others `nearest` tells the innermost if the processes above are visible.
 ///

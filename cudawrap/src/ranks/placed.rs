@@ -21,7 +21,9 @@ use super::{Rank, launchers, spread};
 /// A variable of a launcher has a value that is no rank.
 pub fn of_process() -> Result<Option<Rank>, Failure> {
     let get = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    super::of(&get, launchers::nearest())
+    // Only where several launchers have set theirs is there something to find out.
+    let several = super::local_ranks().filter(|name| get(name).is_some()).nth(1).is_some();
+    super::of(&get, if several { launchers::nearest() } else { None })
 }
 
 /// The same for a linked program, whose user may not know of any of this: nonsense is said, and is no rank.
