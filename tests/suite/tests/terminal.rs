@@ -80,7 +80,10 @@ fn transcript(sandbox: &Sandbox, directory: &str) -> Vec<String> {
     // In the background, reading the terminal stops it.
     terminal.type_until("cat & wait %1; echo waited=$?\n", "waited=149\n> ");
     terminal.type_until("kill %1; while kill -0 %1 2>&-; do :; done; echo gone\n", "  cat\n> ");
-    terminal.type_until("sleep 100 & kill -STOP $!; wait $!; echo stopped=$?\n", "stopped=147\n> ");
+    terminal.type_until(
+        "sleep 100 & until grep -q sleep /proc/$!/comm; do :; done; kill -STOP $!; wait $!; echo stopped=$?\n",
+        "stopped=147\n> ",
+    );
     terminal.type_until("bg %1\n", "sleep 100 &\n> ");
     terminal.type_until("kill -INT %1; while kill -0 %1 2>&-; do :; done; echo gone\n", "  sleep 100\n> ");
     terminal.type_until("(echo go; sleep 100) | cat\n", "go\n");
