@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
-use crate::afresh;
+use crate::process_reset;
 
 /// Executes `path` with these `words`, its name first, in such a process; it finds `first` and `second` at descriptors 3 and 4.
 ///
@@ -59,7 +59,7 @@ fn intermediate(path: &CStr, words: &[CString], first: RawFd, second: RawFd) -> 
 
 /// Arranges the descriptors and executes; returns only if it cannot.
 fn execute(path: &CStr, words: &[CString], first: RawFd, second: RawFd) {
-    if !afresh::arrange(first, second) {
+    if !process_reset::arrange(first, second) {
         return;
     }
     // SAFETY: two system calls on plain numbers. Somebody who is gone must not end it; what it starts has the default again.

@@ -2,7 +2,7 @@
 //!
 //! | layer | modules |
 //! | --- | --- |
-//! | the kernel's edges | `sys` system calls that no crate offers, `bytes` ranges of the lock file, `procfs` what /proc tells, `resolve_program` what a wrapped path runs, `afresh` and `detached` processes of ours that outlive a program |
+//! | the kernel's edges | `sys` system calls that no crate offers, `bytes` ranges of the lock file, `procfs` what /proc tells, `resolve_program` which program a wrapped path runs, `process_reset` and `detached` start the small processes that outlive a program |
 //! | words and values | `error` and `exit` failures and their statuses, `diag` lines for people, `ident` UUIDs, `quantity` sizes and times, `cpus` sets of CPUs, `batch` and `job` what a batch system says, `frameworks` variables for shares |
 //! | the lock | `lock` taking, settling and reading locks, `share` parts of a device in units of the lock |
 //! | the node | `inventory` GPUs and devices as data, `visible` CUDA_VISIBLE_DEVICES, `settings` files, variables and the site's lists, `locked` the lock of this node, `record` and `recorder` the system's log |
@@ -12,9 +12,9 @@
 //!
 //! NVML itself is in the crate `getgpu-nvml`, in `common/nvml`, which getgpu alone links.
 
-pub mod afresh;
 pub mod bytes;
 pub mod detached;
+pub mod process_reset;
 pub mod procfs;
 pub mod resolve_program;
 pub mod sys;

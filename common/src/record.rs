@@ -49,7 +49,7 @@ impl Record<'_> {
         ));
     }
 
-    /// Whose it is and what it is, as it stands in the line of its beginning and in that of its end.
+    /// User, program, share and job: the part that the lines at the beginning and at the end have in common.
     pub fn text(&self) -> String {
         let devices = self.devices.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
         let name = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(self.uid)).ok().flatten();

@@ -5,9 +5,9 @@ use std::ffi::{CString, OsString};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use crate::afresh;
 use crate::ident::Uuid;
 use crate::lock::{Description, Held, Place, Range, Side, Span};
+use crate::process_reset;
 use crate::procfs::namespaces;
 use crate::record;
 use crate::settings::{Log, Settings};
@@ -46,7 +46,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> i32 {
     let (Ok(pid), Some(device)) = (pid.parse::<i64>(), Uuid::parse(device)) else { return 2 };
     let (span, by) = (Span::of(&device), if side == "lease" { "cudawrap" } else { "getgpu" });
     let bytes = if side == "lease" { span.lease_pids() } else { span.reservation_pids() };
-    let lock = Description::new(sys::own_fd(afresh::FIRST));
+    let lock = Description::new(sys::own_fd(process_reset::FIRST));
     let began = sys::boot_time();
     // The byte that says which process it is ends with the lease, when the last process that has its descriptors ends.
     while let Ok(false) = lock.wait_for(Range::byte(bytes.start() + pid), Held::Try) {}

@@ -164,7 +164,7 @@ impl Request {
         let named = |device: &&Device| device.usable && (all || gpus.numbers.contains(&device.gpu));
         let granted: Vec<Uuid> = inventory.devices.iter().filter(named).map(|device| device.uuid.clone()).collect();
         if granted.is_empty() {
-            let text = "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set and nothing else tells which they are";
+            let text = "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set and the batch system does not name them";
             return Err(Failure::new(Kind::NoDevice, text).hint(
                 "run the program by srun without --gpu-bind=none, or set CUDA_VISIBLE_DEVICES to the job's GPUs",
             ));

@@ -27,32 +27,17 @@ impl Claimers {
         let mut holders: Vec<Holder> = found
             .map(|stat| {
                 let uid = procfs::euid(stat.pid).map(namespaces::host_uid);
-                Holder { pid: Some(stat.pid), program: Some(stat.comm), ..claim(uid) }
+                Holder { pid: Some(stat.pid), program: Some(stat.comm), ..Holder::by_uid("claim", uid) }
             })
             .collect();
         if holders.is_empty() {
             let mut signed = uids(probe, span, Side::Lease)?;
             signed.extend(uids(probe, span, Side::Reservation)?);
-            holders.extend(signed.into_iter().map(|uid| claim(Some(uid))));
+            holders.extend(signed.into_iter().map(|uid| Holder::by_uid("claim", Some(uid))));
         }
         if holders.is_empty() {
-            holders.push(claim(None));
+            holders.push(Holder::by_uid("claim", None));
         }
         Ok(holders)
-    }
-}
-
-fn claim(uid: Option<u32>) -> Holder {
-    Holder {
-        kind: "claim",
-        uid,
-        user: uid.map(procfs::user_name),
-        pid: None,
-        program: None,
-        share: None,
-        since: None,
-        tag: None,
-        job: None,
-        task: None,
     }
 }

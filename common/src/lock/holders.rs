@@ -40,6 +40,24 @@ pub struct Holder {
     pub task: Option<u32>,
 }
 
+impl Holder {
+    /// A holder of which the kernel tells the uid at most.
+    pub fn by_uid(kind: &'static str, uid: Option<u32>) -> Self {
+        Self {
+            kind,
+            uid,
+            user: uid.map(procfs::user_name),
+            pid: None,
+            program: None,
+            share: None,
+            since: None,
+            tag: None,
+            job: None,
+            task: None,
+        }
+    }
+}
+
 /// What the lock says of one device.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
@@ -128,18 +146,7 @@ fn side(place: &Place, probe: &Description, span: Span, side: Side, units: i64) 
             uids.remove(&uid);
         }
     }
-    holders.extend(uids.into_iter().map(|uid| Holder {
-        kind,
-        uid: Some(uid),
-        user: Some(procfs::user_name(uid)),
-        pid: None,
-        program: None,
-        share: None,
-        since: None,
-        tag: None,
-        job: None,
-        task: None,
-    }));
+    holders.extend(uids.into_iter().map(|uid| Holder::by_uid(kind, Some(uid))));
     // A single holder has all that is held.
     if let [only] = holders.as_mut_slice() {
         only.share = only.share.or(Some(units as f64 / UNITS as f64));

@@ -19,7 +19,7 @@ use super::words::{FAILED, Line, MUTEX_FD, READY, STARTER_FD};
 /// After which time a daemon that was told to quit, and did not, is told again.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// The keeper's own main: executed afresh with the mutex, held, on descriptor 3 and its starter on 4.
+/// The keeper's main. It finds the locked mutex on descriptor 3 and its starter on descriptor 4.
 pub fn main(words: &[OsString]) -> i32 {
     sys::set_name(c"cudawrap-mps");
     let Some(Line { place, control }) = Line::parse(words) else { return 2 };

@@ -6,15 +6,15 @@ use std::os::fd::RawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use getgpu_common::afresh;
+use getgpu_common::process_reset;
 
 use super::daemon::Control;
 use super::place::Place;
 
 /// Where the keeper finds the mutex.
-pub const MUTEX_FD: RawFd = afresh::FIRST;
+pub const MUTEX_FD: RawFd = process_reset::FIRST;
 /// Where the keeper finds its starter.
-pub const STARTER_FD: RawFd = afresh::SECOND;
+pub const STARTER_FD: RawFd = process_reset::SECOND;
 /// The word on the command line that makes a process a keeper.
 pub const OPTION: &str = "--mps-keeper";
 /// The word to the starter that the daemon listens.

@@ -23,7 +23,7 @@ const LAST_LOOKS: u32 = 3;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// Between looks while lingering.
 const LINGER_LOOK: Duration = Duration::from_millis(200);
-/// Between two looks whether the caller is over.
+/// How often getgpu-hold checks whether the caller has exited.
 const CALLER_LOOK: Duration = Duration::from_millis(50);
 /// Between two looks whether the one that asked is still there.
 const BETWEEN_ANSWERS: Duration = Duration::from_millis(1);
@@ -190,7 +190,8 @@ impl Reservation<'_> {
         }
     }
 
-    /// Lets time pass until the caller is over, and answers whoever asks meanwhile; whether the caller is over.
+    /// Waits for `pause`, or until the caller exits, and answers every getgpu that asks in the meantime. Returns whether the caller has
+    /// exited.
     fn pause(&mut self, pause: Duration, mut caller: Option<&mut Watch>) -> bool {
         let until = Instant::now() + pause;
         loop {
@@ -245,7 +246,7 @@ impl Reservation<'_> {
         evidence
     }
 
-    /// What was found, without the guests whose time is over.
+    /// The processes found, without the guests whose time has run out.
     fn timely(&mut self, mut found: Vec<Stat>, since: Duration, guest: Duration) -> Vec<Stat> {
         let (now, ticks) = (sys::boot_time(), sys::ticks_per_second());
         // The program ended some moments before this process knew.

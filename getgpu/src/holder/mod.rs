@@ -17,7 +17,7 @@ pub use start::{User, start};
 
 use std::ffi::OsString;
 
-/// The holder's own main: `getgpu --holder ...`, executed afresh with the lock on descriptor 3 and its starter on 4.
+/// The holder's main, `getgpu --holder ...`. It finds the lock on descriptor 3 and its starter on descriptor 4.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
     match Line::parse(arguments) {
         Some(line) => life::live(&line),

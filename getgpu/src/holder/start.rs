@@ -8,19 +8,19 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use getgpu_common::afresh;
 use getgpu_common::ask::channel;
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::lock::Description;
+use getgpu_common::process_reset;
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork};
 
 use super::Line;
 
 /// Where the holder finds the lock.
-pub const LOCK_FD: RawFd = afresh::FIRST;
+pub const LOCK_FD: RawFd = process_reset::FIRST;
 /// Where the holder finds its starter.
-pub const STARTER_FD: RawFd = afresh::SECOND;
+pub const STARTER_FD: RawFd = process_reset::SECOND;
 /// The word that ends a holder whose device was never printed.
 pub const CANCEL: u8 = b'c';
 /// The word that the device was printed.
@@ -113,7 +113,7 @@ fn launch(line: &Line, lock: OwnedFd, starter: OwnedFd, user: Option<User>) -> n
 
 /// Arranges the descriptors and executes; returns only if it cannot.
 fn become_holder(program: &CString, words: &[CString], lock: RawFd, starter: RawFd, user: Option<User>) {
-    if !afresh::arrange(lock, starter) {
+    if !process_reset::arrange(lock, starter) {
         return;
     }
     if user.is_some_and(|user| turn_into(user).is_err()) {

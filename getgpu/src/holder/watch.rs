@@ -53,7 +53,7 @@ impl Watch {
         true
     }
 
-    /// Whether all are over now.
+    /// Returns whether all have exited.
     pub fn are_over(&mut self) -> bool {
         self.wait(Some(Duration::ZERO));
         self.0.is_empty()
