@@ -1,11 +1,19 @@
-//! What a batch system says of a job's GPUs beside CUDA_VISIBLE_DEVICES, for jobs that have GPUs and not that variable: `--gpu-bind=none`,
-//! salloc's shell, resources that set no variable. Pure.
+//! What a batch system says of a job's GPUs beside CUDA_VISIBLE_DEVICES, for jobs that
+//! have GPUs and not that variable: `--gpu-bind=none`, salloc's shell, resources that set
+//! no variable. Pure.
 
 use std::ffi::OsString;
 
-/// Variables that list the job's GPUs by their numbers on the node, commas or blanks between.
-const LISTS: [&str; 6] =
-    ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SGE_HGR_gpu", "SGE_HGR_GPU", "SGE_HGR_gpus", "SGE_HGR_cuda"];
+/// Variables that list the job's GPUs by their numbers on the node, commas or blanks
+/// between.
+const LISTS: [&str; 6] = [
+    "SLURM_JOB_GPUS",
+    "SLURM_STEP_GPUS",
+    "SGE_HGR_gpu",
+    "SGE_HGR_GPU",
+    "SGE_HGR_gpus",
+    "SGE_HGR_cuda",
+];
 
 /// A job's GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,11 +25,21 @@ pub struct BatchGpus {
 }
 
 impl BatchGpus {
-    /// Reads the environment that `get` knows; `None` for a job without GPUs, and outside of jobs.
+    /// Reads the environment that `get` knows; `None` for a job without GPUs, and outside
+    /// of jobs.
     pub fn from(get: &impl Fn(&str) -> Option<OsString>) -> Option<Self> {
-        let text = |name: &str| get(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty());
-        let numbers = LISTS.iter().find_map(|name| numbers(&text(name)?)).unwrap_or_default();
-        let count = text("SLURM_GPUS_ON_NODE").and_then(|count| count.trim().parse().ok()).filter(|count| *count > 0);
+        let text = |name: &str| {
+            get(name)
+                .and_then(|value| value.into_string().ok())
+                .filter(|value| !value.is_empty())
+        };
+        let numbers = LISTS
+            .iter()
+            .find_map(|name| numbers(&text(name)?))
+            .unwrap_or_default();
+        let count = text("SLURM_GPUS_ON_NODE")
+            .and_then(|count| count.trim().parse().ok())
+            .filter(|count| *count > 0);
         (!numbers.is_empty() || count.is_some()).then_some(Self { numbers, count })
     }
 }
@@ -47,17 +65,33 @@ mod tests {
     #[test]
     fn a_job_says_which_gpus_it_has() {
         let found = |pairs: &[(&str, &str)]| {
-            BatchGpus::from(&|name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, v)| (*v).into()))
+            BatchGpus::from(&|name: &str| {
+                pairs
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, v)| (*v).into())
+            })
         };
-        let of = |numbers: &[u32], count| Some(BatchGpus { numbers: numbers.to_vec(), count });
+        let of = |numbers: &[u32], count| {
+            Some(BatchGpus {
+                numbers: numbers.to_vec(),
+                count,
+            })
+        };
         for (pairs, expected) in [
             (&[][..], None),
             (&[("SLURM_JOB_GPUS", "2,3")], of(&[2, 3], None)),
-            (&[("SLURM_JOB_GPUS", "0,2-3"), ("SLURM_GPUS_ON_NODE", "3")], of(&[0, 2, 3], Some(3))),
+            (
+                &[("SLURM_JOB_GPUS", "0,2-3"), ("SLURM_GPUS_ON_NODE", "3")],
+                of(&[0, 2, 3], Some(3)),
+            ),
             (&[("SGE_HGR_gpu", "2 3")], of(&[2, 3], None)),
             (&[("SLURM_GPUS_ON_NODE", "2")], of(&[], Some(2))),
             (&[("SLURM_GPUS_ON_NODE", "0")], None),
-            (&[("SLURM_JOB_GPUS", "MIG-x"), ("SLURM_STEP_GPUS", "1")], of(&[1], None)),
+            (
+                &[("SLURM_JOB_GPUS", "MIG-x"), ("SLURM_STEP_GPUS", "1")],
+                of(&[1], None),
+            ),
             (&[("SLURM_JOB_GPUS", "9-1")], None),
             (&[("SLURM_JOB_GPUS", "")], None),
         ] {

@@ -1,8 +1,9 @@
-//! Ranges of bytes of the lock file, which are never empty: a length of 0 would mean "to the end of the file" to the kernel.
-//! Below lock and procfs, since both speak of them.
+//! Ranges of bytes of the lock file, which are never empty: a length of 0 would mean "to
+//! the end of the file" to the kernel. Below lock and procfs, since both speak of them.
 
-/// One or more bytes of the lock file. It cannot be empty: fcntl(2) takes a length of 0 for "to the end of the file", and one
-/// such lock would keep every device of the node from everybody.
+/// One or more bytes of the lock file. It cannot be empty: fcntl(2) takes a length of 0
+/// for "to the end of the file", and one such lock would keep every device of the node
+/// from everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     start: i64,
@@ -12,10 +13,15 @@ pub struct Range {
 impl Range {
     /// `len` bytes from `start` on; `None` if that is no byte at all.
     pub const fn new(start: i64, len: i64) -> Option<Self> {
-        if len > 0 && start.checked_add(len).is_some() { Some(Self { start, len }) } else { None }
+        if len > 0 && start.checked_add(len).is_some() {
+            Some(Self { start, len })
+        } else {
+            None
+        }
     }
 
-    /// The bytes from `start` up to `end`, which is not one of them; `None` if that is no byte at all.
+    /// The bytes from `start` up to `end`, which is not one of them; `None` if that is no
+    /// byte at all.
     pub const fn between(start: i64, end: i64) -> Option<Self> {
         match end.checked_sub(start) {
             Some(len) => Self::new(start, len),

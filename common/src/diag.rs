@@ -1,5 +1,6 @@
-//! The lines a person sees: `prog: what: why`, then `prog: hint: ...`, on standard error and nowhere else.
-//! Writing never fails the program and never lets a file or program name send control characters to a terminal.
+//! The lines a person sees: `prog: what: why`, then `prog: hint: ...`, on standard error
+//! and nowhere else. Writing never fails the program and never lets a file or program
+//! name send control characters to a terminal.
 
 use std::io::Write;
 
@@ -73,25 +74,34 @@ impl Diag {
     /// A line that is the very thing asked for (`--explain`): printed at every level.
     pub fn line(&self, prefix: &str, text: &str) {
         let line = format!("{}: {prefix}{}\n", self.program, printable(text));
-        // One write per line, so that lines of many processes do not mix; a closed stderr is no reason to fail.
+        // One write per line, so that lines of many processes do not mix; a closed stderr
+        // is no reason to fail.
         crate::sys::write_stderr(line.as_bytes());
     }
 }
 
-/// Writes an answer to standard output and makes sure that it has arrived. A full disk, a closed pipe or no standard output at all
-/// is a failure, never a panic.
+/// Writes an answer to standard output and makes sure that it has arrived. A full disk, a
+/// closed pipe or no standard output at all is a failure, never a panic.
 pub fn print(text: &str) -> Result<(), Failure> {
-    write(text).map_err(|error| Failure::new(Kind::LockPlace, format!("standard output: {}", reason(&error))))
+    write(text).map_err(|error| {
+        Failure::new(
+            Kind::LockPlace,
+            format!("standard output: {}", reason(&error)),
+        )
+    })
 }
 
-/// The same for a text that gives nobody a device: if its reader has seen enough (head(1)), this process ends by SIGPIPE without a word, as
-/// every filter does.
+/// The same for a text that gives nobody a device: if its reader has seen enough
+/// (head(1)), this process ends by SIGPIPE without a word, as every filter does.
 pub fn show(text: &str) -> Result<(), Failure> {
     write(text).map_err(|error| {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             crate::sys::end_by_sigpipe();
         }
-        Failure::new(Kind::LockPlace, format!("standard output: {}", reason(&error)))
+        Failure::new(
+            Kind::LockPlace,
+            format!("standard output: {}", reason(&error)),
+        )
     })
 }
 
@@ -99,18 +109,31 @@ fn write(text: &str) -> std::io::Result<()> {
     if crate::sys::stdout_was_closed() {
         return Err(std::io::Error::other("it is closed"));
     }
-    // Over the limit of file sizes it is an error like any other (setrlimit(2)): who dies here leaves a device reserved.
-    let _ = [Signal::SIGXFSZ].into_iter().collect::<SigSet>().thread_block();
+    // Over the limit of file sizes it is an error like any other (setrlimit(2)): who dies
+    // here leaves a device reserved.
+    let _ = [Signal::SIGXFSZ]
+        .into_iter()
+        .collect::<SigSet>()
+        .thread_block();
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
-/// `text` with control characters made visible, so that a name cannot forge a second line or drive a terminal.
+/// `text` with control characters made visible, so that a name cannot forge a second line
+/// or drive a terminal.
 pub fn printable(text: &str) -> String {
     if !text.chars().any(char::is_control) {
         return text.to_owned();
     }
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+    text.chars()
+        .flat_map(|c| {
+            if c.is_control() {
+                c.escape_default().collect::<Vec<_>>()
+            } else {
+                vec![c]
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]

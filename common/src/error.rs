@@ -1,5 +1,6 @@
-//! One failure type for all three programs: what failed, on which object, why, and what a person can do.
-//! The kind decides the exit status (`exit.rs`); the text is written for the one line that the user sees.
+//! One failure type for all three programs: what failed, on which object, why, and what a
+//! person can do. The kind decides the exit status (`exit.rs`); the text is written for
+//! the one line that the user sees.
 
 use std::fmt;
 
@@ -14,7 +15,8 @@ pub enum Kind {
     Usage,
     /// This node has no NVIDIA driver.
     NoDriver,
-    /// There is a driver, but no GPU that this process may open, or none granted to this job.
+    /// There is a driver, but no GPU that this process may open, or none granted to this
+    /// job.
     NoUsableGpu,
     /// No device of the request exists here, now or later.
     NoDevice,
@@ -44,7 +46,11 @@ pub struct Failure {
 impl Failure {
     /// A failure of `kind` that says `message`.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None }
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+        }
     }
 
     /// The same failure with a hint.
@@ -67,7 +73,10 @@ impl std::error::Error for Failure {}
 pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {
-        Some(code) => text.strip_suffix(&format!(" (os error {code})")).unwrap_or(&text).to_owned(),
+        Some(code) => text
+            .strip_suffix(&format!(" (os error {code})"))
+            .unwrap_or(&text)
+            .to_owned(),
         None => text,
     }
 }

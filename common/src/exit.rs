@@ -1,11 +1,13 @@
-//! The documented exit statuses of the three programs (man page section EXIT STATUS).
-//! A failure carries its [`crate::error::Kind`]; each program maps that to a number here and nowhere else.
+//! The documented exit statuses of the three programs (man page section EXIT STATUS). A
+//! failure carries its [`crate::error::Kind`]; each program maps that to a number here
+//! and nowhere else.
 
 use crate::error::Kind;
 
 /// Done, or the program's own status.
 pub const OK: i32 = 0;
-/// cudawrap's status when no device is free now (`EX_TEMPFAIL` of sysexits.h: retrying helps).
+/// cudawrap's status when no device is free now (`EX_TEMPFAIL` of sysexits.h: retrying
+/// helps).
 pub const CUDAWRAP_NONE_FREE: i32 = 75;
 /// cudawrap's status for its own failures, as env(1) and timeout(1) have it.
 pub const CUDAWRAP_FAILED: i32 = 125;
@@ -14,7 +16,8 @@ pub const CANNOT_RUN: i32 = 126;
 /// The program was not found.
 pub const NOT_FOUND: i32 = 127;
 
-/// getgpu: 1 retry helps, 2 usage or settings, 3 retrying cannot cure it, 4 no lock place or no holder.
+/// getgpu: 1 retry helps, 2 usage or settings, 3 retrying cannot cure it, 4 no lock place
+/// or no holder.
 pub fn getgpu(kind: Kind) -> i32 {
     match kind {
         Kind::NoneFree | Kind::Refused => 1,

@@ -1,5 +1,6 @@
-//! The form of a flag table: what each program's options are called and what they are for, once.
-//! The parser, --help, man pages and completions are all made from such a table.
+//! The form of a flag table: what each program's options are called and what they are
+//! for, once. The parser, --help, man pages and completions are all made from such a
+//! table.
 
 use clap::{Arg, ArgAction, Command};
 
@@ -52,14 +53,21 @@ pub const fn flag(
     heading: &'static str,
     help: &'static str,
 ) -> Flag {
-    Flag { long, short, takes, heading, help }
+    Flag {
+        long,
+        short,
+        takes,
+        heading,
+        help,
+    }
 }
 
 /// Heading of the options that share and wait.
 pub const SHARE: &str = "Sharing and waiting";
 
-/// The choosing, sharing and waiting options, which getgpu and cudawrap share. Each stands for the setting of its name, and under cudawrap
-/// the variable `CUDAWRAP_NAME` stands for it.
+/// The choosing, sharing and waiting options, which getgpu and cudawrap share. Each
+/// stands for the setting of its name, and under cudawrap the variable `CUDAWRAP_NAME`
+/// stands for it.
 pub const CHOOSING: [Flag; 9] = [
     flag(
         "type",
@@ -68,7 +76,13 @@ pub const CHOOSING: [Flag; 9] = [
         CHOOSE,
         "auto (MIG devices if there are any, else whole GPUs), mig, gpu or any",
     ),
-    flag("count", &['n'], Takes::Value("N"), CHOOSE, "N different devices, separated by commas; all or none"),
+    flag(
+        "count",
+        &['n'],
+        Takes::Value("N"),
+        CHOOSE,
+        "N different devices, separated by commas; all or none",
+    ),
     flag(
         "profile",
         &[],
@@ -83,9 +97,27 @@ pub const CHOOSING: [Flag; 9] = [
         CHOOSE,
         "Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB); the smallest first",
     ),
-    flag("gpu", &[], Takes::Many("GPU"), CHOOSE, "Only devices on this GPU: its NVML index or UUID; may be repeated"),
-    flag("policy", &[], Takes::Value("POLICY"), CHOOSE, "random, first, last, spread (over GPUs) or pack (onto GPUs)"),
-    flag("ignore-grant", &[], Takes::Nothing, CHOOSE, "Ignore an inherited CUDA_VISIBLE_DEVICES"),
+    flag(
+        "gpu",
+        &[],
+        Takes::Many("GPU"),
+        CHOOSE,
+        "Only devices on this GPU: its NVML index or UUID; may be repeated",
+    ),
+    flag(
+        "policy",
+        &[],
+        Takes::Value("POLICY"),
+        CHOOSE,
+        "random, first, last, spread (over GPUs) or pack (onto GPUs)",
+    ),
+    flag(
+        "ignore-grant",
+        &[],
+        Takes::Nothing,
+        CHOOSE,
+        "Ignore an inherited CUDA_VISIBLE_DEVICES",
+    ),
     flag(
         "share",
         &[],
@@ -96,7 +128,10 @@ pub const CHOOSING: [Flag; 9] = [
     flag(
         "wait",
         &['w'],
-        Takes::Optional { name: "TIME", default: "forever" },
+        Takes::Optional {
+            name: "TIME",
+            default: "forever",
+        },
         SHARE,
         "Wait in line, first come first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)",
     ),
@@ -116,9 +151,27 @@ impl Flag {
 
 /// The options that both have at the end.
 pub const COMMON: [Flag; 4] = [
-    flag("verbose", &['v'], Takes::Nothing, OTHER, "Say what is decided"),
-    flag("quiet", &['q'], Takes::Nothing, OTHER, "Errors only, no hints"),
-    flag("version", &['V'], Takes::Nothing, OTHER, "Print the version"),
+    flag(
+        "verbose",
+        &['v'],
+        Takes::Nothing,
+        OTHER,
+        "Say what is decided",
+    ),
+    flag(
+        "quiet",
+        &['q'],
+        Takes::Nothing,
+        OTHER,
+        "Errors only, no hints",
+    ),
+    flag(
+        "version",
+        &['V'],
+        Takes::Nothing,
+        OTHER,
+        "Print the version",
+    ),
     flag("help", &['h'], Takes::Nothing, OTHER, "Print this"),
 ];
 
@@ -131,28 +184,53 @@ pub fn level(typed: &clap::ArgMatches) -> Level {
     }
 }
 
-/// A parser for `flags`, without positional arguments. --help and --version are flags of the table like any other.
-pub fn command(name: &'static str, about: &'static str, flags: impl Iterator<Item = Flag>) -> Command {
-    let base = Command::new(name).about(about).disable_help_flag(true).disable_version_flag(true).max_term_width(100);
+/// A parser for `flags`, without positional arguments. --help and --version are flags of
+/// the table like any other.
+pub fn command(
+    name: &'static str,
+    about: &'static str,
+    flags: impl Iterator<Item = Flag>,
+) -> Command {
+    let base = Command::new(name)
+        .about(about)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .max_term_width(100);
     flags.enumerate().fold(base, |command, (place, flag)| {
         let command = command.arg(argument(&flag).display_order(2 * place));
-        letter(&flag).into_iter().fold(command, |command, arg| command.arg(arg.display_order(2 * place + 1)))
+        letter(&flag).into_iter().fold(command, |command, arg| {
+            command.arg(arg.display_order(2 * place + 1))
+        })
     })
 }
 
 /// Key of the letter of an option whose value is optional; there is one such option.
 pub(crate) const LETTER: &str = "letter";
 
-/// The letter of an option whose value is optional is an argument of its own, since it always takes a value.
+/// The letter of an option whose value is optional is an argument of its own, since it
+/// always takes a value.
 fn letter(flag: &Flag) -> Option<Arg> {
-    let (Takes::Optional { name, .. }, [letter, ..]) = (flag.takes, flag.short) else { return None };
-    let arg = Arg::new(LETTER).short(*letter).value_name(name).help_heading(flag.heading);
+    let (Takes::Optional { name, .. }, [letter, ..]) = (flag.takes, flag.short) else {
+        return None;
+    };
+    let arg = Arg::new(LETTER)
+        .short(*letter)
+        .value_name(name)
+        .help_heading(flag.heading);
     let help = format!("The same as --{}={name}", flag.long);
-    Some(arg.help(help).action(ArgAction::Set).allow_hyphen_values(true).conflicts_with(flag.long))
+    Some(
+        arg.help(help)
+            .action(ArgAction::Set)
+            .allow_hyphen_values(true)
+            .conflicts_with(flag.long),
+    )
 }
 
 fn argument(flag: &Flag) -> Arg {
-    let arg = Arg::new(flag.long).long(flag.long).help(flag.help).help_heading(flag.heading);
+    let arg = Arg::new(flag.long)
+        .long(flag.long)
+        .help(flag.help)
+        .help_heading(flag.heading);
     let arg = match flag.short {
         [] => arg,
         _ if matches!(flag.takes, Takes::Optional { .. }) => arg,
@@ -160,8 +238,14 @@ fn argument(flag: &Flag) -> Arg {
     };
     match flag.takes {
         Takes::Nothing => arg.action(ArgAction::SetTrue).overrides_with(flag.long),
-        Takes::Value(name) => arg.action(ArgAction::Set).value_name(name).allow_hyphen_values(true),
-        Takes::Many(name) => arg.action(ArgAction::Append).value_name(name).allow_hyphen_values(true),
+        Takes::Value(name) => arg
+            .action(ArgAction::Set)
+            .value_name(name)
+            .allow_hyphen_values(true),
+        Takes::Many(name) => arg
+            .action(ArgAction::Append)
+            .value_name(name)
+            .allow_hyphen_values(true),
         Takes::Optional { name, default } => arg
             .action(ArgAction::Set)
             .value_name(name)
@@ -174,8 +258,23 @@ fn argument(flag: &Flag) -> Arg {
 /// clap's complaint as one line of ours.
 pub fn usage_failure(program: &str, error: &clap::Error) -> Failure {
     let text = error.to_string();
-    let line = text.lines().next().unwrap_or("").trim_start_matches("error: ").trim_end_matches(':').to_owned();
-    let missing: Vec<&str> = text.lines().skip(1).take_while(|l| l.starts_with("  ")).map(str::trim).collect();
-    let line = if missing.is_empty() { line } else { format!("{line}: {}", missing.join(" ")) };
+    let line = text
+        .lines()
+        .next()
+        .unwrap_or("")
+        .trim_start_matches("error: ")
+        .trim_end_matches(':')
+        .to_owned();
+    let missing: Vec<&str> = text
+        .lines()
+        .skip(1)
+        .take_while(|l| l.starts_with("  "))
+        .map(str::trim)
+        .collect();
+    let line = if missing.is_empty() {
+        line
+    } else {
+        format!("{line}: {}", missing.join(" "))
+    };
     Failure::new(Kind::Usage, line).hint(format!("{program} --help"))
 }

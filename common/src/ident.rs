@@ -1,13 +1,16 @@
-//! Names of devices: GPU UUIDs, MIG UUIDs in both forms, and what CUDA_VISIBLE_DEVICES may hold.
-//! Pure text: parsing, the one canonical spelling that the lock is derived from, and matching of abbreviations.
+//! Names of devices: GPU UUIDs, MIG UUIDs in both forms, and what CUDA_VISIBLE_DEVICES
+//! may hold. Pure text: parsing, the one canonical spelling that the lock is derived
+//! from, and matching of abbreviations.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The UUID of a device or GPU in canonical spelling: prefix in capitals, hex digits in lower case.
+/// The UUID of a device or GPU in canonical spelling: prefix in capitals, hex digits in
+/// lower case.
 ///
-/// Forms: `GPU-<uuid>`, `MIG-<uuid>` (drivers from 470.42.01 on), `MIG-GPU-<uuid>/<gi>/<ci>` (older drivers).
+/// Forms: `GPU-<uuid>`, `MIG-<uuid>` (drivers from 470.42.01 on),
+/// `MIG-GPU-<uuid>/<gi>/<ci>` (older drivers).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Uuid(String);
@@ -53,7 +56,8 @@ impl fmt::Display for Uuid {
 pub enum Selector {
     /// A CUDA index: among the GPUs that this process can open, in PCI order.
     Index(u32),
-    /// The beginning of the UUID of a GPU, or of a MIG device in the present form; at least one digit.
+    /// The beginning of the UUID of a GPU, or of a MIG device in the present form; at
+    /// least one digit.
     Prefix(String),
     /// A full UUID of the present form.
     Full(Uuid),
@@ -69,7 +73,8 @@ pub enum Selector {
 }
 
 impl Selector {
-    /// Reads one entry; `None` if it can name nothing. An abbreviated MIG UUID is one, since what is found is named in full.
+    /// Reads one entry; `None` if it can name nothing. An abbreviated MIG UUID is one,
+    /// since what is found is named in full.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
@@ -78,9 +83,13 @@ impl Selector {
         let lower = text.to_ascii_lowercase();
         if let Some(rest) = lower.strip_prefix("mig-gpu-") {
             let mut parts = rest.split('/');
-            let gpu = full_hex(parts.next()?).then(|| Uuid(format!("GPU-{}", rest.split('/').next().unwrap_or(""))))?;
+            let gpu = full_hex(parts.next()?)
+                .then(|| Uuid(format!("GPU-{}", rest.split('/').next().unwrap_or(""))))?;
             let (gi, ci) = (small(parts.next()?)?, small(parts.next()?)?);
-            return parts.next().is_none().then_some(Self::OldMig { gpu, gi, ci });
+            return parts
+                .next()
+                .is_none()
+                .then_some(Self::OldMig { gpu, gi, ci });
         }
         let (kind, rest) = match lower.strip_prefix("mig-") {
             Some(rest) => ("MIG", rest),
@@ -89,7 +98,9 @@ impl Selector {
         if full_hex(rest) {
             return Some(Self::Full(Uuid(format!("{kind}-{rest}"))));
         }
-        let partial = !rest.is_empty() && rest.len() < 36 && rest.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+        let partial = !rest.is_empty()
+            && rest.len() < 36
+            && rest.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
         partial.then(|| Self::Prefix(format!("{kind}-{rest}")))
     }
 
@@ -127,7 +138,8 @@ fn full_hex(text: &str) -> bool {
 
 /// A GI or CI id: digits only, small.
 fn small(text: &str) -> Option<u32> {
-    (!text.is_empty() && text.len() <= 3 && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
+    (!text.is_empty() && text.len() <= 3 && text.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| text.parse().ok())?
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! What must hold for any text that is taken for the name of a device: parsed, it has one spelling, and that is read back.
-//! Cases that once failed are kept in `proptest-regressions`.
+//! What must hold for any text that is taken for the name of a device: parsed, it has one
+//! spelling, and that is read back. Cases that once failed are kept in
+//! `proptest-regressions`.
 
 use proptest::prelude::*;
 
@@ -24,13 +25,28 @@ pub(crate) fn valid() -> impl Strategy<Value = (String, Selector)> {
     let uuid = |text: String| Selector::Full(Uuid(text));
     prop_oneof![
         any::<u32>().prop_map(|index| (format!(" {index}"), Selector::Index(index))),
-        hex().prop_map(move |hex| (format!("gPu-{hex} "), uuid(format!("GPU-{}", hex.to_lowercase())))),
-        hex().prop_map(move |hex| (format!("\tMiG-{hex}"), uuid(format!("MIG-{}", hex.to_lowercase())))),
-        "[0-9a-f-]{1,35}".prop_map(|part| (format!("GPU-{part}"), Selector::Prefix(format!("GPU-{part}")))),
-        "[0-9a-f-]{1,35}".prop_map(|part| (format!("mig-{part}"), Selector::Prefix(format!("MIG-{part}")))),
+        hex().prop_map(move |hex| (
+            format!("gPu-{hex} "),
+            uuid(format!("GPU-{}", hex.to_lowercase()))
+        )),
+        hex().prop_map(move |hex| (
+            format!("\tMiG-{hex}"),
+            uuid(format!("MIG-{}", hex.to_lowercase()))
+        )),
+        "[0-9a-f-]{1,35}".prop_map(|part| (
+            format!("GPU-{part}"),
+            Selector::Prefix(format!("GPU-{part}"))
+        )),
+        "[0-9a-f-]{1,35}".prop_map(|part| (
+            format!("mig-{part}"),
+            Selector::Prefix(format!("MIG-{part}"))
+        )),
         (hex(), 0u32..1000, 0u32..1000).prop_map(|(hex, gi, ci)| {
             let gpu = Uuid(format!("GPU-{}", hex.to_lowercase()));
-            (format!("mig-gpu-{hex}/{gi:02}/{ci:03}"), Selector::OldMig { gpu, gi, ci })
+            (
+                format!("mig-gpu-{hex}/{gi:02}/{ci:03}"),
+                Selector::OldMig { gpu, gi, ci },
+            )
         }),
     ]
 }

@@ -7,7 +7,10 @@ fn the_three_full_forms_have_one_spelling() {
     for (typed, canonical) in [
         (format!("GPU-{HEX}"), format!("GPU-{HEX}")),
         (format!("gpu-{}", HEX.to_uppercase()), format!("GPU-{HEX}")),
-        (format!(" MIG-{} ", HEX.to_uppercase()), format!("MIG-{HEX}")),
+        (
+            format!(" MIG-{} ", HEX.to_uppercase()),
+            format!("MIG-{HEX}"),
+        ),
         (format!("MIG-GPU-{HEX}/7/0"), format!("MIG-GPU-{HEX}/7/0")),
     ] {
         assert_eq!(Uuid::parse(&typed).unwrap().as_str(), canonical, "{typed}");
@@ -41,8 +44,14 @@ fn what_is_no_full_uuid_is_refused() {
 #[test]
 fn entries_as_cuda_reads_them() {
     assert_eq!(Selector::parse("3"), Some(Selector::Index(3)));
-    assert_eq!(Selector::parse("GPU-0D1e"), Some(Selector::Prefix("GPU-0d1e".into())));
-    assert_eq!(Selector::parse("mig-0D1e"), Some(Selector::Prefix("MIG-0d1e".into())));
+    assert_eq!(
+        Selector::parse("GPU-0D1e"),
+        Some(Selector::Prefix("GPU-0d1e".into()))
+    );
+    assert_eq!(
+        Selector::parse("mig-0D1e"),
+        Some(Selector::Prefix("MIG-0d1e".into()))
+    );
     for none in ["MIG-", "GPU-", "MIG-GPU-0d1e", "MIG-0d1x"] {
         assert_eq!(Selector::parse(none), None, "{none}");
     }
@@ -55,6 +64,14 @@ fn entries_as_cuda_reads_them() {
     assert!(Selector::parse("MIG-0d").unwrap().names(&mig));
     assert!(!Selector::parse("GPU-0d").unwrap().names(&mig));
     let old = Uuid::parse(&format!("MIG-GPU-{HEX}/7/0")).unwrap();
-    assert!(Selector::parse(&format!("MIG-GPU-{HEX}/7/0")).unwrap().names(&old));
-    assert!(!Selector::parse(&format!("MIG-GPU-{HEX}/7/1")).unwrap().names(&old));
+    assert!(
+        Selector::parse(&format!("MIG-GPU-{HEX}/7/0"))
+            .unwrap()
+            .names(&old)
+    );
+    assert!(
+        !Selector::parse(&format!("MIG-GPU-{HEX}/7/1"))
+            .unwrap()
+            .names(&old)
+    );
 }

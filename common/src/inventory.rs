@@ -1,12 +1,14 @@
-//! The devices of a node as plain data: GPUs, MIG devices, their processes and memory. No choosing here and no system calls;
-//! this is also what the process that asks NVML sends back.
+//! The devices of a node as plain data: GPUs, MIG devices, their processes and memory. No
+//! choosing here and no system calls; this is also what the process that asks NVML sends
+//! back.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::CpuSet;
 use crate::ident::Uuid;
 
-/// How much is asked of NVML. Each step costs calls, and attaching a GPU can cost seconds.
+/// How much is asked of NVML. Each step costs calls, and attaching a GPU can cost
+/// seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Detail {
     /// UUIDs only: enough for a random pick.
@@ -32,7 +34,8 @@ pub struct Gpu {
     pub pci_bus_id: Option<String>,
     /// Whether it is in MIG mode: then it is never a device itself.
     pub mig: bool,
-    /// How many MIG devices it can have at most (nvmlDeviceGetMaxMigDeviceCount); 0 without MIG mode.
+    /// How many MIG devices it can have at most (nvmlDeviceGetMaxMigDeviceCount); 0
+    /// without MIG mode.
     pub slots: u32,
     /// Whether this process may open it.
     pub usable: bool,
@@ -122,12 +125,14 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Whether a CUDA program sees only the first of several MIG devices that it is given: so on drivers before 570.
+    /// Whether a CUDA program sees only the first of several MIG devices that it is
+    /// given: so on drivers before 570.
     pub fn first_mig_only(&self) -> bool {
         self.driver_major().is_some_and(|major| major < 570)
     }
 
-    /// Whether a CUDA program sees only one compute instance of each GPU instance: so from driver 570 on (MIG guide, device names).
+    /// Whether a CUDA program sees only one compute instance of each GPU instance: so
+    /// from driver 570 on (MIG guide, device names).
     pub fn one_per_gpu_instance(&self) -> bool {
         self.driver_major().is_some_and(|major| major >= 570)
     }
@@ -137,7 +142,8 @@ impl Inventory {
     }
 }
 
-/// How many of these devices one CUDA program can use together where it sees one compute instance of each GPU instance.
+/// How many of these devices one CUDA program can use together where it sees one compute
+/// instance of each GPU instance.
 pub fn usable_together<'d>(devices: impl IntoIterator<Item = &'d Device>) -> usize {
     let (mut instances, mut others) = (std::collections::BTreeSet::new(), 0);
     for device in devices {
@@ -150,14 +156,21 @@ pub fn usable_together<'d>(devices: impl IntoIterator<Item = &'d Device>) -> usi
 }
 
 impl Device {
-    /// The GPU instance of a MIG device: the GPU and the instance's id there; `Detail::Place`.
+    /// The GPU instance of a MIG device: the GPU and the instance's id there;
+    /// `Detail::Place`.
     pub fn gpu_instance(&self) -> Option<(u32, u32)> {
-        self.instance.filter(|_| self.slot.is_some()).map(|(gi, _)| (self.gpu, gi))
+        self.instance
+            .filter(|_| self.slot.is_some())
+            .map(|(gi, _)| (self.gpu, gi))
     }
 
     /// What a list entry is matched against.
     pub fn names(&self) -> Names<'_> {
-        Names { uuid: &self.uuid, gpu: self.gpu_uuid.as_ref(), instance: self.instance }
+        Names {
+            uuid: &self.uuid,
+            gpu: self.gpu_uuid.as_ref(),
+            instance: self.instance,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! Which batch job a process belongs to: for this process by its environment, for others by what the kernel tells everybody.
-//! For people, dashboards and accounting; nothing is decided by it.
+//! Which batch job a process belongs to: for this process by its environment, for others
+//! by what the kernel tells everybody. For people, dashboards and accounting; nothing is
+//! decided by it.
 
 use std::fmt;
 
@@ -8,7 +9,8 @@ use crate::procfs::{Stat, ancestry, file, secrets, secrets::Secret};
 /// A job, with its step and task where those are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// `4711.0` for step 0 of Slurm's job 4711, else the batch system's own name of the job.
+    /// `4711.0` for step 0 of Slurm's job 4711, else the batch system's own name of the
+    /// job.
     pub id: String,
     /// The task's number in the step, from 0.
     pub task: Option<u32>,
@@ -25,15 +27,23 @@ impl fmt::Display for Job {
 impl Job {
     /// That of the process whose environment `get` reads.
     pub fn of_environment(get: &impl Fn(&str) -> Option<String>) -> Option<Self> {
-        let number = |name: &str| get(name).filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()));
+        let number = |name: &str| {
+            get(name).filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()))
+        };
         if let Some(id) = number("SLURM_JOB_ID") {
-            // A batch script has no step; what it starts by other means than srun inherits nothing of one.
+            // A batch script has no step; what it starts by other means than srun
+            // inherits nothing of one.
             let id = number("SLURM_STEP_ID").map_or(id.clone(), |step| format!("{id}.{step}"));
             let task = number("SLURM_STEP_ID").and_then(|_| number("SLURM_PROCID")?.parse().ok());
             return Some(Self { id, task });
         }
-        let harmless = |id: &String| id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-[]".contains(&b));
-        let id = ["PBS_JOBID", "LSB_JOBID"].iter().find_map(|name| get(name).filter(|id| !id.is_empty()))?;
+        let harmless = |id: &String| {
+            id.bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"._-[]".contains(&b))
+        };
+        let id = ["PBS_JOBID", "LSB_JOBID"]
+            .iter()
+            .find_map(|name| get(name).filter(|id| !id.is_empty()))?;
         Some(Self { id, task: None }).filter(|job| harmless(&job.id) && job.id.len() <= 64)
     }
 
@@ -51,31 +61,44 @@ impl Job {
     /// `/slurm/uid_1000/job_4711/step_0/task_3`, in whatever hierarchy (cgroups(7)).
     fn of_cgroups(text: &str) -> Option<Self> {
         let part = |path: &str, name: &str| {
-            let value = path.split('/').find_map(|part| part.strip_prefix(name)?.strip_prefix('_'))?;
-            (!value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric())).then(|| value.to_owned())
+            let value = path
+                .split('/')
+                .find_map(|part| part.strip_prefix(name)?.strip_prefix('_'))?;
+            (!value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric()))
+                .then(|| value.to_owned())
         };
         let of_path = |path: &str| {
             let id = part(path, "job").filter(|id| id.bytes().all(|b| b.is_ascii_digit()))?;
             let step = part(path, "step").filter(|step| step != "batch" && step != "extern");
             let task = step.as_ref().and_then(|_| part(path, "task")?.parse().ok());
-            Some(Self { id: step.map_or(id.clone(), |step| format!("{id}.{step}")), task })
+            Some(Self {
+                id: step.map_or(id.clone(), |step| format!("{id}.{step}")),
+                task,
+            })
         };
         // Some controllers know of the job only.
-        text.lines().filter_map(of_path).max_by_key(|job| (job.id.contains('.'), job.task.is_some()))
+        text.lines()
+            .filter_map(of_path)
+            .max_by_key(|job| (job.id.contains('.'), job.task.is_some()))
     }
 
     /// `slurmstepd: [4711.0]` above the process, where Slurm uses no cgroups.
     fn of_slurmstepd(pid: i32) -> Option<Self> {
         let above = |stat: &Stat| stat.comm == "slurmstepd";
         let daemon = ancestry::ancestors(pid, 64).into_iter().find(above)?;
-        let Secret::Bytes(words) = secrets::cmdline(daemon.pid) else { return None };
+        let Secret::Bytes(words) = secrets::cmdline(daemon.pid) else {
+            return None;
+        };
         let text = String::from_utf8_lossy(&words);
         let (id, step) = text.split_once('[')?.1.split_once(']')?.0.split_once('.')?;
         if !id.bytes().all(|b| b.is_ascii_digit()) {
             return None;
         }
         let step = Some(step).filter(|step| step.bytes().all(|b| b.is_ascii_digit()));
-        Some(Self { id: step.map_or(id.to_owned(), |step| format!("{id}.{step}")), task: None })
+        Some(Self {
+            id: step.map_or(id.to_owned(), |step| format!("{id}.{step}")),
+            task: None,
+        })
     }
 }
 
@@ -84,17 +107,35 @@ mod tests {
     use super::*;
 
     fn job(id: &str, task: impl Into<Option<u32>>) -> Option<Job> {
-        Some(Job { id: id.into(), task: task.into() })
+        Some(Job {
+            id: id.into(),
+            task: task.into(),
+        })
     }
 
     #[test]
     fn a_process_knows_its_job() {
         let of = |pairs: &[(&str, &str)]| {
-            Job::of_environment(&|name| pairs.iter().find(|(known, _)| *known == name).map(|(_, v)| (*v).to_owned()))
+            Job::of_environment(&|name| {
+                pairs
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, v)| (*v).to_owned())
+            })
         };
         assert_eq!(of(&[]), None);
-        assert_eq!(of(&[("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "0")]), job("7", None));
-        assert_eq!(of(&[("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "2"), ("SLURM_PROCID", "3")]), job("7.2", 3));
+        assert_eq!(
+            of(&[("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "0")]),
+            job("7", None)
+        );
+        assert_eq!(
+            of(&[
+                ("SLURM_JOB_ID", "7"),
+                ("SLURM_STEP_ID", "2"),
+                ("SLURM_PROCID", "3")
+            ]),
+            job("7.2", 3)
+        );
         assert_eq!(of(&[("SLURM_JOB_ID", "x")]), None);
         assert_eq!(of(&[("PBS_JOBID", "12[3].host")]), job("12[3].host", None));
         assert_eq!(of(&[("LSB_JOBID", "a b\n")]), None);
@@ -105,8 +146,14 @@ mod tests {
     fn others_are_known_by_their_cgroup() {
         for (text, expected) in [
             ("0::/user.slice\n", None),
-            ("4:devices:/slurm/uid_9/job_17/step_0/task_2\n3:cpu:/slurm/uid_9/job_17\n", job("17.0", 2)),
-            ("0::/system.slice/slurmstepd.scope/job_17/step_batch/user/task_0\n", job("17", None)),
+            (
+                "4:devices:/slurm/uid_9/job_17/step_0/task_2\n3:cpu:/slurm/uid_9/job_17\n",
+                job("17.0", 2),
+            ),
+            (
+                "0::/system.slice/slurmstepd.scope/job_17/step_batch/user/task_0\n",
+                job("17", None),
+            ),
             ("0::/job_x/step_0\n", None),
         ] {
             assert_eq!(Job::of_cgroups(text), expected, "{text}");

@@ -1,4 +1,5 @@
-//! What getgpu, cudawrap and create-cudawrap share. Modules in layers: each uses only what stands above it.
+//! What getgpu, cudawrap and create-cudawrap share. Modules in layers: each uses only
+//! what stands above it.
 //!
 //! | layer | modules |
 //! | --- | --- |

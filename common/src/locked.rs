@@ -5,7 +5,8 @@ use crate::error::{Failure, Kind};
 use crate::lock::{Origin, Place};
 use crate::settings::{Environment, Settings, Unshared};
 
-/// Finds the lock and says, where it is not the host's, what that means. `quiet`: a wrapped program says nothing.
+/// Finds the lock and says, where it is not the host's, what that means. `quiet`: a
+/// wrapped program says nothing.
 pub fn lock_place(
     settings: &Settings,
     environment: &Environment,
@@ -25,8 +26,14 @@ pub fn lock_place(
     if settings.unshared == Unshared::Quiet || crate::lock::shared::with_host(&place) {
         return Ok(place);
     }
-    let directory = place.path.parent().unwrap_or(&place.path).display().to_string();
-    let text = format!("{directory}: not shared with the host: devices given elsewhere are not excluded");
+    let directory = place
+        .path
+        .parent()
+        .unwrap_or(&place.path)
+        .display()
+        .to_string();
+    let text =
+        format!("{directory}: not shared with the host: devices given elsewhere are not excluded");
     let hint = format!("mount {directory}");
     if settings.unshared == Unshared::Fail {
         return Err(Failure::new(Kind::LockPlace, text).hint(hint));

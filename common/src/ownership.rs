@@ -1,5 +1,6 @@
-//! What a call owns already: one decision, pure over what was read from the kernel, for getgpu and cudawrap alike.
-//! The reading is at the end of the file; proof is always fdinfo, and without proof a device belongs to somebody else.
+//! What a call owns already: one decision, pure over what was read from the kernel, for
+//! getgpu and cudawrap alike. The reading is at the end of the file; proof is always
+//! fdinfo, and without proof a device belongs to somebody else.
 
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
@@ -26,7 +27,8 @@ pub struct Candidate {
     pub basis: Basis,
     /// The devices, with the units of each that are proven.
     pub devices: Vec<(Uuid, Units)>,
-    /// Generations from this process up to the one that it was made for; `usize::MAX` for one that is no ancestor.
+    /// Generations from this process up to the one that it was made for; `usize::MAX` for
+    /// one that is no ancestor.
     pub distance: usize,
     /// Another program has a lease on its units.
     pub in_use: bool,
@@ -37,7 +39,8 @@ pub type Proven = [(Uuid, Units)];
 
 /// What the call asks for.
 pub struct Wish<'a> {
-    /// The devices of the grant; without one, only a reservation whose programs have exited is ours.
+    /// The devices of the grant; without one, only a reservation whose programs have
+    /// exited is ours.
     pub grant: Option<&'a [Uuid]>,
     /// The grant names them by their full UUIDs, as getgpu prints them.
     pub by_uuid: bool,
@@ -63,7 +66,8 @@ pub struct Cover {
 pub enum Decision {
     /// It owns nothing of this: it chooses as everybody does.
     Nothing,
-    /// It wants all that it owns: nothing is chosen. getgpu prints it again, cudawrap leases it.
+    /// It wants all that it owns: nothing is chosen. getgpu prints it again, cudawrap
+    /// leases it.
     All(Cover),
     /// It wants fewer devices, or less of them, than it owns: it chooses inside.
     Inside(Cover),
@@ -81,27 +85,49 @@ impl Decision {
     }
 }
 
-/// Decides. A lease comes before a reservation, since a program that runs under a lease was given just that. Of several
-/// reservations the one made for the nearest ancestor comes first, then one that nobody uses yet, then the smallest.
+/// Decides. A lease comes before a reservation, since a program that runs under a lease
+/// was given just that. Of several reservations the one made for the nearest ancestor
+/// comes first, then one that nobody uses yet, then the smallest.
 pub fn decide(wish: &Wish<'_>, candidates: &[Candidate]) -> Decision {
     let Some(grant) = wish.grant else {
         let reusable = |candidate: &Candidate| match &candidate.basis {
-            Basis::Reservation(line) if (wish.reusable)(line, &candidate.devices) => Some(line.clone()),
+            Basis::Reservation(line) if (wish.reusable)(line, &candidate.devices) => {
+                Some(line.clone())
+            }
             _ => None,
         };
-        return candidates.iter().find_map(reusable).map_or(Decision::Nothing, Decision::Reuse);
+        return candidates
+            .iter()
+            .find_map(reusable)
+            .map_or(Decision::Nothing, Decision::Reuse);
     };
     let order = |(candidate, cover): &(&Candidate, Cover)| {
-        let by_lease = matches!(candidate.basis, Basis::InheritedLease | Basis::AncestorLease);
+        let by_lease = matches!(
+            candidate.basis,
+            Basis::InheritedLease | Basis::AncestorLease
+        );
         // The smallest is the innermost: a second `$(getgpu)` under a first.
         let units: i64 = cover.devices.iter().map(|(_, units)| units.count()).sum();
-        (!by_lease, candidate.distance, candidate.in_use, candidate.devices.len(), units)
+        (
+            !by_lease,
+            candidate.distance,
+            candidate.in_use,
+            candidate.devices.len(),
+            units,
+        )
     };
     let all = |cover: &Cover| {
-        cover.devices.len() == wish.count && cover.devices.iter().all(|(uuid, ours)| (wish.wants_all)(uuid, ours))
+        cover.devices.len() == wish.count
+            && cover
+                .devices
+                .iter()
+                .all(|(uuid, ours)| (wish.wants_all)(uuid, ours))
     };
-    let covering = candidates.iter().filter_map(|candidate| Some((candidate, cover(candidate, grant)?)));
-    let around = covering.filter(|(candidate, cover)| all(cover) || !is_a_siblings_part(candidate, cover, wish));
+    let covering = candidates
+        .iter()
+        .filter_map(|candidate| Some((candidate, cover(candidate, grant)?)));
+    let around = covering
+        .filter(|(candidate, cover)| all(cover) || !is_a_siblings_part(candidate, cover, wish));
     match around.min_by_key(order) {
         None => Decision::Nothing,
         Some((_, cover)) if all(&cover) => Decision::All(cover),
@@ -109,10 +135,13 @@ pub fn decide(wish: &Wish<'_>, candidates: &[Candidate]) -> Decision {
     }
 }
 
-/// Whether a part of a device is a sibling's, beside which there may be room for ours, and not one around us to choose inside of. Several
-/// tasks with one grant each reserve their part of it: the grant does not come from any of these.
+/// Whether a part of a device is a sibling's, beside which there may be room for ours,
+/// and not one around us to choose inside of. Several tasks with one grant each reserve
+/// their part of it: the grant does not come from any of these.
 fn is_a_siblings_part(candidate: &Candidate, cover: &Cover, wish: &Wish<'_>) -> bool {
-    let Basis::Reservation(line) = &candidate.basis else { return false };
+    let Basis::Reservation(line) = &candidate.basis else {
+        return false;
+    };
     let held_for_another = line.hold.is_some_and(|pid| pid > 0) && candidate.distance == usize::MAX;
     let part = cover.devices.iter().any(|(_, units)| !units.is_whole());
     part && (!wish.by_uuid || held_for_another)
@@ -121,26 +150,41 @@ fn is_a_siblings_part(candidate: &Candidate, cover: &Cover, wish: &Wish<'_>) -> 
 /// What a candidate has of every device of the grant; `None` if it lacks one of them.
 fn cover(candidate: &Candidate, grant: &[Uuid]) -> Option<Cover> {
     let units = |uuid: &Uuid| {
-        let (_, units) = candidate.devices.iter().find(|(known, units)| known == uuid && !units.is_empty())?;
+        let (_, units) = candidate
+            .devices
+            .iter()
+            .find(|(known, units)| known == uuid && !units.is_empty())?;
         Some((uuid.clone(), units.clone()))
     };
-    let devices = grant.iter().map(units).collect::<Option<Vec<_>>>().filter(|devices| !devices.is_empty())?;
-    Some(Cover { basis: candidate.basis.clone(), devices })
+    let devices = grant
+        .iter()
+        .map(units)
+        .collect::<Option<Vec<_>>>()
+        .filter(|devices| !devices.is_empty())?;
+    Some(Cover {
+        basis: candidate.basis.clone(),
+        devices,
+    })
 }
 
 impl Cover {
-    /// Whether it is a reservation, so that the lease ranges of its units are free for one program.
+    /// Whether it is a reservation, so that the lease ranges of its units are free for
+    /// one program.
     pub const fn is_reservation(&self) -> bool {
         matches!(self.basis, Basis::Reservation(_))
     }
 
     /// Our units of a device.
     pub fn units(&self, uuid: &Uuid) -> Option<&Units> {
-        self.devices.iter().find(|(known, _)| known == uuid).map(|(_, units)| units)
+        self.devices
+            .iter()
+            .find(|(known, _)| known == uuid)
+            .map(|(_, units)| units)
     }
 
-    /// Confirms, after something inside was settled, that the enclosing reservation or lease survived. If it ended before that,
-    /// another program may have been given the device in between.
+    /// Confirms, after something inside was settled, that the enclosing reservation or
+    /// lease survived. If it ended before that, another program may have been given the
+    /// device in between.
     ///
     /// # Errors
     ///
@@ -151,19 +195,25 @@ impl Cover {
             Basis::InheritedLease => true,
             Basis::AncestorLease => {
                 let locks = own::ancestors_locks();
-                self.devices.iter().all(|(uuid, units)| units.without(&own::leased(&locks, place, uuid)).is_empty())
+                self.devices.iter().all(|(uuid, units)| {
+                    units.without(&own::leased(&locks, place, uuid)).is_empty()
+                })
             }
             Basis::Reservation(line) => own::proven(place, line),
         };
         if held {
             return Ok(());
         }
-        Err(Failure::new(Kind::NoneFree, "your reservation ended while a device was being chosen from it")
-            .hint("ask again"))
+        Err(Failure::new(
+            Kind::NoneFree,
+            "your reservation ended while a device was being chosen from it",
+        )
+        .hint("ask again"))
     }
 }
 
-/// Reads what may be ours of the devices of a grant, the cheap evidence first, and decides.
+/// Reads what may be ours of the devices of a grant, the cheap evidence first, and
+/// decides.
 pub fn of_grant(place: &Place, wish: &Wish<'_>) -> Decision {
     let grant = wish.grant.unwrap_or_default();
     let evidence: [&dyn Fn() -> Vec<Candidate>; 3] = [
@@ -173,12 +223,23 @@ pub fn of_grant(place: &Place, wish: &Wish<'_>) -> Decision {
     ];
     // Leases come first in the decision too, so what is read later could not change it.
     let decisions = evidence.iter().map(|read| decide(wish, &read()));
-    decisions.into_iter().find(|decision| *decision != Decision::Nothing).unwrap_or(Decision::Nothing)
+    decisions
+        .into_iter()
+        .find(|decision| *decision != Decision::Nothing)
+        .unwrap_or(Decision::Nothing)
 }
 
 fn lease(basis: Basis, grant: &[Uuid], place: &Place, locks: &[OwnLock]) -> Vec<Candidate> {
-    let devices = grant.iter().map(|uuid| (uuid.clone(), own::leased(locks, place, uuid))).collect();
-    vec![Candidate { basis, devices, distance: 0, in_use: false }]
+    let devices = grant
+        .iter()
+        .map(|uuid| (uuid.clone(), own::leased(locks, place, uuid)))
+        .collect();
+    vec![Candidate {
+        basis,
+        devices,
+        distance: 0,
+        in_use: false,
+    }]
 }
 
 fn reservations(place: &Place, grant: &[Uuid]) -> Vec<Candidate> {
@@ -189,11 +250,23 @@ fn reservations(place: &Place, grant: &[Uuid]) -> Vec<Candidate> {
     let candidate = |line: HolderLine| {
         let devices = own::reserved(place, &line);
         let leased = |(uuid, units): &(Uuid, Units)| {
-            let taken = |range| probe.as_ref().is_some_and(|probe| !matches!(probe.conflict(range), Ok(None)));
+            let taken = |range| {
+                probe
+                    .as_ref()
+                    .is_some_and(|probe| !matches!(probe.conflict(range), Ok(None)))
+            };
             units.at(Span::of(uuid).lease()).any(taken)
         };
-        let in_use = devices.iter().filter(|(uuid, _)| grant.contains(uuid)).any(leased);
-        Candidate { distance: line.distance(&lineage), in_use, devices, basis: Basis::Reservation(line) }
+        let in_use = devices
+            .iter()
+            .filter(|(uuid, _)| grant.contains(uuid))
+            .any(leased);
+        Candidate {
+            distance: line.distance(&lineage),
+            in_use,
+            devices,
+            basis: Basis::Reservation(line),
+        }
     };
     lines.into_iter().map(candidate).collect()
 }

@@ -11,14 +11,22 @@ fn half() -> Units {
 
 fn holder(pid: i32, devices: &[u32]) -> HolderLine {
     let devices: Vec<String> = devices.iter().map(|n| uuid(*n).to_string()).collect();
-    let words = format!("getgpu\0--holder\0{}\0caller=7(bash)\0start=1\0", devices.join(","));
+    let words = format!(
+        "getgpu\0--holder\0{}\0caller=7(bash)\0start=1\0",
+        devices.join(",")
+    );
     HolderLine::parse(pid, words.as_bytes()).unwrap()
 }
 
 /// A candidate with whole devices; reservations are told apart by the holder's pid.
 fn candidate(basis: Basis, devices: &[u32]) -> Candidate {
     let devices = devices.iter().map(|n| (uuid(*n), Units::whole())).collect();
-    Candidate { basis, devices, distance: usize::MAX, in_use: false }
+    Candidate {
+        basis,
+        devices,
+        distance: usize::MAX,
+        in_use: false,
+    }
 }
 
 fn reserved(pid: i32, devices: &[u32]) -> Candidate {
@@ -26,7 +34,12 @@ fn reserved(pid: i32, devices: &[u32]) -> Candidate {
 }
 
 /// The decision as text: what is done, by which basis, with how many devices.
-fn decided(grant: Option<&[u32]>, count: usize, wants_all: bool, candidates: &[Candidate]) -> String {
+fn decided(
+    grant: Option<&[u32]>,
+    count: usize,
+    wants_all: bool,
+    candidates: &[Candidate],
+) -> String {
     let grant: Option<Vec<Uuid>> = grant.map(|grant| grant.iter().map(|n| uuid(*n)).collect());
     let wish = Wish {
         grant: grant.as_deref(),
@@ -52,31 +65,159 @@ fn decided(grant: Option<&[u32]>, count: usize, wants_all: bool, candidates: &[C
 fn what_is_ours_of_a_grant() {
     let inherited = || candidate(Basis::InheritedLease, &[1]);
     let ancestor = || candidate(Basis::AncestorLease, &[1]);
-    let near = |pid, distance| Candidate { distance, ..reserved(pid, &[1]) };
-    let used = |pid, distance| Candidate { in_use: true, ..near(pid, distance) };
-    let part = |pid| Candidate { devices: vec![(uuid(1), half())], ..reserved(pid, &[1]) };
-    let unproven = || Candidate { devices: vec![(uuid(1), Units::default())], ..reserved(5, &[1]) };
+    let near = |pid, distance| Candidate {
+        distance,
+        ..reserved(pid, &[1])
+    };
+    let used = |pid, distance| Candidate {
+        in_use: true,
+        ..near(pid, distance)
+    };
+    let part = |pid| Candidate {
+        devices: vec![(uuid(1), half())],
+        ..reserved(pid, &[1])
+    };
+    let unproven = || Candidate {
+        devices: vec![(uuid(1), Units::default())],
+        ..reserved(5, &[1])
+    };
     for (what, grant, count, wants_all, candidates, decision) in [
         ("nothing was read", &[1][..], 1, true, vec![], "nothing"),
-        ("another device's", &[2], 1, true, vec![reserved(5, &[1])], "nothing"),
+        (
+            "another device's",
+            &[2],
+            1,
+            true,
+            vec![reserved(5, &[1])],
+            "nothing",
+        ),
         ("without proof", &[1], 1, true, vec![unproven()], "nothing"),
-        ("a grant of no device", &[], 0, true, vec![reserved(5, &[1])], "nothing"),
-        ("not every device of the grant", &[1, 2], 2, true, vec![reserved(5, &[1]), reserved(6, &[2])], "nothing"),
-        ("just what is wanted", &[1], 1, true, vec![reserved(5, &[1])], "all: holder 5 x1"),
-        ("a part of it", &[1], 1, false, vec![reserved(5, &[1])], "inside: holder 5 x1"),
-        ("fewer devices", &[1, 2], 1, true, vec![reserved(5, &[1, 2])], "inside: holder 5 x2"),
-        ("one of four that are reserved", &[3], 1, true, vec![reserved(5, &[1, 2, 3, 4])], "all: holder 5 x1"),
-        ("a lease before a reservation", &[1], 1, true, vec![near(5, 0), ancestor()], "all: ancestor x1"),
-        ("our own descriptors alone", &[1], 1, true, vec![inherited(), near(5, 0)], "all: inherited x1"),
-        ("the nearest", &[1], 1, true, vec![near(5, 3), near(6, 1), near(7, usize::MAX)], "all: holder 6 x1"),
-        ("the nearest, although it is in use", &[1], 1, true, vec![near(5, 3), used(6, 1)], "all: holder 6 x1"),
-        ("of equally near ones the unused", &[1], 1, true, vec![used(5, 1), near(6, 1)], "all: holder 6 x1"),
-        ("all in use", &[1], 1, true, vec![used(5, 1), used(6, 1)], "all: holder 5 x1"),
-        ("then the smallest", &[1], 1, true, vec![reserved(5, &[1, 2]), reserved(6, &[1])], "all: holder 6 x1"),
-        ("of two on one device the part", &[1], 1, true, vec![reserved(5, &[1]), part(6)], "all: holder 6 x1"),
-        ("lingering or not", &[1], 1, true, vec![reserved(100, &[1])], "all: holder 100 x1"),
+        (
+            "a grant of no device",
+            &[],
+            0,
+            true,
+            vec![reserved(5, &[1])],
+            "nothing",
+        ),
+        (
+            "not every device of the grant",
+            &[1, 2],
+            2,
+            true,
+            vec![reserved(5, &[1]), reserved(6, &[2])],
+            "nothing",
+        ),
+        (
+            "just what is wanted",
+            &[1],
+            1,
+            true,
+            vec![reserved(5, &[1])],
+            "all: holder 5 x1",
+        ),
+        (
+            "a part of it",
+            &[1],
+            1,
+            false,
+            vec![reserved(5, &[1])],
+            "inside: holder 5 x1",
+        ),
+        (
+            "fewer devices",
+            &[1, 2],
+            1,
+            true,
+            vec![reserved(5, &[1, 2])],
+            "inside: holder 5 x2",
+        ),
+        (
+            "one of four that are reserved",
+            &[3],
+            1,
+            true,
+            vec![reserved(5, &[1, 2, 3, 4])],
+            "all: holder 5 x1",
+        ),
+        (
+            "a lease before a reservation",
+            &[1],
+            1,
+            true,
+            vec![near(5, 0), ancestor()],
+            "all: ancestor x1",
+        ),
+        (
+            "our own descriptors alone",
+            &[1],
+            1,
+            true,
+            vec![inherited(), near(5, 0)],
+            "all: inherited x1",
+        ),
+        (
+            "the nearest",
+            &[1],
+            1,
+            true,
+            vec![near(5, 3), near(6, 1), near(7, usize::MAX)],
+            "all: holder 6 x1",
+        ),
+        (
+            "the nearest, although it is in use",
+            &[1],
+            1,
+            true,
+            vec![near(5, 3), used(6, 1)],
+            "all: holder 6 x1",
+        ),
+        (
+            "of equally near ones the unused",
+            &[1],
+            1,
+            true,
+            vec![used(5, 1), near(6, 1)],
+            "all: holder 6 x1",
+        ),
+        (
+            "all in use",
+            &[1],
+            1,
+            true,
+            vec![used(5, 1), used(6, 1)],
+            "all: holder 5 x1",
+        ),
+        (
+            "then the smallest",
+            &[1],
+            1,
+            true,
+            vec![reserved(5, &[1, 2]), reserved(6, &[1])],
+            "all: holder 6 x1",
+        ),
+        (
+            "of two on one device the part",
+            &[1],
+            1,
+            true,
+            vec![reserved(5, &[1]), part(6)],
+            "all: holder 6 x1",
+        ),
+        (
+            "lingering or not",
+            &[1],
+            1,
+            true,
+            vec![reserved(100, &[1])],
+            "all: holder 100 x1",
+        ),
     ] {
-        assert_eq!(decided(Some(grant), count, wants_all, &candidates), decision, "{what}");
+        assert_eq!(
+            decided(Some(grant), count, wants_all, &candidates),
+            decision,
+            "{what}"
+        );
     }
 }
 
@@ -84,11 +225,36 @@ fn what_is_ours_of_a_grant() {
 fn without_a_grant_only_a_reservation_that_may_be_reused_is_ours() {
     for (what, count, candidates, decision) in [
         ("nothing was read", 1, vec![], "nothing"),
-        ("a lease", 1, vec![candidate(Basis::AncestorLease, &[1])], "nothing"),
-        ("a reservation in use", 1, vec![reserved(5, &[1])], "nothing"),
-        ("one that may be reused", 1, vec![reserved(5, &[1]), reserved(100, &[2])], "reuse: holder 100"),
-        ("one that does not fit", 2, vec![reserved(100, &[2])], "nothing"),
-        ("a pair", 2, vec![reserved(100, &[2]), reserved(101, &[3, 4])], "reuse: holder 101"),
+        (
+            "a lease",
+            1,
+            vec![candidate(Basis::AncestorLease, &[1])],
+            "nothing",
+        ),
+        (
+            "a reservation in use",
+            1,
+            vec![reserved(5, &[1])],
+            "nothing",
+        ),
+        (
+            "one that may be reused",
+            1,
+            vec![reserved(5, &[1]), reserved(100, &[2])],
+            "reuse: holder 100",
+        ),
+        (
+            "one that does not fit",
+            2,
+            vec![reserved(100, &[2])],
+            "nothing",
+        ),
+        (
+            "a pair",
+            2,
+            vec![reserved(100, &[2]), reserved(101, &[3, 4])],
+            "reuse: holder 101",
+        ),
     ] {
         assert_eq!(decided(None, count, true, &candidates), decision, "{what}");
     }
@@ -97,7 +263,10 @@ fn without_a_grant_only_a_reservation_that_may_be_reused_is_ours() {
 #[test]
 fn a_cover_has_the_proven_units_of_the_granted_devices() {
     let devices = vec![(uuid(1), half()), (uuid(2), Units::whole())];
-    let candidate = Candidate { devices, ..reserved(5, &[1, 2]) };
+    let candidate = Candidate {
+        devices,
+        ..reserved(5, &[1, 2])
+    };
     let grant = [uuid(1)];
     let wish = Wish {
         grant: Some(&grant),
@@ -106,29 +275,75 @@ fn a_cover_has_the_proven_units_of_the_granted_devices() {
         wants_all: &|_, units| *units == half(),
         reusable: &|_, _| false,
     };
-    let Decision::All(cover) = decide(&wish, &[candidate]) else { panic!("all of the half is wanted") };
-    assert_eq!((cover.units(&uuid(1)), cover.units(&uuid(2))), (Some(&half()), None));
+    let Decision::All(cover) = decide(&wish, &[candidate]) else {
+        panic!("all of the half is wanted")
+    };
+    assert_eq!(
+        (cover.units(&uuid(1)), cover.units(&uuid(2))),
+        (Some(&half()), None)
+    );
     assert!(cover.is_reservation());
 }
 
 #[test]
 fn a_part_that_a_sibling_reserved_is_not_around_us() {
     let held = |pid: i32, hold: i32, distance| {
-        let text = format!("getgpu\0--holder\0{}\0caller=7(bash)\0start=1\0hold={hold}(x)\0", uuid(1));
+        let text = format!(
+            "getgpu\0--holder\0{}\0caller=7(bash)\0start=1\0hold={hold}(x)\0",
+            uuid(1)
+        );
         let line = HolderLine::parse(pid, text.as_bytes()).unwrap();
-        Candidate { basis: Basis::Reservation(line), devices: vec![(uuid(1), half())], distance, in_use: false }
+        Candidate {
+            basis: Basis::Reservation(line),
+            devices: vec![(uuid(1), half())],
+            distance,
+            in_use: false,
+        }
     };
     let grant = [uuid(1)];
     for (what, candidate, by_uuid, wants_all, inside) in [
-        ("for another task", held(5, 99, usize::MAX), true, false, false),
-        ("all of another task's, as it is", held(5, 99, usize::MAX), true, true, true),
+        (
+            "for another task",
+            held(5, 99, usize::MAX),
+            true,
+            false,
+            false,
+        ),
+        (
+            "all of another task's, as it is",
+            held(5, 99, usize::MAX),
+            true,
+            true,
+            true,
+        ),
         ("for an ancestor", held(5, 99, 2), true, false, true),
-        ("for the whole job", held(5, 0, usize::MAX), true, false, true),
-        ("beside a grant by index", held(5, 0, usize::MAX), false, false, false),
+        (
+            "for the whole job",
+            held(5, 0, usize::MAX),
+            true,
+            false,
+            true,
+        ),
+        (
+            "beside a grant by index",
+            held(5, 0, usize::MAX),
+            false,
+            false,
+            false,
+        ),
         ("whole", reserved(5, &[1]), false, false, true),
     ] {
-        let wish =
-            Wish { grant: Some(&grant), by_uuid, count: 1, wants_all: &|_, _| wants_all, reusable: &|_, _| false };
-        assert_eq!(decide(&wish, &[candidate]) != Decision::Nothing, inside, "{what}");
+        let wish = Wish {
+            grant: Some(&grant),
+            by_uuid,
+            count: 1,
+            wants_all: &|_, _| wants_all,
+            reusable: &|_, _| false,
+        };
+        assert_eq!(
+            decide(&wish, &[candidate]) != Decision::Nothing,
+            inside,
+            "{what}"
+        );
     }
 }

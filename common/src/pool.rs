@@ -1,5 +1,5 @@
-//! The pool: which devices one call may choose from, and for each other one the reason why not. Pure.
-//! Usable, allowed, not excluded, inside the grant, of the right type.
+//! The pool: which devices one call may choose from, and for each other one the reason
+//! why not. Pure. Usable, allowed, not excluded, inside the grant, of the right type.
 
 use std::cmp::Ordering;
 
@@ -27,8 +27,9 @@ pub struct Filter {
     pub min_memory: Option<u64>,
     /// The part of each device that is wanted; none: all of it.
     pub share: Option<Share>,
-    /// The share comes from a settings file and says how much of a device is wanted: a reserved part of a device that is no larger is used
-    /// whole. Else the share was asked for by this call, and divides such a part.
+    /// The share comes from a settings file and says how much of a device is wanted: a
+    /// reserved part of a device that is no larger is used whole. Else the share was
+    /// asked for by this call, and divides such a part.
     pub share_by_default: bool,
     /// GPUs, or devices; empty: any.
     pub gpus: Vec<Selector>,
@@ -86,7 +87,8 @@ impl Outside {
 }
 
 impl Filter {
-    /// Whether a random slot may be drawn: nothing narrows the pool but what a device's UUID alone can tell.
+    /// Whether a random slot may be drawn: nothing narrows the pool but what a device's
+    /// UUID alone can tell.
     pub fn is_open(&self) -> bool {
         let lists = self.allowed.is_none() && self.grant.is_none() && !self.excluded.needs_place();
         lists && self.gpus.is_empty() && !self.by_size()
@@ -109,28 +111,47 @@ impl Filter {
         if !self.gpus.is_empty() && !self.gpus.iter().any(|gpu| on(gpu, device)) {
             return Some(Outside::OtherGpu);
         }
-        if !self.profiles.is_empty() && !self.profiles.iter().any(|wanted| wanted.eq_ignore_ascii_case(profile)) {
+        if !self.profiles.is_empty()
+            && !self
+                .profiles
+                .iter()
+                .any(|wanted| wanted.eq_ignore_ascii_case(profile))
+        {
             return Some(Outside::OtherProfile);
         }
-        if device.memory.is_none() && (self.min_memory.is_some() || self.share.is_some_and(Share::needs_memory)) {
+        if device.memory.is_none()
+            && (self.min_memory.is_some() || self.share.is_some_and(Share::needs_memory))
+        {
             return Some(Outside::UnknownMemory);
         }
         // A share by size that is more than the device.
-        if self.share.is_some_and(|share| share.units(device.memory).is_none()) {
+        if self
+            .share
+            .is_some_and(|share| share.units(device.memory).is_none())
+        {
             return Some(Outside::TooSmall);
         }
         let part = |total| self.share.map_or(total, |share| share.memory(total));
-        let too_small = self.min_memory.is_some_and(|least| device.memory.is_none_or(|total| part(total) < least));
+        let too_small = self
+            .min_memory
+            .is_some_and(|least| device.memory.is_none_or(|total| part(total) < least));
         too_small.then_some(Outside::TooSmall)
     }
 
-    /// How much the share is of what is ours of a device with `memory` bytes, `None` where NVML does not tell. A fraction is one of
-    /// what is ours, a size is one of the device's memory.
+    /// How much the share is of what is ours of a device with `memory` bytes, `None`
+    /// where NVML does not tell. A fraction is one of what is ours, a size is one of the
+    /// device's memory.
     pub fn portion(&self, ours: &Units, memory: Option<u64>) -> Portion {
-        let Some(share) = self.share else { return Portion::All };
-        let Some(of_device) = share.units(memory) else { return Portion::TooLarge };
+        let Some(share) = self.share else {
+            return Portion::All;
+        };
+        let Some(of_device) = share.units(memory) else {
+            return Portion::TooLarge;
+        };
         let wanted = match share {
-            Share::Fraction { of, parts } if !self.share_by_default => share::fraction_of(ours.count(), of, parts),
+            Share::Fraction { of, parts } if !self.share_by_default => {
+                share::fraction_of(ours.count(), of, parts)
+            }
             _ => of_device,
         };
         match wanted.cmp(&ours.count()) {
@@ -146,13 +167,21 @@ impl Filter {
         if !device.usable {
             return Some(Outside::NotUsable);
         }
-        if self.allowed.as_ref().is_some_and(|list| !list.names(device.names())) {
+        if self
+            .allowed
+            .as_ref()
+            .is_some_and(|list| !list.names(device.names()))
+        {
             return Some(Outside::NotAllowed);
         }
         if self.excluded.names(device.names()) {
             return Some(Outside::Excluded);
         }
-        if self.grant.as_ref().is_some_and(|grant| !grant.contains(&device.uuid)) {
+        if self
+            .grant
+            .as_ref()
+            .is_some_and(|grant| !grant.contains(&device.uuid))
+        {
             return Some(Outside::NotGranted);
         }
         None
@@ -163,7 +192,8 @@ impl Filter {
         self.outside_lists(device).is_none()
     }
 
-    /// Whether a device that was drawn alone is in the pool. `Auto` takes no whole GPU here: that needs a look at all.
+    /// Whether a device that was drawn alone is in the pool. `Auto` takes no whole GPU
+    /// here: that needs a look at all.
     pub fn takes(&self, device: &Device) -> bool {
         let kind = match self.kind {
             Type::Auto | Type::Mig => device.slot.is_some(),
@@ -193,15 +223,27 @@ impl Filter {
     /// The devices of the pool, in the order of the inventory.
     pub fn pool<'a>(&self, inventory: &'a Inventory) -> impl Iterator<Item = &'a Device> + use<'a> {
         let sorted = self.sort(inventory);
-        inventory.devices.iter().zip(sorted).filter(|(_, out)| out.is_none()).map(|(device, _)| device)
+        inventory
+            .devices
+            .iter()
+            .zip(sorted)
+            .filter(|(_, out)| out.is_none())
+            .map(|(device, _)| device)
     }
 
-    /// Every device with the reason why it is not in the pool, in the order of the inventory.
+    /// Every device with the reason why it is not in the pool, in the order of the
+    /// inventory.
     pub fn sort(&self, inventory: &Inventory) -> Vec<Option<Outside>> {
-        let fits = |device| self.outside_lists(device).or_else(|| self.outside_request(device));
+        let fits = |device| {
+            self.outside_lists(device)
+                .or_else(|| self.outside_request(device))
+        };
         let mut outside: Vec<_> = inventory.devices.iter().map(fits).collect();
-        let any_mig =
-            inventory.devices.iter().zip(&outside).any(|(device, out)| out.is_none() && device.slot.is_some());
+        let any_mig = inventory
+            .devices
+            .iter()
+            .zip(&outside)
+            .any(|(device, out)| out.is_none() && device.slot.is_some());
         let mig_wanted = match self.kind {
             Type::Any => return outside,
             Type::Auto => any_mig,
@@ -224,7 +266,13 @@ fn on(gpu: &Selector, device: &Device) -> bool {
         Selector::OldMig { gpu, gi, ci } if device.gpu_uuid.as_ref() == Some(gpu) => {
             device.instance == Some((*gi, *ci))
         }
-        named => named.names(&device.uuid) || device.gpu_uuid.as_ref().is_some_and(|uuid| named.names(uuid)),
+        named => {
+            named.names(&device.uuid)
+                || device
+                    .gpu_uuid
+                    .as_ref()
+                    .is_some_and(|uuid| named.names(uuid))
+        }
     }
 }
 
@@ -250,9 +298,17 @@ mod tests {
     }
 
     fn inside(filter: &Filter, devices: &[Device]) -> Vec<u32> {
-        let inventory = Inventory { devices: devices.to_vec(), ..Inventory::default() };
+        let inventory = Inventory {
+            devices: devices.to_vec(),
+            ..Inventory::default()
+        };
         let sorted = filter.sort(&inventory);
-        devices.iter().zip(sorted).filter(|(_, out)| out.is_none()).map(|(d, _)| d.gpu).collect()
+        devices
+            .iter()
+            .zip(sorted)
+            .filter(|(_, out)| out.is_none())
+            .map(|(d, _)| d.gpu)
+            .collect()
     }
 
     #[test]
@@ -260,11 +316,22 @@ mod tests {
         let half = Units::whole().first(UNITS / 2).unwrap();
         let of = |share: &str, share_by_default, ours: &Units, memory| {
             let share = Some(share.parse().unwrap());
-            Filter { share, share_by_default, ..Filter::default() }.portion(ours, memory)
+            Filter {
+                share,
+                share_by_default,
+                ..Filter::default()
+            }
+            .portion(ours, memory)
         };
         let gib = |n: u64| Some(n << 30);
         for (share, by_default, ours, memory, portion) in [
-            ("1/2", false, &Units::whole(), None, Portion::Units(UNITS / 2)),
+            (
+                "1/2",
+                false,
+                &Units::whole(),
+                None,
+                Portion::Units(UNITS / 2),
+            ),
             ("1/2", false, &half, None, Portion::Units(UNITS / 4)),
             ("1/2", true, &half, None, Portion::All),
             ("1/4", true, &half, None, Portion::Units(UNITS / 4)),
@@ -289,9 +356,16 @@ mod tests {
     #[test]
     fn the_type_decides_last() {
         let node = [device(0, Some(0)), device(1, None), device(2, Some(1))];
-        let of = |kind| Filter { kind, ..Filter::default() };
+        let of = |kind| Filter {
+            kind,
+            ..Filter::default()
+        };
         assert_eq!(inside(&of(Type::Auto), &node), [0, 2]);
-        assert_eq!(inside(&of(Type::Auto), &node[1..2]), [1], "whole GPUs where there is no MIG device");
+        assert_eq!(
+            inside(&of(Type::Auto), &node[1..2]),
+            [1],
+            "whole GPUs where there is no MIG device"
+        );
         assert_eq!(inside(&of(Type::Gpu), &node), [1]);
         assert_eq!(inside(&of(Type::Mig), &node[1..2]), Vec::<u32>::new());
         assert_eq!(inside(&of(Type::Any), &node), [0, 1, 2]);
@@ -300,17 +374,35 @@ mod tests {
     #[test]
     fn auto_offers_whole_gpus_only_if_no_mig_device_is_in_the_pool() {
         let node = [device(0, Some(0)), device(1, None)];
-        let grant = Filter { grant: Some(vec![node[1].uuid.clone()]), ..Filter::default() };
+        let grant = Filter {
+            grant: Some(vec![node[1].uuid.clone()]),
+            ..Filter::default()
+        };
         assert_eq!(inside(&grant, &node), [1]);
-        let list = Filter { allowed: Some(List::from([node[1].uuid.as_str()].into_iter())), ..Filter::default() };
+        let list = Filter {
+            allowed: Some(List::from([node[1].uuid.as_str()].into_iter())),
+            ..Filter::default()
+        };
         assert_eq!(inside(&list, &node), [1]);
-        let excluded = Filter { excluded: List::from([node[0].uuid.as_str()].into_iter()), ..Filter::default() };
+        let excluded = Filter {
+            excluded: List::from([node[0].uuid.as_str()].into_iter()),
+            ..Filter::default()
+        };
         assert_eq!(inside(&excluded, &node), [1]);
     }
 
     #[test]
     fn an_empty_list_allows_nothing() {
         let node = [device(0, Some(0))];
-        assert_eq!(inside(&Filter { allowed: Some(List::default()), ..Filter::default() }, &node), Vec::<u32>::new());
+        assert_eq!(
+            inside(
+                &Filter {
+                    allowed: Some(List::default()),
+                    ..Filter::default()
+                },
+                &node
+            ),
+            Vec::<u32>::new()
+        );
     }
 }

@@ -6,12 +6,17 @@ use std::time::Duration;
 /// Ten years: longer than any node stays up, and far from overflowing a clock.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Reads a time: a bare number is seconds, as timeout(1) has it; else `1.5m`, `2h`, `1d`, `200ms`.
+/// Reads a time: a bare number is seconds, as timeout(1) has it; else `1.5m`, `2h`, `1d`,
+/// `200ms`.
 pub fn time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let bad = || format!("`{text}` is not a time; write 30 (seconds), 1.5m, 2h or 1d");
     let number = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let value = if number { seconds(text) } else { humantime::parse_duration(text).ok() };
+    let value = if number {
+        seconds(text)
+    } else {
+        humantime::parse_duration(text).ok()
+    };
     value.map(|v| v.min(LONGEST)).ok_or_else(bad)
 }
 
@@ -21,8 +26,14 @@ fn seconds(text: &str) -> Option<Duration> {
     if part.contains('.') || (whole.is_empty() && part.is_empty()) {
         return None;
     }
-    let whole = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    let nanoseconds = format!("{:0<9}", part.get(..9).unwrap_or(part)).parse().ok()?;
+    let whole = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
+    let nanoseconds = format!("{:0<9}", part.get(..9).unwrap_or(part))
+        .parse()
+        .ok()?;
     Some(Duration::new(whole, nanoseconds))
 }
 
@@ -32,11 +43,14 @@ pub fn time_text(duration: Duration) -> String {
     format!("{}s", exact.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Reads a size in bytes. Units are binary, as Slurm has them: `10G` is 10 x 2^30; `KiB`, `MB` and the like too.
+/// Reads a size in bytes. Units are binary, as Slurm has them: `10G` is 10 x 2^30; `KiB`,
+/// `MB` and the like too.
 pub fn size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let bad = || format!("`{text}` is not a size; write 10G, 512M or a number of bytes");
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let shift = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -51,7 +65,11 @@ pub fn size(text: &str) -> Result<u64, String> {
         Ok(number) => number.checked_mul(1 << shift).ok_or_else(bad)?,
         Err(_) => (number.parse::<f64>().map_err(|_| bad())? * (1u64 << shift) as f64) as u64,
     };
-    if bytes < 1 << 60 { Ok(bytes) } else { Err(bad()) }
+    if bytes < 1 << 60 {
+        Ok(bytes)
+    } else {
+        Err(bad())
+    }
 }
 
 /// A size as it would be typed: `10G`, `4864M`, or a number of bytes.
@@ -65,7 +83,11 @@ pub fn size_text(bytes: u64) -> String {
 
 /// How long somebody waited: `0.5 s`, `42 s`, `12 min`.
 pub fn waited(duration: Duration) -> String {
-    if duration < Duration::from_secs(10) { format!("{:.1} s", duration.as_secs_f64()) } else { brief(duration) }
+    if duration < Duration::from_secs(10) {
+        format!("{:.1} s", duration.as_secs_f64())
+    } else {
+        brief(duration)
+    }
 }
 
 /// A time as a person reads it: `45 s`, `12 min`, `3 h 05`, `2 d`.
@@ -90,8 +112,14 @@ mod tests {
 
     #[test]
     fn times() {
-        for (typed, ms) in [("30", 30_000), ("0", 0), ("0.5", 500), ("1.5m", 90_000), ("2h", 7_200_000), ("200ms", 200)]
-        {
+        for (typed, ms) in [
+            ("30", 30_000),
+            ("0", 0),
+            ("0.5", 500),
+            ("1.5m", 90_000),
+            ("2h", 7_200_000),
+            ("200ms", 200),
+        ] {
             assert_eq!(time(typed), Ok(Duration::from_millis(ms)), "{typed}");
         }
         for typed in ["", "abc", "-1", "1..2", ".", "1e9", "inf", "30x"] {
@@ -101,18 +129,33 @@ mod tests {
 
     #[test]
     fn sizes_are_binary() {
-        for (typed, bytes) in
-            [("0", 0), ("10G", 10 << 30), ("10GiB", 10 << 30), ("10GB", 10 << 30), ("1.5k", 1536), ("128M", 128 << 20)]
-        {
+        for (typed, bytes) in [
+            ("0", 0),
+            ("10G", 10 << 30),
+            ("10GiB", 10 << 30),
+            ("10GB", 10 << 30),
+            ("1.5k", 1536),
+            ("128M", 128 << 20),
+        ] {
             assert_eq!(size(typed), Ok(bytes), "{typed}");
         }
         assert_eq!(
             [0, 1536, 10 << 30, 4864 << 20].map(size_text),
             ["0".to_owned(), "1536".into(), "10G".into(), "4864M".into()]
         );
-        for typed in
-            ["", "G", "-1", "10X", "10 Gig", "1e5", "9999999999T", "10i", "1GiiB", "1bb", "99999999999999999999"]
-        {
+        for typed in [
+            "",
+            "G",
+            "-1",
+            "10X",
+            "10 Gig",
+            "1e5",
+            "9999999999T",
+            "10i",
+            "1GiiB",
+            "1bb",
+            "99999999999999999999",
+        ] {
             assert!(size(typed).is_err(), "{typed}");
         }
     }
@@ -120,9 +163,17 @@ mod tests {
     #[test]
     fn times_for_people() {
         let s = Duration::from_secs;
-        assert_eq!([waited(Duration::from_millis(500)), waited(s(42))], ["0.5 s", "42 s"]);
         assert_eq!(
-            [brief(s(45)), brief(s(720)), brief(s(11_100)), brief(s(200_000))],
+            [waited(Duration::from_millis(500)), waited(s(42))],
+            ["0.5 s", "42 s"]
+        );
+        assert_eq!(
+            [
+                brief(s(45)),
+                brief(s(720)),
+                brief(s(11_100)),
+                brief(s(200_000))
+            ],
             ["45 s", "12 min", "3 h 05", "2 d"]
         );
     }

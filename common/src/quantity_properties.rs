@@ -1,5 +1,5 @@
-//! What must hold for any text that is taken for a time or a size: bounded, read back as printed, and nothing accepted
-//! that the grammar does not have.
+//! What must hold for any text that is taken for a time or a size: bounded, read back as
+//! printed, and nothing accepted that the grammar does not have.
 
 use std::time::Duration;
 
@@ -10,11 +10,15 @@ use super::{LONGEST, brief, size, size_text, time, time_text, waited};
 /// The grammar of sizes, written once more: number, blanks, unit.
 fn is_size(text: &str) -> bool {
     let text = text.trim();
-    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let unit_at = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let points = number.matches('.').count();
     let unit = unit.trim().to_ascii_lowercase();
-    let units = ["", "b", "k", "kb", "kib", "m", "mb", "mib", "g", "gb", "gib", "t", "tb", "tib"];
+    let units = [
+        "", "b", "k", "kb", "kib", "m", "mb", "mib", "g", "gb", "gib", "t", "tb", "tib",
+    ];
     points <= 1 && number.len() > points && units.contains(&unit.as_str())
 }
 

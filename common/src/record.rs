@@ -1,5 +1,6 @@
-//! One line in the system's log for each lease and reservation, where the site asks for it (`log = "syslog"`).
-//! Sent to /dev/log as syslog(3) does, without waiting: a log that is full or absent never keeps a program from running.
+//! One line in the system's log for each lease and reservation, where the site asks for
+//! it (`log = "syslog"`). Sent to /dev/log as syslog(3) does, without waiting: a log that
+//! is full or absent never keeps a program from running.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
@@ -49,16 +50,27 @@ impl Record<'_> {
         ));
     }
 
-    /// User, program, share and job: the part that the lines at the beginning and at the end have in common.
+    /// User, program, share and job: the part that the lines at the beginning and at the
+    /// end have in common.
     pub fn text(&self) -> String {
-        let devices = self.devices.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
-        let name = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(self.uid)).ok().flatten();
+        let devices = self
+            .devices
+            .iter()
+            .map(Uuid::as_str)
+            .collect::<Vec<_>>()
+            .join(",");
+        let name = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(self.uid))
+            .ok()
+            .flatten();
         let user = name.map_or_else(|| self.uid.to_string(), |user| user.name);
         // Blanks part the fields.
         let (key, program) = (self.program.0, printable(self.program.1).replace(' ', "_"));
         let share = format!("{:.4}", self.share);
         let job = self.job.map(|job| {
-            let task = job.task.map(|task| format!(" task={task}")).unwrap_or_default();
+            let task = job
+                .task
+                .map(|task| format!(" task={task}"))
+                .unwrap_or_default();
             format!(" job={}{task}", job.id)
         });
         format!(
@@ -71,7 +83,9 @@ impl Record<'_> {
 
 /// Sends a line to the system's log.
 pub fn send(line: &str) {
-    let Ok(socket) = UnixDatagram::unbound() else { return };
+    let Ok(socket) = UnixDatagram::unbound() else {
+        return;
+    };
     if socket.set_nonblocking(true).is_ok() {
         let _ = socket.send_to(format!("<{PRIORITY}>{line}").as_bytes(), "/dev/log");
     }
@@ -96,8 +110,25 @@ mod tests {
         };
         let text = "MIG-0d1e2f30-1111-5222-8333-444455556666 user=4000000000 program=my\\napp_x share=0.25";
         assert_eq!(record.text(), text);
-        assert!(Record { share: 1.0, ..record }.text().ends_with(" share=1"));
-        let job = Job { id: "7.0".into(), task: Some(2) };
-        assert!(Record { job: Some(&job), ..record }.text().ends_with(" share=0.25 job=7.0 task=2"));
+        assert!(
+            Record {
+                share: 1.0,
+                ..record
+            }
+            .text()
+            .ends_with(" share=1")
+        );
+        let job = Job {
+            id: "7.0".into(),
+            task: Some(2),
+        };
+        assert!(
+            Record {
+                job: Some(&job),
+                ..record
+            }
+            .text()
+            .ends_with(" share=0.25 job=7.0 task=2")
+        );
     }
 }

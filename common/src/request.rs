@@ -16,10 +16,11 @@ use crate::share::Share;
 use crate::visible::{self, Visible};
 
 /// What to do where CUDA_VISIBLE_DEVICES leaves too little.
-pub const WITHOUT_GRANT: &str = "unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to choose among all devices";
+pub const WITHOUT_GRANT: &str =
+    "unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to choose among all devices";
 
-/// How far a device is from the one that is best for a rank: first by the CPUs near its GPU that the rank may not use, then by whether it
-/// is the one of the rank's block.
+/// How far a device is from the one that is best for a rank: first by the CPUs near its
+/// GPU that the rank may not use, then by whether it is the one of the rank's block.
 pub type Distance = (i64, bool);
 
 /// Where a rank of a parallel program is best placed.
@@ -34,8 +35,14 @@ pub struct Nearest {
 impl Nearest {
     /// How far a device is, which is at this place of the pool.
     pub fn distance(&self, device: &Device, place: usize) -> Distance {
-        let near = device.cpus.as_ref().map_or(0, |cpus| overlap(cpus, &self.cpus));
-        (-i64::try_from(near).unwrap_or(i64::MAX), self.block != Some(place))
+        let near = device
+            .cpus
+            .as_ref()
+            .map_or(0, |cpus| overlap(cpus, &self.cpus));
+        (
+            -i64::try_from(near).unwrap_or(i64::MAX),
+            self.block != Some(place),
+        )
     }
 }
 
@@ -50,26 +57,30 @@ pub struct Request {
     pub count: usize,
     /// Which of the free ones.
     pub policy: Option<Policy>,
-    /// What of the grant is ours already, once that was found out: then devices are chosen inside it.
+    /// What of the grant is ours already, once that was found out: then devices are
+    /// chosen inside it.
     pub cover: Option<Cover>,
     /// A device is shared by one user's programs only.
     pub same_user: bool,
     /// Where a rank of a parallel program is best placed; none: anywhere.
     pub nearest: Option<Nearest>,
-    /// All devices that the program is to see behind its own, where it is to see more than that.
+    /// All devices that the program is to see behind its own, where it is to see more
+    /// than that.
     pub others: Vec<Uuid>,
-    /// The devices that programs may run on, each with the CPUs near it, where a program is to be bound: those of a grant of several,
-    /// else those that are allowed.
+    /// The devices that programs may run on, each with the CPUs near it, where a program
+    /// is to be bound: those of a grant of several, else those that are allowed.
     pub neighbours: Vec<(Uuid, CpuSet)>,
     /// For which user: our own, or the one for whom root reserves.
     pub user: u32,
-    /// A device's memory is wanted although it decides nothing: an MPS client is told its part of it.
+    /// A device's memory is wanted although it decides nothing: an MPS client is told its
+    /// part of it.
     pub memory: bool,
     /// The most devices that this user may have at a time.
     cap: Option<u32>,
     /// The grant's text, for messages.
     value: String,
-    /// What the batch system says of this job's GPUs, where CUDA_VISIBLE_DEVICES says nothing.
+    /// What the batch system says of this job's GPUs, where CUDA_VISIBLE_DEVICES says
+    /// nothing.
     batch_gpus: Option<BatchGpus>,
     /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
     batch_job: bool,
@@ -77,7 +88,11 @@ pub struct Request {
 
 impl Request {
     /// Reads lists and grant. `ignore_grant`: as if CUDA_VISIBLE_DEVICES were not set.
-    pub fn new(settings: &Settings, environment: &Environment, ignore_grant: bool) -> Result<Self, Failure> {
+    pub fn new(
+        settings: &Settings,
+        environment: &Environment,
+        ignore_grant: bool,
+    ) -> Result<Self, Failure> {
         let request = Self::listed(settings, environment, ignore_grant)?;
         if request.visible == Visible::Nothing && (ignore_grant || environment.visible.is_none()) {
             return Err(Failure::new(Kind::NoUsableGpu, "this job was given no GPU")
@@ -86,23 +101,37 @@ impl Request {
         Ok(request)
     }
 
-    /// The same for a listing: to a job that was given no GPU the pool is empty, which is no failure.
-    pub fn listed(settings: &Settings, environment: &Environment, ignore_grant: bool) -> Result<Self, Failure> {
+    /// The same for a listing: to a job that was given no GPU the pool is empty, which is
+    /// no failure.
+    pub fn listed(
+        settings: &Settings,
+        environment: &Environment,
+        ignore_grant: bool,
+    ) -> Result<Self, Failure> {
         let value = environment.visible.as_deref().filter(|_| !ignore_grant);
-        let batch_gpus =
-            environment.batch_gpus.clone().filter(|_| environment.batch_job && value.is_none() && !ignore_grant);
+        let batch_gpus = environment
+            .batch_gpus
+            .clone()
+            .filter(|_| environment.batch_job && value.is_none() && !ignore_grant);
         let visible = match Visible::parse(value) {
             Visible::Unset
-                if batch_gpus.is_none() && environment.batch_job && settings.without_grant == WithoutGrant::None =>
+                if batch_gpus.is_none()
+                    && environment.batch_job
+                    && settings.without_grant == WithoutGrant::None =>
             {
                 Visible::Nothing
             }
             visible => visible,
         };
-        // What a batch system has granted is not cut by the list for interactive use, nor counted.
+        // What a batch system has granted is not cut by the list for interactive use, nor
+        // counted.
         let named = matches!(visible, Visible::Entries(_)) || batch_gpus.is_some();
         let granted_by_batch = environment.batch_job && named;
-        let allowed = if granted_by_batch { None } else { allowed::allowed(settings)? };
+        let allowed = if granted_by_batch {
+            None
+        } else {
+            allowed::allowed(settings)?
+        };
         Ok(Self {
             filter: Filter {
                 kind: settings.kind,
@@ -125,8 +154,12 @@ impl Request {
             others: Vec::new(),
             neighbours: Vec::new(),
             user: nix::unistd::geteuid().as_raw(),
-            cap: settings.max_per_user.filter(|_| !granted_by_batch && !namespaces::is_host_root()),
-            value: value.map(|v| v.to_string_lossy().into_owned()).unwrap_or_default(),
+            cap: settings
+                .max_per_user
+                .filter(|_| !granted_by_batch && !namespaces::is_host_root()),
+            value: value
+                .map(|v| v.to_string_lossy().into_owned())
+                .unwrap_or_default(),
             visible,
             batch_gpus,
             batch_job: environment.batch_job,
@@ -134,7 +167,10 @@ impl Request {
     }
 
     /// The devices that the grant names must exist; without a grant nothing is asked.
-    pub fn resolve_grant<W: Worker>(&mut self, client: &mut Client<W>) -> Result<Option<Inventory>, Failure> {
+    pub fn resolve_grant<W: Worker>(
+        &mut self,
+        client: &mut Client<W>,
+    ) -> Result<Option<Inventory>, Failure> {
         if let (Visible::Unset, Some(gpus)) = (&self.visible, self.batch_gpus.take()) {
             return self.resolve_batch_gpus(client, &gpus).map(Some);
         }
@@ -152,7 +188,8 @@ impl Request {
         Ok(Some(inventory))
     }
 
-    /// The devices of a job that has GPUs and no CUDA_VISIBLE_DEVICES: what its cgroup leaves, else those that the batch system names.
+    /// The devices of a job that has GPUs and no CUDA_VISIBLE_DEVICES: what its cgroup
+    /// leaves, else those that the batch system names.
     fn resolve_batch_gpus<W: Worker>(
         &mut self,
         client: &mut Client<W>,
@@ -162,83 +199,143 @@ impl Request {
         let usable = inventory.gpus.iter().filter(|gpu| gpu.usable).count();
         let all = usable < inventory.gpus.len() || gpus.count == Some(usable);
         let named = |device: &&Device| device.usable && (all || gpus.numbers.contains(&device.gpu));
-        let granted: Vec<Uuid> = inventory.devices.iter().filter(named).map(|device| device.uuid.clone()).collect();
+        let granted: Vec<Uuid> = inventory
+            .devices
+            .iter()
+            .filter(named)
+            .map(|device| device.uuid.clone())
+            .collect();
         if granted.is_empty() {
             let text = "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set and the batch system does not name them";
             return Err(Failure::new(Kind::NoDevice, text).hint(
                 "run the program by srun without --gpu-bind=none, or set CUDA_VISIBLE_DEVICES to the job's GPUs",
             ));
         }
-        self.value = granted.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
+        self.value = granted
+            .iter()
+            .map(Uuid::as_str)
+            .collect::<Vec<_>>()
+            .join(",");
         self.visible = Visible::Entries(granted.iter().cloned().map(Selector::Full).collect());
         self.filter.grant = Some(granted);
         Ok(inventory)
     }
 
-    /// Whether a random slot may be drawn: one whole device, any of an open pool, and nothing to count first.
+    /// Whether a random slot may be drawn: one whole device, any of an open pool, and
+    /// nothing to count first.
     pub fn may_draw(&self) -> bool {
         let random = self.policy.is_none_or(|policy| policy == Policy::Random);
         let anywhere = random && self.nearest.is_none();
-        self.filter.is_open() && self.count == 1 && anywhere && self.filter.share.is_none() && self.cap().is_none()
+        self.filter.is_open()
+            && self.count == 1
+            && anywhere
+            && self.filter.share.is_none()
+            && self.cap().is_none()
     }
 
-    /// How much has to be known of the node: of several devices also whether a program can use them together.
+    /// How much has to be known of the node: of several devices also whether a program
+    /// can use them together.
     pub fn detail(&self) -> Detail {
-        if self.count > 1 || self.memory { Detail::Size } else { self.filter.detail() }
+        if self.count > 1 || self.memory {
+            Detail::Size
+        } else {
+            self.filter.detail()
+        }
     }
 
     /// Among whom devices are claimed: inside what is ours, or everybody on the node.
     pub fn level(&self) -> Level {
-        self.cover.as_ref().map_or(Level::Outer, |cover| Level::Inner { reserved: cover.is_reservation() })
+        self.cover
+            .as_ref()
+            .map_or(Level::Outer, |cover| Level::Inner {
+                reserved: cover.is_reservation(),
+            })
     }
 
     /// The most units that the request can take of the devices of the node, all together.
     pub fn most_units(&self, inventory: &Inventory) -> i64 {
-        let share = |share: Share| inventory.devices.iter().filter_map(|device| share.units(device.memory)).max();
+        let share = |share: Share| {
+            inventory
+                .devices
+                .iter()
+                .filter_map(|device| share.units(device.memory))
+                .max()
+        };
         let each = self.filter.share.and_then(share).unwrap_or(UNITS);
         each.saturating_mul(i64::try_from(self.count).unwrap_or(i64::MAX))
     }
 
-    /// What of the grant's devices is ours already. Without a grant that is a question of reuse, which getgpu alone asks.
+    /// What of the grant's devices is ours already. Without a grant that is a question of
+    /// reuse, which getgpu alone asks.
     pub fn owned(&self, place: &Place, inventory: Option<&Inventory>) -> Decision {
-        let Some(grant) = self.filter.grant.as_deref() else { return Decision::Nothing };
+        let Some(grant) = self.filter.grant.as_deref() else {
+            return Decision::Nothing;
+        };
         self.owned_of(place, grant, inventory)
     }
 
     /// The same for devices that are not yet known to exist.
-    pub fn owned_of(&self, place: &Place, grant: &[Uuid], inventory: Option<&Inventory>) -> Decision {
-        let memory = |uuid: &Uuid| inventory?.devices.iter().find(|device| device.uuid == *uuid)?.memory;
-        let wants_all = |uuid: &Uuid, ours: &Units| self.filter.portion(ours, memory(uuid)) == Portion::All;
+    pub fn owned_of(
+        &self,
+        place: &Place,
+        grant: &[Uuid],
+        inventory: Option<&Inventory>,
+    ) -> Decision {
+        let memory = |uuid: &Uuid| {
+            inventory?
+                .devices
+                .iter()
+                .find(|device| device.uuid == *uuid)?
+                .memory
+        };
+        let wants_all =
+            |uuid: &Uuid, ours: &Units| self.filter.portion(ours, memory(uuid)) == Portion::All;
         let by_uuid = self.visible.full_uuids().is_some();
-        let wish =
-            Wish { grant: Some(grant), by_uuid, count: self.count, wants_all: &wants_all, reusable: &|_, _| false };
+        let wish = Wish {
+            grant: Some(grant),
+            by_uuid,
+            count: self.count,
+            wants_all: &wants_all,
+            reusable: &|_, _| false,
+        };
         ownership::of_grant(place, &wish)
     }
 
-    /// The most devices that this user may have at a time; of what is ours already nothing is counted again.
+    /// The most devices that this user may have at a time; of what is ours already
+    /// nothing is counted again.
     pub fn cap(&self) -> Option<u32> {
         self.cap.filter(|_| self.cover.is_none())
     }
 
-    /// Confirms, after something was settled inside what is ours, that the enclosing reservation or lease survived.
+    /// Confirms, after something was settled inside what is ours, that the enclosing
+    /// reservation or lease survived.
     ///
     /// # Errors
     ///
     /// It has ended.
     pub fn confirm(&self, place: &Place) -> Result<(), Failure> {
-        self.cover.as_ref().map_or(Ok(()), |cover| cover.confirm(place))
+        self.cover
+            .as_ref()
+            .map_or(Ok(()), |cover| cover.confirm(place))
     }
 
-    /// The request without what narrows the choice: INDEX counts all devices of the type, and takes one of them whole.
+    /// The request without what narrows the choice: INDEX counts all devices of the type,
+    /// and takes one of them whole.
     #[must_use]
     pub fn by_index(mut self) -> Self {
         self.filter.profiles.clear();
         self.filter.gpus.clear();
-        (self.filter.min_memory, self.filter.share, self.count, self.policy) = (None, None, 1, None);
+        (
+            self.filter.min_memory,
+            self.filter.share,
+            self.count,
+            self.policy,
+        ) = (None, None, 1, None);
         self
     }
 
-    /// The line that waiters with this request stand in: the same for everybody who could take the same devices.
+    /// The line that waiters with this request stand in: the same for everybody who could
+    /// take the same devices.
     pub fn line(&self) -> u32 {
         (layout::fnv1a(self.text().as_bytes()) % u64::from(layout::LINES)) as u32
     }
@@ -250,39 +347,67 @@ impl Request {
             names.join(",")
         };
         let filter = &self.filter;
-        let grant = filter.grant.as_ref().map(|grant| sorted(grant.iter().map(ToString::to_string).collect()));
+        let grant = filter
+            .grant
+            .as_ref()
+            .map(|grant| sorted(grant.iter().map(ToString::to_string).collect()));
         format!(
             "{:?} {} {} {} {} {} {}",
             filter.kind,
-            sorted(filter.profiles.iter().map(|profile| profile.to_ascii_lowercase()).collect()),
+            sorted(
+                filter
+                    .profiles
+                    .iter()
+                    .map(|profile| profile.to_ascii_lowercase())
+                    .collect()
+            ),
             filter.min_memory.unwrap_or(0),
-            filter.share.map_or_else(|| "1/1".into(), |share| share.to_string()),
+            filter
+                .share
+                .map_or_else(|| "1/1".into(), |share| share.to_string()),
             sorted(filter.gpus.iter().map(ToString::to_string).collect()),
             grant.as_deref().unwrap_or("all"),
             self.count,
         )
     }
 
-    /// The failure of a variable that names no device: on purpose, or since CUDA does not know its first entry.
+    /// The failure of a variable that names no device: on purpose, or since CUDA does not
+    /// know its first entry.
     pub fn empty_grant(&self) -> Failure {
         let first = self.value.split(',').next().unwrap_or_default().trim();
-        if !(first.is_empty() || first.starts_with('-') || first.eq_ignore_ascii_case("NoDevFiles")) {
+        if !(first.is_empty() || first.starts_with('-') || first.eq_ignore_ascii_case("NoDevFiles"))
+        {
             return self.vanished();
         }
-        let shown = if self.value.is_empty() { "empty" } else { self.value.as_str() };
-        Failure::new(Kind::NoDevice, format!("CUDA_VISIBLE_DEVICES is {shown}: it names no device"))
-            .hint(self.remedy(WITHOUT_GRANT))
+        let shown = if self.value.is_empty() {
+            "empty"
+        } else {
+            self.value.as_str()
+        };
+        Failure::new(
+            Kind::NoDevice,
+            format!("CUDA_VISIBLE_DEVICES is {shown}: it names no device"),
+        )
+        .hint(self.remedy(WITHOUT_GRANT))
     }
 
     /// A grant that no longer names anything here.
     fn vanished(&self) -> Failure {
         let shown: String = self.value.chars().take(60).collect();
-        let dots = if shown.len() < self.value.len() { ".." } else { "" };
-        Failure::new(Kind::NoDevice, format!("CUDA_VISIBLE_DEVICES={shown}{dots}: no such device on this node"))
-            .hint(self.remedy("re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again"))
+        let dots = if shown.len() < self.value.len() {
+            ".."
+        } else {
+            ""
+        };
+        Failure::new(
+            Kind::NoDevice,
+            format!("CUDA_VISIBLE_DEVICES={shown}{dots}: no such device on this node"),
+        )
+        .hint(self.remedy("re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again"))
     }
 
-    /// What a person can do about the grant: inside a job it is the batch system's, and to unset it takes what others were granted.
+    /// What a person can do about the grant: inside a job it is the batch system's, and
+    /// to unset it takes what others were granted.
     pub fn remedy(&self, elsewhere: &'static str) -> &'static str {
         if self.batch_job {
             "the batch system set CUDA_VISIBLE_DEVICES for this job: ask it for other GPUs"

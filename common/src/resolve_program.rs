@@ -1,5 +1,7 @@
-//! What a path runs, whatever is wrapped on the way: the one rule for cudawrap, which executes that program, and create-cudawrap, which must
-//! never remove it. Reads links only; identity is device and inode, so that copies, renames and bind mounts deceive nobody.
+//! What a path runs, whatever is wrapped on the way: the one rule for cudawrap, which
+//! executes that program, and create-cudawrap, which must never remove it. Reads links
+//! only; identity is device and inode, so that copies, renames and bind mounts deceive
+//! nobody.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,7 +14,8 @@ use nix::unistd::{AccessFlags, access};
 pub const PREFIX: &str = "CUDAWRAP_";
 /// What the program behind the links is called.
 const WRAPPER: &str = "cudawrap";
-/// Links followed before a chain counts as a loop (the kernel's own limit, path_resolution(7)).
+/// Links followed before a chain counts as a loop (the kernel's own limit,
+/// path_resolution(7)).
 const MOST_HOPS: usize = 40;
 
 /// Device and inode.
@@ -20,7 +23,9 @@ pub type Identity = (u64, u64);
 
 /// What `path` leads to, links followed.
 pub fn identity(path: &Path) -> Option<Identity> {
-    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+    std::fs::metadata(path)
+        .ok()
+        .map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// A chain of links, from a path to the file at its end.
@@ -32,20 +37,27 @@ pub struct Chain {
     pub end: Option<Identity>,
 }
 
-/// Follows the links of `path`. Lexical, so that a relative path stays relative to the working directory.
+/// Follows the links of `path`. Lexical, so that a relative path stays relative to the
+/// working directory.
 pub fn chain(path: &Path) -> Chain {
     let mut hops = vec![path.to_owned()];
     let mut here = path.to_owned();
     while hops.len() <= MOST_HOPS {
-        let Ok(target) = std::fs::read_link(&here) else { break };
+        let Ok(target) = std::fs::read_link(&here) else {
+            break;
+        };
         here = here.parent().unwrap_or(Path::new("")).join(target);
         hops.push(here.clone());
     }
-    Chain { end: identity(path), hops }
+    Chain {
+        end: identity(path),
+        hops,
+    }
 }
 
 impl Chain {
-    /// The links: every hop but the file at the end, whose own directory is nobody's place in PATH; a file under another name stands for a link.
+    /// The links: every hop but the file at the end, whose own directory is nobody's
+    /// place in PATH; a file under another name stands for a link.
     pub fn links(&self) -> &[PathBuf] {
         let links = self.hops.len().saturating_sub(1).max(1);
         self.hops.get(..links).unwrap_or_default()
@@ -57,23 +69,36 @@ impl Chain {
     }
 }
 
-/// Whether a path leads to a program called cudawrap, of whatever installation, or to the place of one that is gone.
+/// Whether a path leads to a program called cudawrap, of whatever installation, or to the
+/// place of one that is gone.
 pub fn is_cudawrap(path: &Path) -> bool {
-    let end = std::fs::canonicalize(path).ok().or_else(|| chain(path).hops.pop());
+    let end = std::fs::canonicalize(path)
+        .ok()
+        .or_else(|| chain(path).hops.pop());
     end.is_some_and(|end| end.file_name() == Some(OsStr::new(WRAPPER)))
 }
 
 /// `CUDAWRAP_name` beside `hop`.
 pub fn beside(hop: &Path) -> Option<PathBuf> {
     let name = hop.file_name()?;
-    Some(hop.with_file_name(OsString::from_vec([PREFIX.as_bytes(), name.as_bytes()].concat())))
+    Some(hop.with_file_name(OsString::from_vec(
+        [PREFIX.as_bytes(), name.as_bytes()].concat(),
+    )))
 }
 
 /// The directories of PATH; an empty one is the working directory (environ(7)).
 pub fn directories(path: Option<&OsStr>) -> Vec<PathBuf> {
     let Some(path) = path else { return Vec::new() };
     let entries = path.as_bytes().split(|b| *b == b':');
-    entries.map(|entry| if entry.is_empty() { ".".into() } else { PathBuf::from(OsStr::from_bytes(entry)) }).collect()
+    entries
+        .map(|entry| {
+            if entry.is_empty() {
+                ".".into()
+            } else {
+                PathBuf::from(OsStr::from_bytes(entry))
+            }
+        })
+        .collect()
 }
 
 /// The program that a path runs, and how it is reached.
@@ -104,7 +129,8 @@ pub struct Rule<'a> {
     pub directories: &'a [PathBuf],
 }
 
-/// One application of the rule: where it has been, so that links that lead in circles end it, and the way to where it is.
+/// One application of the rule: where it has been, so that links that lead in circles end
+/// it, and the way to where it is.
 #[derive(Default)]
 struct Search {
     /// By directory and name: a path that leads in circles is another one in each round.
@@ -114,7 +140,10 @@ struct Search {
 
 impl Search {
     fn of(chain: &Chain) -> Self {
-        let mut search = Self { visited: Vec::new(), trail: chain.hops.clone() };
+        let mut search = Self {
+            visited: Vec::new(),
+            trail: chain.hops.clone(),
+        };
         for hop in &chain.hops {
             search.visit(hop);
         }
@@ -134,23 +163,35 @@ impl Search {
 }
 
 impl Rule<'_> {
-    /// What executing `path` runs: itself, or where it leads to a cudawrap what that finds.
+    /// What executing `path` runs: itself, or where it leads to a cudawrap what that
+    /// finds.
     pub fn program(&self, path: &Path) -> Option<Resolution> {
         let mut search = Search::default();
-        self.follow(path, &mut search).map(|program| Resolution { program, trail: search.trail })
+        self.follow(path, &mut search).map(|program| Resolution {
+            program,
+            trail: search.trail,
+        })
     }
 
-    /// The program beside the last link of a chain that has one: `CUDAWRAP_name` beside `name`. Where that leads to a cudawrap again,
-    /// what is beside the links of its own chain.
+    /// The program beside the last link of a chain that has one: `CUDAWRAP_name` beside
+    /// `name`. Where that leads to a cudawrap again, what is beside the links of its own
+    /// chain.
     pub fn beside(&self, chain: &Chain) -> Option<Resolution> {
         let mut search = Search::of(chain);
-        self.sibling(chain, &mut search).map(|program| Resolution { program, trail: search.trail })
+        self.sibling(chain, &mut search).map(|program| Resolution {
+            program,
+            trail: search.trail,
+        })
     }
 
-    /// The next program of its name in PATH behind the links' directories (in all of PATH if none of them is there).
+    /// The next program of its name in PATH behind the links' directories (in all of PATH
+    /// if none of them is there).
     pub fn in_path(&self, chain: &Chain) -> Option<Resolution> {
         let mut search = Search::of(chain);
-        self.next(chain, &mut search).map(|program| Resolution { program, trail: search.trail })
+        self.next(chain, &mut search).map(|program| Resolution {
+            program,
+            trail: search.trail,
+        })
     }
 
     fn follow(&self, path: &Path, search: &mut Search) -> Option<PathBuf> {
@@ -162,7 +203,9 @@ impl Rule<'_> {
         if !(self.is_wrapper)(path) {
             return Some(path.to_owned());
         }
-        let found = self.sibling(&chain, search).or_else(|| self.next(&chain, search));
+        let found = self
+            .sibling(&chain, search)
+            .or_else(|| self.next(&chain, search));
         if found.is_none() {
             search.trail.truncate(before);
         }
@@ -171,7 +214,12 @@ impl Rule<'_> {
 
     fn sibling(&self, chain: &Chain, search: &mut Search) -> Option<PathBuf> {
         let there = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok();
-        let mut siblings = chain.hops.iter().rev().filter_map(|hop| beside(hop)).filter(there);
+        let mut siblings = chain
+            .hops
+            .iter()
+            .rev()
+            .filter_map(|hop| beside(hop))
+            .filter(there);
         siblings.find_map(|path| self.follow(&path, search))
     }
 
@@ -179,19 +227,37 @@ impl Rule<'_> {
         let name = chain.link_name()?;
         let link_directory = |directory: &PathBuf| {
             let directory = identity(directory);
-            let is = |hop: &PathBuf| hop.parent().is_some_and(|parent| identity(or_here(parent)) == directory);
+            let is = |hop: &PathBuf| {
+                hop.parent()
+                    .is_some_and(|parent| identity(or_here(parent)) == directory)
+            };
             directory.is_some() && chain.links().iter().any(is)
         };
-        let behind = self.directories.iter().position(link_directory).map_or(0, |place| place + 1);
-        // Looked through one by one: joined again, no directory at all would be an empty PATH, which stands for the working directory.
-        let rest = self.directories.get(behind..).unwrap_or_default().iter().map(|directory| directory.join(name));
+        let behind = self
+            .directories
+            .iter()
+            .position(link_directory)
+            .map_or(0, |place| place + 1);
+        // Looked through one by one: joined again, no directory at all would be an empty
+        // PATH, which stands for the working directory.
+        let rest = self
+            .directories
+            .get(behind..)
+            .unwrap_or_default()
+            .iter()
+            .map(|directory| directory.join(name));
         let runs = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
-        rest.filter(runs).find_map(|path| self.follow(&path, search))
+        rest.filter(runs)
+            .find_map(|path| self.follow(&path, search))
     }
 }
 
 fn or_here(path: &Path) -> &Path {
-    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+    if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    }
 }
 
 #[cfg(test)]
@@ -202,14 +268,20 @@ mod tests {
     /// `x > y`: x is a link to y; `x`: a program.
     fn lay(root: &Path, entries: &[&str]) {
         for entry in entries {
-            let (name, target) = entry.split_once(" > ").map_or((*entry, None), |(name, target)| (name, Some(target)));
+            let (name, target) = entry
+                .split_once(" > ")
+                .map_or((*entry, None), |(name, target)| (name, Some(target)));
             std::fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
             match target {
                 Some(target) => symlink(target, root.join(name)).unwrap(),
                 None => {
                     use std::os::unix::fs::PermissionsExt;
                     std::fs::write(root.join(name), name).unwrap();
-                    std::fs::set_permissions(root.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+                    std::fs::set_permissions(
+                        root.join(name),
+                        std::fs::Permissions::from_mode(0o755),
+                    )
+                    .unwrap();
                 }
             }
         }
@@ -232,22 +304,70 @@ mod tests {
                 ],
                 "d/CUDAWRAP_z",
             ),
-            (&["d/x > ../cudawrap", "d/CUDAWRAP_x > y", "d/y > z", "d/z"], "d/CUDAWRAP_x"),
+            (
+                &["d/x > ../cudawrap", "d/CUDAWRAP_x > y", "d/y > z", "d/z"],
+                "d/CUDAWRAP_x",
+            ),
             // Another directory's path was wrapped later.
-            (&["d/x > ../cudawrap", "d/CUDAWRAP_x > ../e/x", "e/x > ../cudawrap", "e/CUDAWRAP_x"], "e/CUDAWRAP_x"),
+            (
+                &[
+                    "d/x > ../cudawrap",
+                    "d/CUDAWRAP_x > ../e/x",
+                    "e/x > ../cudawrap",
+                    "e/CUDAWRAP_x",
+                ],
+                "e/CUDAWRAP_x",
+            ),
             // The link nearest to cudawrap that has a program.
-            (&["d/x > ../e/y", "d/CUDAWRAP_x", "e/y > ../cudawrap", "e/CUDAWRAP_y"], "e/CUDAWRAP_y"),
+            (
+                &[
+                    "d/x > ../e/y",
+                    "d/CUDAWRAP_x",
+                    "e/y > ../cudawrap",
+                    "e/CUDAWRAP_y",
+                ],
+                "e/CUDAWRAP_y",
+            ),
             // Behind a directory of links, in PATH (d, e), whatever is wrapped there.
             (&["d/x > ../cudawrap", "e/x"], "e/x"),
-            (&["d/x > ../cudawrap", "e/x > ../cudawrap", "e/CUDAWRAP_x"], "e/CUDAWRAP_x"),
-            (&["d/x > ../cudawrap", "d/CUDAWRAP_x > y", "d/y > ../cudawrap", "e/y"], "e/y"),
+            (
+                &["d/x > ../cudawrap", "e/x > ../cudawrap", "e/CUDAWRAP_x"],
+                "e/CUDAWRAP_x",
+            ),
+            (
+                &[
+                    "d/x > ../cudawrap",
+                    "d/CUDAWRAP_x > y",
+                    "d/y > ../cudawrap",
+                    "e/y",
+                ],
+                "e/y",
+            ),
             // Another cudawrap, and one that is gone.
-            (&["d/x > ../cudawrap", "d/CUDAWRAP_x > ../o/cudawrap", "o/cudawrap"], ""),
+            (
+                &[
+                    "d/x > ../cudawrap",
+                    "d/CUDAWRAP_x > ../o/cudawrap",
+                    "o/cudawrap",
+                ],
+                "",
+            ),
             (&["d/x > /nowhere/cudawrap", "d/CUDAWRAP_x"], "d/CUDAWRAP_x"),
             // In circles.
-            (&["d/x > ../cudawrap", "d/CUDAWRAP_x > ../e/y", "e/y > ../d/x"], ""),
+            (
+                &["d/x > ../cudawrap", "d/CUDAWRAP_x > ../e/y", "e/y > ../d/x"],
+                "",
+            ),
             (&["d/x > ../cudawrap", "d/CUDAWRAP_x > x"], ""),
-            (&["d/x > ../cudawrap", "d/CUDAWRAP_x > y", "d/y > ../cudawrap", "d/CUDAWRAP_y > x"], ""),
+            (
+                &[
+                    "d/x > ../cudawrap",
+                    "d/CUDAWRAP_x > y",
+                    "d/y > ../cudawrap",
+                    "d/CUDAWRAP_y > x",
+                ],
+                "",
+            ),
         ];
         for (entries, expected) in rows {
             let temporary = tempfile::tempdir().unwrap();
@@ -255,9 +375,14 @@ mod tests {
             lay(&root, entries);
             lay(&root, &["cudawrap"]);
             let directories = [root.join("d"), root.join("e")];
-            let found = Rule { is_wrapper: &is_cudawrap, directories: &directories }.program(&root.join("d/x"));
+            let found = Rule {
+                is_wrapper: &is_cudawrap,
+                directories: &directories,
+            }
+            .program(&root.join("d/x"));
             let program = found.map(|found| found.program.canonicalize().unwrap_or(found.program));
-            let expected = (!expected.is_empty()).then(|| root.join(expected).canonicalize().unwrap());
+            let expected =
+                (!expected.is_empty()).then(|| root.join(expected).canonicalize().unwrap());
             assert_eq!(program, expected, "{entries:?}");
         }
     }
@@ -266,8 +391,23 @@ mod tests {
     fn a_trail_is_known_by_its_names() {
         let temporary = tempfile::tempdir().unwrap();
         let root = temporary.path().canonicalize().unwrap();
-        lay(&root, &["d/x > ../cudawrap", "d/CUDAWRAP_x > ../same/y", "d/y", "same > d", "d/z", "cudawrap"]);
-        let found = Rule { is_wrapper: &is_cudawrap, directories: &[] }.program(&root.join("d/x")).unwrap();
+        lay(
+            &root,
+            &[
+                "d/x > ../cudawrap",
+                "d/CUDAWRAP_x > ../same/y",
+                "d/y",
+                "same > d",
+                "d/z",
+                "cudawrap",
+            ],
+        );
+        let found = Rule {
+            is_wrapper: &is_cudawrap,
+            directories: &[],
+        }
+        .program(&root.join("d/x"))
+        .unwrap();
         let here = identity(&root.join("d")).unwrap();
         for (name, passes) in [("x", true), ("CUDAWRAP_x", true), ("y", true), ("z", false)] {
             assert_eq!(found.passes(here, OsStr::new(name)), passes, "{name}");

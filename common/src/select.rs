@@ -1,5 +1,6 @@
-//! One look at the node: free devices are claimed, or it is said why there are none, or the caller is to wait in the queue.
-//! The same for getgpu and cudawrap; what each adds to it, such as `--explain`, it adds as an `Observer`.
+//! One look at the node: free devices are claimed, or it is said why there are none, or
+//! the caller is to wait in the queue. The same for getgpu and cudawrap; what each adds
+//! to it, such as `--explain`, it adds as an `Observer`.
 
 use crate::ask::Ask;
 use crate::choice::cap;
@@ -76,9 +77,20 @@ impl<A: Ask> Selection<'_, A> {
     ///
     /// # Errors
     ///
-    /// What waiting cannot cure: NVML, the lock, a pool that could never meet the request.
-    pub fn run(self, known: Option<Inventory>, observer: &mut dyn Observer<A>) -> Result<Selected, Failure> {
-        let Self { client, place, side, request, waits } = self;
+    /// What waiting cannot cure: NVML, the lock, a pool that could never meet the
+    /// request.
+    pub fn run(
+        self,
+        known: Option<Inventory>,
+        observer: &mut dyn Observer<A>,
+    ) -> Result<Selected, Failure> {
+        let Self {
+            client,
+            place,
+            side,
+            request,
+            waits,
+        } = self;
         cap::possible(request)?;
         let probe = place.open()?;
         let ahead = line::waiting(&probe, Some(request.line()))?;
@@ -88,7 +100,10 @@ impl<A: Ask> Selection<'_, A> {
             known = Some(client.client()?.scan(request.detail())?);
         }
         if let Some(inventory) = &known {
-            observer.known(inventory, &request.filter.pool(inventory).collect::<Vec<_>>())?;
+            observer.known(
+                inventory,
+                &request.filter.pool(inventory).collect::<Vec<_>>(),
+            )?;
         }
         if let Some(inventory) = &known {
             fits_inside(request, inventory)?;
@@ -102,8 +117,18 @@ impl<A: Ask> Selection<'_, A> {
         let failure = if ahead > 0 && alone.is_none() {
             line::taken_by(ahead).hint(observer.hint(true))
         } else {
-            let skip = |device: &Device| alone.as_ref().is_some_and(|alone| !alone.contains(&device.uuid));
-            let mut chooser = Chooser { client: &mut *client, place, side, request, skip: &skip };
+            let skip = |device: &Device| {
+                alone
+                    .as_ref()
+                    .is_some_and(|alone| !alone.contains(&device.uuid))
+            };
+            let mut chooser = Chooser {
+                client: &mut *client,
+                place,
+                side,
+                request,
+                skip: &skip,
+            };
             match chooser.choose(known.as_ref())? {
                 Outcome::Picked(picked, guard) => {
                     observer.picked(&mut chooser, &picked, known.as_ref())?;
@@ -112,7 +137,9 @@ impl<A: Ask> Selection<'_, A> {
                 Outcome::OverCap(failure) => failure,
                 Outcome::NoneFree(rejected) => {
                     observer.rejected(&rejected, &probe);
-                    Census::take(&rejected, &probe).failure().hint(observer.hint(false))
+                    Census::take(&rejected, &probe)
+                        .failure()
+                        .hint(observer.hint(false))
                 }
             }
         };
@@ -124,16 +151,21 @@ impl<A: Ask> Selection<'_, A> {
             None => client.client()?.scan(request.detail())?,
         };
         // What no device of the node could ever meet is said at once.
-        let pool: Vec<&Device> =
-            census::pool(&request.filter, &inventory, request.count)?.into_iter().map(|(_, device)| device).collect();
+        let pool: Vec<&Device> = census::pool(&request.filter, &inventory, request.count)?
+            .into_iter()
+            .map(|(_, device)| device)
+            .collect();
         observer.waits(&pool, &inventory)?;
         Ok(Selected::Queue(inventory))
     }
 }
 
-/// A share that is larger than what is ours of every device of the grant is none that waiting could find room for.
+/// A share that is larger than what is ours of every device of the grant is none that
+/// waiting could find room for.
 fn fits_inside(request: &Request, inventory: &Inventory) -> Result<(), Failure> {
-    let Some(cover) = &request.cover else { return Ok(()) };
+    let Some(cover) = &request.cover else {
+        return Ok(());
+    };
     let mut pool = request.filter.pool(inventory).peekable();
     let too_large = |device: &Device| {
         let ours = cover.units(&device.uuid);
@@ -142,7 +174,11 @@ fn fits_inside(request: &Request, inventory: &Inventory) -> Result<(), Failure> 
     if pool.peek().is_none() || !pool.all(too_large) {
         return Ok(());
     }
-    let share = request.filter.share.map(|share| share.to_string()).unwrap_or_default();
+    let share = request
+        .filter
+        .share
+        .map(|share| share.to_string())
+        .unwrap_or_default();
     Err(Failure::new(
         Kind::NoDevice,
         format!("--share {share}: larger than the part of the device that is reserved for you"),

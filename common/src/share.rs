@@ -1,5 +1,6 @@
-//! A part of a device, as people type it: `1/2`, `0.5`, `25%`, or a size such as `10G`. Pure.
-//! A fraction is kept as two whole numbers, so that 1/3 is a third and exactly three fit.
+//! A part of a device, as people type it: `1/2`, `0.5`, `25%`, or a size such as `10G`.
+//! Pure. A fraction is kept as two whole numbers, so that 1/3 is a third and exactly
+//! three fit.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +23,8 @@ pub enum Share {
 }
 
 impl Share {
-    /// How many units that is of a device with `total` bytes of memory: none if it has less, or is not known to have as much.
+    /// How many units that is of a device with `total` bytes of memory: none if it has
+    /// less, or is not known to have as much.
     pub fn units(self, total: Option<u64>) -> Option<i64> {
         let (of, parts) = match self {
             Self::Fraction { of, parts } => (of, parts),
@@ -35,7 +37,8 @@ impl Share {
     pub fn memory(self, total: u64) -> u64 {
         match self {
             Self::Fraction { of, parts } => {
-                u64::try_from(u128::from(total) * u128::from(of) / u128::from(parts.max(1))).unwrap_or(total)
+                u64::try_from(u128::from(total) * u128::from(of) / u128::from(parts.max(1)))
+                    .unwrap_or(total)
             }
             Self::Bytes(bytes) => bytes.min(total),
         }
@@ -56,13 +59,19 @@ impl FromStr for Share {
         let (of, parts) = if let Some((of, parts)) = text.split_once('/') {
             (whole(of).ok_or_else(bad)?, whole(parts).ok_or_else(bad)?)
         } else if let Some(percent) = text.strip_suffix('%') {
-            decimal(percent).and_then(|(of, parts)| Some((of, parts.checked_mul(100)?))).ok_or_else(bad)?
+            decimal(percent)
+                .and_then(|(of, parts)| Some((of, parts.checked_mul(100)?)))
+                .ok_or_else(bad)?
         } else if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
             // A bare number is never a size: `1.0` and `2` are devices.
             decimal(text).ok_or_else(bad)?
         } else {
             let bytes = quantity::size(text).map_err(|_| bad())?;
-            return if bytes > 0 { Ok(Self::Bytes(bytes)) } else { Err(format!("`{text}` is no part of a device")) };
+            return if bytes > 0 {
+                Ok(Self::Bytes(bytes))
+            } else {
+                Err(format!("`{text}` is no part of a device"))
+            };
         };
         match (of, parts) {
             (_, 0) => Err(bad()),
@@ -70,7 +79,10 @@ impl FromStr for Share {
             (of, parts) if of > parts => Err(format!("`{text}` is more than a whole device")),
             (of, parts) => {
                 let common = greatest_common_divisor(of, parts);
-                Ok(Self::Fraction { of: of / common, parts: parts / common })
+                Ok(Self::Fraction {
+                    of: of / common,
+                    parts: parts / common,
+                })
             }
         }
     }
@@ -86,18 +98,24 @@ const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 
 /// Digits behind the point that are read: more say nothing about a device's units.
 const DIGITS: usize = 15;
-/// Digits of a whole number: as many as 15 behind the point of a percentage give, so that a printed share is read back.
+/// Digits of a whole number: as many as 15 behind the point of a percentage give, so that
+/// a printed share is read back.
 const WHOLE: usize = DIGITS + 3;
 
 fn whole(text: &str) -> Option<u64> {
     let text = text.trim();
-    (!text.is_empty() && text.len() <= WHOLE && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
+    (!text.is_empty() && text.len() <= WHOLE && text.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| text.parse().ok())?
 }
 
 /// `0.25` as 25 of 100.
 fn decimal(text: &str) -> Option<(u64, u64)> {
     let (before, behind) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
-    let before = if before.is_empty() && !behind.is_empty() { 0 } else { whole(before)? };
+    let before = if before.is_empty() && !behind.is_empty() {
+        0
+    } else {
+        whole(before)?
+    };
     if behind.is_empty() {
         return Some((before, 1));
     }
@@ -123,7 +141,8 @@ impl fmt::Display for Share {
     }
 }
 
-/// `of` of `parts` equal parts of so many units, rounded down: at least one unit, and never more than there are.
+/// `of` of `parts` equal parts of so many units, rounded down: at least one unit, and
+/// never more than there are.
 pub fn fraction_of(units: i64, of: u64, parts: u64) -> i64 {
     let exact = i128::from(units) * i128::from(of) / i128::from(parts.max(1));
     i64::try_from(exact).unwrap_or(units).clamp(1, units.max(1))
@@ -149,15 +168,29 @@ mod tests {
 
     #[test]
     fn shares_as_people_write_them() {
-        for (text, units) in
-            [("1/2", UNITS / 2), ("0.5", UNITS / 2), (".25", UNITS / 4), ("25%", UNITS / 4), ("1/3", UNITS / 3)]
-        {
-            assert_eq!(text.parse::<Share>().unwrap().units(None), Some(units), "{text}");
+        for (text, units) in [
+            ("1/2", UNITS / 2),
+            ("0.5", UNITS / 2),
+            (".25", UNITS / 4),
+            ("25%", UNITS / 4),
+            ("1/3", UNITS / 3),
+        ] {
+            assert_eq!(
+                text.parse::<Share>().unwrap().units(None),
+                Some(units),
+                "{text}"
+            );
         }
-        for (text, units) in
-            [("1.0000000000000000000", UNITS), ("0.3333333333333333", UNITS / 3 - 1), ("33.333333%", UNITS / 3 - 1)]
-        {
-            assert_eq!(text.parse::<Share>().unwrap().units(None), Some(units), "{text}");
+        for (text, units) in [
+            ("1.0000000000000000000", UNITS),
+            ("0.3333333333333333", UNITS / 3 - 1),
+            ("33.333333%", UNITS / 3 - 1),
+        ] {
+            assert_eq!(
+                text.parse::<Share>().unwrap().units(None),
+                Some(units),
+                "{text}"
+            );
         }
         assert_eq!("50%".parse::<Share>(), "1/2".parse());
         assert_eq!("0.50".parse::<Share>(), "2/4".parse());
@@ -165,12 +198,21 @@ mod tests {
             let share: Share = text.parse().unwrap();
             assert_eq!(share.to_string().parse(), Ok(share), "{text}");
         }
-        for (text, units) in [("1", UNITS), ("100%", UNITS), ("12.5%", UNITS / 8), ("2/3", UNITS / 3 * 2)] {
-            assert_eq!(text.parse::<Share>().unwrap().units(None), Some(units), "{text}");
+        for (text, units) in [
+            ("1", UNITS),
+            ("100%", UNITS),
+            ("12.5%", UNITS / 8),
+            ("2/3", UNITS / 3 * 2),
+        ] {
+            assert_eq!(
+                text.parse::<Share>().unwrap().units(None),
+                Some(units),
+                "{text}"
+            );
         }
         for text in [
-            "", "0", "0%", "3/2", "1.5", "101%", "-1/2", "1/0", "a", "1/2/3", "0.5x", "1e-1", "/", ".", "0G", "2.0",
-            "10", "1..0",
+            "", "0", "0%", "3/2", "1.5", "101%", "-1/2", "1/0", "a", "1/2/3", "0.5x", "1e-1", "/",
+            ".", "0G", "2.0", "10", "1..0",
         ] {
             assert!(text.parse::<Share>().is_err(), "{text}");
         }
@@ -181,9 +223,18 @@ mod tests {
         let share: Share = "10G".parse().unwrap();
         assert_eq!(share, Share::Bytes(10 << 30));
         assert_eq!(share.units(Some(40 << 30)), Some(UNITS / 4));
-        assert_eq!((share.units(Some(5 << 30)), share.units(None)), (None, None));
+        assert_eq!(
+            (share.units(Some(5 << 30)), share.units(None)),
+            (None, None)
+        );
         assert_eq!(share.memory(40 << 30), 10 << 30);
         assert_eq!("1/4".parse::<Share>().unwrap().memory(40 << 30), 10 << 30);
-        assert_eq!((share.to_string(), "0.5".parse::<Share>().unwrap().to_string()), ("10G".into(), "1/2".into()));
+        assert_eq!(
+            (
+                share.to_string(),
+                "0.5".parse::<Share>().unwrap().to_string()
+            ),
+            ("10G".into(), "1/2".into())
+        );
     }
 }

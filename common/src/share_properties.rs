@@ -1,5 +1,6 @@
-//! What must hold for any text that is taken for a share: more than nothing, no more than the whole, and read back as printed.
-//! However many parts a device is cut into, so many fit and no more memory is given than there is.
+//! What must hold for any text that is taken for a share: more than nothing, no more than
+//! the whole, and read back as printed. However many parts a device is cut into, so many
+//! fit and no more memory is given than there is.
 
 use proptest::prelude::*;
 

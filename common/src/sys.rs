@@ -1,5 +1,6 @@
-//! The few system calls that no crate offers safely: auxiliary vector, pidfd, parent-death signal, process name.
-//! Each is one call with its man page; nothing here decides anything.
+//! The few system calls that no crate offers safely: auxiliary vector, pidfd,
+//! parent-death signal, process name. Each is one call with its man page; nothing here
+//! decides anything.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, OsString};
@@ -15,8 +16,10 @@ pub fn stdout_was_closed() -> bool {
 
 static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Rust's runtime puts /dev/null in the place of a closed stream before main, so that writing there succeeds: this is asked before.
-// SAFETY: the C library calls the functions of this section once, before main; this one makes one system call and stores a flag.
+/// Rust's runtime puts /dev/null in the place of a closed stream before main, so that
+/// writing there succeeds: this is asked before.
+// SAFETY: the C library calls the functions of this section once, before main; this one
+// makes one system call and stores a flag.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = {
@@ -28,8 +31,8 @@ static BEFORE_MAIN: extern "C" fn() = {
     look
 };
 
-/// Whether the kernel asks for secure execution (AT_SECURE, getauxval(3)): setuid, setgid or file capabilities.
-/// Then nothing from the environment is believed.
+/// Whether the kernel asks for secure execution (AT_SECURE, getauxval(3)): setuid, setgid
+/// or file capabilities. Then nothing from the environment is believed.
 pub fn secure_execution() -> bool {
     // SAFETY: getauxval has no preconditions.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -37,7 +40,8 @@ pub fn secure_execution() -> bool {
 
 /// The path that this process was executed by (AT_EXECFN, getauxval(3)).
 pub fn exec_path() -> Option<OsString> {
-    // SAFETY: the value is 0 or the address of a NUL-terminated string that lives as long as the process.
+    // SAFETY: the value is 0 or the address of a NUL-terminated string that lives as long
+    // as the process.
     let bytes = unsafe {
         let text = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
         if text.is_null() {
@@ -50,7 +54,8 @@ pub fn exec_path() -> Option<OsString> {
 
 /// A descriptor that becomes readable when `pid` is over (pidfd_open(2), Linux 5.3).
 pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: pidfd_open takes two integers and returns a new close-on-exec descriptor or -1.
+    // SAFETY: pidfd_open takes two integers and returns a new close-on-exec descriptor or
+    // -1.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
@@ -59,32 +64,50 @@ pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Sends `signal` to the process behind a pidfd (pidfd_send_signal(2)): never to another one that got its number.
+/// Sends `signal` to the process behind a pidfd (pidfd_send_signal(2)): never to another
+/// one that got its number.
 pub fn pidfd_signal(fd: &OwnedFd, signal: i32) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     // SAFETY: a null siginfo means "as kill(2)".
     let rc = unsafe {
-        libc::syscall(libc::SYS_pidfd_send_signal, fd.as_raw_fd(), signal, std::ptr::null::<libc::siginfo_t>(), 0)
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            fd.as_raw_fd(),
+            signal,
+            std::ptr::null::<libc::siginfo_t>(),
+            0,
+        )
     };
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if rc < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
-/// Waits at most `limit` for a signal that this thread has blocked, and gives the pid of its sender (sigtimedwait(2)).
+/// Waits at most `limit` for a signal that this thread has blocked, and gives the pid of
+/// its sender (sigtimedwait(2)).
 pub fn wait_for_signal(signal: i32, limit: std::time::Duration) -> Option<i32> {
     let seconds = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
-    let limit = libc::timespec { tv_sec: seconds, tv_nsec: i64::from(limit.subsec_nanos()) };
-    // SAFETY: all-zero bytes are a valid signal set and a valid siginfo; both live until the call returns, which fills the latter for
-    // a signal of kill(2) or pidfd_send_signal(2), the only ones whose sender is read.
+    let limit = libc::timespec {
+        tv_sec: seconds,
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    };
+    // SAFETY: all-zero bytes are a valid signal set and a valid siginfo; both live until
+    // the call returns, which fills the latter for a signal of kill(2) or
+    // pidfd_send_signal(2), the only ones whose sender is read.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         let mut info: libc::siginfo_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, signal);
-        (libc::sigtimedwait(&raw const set, &raw mut info, &raw const limit) == signal).then(|| info.si_pid())
+        (libc::sigtimedwait(&raw const set, &raw mut info, &raw const limit) == signal)
+            .then(|| info.si_pid())
     }
 }
 
-/// Asks for SIGKILL when the parent dies (PR_SET_PDEATHSIG, prctl(2)); ends at once if `parent` died before that.
+/// Asks for SIGKILL when the parent dies (PR_SET_PDEATHSIG, prctl(2)); ends at once if
+/// `parent` died before that.
 pub fn die_with(parent: u32) {
     // SAFETY: prctl with these arguments touches no memory; _exit runs nothing.
     unsafe {
@@ -95,16 +118,19 @@ pub fn die_with(parent: u32) {
     }
 }
 
-/// Ends this process by SIGPIPE, which Rust's runtime ignores from the start (signal(2), raise(3)). Comes back where the signal is blocked.
+/// Ends this process by SIGPIPE, which Rust's runtime ignores from the start (signal(2),
+/// raise(3)). Comes back where the signal is blocked.
 pub fn end_by_sigpipe() {
-    // SAFETY: the default action needs no handler, and both calls touch no memory of ours.
+    // SAFETY: the default action needs no handler, and both calls touch no memory of
+    // ours.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::raise(libc::SIGPIPE);
     }
 }
 
-/// Names this process for ps(1) and /proc/PID/comm (PR_SET_NAME, prctl(2)); at most 15 bytes.
+/// Names this process for ps(1) and /proc/PID/comm (PR_SET_NAME, prctl(2)); at most 15
+/// bytes.
 pub fn set_name(name: &CStr) {
     // SAFETY: the kernel reads at most 16 bytes up to the NUL.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
@@ -112,16 +138,24 @@ pub fn set_name(name: &CStr) {
 
 /// Seconds since boot, suspend included (CLOCK_BOOTTIME, clock_gettime(2)).
 pub fn boot_time() -> std::time::Duration {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock exists since Linux 2.6.39 and now is a valid place for the answer.
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the clock exists since Linux 2.6.39 and now is a valid place for the
+    // answer.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
     std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// What this thread has had of a processor (CLOCK_THREAD_CPUTIME_ID of clock_gettime(2)).
 pub fn processor_time() -> std::time::Duration {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock exists since Linux 2.6.12 and now is a valid place for the answer.
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the clock exists since Linux 2.6.12 and now is a valid place for the
+    // answer.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
     std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
@@ -133,14 +167,16 @@ pub fn ticks_per_second() -> u64 {
     u64::try_from(ticks).unwrap_or(100).max(1)
 }
 
-/// Writes all of `bytes` to standard error as far as that goes. A pipe that nobody reads must not end a program that has SIGPIPE's default
-/// action, nor leave the signal pending for the program that it becomes.
+/// Writes all of `bytes` to standard error as far as that goes. A pipe that nobody reads
+/// must not end a program that has SIGPIPE's default action, nor leave the signal pending
+/// for the program that it becomes.
 pub fn write_stderr(bytes: &[u8]) {
     use std::io::Write;
-    // SAFETY: all-zero signal sets are valid places for the answers; the calls change this thread's mask and take the one signal that
-    // the write has made pending.
+    // SAFETY: all-zero signal sets are valid places for the answers; the calls change
+    // this thread's mask and take the one signal that the write has made pending.
     unsafe {
-        let (mut pipe, mut before, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        let (mut pipe, mut before, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
+            std::mem::zeroed();
         libc::sigemptyset(&raw mut pipe);
         libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
         libc::sigpending(&raw mut pending);
@@ -148,19 +184,24 @@ pub fn write_stderr(bytes: &[u8]) {
         let written = io::stderr().write_all(bytes);
         let broken = written.is_err_and(|error| error.raw_os_error() == Some(libc::EPIPE));
         if broken && libc::sigismember(&raw const pending, libc::SIGPIPE) == 0 {
-            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            let now = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
             libc::sigtimedwait(&raw const pipe, std::ptr::null_mut(), &raw const now);
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
     }
 }
 
-/// What `read` gives, asked in a child process (fork(2)) that is killed after `limit`: for a read that somebody else's process can keep from
-/// ending. For programs of one thread.
+/// What `read` gives, asked in a child process (fork(2)) that is killed after `limit`:
+/// for a read that somebody else's process can keep from ending. For programs of one
+/// thread.
 pub fn within(limit: std::time::Duration, read: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>> {
     use std::io::{Read, Write};
     let (reader, writer) = io::pipe().ok()?;
-    // SAFETY: with one thread the child may use all of its memory; it ends by _exit, which runs nothing of the parent's.
+    // SAFETY: with one thread the child may use all of its memory; it ends by _exit,
+    // which runs nothing of the parent's.
     let child = unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -179,7 +220,8 @@ pub fn within(limit: std::time::Duration, read: impl FnOnce() -> Vec<u8>) -> Opt
     let whole = loop {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         use std::os::fd::AsFd;
-        let left = PollTimeout::try_from(limit.saturating_sub(began.elapsed())).unwrap_or(PollTimeout::ZERO);
+        let left = PollTimeout::try_from(limit.saturating_sub(began.elapsed()))
+            .unwrap_or(PollTimeout::ZERO);
         match poll(&mut [PollFd::new(reader.as_fd(), PollFlags::POLLIN)], left) {
             Err(nix::errno::Errno::EINTR) => {}
             Ok(ready) if ready > 0 => match reader.read(&mut piece) {
@@ -194,7 +236,11 @@ pub fn within(limit: std::time::Duration, read: impl FnOnce() -> Vec<u8>) -> Opt
     unsafe {
         libc::kill(child, libc::SIGKILL);
         // One in the middle of a read that even SIGKILL does not end is left alone.
-        libc::waitpid(child, std::ptr::null_mut(), if whole { 0 } else { libc::WNOHANG });
+        libc::waitpid(
+            child,
+            std::ptr::null_mut(),
+            if whole { 0 } else { libc::WNOHANG },
+        );
     }
     whole.then_some(bytes)
 }
@@ -202,25 +248,32 @@ pub fn within(limit: std::time::Duration, read: impl FnOnce() -> Vec<u8>) -> Opt
 /// Takes ownership of a descriptor that a call has just returned as a number.
 pub fn own_fd(number: i32) -> OwnedFd {
     assert!(number >= 0, "a descriptor is never negative");
-    // SAFETY: callers pass what fcntl(F_DUPFD_CLOEXEC) returned to them just now; nobody else knows the number.
+    // SAFETY: callers pass what fcntl(F_DUPFD_CLOEXEC) returned to them just now; nobody
+    // else knows the number.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
-/// Ends this process without running what libraries have registered for its end (_exit(2)).
+/// Ends this process without running what libraries have registered for its end
+/// (_exit(2)).
 pub fn end(status: i32) -> ! {
     // SAFETY: _exit has no preconditions.
     unsafe { libc::_exit(status) }
 }
 
-/// Closes every descriptor from `first` on (close_range(2), Linux 5.9; else those that /proc shows). For a process that has just been forked
-/// and uses none of them.
+/// Closes every descriptor from `first` on (close_range(2), Linux 5.9; else those that
+/// /proc shows). For a process that has just been forked and uses none of them.
 pub fn close_from(first: i32) {
     // SAFETY: the numbers are closed and not used again in this process.
     if unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } == 0 {
         return;
     }
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
-    let open: Vec<i32> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let open: Vec<i32> = entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .collect();
     for fd in open.into_iter().filter(|fd| *fd >= first) {
         // SAFETY: as above.
         unsafe { libc::close(fd) };

@@ -1,5 +1,6 @@
-//! CUDA_VISIBLE_DEVICES as a grant: what a batch system, a user or one of our own tools gave already.
-//! Read as CUDA reads it: cut at the first invalid entry; empty, `-1` and `NoDevFiles` are no devices.
+//! CUDA_VISIBLE_DEVICES as a grant: what a batch system, a user or one of our own tools
+//! gave already. Read as CUDA reads it: cut at the first invalid entry; empty, `-1` and
+//! `NoDevFiles` are no devices.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -21,13 +22,20 @@ pub enum Visible {
 impl Visible {
     /// Reads the variable.
     pub fn parse(value: Option<&OsStr>) -> Self {
-        let Some(value) = value else { return Self::Unset };
+        let Some(value) = value else {
+            return Self::Unset;
+        };
         let text = String::from_utf8_lossy(value.as_bytes());
         let entries: Vec<Selector> = text.split(',').map_while(Selector::parse).collect();
-        if entries.is_empty() { Self::Nothing } else { Self::Entries(entries) }
+        if entries.is_empty() {
+            Self::Nothing
+        } else {
+            Self::Entries(entries)
+        }
     }
 
-    /// The one device that it names by a full UUID of the present form; for that NVML need not be asked.
+    /// The one device that it names by a full UUID of the present form; for that NVML
+    /// need not be asked.
     pub fn single_uuid(&self) -> Option<&Uuid> {
         match self {
             Self::Entries(entries) => match entries.as_slice() {
@@ -40,13 +48,25 @@ impl Visible {
 
     /// The devices it names if all of them are full UUIDs of the present form.
     pub fn full_uuids(&self) -> Option<Vec<Uuid>> {
-        let Self::Entries(entries) = self else { return None };
-        entries.iter().map(|entry| if let Selector::Full(uuid) = entry { Some(uuid.clone()) } else { None }).collect()
+        let Self::Entries(entries) = self else {
+            return None;
+        };
+        entries
+            .iter()
+            .map(|entry| {
+                if let Selector::Full(uuid) = entry {
+                    Some(uuid.clone())
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 }
 
-/// The devices of `inventory` that `entries` name, in the order of the entries, cut at the first that names nothing.
-/// A GPU in MIG mode, by index or UUID, stands for its MIG devices.
+/// The devices of `inventory` that `entries` name, in the order of the entries, cut at
+/// the first that names nothing. A GPU in MIG mode, by index or UUID, stands for its MIG
+/// devices.
 pub fn resolve(entries: &[Selector], inventory: &Inventory) -> Vec<Device> {
     let mut named: Vec<Device> = Vec::new();
     for entry in entries {
@@ -64,30 +84,56 @@ pub fn resolve(entries: &[Selector], inventory: &Inventory) -> Vec<Device> {
 }
 
 fn matching<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
-    let of_gpu = |gpu: u32| inventory.devices.iter().filter(move |d| d.gpu == gpu).collect::<Vec<_>>();
+    let of_gpu = |gpu: u32| {
+        inventory
+            .devices
+            .iter()
+            .filter(move |d| d.gpu == gpu)
+            .collect::<Vec<_>>()
+    };
     match entry {
         Selector::Index(index) => {
             let mut openable = inventory.gpus.iter().filter(|gpu| gpu.usable);
-            openable.nth(*index as usize).map(|gpu| of_gpu(gpu.index)).unwrap_or_default()
+            openable
+                .nth(*index as usize)
+                .map(|gpu| of_gpu(gpu.index))
+                .unwrap_or_default()
         }
         // Two fit: CUDA takes neither.
         Selector::Prefix(_) => {
-            let mut gpus = inventory.gpus.iter().filter(|gpu| gpu.uuid.as_ref().is_some_and(|uuid| entry.names(uuid)));
-            let mut devices = inventory.devices.iter().filter(|d| d.uuid.is_mig() && entry.names(&d.uuid));
+            let mut gpus = inventory
+                .gpus
+                .iter()
+                .filter(|gpu| gpu.uuid.as_ref().is_some_and(|uuid| entry.names(uuid)));
+            let mut devices = inventory
+                .devices
+                .iter()
+                .filter(|d| d.uuid.is_mig() && entry.names(&d.uuid));
             match (gpus.next(), gpus.next(), devices.next(), devices.next()) {
                 (Some(gpu), None, None, _) => of_gpu(gpu.index),
                 (None, _, Some(device), None) => vec![device],
                 _ => Vec::new(),
             }
         }
-        Selector::Full(uuid) => match inventory.gpus.iter().find(|gpu| gpu.uuid.as_ref() == Some(uuid)) {
+        Selector::Full(uuid) => match inventory
+            .gpus
+            .iter()
+            .find(|gpu| gpu.uuid.as_ref() == Some(uuid))
+        {
             Some(gpu) => of_gpu(gpu.index),
-            None => inventory.devices.iter().filter(|d| d.uuid == *uuid).collect(),
+            None => inventory
+                .devices
+                .iter()
+                .filter(|d| d.uuid == *uuid)
+                .collect(),
         },
         Selector::OldMig { gpu, gi, ci } => inventory
             .devices
             .iter()
-            .filter(|d| entry.names(&d.uuid) || (d.gpu_uuid.as_ref() == Some(gpu) && d.instance == Some((*gi, *ci))))
+            .filter(|d| {
+                entry.names(&d.uuid)
+                    || (d.gpu_uuid.as_ref() == Some(gpu) && d.instance == Some((*gi, *ci)))
+            })
             .collect(),
     }
 }

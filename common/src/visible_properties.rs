@@ -1,5 +1,6 @@
-//! What must hold for any value of CUDA_VISIBLE_DEVICES on any node: the grant ends at the first invalid entry, and what
-//! it resolves to is never outside the node, never outside what is named, and never twice.
+//! What must hold for any value of CUDA_VISIBLE_DEVICES on any node: the grant ends at
+//! the first invalid entry, and what it resolves to is never outside the node, never
+//! outside what is named, and never twice.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -37,9 +38,18 @@ fn inventory() -> impl Strategy<Value = Inventory> {
             if !mig {
                 all.devices.push(device(uuid(index, false), None));
             }
-            all.devices.extend((0..slots).map(|slot| device(uuid(index * 16 + slot, true), Some(slot))));
+            all.devices
+                .extend((0..slots).map(|slot| device(uuid(index * 16 + slot, true), Some(slot))));
             let gpu_uuid = gpu_uuid.clone();
-            all.gpus.push(Gpu { index, uuid: gpu_uuid, name: None, pci_bus_id: None, mig, slots, usable });
+            all.gpus.push(Gpu {
+                index,
+                uuid: gpu_uuid,
+                name: None,
+                pci_bus_id: None,
+                mig,
+                slots,
+                usable,
+            });
         }
         all
     })
@@ -51,9 +61,15 @@ fn entry() -> impl Strategy<Value = Selector> {
     prop_oneof![
         small.clone().prop_map(Selector::Index),
         (0u32..70, any::<bool>()).prop_map(|(number, mig)| Selector::Full(uuid(number, mig))),
-        small.clone().prop_map(|n| Selector::Prefix(format!("GPU-{n:08x}"))),
+        small
+            .clone()
+            .prop_map(|n| Selector::Prefix(format!("GPU-{n:08x}"))),
         (0u32..70).prop_map(|n| Selector::Prefix(format!("MIG-{n:08x}"))),
-        (small.clone(), small).prop_map(|(n, gi)| Selector::OldMig { gpu: uuid(n, false), gi, ci: 0 }),
+        (small.clone(), small).prop_map(|(n, gi)| Selector::OldMig {
+            gpu: uuid(n, false),
+            gi,
+            ci: 0
+        }),
         Just(Selector::Prefix("GPU-0".to_owned())),
         Just(Selector::Prefix("MIG-0".to_owned())),
     ]
@@ -93,7 +109,8 @@ proptest! {
             prop_assert!(inventory.devices.contains(device));
             prop_assert!(devices[..place].iter().all(|other| other.uuid != device.uuid));
         }
-        // Each device comes from an entry of its own, and every entry behind one that names nothing is void.
+        // Each device comes from an entry of its own, and every entry behind one that
+        // names nothing is void.
         let void = (0..entries.len()).find(|n| resolve(&entries[*n..=*n], &inventory).is_empty());
         let valid = &entries[..void.unwrap_or(entries.len())];
         let each: Vec<Device> = valid.iter().flat_map(|entry| resolve(std::slice::from_ref(entry), &inventory)).collect();

@@ -1,5 +1,6 @@
-//! Whether an AppArmor profile is attached to a program by its path: under another name it would not apply any more.
-//! The kernel's lists are readable by root only; an ordinary user can wrap no file that matters to a profile of root's.
+//! Whether an AppArmor profile is attached to a program by its path: under another name
+//! it would not apply any more. The kernel's lists are readable by root only; an ordinary
+//! user can wrap no file that matters to a profile of root's.
 
 use std::path::Path;
 
@@ -18,7 +19,9 @@ fn profile_under(root: &Path, path: &Path) -> Option<String> {
 
 /// A profile whose name is the path itself; a line is `NAME (MODE)`.
 fn named(list: &str, path: &str) -> Option<String> {
-    let mut names = list.lines().filter_map(|line| line.rsplit_once(" (").map(|(name, _)| name));
+    let mut names = list
+        .lines()
+        .filter_map(|line| line.rsplit_once(" (").map(|(name, _)| name));
     names.find(|name| *name == path).map(str::to_owned)
 }
 
@@ -27,24 +30,35 @@ fn attached(profiles: &Path, path: &str) -> Option<String> {
     let entries = std::fs::read_dir(profiles).ok()?;
     entries.filter_map(Result::ok).find_map(|entry| {
         let attach = std::fs::read_to_string(entry.path().join("attach")).ok()?;
-        let matches =
-            alternatives(attach.trim_end()).iter().any(|pattern| matches(pattern.as_bytes(), path.as_bytes()));
-        matches
-            .then(|| std::fs::read_to_string(entry.path().join("name")).ok().map(|name| name.trim_end().to_owned()))?
+        let matches = alternatives(attach.trim_end())
+            .iter()
+            .any(|pattern| matches(pattern.as_bytes(), path.as_bytes()));
+        matches.then(|| {
+            std::fs::read_to_string(entry.path().join("name"))
+                .ok()
+                .map(|name| name.trim_end().to_owned())
+        })?
     })
 }
 
-/// `/{usr/,}bin/x` as `/usr/bin/x` and `/bin/x`; at most 64 of them, which no real profile comes near.
+/// `/{usr/,}bin/x` as `/usr/bin/x` and `/bin/x`; at most 64 of them, which no real
+/// profile comes near.
 fn alternatives(pattern: &str) -> Vec<String> {
     let mut open = vec![pattern.to_owned()];
     let mut done = Vec::new();
     while let Some(pattern) = open.pop() {
         // The first closing brace belongs to the last opening one before it.
-        let inner = pattern.find('}').and_then(|end| pattern[..end].rfind('{').map(|start| (start, end)));
+        let inner = pattern
+            .find('}')
+            .and_then(|end| pattern[..end].rfind('{').map(|start| (start, end)));
         match inner {
             Some((start, end)) if open.len() + done.len() < 64 => {
                 let choices = pattern[start + 1..end].split(',');
-                open.extend(choices.map(|choice| format!("{}{choice}{}", &pattern[..start], &pattern[end + 1..])));
+                open.extend(
+                    choices.map(|choice| {
+                        format!("{}{choice}{}", &pattern[..start], &pattern[end + 1..])
+                    }),
+                );
             }
             _ => done.push(pattern),
         }
@@ -73,7 +87,11 @@ mod tests {
     #[test]
     fn a_profile_is_found_by_its_name_or_its_attachment() {
         let root = tempfile::tempdir().unwrap();
-        std::fs::write(root.path().join("profiles"), "/usr/bin/man (enforce)\nping (complain)\n").unwrap();
+        std::fs::write(
+            root.path().join("profiles"),
+            "/usr/bin/man (enforce)\nping (complain)\n",
+        )
+        .unwrap();
         let ping = root.path().join("policy/profiles/ping.7");
         std::fs::create_dir_all(&ping).unwrap();
         std::fs::write(ping.join("name"), "ping\n").unwrap();

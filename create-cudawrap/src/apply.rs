@@ -1,5 +1,6 @@
-//! Carries out a plan: every step is checked against the files that were seen, and a failure takes back what was done.
-//! Somebody without our lock (a package manager) may rename in between: then the newer program is kept.
+//! Carries out a plan: every step is checked against the files that were seen, and a
+//! failure takes back what was done. Somebody without our lock (a package manager) may
+//! rename in between: then the newer program is kept.
 
 use std::ffi::OsStr;
 use std::io;
@@ -19,7 +20,8 @@ use crate::{package, wrapper};
 /// Why a plan was not carried out.
 #[derive(Debug)]
 pub enum Stop {
-    /// This file system cannot exchange names; nothing has changed: plan again with [`crate::plan::Method::Replace`].
+    /// This file system cannot exchange names; nothing has changed: plan again with
+    /// [`crate::plan::Method::Replace`].
     NoExchange,
     /// Failed, with what was done taken back as far as it could be.
     Failed(Failure),
@@ -43,20 +45,32 @@ pub struct Work<'a> {
 pub fn apply(work: &Work, seen: &Seen, plan: &Plan) -> Result<(), Stop> {
     let mut run = Run {
         work,
-        now: [seen.app.clone(), seen.hidden.clone(), seen.tmp.clone(), seen.former.clone()],
+        now: [
+            seen.app.clone(),
+            seen.hidden.clone(),
+            seen.tmp.clone(),
+            seen.former.clone(),
+        ],
         back: Vec::new(),
     };
     for step in &plan.steps {
-        let Err(error) = run.step(*step) else { continue };
+        let Err(error) = run.step(*step) else {
+            continue;
+        };
         let left = run.roll_back();
         let no_exchange = matches!(step, Step::Swap(..) | Step::Move(..)) && unsupported(&error);
         if no_exchange && left.is_none() {
             return Err(Stop::NoExchange);
         }
-        let failure = Failure::new(Kind::Refused, format!("{}: {}", describe(*step, work), reason(&error)));
+        let failure = Failure::new(
+            Kind::Refused,
+            format!("{}: {}", describe(*step, work), reason(&error)),
+        );
         return Err(Stop::Failed(match left {
             None => failure,
-            Some(left) => failure.hint(format!("left half done ({left}); the path runs: do the same again")),
+            Some(left) => failure.hint(format!(
+                "left half done ({left}); the path runs: do the same again"
+            )),
         }));
     }
     Ok(())
@@ -73,7 +87,11 @@ pub fn describe(step: Step, work: &Work) -> String {
         Step::Over(a, b) => format!("rename {} over {}", name(a), name(b)),
         Step::Drop(a) => format!("remove {}", name(a)),
         Step::Divert => format!("divert {} to {}", work.known_as.display(), name(Hidden)),
-        Step::Undivert => format!("end the diversion of {} to {}", work.known_as.display(), name(Hidden)),
+        Step::Undivert => format!(
+            "end the diversion of {} to {}",
+            work.known_as.display(),
+            name(Hidden)
+        ),
         Step::Sync => format!("write {} to the disk", work.dir.path().display()),
     }
 }
@@ -127,14 +145,20 @@ impl Run<'_> {
                     self.back.push(Step::Move(b, a));
                 }
                 self.set(b, self.look(b)?);
-                // A program put back under its name may be newer than the one seen; what is to be dropped may not.
-                if b == App || self.known(b).id == known { Ok(()) } else { Err(changed()) }
+                // A program put back under its name may be newer than the one seen; what
+                // is to be dropped may not.
+                if b == App || self.known(b).id == known {
+                    Ok(())
+                } else {
+                    Err(changed())
+                }
             }
             Step::Over(a, b) => {
                 self.expect(b, self.known(b))?;
                 self.keep_last_copy(step)?;
                 dir.rename_over(names.at(a), names.at(b))?;
-                // From here on there is no way back, and none is needed: the program is under its other name.
+                // From here on there is no way back, and none is needed: the program is
+                // under its other name.
                 self.back.clear();
                 self.set(b, self.known(a).clone());
                 self.set(a, Entry::ABSENT);
@@ -151,8 +175,9 @@ impl Run<'_> {
         }
     }
 
-    /// What comes of an exchange that is done. Until it is known to be right, the way back begins with it: to take back
-    /// only what came before would put an older program in the place of the newer one.
+    /// What comes of an exchange that is done. Until it is known to be right, the way
+    /// back begins with it: to take back only what came before would put an older program
+    /// in the place of the newer one.
     fn swapped(&mut self, a: Place, b: Place) -> io::Result<()> {
         let (was_a, was_b) = (self.known(a).clone(), self.known(b).clone());
         self.now_swapped(a, b);
@@ -177,12 +202,22 @@ impl Run<'_> {
         let undone = !steps.is_empty();
         for step in steps.into_iter().rev() {
             let done = match step {
-                Step::Swap(a, b) => dir.exchange(names.at(a), names.at(b)).map(|()| self.now_swapped(a, b)),
-                Step::Move(a, b) => dir.rename_new(names.at(a), names.at(b)).map(|()| self.now_swapped(a, b)),
+                Step::Swap(a, b) => dir
+                    .exchange(names.at(a), names.at(b))
+                    .map(|()| self.now_swapped(a, b)),
+                Step::Move(a, b) => dir
+                    .rename_new(names.at(a), names.at(b))
+                    .map(|()| self.now_swapped(a, b)),
                 Step::Drop(a) => self.look(a).and_then(|there| {
-                    // Somebody's newer program may have come there: then nothing of ours is left to take back.
-                    let ours = there.is_ours() || (there.id.is_some() && there.id == self.known(a).id);
-                    if ours { dir.unlink(names.at(a)) } else { Ok(()) }
+                    // Somebody's newer program may have come there: then nothing of ours
+                    // is left to take back.
+                    let ours =
+                        there.is_ours() || (there.id.is_some() && there.id == self.known(a).id);
+                    if ours {
+                        dir.unlink(names.at(a))
+                    } else {
+                        Ok(())
+                    }
                 }),
                 Step::Divert => self.divert(true),
                 Step::Undivert => self.divert(false),
@@ -194,19 +229,29 @@ impl Run<'_> {
             }
         }
         if undone {
-            // What is taken back has no need to be durable: every state on the way is a sound one.
+            // What is taken back has no need to be durable: every state on the way is a
+            // sound one.
             let _ = dir.sync();
         }
         left
     }
 
-    /// The invariant: nothing that create-cudawrap does removes the last copy of a program. A name goes only if it is a link of ours, or if
-    /// what it holds is not on the way to what the path runs afterwards, and the path runs afterwards or the file has another of our names (a
-    /// link: leads to one that has).
+    /// The invariant: nothing that create-cudawrap does removes the last copy of a
+    /// program. A name goes only if it is a link of ours, or if what it holds is not on
+    /// the way to what the path runs afterwards, and the path runs afterwards or the file
+    /// has another of our names (a link: leads to one that has).
     fn keep_last_copy(&self, step: Step) -> io::Result<()> {
         let (removed, then_runs) = match step {
-            // A program comes to the path itself; a link of ours there leads to the program beside it.
-            Step::Over(from, App) => (App, if self.look(from)?.is_ours() { Hidden } else { from }),
+            // A program comes to the path itself; a link of ours there leads to the
+            // program beside it.
+            Step::Over(from, App) => (
+                App,
+                if self.look(from)?.is_ours() {
+                    Hidden
+                } else {
+                    from
+                },
+            ),
             Step::Over(_, removed) | Step::Drop(removed) => (removed, App),
             _ => return Ok(()),
         };
@@ -216,13 +261,18 @@ impl Run<'_> {
         }
         let (dir, names) = (self.work.dir, self.work.names);
         let mut second_name = false;
-        for place in [App, Hidden, Tmp, Former].into_iter().filter(|place| *place != removed) {
+        for place in [App, Hidden, Tmp, Former]
+            .into_iter()
+            .filter(|place| *place != removed)
+        {
             let other = self.look(place)?.id;
             second_name |= other.is_some() && (other == entry.id || other == entry.leads_to);
         }
         let here = id(&rustix::fs::fstat(dir.file())?);
         let runs = wrapper::beside_links(&dir.path().join(names.at(then_runs)), self.work.own);
-        let needed = runs.as_ref().is_some_and(|runs| runs.passes((here.dev, here.ino), names.at(removed)));
+        let needed = runs
+            .as_ref()
+            .is_some_and(|runs| runs.passes((here.dev, here.ino), names.at(removed)));
         if !needed && removed != then_runs && (entry.is_ours() || runs.is_some() || second_name) {
             return Ok(());
         }
@@ -231,7 +281,11 @@ impl Run<'_> {
 
     fn divert(&self, begin: bool) -> io::Result<()> {
         let (path, hidden) = (self.work.known_as, self.work.names.at(Hidden));
-        let done = if begin { package::divert(path, hidden) } else { package::undivert(path, hidden) };
+        let done = if begin {
+            package::divert(path, hidden)
+        } else {
+            package::undivert(path, hidden)
+        };
         done.map_err(|failure| io::Error::other(failure.message))
     }
 
@@ -253,7 +307,11 @@ impl Run<'_> {
 
     /// That the name still holds the file it should.
     fn expect(&self, place: Place, entry: &Entry) -> io::Result<()> {
-        if self.look(place)?.id == entry.id { Ok(()) } else { Err(changed()) }
+        if self.look(place)?.id == entry.id {
+            Ok(())
+        } else {
+            Err(changed())
+        }
     }
 }
 

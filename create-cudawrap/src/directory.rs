@@ -1,5 +1,6 @@
-//! The directory that a path lies in, held open: every change goes through this descriptor, so nothing can be led elsewhere.
-//! One method is one system call; what the calls together mean is decided in `plan` and `apply`.
+//! The directory that a path lies in, held open: every change goes through this
+//! descriptor, so nothing can be led elsewhere. One method is one system call; what the
+//! calls together mean is decided in `plan` and `apply`.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,7 +16,8 @@ use rustix::io::{Errno, retry_on_intr};
 pub enum Renames {
     /// As it is: the kernel and the file system decide.
     System,
-    /// As on a file system that cannot (NFS and others): every flag of renameat2 is answered with EINVAL.
+    /// As on a file system that cannot (NFS and others): every flag of renameat2 is
+    /// answered with EINVAL.
     Plain,
 }
 
@@ -37,7 +39,11 @@ impl Directory {
     pub fn open_with(path: &Path, renames: Renames) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
-        Ok(Self { file: File::from(fd), path: path.to_owned(), renames })
+        Ok(Self {
+            file: File::from(fd),
+            path: path.to_owned(),
+            renames,
+        })
     }
 
     /// Where it is.
@@ -57,8 +63,14 @@ impl Directory {
 
     /// What is at `name`: a link itself, or what it leads to.
     pub fn stat(&self, name: &OsStr, follow: bool) -> io::Result<rustix::fs::Stat> {
-        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        Ok(retry_on_intr(|| rustix::fs::statat(&self.file, name, flags))?)
+        let flags = if follow {
+            AtFlags::empty()
+        } else {
+            AtFlags::SYMLINK_NOFOLLOW
+        };
+        Ok(retry_on_intr(|| {
+            rustix::fs::statat(&self.file, name, flags)
+        })?)
     }
 
     /// The text of the link at `name`.
@@ -70,12 +82,16 @@ impl Directory {
 
     /// A new link; fails when the name is taken.
     pub fn symlink(&self, text: &OsStr, name: &OsStr) -> io::Result<()> {
-        Ok(retry_on_intr(|| rustix::fs::symlinkat(text, &self.file, name))?)
+        Ok(retry_on_intr(|| {
+            rustix::fs::symlinkat(text, &self.file, name)
+        })?)
     }
 
     /// A second name for the same file, or for the same link.
     pub fn hard_link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
-        Ok(retry_on_intr(|| rustix::fs::linkat(&self.file, from, &self.file, to, AtFlags::empty()))?)
+        Ok(retry_on_intr(|| {
+            rustix::fs::linkat(&self.file, from, &self.file, to, AtFlags::empty())
+        })?)
     }
 
     /// The two names change places in one step.
@@ -90,15 +106,20 @@ impl Directory {
 
     /// Renames over whatever has the new name.
     pub fn rename_over(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
-        Ok(retry_on_intr(|| rustix::fs::renameat(&self.file, from, &self.file, to))?)
+        Ok(retry_on_intr(|| {
+            rustix::fs::renameat(&self.file, from, &self.file, to)
+        })?)
     }
 
     /// Removes the name.
     pub fn unlink(&self, name: &OsStr) -> io::Result<()> {
-        Ok(retry_on_intr(|| rustix::fs::unlinkat(&self.file, name, AtFlags::empty()))?)
+        Ok(retry_on_intr(|| {
+            rustix::fs::unlinkat(&self.file, name, AtFlags::empty())
+        })?)
     }
 
-    /// Makes what was done so far survive a power cut; file systems without such a thing are taken as they are.
+    /// Makes what was done so far survive a power cut; file systems without such a thing
+    /// are taken as they are.
     pub fn sync(&self) -> io::Result<()> {
         match retry_on_intr(|| rustix::fs::fsync(self.file.as_fd())) {
             Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => Ok(()),
@@ -110,11 +131,16 @@ impl Directory {
         if self.renames == Renames::Plain {
             return Err(Errno::INVAL.into());
         }
-        Ok(retry_on_intr(|| rustix::fs::renameat_with(&self.file, from, &self.file, to, flags))?)
+        Ok(retry_on_intr(|| {
+            rustix::fs::renameat_with(&self.file, from, &self.file, to, flags)
+        })?)
     }
 }
 
 /// Whether `error` says that this file system or kernel has no renameat2 of that kind.
 pub fn unsupported(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::NOSYS))
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::INVAL | Errno::NOSYS)
+    )
 }

@@ -1,5 +1,6 @@
-//! One create-cudawrap at a time in a directory: two exchanges at once would cancel each other out.
-//! Anybody who may read the directory can hold this lock, so it is waited for a limited time and the holder is named.
+//! One create-cudawrap at a time in a directory: two exchanges at once would cancel each
+//! other out. Anybody who may read the directory can hold this lock, so it is waited for
+//! a limited time and the holder is named.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +13,8 @@ use getgpu_common::error::{Failure, Kind, reason};
 pub const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Locks the open directory until it is closed. `force` goes on where the file system has no locks at all.
+/// Locks the open directory until it is closed. `force` goes on where the file system has
+/// no locks at all.
 pub fn lock(dir: &File, patience: Duration, force: bool) -> Result<(), Failure> {
     let until = Instant::now() + patience;
     loop {
@@ -22,10 +24,13 @@ pub fn lock(dir: &File, patience: Duration, force: bool) -> Result<(), Failure> 
             Err(TryLockError::Error(_)) if force => return Ok(()),
             Err(TryLockError::Error(error)) => {
                 let message = format!("its directory cannot be locked: {}", reason(&error));
-                return Err(Failure::new(Kind::Refused, message)
-                    .hint("with --force it goes on without: then be the only one who wraps there"));
+                return Err(Failure::new(Kind::Refused, message).hint(
+                    "with --force it goes on without: then be the only one who wraps there",
+                ));
             }
-            Err(TryLockError::WouldBlock) if Instant::now() >= until => return Err(held(dir, patience)),
+            Err(TryLockError::WouldBlock) if Instant::now() >= until => {
+                return Err(held(dir, patience));
+            }
             Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
         }
     }
@@ -33,7 +38,10 @@ pub fn lock(dir: &File, patience: Duration, force: bool) -> Result<(), Failure> 
 
 fn held(dir: &File, patience: Duration) -> Failure {
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let pid = dir.metadata().ok().and_then(|meta| holder(&locks, meta.dev(), meta.ino()));
+    let pid = dir
+        .metadata()
+        .ok()
+        .and_then(|meta| holder(&locks, meta.dev(), meta.ino()));
     let who = match pid {
         Some(pid) => {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -41,11 +49,18 @@ fn held(dir: &File, patience: Duration) -> Failure {
         }
         None => "locked by another process".to_owned(),
     };
-    Failure::new(Kind::Refused, format!("its directory is {who} for {} s already", patience.as_secs_f32()))
-        .hint("wait for it or end it, then try again")
+    Failure::new(
+        Kind::Refused,
+        format!(
+            "its directory is {who} for {} s already",
+            patience.as_secs_f32()
+        ),
+    )
+    .hint("wait for it or end it, then try again")
 }
 
-/// The pid that holds a flock on that inode; some file systems show another device number there than stat does.
+/// The pid that holds a flock on that inode; some file systems show another device number
+/// there than stat does.
 fn holder(locks: &str, dev: u64, ino: u64) -> Option<u32> {
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
     let exact = format!("{major:02x}:{minor:02x}:{ino}");
@@ -80,10 +95,18 @@ mod tests {
     #[test]
     fn a_held_lock_is_waited_for_and_then_named() {
         let dir = tempfile::tempdir().unwrap();
-        let (first, second) = (File::open(dir.path()).unwrap(), File::open(dir.path()).unwrap());
+        let (first, second) = (
+            File::open(dir.path()).unwrap(),
+            File::open(dir.path()).unwrap(),
+        );
         lock(&first, Duration::ZERO, false).unwrap();
         let failure = lock(&second, Duration::from_millis(50), true).unwrap_err();
-        assert!(failure.message.contains(&format!("locked by pid {} (", std::process::id())), "{failure}");
+        assert!(
+            failure
+                .message
+                .contains(&format!("locked by pid {} (", std::process::id())),
+            "{failure}"
+        );
         drop(first);
         lock(&second, Duration::ZERO, false).unwrap();
     }

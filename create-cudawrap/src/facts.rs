@@ -1,5 +1,6 @@
-//! What the system knows about a program that is about to be wrapped, gathered for `refuse` to decide on.
-//! Each question is asked only here, and an answer that cannot be had is none.
+//! What the system knows about a program that is about to be wrapped, gathered for
+//! `refuse` to decide on. Each question is asked only here, and an answer that cannot be
+//! had is none.
 
 use getgpu_common::error::{Failure, Kind, reason};
 
@@ -43,14 +44,30 @@ pub struct Facts {
 
 /// Who may change names in `dir`.
 pub fn keeper(dir: &Directory) -> Result<Keeper, Failure> {
-    let stat = rustix::fs::fstat(dir.file())
-        .map_err(|e| Failure::new(Kind::Refused, format!("its directory: {}", reason(&e.into()))))?;
+    let stat = rustix::fs::fstat(dir.file()).map_err(|e| {
+        Failure::new(
+            Kind::Refused,
+            format!("its directory: {}", reason(&e.into())),
+        )
+    })?;
     let root = nix::unistd::geteuid().is_root();
-    Ok(Keeper { root, uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode & 0o7777 })
+    Ok(Keeper {
+        root,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        mode: stat.st_mode & 0o7777,
+    })
 }
 
-/// Gathers the rest; `diverted` as dpkg has it or shall have it; `ask` says whether package managers are asked.
-pub fn facts(target: &Target, dir: &Directory, wrapper: &Wrapper, diverted: bool, ask: bool) -> Result<Facts, Failure> {
+/// Gathers the rest; `diverted` as dpkg has it or shall have it; `ask` says whether
+/// package managers are asked.
+pub fn facts(
+    target: &Target,
+    dir: &Directory,
+    wrapper: &Wrapper,
+    diverted: bool,
+    ask: bool,
+) -> Result<Facts, Failure> {
     let path = target.path();
     Ok(Facts {
         own: own(target, wrapper),
@@ -64,8 +81,13 @@ pub fn facts(target: &Target, dir: &Directory, wrapper: &Wrapper, diverted: bool
 /// Which of our programs the target is or leads to, by name or by being the same file.
 pub fn own(target: &Target, wrapper: &Wrapper) -> Option<String> {
     let path = target.path();
-    let end = std::fs::canonicalize(&path).ok().and_then(|end| end.file_name().map(ToOwned::to_owned));
-    let named = [Some(target.name.clone()), end].into_iter().flatten().find(|name| names::is_own(name));
+    let end = std::fs::canonicalize(&path)
+        .ok()
+        .and_then(|end| end.file_name().map(ToOwned::to_owned));
+    let named = [Some(target.name.clone()), end]
+        .into_iter()
+        .flatten()
+        .find(|name| names::is_own(name));
     if let Some(name) = named {
         return Some(name.to_string_lossy().into_owned());
     }
@@ -74,8 +96,14 @@ pub fn own(target: &Target, wrapper: &Wrapper) -> Option<String> {
         return Some(names::WRAPPER.to_owned());
     }
     let exe = std::env::current_exe().ok()?;
-    let beside = OWN.iter().find(|name| identity(&exe.with_file_name(name)) == Some(id));
-    if identity(&exe) == Some(id) { Some("create-cudawrap".to_owned()) } else { beside.map(|name| (*name).to_owned()) }
+    let beside = OWN
+        .iter()
+        .find(|name| identity(&exe.with_file_name(name)) == Some(id));
+    if identity(&exe) == Some(id) {
+        Some("create-cudawrap".to_owned())
+    } else {
+        beside.map(|name| (*name).to_owned())
+    }
 }
 
 /// What the user should know although it is wrapped.

@@ -1,5 +1,6 @@
-//! Which file systems other nodes mount too: there, a link to a cudawrap that only this node has loses the program.
-//! The numbers are those of statfs(2) (linux/magic.h, and the out-of-tree systems' own headers).
+//! Which file systems other nodes mount too: there, a link to a cudawrap that only this
+//! node has loses the program. The numbers are those of statfs(2) (linux/magic.h, and the
+//! out-of-tree systems' own headers).
 
 /// The name of the network file system with this magic number.
 pub fn network(magic: u64) -> Option<&'static str> {

@@ -11,5 +11,8 @@ pub struct Id {
 
 /// The identity in a stat.
 pub fn id(stat: &rustix::fs::Stat) -> Id {
-    Id { dev: stat.st_dev, ino: stat.st_ino }
+    Id {
+        dev: stat.st_dev,
+        ino: stat.st_ino,
+    }
 }

@@ -52,7 +52,10 @@ impl Job<'_> {
                 self.keep_note(path, Outcome::NotWrapped);
             }
             let text = "is gone, and so is its directory: nothing is left to do there".to_owned();
-            return Ok(Done { text, steps: Vec::new() });
+            return Ok(Done {
+                text,
+                steps: Vec::new(),
+            });
         }
         let target = match &self.options.link_dir {
             Some(dir) => linkdir::target(dir, path)?,
@@ -64,19 +67,27 @@ impl Job<'_> {
         let longest = dir.filesystem().map_err(failed)?.f_namelen;
         refuse::length(&target.name, u64::try_from(longest).unwrap_or(255))?;
         if !self.options.dry_run {
-            dirlock::lock(dir.file(), dirlock::PATIENCE, self.options.force).map_err(|failure| self.blame(failure))?;
+            dirlock::lock(dir.file(), dirlock::PATIENCE, self.options.force)
+                .map_err(|failure| self.blame(failure))?;
         }
         let names = Names::of(&target.name);
         let own = self.wrapper.map(|wrapper| wrapper.id);
         let text = self.wrapper.map_or(OsStr::new(""), |wrapper| &wrapper.text);
         let mut seen = look(&dir, &names, own).map_err(failed)?;
         // Where the list does not say so, the tool is asked when it matters.
-        let matters =
-            self.goal == Goal::Undo || self.options.divert || (state(&seen) == State::Plain && !self.options.force);
+        let matters = self.goal == Goal::Undo
+            || self.options.divert
+            || (state(&seen) == State::Plain && !self.options.force);
         if seen.diverted.is_none() && matters {
             seen.diverted = package::diverted(&target.path(), names.at(Place::Hidden))?;
         }
-        let mut work = Work { dir: &dir, names: &names, wrapper: text, own, known_as: path };
+        let mut work = Work {
+            dir: &dir,
+            names: &names,
+            wrapper: text,
+            own,
+            known_as: path,
+        };
         let first = self.plan(&seen, &work, path, Method::Exchange)?;
         if self.goal != Goal::Undo && !first.steps.is_empty() {
             refuse::directory(facts::keeper(&dir)?).map_err(|failure| self.blame(failure))?;
@@ -85,11 +96,18 @@ impl Job<'_> {
         work.known_as = seen.diverted.as_deref().unwrap_or(&known_as);
         can_divert(&first)?;
         let outcome = first.outcome;
-        let done = Done { text: said(&first, &names, &seen), steps: Vec::new() };
+        let done = Done {
+            text: said(&first, &names, &seen),
+            steps: Vec::new(),
+        };
         if self.options.dry_run {
-            return Ok(Done { steps: shown(&first, &work), ..done });
+            return Ok(Done {
+                steps: shown(&first, &work),
+                ..done
+            });
         }
-        self.carry_out(&work, &seen, first, path).map_err(|failure| self.blame(failure))?;
+        self.carry_out(&work, &seen, first, path)
+            .map_err(|failure| self.blame(failure))?;
         self.keep_note(&target.path(), outcome);
         Ok(done)
     }
@@ -98,7 +116,8 @@ impl Job<'_> {
     pub fn leads_on(&self, path: &Path) -> bool {
         let own = self.wrapper.map(|wrapper| wrapper.id);
         let seen = Target::parse(path).and_then(|target| {
-            let dir = Directory::open(&target.dir).and_then(|dir| look(&dir, &Names::of(&target.name), own));
+            let dir = Directory::open(&target.dir)
+                .and_then(|dir| look(&dir, &Names::of(&target.name), own));
             dir.map_err(|error| Failure::new(Kind::Refused, reason(&error)))
         });
         seen.is_ok_and(|seen| state(&seen) == State::Through)
@@ -107,7 +126,10 @@ impl Job<'_> {
     /// With --link-dir what fails on the way fails in that directory, not at the program.
     fn blame(&self, failure: Failure) -> Failure {
         match &self.options.link_dir {
-            Some(dir) => Failure { message: format!("--link-dir {}: {}", dir.display(), failure.message), ..failure },
+            Some(dir) => Failure {
+                message: format!("--link-dir {}: {}", dir.display(), failure.message),
+                ..failure
+            },
             None => failure,
         }
     }
@@ -115,28 +137,50 @@ impl Job<'_> {
     fn plan(&self, seen: &Seen, work: &Work, path: &Path, method: Method) -> Result<Plan, Failure> {
         let named = self.wrapper.is_some_and(|wrapper| wrapper.named);
         let divert = self.options.divert;
-        let request = Request { goal: self.goal, method, wrapper: work.wrapper, named, divert };
+        let request = Request {
+            goal: self.goal,
+            method,
+            wrapper: work.wrapper,
+            named,
+            divert,
+        };
         if self.options.link_dir.is_some() && self.goal == Goal::Wrap {
             return linkdir::plan_link(seen, &request);
         }
-        let gone = self.options.paths.is_none() && state(seen) == State::Missing && seen.diverted.is_none();
+        let gone = self.options.paths.is_none()
+            && state(seen) == State::Missing
+            && seen.diverted.is_none();
         if gone {
             // Noted once, and removed by somebody: nothing is left to do there.
-            self.diag.note(&format!("{}: no such file any more", path.display()));
-            return Ok(Plan { steps: Vec::new(), outcome: Outcome::NotWrapped });
+            self.diag
+                .note(&format!("{}: no such file any more", path.display()));
+            return Ok(Plan {
+                steps: Vec::new(),
+                outcome: Outcome::NotWrapped,
+            });
         }
         plan(seen, &request)
     }
 
-    /// Refuses what must not be wrapped and warns of the rest; the answer is the path as dpkg knows it.
-    fn admit(&self, target: &Target, work: &Work, seen: &Seen, path: &Path) -> Result<PathBuf, Failure> {
+    /// Refuses what must not be wrapped and warns of the rest; the answer is the path as
+    /// dpkg knows it.
+    fn admit(
+        &self,
+        target: &Target,
+        work: &Work,
+        seen: &Seen,
+        path: &Path,
+    ) -> Result<PathBuf, Failure> {
         let known_as = target.path();
-        let Some(wrapper) = self.wrapper.filter(|_| self.goal == Goal::Wrap) else { return Ok(known_as) };
+        let Some(wrapper) = self.wrapper.filter(|_| self.goal == Goal::Wrap) else {
+            return Ok(known_as);
+        };
         let Options { force, divert, .. } = *self.options;
         if self.options.link_dir.is_some() {
             linkdir::check(target, path, wrapper)?;
             if let Some(warning) = linkdir::warning(target, path, wrapper.id) {
-                self.diag.warn(&format!("{}: warning: {warning}", path.display()));
+                self.diag
+                    .warn(&format!("{}: warning: {warning}", path.display()));
             }
             return Ok(known_as);
         }
@@ -144,11 +188,18 @@ impl Job<'_> {
         if now != State::Plain && !divert {
             return Ok(known_as);
         }
-        let facts = facts::facts(target, work.dir, wrapper, divert || seen.diverted.is_some(), divert || !force)?;
+        let facts = facts::facts(
+            target,
+            work.dir,
+            wrapper,
+            divert || seen.diverted.is_some(),
+            divert || !force,
+        )?;
         if now == State::Plain {
             refuse::program(&seen.app, &facts, force)?;
             for warning in facts::warnings(target, &seen.app) {
-                self.diag.warn(&format!("{}: warning: {warning}", target.shown.display()));
+                self.diag
+                    .warn(&format!("{}: warning: {warning}", target.shown.display()));
             }
         }
         Ok(facts.owner.map_or(known_as, |owner| owner.path))
@@ -164,25 +215,36 @@ impl Job<'_> {
             Ok(()) => {}
             Err(Stop::Failed(failure)) => return Err(failure),
             Err(Stop::NoExchange) => {
-                self.diag.note(&format!("{}: no exchange of names on this file system: by hard link", path.display()));
-                let mut now =
-                    look(work.dir, work.names, work.own).map_err(|e| Failure::new(Kind::Refused, reason(&e)))?;
+                self.diag.note(&format!(
+                    "{}: no exchange of names on this file system: by hard link",
+                    path.display()
+                ));
+                let mut now = look(work.dir, work.names, work.own)
+                    .map_err(|e| Failure::new(Kind::Refused, reason(&e)))?;
                 now.diverted = now.diverted.or_else(|| seen.diverted.clone());
                 let plan = self.plan(&now, work, path, Method::Replace)?;
                 match apply::apply(work, &now, &plan) {
                     Ok(()) => {}
                     Err(Stop::Failed(failure)) => return Err(failure),
-                    Err(Stop::NoExchange) => return Err(Failure::new(Kind::Refused, "renaming is not supported here")),
+                    Err(Stop::NoExchange) => {
+                        return Err(Failure::new(
+                            Kind::Refused,
+                            "renaming is not supported here",
+                        ));
+                    }
                 }
             }
         }
         drop(held);
-        let after = look(work.dir, work.names, work.own).map_err(|e| Failure::new(Kind::Refused, reason(&e)))?;
+        let after = look(work.dir, work.names, work.own)
+            .map_err(|e| Failure::new(Kind::Refused, reason(&e)))?;
         if fits(outcome, state(&after)) {
             return Ok(());
         }
-        Err(Failure::new(Kind::Refused, "somebody else changed it at the same moment")
-            .hint("--status shows what it is now"))
+        Err(
+            Failure::new(Kind::Refused, "somebody else changed it at the same moment")
+                .hint("--status shows what it is now"),
+        )
     }
 
     /// Failing to keep the note fails nothing else.
@@ -190,7 +252,9 @@ impl Job<'_> {
         let Some(note) = self.note else { return };
         let kept = match outcome {
             Outcome::Sound | Outcome::AlreadyThrough => return,
-            Outcome::Undiverted | Outcome::Undone | Outcome::LinkRemoved | Outcome::NotWrapped => note.remove(path),
+            Outcome::Undiverted | Outcome::Undone | Outcome::LinkRemoved | Outcome::NotWrapped => {
+                note.remove(path)
+            }
             _ => note.add(path),
         };
         if let Err(error) = kept {
@@ -206,25 +270,40 @@ impl Job<'_> {
 
 /// Before anything is done: whether what a plan has to do about diversions can be done.
 fn can_divert(plan: &Plan) -> Result<(), Failure> {
-    let (begin, end) = (plan.steps.contains(&Step::Divert), plan.steps.contains(&Step::Undivert));
-    let missing = (begin && package::tool_to_divert().is_none()) || (end && package::tool_to_undivert().is_none());
+    let (begin, end) = (
+        plan.steps.contains(&Step::Divert),
+        plan.steps.contains(&Step::Undivert),
+    );
+    let missing = (begin && package::tool_to_divert().is_none())
+        || (end && package::tool_to_undivert().is_none());
     if !missing {
         return Ok(());
     }
     Err(if begin {
         Failure::new(Kind::Refused, "--divert: there is no dpkg-divert here").hint("use --link-dir")
     } else {
-        Failure::new(Kind::Refused, "dpkg diverts it to CUDAWRAP_name, and there is no dpkg-divert here to end that")
-            .hint("do it again with dpkg-divert in PATH; nothing has changed")
+        Failure::new(
+            Kind::Refused,
+            "dpkg diverts it to CUDAWRAP_name, and there is no dpkg-divert here to end that",
+        )
+        .hint("do it again with dpkg-divert in PATH; nothing has changed")
     })
 }
 
-/// Signals that a person or a batch system sends wait until a plan is done or taken back; it takes milliseconds.
+/// Signals that a person or a batch system sends wait until a plan is done or taken back;
+/// it takes milliseconds.
 struct Held(Option<SigSet>);
 
 impl Held {
     fn new() -> Self {
-        let set: SigSet = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM].into_iter().collect();
+        let set: SigSet = [
+            Signal::SIGHUP,
+            Signal::SIGINT,
+            Signal::SIGQUIT,
+            Signal::SIGTERM,
+        ]
+        .into_iter()
+        .collect();
         Self(set.thread_swap_mask(SigmaskHow::SIG_BLOCK).ok())
     }
 }
@@ -245,15 +324,22 @@ fn fits(outcome: Outcome, now: State) -> bool {
         Outcome::LinkRemoved => now == State::Missing,
         Outcome::Linked | Outcome::AlreadyLinked => now == State::LinkOnly,
         Outcome::Repointed => matches!(now, State::Wrapped | State::LinkOnly),
-        Outcome::Wrapped | Outcome::AlreadyWrapped | Outcome::Renewed | Outcome::Adopted => now == State::Wrapped,
-        Outcome::NotWrapped | Outcome::AlreadyThrough | Outcome::Undiverted | Outcome::Sound => true,
+        Outcome::Wrapped | Outcome::AlreadyWrapped | Outcome::Renewed | Outcome::Adopted => {
+            now == State::Wrapped
+        }
+        Outcome::NotWrapped | Outcome::AlreadyThrough | Outcome::Undiverted | Outcome::Sound => {
+            true
+        }
     }
 }
 
 fn said(plan: &Plan, names: &Names, seen: &Seen) -> String {
     let hidden = names.shown(Place::Hidden);
     if plan.steps == [Step::Drop(Place::Tmp), Step::Sync] {
-        return format!("what an interrupted run had left, {}, is removed", names.shown(Place::Tmp));
+        return format!(
+            "what an interrupted run had left, {}, is removed",
+            names.shown(Place::Tmp)
+        );
     }
     match plan.outcome {
         Outcome::Wrapped => format!("wrapped; the program is {hidden} beside it"),
@@ -263,18 +349,33 @@ fn said(plan: &Plan, names: &Names, seen: &Seen) -> String {
         Outcome::Undone => "the program is back under its name".to_owned(),
         Outcome::LinkRemoved => "the link to cudawrap is removed".to_owned(),
         Outcome::NotWrapped => "is not wrapped; nothing changed".to_owned(),
-        Outcome::Adopted => format!("is wrapped by cudawrap now, and no longer by migtools; the program is {hidden}"),
+        Outcome::Adopted => format!(
+            "is wrapped by cudawrap now, and no longer by migtools; the program is {hidden}"
+        ),
         Outcome::Renewed => format!("the newer program is wrapped, the older {hidden} is gone"),
         Outcome::Repointed => "leads to cudawrap again".to_owned(),
         Outcome::AlreadyThrough => {
-            let hop = seen.app.through.as_ref().map(|hop| hop.display().to_string()).unwrap_or_default();
-            format!("leads to {hop}, which starts through cudawrap, so it is wrapped already; nothing changed")
+            let hop = seen
+                .app
+                .through
+                .as_ref()
+                .map(|hop| hop.display().to_string())
+                .unwrap_or_default();
+            format!(
+                "leads to {hop}, which starts through cudawrap, so it is wrapped already; nothing changed"
+            )
         }
-        Outcome::Undiverted => format!("is not wrapped; dpkg does not divert it to {hidden} any more"),
+        Outcome::Undiverted => {
+            format!("is not wrapped; dpkg does not divert it to {hidden} any more")
+        }
         Outcome::Sound => "needs no repair; nothing changed".to_owned(),
     }
 }
 
 fn shown(plan: &Plan, work: &Work) -> Vec<String> {
-    plan.steps.iter().filter(|step| **step != Step::Sync).map(|step| apply::describe(*step, work)).collect()
+    plan.steps
+        .iter()
+        .filter(|step| **step != Step::Sync)
+        .map(|step| apply::describe(*step, work))
+        .collect()
 }

@@ -1,5 +1,7 @@
-//! create-cudawrap in one line: PATH → target → look → state → plan → apply → note, and the path runs at every instant.
-//! Only `look`, `directory`, `dirlock`, `facts`, `apparmor`, `package`, `note` and `wrapper` touch the system; `state`, `plan`, `refuse` and `verdict` are pure.
+//! create-cudawrap in one line: PATH → target → look → state → plan → apply → note, and
+//! the path runs at every instant. Only `look`, `directory`, `dirlock`, `facts`,
+//! `apparmor`, `package`, `note` and `wrapper` touch the system; `state`, `plan`,
+//! `refuse` and `verdict` are pure.
 
 pub mod apparmor;
 pub mod apply;

@@ -1,5 +1,6 @@
-//! `--link-dir`: the program stays as it is, and a directory that comes before it in PATH gets a link of its name.
-//! Right for files of a package manager; cudawrap finds the program by PATH behind that directory.
+//! `--link-dir`: the program stays as it is, and a directory that comes before it in PATH
+//! gets a link of its name. Right for files of a package manager; cudawrap finds the
+//! program by PATH behind that directory.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -31,17 +32,24 @@ pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), F
     let refused = |why: &str| Failure::new(Kind::Refused, why);
     let program = Target::parse(program)?;
     if program.dir == target.dir {
-        return Err(refused("--link-dir is the directory that it is in").hint("give another one, before it in PATH"));
+        return Err(refused("--link-dir is the directory that it is in")
+            .hint("give another one, before it in PATH"));
     }
     let meta = std::fs::metadata(program.path()).map_err(|e| refused(&reason(&e)))?;
     if !meta.is_file() {
-        return Err(refused(if meta.is_dir() { "is a directory" } else { "is not a program" }));
+        return Err(refused(if meta.is_dir() {
+            "is a directory"
+        } else {
+            "is not a program"
+        }));
     }
     if rustix::fs::access(program.path(), rustix::fs::Access::EXEC_OK).is_err() {
         return Err(refused("is not executable").hint("chmod +x, if it is a program"));
     }
     // A program that is wrapped in place leads to cudawrap too, and is none of ours.
-    if wrapper::beside_links(&program.path(), Some(wrapper.id)).is_some_and(|found| found.program != program.path()) {
+    if wrapper::beside_links(&program.path(), Some(wrapper.id))
+        .is_some_and(|found| found.program != program.path())
+    {
         return Ok(());
     }
     facts::own(&program, wrapper).map_or(Ok(()), |own| Err(refuse::own(&own)))
@@ -49,13 +57,27 @@ pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), F
 
 /// The steps that put the link there.
 pub fn plan_link(seen: &Seen, request: &Request) -> Result<Plan, Failure> {
-    let done = |steps: &[Step], outcome| Ok(Plan { steps: steps.to_vec(), outcome });
+    let done = |steps: &[Step], outcome| {
+        Ok(Plan {
+            steps: steps.to_vec(),
+            outcome,
+        })
+    };
     match state(seen) {
         State::Missing => done(&[Step::Link(App), Step::Sync], Outcome::Linked),
         State::LinkOnly if seen.app.runs => done(&[], Outcome::AlreadyLinked),
-        State::LinkOnly => plan(seen, &Request { goal: Goal::Repair, ..*request }),
-        _ => Err(Failure::new(Kind::Refused, "that name is taken in the directory of links")
-            .hint("look what it is, and move it away")),
+        State::LinkOnly => plan(
+            seen,
+            &Request {
+                goal: Goal::Repair,
+                ..*request
+            },
+        ),
+        _ => Err(Failure::new(
+            Kind::Refused,
+            "that name is taken in the directory of links",
+        )
+        .hint("look what it is, and move it away")),
     }
 }
 
@@ -70,7 +92,10 @@ pub fn warning(target: &Target, program: &Path, own: Id) -> Option<String> {
     let dir = target.dir.display();
     Some(match found {
         Some(other) => {
-            format!("with this PATH the link runs {}: put {dir} before the program's directory", other.display())
+            format!(
+                "with this PATH the link runs {}: put {dir} before the program's directory",
+                other.display()
+            )
         }
         None => format!(
             "with this PATH the link finds no program: put {dir} and the program's directory behind it into PATH"

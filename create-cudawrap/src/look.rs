@@ -1,5 +1,5 @@
-//! What is at the places of a path, in plain data: the only place that asks the file system about them.
-//! What it means is decided by `state`, which never looks itself.
+//! What is at the places of a path, in plain data: the only place that asks the file
+//! system about them. What it means is decided by `state`, which never looks itself.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -21,7 +21,8 @@ pub enum Leads {
     Cudawrap,
     /// To a cudawrap that is not there, or cannot be run any more.
     Vanished,
-    /// To another link, which leads to cudawrap: to a wrapped path, or into a directory of links.
+    /// To another link, which leads to cudawrap: to a wrapped path, or into a directory
+    /// of links.
     Through,
     /// To the wrapper of migtools.
     Migtools,
@@ -90,7 +91,10 @@ impl Entry {
 
     /// Whether a program can be behind it.
     pub fn is_program(&self) -> bool {
-        matches!(self.kind, Kind::File | Kind::Link(Leads::Program | Leads::Through))
+        matches!(
+            self.kind,
+            Kind::File | Kind::Link(Leads::Program | Leads::Through)
+        )
     }
 }
 
@@ -105,11 +109,13 @@ pub struct Seen {
     pub tmp: Entry,
     /// `MIGTOOLS_app`.
     pub former: Entry,
-    /// The places that lie on the way to what the path runs; none if it runs nothing, or only what PATH may have.
+    /// The places that lie on the way to what the path runs; none if it runs nothing, or
+    /// only what PATH may have.
     pub reach: Option<Vec<Place>>,
     /// The same for `CUDAWRAP_app`.
     pub hidden_reach: Option<Vec<Place>>,
-    /// Whether the path is a script that names `CUDAWRAP_app`: somebody's own wrapper of it, and no newer program.
+    /// Whether the path is a script that names `CUDAWRAP_app`: somebody's own wrapper of
+    /// it, and no newer program.
     pub calls_hidden: bool,
     /// The program that cudawrap finds by PATH when none is beside the link.
     pub behind: Option<PathBuf>,
@@ -147,9 +153,23 @@ pub fn look(dir: &Directory, names: &Names, own: Option<Id>) -> io::Result<Seen>
     let both = app.kind == Kind::File && hidden.id.is_some();
     let calls_hidden = both && script_names(&path, names.at(Place::Hidden));
     let alone = app.is_ours() && hidden.kind == Kind::Absent;
-    let behind = if alone { wrapper::in_path(&path, own) } else { None };
+    let behind = if alone {
+        wrapper::in_path(&path, own)
+    } else {
+        None
+    };
     let diverted = package::listed(&path, names.at(Place::Hidden))?;
-    Ok(Seen { app, hidden, tmp, former, reach, hidden_reach, calls_hidden, behind, diverted })
+    Ok(Seen {
+        app,
+        hidden,
+        tmp,
+        former,
+        reach,
+        hidden_reach,
+        calls_hidden,
+        behind,
+        diverted,
+    })
 }
 
 /// Looks at one name.
@@ -199,33 +219,53 @@ fn script_names(path: &Path, name: &OsStr) -> bool {
     let mut start = Vec::new();
     // What cannot be read says nothing.
     let _ = std::fs::File::open(path).and_then(|file| file.take(64 << 10).read_to_end(&mut start));
-    start.starts_with(b"#!") && start.windows(name.len()).any(|bytes| bytes == name.as_bytes())
+    start.starts_with(b"#!")
+        && start
+            .windows(name.len())
+            .any(|bytes| bytes == name.as_bytes())
 }
 
 fn runs(stat: &rustix::fs::Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o111 != 0
 }
 
-/// A cudawrap is known by the name in the link, by the name at the end of the chain, or by being our own.
-fn leads(path: &Path, text: &OsStr, behind: io::Result<rustix::fs::Stat>, own: Option<Id>) -> Leads {
+/// A cudawrap is known by the name in the link, by the name at the end of the chain, or
+/// by being our own.
+fn leads(
+    path: &Path,
+    text: &OsStr,
+    behind: io::Result<rustix::fs::Stat>,
+    own: Option<Id>,
+) -> Leads {
     let last = Path::new(text).file_name().unwrap_or(text);
     let stat = match behind {
         Ok(stat) => stat,
         Err(_) if is_migtools(last) => return Leads::Migtools,
         Err(_) if last != WRAPPER => return Leads::Elsewhere,
-        // In the way of looking (no permission, a stale mount) is not gone: such a link is left as it is.
+        // In the way of looking (no permission, a stale mount) is not gone: such a link
+        // is left as it is.
         Err(error) if is_gone(&error) => return Leads::Vanished,
         Err(_) => return Leads::Cudawrap,
     };
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Leads::Elsewhere;
     }
-    let end = std::fs::canonicalize(path).ok().and_then(|end| end.file_name().map(OsStr::to_owned));
+    let end = std::fs::canonicalize(path)
+        .ok()
+        .and_then(|end| end.file_name().map(OsStr::to_owned));
     let end = end.as_deref().unwrap_or(last);
     if last == WRAPPER || end == WRAPPER || own == Some(id(&stat)) {
-        return if runs(&stat) { Leads::Cudawrap } else { Leads::Vanished };
+        return if runs(&stat) {
+            Leads::Cudawrap
+        } else {
+            Leads::Vanished
+        };
     }
-    if is_migtools(last) || is_migtools(end) { Leads::Migtools } else { Leads::Program }
+    if is_migtools(last) || is_migtools(end) {
+        Leads::Migtools
+    } else {
+        Leads::Program
+    }
 }
 
 fn is_migtools(name: &OsStr) -> bool {
@@ -234,19 +274,36 @@ fn is_migtools(name: &OsStr) -> bool {
 
 fn is_gone(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+    )
 }
 
-/// The link behind `path` in its chain that makes it lead to cudawrap, for one that is not ours itself: the last one with a program beside it
-/// (python3 -> python3.11 -> cudawrap), or where none has one, beside `path` neither, the next.
+/// The link behind `path` in its chain that makes it lead to cudawrap, for one that is
+/// not ours itself: the last one with a program beside it (python3 -> python3.11 ->
+/// cudawrap), or where none has one, beside `path` neither, the next.
 fn through(path: &Path, own: Option<Id>) -> Option<PathBuf> {
     let hops = chain(path).hops;
-    let links = hops.get(1..hops.len().saturating_sub(1)).unwrap_or_default();
+    let links = hops
+        .get(1..hops.len().saturating_sub(1))
+        .unwrap_or_default();
     if links.is_empty() || !wrapper::is_wrapper(path, own) {
         return None;
     }
-    let has_program = |hop: &PathBuf| beside(hop).is_some_and(|program| program.symlink_metadata().is_ok());
+    let has_program =
+        |hop: &PathBuf| beside(hop).is_some_and(|program| program.symlink_metadata().is_ok());
     let other_name = |hop: &&PathBuf| hop.file_name() != Some(OsStr::new(WRAPPER));
-    let next = || links.first().filter(other_name).filter(|_| !has_program(&path.to_owned()));
-    links.iter().rev().find(|hop| has_program(hop)).or_else(next).cloned()
+    let next = || {
+        links
+            .first()
+            .filter(other_name)
+            .filter(|_| !has_program(&path.to_owned()))
+    };
+    links
+        .iter()
+        .rev()
+        .find(|hop| has_program(hop))
+        .or_else(next)
+        .cloned()
 }

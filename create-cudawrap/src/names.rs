@@ -1,5 +1,6 @@
-//! The names beside a wrapped path: `CUDAWRAP_app` is the program, `.CUDAWRAP_app~` what a crash may leave behind.
-//! Both are fixed, so that the next run finds what an interrupted one began.
+//! The names beside a wrapped path: `CUDAWRAP_app` is the program, `.CUDAWRAP_app~` what
+//! a crash may leave behind. Both are fixed, so that the next run finds what an
+//! interrupted one began.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,7 +11,8 @@ pub use getgpu_common::resolve_program::PREFIX;
 const FORMER: &str = "MIGTOOLS_";
 /// The program that the links lead to.
 pub const WRAPPER: &str = "cudawrap";
-/// How much longer than the program's name the longest name beside it is (`.` and `~` around `CUDAWRAP_name`).
+/// How much longer than the program's name the longest name beside it is (`.` and `~`
+/// around `CUDAWRAP_name`).
 pub const ADDED: usize = PREFIX.len() + 2;
 /// Our own programs, which are never wrapped.
 pub const OWN: [&str; 4] = [WRAPPER, "getgpu", "create-cudawrap", "create_cudawrap"];
@@ -43,7 +45,12 @@ impl Names {
         let hidden = joined(&[PREFIX.as_bytes(), app.as_bytes()]);
         let tmp = joined(&[b".", hidden.as_bytes(), b"~"]);
         let former = joined(&[FORMER.as_bytes(), app.as_bytes()]);
-        Self { app: app.to_owned(), hidden, tmp, former }
+        Self {
+            app: app.to_owned(),
+            hidden,
+            tmp,
+            former,
+        }
     }
 
     /// The name at `place`.
@@ -69,7 +76,10 @@ pub fn original(name: &OsStr) -> Option<&OsStr> {
         Some(rest) => rest.strip_suffix(b"~")?,
         None => bytes,
     };
-    bytes.strip_prefix(PREFIX.as_bytes()).filter(|app| !app.is_empty()).map(OsStr::from_bytes)
+    bytes
+        .strip_prefix(PREFIX.as_bytes())
+        .filter(|app| !app.is_empty())
+        .map(OsStr::from_bytes)
 }
 
 /// Whether `name` is one of our programs'.

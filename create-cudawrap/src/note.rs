@@ -1,5 +1,6 @@
-//! The note of what was wrapped, for `--all`: one path a line, in the host's or the user's own file.
-//! Only a hint: every entry is looked at before anything is done, and a note that cannot be kept fails nothing.
+//! The note of what was wrapped, for `--all`: one path a line, in the host's or the
+//! user's own file. Only a hint: every entry is looked at before anything is done, and a
+//! note that cannot be kept fails nothing.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -20,24 +21,38 @@ pub struct Note {
     readers: Readers,
 }
 
-/// Who may read the note: that decides what is locked while it changes, since whoever may read a directory may lock it.
+/// Who may read the note: that decides what is locked while it changes, since whoever may
+/// read a directory may lock it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Readers {
-    /// Everybody, since names of programs are looked up there: a file of root's alone is locked.
+    /// Everybody, since names of programs are looked up there: a file of root's alone is
+    /// locked.
     All,
     /// Its owner: the directory itself is locked.
     Owner,
 }
 
 impl Note {
-    /// Root's is the host's; everybody else's is in their state directory, and a user without a home has none.
+    /// Root's is the host's; everybody else's is in their state directory, and a user
+    /// without a home has none.
     pub fn find() -> Option<Self> {
         if nix::unistd::geteuid().is_root() {
-            return Some(Self { file: PathBuf::from("/var/lib/getgpu/wrapped"), readers: Readers::All });
+            return Some(Self {
+                file: PathBuf::from("/var/lib/getgpu/wrapped"),
+                readers: Readers::All,
+            });
         }
-        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-        Some(Self { file: state.join("getgpu/wrapped"), readers: Readers::Owner })
+        let absolute = |name: &str| {
+            std::env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        let state =
+            absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+        Some(Self {
+            file: state.join("getgpu/wrapped"),
+            readers: Readers::Owner,
+        })
     }
 
     /// Where it is.
@@ -75,21 +90,31 @@ impl Note {
     }
 
     fn change(&self, create: bool, edit: impl FnOnce(&mut Vec<PathBuf>) -> bool) -> io::Result<()> {
-        let Some(dir) = self.file.parent() else { return Ok(()) };
+        let Some(dir) = self.file.parent() else {
+            return Ok(());
+        };
         if create {
-            let mode = if self.readers == Readers::All { 0o755 } else { 0o700 };
+            let mode = if self.readers == Readers::All {
+                0o755
+            } else {
+                0o700
+            };
             DirBuilder::new().recursive(true).mode(mode).create(dir)?;
         } else if !self.file.exists() {
             return Ok(());
         }
         // Not the note itself, which is replaced.
         let lock = match self.readers {
-            Readers::All => {
-                OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(dir.join(LOCK))?
-            }
+            Readers::All => OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(dir.join(LOCK))?,
             Readers::Owner => File::open(dir)?,
         };
-        dirlock::lock(&lock, dirlock::PATIENCE, true).map_err(|failure| io::Error::other(failure.message))?;
+        dirlock::lock(&lock, dirlock::PATIENCE, true)
+            .map_err(|failure| io::Error::other(failure.message))?;
         let mut bytes = Vec::new();
         match File::open(&self.file).and_then(|mut file| file.read_to_end(&mut bytes)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -100,7 +125,12 @@ impl Note {
             return Ok(());
         }
         let new = dir.join(".wrapped~");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&new)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o644)
+            .open(&new)?;
         file.write_all(&print(&all))?;
         file.sync_all()?;
         std::fs::rename(&new, &self.file)
@@ -124,8 +154,12 @@ fn print(paths: &[PathBuf]) -> Vec<u8> {
 }
 
 fn parse(text: &[u8]) -> Vec<PathBuf> {
-    let lines = text.split(|&b| b == b'\n').filter(|line| line.first() == Some(&b'/'));
-    lines.map(|line| PathBuf::from(OsString::from_vec(unescaped(line)))).collect()
+    let lines = text
+        .split(|&b| b == b'\n')
+        .filter(|line| line.first() == Some(&b'/'));
+    lines
+        .map(|line| PathBuf::from(OsString::from_vec(unescaped(line))))
+        .collect()
 }
 
 fn unescaped(mut line: &[u8]) -> Vec<u8> {
@@ -154,8 +188,12 @@ mod tests {
     #[test]
     fn any_name_comes_back_and_garbage_is_left_out() {
         let dir = tempfile::tempdir().unwrap();
-        let note = Note { file: dir.path().join("a/wrapped"), readers: Readers::Owner };
-        let paths = [&b"/a\nb"[..], b"/a\\012", b"/\xff x"].map(|bytes| PathBuf::from(OsStr::from_bytes(bytes)));
+        let note = Note {
+            file: dir.path().join("a/wrapped"),
+            readers: Readers::Owner,
+        };
+        let paths = [&b"/a\nb"[..], b"/a\\012", b"/\xff x"]
+            .map(|bytes| PathBuf::from(OsStr::from_bytes(bytes)));
         note.remove(&paths[0]).unwrap();
         assert!(!dir.path().join("a").exists());
         for path in paths.iter().chain(&paths) {
@@ -170,13 +208,22 @@ mod tests {
     #[test]
     fn a_lock_on_the_directory_keeps_nothing_out_of_a_note_that_everybody_may_read() {
         let dir = tempfile::tempdir().unwrap();
-        let note = Note { file: dir.path().join("a/wrapped"), readers: Readers::All };
+        let note = Note {
+            file: dir.path().join("a/wrapped"),
+            readers: Readers::All,
+        };
         note.add(Path::new("/x")).unwrap();
         let stranger = File::open(dir.path().join("a")).unwrap();
         dirlock::lock(&stranger, std::time::Duration::ZERO, false).unwrap();
         note.add(Path::new("/y")).unwrap();
-        assert_eq!(note.read().unwrap(), [PathBuf::from("/x"), PathBuf::from("/y")]);
+        assert_eq!(
+            note.read().unwrap(),
+            [PathBuf::from("/x"), PathBuf::from("/y")]
+        );
         let lock = std::fs::metadata(dir.path().join("a").join(LOCK)).unwrap();
-        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&lock.permissions()) & 0o777, 0o600);
+        assert_eq!(
+            std::os::unix::fs::PermissionsExt::mode(&lock.permissions()) & 0o777,
+            0o600
+        );
     }
 }

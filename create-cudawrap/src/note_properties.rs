@@ -1,5 +1,5 @@
-//! What must hold for any paths in the note and for any bytes in its place: every path comes back, and garbage adds none
-//! that is not absolute.
+//! What must hold for any paths in the note and for any bytes in its place: every path
+//! comes back, and garbage adds none that is not absolute.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,9 +11,18 @@ use super::{parse, print};
 
 /// Absolute paths, full of what the note has to escape.
 fn path() -> impl Strategy<Value = PathBuf> {
-    let byte =
-        prop_oneof![1u8..=255, Just(b'\\'), Just(b'\n'), Just(b'0'), Just(b'1'), Just(b'2'), Just(b'3'), Just(b'4')];
-    prop::collection::vec(byte, 0..40).prop_map(|bytes| PathBuf::from(OsString::from_vec([b"/", &bytes[..]].concat())))
+    let byte = prop_oneof![
+        1u8..=255,
+        Just(b'\\'),
+        Just(b'\n'),
+        Just(b'0'),
+        Just(b'1'),
+        Just(b'2'),
+        Just(b'3'),
+        Just(b'4')
+    ];
+    prop::collection::vec(byte, 0..40)
+        .prop_map(|bytes| PathBuf::from(OsString::from_vec([b"/", &bytes[..]].concat())))
 }
 
 proptest! {

@@ -1,5 +1,6 @@
-//! Whose file it is, as dpkg and rpm know it, and dpkg's diversions: which name an upgrade writes to.
-//! The tools are run without a shell, with a time limit, and only where they exist.
+//! Whose file it is, as dpkg and rpm know it, and dpkg's diversions: which name an
+//! upgrade writes to. The tools are run without a shell, with a time limit, and only
+//! where they exist.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -28,32 +29,55 @@ pub struct Owner {
 pub fn owner(path: &Path) -> Result<Option<Owner>, Failure> {
     if let Some(dpkg) = tool("dpkg") {
         for path in spellings(path) {
-            let answer = ask(&dpkg, &[OsStr::new("-S"), OsStr::new("--"), &literal(&path)])?;
+            let answer = ask(
+                &dpkg,
+                &[OsStr::new("-S"), OsStr::new("--"), &literal(&path)],
+            )?;
             if let Some(package) = answer.ok.then(|| dpkg_package(&answer.text)).flatten() {
                 return Ok(Some(Owner { package, path }));
             }
         }
     }
     if let Some(rpm) = tool("rpm") {
-        let answer =
-            ask(&rpm, &[OsStr::new("-qf"), OsStr::new("--queryformat"), OsStr::new("%{NAME}\\n"), path.as_os_str()])?;
-        if let Some(package) = answer.ok.then(|| answer.text.lines().next().map(str::to_owned)).flatten() {
-            return Ok(Some(Owner { package, path: path.to_owned() }));
+        let answer = ask(
+            &rpm,
+            &[
+                OsStr::new("-qf"),
+                OsStr::new("--queryformat"),
+                OsStr::new("%{NAME}\\n"),
+                path.as_os_str(),
+            ],
+        )?;
+        if let Some(package) = answer
+            .ok
+            .then(|| answer.text.lines().next().map(str::to_owned))
+            .flatten()
+        {
+            return Ok(Some(Owner {
+                package,
+                path: path.to_owned(),
+            }));
         }
     }
     Ok(None)
 }
 
-/// The spelling of `path` that dpkg diverts to `hidden`, if the administrator had it do so: by dpkg's own list, since its tools need not be
-/// in PATH, and by the tool where it is, since the list may be elsewhere.
+/// The spelling of `path` that dpkg diverts to `hidden`, if the administrator had it do
+/// so: by dpkg's own list, since its tools need not be in PATH, and by the tool where it
+/// is, since the list may be elsewhere.
 pub fn diverted(path: &Path, hidden: &OsStr) -> Result<Option<PathBuf>, Failure> {
     if let Some(listed) = listed(path, hidden).map_err(|e| unreadable(&e))? {
         return Ok(Some(listed));
     }
-    let Some(divert) = tool("dpkg-divert") else { return Ok(None) };
+    let Some(divert) = tool("dpkg-divert") else {
+        return Ok(None);
+    };
     for path in spellings(path) {
         let answer = ask(&divert, &[OsStr::new("--truename"), path.as_os_str()])?;
-        if answer.ok && answer.bytes.strip_suffix(b"\n") == Some(path.with_file_name(hidden).as_os_str().as_bytes()) {
+        if answer.ok
+            && answer.bytes.strip_suffix(b"\n")
+                == Some(path.with_file_name(hidden).as_os_str().as_bytes())
+        {
             return Ok(Some(path));
         }
     }
@@ -63,21 +87,36 @@ pub fn diverted(path: &Path, hidden: &OsStr) -> Result<Option<PathBuf>, Failure>
 /// The same by dpkg's list alone.
 pub fn listed(path: &Path, hidden: &OsStr) -> io::Result<Option<PathBuf>> {
     match std::fs::read(list()) {
-        Ok(list) => Ok(spellings(path).into_iter().find(|path| lists(&list, path, &path.with_file_name(hidden)))),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Ok(list) => Ok(spellings(path)
+            .into_iter()
+            .find(|path| lists(&list, path, &path.with_file_name(hidden)))),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
 
 fn list() -> PathBuf {
-    std::env::var_os("DPKG_ADMINDIR").map_or_else(|| PathBuf::from("/var/lib/dpkg"), PathBuf::from).join("diversions")
+    std::env::var_os("DPKG_ADMINDIR")
+        .map_or_else(|| PathBuf::from("/var/lib/dpkg"), PathBuf::from)
+        .join("diversions")
 }
 
 fn unreadable(error: &io::Error) -> Failure {
-    Failure::new(Kind::Refused, format!("{}: {}", list().display(), reason(error)))
+    Failure::new(
+        Kind::Refused,
+        format!("{}: {}", list().display(), reason(error)),
+    )
 }
 
-/// Whether dpkg's list (a line each for the path, for where it is diverted to, and for the package, `:` for none) says so.
+/// Whether dpkg's list (a line each for the path, for where it is diverted to, and for
+/// the package, `:` for none) says so.
 fn lists(list: &[u8], path: &Path, to: &Path) -> bool {
     let lines: Vec<&[u8]> = list.split(|&b| b == b'\n').collect();
     let (path, to) = (path.as_os_str().as_bytes(), to.as_os_str().as_bytes());
@@ -89,7 +128,8 @@ pub fn tool_to_divert() -> Option<PathBuf> {
     tool("dpkg-divert")
 }
 
-/// What ends one: it was there when the diversion began, so it is looked for also where it is installed.
+/// What ends one: it was there when the diversion began, so it is looked for also where
+/// it is installed.
 pub fn tool_to_undivert() -> Option<PathBuf> {
     let usual = ["/usr/bin/dpkg-divert", "/usr/sbin/dpkg-divert"].map(PathBuf::from);
     tool("dpkg-divert").or_else(|| usual.into_iter().find(|path| path.is_file()))
@@ -111,12 +151,19 @@ fn change(tool: Option<PathBuf>, path: &Path, hidden: &OsStr, what: &str) -> Res
     };
     let to = path.with_file_name(hidden);
     let words = ["--local", "--no-rename", "--quiet", "--divert"].map(OsStr::new);
-    let args = [&words[..], &[to.as_os_str(), OsStr::new(what), path.as_os_str()]].concat();
+    let args = [
+        &words[..],
+        &[to.as_os_str(), OsStr::new(what), path.as_os_str()],
+    ]
+    .concat();
     if ask(&divert, &args)?.ok {
         return Ok(());
     }
     let message = format!("dpkg-divert {what} {} failed", path.display());
-    Err(Failure::new(Kind::Refused, message).hint(format!("what it says: dpkg-divert --list '*{}'", path.display())))
+    Err(Failure::new(Kind::Refused, message).hint(format!(
+        "what it says: dpkg-divert --list '*{}'",
+        path.display()
+    )))
 }
 
 struct Answer {
@@ -129,12 +176,14 @@ struct Answer {
 fn ask(program: &Path, args: &[&OsStr]) -> Result<Answer, Failure> {
     let shown = program.display();
     let failed = |why: &str| {
-        Failure::new(Kind::Refused, format!("{shown}: {why}")).hint("--force wraps without asking whose file it is")
+        Failure::new(Kind::Refused, format!("{shown}: {why}"))
+            .hint("--force wraps without asking whose file it is")
     };
     let mut child = Command::new(program)
         .args(args)
         .env("LC_ALL", "C")
-        // Debian's rpm makes a data base of its own in the home of whoever asks it anything.
+        // Debian's rpm makes a data base of its own in the home of whoever asks it
+        // anything.
         .env("HOME", "/dev/null")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -157,7 +206,11 @@ fn ask(program: &Path, args: &[&OsStr]) -> Result<Answer, Failure> {
     loop {
         match child.try_wait().map_err(|e| failed(&reason(&e)))? {
             Some(status) => {
-                return Ok(Answer { ok: status.success(), text: String::from_utf8_lossy(&bytes).into_owned(), bytes });
+                return Ok(Answer {
+                    ok: status.success(),
+                    text: String::from_utf8_lossy(&bytes).into_owned(),
+                    bytes,
+                });
             }
             None if Instant::now() >= until => {
                 let _ = child.kill();
@@ -168,13 +221,15 @@ fn ask(program: &Path, args: &[&OsStr]) -> Result<Answer, Failure> {
     }
 }
 
-/// With and without `/usr`: where /bin is a link to /usr/bin, packages may have recorded either.
+/// With and without `/usr`: where /bin is a link to /usr/bin, packages may have recorded
+/// either.
 fn spellings(path: &Path) -> Vec<PathBuf> {
     let mut all = vec![path.to_owned()];
     if let Ok(rest) = path.strip_prefix("/usr") {
         let short = Path::new("/").join(rest);
-        let same_dir =
-            |a: &Path, b: &Path| Some((a.parent()?.canonicalize().ok()?) == b.parent()?.canonicalize().ok()?);
+        let same_dir = |a: &Path, b: &Path| {
+            Some((a.parent()?.canonicalize().ok()?) == b.parent()?.canonicalize().ok()?)
+        };
         if same_dir(&short, path) == Some(true) {
             all.push(short);
         }
@@ -185,16 +240,22 @@ fn spellings(path: &Path) -> Vec<PathBuf> {
 /// The path as dpkg's pattern that means just this path.
 fn literal(path: &Path) -> std::ffi::OsString {
     let special = |b: &u8| matches!(b, b'*' | b'?' | b'[' | b']' | b'\\');
-    let escaped = path.as_os_str().as_bytes().iter().flat_map(|b| special(b).then_some(b'\\').into_iter().chain([*b]));
+    let escaped = path
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .flat_map(|b| special(b).then_some(b'\\').into_iter().chain([*b]));
     std::ffi::OsString::from_vec(escaped.collect())
 }
 
 /// The first package in dpkg's answer (`a, b: /path`), which also speaks of diversions.
 fn dpkg_package(answer: &str) -> Option<String> {
-    let mut owners =
-        answer.lines().filter(|line| !line.starts_with("diversion by ") && !line.starts_with("local diversion "));
+    let mut owners = answer
+        .lines()
+        .filter(|line| !line.starts_with("diversion by ") && !line.starts_with("local diversion "));
     owners.find_map(|line| {
-        line.split_once(": /").map(|(packages, _)| packages.split(", ").next().unwrap_or(packages).to_owned())
+        line.split_once(": /")
+            .map(|(packages, _)| packages.split(", ").next().unwrap_or(packages).to_owned())
     })
 }
 
@@ -204,14 +265,21 @@ mod tests {
 
     #[test]
     fn dpkgs_answer_is_read_without_its_diversions() {
-        let answer =
-            "diversion by dash from: /bin/sh\nlocal diversion to: /bin/sh.x\ncoreutils, other:amd64: /bin/ls\n";
+        let answer = "diversion by dash from: /bin/sh\nlocal diversion to: /bin/sh.x\ncoreutils, other:amd64: /bin/ls\n";
         assert_eq!(dpkg_package(answer).as_deref(), Some("coreutils"));
         assert_eq!(dpkg_package("local diversion from: /bin/sh\n"), None);
         let list = b"/bin/sh\n/bin/sh.distrib\ndash\n/opt/x\n/opt/CUDAWRAP_x\n:\n";
-        assert!(lists(list, Path::new("/opt/x"), Path::new("/opt/CUDAWRAP_x")));
+        assert!(lists(
+            list,
+            Path::new("/opt/x"),
+            Path::new("/opt/CUDAWRAP_x")
+        ));
         assert!(!lists(list, Path::new("/opt/CUDAWRAP_x"), Path::new(":")));
-        assert!(!lists(list, Path::new("/bin/sh"), Path::new("/bin/sh.distrib")));
+        assert!(!lists(
+            list,
+            Path::new("/bin/sh"),
+            Path::new("/bin/sh.distrib")
+        ));
         assert_eq!(literal(Path::new("/a/[*")), OsStr::new("/a/\\[\\*"));
     }
 }

@@ -1,5 +1,6 @@
-//! What has to be done to get from a state to the one that was asked for, as a list of single steps.
-//! Pure: after every step, and so after a crash at any of them, the path runs; the tests walk through all of them.
+//! What has to be done to get from a state to the one that was asked for, as a list of
+//! single steps. Pure: after every step, and so after a crash at any of them, the path
+//! runs; the tests walk through all of them.
 
 use getgpu_common::error::{Failure, Kind};
 
@@ -115,12 +116,12 @@ pub fn plan(seen: &Seen, request: &Request) -> Result<Plan, Failure> {
     };
     let uses_tmp = steps.iter().any(|step| names_tmp(*step));
     match leftover(seen) {
-        // The program that a leftover may be is only dropped where another one is in place: `leftover` sees to that.
+        // The program that a leftover may be is only dropped where another one is in
+        // place: `leftover` sees to that.
         Leftover::Ours => steps.insert(0, Step::Drop(Tmp)),
         Leftover::Foreign if uses_tmp => {
-            return Err(
-                refused("the file .CUDAWRAP_name~ beside it is in the way").hint("look what it is, and move it away")
-            );
+            return Err(refused("the file .CUDAWRAP_name~ beside it is in the way")
+                .hint("look what it is, and move it away"));
         }
         Leftover::None | Leftover::Foreign => {}
     }
@@ -131,17 +132,26 @@ pub fn plan(seen: &Seen, request: &Request) -> Result<Plan, Failure> {
     Ok(Plan { steps, outcome })
 }
 
-/// A diversion comes before the link and goes before the link does. An upgrade that lands between two of these steps, or after a crash there,
-/// leaves either [`State::Upgraded`] or [`State::Superseded`], and both know which of the programs is the newer one.
+/// A diversion comes before the link and goes before the link does. An upgrade that lands
+/// between two of these steps, or after a crash there, leaves either [`State::Upgraded`]
+/// or [`State::Superseded`], and both know which of the programs is the newer one.
 fn divert(seen: &Seen, request: &Request, steps: &mut Vec<Step>, outcome: Outcome) -> Outcome {
     let wrapped = matches!(
         outcome,
-        Outcome::Wrapped | Outcome::AlreadyWrapped | Outcome::Renewed | Outcome::Adopted | Outcome::Repointed
+        Outcome::Wrapped
+            | Outcome::AlreadyWrapped
+            | Outcome::Renewed
+            | Outcome::Adopted
+            | Outcome::Repointed
     );
-    let unwrapped = matches!(state(seen), State::Plain | State::Through | State::NotAProgram | State::Missing);
+    let unwrapped = matches!(
+        state(seen),
+        State::Plain | State::Through | State::NotAProgram | State::Missing
+    );
     match (request.goal, seen.diverted.is_some()) {
         (Goal::Wrap, false) if request.divert && wrapped => {
-            // First, so that an upgrade never lands on the link; but behind what cannot be taken back.
+            // First, so that an upgrade never lands on the link; but behind what cannot
+            // be taken back.
             let at = usize::from(steps.first() == Some(&Step::Drop(Tmp)));
             steps.insert(at, Step::Divert);
         }
@@ -152,7 +162,11 @@ fn divert(seen: &Seen, request: &Request, steps: &mut Vec<Step>, outcome: Outcom
         }
         _ => {}
     }
-    if steps.contains(&Step::Undivert) && outcome == Outcome::NotWrapped { Outcome::Undiverted } else { outcome }
+    if steps.contains(&Step::Undivert) && outcome == Outcome::NotWrapped {
+        Outcome::Undiverted
+    } else {
+        outcome
+    }
 }
 
 type Steps = Result<(Vec<Step>, Outcome), Failure>;
@@ -217,19 +231,32 @@ fn repair(seen: &Seen, now: State, request: &Request) -> Steps {
     }
 }
 
-/// Wrapped by migtools: the program gets our name for it beside theirs, then a link of ours takes the place of theirs. In between the path
-/// runs through their wrapper, which finds the program under their name until the last step.
+/// Wrapped by migtools: the program gets our name for it beside theirs, then a link of
+/// ours takes the place of theirs. In between the path runs through their wrapper, which
+/// finds the program under their name until the last step.
 fn adopt(seen: &Seen) -> Steps {
     let begun = seen.hidden.id.is_some() && seen.hidden.id == seen.former.id;
     if !seen.former.is_program() || !seen.former.runs {
-        return Err(refused("is wrapped by migtools, and its program, MIGTOOLS_name beside it, is not there")
-            .hint("install the program again, then wrap it"));
+        return Err(refused(
+            "is wrapped by migtools, and its program, MIGTOOLS_name beside it, is not there",
+        )
+        .hint("install the program again, then wrap it"));
     }
     if !begun && seen.hidden.id.is_some() {
         return Err(in_the_way());
     }
-    let mut steps = if begun { vec![] } else { vec![Step::Copy(Former, Hidden)] };
-    steps.extend([Step::Link(Tmp), Step::Sync, Step::Over(Tmp, App), Step::Sync, Step::Drop(Former)]);
+    let mut steps = if begun {
+        vec![]
+    } else {
+        vec![Step::Copy(Former, Hidden)]
+    };
+    steps.extend([
+        Step::Link(Tmp),
+        Step::Sync,
+        Step::Over(Tmp, App),
+        Step::Sync,
+        Step::Drop(Former),
+    ]);
     Ok((steps, Outcome::Adopted))
 }
 
@@ -237,11 +264,15 @@ fn undo(seen: &Seen, now: State, method: Method) -> Steps {
     let back = match (now, method) {
         (State::Superseded, _) if seen.calls_hidden => return undo(seen, State::Upgraded, method),
         (State::Superseded | State::Bypassed, _) => {
-            // Wrapped first, which is a state that a crash may leave. The diversion goes after that: without it the older program would be
-            // taken for the newer one.
+            // Wrapped first, which is a state that a crash may leave. The diversion goes
+            // after that: without it the older program would be taken for the newer one.
             let (wrapped, _) = undo(seen, State::Wrapped, method)?;
             let undivert = seen.diverted.is_some().then_some(Step::Undivert);
-            relink(method).into_iter().chain(undivert).chain(wrapped).collect()
+            relink(method)
+                .into_iter()
+                .chain(undivert)
+                .chain(wrapped)
+                .collect()
         }
         (State::Wrapped | State::Vanished, Method::Exchange) => {
             let mut steps = vec![Step::Swap(App, Hidden), Step::Sync];
@@ -251,17 +282,25 @@ fn undo(seen: &Seen, now: State, method: Method) -> Steps {
         (State::Wrapped | State::Vanished, Method::Replace) => vec![Step::Over(Hidden, App)],
         (State::Half | State::SameFile, _) => discard(Hidden, method),
         (State::Orphan, Method::Exchange) => vec![Step::Move(Hidden, App)],
-        (State::Orphan, Method::Replace) => vec![Step::Copy(Hidden, App), Step::Sync, Step::Drop(Hidden)],
+        (State::Orphan, Method::Replace) => {
+            vec![Step::Copy(Hidden, App), Step::Sync, Step::Drop(Hidden)]
+        }
         (State::LinkOnly, _) => return Ok((discard(App, method), Outcome::LinkRemoved)),
         (State::Plain | State::NotAProgram, _) => return Ok((vec![], Outcome::NotWrapped)),
         (State::Upgraded | State::InTheWay, _) => {
-            return Err(refused("is a program of its own already, and CUDAWRAP_name beside it another: both kept")
-                .hint("an upgrade has replaced the link; remove the one that is not wanted"));
+            return Err(refused(
+                "is a program of its own already, and CUDAWRAP_name beside it another: both kept",
+            )
+            .hint("an upgrade has replaced the link; remove the one that is not wanted"));
         }
         // A diversion is left over, then.
         (State::Through, _) if seen.diverted.is_some() => return Ok((vec![], Outcome::NotWrapped)),
         (State::Through, _) => {
-            return Err(refused(&format!("only leads to {}, which leads to cudawrap", hop(seen))).hint("undo that one"));
+            return Err(refused(&format!(
+                "only leads to {}, which leads to cudawrap",
+                hop(seen)
+            ))
+            .hint("undo that one"));
         }
         (State::Migtools, _) => return Err(migtools()),
         (State::Lost, _) => return Err(lost()),
@@ -278,22 +317,36 @@ fn first(method: Method) -> Vec<Step> {
     }
 }
 
-/// Interrupted before the exchange; a link that leads elsewhere than wanted is made anew first.
+/// Interrupted before the exchange; a link that leads elsewhere than wanted is made anew
+/// first.
 fn half(seen: &Seen, request: &Request) -> Vec<Step> {
     let usable = seen.hidden.runs && seen.hidden.text.as_deref() == Some(request.wrapper);
     match request.method {
         Method::Exchange if usable => vec![Step::Swap(App, Hidden)],
         Method::Exchange => {
-            vec![Step::Link(Tmp), Step::Swap(Tmp, Hidden), Step::Drop(Tmp), Step::Sync, Step::Swap(App, Hidden)]
+            vec![
+                Step::Link(Tmp),
+                Step::Swap(Tmp, Hidden),
+                Step::Drop(Tmp),
+                Step::Sync,
+                Step::Swap(App, Hidden),
+            ]
         }
         Method::Replace => renew(request.method),
     }
 }
 
-/// A new link in the place of what the path is now, which is an older link or a second name of the program.
+/// A new link in the place of what the path is now, which is an older link or a second
+/// name of the program.
 fn relink(method: Method) -> Vec<Step> {
     match method {
-        Method::Exchange => vec![Step::Link(Tmp), Step::Sync, Step::Swap(Tmp, App), Step::Sync, Step::Drop(Tmp)],
+        Method::Exchange => vec![
+            Step::Link(Tmp),
+            Step::Sync,
+            Step::Swap(Tmp, App),
+            Step::Sync,
+            Step::Drop(Tmp),
+        ],
         Method::Replace => vec![Step::Link(Tmp), Step::Over(Tmp, App)],
     }
 }
@@ -309,11 +362,16 @@ fn renew(method: Method) -> Vec<Step> {
             Step::Sync,
             Step::Drop(Tmp),
         ],
-        Method::Replace => [vec![Step::Copy(App, Tmp), Step::Over(Tmp, Hidden), Step::Sync], relink(method)].concat(),
+        Method::Replace => [
+            vec![Step::Copy(App, Tmp), Step::Over(Tmp, Hidden), Step::Sync],
+            relink(method),
+        ]
+        .concat(),
     }
 }
 
-/// Removes a name that a package manager may write to at the same moment: first out of its way, then looked at, then gone.
+/// Removes a name that a package manager may write to at the same moment: first out of
+/// its way, then looked at, then gone.
 fn discard(place: Place, method: Method) -> Vec<Step> {
     match method {
         Method::Exchange => vec![Step::Move(place, Tmp), Step::Drop(Tmp)],
@@ -324,13 +382,19 @@ fn discard(place: Place, method: Method) -> Vec<Step> {
 fn names_tmp(step: Step) -> bool {
     match step {
         Step::Link(a) | Step::Drop(a) => a == Tmp,
-        Step::Copy(a, b) | Step::Swap(a, b) | Step::Move(a, b) | Step::Over(a, b) => a == Tmp || b == Tmp,
+        Step::Copy(a, b) | Step::Swap(a, b) | Step::Move(a, b) | Step::Over(a, b) => {
+            a == Tmp || b == Tmp
+        }
         Step::Divert | Step::Undivert | Step::Sync => false,
     }
 }
 
 fn hop(seen: &Seen) -> String {
-    seen.app.through.as_ref().map(|hop| hop.display().to_string()).unwrap_or_default()
+    seen.app
+        .through
+        .as_ref()
+        .map(|hop| hop.display().to_string())
+        .unwrap_or_default()
 }
 
 fn refused(why: &str) -> Failure {
@@ -338,7 +402,8 @@ fn refused(why: &str) -> Failure {
 }
 
 fn in_the_way() -> Failure {
-    refused("something else has the name CUDAWRAP_name beside it").hint("look what it is, and move it away")
+    refused("something else has the name CUDAWRAP_name beside it")
+        .hint("look what it is, and move it away")
 }
 
 fn migtools() -> Failure {
@@ -347,20 +412,29 @@ fn migtools() -> Failure {
 }
 
 fn lost() -> Failure {
-    refused("is a link to cudawrap, and its program is nowhere").hint("install the program again, then wrap it")
+    refused("is a link to cudawrap, and its program is nowhere")
+        .hint("install the program again, then wrap it")
 }
 
 fn hopeless(seen: &Seen, now: State) -> Failure {
     match now {
         State::Missing => refused("no such file"),
-        State::Orphan => refused("no such file; its program is CUDAWRAP_name beside it").hint("--undo puts it back"),
-        State::Through => refused(&format!("leads to {}, which leads to cudawrap, and runs nothing", hop(seen)))
-            .hint("create-cudawrap --status shows what is wrong there"),
+        State::Orphan => refused("no such file; its program is CUDAWRAP_name beside it")
+            .hint("--undo puts it back"),
+        State::Through => refused(&format!(
+            "leads to {}, which leads to cudawrap, and runs nothing",
+            hop(seen)
+        ))
+        .hint("create-cudawrap --status shows what is wrong there"),
         State::Migtools => migtools(),
-        State::LinkOnly => refused("is a link to cudawrap, with no program of its name beside it or behind it in PATH")
-            .hint("install the program, or remove the link with --undo"),
+        State::LinkOnly => refused(
+            "is a link to cudawrap, with no program of its name beside it or behind it in PATH",
+        )
+        .hint("install the program, or remove the link with --undo"),
         State::Lost => lost(),
-        _ if seen.app.kind == crate::look::Kind::Directory => refused("is a directory").hint("name the programs in it"),
+        _ if seen.app.kind == crate::look::Kind::Directory => {
+            refused("is a directory").hint("name the programs in it")
+        }
         _ if seen.app.text.is_some() => refused("is a link that leads to no file"),
         _ => refused("is not a program"),
     }

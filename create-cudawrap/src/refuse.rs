@@ -1,5 +1,6 @@
-//! What is not wrapped, with the reason and the remedy. Pure: decides on facts that others have gathered.
-//! `--force` overrides what is a matter of policy (package, AppArmor, network file system), never identity or safety.
+//! What is not wrapped, with the reason and the remedy. Pure: decides on facts that
+//! others have gathered. `--force` overrides what is a matter of policy (package,
+//! AppArmor, network file system), never identity or safety.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,21 +17,24 @@ pub fn name(name: &OsStr) -> Result<(), Failure> {
         return Err(own(&name.to_string_lossy()));
     }
     match names::original(name) {
-        Some(app) => {
-            Err(refused("is a program's name behind a link").hint(format!("name the link: {}", app.to_string_lossy())))
-        }
+        Some(app) => Err(refused("is a program's name behind a link")
+            .hint(format!("name the link: {}", app.to_string_lossy()))),
         None => Ok(()),
     }
 }
 
 /// A name that leaves no room for the ones beside it.
 pub fn length(name: &OsStr, longest: u64) -> Result<(), Failure> {
-    // 255 is what every caller of readdir copes with; some file systems allow less, none that matters more.
+    // 255 is what every caller of readdir copes with; some file systems allow less, none
+    // that matters more.
     let longest = usize::try_from(longest).unwrap_or(usize::MAX).min(255);
     if name.as_bytes().len() + ADDED <= longest {
         return Ok(());
     }
-    let message = format!("name too long: at most {} bytes", longest.saturating_sub(ADDED));
+    let message = format!(
+        "name too long: at most {} bytes",
+        longest.saturating_sub(ADDED)
+    );
     Err(refused(&message).hint("use --link-dir, or a shorter name"))
 }
 
@@ -63,14 +67,17 @@ pub fn program(app: &Entry, facts: &Facts, force: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if let Some(profile) = &facts.apparmor {
-        return Err(refused(&format!("is under the AppArmor profile {profile}, which would not apply to it any more"))
-            .hint("use --link-dir; or --force, and without the profile"));
+        return Err(refused(&format!(
+            "is under the AppArmor profile {profile}, which would not apply to it any more"
+        ))
+        .hint("use --link-dir; or --force, and without the profile"));
     }
     if let Some(system) = facts.network {
-        let message = format!("is on {system}, and cudawrap is not: nodes without cudawrap would lose the program");
-        return Err(
-            refused(&message).hint("put copies of cudawrap and getgpu there and name the former with --wrapper")
+        let message = format!(
+            "is on {system}, and cudawrap is not: nodes without cudawrap would lose the program"
         );
+        return Err(refused(&message)
+            .hint("put copies of cudawrap and getgpu there and name the former with --wrapper"));
     }
     match &facts.owner {
         Some(owner) if !facts.diverted => Err(refused(&format!(
@@ -99,7 +106,14 @@ mod tests {
 
     #[test]
     fn names_that_are_never_touched() {
-        for bad in ["cudawrap", "getgpu", "create-cudawrap", "create_cudawrap", "CUDAWRAP_x", ".CUDAWRAP_x~"] {
+        for bad in [
+            "cudawrap",
+            "getgpu",
+            "create-cudawrap",
+            "create_cudawrap",
+            "CUDAWRAP_x",
+            ".CUDAWRAP_x~",
+        ] {
             assert!(name(OsStr::new(bad)).is_err(), "{bad}");
         }
         assert!(name(OsStr::new("cudawrapper")).is_ok());
@@ -111,32 +125,100 @@ mod tests {
 
     #[test]
     fn root_keeps_out_of_directories_that_others_can_write() {
-        let mine = Keeper { root: true, uid: 0, gid: 0, mode: 0o755 };
+        let mine = Keeper {
+            root: true,
+            uid: 0,
+            gid: 0,
+            mode: 0o755,
+        };
         assert!(directory(mine).is_ok());
-        assert!(directory(Keeper { mode: 0o775, ..mine }).is_ok());
-        assert!(directory(Keeper { mode: 0o775, gid: 50, ..mine }).is_err());
-        assert!(directory(Keeper { mode: 0o1777, ..mine }).is_err());
+        assert!(
+            directory(Keeper {
+                mode: 0o775,
+                ..mine
+            })
+            .is_ok()
+        );
+        assert!(
+            directory(Keeper {
+                mode: 0o775,
+                gid: 50,
+                ..mine
+            })
+            .is_err()
+        );
+        assert!(
+            directory(Keeper {
+                mode: 0o1777,
+                ..mine
+            })
+            .is_err()
+        );
         assert!(directory(Keeper { uid: 1000, ..mine }).is_err());
-        assert!(directory(Keeper { root: false, uid: 1000, mode: 0o777, ..mine }).is_ok());
+        assert!(
+            directory(Keeper {
+                root: false,
+                uid: 1000,
+                mode: 0o777,
+                ..mine
+            })
+            .is_ok()
+        );
     }
 
     #[test]
     fn force_overrides_policy_and_nothing_else() {
-        let app = Entry { kind: Sort::File, runs: true, mode: 0o755, ..Entry::ABSENT };
-        let owner = Some(Owner { package: "amber".into(), path: "/opt/x".into() });
+        let app = Entry {
+            kind: Sort::File,
+            runs: true,
+            mode: 0o755,
+            ..Entry::ABSENT
+        };
+        let owner = Some(Owner {
+            package: "amber".into(),
+            path: "/opt/x".into(),
+        });
         let policy = [
-            Facts { owner, ..Facts::default() },
-            Facts { apparmor: Some("/opt/x".into()), ..Facts::default() },
-            Facts { network: Some("NFS"), ..Facts::default() },
+            Facts {
+                owner,
+                ..Facts::default()
+            },
+            Facts {
+                apparmor: Some("/opt/x".into()),
+                ..Facts::default()
+            },
+            Facts {
+                network: Some("NFS"),
+                ..Facts::default()
+            },
         ];
         for facts in policy {
             assert!(program(&app, &facts, false).is_err(), "{facts:?}");
             assert!(program(&app, &facts, true).is_ok(), "{facts:?}");
-            let diverted = Facts { diverted: true, ..facts };
-            assert_eq!(program(&app, &diverted, false).is_ok(), diverted.owner.is_some());
+            let diverted = Facts {
+                diverted: true,
+                ..facts
+            };
+            assert_eq!(
+                program(&app, &diverted, false).is_ok(),
+                diverted.owner.is_some()
+            );
         }
-        let own = Facts { own: Some("getgpu".into()), ..Facts::default() };
+        let own = Facts {
+            own: Some("getgpu".into()),
+            ..Facts::default()
+        };
         assert!(program(&app, &own, true).is_err());
-        assert!(program(&Entry { runs: false, ..app.clone() }, &Facts::default(), true).is_err());
+        assert!(
+            program(
+                &Entry {
+                    runs: false,
+                    ..app.clone()
+                },
+                &Facts::default(),
+                true
+            )
+            .is_err()
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! The story: read the command line, find cudawrap, do each PATH by itself, sum up.
-//! What is for people goes to standard error; standard output has only what was asked for as output.
+//! The story: read the command line, find cudawrap, do each PATH by itself, sum up. What
+//! is for people goes to standard error; standard output has only what was asked for as
+//! output.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;
@@ -51,10 +52,13 @@ pub fn main() -> ExitCode {
     u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// Nothing is set for this program yet, but a settings file that cannot be right is told before anything is wrapped: then the programs would
-/// not start. To undo, or to look, needs no settings: a typo must not keep the package from being removed.
+/// Nothing is set for this program yet, but a settings file that cannot be right is told
+/// before anything is wrapped: then the programs would not start. To undo, or to look,
+/// needs no settings: a typo must not keep the package from being removed.
 fn check_settings(task: Task, diag: &Diag) -> Result<(), Failure> {
-    let read = Loaded::read(&Environment::of_process(), None).and_then(Loaded::strict).map(|_| ());
+    let read = Loaded::read(&Environment::of_process(), None)
+        .and_then(Loaded::strict)
+        .map(|_| ());
     match (task, read) {
         (Task::Change(Goal::Undo) | Task::Status { .. }, Err(failure)) => {
             diag.warn(&format!("warning: {}: not needed here", failure.message));
@@ -78,7 +82,12 @@ fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
     if let Some(dir) = &options.link_dir {
         std::fs::canonicalize(dir)
             .and_then(|dir| Directory::open(&dir))
-            .map_err(|e| Failure::new(Kind::Refused, format!("--link-dir {}: {}", dir.display(), reason(&e))))?;
+            .map_err(|e| {
+                Failure::new(
+                    Kind::Refused,
+                    format!("--link-dir {}: {}", dir.display(), reason(&e)),
+                )
+            })?;
     }
     let note = Note::find();
     let mut paths = paths(options, note.as_ref())?;
@@ -86,20 +95,39 @@ fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
     if goal != Goal::Wrap && options.link_dir.is_none() && options.paths.is_some() {
         paths = wrapped_in(paths, wrapper.as_ref().map(|found| found.id), diag)?;
     }
-    let job = Job { options, goal, wrapper: wrapper.as_ref(), note: note.as_ref(), diag };
+    let job = Job {
+        options,
+        goal,
+        wrapper: wrapper.as_ref(),
+        note: note.as_ref(),
+        diag,
+    };
     let mut failed = 0;
-    // A link that leads to a wrapped path is as it was once that is undone, in whatever order they were given.
+    // A link that leads to a wrapped path is as it was once that is undone, in whatever
+    // order they were given.
     let mut later = Vec::new();
     let mut left: VecDeque<&PathBuf> = paths.iter().collect();
     while let Some(path) = left.pop_front() {
         match job.run(path) {
-            Err(_) if goal == Goal::Undo && !later.contains(&path) && !left.is_empty() && job.leads_on(path) => {
+            Err(_)
+                if goal == Goal::Undo
+                    && !later.contains(&path)
+                    && !left.is_empty()
+                    && job.leads_on(path) =>
+            {
                 later.push(path);
                 left.push_back(path);
             }
             Ok(done) => {
                 for step in &done.steps {
-                    print(format!("{}: {}\n", printable(&path.to_string_lossy()), printable(step)).as_bytes())?;
+                    print(
+                        format!(
+                            "{}: {}\n",
+                            printable(&path.to_string_lossy()),
+                            printable(step)
+                        )
+                        .as_bytes(),
+                    )?;
                 }
                 if done.steps.is_empty() {
                     diag.warn(&format!("{}: {}", path.display(), done.text));
@@ -112,14 +140,20 @@ fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
         }
     }
     if paths.len() > 1 {
-        diag.warn(&format!("{} paths: {} done, {failed} failed", paths.len(), paths.len() - failed));
+        diag.warn(&format!(
+            "{} paths: {} done, {failed} failed",
+            paths.len(),
+            paths.len() - failed
+        ));
     }
     Ok(failed == 0)
 }
 
 /// `--status`; whether nothing needs attention.
 fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
-    let own = wrapper::find(options.wrapper.as_deref()).ok().map(|found| found.id);
+    let own = wrapper::find(options.wrapper.as_deref())
+        .ok()
+        .map(|found| found.id);
     let note = Note::find();
     let noted = options.paths.is_none();
     let mut lines = Vec::new();
@@ -129,15 +163,24 @@ fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
             Err(_) if noted && target::is_gone(&path) => {
                 diag.note(&format!("{}: no such directory any more", path.display()));
             }
-            Ok(found) if found.is_empty() && noted => diag.note(&format!("{}: no such file any more", path.display())),
+            Ok(found) if found.is_empty() && noted => {
+                diag.note(&format!("{}: no such file any more", path.display()))
+            }
             Ok(found) if found.is_empty() && !path.is_dir() => {
-                good = fail(diag, &about(&path, Failure::new(Kind::Refused, "no such file")));
+                good = fail(
+                    diag,
+                    &about(&path, Failure::new(Kind::Refused, "no such file")),
+                );
             }
             Ok(found) => lines.extend(found),
             Err(failure) => good = fail(diag, &about(&path, failure)),
         }
     }
-    print(&if json { status::json(&lines) } else { status::text(&lines) })?;
+    print(&if json {
+        status::json(&lines)
+    } else {
+        status::text(&lines)
+    })?;
     Ok(good && !lines.iter().any(|line| line.attention))
 }
 
@@ -149,8 +192,10 @@ fn wrapped_in(paths: Vec<PathBuf>, own: Option<Id>, diag: &Diag) -> Result<Vec<P
             all.push(path);
             continue;
         }
-        let failed = |error: std::io::Error| about(&path, Failure::new(Kind::Refused, reason(&error)));
-        let dir = Directory::open(&std::fs::canonicalize(&path).map_err(failed)?).map_err(failed)?;
+        let failed =
+            |error: std::io::Error| about(&path, Failure::new(Kind::Refused, reason(&error)));
+        let dir =
+            Directory::open(&std::fs::canonicalize(&path).map_err(failed)?).map_err(failed)?;
         let names = status::names_in(&dir, own).map_err(failed)?;
         if names.is_empty() {
             diag.warn(&format!("{}: nothing is wrapped there", path.display()));
@@ -169,12 +214,19 @@ fn look_at(path: &Path, own: Option<Id>) -> Result<Vec<status::Line>, Failure> {
         (dir, names)
     } else {
         let target = Target::parse(path)?;
-        (Directory::open(&target.dir).map_err(failed)?, BTreeSet::from([target.name]))
+        (
+            Directory::open(&target.dir).map_err(failed)?,
+            BTreeSet::from([target.name]),
+        )
     };
     let mut lines = Vec::new();
     for name in names {
         let seen = look(&dir, &Names::of(&name), own).map_err(failed)?;
-        let shown = if path.is_dir() { path.join(&name) } else { path.to_owned() };
+        let shown = if path.is_dir() {
+            path.join(&name)
+        } else {
+            path.to_owned()
+        };
         lines.extend(status::line(&shown, &seen));
     }
     Ok(lines)
@@ -186,13 +238,17 @@ fn paths(options: &Options, note: Option<&Note>) -> Result<Vec<PathBuf>, Failure
         (None, None) => Ok(Vec::new()),
         (None, Some(note)) => {
             let file = note.path().display();
-            note.read().map_err(|e| Failure::new(Kind::Refused, format!("{file}: {}", reason(&e))))
+            note.read()
+                .map_err(|e| Failure::new(Kind::Refused, format!("{file}: {}", reason(&e))))
         }
     }
 }
 
 fn about(path: &Path, failure: Failure) -> Failure {
-    Failure { message: format!("{}: {}", path.display(), failure.message), ..failure }
+    Failure {
+        message: format!("{}: {}", path.display(), failure.message),
+        ..failure
+    }
 }
 
 fn fail(diag: &Diag, failure: &Failure) -> bool {

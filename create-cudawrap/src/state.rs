@@ -1,5 +1,6 @@
-//! What the three places together mean: one of the states that a path can be in, crashes included.
-//! Pure: from a [`Seen`] to a [`State`], so that every row of the table is a line of a test.
+//! What the three places together mean: one of the states that a path can be in, crashes
+//! included. Pure: from a [`Seen`] to a [`State`], so that every row of the table is a
+//! line of a test.
 
 use std::path::Path;
 
@@ -11,7 +12,8 @@ use crate::names::{self, Place};
 pub enum State {
     /// A program, not wrapped.
     Plain,
-    /// A program, and our link is at `CUDAWRAP_app`: a wrap that did not get to its exchange, or an undo that did.
+    /// A program, and our link is at `CUDAWRAP_app`: a wrap that did not get to its
+    /// exchange, or an undo that did.
     Half,
     /// Both names are one file: the way without exchange, interrupted.
     SameFile,
@@ -21,9 +23,11 @@ pub enum State {
     Vanished,
     /// A newer program lies where the link was.
     Upgraded,
-    /// An older program lies where the link was: dpkg diverts to `CUDAWRAP_app`, and has put a newer one there.
+    /// An older program lies where the link was: dpkg diverts to `CUDAWRAP_app`, and has
+    /// put a newer one there.
     Superseded,
-    /// The path leads to the program at `CUDAWRAP_app` without cudawrap: unwrapped by hand.
+    /// The path leads to the program at `CUDAWRAP_app` without cudawrap: unwrapped by
+    /// hand.
     Bypassed,
     /// The program is at `CUDAWRAP_app`, and nothing at the path.
     Orphan,
@@ -48,7 +52,8 @@ pub enum State {
 pub enum Leftover {
     /// Nothing.
     None,
-    /// A link of ours, a second name of the program, or the program that an upgrade superseded: goes away.
+    /// A link of ours, a second name of the program, or the program that an upgrade
+    /// superseded: goes away.
     Ours,
     /// Something else: stays.
     Foreign,
@@ -73,7 +78,11 @@ fn plain(seen: &Seen) -> State {
     // Another name of the very file at CUDAWRAP_app is no newer program either.
     let same_file = hidden.kind == Kind::File && app.leads_to == hidden.id;
     if hidden.kind == Kind::Absent {
-        if app.through.is_some() { State::Through } else { State::Plain }
+        if app.through.is_some() {
+            State::Through
+        } else {
+            State::Plain
+        }
     } else if hidden.is_ours() {
         State::Half
     } else if hidden.id == app.id {
@@ -81,11 +90,17 @@ fn plain(seen: &Seen) -> State {
     } else if passes(&seen.reach, Place::Hidden) || same_file {
         State::Bypassed
     } else if hidden.is_program() && hidden.runs {
-        let superseded =
-            seen.diverted.is_some() && hidden.changed > app.changed && !passes(&seen.hidden_reach, Place::App);
-        if superseded { State::Superseded } else { State::Upgraded }
+        let superseded = seen.diverted.is_some()
+            && hidden.changed > app.changed
+            && !passes(&seen.hidden_reach, Place::App);
+        if superseded {
+            State::Superseded
+        } else {
+            State::Upgraded
+        }
     } else if seen.reach.is_some() && is_stale(hidden) {
-        // A link that leads nowhere any more: the upgrade has removed the older version too.
+        // A link that leads nowhere any more: the upgrade has removed the older version
+        // too.
         State::Upgraded
     } else {
         State::InTheWay
@@ -94,7 +109,10 @@ fn plain(seen: &Seen) -> State {
 
 /// A link that leads nowhere, and not to a name beside it that is ours.
 fn is_stale(entry: &Entry) -> bool {
-    let name = entry.text.as_deref().and_then(|text| Path::new(text).file_name());
+    let name = entry
+        .text
+        .as_deref()
+        .and_then(|text| Path::new(text).file_name());
     entry.kind == Kind::Link(Leads::Elsewhere)
         && entry.leads_to.is_none()
         && name.is_some_and(|name| names::original(name).is_none())
@@ -104,7 +122,11 @@ fn linked(seen: &Seen) -> State {
     match seen.hidden.kind {
         Kind::Absent => State::LinkOnly,
         Kind::File | Kind::Link(Leads::Program | Leads::Through | Leads::Elsewhere) => {
-            if seen.app.kind == Kind::Link(Leads::Vanished) { State::Vanished } else { State::Wrapped }
+            if seen.app.kind == Kind::Link(Leads::Vanished) {
+                State::Vanished
+            } else {
+                State::Wrapped
+            }
         }
         _ => State::Lost,
     }
@@ -119,9 +141,11 @@ pub fn leftover(seen: &Seen) -> Leftover {
     let tmp = &seen.tmp;
     let needed = passes(&seen.reach, Place::Tmp) || passes(&seen.hidden_reach, Place::Tmp);
     // Or a link to what has one of the two.
-    let second_name =
-        [seen.app.id, seen.hidden.id].iter().any(|id| id.is_some() && (*id == tmp.id || *id == tmp.leads_to));
-    // A file of its own there is the superseded program only while a link and a newer program are at the two other names, and the path runs.
+    let second_name = [seen.app.id, seen.hidden.id]
+        .iter()
+        .any(|id| id.is_some() && (*id == tmp.id || *id == tmp.leads_to));
+    // A file of its own there is the superseded program only while a link and a newer
+    // program are at the two other names, and the path runs.
     let superseded = tmp.is_program()
         && seen.reach.is_some()
         && matches!(state(seen), State::Half | State::Wrapped | State::Vanished);

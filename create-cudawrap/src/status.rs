@@ -1,5 +1,5 @@
-//! `--status`: one line for each path, or one JSON document for all.
-//! Pure but for looking into a directory; what a line says is decided from the state alone.
+//! `--status`: one line for each path, or one JSON document for all. Pure but for looking
+//! into a directory; what a line says is decided from the state alone.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -43,8 +43,13 @@ struct Document<'a> {
 pub fn line(path: &Path, seen: &Seen) -> Option<Line> {
     let (state, attention, detail) = words(seen)?;
     let litter = leftover(seen) == Leftover::Ours;
-    let left = || "an interrupted run left .CUDAWRAP_name~ beside it: --repair removes it".to_owned();
-    let link = seen.app.text.as_ref().map(|text| text.to_string_lossy().into_owned());
+    let left =
+        || "an interrupted run left .CUDAWRAP_name~ beside it: --repair removes it".to_owned();
+    let link = seen
+        .app
+        .text
+        .as_ref()
+        .map(|text| text.to_string_lossy().into_owned());
     let bytes = path.as_os_str().as_bytes();
     Some(Line {
         path: path.to_string_lossy().into_owned(),
@@ -61,39 +66,79 @@ fn words(seen: &Seen) -> Option<(&'static str, bool, Option<String>)> {
     let bad = |name, detail: &str| Some((name, true, Some(detail.to_owned())));
     match state(seen) {
         State::Missing => None,
-        State::Plain if seen.diverted.is_some() => {
-            bad("plain", "dpkg diverts it to CUDAWRAP_name, which nothing runs: --undo or --repair ends that")
-        }
+        State::Plain if seen.diverted.is_some() => bad(
+            "plain",
+            "dpkg diverts it to CUDAWRAP_name, which nothing runs: --undo or --repair ends that",
+        ),
         State::Plain => good("plain", None),
-        State::Bypassed if !seen.app.runs => bad("broken", "it leads to CUDAWRAP_name beside it, which cannot be run"),
+        State::Bypassed if !seen.app.runs => bad(
+            "broken",
+            "it leads to CUDAWRAP_name beside it, which cannot be run",
+        ),
         State::Bypassed => good(
             "plain",
-            Some("unwrapped by hand: it leads to its program, CUDAWRAP_name; --undo puts that back".to_owned()),
+            Some(
+                "unwrapped by hand: it leads to its program, CUDAWRAP_name; --undo puts that back"
+                    .to_owned(),
+            ),
         ),
-        State::Superseded => {
-            bad("upgraded over", "dpkg has put a newer program at CUDAWRAP_name, where it is diverted: --repair")
+        State::Superseded => bad(
+            "upgraded over",
+            "dpkg has put a newer program at CUDAWRAP_name, where it is diverted: --repair",
+        ),
+        State::Half | State::SameFile => {
+            bad("plain", "an interrupted run: wrap it again, or --undo")
         }
-        State::Half | State::SameFile => bad("plain", "an interrupted run: wrap it again, or --undo"),
-        State::Wrapped if !seen.app.runs => bad("broken", "the cudawrap that it leads to cannot be reached"),
-        State::Wrapped if seen.reach.is_none() && !seen.hidden.runs => {
-            bad("broken", "its program, CUDAWRAP_name beside it, cannot be run")
+        State::Wrapped if !seen.app.runs => {
+            bad("broken", "the cudawrap that it leads to cannot be reached")
         }
+        State::Wrapped if seen.reach.is_none() && !seen.hidden.runs => bad(
+            "broken",
+            "its program, CUDAWRAP_name beside it, cannot be run",
+        ),
         State::Wrapped => good("wrapped", None),
-        State::Through if !seen.app.runs => bad("broken", "it leads to a link to cudawrap, which runs nothing"),
-        State::Through => good("wrapped", seen.app.through.as_ref().map(|hop| format!("through {}", hop.display()))),
-        State::LinkOnly if !seen.app.runs => bad("broken", "the cudawrap that it leads to is gone: --repair"),
+        State::Through if !seen.app.runs => bad(
+            "broken",
+            "it leads to a link to cudawrap, which runs nothing",
+        ),
+        State::Through => good(
+            "wrapped",
+            seen.app
+                .through
+                .as_ref()
+                .map(|hop| format!("through {}", hop.display())),
+        ),
+        State::LinkOnly if !seen.app.runs => {
+            bad("broken", "the cudawrap that it leads to is gone: --repair")
+        }
         State::LinkOnly => match &seen.behind {
-            Some(program) => good("wrapped", Some(format!("runs {} by PATH", program.display()))),
-            None => bad("broken", "no program of its name beside it, or behind it in PATH"),
+            Some(program) => good(
+                "wrapped",
+                Some(format!("runs {} by PATH", program.display())),
+            ),
+            None => bad(
+                "broken",
+                "no program of its name beside it, or behind it in PATH",
+            ),
         },
         State::Vanished => bad("broken", "the cudawrap that it leads to is gone: --repair"),
-        State::Upgraded => bad("upgraded over", "a newer program replaced the link: --repair"),
-        State::Orphan => {
-            bad("broken", "nothing at the path, its program is CUDAWRAP_name beside it: --undo puts it back")
-        }
-        State::Lost => bad("broken", "a link, and its program is nowhere: install it again"),
+        State::Upgraded => bad(
+            "upgraded over",
+            "a newer program replaced the link: --repair",
+        ),
+        State::Orphan => bad(
+            "broken",
+            "nothing at the path, its program is CUDAWRAP_name beside it: --undo puts it back",
+        ),
+        State::Lost => bad(
+            "broken",
+            "a link, and its program is nowhere: install it again",
+        ),
         State::Migtools => bad("foreign", "migtools"),
-        State::InTheWay => bad("foreign", "something else has the name CUDAWRAP_name beside it"),
+        State::InTheWay => bad(
+            "foreign",
+            "something else has the name CUDAWRAP_name beside it",
+        ),
         State::NotAProgram if seen.app.kind == Kind::Link(Leads::Elsewhere) => {
             bad("broken", "a link that leads to no file")
         }
@@ -132,8 +177,13 @@ pub fn text(lines: &[Line]) -> Vec<u8> {
                 out.push(byte);
             }
         }
-        let detail = line.detail.as_ref().map(|detail| format!(" ({})", getgpu_common::diag::printable(detail)));
-        out.extend_from_slice(format!(": {}{}\n", line.state, detail.unwrap_or_default()).as_bytes());
+        let detail = line
+            .detail
+            .as_ref()
+            .map(|detail| format!(" ({})", getgpu_common::diag::printable(detail)));
+        out.extend_from_slice(
+            format!(": {}{}\n", line.state, detail.unwrap_or_default()).as_bytes(),
+        );
     }
     out
 }
@@ -141,7 +191,11 @@ pub fn text(lines: &[Line]) -> Vec<u8> {
 /// The lines as one JSON document.
 pub fn json(lines: &[Line]) -> Vec<u8> {
     // Strings, numbers and flags only: this cannot fail.
-    let mut text = serde_json::to_vec(&Document { schema: 1, paths: lines }).unwrap_or_default();
+    let mut text = serde_json::to_vec(&Document {
+        schema: 1,
+        paths: lines,
+    })
+    .unwrap_or_default();
     text.push(b'\n');
     text
 }

@@ -1,5 +1,5 @@
-//! From a PATH as typed to a directory and a name in it, as bytes.
-//! The name itself is never resolved: a link given as PATH is the link, not what it leads to.
+//! From a PATH as typed to a directory and a name in it, as bytes. The name itself is
+//! never resolved: a link given as PATH is the link, not what it leads to.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -37,7 +37,11 @@ impl Target {
         }
         let dir = std::fs::canonicalize(OsStr::from_bytes(parent))
             .map_err(|e| refused(&format!("its directory cannot be reached: {}", reason(&e))))?;
-        Ok(Self { shown: path.to_owned(), dir, name: OsStr::from_bytes(name).to_owned() })
+        Ok(Self {
+            shown: path.to_owned(),
+            dir,
+            name: OsStr::from_bytes(name).to_owned(),
+        })
     }
 
     /// The absolute path: what is noted, and what package managers know.
@@ -51,7 +55,10 @@ pub fn is_gone(path: &Path) -> bool {
     let parent = path.parent().unwrap_or(Path::new("/"));
     match std::fs::metadata(parent) {
         Ok(meta) => !meta.is_dir(),
-        Err(error) => matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+        Err(error) => matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+        ),
     }
 }
 
@@ -67,6 +74,9 @@ mod tests {
         let target = Target::parse(Path::new("/usr/../usr/x y")).unwrap();
         assert_eq!(target.path(), Path::new("/usr/x y"));
         assert_eq!(Target::parse(Path::new("/x")).unwrap().dir, Path::new("/"));
-        assert_eq!(Target::parse(Path::new("x")).unwrap().dir, std::env::current_dir().unwrap());
+        assert_eq!(
+            Target::parse(Path::new("x")).unwrap().dir,
+            std::env::current_dir().unwrap()
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Which cudawrap the links lead to, and which program it would run for a path.
-//! Relative entries of PATH are left out: what they mean depends on where the user happens to stand.
+//! Which cudawrap the links lead to, and which program it would run for a path. Relative
+//! entries of PATH are left out: what they mean depends on where the user happens to
+//! stand.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -13,13 +14,15 @@ use rustix::fs::Access;
 use crate::identity::{Id, id};
 use crate::names::WRAPPER;
 
-/// The place of old: the links that lead there are served by whatever cudawrap lies there.
+/// The place of old: the links that lead there are served by whatever cudawrap lies
+/// there.
 const SITE: &str = "/usr/local/share/gpus";
 
 /// The cudawrap that links are made to.
 #[derive(Clone, Debug)]
 pub struct Wrapper {
-    /// The text of the link: an absolute path, not resolved, so that it survives an upgrade of cudawrap.
+    /// The text of the link: an absolute path, not resolved, so that it survives an
+    /// upgrade of cudawrap.
     pub text: OsString,
     /// Which file it is now.
     pub id: Id,
@@ -27,16 +30,33 @@ pub struct Wrapper {
     pub named: bool,
 }
 
-/// The cudawrap given by name, else the one beside our own executable, in PATH, or at the place of old.
+/// The cudawrap given by name, else the one beside our own executable, in PATH, or at the
+/// place of old.
 pub fn find(named: Option<&Path>) -> Result<Wrapper, Failure> {
     if let Some(path) = named {
         return from_option(path);
     }
-    let beside = env::current_exe().ok().and_then(|exe| exe.parent().map(|dir| dir.join(WRAPPER)));
-    let in_path = || which::which_in_all(WRAPPER, Some(absolute_path()), "/").ok()?.next();
-    let found = beside.filter(|path| runs(path)).or_else(in_path).or_else(|| Some(Path::new(SITE).join(WRAPPER)));
-    match found.filter(|path| runs(path)).and_then(|path| Some((identity(&path)?, path))) {
-        Some((id, path)) => Ok(Wrapper { text: path.into_os_string(), id, named: false }),
+    let beside = env::current_exe()
+        .ok()
+        .and_then(|exe| exe.parent().map(|dir| dir.join(WRAPPER)));
+    let in_path = || {
+        which::which_in_all(WRAPPER, Some(absolute_path()), "/")
+            .ok()?
+            .next()
+    };
+    let found = beside
+        .filter(|path| runs(path))
+        .or_else(in_path)
+        .or_else(|| Some(Path::new(SITE).join(WRAPPER)));
+    match found
+        .filter(|path| runs(path))
+        .and_then(|path| Some((identity(&path)?, path)))
+    {
+        Some((id, path)) => Ok(Wrapper {
+            text: path.into_os_string(),
+            id,
+            named: false,
+        }),
         None => Err(Failure::new(
             Kind::Refused,
             format!("{WRAPPER}: not found beside create-cudawrap, in PATH or in {SITE}"),
@@ -46,49 +66,76 @@ pub fn find(named: Option<&Path>) -> Result<Wrapper, Failure> {
 }
 
 fn from_option(path: &Path) -> Result<Wrapper, Failure> {
-    let refused = |why: &str| Failure::new(Kind::Refused, format!("--wrapper {}: {why}", path.display()));
+    let refused = |why: &str| {
+        Failure::new(
+            Kind::Refused,
+            format!("--wrapper {}: {why}", path.display()),
+        )
+    };
     let absolute = std::path::absolute(path).map_err(|e| refused(&reason(&e)))?;
     let id = identity(&absolute).map_or_else(|| Err(refused("no such file")), Ok)?;
     if !runs(&absolute) {
         return Err(refused("not a program that you may run"));
     }
     if absolute.file_name() != Some(OsStr::new(WRAPPER)) {
-        return Err(refused("its name must be cudawrap").hint("links to cudawrap are known by that name"));
+        return Err(
+            refused("its name must be cudawrap").hint("links to cudawrap are known by that name")
+        );
     }
-    Ok(Wrapper { text: absolute.into_os_string(), id, named: true })
+    Ok(Wrapper {
+        text: absolute.into_os_string(),
+        id,
+        named: true,
+    })
 }
 
-/// Whether executing `path` starts a cudawrap, `own` among them, or did before that was removed.
+/// Whether executing `path` starts a cudawrap, `own` among them, or did before that was
+/// removed.
 pub fn is_wrapper(path: &Path, own: Option<Id>) -> bool {
     let named = |hop: &PathBuf| hop.file_name() == Some(OsStr::new(WRAPPER));
-    is_cudawrap(path) || chain(path).hops.iter().any(named) || (own.is_some() && identity(path) == own)
+    is_cudawrap(path)
+        || chain(path).hops.iter().any(named)
+        || (own.is_some() && identity(path) == own)
 }
 
-/// What `path` runs by what is beside links alone, if that is a program: whatever PATH a user has, this must not be removed.
+/// What `path` runs by what is beside links alone, if that is a program: whatever PATH a
+/// user has, this must not be removed.
 pub fn beside_links(path: &Path, own: Option<Id>) -> Option<Resolution> {
-    let rule = Rule { is_wrapper: &|path| is_wrapper(path, own), directories: &[] };
+    let rule = Rule {
+        is_wrapper: &|path| is_wrapper(path, own),
+        directories: &[],
+    };
     rule.program(path).filter(|found| {
-        std::fs::metadata(&found.program).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+        std::fs::metadata(&found.program)
+            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     })
 }
 
 /// What the link `path`, beside which there is no program, runs by our PATH.
 pub fn in_path(path: &Path, own: Option<Id>) -> Option<PathBuf> {
     let directories = directories(Some(&absolute_path()));
-    let rule = Rule { is_wrapper: &|path| is_wrapper(path, own), directories: &directories };
+    let rule = Rule {
+        is_wrapper: &|path| is_wrapper(path, own),
+        directories: &directories,
+    };
     rule.in_path(&chain(path)).map(|found| found.program)
 }
 
 /// What `path` runs, by our PATH too.
 pub fn program_of(path: &Path, own: Option<Id>) -> Option<PathBuf> {
     let directories = directories(Some(&absolute_path()));
-    let rule = Rule { is_wrapper: &|path| is_wrapper(path, own), directories: &directories };
+    let rule = Rule {
+        is_wrapper: &|path| is_wrapper(path, own),
+        directories: &directories,
+    };
     rule.program(path).map(|found| found.program)
 }
 
 /// The program called `name` in PATH.
 pub fn tool(name: &str) -> Option<PathBuf> {
-    which::which_in_all(name, Some(absolute_path()), "/").ok()?.next()
+    which::which_in_all(name, Some(absolute_path()), "/")
+        .ok()?
+        .next()
 }
 
 /// Which file a path leads to.

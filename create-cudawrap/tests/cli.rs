@@ -1,5 +1,10 @@
-//! Options, several paths at once, the note and --all, the directory of links, and where output goes.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and SKIPPED: lines are read")]
+//! Options, several paths at once, the note and --all, the directory of links, and where
+//! output goes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a panic is a failed test, and SKIPPED: lines are read"
+)]
 
 mod support;
 
@@ -30,7 +35,11 @@ fn wrong_use_is_one_line_a_hint_and_status_2() {
         assert_eq!(lines.len(), 2, "{args:?}: {}", said.err);
         assert!(lines[0].starts_with("create-cudawrap: "), "{}", said.err);
         assert!(!lines[0].contains("error:"), "{}", said.err);
-        assert!(lines[1].starts_with("create-cudawrap: hint: "), "{}", said.err);
+        assert!(
+            lines[1].starts_with("create-cudawrap: hint: "),
+            "{}",
+            said.err
+        );
         assert_eq!(said.out, "");
     }
     assert_eq!(sandbox.names("app"), ["x"]);
@@ -42,9 +51,21 @@ fn a_settings_file_that_is_wrong_is_told_before_anything_is_changed() {
     let file = sandbox.path("state/config.toml");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(&file, "type = \"mig\"\nmin-memry = 3\n").unwrap();
-    let said = said(sandbox.command().env("GETGPU_CONFIG", &file).arg("x").output().unwrap());
+    let said = said(
+        sandbox
+            .command()
+            .env("GETGPU_CONFIG", &file)
+            .arg("x")
+            .output()
+            .unwrap(),
+    );
     assert_eq!(said.code, 2, "{}", said.err);
-    assert!(said.err.contains("config.toml:2:1: unknown setting `min-memry`"), "{}", said.err);
+    assert!(
+        said.err
+            .contains("config.toml:2:1: unknown setting `min-memry`"),
+        "{}",
+        said.err
+    );
     assert_eq!(sandbox.names("app"), ["x"]);
 }
 
@@ -53,7 +74,10 @@ fn help_and_version_go_to_standard_output() {
     let sandbox = Sandbox::new();
     for args in [["--help"], ["-h"], ["--version"], ["-V"]] {
         let said = sandbox.ok(&args);
-        assert!(said.out.contains("create-cudawrap") && said.err.is_empty(), "{args:?}");
+        assert!(
+            said.out.contains("create-cudawrap") && said.err.is_empty(),
+            "{args:?}"
+        );
     }
     let help = sandbox.ok(&["--help"]).out;
     for flag in create_cudawrap::options::table() {
@@ -64,11 +88,32 @@ fn help_and_version_go_to_standard_output() {
 #[test]
 fn a_standard_output_that_cannot_be_written_is_a_failure() {
     let sandbox = Sandbox::with_program();
-    for args in [&["--help"][..], &["--version"], &["--status", "x"], &["--dry-run", "x"]] {
-        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let said = said(sandbox.command().args(args).stdout(full).stderr(Stdio::piped()).output().unwrap());
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["--status", "x"],
+        &["--dry-run", "x"],
+    ] {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let said = said(
+            sandbox
+                .command()
+                .args(args)
+                .stdout(full)
+                .stderr(Stdio::piped())
+                .output()
+                .unwrap(),
+        );
         assert_eq!(said.code, 1, "{args:?}: {}", said.err);
-        assert!(said.err.contains("standard output: No space left on device"), "{}", said.err);
+        assert!(
+            said.err
+                .contains("standard output: No space left on device"),
+            "{}",
+            said.err
+        );
     }
 }
 
@@ -78,23 +123,44 @@ fn each_path_by_itself_and_a_summary() {
     sandbox.script("app/y", "two");
     let said = sandbox.create(&["x", "nothing", "y"]);
     assert_eq!(said.code, 1);
-    assert!(said.err.contains("create-cudawrap: nothing: no such file\n"), "{}", said.err);
-    assert!(said.err.ends_with("create-cudawrap: 3 paths: 2 done, 1 failed\n"), "{}", said.err);
+    assert!(
+        said.err
+            .contains("create-cudawrap: nothing: no such file\n"),
+        "{}",
+        said.err
+    );
+    assert!(
+        said.err
+            .ends_with("create-cudawrap: 3 paths: 2 done, 1 failed\n"),
+        "{}",
+        said.err
+    );
     assert_eq!(sandbox.names("app"), ["CUDAWRAP_x", "CUDAWRAP_y", "x", "y"]);
     let quiet = sandbox.ok(&["-q", "x", "y"]);
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("", ""));
     let again = sandbox.ok(&["x"]);
-    assert!(again.err.contains("x: is already wrapped; nothing changed"), "{}", again.err);
+    assert!(
+        again.err.contains("x: is already wrapped; nothing changed"),
+        "{}",
+        again.err
+    );
 }
 
 #[test]
 fn by_its_second_name_it_says_the_same() {
     let sandbox = Sandbox::with_program();
     sandbox.link("create-cudawrap", "bin/create_cudawrap");
-    let output = sandbox.prepared(Command::new(sandbox.path("bin/create_cudawrap"))).arg("x").output();
+    let output = sandbox
+        .prepared(Command::new(sandbox.path("bin/create_cudawrap")))
+        .arg("x")
+        .output();
     let said = said(output.unwrap());
     assert_eq!(said.code, 0, "{}", said.err);
-    assert!(said.err.starts_with("create-cudawrap: x: wrapped"), "{}", said.err);
+    assert!(
+        said.err.starts_with("create-cudawrap: x: wrapped"),
+        "{}",
+        said.err
+    );
 }
 
 #[test]
@@ -104,8 +170,18 @@ fn what_was_wrapped_is_noted_and_the_note_is_only_a_hint() {
     sandbox.ok(&["x", "../app/y"]);
     let note = sandbox.path("state/getgpu/wrapped");
     let noted = std::fs::read_to_string(&note).unwrap();
-    assert_eq!(noted, format!("{}\n{}\n", sandbox.path("app/x").display(), sandbox.path("app/y").display()));
-    assert_eq!(sandbox.ok(&["--status"]).out.matches(": wrapped\n").count(), 2);
+    assert_eq!(
+        noted,
+        format!(
+            "{}\n{}\n",
+            sandbox.path("app/x").display(),
+            sandbox.path("app/y").display()
+        )
+    );
+    assert_eq!(
+        sandbox.ok(&["--status"]).out.matches(": wrapped\n").count(),
+        2
+    );
     // An upgrade of one, the other removed, and a line that never was.
     sandbox.run_sh("rm app/x app/y app/CUDAWRAP_y && echo /nowhere/at/all >> state/getgpu/wrapped");
     sandbox.script("app/x", "new");
@@ -113,7 +189,11 @@ fn what_was_wrapped_is_noted_and_the_note_is_only_a_hint() {
     assert_eq!(said.code, 1);
     assert!(said.out.contains("app/x: upgraded over"), "{}", said.out);
     let repaired = sandbox.create(&["--repair", "--all"]);
-    assert!(repaired.err.contains("the newer program is wrapped"), "{}", repaired.err);
+    assert!(
+        repaired.err.contains("the newer program is wrapped"),
+        "{}",
+        repaired.err
+    );
     assert_eq!(sandbox.output_of("app/x"), "new a b");
     sandbox.create(&["--undo", "--all"]);
     assert_eq!(sandbox.names("app"), ["x"]);
@@ -137,24 +217,56 @@ fn a_directory_of_links_leaves_the_program_alone() {
     let links = sandbox.path("links");
     let links = links.to_str().unwrap();
     let path = format!("{links}:{}:/usr/bin:/bin", sandbox.path("app").display());
-    let with = |args: &[&str]| said(sandbox.command().env("PATH", &path).args(args).output().unwrap());
+    let with = |args: &[&str]| {
+        said(
+            sandbox
+                .command()
+                .env("PATH", &path)
+                .args(args)
+                .output()
+                .unwrap(),
+        )
+    };
     let said = with(&["--link-dir", links, "x"]);
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(!said.err.contains("warning"), "{}", said.err);
     assert_eq!(with(&["--link-dir", links, "x"]).code, 0);
-    assert_eq!(std::fs::read_link(sandbox.path("links/x")).unwrap(), sandbox.path("bin/cudawrap"));
+    assert_eq!(
+        std::fs::read_link(sandbox.path("links/x")).unwrap(),
+        sandbox.path("bin/cudawrap")
+    );
     let status = with(&["--status", links]);
-    assert_eq!(status.out, format!("{links}/x: wrapped (runs {} by PATH)\n", sandbox.path("app/x").display()));
+    assert_eq!(
+        status.out,
+        format!(
+            "{links}/x: wrapped (runs {} by PATH)\n",
+            sandbox.path("app/x").display()
+        )
+    );
     assert_eq!(status.code, 0);
     assert_eq!(with(&["--repair", &format!("{links}/x")]).code, 0);
     // Behind another PATH the link runs something else, or nothing.
     let warned = sandbox.ok(&["--link-dir", links, "x"]);
-    assert!(warned.err.contains("warning: with this PATH the link finds no program"), "{}", warned.err);
-    for bad in [&["--link-dir", ".", "x"][..], &["--link-dir", links, "nothing"], &["--link-dir", "/nowhere", "x"]] {
+    assert!(
+        warned
+            .err
+            .contains("warning: with this PATH the link finds no program"),
+        "{}",
+        warned.err
+    );
+    for bad in [
+        &["--link-dir", ".", "x"][..],
+        &["--link-dir", links, "nothing"],
+        &["--link-dir", "/nowhere", "x"],
+    ] {
         assert_eq!(with(bad).code, 1, "{bad:?}");
     }
     sandbox.link("../bin/cudawrap", "app/own");
-    assert!(with(&["--link-dir", links, "own"]).err.contains("cudawrap itself"));
+    assert!(
+        with(&["--link-dir", links, "own"])
+            .err
+            .contains("cudawrap itself")
+    );
     assert_eq!(sandbox.names("links"), ["x"]);
     sandbox.run_sh("rm app/own");
     sandbox.script("links/y", "other");
@@ -180,10 +292,25 @@ fn status_of_a_directory_lists_what_has_to_do_with_wrapping() {
     assert_eq!(said.code, 1);
     let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(json["schema"], 1);
-    let all: Vec<_> =
-        json["paths"].as_array().unwrap().iter().map(|p| (p["path"].as_str().unwrap(), &p["state"])).collect();
-    let states = [("./lost", "broken"), ("./over", "upgraded over"), ("./x", "wrapped")];
-    assert_eq!(all, states.map(|(path, state)| (path, state.into())).iter().map(|(p, s)| (*p, s)).collect::<Vec<_>>());
+    let all: Vec<_> = json["paths"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| (p["path"].as_str().unwrap(), &p["state"]))
+        .collect();
+    let states = [
+        ("./lost", "broken"),
+        ("./over", "upgraded over"),
+        ("./x", "wrapped"),
+    ];
+    assert_eq!(
+        all,
+        states
+            .map(|(path, state)| (path, state.into()))
+            .iter()
+            .map(|(p, s)| (*p, s))
+            .collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -195,9 +322,19 @@ fn undo_of_a_directory_is_for_what_status_shows_there() {
     let before = sandbox.names("app");
     sandbox.ok(&["x", "y", "over"]);
     assert_eq!(sandbox.create(&["--status", "."]).out.lines().count(), 3);
-    assert!(sandbox.ok(&["--undo", "--dry-run", "."]).out.lines().any(|line| line.starts_with("./x: ")));
+    assert!(
+        sandbox
+            .ok(&["--undo", "--dry-run", "."])
+            .out
+            .lines()
+            .any(|line| line.starts_with("./x: "))
+    );
     let said = sandbox.ok(&["--undo", "."]);
-    assert!(said.err.contains("3 paths: 3 done, 0 failed"), "{}", said.err);
+    assert!(
+        said.err.contains("3 paths: 3 done, 0 failed"),
+        "{}",
+        said.err
+    );
     assert_eq!(sandbox.names("app"), before);
     assert_eq!(sandbox.output_of("app/y"), "y a b");
     let said = sandbox.ok(&["--undo", "."]);
@@ -211,17 +348,34 @@ fn what_fails_in_the_directory_of_links_is_said_of_it() {
     let sandbox = Sandbox::with_program();
     std::fs::write(sandbox.path("file"), "").unwrap();
     let file = sandbox.path("file");
-    for (dir, why) in [("/nowhere", "No such file or directory"), (file.to_str().unwrap(), "Not a directory")] {
+    for (dir, why) in [
+        ("/nowhere", "No such file or directory"),
+        (file.to_str().unwrap(), "Not a directory"),
+    ] {
         let said = sandbox.create(&["--link-dir", dir, "x"]);
-        assert_eq!((said.code, said.err), (1, format!("create-cudawrap: --link-dir {dir}: {why}\n")));
+        assert_eq!(
+            (said.code, said.err),
+            (1, format!("create-cudawrap: --link-dir {dir}: {why}\n"))
+        );
     }
     // A file system on which nobody can make a link.
     let said = sandbox.create(&["--link-dir", "/proc/self", "x"]);
     assert_eq!(said.code, 1);
-    assert!(said.err.contains("x: --link-dir /proc/self: "), "{}", said.err);
+    assert!(
+        said.err.contains("x: --link-dir /proc/self: "),
+        "{}",
+        said.err
+    );
     // What is wrong with the program is still the program's.
-    let said = sandbox.create(&["--link-dir", sandbox.path("links").to_str().unwrap(), "nothing"]);
-    assert_eq!((said.code, said.err.as_str()), (1, "create-cudawrap: nothing: No such file or directory\n"));
+    let said = sandbox.create(&[
+        "--link-dir",
+        sandbox.path("links").to_str().unwrap(),
+        "nothing",
+    ]);
+    assert_eq!(
+        (said.code, said.err.as_str()),
+        (1, "create-cudawrap: nothing: No such file or directory\n")
+    );
 }
 
 #[test]
@@ -232,10 +386,21 @@ fn the_cudawrap_that_links_lead_to() {
     assert_eq!(without.code, 1);
     assert!(without.err.contains("--wrapper"), "{}", without.err);
     let path = format!("{}:/usr/bin:/bin", sandbox.path("other").display());
-    let found = said(sandbox.command().env("PATH", path).arg("x").output().unwrap());
+    let found = said(
+        sandbox
+            .command()
+            .env("PATH", path)
+            .arg("x")
+            .output()
+            .unwrap(),
+    );
     assert_eq!(found.code, 0, "{}", found.err);
-    assert_eq!(std::fs::read_link(sandbox.path("app/x")).unwrap(), sandbox.path("other/cudawrap"));
-    // Gone altogether: undo needs none, repair leads the link to the one that there is now.
+    assert_eq!(
+        std::fs::read_link(sandbox.path("app/x")).unwrap(),
+        sandbox.path("other/cudawrap")
+    );
+    // Gone altogether: undo needs none, repair leads the link to the one that there is
+    // now.
     sandbox.run_sh("mv other/cudawrap bin/cudawrap");
     sandbox.ok(&["--repair", "x"]);
     assert_eq!(sandbox.output_of("app/x"), "one a b");
@@ -254,7 +419,16 @@ fn a_typo_in_the_settings_keeps_nobody_from_undoing_or_looking() {
     sandbox.ok(&["x"]);
     let file = sandbox.path("state/config.toml");
     std::fs::write(&file, "this is [no toml\n").unwrap();
-    let with = |args: &[&str]| said(sandbox.command().env("GETGPU_CONFIG", &file).args(args).output().unwrap());
+    let with = |args: &[&str]| {
+        said(
+            sandbox
+                .command()
+                .env("GETGPU_CONFIG", &file)
+                .args(args)
+                .output()
+                .unwrap(),
+        )
+    };
     assert_eq!(with(&["--status", "x"]).out, "x: wrapped\n");
     assert_eq!(with(&["--repair", "x"]).code, 2);
     let undone = with(&["--undo", "--all"]);
@@ -288,19 +462,33 @@ fn links_to_a_wrapped_path_are_undone_in_any_order() {
     sandbox.link("x", "app/a");
     let before = sandbox.listing("app");
     let said = sandbox.ok(&["a", "x"]);
-    assert!(said.err.contains("2 paths: 2 done, 0 failed"), "{}", said.err);
+    assert!(
+        said.err.contains("2 paths: 2 done, 0 failed"),
+        "{}",
+        said.err
+    );
     assert_eq!(sandbox.names("app"), ["CUDAWRAP_a", "CUDAWRAP_x", "a", "x"]);
     sandbox.ok(&["--undo", "a"]);
-    // Alone it only leads to x, which is wrapped; with x, or a directory, it is as it was.
+    // Alone it only leads to x, which is wrapped; with x, or a directory, it is as it
+    // was.
     sandbox.refused(&["--undo", "a"], "undo that one");
     sandbox.ok(&["a"]);
     assert_eq!(sandbox.names("app"), ["CUDAWRAP_x", "a", "x"]);
-    assert_eq!(sandbox.status_of("app/a").0, format!("wrapped (through {})", sandbox.path("app/x").display()));
+    assert_eq!(
+        sandbox.status_of("app/a").0,
+        format!("wrapped (through {})", sandbox.path("app/x").display())
+    );
     sandbox.ok(&["--undo", "a", "x"]);
-    assert_eq!(sandbox.identities(&before), sandbox.identities(&sandbox.listing("app")));
+    assert_eq!(
+        sandbox.identities(&before),
+        sandbox.identities(&sandbox.listing("app"))
+    );
     sandbox.ok(&["x", "a"]);
     sandbox.ok(&["--undo", "."]);
-    assert_eq!(sandbox.identities(&before), sandbox.identities(&sandbox.listing("app")));
+    assert_eq!(
+        sandbox.identities(&before),
+        sandbox.identities(&sandbox.listing("app"))
+    );
 }
 
 #[test]
@@ -309,17 +497,42 @@ fn a_program_behind_a_directory_of_links_may_be_wrapped_in_place_later() {
     let links = sandbox.path("links");
     let links = links.to_str().unwrap();
     let path = format!("{links}:{}:/usr/bin:/bin", sandbox.path("app").display());
-    let with = |args: &[&str]| said(sandbox.command().env("PATH", &path).args(args).output().unwrap());
+    let with = |args: &[&str]| {
+        said(
+            sandbox
+                .command()
+                .env("PATH", &path)
+                .args(args)
+                .output()
+                .unwrap(),
+        )
+    };
     assert_eq!(with(&["--link-dir", links, "x"]).code, 0);
     sandbox.ok(&["x"]);
     let status = with(&["--status", links]);
     let runs = sandbox.path("app/CUDAWRAP_x");
-    assert_eq!((status.code, status.out), (0, format!("{links}/x: wrapped (runs {} by PATH)\n", runs.display())));
+    assert_eq!(
+        (status.code, status.out),
+        (
+            0,
+            format!("{links}/x: wrapped (runs {} by PATH)\n", runs.display())
+        )
+    );
     assert_eq!(with(&["--repair", &format!("{links}/x")]).code, 0);
     // Once more, and for the first time where it is wrapped in place already.
     let again = with(&["--link-dir", links, "x"]);
-    assert_eq!((again.code, again.err.contains("warning")), (0, false), "{}", again.err);
+    assert_eq!(
+        (again.code, again.err.contains("warning")),
+        (0, false),
+        "{}",
+        again.err
+    );
     assert_eq!(with(&["--undo", "--link-dir", links, "x"]).code, 0);
     let first = with(&["--link-dir", links, "x"]);
-    assert_eq!((first.code, first.err.contains("warning")), (0, false), "{}", first.err);
+    assert_eq!(
+        (first.code, first.err.contains("warning")),
+        (0, false),
+        "{}",
+        first.err
+    );
 }

@@ -1,6 +1,11 @@
-//! The command killed, or one system call failed, at each call that changes something: the path still runs, the same
-//! command once more completes, and nothing is left over. Needs strace; without it the test says so and passes.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and the figures are read")]
+//! The command killed, or one system call failed, at each call that changes something:
+//! the path still runs, the same command once more completes, and nothing is left over.
+//! Needs strace; without it the test says so and passes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a panic is a failed test, and the figures are read"
+)]
 
 mod support;
 
@@ -19,17 +24,32 @@ fn terminated_or_interrupted_it_completes_the_plan() {
             let sandbox = Sandbox::new();
             (start.files)(&sandbox);
             // An adoption has nothing to exchange.
-            let call = if start.name == "adopt" { "renameat" } else { "renameat2" };
+            let call = if start.name == "adopt" {
+                "renameat"
+            } else {
+                "renameat2"
+            };
             let inject = format!("-einject={call}:signal={signal}:when=1");
             let output = run(&sandbox, start, Method::Exchange, &[inject]);
-            assert_eq!(output.status.code(), None, "{} {signal}: not ended by it", start.name);
-            assert_eq!(sandbox.names("app").join(" "), start.end, "{} {signal}", start.name);
+            assert_eq!(
+                output.status.code(),
+                None,
+                "{} {signal}: not ended by it",
+                start.name
+            );
+            assert_eq!(
+                sandbox.names("app").join(" "),
+                start.end,
+                "{} {signal}",
+                start.name
+            );
             complete(&sandbox, start, start.name);
         }
     }
 }
 
-/// A step that was done and cannot be looked at is taken back itself before those that came before it.
+/// A step that was done and cannot be looked at is taken back itself before those that
+/// came before it.
 #[test]
 fn unable_to_look_at_what_it_did_it_takes_back_the_right_steps() {
     if lacks(&[Need::Tool("strace")]) {
@@ -40,11 +60,21 @@ fn unable_to_look_at_what_it_did_it_takes_back_the_right_steps() {
         let sandbox = Sandbox::new();
         (start.files)(&sandbox);
         let all = calls(&sandbox, start, Method::Exchange);
-        let first = all.iter().position(|call| call.name.starts_with("rename")).unwrap();
+        let first = all
+            .iter()
+            .position(|call| call.name.starts_with("rename"))
+            .unwrap();
         for call in all[first..].iter().filter(|call| call.looks()) {
             let sandbox = Sandbox::new();
             (start.files)(&sandbox);
-            suffer(&sandbox, start, Method::Exchange, call, Fate::Fails("EIO"), "here");
+            suffer(
+                &sandbox,
+                start,
+                Method::Exchange,
+                call,
+                Fate::Fails("EIO"),
+                "here",
+            );
             injections += 1;
         }
     }
@@ -62,7 +92,10 @@ fn killed_or_failed_at_any_call_the_path_runs_and_a_second_run_completes() {
         for method in Method::ALL {
             let sandbox = Sandbox::new();
             (start.files)(&sandbox);
-            let all: Vec<_> = calls(&sandbox, start, method).into_iter().filter(Call::changes).collect();
+            let all: Vec<_> = calls(&sandbox, start, method)
+                .into_iter()
+                .filter(Call::changes)
+                .collect();
             assert!(all.len() >= 4, "{}: {all:?}", start.name);
             for (place, call) in all.iter().enumerate() {
                 let errors = (0..each).map(|n| Fate::Fails(ERRORS[(place + n) % ERRORS.len()]));
@@ -75,6 +108,8 @@ fn killed_or_failed_at_any_call_the_path_runs_and_a_second_run_completes() {
             }
         }
     }
-    println!("row 8: {injections} injections where the tests run: every path ran, every second run completed");
+    println!(
+        "row 8: {injections} injections where the tests run: every path ran, every second run completed"
+    );
     assert!(injections > 100, "{injections}");
 }

@@ -1,6 +1,11 @@
-//! The command killed or failed at its system calls on every file system that programs lie on, with and without exchange
-//! of names: the path runs, a second run completes, undone the same file is back. Needs root, mounts and strace.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and the figures are read")]
+//! The command killed or failed at its system calls on every file system that programs
+//! lie on, with and without exchange of names: the path runs, a second run completes,
+//! undone the same file is back. Needs root, mounts and strace.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a panic is a failed test, and the figures are read"
+)]
 
 mod support;
 
@@ -10,11 +15,18 @@ use harness::skip::{Need, lacks, say};
 use support::grounds::{Ground, Kind};
 use support::inject::{Call, ERRORS, Fate, Method, STARTS, calls, suffer};
 
-/// At every call after start-up in the full size; else at those that change something, every second one without exchange.
+/// At every call after start-up in the full size; else at those that change something,
+/// every second one without exchange.
 fn chosen(all: Vec<Call>, method: Method) -> Vec<(Call, Vec<Fate>)> {
     let full = harness::full();
     let all = all.into_iter().filter(|call| full || call.changes());
-    let all = all.step_by(if full || method == Method::Exchange { 1 } else { 2 }).enumerate();
+    let all = all
+        .step_by(if full || method == Method::Exchange {
+            1
+        } else {
+            2
+        })
+        .enumerate();
     all.map(|(place, call)| {
         let errors = match (full, call.changes()) {
             (true, true) => ERRORS.len(),
@@ -34,7 +46,11 @@ fn all_on(kind: Kind, injections: &AtomicUsize) {
         for method in Method::ALL {
             ground.fresh(start);
             let all = calls(&ground.sandbox, start, method);
-            assert!(all.iter().filter(|call| call.changes()).count() >= 4, "{}: {all:?}", start.name);
+            assert!(
+                all.iter().filter(|call| call.changes()).count() >= 4,
+                "{}: {all:?}",
+                start.name
+            );
             for (call, fates) in chosen(all, method) {
                 for fate in fates {
                     ground.fresh(start);
@@ -69,5 +85,8 @@ fn on_every_file_system_the_path_runs_whatever_call_fails() {
         harness::thousands(injections),
         names.join(", ")
     );
-    assert!(injections >= kinds.len() * harness::size(40, 1000), "{injections}");
+    assert!(
+        injections >= kinds.len() * harness::size(40, 1000),
+        "{injections}"
+    );
 }

@@ -1,6 +1,12 @@
-//! Whatever lies at a path and beside it: nothing that create-cudawrap does removes the last copy of a program, and the path goes on running the
-//! program that it ran, after each step and so after a crash there. The layouts are generated, and what must run is said by a model of its own.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and the figures are read")]
+//! Whatever lies at a path and beside it: nothing that create-cudawrap does removes the
+//! last copy of a program, and the path goes on running the program that it ran, after
+//! each step and so after a crash there. The layouts are generated, and what must run is
+//! said by a model of its own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a panic is a failed test, and the figures are read"
+)]
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,8 +24,17 @@ const X: &str = "x";
 const HIDDEN: &str = "CUDAWRAP_x";
 const TMP: &str = ".CUDAWRAP_x~";
 /// What links may say.
-const TEXTS: [&str; 9] =
-    [X, HIDDEN, TMP, "y", "CUDAWRAP_y", "p", "../cudawrap", "/nowhere/cudawrap", "../e/loop-to-hidden"];
+const TEXTS: [&str; 9] = [
+    X,
+    HIDDEN,
+    TMP,
+    "y",
+    "CUDAWRAP_y",
+    "p",
+    "../cudawrap",
+    "/nowhere/cudawrap",
+    "../e/loop-to-hidden",
+];
 
 /// What has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +51,24 @@ enum Thing {
 
 /// What may be at one of the three names.
 fn things(name: &'static str) -> Vec<Thing> {
-    let mut all = vec![Thing::Nothing, Thing::Program('A'), Thing::Program('B'), Thing::Data];
-    all.extend([X, HIDDEN].into_iter().take_while(|earlier| *earlier != name).map(Thing::SameAs));
-    all.extend(TEXTS.into_iter().filter(|text| *text != name).map(Thing::Link));
+    let mut all = vec![
+        Thing::Nothing,
+        Thing::Program('A'),
+        Thing::Program('B'),
+        Thing::Data,
+    ];
+    all.extend(
+        [X, HIDDEN]
+            .into_iter()
+            .take_while(|earlier| *earlier != name)
+            .map(Thing::SameAs),
+    );
+    all.extend(
+        TEXTS
+            .into_iter()
+            .filter(|text| *text != name)
+            .map(Thing::Link),
+    );
     all
 }
 
@@ -47,9 +77,18 @@ const OTHERS: [&[(&str, Thing)]; 7] = [
     &[],
     &[("y", Thing::Link(X))],
     &[("y", Thing::Link(HIDDEN))],
-    &[("y", Thing::Link("../cudawrap")), ("CUDAWRAP_y", Thing::Link(X))],
-    &[("y", Thing::Link("../cudawrap")), ("CUDAWRAP_y", Thing::Link(HIDDEN))],
-    &[("y", Thing::Link("../cudawrap")), ("CUDAWRAP_y", Thing::Program('C'))],
+    &[
+        ("y", Thing::Link("../cudawrap")),
+        ("CUDAWRAP_y", Thing::Link(X)),
+    ],
+    &[
+        ("y", Thing::Link("../cudawrap")),
+        ("CUDAWRAP_y", Thing::Link(HIDDEN)),
+    ],
+    &[
+        ("y", Thing::Link("../cudawrap")),
+        ("CUDAWRAP_y", Thing::Program('C')),
+    ],
     &[("y", Thing::Link("p"))],
 ];
 
@@ -69,12 +108,25 @@ struct Layout {
 
 fn layouts() -> impl Iterator<Item = Layout> {
     let three = things(X).into_iter().flat_map(|x| {
-        things(HIDDEN).into_iter().flat_map(move |hidden| things(TMP).into_iter().map(move |tmp| [x, hidden, tmp]))
+        things(HIDDEN)
+            .into_iter()
+            .flat_map(move |hidden| things(TMP).into_iter().map(move |tmp| [x, hidden, tmp]))
     });
     three.flat_map(|[x, hidden, tmp]| {
         OTHERS.iter().flat_map(move |others| {
-            [Diversion::None, Diversion::NewerHidden, Diversion::OlderHidden].into_iter().map(move |diversion| {
-                let mut entries = vec![(X, x), (HIDDEN, hidden), (TMP, tmp), ("p", Thing::Program('P'))];
+            [
+                Diversion::None,
+                Diversion::NewerHidden,
+                Diversion::OlderHidden,
+            ]
+            .into_iter()
+            .map(move |diversion| {
+                let mut entries = vec![
+                    (X, x),
+                    (HIDDEN, hidden),
+                    (TMP, tmp),
+                    ("p", Thing::Program('P')),
+                ];
                 entries.extend(others.iter().copied());
                 Layout { entries, diversion }
             })
@@ -85,8 +137,15 @@ fn layouts() -> impl Iterator<Item = Layout> {
 /// What is found under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
-    File { inode: u64, content: char, runs: bool },
-    Link { inode: u64, text: String },
+    File {
+        inode: u64,
+        content: char,
+        runs: bool,
+    },
+    Link {
+        inode: u64,
+        text: String,
+    },
 }
 
 type Snapshot = BTreeMap<String, Found>;
@@ -100,7 +159,8 @@ enum Runs {
     Nothing,
 }
 
-/// The rule, as the contract has it: `CUDAWRAP_name` beside the link; if that is a link, its chain; a hop that is wrapped leads on to its own.
+/// The rule, as the contract has it: `CUDAWRAP_name` beside the link; if that is a link,
+/// its chain; a hop that is wrapped leads on to its own.
 fn runs(all: &Snapshot, name: &str) -> Runs {
     match follow(all, name, &mut Vec::new(), true) {
         Runs::Program(content) => Runs::Program(content),
@@ -117,18 +177,29 @@ fn follow(all: &Snapshot, name: &str, visited: &mut Vec<String>, by_kernel: bool
     for _ in 0..10 {
         match all.get(chain.last().unwrap()) {
             None => return Runs::Broken,
-            Some(Found::File { content, runs: true, .. }) => return Runs::Program(*content),
+            Some(Found::File {
+                content,
+                runs: true,
+                ..
+            }) => return Runs::Program(*content),
             Some(Found::File { .. }) => return Runs::Broken,
             Some(Found::Link { text, .. }) if text.ends_with("/cudawrap") => {
                 if by_kernel && text.starts_with("/nowhere") {
                     return Runs::Broken;
                 }
-                let siblings =
-                    chain.iter().rev().map(|hop| format!("CUDAWRAP_{hop}")).filter(|sib| all.contains_key(sib));
+                let siblings = chain
+                    .iter()
+                    .rev()
+                    .map(|hop| format!("CUDAWRAP_{hop}"))
+                    .filter(|sib| all.contains_key(sib));
                 let mut found = siblings.map(|sibling| follow(all, &sibling, visited, false));
-                return found.find(|found| *found != Runs::Nothing).unwrap_or(Runs::Nothing);
+                return found
+                    .find(|found| *found != Runs::Nothing)
+                    .unwrap_or(Runs::Nothing);
             }
-            Some(Found::Link { text, .. }) if text == "../e/loop-to-hidden" => chain.push(HIDDEN.to_owned()),
+            Some(Found::Link { text, .. }) if text == "../e/loop-to-hidden" => {
+                chain.push(HIDDEN.to_owned())
+            }
             Some(Found::Link { text, .. }) => chain.push(text.clone()),
         }
     }
@@ -161,7 +232,11 @@ impl Case {
                 Thing::Link(text) => symlink(text, at(name)).unwrap(),
             }
         }
-        let renames = if method == Method::Exchange { Renames::System } else { Renames::Plain };
+        let renames = if method == Method::Exchange {
+            Renames::System
+        } else {
+            Renames::Plain
+        };
         Self {
             dir: Directory::open_with(&root.join("d"), renames).unwrap(),
             root: root.to_owned(),
@@ -178,18 +253,38 @@ impl Case {
             seen.diverted = Some(self.root.join("d/x"));
         }
         seen.app.changed = (2, 0);
-        seen.hidden.changed = (if self.layout.diversion == Diversion::NewerHidden { 3 } else { 1 }, 0);
+        seen.hidden.changed = (
+            if self.layout.diversion == Diversion::NewerHidden {
+                3
+            } else {
+                1
+            },
+            0,
+        );
         seen
     }
 
     fn plan(&self, seen: &Seen, goal: Goal, method: Method) -> Option<Plan> {
         let divert = goal == Goal::Wrap && self.layout.diversion != Diversion::None;
-        plan(seen, &Request { goal, method, wrapper: self.wrapper.as_os_str(), named: false, divert }).ok()
+        plan(
+            seen,
+            &Request {
+                goal,
+                method,
+                wrapper: self.wrapper.as_os_str(),
+                named: false,
+                divert,
+            },
+        )
+        .ok()
     }
 
-    /// Does the first `length` steps; the diversion is changed here, where there is no dpkg.
+    /// Does the first `length` steps; the diversion is changed here, where there is no
+    /// dpkg.
     fn apply(&mut self, seen: &Seen, full: &Plan, length: usize) -> bool {
-        let (steps, part) = (&full.steps[..length], |step: &&Step| !matches!(step, Step::Divert | Step::Undivert));
+        let (steps, part) = (&full.steps[..length], |step: &&Step| {
+            !matches!(step, Step::Divert | Step::Undivert)
+        });
         for step in steps {
             self.diverted = (self.diverted || *step == Step::Divert) && *step != Step::Undivert;
         }
@@ -202,25 +297,53 @@ impl Case {
             known_as: Path::new(""),
         };
         let ran = runs(&self.snapshot(), X) != Runs::Nothing;
-        match apply(&work, seen, &Plan { steps, outcome: full.outcome }) {
+        match apply(
+            &work,
+            seen,
+            &Plan {
+                steps,
+                outcome: full.outcome,
+            },
+        ) {
             Ok(()) => true,
-            // Where nothing runs, what would be removed may be the last hope: that is said, and it stays.
+            // Where nothing runs, what would be removed may be the last hope: that is
+            // said, and it stays.
             Err(Stop::Failed(failure)) if !ran && failure.message.contains("last copy") => false,
             Err(stop) => panic!("{:?} {full:?}: {stop:?}", self.layout),
         }
     }
 
     fn snapshot(&self) -> Snapshot {
-        let entries = std::fs::read_dir(self.root.join("d")).unwrap().map(|entry| entry.unwrap().path());
+        let entries = std::fs::read_dir(self.root.join("d"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
         let found = entries.map(|path| {
             let meta = path.symlink_metadata().unwrap();
             let found = if meta.is_symlink() {
-                Found::Link { inode: meta.ino(), text: std::fs::read_link(&path).unwrap().to_str().unwrap().to_owned() }
+                Found::Link {
+                    inode: meta.ino(),
+                    text: std::fs::read_link(&path)
+                        .unwrap()
+                        .to_str()
+                        .unwrap()
+                        .to_owned(),
+                }
             } else {
-                let content = std::fs::read_to_string(&path).unwrap().chars().next().unwrap();
-                Found::File { inode: meta.ino(), content, runs: meta.mode() & 0o111 != 0 }
+                let content = std::fs::read_to_string(&path)
+                    .unwrap()
+                    .chars()
+                    .next()
+                    .unwrap();
+                Found::File {
+                    inode: meta.ino(),
+                    content,
+                    runs: meta.mode() & 0o111 != 0,
+                }
             };
-            (path.file_name().unwrap().to_str().unwrap().to_owned(), found)
+            (
+                path.file_name().unwrap().to_str().unwrap().to_owned(),
+                found,
+            )
         });
         found.collect()
     }
@@ -228,7 +351,12 @@ impl Case {
 
 fn file(path: &Path, content: char, mode: u32) {
     use std::io::Write;
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path).unwrap();
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)
+        .unwrap();
     write!(file, "{content}").unwrap();
 }
 
@@ -243,24 +371,38 @@ fn contents(all: &Snapshot) -> Vec<char> {
 /// What must hold between the beginning and any moment afterwards.
 fn check(before: &Snapshot, now: &Snapshot, began: State, goal: Goal, what: &dyn Fn() -> String) {
     let (ran, run) = (runs(before, X), runs(now, X));
-    // The one state in which the path runs an older program while a newer one is beside it.
+    // The one state in which the path runs an older program while a newer one is beside
+    // it.
     let renewed = began == State::Superseded;
     if ran != Runs::Nothing {
         let newer = renewed && run == runs(before, HIDDEN);
-        assert!(run == ran || newer, "{}: ran {ran:?}, runs {run:?}: {now:#?}", what());
+        assert!(
+            run == ran || newer,
+            "{}: ran {ran:?}, runs {run:?}: {now:#?}",
+            what()
+        );
     }
-    // A link to a cudawrap that is gone has its program all the same: it waits for --repair.
+    // A link to a cudawrap that is gone has its program all the same: it waits for
+    // --repair.
     let (had, has) = (reaches(before), reaches(now));
     for content in contents(before) {
         if !contents(now).contains(&content) {
             let superseded = has.is_some_and(|other| other != content) && (had == has || renewed);
-            assert!(superseded, "{}: the last copy of {content} is gone: {before:#?} {now:#?}", what());
+            assert!(
+                superseded,
+                "{}: the last copy of {content} is gone: {before:#?} {now:#?}",
+                what()
+            );
         }
     }
-    for (name, found) in before.iter().filter(|(name, _)| ![X, HIDDEN, TMP].contains(&name.as_str())) {
+    for (name, found) in before
+        .iter()
+        .filter(|(name, _)| ![X, HIDDEN, TMP].contains(&name.as_str()))
+    {
         assert_eq!(now.get(name), Some(found), "{}: {name}", what());
     }
-    // Another path runs what it ran, unless it depends on a name that is ours to take away.
+    // Another path runs what it ran, unless it depends on a name that is ours to take
+    // away.
     let borrowed = before.values().any(|found| {
         matches!(found, Found::Link { text, .. } if [HIDDEN, TMP, "../e/loop-to-hidden"].contains(&text.as_str()))
     });
@@ -268,15 +410,24 @@ fn check(before: &Snapshot, now: &Snapshot, began: State, goal: Goal, what: &dyn
         assert_eq!(runs(now, "y"), runs(before, "y"), "{}: y", what());
     }
     // An undone program is the one that was hidden, and the very same file.
-    if goal == Goal::Undo && run != Runs::Nothing && now.get(HIDDEN).is_none() && began == State::Wrapped {
+    if goal == Goal::Undo
+        && run != Runs::Nothing
+        && now.get(HIDDEN).is_none()
+        && began == State::Wrapped
+    {
         assert_eq!(now.get(X), before.get(HIDDEN), "{}: another file", what());
     }
 }
 
 #[test]
 fn no_layout_loses_its_last_copy_and_the_path_runs_what_it_ran() {
-    let base = if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
-    // Every one in the full size, else one of so many, another one for each place in the list.
+    let base = if Path::new("/dev/shm").is_dir() {
+        PathBuf::from("/dev/shm")
+    } else {
+        std::env::temp_dir()
+    };
+    // Every one in the full size, else one of so many, another one for each place in the
+    // list.
     let stride = if harness::full() { 1 } else { 61 };
     let all: Vec<Layout> = layouts().step_by(stride).collect();
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
@@ -290,14 +441,23 @@ fn no_layout_loses_its_last_copy_and_the_path_runs_what_it_ran() {
             symlink("../d/CUDAWRAP_x", root.join("e/loop-to-hidden")).unwrap();
             part.into_iter().fold([0; 4], |counts, layout| {
                 let more = try_all(root, layout);
-                [counts[0] + 1, counts[1] + more[0], counts[2] + more[1], counts[3] + more[2]]
+                [
+                    counts[0] + 1,
+                    counts[1] + more[0],
+                    counts[2] + more[1],
+                    counts[3] + more[2],
+                ]
             })
         };
         let parts = (0..workers).map(|n| all.iter().skip(n).step_by(workers).collect::<Vec<_>>());
         let running: Vec<_> = parts.map(|part| scope.spawn(move || work(part))).collect();
         running
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
             .collect()
     });
     let sum = |place: usize| harness::thousands(counts.iter().map(|count| count[place]).sum());
@@ -312,7 +472,8 @@ fn no_layout_loses_its_last_copy_and_the_path_runs_what_it_ran() {
     assert!(counts.iter().map(|count| count[1]).sum::<usize>() > 1_000);
 }
 
-/// Every operation on a layout, in one go and stopped after every step and done again: how many were done, refused and stopped.
+/// Every operation on a layout, in one go and stopped after every step and done again:
+/// how many were done, refused and stopped.
 fn try_all(root: &Path, layout: &Layout) -> [usize; 3] {
     let mut counts = [0; 3];
     for goal in [Goal::Wrap, Goal::Undo, Goal::Repair] {
@@ -321,8 +482,14 @@ fn try_all(root: &Path, layout: &Layout) -> [usize; 3] {
                 let mut case = Case::new(root, layout, method);
                 let (before, seen) = (case.snapshot(), case.seen());
                 let began = state(&seen);
-                let what = || format!("{layout:?}, {began:?}, {goal:?}, {method:?}, stopped after {stop}");
-                assert_eq!(case.seen().reach.is_some(), reaches(&before).is_some(), "{}: {before:#?}", what());
+                let what =
+                    || format!("{layout:?}, {began:?}, {goal:?}, {method:?}, stopped after {stop}");
+                assert_eq!(
+                    case.seen().reach.is_some(),
+                    reaches(&before).is_some(),
+                    "{}: {before:#?}",
+                    what()
+                );
                 let Some(full) = case.plan(&seen, goal, method) else {
                     counts[1] += 1;
                     break;
@@ -333,7 +500,8 @@ fn try_all(root: &Path, layout: &Layout) -> [usize; 3] {
                 let done = case.apply(&seen, &full, stop);
                 check(&before, &case.snapshot(), began, goal, &what);
                 counts[usize::from(stop < full.steps.len()) * 2] += 1;
-                // Again, to the end. Where the way there was one of several, there may be nothing left to do, or nothing that can be.
+                // Again, to the end. Where the way there was one of several, there may be
+                // nothing left to do, or nothing that can be.
                 let seen = case.seen();
                 if !done {
                     counts[1] += 1;
@@ -342,7 +510,8 @@ fn try_all(root: &Path, layout: &Layout) -> [usize; 3] {
                 if let Some(rest) = case.plan(&seen, goal, method) {
                     case.apply(&seen, &rest, rest.steps.len());
                 } else {
-                    let had = runs(&before, X) != Runs::Nothing || runs(&before, HIDDEN) != Runs::Nothing;
+                    let had =
+                        runs(&before, X) != Runs::Nothing || runs(&before, HIDDEN) != Runs::Nothing;
                     // What is back under its name may lead to a wrapped path.
                     let had = had && !(goal == Goal::Undo && state(&seen) == State::Through);
                     assert!(stop == full.steps.len() || !had, "{}: no way on", what());
@@ -351,7 +520,11 @@ fn try_all(root: &Path, layout: &Layout) -> [usize; 3] {
                 check(&before, &after, began, goal, &what);
                 let wrapped = matches!(after.get(X), Some(Found::Link { text, .. }) if text.ends_with("/cudawrap"));
                 let had = runs(&before, X) != Runs::Nothing;
-                assert!(goal != Goal::Undo || !had || !case.diverted || full.steps.is_empty(), "{}: diverted", what());
+                assert!(
+                    goal != Goal::Undo || !had || !case.diverted || full.steps.is_empty(),
+                    "{}: diverted",
+                    what()
+                );
                 assert!(
                     goal != Goal::Wrap
                         || !wrapped

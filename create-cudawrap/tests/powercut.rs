@@ -1,6 +1,11 @@
-//! The power fails: the command is killed before each call that changes something, and what has reached the disk by then is
-//! copied, mounted and looked at. The path is always the one program; what was reported as done is done. Needs root and mounts.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and the figures are read")]
+//! The power fails: the command is killed before each call that changes something, and
+//! what has reached the disk by then is copied, mounted and looked at. The path is always
+//! the one program; what was reported as done is done. Needs root and mounts.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a panic is a failed test, and the figures are read"
+)]
 
 mod support;
 
@@ -18,15 +23,36 @@ struct Disk {
     name: &'static str,
     /// For mkfs.
     features: &'static [&'static str],
-    /// So that nothing but the command and its fsync makes it write; the default is every 5 or 30 seconds.
+    /// So that nothing but the command and its fsync makes it write; the default is every
+    /// 5 or 30 seconds.
     options: &'static str,
 }
 
 const DISKS: &[Disk] = &[
-    Disk { kind: Kind::Ext4, name: "ext4", features: &[], options: "loop,commit=300" },
-    Disk { kind: Kind::Ext4, name: "ext4 fast_commit", features: &["-O", "fast_commit"], options: "loop,commit=300" },
-    Disk { kind: Kind::Xfs, name: "xfs", features: &[], options: "loop" },
-    Disk { kind: Kind::Btrfs, name: "btrfs", features: &[], options: "loop,commit=300" },
+    Disk {
+        kind: Kind::Ext4,
+        name: "ext4",
+        features: &[],
+        options: "loop,commit=300",
+    },
+    Disk {
+        kind: Kind::Ext4,
+        name: "ext4 fast_commit",
+        features: &["-O", "fast_commit"],
+        options: "loop,commit=300",
+    },
+    Disk {
+        kind: Kind::Xfs,
+        name: "xfs",
+        features: &[],
+        options: "loop",
+    },
+    Disk {
+        kind: Kind::Btrfs,
+        name: "btrfs",
+        features: &[],
+        options: "loop,commit=300",
+    },
 ];
 
 /// What happens to what the kernel has not written yet.
@@ -47,9 +73,17 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn new(disk: &'a Disk, base: &Path) -> Self {
-        must(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=755", "none"]).arg(base));
+        must(
+            Command::new("mount")
+                .args(["-t", "tmpfs", "-o", "mode=755", "none"])
+                .arg(base),
+        );
         std::fs::create_dir(base.join("root")).unwrap();
-        let bench = Self { disk, sandbox: Sandbox::at(&base.join("root")), base: base.to_owned() };
+        let bench = Self {
+            disk,
+            sandbox: Sandbox::at(&base.join("root")),
+            base: base.to_owned(),
+        };
         disk.kind.format_with(&bench.image("empty"), disk.features);
         bench
     }
@@ -59,15 +93,30 @@ impl<'a> Bench<'a> {
     }
 
     fn copy(&self, from: &str, to: &str) {
-        must(Command::new("cp").arg("--sparse=always").args([self.image(from), self.image(to)]));
+        must(
+            Command::new("cp")
+                .arg("--sparse=always")
+                .args([self.image(from), self.image(to)]),
+        );
     }
 
     fn mount(&self, image: &str) {
-        must(Command::new("mount").args(["-o", self.disk.options]).args([self.image(image), self.sandbox.path("app")]));
+        must(
+            Command::new("mount")
+                .args(["-o", self.disk.options])
+                .args([self.image(image), self.sandbox.path("app")]),
+        );
     }
 
     fn unmount(&self) {
-        let done = || Command::new("umount").arg(self.sandbox.path("app")).output().unwrap().status.success();
+        let done = || {
+            Command::new("umount")
+                .arg(self.sandbox.path("app"))
+                .output()
+                .unwrap()
+                .status
+                .success()
+        };
         harness::wait::until("the disk is unmounted", done);
     }
 
@@ -81,7 +130,8 @@ impl<'a> Bench<'a> {
         self.unmount();
     }
 
-    /// What the image holds at one instant: copied again if something was written meanwhile.
+    /// What the image holds at one instant: copied again if something was written
+    /// meanwhile.
     fn cut(&self) {
         let written = || self.image("disk").metadata().unwrap().modified().unwrap();
         loop {
@@ -93,15 +143,24 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Runs `start` up to `call` (to its end if there is none), cuts the power, and looks at what is there afterwards.
+    /// Runs `start` up to `call` (to its end if there is none), cuts the power, and looks
+    /// at what is there afterwards.
     fn trial(&self, start: &Start, method: Method, call: Option<&Call>, cut: Cut) {
-        let what = format!("{}: {} by {method:?}, {cut:?}, killed at {call:?}", self.disk.name, start.name);
+        let what = format!(
+            "{}: {} by {method:?}, {cut:?}, killed at {call:?}",
+            self.disk.name, start.name
+        );
         self.copy("start", "disk");
         self.mount("disk");
         let before = program(&self.sandbox, start.program);
-        let kill = call.map(|call| format!("-einject={}:signal=KILL:when={}", call.name, call.number));
+        let kill =
+            call.map(|call| format!("-einject={}:signal=KILL:when={}", call.name, call.number));
         let output = run(&self.sandbox, start, method, kill.as_slice());
-        assert_eq!(output.status.success(), call.is_none(), "{what}: {output:?}");
+        assert_eq!(
+            output.status.success(),
+            call.is_none(),
+            "{what}: {output:?}"
+        );
         if matches!(cut, Cut::AfterSync) {
             must(Command::new("sync").arg("-f").arg(self.sandbox.path("app")));
         }
@@ -109,12 +168,19 @@ impl<'a> Bench<'a> {
         self.unmount();
         self.mount("cut");
         let names = self.sandbox.names("app").join(" ");
-        assert!(call.is_some() || names == start.end, "{what}: it was reported as done, and there is {names}");
+        assert!(
+            call.is_some() || names == start.end,
+            "{what}: it was reported as done, and there is {names}"
+        );
         complete(&self.sandbox, start, &what);
         if !start.args.contains(&"--undo") {
             assert_eq!(again(&self.sandbox, &["--undo", "x"]).0, 0, "{what}: undo");
         }
-        assert_eq!(program(&self.sandbox, "app/x"), before, "{what}: another file than before");
+        assert_eq!(
+            program(&self.sandbox, "app/x"),
+            before,
+            "{what}: another file than before"
+        );
         self.unmount();
     }
 }
@@ -122,16 +188,28 @@ impl<'a> Bench<'a> {
 fn all_on(disk: &Disk) -> usize {
     let base = tempfile::tempdir().unwrap();
     let bench = Bench::new(disk, base.path());
-    let cuts: &[Cut] = if harness::full() { &[Cut::AtOnce, Cut::AfterSync] } else { &[Cut::AtOnce] };
+    let cuts: &[Cut] = if harness::full() {
+        &[Cut::AtOnce, Cut::AfterSync]
+    } else {
+        &[Cut::AtOnce]
+    };
     let mut images = 0;
     for start in STARTS {
         bench.prepare(start);
-        for method in Method::ALL.into_iter().take(harness::size(1, Method::ALL.len())) {
+        for method in Method::ALL
+            .into_iter()
+            .take(harness::size(1, Method::ALL.len()))
+        {
             bench.copy("start", "disk");
             bench.mount("disk");
             let all = calls(&bench.sandbox, start, method);
             bench.unmount();
-            let changing: Vec<_> = all.iter().filter(|call| call.changes()).map(Some).chain([None]).collect();
+            let changing: Vec<_> = all
+                .iter()
+                .filter(|call| call.changes())
+                .map(Some)
+                .chain([None])
+                .collect();
             assert!(changing.len() > 4, "{}: {all:?}", start.name);
             for call in changing {
                 for cut in cuts {
@@ -159,5 +237,8 @@ fn a_power_cut_at_any_step_leaves_a_path_that_runs() {
             say(&format!("no {} here", disk.name));
         }
     }
-    println!("row 10: power cuts: {}: every path ran, what was reported as done was on the disk", said.join(", "));
+    println!(
+        "row 10: power cuts: {}: every path ran, what was reported as done was on the disk",
+        said.join(", ")
+    );
 }

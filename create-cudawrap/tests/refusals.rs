@@ -1,5 +1,9 @@
 //! What is refused, with its reason and nothing changed, and what is warned of.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and SKIPPED: lines are read")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a panic is a failed test, and SKIPPED: lines are read"
+)]
 
 mod support;
 
@@ -23,7 +27,8 @@ fn our_own_programs_by_any_name() {
     sandbox.refused(&["--force", "x"], "getgpu itself");
     std::fs::hard_link(sandbox.path("bin/cudawrap"), sandbox.path("app/y")).unwrap();
     sandbox.refused(&["--force", "y"], "cudawrap itself");
-    // A copy of our own: the other tests' names for the file would come and go with its change time.
+    // A copy of our own: the other tests' names for the file would come and go with its
+    // change time.
     sandbox.run_sh("cp bin/create-cudawrap bin/copy && mv bin/copy bin/create-cudawrap");
     std::fs::hard_link(sandbox.path("bin/create-cudawrap"), sandbox.path("app/z")).unwrap();
     sandbox.refused(&["--force", "z"], "create-cudawrap itself");
@@ -70,13 +75,33 @@ fn bytes_that_are_no_text_are_a_name_like_any_other() {
     let wrapped = said(sandbox.command().arg(name).output().unwrap());
     assert_eq!(wrapped.code, 0, "{}", wrapped.err);
     assert_eq!(wrapped.err.lines().count(), 1, "{}", wrapped.err);
-    let status = sandbox.command().args(["--status", "--all"]).output().unwrap();
-    assert!(status.stdout.ends_with(b"/a\xff\\012 b: wrapped\n"), "{status:?}");
+    let status = sandbox
+        .command()
+        .args(["--status", "--all"])
+        .output()
+        .unwrap();
+    assert!(
+        status.stdout.ends_with(b"/a\xff\\012 b: wrapped\n"),
+        "{status:?}"
+    );
     let json = sandbox.create(&["--status", "--json", "--all"]).out;
-    assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["paths"][0]["state"], "wrapped");
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["paths"][0]["state"],
+        "wrapped"
+    );
     assert!(json.contains("\"path_bytes\":["), "{json}");
     sandbox.ok(&["--undo", "--all"]);
-    assert_eq!(sandbox.path("app").read_dir().unwrap().next().unwrap().unwrap().file_name(), name);
+    assert_eq!(
+        sandbox
+            .path("app")
+            .read_dir()
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap()
+            .file_name(),
+        name
+    );
 }
 
 #[test]
@@ -101,10 +126,16 @@ fn root_keeps_out_of_what_others_can_write() {
     for (owner, mode) in [(65534, 0o755), (0, 0o777), (0, 0o1777)] {
         sandbox.run_sh(&format!("chown {owner} app && chmod {mode:o} app"));
         let before = sandbox.listing("app");
-        let output = Command::new(sandbox.path("bin/create-cudawrap")).arg(sandbox.path("app/x")).output();
+        let output = Command::new(sandbox.path("bin/create-cudawrap"))
+            .arg(sandbox.path("app/x"))
+            .output();
         let said = said(output.unwrap());
         assert_eq!(said.code, 1, "{}", said.err);
-        assert!(said.err.contains("that others than root can write"), "{}", said.err);
+        assert!(
+            said.err.contains("that others than root can write"),
+            "{}",
+            said.err
+        );
         assert_eq!(sandbox.listing("app"), before);
     }
 }
@@ -114,7 +145,11 @@ fn other_names_and_setuid_are_warned_of() {
     let sandbox = Sandbox::with_program();
     sandbox.run_sh("ln app/x app/y && chmod 4755 app/x");
     let said = sandbox.ok(&["x"]);
-    assert!(said.err.contains("warning: the file has other names"), "{}", said.err);
+    assert!(
+        said.err.contains("warning: the file has other names"),
+        "{}",
+        said.err
+    );
     assert!(said.err.contains("warning: is setuid"), "{}", said.err);
 }
 
@@ -122,15 +157,33 @@ fn other_names_and_setuid_are_warned_of() {
 fn a_package_owns_it() {
     let sandbox = Sandbox::with_program();
     let path = sandbox.path("app/x");
-    for (tool, answer) in [("dpkg", format!("amber, other: {}", path.display())), ("rpm", "amber".to_owned())] {
+    for (tool, answer) in [
+        ("dpkg", format!("amber, other: {}", path.display())),
+        ("rpm", "amber".to_owned()),
+    ] {
         sandbox.run_sh("rm -f bin/dpkg bin/rpm bin/dpkg-divert");
-        sandbox.program(&format!("bin/{tool}"), &format!("#!/bin/sh\n[ \"$HOME\" = /dev/null ] && echo '{answer}'\n"));
-        let with =
-            |args: &[&str]| said(sandbox.command().env("PATH", sandbox.path("bin")).args(args).output().unwrap());
+        sandbox.program(
+            &format!("bin/{tool}"),
+            &format!("#!/bin/sh\n[ \"$HOME\" = /dev/null ] && echo '{answer}'\n"),
+        );
+        let with = |args: &[&str]| {
+            said(
+                sandbox
+                    .command()
+                    .env("PATH", sandbox.path("bin"))
+                    .args(args)
+                    .output()
+                    .unwrap(),
+            )
+        };
         let before = sandbox.listing("app");
         let refused = with(&["x"]);
         assert_eq!(refused.code, 1);
-        assert!(refused.err.contains("package amber") && refused.err.contains("--link-dir"), "{}", refused.err);
+        assert!(
+            refused.err.contains("package amber") && refused.err.contains("--link-dir"),
+            "{}",
+            refused.err
+        );
         assert_eq!(sandbox.listing("app"), before);
         assert_eq!(with(&["--divert", "x"]).code, 1);
         assert_eq!(sandbox.listing("app"), before);
@@ -143,9 +196,13 @@ fn a_package_owns_it() {
 fn a_diversion_is_made_first_and_ended_by_undo() {
     let sandbox = Sandbox::with_program();
     let (path, hidden) = (sandbox.path("app/x"), sandbox.path("app/CUDAWRAP_x"));
-    sandbox.program("bin/dpkg", &format!("#!/bin/sh\necho 'amber: {}'\n", path.display()));
+    sandbox.program(
+        "bin/dpkg",
+        &format!("#!/bin/sh\necho 'amber: {}'\n", path.display()),
+    );
     let log = sandbox.path("state/divert");
-    // Keeps the diversion in a file, as dpkg does, and fails to wrap anything before it is there.
+    // Keeps the diversion in a file, as dpkg does, and fails to wrap anything before it
+    // is there.
     let divert = format!(
         "#!/bin/sh\necho \"$@\" >> '{log}.log'\ncase \"$*\" in\n--truename*) cat '{log}' 2>/dev/null || echo \"$2\";;\n\
          *--add*) [ -h '{path}' ] && exit 1; echo '{hidden}' > '{log}';;\n*--remove*) rm '{log}';;\nesac\n",
@@ -155,7 +212,16 @@ fn a_diversion_is_made_first_and_ended_by_undo() {
     );
     sandbox.program("bin/dpkg-divert", &divert);
     let path_of_tools = format!("{}:/usr/bin:/bin", sandbox.path("bin").display());
-    let with = |args: &[&str]| said(sandbox.command().env("PATH", &path_of_tools).args(args).output().unwrap());
+    let with = |args: &[&str]| {
+        said(
+            sandbox
+                .command()
+                .env("PATH", &path_of_tools)
+                .args(args)
+                .output()
+                .unwrap(),
+        )
+    };
     let dry = with(&["--divert", "--dry-run", "x"]);
     assert!(dry.out.contains(": divert "), "{} {}", dry.out, dry.err);
     assert!(!log.exists());
@@ -168,7 +234,11 @@ fn a_diversion_is_made_first_and_ended_by_undo() {
     assert_eq!(undone.code, 0, "{}", undone.err);
     assert!(!log.exists());
     let calls = std::fs::read_to_string(format!("{}.log", log.display())).unwrap();
-    let add = format!("--local --no-rename --quiet --divert {} --add {}", hidden.display(), path.display());
+    let add = format!(
+        "--local --no-rename --quiet --divert {} --add {}",
+        hidden.display(),
+        path.display()
+    );
     assert_eq!(calls.matches(&add).count(), 1, "{calls}");
     // A wrap that fails ends the diversion that it made.
     std::fs::set_permissions(sandbox.path("app"), std::fs::Permissions::from_mode(0o555)).unwrap();
@@ -181,10 +251,23 @@ fn a_tool_that_hangs_does_not_hang_us() {
     let sandbox = Sandbox::with_program();
     sandbox.program("bin/dpkg", "#!/bin/sh\nexec sleep 60\n");
     let path = format!("{}:/usr/bin:/bin", sandbox.path("bin").display());
-    let with = |args: &[&str]| said(sandbox.command().env("PATH", &path).args(args).output().unwrap());
+    let with = |args: &[&str]| {
+        said(
+            sandbox
+                .command()
+                .env("PATH", &path)
+                .args(args)
+                .output()
+                .unwrap(),
+        )
+    };
     let said = with(&["x"]);
     assert_eq!(said.code, 1);
-    assert!(said.err.contains("no answer in 10 s") && said.err.contains("--force"), "{}", said.err);
+    assert!(
+        said.err.contains("no answer in 10 s") && said.err.contains("--force"),
+        "{}",
+        said.err
+    );
     assert_eq!(sandbox.names("app"), ["x"]);
     assert_eq!(with(&["--force", "x"]).code, 0);
 }
@@ -196,7 +279,11 @@ fn a_locked_directory_is_waited_for_10_seconds_and_its_holder_named() {
     fs4::FileExt::lock(&lock).unwrap();
     let begin = Instant::now();
     sandbox.refused(&["x"], &format!("locked by pid {} (", std::process::id()));
-    assert!((10..15).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+    assert!(
+        (10..15).contains(&begin.elapsed().as_secs()),
+        "{:?}",
+        begin.elapsed()
+    );
     // Looking only needs no lock.
     sandbox.ok(&["--dry-run", "x"]);
     assert_eq!(sandbox.status_of("app/x"), ("plain".to_owned(), 0));

@@ -1,6 +1,10 @@
-//! Every state that a path can be in, with each of wrap, undo, repair and status, on real files.
-//! A row gives the files, and what each command makes of them.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and SKIPPED: lines are read")]
+//! Every state that a path can be in, with each of wrap, undo, repair and status, on real
+//! files. A row gives the files, and what each command makes of them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a panic is a failed test, and SKIPPED: lines are read"
+)]
 
 mod support;
 
@@ -39,7 +43,15 @@ fn gone(s: &Sandbox, name: &str) {
 }
 
 const ROWS: &[Row] = &[
-    Row { name: "plain", files: app, status: "plain", attention: false, wrap: WRAPPED, repair: PLAIN, undo: PLAIN },
+    Row {
+        name: "plain",
+        files: app,
+        status: "plain",
+        attention: false,
+        wrap: WRAPPED,
+        repair: PLAIN,
+        undo: PLAIN,
+    },
     Row {
         name: "wrapped",
         files: |s| (hidden(s), ours(s, "app/x")).1,
@@ -69,7 +81,14 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "half, superseded program left over",
-        files: |s| (app(s), ours(s, "app/CUDAWRAP_x"), s.script("app/.CUDAWRAP_x~", "old")).2,
+        files: |s| {
+            (
+                app(s),
+                ours(s, "app/CUDAWRAP_x"),
+                s.script("app/.CUDAWRAP_x~", "old"),
+            )
+                .2
+        },
         status: "plain",
         attention: true,
         wrap: WRAPPED,
@@ -96,7 +115,14 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "wrapped, superseded program left over",
-        files: |s| (hidden(s), ours(s, "app/x"), s.script("app/.CUDAWRAP_x~", "old")).2,
+        files: |s| {
+            (
+                hidden(s),
+                ours(s, "app/x"),
+                s.script("app/.CUDAWRAP_x~", "old"),
+            )
+                .2
+        },
         status: "wrapped",
         attention: true,
         wrap: WRAPPED,
@@ -123,7 +149,13 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "a file that cannot be started over it",
-        files: |s| (s.script("app/CUDAWRAP_x", "old"), s.run_sh("echo data >app/x")).1,
+        files: |s| {
+            (
+                s.script("app/CUDAWRAP_x", "old"),
+                s.run_sh("echo data >app/x"),
+            )
+                .1
+        },
         status: "upgraded over",
         attention: true,
         wrap: Err("--repair"),
@@ -144,7 +176,14 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "upgraded from one version behind a link to another",
-        files: |s| (s.script("app/x-2", "one"), s.link("x-2", "app/x"), s.link("x-1", "app/CUDAWRAP_x")).2,
+        files: |s| {
+            (
+                s.script("app/x-2", "one"),
+                s.link("x-2", "app/x"),
+                s.link("x-1", "app/CUDAWRAP_x"),
+            )
+                .2
+        },
         status: "upgraded over",
         attention: true,
         wrap: Err("--repair"),
@@ -162,7 +201,14 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "unwrapped by hand, through another directory",
-        files: |s| (hidden(s), s.link("../app/CUDAWRAP_x", "links/far"), s.link("../links/far", "app/x")).2,
+        files: |s| {
+            (
+                hidden(s),
+                s.link("../app/CUDAWRAP_x", "links/far"),
+                s.link("../links/far", "app/x"),
+            )
+                .2
+        },
         status: "plain",
         attention: false,
         wrap: WRAPPED,
@@ -229,7 +275,13 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "another's file in the way",
-        files: |s| (app(s), std::fs::write(s.path("app/CUDAWRAP_x"), "data").unwrap()).1,
+        files: |s| {
+            (
+                app(s),
+                std::fs::write(s.path("app/CUDAWRAP_x"), "data").unwrap(),
+            )
+                .1
+        },
         status: "foreign",
         attention: true,
         wrap: Err("something else"),
@@ -238,7 +290,13 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "another's directory in the way",
-        files: |s| (app(s), std::fs::create_dir(s.path("app/CUDAWRAP_x")).unwrap()).1,
+        files: |s| {
+            (
+                app(s),
+                std::fs::create_dir(s.path("app/CUDAWRAP_x")).unwrap(),
+            )
+                .1
+        },
         status: "foreign",
         attention: true,
         wrap: Err("something else"),
@@ -256,7 +314,14 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "link to a wrapped path",
-        files: |s| (s.script("app/CUDAWRAP_x1", "one"), ours(s, "app/x1"), s.link("x1", "app/x")).2,
+        files: |s| {
+            (
+                s.script("app/CUDAWRAP_x1", "one"),
+                ours(s, "app/x1"),
+                s.link("x1", "app/x"),
+            )
+                .2
+        },
         status: "wrapped",
         attention: false,
         wrap: Ok(("CUDAWRAP_x1 x x1", "")),
@@ -282,7 +347,10 @@ fn prepared(row: &Row) -> Sandbox {
 
 fn check(goal: &str, row: &Row, expected: Result<(&str, &str), &str>) {
     let sandbox = prepared(row);
-    let args: Vec<&str> = [goal, "x"].into_iter().filter(|arg| !arg.is_empty()).collect();
+    let args: Vec<&str> = [goal, "x"]
+        .into_iter()
+        .filter(|arg| !arg.is_empty())
+        .collect();
     match expected {
         Err(words) => sandbox.refused(&args, words),
         Ok((names, output)) => {
@@ -295,7 +363,12 @@ fn check(goal: &str, row: &Row, expected: Result<(&str, &str), &str>) {
             // Once more: nothing is left to do.
             let before = sandbox.listing("app");
             let again = sandbox.create(&args);
-            assert!(again.code == 0 || names.is_empty(), "{} {goal} again: {}", row.name, again.err);
+            assert!(
+                again.code == 0 || names.is_empty(),
+                "{} {goal} again: {}",
+                row.name,
+                again.err
+            );
             assert_eq!(sandbox.listing("app"), before, "{} {goal} again", row.name);
         }
     }
@@ -308,7 +381,8 @@ fn wrap() {
 
 #[test]
 fn repair() {
-    ROWS.iter().for_each(|row| check("--repair", row, row.repair));
+    ROWS.iter()
+        .for_each(|row| check("--repair", row, row.repair));
 }
 
 #[test]
@@ -322,7 +396,11 @@ fn status() {
         let sandbox = prepared(row);
         let before = sandbox.listing("app");
         let (line, code) = sandbox.status_of("app/x");
-        assert!(line == row.status || line.starts_with(&format!("{} (", row.status)), "{}: {line}", row.name);
+        assert!(
+            line == row.status || line.starts_with(&format!("{} (", row.status)),
+            "{}: {line}",
+            row.name
+        );
         assert_eq!(code, i32::from(row.attention), "{}: {line}", row.name);
         assert_eq!(sandbox.listing("app"), before, "{}", row.name);
     }
@@ -331,14 +409,31 @@ fn status() {
 #[test]
 fn a_dry_run_says_the_steps_and_changes_nothing() {
     for row in ROWS {
-        for (goal, expected) in [("", row.wrap), ("--undo", row.undo), ("--repair", row.repair)] {
+        for (goal, expected) in [
+            ("", row.wrap),
+            ("--undo", row.undo),
+            ("--repair", row.repair),
+        ] {
             let sandbox = prepared(row);
             let before = sandbox.listing("app");
-            let args: Vec<&str> = ["--dry-run", goal, "x"].into_iter().filter(|arg| !arg.is_empty()).collect();
+            let args: Vec<&str> = ["--dry-run", goal, "x"]
+                .into_iter()
+                .filter(|arg| !arg.is_empty())
+                .collect();
             let said = sandbox.create(&args);
-            assert_eq!(said.code, i32::from(expected.is_err()), "{} {goal}: {}", row.name, said.err);
+            assert_eq!(
+                said.code,
+                i32::from(expected.is_err()),
+                "{} {goal}: {}",
+                row.name,
+                said.err
+            );
             assert_eq!(sandbox.listing("app"), before, "{} {goal}", row.name);
-            assert!(!sandbox.exists("state/getgpu") || said.out.is_empty(), "{} {goal}", row.name);
+            assert!(
+                !sandbox.exists("state/getgpu") || said.out.is_empty(),
+                "{} {goal}",
+                row.name
+            );
         }
     }
 }
@@ -347,14 +442,35 @@ fn a_dry_run_says_the_steps_and_changes_nothing() {
 fn undo_gives_back_the_same_file() {
     let sandbox = Sandbox::with_program();
     sandbox.run_sh("chmod 2755 app/x; touch -d 2001-01-01 app/x");
-    let before = (sandbox.identity("app/x"), std::fs::read(sandbox.path("app/x")).unwrap());
-    let mtime = std::fs::metadata(sandbox.path("app/x")).unwrap().modified().unwrap();
+    let before = (
+        sandbox.identity("app/x"),
+        std::fs::read(sandbox.path("app/x")).unwrap(),
+    );
+    let mtime = std::fs::metadata(sandbox.path("app/x"))
+        .unwrap()
+        .modified()
+        .unwrap();
     sandbox.ok(&["x"]);
     assert_eq!(sandbox.identity("app/CUDAWRAP_x"), before.0);
-    assert_eq!(std::fs::read_link(sandbox.path("app/x")).unwrap(), sandbox.path("bin/cudawrap"));
+    assert_eq!(
+        std::fs::read_link(sandbox.path("app/x")).unwrap(),
+        sandbox.path("bin/cudawrap")
+    );
     sandbox.ok(&["--undo", "x"]);
-    assert_eq!((sandbox.identity("app/x"), std::fs::read(sandbox.path("app/x")).unwrap()), before);
-    assert_eq!(std::fs::metadata(sandbox.path("app/x")).unwrap().modified().unwrap(), mtime);
+    assert_eq!(
+        (
+            sandbox.identity("app/x"),
+            std::fs::read(sandbox.path("app/x")).unwrap()
+        ),
+        before
+    );
+    assert_eq!(
+        std::fs::metadata(sandbox.path("app/x"))
+            .unwrap()
+            .modified()
+            .unwrap(),
+        mtime
+    );
     assert_eq!(sandbox.names("app"), ["x"]);
 }
 
@@ -367,8 +483,16 @@ fn repair_keeps_links_to_another_cudawrap_unless_one_is_named() {
     sandbox.ok(&["--repair", "x"]);
     sandbox.ok(&["x"]);
     assert_eq!(std::fs::read_link(sandbox.path("app/x")).unwrap(), copy);
-    sandbox.ok(&["--repair", "--wrapper", &sandbox.path("bin/cudawrap").to_string_lossy(), "x"]);
-    assert_eq!(std::fs::read_link(sandbox.path("app/x")).unwrap(), sandbox.path("bin/cudawrap"));
+    sandbox.ok(&[
+        "--repair",
+        "--wrapper",
+        &sandbox.path("bin/cudawrap").to_string_lossy(),
+        "x",
+    ]);
+    assert_eq!(
+        std::fs::read_link(sandbox.path("app/x")).unwrap(),
+        sandbox.path("bin/cudawrap")
+    );
     assert_eq!(sandbox.output_of("app/x"), "one a b");
     assert_eq!(sandbox.names("app"), ["CUDAWRAP_x", "lib", "x"]);
 }

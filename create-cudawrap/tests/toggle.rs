@@ -1,7 +1,13 @@
-//! Two processes wrap, undo and repair one path again and again, a package manager replaces what lies there, and a third
-//! starts it all the time: no start may fail, and the program that was installed last is the one that is there in the end.
-//! This program is all of it: by the name it was installed under it is the test, the cudawrap, or the wrapped program.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and the figures are read")]
+//! Two processes wrap, undo and repair one path again and again, a package manager
+//! replaces what lies there, and a third starts it all the time: no start may fail, and
+//! the program that was installed last is the one that is there in the end. This program
+//! is all of it: by the name it was installed under it is the test, the cudawrap, or the
+//! wrapped program.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a panic is a failed test, and the figures are read"
+)]
 
 mod support;
 
@@ -32,12 +38,15 @@ fn main() {
     }
 }
 
-/// As cudawrap finds its program: beside the link, else at the path itself when that is no link any more; then once more.
+/// As cudawrap finds its program: beside the link, else at the path itself when that is
+/// no link any more; then once more.
 fn stand_in() -> ! {
     let link = std::env::args_os().next().unwrap_or_default();
     let link = Path::new(&link);
     for _ in 0..1000 {
-        let error = Command::new(link.with_file_name("CUDAWRAP_x")).arg0(link).exec();
+        let error = Command::new(link.with_file_name("CUDAWRAP_x"))
+            .arg0(link)
+            .exec();
         if error.kind() != std::io::ErrorKind::NotFound {
             exit(97);
         }
@@ -53,7 +62,10 @@ fn toggle() {
     let exe = std::env::current_exe().unwrap();
     sandbox.run_sh(&format!("cp '{0}' app/x", exe.display()));
     if std::env::var_os("CUDAWRAP_FOR_TESTS").is_none() {
-        sandbox.run_sh(&format!("rm bin/cudawrap && cp '{0}' bin/cudawrap", exe.display()));
+        sandbox.run_sh(&format!(
+            "rm bin/cudawrap && cp '{0}' bin/cudawrap",
+            exe.display()
+        ));
     }
     for upgrades in [false, true] {
         race(&sandbox, &exe, upgrades);
@@ -70,17 +82,31 @@ fn race(sandbox: &Sandbox, exe: &Path, upgrades: bool) {
         let status = Command::new(&app).env("CUDAWRAP_DISABLE", "1").status();
         status.map(|status| status.code())
     };
-    let starter = || (0..starts()).map(|_| start()).filter(|s| !matches!(s, Ok(Some(RAN)))).collect::<Vec<_>>();
+    let starter = || {
+        (0..starts())
+            .map(|_| start())
+            .filter(|s| !matches!(s, Ok(Some(RAN))))
+            .collect::<Vec<_>>()
+    };
     let failed: Vec<_> = std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     for args in [&["x"][..], &["--undo", "x"], &["--repair", "x"]] {
                         // Package managers are not what is tried here, and are slow.
-                        let output = sandbox.command().env("PATH", "/nonexistent").args(args).output().unwrap();
+                        let output = sandbox
+                            .command()
+                            .env("PATH", "/nonexistent")
+                            .args(args)
+                            .output()
+                            .unwrap();
                         let said = support::said(output);
                         // An upgrade gives reasons to refuse; without one there is none.
-                        assert!(said.code == 0 || (upgrades && said.code == 1), "{args:?}: {}", said.err);
+                        assert!(
+                            said.code == 0 || (upgrades && said.code == 1),
+                            "{args:?}: {}",
+                            said.err
+                        );
                         toggles.fetch_add(1, Ordering::Relaxed);
                     }
                 }
@@ -89,8 +115,12 @@ fn race(sandbox: &Sandbox, exe: &Path, upgrades: bool) {
         if upgrades {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    // As dpkg and rpm do it, and as they do it they know nothing of our lock.
-                    sandbox.run_sh(&format!("cp '{}' links/new && chown --reference=app links/new", exe.display()));
+                    // As dpkg and rpm do it, and as they do it they know nothing of our
+                    // lock.
+                    sandbox.run_sh(&format!(
+                        "cp '{}' links/new && chown --reference=app links/new",
+                        exe.display()
+                    ));
                     let new = std::fs::File::open(sandbox.path("links/new")).unwrap();
                     newest.store(new.metadata().unwrap().ino(), Ordering::Relaxed);
                     std::fs::rename(sandbox.path("links/new"), sandbox.path("app/x")).unwrap();
@@ -98,7 +128,11 @@ fn race(sandbox: &Sandbox, exe: &Path, upgrades: bool) {
                     harness::wait::until("it is wrapped and undone", || {
                         over.load(Ordering::Relaxed) || toggles.load(Ordering::Relaxed) >= goal
                     });
-                    assert_ne!(new.metadata().unwrap().nlink(), 0, "a newer program was lost");
+                    assert_ne!(
+                        new.metadata().unwrap().nlink(),
+                        0,
+                        "a newer program was lost"
+                    );
                     upgraded.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -110,12 +144,24 @@ fn race(sandbox: &Sandbox, exe: &Path, upgrades: bool) {
     });
     let (toggles, upgraded) = (toggles.into_inner(), upgraded.into_inner());
     let total = 2 * starts();
-    assert!(failed.is_empty(), "{} of {total} starts failed: {:?}", failed.len(), &failed[..failed.len().min(5)]);
-    assert!(toggles > 50 && (upgraded > 10 || !upgrades), "only {toggles} toggles, {upgraded} upgrades");
+    assert!(
+        failed.is_empty(),
+        "{} of {total} starts failed: {:?}",
+        failed.len(),
+        &failed[..failed.len().min(5)]
+    );
+    assert!(
+        toggles > 50 && (upgraded > 10 || !upgrades),
+        "only {toggles} toggles, {upgraded} upgrades"
+    );
     sandbox.ok(&["--repair", "x"]);
     sandbox.ok(&["--undo", "x"]);
     assert_eq!(sandbox.names("app"), ["x"]);
-    assert_eq!(sandbox.identity("app/x").1, newest.into_inner(), "the program that was installed last is lost");
+    assert_eq!(
+        sandbox.identity("app/x").1,
+        newest.into_inner(),
+        "the program that was installed last is lost"
+    );
     println!(
         "row 9: {} starts during {} toggles and {upgraded} upgrades: all ran",
         harness::thousands(total),

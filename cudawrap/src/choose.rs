@@ -1,5 +1,6 @@
-//! Choosing: free devices of the pool, at once or after waiting in line, or those that the grant names, if it names as many as are wanted.
-//! NVML is asked by the helper, which is over before anything is settled.
+//! Choosing: free devices of the pool, at once or after waiting in line, or those that
+//! the grant names, if it names as many as are wanted. NVML is asked by the helper, which
+//! is over before anything is settled.
 
 use getgpu_common::ask::Client;
 use getgpu_common::choice::census::Rejected;
@@ -55,7 +56,10 @@ impl Call<'_> {
     }
 
     /// A session with the helper, ended whatever comes of it.
-    fn ask<T>(&self, ask: impl FnOnce(&mut Client<Helper>) -> Result<T, Failure>) -> Result<T, Failure> {
+    fn ask<T>(
+        &self,
+        ask: impl FnOnce(&mut Client<Helper>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         helper::ask(self.settings, ask)
     }
 
@@ -64,7 +68,8 @@ impl Call<'_> {
         self.settings.longest_wait()
     }
 
-    /// What is shown while this call stands in line; a wait that the site cuts short is said first.
+    /// What is shown while this call stands in line; a wait that the site cuts short is
+    /// said first.
     pub fn progress(&self) -> Progress {
         if let Some(line) = self.settings.wait_is_cut() {
             self.diag.warn(&line);
@@ -81,8 +86,16 @@ impl Call<'_> {
                 let line = request.line();
                 let progress = self.progress();
                 let mut open = || self.open();
-                let search = Search::new(self.place, Side::Lease, *request, inventory, self.environment, &mut open);
-                let (picked, guard, request) = Turn::new(self.place, line, search, progress, self.wait())?.wait()?;
+                let search = Search::new(
+                    self.place,
+                    Side::Lease,
+                    *request,
+                    inventory,
+                    self.environment,
+                    &mut open,
+                );
+                let (picked, guard, request) =
+                    Turn::new(self.place, line, search, progress, self.wait())?.wait()?;
                 Ok(Choice::Free(picked, guard, Box::new(request)))
             }
         }
@@ -95,22 +108,46 @@ impl Call<'_> {
             && grant.len() == request.count
             && request.visible != Visible::Unset
         {
-            let devices: Vec<Device> =
-                inventory.devices.iter().filter(|device| grant.contains(&device.uuid)).cloned().collect();
+            let devices: Vec<Device> = inventory
+                .devices
+                .iter()
+                .filter(|device| grant.contains(&device.uuid))
+                .cloned()
+                .collect();
             check_together(&devices, Some(inventory))?;
             return Ok(Look::Done(Choice::Only(devices, Box::new(request))));
         }
         let waits = self.wait() != Wait::No;
-        let selection = Selection { client, place: self.place, side: Side::Lease, request: &request, waits };
-        Ok(match selection.run(known, &mut Together { count: request.count })? {
-            Selected::Picked(picked, guard) => Look::Done(Choice::Free(picked, guard, Box::new(request))),
-            Selected::Failed(failure) => Look::Failed(failure),
-            Selected::Queue(inventory) => Look::InLine(inventory, Box::new(request)),
-        })
+        let selection = Selection {
+            client,
+            place: self.place,
+            side: Side::Lease,
+            request: &request,
+            waits,
+        };
+        Ok(
+            match selection.run(
+                known,
+                &mut Together {
+                    count: request.count,
+                },
+            )? {
+                Selected::Picked(picked, guard) => {
+                    Look::Done(Choice::Free(picked, guard, Box::new(request)))
+                }
+                Selected::Failed(failure) => Look::Failed(failure),
+                Selected::Queue(inventory) => Look::InLine(inventory, Box::new(request)),
+            },
+        )
     }
 
-    /// The devices of a grant, and for ranks those that they choose from, with the CPUs near them.
-    fn placed(&self, client: &mut Client<Helper>, request: &mut Request) -> Result<Option<Inventory>, Failure> {
+    /// The devices of a grant, and for ranks those that they choose from, with the CPUs
+    /// near them.
+    fn placed(
+        &self,
+        client: &mut Client<Helper>,
+        request: &mut Request,
+    ) -> Result<Option<Inventory>, Failure> {
         let known = request.resolve_grant(client)?;
         if !placed::matters(self.settings, self.rank) && !self.settings.bind {
             return Ok(known);
@@ -120,30 +157,64 @@ impl Call<'_> {
             None => client.scan(request.detail())?,
         };
         if self.settings.bind {
-            client.near(inventory.devices.iter_mut().filter(|device| request.filter.allows(device)))?;
+            client.near(
+                inventory
+                    .devices
+                    .iter_mut()
+                    .filter(|device| request.filter.allows(device)),
+            )?;
             let near = |device: &Device| Some((device.uuid.clone(), device.cpus.clone()?));
-            let neighbours = inventory.devices.iter().filter(|device| request.filter.allows(device)).filter_map(near);
+            let neighbours = inventory
+                .devices
+                .iter()
+                .filter(|device| request.filter.allows(device))
+                .filter_map(near);
             request.neighbours = neighbours.collect();
-            if request.filter.grant.as_ref().is_some_and(|grant| grant.len() == 1) {
+            if request
+                .filter
+                .grant
+                .as_ref()
+                .is_some_and(|grant| grant.len() == 1)
+            {
                 request.neighbours.clear();
             }
         } else if self.rank.is_some() && request.policy.is_none() {
-            let pool: Vec<Uuid> = request.filter.pool(&inventory).map(|device| device.uuid.clone()).collect();
-            client.near(inventory.devices.iter_mut().filter(|device| pool.contains(&device.uuid)))?;
+            let pool: Vec<Uuid> = request
+                .filter
+                .pool(&inventory)
+                .map(|device| device.uuid.clone())
+                .collect();
+            client.near(
+                inventory
+                    .devices
+                    .iter_mut()
+                    .filter(|device| pool.contains(&device.uuid)),
+            )?;
         }
         if !placed::matters(self.settings, self.rank) {
             return Ok(Some(inventory));
         }
-        placed::place(request, self.place, &inventory, self.settings, self.rank, self.diag)?;
+        placed::place(
+            request,
+            self.place,
+            &inventory,
+            self.settings,
+            self.rank,
+            self.diag,
+        )?;
         Ok(Some(inventory))
     }
 
-    /// The one device that an index, a short or an old form names; none if it fails or two fit.
+    /// The one device that an index, a short or an old form names; none if it fails or
+    /// two fit.
     pub fn resolve(&self, mut request: Request) -> Option<Device> {
         let named = self.ask(|client| {
             let inventory = request.resolve_grant(client)?.unwrap_or_default();
             let grant = request.filter.grant.unwrap_or_default();
-            let named = inventory.devices.into_iter().filter(|device| grant.contains(&device.uuid));
+            let named = inventory
+                .devices
+                .into_iter()
+                .filter(|device| grant.contains(&device.uuid));
             let mut named: Vec<Device> = named.collect();
             if self.settings.bind {
                 client.near(&mut named)?;
@@ -168,7 +239,11 @@ impl Observer<Client<Helper>> for Together {
         if self.count < 2 || pool.len() < self.count {
             return Ok(());
         }
-        check_instances(self.count, usable_together(pool.iter().copied()), Some(inventory))
+        check_instances(
+            self.count,
+            usable_together(pool.iter().copied()),
+            Some(inventory),
+        )
     }
 
     fn picked(
@@ -187,27 +262,45 @@ impl Observer<Client<Helper>> for Together {
         if !inventory.first_mig_only() {
             return Ok(());
         }
-        let most: Vec<Device> = pool.iter().take(self.count).map(|device| (*device).clone()).collect();
+        let most: Vec<Device> = pool
+            .iter()
+            .take(self.count)
+            .map(|device| (*device).clone())
+            .collect();
         check_together(&most, Some(inventory))
     }
 
     fn hint(&self, queue: bool) -> &'static str {
-        if queue { "--wait stands in line" } else { "getgpu --list shows who holds what; --wait stands in line" }
+        if queue {
+            "--wait stands in line"
+        } else {
+            "getgpu --list shows who holds what; --wait stands in line"
+        }
     }
 }
 
-/// Whether one program can use these devices together: it sees only the first of several MIG devices before driver 570, and one compute
-/// instance of each GPU instance from then on. The others would be leased for nothing.
+/// Whether one program can use these devices together: it sees only the first of several
+/// MIG devices before driver 570, and one compute instance of each GPU instance from then
+/// on. The others would be leased for nothing.
 fn check_together(devices: &[Device], inventory: Option<&Inventory>) -> Result<(), Failure> {
-    let mig = devices.iter().filter(|device| device.slot.is_some()).count();
+    let mig = devices
+        .iter()
+        .filter(|device| device.slot.is_some())
+        .count();
     if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
-        let text = format!("{mig} MIG devices: with this driver (before 570) a program sees only the first of them");
+        let text = format!(
+            "{mig} MIG devices: with this driver (before 570) a program sees only the first of them"
+        );
         return Err(Failure::new(Kind::Nvml, text).hint("run one program on each"));
     }
     check_instances(devices.len(), usable_together(devices), inventory)
 }
 
-fn check_instances(wanted: usize, together: usize, inventory: Option<&Inventory>) -> Result<(), Failure> {
+fn check_instances(
+    wanted: usize,
+    together: usize,
+    inventory: Option<&Inventory>,
+) -> Result<(), Failure> {
     if together >= wanted || !inventory.is_some_and(Inventory::one_per_gpu_instance) {
         return Ok(());
     }

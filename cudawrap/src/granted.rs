@@ -1,5 +1,6 @@
-//! Leasing the devices that CUDA_VISIBLE_DEVICES names: nothing is chosen and NVML is not asked.
-//! What is ours of them already is leased as far as it is ours; a lease of somebody else's is in the way, and may be waited for.
+//! Leasing the devices that CUDA_VISIBLE_DEVICES names: nothing is chosen and NVML is not
+//! asked. What is ours of them already is leased as far as it is ours; a lease of
+//! somebody else's is in the way, and may be waited for.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,9 @@ use getgpu_common::line::{Rooms, Seeker, Tried};
 use getgpu_common::lock::claim::named_lease;
 use getgpu_common::lock::holders::{self, Holder};
 use getgpu_common::lock::own;
-use getgpu_common::lock::{Claim, Description, Held, Level, Place, Side, Span, Taken, UNITS, Units, taken};
+use getgpu_common::lock::{
+    Claim, Description, Held, Level, Place, Side, Span, Taken, UNITS, Units, taken,
+};
 use getgpu_common::ownership::{Basis, Cover};
 use getgpu_common::pool::Portion;
 use getgpu_common::procfs::namespaces;
@@ -35,23 +38,41 @@ pub enum Named {
     Leased(Lease),
     /// Somebody else has this one: who, if that can be told.
     Taken(Uuid, Option<Holder>),
-    /// The share that is wanted is larger than what there is of a device, or its memory is not known.
+    /// The share that is wanted is larger than what there is of a device, or its memory
+    /// is not known.
     TooLarge(Failure),
 }
 
 /// A device of which nothing is known but its name.
 pub fn by_name(uuid: Uuid) -> Device {
     let slot = uuid.is_mig().then_some(0);
-    Device { uuid, gpu: 0, slot, gpu_uuid: None, instance: None, profile: None, memory: None, usable: true, cpus: None }
+    Device {
+        uuid,
+        gpu: 0,
+        slot,
+        gpu_uuid: None,
+        instance: None,
+        profile: None,
+        memory: None,
+        usable: true,
+        cpus: None,
+    }
 }
 
-/// Leases named devices. An own reservation that covers them all, or a lease of an ancestor, is used as far as it goes; any other
-/// reservation or lease on the units that are wanted keeps them from us.
-pub fn lease(place: &Place, request: &mut Request, devices: &[Device], diag: &Diag) -> Result<Named, Failure> {
+/// Leases named devices. An own reservation that covers them all, or a lease of an
+/// ancestor, is used as far as it goes; any other reservation or lease on the units that
+/// are wanted keeps them from us.
+pub fn lease(
+    place: &Place,
+    request: &mut Request,
+    devices: &[Device],
+    diag: &Diag,
+) -> Result<Named, Failure> {
     let mut used = Vec::new();
     loop {
         let named = lease_once(place, request, devices, diag)?;
-        // Two programs of one script meet on a reservation while a second one of the script is unused: that one is found now.
+        // Two programs of one script meet on a reservation while a second one of the
+        // script is unused: that one is found now.
         match (&named, holder(request)) {
             (Named::Taken(..), Some(pid)) if !used.contains(&pid) => used.push(pid),
             _ => return Ok(named),
@@ -67,7 +88,12 @@ fn holder(request: &Request) -> Option<i32> {
     }
 }
 
-fn lease_once(place: &Place, request: &mut Request, devices: &[Device], diag: &Diag) -> Result<Named, Failure> {
+fn lease_once(
+    place: &Place,
+    request: &mut Request,
+    devices: &[Device],
+    diag: &Diag,
+) -> Result<Named, Failure> {
     let probe = place.open()?;
     request.filter.grant = Some(devices.iter().map(|device| device.uuid.clone()).collect());
     let mut held = false;
@@ -82,9 +108,14 @@ fn lease_once(place: &Place, request: &mut Request, devices: &[Device], diag: &D
     let (mut claims, mut inherited) = (Vec::new(), Vec::new());
     for device in devices {
         let span = Span::of(&device.uuid);
-        let ours = request.cover.as_ref().and_then(|cover| cover.units(&device.uuid));
+        let ours = request
+            .cover
+            .as_ref()
+            .and_then(|cover| cover.units(&device.uuid));
         let reserved = request.cover.as_ref().is_some_and(Cover::is_reservation);
-        let portion = request.filter.portion(ours.unwrap_or(&Units::whole()), device.memory);
+        let portion = request
+            .filter
+            .portion(ours.unwrap_or(&Units::whole()), device.memory);
         let claim = match (ours, portion) {
             (_, Portion::TooLarge) => return Ok(Named::TooLarge(too_large(request, device))),
             // A share of what is ours is one among several of ours.
@@ -98,18 +129,28 @@ fn lease_once(place: &Place, request: &mut Request, devices: &[Device], diag: &D
             (None, Portion::Units(wanted)) => part_of_unowned(place, &probe, span, wanted)?,
         };
         let Some(claim) = claim else {
-            return Ok(Named::Taken(device.uuid.clone(), first_holder(place, &probe, device, "lease")));
+            return Ok(Named::Taken(
+                device.uuid.clone(),
+                first_holder(place, &probe, device, "lease"),
+            ));
         };
-        // What is ours may be divided by others of ours at this moment; what is not may be somebody's reservation.
+        // What is ours may be divided by others of ours at this moment; what is not may
+        // be somebody's reservation.
         let in_the_way = match ours {
             Some(_) if portion == Portion::All => {
                 claim.others_inside(&inside(place, request, device))? == Some(Held::Settled)
             }
             Some(_) => false,
-            None => claim.other_side()? == Some(Held::Settled) && !reserved_for_us(&probe, device, diag)?,
+            None => {
+                claim.other_side()? == Some(Held::Settled)
+                    && !reserved_for_us(&probe, device, diag)?
+            }
         };
         if in_the_way {
-            return Ok(Named::Taken(device.uuid.clone(), first_holder(place, &probe, device, "reservation")));
+            return Ok(Named::Taken(
+                device.uuid.clone(),
+                first_holder(place, &probe, device, "reservation"),
+            ));
         }
         claims.push(claim);
     }
@@ -120,14 +161,18 @@ fn lease_once(place: &Place, request: &mut Request, devices: &[Device], diag: &D
     Ok(Named::Leased(lease))
 }
 
-/// What the reservation that a device is ours by has reserved inside another one of ours: a second `$(getgpu)` under a first.
+/// What the reservation that a device is ours by has reserved inside another one of ours:
+/// a second `$(getgpu)` under a first.
 fn inside(place: &Place, request: &Request, device: &Device) -> Units {
     let region = Span::of(&device.uuid).inner_reservation();
-    holder(request).map(|pid| own::shown_in(&own::locks_of(pid), place, region)).unwrap_or_default()
+    holder(request)
+        .map(|pid| own::shown_in(&own::locks_of(pid), place, region))
+        .unwrap_or_default()
 }
 
-/// Whether a reservation counts as ours although nothing can be proven: in another pid namespace the uid that it is signed with
-/// decides. There uid 0 may be anybody's, so that is said.
+/// Whether a reservation counts as ours although nothing can be proven: in another pid
+/// namespace the uid that it is signed with decides. There uid 0 may be anybody's, so
+/// that is said.
 fn reserved_for_us(probe: &Description, device: &Device, diag: &Diag) -> Result<bool, Failure> {
     if namespaces::host_pids() {
         return Ok(false);
@@ -135,7 +180,10 @@ fn reserved_for_us(probe: &Description, device: &Device, diag: &Diag) -> Result<
     let own = nix::unistd::geteuid().as_raw();
     let signed = holders::uids(probe, Span::of(&device.uuid), Side::Reservation)?;
     if own == 0 && !signed.is_empty() {
-        diag.warn(&format!("{}: reserved on the host: running there because this container was given it", device.uuid));
+        diag.warn(&format!(
+            "{}: reserved on the host: running there because this container was given it",
+            device.uuid
+        ));
         return Ok(true);
     }
     Ok(signed.contains(&namespaces::host_uid(own)))
@@ -143,9 +191,17 @@ fn reserved_for_us(probe: &Description, device: &Device, diag: &Diag) -> Result<
 
 /// The failure of a share that no device of the grant has room for.
 fn too_large(request: &Request, device: &Device) -> Failure {
-    let share = request.filter.share.map(|share| share.to_string()).unwrap_or_default();
+    let share = request
+        .filter
+        .share
+        .map(|share| share.to_string())
+        .unwrap_or_default();
     let why = match device.memory {
-        Some(memory) => format!("{} has {} of memory", device.uuid, quantity::size_text(memory)),
+        Some(memory) => format!(
+            "{} has {} of memory",
+            device.uuid,
+            quantity::size_text(memory)
+        ),
         None => format!("{}: NVML does not tell how much memory it has", device.uuid),
     };
     Failure::new(Kind::NoDevice, format!("--share {share}: {why}"))
@@ -168,12 +224,20 @@ fn part_of_ours(
     }
 }
 
-/// So many units of a device that is not ours yet: what the leases and reservations of others leave of it.
-fn part_of_unowned(place: &Place, probe: &Description, span: Span, wanted: i64) -> Result<Option<Claim>, Failure> {
+/// So many units of a device that is not ours yet: what the leases and reservations of
+/// others leave of it.
+fn part_of_unowned(
+    place: &Place,
+    probe: &Description,
+    span: Span,
+    wanted: i64,
+) -> Result<Option<Claim>, Failure> {
     let began = Instant::now();
     loop {
         let taken = Taken::look(probe, Level::Outer, span)?.all();
-        let Some(units) = Units::whole().without(&taken).first(wanted) else { return Ok(None) };
+        let Some(units) = Units::whole().without(&taken).first(wanted) else {
+            return Ok(None);
+        };
         if let Some(claim) = named_lease(place, span, units)? {
             return Ok(Some(claim));
         }
@@ -185,13 +249,19 @@ fn part_of_unowned(place: &Place, probe: &Description, span: Span, wanted: i64) 
 
 fn first_holder(place: &Place, probe: &Description, device: &Device, kind: &str) -> Option<Holder> {
     let held = holders::of(place, probe, Span::of(&device.uuid)).ok()?;
-    let place = held.holders.iter().position(|holder| holder.kind == kind).unwrap_or(0);
+    let place = held
+        .holders
+        .iter()
+        .position(|holder| holder.kind == kind)
+        .unwrap_or(0);
     held.holders.into_iter().nth(place)
 }
 
 /// `MIG-12..: in use by ben (pid 4711, python3)`
 pub fn in_use(uuid: &Uuid, holder: Option<&Holder>) -> String {
-    let Some(holder) = holder else { return format!("{uuid}: in use by another program") };
+    let Some(holder) = holder else {
+        return format!("{uuid}: in use by another program");
+    };
     let user = holder.user.as_deref().unwrap_or("another user");
     match (holder.pid, &holder.program) {
         (Some(pid), Some(program)) => format!("{uuid}: in use by {user} (pid {pid}, {program})"),
@@ -222,7 +292,13 @@ pub struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     /// A waiter for these devices.
     pub fn new(call: &Call<'a>, devices: Vec<Device>, request: Request) -> Self {
-        Self { place: call.place, diag: call.diag, request, devices, looked: Instant::now() }
+        Self {
+            place: call.place,
+            diag: call.diag,
+            request,
+            devices,
+            looked: Instant::now(),
+        }
     }
 
     /// A reservation of ours may have begun or ended since the last attempt.
@@ -233,19 +309,42 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Whether a device cannot be had now, as far as the lock tells; of what was ours at the last attempt only that counts.
+    /// Whether a device cannot be had now, as far as the lock tells; of what was ours at
+    /// the last attempt only that counts.
     fn taken(&self, probe: &Description, device: &Device) -> Result<bool, Failure> {
-        let ours = self.request.cover.as_ref().and_then(|cover| cover.units(&device.uuid));
+        let ours = self
+            .request
+            .cover
+            .as_ref()
+            .and_then(|cover| cover.units(&device.uuid));
         let span = Span::of(&device.uuid);
-        Ok(match (ours, self.request.filter.portion(ours.unwrap_or(&Units::whole()), device.memory)) {
-            (_, Portion::TooLarge) => true,
-            (Some(_), Portion::Units(_)) => attempt::units(probe, &self.request, device)?.is_err(),
-            (Some(ours), Portion::All) => ours.without(&taken::in_region(probe, span.lease())?) != *ours,
-            (None, portion) => {
-                let wanted = if let Portion::Units(wanted) = portion { wanted } else { UNITS };
-                Units::whole().without(&Taken::look(probe, Level::Outer, span)?.settled).count() < wanted
-            }
-        })
+        Ok(
+            match (
+                ours,
+                self.request
+                    .filter
+                    .portion(ours.unwrap_or(&Units::whole()), device.memory),
+            ) {
+                (_, Portion::TooLarge) => true,
+                (Some(_), Portion::Units(_)) => {
+                    attempt::units(probe, &self.request, device)?.is_err()
+                }
+                (Some(ours), Portion::All) => {
+                    ours.without(&taken::in_region(probe, span.lease())?) != *ours
+                }
+                (None, portion) => {
+                    let wanted = if let Portion::Units(wanted) = portion {
+                        wanted
+                    } else {
+                        UNITS
+                    };
+                    Units::whole()
+                        .without(&Taken::look(probe, Level::Outer, span)?.settled)
+                        .count()
+                        < wanted
+                }
+            },
+        )
     }
 }
 
@@ -280,12 +379,20 @@ impl Seeker for Wanted<'_> {
     }
 
     fn attempt(&mut self, _may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Named>, Failure> {
-        Ok(match lease(self.place, &mut self.request, &self.devices, self.diag)? {
-            // Not asked about again at once: whose it is can change only when somebody ends.
-            Named::Taken(..) => Tried::Busy(self.devices.iter().map(|device| device.uuid.clone()).collect()),
-            Named::TooLarge(failure) => return Err(failure),
-            found @ Named::Leased(_) => Tried::Found(found),
-        })
+        Ok(
+            match lease(self.place, &mut self.request, &self.devices, self.diag)? {
+                // Not asked about again at once: whose it is can change only when
+                // somebody ends.
+                Named::Taken(..) => Tried::Busy(
+                    self.devices
+                        .iter()
+                        .map(|device| device.uuid.clone())
+                        .collect(),
+                ),
+                Named::TooLarge(failure) => return Err(failure),
+                found @ Named::Leased(_) => Tried::Found(found),
+            },
+        )
     }
 
     fn may_have_more(&mut self, _probe: &Description) -> Result<bool, Failure> {
@@ -293,10 +400,19 @@ impl Seeker for Wanted<'_> {
     }
 
     fn in_vain(&mut self, probe: &Description, waited: Duration) -> Failure {
-        let device =
-            self.devices.iter().find(|device| self.taken(probe, device).unwrap_or(true)).or(self.devices.first());
-        let Some(device) = device else { return Failure::new(Kind::NoneFree, "no free device") };
-        let mut failure = taken(&device.uuid, first_holder(self.place, probe, device, "lease").as_ref(), &self.request);
+        let device = self
+            .devices
+            .iter()
+            .find(|device| self.taken(probe, device).unwrap_or(true))
+            .or(self.devices.first());
+        let Some(device) = device else {
+            return Failure::new(Kind::NoneFree, "no free device");
+        };
+        let mut failure = taken(
+            &device.uuid,
+            first_holder(self.place, probe, device, "lease").as_ref(),
+            &self.request,
+        );
         failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
         failure
     }

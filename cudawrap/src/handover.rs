@@ -1,5 +1,6 @@
-//! The last step: this process becomes the program. The environment is passed on byte by byte but for what the lease sets,
-//! the lease's descriptors lose close-on-exec, and execve(2) either does not return or is a failure with the right kind.
+//! The last step: this process becomes the program. The environment is passed on byte by
+//! byte but for what the lease sets, the lease's descriptors lose close-on-exec, and
+//! execve(2) either does not return or is a failure with the right kind.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsString};
@@ -17,16 +18,33 @@ unsafe extern "C" {
     static environ: *const *const libc::c_char;
 }
 
-/// Becomes `program`, with these variables set and this lease inherited. Returns only what went wrong.
-pub fn exec(program: &Path, arguments: &[OsString], changed: &[(String, String)], lease: Option<&Lease>) -> Failure {
+/// Becomes `program`, with these variables set and this lease inherited. Returns only
+/// what went wrong.
+pub fn exec(
+    program: &Path,
+    arguments: &[OsString],
+    changed: &[(String, String)],
+    lease: Option<&Lease>,
+) -> Failure {
     let c_string = |bytes: &[u8]| CString::new(bytes).unwrap_or_default();
     let path = c_string(program.as_os_str().as_bytes());
-    let words: Vec<CString> = arguments.iter().map(|word| c_string(&word.clone().into_vec())).collect();
-    let changed: Vec<(&str, CString)> =
-        changed.iter().map(|(name, value)| (name.as_str(), c_string(format!("{name}={value}").as_bytes()))).collect();
+    let words: Vec<CString> = arguments
+        .iter()
+        .map(|word| c_string(&word.clone().into_vec()))
+        .collect();
+    let changed: Vec<(&str, CString)> = changed
+        .iter()
+        .map(|(name, value)| {
+            (
+                name.as_str(),
+                c_string(format!("{name}={value}").as_bytes()),
+            )
+        })
+        .collect();
     let environment = environment(&changed);
     for fd in lease.into_iter().flat_map(Lease::descriptors) {
-        // SAFETY: the descriptor is the lease's own; this only clears its close-on-exec flag.
+        // SAFETY: the descriptor is the lease's own; this only clears its close-on-exec
+        // flag.
         unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
     }
     let errno = execve(&path, &words, &environment);
@@ -46,18 +64,23 @@ pub fn exec(program: &Path, arguments: &[OsString], changed: &[(String, String)]
 fn is_text(path: &Path) -> bool {
     use std::io::Read;
     let mut start = [0u8; 128];
-    let Ok(read) = std::fs::File::open(path).and_then(|mut file| file.read(&mut start)) else { return false };
+    let Ok(read) = std::fs::File::open(path).and_then(|mut file| file.read(&mut start)) else {
+        return false;
+    };
     let first_line = start[..read].split(|b| *b == b'\n').next().unwrap_or(&[]);
     !first_line.contains(&0)
 }
 
-/// Never passed on twice: a lease is by the first, as getenv(3) has it, and interpreters read the last.
+/// Never passed on twice: a lease is by the first, as getenv(3) has it, and interpreters
+/// read the last.
 const ONCE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// The inherited environment with some variables replaced in their places, or added at the end.
+/// The inherited environment with some variables replaced in their places, or added at
+/// the end.
 fn environment(changed: &[(&str, CString)]) -> Vec<*const libc::c_char> {
     let mut entries: Vec<*const libc::c_char> = Vec::new();
-    // SAFETY: environ is a NULL-terminated array of NUL-terminated strings; nothing in this single thread changes it meanwhile.
+    // SAFETY: environ is a NULL-terminated array of NUL-terminated strings; nothing in
+    // this single thread changes it meanwhile.
     unsafe {
         let mut next = environ;
         while !next.is_null() && !(*next).is_null() {
@@ -67,7 +90,9 @@ fn environment(changed: &[(&str, CString)]) -> Vec<*const libc::c_char> {
     }
     let is = |entry: *const libc::c_char, name: &str| {
         // SAFETY: as above, and what was put in is kept by the caller.
-        let rest = unsafe { CStr::from_ptr(entry) }.to_bytes().strip_prefix(name.as_bytes());
+        let rest = unsafe { CStr::from_ptr(entry) }
+            .to_bytes()
+            .strip_prefix(name.as_bytes());
         rest.is_some_and(|rest| rest.first() == Some(&b'='))
     };
     for name in changed.iter().map(|(name, _)| *name).chain([ONCE]) {
@@ -88,7 +113,8 @@ fn execve(path: &CStr, words: &[CString], environment: &[*const libc::c_char]) -
     argv.push(std::ptr::null());
     let mut envp = environment.to_vec();
     envp.push(std::ptr::null());
-    // SAFETY: all three are NUL-terminated strings or NULL-terminated arrays of such, alive until the call returns, if it does.
+    // SAFETY: all three are NUL-terminated strings or NULL-terminated arrays of such,
+    // alive until the call returns, if it does.
     unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
     Errno::last()
 }
@@ -98,5 +124,8 @@ fn failure(program: &Path, errno: Errno) -> Failure {
         Errno::ENOENT | Errno::ENOTDIR => Kind::NotFound,
         _ => Kind::CannotRun,
     };
-    Failure::new(kind, format!("{}: {}", program.display(), reason(&errno.into())))
+    Failure::new(
+        kind,
+        format!("{}: {}", program.display(), reason(&errno.into())),
+    )
 }

@@ -1,5 +1,7 @@
-//! Asking NVML without a trace: an intermediate made by clone with exit signal 0, which does not exec, forks getgpu, waits for it and exits,
-//! and is reaped with __WALL. The program later finds no child, no zombie and no pending SIGCHLD, also as process 1 or as a subreaper.
+//! Asking NVML without a trace: an intermediate made by clone with exit signal 0, which
+//! does not exec, forks getgpu, waits for it and exits, and is reaped with __WALL. The
+//! program later finds no child, no zombie and no pending SIGCHLD, also as process 1 or
+//! as a subreaper.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, OsStr};
@@ -17,19 +19,25 @@ use nix::libc;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// How long the intermediate waits for a helper that it has killed. In D state it does not even die.
+/// How long the intermediate waits for a helper that it has killed. In D state it does
+/// not even die.
 const LAST_WAIT: Duration = Duration::from_millis(200);
 /// Exit status of the intermediate when all is well.
 const REAPED: i32 = 0;
 
-/// getgpu: beside our own executable, then as set, then where packages put it; never by PATH.
+/// getgpu: beside our own executable, then as set, then where packages put it; never by
+/// PATH.
 fn find_getgpu(settings: &Settings) -> Result<PathBuf, Failure> {
-    let beside = std::fs::read_link("/proc/self/exe").ok().map(|exe| exe.with_file_name("getgpu"));
+    let beside = std::fs::read_link("/proc/self/exe")
+        .ok()
+        .map(|exe| exe.with_file_name("getgpu"));
     let places = beside
         .into_iter()
         .chain(settings.getgpu.clone())
         .chain(["/usr/bin/getgpu".into(), "/usr/local/bin/getgpu".into()]);
-    let runs = |path: &PathBuf| nix::unistd::access(path.as_path(), nix::unistd::AccessFlags::X_OK).is_ok();
+    let runs = |path: &PathBuf| {
+        nix::unistd::access(path.as_path(), nix::unistd::AccessFlags::X_OK).is_ok()
+    };
     places.into_iter().find(runs).ok_or_else(|| {
         Failure::new(Kind::Nvml, "getgpu was not found beside cudawrap")
             .hint("install both, or set `getgpu` in /etc/getgpu/config.toml")
@@ -42,7 +50,10 @@ pub fn open(settings: &Settings) -> Result<Client<Helper>, Failure> {
 }
 
 /// A session with the helper, ended whatever comes of it.
-pub fn ask<T>(settings: &Settings, ask: impl FnOnce(&mut Client<Helper>) -> Result<T, Failure>) -> Result<T, Failure> {
+pub fn ask<T>(
+    settings: &Settings,
+    ask: impl FnOnce(&mut Client<Helper>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     open(settings)?.ask_all(ask)
 }
 
@@ -57,16 +68,25 @@ impl Helper {
     /// Starts getgpu as the process that asks NVML.
     pub fn start(settings: &Settings) -> Result<Self, Failure> {
         let getgpu = find_getgpu(settings)?;
-        let failed = |why: &str| Failure::new(Kind::Nvml, format!("cannot start {}: {why}", getgpu.display()));
+        let failed = |why: &str| {
+            Failure::new(
+                Kind::Nvml,
+                format!("cannot start {}: {why}", getgpu.display()),
+            )
+        };
         let (ours, theirs) = channel().map_err(|e| failed(&reason(&e)))?;
         let plan = Plan::new(&getgpu);
         let parent = std::process::id();
-        // SAFETY: flags 0 is fork(2) with no exit signal; this process has one thread, so the child may use all of its memory.
+        // SAFETY: flags 0 is fork(2) with no exit signal; this process has one thread, so
+        // the child may use all of its memory.
         let pid = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
         match pid {
             -1 => Err(failed(&reason(&Errno::last().into()))),
             0 => intermediate(&plan, parent, ours, &theirs),
-            pid => Ok(Self { intermediate: Pid::from_raw(pid as i32), channel: ours }),
+            pid => Ok(Self {
+                intermediate: Pid::from_raw(pid as i32),
+                channel: ours,
+            }),
         }
     }
 }
@@ -127,12 +147,16 @@ impl Plan {
     }
 }
 
-/// The helper loads a library that the program may never use, so nothing that the program's user set for it is loaded on the way.
+/// The helper loads a library that the program may never use, so nothing that the
+/// program's user set for it is loaded on the way.
 fn cleaned(name: &OsStr, value: &OsStr) -> Option<Vec<u8>> {
     match name.as_bytes() {
         b"LD_PRELOAD" | b"LD_AUDIT" => None,
         b"LD_LIBRARY_PATH" => {
-            let entries = value.as_bytes().split(|b| matches!(b, b':' | b';')).filter(|entry| entry.starts_with(b"/"));
+            let entries = value
+                .as_bytes()
+                .split(|b| matches!(b, b':' | b';'))
+                .filter(|entry| entry.starts_with(b"/"));
             let kept = entries.collect::<Vec<_>>().join(&b':');
             (!kept.is_empty()).then_some(kept)
         }
@@ -145,7 +169,8 @@ fn intermediate(plan: &Plan, parent: u32, ours: OwnedFd, theirs: &OwnedFd) -> ! 
     sys::die_with(parent);
     let own = std::process::id();
     drop(ours);
-    // SAFETY: system calls on this process's own signal state, which is a copy; no other thread exists.
+    // SAFETY: system calls on this process's own signal state, which is a copy; no other
+    // thread exists.
     unsafe {
         let mut watched: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut watched);
@@ -165,14 +190,19 @@ fn intermediate(plan: &Plan, parent: u32, ours: OwnedFd, theirs: &OwnedFd) -> ! 
             let mut status = 0;
             let reaped = libc::waitpid(helper, &raw mut status, libc::WNOHANG);
             if reaped != 0 {
-                let well = reaped == helper && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
+                let well =
+                    reaped == helper && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
                 libc::_exit(if well { REAPED } else { 1 });
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 libc::_exit(3);
             }
-            let slice = libc::timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-            let signal = libc::sigtimedwait(&raw const watched, std::ptr::null_mut(), &raw const slice);
+            let slice = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 50_000_000,
+            };
+            let signal =
+                libc::sigtimedwait(&raw const watched, std::ptr::null_mut(), &raw const slice);
             if signal == libc::SIGTERM && deadline.is_none() {
                 libc::kill(helper, libc::SIGKILL);
                 deadline = Some(Instant::now() + LAST_WAIT);

@@ -1,5 +1,6 @@
-//! The beginning: how were we called, and then one of two stories, a linked program's or that of `cudawrap -- PROGRAM`.
-//! A path that is being wrapped, undone or upgraded at this moment is looked at again until it is one thing or the other.
+//! The beginning: how were we called, and then one of two stories, a linked program's or
+//! that of `cudawrap -- PROGRAM`. A path that is being wrapped, undone or upgraded at
+//! this moment is looked at again until it is one thing or the other.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -21,8 +22,13 @@ pub fn run() -> i32 {
     if let Some(status) = mps::keeper(&arguments) {
         return status;
     }
-    let ours = sys::exec_path().is_some_and(|path| path.as_encoded_bytes() == recorder::OURSELVES.to_bytes());
-    if ours && arguments.get(1).is_some_and(|word| word == recorder::OPTION) {
+    let ours = sys::exec_path()
+        .is_some_and(|path| path.as_encoded_bytes() == recorder::OURSELVES.to_bytes());
+    if ours
+        && arguments
+            .get(1)
+            .is_some_and(|word| word == recorder::OPTION)
+    {
         return recorder::main(arguments.into_iter().skip(2));
     }
     let diag = Diag::new("cudawrap", Level::Normal);

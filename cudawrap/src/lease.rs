@@ -1,6 +1,7 @@
-//! The lease as the program inherits it: read locks on two read-only descriptions, one low, one high, so that a shell that
-//! closes or reuses low descriptors does not drop it. The writable description that took the lock is never inherited,
-//! unless there is no descriptor left for another.
+//! The lease as the program inherits it: read locks on two read-only descriptions, one
+//! low, one high, so that a shell that closes or reuses low descriptors does not drop it.
+//! The writable description that took the lock is never inherited, unless there is no
+//! descriptor left for another.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -28,14 +29,23 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Settles claims for this process, and joins what ancestors lease already, so that a program that was given none of their descriptors
-    /// has its device when they are gone.
-    pub fn settle(claims: Vec<Claim>, inherited: &[(Span, Units)], place: &Place) -> Result<Self, Failure> {
+    /// Settles claims for this process, and joins what ancestors lease already, so that a
+    /// program that was given none of their descriptors has its device when they are
+    /// gone.
+    pub fn settle(
+        claims: Vec<Claim>,
+        inherited: &[(Span, Units)],
+        place: &Place,
+    ) -> Result<Self, Failure> {
         let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
         let pid = namespaces::host_pids().then(|| std::process::id() as i32);
         let hold = |description: &Description| -> Result<(), Failure> {
-            claims.iter().try_for_each(|claim| claim.hold_on(description))?;
-            claims.iter().for_each(|claim| sign(description, Side::Lease, claim.span(), uid, pid));
+            claims
+                .iter()
+                .try_for_each(|claim| claim.hold_on(description))?;
+            claims
+                .iter()
+                .for_each(|claim| sign(description, Side::Lease, claim.span(), uid, pid));
             for (span, units) in inherited {
                 if join(description, Side::Lease, *span, units)? {
                     sign(description, Side::Lease, *span, uid, pid);
@@ -44,15 +54,27 @@ impl Lease {
             Ok(())
         };
         claims.iter().try_for_each(Claim::settle)?;
-        let claimed = claims.iter().map(|claim| (claim.span(), claim.units().clone()));
+        let claimed = claims
+            .iter()
+            .map(|claim| (claim.span(), claim.units().clone()));
         let units: Vec<(Span, Units)> = claimed.chain(inherited.iter().cloned()).collect();
         let part = share::smallest(units.iter().map(|(_, units)| units));
         let inode = place.identity.1;
         let Ok(low) = place.open_read_only() else {
             // No descriptor is left: then the writable ones have to be inherited.
-            claims.iter().for_each(|claim| sign(claim.description(), Side::Lease, claim.span(), uid, pid));
-            let held = claims.into_iter().map(|claim| claim.into_description().into_fd()).collect();
-            return Ok(Self { held, part, units, inode });
+            claims
+                .iter()
+                .for_each(|claim| sign(claim.description(), Side::Lease, claim.span(), uid, pid));
+            let held = claims
+                .into_iter()
+                .map(|claim| claim.into_description().into_fd())
+                .collect();
+            return Ok(Self {
+                held,
+                part,
+                units,
+                inode,
+            });
         };
         hold(&low)?;
         let high = place.open_read_only().ok();
@@ -62,7 +84,12 @@ impl Lease {
         drop(claims);
         let mut held = vec![lowest(low.into_fd())];
         held.extend(high.and_then(|high| highest(&high.into_fd())));
-        Ok(Self { held, part, units, inode })
+        Ok(Self {
+            held,
+            part,
+            units,
+            inode,
+        })
     }
 
     /// Has the program inherit one more descriptor, a high one.
@@ -73,13 +100,20 @@ impl Lease {
     /// What of a device is leased.
     pub fn units(&self, device: &Uuid) -> Option<&Units> {
         let span = Span::of(device);
-        self.units.iter().find(|(known, _)| *known == span).map(|(_, units)| units)
+        self.units
+            .iter()
+            .find(|(known, _)| *known == span)
+            .map(|(_, units)| units)
     }
 
-    /// What `pid` (or "self") shows of a lease on a device, without what descriptors of these numbers show.
+    /// What `pid` (or "self") shows of a lease on a device, without what descriptors of
+    /// these numbers show.
     pub fn shown(&self, device: &Uuid, pid: &str, but: &[RawFd]) -> Units {
         let region = Span::of(device).lease();
-        Units::of(fdinfo::within(&fdinfo::settled_locks_but(pid, but), self.inode, region), region)
+        Units::of(
+            fdinfo::within(&fdinfo::settled_locks_but(pid, but), self.inode, region),
+            region,
+        )
     }
 
     /// The descriptors that the program inherits.
@@ -98,8 +132,12 @@ fn lowest(fd: OwnedFd) -> OwnedFd {
 
 /// The same description at a high number; none where only low ones exist.
 fn highest(fd: &OwnedFd) -> Option<OwnedFd> {
-    let limit =
-        getrlimit(Resource::RLIMIT_NOFILE).map_or(HIGH, |(soft, _)| i32::try_from(soft).unwrap_or(HIGH).min(HIGH));
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(HIGH, |(soft, _)| {
+        i32::try_from(soft).unwrap_or(HIGH).min(HIGH)
+    });
     let lowest_high = fd.as_raw_fd() + 1;
-    (lowest_high..limit).rev().take(32).find_map(|target| at_least(fd, target).ok())
+    (lowest_high..limit)
+        .rev()
+        .take(32)
+        .find_map(|target| at_least(fd, target).ok())
 }

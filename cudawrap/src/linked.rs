@@ -1,5 +1,6 @@
-//! A linked program's story: nobody asked for cudawrap, so it says nothing, keeps what CUDA_VISIBLE_DEVICES names,
-//! leases a device where it can, and runs the program with every argument untouched.
+//! A linked program's story: nobody asked for cudawrap, so it says nothing, keeps what
+//! CUDA_VISIBLE_DEVICES names, leases a device where it can, and runs the program with
+//! every argument untouched.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -55,7 +56,9 @@ fn prepare(program: &Path, diag: &Diag) -> Result<Ready, Failure> {
     }
     let environment = Environment::of_process();
     let name = program.file_name().map(OsStr::to_string_lossy);
-    let name = name.as_deref().map(|name| name.strip_prefix("CUDAWRAP_").unwrap_or(name));
+    let name = name
+        .as_deref()
+        .map(|name| name.strip_prefix("CUDAWRAP_").unwrap_or(name));
     let mut loaded = Loaded::read(&environment, name)?;
     for unknown in std::mem::take(&mut loaded.unknown) {
         // An old wrapper survives a newer file.
@@ -64,7 +67,11 @@ fn prepare(program: &Path, diag: &Diag) -> Result<Ready, Failure> {
     options::variables(&mut loaded)?;
     let settings = loaded.settings;
     let grant_ignored = said(options::grant_ignored());
-    let visible = if grant_ignored { Visible::Unset } else { Visible::parse(environment.visible.as_deref()) };
+    let visible = if grant_ignored {
+        Visible::Unset
+    } else {
+        Visible::parse(environment.visible.as_deref())
+    };
     match visible {
         Visible::Nothing => Ok(Ready::as_it_is()),
         Visible::Entries(entries) if entries.len() > 1 => Ok(Ready::as_it_is()),
@@ -73,12 +80,24 @@ fn prepare(program: &Path, diag: &Diag) -> Result<Ready, Failure> {
     }
 }
 
-/// One device is named: it is leased if it can be had, and the program runs there in any case.
-fn keep(settings: &Settings, environment: &Environment, program: &Path, diag: &Diag) -> Result<Ready, Failure> {
+/// One device is named: it is leased if it can be had, and the program runs there in any
+/// case.
+fn keep(
+    settings: &Settings,
+    environment: &Environment,
+    program: &Path,
+    diag: &Diag,
+) -> Result<Ready, Failure> {
     let began = Instant::now();
     let place = lock_place(settings, environment, diag, true)?;
     let rank = placed::of_linked(diag);
-    let call = Call { settings, environment, place: &place, rank: rank.as_ref(), diag };
+    let call = Call {
+        settings,
+        environment,
+        place: &place,
+        rank: rank.as_ref(),
+        diag,
+    };
     let visible = Visible::parse(environment.visible.as_deref());
     let by_size = settings.share.is_some_and(Share::needs_memory);
     let sized = by_size || (settings.mps && settings.share.is_some());
@@ -88,14 +107,22 @@ fn keep(settings: &Settings, environment: &Environment, program: &Path, diag: &D
         None => call.resolve(Request::new(settings, environment, false)?),
     };
     // For MPS alone the memory need not be known.
-    let device = device.or_else(|| visible.single_uuid().filter(|_| !by_size).cloned().map(granted::by_name));
-    let Some(device) = device else { return Ok(Ready::as_it_is()) };
+    let device = device.or_else(|| {
+        visible
+            .single_uuid()
+            .filter(|_| !by_size)
+            .cloned()
+            .map(granted::by_name)
+    });
+    let Some(device) = device else {
+        return Ok(Ready::as_it_is());
+    };
     placed::alone(&mut request, &place, &device.uuid, settings, rank.as_ref());
     lease_named(&call, &mut request, &[device], program, began, None)
 }
 
-/// Leases named devices if they can be had, and runs the program there in any case. `shown`: what CUDA_VISIBLE_DEVICES is to name, where
-/// it names nothing yet.
+/// Leases named devices if they can be had, and runs the program there in any case.
+/// `shown`: what CUDA_VISIBLE_DEVICES is to name, where it names nothing yet.
 fn lease_named(
     call: &Call<'_>,
     request: &mut Request,
@@ -107,8 +134,20 @@ fn lease_named(
     let (settings, diag) = (call.settings, call.diag);
     match granted::lease(call.place, request, devices, diag)? {
         Named::Leased(lease) => {
-            let around = Around { neighbours: request.neighbours.clone(), in_job: call.environment.batch_job };
-            Start { program, settings, mps: false, began, place: call.place, around, diag }.with(devices, shown, lease)
+            let around = Around {
+                neighbours: request.neighbours.clone(),
+                in_job: call.environment.batch_job,
+            };
+            Start {
+                program,
+                settings,
+                mps: false,
+                began,
+                place: call.place,
+                around,
+                diag,
+            }
+            .with(devices, shown, lease)
         }
         Named::TooLarge(failure) => {
             diag.warn(&format!("{}: running without a lease", failure.message));
@@ -116,7 +155,9 @@ fn lease_named(
         }
         Named::Taken(uuid, holder) if settings.when_taken == RunOrFail::Run => {
             let who = granted::in_use(&uuid, holder.as_ref());
-            diag.warn(&format!("{who}: running there because CUDA_VISIBLE_DEVICES names it"));
+            diag.warn(&format!(
+                "{who}: running there because CUDA_VISIBLE_DEVICES names it"
+            ));
             Ok(Ready::without_lease(shown))
         }
         Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref(), request)),
@@ -135,31 +176,62 @@ fn choose(
     let rank = rank.as_ref();
     let chosen = Request::new(settings, environment, grant_ignored).and_then(|request| {
         let place = lock_place(settings, environment, diag, true)?;
-        let choice = Call { settings, environment, place: &place, rank, diag }.free(request)?;
+        let choice = Call {
+            settings,
+            environment,
+            place: &place,
+            rank,
+            diag,
+        }
+        .free(request)?;
         Ok((place, choice))
     });
     match chosen {
         Ok((place, Choice::Free(picked, guard, request))) => {
-            let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
+            let (devices, claims): (Vec<_>, _) =
+                picked.into_iter().map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::settle(claims, &[], &place)?;
             drop(guard);
             let shown = placed::shown(uuids(&devices), &request, settings);
-            let around = Around { neighbours: request.neighbours, in_job: environment.batch_job };
-            Start { program, settings, mps: false, began, place: &place, around, diag }.with(
-                &devices,
-                shown.as_deref(),
-                lease,
-            )
+            let around = Around {
+                neighbours: request.neighbours,
+                in_job: environment.batch_job,
+            };
+            Start {
+                program,
+                settings,
+                mps: false,
+                began,
+                place: &place,
+                around,
+                diag,
+            }
+            .with(&devices, shown.as_deref(), lease)
         }
-        // A batch job has just this device, although CUDA_VISIBLE_DEVICES does not say so.
+        // A batch job has just this device, although CUDA_VISIBLE_DEVICES does not say
+        // so.
         Ok((place, Choice::Only(devices, mut request))) => {
-            let call = Call { settings, environment, place: &place, rank, diag };
+            let call = Call {
+                settings,
+                environment,
+                place: &place,
+                rank,
+                diag,
+            };
             let shown = placed::shown(uuids(&devices), &request, settings);
-            lease_named(&call, &mut request, &devices, program, began, shown.as_deref())
+            lease_named(
+                &call,
+                &mut request,
+                &devices,
+                program,
+                began,
+                shown.as_deref(),
+            )
         }
         // Programs are shared with nodes without GPUs.
         Err(failure)
-            if matches!(failure.kind, Kind::NoDriver | Kind::NoUsableGpu) && settings.when_no_gpu == RunOrFail::Run =>
+            if matches!(failure.kind, Kind::NoDriver | Kind::NoUsableGpu)
+                && settings.when_no_gpu == RunOrFail::Run =>
         {
             Ok(Ready::as_it_is())
         }

@@ -1,5 +1,6 @@
-//! cudawrap: runs a program on a free device, leased by a kernel lock until the program is over.
-//! There is no Rust `main`: the standard library's start-up would change signals and descriptors that the program must find as they were.
+//! cudawrap: runs a program on a free device, leased by a kernel lock until the program
+//! is over. There is no Rust `main`: the standard library's start-up would change signals
+//! and descriptors that the program must find as they were.
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code, reason = "the test harness has its own main"))]
 
@@ -21,9 +22,11 @@ mod report;
 mod start;
 mod walk;
 
-/// The C entry point (ISO C 5.1.2.2.1). Arguments are taken from the standard library, which has them from the loader.
+/// The C entry point (ISO C 5.1.2.2.1). Arguments are taken from the standard library,
+/// which has them from the loader.
 #[allow(unsafe_code)]
-// SAFETY: this program has no other function of this name, and the C start-up code calls it with this signature.
+// SAFETY: this program has no other function of this name, and the C start-up code calls
+// it with this signature.
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
 pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {

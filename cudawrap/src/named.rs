@@ -1,5 +1,6 @@
-//! The story under our own name: `cudawrap [OPTIONS] [--] PROGRAM [ARG...]`. CUDA_VISIBLE_DEVICES is the grant,
-//! and without a device of its own the program is not run.
+//! The story under our own name: `cudawrap [OPTIONS] [--] PROGRAM [ARG...]`.
+//! CUDA_VISIBLE_DEVICES is the grant, and without a device of its own the program is not
+//! run.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -29,7 +30,8 @@ use crate::ready::Ready;
 use crate::report::end;
 use crate::start::Start;
 
-/// Runs with all arguments, the program's name included; returns the exit status if the program could not be run.
+/// Runs with all arguments, the program's name included; returns the exit status if the
+/// program could not be run.
 pub fn run(arguments: &[OsString]) -> i32 {
     let plain = Diag::new("cudawrap", Level::Normal);
     match options::parse(arguments) {
@@ -46,15 +48,27 @@ pub fn run(arguments: &[OsString]) -> i32 {
 }
 
 fn become_program(options: &Options, diag: &Diag) -> Failure {
-    let Some(name) = options.program.first() else { return options::no_program() };
+    let Some(name) = options.program.first() else {
+        return options::no_program();
+    };
     let program = match program::typed(name) {
         Ok(program) => program,
         Err(failure) => return failure,
     };
-    let ready = options::disabled()
-        .and_then(|disabled| if disabled { Ok(Ready::as_it_is()) } else { prepare(options, &program, diag) });
+    let ready = options::disabled().and_then(|disabled| {
+        if disabled {
+            Ok(Ready::as_it_is())
+        } else {
+            prepare(options, &program, diag)
+        }
+    });
     match ready {
-        Ok(ready) => exec(&program, &options.program, &ready.variables, ready.lease.as_ref()),
+        Ok(ready) => exec(
+            &program,
+            &options.program,
+            &ready.variables,
+            ready.lease.as_ref(),
+        ),
         Err(failure) => failure,
     }
 }
@@ -77,7 +91,11 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     let settings = &loaded.settings;
     let rank = placed::of_process()?;
     let rank = rank.as_ref();
-    let mut request = Request::new(settings, &environment, options.ignore_grant || options::grant_ignored()?)?;
+    let mut request = Request::new(
+        settings,
+        &environment,
+        options.ignore_grant || options::grant_ignored()?,
+    )?;
     if request.visible == Visible::Nothing {
         return Err(request.empty_grant());
     }
@@ -85,10 +103,23 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
         mps::check(settings, &request.visible)?;
     }
     let place = lock_place(settings, &environment, diag, false)?;
-    let call = Call { settings, environment: &environment, place: &place, rank, diag };
-    // A grant of one device, given by its full UUID: nothing to choose, so neither NVML nor reservations are asked.
-    let sized = settings.share.is_some_and(|share| share.needs_memory() || settings.mps);
-    let single = request.visible.single_uuid().filter(|uuid| uuid.is_mig() && request.count == 1 && !sized).cloned();
+    let call = Call {
+        settings,
+        environment: &environment,
+        place: &place,
+        rank,
+        diag,
+    };
+    // A grant of one device, given by its full UUID: nothing to choose, so neither NVML
+    // nor reservations are asked.
+    let sized = settings
+        .share
+        .is_some_and(|share| share.needs_memory() || settings.mps);
+    let single = request
+        .visible
+        .single_uuid()
+        .filter(|uuid| uuid.is_mig() && request.count == 1 && !sized)
+        .cloned();
     let choice = match single {
         Some(uuid) => {
             placed::alone(&mut request, &place, &uuid, settings, rank);
@@ -98,7 +129,8 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     };
     let (devices, lease, shown, neighbours) = match choice {
         Choice::Free(picked, guard, request) => {
-            let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
+            let (devices, claims): (Vec<_>, _) =
+                picked.into_iter().map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::settle(claims, &[], &place)?;
             request.confirm(&place)?;
             drop(guard);
@@ -108,22 +140,35 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
         Choice::Only(devices, request) => {
             let shown = placed::shown(uuids(&devices), &request, settings);
             let neighbours = request.neighbours.clone();
-            (devices.clone(), only(&call, devices, *request)?, shown, neighbours)
+            (
+                devices.clone(),
+                only(&call, devices, *request)?,
+                shown,
+                neighbours,
+            )
         }
     };
     for device in &devices {
         diag.note(&format!("{}: leased", device.uuid));
     }
-    let around = Around { neighbours, in_job: environment.batch_job };
-    Start { program, settings, mps: options.mps, began, place: &place, around, diag }.with(
-        &devices,
-        shown.as_deref(),
-        lease,
-    )
+    let around = Around {
+        neighbours,
+        in_job: environment.batch_job,
+    };
+    Start {
+        program,
+        settings,
+        mps: options.mps,
+        began,
+        place: &place,
+        around,
+        diag,
+    }
+    .with(&devices, shown.as_deref(), lease)
 }
 
-/// The devices that the grant names, waited for if somebody else has them. What is ours already is taken at once; of anything else those who
-/// stand in line for it come first.
+/// The devices that the grant names, waited for if somebody else has them. What is ours
+/// already is taken at once; of anything else those who stand in line for it come first.
 fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<Lease, Failure> {
     request.filter.grant = Some(uuids(&devices));
     let (line, waits) = (request.line(), call.wait() != Wait::No);
@@ -132,7 +177,11 @@ fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<L
     if ahead > 0 {
         // Whether it is ours is a walk through /proc: only where somebody waits.
         let owned = request.owned(call.place, None);
-        ahead = if matches!(owned, Decision::All(_)) { 0 } else { ahead };
+        ahead = if matches!(owned, Decision::All(_)) {
+            0
+        } else {
+            ahead
+        };
         request.cover = owned.cover();
     }
     let mut wanted = granted::Wanted::new(call, devices, request);

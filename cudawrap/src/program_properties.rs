@@ -1,5 +1,6 @@
-//! What must hold however directories, links and programs lie, and whatever we are told to have been called as: the program
-//! is never a cudawrap, never outside the directories that may be looked in, and has the name that was meant.
+//! What must hold however directories, links and programs lie, and whatever we are told
+//! to have been called as: the program is never a cudawrap, never outside the directories
+//! that may be looked in, and has the name that was meant.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -13,7 +14,14 @@ use crate::walk::{self, Ourselves};
 use getgpu_common::resolve_program::{beside, chain, identity, is_cudawrap};
 
 const DIRS: [&str; 3] = ["a", "b", "c"];
-const NAMES: [&str; 6] = ["x", "y", "CUDAWRAP_x", "CUDAWRAP_y", "cudawrap", "CUDAWRAP_CUDAWRAP_x"];
+const NAMES: [&str; 6] = [
+    "x",
+    "y",
+    "CUDAWRAP_x",
+    "CUDAWRAP_y",
+    "cudawrap",
+    "CUDAWRAP_CUDAWRAP_x",
+];
 
 /// What lies under a name.
 #[derive(Clone, Debug)]
@@ -32,7 +40,8 @@ enum Thing {
 }
 
 fn thing() -> impl Strategy<Value = Thing> {
-    let link = (prop::option::of(0..DIRS.len()), 0..NAMES.len()).prop_map(|(dir, name)| Thing::Link(dir, name));
+    let link = (prop::option::of(0..DIRS.len()), 0..NAMES.len())
+        .prop_map(|(dir, name)| Thing::Link(dir, name));
     prop_oneof![
         3 => Just(Thing::Program), 1 => Just(Thing::NoProgram), 1 => Just(Thing::Directory), 1 => Just(Thing::Us),
         3 => link, 4 => Just(Thing::ToUs), 1 => Just(Thing::ToOther),
@@ -51,20 +60,29 @@ fn lay(root: &Path, at: &Path, thing: &Thing) {
         Thing::Directory => fs::create_dir(at).unwrap(),
         Thing::Us => fs::hard_link(root.join("ours/wrapper"), at).unwrap(),
         Thing::Link(None, name) => symlink(NAMES[*name], at).unwrap(),
-        Thing::Link(Some(dir), name) => symlink(Path::new("..").join(DIRS[*dir]).join(NAMES[*name]), at).unwrap(),
+        Thing::Link(Some(dir), name) => {
+            symlink(Path::new("..").join(DIRS[*dir]).join(NAMES[*name]), at).unwrap()
+        }
         Thing::ToUs => symlink(root.join("ours/wrapper"), at).unwrap(),
         Thing::ToOther => symlink(root.join("other/cudawrap"), at).unwrap(),
     }
 }
 
-/// A path as somebody may have typed it: below one of the directories, or a name alone, or anything.
+/// A path as somebody may have typed it: below one of the directories, or a name alone,
+/// or anything.
 fn typed() -> impl Strategy<Value = (Option<usize>, String)> {
     let name = prop_oneof![8 => prop::sample::select(NAMES.to_vec()).prop_map(str::to_owned), 1 => "[a-z/.]{0,6}"];
-    (prop_oneof![3 => (0..DIRS.len()).prop_map(Some), 1 => Just(None)], name)
+    (
+        prop_oneof![3 => (0..DIRS.len()).prop_map(Some), 1 => Just(None)],
+        name,
+    )
 }
 
 fn path_of(root: &Path, (dir, name): &(Option<usize>, String)) -> OsString {
-    dir.map_or_else(|| name.into(), |dir| root.join(DIRS[dir]).join(name).into_os_string())
+    dir.map_or_else(
+        || name.into(),
+        |dir| root.join(DIRS[dir]).join(name).into_os_string(),
+    )
 }
 
 /// Every hop of these paths, and of what is beside a hop as its program.
@@ -72,7 +90,10 @@ fn reachable(paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut hops: Vec<PathBuf> = paths.iter().flat_map(|path| chain(path).hops).collect();
     let mut at = 0;
     while at < hops.len() {
-        for hop in beside(&hops[at]).into_iter().flat_map(|path| chain(&path).hops) {
+        for hop in beside(&hops[at])
+            .into_iter()
+            .flat_map(|path| chain(&path).hops)
+        {
             if !hops.contains(&hop) && hops.len() < 200 {
                 hops.push(hop);
             }

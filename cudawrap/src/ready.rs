@@ -1,5 +1,6 @@
-//! What a program is started with: the variables that say which device it has, and the lease on it.
-//! With a share also the two that frameworks read so as not to take all the memory at once.
+//! What a program is started with: the variables that say which device it has, and the
+//! lease on it. With a share also the two that frameworks read so as not to take all the
+//! memory at once.
 
 use getgpu_common::frameworks;
 use getgpu_common::ident::Uuid;
@@ -24,23 +25,36 @@ impl Ready {
 
     /// Without a lease, on devices that were named for it. `devices`: as for a lease.
     pub fn without_lease(devices: Option<&[Uuid]>) -> Self {
-        Self { variables: devices.map(visible).into_iter().collect(), lease: None }
+        Self {
+            variables: devices.map(visible).into_iter().collect(),
+            lease: None,
+        }
     }
 
-    /// With a lease. `devices`: those to be named in CUDA_VISIBLE_DEVICES; none: that stays as it is.
+    /// With a lease. `devices`: those to be named in CUDA_VISIBLE_DEVICES; none: that
+    /// stays as it is.
     pub fn leased(devices: Option<&[Uuid]>, lease: Lease, settings: &Settings) -> Self {
         let mut variables: Vec<(String, String)> = devices.map(visible).into_iter().collect();
         let part = lease.part;
         if settings.framework_memory && part < 1.0 {
-            let unset = frameworks::variables(part).into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
+            let unset = frameworks::variables(part)
+                .into_iter()
+                .filter(|(name, _)| std::env::var_os(name).is_none());
             variables.extend(unset.map(|(name, value)| (name.to_owned(), value)));
         }
-        Self { variables, lease: Some(lease) }
+        Self {
+            variables,
+            lease: Some(lease),
+        }
     }
 }
 
 /// CUDA_VISIBLE_DEVICES for these devices.
 fn visible(devices: &[Uuid]) -> (String, String) {
-    let value = devices.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
+    let value = devices
+        .iter()
+        .map(Uuid::as_str)
+        .collect::<Vec<_>>()
+        .join(",");
     ("CUDA_VISIBLE_DEVICES".to_owned(), value)
 }

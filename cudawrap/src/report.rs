@@ -1,4 +1,5 @@
-//! What is said of a call: why its program could not be run, with the documented status; and, for the site's log, what was leased.
+//! What is said of a call: why its program could not be run, with the documented status;
+//! and, for the site's log, what was leased.
 
 use std::path::Path;
 use std::time::Instant;
@@ -21,7 +22,14 @@ pub fn end(diag: &Diag, failure: &Failure) -> i32 {
 }
 
 /// Writes a lease down, and later its end, where the site wants that.
-pub fn leased(settings: &Settings, place: &Place, devices: &[Device], part: f64, program: &Path, began: Instant) {
+pub fn leased(
+    settings: &Settings,
+    place: &Place,
+    devices: &[Device],
+    part: f64,
+    program: &Path,
+    began: Instant,
+) {
     if settings.log == Log::None {
         return;
     }
@@ -40,6 +48,13 @@ pub fn leased(settings: &Settings, place: &Place, devices: &[Device], part: f64,
     };
     record.send(settings);
     if let Some(first) = devices.first() {
-        recorder::start(settings, place, Side::Lease, std::process::id() as i32, first, &record.text());
+        recorder::start(
+            settings,
+            place,
+            Side::Lease,
+            std::process::id() as i32,
+            first,
+            &record.text(),
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! From a lease to what the program is started with: the same steps, whichever way led to the lease.
-//! It is written down for the site, then the program is made a client of MPS and bound to CPUs, where that is set.
+//! From a lease to what the program is started with: the same steps, whichever way led to
+//! the lease. It is written down for the site, then the program is made a client of MPS
+//! and bound to CPUs, where that is set.
 
 use std::path::Path;
 use std::time::Instant;
@@ -36,13 +37,26 @@ pub struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// With a lease on these devices. `shown`: those to be named in CUDA_VISIBLE_DEVICES; none: that stays as it is.
+    /// With a lease on these devices. `shown`: those to be named in CUDA_VISIBLE_DEVICES;
+    /// none: that stays as it is.
     ///
     /// # Errors
     ///
     /// MPS was asked for and cannot be had: the program is not to be run then.
-    pub fn with(&self, devices: &[Device], shown: Option<&[Uuid]>, lease: Lease) -> Result<Ready, Failure> {
-        leased(self.settings, self.place, devices, lease.part, self.program, self.began);
+    pub fn with(
+        &self,
+        devices: &[Device],
+        shown: Option<&[Uuid]>,
+        lease: Lease,
+    ) -> Result<Ready, Failure> {
+        leased(
+            self.settings,
+            self.place,
+            devices,
+            lease.part,
+            self.program,
+            self.began,
+        );
         let mut ready = Ready::leased(shown, lease, self.settings);
         mps::join(&mut ready, devices, self.settings, self.mps, self.diag)?;
         bind::join(&mut ready, devices, &self.around, self.settings, self.diag);

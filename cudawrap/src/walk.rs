@@ -1,5 +1,6 @@
-//! Under which name was this executable started? The paths that may have led here, and which files are ourselves.
-//! Identity is device and inode, never a name, so copies, renames and bind mounts do not deceive it.
+//! Under which name was this executable started? The paths that may have led here, and
+//! which files are ourselves. Identity is device and inode, never a name, so copies,
+//! renames and bind mounts do not deceive it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use getgpu_common::resolve_program::{Chain, Identity, PREFIX, directories, identity, is_cudawrap};
 
-/// Ourselves: as the kernel has it, and as the path of /proc/self/exe leads to, which valgrind answers for the program it runs.
+/// Ourselves: as the kernel has it, and as the path of /proc/self/exe leads to, which
+/// valgrind answers for the program it runs.
 #[derive(Clone, Debug)]
 pub struct Ourselves(Vec<Identity>);
 
@@ -15,13 +17,18 @@ impl Ourselves {
     /// Looks at /proc/self/exe; none if /proc is not mounted.
     pub fn find() -> Option<Self> {
         let link = Path::new("/proc/self/exe");
-        // An upgrade that replaced our executable a moment ago: the new one under its path is us too.
+        // An upgrade that replaced our executable a moment ago: the new one under its
+        // path is us too.
         let path = std::fs::read_link(link).ok().map(|path| {
             let bytes = path.as_os_str().as_bytes();
-            PathBuf::from(OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)))
+            PathBuf::from(OsStr::from_bytes(
+                bytes.strip_suffix(b" (deleted)").unwrap_or(bytes),
+            ))
         });
-        let known: Vec<Identity> =
-            [identity(link), path.and_then(|path| identity(&path))].into_iter().flatten().collect();
+        let known: Vec<Identity> = [identity(link), path.and_then(|path| identity(&path))]
+            .into_iter()
+            .flatten()
+            .collect();
         (!known.is_empty()).then_some(Self(known))
     }
 
@@ -31,7 +38,8 @@ impl Ourselves {
         Self(identity(path).into_iter().collect())
     }
 
-    /// Whether `path` leads to our executable or to any other cudawrap: executing that would lead here again.
+    /// Whether `path` leads to our executable or to any other cudawrap: executing that
+    /// would lead here again.
     pub fn behind(&self, path: &Path) -> bool {
         identity(path).is_some_and(|id| self.is(id)) || is_cudawrap(path)
     }
@@ -42,10 +50,14 @@ impl Ourselves {
     }
 }
 
-/// Started as `CUDAWRAP_x` (a wrap in progress): `x` beside it, for every hop that is called so, last first.
+/// Started as `CUDAWRAP_x` (a wrap in progress): `x` beside it, for every hop that is
+/// called so, last first.
 pub fn unprefixed(chain: &Chain) -> impl Iterator<Item = PathBuf> {
     chain.hops.iter().rev().filter_map(|hop| {
-        let name = hop.file_name()?.as_bytes().strip_prefix(PREFIX.as_bytes())?;
+        let name = hop
+            .file_name()?
+            .as_bytes()
+            .strip_prefix(PREFIX.as_bytes())?;
         Some(hop.with_file_name(OsStr::from_bytes(name)))
     })
 }
@@ -57,16 +69,31 @@ pub fn first_name(chain: &Chain) -> Option<&OsStr> {
 
 /// A descriptor's path, as fexecve(3) leaves it: it says nothing of a name.
 pub fn nameless(chain: &Chain) -> bool {
-    let first = chain.hops.first().map(|hop| hop.as_os_str().as_bytes()).unwrap_or_default();
+    let first = chain
+        .hops
+        .first()
+        .map(|hop| hop.as_os_str().as_bytes())
+        .unwrap_or_default();
     first.starts_with(b"/dev/fd/") || first.starts_with(b"/proc/")
 }
 
-/// The paths under which we may have been started, best first: AT_EXECFN, `argv[0]` with a slash, a bare `argv[0]` in PATH.
-pub fn candidates(exec_path: Option<OsString>, first_argument: Option<&OsStr>, path: Option<&OsStr>) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = exec_path.filter(|p| !p.is_empty()).map(PathBuf::from).into_iter().collect();
+/// The paths under which we may have been started, best first: AT_EXECFN, `argv[0]` with
+/// a slash, a bare `argv[0]` in PATH.
+pub fn candidates(
+    exec_path: Option<OsString>,
+    first_argument: Option<&OsStr>,
+    path: Option<&OsStr>,
+) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = exec_path
+        .filter(|p| !p.is_empty())
+        .map(PathBuf::from)
+        .into_iter()
+        .collect();
     match first_argument {
         Some(name) if name.as_bytes().contains(&b'/') => found.push(name.into()),
-        Some(name) if !name.is_empty() => found.extend(directories(path).into_iter().map(|dir| dir.join(name))),
+        Some(name) if !name.is_empty() => {
+            found.extend(directories(path).into_iter().map(|dir| dir.join(name)))
+        }
         _ => {}
     }
     found

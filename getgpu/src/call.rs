@@ -1,5 +1,6 @@
-//! One call that prints a device: what is ours already is printed again, else a device is chosen; then it is settled, held and printed.
-//! Nothing is settled before NVML has let go, and nothing is printed before a holder has the reservation.
+//! One call that prints a device: what is ours already is printed again, else a device is
+//! chosen; then it is settled, held and printed. Nothing is settled before NVML has let
+//! go, and nothing is printed before a holder has the reservation.
 
 use std::time::{Duration, Instant};
 
@@ -77,7 +78,10 @@ impl Call<'_> {
         let held = match self.options.keep {
             Keep::Hold(Some(pid)) if pid > 0 => Some(caller::to_hold(pid)?),
             Keep::Hold(Some(_)) if !root() => {
-                return Err(Failure::new(Kind::Usage, "--hold=0: only root may hold without end").hint("getgpu --hold"));
+                return Err(
+                    Failure::new(Kind::Usage, "--hold=0: only root may hold without end")
+                        .hint("getgpu --hold"),
+                );
             }
             _ => None,
         };
@@ -89,15 +93,21 @@ impl Call<'_> {
                 "--hold: {} (pid {}) exits right after this, and the hold with it",
                 caller.name, caller.pid
             ));
-            self.diag.hint("name the process to hold for: getgpu --hold=PID");
+            self.diag
+                .hint("name the process to hold for: getgpu --hold=PID");
         }
         if request.visible == Visible::Nothing {
             return Err(request.empty_grant());
         }
         let user = self.options.uid.map(tag::user).transpose()?.flatten();
         request.user = user.map_or(request.user, |user| user.uid);
-        let tag = self.options.tag.as_deref().map(|name| tag::Named::new(name, &request, self.options));
-        // Until the holder stands for it no other call of this user may look whether the tag is in use.
+        let tag = self
+            .options
+            .tag
+            .as_deref()
+            .map(|name| tag::Named::new(name, &request, self.options));
+        // Until the holder stands for it no other call of this user may look whether the
+        // tag is in use.
         let mut alone = match &tag {
             Some(tag) => match tag.enter(&self.place, request.user)? {
                 tag::Entered::Free(guard) => guard,
@@ -105,12 +115,18 @@ impl Call<'_> {
             },
             None => None,
         };
-        let whose = Whose { caller, held, user, tag: tag.as_ref().map(tag::Named::tag) };
+        let whose = Whose {
+            caller,
+            held,
+            user,
+            tag: tag.as_ref().map(tag::Named::tag),
+        };
         if let Some(answer) = self.granted_again(&request)? {
             return self.hand_out(answer, whose);
         }
-        let choose =
-            |request: &mut Request| open(self.settings)?.ask_all(|client| self.choose(client, request, &whose.caller));
+        let choose = |request: &mut Request| {
+            open(self.settings)?.ask_all(|client| self.choose(client, request, &whose.caller))
+        };
         let mut chosen = choose(&mut request);
         let none = match &chosen {
             Err(failure) => failure.kind == Kind::NoneFree,
@@ -123,7 +139,8 @@ impl Call<'_> {
             Chosen::Settled(answer) => answer,
             Chosen::Claimed(claimed) => claimed.settle(&request, &self.place)?,
             Chosen::InLine(inventory) => {
-                // Another call for the tag may come and go while this one waits, so afterwards the tag is looked at again.
+                // Another call for the tag may come and go while this one waits, so
+                // afterwards the tag is looked at again.
                 drop(alone.take());
                 let (claimed, request) = self.stand_in_line(request, inventory)?;
                 if let Some(tag) = &tag {
@@ -152,14 +169,23 @@ impl Call<'_> {
     fn print_again(&self, lines: &[HolderLine]) -> Result<(), Failure> {
         let uuids = || lines.iter().flat_map(|line| &line.devices);
         let inventory = match self.options.format {
-            Format::Index => Some(open(self.settings)?.ask_all(|client| client.scan(Detail::Uuid))?),
+            Format::Index => {
+                Some(open(self.settings)?.ask_all(|client| client.scan(Detail::Uuid))?)
+            }
             _ => None,
         };
         let units: Vec<_> = lines
             .iter()
-            .flat_map(|line| line.devices.iter().map(|uuid| own::reserved_units(&self.place, line, uuid)))
+            .flat_map(|line| {
+                line.devices
+                    .iter()
+                    .map(|uuid| own::reserved_units(&self.place, line, uuid))
+            })
             .collect();
-        print(&self.text(&self.value(uuids(), inventory.as_ref()), share::smallest(&units)))
+        print(&self.text(
+            &self.value(uuids(), inventory.as_ref()),
+            share::smallest(&units),
+        ))
     }
 
     /// What is printed for devices of which the smallest part is `part`.
@@ -171,26 +197,38 @@ impl Call<'_> {
                 let unset = |(name, _): &(&str, String)| told && std::env::var_os(name).is_none();
                 let more = frameworks::variables(part).into_iter().filter(unset);
                 let more = more.map(|(name, value)| format!("export {name}={value}\n"));
-                format!("export CUDA_VISIBLE_DEVICES={value}\n{}", more.collect::<String>())
+                format!(
+                    "export CUDA_VISIBLE_DEVICES={value}\n{}",
+                    more.collect::<String>()
+                )
             }
             Format::Uuid | Format::Index | Format::Prometheus => format!("{value}\n"),
         }
     }
 
-    /// A grant, given by full UUIDs, that is ours already and all of which is wanted: nothing is chosen and NVML is not asked.
+    /// A grant, given by full UUIDs, that is ours already and all of which is wanted:
+    /// nothing is chosen and NVML is not asked.
     fn granted_again(&self, request: &Request) -> Result<Option<Answer>, Failure> {
-        let plain = self.options.action == Action::Print(None) && self.options.format != Format::Index;
+        let plain =
+            self.options.action == Action::Print(None) && self.options.format != Format::Index;
         let plain = plain && !request.filter.share.is_some_and(Share::needs_memory);
-        let Some(uuids) = request.visible.full_uuids().filter(|_| plain) else { return Ok(None) };
-        let Decision::All(cover) = request.owned_of(&self.place, &uuids, None) else { return Ok(None) };
+        let Some(uuids) = request.visible.full_uuids().filter(|_| plain) else {
+            return Ok(None);
+        };
+        let Decision::All(cover) = request.owned_of(&self.place, &uuids, None) else {
+            return Ok(None);
+        };
         let value = uuids.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
         self.again(&cover, value).map(Some)
     }
 
-    /// Re-checks for 200 ms whether a sibling has just reserved this grant: of tasks that were granted one device and ask for it at
-    /// one instant, one is just reserving it. NVML is not open meanwhile.
+    /// Re-checks for 200 ms whether a sibling has just reserved this grant: of tasks that
+    /// were granted one device and ask for it at one instant, one is just reserving it.
+    /// NVML is not open meanwhile.
     fn reserved_by_sibling(&self, request: &Request) -> bool {
-        let Some(grant) = request.filter.grant.as_deref() else { return false };
+        let Some(grant) = request.filter.grant.as_deref() else {
+            return false;
+        };
         if request.cover.is_some() || grant.len() != request.count {
             return false;
         }
@@ -204,38 +242,62 @@ impl Call<'_> {
         false
     }
 
-    /// Devices that are ours are printed again; their reservation goes on, and with --hold a second holder joins it.
+    /// Devices that are ours are printed again; their reservation goes on, and with
+    /// --hold a second holder joins it.
     pub fn again(&self, cover: &Cover, value: String) -> Result<Answer, Failure> {
         self.diag.note(&format!("{value}: yours already"));
         let mut lock = None;
         if matches!(self.options.keep, Keep::Hold(_)) || self.options.tag.is_some() {
             let joined = self.place.open()?;
-            let mut all =
-                cover.devices.iter().map(|(uuid, units)| join(&joined, Side::Reservation, Span::of(uuid), units));
+            let mut all = cover
+                .devices
+                .iter()
+                .map(|(uuid, units)| join(&joined, Side::Reservation, Span::of(uuid), units));
             if all.try_fold(true, |joined, next| next.map(|next| joined && next))? {
                 lock = Some(joined);
             }
         }
         let uuids = cover.devices.iter().map(|(uuid, _)| uuid.clone()).collect();
         let part = share::smallest(cover.devices.iter().map(|(_, units)| units));
-        Ok(Answer { uuids, value, lock, part, guard: Guard::default() })
+        Ok(Answer {
+            uuids,
+            value,
+            lock,
+            part,
+            guard: Guard::default(),
+        })
     }
 
     /// Starts the holder, prints, and tells the holder how that went.
     fn hand_out(&self, answer: Answer, whose: Whose) -> Result<(), Failure> {
-        let Whose { caller, held, user, tag } = whose;
+        let Whose {
+            caller,
+            held,
+            user,
+            tag,
+        } = whose;
         let text = self.text(&answer.value, answer.part);
-        let Some(lock) = answer.lock.filter(|_| self.options.keep != Keep::No) else { return print(&text) };
+        let Some(lock) = answer.lock.filter(|_| self.options.keep != Keep::No) else {
+            return print(&text);
+        };
         let until = match (self.options.keep, held) {
             (Keep::Hold(Some(0)), _) => Until::Released,
-            (Keep::Hold(_), held) => Until::Over(held.unwrap_or_else(|| caller.clone()), self.settings.max_hold),
+            (Keep::Hold(_), held) => Until::Over(
+                held.unwrap_or_else(|| caller.clone()),
+                self.settings.max_hold,
+            ),
             _ => {
                 // Else --for would be a way around it.
                 let wait = self
                     .settings
                     .max_hold
-                    .map_or(self.settings.reserve_for, |most| self.settings.reserve_for.min(most));
-                Until::Programs { wait, linger: self.settings.linger }
+                    .map_or(self.settings.reserve_for, |most| {
+                        self.settings.reserve_for.min(most)
+                    });
+                Until::Programs {
+                    wait,
+                    linger: self.settings.linger,
+                }
             }
         };
         let asked = match &until {
@@ -259,7 +321,11 @@ impl Call<'_> {
         };
         let line = Line {
             devices: answer.uuids.clone(),
-            granted: self.environment.visible.as_deref().is_some_and(|own| own == answer.value.as_str()),
+            granted: self
+                .environment
+                .visible
+                .as_deref()
+                .is_some_and(|own| own == answer.value.as_str()),
             value: answer.value,
             caller: caller.clone(),
             record: (self.settings.log != Log::None).then(|| record.text()),
@@ -295,7 +361,8 @@ struct Whose {
     tag: Option<Tag>,
 }
 
-/// A choice whose claims may still have to be settled, which happens only when NVML has let go.
+/// A choice whose claims may still have to be settled, which happens only when NVML has
+/// let go.
 pub enum Chosen {
     /// Ours already.
     Settled(Answer),
@@ -322,7 +389,13 @@ impl Claimed {
         let part = share::smallest(self.claims.iter().map(Claim::units));
         let lock = Some(settle_all(place, self.claims, request.user)?);
         request.confirm(place)?;
-        Ok(Answer { uuids: self.uuids, value: self.value, lock, part, guard: self.guard })
+        Ok(Answer {
+            uuids: self.uuids,
+            value: self.value,
+            lock,
+            part,
+            guard: self.guard,
+        })
     }
 }
 

@@ -1,5 +1,6 @@
-//! `--check`: is this node set up? One line per finding, with a remedy where something is wrong: what an administrator runs first and sends
-//! with a report. It takes nothing, and what one part of it finds does not keep the others from looking.
+//! `--check`: is this node set up? One line per finding, with a remedy where something is
+//! wrong: what an administrator runs first and sends with a report. It takes nothing, and
+//! what one part of it finds does not keep the others from looking.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -38,7 +39,11 @@ impl Findings {
     }
 
     fn failed(&mut self, what: &str, failure: &Failure, otherwise: &str) {
-        self.wrong(what, &failure.message, failure.hint.as_deref().unwrap_or(otherwise));
+        self.wrong(
+            what,
+            &failure.message,
+            failure.hint.as_deref().unwrap_or(otherwise),
+        );
     }
 }
 
@@ -56,7 +61,10 @@ pub fn check(environment: &Environment, directories: &[PathBuf]) -> Result<(), F
     match findings.wrong {
         0 => Ok(()),
         1 => Err(Failure::new(Kind::NoneFree, "--check: 1 problem")),
-        many => Err(Failure::new(Kind::NoneFree, format!("--check: {many} problems"))),
+        many => Err(Failure::new(
+            Kind::NoneFree,
+            format!("--check: {many} problems"),
+        )),
     }
 }
 
@@ -65,12 +73,20 @@ fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
     match Loaded::read(environment, None).and_then(Loaded::strict) {
         Ok(loaded) => {
             let file = environment.system_file.display();
-            let there = if environment.system_file.exists() { "is read" } else { "is not there: all is as built in" };
+            let there = if environment.system_file.exists() {
+                "is read"
+            } else {
+                "is not there: all is as built in"
+            };
             findings.fine("settings", &format!("{file} {there}"));
             loaded.settings
         }
         Err(failure) => {
-            findings.failed("settings", &failure, "mend the line; man getgpu.toml lists the settings");
+            findings.failed(
+                "settings",
+                &failure,
+                "mend the line; man getgpu.toml lists the settings",
+            );
             Settings::default()
         }
     }
@@ -87,20 +103,30 @@ fn lock(environment: &Environment, settings: &Settings, findings: &mut Findings)
         }
     };
     if place.origin == Origin::Private {
-        let text = format!("there is no /run/getgpu: {} excludes only your own programs", place.path.display());
+        let text = format!(
+            "there is no /run/getgpu: {} excludes only your own programs",
+            place.path.display()
+        );
         findings.wrong("lock", &text, remedy);
     } else if !shared::with_host(&place) {
         let directory = place.path.parent().unwrap_or(&place.path).display();
         let text = format!("{}: not shared with the host", place.path.display());
         findings.wrong("lock", &text, &format!("mount the host's {directory} here"));
     } else {
-        findings.fine("lock", &format!("{}, a FIFO that can be trusted", place.path.display()));
+        findings.fine(
+            "lock",
+            &format!("{}, a FIFO that can be trusted", place.path.display()),
+        );
     }
     Some(place)
 }
 
 /// Asks NVML for everything; none if it does not answer.
-fn driver(settings: &Settings, place: Option<&Place>, findings: &mut Findings) -> Option<Inventory> {
+fn driver(
+    settings: &Settings,
+    place: Option<&Place>,
+    findings: &mut Findings,
+) -> Option<Inventory> {
     let began = std::time::Instant::now();
     let scanned = open(settings).and_then(|client| {
         client.ask_all(|client| {
@@ -112,15 +138,26 @@ fn driver(settings: &Settings, place: Option<&Place>, findings: &mut Findings) -
     let (inventory, silent) = match scanned {
         Ok(found) => found,
         Err(failure) => {
-            let remedy = "install the NVIDIA driver, and see whether `nvidia-smi -L` lists the GPUs";
+            let remedy =
+                "install the NVIDIA driver, and see whether `nvidia-smi -L` lists the GPUs";
             findings.failed("driver", &failure, remedy);
             return None;
         }
     };
     let driver = inventory.driver.as_deref().unwrap_or("of unknown version");
-    findings.fine("driver", &format!("{driver}, NVML answers in {} ms", began.elapsed().as_millis()));
+    findings.fine(
+        "driver",
+        &format!(
+            "{driver}, NVML answers in {} ms",
+            began.elapsed().as_millis()
+        ),
+    );
     for problem in &inventory.problems {
-        findings.wrong("driver", problem, "nvidia-smi -q tells more; a GPU that is lost needs a reset or a reboot");
+        findings.wrong(
+            "driver",
+            problem,
+            "nvidia-smi -q tells more; a GPU that is lost needs a reset or a reboot",
+        );
     }
     for (reason, devices) in &silent {
         let others = match devices.len() {
@@ -128,32 +165,73 @@ fn driver(settings: &Settings, place: Option<&Place>, findings: &mut Findings) -
             2 => " and 1 other".to_owned(),
             many => format!(" and {} others", many - 1),
         };
-        let text = format!("{}{others}: never free, since NVML does not tell who uses it: {reason}", devices[0]);
-        findings.wrong("devices", &text, "nvidia-smi -q tells more; a GPU that is lost needs a reset or a reboot");
+        let text = format!(
+            "{}{others}: never free, since NVML does not tell who uses it: {reason}",
+            devices[0]
+        );
+        findings.wrong(
+            "devices",
+            &text,
+            "nvidia-smi -q tells more; a GPU that is lost needs a reset or a reboot",
+        );
     }
-    let mig = inventory.devices.iter().filter(|device| device.slot.is_some()).count();
+    let mig = inventory
+        .devices
+        .iter()
+        .filter(|device| device.slot.is_some())
+        .count();
     let whole = inventory.devices.len() - mig;
-    let text = format!("{mig} MIG devices and {whole} whole GPUs on {} GPUs", inventory.gpus.len());
+    let text = format!(
+        "{mig} MIG devices and {whole} whole GPUs on {} GPUs",
+        inventory.gpus.len()
+    );
     if inventory.devices.is_empty() {
-        findings.wrong("devices", &text, "nvidia-smi mig -cgi PROFILES -C makes MIG devices");
+        findings.wrong(
+            "devices",
+            &text,
+            "nvidia-smi mig -cgi PROFILES -C makes MIG devices",
+        );
     } else {
         findings.fine("devices", &text);
     }
     for gpu in inventory.gpus.iter().filter(|gpu| gpu.mig) {
-        if !inventory.devices.iter().any(|device| device.gpu == gpu.index) {
-            let text = format!("GPU {} is in MIG mode and has no MIG devices: nobody can use it", gpu.index);
-            findings.wrong("devices", &text, &format!("nvidia-smi mig -i {} -cgi PROFILES -C", gpu.index));
+        if !inventory
+            .devices
+            .iter()
+            .any(|device| device.gpu == gpu.index)
+        {
+            let text = format!(
+                "GPU {} is in MIG mode and has no MIG devices: nobody can use it",
+                gpu.index
+            );
+            findings.wrong(
+                "devices",
+                &text,
+                &format!("nvidia-smi mig -i {} -cgi PROFILES -C", gpu.index),
+            );
         }
     }
-    let closed = inventory.devices.iter().filter(|device| !device.usable).count();
+    let closed = inventory
+        .devices
+        .iter()
+        .filter(|device| !device.usable)
+        .count();
     if closed > 0 {
-        let text = format!("{closed} of {} cannot be opened by this process", inventory.devices.len());
-        findings.wrong("devices", &text, "see the rights of /dev/nvidia* and /dev/nvidia-caps, and the device cgroup");
+        let text = format!(
+            "{closed} of {} cannot be opened by this process",
+            inventory.devices.len()
+        );
+        findings.wrong(
+            "devices",
+            &text,
+            "see the rights of /dev/nvidia* and /dev/nvidia-caps, and the device cgroup",
+        );
     }
     Some(inventory)
 }
 
-/// The devices whose use NVML does not tell, by what it says instead. They can never be handed out.
+/// The devices whose use NVML does not tell, by what it says instead. They can never be
+/// handed out.
 fn silent(
     client: &mut Asker,
     inventory: &Inventory,
@@ -163,14 +241,14 @@ fn silent(
     let mut silent: BTreeMap<String, Vec<Uuid>> = BTreeMap::new();
     for device in inventory.devices.iter().filter(|device| device.usable) {
         // Whoever holds a device through the lock uses it, and will end.
-        if probe
-            .as_ref()
-            .is_some_and(|probe| taken::seen(probe, Span::of(&device.uuid)).is_ok_and(|held| held.is_some()))
-        {
+        if probe.as_ref().is_some_and(|probe| {
+            taken::seen(probe, Span::of(&device.uuid)).is_ok_and(|held| held.is_some())
+        }) {
             continue;
         }
         let reason = match client.usage(device, Detail::Uuid)? {
-            // With its memory told it is unknown only for as long as a program outside this container uses it.
+            // With its memory told it is unknown only for as long as a program outside
+            // this container uses it.
             Ok(usage) if usage.activity != Activity::Unknown || usage.memory.is_some() => continue,
             Ok(usage) => usage.reason.unwrap_or_default(),
             Err(failure) => failure.message,
@@ -181,28 +259,52 @@ fn silent(
 }
 
 /// The site's lists against what there is.
-fn lists(settings: &Settings, environment: &Environment, inventory: &Inventory, findings: &mut Findings) {
+fn lists(
+    settings: &Settings,
+    environment: &Environment,
+    inventory: &Inventory,
+    findings: &mut Findings,
+) {
     let request = match Request::new(settings, environment, true) {
         Ok(request) => request,
         Err(failure) => return findings.failed("lists", &failure, ""),
     };
-    let wrong = explain::problems(&request.filter, &Inventory { problems: Vec::new(), ..inventory.clone() });
+    let wrong = explain::problems(
+        &request.filter,
+        &Inventory {
+            problems: Vec::new(),
+            ..inventory.clone()
+        },
+    );
     for line in &wrong {
-        findings.wrong("lists", line, "take the line out; getgpu --list -v shows the UUIDs that exist");
+        findings.wrong(
+            "lists",
+            line,
+            "take the line out; getgpu --list -v shows the UUIDs that exist",
+        );
     }
     let pool = request.filter.pool(inventory).count();
     let all = inventory.devices.len();
     match (pool, all) {
         (0, 1..) => {
-            findings.wrong("pool", "no device is handed out", "getgpu --explain --no-reserve says why for each");
+            findings.wrong(
+                "pool",
+                "no device is handed out",
+                "getgpu --explain --no-reserve says why for each",
+            );
         }
         _ => findings.fine("pool", &format!("{pool} of {all} devices are handed out")),
     }
 }
 
-/// The three programs beside each other, and what create-cudawrap says of wrapped programs.
+/// The three programs beside each other, and what create-cudawrap says of wrapped
+/// programs.
 fn programs(directories: &[PathBuf], findings: &mut Findings) {
-    let beside = |name: &str| std::fs::read_link("/proc/self/exe").ok().map(|own| own.with_file_name(name));
+    let beside = |name: &str| {
+        std::fs::read_link("/proc/self/exe")
+            .ok()
+            .map(|own| own.with_file_name(name))
+    };
     let runs = |path: &Path| nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok();
     let mut creator = None;
     for name in ["cudawrap", "create-cudawrap"] {
@@ -212,11 +314,17 @@ fn programs(directories: &[PathBuf], findings: &mut Findings) {
                 creator = Some(path);
             }
             None => {
-                findings.wrong("programs", &format!("{name} is not beside getgpu"), "install all three of one version");
+                findings.wrong(
+                    "programs",
+                    &format!("{name} is not beside getgpu"),
+                    "install all three of one version",
+                );
             }
         }
     }
-    let Some(creator) = creator.filter(|path| path.ends_with("create-cudawrap")) else { return };
+    let Some(creator) = creator.filter(|path| path.ends_with("create-cudawrap")) else {
+        return;
+    };
     let mut command = Command::new(creator);
     command.arg("--status");
     if directories.is_empty() {
@@ -231,8 +339,12 @@ fn programs(directories: &[PathBuf], findings: &mut Findings) {
         findings.fine("wrapped", &format!("{} programs", said.lines().count()));
         return;
     }
-    let fine =
-        |line: &str| [": wrapped", ": plain"].iter().any(|word| line.ends_with(word)) || line.contains(": wrapped (");
+    let fine = |line: &str| {
+        [": wrapped", ": plain"]
+            .iter()
+            .any(|word| line.ends_with(word))
+            || line.contains(": wrapped (")
+    };
     for line in said.lines().filter(|line| !fine(line)) {
         let remedy = if line.contains(": foreign") {
             "see what it is: create-cudawrap did not make it"
@@ -242,6 +354,10 @@ fn programs(directories: &[PathBuf], findings: &mut Findings) {
         findings.wrong("wrapped", line, remedy);
     }
     for line in errors.lines().filter(|line| !line.contains(": hint: ")) {
-        findings.wrong("wrapped", line, "name files or directories that exist and can be read");
+        findings.wrong(
+            "wrapped",
+            line,
+            "name files or directories that exist and can be read",
+        );
     }
 }

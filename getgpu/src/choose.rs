@@ -1,5 +1,6 @@
-//! The choice of one call: a reservation of this caller that lingers, the device of an index, or free devices by the policy.
-//! Claims only; what is chosen here is settled by `call` when NVML has let go.
+//! The choice of one call: a reservation of this caller that lingers, the device of an
+//! index, or free devices by the policy. Claims only; what is chosen here is settled by
+//! `call` when NVML has let go.
 
 use getgpu_common::choice::census::{self, Rejected};
 use getgpu_common::choice::pick::{Chooser, Guard, Picked};
@@ -23,11 +24,19 @@ const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many progra
 
 impl Call<'_> {
     /// Chooses.
-    pub fn choose(&self, client: &mut Asker, request: &mut Request, caller: &Process) -> Result<Chosen, Failure> {
+    pub fn choose(
+        &self,
+        client: &mut Asker,
+        request: &mut Request,
+        caller: &Process,
+    ) -> Result<Chosen, Failure> {
         let mut known = request.resolve_grant(client)?;
         let index_wanted = matches!(self.options.action, Action::Print(Some(_)));
         // Of several devices it has to be known whether a program can use them together.
-        let all = index_wanted || self.options.explain || request.count > 1 || self.options.format == Format::Index;
+        let all = index_wanted
+            || self.options.explain
+            || request.count > 1
+            || self.options.format == Format::Index;
         if known.is_none() && all {
             known = Some(client.scan(request.detail())?);
         }
@@ -40,7 +49,9 @@ impl Call<'_> {
         if let Action::Print(Some(index)) = self.options.action {
             return self.indexed(client, request, &known.unwrap_or_default(), index);
         }
-        let plain = self.options.keep != Keep::No && self.options.tag.is_none() && self.options.uid.is_none();
+        let plain = self.options.keep != Keep::No
+            && self.options.tag.is_none()
+            && self.options.uid.is_none();
         if request.visible == Visible::Unset
             && plain
             && let Some(answer) = self.reused(client, request, caller, known.as_ref())?
@@ -60,7 +71,10 @@ impl Call<'_> {
     ) -> Result<Chosen, Failure> {
         let pool: Vec<&Device> = request.filter.pool(inventory).collect();
         if pool.is_empty() {
-            return Err(census::empty_pool(inventory, &request.filter.sort(inventory)));
+            return Err(census::empty_pool(
+                inventory,
+                &request.filter.sort(inventory),
+            ));
         }
         let Some(device) = pool.get(index).copied() else {
             let there = match pool.len() {
@@ -68,26 +82,54 @@ impl Call<'_> {
                 many => format!("there are {many} devices, 0 to {}", many - 1),
             };
             let (place, hint) = match request.filter.grant {
-                Some(_) => (", within CUDA_VISIBLE_DEVICES", request.remedy(WITHOUT_GRANT)),
-                None => ("", "getgpu --list; to wait for a free device: getgpu --wait"),
+                Some(_) => (
+                    ", within CUDA_VISIBLE_DEVICES",
+                    request.remedy(WITHOUT_GRANT),
+                ),
+                None => (
+                    "",
+                    "getgpu --list; to wait for a free device: getgpu --wait",
+                ),
             };
-            return Err(Failure::new(Kind::Usage, format!("no device {index}: {there}{place}")).hint(hint));
+            return Err(
+                Failure::new(Kind::Usage, format!("no device {index}: {there}{place}")).hint(hint),
+            );
         };
         let value = self.value(std::iter::once(&device.uuid), Some(inventory));
         let uuids = vec![device.uuid.clone()];
         let probe = self.place.open()?;
-        let mut chooser =
-            Chooser { client, place: &self.place, side: Side::Reservation, request, skip: &|other| other != device };
+        let mut chooser = Chooser {
+            client,
+            place: &self.place,
+            side: Side::Reservation,
+            request,
+            skip: &|other| other != device,
+        };
         // The device that was named is printed in any case.
         let (why, guard) = match chooser.within_cap(&probe, inventory)? {
             Ok(guard) => match chooser.try_device(&probe, device)? {
                 Ok(claim) => {
-                    let guard = guard.sign_claims(&self.place, Side::Reservation, std::iter::once(&claim))?;
-                    return Ok(Chosen::Claimed(Claimed { uuids, value, claims: vec![claim], guard }));
+                    let guard = guard.sign_claims(
+                        &self.place,
+                        Side::Reservation,
+                        std::iter::once(&claim),
+                    )?;
+                    return Ok(Chosen::Claimed(Claimed {
+                        uuids,
+                        value,
+                        claims: vec![claim],
+                        guard,
+                    }));
                 }
-                Err(why) => (explain::passed_over(device, Some(&why), &self.place, &probe), Guard::default()),
+                Err(why) => (
+                    explain::passed_over(device, Some(&why), &self.place, &probe),
+                    Guard::default(),
+                ),
             },
-            Err(over) => (format!("{}: {}", device.uuid, over.message), Guard::default()),
+            Err(over) => (
+                format!("{}: {}", device.uuid, over.message),
+                Guard::default(),
+            ),
         };
         if matches!(self.options.keep, Keep::Hold(_)) {
             let hint = "getgpu --hold without INDEX holds a free device; getgpu --list shows them";
@@ -96,15 +138,38 @@ impl Call<'_> {
         if self.options.keep != Keep::No {
             self.diag.warn(&format!("not reserved: {why}"));
         }
-        Ok(Chosen::Settled(Answer { uuids, value, lock: None, part: 1.0, guard }))
+        Ok(Chosen::Settled(Answer {
+            uuids,
+            value,
+            lock: None,
+            part: 1.0,
+            guard,
+        }))
     }
 
-    fn free(&self, client: &mut Asker, request: &Request, known: Option<Inventory>) -> Result<Chosen, Failure> {
+    fn free(
+        &self,
+        client: &mut Asker,
+        request: &Request,
+        known: Option<Inventory>,
+    ) -> Result<Chosen, Failure> {
         let waits = self.wait() != Wait::No;
-        let selection = Selection { client, place: &self.place, side: Side::Reservation, request, waits };
-        let mut explained = Explained { call: self, request, explain: self.options.explain };
+        let selection = Selection {
+            client,
+            place: &self.place,
+            side: Side::Reservation,
+            request,
+            waits,
+        };
+        let mut explained = Explained {
+            call: self,
+            request,
+            explain: self.options.explain,
+        };
         match selection.run(known.clone(), &mut explained)? {
-            Selected::Picked(picked, guard) => Ok(Chosen::Claimed(self.claimed(picked, guard, known.as_ref()))),
+            Selected::Picked(picked, guard) => {
+                Ok(Chosen::Claimed(self.claimed(picked, guard, known.as_ref())))
+            }
             Selected::Failed(failure) => Err(failure),
             Selected::Queue(inventory) => Ok(Chosen::InLine(inventory)),
         }
@@ -115,7 +180,11 @@ impl Call<'_> {
     }
 
     /// Waits for what is not free now; the request comes back with what is ours by then.
-    pub fn stand_in_line(&self, request: Request, inventory: Inventory) -> Result<(Claimed, Request), Failure> {
+    pub fn stand_in_line(
+        &self,
+        request: Request,
+        inventory: Inventory,
+    ) -> Result<(Claimed, Request), Failure> {
         let line = request.line();
         if let Some(line) = self.settings.wait_is_cut() {
             self.diag.warn(&line);
@@ -123,14 +192,25 @@ impl Call<'_> {
         let progress = Progress::new(self.diag);
         let mut open = || open(self.settings);
         let (side, known) = (Side::Reservation, inventory.clone());
-        let search = Search::new(&self.place, side, request, inventory, self.environment, &mut open);
-        let (picked, guard, request) = Turn::new(&self.place, line, search, progress, self.wait())?.wait()?;
+        let search = Search::new(
+            &self.place,
+            side,
+            request,
+            inventory,
+            self.environment,
+            &mut open,
+        );
+        let (picked, guard, request) =
+            Turn::new(&self.place, line, search, progress, self.wait())?.wait()?;
         Ok((self.claimed(picked, guard, Some(&known)), request))
     }
 
     fn claimed(&self, picked: Vec<Picked>, guard: Guard, inventory: Option<&Inventory>) -> Claimed {
         let value = self.value(picked.iter().map(|picked| &picked.device.uuid), inventory);
-        let mig = picked.iter().filter(|picked| picked.device.slot.is_some()).count();
+        let mig = picked
+            .iter()
+            .filter(|picked| picked.device.slot.is_some())
+            .count();
         if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
             self.diag.warn("with this driver (before 570) a CUDA program sees only the first of several MIG devices");
         }
@@ -141,8 +221,16 @@ impl Call<'_> {
                 picked.len()
             ));
         }
-        let (uuids, claims) = picked.into_iter().map(|picked| (picked.device.uuid, picked.claim)).unzip();
-        Claimed { uuids, value, claims, guard }
+        let (uuids, claims) = picked
+            .into_iter()
+            .map(|picked| (picked.device.uuid, picked.claim))
+            .unzip();
+        Claimed {
+            uuids,
+            value,
+            claims,
+            guard,
+        }
     }
 
     fn lines(&self, lines: &[String]) {
@@ -151,9 +239,16 @@ impl Call<'_> {
         }
     }
 
-    /// What is printed for devices: their UUIDs, or CUDA indices among the GPUs that this process can open.
-    pub fn value<'u>(&self, uuids: impl Iterator<Item = &'u Uuid>, inventory: Option<&Inventory>) -> String {
-        let gpus = inventory.map(|inventory| inventory.gpus.as_slice()).unwrap_or_default();
+    /// What is printed for devices: their UUIDs, or CUDA indices among the GPUs that this
+    /// process can open.
+    pub fn value<'u>(
+        &self,
+        uuids: impl Iterator<Item = &'u Uuid>,
+        inventory: Option<&Inventory>,
+    ) -> String {
+        let gpus = inventory
+            .map(|inventory| inventory.gpus.as_slice())
+            .unwrap_or_default();
         let each = uuids.map(|uuid| {
             let mut usable = gpus.iter().filter(|gpu| gpu.usable);
             let place = usable.position(|gpu| gpu.uuid.as_ref() == Some(uuid));
@@ -177,7 +272,8 @@ impl Observer<Asker> for Explained<'_> {
     fn known(&mut self, inventory: &Inventory, _pool: &[&Device]) -> Result<(), Failure> {
         if self.explain {
             let sorted = self.request.filter.sort(inventory);
-            self.call.lines(&explain::outside(&self.request.filter, inventory, &sorted));
+            self.call
+                .lines(&explain::outside(&self.request.filter, inventory, &sorted));
         }
         Ok(())
     }
@@ -188,21 +284,35 @@ impl Observer<Asker> for Explained<'_> {
         picked: &[Picked],
         known: Option<&Inventory>,
     ) -> Result<(), Failure> {
-        let (true, Some(inventory)) = (self.explain, known) else { return Ok(()) };
+        let (true, Some(inventory)) = (self.explain, known) else {
+            return Ok(());
+        };
         let (place, probe) = (&self.call.place, self.call.place.open()?);
-        let taken = |device: &Device| picked.iter().any(|picked| picked.device.uuid == device.uuid);
-        for other in self.request.filter.pool(inventory).filter(|other| !taken(other)) {
+        let taken = |device: &Device| {
+            picked
+                .iter()
+                .any(|picked| picked.device.uuid == device.uuid)
+        };
+        for other in self
+            .request
+            .filter
+            .pool(inventory)
+            .filter(|other| !taken(other))
+        {
             let why = chooser.look(&probe, other)?;
-            self.call.lines(&[explain::passed_over(other, why.as_ref(), place, &probe)]);
+            self.call
+                .lines(&[explain::passed_over(other, why.as_ref(), place, &probe)]);
         }
         Ok(())
     }
 
     fn rejected(&mut self, rejected: &[(Device, Rejected)], probe: &Description) {
         if self.explain {
-            let line =
-                |(device, why): &(Device, Rejected)| explain::passed_over(device, Some(why), &self.call.place, probe);
-            self.call.lines(&rejected.iter().map(line).collect::<Vec<_>>());
+            let line = |(device, why): &(Device, Rejected)| {
+                explain::passed_over(device, Some(why), &self.call.place, probe)
+            };
+            self.call
+                .lines(&rejected.iter().map(line).collect::<Vec<_>>());
         }
     }
 

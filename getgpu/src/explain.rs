@@ -1,5 +1,5 @@
-//! `--explain`: a line per device that was not taken, with the reason, and a line per thing that is wrong with the lists.
-//! Pure text from what the choice found.
+//! `--explain`: a line per device that was not taken, with the reason, and a line per
+//! thing that is wrong with the lists. Pure text from what the choice found.
 
 use getgpu_common::choice::census::Rejected;
 use getgpu_common::inventory::{Device, Inventory};
@@ -9,8 +9,9 @@ use getgpu_common::pool::{Filter, Outside};
 /// Lines for the devices outside the pool, and for lists and GPUs that have problems.
 pub fn outside(filter: &Filter, inventory: &Inventory, sorted: &[Option<Outside>]) -> Vec<String> {
     let devices = inventory.devices.iter().zip(sorted);
-    let mut lines: Vec<String> =
-        devices.filter_map(|(device, out)| out.map(|out| format!("{}: {}", name(device), out.text()))).collect();
+    let mut lines: Vec<String> = devices
+        .filter_map(|(device, out)| out.map(|out| format!("{}: {}", name(device), out.text())))
+        .collect();
     lines.extend(problems(filter, inventory));
     lines
 }
@@ -18,22 +19,45 @@ pub fn outside(filter: &Filter, inventory: &Inventory, sorted: &[Option<Outside>
 /// What is wrong with GPUs and with the site's lists.
 pub fn problems(filter: &Filter, inventory: &Inventory) -> Vec<String> {
     let mut lines = inventory.problems.clone();
-    for (list, what) in filter.allowed.iter().map(|list| (list, "allowed")).chain([(&filter.excluded, "excluded")]) {
-        lines.extend(list.bad.iter().map(|bad| format!("{what} list: `{bad}` is not the UUID of a device")));
+    for (list, what) in filter
+        .allowed
+        .iter()
+        .map(|list| (list, "allowed"))
+        .chain([(&filter.excluded, "excluded")])
+    {
+        lines.extend(
+            list.bad
+                .iter()
+                .map(|bad| format!("{what} list: `{bad}` is not the UUID of a device")),
+        );
         let missing = list.without(inventory.devices.iter().map(Device::names));
-        lines.extend(missing.iter().map(|entry| format!("{what} list: {entry} does not exist on this node")));
+        lines.extend(
+            missing
+                .iter()
+                .map(|entry| format!("{what} list: {entry} does not exist on this node")),
+        );
     }
     lines
 }
 
-/// The line of a device of the pool that was not taken: why it is not free, or that another one was drawn.
-pub fn passed_over(device: &Device, why: Option<&Rejected>, place: &Place, probe: &Description) -> String {
+/// The line of a device of the pool that was not taken: why it is not free, or that
+/// another one was drawn.
+pub fn passed_over(
+    device: &Device,
+    why: Option<&Rejected>,
+    place: &Place,
+    probe: &Description,
+) -> String {
     let why = match why {
         None => "free; another one was drawn".to_owned(),
         Some(Rejected::Taken | Rejected::Tried) => holder(place, probe, device),
         Some(Rejected::TooFew) => "free; too few with it".to_owned(),
-        Some(Rejected::NoRoom) => format!("no room for the share: {}", holder(place, probe, device)),
-        Some(Rejected::OtherUser) => format!("shared by another user: {}", holder(place, probe, device)),
+        Some(Rejected::NoRoom) => {
+            format!("no room for the share: {}", holder(place, probe, device))
+        }
+        Some(Rejected::OtherUser) => {
+            format!("shared by another user: {}", holder(place, probe, device))
+        }
         Some(Rejected::Busy(reason)) => format!("busy: {reason}"),
         Some(Rejected::Unknown(reason)) => format!("unknown: {reason}"),
     };
@@ -49,8 +73,14 @@ fn name(device: &Device) -> String {
 
 fn holder(place: &Place, probe: &Description, device: &Device) -> String {
     let held = holders::of(place, probe, Span::of(&device.uuid)).unwrap_or_default();
-    let Some(holder) = held.holders.first() else { return "another call is choosing it at this moment".into() };
-    let what = if holder.kind == "lease" { "leased by" } else { "reserved for" };
+    let Some(holder) = held.holders.first() else {
+        return "another call is choosing it at this moment".into();
+    };
+    let what = if holder.kind == "lease" {
+        "leased by"
+    } else {
+        "reserved for"
+    };
     let user = holder.user.as_deref().unwrap_or("?");
     match (holder.pid, &holder.program) {
         (Some(pid), Some(program)) => format!("{what} {user} (pid {pid}, {program})"),

@@ -1,5 +1,6 @@
-//! getgpu: prints the UUID of a free device and keeps it reserved for the program that will use it.
-//! The same executable is the holder of a reservation and the process that asks NVML for cudawrap.
+//! getgpu: prints the UUID of a free device and keeps it reserved for the program that
+//! will use it. The same executable is the holder of a reservation and the process that
+//! asks NVML for cudawrap.
 
 mod call;
 mod caller;

@@ -1,5 +1,5 @@
-//! Giving up reservations: finds the holders by name and proof, ends them through a pidfd, waits until the devices are free.
-//! A user gives up their own, root anybody's.
+//! Giving up reservations: finds the holders by name and proof, ends them through a
+//! pidfd, waits until the devices are free. A user gives up their own, root anybody's.
 
 use std::time::{Duration, Instant};
 
@@ -29,8 +29,10 @@ pub fn one(place: &Place, name: &str, diag: &Diag) -> Result<(), Failure> {
     };
     let found: Vec<HolderLine> = mine(place).into_iter().filter(named).collect();
     if found.is_empty() {
-        return Err(Failure::new(Kind::NoneFree, format!("{name}: no reservation of yours"))
-            .hint("getgpu --list shows who holds what"));
+        return Err(
+            Failure::new(Kind::NoneFree, format!("{name}: no reservation of yours"))
+                .hint("getgpu --list shows who holds what"),
+        );
     }
     end(place, &found, diag)
 }
@@ -40,7 +42,8 @@ pub fn all(place: &Place, diag: &Diag) -> Result<(), Failure> {
     end(place, &mine(place), diag)
 }
 
-/// All are asked before any is waited for, so that one that does not end delays no other, and the time is the same however many they are.
+/// All are asked before any is waited for, so that one that does not end delays no other,
+/// and the time is the same however many they are.
 fn end(place: &Place, lines: &[HolderLine], diag: &Diag) -> Result<(), Failure> {
     let began = Instant::now();
     for line in lines {
@@ -50,14 +53,25 @@ fn end(place: &Place, lines: &[HolderLine], diag: &Diag) -> Result<(), Failure> 
     while left().next().is_some() && began.elapsed() < PATIENCE {
         std::thread::sleep(PAUSE);
     }
-    let devices = |line: &HolderLine| line.devices.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
+    let devices = |line: &HolderLine| {
+        line.devices
+            .iter()
+            .map(Uuid::as_str)
+            .collect::<Vec<_>>()
+            .join(",")
+    };
     for line in lines.iter().filter(|line| over(line)) {
         diag.note(&format!("{}: released (pid {})", devices(line), line.pid));
     }
     match left().next() {
         None => Ok(()),
-        Some(line) => {
-            Err(Failure::new(Kind::LockPlace, format!("{}: the holder (pid {}) does not end", devices(line), line.pid)))
-        }
+        Some(line) => Err(Failure::new(
+            Kind::LockPlace,
+            format!(
+                "{}: the holder (pid {}) does not end",
+                devices(line),
+                line.pid
+            ),
+        )),
     }
 }

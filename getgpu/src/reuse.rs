@@ -1,5 +1,6 @@
-//! Reusing the reservation of the caller's last command, so that a loop of short programs needs one device.
-//! The old holder decides whether nobody else can be using it; only then is its lock joined, so the device is never free in between.
+//! Reusing the reservation of the caller's last command, so that a loop of short programs
+//! needs one device. The old holder decides whether nobody else can be using it; only
+//! then is its lock joined, so the device is never free in between.
 
 use std::time::{Duration, Instant};
 
@@ -23,12 +24,14 @@ use crate::holder::QUESTION;
 
 /// How long a holder may take to answer.
 const ANSWER: Duration = Duration::from_millis(100);
-/// How long one may take that is about to run, but has no processor yet, to answer, to say that it lingers, or to end.
+/// How long one may take that is about to run, but has no processor yet, to answer, to
+/// say that it lingers, or to end.
 const NO_PROCESSOR: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(500);
 
 impl Call<'_> {
-    /// This caller's reservation whose programs have exited, if it fits the request and its holder agrees.
+    /// This caller's reservation whose programs have exited, if it fits the request and
+    /// its holder agrees.
     pub fn reused(
         &self,
         client: &mut Asker,
@@ -49,22 +52,48 @@ impl Call<'_> {
                 Some(&scanned)
             }
         };
-        let reusable =
-            |line: &HolderLine, devices: &Proven| fits(devices, request, inventory) && lingers(&self.place, line);
-        let wish =
-            Wish { grant: None, by_uuid: false, count: request.count, wants_all: &|_, _| true, reusable: &reusable };
-        let Decision::Reuse(line) = ownership::decide(&wish, &candidates) else { return Ok(None) };
+        let reusable = |line: &HolderLine, devices: &Proven| {
+            fits(devices, request, inventory) && lingers(&self.place, line)
+        };
+        let wish = Wish {
+            grant: None,
+            by_uuid: false,
+            count: request.count,
+            wants_all: &|_, _| true,
+            reusable: &reusable,
+        };
+        let Decision::Reuse(line) = ownership::decide(&wish, &candidates) else {
+            return Ok(None);
+        };
         for uuid in &line.devices {
-            if !self.shared(&line, uuid)? && !client.usage_of(uuid)?.is_ok_and(|u| u.activity == Activity::Idle) {
+            if !self.shared(&line, uuid)?
+                && !client
+                    .usage_of(uuid)?
+                    .is_ok_and(|u| u.activity == Activity::Idle)
+            {
                 return Ok(None);
             }
         }
-        let Some(lock) = take(&self.place, &line)? else { return Ok(None) };
+        let Some(lock) = take(&self.place, &line)? else {
+            return Ok(None);
+        };
         let value = self.value(line.devices.iter(), inventory);
-        self.diag.note(&format!("{value}: reused from this caller's last reservation"));
-        let units: Vec<_> = line.devices.iter().map(|uuid| own::reserved_units(&self.place, &line, uuid)).collect();
+        self.diag.note(&format!(
+            "{value}: reused from this caller's last reservation"
+        ));
+        let units: Vec<_> = line
+            .devices
+            .iter()
+            .map(|uuid| own::reserved_units(&self.place, &line, uuid))
+            .collect();
         let part = share::smallest(&units);
-        Ok(Some(Answer { uuids: line.devices, value, lock: Some(lock), part, guard: Guard::default() }))
+        Ok(Some(Answer {
+            uuids: line.devices,
+            value,
+            lock: Some(lock),
+            part,
+            guard: Guard::default(),
+        }))
     }
 
     /// Whether others have shares of the device, so that its being busy says nothing.
@@ -76,19 +105,32 @@ impl Call<'_> {
 
 /// The reservations of this caller that end by themselves.
 fn candidates(place: &Place, caller: &Process) -> Result<Vec<Candidate>, Failure> {
-    // One question to the kernel spares most calls the walk through /proc: is anything held at all?
+    // One question to the kernel spares most calls the walk through /proc: is anything
+    // held at all?
     let probe = place.open()?;
-    if probe.conflict(layout::all_devices()).map_err(|e| lock_error(&e))?.is_none() {
+    if probe
+        .conflict(layout::all_devices())
+        .map_err(|e| lock_error(&e))?
+        .is_none()
+    {
         return Ok(Vec::new());
     }
     let uid = nix::unistd::geteuid().as_raw();
     let mut lines = own::reservations(place, Some(uid));
     lines.retain(|line| {
-        line.hold.is_none() && line.tag.is_none() && line.caller.0 == caller.pid && line.caller_start == caller.start
+        line.hold.is_none()
+            && line.tag.is_none()
+            && line.caller.0 == caller.pid
+            && line.caller_start == caller.start
     });
     let candidate = |line: HolderLine| {
         let devices = own::reserved(place, &line);
-        Candidate { basis: Basis::Reservation(line), devices, distance: 0, in_use: false }
+        Candidate {
+            basis: Basis::Reservation(line),
+            devices,
+            distance: 0,
+            in_use: false,
+        }
     };
     Ok(lines.into_iter().map(candidate).collect())
 }
@@ -98,11 +140,16 @@ fn fits(devices: &Proven, request: &Request, inventory: Option<&Inventory>) -> b
     let each = |(uuid, units): &(Uuid, Units)| match inventory {
         None => request.filter.fits_uuid(uuid) && units.is_whole(),
         Some(inventory) => {
-            let device = request.filter.pool(inventory).find(|device| device.uuid == *uuid);
-            device.is_some_and(|device| match request.filter.portion(&Units::whole(), device.memory) {
-                Portion::All => units.count() == UNITS,
-                Portion::Units(wanted) => units.count() == wanted,
-                Portion::TooLarge => false,
+            let device = request
+                .filter
+                .pool(inventory)
+                .find(|device| device.uuid == *uuid);
+            device.is_some_and(|device| {
+                match request.filter.portion(&Units::whole(), device.memory) {
+                    Portion::All => units.count() == UNITS,
+                    Portion::Units(wanted) => units.count() == wanted,
+                    Portion::TooLarge => false,
+                }
             })
         }
     };
@@ -114,7 +161,8 @@ fn about_to_run(pid: i32) -> bool {
     Stat::read(pid).is_some_and(|stat| matches!(stat.state, 'R' | 'D'))
 }
 
-/// Whether the holder lingers. One that was woken by its program's exit and has not run yet gets the time to say so.
+/// Whether the holder lingers. One that was woken by its program's exit and has not run
+/// yet gets the time to say so.
 fn lingers(place: &Place, line: &HolderLine) -> bool {
     let began = Instant::now();
     loop {
@@ -129,12 +177,16 @@ fn lingers(place: &Place, line: &HolderLine) -> bool {
     }
 }
 
-/// Asks a lingering holder for its reservation, joins its lock if it agrees, ends it and waits for that end. `None` if somebody else
-/// is asking, the holder refuses or does not answer: then a device is chosen as any other.
+/// Asks a lingering holder for its reservation, joins its lock if it agrees, ends it and
+/// waits for that end. `None` if somebody else is asking, the holder refuses or does not
+/// answer: then a device is chosen as any other.
 fn take(place: &Place, line: &HolderLine) -> Result<Option<Description>, Failure> {
     let (handover, joined) = (place.open()?, place.open()?);
     for uuid in &line.devices {
-        if !handover.try_write(Span::of(uuid).handover()).map_err(|e| lock_error(&e))? {
+        if !handover
+            .try_write(Span::of(uuid).handover())
+            .map_err(|e| lock_error(&e))?
+        {
             return Ok(None);
         }
     }
@@ -142,7 +194,12 @@ fn take(place: &Place, line: &HolderLine) -> Result<Option<Description>, Failure
         return Ok(None);
     }
     for uuid in &line.devices {
-        if !join(&joined, Side::Reservation, Span::of(uuid), &own::reserved_units(place, line, uuid))? {
+        if !join(
+            &joined,
+            Side::Reservation,
+            Span::of(uuid),
+            &own::reserved_units(place, line, uuid),
+        )? {
             return Ok(None);
         }
     }
@@ -152,7 +209,9 @@ fn take(place: &Place, line: &HolderLine) -> Result<Option<Description>, Failure
     }
     // Never without a name, not even until the new holder writes it down.
     let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
-    line.devices.iter().for_each(|uuid| sign(&joined, Side::Reservation, Span::of(uuid), uid, None));
+    line.devices
+        .iter()
+        .for_each(|uuid| sign(&joined, Side::Reservation, Span::of(uuid), uid, None));
     let ended = end_holder(place, line, NO_PROCESSOR);
     drop(handover);
     Ok(ended.then_some(joined))
@@ -168,7 +227,8 @@ fn agrees(place: &Place, line: &HolderLine) -> bool {
         if own::shows(place, line, Shows::Consent) {
             return true;
         }
-        let late = began.elapsed() >= ANSWER && (!about_to_run(line.pid) || began.elapsed() >= NO_PROCESSOR);
+        let late = began.elapsed() >= ANSWER
+            && (!about_to_run(line.pid) || began.elapsed() >= NO_PROCESSOR);
         if late || own::shows(place, line, Shows::Refusal) {
             return false;
         }
@@ -176,7 +236,8 @@ fn agrees(place: &Place, line: &HolderLine) -> bool {
     }
 }
 
-/// Sends a holder a signal; true if it went to this holder and to no other process that has got its number.
+/// Sends a holder a signal; true if it went to this holder and to no other process that
+/// has got its number.
 fn signal(place: &Place, line: &HolderLine, signal: Signal) -> bool {
     let fd = sys::pidfd(line.pid);
     // Looked at again behind the pidfd.
@@ -207,7 +268,8 @@ pub fn over(line: &HolderLine) -> bool {
     Stat::read(line.pid).is_none_or(|stat| !stat.alive() || stat.start != line.start)
 }
 
-/// Asks a holder to end; false if it could not be asked, or has changed into another process.
+/// Asks a holder to end; false if it could not be asked, or has changed into another
+/// process.
 pub fn ask_to_end(place: &Place, line: &HolderLine) -> bool {
     // A stopped process acts on a signal once it is continued.
     signal(place, line, Signal::SIGTERM) && signal(place, line, Signal::SIGCONT)

@@ -1,5 +1,5 @@
-//! getgpu's story: options, settings, request, lock, and then what was asked for. What went wrong ends in one line
-//! and a documented status.
+//! getgpu's story: options, settings, request, lock, and then what was asked for. What
+//! went wrong ends in one line and a documented status.
 
 use std::ffi::OsString;
 
@@ -19,10 +19,17 @@ use crate::{check, list, release, show_config};
 /// Runs with the arguments behind the program's name; gives the exit status.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
     let arguments: Vec<OsString> = arguments.collect();
-    let quiet = arguments.iter().any(|word| word == "-q" || word == "--quiet");
+    let quiet = arguments
+        .iter()
+        .any(|word| word == "-q" || word == "--quiet");
     let options = match options::parse(arguments.into_iter()) {
         Ok(options) => options,
-        Err(failure) => return fail(&Diag::new("getgpu", if quiet { Level::Quiet } else { Level::Normal }), &failure),
+        Err(failure) => {
+            return fail(
+                &Diag::new("getgpu", if quiet { Level::Quiet } else { Level::Normal }),
+                &failure,
+            );
+        }
     };
     let diag = Diag::new("getgpu", options.level);
     let environment = Environment::of_process();
@@ -30,7 +37,8 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
         Ok(()) => exit::OK,
         Err(mut failure) => {
             if failure.kind == Kind::NoDriver && environment.allocation_shell {
-                failure = failure.hint("you are in an allocation but not on its node: srun --pty bash");
+                failure =
+                    failure.hint("you are in an allocation but not on its node: srun --pty bash");
             }
             fail(&diag, &failure)
         }
@@ -44,11 +52,15 @@ fn fail(diag: &Diag, failure: &Failure) -> i32 {
 
 /// The process that asks NVML for cudawrap: the connection is descriptor 0.
 pub fn worker() -> i32 {
-    let Ok(channel) = nix::fcntl::fcntl(std::io::stdin(), nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(3)) else { return 1 };
+    let Ok(channel) = nix::fcntl::fcntl(std::io::stdin(), nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(3))
+    else {
+        return 1;
+    };
     let channel = getgpu_common::sys::own_fd(channel);
     spawn::seclude();
     serve(&std::fs::File::from(channel));
-    // All is said. What the library does when a process ends may crash, and is nobody's answer.
+    // All is said. What the library does when a process ends may crash, and is nobody's
+    // answer.
     getgpu_common::sys::end(0)
 }
 
@@ -71,21 +83,50 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
     let loaded = settings(options, environment)?.strict()?;
     let settings = &loaded.settings;
     match &options.action {
-        Action::Release(name) => return release::one(&lock_place(settings, environment, diag, false)?, name, diag),
-        Action::ReleaseAll => return release::all(&lock_place(settings, environment, diag, false)?, diag),
+        Action::Release(name) => {
+            return release::one(&lock_place(settings, environment, diag, false)?, name, diag);
+        }
+        Action::ReleaseAll => {
+            return release::all(&lock_place(settings, environment, diag, false)?, diag);
+        }
         _ => {}
     }
     // What is looked at, or reserved already, is told to a job without a GPU too.
-    let looking = matches!(options.action, Action::List { .. } | Action::CountFree | Action::Tagged(_));
-    let request = if looking { Request::listed } else { Request::new };
+    let looking = matches!(
+        options.action,
+        Action::List { .. } | Action::CountFree | Action::Tagged(_)
+    );
+    let request = if looking {
+        Request::listed
+    } else {
+        Request::new
+    };
     let request = request(settings, environment, options.ignore_grant)?;
-    let request = if matches!(options.action, Action::Print(Some(_))) { request.by_index() } else { request };
+    let request = if matches!(options.action, Action::Print(Some(_))) {
+        request.by_index()
+    } else {
+        request
+    };
     let place = lock_place(settings, environment, diag, false)?;
-    let call = Call { options, environment, settings, place, diag, began };
+    let call = Call {
+        options,
+        environment,
+        settings,
+        place,
+        diag,
+        began,
+    };
     match &options.action {
         Action::List { json } => {
             let form = list::Form::of(*json, options.format);
-            list::show(open(settings), request, settings, &call.place, form, options.level)
+            list::show(
+                open(settings),
+                request,
+                settings,
+                &call.place,
+                form,
+                options.level,
+            )
         }
         Action::CountFree => list::count::free(open(settings), request, &call.place),
         Action::Tagged(name) => call.print_tagged(name),

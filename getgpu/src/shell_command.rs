@@ -1,5 +1,6 @@
-//! What a shell was started for, by the text behind its `-c`: `sh -c 'getgpu --hold'` exits as soon as getgpu does.
-//! Pure, and rough on purpose: in doubt the shell is a script like any other.
+//! What a shell was started for, by the text behind its `-c`: `sh -c 'getgpu --hold'`
+//! exits as soon as getgpu does. Pure, and rough on purpose: in doubt the shell is a
+//! script like any other.
 
 /// What a `sh -c` does with getgpu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,27 +13,40 @@ pub enum Role {
     Script,
 }
 
-/// The role of a getgpu that was called with `own` words in a shell with these `arguments`, its name first.
+/// The role of a getgpu that was called with `own` words in a shell with these
+/// `arguments`, its name first.
 pub fn role<'a>(arguments: impl Iterator<Item = &'a [u8]>, own: &[String]) -> Role {
     let text = command_text(arguments).unwrap_or_default();
     let text = without_redirections(text.trim().trim_end_matches(';'));
-    let mut commands = text.split(|c: char| ";&|\n".contains(c)).filter(|command| !command.trim().is_empty());
-    let Some(last) = commands.next_back() else { return Role::Script };
+    let mut commands = text
+        .split(|c: char| ";&|\n".contains(c))
+        .filter(|command| !command.trim().is_empty());
+    let Some(last) = commands.next_back() else {
+        return Role::Script;
+    };
     if last.contains(|c: char| "`$(){}".contains(c)) || !runs_getgpu(last) {
         return Role::Script;
     }
     // `a | getgpu`, `getgpu &` and the like are left to be scripts.
-    let simple = text.split_once('|').is_none_or(|(_, behind)| behind.starts_with('|'));
+    let simple = text
+        .split_once('|')
+        .is_none_or(|(_, behind)| behind.starts_with('|'));
     match (commands.next(), simple && !text.ends_with('&')) {
         (None, true) => Role::OnlyRuns,
-        (Some(_), true) if own.iter().eq(last.split_whitespace().skip_while(|word| !is_getgpu(word)).skip(1)) => {
+        (Some(_), true)
+            if own.iter().eq(last
+                .split_whitespace()
+                .skip_while(|word| !is_getgpu(word))
+                .skip(1)) =>
+        {
             Role::EndsWith
         }
         _ => Role::Script,
     }
 }
 
-/// The word behind `-c`, which may stand among other letters (`bash -ec`) and behind other options.
+/// The word behind `-c`, which may stand among other letters (`bash -ec`) and behind
+/// other options.
 fn command_text<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Option<String> {
     let mut words = arguments.skip(1).map(String::from_utf8_lossy);
     let mut commands = false;
@@ -47,8 +61,9 @@ fn command_text<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Option<String>
 
 /// Whether the first word that is no assignment is getgpu.
 fn runs_getgpu(command: &str) -> bool {
-    let mut words =
-        command.split_whitespace().filter(|word| !word.contains('=') && !matches!(*word, "exec" | "command"));
+    let mut words = command
+        .split_whitespace()
+        .filter(|word| !word.contains('=') && !matches!(*word, "exec" | "command"));
     words.next().is_some_and(is_getgpu)
 }
 
@@ -86,15 +101,45 @@ mod tests {
         let own = ["--hold".to_owned()];
         for (words, expected) in [
             (&["sh", "-c", "getgpu --hold"][..], Role::OnlyRuns),
-            (&["/bin/bash", "--norc", "-ec", " /usr/bin/getgpu --hold -n 2 2>/dev/null ;"], Role::OnlyRuns),
+            (
+                &[
+                    "/bin/bash",
+                    "--norc",
+                    "-ec",
+                    " /usr/bin/getgpu --hold -n 2 2>/dev/null ;",
+                ],
+                Role::OnlyRuns,
+            ),
             (&["sh", "-c", "exec getgpu --hold 2> log"], Role::OnlyRuns),
-            (&["sh", "-c", "GETGPU_LOCK=/x getgpu --hold 2>&1"], Role::OnlyRuns),
+            (
+                &["sh", "-c", "GETGPU_LOCK=/x getgpu --hold 2>&1"],
+                Role::OnlyRuns,
+            ),
             (&["sh", "-c", "cd /tmp && getgpu --hold"], Role::EndsWith),
-            (&["sh", "-c", "getgpu --hold; getgpu --count-free"], Role::Script),
-            (&["sh", "-c", "module load cuda; getgpu --hold"], Role::EndsWith),
-            (&["sh", "-c", "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); ./app"], Role::Script),
-            (&["sh", "-c", "CUDA_VISIBLE_DEVICES=$(getgpu --hold) ./app"], Role::Script),
-            (&["sh", "-c", "export CUDA_VISIBLE_DEVICES=$(getgpu --hold)"], Role::Script),
+            (
+                &["sh", "-c", "getgpu --hold; getgpu --count-free"],
+                Role::Script,
+            ),
+            (
+                &["sh", "-c", "module load cuda; getgpu --hold"],
+                Role::EndsWith,
+            ),
+            (
+                &[
+                    "sh",
+                    "-c",
+                    "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); ./app",
+                ],
+                Role::Script,
+            ),
+            (
+                &["sh", "-c", "CUDA_VISIBLE_DEVICES=$(getgpu --hold) ./app"],
+                Role::Script,
+            ),
+            (
+                &["sh", "-c", "export CUDA_VISIBLE_DEVICES=$(getgpu --hold)"],
+                Role::Script,
+            ),
             (&["sh", "-c", "getgpu --hold & wait"], Role::Script),
             (&["sh", "-c", "getgpu --hold >d; sh -c true"], Role::Script),
             (&["sh", "-c", "getgpu --hold 2>&1; exit"], Role::Script),
@@ -106,7 +151,11 @@ mod tests {
             (&["bash"], Role::Script),
             (&[], Role::Script),
         ] {
-            assert_eq!(role(words.iter().map(|word| word.as_bytes()), &own), expected, "{words:?}");
+            assert_eq!(
+                role(words.iter().map(|word| word.as_bytes()), &own),
+                expected,
+                "{words:?}"
+            );
         }
     }
 }

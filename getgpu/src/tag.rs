@@ -1,5 +1,6 @@
-//! Names for reservations: found again by the holder's command line, one of a name for each user, and root may reserve for others.
-//! The same name with the same request is the same reservation, so that a prolog may run twice.
+//! Names for reservations: found again by the holder's command line, one of a name for
+//! each user, and root may reserve for others. The same name with the same request is the
+//! same reservation, so that a prolog may run twice.
 
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::lock::own::{self, HolderLine};
@@ -15,7 +16,8 @@ pub struct Named(Tag);
 
 /// What there is under a name.
 pub enum Entered {
-    /// Nothing; no other call of this user looks while this is kept. None: a stranger holds the user's byte, which delays nobody.
+    /// Nothing; no other call of this user looks while this is kept. None: a stranger
+    /// holds the user's byte, which delays nobody.
     Free(Option<Description>),
     /// The same request's reservation.
     Same(HolderLine),
@@ -24,9 +26,21 @@ pub enum Entered {
 impl Named {
     /// The name for a request.
     pub fn new(name: &str, request: &Request, options: &Options) -> Self {
-        let index = if let Action::Print(index) = options.action { index } else { None };
-        let text = format!("{} {index:?} {:?} {}", request.text(), options.keep, request.value());
-        Self(Tag { name: name.to_owned(), asked: format!("{:x}", layout::fnv1a(text.as_bytes())) })
+        let index = if let Action::Print(index) = options.action {
+            index
+        } else {
+            None
+        };
+        let text = format!(
+            "{} {index:?} {:?} {}",
+            request.text(),
+            options.keep,
+            request.value()
+        );
+        Self(Tag {
+            name: name.to_owned(),
+            asked: format!("{:x}", layout::fnv1a(text.as_bytes())),
+        })
     }
 
     /// What is written into the holder's command line.
@@ -42,7 +56,8 @@ impl Named {
             turns::Entered::Ours(guard) => Some(guard),
             turns::Entered::Strangers => None,
             turns::Entered::Late => {
-                let text = format!("--tag {name}: another call for it has been choosing for a minute");
+                let text =
+                    format!("--tag {name}: another call for it has been choosing for a minute");
                 return Err(Failure::new(Kind::NoneFree, text));
             }
         };
@@ -51,9 +66,17 @@ impl Named {
             None => Ok(Entered::Free(guard)),
             Some(line) if line.asked.as_ref() == Some(asked) => Ok(Entered::Same(line)),
             Some(line) => {
-                let devices: Vec<&str> = line.devices.iter().map(getgpu_common::ident::Uuid::as_str).collect();
-                let text = format!("--tag {name}: in use for {}, which was asked for otherwise", devices.join(","));
-                Err(Failure::new(Kind::Usage, text).hint(format!("getgpu --release {name} gives it up")))
+                let devices: Vec<&str> = line
+                    .devices
+                    .iter()
+                    .map(getgpu_common::ident::Uuid::as_str)
+                    .collect();
+                let text = format!(
+                    "--tag {name}: in use for {}, which was asked for otherwise",
+                    devices.join(",")
+                );
+                Err(Failure::new(Kind::Usage, text)
+                    .hint(format!("getgpu --release {name} gives it up")))
             }
         }
     }
@@ -72,21 +95,35 @@ pub fn find(place: &Place, name: &str) -> Result<Vec<HolderLine>, Failure> {
     let uid = nix::unistd::geteuid();
     let lines = under(place, (!uid.is_root()).then_some(uid.as_raw()), name);
     if lines.is_empty() {
-        return Err(Failure::new(Kind::NoneFree, format!("--tag {name}: nothing is reserved under it"))
-            .hint(format!("getgpu --hold --tag {name} reserves a device under it")));
+        return Err(Failure::new(
+            Kind::NoneFree,
+            format!("--tag {name}: nothing is reserved under it"),
+        )
+        .hint(format!(
+            "getgpu --hold --tag {name} reserves a device under it"
+        )));
     }
     Ok(lines)
 }
 
-/// The user that `--uid` names, for whom root reserves; none: our own. One that no database knows has a group of the same number.
+/// The user that `--uid` names, for whom root reserves; none: our own. One that no
+/// database knows has a group of the same number.
 pub fn user(uid: u32) -> Result<Option<User>, Failure> {
     let own = nix::unistd::geteuid();
     if own.as_raw() == uid {
         return Ok(None);
     }
     if !own.is_root() {
-        return Err(Failure::new(Kind::Usage, format!("--uid {uid}: only root may reserve for another user")));
+        return Err(Failure::new(
+            Kind::Usage,
+            format!("--uid {uid}: only root may reserve for another user"),
+        ));
     }
-    let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
-    Ok(Some(User { uid, gid: known.map_or(uid, |user| user.gid.as_raw()) }))
+    let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid))
+        .ok()
+        .flatten();
+    Ok(Some(User {
+        uid,
+        gid: known.map_or(uid, |user| user.gid.as_raw()),
+    }))
 }

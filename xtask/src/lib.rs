@@ -1,5 +1,7 @@
-//! What is made from the flag tables and the table of settings: man pages and completions, checked in under man/ and completions/.
-//! `programs` reaches the tables, `pages` fills in the hand-written pages, `settings` shows the settings, `completions` asks clap.
+//! What is made from the flag tables and the table of settings: man pages and
+//! completions, checked in under man/ and completions/. `programs` reaches the tables,
+//! `pages` fills in the hand-written pages, `settings` shows the settings, `completions`
+//! asks clap.
 
 pub mod completions;
 pub mod pages;
@@ -27,5 +29,7 @@ pub fn all() -> Result<Vec<Made>, String> {
 
 /// The top of the repository.
 pub fn top() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap_or(Path::new("."))
 }

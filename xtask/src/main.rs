@@ -8,7 +8,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             // The same form as the programs' own messages, which `diag` writes.
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("xtask: {why}\n").as_bytes());
+            let _ = std::io::Write::write_all(
+                &mut std::io::stderr(),
+                format!("xtask: {why}\n").as_bytes(),
+            );
             ExitCode::FAILURE
         }
     }
@@ -18,8 +21,10 @@ fn write() -> Result<(), String> {
     for made in xtask::all()? {
         let path = xtask::top().join(&made.path);
         let directory = path.parent().unwrap_or(xtask::top());
-        std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        std::fs::write(&path, &made.text).map_err(|error| format!("{}: {error}", path.display()))?;
+        std::fs::create_dir_all(directory)
+            .map_err(|error| format!("{}: {error}", directory.display()))?;
+        std::fs::write(&path, &made.text)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! The three programs as their tables describe them. The tables are the programs' own files, read here a second time,
-//! so that no program has to become a library for the sake of its man page.
+//! The three programs as their tables describe them. The tables are the programs' own
+//! files, read here a second time, so that no program has to become a library for the
+//! sake of its man page.
 
 use clap::Command;
 use getgpu_common::flags::Flag;

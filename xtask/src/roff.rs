@@ -1,5 +1,5 @@
-//! Text as groff and mandoc read it, in the macros of man(7).
-//! Every hyphen is written as `\-`, so that what a reader copies from the page is what has to be typed.
+//! Text as groff and mandoc read it, in the macros of man(7). Every hyphen is written as
+//! `\-`, so that what a reader copies from the page is what has to be typed.
 
 /// The longest line that is written where text can be broken.
 const WIDTH: usize = 78;
@@ -19,7 +19,11 @@ pub fn literal(text: &str) -> String {
             other => out.push(other),
         }
     }
-    if out.starts_with('.') { format!("\\&{out}") } else { out }
+    if out.starts_with('.') {
+        format!("\\&{out}")
+    } else {
+        out
+    }
 }
 
 /// A paragraph of prose, broken between words into lines; ends with a newline.
@@ -36,7 +40,10 @@ pub fn prose(text: &str) -> String {
             lines[last].push_str(&word);
         }
     }
-    lines.iter().map(|line| format!("{}{line}\n", if line.starts_with('.') { "\\&" } else { "" })).collect()
+    lines
+        .iter()
+        .map(|line| format!("{}{line}\n", if line.starts_with('.') { "\\&" } else { "" }))
+        .collect()
 }
 
 /// A name in bold and what it means, as a list has it.
@@ -52,6 +59,9 @@ mod tests {
     fn nothing_becomes_a_request_or_a_dash() {
         assert_eq!(literal("--share 'a' \\n"), "\\-\\-share \\(aqa\\(aq \\en");
         assert_eq!(literal(".config"), "\\&.config");
-        assert_eq!(prose(&format!("{} .x", "w".repeat(77))), format!("{}\n\\&.x\n", "w".repeat(77)));
+        assert_eq!(
+            prose(&format!("{} .x", "w".repeat(77))),
+            format!("{}\n\\&.x\n", "w".repeat(77))
+        );
     }
 }

@@ -20,7 +20,10 @@ pub fn items(policy: bool) -> String {
             roff::prose(&format!("Built in: {value}"))
         )
     };
-    KEYS.iter().filter(|key| key.policy == policy).map(item).collect()
+    KEYS.iter()
+        .filter(|key| key.policy == policy)
+        .map(item)
+        .collect()
 }
 
 /// The first letter of a sentence, unless the word is a name.
@@ -30,5 +33,7 @@ fn capital(text: &str) -> String {
         return text.to_owned();
     }
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
 }

@@ -1,4 +1,5 @@
-//! Completions as the shells use them: each loads, and what a user types so far becomes what the tables have.
+//! Completions as the shells use them: each loads, and what a user types so far becomes
+//! what the tables have.
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 use std::process::Command;
@@ -7,13 +8,22 @@ use harness::skip::{Need, lacks};
 
 /// What a shell says to this script.
 fn said(shell: &str, arguments: &[&str]) -> String {
-    let output =
-        Command::new(shell).args(arguments).current_dir(xtask::top()).env("HOME", "/nonexistent").output().unwrap();
-    assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(shell)
+        .args(arguments)
+        .current_dir(xtask::top())
+        .env("HOME", "/nonexistent")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{shell}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What bash offers for the last of `words`, by the function that the script registers for the program.
+/// What bash offers for the last of `words`, by the function that the script registers
+/// for the program.
 fn bash(words: &[&str]) -> Vec<String> {
     let (program, last) = (words[0], words.len() - 1);
     let (current, before) = (words[last], words[last - 1]);
@@ -21,9 +31,16 @@ fn bash(words: &[&str]) -> Vec<String> {
         "set -u; source completions/bash/{program}; COMP_WORDS=({}); COMP_CWORD={last}; COMPREPLY=(); \
          function_of=$(complete -p {program} | sed 's/.*-F \\([^ ]*\\).*/\\1/'); \
          \"$function_of\" {program} '{current}' '{before}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-        words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ")
+        words
+            .iter()
+            .map(|word| format!("'{word}'"))
+            .collect::<Vec<_>>()
+            .join(" ")
     );
-    said("bash", &["--norc", "--noprofile", "-c", &script]).lines().map(str::to_owned).collect()
+    said("bash", &["--norc", "--noprofile", "-c", &script])
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -59,9 +76,16 @@ fn fish_completes_options_and_their_words() {
         // Its time stands behind a `=`, not in the next word.
         ("getgpu --wait --po", "--policy"),
     ] {
-        let script = format!("for file in completions/fish/*.fish; source $file; end; complete -C '{typed}'");
+        let script = format!(
+            "for file in completions/fish/*.fish; source $file; end; complete -C '{typed}'"
+        );
         let lines = said("fish", &["--no-config", "-c", &script]);
-        assert!(lines.lines().any(|line| line.split('\t').next() == Some(offered)), "{typed}: {lines}");
+        assert!(
+            lines
+                .lines()
+                .any(|line| line.split('\t').next() == Some(offered)),
+            "{typed}: {lines}"
+        );
     }
 }
 
@@ -76,10 +100,14 @@ fn zsh_loads_them() {
         ("create-cudawrap", "create-cudawrap"),
         ("create_cudawrap", "create-cudawrap"),
     ] {
-        // compinit reads the first line, and defines a function that is loaded on first use: +X loads it now.
+        // compinit reads the first line, and defines a function that is loaded on first
+        // use: +X loads it now.
         let script = format!(
             "fpath=($PWD/completions/zsh $fpath); autoload -U compinit && compinit -D -u && autoload -U +X _{function} && print $_comps[{program}]"
         );
-        assert_eq!(said("zsh", &["-f", "-c", &script]).trim(), format!("_{function}"));
+        assert_eq!(
+            said("zsh", &["-f", "-c", &script]).trim(),
+            format!("_{function}")
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Which CPUs are near a GPU (nvmlDeviceGetCpuAffinity, nvml.h), in a set with room for more than 1,024 of them.
-//! A MIG device is asked about by its parent, since a MIG handle does not answer with every driver.
+//! Which CPUs are near a GPU (nvmlDeviceGetCpuAffinity, nvml.h), in a set with room for
+//! more than 1,024 of them. A MIG device is asked about by its parent, since a MIG handle
+//! does not answer with every driver.
 
 use std::ffi::c_ulong;
 
@@ -22,17 +23,27 @@ pub(super) fn cpus(session: &mut Session<'_>, gpu: u32) -> Result<CpuSet, Fault>
 pub(super) fn cpus_of(session: &Session<'_>, uuid: &Uuid) -> Result<CpuSet, Fault> {
     let nvml = session.nvml;
     let call = "DeviceGetHandleByUUID";
-    let handle = with_retries(|| nvml.device_by_uuid(uuid.as_str()).map_err(|e| Fault::from(call, &e)))?;
+    let handle = with_retries(|| {
+        nvml.device_by_uuid(uuid.as_str())
+            .map_err(|e| Fault::from(call, &e))
+    })?;
     if !uuid.is_mig() {
         return near(&handle);
     }
     let call = "DeviceGetDeviceHandleFromMigDeviceHandle";
-    near(&with_retries(|| handle.mig_parent_device().map_err(|e| Fault::from(call, &e)))?)
+    near(&with_retries(|| {
+        handle
+            .mig_parent_device()
+            .map_err(|e| Fault::from(call, &e))
+    })?)
 }
 
 fn near(gpu: &Handle<'_>) -> Result<CpuSet, Fault> {
     let words = CPUS / c_ulong::BITS as usize;
-    let told = with_retries(|| gpu.cpu_affinity(words).map_err(|e| Fault::from("DeviceGetCpuAffinity", &e)));
+    let told = with_retries(|| {
+        gpu.cpu_affinity(words)
+            .map_err(|e| Fault::from("DeviceGetCpuAffinity", &e))
+    });
     match told {
         Ok(words) => Ok(CpuSet::from_words(words)),
         // Where a driver cannot tell, no CPU is nearer than another.

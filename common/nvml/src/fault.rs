@@ -1,5 +1,6 @@
-//! NVML's return codes (nvmlReturn_t, nvml.h) as the project treats them: which call, on what, which code.
-//! A fault of one device never stops the others; which codes are worth asking again is decided here.
+//! NVML's return codes (nvmlReturn_t, nvml.h) as the project treats them: which call, on
+//! what, which code. A fault of one device never stops the others; which codes are worth
+//! asking again is decided here.
 
 use nvml_wrapper::error::NvmlError;
 
@@ -21,7 +22,8 @@ pub const NO_PERMISSION: u32 = 4;
 pub const INSUFFICIENT_SIZE: u32 = 7;
 /// NVML_ERROR_DRIVER_NOT_LOADED
 pub const DRIVER_NOT_LOADED: u32 = 9;
-/// NVML_ERROR_FUNCTION_NOT_FOUND; also stands for a symbol that the library does not have.
+/// NVML_ERROR_FUNCTION_NOT_FOUND; also stands for a symbol that the library does not
+/// have.
 pub const FUNCTION_NOT_FOUND: u32 = 13;
 /// NVML_ERROR_LIB_RM_VERSION_MISMATCH
 pub const VERSION_MISMATCH: u32 = 18;
@@ -35,17 +37,28 @@ pub const UNKNOWN: u32 = 999;
 impl Fault {
     /// A fault from a raw return code.
     pub fn new(call: &'static str, code: u32) -> Self {
-        Self { call, code, text: NvmlError::from(code).to_string() }
+        Self {
+            call,
+            code,
+            text: NvmlError::from(code).to_string(),
+        }
     }
 
     /// A fault that the wrapper reports.
     pub fn from(call: &'static str, error: &NvmlError) -> Self {
-        Self { call, code: code(error), text: error.to_string() }
+        Self {
+            call,
+            code: code(error),
+            text: error.to_string(),
+        }
     }
 
     /// The library lacks this function, or the device this feature.
     pub const fn absent(&self) -> bool {
-        matches!(self.code, NOT_SUPPORTED | FUNCTION_NOT_FOUND | ARGUMENT_VERSION_MISMATCH)
+        matches!(
+            self.code,
+            NOT_SUPPORTED | FUNCTION_NOT_FOUND | ARGUMENT_VERSION_MISMATCH
+        )
     }
 
     /// A slot without a device, or one that is hidden from us: nothing to report.
@@ -53,7 +66,8 @@ impl Fault {
         matches!(self.code, 2 | 3 | 6)
     }
 
-    /// How often asking again can help: TIMEOUT twice, IN_USE, MEMORY, NOT_READY and UNKNOWN once.
+    /// How often asking again can help: TIMEOUT twice, IN_USE, MEMORY, NOT_READY and
+    /// UNKNOWN once.
     const fn retries(&self) -> u32 {
         match self.code {
             10 => 2,
@@ -66,7 +80,11 @@ impl Fault {
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.call, self.text)?;
-        if self.code > 0 { write!(f, " (NVML code {})", self.code) } else { Ok(()) }
+        if self.code > 0 {
+            write!(f, " (NVML code {})", self.code)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -87,7 +105,8 @@ fn code(error: &NvmlError) -> u32 {
     match error {
         E::UnexpectedVariant(code) => *code,
         E::FailedToLoadSymbol(_) => FUNCTION_NOT_FOUND,
-        // The wrapper maps codes to variants one to one; the way back is to find the code whose variant this is.
+        // The wrapper maps codes to variants one to one; the way back is to find the code
+        // whose variant this is.
         _ => (1..=22)
             .chain([UNKNOWN])
             .find(|code| std::mem::discriminant(&E::from(*code)) == std::mem::discriminant(error))

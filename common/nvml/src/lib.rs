@@ -1,5 +1,7 @@
-//! Asking NVML: runs only in the short process that `ask` starts, never in one that becomes the user's program.
-//! `raw` holds the calls that nvml-wrapper lacks, `session` walks GPUs and MIG devices, `usage` judges, `affinity` tells the CPUs, `serve` answers requests.
+//! Asking NVML: runs only in the short process that `ask` starts, never in one that
+//! becomes the user's program. `raw` holds the calls that nvml-wrapper lacks, `session`
+//! walks GPUs and MIG devices, `usage` judges, `affinity` tells the CPUs, `serve` answers
+//! requests.
 
 mod affinity;
 pub mod fault;

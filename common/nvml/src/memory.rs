@@ -1,5 +1,6 @@
-//! The memory of a device: as the present call tells it, or the one of older drivers, or, for its size alone, the device's attributes.
-//! A profile's name is not its size: `1g.18gb` has 16.00 GiB.
+//! The memory of a device: as the present call tells it, or the one of older drivers, or,
+//! for its size alone, the device's attributes. A profile's name is not its size:
+//! `1g.18gb` has 16.00 GiB.
 
 use nvml_wrapper::{Device as Handle, Nvml};
 
@@ -7,18 +8,32 @@ use super::fault::{Fault, with_retries};
 use super::raw;
 use getgpu_common::inventory::Memory;
 
-/// Total and used, in bytes (nvmlDeviceGetMemoryInfo_v2; drivers before 510 have the first version only).
+/// Total and used, in bytes (nvmlDeviceGetMemoryInfo_v2; drivers before 510 have the
+/// first version only).
 pub(super) fn memory(nvml: &Nvml, handle: &Handle<'_>) -> Result<Memory, Fault> {
-    let new = with_retries(|| handle.memory_info().map_err(|e| Fault::from("DeviceGetMemoryInfo_v2", &e)));
+    let new = with_retries(|| {
+        handle
+            .memory_info()
+            .map_err(|e| Fault::from("DeviceGetMemoryInfo_v2", &e))
+    });
     match new {
-        Ok(info) => Ok(Memory { total: info.total, used: info.used }),
+        Ok(info) => Ok(Memory {
+            total: info.total,
+            used: info.used,
+        }),
         Err(fault) if fault.absent() => with_retries(|| raw::memory_v1(nvml, handle)),
         Err(fault) => Err(fault),
     }
 }
 
-/// All of it, in bytes, also where the use may not be seen (nvmlDeviceGetAttributes_v2, MIG devices); none if nobody tells.
+/// All of it, in bytes, also where the use may not be seen (nvmlDeviceGetAttributes_v2,
+/// MIG devices); none if nobody tells.
 pub(super) fn total(nvml: &Nvml, handle: &Handle<'_>) -> Option<u64> {
     let told = memory(nvml, handle).map(|memory| memory.total).ok();
-    told.or_else(|| handle.attributes().ok().and_then(|attributes| attributes.memory_size_mb.checked_mul(1 << 20)))
+    told.or_else(|| {
+        handle
+            .attributes()
+            .ok()
+            .and_then(|attributes| attributes.memory_size_mb.checked_mul(1 << 20))
+    })
 }

@@ -1,12 +1,14 @@
-//! Device nodes: may this process open a GPU, or a MIG device's two capability nodes? Asked with faccessat(2), which obeys modes and
-//! the device cgroup and opens nothing. Where no node exists at all (WSL, simulation), everything counts as usable.
+//! Device nodes: may this process open a GPU, or a MIG device's two capability nodes?
+//! Asked with faccessat(2), which obeys modes and the device cgroup and opens nothing.
+//! Where no node exists at all (WSL, simulation), everything counts as usable.
 
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 
-/// Minor of /dev/nvidia-caps of the first GPU instance, and how many follow per GPU and per GPU instance (nvidia-modprobe's mig-minors).
+/// Minor of /dev/nvidia-caps of the first GPU instance, and how many follow per GPU and
+/// per GPU instance (nvidia-modprobe's mig-minors).
 const FIRST_INSTANCE: u32 = 3;
 const PER_GPU: u32 = 135;
 const PER_INSTANCE: u32 = 9;
@@ -38,33 +40,45 @@ pub(super) fn gpu_usable(minor: u32) -> bool {
     open_allowed(Path::new(&format!("/dev/nvidia{minor}")))
 }
 
-/// Whether the nodes of a GPU instance and a compute instance may be opened. `minor` is the GPU's.
+/// Whether the nodes of a GPU instance and a compute instance may be opened. `minor` is
+/// the GPU's.
 pub(super) fn instance_usable(minor: u32, gi: u32, ci: u32) -> bool {
     if !Path::new("/dev/nvidia-caps").is_dir() {
         return true;
     }
     let gi_minor = FIRST_INSTANCE + minor * PER_GPU + gi * PER_INSTANCE;
     let base = format!("/proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{gi}");
-    [(format!("{base}/access"), gi_minor), (format!("{base}/ci{ci}/access"), gi_minor + 1 + ci)].iter().all(
-        |(told, computed)| {
-            let number = told_minor(told).unwrap_or(*computed);
-            let node = PathBuf::from(format!("/dev/nvidia-caps/nvidia-cap{number}"));
-            // Nodes are made on demand by nvidia-modprobe: one that is not there yet is not denied.
-            !node.exists() || readable(&node)
-        },
-    )
+    [
+        (format!("{base}/access"), gi_minor),
+        (format!("{base}/ci{ci}/access"), gi_minor + 1 + ci),
+    ]
+    .iter()
+    .all(|(told, computed)| {
+        let number = told_minor(told).unwrap_or(*computed);
+        let node = PathBuf::from(format!("/dev/nvidia-caps/nvidia-cap{number}"));
+        // Nodes are made on demand by nvidia-modprobe: one that is not there yet is not
+        // denied.
+        !node.exists() || readable(&node)
+    })
 }
 
 /// The DeviceFileMinor that the driver tells.
 fn told_minor(path: &str) -> Option<u32> {
     let text = std::fs::read_to_string(path).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("DeviceFileMinor:"))?.trim().parse().ok()
+    text.lines()
+        .find_map(|line| line.strip_prefix("DeviceFileMinor:"))?
+        .trim()
+        .parse()
+        .ok()
 }
 
 fn gpu_nodes() -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| {
-        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix("nvidia"));
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.strip_prefix("nvidia"));
         name.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
     })
 }

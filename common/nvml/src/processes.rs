@@ -1,9 +1,11 @@
-//! Reading NVML's process entries at the stride that the driver wrote them with.
-//! Drivers 535.43 to 535.86 write 32 bytes where every other writes 24; reading at the wrong stride invents processes.
+//! Reading NVML's process entries at the stride that the driver wrote them with. Drivers
+//! 535.43 to 535.86 write 32 bytes where every other writes 24; reading at the wrong
+//! stride invents processes.
 
 /// Bytes per entry of the widest layout.
 pub(super) const WIDEST: usize = 32;
-/// What buffers are filled with: an entry that was never written has a pid that no process has.
+/// What buffers are filled with: an entry that was never written has a pid that no
+/// process has.
 pub(super) const FILL: u64 = 0xA5A5_A5A5_A5A5_A5A5;
 /// PID_MAX_LIMIT of linux/threads.h.
 const PID_MAX: u32 = 1 << 22;
@@ -42,7 +44,8 @@ pub(super) struct Entry {
     pub(super) instance: Option<(u32, u32)>,
 }
 
-/// Whether a process can have this pid. In another pid namespace NVML may list a process as 0: then it is somebody, not nobody.
+/// Whether a process can have this pid. In another pid namespace NVML may list a process
+/// as 0: then it is somebody, not nobody.
 pub(super) fn is_pid(pid: u32) -> bool {
     (1..=PID_MAX).contains(&pid)
 }
@@ -52,7 +55,10 @@ pub(super) fn decode(buffer: &[u64], count: usize, layout: Layout) -> Vec<Entry>
     let entries = buffer.chunks_exact(layout.words()).take(count);
     entries
         .map(|words| Entry {
-            pid: words[0].to_ne_bytes().first_chunk().map_or(0, |b| u32::from_ne_bytes(*b)),
+            pid: words[0]
+                .to_ne_bytes()
+                .first_chunk()
+                .map_or(0, |b| u32::from_ne_bytes(*b)),
             memory: (words[1] != NOT_AVAILABLE && words[1] != FILL).then_some(words[1]),
             instance: words
                 .get(2)
@@ -66,7 +72,10 @@ pub(super) fn decode(buffer: &[u64], count: usize, layout: Layout) -> Vec<Entry>
 /// The two 32-bit numbers of a word, in memory order.
 fn halves(word: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
-    (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
+    (
+        u32::from_ne_bytes([a, b, c, d]),
+        u32::from_ne_bytes([e, f, g, h]),
+    )
 }
 
 #[cfg(test)]
@@ -76,14 +85,53 @@ mod tests {
     #[test]
     fn each_layout_at_its_stride() {
         let ids = u64::from(7u32) | (u64::from(1u32) << 32);
-        let wide = [11, 500, ids, 0, 12, NOT_AVAILABLE, u64::MAX, 0, FILL, FILL, FILL, FILL];
+        let wide = [
+            11,
+            500,
+            ids,
+            0,
+            12,
+            NOT_AVAILABLE,
+            u64::MAX,
+            0,
+            FILL,
+            FILL,
+            FILL,
+            FILL,
+        ];
         let found = decode(&wide, 3, Layout::Wide);
         assert!(!is_pid(found[2].pid), "an entry that was never written");
-        assert_eq!((found.len(), found[2].memory, found[2].instance), (3, None, None));
-        assert_eq!(found[0], Entry { pid: 11, memory: Some(500), instance: Some((7, 1)) });
-        assert_eq!(found[1], Entry { pid: 12, memory: None, instance: None });
+        assert_eq!(
+            (found.len(), found[2].memory, found[2].instance),
+            (3, None, None)
+        );
+        assert_eq!(
+            found[0],
+            Entry {
+                pid: 11,
+                memory: Some(500),
+                instance: Some((7, 1))
+            }
+        );
+        assert_eq!(
+            found[1],
+            Entry {
+                pid: 12,
+                memory: None,
+                instance: None
+            }
+        );
         let present = [11, 500, ids, 12, 600, ids];
-        assert_eq!(decode(&present, 2, Layout::Present).iter().map(|e| e.pid).collect::<Vec<_>>(), [11, 12]);
-        assert_eq!(decode(&[11, 500, 12, 600], 2, Layout::First)[1].memory, Some(600));
+        assert_eq!(
+            decode(&present, 2, Layout::Present)
+                .iter()
+                .map(|e| e.pid)
+                .collect::<Vec<_>>(),
+            [11, 12]
+        );
+        assert_eq!(
+            decode(&[11, 500, 12, 600], 2, Layout::First)[1].memory,
+            Some(600)
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! The NVML calls that nvml-wrapper lacks or makes unsafely: instance ids, texts in a checked buffer, memory of old drivers,
-//! and process lists at either entry size. Sizes and layouts: nvml.h and its history.
+//! The NVML calls that nvml-wrapper lacks or makes unsafely: instance ids, texts in a
+//! checked buffer, memory of old drivers, and process lists at either entry size. Sizes
+//! and layouts: nvml.h and its history.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_uint, c_ulonglong};
@@ -23,27 +24,40 @@ const TRIES: u32 = 5;
 
 macro_rules! symbol {
     ($nvml:expr, $field:ident) => {
-        $nvml.lib().$field.as_ref().map_err(|_| Fault::new(stringify!($field), FUNCTION_NOT_FOUND))
+        $nvml
+            .lib()
+            .$field
+            .as_ref()
+            .map_err(|_| Fault::new(stringify!($field), FUNCTION_NOT_FOUND))
     };
 }
 
-/// Loads the library for as long as this process lives (RTLD_NODELETE, dlopen(3)): what it runs when it is unloaded may crash, after
-/// everything has been answered. That it cannot be loaded is found out by who opens it.
+/// Loads the library for as long as this process lives (RTLD_NODELETE, dlopen(3)): what
+/// it runs when it is unloaded may crash, after everything has been answered. That it
+/// cannot be loaded is found out by who opens it.
 pub fn keep_loaded(library: &Path) {
-    let Ok(name) = CString::new(library.as_os_str().as_bytes()) else { return };
-    // SAFETY: loading runs the library's initialisers, as opening it a moment later would; the handle is never closed.
+    let Ok(name) = CString::new(library.as_os_str().as_bytes()) else {
+        return;
+    };
+    // SAFETY: loading runs the library's initialisers, as opening it a moment later
+    // would; the handle is never closed.
     unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NODELETE) };
 }
 
 fn check(call: &'static str, code: u32) -> Result<(), Fault> {
-    if code == 0 { Ok(()) } else { Err(Fault::new(call, code)) }
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(Fault::new(call, code))
+    }
 }
 
 /// nvmlDeviceGetUUID, bounded: a library that forgets the NUL is no reason to read on.
 pub(super) fn uuid(nvml: &Nvml, device: &Device<'_>) -> Result<String, Fault> {
     let call = symbol!(nvml, nvmlDeviceGetUUID)?;
     let mut buffer = [0u8; TEXT + 1];
-    // SAFETY: the buffer has room for the length given; the handle comes from this session.
+    // SAFETY: the buffer has room for the length given; the handle comes from this
+    // session.
     let code = unsafe { call(device.handle(), buffer.as_mut_ptr().cast(), TEXT as c_uint) };
     check("DeviceGetUUID", code)?;
     Ok(text(&buffer))
@@ -70,27 +84,43 @@ pub(super) fn instance(nvml: &Nvml, device: &Device<'_>) -> Result<(u32, u32), F
     let ci_call = symbol!(nvml, nvmlDeviceGetComputeInstanceId)?;
     let (mut gi, mut ci): (c_uint, c_uint) = (0, 0);
     // SAFETY: both take a handle and a place for one unsigned int.
-    check("DeviceGetGpuInstanceId", unsafe { gi_call(device.handle(), &raw mut gi) })?;
+    check("DeviceGetGpuInstanceId", unsafe {
+        gi_call(device.handle(), &raw mut gi)
+    })?;
     // SAFETY: as above.
-    check("DeviceGetComputeInstanceId", unsafe { ci_call(device.handle(), &raw mut ci) })?;
+    check("DeviceGetComputeInstanceId", unsafe {
+        ci_call(device.handle(), &raw mut ci)
+    })?;
     Ok((gi, ci))
 }
 
-/// nvmlDeviceGetMemoryInfo, first version (drivers before 510): total, free, used in bytes.
+/// nvmlDeviceGetMemoryInfo, first version (drivers before 510): total, free, used in
+/// bytes.
 pub(super) fn memory_v1(nvml: &Nvml, device: &Device<'_>) -> Result<Memory, Fault> {
     let call = symbol!(nvml, nvmlDeviceGetMemoryInfo)?;
     let mut numbers: [c_ulonglong; 3] = [0; 3];
     // SAFETY: nvmlMemory_t is three unsigned long longs (24 bytes).
-    check("DeviceGetMemoryInfo", unsafe { call(device.handle(), numbers.as_mut_ptr().cast()) })?;
-    Ok(Memory { total: numbers[0], used: numbers[2] })
+    check("DeviceGetMemoryInfo", unsafe {
+        call(device.handle(), numbers.as_mut_ptr().cast())
+    })?;
+    Ok(Memory {
+        total: numbers[0],
+        used: numbers[2],
+    })
 }
 
-/// Whether the memory of a GPU (not of a MIG device) is a NUMA node of the host (nvmlDeviceGetNumaNodeId).
+/// Whether the memory of a GPU (not of a MIG device) is a NUMA node of the host
+/// (nvmlDeviceGetNumaNodeId).
 pub(super) fn is_numa_node(nvml: &Nvml, gpu: &Device<'_>) -> bool {
-    let Ok(call) = symbol!(nvml, nvmlDeviceGetNumaNodeId) else { return false };
+    let Ok(call) = symbol!(nvml, nvmlDeviceGetNumaNodeId) else {
+        return false;
+    };
     let mut node: c_uint = 0;
     // SAFETY: a handle and a place for one unsigned int.
-    check("DeviceGetNumaNodeId", unsafe { call(gpu.handle(), &raw mut node) }).is_ok()
+    check("DeviceGetNumaNodeId", unsafe {
+        call(gpu.handle(), &raw mut node)
+    })
+    .is_ok()
 }
 
 /// Which list of processes is asked for.
@@ -107,14 +137,17 @@ pub(super) enum List {
 /// The processes of a device, whatever size of entry this driver writes.
 pub(super) fn processes(nvml: &Nvml, device: &Device<'_>, list: List) -> Result<Vec<Entry>, Fault> {
     let lib = nvml.lib();
-    let wide = lib.nvmlDeviceGetConfComputeMemSizeInfo.is_ok() && lib.nvmlDeviceGetRunningProcessDetailList.is_err();
-    // Entry types differ between the versions; all are called with bytes and read at the stride that the version writes.
+    let wide = lib.nvmlDeviceGetConfComputeMemSizeInfo.is_ok()
+        && lib.nvmlDeviceGetRunningProcessDetailList.is_err();
+    // Entry types differ between the versions; all are called with bytes and read at the
+    // stride that the version writes.
     macro_rules! ask {
         ($name:literal, $field:ident, $layout:expr) => {
             match lib.$field.as_ref() {
                 Ok(call) => {
                     let found = fill($name, $layout, |count, entries| {
-                        // SAFETY: the buffer behind entries has room for *count entries of the widest layout.
+                        // SAFETY: the buffer behind entries has room for *count entries
+                        // of the widest layout.
                         unsafe { call(device.handle(), count, entries.cast()) }
                     });
                     match found {
@@ -129,20 +162,56 @@ pub(super) fn processes(nvml: &Nvml, device: &Device<'_>, list: List) -> Result<
     let v3 = if wide { Layout::Wide } else { Layout::Present };
     match list {
         List::Compute => {
-            ask!("DeviceGetComputeRunningProcesses_v3", nvmlDeviceGetComputeRunningProcesses_v3, v3);
-            ask!("DeviceGetComputeRunningProcesses_v2", nvmlDeviceGetComputeRunningProcesses_v2, Layout::Present);
-            ask!("DeviceGetComputeRunningProcesses", nvmlDeviceGetComputeRunningProcesses, Layout::First);
+            ask!(
+                "DeviceGetComputeRunningProcesses_v3",
+                nvmlDeviceGetComputeRunningProcesses_v3,
+                v3
+            );
+            ask!(
+                "DeviceGetComputeRunningProcesses_v2",
+                nvmlDeviceGetComputeRunningProcesses_v2,
+                Layout::Present
+            );
+            ask!(
+                "DeviceGetComputeRunningProcesses",
+                nvmlDeviceGetComputeRunningProcesses,
+                Layout::First
+            );
         }
         List::Graphics => {
-            ask!("DeviceGetGraphicsRunningProcesses_v3", nvmlDeviceGetGraphicsRunningProcesses_v3, v3);
-            ask!("DeviceGetGraphicsRunningProcesses_v2", nvmlDeviceGetGraphicsRunningProcesses_v2, Layout::Present);
-            ask!("DeviceGetGraphicsRunningProcesses", nvmlDeviceGetGraphicsRunningProcesses, Layout::First);
+            ask!(
+                "DeviceGetGraphicsRunningProcesses_v3",
+                nvmlDeviceGetGraphicsRunningProcesses_v3,
+                v3
+            );
+            ask!(
+                "DeviceGetGraphicsRunningProcesses_v2",
+                nvmlDeviceGetGraphicsRunningProcesses_v2,
+                Layout::Present
+            );
+            ask!(
+                "DeviceGetGraphicsRunningProcesses",
+                nvmlDeviceGetGraphicsRunningProcesses,
+                Layout::First
+            );
         }
         // Drivers 470 to 495 have the second version only.
         List::Mps => {
-            ask!("DeviceGetMPSComputeRunningProcesses_v3", nvmlDeviceGetMPSComputeRunningProcesses_v3, v3);
-            ask!("DeviceGetMPSComputeRunningProcesses_v2", nvmlDeviceGetMPSComputeRunningProcesses_v2, Layout::Present);
-            ask!("DeviceGetMPSComputeRunningProcesses", nvmlDeviceGetMPSComputeRunningProcesses, Layout::First);
+            ask!(
+                "DeviceGetMPSComputeRunningProcesses_v3",
+                nvmlDeviceGetMPSComputeRunningProcesses_v3,
+                v3
+            );
+            ask!(
+                "DeviceGetMPSComputeRunningProcesses_v2",
+                nvmlDeviceGetMPSComputeRunningProcesses_v2,
+                Layout::Present
+            );
+            ask!(
+                "DeviceGetMPSComputeRunningProcesses",
+                nvmlDeviceGetMPSComputeRunningProcesses,
+                Layout::First
+            );
         }
     }
     Err(Fault::new("DeviceGetRunningProcesses", FUNCTION_NOT_FOUND))
@@ -156,7 +225,8 @@ fn fill(
 ) -> Result<Vec<Entry>, Fault> {
     let mut room = ROOM;
     for _ in 0..TRIES {
-        // u64 words: entries hold 8-byte numbers, and 32 bytes each are enough for every known layout.
+        // u64 words: entries hold 8-byte numbers, and 32 bytes each are enough for every
+        // known layout.
         let mut buffer = vec![processes::FILL; room as usize * (processes::WIDEST / 8)];
         let mut count: c_uint = room;
         match call(&raw mut count, buffer.as_mut_ptr().cast()) {
@@ -168,8 +238,9 @@ fn fill(
     Err(Fault::new(name, INSUFFICIENT_SIZE))
 }
 
-/// The room for the next question, where there was too little and the driver says that it has `count` entries. The list may grow
-/// meanwhile; a driver that keeps asking for more is believed up to a point.
+/// The room for the next question, where there was too little and the driver says that it
+/// has `count` entries. The list may grow meanwhile; a driver that keeps asking for more
+/// is believed up to a point.
 fn more_room(room: c_uint, count: c_uint) -> c_uint {
     count.max(room).min(MOST_ROOM) + 32
 }
@@ -185,6 +256,9 @@ mod tests {
         for _ in 0..4 {
             room = more_room(room, 200_000);
         }
-        assert_eq!((room, more_room(u32::MAX, u32::MAX)), (MOST_ROOM + 32, MOST_ROOM + 32));
+        assert_eq!(
+            (room, more_room(u32::MAX, u32::MAX)),
+            (MOST_ROOM + 32, MOST_ROOM + 32)
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! One NVML session: loads the library, walks GPUs and MIG devices, and asks for no more than the detail wanted.
-//! A GPU is attached at the first touch, which can take seconds, so handles are kept for the session and touched on demand.
+//! One NVML session: loads the library, walks GPUs and MIG devices, and asks for no more
+//! than the detail wanted. A GPU is attached at the first touch, which can take seconds,
+//! so handles are kept for the session and touched on demand.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,7 +15,8 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Device, Gpu, Inventory};
 
-/// More MIG devices than this on one GPU are a library gone wrong; the largest GPU has 8 compute instances in 7 instances.
+/// More MIG devices than this on one GPU are a library gone wrong; the largest GPU has 8
+/// compute instances in 7 instances.
 const MOST_SLOTS: u32 = 64;
 /// More GPUs than this in one node likewise.
 const MOST_GPUS: u32 = 1024;
@@ -23,24 +25,34 @@ const MOST_GPUS: u32 = 1024;
 pub(super) fn open(library: Option<&Path>) -> Result<Nvml, Failure> {
     let name = library.unwrap_or(Path::new("libnvidia-ml.so.1"));
     raw::keep_loaded(name);
-    Nvml::builder().lib_path(name.as_os_str()).init().map_err(|error| cannot_open(name, &error))
+    Nvml::builder()
+        .lib_path(name.as_os_str())
+        .init()
+        .map_err(|error| cannot_open(name, &error))
 }
 
 fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
     let no_driver = || Failure::new(Kind::NoDriver, "no NVIDIA driver on this node");
     let no_gpu = || Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node");
     let code = Fault::from("Init", error).code;
-    let unloadable = matches!(error, NvmlError::LibloadingError(_) | NvmlError::FailedToLoadSymbol(_));
+    let unloadable = matches!(
+        error,
+        NvmlError::LibloadingError(_) | NvmlError::FailedToLoadSymbol(_)
+    );
     match code {
         fault::DRIVER_NOT_LOADED => return no_driver(),
         fault::GPU_NOT_FOUND => return no_gpu(),
-        // Container images have empty and foreign files of this name: without a driver they say nothing.
+        // Container images have empty and foreign files of this name: without a driver
+        // they say nothing.
         _ if unloadable && !nodes::driver_loaded() => return no_driver(),
         // The driver was asked, and what it says is no container's doing.
         fault::VERSION_MISMATCH => {}
-        // A container without GPUs on a node with GPUs: the driver's files in /proc are the host's.
+        // A container without GPUs on a node with GPUs: the driver's files in /proc are
+        // the host's.
         _ if nodes::driver_loaded() && !nodes::exist() => return no_gpu(),
-        _ if nodes::all_closed() => return Failure::new(Kind::NoUsableGpu, "no GPU that this process may open"),
+        _ if nodes::all_closed() => {
+            return Failure::new(Kind::NoUsableGpu, "no GPU that this process may open");
+        }
         _ => {}
     }
     if unloadable {
@@ -54,7 +66,11 @@ fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
             "the NVIDIA driver is loaded but this file is not its library (empty, damaged or for another machine): \
              install libnvidia-ml1 again or set `library`"
         };
-        return Failure::new(Kind::Nvml, format!("cannot load {}: {cause}", library.display())).hint(hint);
+        return Failure::new(
+            Kind::Nvml,
+            format!("cannot load {}: {cause}", library.display()),
+        )
+        .hint(hint);
     }
     let hint = match code {
         fault::VERSION_MISMATCH => {
@@ -65,10 +81,13 @@ fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
     Failure::new(Kind::Nvml, format!("NVML {}", Fault::from("Init", error))).hint(hint)
 }
 
-/// Whether the loader says that this very library does not exist (dlerror(3) has nothing but its text), not that it cannot be read or lacks
-/// another one.
+/// Whether the loader says that this very library does not exist (dlerror(3) has nothing
+/// but its text), not that it cannot be read or lacks another one.
 fn is_missing(library: &Path, says: &str) -> bool {
-    says.contains(&format!("{}: cannot open shared object file: No such file", library.display()))
+    says.contains(&format!(
+        "{}: cannot open shared object file: No such file",
+        library.display()
+    ))
 }
 
 /// A running session.
@@ -95,7 +114,11 @@ impl<'n> Session<'n> {
 
     /// nvmlDeviceGetCount_v2: GPUs, also those we may not open.
     pub(super) fn count(&self) -> Result<u32, Fault> {
-        let count = with_retries(|| self.nvml.device_count().map_err(|e| Fault::from("DeviceGetCount", &e)))?;
+        let count = with_retries(|| {
+            self.nvml
+                .device_count()
+                .map_err(|e| Fault::from("DeviceGetCount", &e))
+        })?;
         Ok(count.min(MOST_GPUS))
     }
 
@@ -104,13 +127,17 @@ impl<'n> Session<'n> {
             return Ok(handle.clone());
         }
         let nvml = self.nvml;
-        let handle = with_retries(|| nvml.device_by_index(gpu).map_err(|e| Fault::from("DeviceGetHandleByIndex", &e)))?;
+        let handle = with_retries(|| {
+            nvml.device_by_index(gpu)
+                .map_err(|e| Fault::from("DeviceGetHandleByIndex", &e))
+        })?;
         let handle = Rc::new(handle);
         self.gpus.insert(gpu, handle.clone());
         Ok(handle)
     }
 
-    /// The handle of a device that was found in this session: a MIG device, or a whole GPU for no slot.
+    /// The handle of a device that was found in this session: a MIG device, or a whole
+    /// GPU for no slot.
     pub(super) fn handle(&mut self, gpu: u32, slot: Option<u32>) -> Result<Rc<Handle<'n>>, Fault> {
         match slot {
             None => self.gpu_handle(gpu),
@@ -124,7 +151,11 @@ impl<'n> Session<'n> {
     fn slot_handle(&mut self, gpu: u32, slot: u32) -> Result<Rc<Handle<'n>>, Fault> {
         let parent = self.gpu_handle(gpu)?;
         let call = "DeviceGetMigDeviceHandleByIndex";
-        let handle = with_retries(|| parent.mig_device_by_index(slot).map_err(|e| Fault::from(call, &e)))?;
+        let handle = with_retries(|| {
+            parent
+                .mig_device_by_index(slot)
+                .map_err(|e| Fault::from(call, &e))
+        })?;
         let handle = Rc::new(handle);
         self.slots.insert((gpu, slot), handle.clone());
         Ok(handle)
@@ -133,24 +164,44 @@ impl<'n> Session<'n> {
     /// One GPU: its MIG mode, and more by `detail`.
     pub(super) fn gpu(&mut self, index: u32, detail: Detail) -> Result<Gpu, Fault> {
         let handle = self.gpu_handle(index)?;
-        let mode = with_retries(|| handle.mig_mode().map_err(|e| Fault::from("DeviceGetMigMode", &e)));
+        let mode = with_retries(|| {
+            handle
+                .mig_mode()
+                .map_err(|e| Fault::from("DeviceGetMigMode", &e))
+        });
         let mig = match mode {
             Ok(mode) => mode.current == 1,
             Err(fault) if fault.absent() => false,
             Err(fault) => return Err(fault),
         };
         let slots = if mig {
-            with_retries(|| handle.mig_device_count().map_err(|e| Fault::from("DeviceGetMaxMigDeviceCount", &e)))?
+            with_retries(|| {
+                handle
+                    .mig_device_count()
+                    .map_err(|e| Fault::from("DeviceGetMaxMigDeviceCount", &e))
+            })?
         } else {
             0
         };
-        let uuid = if detail >= Detail::Place { Some(self.gpu_uuid(index, &handle)?) } else { None };
+        let uuid = if detail >= Detail::Place {
+            Some(self.gpu_uuid(index, &handle)?)
+        } else {
+            None
+        };
         let full = detail >= Detail::Full;
         Ok(Gpu {
             index,
             uuid,
-            name: if full { raw::name(self.nvml, &handle).ok() } else { None },
-            pci_bus_id: if full { handle.pci_info().ok().map(|pci| pci.bus_id) } else { None },
+            name: if full {
+                raw::name(self.nvml, &handle).ok()
+            } else {
+                None
+            },
+            pci_bus_id: if full {
+                handle.pci_info().ok().map(|pci| pci.bus_id)
+            } else {
+                None
+            },
             mig,
             slots: slots.min(MOST_SLOTS),
             usable: self.minor(index, &handle).is_none_or(nodes::gpu_usable),
@@ -162,10 +213,14 @@ impl<'n> Session<'n> {
         if !self.nodes {
             return None;
         }
-        *self.minors.entry(gpu).or_insert_with(|| handle.minor_number().ok())
+        *self
+            .minors
+            .entry(gpu)
+            .or_insert_with(|| handle.minor_number().ok())
     }
 
-    /// The UUID of a GPU, asked once in a session, since each of its MIG devices wants it.
+    /// The UUID of a GPU, asked once in a session, since each of its MIG devices wants
+    /// it.
     fn gpu_uuid(&mut self, gpu: u32, handle: &Handle<'n>) -> Result<Uuid, Fault> {
         if let Some(known) = self.uuids.get(&gpu) {
             return Ok(known.clone());
@@ -181,10 +236,17 @@ impl<'n> Session<'n> {
     }
 
     /// One device; `None` for an empty slot.
-    pub(super) fn device(&mut self, gpu: u32, slot: Option<u32>, detail: Detail) -> Result<Option<Device>, Fault> {
+    pub(super) fn device(
+        &mut self,
+        gpu: u32,
+        slot: Option<u32>,
+        detail: Detail,
+    ) -> Result<Option<Device>, Fault> {
         let handle = match self.handle(gpu, slot) {
             Ok(handle) => handle,
-            Err(fault) if slot.is_some() && (fault.empty_slot() || fault.code == fault::NO_PERMISSION) => {
+            Err(fault)
+                if slot.is_some() && (fault.empty_slot() || fault.code == fault::NO_PERMISSION) =>
+            {
                 return Ok(None);
             }
             Err(fault) => return Err(fault),
@@ -198,25 +260,48 @@ impl<'n> Session<'n> {
         };
         let minor = self.minor(gpu, &parent);
         let instance = match slot {
-            Some(_) if detail >= Detail::Place || minor.is_some() => raw::instance(self.nvml, &handle).ok(),
+            Some(_) if detail >= Detail::Place || minor.is_some() => {
+                raw::instance(self.nvml, &handle).ok()
+            }
             _ => None,
         };
         let usable = minor.is_none_or(|minor| {
-            nodes::gpu_usable(minor) && instance.is_none_or(|(gi, ci)| nodes::instance_usable(minor, gi, ci))
+            nodes::gpu_usable(minor)
+                && instance.is_none_or(|(gi, ci)| nodes::instance_usable(minor, gi, ci))
         });
         let sized = detail >= Detail::Size;
-        let profile = if slot.is_some() && sized { self.profile(&handle) } else { None };
-        let memory = if sized { memory::total(self.nvml, &handle) } else { None };
-        Ok(Some(Device { uuid, gpu, slot, gpu_uuid, instance, profile, memory, usable, cpus: None }))
+        let profile = if slot.is_some() && sized {
+            self.profile(&handle)
+        } else {
+            None
+        };
+        let memory = if sized {
+            memory::total(self.nvml, &handle)
+        } else {
+            None
+        };
+        Ok(Some(Device {
+            uuid,
+            gpu,
+            slot,
+            gpu_uuid,
+            instance,
+            profile,
+            memory,
+            usable,
+            cpus: None,
+        }))
     }
 
     /// The profile at the end of a MIG device's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
     fn profile(&self, handle: &Handle<'n>) -> Option<String> {
         let name = raw::name(self.nvml, handle).ok()?;
-        name.rsplit_once("MIG ").map(|(_, profile)| profile.trim().to_owned())
+        name.rsplit_once("MIG ")
+            .map(|(_, profile)| profile.trim().to_owned())
     }
 
-    /// All GPUs and devices; what does not answer becomes a problem and stops nothing else.
+    /// All GPUs and devices; what does not answer becomes a problem and stops nothing
+    /// else.
     pub(super) fn scan(&mut self, detail: Detail) -> Result<Inventory, Fault> {
         let mut found = Inventory::default();
         if detail >= Detail::Size {
@@ -230,17 +315,27 @@ impl<'n> Session<'n> {
                     continue;
                 }
             };
-            let slots: Vec<Option<u32>> = if gpu.mig { (0..gpu.slots).map(Some).collect() } else { vec![None] };
+            let slots: Vec<Option<u32>> = if gpu.mig {
+                (0..gpu.slots).map(Some).collect()
+            } else {
+                vec![None]
+            };
             for slot in slots {
                 match self.device(index, slot, detail) {
                     Ok(None) => {}
-                    // A UUID twice is a library gone wrong: the second one is never handed out.
-                    Ok(Some(device)) if found.devices.iter().any(|known| known.uuid == device.uuid) => {
-                        found.problems.push(format!("GPU {index}: {} is listed twice", device.uuid));
+                    // A UUID twice is a library gone wrong: the second one is never
+                    // handed out.
+                    Ok(Some(device))
+                        if found.devices.iter().any(|known| known.uuid == device.uuid) =>
+                    {
+                        found
+                            .problems
+                            .push(format!("GPU {index}: {} is listed twice", device.uuid));
                     }
                     Ok(Some(device)) => found.devices.push(device),
                     Err(fault) => {
-                        let place = slot.map_or(String::new(), |slot| format!(" MIG device {slot}"));
+                        let place =
+                            slot.map_or(String::new(), |slot| format!(" MIG device {slot}"));
                         found.problems.push(format!("GPU {index}{place}: {fault}"));
                     }
                 }

@@ -1,5 +1,6 @@
-//! getgpu's way to start the process that asks NVML: a plain fork of itself, before any lock is taken.
-//! The child has the connection and nothing else of the parent's standard streams, dies with it, and never returns.
+//! getgpu's way to start the process that asks NVML: a plain fork of itself, before any
+//! lock is taken. The child has the connection and nothing else of the parent's standard
+//! streams, dies with it, and never returns.
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
@@ -24,8 +25,14 @@ pub struct Forked {
 
 /// Forks a process that serves NVML requests.
 pub fn fork_worker() -> Result<Forked, Failure> {
-    // As with a holder that cannot be started: the machine lacks something now, not the driver.
-    start().map_err(|e| Failure::new(Kind::LockPlace, format!("cannot start a process to ask NVML: {}", reason(&e))))
+    // As with a holder that cannot be started: the machine lacks something now, not the
+    // driver.
+    start().map_err(|e| {
+        Failure::new(
+            Kind::LockPlace,
+            format!("cannot start a process to ask NVML: {}", reason(&e)),
+        )
+    })
 }
 
 fn start() -> io::Result<Forked> {
@@ -33,7 +40,10 @@ fn start() -> io::Result<Forked> {
     let parent = std::process::id();
     // SAFETY: this program has one thread, so the child may go on with all of its memory.
     match unsafe { fork() }? {
-        ForkResult::Parent { child } => Ok(Forked { pid: child, channel: ours }),
+        ForkResult::Parent { child } => Ok(Forked {
+            pid: child,
+            channel: ours,
+        }),
         ForkResult::Child => {
             drop(ours);
             sys::die_with(parent);
@@ -46,9 +56,11 @@ fn start() -> io::Result<Forked> {
     }
 }
 
-/// Closes everything but the standard streams and `channel`: a driver that hangs must not keep a claim or a place in the line with it.
+/// Closes everything but the standard streams and `channel`: a driver that hangs must not
+/// keep a claim or a place in the line with it.
 fn alone(channel: OwnedFd) -> OwnedFd {
-    // SAFETY: the channel lies above the standard streams; whatever had number 3 is not used again in this process.
+    // SAFETY: the channel lies above the standard streams; whatever had number 3 is not
+    // used again in this process.
     let moved = channel.as_raw_fd() == 3 || unsafe { libc::dup2(channel.as_raw_fd(), 3) } == 3;
     if !moved {
         return channel;
@@ -58,9 +70,11 @@ fn alone(channel: OwnedFd) -> OwnedFd {
     sys::own_fd(3)
 }
 
-/// Standard streams on /dev/null, working directory `/`: a library that prints or looks around finds nothing of the caller's.
-/// An empty entry in LD_LIBRARY_PATH then means `/`, not a directory that somebody else prepared. The library lists GPUs, whatever the
-/// caller wants it to list (NVML_MPS_DEVICE_ENUMERATION, nvml.h 13.5: MPS locality domains, which have other UUIDs).
+/// Standard streams on /dev/null, working directory `/`: a library that prints or looks
+/// around finds nothing of the caller's. An empty entry in LD_LIBRARY_PATH then means
+/// `/`, not a directory that somebody else prepared. The library lists GPUs, whatever the
+/// caller wants it to list (NVML_MPS_DEVICE_ENUMERATION, nvml.h 13.5: MPS locality
+/// domains, which have other UUIDs).
 pub fn seclude() {
     // SAFETY: this process has one thread, so nobody reads the environment meanwhile.
     unsafe { std::env::remove_var("NVML_MPS_DEVICE_ENUMERATION") };
@@ -68,7 +82,8 @@ pub fn seclude() {
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         for stream in 0..3 {
             if null.as_raw_fd() != stream {
-                // SAFETY: dup2 onto a standard stream of a process that uses none of them.
+                // SAFETY: dup2 onto a standard stream of a process that uses none of
+                // them.
                 unsafe { libc::dup2(null.as_raw_fd(), stream) };
             }
         }

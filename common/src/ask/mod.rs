@@ -1,5 +1,6 @@
-//! Asking NVML from a program that must not load it: another process does, under one time limit for everything.
-//! A library that hangs, crashes or talks nonsense ends here, as a failure with a line.
+//! Asking NVML from a program that must not load it: another process does, under one time
+//! limit for everything. A library that hangs, crashes or talks nonsense ends here, as a
+//! failure with a line.
 
 pub mod rules;
 pub mod wire;
@@ -24,7 +25,8 @@ use crate::settings::Settings;
 use rules::Rules;
 use wire::{Answer, Request};
 
-/// The hidden first argument that makes getgpu the process that asks NVML, on descriptor 0.
+/// The hidden first argument that makes getgpu the process that asks NVML, on descriptor
+/// 0.
 pub const WORKER_OPTION: &str = "--nvml-worker";
 
 /// More than this in one answer is a library gone wrong.
@@ -34,11 +36,13 @@ const LONGEST_ANSWER: usize = 64 << 20;
 pub trait Worker {
     /// The connection to it.
     fn channel(&self) -> &OwnedFd;
-    /// Waits until it is over, until `deadline` at most; false if it is not (then it was killed and not waited for).
+    /// Waits until it is over, until `deadline` at most; false if it is not (then it was
+    /// killed and not waited for).
     fn end(self, deadline: Instant) -> bool;
 }
 
-/// Where a choice gets its session from: one that is open, or one that is opened when it is needed.
+/// Where a choice gets its session from: one that is open, or one that is opened when it
+/// is needed.
 pub trait Ask {
     /// The worker of the session.
     type Worker: Worker;
@@ -54,7 +58,8 @@ impl<W: Worker> Ask for Client<W> {
     }
 }
 
-/// A session that is opened at the first question: who waits claims a device first, so that nobody takes it while the library loads.
+/// A session that is opened at the first question: who waits claims a device first, so
+/// that nobody takes it while the library loads.
 pub struct Later<'a, W: Worker> {
     /// Opens it.
     pub open: &'a mut dyn FnMut() -> Result<Client<W>, Failure>,
@@ -86,18 +91,28 @@ impl<W: Worker> Client<W> {
     /// Opens a session; the time limit of the settings runs from now on.
     pub fn open(worker: W, settings: &Settings) -> Result<Self, Failure> {
         let limit = settings.nvml_timeout;
-        let mut client = Self { worker, deadline: Instant::now() + limit, limit, buffer: Vec::new() };
+        let mut client = Self {
+            worker,
+            deadline: Instant::now() + limit,
+            limit,
+            buffer: Vec::new(),
+        };
         let rules = Rules {
             idle_memory: settings.idle_memory,
             ignore_processes: settings.ignore_processes.clone(),
             container: !namespaces::host_pids(),
         };
-        match client.ask(&Request::Open { library: settings.library.clone(), rules }) {
+        match client.ask(&Request::Open {
+            library: settings.library.clone(),
+            rules,
+        }) {
             Ok(_) => Ok(client),
             Err(failure) => {
                 // Its process is reaped, or killed, before anything else happens.
                 let deadline = client.deadline;
-                client.worker.end(deadline.min(Instant::now() + Duration::from_secs(1)));
+                client
+                    .worker
+                    .end(deadline.min(Instant::now() + Duration::from_secs(1)));
                 Err(failure)
             }
         }
@@ -111,7 +126,8 @@ impl<W: Worker> Client<W> {
         }
     }
 
-    /// One GPU's MIG mode and slots. The outer error ends the session, the inner one is this GPU's.
+    /// One GPU's MIG mode and slots. The outer error ends the session, the inner one is
+    /// this GPU's.
     pub fn gpu(&mut self, gpu: u32) -> Result<Result<Gpu, Failure>, Failure> {
         match self.tell(&Request::Gpu { gpu })? {
             Answer::Gpu(gpu) => Ok(Ok(gpu)),
@@ -135,8 +151,16 @@ impl<W: Worker> Client<W> {
     }
 
     /// Who uses a device.
-    pub fn usage(&mut self, device: &Device, detail: Detail) -> Result<Result<Usage, Failure>, Failure> {
-        match self.tell(&Request::Usage { gpu: device.gpu, slot: device.slot, detail })? {
+    pub fn usage(
+        &mut self,
+        device: &Device,
+        detail: Detail,
+    ) -> Result<Result<Usage, Failure>, Failure> {
+        match self.tell(&Request::Usage {
+            gpu: device.gpu,
+            slot: device.slot,
+            detail,
+        })? {
             Answer::Usage(usage) => Ok(Ok(usage)),
             Answer::Failed(failure) => Ok(Err(failure)),
             other => Err(nonsense(&other)),
@@ -152,8 +176,12 @@ impl<W: Worker> Client<W> {
         }
     }
 
-    /// All of a session: `ask`, and then its end, whatever came of it. An answer counts only when the library has let go.
-    pub fn ask_all<T>(mut self, ask: impl FnOnce(&mut Self) -> Result<T, Failure>) -> Result<T, Failure> {
+    /// All of a session: `ask`, and then its end, whatever came of it. An answer counts
+    /// only when the library has let go.
+    pub fn ask_all<T>(
+        mut self,
+        ask: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         match ask(&mut self) {
             Ok(answer) => self.close().map(|()| answer),
             Err(failure) => {
@@ -163,8 +191,12 @@ impl<W: Worker> Client<W> {
         }
     }
 
-    /// Notes of each device which CPUs are near its GPU, where NVML tells. A GPU is asked once.
-    pub fn near<'d>(&mut self, devices: impl IntoIterator<Item = &'d mut Device>) -> Result<(), Failure> {
+    /// Notes of each device which CPUs are near its GPU, where NVML tells. A GPU is asked
+    /// once.
+    pub fn near<'d>(
+        &mut self,
+        devices: impl IntoIterator<Item = &'d mut Device>,
+    ) -> Result<(), Failure> {
         let mut asked: HashMap<u32, Option<CpuSet>> = HashMap::new();
         for device in devices {
             if let Entry::Vacant(gpu) = asked.entry(device.gpu) {
@@ -176,7 +208,8 @@ impl<W: Worker> Client<W> {
         Ok(())
     }
 
-    /// Which CPUs are near the GPU of the device of this UUID (nvmlDeviceGetHandleByUUID).
+    /// Which CPUs are near the GPU of the device of this UUID
+    /// (nvmlDeviceGetHandleByUUID).
     pub fn near_uuid(&mut self, uuid: &Uuid) -> Result<Result<CpuSet, Failure>, Failure> {
         self.cpus(&Request::CpusOf { uuid: uuid.clone() })
     }
@@ -197,12 +230,17 @@ impl<W: Worker> Client<W> {
         }
     }
 
-    /// Shuts the library down and waits for the process to be over. Only then do the answers count.
+    /// Shuts the library down and waits for the process to be over. Only then do the
+    /// answers count.
     pub fn close(mut self) -> Result<(), Failure> {
         let failure = match self.tell(&Request::Quit) {
             Ok(Answer::Bye) => {
                 let late = self.late();
-                return if self.worker.end(self.deadline) { Ok(()) } else { Err(late) };
+                return if self.worker.end(self.deadline) {
+                    Ok(())
+                } else {
+                    Err(late)
+                };
             }
             Ok(other) => nonsense(&other),
             Err(failure) => failure,
@@ -226,7 +264,11 @@ impl<W: Worker> Client<W> {
         let mut rest = line.as_slice();
         while !rest.is_empty() {
             // Not write(2): a worker that crashed must not end us by SIGPIPE.
-            match send(self.worker.channel().as_raw_fd(), rest, MsgFlags::MSG_NOSIGNAL) {
+            match send(
+                self.worker.channel().as_raw_fd(),
+                rest,
+                MsgFlags::MSG_NOSIGNAL,
+            ) {
                 Ok(written) => rest = &rest[written..],
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(broken(&reason(&errno.into()))),
@@ -262,8 +304,12 @@ impl<W: Worker> Client<W> {
             if left.is_zero() {
                 return Err(self.late());
             }
-            let timeout = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
-            let mut fds = [PollFd::new(self.worker.channel().as_fd(), PollFlags::POLLIN)];
+            let timeout =
+                PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+            let mut fds = [PollFd::new(
+                self.worker.channel().as_fd(),
+                PollFlags::POLLIN,
+            )];
             match poll(&mut fds, timeout) {
                 Ok(n) if n > 0 => return Ok(()),
                 Ok(_) | Err(Errno::EINTR) => {}
@@ -273,8 +319,11 @@ impl<W: Worker> Client<W> {
     }
 
     fn late(&self) -> Failure {
-        Failure::new(Kind::Nvml, format!("NVML did not answer within {} s", self.limit.as_secs_f64()))
-            .hint("the NVIDIA driver hangs on this node; setting `nvml_timeout` allows more time")
+        Failure::new(
+            Kind::Nvml,
+            format!("NVML did not answer within {} s", self.limit.as_secs_f64()),
+        )
+        .hint("the NVIDIA driver hangs on this node; setting `nvml_timeout` allows more time")
     }
 }
 
@@ -287,8 +336,11 @@ impl<W: Worker> Client<W> {
 }
 
 fn broken(why: &str) -> Failure {
-    Failure::new(Kind::Nvml, format!("the process that asks NVML failed: {why}"))
-        .hint("does `nvidia-smi -L` work on this node?")
+    Failure::new(
+        Kind::Nvml,
+        format!("the process that asks NVML failed: {why}"),
+    )
+    .hint("does `nvidia-smi -L` work on this node?")
 }
 
 fn nonsense(answer: &Answer) -> Failure {
@@ -297,6 +349,14 @@ fn nonsense(answer: &Answer) -> Failure {
 
 /// A connection to a worker: both ends close-on-exec and above the standard streams.
 pub fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?;
-    Ok((crate::lock::place::above_standard(ours)?, crate::lock::place::above_standard(theirs)?))
+    let (ours, theirs) = socketpair(
+        AddressFamily::Unix,
+        SockType::Stream,
+        None,
+        SockFlag::SOCK_CLOEXEC,
+    )?;
+    Ok((
+        crate::lock::place::above_standard(ours)?,
+        crate::lock::place::above_standard(theirs)?,
+    ))
 }

@@ -1,11 +1,13 @@
-//! What makes a device busy, as the process that asks NVML is told: from the settings, and from where the asking process runs.
+//! What makes a device busy, as the process that asks NVML is told: from the settings,
+//! and from where the asking process runs.
 
 use serde::{Deserialize, Serialize};
 
 /// What counts as busy; from the settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Memory in use beyond this many bytes is busy; none: the larger of 128 MiB and 1 %, in a container 64 MiB.
+    /// Memory in use beyond this many bytes is busy; none: the larger of 128 MiB and 1 %,
+    /// in a container 64 MiB.
     pub idle_memory: Option<u64>,
     /// Names of programs that make no device busy.
     pub ignore_processes: Vec<String>,
@@ -14,8 +16,11 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Whether a process of this name makes no device busy. The kernel keeps 15 bytes of a name.
+    /// Whether a process of this name makes no device busy. The kernel keeps 15 bytes of
+    /// a name.
     pub fn ignores(&self, name: &str) -> bool {
-        self.ignore_processes.iter().any(|ignored| ignored.bytes().take(15).eq(name.bytes().take(15)))
+        self.ignore_processes
+            .iter()
+            .any(|ignored| ignored.bytes().take(15).eq(name.bytes().take(15)))
     }
 }

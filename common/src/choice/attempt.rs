@@ -1,5 +1,6 @@
-//! From a request and a device to a claim on the lock: how much of it, among whom, and whether its users allow another one.
-//! NVML is not asked here; a claim that is given back keeps others away while it is.
+//! From a request and a device to a claim on the lock: how much of it, among whom, and
+//! whether its users allow another one. NVML is not asked here; a claim that is given
+//! back keeps others away while it is.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -8,7 +9,9 @@ use crate::choice::census::Rejected;
 use crate::error::Failure;
 use crate::inventory::Device;
 use crate::lock::claim::{self, sign};
-use crate::lock::{Aim, Attempt, Claim, Description, Held, Level, Place, Side, Span, Taken, Units, holders, taken};
+use crate::lock::{
+    Aim, Attempt, Claim, Description, Held, Level, Place, Side, Span, Taken, Units, holders, taken,
+};
 use crate::pool::Portion;
 use crate::procfs::{self, namespaces};
 use crate::request::Request;
@@ -38,7 +41,11 @@ pub fn claim(
         Ok(units) => units,
         Err(why) => return Ok(Err(why)),
     };
-    let aim = Aim { side, level: request.level(), units };
+    let aim = Aim {
+        side,
+        level: request.level(),
+        units,
+    };
     let claim = match claim::attempt(place, &aim, span)? {
         Attempt::Got(claim) => claim,
         // Of a part, what was free a moment ago is not, and there may be room beside it.
@@ -55,10 +62,19 @@ pub fn claim(
 }
 
 /// Which units can be had now. Takes nothing.
-pub fn units(probe: &Description, request: &Request, device: &Device) -> Result<Result<Units, Rejected>, Failure> {
+pub fn units(
+    probe: &Description,
+    request: &Request,
+    device: &Device,
+) -> Result<Result<Units, Rejected>, Failure> {
     let span = Span::of(&device.uuid);
     let level = request.level();
-    let ours = request.cover.as_ref().and_then(|cover| cover.units(&device.uuid)).cloned().unwrap_or_else(Units::whole);
+    let ours = request
+        .cover
+        .as_ref()
+        .and_then(|cover| cover.units(&device.uuid))
+        .cloned()
+        .unwrap_or_else(Units::whole);
     let wanted = match request.filter.portion(&ours, device.memory) {
         Portion::All => None,
         Portion::Units(wanted) => Some(wanted),
@@ -83,12 +99,18 @@ pub fn units(probe: &Description, request: &Request, device: &Device) -> Result<
     let room = ours.without(&taken.all()).first(wanted);
     Ok(room.ok_or_else(|| {
         let later = ours.without(&taken.settled).count() >= wanted;
-        if later { Rejected::Tried } else { Rejected::NoRoom }
+        if later {
+            Rejected::Tried
+        } else {
+            Rejected::NoRoom
+        }
     }))
 }
 
-/// Where only one user's programs may share a device: our uid is written down first, then others' are looked for, so that of two users who
-/// meet at least one sees the other. Who has a share there already stays; else the higher uid gives way at once, and the lower waits for that.
+/// Where only one user's programs may share a device: our uid is written down first, then
+/// others' are looked for, so that of two users who meet at least one sees the other. Who
+/// has a share there already stays; else the higher uid gives way at once, and the lower
+/// waits for that.
 fn other_users(
     place: &Place,
     probe: &Description,
@@ -101,14 +123,21 @@ fn other_users(
     sign(claim.description(), side, span, own, None);
     let settled = !Taken::look(probe, Level::Outer, span)?.settled.is_empty();
     if settled && !has_share(place, probe, span, uid)? {
-        // Whoever settled just now has not been written down yet, or it is another user's.
+        // Whoever settled just now has not been written down yet, or it is another
+        // user's.
         let nobody = users(probe, span, own)?.is_empty();
-        return Ok(Some(if nobody { Rejected::Tried } else { Rejected::OtherUser }));
+        return Ok(Some(if nobody {
+            Rejected::Tried
+        } else {
+            Rejected::OtherUser
+        }));
     }
     let began = Instant::now();
     loop {
         let others = users(probe, span, own)?;
-        let Some(lowest) = others.first() else { return Ok(None) };
+        let Some(lowest) = others.first() else {
+            return Ok(None);
+        };
         if (!settled && *lowest < own) || began.elapsed() >= PATIENCE {
             return Ok(Some(Rejected::Tried));
         }
@@ -117,8 +146,14 @@ fn other_users(
 }
 
 /// Whether a device is shared by others, and not by this user.
-pub fn others_share(place: &Place, probe: &Description, span: Span, uid: u32) -> Result<bool, Failure> {
-    Ok(!users(probe, span, namespaces::host_uid(uid))?.is_empty() && !has_share(place, probe, span, uid)?)
+pub fn others_share(
+    place: &Place,
+    probe: &Description,
+    span: Span,
+    uid: u32,
+) -> Result<bool, Failure> {
+    Ok(!users(probe, span, namespaces::host_uid(uid))?.is_empty()
+        && !has_share(place, probe, span, uid)?)
 }
 
 /// The other users that say they hold or try a device.
@@ -132,8 +167,13 @@ fn users(probe: &Description, span: Span, own: u32) -> Result<BTreeSet<u32>, Fai
 /// Whether a process of this user shows a settled lock on the device.
 fn has_share(place: &Place, probe: &Description, span: Span, uid: u32) -> Result<bool, Failure> {
     for side in [Side::Lease, Side::Reservation] {
-        let own = holders::process_ids(probe, span, side)?.into_iter().filter(|pid| procfs::euid(*pid) == Some(uid));
-        if own.into_iter().any(|pid| !holders::units_of(place, pid, side, span).is_empty()) {
+        let own = holders::process_ids(probe, span, side)?
+            .into_iter()
+            .filter(|pid| procfs::euid(*pid) == Some(uid));
+        if own
+            .into_iter()
+            .any(|pid| !holders::units_of(place, pid, side, span).is_empty())
+        {
             return Ok(true);
         }
     }

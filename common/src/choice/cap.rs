@@ -1,5 +1,6 @@
-//! `max_per_user`: how much one user holds, counted while a lock on the user's own byte keeps the user's other calls from counting.
-//! Shares count as parts where the kernel shows them, else whole; root may have any number.
+//! `max_per_user`: how much one user holds, counted while a lock on the user's own byte
+//! keeps the user's other calls from counting. Shares count as parts where the kernel
+//! shows them, else whole; root may have any number.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -11,7 +12,8 @@ use crate::lock::{Claim, Description, Place, Side, Span, UNITS, Units, holders, 
 use crate::procfs::{self, namespaces};
 use crate::request::Request;
 
-/// Keeps one call's choice counted: first by keeping the user's other calls from counting, then by its signature on what was claimed.
+/// Keeps one call's choice counted: first by keeping the user's other calls from
+/// counting, then by its signature on what was claimed.
 #[derive(Debug, Default)]
 #[must_use = "what it guards is not counted once it is dropped"]
 pub struct Guard {
@@ -19,12 +21,14 @@ pub struct Guard {
     counting: Option<Description>,
     /// Uid and pid bytes beside the claims, until the lease or the holder has its own.
     signature: Option<Description>,
-    /// Copies of the claims' descriptors, so that the process of the signature shows the units also when the holder has them.
+    /// Copies of the claims' descriptors, so that the process of the signature shows the
+    /// units also when the holder has them.
     claims: Vec<OwnedFd>,
 }
 
 impl Guard {
-    /// The claims are made: signs them, and lets the user's next call count. Closing NVML and starting a holder may take their time.
+    /// The claims are made: signs them, and lets the user's next call count. Closing NVML
+    /// and starting a holder may take their time.
     pub fn sign(self, place: &Place, side: Side, picked: &[Picked]) -> Result<Self, Failure> {
         self.sign_claims(place, side, picked.iter().map(|picked| &picked.claim))
     }
@@ -44,7 +48,13 @@ impl Guard {
         let signature = place.open()?;
         for claim in claims {
             sign(&signature, side, claim.span(), uid, pid);
-            self.claims.push(claim.description().as_fd().try_clone_to_owned().map_err(|e| lock_error(&e))?);
+            self.claims.push(
+                claim
+                    .description()
+                    .as_fd()
+                    .try_clone_to_owned()
+                    .map_err(|e| lock_error(&e))?,
+            );
         }
         self.signature = Some(signature);
         self.counting = None;
@@ -59,8 +69,9 @@ struct Held {
     names: Vec<String>,
 }
 
-/// Counts what this user holds. With `more` units it must not be more than `most` devices; then the user's other calls do not count before
-/// the guard has signed. The inner failure is being over the cap.
+/// Counts what this user holds. With `more` units it must not be more than `most`
+/// devices; then the user's other calls do not count before the guard has signed. The
+/// inner failure is being over the cap.
 pub fn enter(
     place: &Place,
     probe: &Description,
@@ -72,29 +83,50 @@ pub fn enter(
     let byte = layout::uid(namespaces::host_uid(uid));
     let counting = match turns::enter(place, byte, &[uid])? {
         turns::Entered::Ours(counting) => counting,
-        // Where all processes are seen no call of this user is counting. The byte is a stranger's, and another description stands for it.
+        // Where all processes are seen no call of this user is counting. The byte is a
+        // stranger's, and another description stands for it.
         turns::Entered::Strangers if namespaces::host_pids() => place.open()?,
         turns::Entered::Strangers | turns::Entered::Late => {
-            return Ok(Err(Failure::new(Kind::NoneFree, "another call of yours has been choosing for too long")));
+            return Ok(Err(Failure::new(
+                Kind::NoneFree,
+                "another call of yours has been choosing for too long",
+            )));
         }
     };
     let held = count(place, probe, inventory, uid)?;
     if held.units + more <= i64::from(most) * UNITS {
-        return Ok(Ok(Guard { counting: Some(counting), ..Guard::default() }));
+        return Ok(Ok(Guard {
+            counting: Some(counting),
+            ..Guard::default()
+        }));
     }
     let number = (held.units as f64 / UNITS as f64 * 100.0).round() / 100.0;
-    let names = if held.names.is_empty() { String::new() } else { format!(": {}", held.names.join(", ")) };
-    Ok(Err(Failure::new(Kind::NoneFree, format!("you hold {number} of at most {most}{names}"))
-        .hint("getgpu --release UUID gives up a reservation; getgpu --list shows all")))
+    let names = if held.names.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", held.names.join(", "))
+    };
+    Ok(Err(Failure::new(
+        Kind::NoneFree,
+        format!("you hold {number} of at most {most}{names}"),
+    )
+    .hint(
+        "getgpu --release UUID gives up a reservation; getgpu --list shows all",
+    )))
 }
 
 /// A request for more devices than a user may ever have fails at once, waiting or not.
 pub fn possible(request: &Request) -> Result<(), Failure> {
-    let Some(most) = request.cap().filter(|_| request.filter.share.is_none()) else { return Ok(()) };
+    let Some(most) = request.cap().filter(|_| request.filter.share.is_none()) else {
+        return Ok(());
+    };
     if request.count <= most as usize {
         return Ok(());
     }
-    let text = format!("--count {}: max_per_user allows {most} at a time on this node", request.count);
+    let text = format!(
+        "--count {}: max_per_user allows {most} at a time on this node",
+        request.count
+    );
     Err(Failure::new(Kind::NoDevice, text).hint("ask for fewer devices"))
 }
 
@@ -110,7 +142,12 @@ pub fn allows(
     Ok(held.units + more <= i64::from(most) * UNITS)
 }
 
-fn count(place: &Place, probe: &Description, inventory: &Inventory, uid: u32) -> Result<Held, Failure> {
+fn count(
+    place: &Place,
+    probe: &Description,
+    inventory: &Inventory,
+    uid: u32,
+) -> Result<Held, Failure> {
     let host = namespaces::host_uid(uid);
     let mut held = Held::default();
     for device in &inventory.devices {
@@ -118,8 +155,11 @@ fn count(place: &Place, probe: &Description, inventory: &Inventory, uid: u32) ->
         let mut units = Units::default();
         let mut who = None;
         for side in [Side::Lease, Side::Reservation] {
-            // Anybody can lock a byte with this uid, so it counts only beside units that somebody holds.
-            if !held_at_all(probe, span, side)? || !holders::uids(probe, span, side)?.contains(&host) {
+            // Anybody can lock a byte with this uid, so it counts only beside units that
+            // somebody holds.
+            if !held_at_all(probe, span, side)?
+                || !holders::uids(probe, span, side)?.contains(&host)
+            {
                 continue;
             }
             let (mut seen, mut all) = (Units::default(), true);
@@ -129,18 +169,26 @@ fn count(place: &Place, probe: &Description, inventory: &Inventory, uid: u32) ->
                         let shown = holders::claimed_units_of(place, pid, side, span);
                         all &= !shown.is_empty();
                         seen = seen.and(&shown);
-                        who = who.or_else(|| procfs::comm(pid).map(|name| format!(" (pid {pid}, {name})")));
+                        who = who.or_else(|| {
+                            procfs::comm(pid).map(|name| format!(" (pid {pid}, {name})"))
+                        });
                     }
                     Some(_) => {}
-                    // Over, and a child has what it held: whose, and how much, is not known.
+                    // Over, and a child has what it held: whose, and how much, is not
+                    // known.
                     None => all = false,
                 }
             }
-            units = units.and(&if seen.is_empty() || !all { Units::whole() } else { seen });
+            units = units.and(&if seen.is_empty() || !all {
+                Units::whole()
+            } else {
+                seen
+            });
         }
         if !units.is_empty() {
             held.units += units.count();
-            held.names.push(format!("{}{}", device.uuid, who.unwrap_or_default()));
+            held.names
+                .push(format!("{}{}", device.uuid, who.unwrap_or_default()));
         }
     }
     Ok(held)
@@ -153,7 +201,11 @@ fn held_at_all(probe: &Description, span: Span, side: Side) -> Result<bool, Fail
         Side::Reservation => [span.reservation(), span.inner_reservation()],
     };
     for region in regions {
-        if probe.conflict(region).map_err(|e| lock_error(&e))?.is_some() {
+        if probe
+            .conflict(region)
+            .map_err(|e| lock_error(&e))?
+            .is_some()
+        {
             return Ok(true);
         }
     }

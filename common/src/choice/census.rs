@@ -1,5 +1,5 @@
-//! Telling why there is nothing to have: who holds what when none is free, and what the node has when nothing fits.
-//! Counting is pure; the names come from the lock.
+//! Telling why there is nothing to have: who holds what when none is free, and what the
+//! node has when nothing fits. Counting is pure; the names come from the lock.
 
 use std::collections::BTreeMap;
 
@@ -90,14 +90,21 @@ impl Census {
             ("other programs", self.other),
             ("unknown to NVML", self.unknown),
         ];
-        let parts: Vec<String> =
-            named.chain(rest).filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
+        let parts: Vec<String> = named
+            .chain(rest)
+            .filter(|(_, n)| *n > 0)
+            .map(|(name, n)| format!("{name} {n}"))
+            .collect();
         format!("{used} of {total} in use ({})", parts.join(", "))
     }
 
     /// The failure that says it.
     pub fn failure(&self) -> Failure {
-        let what = if self.free > 0 { "too few free devices" } else { "no free device" };
+        let what = if self.free > 0 {
+            "too few free devices"
+        } else {
+            "no free device"
+        };
         Failure::new(Kind::NoneFree, format!("{what}: {}", self.text()))
     }
 }
@@ -114,22 +121,40 @@ pub fn verdict(usage: Result<Usage, Failure>) -> Option<Rejected> {
     }
 }
 
-/// The devices to choose from, each with its place in the order of the node. Fewer than `count` is a failure that waiting cannot cure.
-pub fn pool<'i>(filter: &Filter, inventory: &'i Inventory, count: usize) -> Result<Vec<(usize, &'i Device)>, Failure> {
+/// The devices to choose from, each with its place in the order of the node. Fewer than
+/// `count` is a failure that waiting cannot cure.
+pub fn pool<'i>(
+    filter: &Filter,
+    inventory: &'i Inventory,
+    count: usize,
+) -> Result<Vec<(usize, &'i Device)>, Failure> {
     let outside = filter.sort(inventory);
-    let inside = inventory.devices.iter().enumerate().zip(&outside).filter(|(_, out)| out.is_none());
+    let inside = inventory
+        .devices
+        .iter()
+        .enumerate()
+        .zip(&outside)
+        .filter(|(_, out)| out.is_none());
     let pool: Vec<(usize, &Device)> = inside.map(|(device, _)| device).collect();
     let there = match pool.len() {
         0 => return Err(empty_pool(inventory, &outside)),
         there if there >= count => return Ok(pool),
         there => there,
     };
-    let there = if there == 1 { "1 such device exists".to_owned() } else { format!("{there} such devices exist") };
+    let there = if there == 1 {
+        "1 such device exists".to_owned()
+    } else {
+        format!("{there} such devices exist")
+    };
     let (place, hint) = match filter.grant {
         Some(_) => (" within CUDA_VISIBLE_DEVICES", request::WITHOUT_GRANT),
         None => ("", "getgpu --list shows what there is"),
     };
-    Err(Failure::new(Kind::NoDevice, format!("{count} devices wanted: only {there} here{place}")).hint(hint))
+    Err(Failure::new(
+        Kind::NoDevice,
+        format!("{count} devices wanted: only {there} here{place}"),
+    )
+    .hint(hint))
 }
 
 /// Nothing in the pool: what there is instead. Asking again cannot help.
@@ -138,11 +163,14 @@ pub fn empty_pool(inventory: &Inventory, outside: &[Option<Outside>]) -> Failure
         return match inventory.problems.first() {
             Some(problem) => Failure::new(Kind::Nvml, format!("no device answers: {problem}"))
                 .hint("does `nvidia-smi -L` work on this node?"),
-            None if inventory.gpus.is_empty() => Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node"),
-            None => {
-                Failure::new(Kind::NoDevice, "no device on this node: its GPUs are in MIG mode and have no MIG devices")
-                    .hint("an administrator can create them: nvidia-smi mig -cgi ... -C")
+            None if inventory.gpus.is_empty() => {
+                Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node")
             }
+            None => Failure::new(
+                Kind::NoDevice,
+                "no device on this node: its GPUs are in MIG mode and have no MIG devices",
+            )
+            .hint("an administrator can create them: nvidia-smi mig -cgi ... -C"),
         };
     }
     if outside.iter().all(|out| *out == Some(Outside::NotUsable)) {
@@ -155,23 +183,42 @@ pub fn empty_pool(inventory: &Inventory, outside: &[Option<Outside>]) -> Failure
             None => counts.push((*out, 1)),
         }
     }
-    let parts: Vec<String> = counts.iter().map(|(out, n)| format!("{n} {}", out.text())).collect();
-    Failure::new(Kind::NoDevice, format!("no device of the request exists here: {}", parts.join("; ")))
-        .hint(there_is(inventory).unwrap_or_else(|| "getgpu --list shows what there is".into()))
+    let parts: Vec<String> = counts
+        .iter()
+        .map(|(out, n)| format!("{n} {}", out.text()))
+        .collect();
+    Failure::new(
+        Kind::NoDevice,
+        format!("no device of the request exists here: {}", parts.join("; ")),
+    )
+    .hint(there_is(inventory).unwrap_or_else(|| "getgpu --list shows what there is".into()))
 }
 
 /// `here: 4 x 1g.5gb (4.75 GiB), 1 x whole GPU (39.4 GiB)`, where sizes were asked for.
 fn there_is(inventory: &Inventory) -> Option<String> {
     let mut kinds: Vec<(String, usize)> = Vec::new();
     for device in &inventory.devices {
-        let name = device.profile.as_deref().unwrap_or(if device.slot.is_some() { "MIG device" } else { "whole GPU" });
-        let kind = format!("{name} ({:.2} GiB)", device.memory? as f64 / f64::from(1 << 30));
+        let name = device
+            .profile
+            .as_deref()
+            .unwrap_or(if device.slot.is_some() {
+                "MIG device"
+            } else {
+                "whole GPU"
+            });
+        let kind = format!(
+            "{name} ({:.2} GiB)",
+            device.memory? as f64 / f64::from(1 << 30)
+        );
         match kinds.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, n)) => *n += 1,
             None => kinds.push((kind, 1)),
         }
     }
-    let parts: Vec<String> = kinds.iter().map(|(kind, n)| format!("{n} x {kind}")).collect();
+    let parts: Vec<String> = kinds
+        .iter()
+        .map(|(kind, n)| format!("{n} x {kind}"))
+        .collect();
     (!parts.is_empty()).then(|| format!("here: {}", parts.join(", ")))
 }
 
@@ -181,17 +228,37 @@ mod tests {
 
     #[test]
     fn one_line_says_who() {
-        let census =
-            Census { users: [("ana".into(), 3), ("ben".into(), 2)].into(), reserved: 1, other: 1, ..Census::default() };
-        assert_eq!(census.text(), "7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)");
-        let some = Census { reserved: 3, free: 1, ..Census::default() };
-        assert_eq!(some.failure().message, "too few free devices: 3 of 4 in use (reserved 3)");
+        let census = Census {
+            users: [("ana".into(), 3), ("ben".into(), 2)].into(),
+            reserved: 1,
+            other: 1,
+            ..Census::default()
+        };
+        assert_eq!(
+            census.text(),
+            "7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)"
+        );
+        let some = Census {
+            reserved: 3,
+            free: 1,
+            ..Census::default()
+        };
+        assert_eq!(
+            some.failure().message,
+            "too few free devices: 3 of 4 in use (reserved 3)"
+        );
     }
 
     #[test]
     fn what_there_is_instead() {
-        let sick = Inventory { problems: vec!["GPU 0: lost".into()], ..Inventory::default() };
+        let sick = Inventory {
+            problems: vec!["GPU 0: lost".into()],
+            ..Inventory::default()
+        };
         assert_eq!(empty_pool(&sick, &[]).kind, Kind::Nvml);
-        assert_eq!(empty_pool(&Inventory::default(), &[]).kind, Kind::NoUsableGpu);
+        assert_eq!(
+            empty_pool(&Inventory::default(), &[]).kind,
+            Kind::NoUsableGpu
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Where chance comes from: a generator seeded by the kernel.
-//! A kernel that gives no random bytes is no reason to hand out nothing: then the clock and the process id have to do.
+//! Where chance comes from: a generator seeded by the kernel. A kernel that gives no
+//! random bytes is no reason to hand out nothing: then the clock and the process id have
+//! to do.
 
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};

@@ -1,6 +1,7 @@
-//! Drawing slots of a node at random without knowing what is in them: every (GPU, slot) pair equally likely, none twice.
-//! Whoever draws rejects what is empty or taken and draws again, so every free device is equally likely, and a pick on an idle
-//! node touches one GPU only.
+//! Drawing slots of a node at random without knowing what is in them: every (GPU, slot)
+//! pair equally likely, none twice. Whoever draws rejects what is empty or taken and
+//! draws again, so every free device is equally likely, and a pick on an idle node
+//! touches one GPU only.
 
 use std::collections::HashSet;
 
@@ -34,7 +35,11 @@ pub struct Draws {
 impl Draws {
     /// Draws among the slots of `gpus` GPUs.
     pub fn new(gpus: u32, kind: Type) -> Self {
-        Self { gpus, slots: if kind == Type::Gpu { 1 } else { USUAL_SLOTS }, drawn: HashSet::new() }
+        Self {
+            gpus,
+            slots: if kind == Type::Gpu { 1 } else { USUAL_SLOTS },
+            drawn: HashSet::new(),
+        }
     }
 
     /// The next slot; none when a look at everything is better.
@@ -44,23 +49,33 @@ impl Draws {
             return None;
         }
         loop {
-            let slot = Slot { gpu: rng.random_range(0..self.gpus), index: rng.random_range(0..self.slots) };
+            let slot = Slot {
+                gpu: rng.random_range(0..self.gpus),
+                index: rng.random_range(0..self.slots),
+            };
             if self.drawn.insert(slot) {
                 return Some(slot);
             }
         }
     }
 
-    /// What the drawn slot is on a GPU that turned out so: a MIG index, the GPU itself, or nothing.
-    /// `Err` when this GPU has more slots than are drawn from, which would not be fair.
+    /// What the drawn slot is on a GPU that turned out so: a MIG index, the GPU itself,
+    /// or nothing. `Err` when this GPU has more slots than are drawn from, which would
+    /// not be fair.
     pub fn on(&self, slot: Slot, gpu: &Gpu) -> Result<Option<Place>, Unfair> {
         if !gpu.mig {
-            return Ok((slot.index == 0).then_some(Place { gpu: slot.gpu, slot: None }));
+            return Ok((slot.index == 0).then_some(Place {
+                gpu: slot.gpu,
+                slot: None,
+            }));
         }
         if gpu.slots > self.slots {
             return Err(Unfair);
         }
-        Ok((slot.index < gpu.slots).then_some(Place { gpu: slot.gpu, slot: Some(slot.index) }))
+        Ok((slot.index < gpu.slots).then_some(Place {
+            gpu: slot.gpu,
+            slot: Some(slot.index),
+        }))
     }
 }
 
@@ -83,13 +98,26 @@ mod tests {
     use rand::SeedableRng;
 
     fn gpu(mig: bool, slots: u32) -> Gpu {
-        Gpu { index: 0, uuid: None, name: None, pci_bus_id: None, mig, slots, usable: true }
+        Gpu {
+            index: 0,
+            uuid: None,
+            name: None,
+            pci_bus_id: None,
+            mig,
+            slots,
+            usable: true,
+        }
     }
 
     #[test]
     fn no_slot_twice_and_an_end() {
         let mut rng = rand::rngs::StdRng::seed_from_u64(1);
-        for (gpus, kind, most) in [(1, Type::Auto, 7), (8, Type::Auto, 16), (4, Type::Gpu, 4), (64, Type::Gpu, 16)] {
+        for (gpus, kind, most) in [
+            (1, Type::Auto, 7),
+            (8, Type::Auto, 16),
+            (4, Type::Gpu, 4),
+            (64, Type::Gpu, 16),
+        ] {
             let mut draws = Draws::new(gpus, kind);
             let drawn: Vec<_> = std::iter::from_fn(|| draws.draw(&mut rng)).collect();
             assert_eq!(drawn.len(), most);
@@ -101,9 +129,18 @@ mod tests {
     fn slots_of_gpus() {
         let draws = Draws::new(2, Type::Any);
         let slot = |index| Slot { gpu: 1, index };
-        assert_eq!(draws.on(slot(3), &gpu(true, 7)), Ok(Some(Place { gpu: 1, slot: Some(3) })));
+        assert_eq!(
+            draws.on(slot(3), &gpu(true, 7)),
+            Ok(Some(Place {
+                gpu: 1,
+                slot: Some(3)
+            }))
+        );
         assert_eq!(draws.on(slot(4), &gpu(true, 4)), Ok(None));
-        assert_eq!(draws.on(slot(0), &gpu(false, 0)), Ok(Some(Place { gpu: 1, slot: None })));
+        assert_eq!(
+            draws.on(slot(0), &gpu(false, 0)),
+            Ok(Some(Place { gpu: 1, slot: None }))
+        );
         assert_eq!(draws.on(slot(1), &gpu(false, 0)), Ok(None));
         assert_eq!(draws.on(slot(0), &gpu(true, 8)), Err(Unfair));
     }

@@ -1,5 +1,6 @@
-//! Choosing devices: in which order they are tried (`policy`, `draw`), how each is claimed (`attempt`), how much one user may have (`cap`),
-//! the choice itself (`pick`), and why there was nothing to have (`census`).
+//! Choosing devices: in which order they are tried (`policy`, `draw`), how each is
+//! claimed (`attempt`), how much one user may have (`cap`), the choice itself (`pick`),
+//! and why there was nothing to have (`census`).
 
 pub mod attempt;
 pub mod cap;

@@ -1,5 +1,6 @@
-//! The choice: free devices of the pool, claimed on the lock before NVML is asked about them, so that nobody comes between.
-//! Draws first, as few calls and GPUs as possible; a look at everything when that does not find one or the request needs it.
+//! The choice: free devices of the pool, claimed on the lock before NVML is asked about
+//! them, so that nobody comes between. Draws first, as few calls and GPUs as possible; a
+//! look at everything when that does not find one or the request needs it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,11 +18,14 @@ use crate::lock::{Claim, Description, Place, Side, Span, Taken, UNITS, layout, t
 use crate::request::Request;
 use crate::settings::Policy;
 
-/// How long devices that were only being tried by others are tried again when nothing else is free.
+/// How long devices that were only being tried by others are tried again when nothing
+/// else is free.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// The same for shares, where everybody begins with the same device and most looks end in another one's try.
+/// The same for shares, where everybody begins with the same device and most looks end in
+/// another one's try.
 const SHARE_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a call that chooses several devices, or a part of one, waits for another such call. One that is stopped holds the others up so long.
+/// How long a call that chooses several devices, or a part of one, waits for another such
+/// call. One that is stopped holds the others up so long.
 const GATE: Duration = Duration::from_secs(2);
 
 /// What came of a choice.
@@ -77,13 +81,21 @@ impl<A: Ask> Chooser<'_, A> {
             if let std::collections::hash_map::Entry::Vacant(vacant) = known.entry(slot.gpu) {
                 vacant.insert(self.client.client()?.gpu(slot.gpu)?.ok());
             }
-            let Some(gpu) = known.get(&slot.gpu).and_then(Option::as_ref) else { continue };
+            let Some(gpu) = known.get(&slot.gpu).and_then(Option::as_ref) else {
+                continue;
+            };
             let place = match draws.on(slot, gpu) {
                 Ok(Some(place)) => place,
                 Ok(None) => continue,
                 Err(crate::choice::draw::Unfair) => return Ok(None),
             };
-            let Ok(Some(device)) = self.client.client()?.device(place.gpu, place.slot, Detail::Uuid)? else { continue };
+            let Ok(Some(device)) =
+                self.client
+                    .client()?
+                    .device(place.gpu, place.slot, Detail::Uuid)?
+            else {
+                continue;
+            };
             if !self.request.filter.takes(&device) {
                 continue;
             }
@@ -99,7 +111,11 @@ impl<A: Ask> Chooser<'_, A> {
         let pool = census::pool(&self.request.filter, inventory, count)?;
         let share = self.request.filter.share.is_some();
         cap::possible(self.request)?;
-        let gate = if count > 1 || share { self.gate()? } else { None };
+        let gate = if count > 1 || share {
+            self.gate()?
+        } else {
+            None
+        };
         let guard = match self.within_cap(probe, inventory)? {
             Ok(guard) => guard,
             Err(over) => return Ok(Outcome::OverCap(over)),
@@ -112,13 +128,22 @@ impl<A: Ask> Chooser<'_, A> {
         while picked.len() < count {
             let mut left: Vec<Candidate<'_>> = Vec::new();
             for (number, (place, device)) in pool.iter().enumerate() {
-                let out = rejected.contains_key(place) || picked.iter().any(|(known, _)| known == place);
+                let out =
+                    rejected.contains_key(place) || picked.iter().any(|(known, _)| known == place);
                 if !out && !(self.skip)(device) {
                     let load = if share { self.load(probe, device)? } else { 0 };
                     let gpu_load = gpu_loads.get(&device.gpu).copied().unwrap_or(0);
                     let nearest = self.request.nearest.as_ref();
-                    let distance = nearest.map(|nearest| nearest.distance(device, number)).unwrap_or_default();
-                    left.push(Candidate { device, place: *place, load, gpu_load, distance });
+                    let distance = nearest
+                        .map(|nearest| nearest.distance(device, number))
+                        .unwrap_or_default();
+                    left.push(Candidate {
+                        device,
+                        place: *place,
+                        load,
+                        gpu_load,
+                        distance,
+                    });
                 }
             }
             let enough = picked.len() + left.len() >= count;
@@ -132,9 +157,13 @@ impl<A: Ask> Chooser<'_, A> {
             if apart {
                 let beside = |candidate: &Candidate<'_>| {
                     let instance = candidate.device.gpu_instance();
-                    instance.is_some() && picked.iter().any(|(_, other)| other.device.gpu_instance() == instance)
+                    instance.is_some()
+                        && picked
+                            .iter()
+                            .any(|(_, other)| other.device.gpu_instance() == instance)
                 };
-                // What getgpu prints may be for several programs; cudawrap starts one, which could not use both.
+                // What getgpu prints may be for several programs; cudawrap starts one,
+                // which could not use both.
                 left.retain(|candidate| self.side == Side::Reservation || !beside(candidate));
                 left.sort_by_key(beside);
             }
@@ -142,14 +171,22 @@ impl<A: Ask> Chooser<'_, A> {
             for candidate in left.into_iter().filter(|_| enough) {
                 match self.try_device(probe, candidate.device)? {
                     Ok(claim) => {
-                        *gpu_loads.entry(candidate.device.gpu).or_default() += claim.units().count();
-                        picked.push((candidate.place, Picked { device: candidate.device.clone(), claim }));
+                        *gpu_loads.entry(candidate.device.gpu).or_default() +=
+                            claim.units().count();
+                        picked.push((
+                            candidate.place,
+                            Picked {
+                                device: candidate.device.clone(),
+                                claim,
+                            },
+                        ));
                         found = true;
                         break;
                     }
                     Err(Rejected::Tried) => {
                         tried = true;
-                        // Another one takes its part there: what is least loaded now has to be seen again.
+                        // Another one takes its part there: what is least loaded now has
+                        // to be seen again.
                         if share {
                             break;
                         }
@@ -161,10 +198,18 @@ impl<A: Ask> Chooser<'_, A> {
                 continue;
             }
             if !tried || began.elapsed() >= patience {
-                // One that could be had, or was not even tried, is one of too few; alone it would have been tried.
-                let rest = if count > 1 { Rejected::TooFew } else { Rejected::Tried };
+                // One that could be had, or was not even tried, is one of too few; alone
+                // it would have been tried.
+                let rest = if count > 1 {
+                    Rejected::TooFew
+                } else {
+                    Rejected::Tried
+                };
                 let mut why = |(place, device): &(usize, &Device)| {
-                    ((*device).clone(), rejected.remove(place).unwrap_or_else(|| rest.clone()))
+                    (
+                        (*device).clone(),
+                        rejected.remove(place).unwrap_or_else(|| rest.clone()),
+                    )
                 };
                 return Ok(Outcome::NoneFree(pool.iter().map(&mut why).collect()));
             }
@@ -178,19 +223,30 @@ impl<A: Ask> Chooser<'_, A> {
         Ok(Outcome::Picked(picked, guard))
     }
 
-    /// Whether this user may have what is asked for; the guard keeps the user's other calls from counting meanwhile.
-    pub fn within_cap(&self, probe: &Description, inventory: &Inventory) -> Result<Result<Guard, Failure>, Failure> {
-        let Some(most) = self.request.cap() else { return Ok(Ok(Guard::default())) };
+    /// Whether this user may have what is asked for; the guard keeps the user's other
+    /// calls from counting meanwhile.
+    pub fn within_cap(
+        &self,
+        probe: &Description,
+        inventory: &Inventory,
+    ) -> Result<Result<Guard, Failure>, Failure> {
+        let Some(most) = self.request.cap() else {
+            return Ok(Ok(Guard::default()));
+        };
         let more = self.request.most_units(inventory);
         cap::enter(self.place, probe, inventory, most, more)
     }
 
-    /// One call at a time chooses several devices, so that two do not each hold half of what the other wants; or a part of one, so that what
-    /// was the least loaded device still is when its part is taken.
+    /// One call at a time chooses several devices, so that two do not each hold half of
+    /// what the other wants; or a part of one, so that what was the least loaded device
+    /// still is when its part is taken.
     fn gate(&self) -> Result<Option<Description>, Failure> {
         let gate = self.place.open()?;
         let began = Instant::now();
-        while !gate.try_write(layout::several()).map_err(|e| crate::lock::claim::lock_error(&e))? {
+        while !gate
+            .try_write(layout::several())
+            .map_err(|e| crate::lock::claim::lock_error(&e))?
+        {
             if began.elapsed() >= GATE {
                 return Ok(None);
             }
@@ -200,11 +256,20 @@ impl<A: Ask> Chooser<'_, A> {
     }
 
     fn load(&self, probe: &Description, device: &Device) -> Result<i64, Failure> {
-        Ok(Taken::look(probe, self.request.level(), Span::of(&device.uuid))?.all().count())
+        Ok(
+            Taken::look(probe, self.request.level(), Span::of(&device.uuid))?
+                .all()
+                .count(),
+        )
     }
 
-    /// What is in use on each GPU, for the policies that ask: on the lock, or by programs that never asked.
-    fn gpu_loads(&mut self, probe: &Description, inventory: &Inventory) -> Result<HashMap<u32, i64>, Failure> {
+    /// What is in use on each GPU, for the policies that ask: on the lock, or by programs
+    /// that never asked.
+    fn gpu_loads(
+        &mut self,
+        probe: &Description,
+        inventory: &Inventory,
+    ) -> Result<HashMap<u32, i64>, Failure> {
         let mut loads = HashMap::new();
         if !matches!(self.request.policy, Some(Policy::Spread | Policy::Pack)) {
             return Ok(loads);
@@ -213,7 +278,16 @@ impl<A: Ask> Chooser<'_, A> {
             let mut load = self.load(probe, device)?;
             if load == 0 && self.request.cover.is_none() {
                 let idle = |usage: crate::inventory::Usage| usage.activity == Activity::Idle;
-                load = if self.client.client()?.usage(device, Detail::Uuid)?.is_ok_and(idle) { 0 } else { UNITS };
+                load = if self
+                    .client
+                    .client()?
+                    .usage(device, Detail::Uuid)?
+                    .is_ok_and(idle)
+                {
+                    0
+                } else {
+                    UNITS
+                };
             }
             *loads.entry(device.gpu).or_default() += load;
         }
@@ -221,34 +295,59 @@ impl<A: Ask> Chooser<'_, A> {
     }
 
     /// Why a device is not free, without trying it: for people.
-    pub fn look(&mut self, probe: &Description, device: &Device) -> Result<Option<Rejected>, Failure> {
+    pub fn look(
+        &mut self,
+        probe: &Description,
+        device: &Device,
+    ) -> Result<Option<Rejected>, Failure> {
         if taken::seen(probe, Span::of(&device.uuid))?.is_some() {
             return Ok(Some(Rejected::Taken));
         }
-        Ok(census::verdict(self.client.client()?.usage(device, Detail::Uuid)?))
+        Ok(census::verdict(
+            self.client.client()?.usage(device, Detail::Uuid)?,
+        ))
     }
 
-    /// Tries one device: a look that nobody sees, the claim, and NVML last, while the claim keeps others away.
-    pub fn try_device(&mut self, probe: &Description, device: &Device) -> Result<Result<Claim, Rejected>, Failure> {
-        let claim = match crate::choice::attempt::claim(self.place, probe, self.side, self.request, device)? {
+    /// Tries one device: a look that nobody sees, the claim, and NVML last, while the
+    /// claim keeps others away.
+    pub fn try_device(
+        &mut self,
+        probe: &Description,
+        device: &Device,
+    ) -> Result<Result<Claim, Rejected>, Failure> {
+        let claim = match crate::choice::attempt::claim(
+            self.place,
+            probe,
+            self.side,
+            self.request,
+            device,
+        )? {
             Ok(claim) => claim,
             Err(why) => return Ok(Err(why)),
         };
-        // What is ours already is not asked about, nor is a device on which others have their shares: these make it busy.
+        // What is ours already is not asked about, nor is a device on which others have
+        // their shares: these make it busy.
         let part = !claim.units().is_whole();
         if self.request.cover.is_some() || (part && shared(probe, device)?) {
             return Ok(Ok(claim));
         }
-        Ok(match census::verdict(self.client.client()?.usage(device, Detail::Uuid)?) {
-            None => Ok(claim),
-            // Another sharer may have begun while NVML was asked: then it is this one that makes it busy.
-            Some(Rejected::Busy(_)) if part && shared(probe, device)? => Ok(claim),
-            Some(why) => Err(why),
-        })
+        Ok(
+            match census::verdict(self.client.client()?.usage(device, Detail::Uuid)?) {
+                None => Ok(claim),
+                // Another sharer may have begun while NVML was asked: then it is this one
+                // that makes it busy.
+                Some(Rejected::Busy(_)) if part && shared(probe, device)? => Ok(claim),
+                Some(why) => Err(why),
+            },
+        )
     }
 }
 
 /// Whether a part of the device is settled.
 fn shared(probe: &Description, device: &Device) -> Result<bool, Failure> {
-    Ok(!Taken::look(probe, crate::lock::Level::Outer, Span::of(&device.uuid))?.settled.is_empty())
+    Ok(
+        !Taken::look(probe, crate::lock::Level::Outer, Span::of(&device.uuid))?
+            .settled
+            .is_empty(),
+    )
 }

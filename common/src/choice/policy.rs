@@ -1,5 +1,6 @@
-//! The order in which the devices of the pool are tried: by size where sizes matter, then by policy, else at random. Pure.
-//! Shares go to the least loaded device, the lowest index on ties, unless a policy says otherwise.
+//! The order in which the devices of the pool are tried: by size where sizes matter, then
+//! by policy, else at random. Pure. Shares go to the least loaded device, the lowest
+//! index on ties, unless a policy says otherwise.
 
 use rand::RngExt;
 
@@ -18,7 +19,8 @@ pub struct Candidate<'a> {
     pub load: i64,
     /// Units of all devices on its GPU that are taken.
     pub gpu_load: i64,
-    /// How far it is from the one that is best for a rank; the same for all where it does not matter.
+    /// How far it is from the one that is best for a rank; the same for all where it does
+    /// not matter.
     pub distance: Distance,
 }
 
@@ -30,9 +32,17 @@ pub fn order(
     by_size: bool,
     rng: &mut impl rand::Rng,
 ) {
-    let sizes = if by_size { sizes(candidates) } else { Vec::new() };
-    let chance: Vec<i64> = candidates.iter().map(|_| rng.random::<i32>().into()).collect();
-    // Every key is worked out before the sort, so that it is one and the same at every comparison.
+    let sizes = if by_size {
+        sizes(candidates)
+    } else {
+        Vec::new()
+    };
+    let chance: Vec<i64> = candidates
+        .iter()
+        .map(|_| rng.random::<i32>().into())
+        .collect();
+    // Every key is worked out before the sort, so that it is one and the same at every
+    // comparison.
     let key = |i: usize, c: &Candidate<'_>| -> (usize, Distance, i64, i64, i64) {
         let place = i64::try_from(c.place).unwrap_or(i64::MAX);
         let size = sizes.get(i).copied().unwrap_or(0);
@@ -47,39 +57,71 @@ pub fn order(
             (Some(Policy::Pack), false) => (-c.gpu_load, chance[i], 0),
         };
         // A policy that somebody has set is followed by ranks too.
-        let distance = if policy.is_none() { c.distance } else { Distance::default() };
+        let distance = if policy.is_none() {
+            c.distance
+        } else {
+            Distance::default()
+        };
         (size, distance, first, second, third)
     };
-    let mut keyed: Vec<_> = candidates.iter().cloned().enumerate().map(|(i, c)| (key(i, &c), c)).collect();
+    let mut keyed: Vec<_> = candidates
+        .iter()
+        .cloned()
+        .enumerate()
+        .map(|(i, c)| (key(i, &c), c))
+        .collect();
     keyed.sort_by_key(|(key, _)| *key);
     for (place, (_, candidate)) in candidates.iter_mut().zip(keyed) {
         *place = candidate;
     }
 }
 
-/// The rank of each candidate by size: by memory, where equal profiles differ by some MiB and count as equal, then by compute slices.
+/// The rank of each candidate by size: by memory, where equal profiles differ by some MiB
+/// and count as equal, then by compute slices.
 fn sizes(candidates: &[Candidate<'_>]) -> Vec<usize> {
     let memory = |c: &Candidate<'_>| c.device.memory.unwrap_or(u64::MAX);
     let mut totals: Vec<u64> = candidates.iter().map(memory).collect();
     totals.sort_unstable();
     let mut firsts: Vec<u64> = Vec::new();
     for total in totals {
-        if firsts.last().is_none_or(|first| total > first.saturating_add(first / 50)) {
+        if firsts
+            .last()
+            .is_none_or(|first| total > first.saturating_add(first / 50))
+        {
             firsts.push(total);
         }
     }
-    let key = |c: &Candidate<'_>| (firsts.iter().rposition(|first| *first <= memory(c)), slices(c.device));
+    let key = |c: &Candidate<'_>| {
+        (
+            firsts.iter().rposition(|first| *first <= memory(c)),
+            slices(c.device),
+        )
+    };
     let mut keys: Vec<_> = candidates.iter().map(key).collect();
     let all = keys.clone();
     keys.sort_unstable();
     keys.dedup();
-    all.iter().map(|key| keys.binary_search(key).unwrap_or(0)).collect()
+    all.iter()
+        .map(|key| keys.binary_search(key).unwrap_or(0))
+        .collect()
 }
 
-/// The compute slices of a profile (`2g.10gb`, `1c.3g.20gb`); a whole GPU has more than any.
+/// The compute slices of a profile (`2g.10gb`, `1c.3g.20gb`); a whole GPU has more than
+/// any.
 fn slices(device: &Device) -> u32 {
-    let digits = |profile: &str| profile.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok();
-    device.profile.as_deref().and_then(digits).unwrap_or(u32::MAX)
+    let digits = |profile: &str| {
+        profile
+            .chars()
+            .take_while(char::is_ascii_digit)
+            .collect::<String>()
+            .parse()
+            .ok()
+    };
+    device
+        .profile
+        .as_deref()
+        .and_then(digits)
+        .unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

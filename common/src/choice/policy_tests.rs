@@ -47,20 +47,42 @@ fn four() -> Vec<Device> {
 fn shares_go_to_the_least_loaded_and_then_to_the_lowest() {
     let loads = [(5, 0), (3, 0), (3, 0), (9, 0)];
     assert_eq!(ordered(&four(), &loads, None, true, false, 1), [1, 2, 0, 3]);
-    assert_eq!(ordered(&four(), &[(0, 0); 4], None, true, false, 1), [0, 1, 2, 3]);
+    assert_eq!(
+        ordered(&four(), &[(0, 0); 4], None, true, false, 1),
+        [0, 1, 2, 3]
+    );
 }
 
 #[test]
 fn policies() {
     let loads = [(0, 1), (1, 1), (0, 3), (3, 3)];
     let first = |policy, share, seed| ordered(&four(), &loads, Some(policy), share, false, seed)[0];
-    assert_eq!(ordered(&four(), &loads, Some(Policy::First), false, false, 1), [0, 1, 2, 3]);
-    assert_eq!(ordered(&four(), &loads, Some(Policy::Last), false, false, 1), [3, 2, 1, 0]);
-    let spread: std::collections::BTreeSet<_> = (0..40).map(|seed| first(Policy::Spread, false, seed)).collect();
-    let pack: std::collections::BTreeSet<_> = (0..40).map(|seed| first(Policy::Pack, false, seed)).collect();
-    let random: std::collections::BTreeSet<_> = (0..80).map(|seed| first(Policy::Random, true, seed)).collect();
-    assert_eq!((spread, pack, random), ([0, 1].into(), [2, 3].into(), [0, 1, 2, 3].into()), "ties at random");
-    assert_eq!((first(Policy::Spread, true, 1), first(Policy::Pack, true, 1)), (0, 3));
+    assert_eq!(
+        ordered(&four(), &loads, Some(Policy::First), false, false, 1),
+        [0, 1, 2, 3]
+    );
+    assert_eq!(
+        ordered(&four(), &loads, Some(Policy::Last), false, false, 1),
+        [3, 2, 1, 0]
+    );
+    let spread: std::collections::BTreeSet<_> = (0..40)
+        .map(|seed| first(Policy::Spread, false, seed))
+        .collect();
+    let pack: std::collections::BTreeSet<_> = (0..40)
+        .map(|seed| first(Policy::Pack, false, seed))
+        .collect();
+    let random: std::collections::BTreeSet<_> = (0..80)
+        .map(|seed| first(Policy::Random, true, seed))
+        .collect();
+    assert_eq!(
+        (spread, pack, random),
+        ([0, 1].into(), [2, 3].into(), [0, 1, 2, 3].into()),
+        "ties at random"
+    );
+    assert_eq!(
+        (first(Policy::Spread, true, 1), first(Policy::Pack, true, 1)),
+        (0, 3)
+    );
 }
 
 #[test]
@@ -71,7 +93,8 @@ fn the_smallest_that_fits_goes_first_and_equal_profiles_are_equal() {
         device(2, 1, "1g.10gb", 9856),
         device(3, 1, "2g.10gb", 9856),
     ];
-    let orders: std::collections::BTreeSet<_> =
-        (0..40).map(|seed| ordered(&node, &[(0, 0); 4], None, false, true, seed)).collect();
+    let orders: std::collections::BTreeSet<_> = (0..40)
+        .map(|seed| ordered(&node, &[(0, 0); 4], None, false, true, seed))
+        .collect();
     assert_eq!(orders, [vec![2, 1, 3, 0], vec![2, 3, 1, 0]].into());
 }

@@ -1,5 +1,6 @@
-//! The mask of CPUs that a process may run on: read of any process, set for this one (sched_setaffinity(2)).
-//! By the system calls themselves, since the C library's cpu_set_t ends at 1,024 CPUs.
+//! The mask of CPUs that a process may run on: read of any process, set for this one
+//! (sched_setaffinity(2)). By the system calls themselves, since the C library's
+//! cpu_set_t ends at 1,024 CPUs.
 #![allow(unsafe_code)]
 
 use std::ffi::c_ulong;
@@ -12,13 +13,21 @@ const WORDS: usize = 1024 / c_ulong::BITS as usize;
 /// A kernel with more CPUs than fit in so many words does not exist.
 const MOST_WORDS: usize = WORDS << 10;
 
-/// The mask of the first thread of process `pid`; 0 stands for this thread. Inherited over execve(2).
+/// The mask of the first thread of process `pid`; 0 stands for this thread. Inherited
+/// over execve(2).
 pub fn of(pid: i32) -> io::Result<CpuSet> {
     let mut words: Vec<c_ulong> = vec![0; WORDS];
     loop {
-        // SAFETY: the kernel writes at most the length given, into a buffer of that length.
-        let written =
-            unsafe { libc::syscall(libc::SYS_sched_getaffinity, pid, size_of_val(&*words), words.as_mut_ptr()) };
+        // SAFETY: the kernel writes at most the length given, into a buffer of that
+        // length.
+        let written = unsafe {
+            libc::syscall(
+                libc::SYS_sched_getaffinity,
+                pid,
+                size_of_val(&*words),
+                words.as_mut_ptr(),
+            )
+        };
         if written >= 0 {
             return Ok(CpuSet::from_words(words));
         }
@@ -31,12 +40,25 @@ pub fn of(pid: i32) -> io::Result<CpuSet> {
     }
 }
 
-/// Has this thread run on these CPUs only. EINVAL: none of them is in its cpuset; EPERM: not allowed here (some containers).
+/// Has this thread run on these CPUs only. EINVAL: none of them is in its cpuset; EPERM:
+/// not allowed here (some containers).
 pub fn set(cpus: &CpuSet) -> io::Result<()> {
     let words = cpus.words();
-    // SAFETY: the kernel reads the length given; CPUs behind it are taken for not in the set.
-    let done = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(words), words.as_ptr()) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    // SAFETY: the kernel reads the length given; CPUs behind it are taken for not in the
+    // set.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            0,
+            size_of_val(words),
+            words.as_ptr(),
+        )
+    };
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -46,7 +68,10 @@ mod tests {
     /// What the kernel tells in another way, for this thread alone.
     fn told() -> CpuSet {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+            .unwrap();
         line.parse().unwrap()
     }
 
@@ -64,8 +89,16 @@ mod tests {
     #[test]
     fn what_the_kernel_refuses_changes_nothing() {
         let before = of(0).unwrap();
-        assert_eq!(set(&CpuSet::default()).unwrap_err().raw_os_error(), Some(libc::EINVAL));
-        assert_eq!(set(&[MOST_WORDS].into_iter().collect()).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(
+            set(&CpuSet::default()).unwrap_err().raw_os_error(),
+            Some(libc::EINVAL)
+        );
+        assert_eq!(
+            set(&[MOST_WORDS].into_iter().collect())
+                .unwrap_err()
+                .raw_os_error(),
+            Some(libc::EINVAL)
+        );
         assert_eq!(of(0).unwrap(), before);
         assert!(of(i32::MAX).is_err());
     }

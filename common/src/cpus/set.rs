@@ -1,5 +1,6 @@
-//! A set of CPUs of any size, in the words that the kernel and NVML use, and in the list form of cpuset(7): `0-31,64-95`.
-//! Pure; the mask of a process is read and set elsewhere.
+//! A set of CPUs of any size, in the words that the kernel and NVML use, and in the list
+//! form of cpuset(7): `0-31,64-95`. Pure; the mask of a process is read and set
+//! elsewhere.
 
 use std::ffi::c_ulong;
 use std::fmt;
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 /// Bits of a word.
 const BITS: usize = c_ulong::BITS as usize;
-/// A list with a higher number than this is no list of CPUs; Linux has been built for 8,192.
+/// A list with a higher number than this is no list of CPUs; Linux has been built for
+/// 8,192.
 const MOST: usize = 1 << 20;
 
 /// A set of CPUs, by their numbers in /sys/devices/system/cpu.
@@ -18,9 +20,15 @@ const MOST: usize = 1 << 20;
 pub struct CpuSet(Vec<c_ulong>);
 
 impl CpuSet {
-    /// From words as sched_getaffinity(2) and nvmlDeviceGetCpuAffinity fill them: CPU n is bit n % 64 of word n / 64.
+    /// From words as sched_getaffinity(2) and nvmlDeviceGetCpuAffinity fill them: CPU n
+    /// is bit n % 64 of word n / 64.
     pub fn from_words(mut words: Vec<c_ulong>) -> Self {
-        words.truncate(words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1));
+        words.truncate(
+            words
+                .iter()
+                .rposition(|word| *word != 0)
+                .map_or(0, |last| last + 1),
+        );
         Self(words)
     }
 
@@ -41,14 +49,18 @@ impl CpuSet {
 
     /// Whether this CPU is in it.
     pub fn contains(&self, cpu: usize) -> bool {
-        self.0.get(cpu / BITS).is_some_and(|word| word & (1 << (cpu % BITS)) != 0)
+        self.0
+            .get(cpu / BITS)
+            .is_some_and(|word| word & (1 << (cpu % BITS)) != 0)
     }
 
     /// Their numbers, in order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         let numbers = |(place, word): (usize, &c_ulong)| {
             let word = *word;
-            (0..BITS).filter(move |bit| word & (1 << bit) != 0).map(move |bit| place * BITS + bit)
+            (0..BITS)
+                .filter(move |bit| word & (1 << bit) != 0)
+                .map(move |bit| place * BITS + bit)
         };
         self.0.iter().enumerate().flat_map(numbers)
     }
@@ -63,13 +75,18 @@ impl CpuSet {
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let word = |words: &[c_ulong], place| words.get(place).copied().unwrap_or(0);
-        Self((0..self.0.len().max(other.0.len())).map(|place| word(&self.0, place) | word(&other.0, place)).collect())
+        Self(
+            (0..self.0.len().max(other.0.len()))
+                .map(|place| word(&self.0, place) | word(&other.0, place))
+                .collect(),
+        )
     }
 
     /// CPUs that are not in `other`.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
-        let left = |(place, word): (usize, &c_ulong)| word & !other.0.get(place).copied().unwrap_or(0);
+        let left =
+            |(place, word): (usize, &c_ulong)| word & !other.0.get(place).copied().unwrap_or(0);
         Self::from_words(self.0.iter().enumerate().map(left).collect())
     }
 
@@ -88,7 +105,10 @@ impl CpuSet {
 
 /// How many CPUs two sets have in common.
 pub fn overlap(a: &CpuSet, b: &CpuSet) -> usize {
-    a.0.iter().zip(&b.0).map(|(a, b)| (a & b).count_ones() as usize).sum()
+    a.0.iter()
+        .zip(&b.0)
+        .map(|(a, b)| (a & b).count_ones() as usize)
+        .sum()
 }
 
 impl FromIterator<usize> for CpuSet {
@@ -125,7 +145,11 @@ impl FromStr for CpuSet {
         let bad = || format!("`{}` is not a list of CPUs", text.trim());
         let number = |text: &str| {
             let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-            digits.then(|| text.parse().ok()).flatten().filter(|cpu| *cpu < MOST).ok_or_else(bad)
+            digits
+                .then(|| text.parse().ok())
+                .flatten()
+                .filter(|cpu| *cpu < MOST)
+                .ok_or_else(bad)
         };
         let mut ranges = Vec::new();
         for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
@@ -168,12 +192,25 @@ mod tests {
             assert_eq!(set(list).to_string(), list);
             assert_eq!(set(&format!("{list}\n")), set(list));
             let json = serde_json::to_string(&set(list)).unwrap();
-            assert_eq!((json.as_str(), serde_json::from_str(&json).unwrap()), (&*format!("\"{list}\""), set(list)));
+            assert_eq!(
+                (json.as_str(), serde_json::from_str(&json).unwrap()),
+                (&*format!("\"{list}\""), set(list))
+            );
         }
         assert_eq!(set("1,0,2-3,3-4").to_string(), "0-4");
-        for bad in
-            ["a", "1-", "-1", "2-1", "1,,2", ",", "0x3", "1048576", "0-4294967295", "99999999999999999999999", "+1"]
-        {
+        for bad in [
+            "a",
+            "1-",
+            "-1",
+            "2-1",
+            "1,,2",
+            ",",
+            "0x3",
+            "1048576",
+            "0-4294967295",
+            "99999999999999999999999",
+            "+1",
+        ] {
             assert!(bad.parse::<CpuSet>().is_err(), "{bad}");
         }
     }
@@ -183,18 +220,40 @@ mod tests {
         let many = set("0-2047");
         assert_eq!((many.count(), many.words().len() * BITS), (2048, 2048));
         assert!(many.contains(2047) && !many.contains(2048));
-        assert_eq!(CpuSet::from_words(many.words().iter().copied().chain([0, 0]).collect()), many);
-        assert_eq!(CpuSet::from_words(vec![0b1001, 0b10]), [0, 3, BITS + 1].into_iter().collect());
+        assert_eq!(
+            CpuSet::from_words(many.words().iter().copied().chain([0, 0]).collect()),
+            many
+        );
+        assert_eq!(
+            CpuSet::from_words(vec![0b1001, 0b10]),
+            [0, 3, BITS + 1].into_iter().collect()
+        );
         assert!(CpuSet::from_words(vec![0; 16]).is_empty() && CpuSet::default().is_empty());
     }
 
     #[test]
     fn sets_of_different_lengths() {
         let (short, long) = (set("0-7"), set("4-11,1500"));
-        assert_eq!((short.within(&long), long.within(&short)), (set("4-7"), set("4-7")));
-        assert_eq!((short.and(&long), long.and(&short)), (set("0-11,1500"), set("0-11,1500")));
-        assert_eq!((short.without(&long), long.without(&short)), (set("0-3"), set("8-11,1500")));
-        assert_eq!((overlap(&short, &long), overlap(&long, &long), overlap(&short, &set("8"))), (4, 9, 0));
+        assert_eq!(
+            (short.within(&long), long.within(&short)),
+            (set("4-7"), set("4-7"))
+        );
+        assert_eq!(
+            (short.and(&long), long.and(&short)),
+            (set("0-11,1500"), set("0-11,1500"))
+        );
+        assert_eq!(
+            (short.without(&long), long.without(&short)),
+            (set("0-3"), set("8-11,1500"))
+        );
+        assert_eq!(
+            (
+                overlap(&short, &long),
+                overlap(&long, &long),
+                overlap(&short, &set("8"))
+            ),
+            (4, 9, 0)
+        );
         assert!(long.without(&long).is_empty() && long.within(&set("1-3")).is_empty());
     }
 }

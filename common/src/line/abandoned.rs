@@ -1,5 +1,6 @@
-//! Devices that nobody in the line takes: those who stand there have all been stopped, and must not keep others from a free device.
-//! A head that is alive shows itself, since it tries every device that has room once a second, and keeps it while it asks NVML.
+//! Devices that nobody in the line takes: those who stand there have all been stopped,
+//! and must not keep others from a free device. A head that is alive shows itself, since
+//! it tries every device that has room once a second, and keeps it while it asks NVML.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,8 @@ pub const ALONE: Duration = Duration::from_millis(1300);
 /// Between two looks: a try lasts for some milliseconds at least.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What of `rooms`, asked again and again for `time`, has room all along; nothing as soon as it is less than `wanted`.
+/// What of `rooms`, asked again and again for `time`, has room all along; nothing as soon
+/// as it is less than `wanted`.
 pub fn alone(
     mut rooms: impl FnMut() -> Result<Vec<Uuid>, Failure>,
     wanted: usize,
@@ -36,20 +38,33 @@ mod tests {
 
     #[test]
     fn one_try_is_a_sign_of_life() {
-        let uuid = |n: u32| Uuid::parse(&format!("MIG-{n:08x}-1111-5222-8333-444455556666")).unwrap();
+        let uuid =
+            |n: u32| Uuid::parse(&format!("MIG-{n:08x}-1111-5222-8333-444455556666")).unwrap();
         let (both, one) = (vec![uuid(1), uuid(2)], vec![uuid(2)]);
         let time = Duration::from_millis(20);
         let mut looks = 0;
         let mut tried_once = || {
             looks += 1;
-            Ok(if looks == 5 { one.clone() } else { both.clone() })
+            Ok(if looks == 5 {
+                one.clone()
+            } else {
+                both.clone()
+            })
         };
         assert_eq!(alone(&mut tried_once, 1, time), Ok(one.clone()));
         looks = 0;
         let tried_once = || {
             looks += 1;
-            Ok(if looks == 5 { one.clone() } else { both.clone() })
+            Ok(if looks == 5 {
+                one.clone()
+            } else {
+                both.clone()
+            })
         };
-        assert_eq!(alone(tried_once, 2, time), Ok(Vec::new()), "fewer than are wanted");
+        assert_eq!(
+            alone(tried_once, 2, time),
+            Ok(Vec::new()),
+            "fewer than are wanted"
+        );
     }
 }

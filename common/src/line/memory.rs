@@ -1,12 +1,15 @@
-//! What a waiter remembers of devices that have room on the lock: since when, and when NVML is to be asked about each again. Pure.
-//! A device whose lock has just ended is asked about at once and some times more, one that others use without a lock once a second.
+//! What a waiter remembers of devices that have room on the lock: since when, and when
+//! NVML is to be asked about each again. Pure. A device whose lock has just ended is
+//! asked about at once and some times more, one that others use without a lock once a
+//! second.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::ident::Uuid;
 
-/// Pauses after an answer that the device is busy: its last program may still be on its way out.
+/// Pauses after an answer that the device is busy: its last program may still be on its
+/// way out.
 const AGAIN: [u64; 3] = [5, 20, 100];
 /// Between two questions about a device that stays busy.
 const SECOND: Duration = Duration::from_secs(1);
@@ -48,20 +51,30 @@ impl Memory {
         // What had room at the first look has not just become free.
         let asked = if self.begun { 0 } else { AGAIN.len() };
         for uuid in &rooms.free {
-            self.seen.entry(uuid.clone()).or_insert(Seen { tried: false, since: now, next: now, asked });
+            self.seen.entry(uuid.clone()).or_insert(Seen {
+                tried: false,
+                since: now,
+                next: now,
+                asked,
+            });
         }
         self.begun = true;
     }
 
     /// Whether the device may be tried now.
     pub fn due(&self, uuid: &Uuid, now: Instant) -> bool {
-        self.seen.get(uuid).is_some_and(|seen| !seen.tried && seen.next <= now)
+        self.seen
+            .get(uuid)
+            .is_some_and(|seen| !seen.tried && seen.next <= now)
     }
 
     /// NVML says that it is busy, or does not tell.
     pub fn busy(&mut self, uuid: &Uuid, now: Instant) {
         if let Some(seen) = self.seen.get_mut(uuid) {
-            seen.next = now + AGAIN.get(seen.asked).map_or(SECOND, |ms| Duration::from_millis(*ms));
+            seen.next = now
+                + AGAIN
+                    .get(seen.asked)
+                    .map_or(SECOND, |ms| Duration::from_millis(*ms));
             seen.asked += 1;
         }
     }
@@ -75,13 +88,21 @@ impl Memory {
 
     /// How many of these were not found in use: for people.
     pub fn idle(&self, rooms: &[Uuid]) -> usize {
-        let first = |uuid: &&Uuid| self.seen.get(uuid).is_none_or(|seen| seen.since == seen.next);
+        let first = |uuid: &&Uuid| {
+            self.seen
+                .get(uuid)
+                .is_none_or(|seen| seen.since == seen.next)
+        };
         rooms.iter().filter(first).count()
     }
 
     /// How long until one may be tried again.
     pub fn pause(&self, now: Instant) -> Option<Duration> {
-        self.seen.values().map(|seen| seen.next.saturating_duration_since(now)).filter(|pause| !pause.is_zero()).min()
+        self.seen
+            .values()
+            .map(|seen| seen.next.saturating_duration_since(now))
+            .filter(|pause| !pause.is_zero())
+            .min()
     }
 }
 
@@ -90,7 +111,10 @@ mod tests {
     use super::*;
 
     fn free(uuids: &[&Uuid]) -> Rooms {
-        Rooms { free: uuids.iter().map(|uuid| (*uuid).clone()).collect(), tried: Vec::new() }
+        Rooms {
+            free: uuids.iter().map(|uuid| (*uuid).clone()).collect(),
+            tried: Vec::new(),
+        }
     }
 
     fn uuid(n: u32) -> Uuid {
@@ -105,7 +129,10 @@ mod tests {
         memory.update(&free(&[&a]), start);
         assert!(memory.due(&a, start));
         memory.busy(&a, start);
-        assert!(!memory.due(&a, at(999)) && memory.due(&a, at(1000)), "was not in use");
+        assert!(
+            !memory.due(&a, at(999)) && memory.due(&a, at(1000)),
+            "was not in use"
+        );
         memory.update(&free(&[&a, &b]), at(1000));
         for (now, next) in [(1000, 1005), (1005, 1025), (1025, 1125), (1125, 2125)] {
             assert!(memory.due(&b, at(now)));
@@ -114,10 +141,19 @@ mod tests {
         }
         assert!(memory.due(&a, at(1126)) && !memory.due(&b, at(1126)));
         memory.busy(&a, at(1126));
-        memory.update(&Rooms { free: vec![b.clone()], tried: vec![a.clone()] }, at(1200));
+        memory.update(
+            &Rooms {
+                free: vec![b.clone()],
+                tried: vec![a.clone()],
+            },
+            at(1200),
+        );
         assert!(!memory.due(&a, at(2200)), "somebody tries it");
         memory.update(&free(&[&a, &b]), at(1300));
-        assert!(!memory.due(&a, at(1300)), "and it was not in use in between");
+        assert!(
+            !memory.due(&a, at(1300)),
+            "and it was not in use in between"
+        );
         assert!(memory.due(&a, at(2126)));
     }
 }

@@ -1,5 +1,7 @@
-//! The line of waiters: served in order of arrival, across users and programs, by locks alone, so that who is killed blocks nobody.
-//! `number` is a place in the line, `turn` waits for its turn and then for a device, `watch` and `memory` tell when to look, `abandoned` when nobody does, `progress` says so.
+//! The line of waiters: served in order of arrival, across users and programs, by locks
+//! alone, so that who is killed blocks nobody. `number` is a place in the line, `turn`
+//! waits for its turn and then for a device, `watch` and `memory` tell when to look,
+//! `abandoned` when nobody does, `progress` says so.
 
 pub mod abandoned;
 pub mod memory;

@@ -1,5 +1,6 @@
-//! A place in the line: a write-locked number, drawn above all others while the dispenser is held.
-//! Whoever has no number below is the head; a number that is read-locked stands aside (`max_per_user`), and is passed over.
+//! A place in the line: a write-locked number, drawn above all others while the dispenser
+//! is held. Whoever has no number below is the head; a number that is read-locked stands
+//! aside (`max_per_user`), and is passed over.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,8 @@ use crate::line::ticker::Ticker;
 use crate::lock::claim::lock_error;
 use crate::lock::{Description, Held, Place, Range, layout};
 
-/// How long the dispenser is waited for. It is held for microseconds; whoever holds it longer does so out of malice, and is passed by.
+/// How long the dispenser is waited for. It is held for microseconds; whoever holds it
+/// longer does so out of malice, and is passed by.
 const DISPENSER: Duration = Duration::from_secs(1);
 /// More waiters than this are not counted.
 const MOST: usize = 5000;
@@ -22,7 +24,8 @@ const NEAR: i64 = 8;
 pub struct Number {
     line: Range,
     at: i64,
-    /// Whether the number is locked. Without one, since somebody holds the last number of the line, the waiter looks for itself.
+    /// Whether the number is locked. Without one, since somebody holds the last number of
+    /// the line, the waiter looks for itself.
     drawn: bool,
     own: Description,
     /// To wait on others with: a lock that was got by waiting is given up by closing it.
@@ -42,10 +45,22 @@ impl Number {
         loop {
             let at = above(&own, line)?;
             if at >= line.end() {
-                return Ok(Self { line, at, drawn: false, own, other: None });
+                return Ok(Self {
+                    line,
+                    at,
+                    drawn: false,
+                    own,
+                    other: None,
+                });
             }
             if lock(own.try_write(Range::byte(at)))? {
-                return Ok(Self { line, at, drawn: true, own, other: None });
+                return Ok(Self {
+                    line,
+                    at,
+                    drawn: true,
+                    own,
+                    other: None,
+                });
             }
         }
     }
@@ -54,22 +69,30 @@ impl Number {
     pub fn redraw(&mut self) -> Result<(), Failure> {
         if !self.drawn {
             self.at = above(&self.own, self.line)?;
-            self.drawn = self.at < self.line.end() && lock(self.own.try_write(Range::byte(self.at)))?;
+            self.drawn =
+                self.at < self.line.end() && lock(self.own.try_write(Range::byte(self.at)))?;
         }
         Ok(())
     }
 
     /// The next lower number that waits.
     pub fn next_below(&self) -> Result<Option<i64>, Failure> {
-        if self.drawn { self.below(self.at) } else { Ok(None) }
+        if self.drawn {
+            self.below(self.at)
+        } else {
+            Ok(None)
+        }
     }
 
-    /// The highest number below `at` that waits. Looked for nearby first, since the kernel walks past every lock on the file to answer.
+    /// The highest number below `at` that waits. Looked for nearby first, since the
+    /// kernel walks past every lock on the file to answer.
     fn below(&self, at: i64) -> Result<Option<i64>, Failure> {
         for reach in [NEAR, i64::MAX] {
             let lowest = at.saturating_sub(reach).max(self.line.start());
             let near = Range::between(lowest, at);
-            let highest = near.map_or(Ok(None), |near| bisect(near, |range| lock(self.own.tried(range))))?;
+            let highest = near.map_or(Ok(None), |near| {
+                bisect(near, |range| lock(self.own.tried(range)))
+            })?;
             if highest.is_some() || lowest == self.line.start() {
                 return Ok(highest.map(|end| end - 1));
             }
@@ -94,8 +117,14 @@ impl Number {
         Ok(None)
     }
 
-    /// Waits until number `below` is given up or stands aside, for `tick` at most. Then all has to be looked at again.
-    pub fn wait_behind(&mut self, place: &Place, below: i64, tick: Duration) -> Result<(), Failure> {
+    /// Waits until number `below` is given up or stands aside, for `tick` at most. Then
+    /// all has to be looked at again.
+    pub fn wait_behind(
+        &mut self,
+        place: &Place,
+        below: i64,
+        tick: Duration,
+    ) -> Result<(), Failure> {
         let other = match self.other.take() {
             Some(other) => other,
             None => place.open()?,
@@ -136,14 +165,21 @@ impl Number {
 
 /// The first number above all that are locked.
 fn above(own: &Description, line: Range) -> Result<i64, Failure> {
-    let any = |range| lock(own.conflict(range)).map(|conflict| conflict.map(|conflict| conflict.range));
+    let any =
+        |range| lock(own.conflict(range)).map(|conflict| conflict.map(|conflict| conflict.range));
     Ok(bisect(line, any)?.unwrap_or(line.start()))
 }
 
-/// The end of the highest of the ranges that `some` answers with, some of those in its argument; none if there are none. In 2 log2(n)
-/// questions whatever there is, since anybody may have locked every second number.
-fn bisect(range: Range, some: impl Fn(Range) -> Result<Option<Range>, Failure>) -> Result<Option<i64>, Failure> {
-    let Some(first) = some(range)? else { return Ok(None) };
+/// The end of the highest of the ranges that `some` answers with, some of those in its
+/// argument; none if there are none. In 2 log2(n) questions whatever there is, since
+/// anybody may have locked every second number.
+fn bisect(
+    range: Range,
+    some: impl Fn(Range) -> Result<Option<Range>, Failure>,
+) -> Result<Option<i64>, Failure> {
+    let Some(first) = some(range)? else {
+        return Ok(None);
+    };
     // Something ends at `low`; nothing begins at `high` or above.
     let (mut low, mut high) = (first.end(), range.end());
     while low < high {
@@ -158,18 +194,29 @@ fn bisect(range: Range, some: impl Fn(Range) -> Result<Option<Range>, Failure>) 
 
 /// How many wait: in one line, or in all.
 pub fn waiting(probe: &Description, line: Option<u32>) -> Result<usize, Failure> {
-    count(probe, line.map_or_else(layout::all_numbers, layout::numbers))
+    count(
+        probe,
+        line.map_or_else(layout::all_numbers, layout::numbers),
+    )
 }
 
 /// The failure of somebody who does not wait while so many do.
 pub fn taken_by(waiting: usize) -> Failure {
-    let who = if waiting == 1 { "1 is waiting".to_owned() } else { format!("{waiting} are waiting") };
+    let who = if waiting == 1 {
+        "1 is waiting".to_owned()
+    } else {
+        format!("{waiting} are waiting")
+    };
     Failure::new(Kind::NoneFree, format!("no free device: {who}"))
 }
 
 fn count(probe: &Description, range: Range) -> Result<usize, Failure> {
     let scan = lock(probe.conflicts(range, MOST))?;
-    Ok(scan.found.iter().filter(|conflict| conflict.held == Held::Try).count())
+    Ok(scan
+        .found
+        .iter()
+        .filter(|conflict| conflict.held == Held::Try)
+        .count())
 }
 
 fn lock<T>(result: std::io::Result<T>) -> Result<T, Failure> {
@@ -191,18 +238,43 @@ mod tests {
         let draw = |line| Number::draw(&place, line).unwrap();
         let (a, b, c) = (draw(7), draw(7), draw(7));
         assert_eq!((b.at - a.at, c.at - b.at), (1, 1));
-        assert_eq!((a.next_below().unwrap(), c.next_below().unwrap()), (None, Some(b.at)));
-        assert_eq!((c.ahead().unwrap(), draw(8).ahead().unwrap()), (2, 0), "lines are apart");
         assert_eq!(
-            (c.few_ahead(2).unwrap(), c.few_ahead(1).unwrap(), a.few_ahead(0).unwrap()),
+            (a.next_below().unwrap(), c.next_below().unwrap()),
+            (None, Some(b.at))
+        );
+        assert_eq!(
+            (c.ahead().unwrap(), draw(8).ahead().unwrap()),
+            (2, 0),
+            "lines are apart"
+        );
+        assert_eq!(
+            (
+                c.few_ahead(2).unwrap(),
+                c.few_ahead(1).unwrap(),
+                a.few_ahead(0).unwrap()
+            ),
             (Some(2), None, Some(0))
         );
         drop(b);
-        assert_eq!(c.next_below().unwrap(), Some(a.at), "who leaves is passed over");
+        assert_eq!(
+            c.next_below().unwrap(),
+            Some(a.at),
+            "who leaves is passed over"
+        );
         let d = draw(7);
-        assert_eq!(d.at, c.at + 1, "a number that was left is not given again before those above it");
+        assert_eq!(
+            d.at,
+            c.at + 1,
+            "a number that was left is not given again before those above it"
+        );
         let probe = place.open().unwrap();
-        assert_eq!((waiting(&probe, Some(7)).unwrap(), waiting(&probe, None).unwrap()), (3, 3));
+        assert_eq!(
+            (
+                waiting(&probe, Some(7)).unwrap(),
+                waiting(&probe, None).unwrap()
+            ),
+            (3, 3)
+        );
         let first = a.at;
         drop((a, c, d));
         assert_eq!(draw(7).at, first);
@@ -217,8 +289,18 @@ mod tests {
         let held = place.open().unwrap();
         assert!(held.try_write(Range::byte(low)).unwrap());
         for gap in [1, NEAR, NEAR + 1, 1024, 1025, 1_000_000] {
-            let number = Number { line, at: low + gap, drawn: true, own: place.open().unwrap(), other: None };
-            assert_eq!((number.next_below().unwrap(), number.few_ahead(3).unwrap()), (Some(low), Some(1)), "{gap}");
+            let number = Number {
+                line,
+                at: low + gap,
+                drawn: true,
+                own: place.open().unwrap(),
+                other: None,
+            };
+            assert_eq!(
+                (number.next_below().unwrap(), number.few_ahead(3).unwrap()),
+                (Some(low), Some(1)),
+                "{gap}"
+            );
         }
     }
 
@@ -226,7 +308,10 @@ mod tests {
     fn who_stands_aside_is_passed_over_and_may_come_back() {
         let dir = tempfile::tempdir().unwrap();
         let place = place(&dir);
-        let (a, b) = (Number::draw(&place, 1).unwrap(), Number::draw(&place, 1).unwrap());
+        let (a, b) = (
+            Number::draw(&place, 1).unwrap(),
+            Number::draw(&place, 1).unwrap(),
+        );
         a.stand_aside().unwrap();
         assert_eq!((b.next_below().unwrap(), b.ahead().unwrap()), (None, 0));
         assert!(a.stand_again().unwrap());
@@ -239,7 +324,8 @@ mod tests {
         let place = place(&dir);
         let a = Number::draw(&place, 1).unwrap();
         let mut b = Number::draw(&place, 1).unwrap();
-        b.wait_behind(&place, a.at, Duration::from_millis(20)).unwrap();
+        b.wait_behind(&place, a.at, Duration::from_millis(20))
+            .unwrap();
         assert_eq!(b.next_below().unwrap(), Some(a.at), "the tick came first");
         let at = a.at;
         let leaver = std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! What a waiter says: on a terminal one line that is written anew, otherwise one at the start and one at the end.
-//! Who is served at once says nothing.
+//! What a waiter says: on a terminal one line that is written anew, otherwise one at the
+//! start and one at the end. Who is served at once says nothing.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -19,7 +19,12 @@ impl Progress {
     /// Nothing is said yet.
     pub fn new(diag: &Diag) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        Self { diag: *diag, terminal, began: Instant::now(), said: false }
+        Self {
+            diag: *diag,
+            terminal,
+            began: Instant::now(),
+            said: false,
+        }
     }
 
     /// Whether the line is written anew at every tick.
@@ -40,7 +45,11 @@ impl Progress {
         let (used, total, ahead) = state();
         let text = line(used, total, ahead);
         if self.terminal {
-            self.write(&format!("\r{}: {text}, {}\x1b[K", self.diag.program(), clock(self.waited())));
+            self.write(&format!(
+                "\r{}: {text}, {}\x1b[K",
+                self.diag.program(),
+                clock(self.waited())
+            ));
         } else {
             self.diag.line("", &text);
         }
@@ -57,15 +66,18 @@ impl Progress {
                 self.write("\r\x1b[K");
             }
         } else if served {
-            self.diag.line("", &format!("waited {} for a device", clock(self.waited())));
+            self.diag
+                .line("", &format!("waited {} for a device", clock(self.waited())));
         }
         self.said = false;
     }
 
-    /// Whether the terminal is ours to paint on: in the background its last line is the shell's prompt.
+    /// Whether the terminal is ours to paint on: in the background its last line is the
+    /// shell's prompt.
     fn may_paint(&self) -> bool {
         !self.terminal
-            || nix::unistd::tcgetpgrp(std::io::stderr()).map_or(true, |front| front == nix::unistd::getpgrp())
+            || nix::unistd::tcgetpgrp(std::io::stderr())
+                .map_or(true, |front| front == nix::unistd::getpgrp())
     }
 
     fn write(&self, text: &str) {
@@ -81,7 +93,11 @@ fn line(used: usize, total: usize, ahead: usize) -> String {
 fn clock(time: Duration) -> String {
     let s = time.as_secs();
     let (h, m, s) = (s / 3600, s / 60 % 60, s % 60);
-    if h > 0 { format!("{h}:{m:02}:{s:02}") } else { format!("{m:02}:{s:02}") }
+    if h > 0 {
+        format!("{h}:{m:02}:{s:02}")
+    } else {
+        format!("{m:02}:{s:02}")
+    }
 }
 
 #[cfg(test)]
@@ -90,8 +106,17 @@ mod tests {
 
     #[test]
     fn the_line_says_how_it_stands() {
-        assert_eq!(line(7, 7, 2), "waiting for a device: 7 of 7 in use, 2 ahead of you");
-        assert_eq!(line(7, 7, 0), "waiting for a device: 7 of 7 in use, 0 ahead of you");
-        assert_eq!([42, 725, 3607].map(|s| clock(Duration::from_secs(s))), ["00:42", "12:05", "1:00:07"]);
+        assert_eq!(
+            line(7, 7, 2),
+            "waiting for a device: 7 of 7 in use, 2 ahead of you"
+        );
+        assert_eq!(
+            line(7, 7, 0),
+            "waiting for a device: 7 of 7 in use, 0 ahead of you"
+        );
+        assert_eq!(
+            [42, 725, 3607].map(|s| clock(Duration::from_secs(s))),
+            ["00:42", "12:05", "1:00:07"]
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! A waiter's search among the devices of the node: what has room on the lock, and the choice as one that does not wait would make it.
-//! NVML is opened for an attempt and closed behind it, so that nobody who only waits keeps a GPU open.
+//! A waiter's search among the devices of the node: what has room on the lock, and the
+//! choice as one that does not wait would make it. NVML is opened for an attempt and
+//! closed behind it, so that nobody who only waits keeps a GPU open.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,8 @@ use crate::quantity;
 use crate::request::Request;
 use crate::settings::{Environment, Loaded, allowed};
 
-/// The node is listed again so often by the head of the line, should it have been re-partitioned.
+/// The node is listed again so often by the head of the line, should it have been
+/// re-partitioned.
 const RELIST: Duration = Duration::from_secs(30);
 /// After it could not be listed.
 const RELIST_AGAIN: Duration = Duration::from_secs(5);
@@ -73,7 +75,8 @@ impl<'a, W: Worker> Search<'a, W> {
         }
     }
 
-    /// An administrator may drain a device while others wait for it. What cannot be read leaves all as it was.
+    /// An administrator may drain a device while others wait for it. What cannot be read
+    /// leaves all as it was.
     fn reread(&mut self) {
         if self.read.elapsed() < REREAD {
             return;
@@ -88,8 +91,14 @@ impl<'a, W: Worker> Search<'a, W> {
     fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Outcome, Failure> {
         let relist = self.stale();
         // What was ours when the waiting began may have ended, or begun.
-        self.request.cover = self.request.owned(self.place, Some(&self.inventory)).cover();
-        let mut client = Later { open: &mut *self.open, opened: None };
+        self.request.cover = self
+            .request
+            .owned(self.place, Some(&self.inventory))
+            .cover();
+        let mut client = Later {
+            open: &mut *self.open,
+            opened: None,
+        };
         let skip = |device: &Device| !may(&device.uuid);
         let (place, side, request) = (self.place, self.side, &self.request);
         let mut choose = || {
@@ -97,7 +106,14 @@ impl<'a, W: Worker> Search<'a, W> {
                 self.inventory = client.client()?.scan(request.detail())?;
                 self.listed = Instant::now();
             }
-            Chooser { client: &mut client, place, side, request, skip: &skip }.choose(Some(&self.inventory))
+            Chooser {
+                client: &mut client,
+                place,
+                side,
+                request,
+                skip: &skip,
+            }
+            .choose(Some(&self.inventory))
         };
         match (choose(), client.opened) {
             (Ok(outcome), Some(client)) => client.close().map(|()| outcome),
@@ -115,7 +131,9 @@ struct Unstoppable(Option<SigSet>);
 
 impl Unstoppable {
     fn new() -> Self {
-        let stops = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU].into_iter().collect::<SigSet>();
+        let stops = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU]
+            .into_iter()
+            .collect::<SigSet>();
         let mut before = SigSet::empty();
         let blocked = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&stops), Some(&mut before));
         Self(blocked.is_ok().then_some(before))
@@ -163,29 +181,54 @@ impl<W: Worker> Seeker for Search<'_, W> {
         let chosen = self.choose(may);
         drop(stoppable);
         match chosen {
-            Ok(Outcome::Picked(picked, guard)) => return Ok(Tried::Found((picked, guard, self.request.clone()))),
+            Ok(Outcome::Picked(picked, guard)) => {
+                return Ok(Tried::Found((picked, guard, self.request.clone())));
+            }
             Ok(Outcome::OverCap(failure)) => return Ok(Tried::OverCap(failure)),
             Ok(Outcome::NoneFree(rejected)) => {
-                // Of devices that were left alone this time, what was found before still holds.
+                // Of devices that were left alone this time, what was found before still
+                // holds.
                 let before = std::mem::take(&mut self.rejected);
                 let kept = before.into_iter().filter(|(device, _)| !may(&device.uuid));
-                self.rejected = rejected.into_iter().filter(|(device, _)| may(&device.uuid)).chain(kept).collect();
+                self.rejected = rejected
+                    .into_iter()
+                    .filter(|(device, _)| may(&device.uuid))
+                    .chain(kept)
+                    .collect();
             }
-            Err(failure) if failure.kind == crate::error::Kind::Nvml && (stale || self.failures + 1 < FAILURES) => {
+            Err(failure)
+                if failure.kind == crate::error::Kind::Nvml
+                    && (stale || self.failures + 1 < FAILURES) =>
+            {
                 // Listing anew is no hurry, and no reason to give up.
                 if stale {
-                    self.listed = Instant::now().checked_sub(RELIST - RELIST_AGAIN).unwrap_or_else(Instant::now);
+                    self.listed = Instant::now()
+                        .checked_sub(RELIST - RELIST_AGAIN)
+                        .unwrap_or_else(Instant::now);
                 } else {
                     self.failures += 1;
                 }
-                return Ok(Tried::Busy(self.inventory.devices.iter().map(|device| device.uuid.clone()).collect()));
+                return Ok(Tried::Busy(
+                    self.inventory
+                        .devices
+                        .iter()
+                        .map(|device| device.uuid.clone())
+                        .collect(),
+                ));
             }
             Err(failure) => return Err(failure),
         }
         self.failures = 0;
-        let in_use = |why: &Rejected| matches!(why, Rejected::Busy(_) | Rejected::Unknown(_) | Rejected::OtherUser);
+        let in_use = |why: &Rejected| {
+            matches!(
+                why,
+                Rejected::Busy(_) | Rejected::Unknown(_) | Rejected::OtherUser
+            )
+        };
         let busy = self.rejected.iter().filter(|(_, why)| in_use(why));
-        Ok(Tried::Busy(busy.map(|(device, _)| device.uuid.clone()).collect()))
+        Ok(Tried::Busy(
+            busy.map(|(device, _)| device.uuid.clone()).collect(),
+        ))
     }
 
     fn stale(&self) -> bool {
@@ -193,32 +236,51 @@ impl<W: Worker> Seeker for Search<'_, W> {
     }
 
     fn may_have_more(&mut self, probe: &Description) -> Result<bool, Failure> {
-        let Some(most) = self.request.cap() else { return Ok(true) };
-        cap::allows(self.place, probe, &self.inventory, most, self.request.most_units(&self.inventory))
+        let Some(most) = self.request.cap() else {
+            return Ok(true);
+        };
+        cap::allows(
+            self.place,
+            probe,
+            &self.inventory,
+            most,
+            self.request.most_units(&self.inventory),
+        )
     }
 
     fn in_vain(&mut self, probe: &Description, waited: Duration) -> Failure {
         // All were drained meanwhile.
-        if let Err(failure) = census::pool(&self.request.filter, &self.inventory, self.request.count) {
+        if let Err(failure) =
+            census::pool(&self.request.filter, &self.inventory, self.request.count)
+        {
             return failure;
         }
-        let known =
-            |uuid: &Uuid| self.rejected.iter().find(|(device, _)| device.uuid == *uuid).map(|(_, why)| why.clone());
+        let known = |uuid: &Uuid| {
+            self.rejected
+                .iter()
+                .find(|(device, _)| device.uuid == *uuid)
+                .map(|(_, why)| why.clone())
+        };
         let why = |device: &Device| {
             let room = attempt::units(probe, &self.request, device);
             // What NVML said counts only of devices that nobody holds on the lock.
             let why = match room {
-                Ok(Ok(_)) => known(&device.uuid).filter(|why| matches!(why, Rejected::Busy(_) | Rejected::Unknown(_))),
+                Ok(Ok(_)) => known(&device.uuid)
+                    .filter(|why| matches!(why, Rejected::Busy(_) | Rejected::Unknown(_))),
                 Ok(Err(why)) => Some(why),
                 Err(_) => None,
             };
             (device.clone(), why.unwrap_or(Rejected::TooFew))
         };
         let rejected: Vec<_> = self.request.filter.pool(&self.inventory).map(why).collect();
-        let free = rejected.iter().filter(|(_, why)| *why == Rejected::TooFew).count();
+        let free = rejected
+            .iter()
+            .filter(|(_, why)| *why == Rejected::TooFew)
+            .count();
         let mut failure = Census::take(&rejected, probe).failure();
         if free == rejected.len() {
-            failure.message = format!("not served: those before you in line have not taken {free} free devices");
+            failure.message =
+                format!("not served: those before you in line have not taken {free} free devices");
         }
         failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
         failure.hint("getgpu --list shows who holds what")
@@ -226,7 +288,11 @@ impl<W: Worker> Seeker for Search<'_, W> {
 }
 
 /// What of a request's pool has room on the lock now.
-pub fn rooms(probe: &Description, request: &Request, inventory: &Inventory) -> Result<Rooms, Failure> {
+pub fn rooms(
+    probe: &Description,
+    request: &Request,
+    inventory: &Inventory,
+) -> Result<Rooms, Failure> {
     let mut rooms = Rooms::default();
     for device in request.filter.pool(inventory) {
         match attempt::units(probe, request, device)? {

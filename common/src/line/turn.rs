@@ -1,5 +1,7 @@
-//! Waiting for one's turn, and then for a device: behind others by sleeping on their numbers, as the head by watching the lock.
-//! A head that has stopped holds nobody up: those close behind look for themselves, at what it has left alone for a second and more.
+//! Waiting for one's turn, and then for a device: behind others by sleeping on their
+//! numbers, as the head by watching the lock. A head that has stopped holds nobody up:
+//! those close behind look for themselves, at what it has left alone for a second and
+//! more.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +13,11 @@ use crate::line::watch::Watch;
 use crate::lock::{Description, Place};
 use crate::settings::Wait;
 
-/// Between two looks of those who stand behind; a device is left to the head for as long, and to each further one before.
+/// Between two looks of those who stand behind; a device is left to the head for as long,
+/// and to each further one before.
 const TICK: Duration = Duration::from_secs(1);
-/// So many stand close behind a head, and look at every tick whether it leaves a device alone; the others seldom.
+/// So many stand close behind a head, and look at every tick whether it leaves a device
+/// alone; the others seldom.
 const CLOSE: usize = 3;
 const SELDOM: Duration = Duration::from_secs(5);
 /// Between two counts of what a user holds who has as many as one may have.
@@ -71,7 +75,13 @@ pub struct Turn<'a, S: Seeker> {
 
 impl<'a, S: Seeker> Turn<'a, S> {
     /// Stands in line.
-    pub fn new(place: &'a Place, line: u32, seeker: S, progress: Progress, wait: Wait) -> Result<Self, Failure> {
+    pub fn new(
+        place: &'a Place,
+        line: u32,
+        seeker: S,
+        progress: Progress,
+        wait: Wait,
+    ) -> Result<Self, Failure> {
         let limit = match wait {
             Wait::No => Some(Duration::ZERO),
             Wait::For(time) => Some(time),
@@ -79,7 +89,17 @@ impl<'a, S: Seeker> Turn<'a, S> {
         };
         let (probe, number) = (place.open()?, Number::draw(place, line)?);
         let (memory, looked) = (Memory::default(), Instant::now());
-        Ok(Self { place, probe, number, seeker, memory, progress, limit, over: None, looked })
+        Ok(Self {
+            place,
+            probe,
+            number,
+            seeker,
+            memory,
+            progress,
+            limit,
+            over: None,
+            looked,
+        })
     }
 
     /// Waits until served, or until the time is over.
@@ -102,8 +122,13 @@ impl<'a, S: Seeker> Turn<'a, S> {
     }
 
     fn left(&mut self) -> Result<Duration, Failure> {
-        let Some(limit) = self.limit else { return Ok(TICK) };
-        match limit.checked_sub(self.progress.waited()).filter(|left| !left.is_zero()) {
+        let Some(limit) = self.limit else {
+            return Ok(TICK);
+        };
+        match limit
+            .checked_sub(self.progress.waited())
+            .filter(|left| !left.is_zero())
+        {
             Some(left) => Ok(left),
             None => match self.over.take() {
                 Some(over) => Err(over),
@@ -165,18 +190,27 @@ impl<'a, S: Seeker> Turn<'a, S> {
             self.say()?;
             let (pids, all) = self.seeker.holders(&self.probe)?;
             watch.follow(&pids, all);
-            watch.wait(self.memory.pause(Instant::now()).map_or(left, |pause| pause.min(left)));
+            watch.wait(
+                self.memory
+                    .pause(Instant::now())
+                    .map_or(left, |pause| pause.min(left)),
+            );
         }
         Ok(None)
     }
 
-    /// One look at the lock, and an attempt if enough devices that `may` be tried have room and have not just been found in use.
+    /// One look at the lock, and an attempt if enough devices that `may` be tried have
+    /// room and have not just been found in use.
     fn look(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Option<S::Found>, Failure> {
         let rooms = self.seeker.rooms(&self.probe)?;
         let now = Instant::now();
         self.memory.update(&rooms, now);
-        let due: Vec<Uuid> =
-            rooms.free.iter().filter(|uuid| may(uuid) && self.memory.due(uuid, now)).cloned().collect();
+        let due: Vec<Uuid> = rooms
+            .free
+            .iter()
+            .filter(|uuid| may(uuid) && self.memory.due(uuid, now))
+            .cloned()
+            .collect();
         if due.len() < self.seeker.wanted().max(1) && !self.seeker.stale() {
             return Ok(None);
         }
@@ -213,13 +247,24 @@ impl<'a, S: Seeker> Turn<'a, S> {
     }
 
     fn say(&mut self) -> Result<(), Failure> {
-        let (number, seeker, memory, probe) = (&self.number, &mut self.seeker, &mut self.memory, &self.probe);
+        let (number, seeker, memory, probe) = (
+            &self.number,
+            &mut self.seeker,
+            &mut self.memory,
+            &self.probe,
+        );
         let mut ahead = Ok(0);
         self.progress.update(|| {
             ahead = number.ahead();
             let total = seeker.total();
-            let free = seeker.rooms(probe).map_or(0, |rooms| memory.idle(&rooms.free));
-            (total.saturating_sub(free), total, ahead.as_ref().map_or(0, |ahead| *ahead))
+            let free = seeker
+                .rooms(probe)
+                .map_or(0, |rooms| memory.idle(&rooms.free));
+            (
+                total.saturating_sub(free),
+                total,
+                ahead.as_ref().map_or(0, |ahead| *ahead),
+            )
         });
         ahead.map(drop)
     }

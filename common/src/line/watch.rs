@@ -1,6 +1,8 @@
-//! When the head of the line looks at the lock: at once when a process that holds a device is over, which the kernel tells by its pidfd
-//! and after it has dropped the locks; else four times a second. Where a holder cannot be watched the close event of the lock
-//! shortens the wait; ending that watch takes the kernel some 15 ms, so it is not begun without need.
+//! When the head of the line looks at the lock: at once when a process that holds a
+//! device is over, which the kernel tells by its pidfd and after it has dropped the
+//! locks; else four times a second. Where a holder cannot be watched the close event of
+//! the lock shortens the wait; ending that watch takes the kernel some 15 ms, so it is
+//! not begun without need.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -41,7 +43,13 @@ pub struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Watches nothing yet.
     pub fn new(place: &'a Place) -> Self {
-        Self { place, holders: HashMap::new(), closes: None, looks: Vec::new(), budget: (BURST, Instant::now()) }
+        Self {
+            place,
+            holders: HashMap::new(),
+            closes: None,
+            looks: Vec::new(),
+            budget: (BURST, Instant::now()),
+        }
     }
 
     /// Watches these processes. `all`: nobody else holds what is waited for.
@@ -74,12 +82,24 @@ impl<'a> Watch<'a> {
         self.spend();
         let now = Instant::now();
         self.looks.retain(|look| *look > now);
-        let planned = self.looks.iter().min().map_or(PAUSE, |look| look.duration_since(now));
+        let planned = self
+            .looks
+            .iter()
+            .min()
+            .map_or(PAUSE, |look| look.duration_since(now));
         let pause = planned.min(PAUSE).min(limit);
-        let timeout = PollTimeout::try_from(pause + Duration::from_micros(999)).unwrap_or(PollTimeout::ZERO);
-        let (pids, mut polled): (Vec<i32>, Vec<PollFd<'_>>) =
-            self.holders.iter().map(|(pid, fd)| (*pid, PollFd::new(fd.as_fd(), PollFlags::POLLIN))).unzip();
-        polled.extend(self.closes.as_ref().map(|closes| PollFd::new(closes.as_fd(), PollFlags::POLLIN)));
+        let timeout =
+            PollTimeout::try_from(pause + Duration::from_micros(999)).unwrap_or(PollTimeout::ZERO);
+        let (pids, mut polled): (Vec<i32>, Vec<PollFd<'_>>) = self
+            .holders
+            .iter()
+            .map(|(pid, fd)| (*pid, PollFd::new(fd.as_fd(), PollFlags::POLLIN)))
+            .unzip();
+        polled.extend(
+            self.closes
+                .as_ref()
+                .map(|closes| PollFd::new(closes.as_fd(), PollFlags::POLLIN)),
+        );
         if !poll(&mut polled, timeout).is_ok_and(|ready| ready > 0) {
             return;
         }
@@ -91,7 +111,10 @@ impl<'a> Watch<'a> {
             while closes.read_events().is_ok_and(|events| !events.is_empty()) {}
         }
         let now = Instant::now();
-        self.looks = AFTER.iter().map(|ms| now + Duration::from_millis(*ms)).collect();
+        self.looks = AFTER
+            .iter()
+            .map(|ms| now + Duration::from_millis(*ms))
+            .collect();
     }
 
     /// Takes one look from the budget; waits if there is none.
@@ -109,13 +132,16 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// How many of the descriptors that this process may have go to watching: what is left is for the lock and for asking NVML.
+/// How many of the descriptors that this process may have go to watching: what is left is
+/// for the lock and for asking NVML.
 fn most() -> usize {
-    let soft = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
+    let soft = getrlimit(Resource::RLIMIT_NOFILE)
+        .map_or(0, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
     MOST.min(soft.saturating_sub(SPARE) / 2)
 }
 
-/// The lock's close events (inotify(7)): every opener's, of every user; 128 watchers a user.
+/// The lock's close events (inotify(7)): every opener's, of every user; 128 watchers a
+/// user.
 fn closes(place: &Place) -> Option<Inotify> {
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok()?;
     let close = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_CLOSE_NOWRITE;

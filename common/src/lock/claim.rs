@@ -1,6 +1,7 @@
-//! Claims on a device: the try, the look at the other side, and the settling, as the protocol of the lock has them.
-//! A write lock is a try, a read lock is settled; whoever reserves looks at leases and gives way to anything,
-//! whoever leases looks at reservations and gives way to settled ones, so of two that meet exactly one wins.
+//! Claims on a device: the try, the look at the other side, and the settling, as the
+//! protocol of the lock has them. A write lock is a try, a read lock is settled; whoever
+//! reserves looks at leases and gives way to anything, whoever leases looks at
+//! reservations and gives way to settled ones, so of two that meet exactly one wins.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,8 @@ use crate::procfs::namespaces;
 
 /// How long a lease waits for a reservation that is only being tried.
 const TRY_PATIENCE: Duration = Duration::from_millis(100);
-/// Pause between two looks at a try. Tries last for some microseconds to some milliseconds.
+/// Pause between two looks at a try. Tries last for some microseconds to some
+/// milliseconds.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// For whom a device is claimed.
@@ -28,7 +30,8 @@ pub enum Side {
 pub enum Level {
     /// Everybody on the node.
     Outer,
-    /// Those who choose inside what is theirs already: under a reservation of their own, else under an ancestor's lease.
+    /// Those who choose inside what is theirs already: under a reservation of their own,
+    /// else under an ancestor's lease.
     Inner {
         /// It is a reservation, so the lease of the outer level is free for one of them.
         reserved: bool,
@@ -77,7 +80,8 @@ pub enum Attempt {
     Tried,
 }
 
-/// A device, or a part of one, that is being tried: write-locked on its side, nothing settled on the other.
+/// A device, or a part of one, that is being tried: write-locked on its side, nothing
+/// settled on the other.
 #[derive(Debug)]
 pub struct Claim {
     description: Description,
@@ -88,7 +92,11 @@ pub struct Claim {
 impl Claim {
     fn begin(place: &Place, span: Span, aim: Aim) -> Result<Trial, Failure> {
         Ok(Trial {
-            claim: Self { description: place.open()?, span, aim },
+            claim: Self {
+                description: place.open()?,
+                span,
+                aim,
+            },
             began: Instant::now(),
             patience: TRY_PATIENCE,
         })
@@ -126,8 +134,17 @@ impl Locks for Trial {
 
     fn write(&mut self, region: Region) -> Result<Option<Held>, Failure> {
         for range in self.claim.aim.units.at(self.region(region)) {
-            if !self.claim.description.try_write(range).map_err(|e| lock_error(&e))? {
-                let conflict = self.claim.description.conflict(range).map_err(|e| lock_error(&e))?;
+            if !self
+                .claim
+                .description
+                .try_write(range)
+                .map_err(|e| lock_error(&e))?
+            {
+                let conflict = self
+                    .claim
+                    .description
+                    .conflict(range)
+                    .map_err(|e| lock_error(&e))?;
                 // Gone already: it was a try.
                 return Ok(Some(conflict.map_or(Held::Try, |conflict| conflict.held)));
             }
@@ -136,7 +153,11 @@ impl Locks for Trial {
     }
 
     fn look(&mut self, region: Region) -> Result<Option<Held>, Failure> {
-        across(&self.claim.description, &self.claim.aim.units, self.region(region))
+        across(
+            &self.claim.description,
+            &self.claim.aim.units,
+            self.region(region),
+        )
     }
 
     fn rest(&mut self) -> Result<bool, Failure> {
@@ -152,9 +173,18 @@ pub fn attempt(place: &Place, aim: &Aim, span: Span) -> Result<Attempt, Failure>
     Ok(trial.end(verdict))
 }
 
-/// Tries to write-lock the lease of a named device, again for at most 200 ms while only tries are in the way. None: somebody has it.
+/// Tries to write-lock the lease of a named device, again for at most 200 ms while only
+/// tries are in the way. None: somebody has it.
 pub fn named_lease(place: &Place, span: Span, units: Units) -> Result<Option<Claim>, Failure> {
-    let mut trial = Claim::begin(place, span, Aim { side: Side::Lease, level: Level::Outer, units })?;
+    let mut trial = Claim::begin(
+        place,
+        span,
+        Aim {
+            side: Side::Lease,
+            level: Level::Outer,
+            units,
+        },
+    )?;
     trial.patience = 2 * TRY_PATIENCE;
     let verdict = protocol::named(&mut trial)?;
     Ok((verdict == Verdict::Got).then_some(trial.claim))
@@ -187,9 +217,10 @@ impl Claim {
         }
     }
 
-    /// Who chose inside these units at the same time; waits for at most 200 ms while that is only tried. Leases inside hold the
-    /// lease range too, so what is left to look at are reservations.
-    /// `own`: what is reserved inside by the reservation that these units are ours by.
+    /// Who chose inside these units at the same time; waits for at most 200 ms while that
+    /// is only tried. Leases inside hold the lease range too, so what is left to look at
+    /// are reservations. `own`: what is reserved inside by the reservation that these
+    /// units are ours by.
     pub fn others_inside(&self, own: &Units) -> Result<Option<Held>, Failure> {
         self.patiently(&self.aim.units.without(own), self.span.inner_reservation())
     }
@@ -204,7 +235,8 @@ impl Claim {
         self.hold_on(&self.description)
     }
 
-    /// Read-locks on `description` all that the claim is about. On another one than its own only after it is settled.
+    /// Read-locks on `description` all that the claim is about. On another one than its
+    /// own only after it is settled.
     pub fn hold_on(&self, description: &Description) -> Result<(), Failure> {
         let mut ranges: Vec<Range> = self.aim.units.at(self.aim.own(self.span)).collect();
         if (self.aim.side, self.aim.level) == (Side::Lease, Level::Inner { reserved: true }) {
@@ -212,16 +244,23 @@ impl Claim {
         }
         for range in ranges {
             if !description.try_read(range).map_err(|e| lock_error(&e))? {
-                return Err(Failure::new(Kind::LockPlace, "the lock was lost while it was being settled"));
+                return Err(Failure::new(
+                    Kind::LockPlace,
+                    "the lock was lost while it was being settled",
+                ));
             }
         }
-        // What it is chosen from may end before it does. Not to be had only at an instant in which somebody tries in vain.
+        // What it is chosen from may end before it does. Not to be had only at an instant
+        // in which somebody tries in vain.
         let around = match (self.aim.side, self.aim.level) {
             (Side::Reservation, Level::Inner { .. }) => Some(self.span.reservation()),
             (Side::Lease, Level::Inner { reserved: false }) => Some(self.span.lease()),
             _ => None,
         };
-        for range in around.into_iter().flat_map(|region| self.aim.units.at(region)) {
+        for range in around
+            .into_iter()
+            .flat_map(|region| self.aim.units.at(region))
+        {
             let _ = description.try_read(range);
         }
         Ok(())
@@ -238,7 +277,8 @@ pub fn settle_all(place: &Place, claims: Vec<Claim>, user: u32) -> Result<Descri
     let uid = namespaces::host_uid(user);
     for claim in &claims {
         claim.settle()?;
-        // Never without a name, not even until the holder writes it down: it is counted, and others may have to keep away.
+        // Never without a name, not even until the holder writes it down: it is counted,
+        // and others may have to keep away.
         sign(&claim.description, claim.aim.side, claim.span, uid, None);
     }
     let mut claims = claims;
@@ -255,7 +295,8 @@ pub fn settle_all(place: &Place, claims: Vec<Claim>, user: u32) -> Result<Descri
     Ok(all)
 }
 
-/// Read-locks the two bytes that say whose claim it is. They only say where to look, so not getting them is no failure.
+/// Read-locks the two bytes that say whose claim it is. They only say where to look, so
+/// not getting them is no failure.
 pub fn sign(description: &Description, side: Side, span: Span, host_uid: u32, pid: Option<i32>) {
     let (uids, pids) = match side {
         Side::Lease => (span.lease_uids(), span.lease_pids()),
@@ -268,8 +309,17 @@ pub fn sign(description: &Description, side: Side, span: Span, host_uid: u32, pi
 }
 
 /// Joins a settled claim that is our own already: both then hold it.
-pub fn join(description: &Description, side: Side, span: Span, units: &Units) -> Result<bool, Failure> {
-    let region = if side == Side::Lease { span.lease() } else { span.reservation() };
+pub fn join(
+    description: &Description,
+    side: Side,
+    span: Span,
+    units: &Units,
+) -> Result<bool, Failure> {
+    let region = if side == Side::Lease {
+        span.lease()
+    } else {
+        span.reservation()
+    };
     for range in units.at(region) {
         if !description.try_read(range).map_err(|e| lock_error(&e))? {
             return Ok(false);
@@ -279,10 +329,18 @@ pub fn join(description: &Description, side: Side, span: Span, units: &Units) ->
 }
 
 /// What others hold of `units` in `region`: settled if any of it is.
-fn across(description: &Description, units: &Units, region: Range) -> Result<Option<Held>, Failure> {
+fn across(
+    description: &Description,
+    units: &Units,
+    region: Range,
+) -> Result<Option<Held>, Failure> {
     let mut worst = None;
     for range in units.at(region) {
-        match description.conflict(range).map_err(|e| lock_error(&e))?.map(|c| c.held) {
+        match description
+            .conflict(range)
+            .map_err(|e| lock_error(&e))?
+            .map(|c| c.held)
+        {
             Some(Held::Settled) => return Ok(Some(Held::Settled)),
             Some(Held::Try) => worst = Some(Held::Try),
             None => {}

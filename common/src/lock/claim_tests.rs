@@ -13,14 +13,25 @@ fn span() -> Span {
 }
 
 fn whole(side: Side) -> Aim {
-    Aim { side, level: Level::Outer, units: Units::whole() }
+    Aim {
+        side,
+        level: Level::Outer,
+        units: Units::whole(),
+    }
 }
 
 fn part(side: Side, level: Level, number: i64, of: i64) -> Aim {
     let size = crate::lock::UNITS / of;
     let units = Units::whole().first(size * (number + 1)).unwrap();
-    let before = Units::whole().first(size * number).filter(|_| number > 0).unwrap_or_default();
-    Aim { side, level, units: units.without(&before) }
+    let before = Units::whole()
+        .first(size * number)
+        .filter(|_| number > 0)
+        .unwrap_or_default();
+    Aim {
+        side,
+        level,
+        units: units.without(&before),
+    }
 }
 
 fn got(attempt: Attempt) -> Claim {
@@ -38,7 +49,11 @@ fn the_lock_is_made_once_and_found_again() {
     assert_eq!(a.origin, Origin::Environment);
     let meta = std::fs::symlink_metadata(&a.path).unwrap();
     assert_eq!(meta.mode() & 0o7777, 0o666, "whatever the umask");
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        1,
+        "nothing is left beside it"
+    );
 }
 
 #[test]
@@ -46,15 +61,30 @@ fn a_lease_and_a_reservation_exclude_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let place = place(&dir);
     let lease = got(attempt(&place, &whole(Side::Lease), span()).unwrap());
-    assert!(matches!(attempt(&place, &whole(Side::Lease), span()).unwrap(), Attempt::Tried));
-    assert!(matches!(attempt(&place, &whole(Side::Reservation), span()).unwrap(), Attempt::Tried));
+    assert!(matches!(
+        attempt(&place, &whole(Side::Lease), span()).unwrap(),
+        Attempt::Tried
+    ));
+    assert!(matches!(
+        attempt(&place, &whole(Side::Reservation), span()).unwrap(),
+        Attempt::Tried
+    ));
     lease.settle().unwrap();
-    assert!(matches!(attempt(&place, &whole(Side::Lease), span()).unwrap(), Attempt::Taken));
-    assert!(matches!(attempt(&place, &whole(Side::Reservation), span()).unwrap(), Attempt::Taken));
+    assert!(matches!(
+        attempt(&place, &whole(Side::Lease), span()).unwrap(),
+        Attempt::Taken
+    ));
+    assert!(matches!(
+        attempt(&place, &whole(Side::Reservation), span()).unwrap(),
+        Attempt::Taken
+    ));
     drop(lease);
     let reservation = got(attempt(&place, &whole(Side::Reservation), span()).unwrap());
     reservation.settle().unwrap();
-    assert!(matches!(attempt(&place, &whole(Side::Lease), span()).unwrap(), Attempt::Taken));
+    assert!(matches!(
+        attempt(&place, &whole(Side::Lease), span()).unwrap(),
+        Attempt::Taken
+    ));
     drop(reservation);
     got(attempt(&place, &whole(Side::Lease), span()).unwrap());
 }
@@ -77,15 +107,26 @@ fn a_lease_waits_out_a_reservation_that_is_only_tried() {
 fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
     let dir = tempfile::tempdir().unwrap();
     let place = place(&dir);
-    let claim = |side, number| attempt(&place, &part(side, Level::Outer, number, 3), span()).unwrap();
-    let held: Vec<Claim> =
-        [(Side::Lease, 0), (Side::Reservation, 1), (Side::Lease, 2)].map(|(side, n)| got(claim(side, n))).into();
+    let claim =
+        |side, number| attempt(&place, &part(side, Level::Outer, number, 3), span()).unwrap();
+    let held: Vec<Claim> = [(Side::Lease, 0), (Side::Reservation, 1), (Side::Lease, 2)]
+        .map(|(side, n)| got(claim(side, n)))
+        .into();
     held.iter().for_each(|claim| claim.settle().unwrap());
     for number in 0..3 {
-        assert!(matches!(claim(Side::Lease, number), Attempt::Taken), "{number}");
-        assert!(matches!(claim(Side::Reservation, number), Attempt::Taken), "{number}");
+        assert!(
+            matches!(claim(Side::Lease, number), Attempt::Taken),
+            "{number}"
+        );
+        assert!(
+            matches!(claim(Side::Reservation, number), Attempt::Taken),
+            "{number}"
+        );
     }
-    assert!(matches!(attempt(&place, &whole(Side::Lease), span()).unwrap(), Attempt::Taken));
+    assert!(matches!(
+        attempt(&place, &whole(Side::Lease), span()).unwrap(),
+        Attempt::Taken
+    ));
     let taken = crate::lock::Taken::look(&place.open().unwrap(), Level::Outer, span()).unwrap();
     assert!(taken.settled.is_whole() && taken.tried.is_empty());
     drop(held);
@@ -99,24 +140,47 @@ fn inside_what_is_ours_the_inner_ranges_decide() {
     let ours = got(attempt(&place, &whole(Side::Reservation), span()).unwrap());
     ours.settle().unwrap();
     let inner = Level::Inner { reserved: true };
-    let aim = |side| Aim { side, level: inner, units: Units::whole() };
+    let aim = |side| Aim {
+        side,
+        level: inner,
+        units: Units::whole(),
+    };
     let lease = got(attempt(&place, &aim(Side::Lease), span()).unwrap());
     lease.settle().unwrap();
-    assert!(matches!(attempt(&place, &aim(Side::Lease), span()).unwrap(), Attempt::Taken));
-    assert!(matches!(attempt(&place, &aim(Side::Reservation), span()).unwrap(), Attempt::Taken));
-    assert!(named_lease(&place, span(), Units::whole()).unwrap().is_none(), "the outer lease is taken too");
+    assert!(matches!(
+        attempt(&place, &aim(Side::Lease), span()).unwrap(),
+        Attempt::Taken
+    ));
+    assert!(matches!(
+        attempt(&place, &aim(Side::Reservation), span()).unwrap(),
+        Attempt::Taken
+    ));
+    assert!(
+        named_lease(&place, span(), Units::whole())
+            .unwrap()
+            .is_none(),
+        "the outer lease is taken too"
+    );
     drop(lease);
-    let named = named_lease(&place, span(), Units::whole()).unwrap().unwrap();
+    let named = named_lease(&place, span(), Units::whole())
+        .unwrap()
+        .unwrap();
     named.settle().unwrap();
     for side in [Side::Lease, Side::Reservation] {
-        assert!(matches!(attempt(&place, &aim(side), span()).unwrap(), Attempt::Taken), "a named lease is in the way");
+        assert!(
+            matches!(attempt(&place, &aim(side), span()).unwrap(), Attempt::Taken),
+            "a named lease is in the way"
+        );
     }
     drop(named);
     let reservation = got(attempt(&place, &aim(Side::Reservation), span()).unwrap());
     reservation.settle().unwrap();
     drop(ours);
     assert!(
-        matches!(attempt(&place, &whole(Side::Lease), span()).unwrap(), Attempt::Taken),
+        matches!(
+            attempt(&place, &whole(Side::Lease), span()).unwrap(),
+            Attempt::Taken
+        ),
         "it holds the outer one too"
     );
 }
@@ -130,7 +194,10 @@ fn untrusted_places_are_refused() {
     assert!(failure.message.contains("not a FIFO"), "{failure}");
     std::fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/dev/null", &path).unwrap();
-    assert_eq!(Place::find(Some(path.clone()), None).unwrap_err().kind, Kind::LockPlace);
+    assert_eq!(
+        Place::find(Some(path.clone()), None).unwrap_err().kind,
+        Kind::LockPlace
+    );
     std::fs::remove_file(&path).unwrap();
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();

@@ -1,5 +1,6 @@
-//! Who claims devices at this moment, for people: the processes whose descriptors show a write lock on a device's units.
-//! An honest claim lasts as long as NVML is asked about the device; one that stays keeps everybody else from the device.
+//! Who claims devices at this moment, for people: the processes whose descriptors show a
+//! write lock on a device's units. An honest claim lasts as long as NVML is asked about
+//! the device; one that stays keeps everybody else from the device.
 
 use super::holders::{Holder, uids};
 use super::{Description, Place, Side, Span};
@@ -15,25 +16,50 @@ impl Claimers {
     /// Reads what the processes show: to an ordinary user only the user's own do.
     pub fn read() -> Self {
         let pids = procfs::pids().into_iter();
-        Self(pids.map(|pid| (pid, fdinfo::write_locks(&pid.to_string()))).filter(|(_, l)| !l.is_empty()).collect())
+        Self(
+            pids.map(|pid| (pid, fdinfo::write_locks(&pid.to_string())))
+                .filter(|(_, l)| !l.is_empty())
+                .collect(),
+        )
     }
 
-    /// Who claims a device: its processes, else the users whose bytes stand beside it, else one holder of whom nothing is known.
-    pub fn of(&self, place: &Place, probe: &Description, span: Span) -> Result<Vec<Holder>, Failure> {
-        let shows =
-            |locks: &[fdinfo::OwnLock], region: Range| !fdinfo::within(locks, place.identity.1, region).is_empty();
-        let claims = |locks: &[fdinfo::OwnLock]| shows(locks, span.lease()) || shows(locks, span.reservation());
-        let found = self.0.iter().filter(|(_, locks)| claims(locks)).filter_map(|(pid, _)| Stat::read(*pid));
+    /// Who claims a device: its processes, else the users whose bytes stand beside it,
+    /// else one holder of whom nothing is known.
+    pub fn of(
+        &self,
+        place: &Place,
+        probe: &Description,
+        span: Span,
+    ) -> Result<Vec<Holder>, Failure> {
+        let shows = |locks: &[fdinfo::OwnLock], region: Range| {
+            !fdinfo::within(locks, place.identity.1, region).is_empty()
+        };
+        let claims = |locks: &[fdinfo::OwnLock]| {
+            shows(locks, span.lease()) || shows(locks, span.reservation())
+        };
+        let found = self
+            .0
+            .iter()
+            .filter(|(_, locks)| claims(locks))
+            .filter_map(|(pid, _)| Stat::read(*pid));
         let mut holders: Vec<Holder> = found
             .map(|stat| {
                 let uid = procfs::euid(stat.pid).map(namespaces::host_uid);
-                Holder { pid: Some(stat.pid), program: Some(stat.comm), ..Holder::by_uid("claim", uid) }
+                Holder {
+                    pid: Some(stat.pid),
+                    program: Some(stat.comm),
+                    ..Holder::by_uid("claim", uid)
+                }
             })
             .collect();
         if holders.is_empty() {
             let mut signed = uids(probe, span, Side::Lease)?;
             signed.extend(uids(probe, span, Side::Reservation)?);
-            holders.extend(signed.into_iter().map(|uid| Holder::by_uid("claim", Some(uid))));
+            holders.extend(
+                signed
+                    .into_iter()
+                    .map(|uid| Holder::by_uid("claim", Some(uid))),
+            );
         }
         if holders.is_empty() {
             holders.push(Holder::by_uid("claim", None));

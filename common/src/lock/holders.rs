@@ -1,5 +1,6 @@
-//! Who holds a device, read from the kernel: the settled units, and the bytes that say uid and pid.
-//! The bytes only say where to look; user, program and start come from /proc/PID, the share from fdinfo where readable.
+//! Who holds a device, read from the kernel: the settled units, and the bytes that say
+//! uid and pid. The bytes only say where to look; user, program and start come from
+//! /proc/PID, the share from fdinfo where readable.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +77,8 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Whether nobody has any of it, and somebody keeps others from taking it at this moment.
+    /// Whether nobody has any of it, and somebody keeps others from taking it at this
+    /// moment.
     pub const fn claimed(&self) -> bool {
         self.tried && self.used == 0
     }
@@ -85,37 +87,79 @@ impl Holdings {
 /// Reads from the lock what is held of `span` and by whom.
 pub fn of(place: &Place, probe: &Description, span: Span) -> Result<Holdings, Failure> {
     let mut held = Holdings::default();
-    let leases = probe.conflicts(span.lease(), MOST).map_err(|e| lock_error(&e))?.found;
-    let inner = probe.conflicts(span.inner_lease(), MOST).map_err(|e| lock_error(&e))?.found;
-    let reservations = probe.conflicts(span.reservation(), MOST).map_err(|e| lock_error(&e))?.found;
+    let leases = probe
+        .conflicts(span.lease(), MOST)
+        .map_err(|e| lock_error(&e))?
+        .found;
+    let inner = probe
+        .conflicts(span.inner_lease(), MOST)
+        .map_err(|e| lock_error(&e))?
+        .found;
+    let reservations = probe
+        .conflicts(span.reservation(), MOST)
+        .map_err(|e| lock_error(&e))?
+        .found;
     let settled = |found: &[super::Conflict], region| {
-        Units::of(found.iter().filter(|c| c.held == Held::Settled).map(|c| c.range), region)
+        Units::of(
+            found
+                .iter()
+                .filter(|c| c.held == Held::Settled)
+                .map(|c| c.range),
+            region,
+        )
     };
     let leased = settled(&leases, span.lease()).and(&settled(&inner, span.inner_lease()));
     let reserved = settled(&reservations, span.reservation());
-    (held.leased, held.reserved, held.used) = (leased.count(), reserved.count(), leased.and(&reserved).count());
-    // Locks of different descriptions are told apart, so a run over everything is one program's.
-    held.whole = leases.iter().chain(&inner).any(|c| c.held == Held::Settled && c.range.len() == UNITS);
-    held.tried = leases.iter().chain(&reservations).any(|c| c.held == Held::Try);
+    (held.leased, held.reserved, held.used) = (
+        leased.count(),
+        reserved.count(),
+        leased.and(&reserved).count(),
+    );
+    // Locks of different descriptions are told apart, so a run over everything is one
+    // program's.
+    held.whole = leases
+        .iter()
+        .chain(&inner)
+        .any(|c| c.held == Held::Settled && c.range.len() == UNITS);
+    held.tried = leases
+        .iter()
+        .chain(&reservations)
+        .any(|c| c.held == Held::Try);
     if held.leased > 0 {
-        held.holders.extend(side(place, probe, span, Side::Lease, held.leased)?);
+        held.holders
+            .extend(side(place, probe, span, Side::Lease, held.leased)?);
     }
     if held.reserved > 0 {
-        held.holders.extend(side(place, probe, span, Side::Reservation, held.reserved)?);
+        held.holders
+            .extend(side(place, probe, span, Side::Reservation, held.reserved)?);
     }
     Ok(held)
 }
 
 /// The host uids that hold one side of a device.
 pub fn uids(probe: &Description, span: Span, side: Side) -> Result<BTreeSet<u32>, Failure> {
-    let region = if side == Side::Lease { span.lease_uids() } else { span.reservation_uids() };
-    Ok(numbers(probe, region)?.into_iter().filter_map(|n| u32::try_from(n).ok()).collect())
+    let region = if side == Side::Lease {
+        span.lease_uids()
+    } else {
+        span.reservation_uids()
+    };
+    Ok(numbers(probe, region)?
+        .into_iter()
+        .filter_map(|n| u32::try_from(n).ok())
+        .collect())
 }
 
 /// The process ids that hold one side of a device.
 pub fn process_ids(probe: &Description, span: Span, side: Side) -> Result<BTreeSet<i32>, Failure> {
-    let region = if side == Side::Lease { span.lease_pids() } else { span.reservation_pids() };
-    Ok(numbers(probe, region)?.into_iter().filter_map(|n| i32::try_from(n).ok()).collect())
+    let region = if side == Side::Lease {
+        span.lease_pids()
+    } else {
+        span.reservation_pids()
+    };
+    Ok(numbers(probe, region)?
+        .into_iter()
+        .filter_map(|n| i32::try_from(n).ok())
+        .collect())
 }
 
 /// The offsets inside `region` that are read-locked.
@@ -123,19 +167,34 @@ fn numbers(probe: &Description, region: Range) -> Result<BTreeSet<i64>, Failure>
     let scan = probe.conflicts(region, MOST).map_err(|e| lock_error(&e))?;
     let settled = scan.found.iter().filter(|c| c.held == Held::Settled);
     Ok(settled
-        .flat_map(|c| (0..c.range.len().min(MOST as i64)).map(move |i| c.range.start() - region.start() + i))
+        .flat_map(|c| {
+            (0..c.range.len().min(MOST as i64)).map(move |i| c.range.start() - region.start() + i)
+        })
         .collect())
 }
 
-fn side(place: &Place, probe: &Description, span: Span, side: Side, units: i64) -> Result<Vec<Holder>, Failure> {
+fn side(
+    place: &Place,
+    probe: &Description,
+    span: Span,
+    side: Side,
+    units: i64,
+) -> Result<Vec<Holder>, Failure> {
     let mut uids = uids(probe, span, side)?;
-    let kind = if side == Side::Lease { "lease" } else { "reservation" };
+    let kind = if side == Side::Lease {
+        "lease"
+    } else {
+        "reservation"
+    };
     let mut holders = Vec::new();
     if namespaces::host_pids() {
         for pid in process_ids(probe, span, side)? {
-            let (Some(euid), Some(stat)) = (procfs::euid(pid), Stat::read(pid)) else { continue };
+            let (Some(euid), Some(stat)) = (procfs::euid(pid), Stat::read(pid)) else {
+                continue;
+            };
             let uid = namespaces::host_uid(euid);
-            // A byte that anybody could have locked counts only beside the uid of the process it names.
+            // A byte that anybody could have locked counts only beside the uid of the
+            // process it names.
             if uids.contains(&uid) {
                 holders.push(holder(place, span, side, kind, uid, &stat));
             }
@@ -154,17 +213,34 @@ fn side(place: &Place, probe: &Description, span: Span, side: Side, units: i64) 
     Ok(holders)
 }
 
-fn holder(place: &Place, span: Span, side: Side, kind: &'static str, uid: u32, stat: &Stat) -> Holder {
+fn holder(
+    place: &Place,
+    span: Span,
+    side: Side,
+    kind: &'static str,
+    uid: u32,
+    stat: &Stat,
+) -> Holder {
     let own = units_of(place, stat.pid, side, span).count();
-    let caller = (side == Side::Reservation).then(|| HolderLine::of(stat.pid)).flatten();
-    let job = caller.as_ref().map_or_else(|| Job::of(stat.pid), HolderLine::job);
+    let caller = (side == Side::Reservation)
+        .then(|| HolderLine::of(stat.pid))
+        .flatten();
+    let job = caller
+        .as_ref()
+        .map_or_else(|| Job::of(stat.pid), HolderLine::job);
     let (job, task) = job.map_or((None, None), |job| (Some(job.id), job.task));
     let (pid, program, tag) = match caller {
         Some(line) => {
-            // What it is held for says more than who asked, which for a task is Slurm's hook.
-            let held =
-                line.hold.filter(|pid| *pid > 0 && *pid != line.caller.0).and_then(Stat::read).filter(Stat::alive);
-            let (pid, name) = held.map_or(line.caller, |held| (held.pid, procfs::program_name(held.pid, &held.comm)));
+            // What it is held for says more than who asked, which for a task is Slurm's
+            // hook.
+            let held = line
+                .hold
+                .filter(|pid| *pid > 0 && *pid != line.caller.0)
+                .and_then(Stat::read)
+                .filter(Stat::alive);
+            let (pid, name) = held.map_or(line.caller, |held| {
+                (held.pid, procfs::program_name(held.pid, &held.comm))
+            });
             (pid, name, line.tag)
         }
         None => (stat.pid, procfs::program_name(stat.pid, &stat.comm), None),
@@ -183,18 +259,27 @@ fn holder(place: &Place, span: Span, side: Side, kind: &'static str, uid: u32, s
     }
 }
 
-/// Adds the processes that say they hold a device; whether each side that is held has one, so that its end can be waited for.
+/// Adds the processes that say they hold a device; whether each side that is held has
+/// one, so that its end can be waited for.
 pub fn watchable(probe: &Description, span: Span, pids: &mut Vec<i32>) -> Result<bool, Failure> {
     let mut all = namespaces::host_pids();
-    for (side, region) in [(Side::Lease, span.lease()), (Side::Reservation, span.reservation())] {
+    for (side, region) in [
+        (Side::Lease, span.lease()),
+        (Side::Reservation, span.reservation()),
+    ] {
         let found = process_ids(probe, span, side)?;
-        all &= !found.is_empty() || probe.conflict(region).map_err(|e| lock_error(&e))?.is_none();
+        all &= !found.is_empty()
+            || probe
+                .conflict(region)
+                .map_err(|e| lock_error(&e))?
+                .is_none();
         pids.extend(found);
     }
     Ok(all)
 }
 
-/// The units of a device that the descriptors of a process show, as far as they may be read.
+/// The units of a device that the descriptors of a process show, as far as they may be
+/// read.
 pub fn units_of(place: &Place, pid: i32, side: Side, span: Span) -> Units {
     shown(place, &fdinfo::settled_locks(&pid.to_string()), side, span)
 }
@@ -216,7 +301,10 @@ fn shown(place: &Place, locks: &[fdinfo::OwnLock], side: Side, span: Span) -> Un
 
 /// When a process started, in Unix seconds.
 pub fn since(stat: &Stat) -> Option<u64> {
-    let up = crate::sys::boot_time().as_secs_f64() - stat.start as f64 / crate::sys::ticks_per_second() as f64;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
+    let up = crate::sys::boot_time().as_secs_f64()
+        - stat.start as f64 / crate::sys::ticks_per_second() as f64;
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .ok()?;
     Some(now.as_secs_f64().max(up).round() as u64 - up.max(0.0).round() as u64)
 }

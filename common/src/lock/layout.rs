@@ -1,16 +1,18 @@
-//! Where on the lock file each device's ranges lie. This layout never changes: programs of different versions
-//! exclude each other only because they agree on every number here.
+//! Where on the lock file each device's ranges lie. This layout never changes: programs
+//! of different versions exclude each other only because they agree on every number here.
 //!
-//! The file's offsets are cut into 2^29 spans of 2^34 bytes. A device's span is chosen by 29 bits of FNV-1a (64 bit,
-//! offset basis 0xcbf29ce484222325, prime 0x100000001b3) over the bytes of its canonical UUID: the hash's low 29 bits
-//! xor its next 29 bits. Span 0 is for the line of waiters; the last span stays unused, since a range that ends at 2^63-1 is
-//! reported with length 0 (fcntl(2)). Hashes that would fall on either are moved by one. Two devices that share a span
-//! exclude each other, which is safe.
+//! The file's offsets are cut into 2^29 spans of 2^34 bytes. A device's span is chosen by
+//! 29 bits of FNV-1a (64 bit, offset basis 0xcbf29ce484222325, prime 0x100000001b3) over
+//! the bytes of its canonical UUID: the hash's low 29 bits xor its next 29 bits. Span 0
+//! is for the line of waiters; the last span stays unused, since a range that ends at
+//! 2^63-1 is reported with length 0 (fcntl(2)). Hashes that would fall on either are
+//! moved by one. Two devices that share a span exclude each other, which is safe.
 
 use crate::bytes::Range;
 use crate::ident::Uuid;
 
-/// Units of a device. A share of 1/k locks floor(UNITS/k) of them, so exactly k programs fit for every k up to 848.
+/// Units of a device. A share of 1/k locks floor(UNITS/k) of them, so exactly k programs
+/// fit for every k up to 848.
 pub const UNITS: i64 = 720_720;
 /// Bytes of a span.
 const SPAN: i64 = 1 << 34;
@@ -56,12 +58,14 @@ impl Span {
         self.range(0x0030_0000, UNITS)
     }
 
-    /// Reservations of those who choose fewer devices than the reservation around them names.
+    /// Reservations of those who choose fewer devices than the reservation around them
+    /// names.
     pub const fn inner_reservation(self) -> Range {
         self.range(0x0040_0000, UNITS)
     }
 
-    /// Write-locked by whoever moves a reservation into or out of its lingering part, or takes it over.
+    /// Write-locked by whoever moves a reservation into or out of its lingering part, or
+    /// takes it over.
     pub const fn handover(self) -> Range {
         self.range(0x0050_0000, 1)
     }
@@ -71,7 +75,8 @@ impl Span {
         self.range(0x0050_0010, 1)
     }
 
-    /// Read-locked by a lingering holder that agrees that its reservation is reused by whoever holds `handover`.
+    /// Read-locked by a lingering holder that agrees that its reservation is reused by
+    /// whoever holds `handover`.
     pub const fn consent(self) -> Range {
         self.range(0x0050_0020, 1)
     }
@@ -102,8 +107,10 @@ impl Span {
     }
 }
 
-/// The first span has no device: byte 0 is the dispenser of the line's numbers, byte 16 lets those in who choose several devices or a part of one,
-/// from 1,024 on lie the numbers of the lines, one after the other, behind them 2^24 bytes for tags, and in the last quarter a byte for every uid.
+/// The first span has no device: byte 0 is the dispenser of the line's numbers, byte 16
+/// lets those in who choose several devices or a part of one, from 1,024 on lie the
+/// numbers of the lines, one after the other, behind them 2^24 bytes for tags, and in the
+/// last quarter a byte for every uid.
 pub const fn dispenser() -> Range {
     Range::byte(0)
 }
@@ -115,7 +122,8 @@ pub const fn several() -> Range {
 
 /// Lines of waiters: requests are spread over them by a hash.
 pub const LINES: u32 = 3000;
-/// Numbers of a line. They are used again from the first one on whenever the line is empty.
+/// Numbers of a line. They are used again from the first one on whenever the line is
+/// empty.
 const NUMBERS: i64 = 1 << 22;
 
 /// The numbers of one line.
@@ -133,8 +141,8 @@ pub const fn uid(uid: u32) -> Range {
     Range::byte(3 * (SPAN / 4) + uid as i64)
 }
 
-/// Held by a call that looks whether a tag of this uid is in use, until it is. Tags share a byte by their hash, which only makes two calls
-/// wait for each other.
+/// Held by a call that looks whether a tag of this uid is in use, until it is. Tags share
+/// a byte by their hash, which only makes two calls wait for each other.
 pub fn tag(uid: u32, name: &str) -> Range {
     Range::byte(0x2_f000_0000 + (fnv1a(format!("{uid}:{name}").as_bytes()) & 0xff_ffff) as i64)
 }
@@ -146,7 +154,9 @@ pub const fn all_devices() -> Range {
 
 /// FNV-1a, 64 bit.
 pub fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -182,13 +192,21 @@ mod tests {
         assert!(span.0 + SPAN < i64::MAX);
     }
 
-    /// Written down once: a version that computes other places would not exclude programs of older ones.
+    /// Written down once: a version that computes other places would not exclude programs
+    /// of older ones.
     #[test]
     fn the_layout_never_changes() {
         let span = Span::of(&Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap());
         let hash = fnv1a(b"MIG-0d1e2f30-1111-5222-8333-444455556666");
-        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c, "published FNV-1a test value");
-        assert_eq!(span.0, ((hash ^ (hash >> 29)) & 0x1fff_ffff) as i64 * (1 << 34));
+        assert_eq!(
+            fnv1a(b"a"),
+            0xaf63_dc4c_8601_ec8c,
+            "published FNV-1a test value"
+        );
+        assert_eq!(
+            span.0,
+            ((hash ^ (hash >> 29)) & 0x1fff_ffff) as i64 * (1 << 34)
+        );
         let starts = regions(Span(0)).map(Range::start);
         assert_eq!(
             starts,
@@ -214,8 +232,14 @@ mod tests {
     fn the_first_span_holds_the_line_and_the_uids() {
         let (first, last) = (numbers(0), numbers(LINES - 1));
         assert!(several().start() > dispenser().end() && first.start() > several().end());
-        assert_eq!((first.start(), last.end()), (all_numbers().start(), all_numbers().end()));
-        assert_eq!((first.start(), numbers(1).start(), uid(0).start()), (1024, 1024 + 4_194_304, 12_884_901_888));
+        assert_eq!(
+            (first.start(), last.end()),
+            (all_numbers().start(), all_numbers().end())
+        );
+        assert_eq!(
+            (first.start(), numbers(1).start(), uid(0).start()),
+            (1024, 1024 + 4_194_304, 12_884_901_888)
+        );
         assert!(last.end() < uid(0).start() && uid(u32::MAX).end() == SPAN);
     }
 

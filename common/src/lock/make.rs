@@ -1,5 +1,6 @@
-//! Making a missing lock file: under another name, with its final mode, moved into place without replacing anything.
-//! The directory is opened and checked first and everything is made through that descriptor, so that nobody can put another one in its place.
+//! Making a missing lock file: under another name, with its final mode, moved into place
+//! without replacing anything. The directory is opened and checked first and everything
+//! is made through that descriptor, so that nobody can put another one in its place.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,13 +17,16 @@ use super::{Origin, trust};
 use crate::error::{Failure, Kind, reason};
 use crate::procfs::namespaces;
 
-/// Root makes the host's lock if it is missing, and the caller that of GETGPU_LOCK. Others make nothing.
+/// Root makes the host's lock if it is missing, and the caller that of GETGPU_LOCK.
+/// Others make nothing.
 pub fn if_missing(path: &Path, origin: Origin) -> Result<(), Failure> {
     let root = nix::unistd::geteuid().is_root();
     if std::fs::symlink_metadata(path).is_ok() || !(root || origin == Origin::Environment) {
         return Ok(());
     }
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(());
+    };
     let made = match opened(directory) {
         Ok(opened) if trusted(origin, directory, &opened) => fifo(opened.as_fd(), name, 0o666),
         Err(Errno::ENOENT) if origin == Origin::Host => whole(directory, name),
@@ -36,15 +40,20 @@ pub fn if_missing(path: &Path, origin: Origin) -> Result<(), Failure> {
     }
 }
 
-/// The caller's private lock: a directory only they can enter, a FIFO with the sticky bit so that cleaners of /tmp leave it.
+/// The caller's private lock: a directory only they can enter, a FIFO with the sticky bit
+/// so that cleaners of /tmp leave it.
 pub fn private(directory: &Path, path: &Path) -> Result<(), Failure> {
     match with_mode(|| mkdirat(AT_FDCWD, directory, Mode::S_IRWXU)) {
         Ok(()) | Err(Errno::EEXIST) => {}
         Err(errno) => return Err(cannot(directory, errno)),
     }
-    // Anybody may have made it, or a link in its place: then nothing is made, and opening the lock says why.
-    let Ok(opened) = opened(directory) else { return Ok(()) };
-    let missing = std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    // Anybody may have made it, or a link in its place: then nothing is made, and opening
+    // the lock says why.
+    let Ok(opened) = opened(directory) else {
+        return Ok(());
+    };
+    let missing =
+        std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     if !missing || !trusted(Origin::Private, directory, &opened) {
         return Ok(());
     }
@@ -61,7 +70,9 @@ fn opened(directory: &Path) -> nix::Result<File> {
 }
 
 fn trusted(origin: Origin, path: &Path, opened: &File) -> bool {
-    opened.metadata().is_ok_and(|meta| trust::directory(origin, path, &meta).is_ok())
+    opened
+        .metadata()
+        .is_ok_and(|meta| trust::directory(origin, path, &meta).is_ok())
 }
 
 /// Directory and lock together, so that nobody finds the one without the other.
@@ -74,7 +85,15 @@ fn whole(directory: &Path, name: &OsStr) -> nix::Result<()> {
         }
         fifo(opened.as_fd(), name, 0o666)
     });
-    let made = made.and_then(|()| renameat2(AT_FDCWD, &temporary, AT_FDCWD, directory, RenameFlags::RENAME_NOREPLACE));
+    let made = made.and_then(|()| {
+        renameat2(
+            AT_FDCWD,
+            &temporary,
+            AT_FDCWD,
+            directory,
+            RenameFlags::RENAME_NOREPLACE,
+        )
+    });
     if made.is_err() {
         let _ = std::fs::remove_file(temporary.join(name));
         let _ = std::fs::remove_dir(&temporary);
@@ -84,7 +103,15 @@ fn whole(directory: &Path, name: &OsStr) -> nix::Result<()> {
 
 fn fifo(directory: BorrowedFd<'_>, name: &OsStr, mode: u32) -> nix::Result<()> {
     let temporary = beside(name);
-    with_mode(|| mknodat(directory, temporary.as_os_str(), SFlag::S_IFIFO, Mode::from_bits_truncate(mode), 0))?;
+    with_mode(|| {
+        mknodat(
+            directory,
+            temporary.as_os_str(),
+            SFlag::S_IFIFO,
+            Mode::from_bits_truncate(mode),
+            0,
+        )
+    })?;
     let made = into_place(directory, &temporary, name);
     if made.is_err() {
         let _ = unlinkat(directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir);
@@ -92,7 +119,8 @@ fn fifo(directory: BorrowedFd<'_>, name: &OsStr, mode: u32) -> nix::Result<()> {
     made
 }
 
-/// What `make` makes gets its final mode at once: a chmod(2) by name would follow a link that somebody put there meanwhile.
+/// What `make` makes gets its final mode at once: a chmod(2) by name would follow a link
+/// that somebody put there meanwhile.
 fn with_mode<T>(make: impl FnOnce() -> T) -> T {
     let mask = umask(Mode::empty());
     let made = make();
@@ -101,10 +129,23 @@ fn with_mode<T>(make: impl FnOnce() -> T) -> T {
 }
 
 fn into_place(directory: BorrowedFd<'_>, temporary: &OsStr, name: &OsStr) -> nix::Result<()> {
-    match renameat2(directory, temporary, directory, name, RenameFlags::RENAME_NOREPLACE) {
+    match renameat2(
+        directory,
+        temporary,
+        directory,
+        name,
+        RenameFlags::RENAME_NOREPLACE,
+    ) {
         Err(Errno::EINVAL | Errno::ENOSYS) => {
-            // File systems without RENAME_NOREPLACE: a second name does not replace anything either.
-            nix::unistd::linkat(directory, temporary, directory, name, nix::fcntl::AtFlags::empty())?;
+            // File systems without RENAME_NOREPLACE: a second name does not replace
+            // anything either.
+            nix::unistd::linkat(
+                directory,
+                temporary,
+                directory,
+                name,
+                nix::fcntl::AtFlags::empty(),
+            )?;
             unlinkat(directory, temporary, UnlinkatFlags::NoRemoveDir)
         }
         other => other,
@@ -116,5 +157,12 @@ fn beside(name: &OsStr) -> OsString {
 }
 
 fn cannot(path: &Path, errno: Errno) -> Failure {
-    Failure::new(Kind::LockPlace, format!("lock {}: cannot be made: {}", path.display(), reason(&errno.into())))
+    Failure::new(
+        Kind::LockPlace,
+        format!(
+            "lock {}: cannot be made: {}",
+            path.display(),
+            reason(&errno.into())
+        ),
+    )
 }

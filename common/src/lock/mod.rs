@@ -1,5 +1,8 @@
-//! The lock file of the host: where it is and whether it may be trusted (`place`, `trust`), how devices are laid out on it (`layout`),
-//! locking byte ranges of it (`range`), parts of a device (`units`, `taken`), claims on devices (`protocol`, `claim`), who holds and claims what (`holders`, `claimers`), what one user's calls take turns at (`turns`), and what is our own (`own`).
+//! The lock file of the host: where it is and whether it may be trusted (`place`,
+//! `trust`), how devices are laid out on it (`layout`), locking byte ranges of it
+//! (`range`), parts of a device (`units`, `taken`), claims on devices (`protocol`,
+//! `claim`), who holds and claims what (`holders`, `claimers`), what one user's calls
+//! take turns at (`turns`), and what is our own (`own`).
 
 pub mod claim;
 pub mod claimers;

@@ -1,5 +1,6 @@
-//! What is our own: reservations of our uid, and leases of our ancestors. A choice believes proof alone, and the proof
-//! is fdinfo: a process of our uid whose open descriptor holds the lock. Without proof it is somebody else's.
+//! What is our own: reservations of our uid, and leases of our ancestors. A choice
+//! believes proof alone, and the proof is fdinfo: a process of our uid whose open
+//! descriptor holds the lock. Without proof it is somebody else's.
 
 use std::time::{Duration, Instant};
 
@@ -29,43 +30,63 @@ pub struct HolderLine {
     pub hold: Option<i32>,
     /// The tag, if any.
     pub tag: Option<String>,
-    /// What was asked for under the tag, as a number that only says whether it was the same.
+    /// What was asked for under the tag, as a number that only says whether it was the
+    /// same.
     pub asked: Option<String>,
     /// The batch job that it was made in.
     pub job: Option<Job>,
-    /// The forks of the caller between it and that getgpu, as pid and start: a `$( )`, a background subshell.
+    /// The forks of the caller between it and that getgpu, as pid and start: a `$( )`, a
+    /// background subshell.
     pub forks: Vec<(i32, u64)>,
     /// When the getgpu that made it was started, in clock ticks after boot.
     pub since: u64,
 }
 
 impl HolderLine {
-    /// Reads the command line of `pid`, a process that is called like a holder. A stranger could make such a read hang, so this is
-    /// asked only of processes named by the lock or of our own uid.
+    /// Reads the command line of `pid`, a process that is called like a holder. A
+    /// stranger could make such a read hang, so this is asked only of processes named by
+    /// the lock or of our own uid.
     pub fn of(pid: i32) -> Option<Self> {
         if !called(pid) {
             return None;
         }
         let start = procfs::Stat::read(pid)?.start;
-        let Secret::Bytes(bytes) = secrets::cmdline(pid) else { return None };
-        Some(Self { start, ..Self::parse(pid, &bytes)? })
+        let Secret::Bytes(bytes) = secrets::cmdline(pid) else {
+            return None;
+        };
+        Some(Self {
+            start,
+            ..Self::parse(pid, &bytes)?
+        })
     }
 
-    /// The same of a process that may be a stranger's, in a time that the stranger does not decide.
+    /// The same of a process that may be a stranger's, in a time that the stranger does
+    /// not decide.
     fn of_stranger(pid: i32, limit: Duration) -> Option<Self> {
         let start = procfs::Stat::read(pid)?.start;
         let read = || match secrets::cmdline(pid) {
             Secret::Bytes(bytes) => bytes,
             _ => Vec::new(),
         };
-        Some(Self { start, ..Self::parse(pid, &crate::sys::within(limit, read)?)? })
+        Some(Self {
+            start,
+            ..Self::parse(pid, &crate::sys::within(limit, read)?)?
+        })
     }
 
-    /// `getgpu --holder MIG-...[,...] caller=4711(bash) start=123 for=60 [hold=PID] [tag=NAME]`, NUL between the words.
+    /// `getgpu --holder MIG-...[,...] caller=4711(bash) start=123 for=60 [hold=PID]
+    /// [tag=NAME]`, NUL between the words.
     pub fn parse(pid: i32, bytes: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(bytes);
-        let mut words = text.split('\0').skip_while(|word| *word != "--holder").skip(1);
-        let devices = words.next()?.split(',').map(Uuid::parse).collect::<Option<Vec<_>>>()?;
+        let mut words = text
+            .split('\0')
+            .skip_while(|word| *word != "--holder")
+            .skip(1);
+        let devices = words
+            .next()?
+            .split(',')
+            .map(Uuid::parse)
+            .collect::<Option<Vec<_>>>()?;
         let mut line = Self {
             pid,
             start: 0,
@@ -89,8 +110,17 @@ impl HolderLine {
                 "hold" => line.hold = Some(value.split('(').next()?.parse().ok()?),
                 "tag" => line.tag = Some(value.to_owned()),
                 "asked" => line.asked = Some(value.to_owned()),
-                "job" => line.job = Some(Job { id: value.to_owned(), task: None }),
-                "task" => line.job.as_mut().into_iter().for_each(|job| job.task = value.parse().ok()),
+                "job" => {
+                    line.job = Some(Job {
+                        id: value.to_owned(),
+                        task: None,
+                    })
+                }
+                "task" => line
+                    .job
+                    .as_mut()
+                    .into_iter()
+                    .for_each(|job| job.task = value.parse().ok()),
                 "forks" => line.forks = parse_forks(value)?,
                 "since" => line.since = value.parse().ok()?,
                 _ => {}
@@ -103,13 +133,17 @@ impl HolderLine {
     pub fn job(&self) -> Option<Job> {
         let of_tag = || {
             let id = self.tag.as_ref()?.strip_prefix("slurm-")?;
-            id.bytes().all(|b| b.is_ascii_digit()).then(|| Job { id: id.to_owned(), task: None })
+            id.bytes().all(|b| b.is_ascii_digit()).then(|| Job {
+                id: id.to_owned(),
+                task: None,
+            })
         };
         self.job.clone().or_else(of_tag)
     }
 
-    /// How many generations above a process this reservation was made: for that process itself 0, `usize::MAX` if it was made for
-    /// none of its `lineage` (the process and its ancestors as pid and start, nearest first).
+    /// How many generations above a process this reservation was made: for that process
+    /// itself 0, `usize::MAX` if it was made for none of its `lineage` (the process and
+    /// its ancestors as pid and start, nearest first).
     pub fn distance(&self, lineage: &[(i32, u64)]) -> usize {
         let made_for = |(pid, start): &(i32, u64)| {
             self.hold == Some(*pid) || self.caller.0 == *pid || self.forks.contains(&(*pid, *start))
@@ -118,9 +152,14 @@ impl HolderLine {
     }
 }
 
-/// Processes as the command line of a holder names them: `4711:1234,4712:1236`, pid and start.
+/// Processes as the command line of a holder names them: `4711:1234,4712:1236`, pid and
+/// start.
 pub fn forks_text(forks: &[(i32, u64)]) -> String {
-    forks.iter().map(|(pid, start)| format!("{pid}:{start}")).collect::<Vec<_>>().join(",")
+    forks
+        .iter()
+        .map(|(pid, start)| format!("{pid}:{start}"))
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// Reads them back.
@@ -141,16 +180,21 @@ fn called(pid: i32) -> bool {
 const STRANGER: Duration = Duration::from_millis(200);
 const STRANGERS: Duration = Duration::from_secs(1);
 
-/// The holders of `uid` (all uids for root that asks for everybody's): found by name, believed by proof.
+/// The holders of `uid` (all uids for root that asks for everybody's): found by name,
+/// believed by proof.
 pub fn reservations(place: &Place, uid: Option<u32>) -> Vec<HolderLine> {
     let (own, began) = (std::process::id() as i32, Instant::now());
     let ours = nix::unistd::geteuid().as_raw();
     procfs::pids()
         .into_iter()
-        // The cheapest question first, since it is asked of thousands: a file's owner, then a name, then a whole status.
-        .filter(|pid| *pid != own && uid.is_none_or(|uid| procfs::may_be_of(*pid, uid)) && called(*pid))
+        // The cheapest question first, since it is asked of thousands: a file's owner,
+        // then a name, then a whole status.
+        .filter(|pid| {
+            *pid != own && uid.is_none_or(|uid| procfs::may_be_of(*pid, uid)) && called(*pid)
+        })
         .filter(|pid| uid.is_none_or(|uid| procfs::euid(*pid) == Some(uid)))
-        // Anybody may call a process so. Whether it holds anything is seen without its help.
+        // Anybody may call a process so. Whether it holds anything is seen without its
+        // help.
         .filter(|pid| holds_something(place, *pid))
         .filter_map(|pid| {
             if procfs::euid(pid) == Some(ours) {
@@ -165,18 +209,27 @@ pub fn reservations(place: &Place, uid: Option<u32>) -> Vec<HolderLine> {
 
 /// Whether a process shows any settled lock on the file.
 fn holds_something(place: &Place, pid: i32) -> bool {
-    fdinfo::settled_locks(&pid.to_string()).iter().any(|lock| lock.inode == place.identity.1)
+    fdinfo::settled_locks(&pid.to_string())
+        .iter()
+        .any(|lock| lock.inode == place.identity.1)
 }
 
-/// Whether the holder's own descriptors show the lock on every device that its command line names.
+/// Whether the holder's own descriptors show the lock on every device that its command
+/// line names.
 pub fn proven(place: &Place, line: &HolderLine) -> bool {
     let locks = fdinfo::settled_locks(&line.pid.to_string());
-    line.devices.iter().all(|device| !within(&locks, place, Span::of(device).reservation()).is_empty())
+    line.devices
+        .iter()
+        .all(|device| !within(&locks, place, Span::of(device).reservation()).is_empty())
 }
 
 /// The units of a device that the holder's own descriptors show.
 pub fn reserved_units(place: &Place, line: &HolderLine, device: &Uuid) -> Units {
-    within(&fdinfo::settled_locks(&line.pid.to_string()), place, Span::of(device).reservation())
+    within(
+        &fdinfo::settled_locks(&line.pid.to_string()),
+        place,
+        Span::of(device).reservation(),
+    )
 }
 
 /// What the holder of a reservation shows of its state, on the lock and with proof.
@@ -205,7 +258,8 @@ pub fn shows(place: &Place, line: &HolderLine, state: Shows) -> bool {
     line.devices.iter().all(shown)
 }
 
-/// The locks that descriptors of ours show: before we lease anything, those that we inherited.
+/// The locks that descriptors of ours show: before we lease anything, those that we
+/// inherited.
 pub fn inherited_locks() -> Vec<OwnLock> {
     fdinfo::settled_locks("self")
 }
@@ -214,8 +268,11 @@ pub fn inherited_locks() -> Vec<OwnLock> {
 pub fn ancestors_locks() -> Vec<OwnLock> {
     let uid = nix::unistd::geteuid().as_raw();
     let own = ancestry::ancestors(std::process::id() as i32, 64);
-    let own = own.iter().filter(|stat| procfs::euid(stat.pid) == Some(uid));
-    own.flat_map(|stat| fdinfo::settled_locks(&stat.pid.to_string())).collect()
+    let own = own
+        .iter()
+        .filter(|stat| procfs::euid(stat.pid) == Some(uid));
+    own.flat_map(|stat| fdinfo::settled_locks(&stat.pid.to_string()))
+        .collect()
 }
 
 /// The locks that `pid` shows; none if they may not be read.
@@ -223,7 +280,8 @@ pub fn locks_of(pid: i32) -> Vec<OwnLock> {
     fdinfo::settled_locks(&pid.to_string())
 }
 
-/// The units of a device on which `locks` are a lease. They are read once, since a grant may name many devices.
+/// The units of a device on which `locks` are a lease. They are read once, since a grant
+/// may name many devices.
 pub fn leased(locks: &[OwnLock], place: &Place, device: &Uuid) -> Units {
     within(locks, place, Span::of(device).lease())
 }
@@ -233,10 +291,16 @@ pub fn shown_in(locks: &[OwnLock], place: &Place, region: Range) -> Units {
     within(locks, place, region)
 }
 
-/// The devices of a reservation, each with the units that the holder's own descriptors show.
+/// The devices of a reservation, each with the units that the holder's own descriptors
+/// show.
 pub fn reserved(place: &Place, line: &HolderLine) -> Vec<(Uuid, Units)> {
     let locks = locks_of(line.pid);
-    let units = |device: &Uuid| (device.clone(), within(&locks, place, Span::of(device).reservation()));
+    let units = |device: &Uuid| {
+        (
+            device.clone(),
+            within(&locks, place, Span::of(device).reservation()),
+        )
+    };
     line.devices.iter().map(units).collect()
 }
 
@@ -270,7 +334,12 @@ mod tests {
             [0, 1, 2, usize::MAX]
         );
         assert_eq!(line.devices[0].as_str(), uuid);
-        for bad in ["", "getgpu\0--holder", "getgpu\0--holder\0x\0", "sleep\x001\0"] {
+        for bad in [
+            "",
+            "getgpu\0--holder",
+            "getgpu\0--holder\0x\0",
+            "sleep\x001\0",
+        ] {
             assert_eq!(HolderLine::parse(7, bad.as_bytes()), None, "{bad}");
         }
     }

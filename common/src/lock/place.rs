@@ -1,5 +1,6 @@
-//! Finding the lock file and opening it safely: a FIFO in a directory that no stranger can write to.
-//! In any doubt there is no lock place, and without one nothing is handed out.
+//! Finding the lock file and opening it safely: a FIFO in a directory that no stranger
+//! can write to. In any doubt there is no lock place, and without one nothing is handed
+//! out.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -28,8 +29,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// The lock to use: GETGPU_LOCK (`environment`), else `configured`, else the host's, else a private one.
-    pub fn find(environment: Option<PathBuf>, configured: Option<PathBuf>) -> Result<Self, Failure> {
+    /// The lock to use: GETGPU_LOCK (`environment`), else `configured`, else the host's,
+    /// else a private one.
+    pub fn find(
+        environment: Option<PathBuf>,
+        configured: Option<PathBuf>,
+    ) -> Result<Self, Failure> {
         let (path, origin) = match (environment, configured) {
             (Some(path), _) => (path, Origin::Environment),
             (None, Some(path)) => (path, Origin::Host),
@@ -47,9 +52,15 @@ impl Place {
     }
 
     fn check(path: PathBuf, origin: Origin) -> Result<Self, Failure> {
-        let mut place = Self { path, origin, identity: (0, 0) };
+        let mut place = Self {
+            path,
+            origin,
+            identity: (0, 0),
+        };
         let fd = place.open_checked(OFlag::O_RDONLY)?;
-        let meta = std::fs::File::from(fd).metadata().map_err(|e| place.failure("cannot be looked at", &e))?;
+        let meta = std::fs::File::from(fd)
+            .metadata()
+            .map_err(|e| place.failure("cannot be looked at", &e))?;
         place.identity = (meta.dev(), meta.ino());
         Ok(place)
     }
@@ -59,22 +70,30 @@ impl Place {
         self.open_checked(OFlag::O_RDWR).map(Description::new)
     }
 
-    /// A new open file description that can be read-locked only; what a program may inherit.
+    /// A new open file description that can be read-locked only; what a program may
+    /// inherit.
     pub fn open_read_only(&self) -> Result<Description, Failure> {
         self.open_checked(OFlag::O_RDONLY).map(Description::new)
     }
 
-    /// Opens and checks every time: owner, kind and directory are what the trust rests on.
+    /// Opens and checks every time: owner, kind and directory are what the trust rests
+    /// on.
     fn open_checked(&self, access: OFlag) -> Result<OwnedFd, Failure> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
-        let before = std::fs::symlink_metadata(directory).map_err(|e| self.failure("cannot be opened", &e))?;
+        let before = std::fs::symlink_metadata(directory)
+            .map_err(|e| self.failure("cannot be opened", &e))?;
         trust::directory(self.origin, directory, &before).map_err(|why| self.refused(&why))?;
-        let flags = access | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let fd = open(&self.path, flags, Mode::empty()).map_err(|e| self.failure("cannot be opened", &e.into()))?;
+        let flags =
+            access | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let fd = open(&self.path, flags, Mode::empty())
+            .map_err(|e| self.failure("cannot be opened", &e.into()))?;
         let fd = above_standard(fd).map_err(|e| self.failure("cannot be opened", &e))?;
         let file = std::fs::File::from(fd);
-        let meta = file.metadata().map_err(|e| self.failure("cannot be looked at", &e))?;
-        let after = std::fs::symlink_metadata(directory).map_err(|e| self.failure("cannot be opened", &e))?;
+        let meta = file
+            .metadata()
+            .map_err(|e| self.failure("cannot be looked at", &e))?;
+        let after = std::fs::symlink_metadata(directory)
+            .map_err(|e| self.failure("cannot be opened", &e))?;
         if (before.dev(), before.ino()) != (after.dev(), after.ino()) {
             return Err(self.refused("its directory was replaced while it was opened"));
         }
@@ -82,7 +101,10 @@ impl Place {
             return Err(self.refused("it is not a FIFO"));
         }
         if !trust::owner(self.origin, meta.uid()) {
-            return Err(self.refused(&format!("it belongs to uid {}, which is neither root nor you", meta.uid())));
+            return Err(self.refused(&format!(
+                "it belongs to uid {}, which is neither root nor you",
+                meta.uid()
+            )));
         }
         let identity = (meta.dev(), meta.ino());
         if self.identity != (0, 0) && self.identity != identity {
@@ -96,25 +118,34 @@ impl Place {
     }
 
     fn refused(&self, why: &str) -> Failure {
-        let failure = Failure::new(Kind::LockPlace, format!("lock {}: {why}", self.path.display()));
+        let failure = Failure::new(
+            Kind::LockPlace,
+            format!("lock {}: {why}", self.path.display()),
+        );
         match self.origin {
-            Origin::Host => failure.hint("an administrator can restore it: systemd-tmpfiles --create getgpu.conf"),
+            Origin::Host => failure
+                .hint("an administrator can restore it: systemd-tmpfiles --create getgpu.conf"),
             Origin::Environment => failure.hint("GETGPU_LOCK names it"),
             Origin::Private => failure.hint("move it out of the way"),
         }
     }
 }
 
-/// Whether `path` exists; an error that leaves that open is an error, since it must not end in a private lock.
+/// Whether `path` exists; an error that leaves that open is an error, since it must not
+/// end in a private lock.
 fn exists(path: &Path) -> Result<bool, Failure> {
     match std::fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Failure::new(Kind::LockPlace, format!("{}: {}", path.display(), reason(&error)))),
+        Err(error) => Err(Failure::new(
+            Kind::LockPlace,
+            format!("{}: {}", path.display(), reason(&error)),
+        )),
     }
 }
 
-/// The same descriptor at 3 or above: with a closed standard stream, open(2) would give its number.
+/// The same descriptor at 3 or above: with a closed standard stream, open(2) would give
+/// its number.
 pub fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() > 2 {
         return Ok(fd);
@@ -124,6 +155,7 @@ pub fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
 
 /// A close-on-exec copy at the lowest free number from `lowest` on.
 pub fn at_least(fd: &OwnedFd, lowest: i32) -> io::Result<OwnedFd> {
-    let copy = fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(lowest)).map_err(|e: Errno| io::Error::from(e))?;
+    let copy =
+        fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(lowest)).map_err(|e: Errno| io::Error::from(e))?;
     Ok(crate::sys::own_fd(copy))
 }

@@ -1,5 +1,6 @@
-//! The protocol of a claim, as decisions alone: what is locked and looked at, in which order, and who gives way to whom.
-//! `claim` runs it over the kernel's locks, the model check over simulated ones, so that what was proven is what runs.
+//! The protocol of a claim, as decisions alone: what is locked and looked at, in which
+//! order, and who gives way to whom. `claim` runs it over the kernel's locks, the model
+//! check over simulated ones, so that what was proven is what runs.
 
 use super::{Held, Level, Side};
 
@@ -46,8 +47,9 @@ impl Verdict {
     }
 }
 
-/// Claims one device among several. Whoever reserves gives way to anything on the other side; whoever leases gives way to what is
-/// settled there, and waits for a try, since the one who tries sees ours and gives way.
+/// Claims one device among several. Whoever reserves gives way to anything on the other
+/// side; whoever leases gives way to what is settled there, and waits for a try, since
+/// the one who tries sees ours and gives way.
 pub fn attempt<L: Locks>(locks: &mut L, side: Side, level: Level) -> Result<Verdict, L::Error> {
     if let Some(held) = locks.write(Region::Own)? {
         return Ok(Verdict::lost(held));
@@ -65,7 +67,8 @@ pub fn attempt<L: Locks>(locks: &mut L, side: Side, level: Level) -> Result<Verd
     Ok(outer.map_or(Verdict::Got, Verdict::lost))
 }
 
-/// Leases a device that was named: reservations are not looked at, and a try in the way is waited for.
+/// Leases a device that was named: reservations are not looked at, and a try in the way
+/// is waited for.
 pub fn named<L: Locks>(locks: &mut L) -> Result<Verdict, L::Error> {
     while let Some(held) = locks.write(Region::Own)? {
         if held == Held::Settled || !locks.rest()? {

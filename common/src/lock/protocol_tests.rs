@@ -1,5 +1,7 @@
-//! The protocol checked exhaustively on a model: every interleaving of three processes on two devices, with a crash at every step.
-//! The processes run the real decisions; each lock call is a step, and a process is its history of answers, run again from the start.
+//! The protocol checked exhaustively on a model: every interleaving of three processes on
+//! two devices, with a crash at every step. The processes run the real decisions; each
+//! lock call is a step, and a process is its history of answers, run again from the
+//! start.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -34,7 +36,11 @@ enum Held8 {
 
 impl From<Held8> for Held {
     fn from(held: Held8) -> Self {
-        if held == Held8::Try { Self::Try } else { Self::Settled }
+        if held == Held8::Try {
+            Self::Try
+        } else {
+            Self::Settled
+        }
     }
 }
 
@@ -106,16 +112,25 @@ impl Locks for Replay<'_> {
     }
 }
 
-/// A choice as `pick` makes it: each device in turn, those that were only tried again while patience lasts.
+/// A choice as `pick` makes it: each device in turn, those that were only tried again
+/// while patience lasts.
 fn choose(replay: &mut Replay<'_>, kind: Kind) -> Result<(), Stop> {
-    let mut left: Vec<u8> = kind.order.into_iter().filter(|device| *device < kind.devices).collect();
+    let mut left: Vec<u8> = kind
+        .order
+        .into_iter()
+        .filter(|device| *device < kind.devices)
+        .collect();
     loop {
         let mut again = Vec::new();
         for device in left {
             replay.device = device;
             // The look that nobody sees, at both sides.
             let seen = [replay.look(Region::Own)?, replay.look(Region::Other)?];
-            let verdict = match seen.into_iter().flatten().max_by_key(|held| *held == Held::Settled) {
+            let verdict = match seen
+                .into_iter()
+                .flatten()
+                .max_by_key(|held| *held == Held::Settled)
+            {
                 Some(held) => Verdict::lost(held),
                 None => {
                     let verdict = attempt(replay, kind.side, Level::Outer)?;
@@ -155,7 +170,9 @@ fn lease(kind: Kind, region: Region) -> bool {
 }
 
 fn in_the_way(table: &Table, own: u8, device: u8, lease: bool) -> Option<Held8> {
-    let others = table.iter().filter(|((process, d, l), _)| *process != own && *d == device && *l == lease);
+    let others = table
+        .iter()
+        .filter(|((process, d, l), _)| *process != own && *d == device && *l == lease);
     others.map(|(_, held)| *held).max()
 }
 
@@ -166,9 +183,15 @@ fn steps(world: &World, kinds: &[Kind], patient: bool) -> Vec<World> {
         let Some(history) = history else { continue };
         let kind = kinds[number];
         let own = u8::try_from(number).unwrap();
-        let mut replay = Replay { history, at: 0, device: 0, next: None };
+        let mut replay = Replay {
+            history,
+            at: 0,
+            device: 0,
+            next: None,
+        };
         if choose(&mut replay, kind).is_ok() {
-            // It keeps what it has settled: for who is patient the others must do without it.
+            // It keeps what it has settled: for who is patient the others must do without
+            // it.
             if patient {
                 continue;
             }
@@ -208,7 +231,10 @@ fn steps(world: &World, kinds: &[Kind], patient: bool) -> Vec<World> {
                 worlds.push(again);
             }
             Step::Round => {
-                let rounds = history.iter().filter(|answer| matches!(answer, Answer::Rest(true))).count();
+                let rounds = history
+                    .iter()
+                    .filter(|answer| matches!(answer, Answer::Rest(true)))
+                    .count();
                 worlds.push(answered(table, Answer::Rest(rounds + 1 < ROUNDS), false));
             }
             Step::Close(device) => {
@@ -216,7 +242,9 @@ fn steps(world: &World, kinds: &[Kind], patient: bool) -> Vec<World> {
                 worlds.push(answered(table, Answer::Lock(None), false));
             }
             Step::Settle(device) => {
-                let mine = table.get_mut(&(own, device, kind.side == Side::Lease)).expect("a try to settle");
+                let mine = table
+                    .get_mut(&(own, device, kind.side == Side::Lease))
+                    .expect("a try to settle");
                 *mine = Held8::Settled;
                 worlds.push(answered(table, Answer::Lock(None), false));
             }
@@ -234,20 +262,30 @@ fn steps(world: &World, kinds: &[Kind], patient: bool) -> Vec<World> {
     worlds
 }
 
-/// Explores everything; gives the number of worlds. With `patient` nobody crashes or runs out of patience, and then somebody gets a device;
-/// without it anything may happen at any step.
+/// Explores everything; gives the number of worlds. With `patient` nobody crashes or runs
+/// out of patience, and then somebody gets a device; without it anything may happen at
+/// any step.
 fn explore(kinds: &[Kind], patient: bool) -> usize {
-    let first =
-        World { table: Table::new(), processes: vec![Some(Vec::new()); kinds.len()], failed: vec![false; kinds.len()] };
+    let first = World {
+        table: Table::new(),
+        processes: vec![Some(Vec::new()); kinds.len()],
+        failed: vec![false; kinds.len()],
+    };
     let mut seen: HashSet<World> = HashSet::from([first.clone()]);
     let mut todo = vec![first];
     while let Some(world) = todo.pop() {
         for device in 0..2 {
-            let settled =
-                world.table.iter().filter(|((_, d, _), held)| *d == device && **held == Held8::Settled).count();
+            let settled = world
+                .table
+                .iter()
+                .filter(|((_, d, _), held)| *d == device && **held == Held8::Settled)
+                .count();
             assert!(settled <= 1, "two have device {device}: {world:#?}");
         }
-        assert!(!world.failed.iter().all(|failed| *failed), "a free device that nobody got: {kinds:?}, {world:#?}");
+        assert!(
+            !world.failed.iter().all(|failed| *failed),
+            "a free device that nobody got: {kinds:?}, {world:#?}"
+        );
         for next in steps(&world, kinds, patient) {
             if seen.insert(next.clone()) {
                 todo.push(next);
@@ -257,17 +295,32 @@ fn explore(kinds: &[Kind], patient: bool) -> usize {
     seen.len()
 }
 
-/// Every way in which the processes may go through the devices; the first one begins with the first, since numbers are but names.
+/// Every way in which the processes may go through the devices; the first one begins with
+/// the first, since numbers are but names.
 #[allow(clippy::print_stdout, reason = "the figure is read")]
 fn check(sides: &[Side], devices: u8) -> usize {
-    let orders = if devices == 1 { 1 } else { 1 << (sides.len() - 1) };
+    let orders = if devices == 1 {
+        1
+    } else {
+        1 << (sides.len() - 1)
+    };
     let mut worlds = 0;
     for bits in 0..orders {
-        let order = |number: usize| if bits >> number & 1 == 1 { [1, 0] } else { [0, 1] };
+        let order = |number: usize| {
+            if bits >> number & 1 == 1 {
+                [1, 0]
+            } else {
+                [0, 1]
+            }
+        };
         let kinds: Vec<Kind> = sides
             .iter()
             .enumerate()
-            .map(|(number, side)| Kind { side: *side, order: order(number), devices })
+            .map(|(number, side)| Kind {
+                side: *side,
+                order: order(number),
+                devices,
+            })
             .collect();
         worlds += explore(&kinds, false) + explore(&kinds, true);
     }
@@ -278,8 +331,15 @@ fn check(sides: &[Side], devices: u8) -> usize {
 #[test]
 fn two_processes_never_have_one_device_and_one_of_them_gets_it() {
     use Side::{Lease, Reservation};
-    for sides in [[Lease, Lease], [Lease, Reservation], [Reservation, Reservation]] {
-        assert!(check(&sides, 1) > 300 && check(&sides, 2) > 300, "the model is a model");
+    for sides in [
+        [Lease, Lease],
+        [Lease, Reservation],
+        [Reservation, Reservation],
+    ] {
+        assert!(
+            check(&sides, 1) > 300 && check(&sides, 2) > 300,
+            "the model is a model"
+        );
     }
 }
 
@@ -300,7 +360,8 @@ fn three_processes_never_have_one_device_and_one_of_them_gets_it() {
     }
 }
 
-/// Some millions of worlds: `cargo test --release -p getgpu-common protocol -- --ignored`, as `make torture` does.
+/// Some millions of worlds: `cargo test --release -p getgpu-common protocol --
+/// --ignored`, as `make torture` does.
 #[test]
 #[ignore = "minutes, and only in a release build"]
 fn three_processes_on_two_devices() {

@@ -1,5 +1,6 @@
-//! Byte-range locks on one open file description: the only file that says `F_OFD_`.
-//! A description is locked through, asked through, and given up by closing it; nothing is ever unlocked (fcntl(2)).
+//! Byte-range locks on one open file description: the only file that says `F_OFD_`. A
+//! description is locked through, asked through, and given up by closing it; nothing is
+//! ever unlocked (fcntl(2)).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -40,8 +41,8 @@ pub struct Scan {
     pub flood: bool,
 }
 
-/// One open file description of the lock. Dropping it gives up every lock taken through it,
-/// unless a copy was inherited by another process.
+/// One open file description of the lock. Dropping it gives up every lock taken through
+/// it, unless a copy was inherited by another process.
 #[derive(Debug)]
 pub struct Description(OwnedFd);
 
@@ -56,7 +57,8 @@ impl Description {
         self.set(libc::F_WRLCK, range)
     }
 
-    /// Tries to read-lock `range`, or turns our write lock on it into a read lock, without a gap.
+    /// Tries to read-lock `range`, or turns our write lock on it into a read lock,
+    /// without a gap.
     pub fn try_read(&self, range: Range) -> io::Result<bool> {
         self.set(libc::F_RDLCK, range)
     }
@@ -72,14 +74,18 @@ impl Description {
         }
     }
 
-    /// Some lock of another description on `range`, not necessarily the lowest, clipped to `range`.
+    /// Some lock of another description on `range`, not necessarily the lowest, clipped
+    /// to `range`.
     pub fn conflict(&self, range: Range) -> io::Result<Option<Conflict>> {
         self.ask(libc::F_WRLCK, range)
     }
 
-    /// The same of those who are trying: a read lock is in the way of none but write locks.
+    /// The same of those who are trying: a read lock is in the way of none but write
+    /// locks.
     pub fn tried(&self, range: Range) -> io::Result<Option<Range>> {
-        Ok(self.ask(libc::F_RDLCK, range)?.map(|conflict| conflict.range))
+        Ok(self
+            .ask(libc::F_RDLCK, range)?
+            .map(|conflict| conflict.range))
     }
 
     fn ask(&self, kind: i32, range: Range) -> io::Result<Option<Conflict>> {
@@ -91,14 +97,23 @@ impl Description {
             _ => Held::Try,
         };
         // A length of 0 stands for "to the end of the file".
-        let end = if lock.l_len == 0 { i64::MAX } else { lock.l_start.saturating_add(lock.l_len) };
+        let end = if lock.l_len == 0 {
+            i64::MAX
+        } else {
+            lock.l_start.saturating_add(lock.l_len)
+        };
         let clipped = Range::between(lock.l_start, end).and_then(|found| found.intersection(range));
         Ok(clipped.map(|range| Conflict { held, range }))
     }
 
-    /// Waits until `range` can be locked as `held` says (F_OFD_SETLKW). False: a signal came first.
+    /// Waits until `range` can be locked as `held` says (F_OFD_SETLKW). False: a signal
+    /// came first.
     pub fn wait_for(&self, range: Range, held: Held) -> io::Result<bool> {
-        let kind = if held == Held::Try { libc::F_WRLCK } else { libc::F_RDLCK };
+        let kind = if held == Held::Try {
+            libc::F_WRLCK
+        } else {
+            libc::F_RDLCK
+        };
         match fcntl(self, FcntlArg::F_OFD_SETLKW(&flock(kind, range))) {
             Ok(_) => Ok(true),
             Err(Errno::EINTR) => Ok(false),
@@ -106,11 +121,13 @@ impl Description {
         }
     }
 
-    /// All runs of bytes of `range` that others hold, in order, at most `most` of them and at most as many as are found in `SCAN`: fewer
-    /// than all if there is a flood of them.
+    /// All runs of bytes of `range` that others hold, in order, at most `most` of them
+    /// and at most as many as are found in `SCAN`: fewer than all if there is a flood of
+    /// them.
     ///
-    /// The kernel answers with *some* conflict, so the parts left and right of each answer are asked about again. For each answer it walks past
-    /// all locks of the file, so without a limit in time a scan of many takes the square of it.
+    /// The kernel answers with *some* conflict, so the parts left and right of each
+    /// answer are asked about again. For each answer it walks past all locks of the file,
+    /// so without a limit in time a scan of many takes the square of it.
     pub fn conflicts(&self, range: Range, most: usize) -> io::Result<Scan> {
         let mut found = Vec::new();
         let mut ask = vec![range];
@@ -121,7 +138,9 @@ impl Description {
                 flood = true;
                 break;
             }
-            let Some(conflict) = self.conflict(part)? else { continue };
+            let Some(conflict) = self.conflict(part)? else {
+                continue;
+            };
             ask.extend(Range::between(part.start(), conflict.range.start()));
             ask.extend(Range::between(conflict.range.end(), part.end()));
             found.push(conflict);

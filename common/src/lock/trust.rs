@@ -1,5 +1,6 @@
-//! Who may own the lock and its directory: the rules that both making and opening the lock check first.
-//! They are decided from an owner and a mode that were read already, so that nothing is made or opened where they fail.
+//! Who may own the lock and its directory: the rules that both making and opening the
+//! lock check first. They are decided from an owner and a mode that were read already, so
+//! that nothing is made or opened where they fail.
 
 use std::ffi::CString;
 use std::fs::Metadata;
@@ -28,19 +29,27 @@ pub fn directory(origin: Origin, path: &Path, meta: &Metadata) -> Result<(), Str
         return Err(format!("{name} is not a directory"));
     }
     if !owner(origin, meta.uid()) {
-        return Err(format!("{name} belongs to uid {}, which is neither root nor you", meta.uid()));
+        return Err(format!(
+            "{name} belongs to uid {}, which is neither root nor you",
+            meta.uid()
+        ));
     }
     if meta.permissions().mode() & 0o022 != 0 {
         return Err(format!("others can write to {name}"));
     }
-    // The overflow uid stands for root only where we could not have made the directory ourselves.
+    // The overflow uid stands for root only where we could not have made the directory
+    // ourselves.
     if meta.uid() != 0 && meta.uid() != nix::unistd::geteuid().as_raw() && writable(path) {
-        return Err(format!("{name} has an owner without a name here, and is writable"));
+        return Err(format!(
+            "{name} has an owner without a name here, and is writable"
+        ));
     }
     Ok(())
 }
 
 fn writable(path: &Path) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return true };
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return true;
+    };
     nix::unistd::eaccess(path.as_c_str(), nix::unistd::AccessFlags::W_OK).is_ok()
 }

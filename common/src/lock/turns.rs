@@ -1,5 +1,6 @@
-//! Bytes that the calls of one user take turns at: one for each of the user's tags, one for counting what the user holds.
-//! Anybody can lock such a byte, so a call waits longer than a second only for a process of the same user that is seen to hold it.
+//! Bytes that the calls of one user take turns at: one for each of the user's tags, one
+//! for counting what the user holds. Anybody can lock such a byte, so a call waits longer
+//! than a second only for a process of the same user that is seen to hold it.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,8 @@ use super::{Description, Place, Range};
 use crate::error::Failure;
 use crate::procfs::{self, fdinfo};
 
-/// How long a call waits whoever holds the byte; honest calls usually hold it for milliseconds.
+/// How long a call waits whoever holds the byte; honest calls usually hold it for
+/// milliseconds.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long it waits for a call of the same user, which may be asking NVML.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,9 +39,14 @@ pub fn enter(place: &Place, byte: Range, uids: &[u32]) -> Result<Entered, Failur
         }
         if began.elapsed() >= GRACE && searched.elapsed() >= SEARCH {
             if !held_by_one_of(place, byte, uids) {
-                // Whoever held it may have given it up to a call of ours during the search.
+                // Whoever held it may have given it up to a call of ours during the
+                // search.
                 let got = guard.try_write(byte).map_err(|e| lock_error(&e))?;
-                return Ok(if got { Entered::Ours(guard) } else { Entered::Strangers });
+                return Ok(if got {
+                    Entered::Ours(guard)
+                } else {
+                    Entered::Strangers
+                });
             }
             searched = Instant::now();
         }
@@ -56,6 +63,11 @@ fn held_by_one_of(place: &Place, byte: Range, uids: &[u32]) -> bool {
             && uids.iter().any(|uid| procfs::may_be_of(pid, *uid))
             && procfs::comm(pid).is_some_and(|name| matches!(name.as_str(), "getgpu" | "cudawrap"))
             && procfs::euid(pid).is_some_and(|uid| uids.contains(&uid))
-            && !fdinfo::within(&fdinfo::write_locks(&pid.to_string()), place.identity.1, byte).is_empty()
+            && !fdinfo::within(
+                &fdinfo::write_locks(&pid.to_string()),
+                place.identity.1,
+                byte,
+            )
+            .is_empty()
     })
 }

@@ -1,10 +1,12 @@
-//! Parts of a device as sets of its units: what is taken, what is free, and which units a share gets. Pure.
-//! A share may lie in several runs, so that no unit is lost between two others.
+//! Parts of a device as sets of its units: what is taken, what is free, and which units a
+//! share gets. Pure. A share may lie in several runs, so that no unit is lost between two
+//! others.
 
 use super::layout::UNITS;
 use crate::bytes::Range;
 
-/// A set of units: runs in order, apart from each other, counted from the device's first unit.
+/// A set of units: runs in order, apart from each other, counted from the device's first
+/// unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Units(Vec<Range>);
 
@@ -14,9 +16,12 @@ impl Units {
         Self(Range::new(0, UNITS).into_iter().collect())
     }
 
-    /// The parts of `region`, a device's range on the lock file, that `ranges` of the file cover.
+    /// The parts of `region`, a device's range on the lock file, that `ranges` of the
+    /// file cover.
     pub fn of(ranges: impl IntoIterator<Item = Range>, region: Range) -> Self {
-        let inside = ranges.into_iter().filter_map(|range| range.intersection(region)?.moved(-region.start()));
+        let inside = ranges
+            .into_iter()
+            .filter_map(|range| range.intersection(region)?.moved(-region.start()));
         Self::ordered(inside.collect())
     }
 
@@ -69,7 +74,8 @@ impl Units {
         Self(left)
     }
 
-    /// The first `count` units: of the first run that has them all, else of several. None if there are fewer, or none are wanted.
+    /// The first `count` units: of the first run that has them all, else of several. None
+    /// if there are fewer, or none are wanted.
     pub fn first(&self, count: i64) -> Option<Self> {
         if let Some(run) = self.0.iter().find(|run| run.len() >= count) {
             return Some(Self(vec![Range::new(run.start(), count)?]));
@@ -93,7 +99,9 @@ impl Units {
 
     /// The bytes of the lock file that stand for these units in `region`.
     pub fn at(&self, region: Range) -> impl Iterator<Item = Range> + '_ {
-        self.0.iter().filter_map(move |run| run.moved(region.start()))
+        self.0
+            .iter()
+            .filter_map(move |run| run.moved(region.start()))
     }
 }
 
@@ -102,7 +110,11 @@ mod tests {
     use super::*;
 
     fn units(runs: &[(i64, i64)]) -> Units {
-        Units::ordered(runs.iter().map(|(start, len)| Range::new(*start, *len).unwrap()).collect())
+        Units::ordered(
+            runs.iter()
+                .map(|(start, len)| Range::new(*start, *len).unwrap())
+                .collect(),
+        )
     }
 
     #[test]
@@ -123,7 +135,10 @@ mod tests {
         let part = free.first(UNITS / 2).unwrap();
         assert_eq!((part.count(), part.0.len()), (UNITS / 2, 2));
         assert_eq!(free.without(&part).count(), UNITS - UNITS / 3 - UNITS / 2);
-        assert_eq!([UNITS, 0, -1].map(|count| free.first(count)), [const { None }; 3]);
+        assert_eq!(
+            [UNITS, 0, -1].map(|count| free.first(count)),
+            [const { None }; 3]
+        );
     }
 
     #[test]
@@ -133,9 +148,15 @@ mod tests {
         let file = [range(900, 150), range(1050, 10), range(2000, 5)];
         let found = Units::of(file, region);
         assert_eq!(found, units(&[(0, 60), (1000, 5)]));
-        assert_eq!(found.at(region).collect::<Vec<_>>(), [range(1000, 60), range(2000, 5)]);
+        assert_eq!(
+            found.at(region).collect::<Vec<_>>(),
+            [range(1000, 60), range(2000, 5)]
+        );
         assert_eq!(found.and(&units(&[(30, 970)])), units(&[(0, 1005)]));
-        assert_eq!(units(&[(0, 10), (20, 10)]).without(&units(&[(5, 20)])), units(&[(0, 5), (25, 5)]));
+        assert_eq!(
+            units(&[(0, 10), (20, 10)]).without(&units(&[(5, 20)])),
+            units(&[(0, 5), (25, 5)])
+        );
         assert!(Units::whole().is_whole() && Units::default().is_empty());
     }
 }

@@ -1,5 +1,6 @@
 //! Who called: the chain of parents, and the nearest of them that was started by exec.
-//! Forks of a shell for `$( )`, pipes and functions count as that shell, since they share its argument pages.
+//! Forks of a shell for `$( )`, pipes and functions count as that shell, since they share
+//! its argument pages.
 
 use super::Stat;
 
@@ -18,7 +19,11 @@ pub fn ancestors(pid: i32, most: usize) -> Vec<Stat> {
 /// This process and its ancestors, as pid and start, nearest first.
 pub fn lineage() -> Vec<(i32, u64)> {
     let own = std::process::id() as i32;
-    Stat::read(own).into_iter().chain(ancestors(own, 64)).map(|stat| (stat.pid, stat.start)).collect()
+    Stat::read(own)
+        .into_iter()
+        .chain(ancestors(own, 64))
+        .map(|stat| (stat.pid, stat.start))
+        .collect()
 }
 
 /// The caller among `ancestors`: the nearest that is not a mere fork of its own parent.
@@ -40,15 +45,34 @@ mod tests {
     use super::*;
 
     fn stat(pid: i32, arg_start: u64) -> Stat {
-        Stat { pid, comm: "sh".into(), state: 'S', ppid: 0, kernel: false, forked: false, start: 1, arg_start }
+        Stat {
+            pid,
+            comm: "sh".into(),
+            state: 'S',
+            ppid: 0,
+            kernel: false,
+            forked: false,
+            start: 1,
+            arg_start,
+        }
     }
 
     #[test]
     fn forks_count_as_the_shell_they_came_from() {
-        let chain = [stat(30, 7), stat(20, 7), stat(10, 7), stat(5, 9), stat(1, 9)];
+        let chain = [
+            stat(30, 7),
+            stat(20, 7),
+            stat(10, 7),
+            stat(5, 9),
+            stat(1, 9),
+        ];
         assert_eq!(caller(&chain).unwrap().pid, 10);
         assert_eq!(caller(&chain[3..]).unwrap().pid, 1);
-        assert_eq!(caller(&[stat(3, 0), stat(2, 0)]).unwrap().pid, 3, "unreadable: no fork is assumed");
+        assert_eq!(
+            caller(&[stat(3, 0), stat(2, 0)]).unwrap().pid,
+            3,
+            "unreadable: no fork is assumed"
+        );
         assert_eq!(caller(&[]), None);
     }
 }

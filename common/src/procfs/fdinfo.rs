@@ -1,5 +1,6 @@
-//! Proof of who holds a lock: the `lock:` lines of /proc/PID/fdinfo, which only the process's own user and root may read.
-//! Everything on the lock file itself can be taken by anybody; these lines cannot be forged.
+//! Proof of who holds a lock: the `lock:` lines of /proc/PID/fdinfo, which only the
+//! process's own user and root may read. Everything on the lock file itself can be taken
+//! by anybody; these lines cannot be forged.
 
 use super::file::{numbers, whole};
 use crate::bytes::Range;
@@ -13,7 +14,8 @@ pub struct OwnLock {
     pub range: Range,
 }
 
-/// The settled (read) locks that the open descriptors of `pid` ("self" for this process) hold; empty if not readable.
+/// The settled (read) locks that the open descriptors of `pid` ("self" for this process)
+/// hold; empty if not readable.
 pub fn settled_locks(pid: &str) -> Vec<OwnLock> {
     settled_locks_but(pid, &[])
 }
@@ -23,22 +25,29 @@ pub fn settled_locks_but(pid: &str, left_out: &[i32]) -> Vec<OwnLock> {
     locks(pid, left_out, "READ")
 }
 
-/// The write locks that the open descriptors of `pid` hold: what it tries at this moment, and the bytes that it takes turns at.
+/// The write locks that the open descriptors of `pid` hold: what it tries at this moment,
+/// and the bytes that it takes turns at.
 pub fn write_locks(pid: &str) -> Vec<OwnLock> {
     locks(pid, &[], "WRITE")
 }
 
 fn locks(pid: &str, left_out: &[i32], kind: &str) -> Vec<OwnLock> {
-    let all = numbers(&format!("/proc/{pid}/fdinfo")).into_iter().filter(|number| !left_out.contains(number));
+    let all = numbers(&format!("/proc/{pid}/fdinfo"))
+        .into_iter()
+        .filter(|number| !left_out.contains(number));
     let texts = all.filter_map(|number| whole(&format!("/proc/{pid}/fdinfo/{number}")).ok());
     texts
         .flat_map(|text| {
-            String::from_utf8_lossy(&text).lines().filter_map(|line| parse(line, kind)).collect::<Vec<_>>()
+            String::from_utf8_lossy(&text)
+                .lines()
+                .filter_map(|line| parse(line, kind))
+                .collect::<Vec<_>>()
         })
         .collect()
 }
 
-/// `lock:  1: OFDLCK ADVISORY  READ -1 fd:01:131 123 456`; the end is `EOF` for a lock to the end of the file.
+/// `lock:  1: OFDLCK ADVISORY  READ -1 fd:01:131 123 456`; the end is `EOF` for a lock to
+/// the end of the file.
 pub(super) fn parse(line: &str, kind: &str) -> Option<OwnLock> {
     let mut fields = line.strip_prefix("lock:")?.split_ascii_whitespace().skip(1);
     (fields.next()? == "OFDLCK").then_some(())?;
@@ -48,13 +57,20 @@ pub(super) fn parse(line: &str, kind: &str) -> Option<OwnLock> {
     let inode = fields.next()?.rsplit(':').next()?.parse().ok()?;
     let start: i64 = fields.next()?.parse().ok()?;
     let last: i64 = fields.next()?.parse().ok()?;
-    Some(OwnLock { inode, range: Range::between(start, last.checked_add(1)?)? })
+    Some(OwnLock {
+        inode,
+        range: Range::between(start, last.checked_add(1)?)?,
+    })
 }
 
-/// The parts of `range` on file `inode` that `locks` cover, clipped to it, in order, duplicates removed.
+/// The parts of `range` on file `inode` that `locks` cover, clipped to it, in order,
+/// duplicates removed.
 pub fn within(locks: &[OwnLock], inode: u64, range: Range) -> Vec<Range> {
-    let mut parts: Vec<Range> =
-        locks.iter().filter(|lock| lock.inode == inode).filter_map(|lock| lock.range.intersection(range)).collect();
+    let mut parts: Vec<Range> = locks
+        .iter()
+        .filter(|lock| lock.inode == inode)
+        .filter_map(|lock| lock.range.intersection(range))
+        .collect();
     parts.sort_by_key(|part| part.start());
     parts.dedup();
     parts
@@ -66,8 +82,18 @@ mod tests {
 
     #[test]
     fn lines_as_the_kernel_writes_them() {
-        let lock = parse("lock:\t1: OFDLCK ADVISORY  READ -1 fe:00:131 1000 1839", "READ").unwrap();
-        assert_eq!(lock, OwnLock { inode: 131, range: Range::new(1000, 840).unwrap() });
+        let lock = parse(
+            "lock:\t1: OFDLCK ADVISORY  READ -1 fe:00:131 1000 1839",
+            "READ",
+        )
+        .unwrap();
+        assert_eq!(
+            lock,
+            OwnLock {
+                inode: 131,
+                range: Range::new(1000, 840).unwrap()
+            }
+        );
         for line in [
             "pos:\t0",
             "lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:131 1000 1839",
@@ -76,14 +102,37 @@ mod tests {
         ] {
             assert_eq!(parse(line, "READ"), None, "{line}");
         }
-        assert!(parse("lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:131 1000 1839", "WRITE").is_some());
+        assert!(
+            parse(
+                "lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:131 1000 1839",
+                "WRITE"
+            )
+            .is_some()
+        );
     }
 
     #[test]
     fn parts_of_a_range() {
-        let lock = |start, len| OwnLock { inode: 5, range: Range::new(start, len).unwrap() };
-        let locks = [lock(900, 200), lock(1500, 10), lock(1500, 10), OwnLock { inode: 6, ..lock(1200, 50) }];
+        let lock = |start, len| OwnLock {
+            inode: 5,
+            range: Range::new(start, len).unwrap(),
+        };
+        let locks = [
+            lock(900, 200),
+            lock(1500, 10),
+            lock(1500, 10),
+            OwnLock {
+                inode: 6,
+                ..lock(1200, 50)
+            },
+        ];
         let range = Range::new(1000, 840).unwrap();
-        assert_eq!(within(&locks, 5, range), [Range::new(1000, 100).unwrap(), Range::new(1500, 10).unwrap()]);
+        assert_eq!(
+            within(&locks, 5, range),
+            [
+                Range::new(1000, 100).unwrap(),
+                Range::new(1500, 10).unwrap()
+            ]
+        );
     }
 }

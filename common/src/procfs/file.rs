@@ -1,5 +1,7 @@
-//! Reading a file of /proc whole, and the numbers in a directory of it. Files are read by the thousand and their size is not known
-//! beforehand, so this takes one buffer that holds nearly all of them, where the standard library would ask and read in small pieces.
+//! Reading a file of /proc whole, and the numbers in a directory of it. Files are read by
+//! the thousand and their size is not known beforehand, so this takes one buffer that
+//! holds nearly all of them, where the standard library would ask and read in small
+//! pieces.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Result};
@@ -21,12 +23,14 @@ const TRIES: u32 = 5;
 
 static PERSISTENT: AtomicBool = AtomicBool::new(false);
 
-/// From now on this process tries for as long as the kernel lacks memory or descriptors: what could not be read is not gone.
+/// From now on this process tries for as long as the kernel lacks memory or descriptors:
+/// what could not be read is not gone.
 pub fn persist() {
     PERSISTENT.store(true, Ordering::Relaxed);
 }
 
-/// Asks again while the node, not the file, is what is wrong: ENFILE and ENOMEM, for everybody at the moment.
+/// Asks again while the node, not the file, is what is wrong: ENFILE and ENOMEM, for
+/// everybody at the moment.
 pub fn retried<T>(persistent: bool, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
     for tried in 1.. {
         match ask() {
@@ -46,7 +50,8 @@ pub fn retried<T>(persistent: bool, mut ask: impl FnMut() -> Result<T>) -> Resul
 ///
 /// # Errors
 ///
-/// Those of open(2) and read(2): ENOENT and ESRCH where the process is gone, EACCES and EPERM where it may not be read.
+/// Those of open(2) and read(2): ENOENT and ESRCH where the process is gone, EACCES and
+/// EPERM where it may not be read.
 pub fn whole(path: &str) -> Result<Vec<u8>> {
     retried(PERSISTENT.load(Ordering::Relaxed), || read(path))
 }
@@ -58,7 +63,9 @@ pub fn whole(path: &str) -> Result<Vec<u8>> {
 /// Those of stat(2).
 pub fn owner(path: &str) -> Result<u32> {
     use std::os::unix::fs::MetadataExt;
-    retried(PERSISTENT.load(Ordering::Relaxed), || Ok(std::fs::metadata(path)?.uid()))
+    retried(PERSISTENT.load(Ordering::Relaxed), || {
+        Ok(std::fs::metadata(path)?.uid())
+    })
 }
 
 fn read(path: &str) -> Result<Vec<u8>> {
@@ -80,8 +87,9 @@ fn read(path: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The names in a directory that are numbers: processes, threads or descriptors; none if it may not be read. The standard library's way
-/// panics where a directory cannot be closed, which would end a reservation.
+/// The names in a directory that are numbers: processes, threads or descriptors; none if
+/// it may not be read. The standard library's way panics where a directory cannot be
+/// closed, which would end a reservation.
 pub fn numbers(path: &str) -> Vec<i32> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let list = || -> Result<Vec<i32>> {
@@ -89,7 +97,13 @@ pub fn numbers(path: &str) -> Vec<i32> {
         let mut found = Vec::new();
         for entry in directory.iter() {
             match entry {
-                Ok(entry) => found.extend(entry.file_name().to_str().ok().and_then(|name| name.parse::<i32>().ok())),
+                Ok(entry) => found.extend(
+                    entry
+                        .file_name()
+                        .to_str()
+                        .ok()
+                        .and_then(|name| name.parse::<i32>().ok()),
+                ),
                 Err(errno @ (Errno::ENFILE | Errno::ENOMEM)) => return Err(errno.into()),
                 Err(_) => {}
             }
@@ -110,9 +124,17 @@ mod tests {
                 let mut tries = 0;
                 let answer = retried(persistent, || {
                     tries += 1;
-                    if tries > fails { Ok(tries) } else { Err(std::io::Error::from_raw_os_error(errno)) }
+                    if tries > fails {
+                        Ok(tries)
+                    } else {
+                        Err(std::io::Error::from_raw_os_error(errno))
+                    }
                 });
-                assert_eq!((tries, answer.is_ok()), (asked, tries > fails), "{persistent} {fails}");
+                assert_eq!(
+                    (tries, answer.is_ok()),
+                    (asked, tries > fails),
+                    "{persistent} {fails}"
+                );
             }
         }
         let mut tries = 0;
@@ -134,13 +156,27 @@ mod tests {
 
     #[test]
     fn a_file_of_any_length_is_read_whole() {
-        for length in [0, 1, MOST_FILES - 1, MOST_FILES, MOST_FILES + 1, 5 * MOST_FILES] {
+        for length in [
+            0,
+            1,
+            MOST_FILES - 1,
+            MOST_FILES,
+            MOST_FILES + 1,
+            5 * MOST_FILES,
+        ] {
             let file = tempfile::NamedTempFile::new().unwrap();
             let bytes: Vec<u8> = (0..length).map(|place| (place % 251) as u8).collect();
             std::fs::write(file.path(), &bytes).unwrap();
-            assert_eq!(whole(file.path().to_str().unwrap()).unwrap(), bytes, "{length} bytes");
+            assert_eq!(
+                whole(file.path().to_str().unwrap()).unwrap(),
+                bytes,
+                "{length} bytes"
+            );
         }
         assert_eq!(whole("/proc/self/stat").unwrap().last(), Some(&b'\n'));
-        assert_eq!(whole("/proc/0/stat").unwrap_err().raw_os_error(), Some(libc::ENOENT));
+        assert_eq!(
+            whole("/proc/0/stat").unwrap_err().raw_os_error(),
+            Some(libc::ENOENT)
+        );
     }
 }

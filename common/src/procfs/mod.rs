@@ -1,5 +1,6 @@
-//! What /proc tells about processes (proc(5)). Reading `stat`, `status` and `comm` never hangs; reading `environ` and
-//! `cmdline` of a sick process can, so those stand apart in `secrets` and only the holder of a reservation uses them.
+//! What /proc tells about processes (proc(5)). Reading `stat`, `status` and `comm` never
+//! hangs; reading `environ` and `cmdline` of a sick process can, so those stand apart in
+//! `secrets` and only the holder of a reservation uses them.
 
 pub mod ancestry;
 pub mod fdinfo;
@@ -17,14 +18,16 @@ pub fn pids() -> Vec<i32> {
     file::numbers("/proc")
 }
 
-/// The effective uid of a process, or `None` if it is gone. A process that is not dumpable has its /proc files owned by root,
-/// so root's answer is looked up in `status`.
+/// The effective uid of a process, or `None` if it is gone. A process that is not
+/// dumpable has its /proc files owned by root, so root's answer is looked up in `status`.
 pub fn euid(pid: i32) -> Option<u32> {
     let owner = owner(pid)?;
     if owner != 0 {
         return Some(owner);
     }
-    effective(&String::from_utf8_lossy(&file::whole(&format!("/proc/{pid}/status")).ok()?))
+    effective(&String::from_utf8_lossy(
+        &file::whole(&format!("/proc/{pid}/status")).ok()?,
+    ))
 }
 
 /// Whether a process may run under `uid`: cheap to ask, and right unless it answers yes.

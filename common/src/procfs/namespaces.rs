@@ -1,5 +1,6 @@
-//! Where we are: the host's own pid and user namespace, or a container's, and how our uid is called on the host.
-//! The initial namespaces have fixed inode numbers (include/linux/proc_ns.h).
+//! Where we are: the host's own pid and user namespace, or a container's, and how our uid
+//! is called on the host. The initial namespaces have fixed inode numbers
+//! (include/linux/proc_ns.h).
 
 use std::os::unix::fs::MetadataExt;
 
@@ -54,7 +55,8 @@ fn rows(map: &str) -> impl Iterator<Item = (u64, u64, u64)> {
 
 pub(super) fn translate(map: &str, uid: u32) -> Option<u32> {
     let uid = u64::from(uid);
-    let (inside, outside, _) = rows(map).find(|(inside, _, n)| uid.checked_sub(*inside).is_some_and(|at| at < *n))?;
+    let (inside, outside, _) =
+        rows(map).find(|(inside, _, n)| uid.checked_sub(*inside).is_some_and(|at| at < *n))?;
     u32::try_from(outside.checked_add(uid - inside)?).ok()
 }
 

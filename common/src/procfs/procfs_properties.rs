@@ -1,5 +1,6 @@
-//! What must hold for any bytes that a file of /proc could have: nothing panics, and what the kernel writes is read as it is.
-//! Names of processes are any bytes at all, since every program chooses its own.
+//! What must hold for any bytes that a file of /proc could have: nothing panics, and what
+//! the kernel writes is read as it is. Names of processes are any bytes at all, since
+//! every program chooses its own.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,6 @@
-//! Environment and arguments of a process. Such a read can hang for ever on one sick process (its memory lock held by a thread
-//! in D state), so only the holder of a reservation, which hangs alone, reads those of processes it does not know.
+//! Environment and arguments of a process. Such a read can hang for ever on one sick
+//! process (its memory lock held by a thread in D state), so only the holder of a
+//! reservation, which hangs alone, reads those of processes it does not know.
 
 use super::file::whole;
 
@@ -14,7 +15,8 @@ pub enum Secret {
     Gone,
 }
 
-/// The environment that `pid` was started with. An empty one is read again, since in the middle of execve it is empty.
+/// The environment that `pid` was started with. An empty one is read again, since in the
+/// middle of execve it is empty.
 pub fn environ(pid: i32) -> Secret {
     let mut secret = read(pid, "environ");
     for _ in 0..3 {
@@ -44,7 +46,9 @@ fn read(pid: i32, file: &str) -> Secret {
 
 /// The value of `name` in an environment block.
 pub fn value<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    block.split(|b| *b == 0).find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    block
+        .split(|b| *b == 0)
+        .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! /proc/PID/stat: parent, start, state and the place of the arguments, which tells a fork from an exec.
-//! Parsing is pure; the name may hold blanks and parentheses, so fields are counted from the last `)`.
+//! /proc/PID/stat: parent, start, state and the place of the arguments, which tells a
+//! fork from an exec. Parsing is pure; the name may hold blanks and parentheses, so
+//! fields are counted from the last `)`.
 
 /// PF_KTHREAD of linux/sched.h: a kernel thread.
 const PF_KTHREAD: u64 = 0x0020_0000;
@@ -23,7 +24,8 @@ pub struct Stat {
     pub forked: bool,
     /// Start after boot, in clock ticks (field 22).
     pub start: u64,
-    /// Address of the arguments (field 48): the same in a process and its forks, another after exec; 0 if it may not be read.
+    /// Address of the arguments (field 48): the same in a process and its forks, another
+    /// after exec; 0 if it may not be read.
     pub arg_start: u64,
 }
 
@@ -37,7 +39,11 @@ impl Stat {
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let open = bytes.iter().position(|b| *b == b'(')?;
         let close = bytes.iter().rposition(|b| *b == b')')?;
-        let pid = std::str::from_utf8(bytes.get(..open)?).ok()?.trim().parse().ok()?;
+        let pid = std::str::from_utf8(bytes.get(..open)?)
+            .ok()?
+            .trim()
+            .parse()
+            .ok()?;
         let comm = String::from_utf8_lossy(bytes.get(open + 1..close)?).into_owned();
         let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -70,13 +76,25 @@ mod tests {
     fn a_name_may_hold_anything() {
         // Field 9: PF_KTHREAD alone, then PF_FORKNOEXEC alone.
         let parsed = |flags: &str| {
-            let field = |n: i32| if n == 9 { flags.to_owned() } else { n.to_string() };
+            let field = |n: i32| {
+                if n == 9 {
+                    flags.to_owned()
+                } else {
+                    n.to_string()
+                }
+            };
             let tail = (4..=52).map(field).collect::<Vec<_>>().join(" ");
             Stat::parse(format!("42 (a) b (c) S {tail}\n").as_bytes()).unwrap()
         };
         let stat = parsed("2097152");
-        assert_eq!((stat.pid, stat.comm.as_str(), stat.state, stat.ppid), (42, "a) b (c", 'S', 4));
-        assert_eq!((stat.start, stat.arg_start, stat.kernel, stat.forked), (22, 48, true, false));
+        assert_eq!(
+            (stat.pid, stat.comm.as_str(), stat.state, stat.ppid),
+            (42, "a) b (c", 'S', 4)
+        );
+        assert_eq!(
+            (stat.start, stat.arg_start, stat.kernel, stat.forked),
+            (22, 48, true, false)
+        );
         let stat = parsed("64");
         assert_eq!((stat.kernel, stat.forked), (false, true));
     }

@@ -1,5 +1,6 @@
-//! The name of a program as its users know it: a wrapped program runs as `CUDAWRAP_name`, of which the kernel keeps 15 bytes.
-//! Reads nothing that can hang on a sick process: its `exe` link, and root's note of what was wrapped.
+//! The name of a program as its users know it: a wrapped program runs as `CUDAWRAP_name`,
+//! of which the kernel keeps 15 bytes. Reads nothing that can hang on a sick process: its
+//! `exe` link, and root's note of what was wrapped.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -14,27 +15,37 @@ const NOTE: &str = "/var/lib/getgpu/wrapped";
 
 /// The name of process `pid`, whose `comm` is this.
 pub fn program_name(pid: i32, comm: &str) -> String {
-    let Some(start) = comm.strip_prefix(PREFIX) else { return comm.to_owned() };
+    let Some(start) = comm.strip_prefix(PREFIX) else {
+        return comm.to_owned();
+    };
     if comm.len() < LONGEST_COMM {
         return start.to_owned();
     }
-    of_executable(pid, comm).or_else(|| noted(&file::whole(NOTE).ok()?, start)).unwrap_or_else(|| start.to_owned())
+    of_executable(pid, comm)
+        .or_else(|| noted(&file::whole(NOTE).ok()?, start))
+        .unwrap_or_else(|| start.to_owned())
 }
 
-/// From the file that runs, unless that is a script's interpreter or another user's process.
+/// From the file that runs, unless that is a script's interpreter or another user's
+/// process.
 fn of_executable(pid: i32, comm: &str) -> Option<String> {
     let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     let name = path.file_name()?.to_string_lossy();
-    // A file that was deleted meanwhile, by an upgrade for example, has this behind its name.
+    // A file that was deleted meanwhile, by an upgrade for example, has this behind its
+    // name.
     let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
-    name.starts_with(comm).then(|| name[PREFIX.len()..].to_owned())
+    name.starts_with(comm)
+        .then(|| name[PREFIX.len()..].to_owned())
 }
 
 /// From the wrapped paths, if just one name begins like this.
 fn noted(note: &[u8], start: &str) -> Option<String> {
-    let names =
-        note.split(|byte| *byte == b'\n').filter_map(|line| Path::new(std::ffi::OsStr::from_bytes(line)).file_name());
-    let mut names = names.filter_map(|name| name.to_str()).filter(|name| name.starts_with(start));
+    let names = note
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| Path::new(std::ffi::OsStr::from_bytes(line)).file_name());
+    let mut names = names
+        .filter_map(|name| name.to_str())
+        .filter(|name| name.starts_with(start));
     let first = names.next()?;
     names.all(|other| other == first).then(|| first.to_owned())
 }
@@ -54,6 +65,12 @@ mod tests {
         let note = b"/opt/bin/simulate\n/usr/bin/render\n/opt/other/simulate\n/opt/similar\n";
         assert_eq!(noted(note, "simula").as_deref(), Some("simulate"));
         assert_eq!(noted(note, "simi").as_deref(), Some("similar"));
-        assert_eq!((noted(note, "simila-x"), noted(b"/a/simulate\n/a/simulacrum\n", "simula")), (None, None));
+        assert_eq!(
+            (
+                noted(note, "simila-x"),
+                noted(b"/a/simulate\n/a/simulacrum\n", "simula")
+            ),
+            (None, None)
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! The site's lists of devices: which are allowed, which are excluded.
-//! A GPU's UUID stands for the GPU and all its MIG devices; `MIG-GPU-uuid/gi/ci` matches on every driver.
+//! The site's lists of devices: which are allowed, which are excluded. A GPU's UUID
+//! stands for the GPU and all its MIG devices; `MIG-GPU-uuid/gi/ci` matches on every
+//! driver.
 
 use std::path::Path;
 
@@ -37,10 +38,13 @@ impl List {
 
     /// Whether some entry names the device.
     pub fn names(&self, device: Names<'_>) -> bool {
-        self.entries.iter().any(|(selector, _)| matches(selector, device))
+        self.entries
+            .iter()
+            .any(|(selector, _)| matches(selector, device))
     }
 
-    /// Whether an entry can only be matched with the GPU's UUID or the instance ids at hand.
+    /// Whether an entry can only be matched with the GPU's UUID or the instance ids at
+    /// hand.
     pub fn needs_place(&self) -> bool {
         self.entries.iter().any(|(selector, _)| match selector {
             Selector::Full(uuid) => !uuid.is_mig(),
@@ -50,8 +54,10 @@ impl List {
 
     /// Entries that name none of `devices`.
     pub fn without<'a>(&self, devices: impl Iterator<Item = Names<'a>> + Clone) -> Vec<&str> {
-        let missing =
-            self.entries.iter().filter(|(selector, _)| !devices.clone().any(|device| matches(selector, device)));
+        let missing = self
+            .entries
+            .iter()
+            .filter(|(selector, _)| !devices.clone().any(|device| matches(selector, device)));
         missing.map(|(_, text)| text.as_str()).collect()
     }
 }
@@ -60,18 +66,24 @@ fn matches(selector: &Selector, device: Names<'_>) -> bool {
     match selector {
         Selector::Full(uuid) => uuid == device.uuid || Some(uuid) == device.gpu,
         Selector::OldMig { gpu, gi, ci } => {
-            selector.names(device.uuid) || (Some(gpu) == device.gpu && Some((*gi, *ci)) == device.instance)
+            selector.names(device.uuid)
+                || (Some(gpu) == device.gpu && Some((*gi, *ci)) == device.instance)
         }
         Selector::Index(_) | Selector::Prefix(_) => false,
     }
 }
 
-/// The allowed list in force: the setting, else the file; `None` if there is neither, and then all are allowed.
+/// The allowed list in force: the setting, else the file; `None` if there is neither, and
+/// then all are allowed.
 pub fn allowed(settings: &Settings) -> Result<Option<List>, Failure> {
     if let Some(entries) = &settings.allowed {
         return Ok(Some(List::from(entries.iter().map(String::as_str))));
     }
-    trusted::check(&settings.allowed_file, "list of allowed devices ", settings.callers_list)?;
+    trusted::check(
+        &settings.allowed_file,
+        "list of allowed devices ",
+        settings.callers_list,
+    )?;
     from_file(&settings.allowed_file)
 }
 
@@ -82,21 +94,31 @@ pub fn excluded(settings: &Settings) -> List {
 
 fn from_file(path: &Path) -> Result<Option<List>, Failure> {
     match regular::read(path) {
-        // A stray byte spoils its line, not the list. Editors that write CRLF put a byte order mark in front, too.
+        // A stray byte spoils its line, not the list. Editors that write CRLF put a byte
+        // order mark in front, too.
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);
-            Ok(Some(List::from(text.strip_prefix('\u{feff}').unwrap_or(&text).lines())))
+            Ok(Some(List::from(
+                text.strip_prefix('\u{feff}').unwrap_or(&text).lines(),
+            )))
         }
-        // A link whose target is away, as on a file system that is not mounted, is a list that cannot be read.
+        // A link whose target is away, as on a file system that is not mounted, is a list
+        // that cannot be read.
         Err(error)
-            if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
-                && path.symlink_metadata().is_err() =>
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            ) && path.symlink_metadata().is_err() =>
         {
             Ok(None)
         }
         Err(error) => Err(Failure::new(
             Kind::Usage,
-            format!("list of allowed devices {}: cannot be read: {}", path.display(), reason(&error)),
+            format!(
+                "list of allowed devices {}: cannot be read: {}",
+                path.display(),
+                reason(&error)
+            ),
         )
         .hint("nothing is handed out until it can be read")),
     }

@@ -13,7 +13,8 @@ pub struct Environment {
     pub system_file: PathBuf,
     /// GETGPU_CONFIG was given, so the file has to be there.
     pub system_file_must_exist: bool,
-    /// The settings of the prefix that this program is installed in, such as conda's or Spack's: etc/getgpu/config.toml beside its bin.
+    /// The settings of the prefix that this program is installed in, such as conda's or
+    /// Spack's: etc/getgpu/config.toml beside its bin.
     pub prefix_file: Option<PathBuf>,
     /// The user's settings, if there is a home to look in.
     pub user_file: Option<PathBuf>,
@@ -32,19 +33,42 @@ pub struct Environment {
 impl Environment {
     /// Takes the environment of this process.
     pub fn of_process() -> Self {
-        let environment = Self::from(|name| std::env::var_os(name), crate::sys::secure_execution());
+        let environment = Self::from(
+            |name| std::env::var_os(name),
+            crate::sys::secure_execution(),
+        );
         // GETGPU_CONFIG stands for all of the system's settings.
-        let executable = if environment.system_file_must_exist { None } else { std::env::current_exe().ok() };
-        Self { prefix_file: executable.as_deref().and_then(prefix_file), ..environment }
+        let executable = if environment.system_file_must_exist {
+            None
+        } else {
+            std::env::current_exe().ok()
+        };
+        Self {
+            prefix_file: executable.as_deref().and_then(prefix_file),
+            ..environment
+        }
     }
 
     /// Takes the environment that `get` knows; with `secure`, only what cannot do harm.
     pub fn from(get: impl Fn(&str) -> Option<OsString>, secure: bool) -> Self {
-        let own = |name: &str| if secure { None } else { get(name).filter(|value| !value.is_empty()) };
+        let own = |name: &str| {
+            if secure {
+                None
+            } else {
+                get(name).filter(|value| !value.is_empty())
+            }
+        };
         // The XDG rules: a relative path is to be ignored.
-        let absolute = |name: &str| own(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let config = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
-        let batch_job = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"].iter().any(|name| get(name).is_some());
+        let absolute = |name: &str| {
+            own(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        let config = absolute("XDG_CONFIG_HOME")
+            .or_else(|| absolute("HOME").map(|home| home.join(".config")));
+        let batch_job = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"]
+            .iter()
+            .any(|name| get(name).is_some());
         let batch_gpus = BatchGpus::from(&get);
         let chosen = own("GETGPU_CONFIG").map(PathBuf::from);
         Self {
@@ -54,17 +78,25 @@ impl Environment {
             user_file: config.map(|dir| dir.join("getgpu/config.toml")),
             lock: own("GETGPU_LOCK").map(PathBuf::from),
             visible: get("CUDA_VISIBLE_DEVICES"),
-            batch_job: batch_job || batch_gpus.as_ref().is_some_and(|gpus| !gpus.numbers.is_empty()),
+            batch_job: batch_job
+                || batch_gpus
+                    .as_ref()
+                    .is_some_and(|gpus| !gpus.numbers.is_empty()),
             batch_gpus,
             allocation_shell: get("SLURM_JOB_ID").is_some() && get("SLURM_PROCID").is_none(),
         }
     }
 }
 
-/// The settings beside the `bin` of an executable. The system's own directories have /etc.
+/// The settings beside the `bin` of an executable. The system's own directories have
+/// /etc.
 fn prefix_file(executable: &Path) -> Option<PathBuf> {
-    let bin = executable.parent().filter(|bin| bin.file_name().is_some_and(|name| name == "bin"))?;
-    let prefix = bin.parent().filter(|prefix| ![Path::new("/"), Path::new("/usr")].contains(prefix))?;
+    let bin = executable
+        .parent()
+        .filter(|bin| bin.file_name().is_some_and(|name| name == "bin"))?;
+    let prefix = bin
+        .parent()
+        .filter(|prefix| ![Path::new("/"), Path::new("/usr")].contains(prefix))?;
     Some(prefix.join("etc/getgpu/config.toml"))
 }
 
@@ -75,9 +107,20 @@ mod tests {
     #[test]
     fn a_prefix_has_its_settings_beside_its_programs() {
         let file = |executable: &str| prefix_file(Path::new(executable));
-        assert_eq!(file("/opt/conda/bin/getgpu"), Some("/opt/conda/etc/getgpu/config.toml".into()));
-        assert_eq!(file("/usr/local/bin/getgpu"), Some("/usr/local/etc/getgpu/config.toml".into()));
-        for none in ["/usr/bin/getgpu", "/bin/getgpu", "/home/u/target/release/getgpu", "getgpu"] {
+        assert_eq!(
+            file("/opt/conda/bin/getgpu"),
+            Some("/opt/conda/etc/getgpu/config.toml".into())
+        );
+        assert_eq!(
+            file("/usr/local/bin/getgpu"),
+            Some("/usr/local/etc/getgpu/config.toml".into())
+        );
+        for none in [
+            "/usr/bin/getgpu",
+            "/bin/getgpu",
+            "/home/u/target/release/getgpu",
+            "getgpu",
+        ] {
             assert_eq!(file(none), None, "{none}");
         }
     }

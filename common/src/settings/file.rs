@@ -1,5 +1,6 @@
-//! One settings file: TOML, taken apart into keys and texts, with line and column for everything that is wrong with it.
-//! A file that exists and cannot be read is an error, since it may hold the site's policy.
+//! One settings file: TOML, taken apart into keys and texts, with line and column for
+//! everything that is wrong with it. A file that exists and cannot be read is an error,
+//! since it may hold the site's policy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,11 +38,14 @@ pub struct File {
 impl File {
     /// Reads `path`; `None` if there is no such file and it need not exist.
     pub fn read(path: &Path, must_exist: bool) -> Result<Option<Self>, Failure> {
-        let text =
-            |bytes| String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"));
+        let text = |bytes| {
+            String::from_utf8(bytes)
+                .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+        };
         let text = match regular::read(path).and_then(text) {
             Ok(text) => text,
-            // A home that is not ours (`sudo -u` with HOME kept) has no file of ours either.
+            // A home that is not ours (`sudo -u` with HOME kept) has no file of ours
+            // either.
             Err(_) if !must_exist && std::fs::symlink_metadata(path).is_err() => return Ok(None),
             Err(error) => {
                 return Err(Failure::new(
@@ -62,36 +66,71 @@ impl File {
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
         let table = DeTable::parse(text).map_err(|error| {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            wrong(&position(path, text, error.span().map_or(0, |span| span.start)), &message)
+            wrong(
+                &position(path, text, error.span().map_or(0, |span| span.start)),
+                &message,
+            )
         })?;
-        let mut file = Self { path: path.to_owned(), ..Self::default() };
+        let mut file = Self {
+            path: path.to_owned(),
+            ..Self::default()
+        };
         for (key, value) in table.get_ref() {
             if key.get_ref() != "program" {
-                file.entries.push(entry(path, text, key.get_ref(), key.span().start, value)?);
+                file.entries
+                    .push(entry(path, text, key.get_ref(), key.span().start, value)?);
                 continue;
             }
             let tables = value.get_ref().as_table();
             let form = "wanted is [program.\"NAME\"], and the settings of that program below it";
-            let tables = tables.ok_or_else(|| wrong(&position(path, text, key.span().start), form))?;
+            let tables =
+                tables.ok_or_else(|| wrong(&position(path, text, key.span().start), form))?;
             for (name, settings) in tables {
                 let place = position(path, text, name.span().start);
-                let settings = settings.get_ref().as_table().ok_or_else(|| wrong(&place, form))?;
-                let entries = settings.iter().map(|(k, v)| entry(path, text, k.get_ref(), k.span().start, v));
-                file.programs.push((name.get_ref().to_string(), entries.collect::<Result<_, _>>()?));
+                let settings = settings
+                    .get_ref()
+                    .as_table()
+                    .ok_or_else(|| wrong(&place, form))?;
+                let entries = settings
+                    .iter()
+                    .map(|(k, v)| entry(path, text, k.get_ref(), k.span().start, v));
+                file.programs.push((
+                    name.get_ref().to_string(),
+                    entries.collect::<Result<_, _>>()?,
+                ));
             }
         }
         Ok(file)
     }
 }
 
-fn entry(path: &Path, text: &str, name: &str, at: usize, value: &Spanned<DeValue<'_>>) -> Result<Entry, Failure> {
+fn entry(
+    path: &Path,
+    text: &str,
+    name: &str,
+    at: usize,
+    value: &Spanned<DeValue<'_>>,
+) -> Result<Entry, Failure> {
     let value_place = position(path, text, value.span().start);
-    let unfit = || wrong(&value_place, &format!("`{name}`: not a value that a setting can have"));
+    let unfit = || {
+        wrong(
+            &value_place,
+            &format!("`{name}`: not a value that a setting can have"),
+        )
+    };
     let texts = match value.get_ref() {
-        DeValue::Array(items) => items.iter().map(|item| scalar(item.get_ref())).collect::<Option<_>>(),
+        DeValue::Array(items) => items
+            .iter()
+            .map(|item| scalar(item.get_ref()))
+            .collect::<Option<_>>(),
         value => scalar(value).map(|text| vec![text]),
     };
-    Ok(Entry { name: name.to_owned(), texts: texts.ok_or_else(unfit)?, place: position(path, text, at), value_place })
+    Ok(Entry {
+        name: name.to_owned(),
+        texts: texts.ok_or_else(unfit)?,
+        place: position(path, text, at),
+        value_place,
+    })
 }
 
 fn scalar(value: &DeValue<'_>) -> Option<String> {

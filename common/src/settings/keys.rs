@@ -1,10 +1,11 @@
-//! The one table of settings: name, whether it is policy (system file only), what it is for, how it is read and shown.
-//! Files, options and CUDAWRAP_* variables are all read by it; `--show-config` and the annotated config.toml follow it.
+//! The one table of settings: name, whether it is policy (system file only), what it is
+//! for, how it is read and shown. Files, options and CUDAWRAP_* variables are all read by
+//! it; `--show-config` and the annotated config.toml follow it.
 
 use super::Settings;
 use super::values::{
-    count, memory, names, path, read, selectors, show_json, show_or, show_path, show_size, show_text, show_time, size,
-    time, truth,
+    count, memory, names, path, read, selectors, show_json, show_or, show_path, show_size,
+    show_text, show_time, size, time, truth,
 };
 
 /// One setting.
@@ -17,7 +18,8 @@ pub struct Key {
     pub help: &'static str,
     /// The value in force, as it would be written in the file.
     pub show: fn(&Settings) -> String,
-    /// Puts a value in force, given as one text or a list of texts; else what is wrong with it.
+    /// Puts a value in force, given as one text or a list of texts; else what is wrong
+    /// with it.
     pub put: fn(&mut Settings, &[String]) -> Result<(), String>,
 }
 
@@ -109,11 +111,19 @@ pub fn find(name: &str) -> Option<&'static Key> {
 }
 
 fn show_share(settings: &Settings) -> String {
-    if settings.share_auto { "\"auto\"".into() } else { show_or(settings.share.as_ref(), |share| show_text(share)) }
+    if settings.share_auto {
+        "\"auto\"".into()
+    } else {
+        show_or(settings.share.as_ref(), |share| show_text(share))
+    }
 }
 
 fn put_share(settings: &mut Settings, texts: &[String]) -> Result<(), String> {
     settings.share_auto = texts == ["auto"];
-    settings.share = if settings.share_auto { None } else { Some(read(texts)?) };
+    settings.share = if settings.share_auto {
+        None
+    } else {
+        Some(read(texts)?)
+    };
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! The values that settings and options may have where they are words of ours: types of devices, policies, times to wait.
-//! Each has one spelling, which the file, the options and the CUDAWRAP_* variables share.
+//! The values that settings and options may have where they are words of ours: types of
+//! devices, policies, times to wait. Each has one spelling, which the file, the options
+//! and the CUDAWRAP_* variables share.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -162,7 +163,11 @@ impl FromStr for Wait {
 impl Wait {
     /// So long; no time is no waiting.
     pub const fn of(time: Duration) -> Self {
-        if time.is_zero() { Self::No } else { Self::For(time) }
+        if time.is_zero() {
+            Self::No
+        } else {
+            Self::For(time)
+        }
     }
 
     /// At most `longest`.
@@ -192,12 +197,19 @@ mod tests {
     #[test]
     fn times_to_wait() {
         let s = Duration::from_secs;
-        for (text, wait) in
-            [("0", Wait::No), ("30", Wait::For(s(30))), ("1.5m", Wait::For(s(90))), ("forever", Wait::Forever)]
-        {
+        for (text, wait) in [
+            ("0", Wait::No),
+            ("30", Wait::For(s(30))),
+            ("1.5m", Wait::For(s(90))),
+            ("forever", Wait::Forever),
+        ] {
             assert_eq!(text.parse(), Ok(wait), "{text}");
         }
-        assert!("abc".parse::<Wait>().is_err() && "".parse::<Wait>().is_err() && "-1".parse::<Wait>().is_err());
+        assert!(
+            "abc".parse::<Wait>().is_err()
+                && "".parse::<Wait>().is_err()
+                && "-1".parse::<Wait>().is_err()
+        );
         assert_eq!(Wait::Forever.capped(Some(s(60))), Wait::For(s(60)));
         assert_eq!(Wait::For(s(30)).capped(Some(s(60))), Wait::For(s(30)));
         assert_eq!(Wait::No.capped(Some(s(60))), Wait::No);
@@ -206,6 +218,9 @@ mod tests {
     #[test]
     fn words_have_one_spelling() {
         assert_eq!("spread".parse(), Ok(Policy::Spread));
-        assert_eq!("Spread".parse::<Policy>(), Err("Spread: not one of random, first, last, spread, pack".into()));
+        assert_eq!(
+            "Spread".parse::<Policy>(),
+            Err("Spread: not one of random, first, last, spread, pack".into())
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! The settings in force and where each comes from: the system's file, the prefix's, the user's, variables, options; later wins.
-//! Policy is the system's alone, and what this version does not know is kept for those who are strict about it.
+//! The settings in force and where each comes from: the system's file, the prefix's, the
+//! user's, variables, options; later wins. Policy is the system's alone, and what this
+//! version does not know is kept for those who are strict about it.
 
 use std::path::PathBuf;
 
@@ -32,21 +33,29 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Reads the system's and the user's file, with what they say for `program`. A missing file is fine, an unreadable or wrong one is not.
+    /// Reads the system's and the user's file, with what they say for `program`. A
+    /// missing file is fine, an unreadable or wrong one is not.
     pub fn read(environment: &Environment, program: Option<&str>) -> Result<Self, Failure> {
         let mut loaded = Self {
             settings: Settings::default(),
-            sources: keys::KEYS.iter().map(|key| (key.name, Source::BuiltIn)).collect(),
+            sources: keys::KEYS
+                .iter()
+                .map(|key| (key.name, Source::BuiltIn))
+                .collect(),
             unknown: Vec::new(),
             programs: Vec::new(),
         };
-        // A system file that is there and cannot be reached may hold policy; only a missing one is none.
+        // A system file that is there and cannot be reached may hold policy; only a
+        // missing one is none.
         let missing = std::fs::symlink_metadata(&environment.system_file)
             .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
         let callers = environment.system_file_must_exist;
         loaded.settings.callers_list = callers;
         trusted::check(&environment.system_file, "", callers)?;
-        if let Some(file) = File::read(&environment.system_file, environment.system_file_must_exist || !missing)? {
+        if let Some(file) = File::read(
+            &environment.system_file,
+            environment.system_file_must_exist || !missing,
+        )? {
             loaded.apply(file, true, program)?;
         }
         if let Some(path) = &environment.prefix_file
@@ -77,21 +86,35 @@ impl Loaded {
                     (self.settings, self.sources) = before;
                 }
                 let texts = entry.texts.clone();
-                self.programs.push((file.path.clone(), pattern.clone(), entry.name.clone(), texts));
+                self.programs.push((
+                    file.path.clone(),
+                    pattern.clone(),
+                    entry.name.clone(),
+                    texts,
+                ));
             }
         }
         Ok(())
     }
 
     fn enter(&mut self, file: &File, entry: &Entry, system: bool) -> Result<(), Failure> {
-        let Entry { name, texts, place, value_place } = entry;
+        let Entry {
+            name,
+            texts,
+            place,
+            value_place,
+        } = entry;
         let Some(key) = keys::find(name) else {
-            self.unknown.push(format!("{place}: unknown setting `{name}`"));
+            self.unknown
+                .push(format!("{place}: unknown setting `{name}`"));
             return Ok(());
         };
         if key.policy && !system {
-            return Err(Failure::new(Kind::Usage, format!("{place}: `{name}` can be set by the administrator only"))
-                .hint("policy belongs into /etc/getgpu/config.toml, outside its [program] tables"));
+            return Err(Failure::new(
+                Kind::Usage,
+                format!("{place}: `{name}` can be set by the administrator only"),
+            )
+            .hint("policy belongs into /etc/getgpu/config.toml, outside its [program] tables"));
         }
         (key.put)(&mut self.settings, texts)
             .map_err(|why| Failure::new(Kind::Usage, format!("{value_place}: `{name}`: {why}")))?;
@@ -99,10 +122,14 @@ impl Loaded {
         Ok(())
     }
 
-    /// Puts what an option or a variable says in force; `typed` is its name as the user knows it.
+    /// Puts what an option or a variable says in force; `typed` is its name as the user
+    /// knows it.
     pub fn put(&mut self, key: &str, texts: &[String], typed: &str) -> Result<(), Failure> {
-        let Some(known) = keys::find(key) else { return Ok(()) };
-        (known.put)(&mut self.settings, texts).map_err(|why| Failure::new(Kind::Usage, format!("{typed}: {why}")))?;
+        let Some(known) = keys::find(key) else {
+            return Ok(());
+        };
+        (known.put)(&mut self.settings, texts)
+            .map_err(|why| Failure::new(Kind::Usage, format!("{typed}: {why}")))?;
         self.settings.share_by_default &= known.name != "share";
         self.from(known.name, Source::Typed(typed.to_owned()));
         Ok(())
@@ -119,17 +146,16 @@ impl Loaded {
     pub fn strict(self) -> Result<Self, Failure> {
         match self.unknown.first() {
             None => Ok(self),
-            Some(first) => {
-                Err(Failure::new(Kind::Usage, first.clone())
-                    .hint("getgpu --show-config lists the settings that there are"))
-            }
+            Some(first) => Err(Failure::new(Kind::Usage, first.clone())
+                .hint("getgpu --show-config lists the settings that there are")),
         }
     }
 }
 
 /// Whether a pattern with `*` (any text) and `?` (any one character) fits all of `name`.
 fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {
         match pattern.get(p) {

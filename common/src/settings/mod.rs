@@ -1,6 +1,7 @@
-//! Settings: the system's file, the user's, the environment, the options; later wins, and policy is the system's alone.
-//! `file` reads one file, `keys` is the one table of names (by `values` and `kinds`), `loaded` puts together what is in force,
-//! `allowed` reads the site's list of devices, `trusted` says whose files are believed.
+//! Settings: the system's file, the user's, the environment, the options; later wins, and
+//! policy is the system's alone. `file` reads one file, `keys` is the one table of names
+//! (by `values` and `kinds`), `loaded` puts together what is in force, `allowed` reads
+//! the site's list of devices, `trusted` says whose files are believed.
 
 pub mod allowed;
 pub mod environment;
@@ -33,7 +34,8 @@ pub struct Settings {
     pub allowed: Option<Vec<String>>,
     /// The site's list of devices.
     pub allowed_file: PathBuf,
-    /// Whether the list may be the caller's own: they named the settings, by GETGPU_CONFIG.
+    /// Whether the list may be the caller's own: they named the settings, by
+    /// GETGPU_CONFIG.
     pub callers_list: bool,
     /// Devices that are never chosen.
     pub excluded: Vec<String>,
@@ -43,7 +45,8 @@ pub struct Settings {
     pub library: Option<PathBuf>,
     /// getgpu, if not beside cudawrap.
     pub getgpu: Option<PathBuf>,
-    /// More memory in use than this, in bytes, makes a device busy; none: the larger of 128 MiB and 1 %, in a container 64 MiB.
+    /// More memory in use than this, in bytes, makes a device busy; none: the larger of
+    /// 128 MiB and 1 %, in a container 64 MiB.
     pub idle_memory: Option<u64>,
     /// Names of programs that do not make a device busy.
     pub ignore_processes: Vec<String>,
@@ -77,9 +80,11 @@ pub struct Settings {
     pub policy: Option<Policy>,
     /// A part of a device; none: a whole one.
     pub share: Option<Share>,
-    /// Whether the share comes from a settings file, and not from an option or a variable of this call.
+    /// Whether the share comes from a settings file, and not from an option or a variable
+    /// of this call.
     pub share_by_default: bool,
-    /// Whether ranks that are more than the devices share them also where nothing was granted; a share that was set excludes it.
+    /// Whether ranks that are more than the devices share them also where nothing was
+    /// granted; a share that was set excludes it.
     pub share_auto: bool,
     /// What a program sees of the devices that it could have had.
     pub visible: Shown,
@@ -110,13 +115,22 @@ impl Settings {
     /// The line for whoever asked to wait longer than the site allows.
     pub fn wait_is_cut(&self) -> Option<String> {
         let most = self.max_wait.filter(|_| self.longest_wait() != self.wait)?;
-        Some(format!("waiting for at most {}, the limit of this node (max_wait)", quantity::time_text(most)))
+        Some(format!(
+            "waiting for at most {}, the limit of this node (max_wait)",
+            quantity::time_text(most)
+        ))
     }
 
-    /// The line for whoever asked for a reservation that lasts longer than the site allows; none: without end.
+    /// The line for whoever asked for a reservation that lasts longer than the site
+    /// allows; none: without end.
     pub fn hold_is_cut(&self, asked: Option<Duration>) -> Option<String> {
-        let most = self.max_hold.filter(|most| asked.is_none_or(|asked| asked > *most))?;
-        Some(format!("reserved for at most {}, the limit of this node (max_hold)", quantity::time_text(most)))
+        let most = self
+            .max_hold
+            .filter(|most| asked.is_none_or(|asked| asked > *most))?;
+        Some(format!(
+            "reserved for at most {}, the limit of this node (max_hold)",
+            quantity::time_text(most)
+        ))
     }
 }
 

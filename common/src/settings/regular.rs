@@ -1,5 +1,5 @@
-//! Reading a file whose place somebody else may have prepared: a pipe that nobody writes to is no reason to wait for ever, and a device
-//! without end none to read on.
+//! Reading a file whose place somebody else may have prepared: a pipe that nobody writes
+//! to is no reason to wait for ever, and a device without end none to read on.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -9,19 +9,29 @@ use std::path::Path;
 /// More than any list or settings file has.
 const MOST: u64 = 16 << 20;
 
-/// All bytes of a file (or of /dev/null); a pipe, a socket or a file of over 16 MiB is an error.
+/// All bytes of a file (or of /dev/null); a pipe, a socket or a file of over 16 MiB is an
+/// error.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     // Without O_NONBLOCK the open itself would wait for a writer.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
     let kind = file.metadata()?.file_type();
     if kind.is_fifo() || kind.is_socket() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a file",
+        ));
     }
     let mut bytes = Vec::new();
     file.take(MOST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is longer than 16 MiB"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is longer than 16 MiB",
+        ));
     }
     Ok(bytes)
 }
@@ -39,7 +49,11 @@ mod tests {
         assert_eq!(read(std::path::Path::new("/dev/null")).unwrap(), b"");
         let pipe = directory.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        for bad in [pipe.as_path(), directory.path(), std::path::Path::new("/dev/zero")] {
+        for bad in [
+            pipe.as_path(),
+            directory.path(),
+            std::path::Path::new("/dev/zero"),
+        ] {
             assert!(read(bad).is_err(), "{}", bad.display());
         }
     }

@@ -1,5 +1,6 @@
-//! What must hold for any settings file and any list of devices: no panic, a place with every mistake, no line that spoils
-//! another, and a value that is shown can be written into a file and means the same there.
+//! What must hold for any settings file and any list of devices: no panic, a place with
+//! every mistake, no line that spoils another, and a value that is shown can be written
+//! into a file and means the same there.
 
 use std::path::Path;
 

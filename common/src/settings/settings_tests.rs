@@ -24,32 +24,82 @@ fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
 
 #[test]
 fn later_wins_and_policy_is_the_systems_alone() {
-    let loaded = load("linger = 7\nreserve_for = \"2m\"\nidle_memory = \"1G\"", "linger = \"1.5s\"").unwrap();
+    let loaded = load(
+        "linger = 7\nreserve_for = \"2m\"\nidle_memory = \"1G\"",
+        "linger = \"1.5s\"",
+    )
+    .unwrap();
     assert_eq!(loaded.settings.linger, Duration::from_millis(1500));
     assert_eq!(loaded.settings.reserve_for, Duration::from_secs(120));
     assert_eq!(loaded.settings.idle_memory, Some(1 << 30));
     let failure = load("", "\n\nallowed = []").unwrap_err();
-    assert!(failure.message.contains("user.toml:3:1") && failure.message.contains("administrator"), "{failure}");
+    assert!(
+        failure.message.contains("user.toml:3:1") && failure.message.contains("administrator"),
+        "{failure}"
+    );
 }
 
 #[test]
 fn what_is_wrong_is_told_with_line_and_column() {
     for (text, place, why) in [
-        ("type = \"mig\"\nmin-memry = 3", "system.toml:2:1", "unknown setting `min-memry`"),
-        ("linger = \"abc\"", "system.toml:1:10", "`abc` is not a time"),
+        (
+            "type = \"mig\"\nmin-memry = 3",
+            "system.toml:2:1",
+            "unknown setting `min-memry`",
+        ),
+        (
+            "linger = \"abc\"",
+            "system.toml:1:10",
+            "`abc` is not a time",
+        ),
         ("linger = -1", "system.toml:1:10", "`-1` is not a time"),
-        ("type = \"migs\"", "system.toml:1:8", "migs: not one of auto, mig"),
-        ("type = [\"mig\", \"gpu\"]", "system.toml:1:8", "one value is wanted"),
-        ("share = { a = 1 }", "system.toml:1:9", "not a value that a setting can have"),
-        ("count = 0", "system.toml:1:9", "`0` is not a number from 1 on"),
-        ("program = 3", "system.toml:1:1", "wanted is [program.\"NAME\"]"),
-        ("[program.x]\nallowed = []", "system.toml:2:1", "administrator only"),
-        ("[program.other]\nwait = \"soon\"", "system.toml:2:8", "`soon` is not a time"),
-        ("[program.other]\nwiat = 3", "system.toml:2:1", "unknown setting `wiat`"),
+        (
+            "type = \"migs\"",
+            "system.toml:1:8",
+            "migs: not one of auto, mig",
+        ),
+        (
+            "type = [\"mig\", \"gpu\"]",
+            "system.toml:1:8",
+            "one value is wanted",
+        ),
+        (
+            "share = { a = 1 }",
+            "system.toml:1:9",
+            "not a value that a setting can have",
+        ),
+        (
+            "count = 0",
+            "system.toml:1:9",
+            "`0` is not a number from 1 on",
+        ),
+        (
+            "program = 3",
+            "system.toml:1:1",
+            "wanted is [program.\"NAME\"]",
+        ),
+        (
+            "[program.x]\nallowed = []",
+            "system.toml:2:1",
+            "administrator only",
+        ),
+        (
+            "[program.other]\nwait = \"soon\"",
+            "system.toml:2:8",
+            "`soon` is not a time",
+        ),
+        (
+            "[program.other]\nwiat = 3",
+            "system.toml:2:1",
+            "unknown setting `wiat`",
+        ),
         ("type = ", "system.toml:1:8", ""),
     ] {
         let failure = load(text, "").and_then(Loaded::strict).unwrap_err();
-        assert!(failure.message.contains(place) && failure.message.contains(why), "{text}: {failure}");
+        assert!(
+            failure.message.contains(place) && failure.message.contains(why),
+            "{text}: {failure}"
+        );
         assert!(!failure.message.contains('\n'));
         assert_eq!(failure.kind, Kind::Usage);
     }
@@ -63,23 +113,41 @@ fn every_key_of_the_table_can_be_read() {
                 share_users = \"same\"\ncount = 2\nprofile = [\"1g.5gb\"]\nmin_memory = \"10G\"\ngpu = [0, \"GPU-1\"]\npolicy = \"pack\"\n\
                 share = 0.5\nwait = \"forever\"\nframework_memory = false\nmps = true\nbind = true\nvisible = \"all\"\nlog = \"syslog\"";
     let loaded = load(text, "").unwrap().strict().unwrap();
-    assert!(loaded.sources.iter().all(|(_, source)| matches!(source, Source::File(_))), "{:?}", loaded.sources);
+    assert!(
+        loaded
+            .sources
+            .iter()
+            .all(|(_, source)| matches!(source, Source::File(_))),
+        "{:?}",
+        loaded.sources
+    );
     let built_in = Settings::default();
     for key in keys::KEYS {
-        assert_ne!((key.show)(&loaded.settings), (key.show)(&built_in), "{} is read but not put in force", key.name);
+        assert_ne!(
+            (key.show)(&loaded.settings),
+            (key.show)(&built_in),
+            "{} is read but not put in force",
+            key.name
+        );
     }
 }
 
 #[test]
 fn what_is_said_for_a_program_holds_for_it_alone() {
-    let system =
-        "wait = 5\n[program.\"eddy_cuda*\"]\nmin_memory = \"10G\"\nwait = \"1h\"\n[program.other]\nshare = 0.5";
+    let system = "wait = 5\n[program.\"eddy_cuda*\"]\nmin_memory = \"10G\"\nwait = \"1h\"\n[program.other]\nshare = 0.5";
     let loaded = load(system, "").unwrap().strict().unwrap();
-    assert_eq!((loaded.settings.min_memory, loaded.settings.share), (Some(10 << 30), None));
+    assert_eq!(
+        (loaded.settings.min_memory, loaded.settings.share),
+        (Some(10 << 30), None)
+    );
     assert_eq!(loaded.settings.wait, Wait::For(Duration::from_secs(3600)));
     assert_eq!(loaded.programs.len(), 3, "all are shown");
     let loaded = load(system, "wait = 7").unwrap();
-    assert_eq!(loaded.settings.wait, Wait::For(Duration::from_secs(7)), "the user's file is the later one");
+    assert_eq!(
+        loaded.settings.wait,
+        Wait::For(Duration::from_secs(7)),
+        "the user's file is the later one"
+    );
 }
 
 #[test]
@@ -87,12 +155,21 @@ fn the_environment_is_not_believed_under_secure_execution() {
     let get = |name: &str| Some(OsString::from(format!("/set/{name}")));
     let open = Environment::from(get, false);
     assert_eq!(open.lock, Some("/set/GETGPU_LOCK".into()));
-    assert_eq!(open.user_file, Some("/set/XDG_CONFIG_HOME/getgpu/config.toml".into()));
+    assert_eq!(
+        open.user_file,
+        Some("/set/XDG_CONFIG_HOME/getgpu/config.toml".into())
+    );
     let secure = Environment::from(get, true);
     assert_eq!((secure.lock, secure.user_file), (None, None));
-    assert_eq!(secure.system_file, std::path::Path::new("/etc/getgpu/config.toml"));
+    assert_eq!(
+        secure.system_file,
+        std::path::Path::new("/etc/getgpu/config.toml")
+    );
     let relative = Environment::from(|name| (name != "HOME").then(|| "rel".into()), false);
-    assert_eq!(relative.user_file, None, "a relative XDG_CONFIG_HOME is ignored");
+    assert_eq!(
+        relative.user_file, None,
+        "a relative XDG_CONFIG_HOME is ignored"
+    );
 }
 
 #[test]
@@ -100,13 +177,23 @@ fn a_list_survives_its_bad_lines() {
     let gpu = Uuid::parse("GPU-0d1e2f30-1111-2222-3333-444455556666").unwrap();
     let mig = Uuid::parse("MIG-7a1b2c3d-0001-5abc-8def-000000000001").unwrap();
     let other = Uuid::parse("MIG-7a1b2c3d-0001-5abc-8def-000000000009").unwrap();
-    let device = Names { uuid: &mig, gpu: Some(&gpu), instance: Some((7, 0)) };
+    let device = Names {
+        uuid: &mig,
+        gpu: Some(&gpu),
+        instance: Some((7, 0)),
+    };
     for (lines, named) in [
-        ("# all of ours\r\n\r\n  mig-7A1B2C3D-0001-5abc-8def-000000000001  # first\r\n", true),
+        (
+            "# all of ours\r\n\r\n  mig-7A1B2C3D-0001-5abc-8def-000000000001  # first\r\n",
+            true,
+        ),
         ("GPU-0d1e2f30-1111-2222-3333-444455556666", true),
         ("MIG-GPU-0d1e2f30-1111-2222-3333-444455556666/7/0", true),
         ("MIG-GPU-0d1e2f30-1111-2222-3333-444455556666/8/0", false),
-        ("garbage \u{fffd}\nMIG-7a1b2c3d-0001-5abc-8def-000000000009", false),
+        (
+            "garbage \u{fffd}\nMIG-7a1b2c3d-0001-5abc-8def-000000000009",
+            false,
+        ),
     ] {
         assert_eq!(List::from(lines.lines()).names(device), named, "{lines}");
     }

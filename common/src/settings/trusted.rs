@@ -1,5 +1,6 @@
-//! Whether a file of the system may be believed: it and its directory are root's and nobody else can write them, since a `library` that it names
-//! runs in everybody's processes. With GETGPU_CONFIG the caller's own files will do.
+//! Whether a file of the system may be believed: it and its directory are root's and
+//! nobody else can write them, since a `library` that it names runs in everybody's
+//! processes. With GETGPU_CONFIG the caller's own files will do.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -8,47 +9,81 @@ use std::path::Path;
 use crate::error::{Failure, Kind};
 use crate::lock::{Origin, trust};
 
-/// Checks a file that is about to be read, and `what` it is to people. One that is not there, or cannot be looked at, is left to the reader.
+/// Checks a file that is about to be read, and `what` it is to people. One that is not
+/// there, or cannot be looked at, is left to the reader.
 pub fn check(path: &Path, what: &str, caller: bool) -> Result<(), Failure> {
-    let origin = if caller { Origin::Environment } else { Origin::Host };
-    let whose = if caller { "which is neither root nor you" } else { "not to root" };
+    let origin = if caller {
+        Origin::Environment
+    } else {
+        Origin::Host
+    };
+    let whose = if caller {
+        "which is neither root nor you"
+    } else {
+        "not to root"
+    };
     match wrong(path, &|uid| trust::owner(origin, uid), whose) {
         None => Ok(()),
-        Some(why) => Err(Failure::new(Kind::Usage, format!("{what}{}: not used: {why}", path.display()))
-            .hint("as root: chown root and chmod go-w, for the file and its directory")),
+        Some(why) => Err(Failure::new(
+            Kind::Usage,
+            format!("{what}{}: not used: {why}", path.display()),
+        )
+        .hint("as root: chown root and chmod go-w, for the file and its directory")),
     }
 }
 
-/// Checks the settings of a prefix, which are root's or its owner's: whoever runs its programs trusts both already.
+/// Checks the settings of a prefix, which are root's or its owner's: whoever runs its
+/// programs trusts both already.
 pub fn check_prefix(path: &Path) -> Result<(), Failure> {
     let prefix = path.ancestors().nth(3).unwrap_or(path);
     let owner = fs::metadata(prefix).ok().map(|meta| meta.uid());
     let may = |uid| Some(uid) == owner || trust::owner(Origin::Host, uid);
     match wrong(path, &may, "which is neither root nor the prefix's owner") {
         None => Ok(()),
-        Some(why) => Err(Failure::new(Kind::Usage, format!("{}: not used: {why}", path.display()))
-            .hint("as the prefix's owner: chmod go-w, for the file and its directory")),
+        Some(why) => Err(
+            Failure::new(Kind::Usage, format!("{}: not used: {why}", path.display()))
+                .hint("as the prefix's owner: chmod go-w, for the file and its directory"),
+        ),
     }
 }
 
-/// What is wrong with a file, its directory, or what it is a link to. `whose` says of an owner who is not trusted whose it is not.
+/// What is wrong with a file, its directory, or what it is a link to. `whose` says of an
+/// owner who is not trusted whose it is not.
 fn wrong(path: &Path, trusted: &dyn Fn(u32) -> bool, whose: &str) -> Option<String> {
-    let (link, target) = (fs::symlink_metadata(path).ok()?, fs::canonicalize(path).ok()?);
+    let (link, target) = (
+        fs::symlink_metadata(path).ok()?,
+        fs::canonicalize(path).ok()?,
+    );
     let file = fs::metadata(&target).ok()?;
     let owner = |name: &Path, meta: &Metadata| {
-        (!trusted(meta.uid())).then(|| format!("{} belongs to uid {}, {whose}", name.display(), meta.uid()))
+        (!trusted(meta.uid()))
+            .then(|| format!("{} belongs to uid {}, {whose}", name.display(), meta.uid()))
     };
     let writable = |name: &Path, meta: &Metadata| {
-        (meta.permissions().mode() & 0o022 != 0).then(|| format!("others can write to {}", name.display()))
+        (meta.permissions().mode() & 0o022 != 0)
+            .then(|| format!("others can write to {}", name.display()))
     };
     // What is written to /dev/null is never read from it.
-    let content = if file.is_file() { writable(&target, &file) } else { None };
+    let content = if file.is_file() {
+        writable(&target, &file)
+    } else {
+        None
+    };
     let directory = |path: &Path| {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let meta = fs::metadata(parent).ok()?;
         // Nobody can move or replace what belongs to somebody else in a sticky directory.
         let sticky = meta.permissions().mode() & 0o1000 != 0;
-        owner(parent, &meta).or_else(|| if sticky { None } else { writable(parent, &meta) })
+        owner(parent, &meta).or_else(|| {
+            if sticky {
+                None
+            } else {
+                writable(parent, &meta)
+            }
+        })
     };
     owner(path, &link)
         .or_else(|| owner(&target, &file))

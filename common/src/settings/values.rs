@@ -1,5 +1,6 @@
-//! Texts to values and back, for the table of settings: one reader and one writer for each kind of value.
-//! A reader gets what a file, an option or a variable says, as one text or several, and tells what is wrong with it.
+//! Texts to values and back, for the table of settings: one reader and one writer for
+//! each kind of value. A reader gets what a file, an option or a variable says, as one
+//! text or several, and tells what is wrong with it.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -32,13 +33,18 @@ pub(super) fn size(texts: &[String]) -> Result<u64, String> {
     quantity::size(one(texts)?)
 }
 
-/// A size of device memory. A bare number is bytes, which nobody means who writes a small one: Slurm takes it as MiB.
+/// A size of device memory. A bare number is bytes, which nobody means who writes a small
+/// one: Slurm takes it as MiB.
 pub(super) fn memory(texts: &[String]) -> Result<u64, String> {
     let bytes = size(texts)?;
     let text = one(texts)?.trim();
-    let bare = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let bare = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
     if bare && (1..1 << 20).contains(&bytes) {
-        return Err(format!("`{text}` is less than 1 MiB, in bytes: did you mean {text}M?"));
+        return Err(format!(
+            "`{text}` is less than 1 MiB, in bytes: did you mean {text}M?"
+        ));
     }
     Ok(bytes)
 }
@@ -60,20 +66,32 @@ pub(super) fn truth(texts: &[String]) -> Result<bool, String> {
 /// A number from 1 on.
 pub(super) fn count(texts: &[String]) -> Result<u32, String> {
     let text = one(texts)?;
-    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("`{text}` is not a number from 1 on"))
+    text.parse()
+        .ok()
+        .filter(|count| *count > 0)
+        .ok_or_else(|| format!("`{text}` is not a number from 1 on"))
 }
 
 /// Names, each on its own or separated by commas; none may be empty.
 pub(super) fn names(texts: &[String]) -> Result<Vec<String>, String> {
-    let names: Vec<String> = texts.iter().flat_map(|text| text.split(',')).map(|name| name.trim().to_owned()).collect();
-    if names.iter().any(String::is_empty) { Err("an empty name".into()) } else { Ok(names) }
+    let names: Vec<String> = texts
+        .iter()
+        .flat_map(|text| text.split(','))
+        .map(|name| name.trim().to_owned())
+        .collect();
+    if names.iter().any(String::is_empty) {
+        Err("an empty name".into())
+    } else {
+        Ok(names)
+    }
 }
 
 /// GPUs by NVML index or UUID, or devices by UUID.
 pub(super) fn selectors(texts: &[String]) -> Result<Vec<Selector>, String> {
-    let each = names(texts)?
-        .into_iter()
-        .map(|name| Selector::parse(&name).ok_or_else(|| format!("`{name}` is neither the index of a GPU nor a UUID")));
+    let each = names(texts)?.into_iter().map(|name| {
+        Selector::parse(&name)
+            .ok_or_else(|| format!("`{name}` is neither the index of a GPU nor a UUID"))
+    });
     each.collect()
 }
 
@@ -85,9 +103,12 @@ pub(super) fn show_json(value: &impl serde::Serialize) -> String {
     quoted(value)
 }
 
-/// A text, or a list of texts, as it is written in a file: JSON has the same escapes as TOML, but for DEL, which TOML wants escaped.
+/// A text, or a list of texts, as it is written in a file: JSON has the same escapes as
+/// TOML, but for DEL, which TOML wants escaped.
 pub fn quoted(value: &(impl serde::Serialize + ?Sized)) -> String {
-    serde_json::to_string(value).unwrap_or_default().replace('\u{7f}', "\\u007f")
+    serde_json::to_string(value)
+        .unwrap_or_default()
+        .replace('\u{7f}', "\\u007f")
 }
 
 pub(super) fn show_path(value: Option<&PathBuf>) -> String {

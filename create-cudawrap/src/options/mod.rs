@@ -1,5 +1,5 @@
-//! create-cudawrap's command line as one checked value.
-//! `table` is what there is to type, `parse` reads and checks it. Nothing here touches the system.
+//! create-cudawrap's command line as one checked value. `table` is what there is to type,
+//! `parse` reads and checks it. Nothing here touches the system.
 
 mod parse;
 mod table;

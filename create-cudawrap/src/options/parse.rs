@@ -15,12 +15,21 @@ use crate::plan::Goal;
 /// Reads the command line (without the program's name).
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure> {
     let args = std::iter::once(OsString::from(PROGRAM)).chain(args);
-    let typed = command().try_get_matches_from(args).map_err(|error| flags::usage_failure(PROGRAM, &error))?;
+    let typed = command()
+        .try_get_matches_from(args)
+        .map_err(|error| flags::usage_failure(PROGRAM, &error))?;
     if typed.get_flag("help") {
-        return Ok(Parsed::Print(format!("{}\n{}\n", command().render_help(), GUIDE.after())));
+        return Ok(Parsed::Print(format!(
+            "{}\n{}\n",
+            command().render_help(),
+            GUIDE.after()
+        )));
     }
     if typed.get_flag("version") {
-        return Ok(Parsed::Print(format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"))));
+        return Ok(Parsed::Print(format!(
+            "{PROGRAM} {}\n",
+            env!("CARGO_PKG_VERSION")
+        )));
     }
     checked(&typed).map(Parsed::Run)
 }
@@ -33,25 +42,52 @@ fn checked(matches: &ArgMatches) -> Result<Options, Failure> {
         (true, false, false) => Task::Change(Goal::Undo),
         (false, true, false) => Task::Change(Goal::Repair),
         (false, false, true) => Task::Status { json: on("json") },
-        _ => return Err(usage("only one of --undo, --repair and --status can be given")),
+        _ => {
+            return Err(usage(
+                "only one of --undo, --repair and --status can be given",
+            ));
+        }
     };
     let status = matches!(task, Task::Status { .. });
     let wrap = task == Task::Change(Goal::Wrap);
-    let paths: Vec<PathBuf> = matches.get_many("paths").into_iter().flatten().cloned().collect();
+    let paths: Vec<PathBuf> = matches
+        .get_many("paths")
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
     let all = on("all") || (status && paths.is_empty());
     let wrong = [
         (on("json") && !status, "--json goes with --status"),
-        (on("all") && wrap, "--all goes with --undo, --repair or --status"),
-        (on("all") && !paths.is_empty(), "--all stands for the noted paths: give either it or PATH"),
+        (
+            on("all") && wrap,
+            "--all goes with --undo, --repair or --status",
+        ),
+        (
+            on("all") && !paths.is_empty(),
+            "--all stands for the noted paths: give either it or PATH",
+        ),
         (!all && paths.is_empty(), "no PATH given"),
-        (on("divert") && !wrap, "--divert goes with wrapping; --undo ends a diversion by itself"),
-        (on("divert") && path("link-dir").is_some(), "--divert and --link-dir exclude each other"),
+        (
+            on("divert") && !wrap,
+            "--divert goes with wrapping; --undo ends a diversion by itself",
+        ),
+        (
+            on("divert") && path("link-dir").is_some(),
+            "--divert and --link-dir exclude each other",
+        ),
         (
             path("link-dir").is_some() && (all || status),
             "--link-dir needs PATH, and --status takes the directory as PATH",
         ),
-        (on("dry-run") && status, "--status changes nothing: it takes no --dry-run"),
-        (on("verbose") && on("quiet"), "--verbose and --quiet exclude each other"),
+        (
+            on("dry-run") && status,
+            "--status changes nothing: it takes no --dry-run",
+        ),
+        (
+            on("verbose") && on("quiet"),
+            "--verbose and --quiet exclude each other",
+        ),
     ];
     if let Some((_, why)) = wrong.iter().find(|(is, _)| *is) {
         return Err(usage(why));

@@ -1,5 +1,6 @@
-//! The flag table of create-cudawrap: what each option is called and what it is for, and the texts around it in the help.
-//! The parser, the help, the man page and the completions are made from it; it needs nothing else of this program.
+//! The flag table of create-cudawrap: what each option is called and what it is for, and
+//! the texts around it in the help. The parser, the help, the man page and the
+//! completions are made from it; it needs nothing else of this program.
 
 use std::path::PathBuf;
 
@@ -36,8 +37,20 @@ const FLAGS: &[Flag] = &[
         TASK,
         "Show a line for each PATH, or for each wrapped program in it if it is a directory; status 1 if one needs attention",
     ),
-    flag("json", &[], Takes::Nothing, TASK, "With --status: print JSON"),
-    flag("all", &[], Takes::Nothing, TASK, "With --undo, --repair, --status: every path noted when it was wrapped"),
+    flag(
+        "json",
+        &[],
+        Takes::Nothing,
+        TASK,
+        "With --status: print JSON",
+    ),
+    flag(
+        "all",
+        &[],
+        Takes::Nothing,
+        TASK,
+        "With --undo, --repair, --status: every path noted when it was wrapped",
+    ),
     flag(
         "link-dir",
         &[],
@@ -52,7 +65,13 @@ const FLAGS: &[Flag] = &[
         HOW,
         "On Debian: let dpkg write CUDAWRAP_name from now on, so that upgrades keep the link",
     ),
-    flag("dry-run", &['n'], Takes::Nothing, HOW, "Print what would be done"),
+    flag(
+        "dry-run",
+        &['n'],
+        Takes::Nothing,
+        HOW,
+        "Print what would be done",
+    ),
     flag(
         "force",
         &[],
@@ -60,7 +79,13 @@ const FLAGS: &[Flag] = &[
         HOW,
         "Wrap also a package's file, one under an AppArmor profile, one on a network file system without cudawrap",
     ),
-    flag("wrapper", &[], Takes::Value("PATH"), HOW, "Make links to this cudawrap"),
+    flag(
+        "wrapper",
+        &[],
+        Takes::Value("PATH"),
+        HOW,
+        "Make links to this cudawrap",
+    ),
 ];
 
 /// Every option of create-cudawrap.
@@ -76,7 +101,11 @@ pub fn command() -> Command {
         .value_parser(value_parser!(PathBuf))
         .value_hint(ValueHint::AnyPath)
         .help("The programs to wrap; a symbolic link is the link, not what it leads to");
-    let path = |arg: Arg, hint| arg.value_parser(value_parser!(PathBuf)).value_hint(hint).allow_hyphen_values(false);
+    let path = |arg: Arg, hint| {
+        arg.value_parser(value_parser!(PathBuf))
+            .value_hint(hint)
+            .allow_hyphen_values(false)
+    };
     flags::command(PROGRAM, GUIDE.about, table())
         .mut_arg("link-dir", |arg| path(arg, ValueHint::DirPath))
         .mut_arg("wrapper", |arg| path(arg, ValueHint::ExecutablePath))
@@ -89,20 +118,41 @@ pub const GUIDE: Guide = Guide {
     about: "Make programs start through cudawrap, which gives each of them a free MIG device",
     note: "",
     examples: &[
-        ("the program becomes CUDAWRAP_pmemd.cuda", "create-cudawrap /opt/amber/bin/pmemd.cuda"),
-        ("as it was", "create-cudawrap --undo /opt/amber/bin/pmemd.cuda"),
-        ("what is wrapped there", "create-cudawrap --status /opt/amber/bin"),
+        (
+            "the program becomes CUDAWRAP_pmemd.cuda",
+            "create-cudawrap /opt/amber/bin/pmemd.cuda",
+        ),
+        (
+            "as it was",
+            "create-cudawrap --undo /opt/amber/bin/pmemd.cuda",
+        ),
+        (
+            "what is wrapped there",
+            "create-cudawrap --status /opt/amber/bin",
+        ),
         ("after an upgrade", "create-cudawrap --repair --all"),
-        ("a file of a package manager, left alone", "create-cudawrap --link-dir /usr/local/bin /usr/bin/gmx"),
+        (
+            "a file of a package manager, left alone",
+            "create-cudawrap --link-dir /usr/local/bin /usr/bin/gmx",
+        ),
     ],
     exit: &[
         ("0", "done"),
-        ("1", "refused or failed (of one PATH at least), or attention needed"),
+        (
+            "1",
+            "refused or failed (of one PATH at least), or attention needed",
+        ),
         ("2", "usage or settings"),
     ],
     environment: &[
         ("GETGPU_CONFIG", "stands for /etc/getgpu/config.toml"),
-        ("PATH", "where cudawrap is looked for if it is not beside create-cudawrap"),
-        ("XDG_STATE_HOME", "where it is noted what is wrapped (other users than root): getgpu/wrapped there"),
+        (
+            "PATH",
+            "where cudawrap is looked for if it is not beside create-cudawrap",
+        ),
+        (
+            "XDG_STATE_HOME",
+            "where it is noted what is wrapped (other users than root): getgpu/wrapped there",
+        ),
     ],
 };

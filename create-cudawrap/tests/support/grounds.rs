@@ -1,5 +1,6 @@
-//! File systems to try things on: each made in memory and mounted as a sandbox's `app`, for the calling thread alone.
-//! To be used inside [`harness::mounts::apart`], whose end unmounts everything.
+//! File systems to try things on: each made in memory and mounted as a sandbox's `app`,
+//! for the calling thread alone. To be used inside [`harness::mounts::apart`], whose end
+//! unmounts everything.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,14 +17,23 @@ pub(crate) enum Kind {
     Ext4,
     Xfs,
     Btrfs,
-    /// The files are in the lower layer only, on tmpfs; the upper one is on the same file system.
+    /// The files are in the lower layer only, on tmpfs; the upper one is on the same file
+    /// system.
     Overlay,
-    /// The same with the lower layer on ext4 and the upper one on tmpfs, as containers have it.
+    /// The same with the lower layer on ext4 and the upper one on tmpfs, as containers
+    /// have it.
     TwoDisks,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 6] = [Self::Tmpfs, Self::Ext4, Self::Xfs, Self::Btrfs, Self::Overlay, Self::TwoDisks];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Tmpfs,
+        Self::Ext4,
+        Self::Xfs,
+        Self::Btrfs,
+        Self::Overlay,
+        Self::TwoDisks,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -39,7 +49,11 @@ impl Kind {
     /// Whether this machine can make it.
     pub(crate) fn there(self) -> bool {
         let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-        let kernel = |name: &str| known.lines().any(|line| line.split_whitespace().last() == Some(name));
+        let kernel = |name: &str| {
+            known
+                .lines()
+                .any(|line| line.split_whitespace().last() == Some(name))
+        };
         match self {
             Self::Tmpfs => true,
             Self::Overlay => kernel("overlay"),
@@ -62,9 +76,21 @@ impl Kind {
             Self::Btrfs => (128, &["-q", "-f"]),
             _ => (16, &["-q", "-F"]),
         };
-        let name = if self == Self::TwoDisks { Self::Ext4.name() } else { self.name() };
-        std::fs::File::create(image).unwrap().set_len(size << 20).unwrap();
-        must(Command::new(format!("mkfs.{name}")).args(options).args(more).arg(image));
+        let name = if self == Self::TwoDisks {
+            Self::Ext4.name()
+        } else {
+            self.name()
+        };
+        std::fs::File::create(image)
+            .unwrap()
+            .set_len(size << 20)
+            .unwrap();
+        must(
+            Command::new(format!("mkfs.{name}"))
+                .args(options)
+                .args(more)
+                .arg(image),
+        );
     }
 }
 
@@ -78,15 +104,28 @@ pub(crate) struct Ground {
 impl Ground {
     /// Below `base`, an empty directory.
     pub(crate) fn new(kind: Kind, base: &Path) -> Self {
-        must(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=755", "none"]).arg(base));
+        must(
+            Command::new("mount")
+                .args(["-t", "tmpfs", "-o", "mode=755", "none"])
+                .arg(base),
+        );
         for dir in ["root", "upper", "work"] {
             std::fs::create_dir(base.join(dir)).unwrap();
         }
-        let ground = Self { kind, sandbox: Sandbox::at(&base.join("root")), base: base.to_owned() };
+        let ground = Self {
+            kind,
+            sandbox: Sandbox::at(&base.join("root")),
+            base: base.to_owned(),
+        };
         if !matches!(kind, Kind::Tmpfs | Kind::Overlay) {
             let image = base.join("image");
             kind.format(&image);
-            must(Command::new("mount").args(["-o", "loop"]).arg(image).arg(ground.app()));
+            must(
+                Command::new("mount")
+                    .args(["-o", "loop"])
+                    .arg(image)
+                    .arg(ground.app()),
+            );
         }
         let _ = std::fs::remove_dir(ground.app().join("lost+found"));
         std::os::unix::fs::chown(ground.app(), Some(USER), Some(USER)).unwrap();
@@ -98,18 +137,44 @@ impl Ground {
         let layered = matches!(self.kind, Kind::Overlay | Kind::TwoDisks);
         if layered && is_overlay(&self.app()) {
             // What was killed a moment ago may not have closed its files yet.
-            let unmounted = || Command::new("umount").arg(self.app()).output().unwrap().status.success();
+            let unmounted = || {
+                Command::new("umount")
+                    .arg(self.app())
+                    .output()
+                    .unwrap()
+                    .status
+                    .success()
+            };
             harness::wait::until("the overlay is unmounted", unmounted);
         }
-        for dir in [self.app(), self.sandbox.path("state"), self.base.join("upper"), self.base.join("work")] {
+        for dir in [
+            self.app(),
+            self.sandbox.path("state"),
+            self.base.join("upper"),
+            self.base.join("work"),
+        ] {
             empty(&dir);
         }
         (start.files)(&self.sandbox);
         if layered {
             std::os::unix::fs::chown(self.base.join("upper"), Some(USER), Some(USER)).unwrap();
-            let layers = |name: &str| format!("{name}={}", self.base.join(&name[..name.len() - 3]).display());
-            let options = format!("lowerdir={},{},{}", self.app().display(), layers("upperdir"), layers("workdir"));
-            must(Command::new("mount").args(["-t", "overlay", "overlay", "-o", &options]).arg(self.app()));
+            let layers = |name: &str| {
+                format!(
+                    "{name}={}",
+                    self.base.join(&name[..name.len() - 3]).display()
+                )
+            };
+            let options = format!(
+                "lowerdir={},{},{}",
+                self.app().display(),
+                layers("upperdir"),
+                layers("workdir")
+            );
+            must(
+                Command::new("mount")
+                    .args(["-t", "overlay", "overlay", "-o", &options])
+                    .arg(self.app()),
+            );
         }
     }
 
@@ -121,18 +186,29 @@ impl Ground {
 /// A command of the machine's that has to succeed.
 pub(crate) fn must(command: &mut Command) {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 fn is_overlay(path: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/thread-self/mounts").unwrap();
-    mounts.lines().any(|line| line.starts_with(&format!("overlay {} ", path.display())))
+    mounts
+        .lines()
+        .any(|line| line.starts_with(&format!("overlay {} ", path.display())))
 }
 
 fn empty(dir: &Path) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let is_dir = path.symlink_metadata().unwrap().is_dir();
-        if is_dir { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }.unwrap();
+        if is_dir {
+            std::fs::remove_dir_all(path)
+        } else {
+            std::fs::remove_file(path)
+        }
+        .unwrap();
     }
 }

@@ -1,5 +1,6 @@
-//! A directory with a cudawrap, programs to wrap and the command, owned by an ordinary user also when the tests run as root.
-//! The cudawrap is a stand-in that execs `CUDAWRAP_name` beside the link; `CUDAWRAP_FOR_TESTS` names a real one instead.
+//! A directory with a cudawrap, programs to wrap and the command, owned by an ordinary
+//! user also when the tests run as root. The cudawrap is a stand-in that execs
+//! `CUDAWRAP_name` beside the link; `CUDAWRAP_FOR_TESTS` names a real one instead.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub(crate) mod grounds;
@@ -45,13 +46,18 @@ impl Sandbox {
 
     fn furnished(root: PathBuf, temporary: Option<tempfile::TempDir>) -> Self {
         harness::as_from_a_terminal();
-        let sandbox = Self { root, _temporary: temporary };
+        let sandbox = Self {
+            root,
+            _temporary: temporary,
+        };
         sandbox.run_sh("mkdir bin app links state && chmod 755 . bin app links state");
         if is_root() {
             sandbox.run_sh(&format!("chown {USER}:{USER} . *"));
         }
         let exe = env!("CARGO_BIN_EXE_create-cudawrap");
-        sandbox.run_sh(&format!("ln '{exe}' bin/create-cudawrap 2>/dev/null || cp '{exe}' bin/create-cudawrap"));
+        sandbox.run_sh(&format!(
+            "ln '{exe}' bin/create-cudawrap 2>/dev/null || cp '{exe}' bin/create-cudawrap"
+        ));
         match std::env::var("CUDAWRAP_FOR_TESTS") {
             Ok(real) => sandbox.run_sh(&format!("cp '{real}' bin/cudawrap")),
             Err(_) => sandbox.program("bin/cudawrap", STAND_IN),
@@ -82,7 +88,10 @@ impl Sandbox {
 
     /// A listing without times.
     pub(crate) fn identities(&self, listing: &[String]) -> Vec<String> {
-        listing.iter().map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+        listing
+            .iter()
+            .map(|line| line.rsplit_once(' ').unwrap().0.to_owned())
+            .collect()
     }
 
     /// All names below `dir`, with what they are.
@@ -99,14 +108,20 @@ impl Sandbox {
                 meta.ctime_nsec()
             )
         };
-        let mut all: Vec<String> = self.path(dir).read_dir().unwrap().map(|entry| show(entry.unwrap())).collect();
+        let mut all: Vec<String> = self
+            .path(dir)
+            .read_dir()
+            .unwrap()
+            .map(|entry| show(entry.unwrap()))
+            .collect();
         all.sort();
         all
     }
 
     pub(crate) fn names(&self, dir: &str) -> Vec<String> {
-        let name =
-            |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().to_string_lossy().into_owned();
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.unwrap().file_name().to_string_lossy().into_owned()
+        };
         let mut all: Vec<String> = self.path(dir).read_dir().unwrap().map(name).collect();
         all.sort();
         all
@@ -117,7 +132,8 @@ impl Sandbox {
         self.program(name, &format!("#!/bin/sh\necho {version} \"$@\"\n"));
     }
 
-    /// Written by a child, so that no other thread's fork holds the file open for writing when it is executed.
+    /// Written by a child, so that no other thread's fork holds the file open for writing
+    /// when it is executed.
     pub(crate) fn program(&self, name: &str, text: &str) {
         let path = self.path(name);
         let made = Command::new("sh")
@@ -133,7 +149,15 @@ impl Sandbox {
     }
 
     pub(crate) fn run_sh(&self, line: &str) {
-        assert!(Command::new("sh").args(["-c", line]).current_dir(&self.root).status().unwrap().success(), "{line}");
+        assert!(
+            Command::new("sh")
+                .args(["-c", line])
+                .current_dir(&self.root)
+                .status()
+                .unwrap()
+                .success(),
+            "{line}"
+        );
     }
 
     /// The command, ready for arguments.
@@ -169,19 +193,37 @@ impl Sandbox {
         let said = self.create(args);
         assert_eq!(said.code, 1, "{args:?}: {}", said.err);
         assert!(said.err.contains(words), "{args:?}: {}", said.err);
-        assert!(said.err.lines().all(|line| line.starts_with("create-cudawrap: ")), "{}", said.err);
+        assert!(
+            said.err
+                .lines()
+                .all(|line| line.starts_with("create-cudawrap: ")),
+            "{}",
+            said.err
+        );
         assert_eq!(self.listing("app"), before, "{args:?}");
     }
 
     /// What the program at `name` prints.
     pub(crate) fn output_of(&self, name: &str) -> String {
-        let output = Command::new(self.path(name)).arg("a b").env("PATH", "/usr/bin:/bin").output().unwrap();
-        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+        let output = Command::new(self.path(name))
+            .arg("a b")
+            .env("PATH", "/usr/bin:/bin")
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned()
     }
 
     pub(crate) fn status_of(&self, name: &str) -> (String, i32) {
         let said = self.create(&["--status", &self.path(name).to_string_lossy()]);
-        (said.out.split_once(": ").map(|(_, rest)| rest.trim_end().to_owned()).unwrap_or_default(), said.code)
+        (
+            said.out
+                .split_once(": ")
+                .map(|(_, rest)| rest.trim_end().to_owned())
+                .unwrap_or_default(),
+            said.code,
+        )
     }
 }
 
@@ -199,6 +241,10 @@ trait AsUser {
 
 impl AsUser for Command {
     fn uid_of_tests(&mut self) -> &mut Self {
-        if is_root() { self.uid(USER).gid(USER) } else { self }
+        if is_root() {
+            self.uid(USER).gid(USER)
+        } else {
+            self
+        }
     }
 }

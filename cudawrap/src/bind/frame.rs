@@ -1,5 +1,6 @@
-//! What the CPUs of this process are divided by: all units of a device, or, inside a bound program with a share, the units of that share.
-//! So a program inside a bound one does not get a part of a part.
+//! What the CPUs of this process are divided by: all units of a device, or, inside a
+//! bound program with a share, the units of that share. So a program inside a bound one
+//! does not get a part of a part.
 
 use std::os::fd::RawFd;
 
@@ -15,7 +16,8 @@ const MOST: usize = 64;
 
 /// The units of a device to which the mask `own` of this process belongs as a whole.
 ///
-/// The mask of whoever has a share around us is its part already, if it is another one than outside of the share.
+/// The mask of whoever has a share around us is its part already, if it is another one
+/// than outside of the share.
 pub fn of(lease: &Lease, device: &Uuid, own: &CpuSet) -> Units {
     let ours: Vec<RawFd> = lease.descriptors().collect();
     let mut around = lease.shown(device, "self", &ours);
@@ -31,5 +33,9 @@ pub fn of(lease: &Lease, device: &Uuid, own: &CpuSet) -> Units {
         }
     }
     let bound = outside.is_some_and(|outside| outside != *own);
-    if around.is_empty() || !bound { Units::whole() } else { around }
+    if around.is_empty() || !bound {
+        Units::whole()
+    } else {
+        around
+    }
 }

@@ -1,5 +1,6 @@
-//! Which of the cores near a device are the device's own, where other devices are near to them too: they are divided, so that programs on
-//! neighbouring devices do not meet on one core while another is idle. Pure.
+//! Which of the cores near a device are the device's own, where other devices are near to
+//! them too: they are divided, so that programs on neighbouring devices do not meet on
+//! one core while another is idle. Pure.
 
 use getgpu_common::cpus::{CpuSet, overlap};
 use getgpu_common::ident::Uuid;
@@ -13,15 +14,24 @@ pub struct Own {
     pub alone: bool,
 }
 
-/// The part of `cores`, all near to the device `own`, that is the device's. `neighbours`: the devices that programs may run on, each with
-/// the CPUs near it; cores that are near to the same of them are divided in the order of the list.
+/// The part of `cores`, all near to the device `own`, that is the device's. `neighbours`:
+/// the devices that programs may run on, each with the CPUs near it; cores that are near
+/// to the same of them are divided in the order of the list.
 pub fn divide(cores: &[CpuSet], own: &Uuid, neighbours: &[(Uuid, CpuSet)]) -> Own {
     let near = |core: &CpuSet| -> Vec<usize> {
         let near = |(uuid, cpus): &(Uuid, CpuSet)| uuid == own || overlap(core, cpus) > 0;
-        neighbours.iter().enumerate().filter(|(_, device)| near(device)).map(|(place, _)| place).collect()
+        neighbours
+            .iter()
+            .enumerate()
+            .filter(|(_, device)| near(device))
+            .map(|(place, _)| place)
+            .collect()
     };
     let Some(place) = neighbours.iter().position(|(uuid, _)| uuid == own) else {
-        return Own { cores: cores.to_vec(), alone: neighbours.is_empty() };
+        return Own {
+            cores: cores.to_vec(),
+            alone: neighbours.is_empty(),
+        };
     };
     // Cores by the devices that they are near to, in the order of the cores.
     let mut groups: Vec<(Vec<usize>, Vec<&CpuSet>)> = Vec::new();
@@ -32,21 +42,41 @@ pub fn divide(cores: &[CpuSet], own: &Uuid, neighbours: &[(Uuid, CpuSet)]) -> Ow
             None => groups.push((devices, vec![core])),
         }
     }
-    let first = |devices: &[usize], group: &[&CpuSet], rank: usize| rank * group.len() / devices.len().max(1);
-    let rank = |devices: &[usize]| devices.iter().position(|device| *device == place).unwrap_or(0);
+    let first = |devices: &[usize], group: &[&CpuSet], rank: usize| {
+        rank * group.len() / devices.len().max(1)
+    };
+    let rank = |devices: &[usize]| {
+        devices
+            .iter()
+            .position(|device| *device == place)
+            .unwrap_or(0)
+    };
     let mut own = Vec::new();
-    for (devices, group) in groups.iter().filter(|(devices, group)| group.len() >= devices.len()) {
+    for (devices, group) in groups
+        .iter()
+        .filter(|(devices, group)| group.len() >= devices.len())
+    {
         let rank = rank(devices);
         own.extend(
-            group[first(devices, group, rank)..first(devices, group, rank + 1)].iter().map(|core| (*core).clone()),
+            group[first(devices, group, rank)..first(devices, group, rank + 1)]
+                .iter()
+                .map(|core| (*core).clone()),
         );
     }
     if !own.is_empty() {
-        return Own { cores: own, alone: true };
+        return Own {
+            cores: own,
+            alone: true,
+        };
     }
     // Fewer cores than devices: some have one together.
-    let shared = groups.first().map(|(devices, group)| group[first(devices, group, rank(devices))].clone());
-    Own { cores: shared.into_iter().collect(), alone: false }
+    let shared = groups
+        .first()
+        .map(|(devices, group)| group[first(devices, group, rank(devices))].clone());
+    Own {
+        cores: shared.into_iter().collect(),
+        alone: false,
+    }
 }
 
 #[cfg(test)]
@@ -58,20 +88,31 @@ mod tests {
     }
 
     fn cores(count: usize) -> Vec<CpuSet> {
-        (0..count).map(|core| [core].into_iter().collect()).collect()
+        (0..count)
+            .map(|core| [core].into_iter().collect())
+            .collect()
     }
 
     fn node(cpus: &[&str]) -> Vec<(Uuid, CpuSet)> {
-        cpus.iter().enumerate().map(|(n, cpus)| (uuid(n), cpus.parse().unwrap())).collect()
+        cpus.iter()
+            .enumerate()
+            .map(|(n, cpus)| (uuid(n), cpus.parse().unwrap()))
+            .collect()
     }
 
     /// What each device has, as text; `+` where others have it too.
     fn parts(count: usize, cpus: &[&str]) -> Vec<String> {
         let node = node(cpus);
         let part = |(uuid, near): &(Uuid, CpuSet)| {
-            let near: Vec<CpuSet> = cores(count).into_iter().filter(|core| overlap(core, near) > 0).collect();
+            let near: Vec<CpuSet> = cores(count)
+                .into_iter()
+                .filter(|core| overlap(core, near) > 0)
+                .collect();
             let own = divide(&near, uuid, &node);
-            let all = own.cores.iter().fold(CpuSet::default(), |all, core| all.and(core));
+            let all = own
+                .cores
+                .iter()
+                .fold(CpuSet::default(), |all, core| all.and(core));
             format!("{all}{}", if own.alone { "" } else { "+" })
         };
         node.iter().map(part).collect()
@@ -82,9 +123,17 @@ mod tests {
         assert_eq!(parts(8, &["0-3", "4-7"]), ["0-3", "4-7"]);
         assert_eq!(parts(8, &["0-7", "0-7"]), ["0-3", "4-7"]);
         assert_eq!(parts(7, &["0-6", "0-6", "0-6"]), ["0-1", "2-3", "4-6"]);
-        assert_eq!(parts(8, &["0-5", "4-7"]), ["0-4", "5-7"], "only what is near to both is divided");
+        assert_eq!(
+            parts(8, &["0-5", "4-7"]),
+            ["0-4", "5-7"],
+            "only what is near to both is divided"
+        );
         assert_eq!(parts(2, &["0-1"; 3]), ["0+", "0+", "1+"]);
-        assert_eq!(parts(3, &["0-1", "1-2"]), ["0", "2"], "what is too little to divide is left to nobody");
+        assert_eq!(
+            parts(3, &["0-1", "1-2"]),
+            ["0", "2"],
+            "what is too little to divide is left to nobody"
+        );
     }
 
     #[test]
@@ -93,18 +142,46 @@ mod tests {
             for devices in 1..10 {
                 let all = format!("0-{}", count - 1);
                 let node = node(&vec![all.as_str(); devices]);
-                let own: Vec<Own> = node.iter().map(|(uuid, _)| divide(&cores(count), uuid, &node)).collect();
-                assert!(own.iter().all(|own| !own.cores.is_empty() && own.alone == (count >= devices)));
+                let own: Vec<Own> = node
+                    .iter()
+                    .map(|(uuid, _)| divide(&cores(count), uuid, &node))
+                    .collect();
+                assert!(
+                    own.iter()
+                        .all(|own| !own.cores.is_empty() && own.alone == (count >= devices))
+                );
                 let given: usize = own.iter().map(|own| own.cores.len()).sum();
-                assert_eq!(given, count.max(devices), "{count} cores, {devices} devices");
+                assert_eq!(
+                    given,
+                    count.max(devices),
+                    "{count} cores, {devices} devices"
+                );
             }
         }
     }
 
     #[test]
     fn a_device_that_is_not_listed_has_all_that_is_near() {
-        assert_eq!(divide(&cores(2), &uuid(9), &[]), Own { cores: cores(2), alone: true });
-        assert_eq!(divide(&cores(2), &uuid(9), &node(&["0-1"])), Own { cores: cores(2), alone: false });
-        assert_eq!(divide(&[], &uuid(0), &node(&["0-1"])), Own { cores: vec![], alone: false });
+        assert_eq!(
+            divide(&cores(2), &uuid(9), &[]),
+            Own {
+                cores: cores(2),
+                alone: true
+            }
+        );
+        assert_eq!(
+            divide(&cores(2), &uuid(9), &node(&["0-1"])),
+            Own {
+                cores: cores(2),
+                alone: false
+            }
+        );
+        assert_eq!(
+            divide(&[], &uuid(0), &node(&["0-1"])),
+            Own {
+                cores: vec![],
+                alone: false
+            }
+        );
     }
 }

@@ -1,15 +1,18 @@
-//! Which cores belong to which units of a device: core i of n has the units from i/n to (i+1)/n, and a share has the cores whose first unit
-//! is its own. So two shares never have the same core, however they lie, and the whole device has all of them. Pure.
+//! Which cores belong to which units of a device: core i of n has the units from i/n to
+//! (i+1)/n, and a share has the cores whose first unit is its own. So two shares never
+//! have the same core, however they lie, and the whole device has all of them. Pure.
 //!
-//! A share to which no first unit belongs gets the one core of which it has the most units, together with that core's owner: so it is where
-//! there are fewer cores than shares, and else only for a share that lies in pieces between others.
+//! A share to which no first unit belongs gets the one core of which it has the most
+//! units, together with that core's owner: so it is where there are fewer cores than
+//! shares, and else only for a share that lies in pieces between others.
 
 use std::ops::Range as Run;
 
 use getgpu_common::cpus::CpuSet;
 use getgpu_common::lock::{Range, Units};
 
-/// The CPUs of the cores that belong to `units`, where all `cores` together belong to `all` of them. Nobody's where there are no cores.
+/// The CPUs of the cores that belong to `units`, where all `cores` together belong to
+/// `all` of them. Nobody's where there are no cores.
 pub fn of(cores: &[CpuSet], units: &Units, all: &Units) -> CpuSet {
     let runs = within(units, all);
     let first = |core: usize| core as i64 * all.count() / cores.len() as i64;
@@ -21,27 +24,41 @@ pub fn of(cores: &[CpuSet], units: &Units, all: &Units) -> CpuSet {
     }
     let common = |core: usize| -> i64 {
         let (start, end) = (first(core), first(core + 1));
-        runs.iter().map(|run| (run.end.min(end) - run.start.max(start)).max(0)).sum()
+        runs.iter()
+            .map(|run| (run.end.min(end) - run.start.max(start)).max(0))
+            .sum()
     };
     // Of equals the lowest.
     let most = (0..cores.len()).rev().max_by_key(|core| common(*core));
-    most.filter(|core| common(*core) > 0).map(|core| cores[core].clone()).unwrap_or_default()
+    most.filter(|core| common(*core) > 0)
+        .map(|core| cores[core].clone())
+        .unwrap_or_default()
 }
 
-/// Whether the cores that belong to `units` do so with all of their units, so that no other share has a part of one.
+/// Whether the cores that belong to `units` do so with all of their units, so that no
+/// other share has a part of one.
 pub fn is_whole_cores(cores: &[CpuSet], units: &Units, all: &Units) -> bool {
     let runs = within(units, all);
     let first = |core: usize| core as i64 * all.count() / cores.len().max(1) as i64;
     let holds = |start: i64, end: i64| runs.iter().any(|run| run.start <= start && end <= run.end);
-    let mut owned = (0..cores.len()).filter(|core| runs.iter().any(|run| run.contains(&first(*core)))).peekable();
+    let mut owned = (0..cores.len())
+        .filter(|core| runs.iter().any(|run| run.contains(&first(*core))))
+        .peekable();
     owned.peek().is_some() && owned.all(|core| holds(first(core), first(core + 1)))
 }
 
 /// Where `units` lie when only those of `all` are counted.
 fn within(units: &Units, all: &Units) -> Vec<Run<i64>> {
     let all: Vec<Range> = all.runs().collect();
-    let below = |unit: i64| all.iter().map(|run| (unit - run.start()).clamp(0, run.len())).sum();
-    units.runs().map(|run| below(run.start())..below(run.end())).collect()
+    let below = |unit: i64| {
+        all.iter()
+            .map(|run| (unit - run.start()).clamp(0, run.len()))
+            .sum()
+    };
+    units
+        .runs()
+        .map(|run| below(run.start())..below(run.end()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -52,7 +69,9 @@ mod tests {
 
     /// Cores with two threads each, numbered as most machines do.
     fn cores(count: usize) -> Vec<CpuSet> {
-        (0..count).map(|core| [core, core + count].into_iter().collect()).collect()
+        (0..count)
+            .map(|core| [core, core + count].into_iter().collect())
+            .collect()
     }
 
     fn whole(cores: &[CpuSet]) -> CpuSet {
@@ -71,7 +90,10 @@ mod tests {
     }
 
     fn parts(cores: &[CpuSet], shares: &[Units]) -> Vec<CpuSet> {
-        shares.iter().map(|units| of(cores, units, &Units::whole())).collect()
+        shares
+            .iter()
+            .map(|units| of(cores, units, &Units::whole()))
+            .collect()
     }
 
     fn disjoint(parts: &[CpuSet]) -> bool {
@@ -87,20 +109,30 @@ mod tests {
     fn equal_shares_have_cores_of_their_own_that_are_all_of_them() {
         for n in (1..=33).chain([64, 127, 128, 255]) {
             let cores = cores(n);
-            let all = cores.iter().fold(CpuSet::default(), |all, core| all.and(core));
+            let all = cores
+                .iter()
+                .fold(CpuSet::default(), |all, core| all.and(core));
             assert_eq!(whole(&cores), all);
             for k in 1..=n.min(20) {
                 let parts = parts(&cores, &shares(k as i64));
                 assert!(disjoint(&parts), "{n} cores, {k} shares");
                 let counts: Vec<usize> = parts.iter().map(|part| part.count() / 2).collect();
-                assert!(counts.iter().all(|count| [n / k, n.div_ceil(k)].contains(count)), "{n} cores: {counts:?}");
+                assert!(
+                    counts
+                        .iter()
+                        .all(|count| [n / k, n.div_ceil(k)].contains(count)),
+                    "{n} cores: {counts:?}"
+                );
                 assert_eq!(counts.iter().sum::<usize>(), n, "{n} cores, {k} shares");
             }
         }
         // Here the last of 1,024 cores belongs to units that no share has.
         for (n, k) in [(848, 848), (1024, 847), (1024, 848)] {
             let parts = parts(&cores(n), &shares(k));
-            assert!(disjoint(&parts) && parts.iter().all(|part| !part.is_empty()), "{n} cores, {k} shares");
+            assert!(
+                disjoint(&parts) && parts.iter().all(|part| !part.is_empty()),
+                "{n} cores, {k} shares"
+            );
         }
     }
 
@@ -108,7 +140,9 @@ mod tests {
     fn whatever_lies_apart_has_no_core_in_common() {
         let mut state = 1u64;
         let mut random = |below: i64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as i64 % below
         };
         for _ in 0..100 {
@@ -127,25 +161,46 @@ mod tests {
             let firsts = |units: &Units| {
                 let first = |core: usize| {
                     let region = Range::new(0, UNITS).unwrap();
-                    Units::of([Range::byte(core as i64 * UNITS / cores.len() as i64)], region)
+                    Units::of(
+                        [Range::byte(core as i64 * UNITS / cores.len() as i64)],
+                        region,
+                    )
                 };
                 (0..cores.len()).any(|core| first(core).without(units).is_empty())
             };
             let (owners, guests): (Vec<Units>, Vec<Units>) = held.into_iter().partition(firsts);
             assert!(disjoint(&parts(&cores, &owners)));
-            assert!(parts(&cores, &guests).iter().all(|part| part.count() == 2), "a guest has one core");
+            assert!(
+                parts(&cores, &guests).iter().all(|part| part.count() == 2),
+                "a guest has one core"
+            );
         }
     }
 
     #[test]
     fn fewer_cores_than_shares_are_shared_evenly() {
-        for (n, k) in [(1, 1), (1, 8), (2, 3), (2, 4), (3, 4), (4, 7), (8, 848), (16, 33)] {
+        for (n, k) in [
+            (1, 1),
+            (1, 8),
+            (2, 3),
+            (2, 4),
+            (3, 4),
+            (4, 7),
+            (8, 848),
+            (16, 33),
+        ] {
             let cores = cores(n);
             let parts = parts(&cores, &shares(k));
-            assert!(parts.iter().all(|part| part.count() == 2), "{n} cores, {k} shares");
+            assert!(
+                parts.iter().all(|part| part.count() == 2),
+                "{n} cores, {k} shares"
+            );
             for core in &cores {
                 let guests = parts.iter().filter(|part| *part == core).count();
-                assert!((1..=(k as usize).div_ceil(n) + 1).contains(&guests), "{n} cores, {k} shares: {guests}");
+                assert!(
+                    (1..=(k as usize).div_ceil(n) + 1).contains(&guests),
+                    "{n} cores, {k} shares: {guests}"
+                );
             }
         }
     }
@@ -158,14 +213,23 @@ mod tests {
         assert_eq!(of(&cores, &outer, &outer), whole(&cores));
         assert_eq!(of(&cores, &thirds[0], &outer).to_string(), "0-2,6-8");
         assert_eq!(of(&cores, &thirds[2], &outer).to_string(), "3-5,9-11");
-        let inner: Vec<CpuSet> = shares(6)[4..].iter().map(|units| of(&cores, units, &thirds[2])).collect();
-        assert_eq!(inner.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0-2,6-8", "3-5,9-11"]);
+        let inner: Vec<CpuSet> = shares(6)[4..]
+            .iter()
+            .map(|units| of(&cores, units, &thirds[2]))
+            .collect();
+        assert_eq!(
+            inner.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["0-2,6-8", "3-5,9-11"]
+        );
     }
 
     #[test]
     fn only_whole_cores_are_a_shares_alone() {
         let alone = |n: usize, k: i64| -> Vec<bool> {
-            shares(k).iter().map(|units| is_whole_cores(&cores(n), units, &Units::whole())).collect()
+            shares(k)
+                .iter()
+                .map(|units| is_whole_cores(&cores(n), units, &Units::whole()))
+                .collect()
         };
         assert_eq!(alone(8, 1), [true]);
         assert_eq!(alone(8, 4), [true; 4]);

@@ -1,13 +1,16 @@
-//! Cores and their hardware threads, as the kernel tells them in /sys/devices/system/cpu/cpuN/topology
-//! (Documentation/admin-guide/cputopology.rst). Where it does not, each CPU is a core.
+//! Cores and their hardware threads, as the kernel tells them in
+//! /sys/devices/system/cpu/cpuN/topology (Documentation/admin-guide/cputopology.rst).
+//! Where it does not, each CPU is a core.
 
 use std::path::Path;
 
 use getgpu_common::cpus::CpuSet;
 
-/// The cores of `cpus`, each with those of its threads that are in `cpus`: package by package, then by the lowest number.
+/// The cores of `cpus`, each with those of its threads that are in `cpus`: package by
+/// package, then by the lowest number.
 ///
-/// `root` is /sys/devices/system/cpu. CPUs that are offline have no topology, nor have all of them in some virtual machines and containers.
+/// `root` is /sys/devices/system/cpu. CPUs that are offline have no topology, nor have
+/// all of them in some virtual machines and containers.
 pub fn cores(root: &Path, cpus: &CpuSet) -> Vec<CpuSet> {
     let (mut left, mut cores) = (cpus.clone(), Vec::new());
     for cpu in cpus.iter() {
@@ -29,13 +32,18 @@ fn read(root: &Path, cpu: usize, name: &str) -> Option<String> {
     std::fs::read_to_string(root.join(format!("cpu{cpu}/topology/{name}"))).ok()
 }
 
-/// The threads of this CPU's core: by the present name of the file, then by that of kernels before 5.3.
+/// The threads of this CPU's core: by the present name of the file, then by that of
+/// kernels before 5.3.
 fn siblings(root: &Path, cpu: usize) -> Option<CpuSet> {
-    ["core_cpus_list", "thread_siblings_list"].into_iter().find_map(|name| read(root, cpu, name)?.parse().ok())
+    ["core_cpus_list", "thread_siblings_list"]
+        .into_iter()
+        .find_map(|name| read(root, cpu, name)?.parse().ok())
 }
 
 fn package(root: &Path, cpu: usize) -> i64 {
-    read(root, cpu, "physical_package_id").and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    read(root, cpu, "physical_package_id")
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -50,14 +58,21 @@ mod tests {
                 let directory = root.path().join(format!("cpu{cpu}/topology"));
                 std::fs::create_dir_all(&directory).unwrap();
                 std::fs::write(directory.join(name), format!("{core}\n")).unwrap();
-                std::fs::write(directory.join("physical_package_id"), format!("{package}\n")).unwrap();
+                std::fs::write(
+                    directory.join("physical_package_id"),
+                    format!("{package}\n"),
+                )
+                .unwrap();
             }
         }
         root
     }
 
     fn of(root: &tempfile::TempDir, cpus: &str) -> Vec<String> {
-        cores(root.path(), &cpus.parse().unwrap()).iter().map(ToString::to_string).collect()
+        cores(root.path(), &cpus.parse().unwrap())
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
@@ -81,20 +96,33 @@ mod tests {
     #[test]
     fn holes_nonsense_and_nothing_at_all() {
         let tree = tree("core_cpus_list", &[("0-1", 0), ("6-7", 0), ("10-13", 0)]);
-        assert_eq!(of(&tree, "0-13"), ["0-1", "2", "3", "4", "5", "6-7", "8", "9", "10-13"]);
+        assert_eq!(
+            of(&tree, "0-13"),
+            ["0-1", "2", "3", "4", "5", "6-7", "8", "9", "10-13"]
+        );
         let list = |cpu: usize, text: &str| {
-            std::fs::write(tree.path().join(format!("cpu{cpu}/topology/core_cpus_list")), text).unwrap();
+            std::fs::write(
+                tree.path()
+                    .join(format!("cpu{cpu}/topology/core_cpus_list")),
+                text,
+            )
+            .unwrap();
         };
         list(0, "soup");
         list(6, "7");
         list(10, "10-2000000");
         assert_eq!(of(&tree, "0-1,6-7,10-11"), ["0", "1", "6", "7", "10", "11"]);
-        assert_eq!(of(&tempfile::tempdir().unwrap(), "3-4,1500"), ["3", "4", "1500"]);
+        assert_eq!(
+            of(&tempfile::tempdir().unwrap(), "3-4,1500"),
+            ["3", "4", "1500"]
+        );
     }
 
     #[test]
     fn more_than_1024_cpus() {
-        let names: Vec<String> = (1014..1034).map(|core| format!("{core},{}", core + 1024)).collect();
+        let names: Vec<String> = (1014..1034)
+            .map(|core| format!("{core},{}", core + 1024))
+            .collect();
         let pairs: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 0)).collect();
         let tree = tree("core_cpus_list", &pairs);
         assert_eq!(of(&tree, "1014-1033,2038-2057"), names);
@@ -106,6 +134,11 @@ mod tests {
         let mask = getgpu_common::cpus::mask::of(0).unwrap();
         let cores = cores(Path::new(super::super::CPUS), &mask);
         assert_eq!(cores.iter().map(CpuSet::count).sum::<usize>(), mask.count());
-        assert_eq!(cores.iter().fold(CpuSet::default(), |all, core| all.and(core)), mask);
+        assert_eq!(
+            cores
+                .iter()
+                .fold(CpuSet::default(), |all, core| all.and(core)),
+            mask
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! NVIDIA's control daemon: finding the program, seeing whether a daemon listens, starting one, and ending it by its own `quit`.
-//! It is never looked for, and never killed, by a process's name or number (nvidia-cuda-mps-control(1)).
+//! NVIDIA's control daemon: finding the program, seeing whether a daemon listens,
+//! starting one, and ending it by its own `quit`. It is never looked for, and never
+//! killed, by a process's name or number (nvidia-cuda-mps-control(1)).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,8 +23,13 @@ use super::variables::{LOG, PIPE};
 
 const NAME: &str = "nvidia-cuda-mps-control";
 /// Where packages and containers put it, behind PATH.
-const PLACES: [&str; 5] =
-    ["/usr/bin", "/usr/local/bin", "/usr/local/nvidia/bin", "/usr/local/cuda/bin", "/usr/lib/wsl/lib"];
+const PLACES: [&str; 5] = [
+    "/usr/bin",
+    "/usr/local/bin",
+    "/usr/local/nvidia/bin",
+    "/usr/local/cuda/bin",
+    "/usr/lib/wsl/lib",
+];
 /// Where the daemon looks for its server, behind its own directory.
 const SERVER_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// How long a daemon may take to listen.
@@ -41,38 +47,61 @@ pub struct Control {
 }
 
 impl Control {
-    /// The program in the absolute entries of `path`, else where it usually is. The daemon runs as the user whose PATH that is.
+    /// The program in the absolute entries of `path`, else where it usually is. The
+    /// daemon runs as the user whose PATH that is.
     pub fn find(device: &Uuid, path: Option<OsString>) -> Result<Self, Failure> {
-        let entries: Vec<PathBuf> = path.map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+        let entries: Vec<PathBuf> = path
+            .map(|path| std::env::split_paths(&path).collect())
+            .unwrap_or_default();
         let entries = entries.into_iter().filter(|entry| entry.is_absolute());
         let runs = |file: &PathBuf| {
-            file.is_file() && nix::unistd::access(file.as_path(), nix::unistd::AccessFlags::X_OK).is_ok()
+            file.is_file()
+                && nix::unistd::access(file.as_path(), nix::unistd::AccessFlags::X_OK).is_ok()
         };
-        let program = entries.chain(PLACES.map(PathBuf::from)).map(|place| place.join(NAME)).find(runs);
+        let program = entries
+            .chain(PLACES.map(PathBuf::from))
+            .map(|place| place.join(NAME))
+            .find(runs);
         let program = program.ok_or_else(|| {
             Failure::new(Kind::Refused, format!("MPS: {NAME} is not installed"))
                 .hint("Debian has it in the package nvidia-cuda-mps; elsewhere it comes with the driver's packages")
         })?;
         let libraries = std::env::var_os("LD_LIBRARY_PATH").filter(|_| !sys::secure_execution());
-        Ok(Self { program, device: device.to_string(), libraries: libraries.as_deref().and_then(absolute) })
+        Ok(Self {
+            program,
+            device: device.to_string(),
+            libraries: libraries.as_deref().and_then(absolute),
+        })
     }
 
-    /// Starts the daemon; when this returns it listens. Else: why not, and what its log says.
+    /// Starts the daemon; when this returns it listens. Else: why not, and what its log
+    /// says.
     pub fn start(&self, place: &Place) -> Result<(), Failure> {
         let said = place.log().join("start.log");
         let failed = |why: String| {
-            let failure =
-                Failure::new(Kind::Refused, format!("{}: the MPS daemon cannot be started: {why}", self.device));
+            let failure = Failure::new(
+                Kind::Refused,
+                format!("{}: the MPS daemon cannot be started: {why}", self.device),
+            );
             match last_line(&place.log().join("control.log")) {
                 Some(line) => failure.hint(format!("its log ends with: {line}")),
-                None => failure.hint(format!("it has written no log; the program is {}", self.program.display())),
+                None => failure.hint(format!(
+                    "it has written no log; the program is {}",
+                    self.program.display()
+                )),
             }
         };
         let cannot = |error: std::io::Error| failed(reason(&error));
         let output = File::create(&said).map_err(cannot)?;
         let errors = output.try_clone().map_err(cannot)?;
         let mut command = self.command(place);
-        let child = command.arg("-d").stdin(Stdio::null()).stdout(output).stderr(errors).spawn().map_err(cannot)?;
+        let child = command
+            .arg("-d")
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .map_err(cannot)?;
         let began = Instant::now();
         let status = wait(child, LISTENS);
         // One that could not start says so by its status; then nothing is waited for.
@@ -84,16 +113,29 @@ impl Control {
             return Ok(());
         }
         let why = last_line(&said).unwrap_or_else(|| match status {
-            Some(status) => format!("{} ended with {status} and does not listen", self.program.display()),
-            None => format!("{} is not ready after {} s", self.program.display(), LISTENS.as_secs()),
+            Some(status) => format!(
+                "{} ended with {status} and does not listen",
+                self.program.display()
+            ),
+            None => format!(
+                "{} is not ready after {} s",
+                self.program.display(),
+                LISTENS.as_secs()
+            ),
         });
         Err(failed(why))
     }
 
-    /// Ends the daemon and its server, which first waits for clients that it still has. False: it listens still, or that cannot be told.
+    /// Ends the daemon and its server, which first waits for clients that it still has.
+    /// False: it listens still, or that cannot be told.
     pub fn quit(&self, place: &Place) -> bool {
         let mut command = self.command(place);
-        if let Ok(mut child) = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+        if let Ok(mut child) = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+        {
             if let Some(mut words) = child.stdin.take() {
                 let _ = words.write_all(b"quit\n");
             }
@@ -103,11 +145,20 @@ impl Control {
     }
 
     fn command(&self, place: &Place) -> Command {
-        let mut path = self.program.parent().unwrap_or(Path::new("/usr/bin")).as_os_str().to_owned();
+        let mut path = self
+            .program
+            .parent()
+            .unwrap_or(Path::new("/usr/bin"))
+            .as_os_str()
+            .to_owned();
         path.push(":");
         path.push(SERVER_PATH);
         let mut command = Command::new(&self.program);
-        command.env_clear().env("PATH", path).env(PIPE, place.pipe()).env(LOG, place.log());
+        command
+            .env_clear()
+            .env("PATH", path)
+            .env(PIPE, place.pipe())
+            .env(LOG, place.log());
         command.env("CUDA_VISIBLE_DEVICES", &self.device);
         if let Some(libraries) = &self.libraries {
             command.env("LD_LIBRARY_PATH", libraries);
@@ -120,7 +171,8 @@ impl Control {
 ///
 /// # Errors
 ///
-/// It cannot be told: no descriptor is left, no memory, no right. Only ENOENT and ECONNREFUSED of connect(2) mean that there is none.
+/// It cannot be told: no descriptor is left, no memory, no right. Only ENOENT and
+/// ECONNREFUSED of connect(2) mean that there is none.
 pub fn listens(place: &Place) -> io::Result<bool> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let address = UnixAddr::new(&place.pipe().join("control"))?;
@@ -133,7 +185,8 @@ pub fn listens(place: &Place) -> io::Result<bool> {
     }
 }
 
-/// Waits until a daemon listens that was started by a command which has returned: some listen a little later.
+/// Waits until a daemon listens that was started by a command which has returned: some
+/// listen a little later.
 fn listens_within(place: &Place, limit: Duration) -> io::Result<bool> {
     let began = Instant::now();
     loop {
@@ -149,7 +202,10 @@ fn listens_within(place: &Place, limit: Duration) -> io::Result<bool> {
 
 /// The absolute entries of a list of directories; none: no list.
 fn absolute(list: &OsStr) -> Option<OsString> {
-    let entries = list.as_bytes().split(|b| matches!(b, b':' | b';')).filter(|entry| entry.starts_with(b"/"));
+    let entries = list
+        .as_bytes()
+        .split(|b| matches!(b, b':' | b';'))
+        .filter(|entry| entry.starts_with(b"/"));
     let kept = entries.collect::<Vec<_>>().join(&b':');
     (!kept.is_empty()).then(|| OsStr::from_bytes(&kept).to_owned())
 }
@@ -172,7 +228,11 @@ fn wait(mut child: Child, limit: Duration) -> Option<std::process::ExitStatus> {
 fn last_line(file: &Path) -> Option<String> {
     let text = std::fs::read(file).ok()?;
     let text = String::from_utf8_lossy(&text);
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(|line| line.chars().take(300).collect())
+    text.lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .map(|line| line.chars().take(300).collect())
 }
 
 #[cfg(test)]
@@ -185,9 +245,15 @@ mod tests {
         assert!(!listens(&Place::at(directory.path().join("none"))).unwrap());
         std::fs::create_dir(directory.path().join("pipe")).unwrap();
         std::fs::write(directory.path().join("pipe/control"), "").unwrap();
-        assert!(!listens(&Place::at(directory.path().into())).unwrap(), "a file that nobody listens on");
+        assert!(
+            !listens(&Place::at(directory.path().into())).unwrap(),
+            "a file that nobody listens on"
+        );
         let long = directory.path().join("x".repeat(120));
-        assert!(listens(&Place::at(long)).is_err(), "a path that no socket can have");
+        assert!(
+            listens(&Place::at(long)).is_err(),
+            "a path that no socket can have"
+        );
     }
 
     #[test]

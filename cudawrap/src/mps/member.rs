@@ -1,5 +1,6 @@
-//! Joining: under the mutex a program becomes a client first, then it is seen to that a daemon listens and a keeper watches.
-//! So the keeper, which ends the daemon under the same mutex, never does so between a look at it and the client's lock.
+//! Joining: under the mutex a program becomes a client first, then it is seen to that a
+//! daemon listens and a keeper watches. So the keeper, which ends the daemon under the
+//! same mutex, never does so between a look at it and the client's lock.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,14 +18,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest pause between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Makes this process a client: the descriptor that it is to keep. When this returns the daemon listens.
+/// Makes this process a client: the descriptor that it is to keep. When this returns the
+/// daemon listens.
 pub fn join(place: &Place, control: &Control) -> Result<OwnedFd, Failure> {
     let deadline = Instant::now() + PATIENCE;
     let failed = |error: io::Error| cannot(place.directory(), &error);
     let mutex = enter(place, control, deadline)?;
     place.make_for_daemon()?;
     let client = place.open_read_only().map_err(failed)?;
-    // The keeper holds the write lock for an instant when it has waited for the last client.
+    // The keeper holds the write lock for an instant when it has waited for the last
+    // client.
     let locked = within(deadline, || client.try_read(CLIENTS)).map_err(failed)?;
     if !locked {
         return Err(busy(place, control));
@@ -42,7 +45,8 @@ fn enter(place: &Place, control: &Control, deadline: Instant) -> Result<Descript
         place.make()?;
         match place.open() {
             Ok(mutex) => {
-                let held = within(deadline, || mutex.try_write(MUTEX)).map_err(|e| cannot(place.directory(), &e))?;
+                let held = within(deadline, || mutex.try_write(MUTEX))
+                    .map_err(|e| cannot(place.directory(), &e))?;
                 if !held {
                     return Err(busy(place, control));
                 }
@@ -75,12 +79,17 @@ fn within(deadline: Instant, mut tried: impl FnMut() -> io::Result<bool>) -> io:
 
 fn busy(place: &Place, control: &Control) -> Failure {
     let waited = PATIENCE.as_secs();
-    let text = format!("{}: the MPS daemon is being started or ended, for {waited} s already", control.device);
-    // `quit` waits for programs that are still its clients although they have closed the descriptor.
+    let text = format!(
+        "{}: the MPS daemon is being started or ended, for {waited} s already",
+        control.device
+    );
+    // `quit` waits for programs that are still its clients although they have closed the
+    // descriptor.
     Failure::new(Kind::Refused, text).hint(format!("see {}/control.log", place.log().display()))
 }
 
-/// For the keeper: waits without end until `range` can be write-locked through a new description.
+/// For the keeper: waits without end until `range` can be write-locked through a new
+/// description.
 pub fn wait_for(place: &Place, range: Range) -> io::Result<Description> {
     let description = place.open()?;
     while !description.wait_for(range, getgpu_common::lock::Held::Try)? {}

@@ -1,8 +1,11 @@
-//! Sharing a device through NVIDIA's own control daemon (MPS): one per user and device, started by the first program that wants it and
-//! ended behind the last. The program is its client by four variables, and holds it by one more read-only descriptor, with a lock on it.
+//! Sharing a device through NVIDIA's own control daemon (MPS): one per user and device,
+//! started by the first program that wants it and ended behind the last. The program is
+//! its client by four variables, and holds it by one more read-only descriptor, with a
+//! lock on it.
 //!
-//! `place` is the private directory, `daemon` speaks to nvidia-cuda-mps-control, `member` joins a program, `start` and `keeper` are the
-//! small process that starts the daemon and ends it, `variables` is what the program is told.
+//! `place` is the private directory, `daemon` speaks to nvidia-cuda-mps-control, `member`
+//! joins a program, `start` and `keeper` are the small process that starts the daemon and
+//! ends it, `variables` is what the program is told.
 
 mod daemon;
 mod keeper;
@@ -24,13 +27,16 @@ use getgpu_common::visible::Visible;
 use crate::ready::Ready;
 use place::Place;
 
-/// The status of the keeper, if this process was started as one: by nobody but ourselves, whatever a linked program's arguments are.
+/// The status of the keeper, if this process was started as one: by nobody but ourselves,
+/// whatever a linked program's arguments are.
 pub fn keeper(arguments: &[OsString]) -> Option<i32> {
     let ours = sys::exec_path().is_some_and(|path| path == start::OURSELVES);
-    (ours && arguments.get(1).is_some_and(|word| word == words::OPTION)).then(|| keeper::main(&arguments[2..]))
+    (ours && arguments.get(1).is_some_and(|word| word == words::OPTION))
+        .then(|| keeper::main(&arguments[2..]))
 }
 
-/// `--mps` was typed: refuses before anything is chosen, where it is clear that there will be no share.
+/// `--mps` was typed: refuses before anything is chosen, where it is clear that there
+/// will be no share.
 pub fn check(settings: &Settings, visible: &Visible) -> Result<(), Failure> {
     // What a grant names may be a share that was reserved.
     if settings.share.is_none() && !settings.share_auto && *visible == Visible::Unset {
@@ -40,8 +46,8 @@ pub fn check(settings: &Settings, visible: &Visible) -> Result<(), Failure> {
     }
 }
 
-/// Makes a program that has a share of a device a client of the device's daemon, if that is set. `typed`: by the option, which has no
-/// meaning without a share.
+/// Makes a program that has a share of a device a client of the device's daemon, if that
+/// is set. `typed`: by the option, which has no meaning without a share.
 pub fn join(
     ready: &mut Ready,
     devices: &[Device],
@@ -49,28 +55,48 @@ pub fn join(
     typed: bool,
     diag: &Diag,
 ) -> Result<(), Failure> {
-    let Some(lease) = ready.lease.as_mut().filter(|_| settings.mps) else { return Ok(()) };
+    let Some(lease) = ready.lease.as_mut().filter(|_| settings.mps) else {
+        return Ok(());
+    };
     let part = lease.part;
     if settings.share.is_none() && part >= 1.0 {
         return if typed { Err(no_share()) } else { Ok(()) };
     }
     let [device] = devices else {
-        let text = format!("MPS: {} devices: a program can be a client on one device only", devices.len());
-        return Err(Failure::new(Kind::Usage, text).hint("run one program on each, or without MPS (CUDAWRAP_MPS=0)"));
+        let text = format!(
+            "MPS: {} devices: a program can be a client on one device only",
+            devices.len()
+        );
+        return Err(Failure::new(Kind::Usage, text)
+            .hint("run one program on each, or without MPS (CUDAWRAP_MPS=0)"));
     };
     let uuid = &device.uuid;
-    let control = daemon::Control::find(uuid, std::env::var_os("PATH").filter(|_| !sys::secure_execution()))?;
+    let control = daemon::Control::find(
+        uuid,
+        std::env::var_os("PATH").filter(|_| !sys::secure_execution()),
+    )?;
     let place = Place::of(uuid);
     lease.carry(member::join(&place, &control)?);
-    diag.note(&format!("{uuid}: client of the MPS daemon in {}", place.directory().display()));
+    diag.note(&format!(
+        "{uuid}: client of the MPS daemon in {}",
+        place.directory().display()
+    ));
     if device.memory.is_none() {
-        diag.note(&format!("{uuid}: its memory is not known: {} is not set", variables::MEMORY));
+        diag.note(&format!(
+            "{uuid}: its memory is not known: {} is not set",
+            variables::MEMORY
+        ));
     }
-    ready.variables.extend(variables::of(&place, uuid, part, device.memory));
+    ready
+        .variables
+        .extend(variables::of(&place, uuid, part, device.memory));
     Ok(())
 }
 
 fn no_share() -> Failure {
-    Failure::new(Kind::Usage, "--mps: without a share the program has the device to itself")
-        .hint("add --share, as in --share 1/2")
+    Failure::new(
+        Kind::Usage,
+        "--mps: without a share the program has the device to itself",
+    )
+    .hint("add --share, as in --share 1/2")
 }

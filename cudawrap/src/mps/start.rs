@@ -1,5 +1,5 @@
-//! Starting a keeper without a trace in the program, and waiting for its word whether the daemon listens.
-//! It has no descriptor but the mutex and the connection to its starter.
+//! Starting a keeper without a trace in the program, and waiting for its word whether the
+//! daemon listens. It has no descriptor but the mutex and the connection to its starter.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -23,16 +23,34 @@ pub const OURSELVES: &str = "/proc/self/exe";
 /// How long it may take until the daemon listens or has failed.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Starts a keeper, which starts the daemon if none listens. The mutex is handed on: until daemon and keeper are there it is the keeper's
-/// too, so that nobody comes in between even if this process is killed.
+/// Starts a keeper, which starts the daemon if none listens. The mutex is handed on:
+/// until daemon and keeper are there it is the keeper's too, so that nobody comes in
+/// between even if this process is killed.
 pub fn keeper(place: &Place, control: &Control, mutex: Description) -> Result<(), Failure> {
-    let failed =
-        |why: &str| Failure::new(Kind::Refused, format!("{}: the MPS daemon cannot be started: {why}", control.device));
+    let failed = |why: &str| {
+        Failure::new(
+            Kind::Refused,
+            format!(
+                "{}: the MPS daemon cannot be started: {why}",
+                control.device
+            ),
+        )
+    };
     let (ours, theirs) = channel().map_err(|e| failed(&reason(&e)))?;
-    let mut line = vec![CString::from(c"cudawrap"), CString::new(words::OPTION).unwrap_or_default()];
-    line.extend(Line { place: place.clone(), control: control.clone() }.words());
+    let mut line = vec![
+        CString::from(c"cudawrap"),
+        CString::new(words::OPTION).unwrap_or_default(),
+    ];
+    line.extend(
+        Line {
+            place: place.clone(),
+            control: control.clone(),
+        }
+        .words(),
+    );
     let path = CString::new(OURSELVES).unwrap_or_default();
-    detached::launch(&path, &line, mutex.number(), theirs.as_raw_fd()).map_err(|e| failed(&reason(&e.into())))?;
+    detached::launch(&path, &line, mutex.number(), theirs.as_raw_fd())
+        .map_err(|e| failed(&reason(&e.into())))?;
     drop(theirs);
     let answer = answer(File::from(ours)).map_err(|why| failed(&why))?;
     // Only now may others look.
@@ -43,7 +61,11 @@ pub fn keeper(place: &Place, control: &Control, mutex: Description) -> Result<()
             let text = String::from_utf8_lossy(text);
             let (message, hint) = text.split_once('\n').unwrap_or((&text, ""));
             let failure = Failure::new(Kind::Refused, message);
-            Err(if hint.is_empty() { failure } else { failure.hint(hint) })
+            Err(if hint.is_empty() {
+                failure
+            } else {
+                failure.hint(hint)
+            })
         }
         _ => Err(failed("its keeper ended at once")),
     }

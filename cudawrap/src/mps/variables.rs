@@ -1,5 +1,5 @@
-//! The variables of an MPS client: which daemon, how much of the device's processors, how much of its memory. Pure.
-//! (NVIDIA Multi-Process Service, "Environment Variables".)
+//! The variables of an MPS client: which daemon, how much of the device's processors, how
+//! much of its memory. Pure. (NVIDIA Multi-Process Service, "Environment Variables".)
 
 use getgpu_common::ident::Uuid;
 
@@ -15,12 +15,15 @@ pub const THREADS: &str = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
 pub const MEMORY: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
 
 const MIB: f64 = 1_048_576.0;
-/// Makes good what a product of two fractions has lost: far less than a unit of the lock is.
+/// Makes good what a product of two fractions has lost: far less than a unit of the lock
+/// is.
 const ROUNDING: f64 = 1e-6;
 
-/// What a client of the daemon in `place` is told, that has `part` of a device with so many bytes of memory.
+/// What a client of the daemon in `place` is told, that has `part` of a device with so
+/// many bytes of memory.
 ///
-/// The device is named by its UUID, since a client that has an index counts among the devices that the daemon sees.
+/// The device is named by its UUID, since a client that has an index counts among the
+/// devices that the daemon sees.
 pub fn of(place: &Place, device: &Uuid, part: f64, memory: Option<u64>) -> Vec<(String, String)> {
     let text = |path: std::path::PathBuf| path.display().to_string();
     let always = [
@@ -30,7 +33,11 @@ pub fn of(place: &Place, device: &Uuid, part: f64, memory: Option<u64>) -> Vec<(
         (THREADS, percentage(part)),
     ];
     let limit = memory.map(|total| (MEMORY, limit(part, total)));
-    always.into_iter().chain(limit).map(|(name, value)| (name.to_owned(), value)).collect()
+    always
+        .into_iter()
+        .chain(limit)
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
 /// Hundredths of a percent, cut off so that k programs of 1/k never have more than all.
@@ -52,12 +59,28 @@ mod tests {
 
     #[test]
     fn percentages_are_above_0_and_never_more_than_all_together() {
-        let parts = [1.0, 0.5, 0.25, 0.125, 1.0 / 3.0, 2.0 / 3.0, 0.29, 0.1, 1.0 / 848.0, 1.0 / 720_720.0];
-        let texts = ["100", "50", "25", "12.5", "33.33", "66.66", "29", "10", "0.11", "0.01"];
+        let parts = [
+            1.0,
+            0.5,
+            0.25,
+            0.125,
+            1.0 / 3.0,
+            2.0 / 3.0,
+            0.29,
+            0.1,
+            1.0 / 848.0,
+            1.0 / 720_720.0,
+        ];
+        let texts = [
+            "100", "50", "25", "12.5", "33.33", "66.66", "29", "10", "0.11", "0.01",
+        ];
         assert_eq!(parts.map(percentage), texts);
         for k in 1..=848u32 {
             let percent: f64 = percentage(1.0 / f64::from(k)).parse().unwrap();
-            assert!(percent > 0.0 && percent * f64::from(k) <= 100.0 + 1e-9, "{k}");
+            assert!(
+                percent > 0.0 && percent * f64::from(k) <= 100.0 + 1e-9,
+                "{k}"
+            );
         }
     }
 
@@ -73,8 +96,16 @@ mod tests {
     fn a_client_without_known_memory_has_no_limit() {
         let device = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
         let place = Place::of(&device);
-        let names = |memory| of(&place, &device, 0.5, memory).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let names = |memory| {
+            of(&place, &device, 0.5, memory)
+                .into_iter()
+                .map(|(name, _)| name)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(names(None), ["CUDA_VISIBLE_DEVICES", PIPE, LOG, THREADS]);
-        assert_eq!(names(Some(1 << 30)).last().map(String::as_str), Some(MEMORY));
+        assert_eq!(
+            names(Some(1 << 30)).last().map(String::as_str),
+            Some(MEMORY)
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! What a keeper and its starter say to each other: the command line, the two descriptors, and the word whether the daemon listens.
-//! People read the command line in ps(1).
+//! What a keeper and its starter say to each other: the command line, the two
+//! descriptors, and the word whether the daemon listens. People read the command line in
+//! ps(1).
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::RawFd;
@@ -33,21 +34,34 @@ pub struct Line {
 impl Line {
     /// The words behind `cudawrap --mps-keeper`.
     pub fn words(&self) -> Vec<CString> {
-        let Control { program, device, libraries } = &self.control;
+        let Control {
+            program,
+            device,
+            libraries,
+        } = &self.control;
         let directory = self.place.directory().as_os_str();
         let mut words = vec![
             device.clone().into_bytes(),
             [b"directory=", directory.as_bytes()].concat(),
             [b"control=", program.as_os_str().as_bytes()].concat(),
         ];
-        words.extend(libraries.as_ref().map(|list| [b"libraries=", list.as_bytes()].concat()));
-        words.into_iter().map(|word| CString::new(word).unwrap_or_default()).collect()
+        words.extend(
+            libraries
+                .as_ref()
+                .map(|list| [b"libraries=", list.as_bytes()].concat()),
+        );
+        words
+            .into_iter()
+            .map(|word| CString::new(word).unwrap_or_default())
+            .collect()
     }
 
     /// Reads them back.
     pub fn parse(words: &[OsString]) -> Option<Self> {
         let value = |name: &str| {
-            let found = words.iter().find_map(|word| word.as_bytes().strip_prefix(name.as_bytes()))?;
+            let found = words
+                .iter()
+                .find_map(|word| word.as_bytes().strip_prefix(name.as_bytes()))?;
             Some(OsStr::from_bytes(found).to_owned())
         };
         Some(Self {
@@ -67,12 +81,25 @@ mod tests {
 
     #[test]
     fn a_keepers_command_line_says_what_it_keeps() {
-        let control =
-            Control { program: "/usr/bin/x y".into(), device: "MIG-1".into(), libraries: Some("/a:/b".into()) };
-        let bare = Control { libraries: None, ..control.clone() };
+        let control = Control {
+            program: "/usr/bin/x y".into(),
+            device: "MIG-1".into(),
+            libraries: Some("/a:/b".into()),
+        };
+        let bare = Control {
+            libraries: None,
+            ..control.clone()
+        };
         for control in [control, bare] {
-            let line = Line { place: Place::at("/tmp/getgpu-mps-0/MIG-1".into()), control };
-            let words: Vec<OsString> = line.words().into_iter().map(|w| OsString::from_vec(w.into_bytes())).collect();
+            let line = Line {
+                place: Place::at("/tmp/getgpu-mps-0/MIG-1".into()),
+                control,
+            };
+            let words: Vec<OsString> = line
+                .words()
+                .into_iter()
+                .map(|w| OsString::from_vec(w.into_bytes()))
+                .collect();
             assert_eq!(Line::parse(&words), Some(line));
         }
         assert_eq!(Line::parse(&[]), None);

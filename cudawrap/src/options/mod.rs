@@ -1,5 +1,6 @@
-//! cudawrap's options under its own name, and the CUDAWRAP_* variables that stand for them in both forms.
-//! `table` is what there is to type, `parse` reads and checks it, `variables` reads the environment.
+//! cudawrap's options under its own name, and the CUDAWRAP_* variables that stand for
+//! them in both forms. `table` is what there is to type, `parse` reads and checks it,
+//! `variables` reads the environment.
 
 mod parse;
 mod table;

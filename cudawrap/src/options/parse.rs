@@ -1,5 +1,5 @@
-//! What was typed, read by the table and checked. Options end at the program; from there on every word is the program's.
-//! Every refusal is one line with a hint.
+//! What was typed, read by the table and checked. Options end at the program; from there
+//! on every word is the program's. Every refusal is one line with a hint.
 
 use std::ffi::OsString;
 
@@ -13,34 +13,63 @@ use super::{Options, Wanted};
 
 /// Reads all arguments, the first being our own name.
 pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
-    let words = std::iter::once(OsString::from("cudawrap")).chain(arguments.iter().skip(1).cloned());
-    let typed = command().try_get_matches_from(words).map_err(|error| flags::usage_failure("cudawrap", &error))?;
+    let words =
+        std::iter::once(OsString::from("cudawrap")).chain(arguments.iter().skip(1).cloned());
+    let typed = command()
+        .try_get_matches_from(words)
+        .map_err(|error| flags::usage_failure("cudawrap", &error))?;
     if typed.get_flag("help") {
-        return Ok(Wanted::Text(format!("{}\n{}\n", command().render_help(), GUIDE.after())));
+        return Ok(Wanted::Text(format!(
+            "{}\n{}\n",
+            command().render_help(),
+            GUIDE.after()
+        )));
     }
     if typed.get_flag("version") {
-        return Ok(Wanted::Text(format!("cudawrap {}\n", env!("CARGO_PKG_VERSION"))));
+        return Ok(Wanted::Text(format!(
+            "cudawrap {}\n",
+            env!("CARGO_PKG_VERSION")
+        )));
     }
     let choices = Typed::of(&typed, "cudawrap")?;
-    let program: Vec<OsString> = typed.get_many::<OsString>("program").into_iter().flatten().cloned().collect();
+    let program: Vec<OsString> = typed
+        .get_many::<OsString>("program")
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
     if program.is_empty() {
         return Err(no_program());
     }
     if let Some(time) = time_for_program(arguments, &program) {
-        return Err(Failure::new(Kind::Usage, format!("--wait {time}: {time} would be the program"))
-            .hint(format!("cudawrap --wait={time} -- PROGRAM")));
+        return Err(Failure::new(
+            Kind::Usage,
+            format!("--wait {time}: {time} would be the program"),
+        )
+        .hint(format!("cudawrap --wait={time} -- PROGRAM")));
     }
     let level = flags::level(&typed);
     let flag = |name| typed.get_flag(name);
     let (ignore_grant, mps, bind) = (flag("ignore-grant"), flag("mps"), flag("bind"));
     let visible = typed.get_one::<String>("visible").cloned();
-    Ok(Wanted::Run(Options { choices, ignore_grant, visible, mps, bind, level, program }))
+    Ok(Wanted::Run(Options {
+        choices,
+        ignore_grant,
+        visible,
+        mps,
+        bind,
+        level,
+        program,
+    }))
 }
 
 /// `cudawrap --wait 30 app` would run a program called 30.
 fn time_for_program<'a>(arguments: &'a [OsString], program: &[OsString]) -> Option<&'a str> {
     let first = arguments.len().checked_sub(program.len())?;
-    let (before, time) = (arguments.get(first.checked_sub(1)?)?, arguments.get(first)?.to_str()?);
+    let (before, time) = (
+        arguments.get(first.checked_sub(1)?)?,
+        arguments.get(first)?.to_str()?,
+    );
     let like_time = time.starts_with(|c: char| c.is_ascii_digit()) && quantity::time(time).is_ok();
     (before == "--wait" && like_time).then_some(time)
 }
@@ -66,12 +95,21 @@ mod tests {
     #[test]
     fn options_end_at_the_program() {
         for words in [
-            &["cudawrap", "--type", "mig", "app", "--type", "gpu", "-v", "--help", "--"][..],
-            &["cudawrap", "--type", "mig", "--", "app", "--type", "gpu", "-v", "--help", "--"],
+            &[
+                "cudawrap", "--type", "mig", "app", "--type", "gpu", "-v", "--help", "--",
+            ][..],
+            &[
+                "cudawrap", "--type", "mig", "--", "app", "--type", "gpu", "-v", "--help", "--",
+            ],
         ] {
-            let Ok(Wanted::Run(options)) = parse(words) else { panic!("{words:?}") };
+            let Ok(Wanted::Run(options)) = parse(words) else {
+                panic!("{words:?}")
+            };
             assert_eq!(options.choices.first_of(&["type"]), Some("--type"));
-            assert_eq!(options.program, ["app", "--type", "gpu", "-v", "--help", "--"]);
+            assert_eq!(
+                options.program,
+                ["app", "--type", "gpu", "-v", "--help", "--"]
+            );
         }
     }
 
@@ -93,7 +131,12 @@ mod tests {
 
     #[test]
     fn every_option_is_in_the_help() {
-        let Ok(Wanted::Text(help)) = parse(&["cudawrap", "--help"]) else { panic!() };
-        assert!(table().all(|flag| help.contains(&format!("--{}", flag.long))), "{help}");
+        let Ok(Wanted::Text(help)) = parse(&["cudawrap", "--help"]) else {
+            panic!()
+        };
+        assert!(
+            table().all(|flag| help.contains(&format!("--{}", flag.long))),
+            "{help}"
+        );
     }
 }

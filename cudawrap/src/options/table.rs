@@ -1,5 +1,6 @@
-//! The flag table of cudawrap: what each option is called and what it is for, and the texts around it in the help.
-//! The parser, the help, the man page and the completions are made from it; it needs nothing else of this program.
+//! The flag table of cudawrap: what each option is called and what it is for, and the
+//! texts around it in the help. The parser, the help, the man page and the completions
+//! are made from it; it needs nothing else of this program.
 
 use std::ffi::OsString;
 
@@ -37,7 +38,10 @@ const RUN: &str = "How the program runs";
 
 /// Every option of cudawrap: getgpu's that choose, its own, and those that all have.
 pub fn table() -> impl Iterator<Item = Flag> {
-    flags::CHOOSING.into_iter().chain(FLAGS).chain(flags::COMMON)
+    flags::CHOOSING
+        .into_iter()
+        .chain(FLAGS)
+        .chain(flags::COMMON)
 }
 
 /// The parser, from which completions are made too.
@@ -61,20 +65,44 @@ pub const GUIDE: Guide = Guide {
     note: "An executable that is a link to cudawrap runs its sibling CUDAWRAP_<name> in the same way, with every argument \
            untouched; create-cudawrap makes such links.",
     examples: &[
-        ("one program; not started if no device is free", "cudawrap -- ./app"),
-        ("waiting in line for a device of at least 10 GiB", "cudawrap --min-memory 10G --wait -- ./app"),
-        ("80 repetitions, two to a device", "parallel -j16 cudawrap --share 1/2 --wait -- ./rep {} ::: $(seq 80)"),
-        ("four ranks on four devices", "CUDA_VISIBLE_DEVICES=$(getgpu -n 4) mpirun -n 4 cudawrap -- ./app"),
+        (
+            "one program; not started if no device is free",
+            "cudawrap -- ./app",
+        ),
+        (
+            "waiting in line for a device of at least 10 GiB",
+            "cudawrap --min-memory 10G --wait -- ./app",
+        ),
+        (
+            "80 repetitions, two to a device",
+            "parallel -j16 cudawrap --share 1/2 --wait -- ./rep {} ::: $(seq 80)",
+        ),
+        (
+            "four ranks on four devices",
+            "CUDA_VISIBLE_DEVICES=$(getgpu -n 4) mpirun -n 4 cudawrap -- ./app",
+        ),
     ],
     exit: &[
-        ("status", "of the program, since this process becomes the program"),
-        ("75", "no device is free now, or within the time to wait; or over the site's limit"),
-        ("125", "cudawrap failed: usage, settings, no driver, no such device exists here, the lock cannot be used"),
+        (
+            "status",
+            "of the program, since this process becomes the program",
+        ),
+        (
+            "75",
+            "no device is free now, or within the time to wait; or over the site's limit",
+        ),
+        (
+            "125",
+            "cudawrap failed: usage, settings, no driver, no such device exists here, the lock cannot be used",
+        ),
         ("126", "the program cannot be run"),
         ("127", "the program was not found"),
     ],
     environment: &[
-        ("CUDA_VISIBLE_DEVICES", "a grant: one of these devices is chosen"),
+        (
+            "CUDA_VISIBLE_DEVICES",
+            "a grant: one of these devices is chosen",
+        ),
         (
             "CUDAWRAP_NAME",
             "stands for option --NAME, under a link too: CUDAWRAP_TYPE, CUDAWRAP_COUNT, CUDAWRAP_PROFILE, \

@@ -26,13 +26,17 @@ pub fn grant_ignored() -> Result<bool, Failure> {
     switch("CUDAWRAP_IGNORE_GRANT")
 }
 
-/// A variable that is on or off; off if it is not set. Under secure execution it is not believed.
+/// A variable that is on or off; off if it is not set. Under secure execution it is not
+/// believed.
 fn switch(name: &str) -> Result<bool, Failure> {
-    let Some(value) = std::env::var_os(name).filter(|_| !sys::secure_execution()) else { return Ok(false) };
+    let Some(value) = std::env::var_os(name).filter(|_| !sys::secure_execution()) else {
+        return Ok(false);
+    };
     let value = value.to_string_lossy();
     on_or_off(&value).ok_or_else(|| {
         let shown = getgpu_common::diag::printable(&value);
-        Failure::new(Kind::Usage, format!("{name}={shown}: neither on nor off")).hint(format!("{name}=1, or unset it"))
+        Failure::new(Kind::Usage, format!("{name}={shown}: neither on nor off"))
+            .hint(format!("{name}=1, or unset it"))
     })
 }
 
@@ -44,7 +48,8 @@ fn on_or_off(word: &str) -> Option<bool> {
     }
 }
 
-/// Puts the CUDAWRAP_* variables over the settings. Under secure execution none is believed.
+/// Puts the CUDAWRAP_* variables over the settings. Under secure execution none is
+/// believed.
 pub fn variables(loaded: &mut Loaded) -> Result<(), Failure> {
     if sys::secure_execution() {
         return Ok(());
@@ -63,8 +68,20 @@ mod tests {
 
     #[test]
     fn one_set_of_words() {
-        assert!(["1", "true", "yes", "on", "YES", " On "].iter().all(|word| on_or_off(word) == Some(true)));
-        assert!(["", "0", "false", "no", "off", "Off"].iter().all(|word| on_or_off(word) == Some(false)));
-        assert!(["2", "y", "enabled", "-1"].iter().all(|word| on_or_off(word).is_none()));
+        assert!(
+            ["1", "true", "yes", "on", "YES", " On "]
+                .iter()
+                .all(|word| on_or_off(word) == Some(true))
+        );
+        assert!(
+            ["", "0", "false", "no", "off", "Off"]
+                .iter()
+                .all(|word| on_or_off(word) == Some(false))
+        );
+        assert!(
+            ["2", "y", "enabled", "-1"]
+                .iter()
+                .all(|word| on_or_off(word).is_none())
+        );
     }
 }

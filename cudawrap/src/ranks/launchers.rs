@@ -1,5 +1,6 @@
-//! The launcher that started this rank, found by name among the processes above it.
-//! It tells the innermost of nested launchers, and what belongs to this rank alone: whatever was reserved or leased below it.
+//! The launcher that started this rank, found by name among the processes above it. It
+//! tells the innermost of nested launchers, and what belongs to this rank alone: whatever
+//! was reserved or leased below it.
 
 use getgpu_common::lock::own::HolderLine;
 use getgpu_common::lock::{Place, own};
@@ -59,8 +60,16 @@ impl Family {
 
 /// Where the nearest launcher is among the ancestors, the parent first.
 fn find(ancestors: &[Stat]) -> Option<(usize, Family)> {
-    let family = |stat: &Stat| NAMES.iter().find(|(name, _)| *name == stat.comm).map(|(_, family)| *family);
-    ancestors.iter().enumerate().find_map(|(place, stat)| Some((place, family(stat)?)))
+    let family = |stat: &Stat| {
+        NAMES
+            .iter()
+            .find(|(name, _)| *name == stat.comm)
+            .map(|(_, family)| *family)
+    };
+    ancestors
+        .iter()
+        .enumerate()
+        .find_map(|(place, stat)| Some((place, family(stat)?)))
 }
 
 /// The launcher that started this process, or an ancestor of it.
@@ -71,18 +80,22 @@ pub fn nearest() -> Option<Family> {
 /// Ancestors that are looked at.
 const MOST: usize = 64;
 
-/// Whether what we own was reserved for, or leased by, this rank alone and not for all ranks of its launcher: then the rank uses all of
-/// it. In doubt it is for all, and each takes its part.
+/// Whether what we own was reserved for, or leased by, this rank alone and not for all
+/// ranks of its launcher: then the rank uses all of it. In doubt it is for all, and each
+/// takes its part.
 pub fn is_ours_alone(place: &Place, cover: &Cover) -> bool {
     let own = std::process::id() as i32;
     let ancestors = ancestry::ancestors(own, MOST);
-    let Some((above, _)) = find(&ancestors) else { return false };
+    let Some((above, _)) = find(&ancestors) else {
+        return false;
+    };
     match &cover.basis {
         Basis::Reservation(line) => reserved_below(line, own, &ancestors[..above]),
         // A launcher that runs under the lease has it for all of its ranks.
         Basis::InheritedLease | Basis::AncestorLease => {
             let locks = own::locks_of(ancestors[above].pid);
-            let holds = |(uuid, units): &(_, _)| units_overlap(&own::leased(&locks, place, uuid), units);
+            let holds =
+                |(uuid, units): &(_, _)| units_overlap(&own::leased(&locks, place, uuid), units);
             !cover.devices.iter().any(holds)
         }
     }
@@ -92,11 +105,13 @@ fn units_overlap(one: &getgpu_common::lock::Units, other: &getgpu_common::lock::
     one.without(other) != *one
 }
 
-/// Whether a reservation was made for this process, or for an ancestor below the launcher.
+/// Whether a reservation was made for this process, or for an ancestor below the
+/// launcher.
 fn reserved_below(line: &HolderLine, own: i32, below: &[Stat]) -> bool {
     let start = Stat::read(own).map_or(0, |stat| stat.start);
-    let lineage: Vec<(i32, u64)> =
-        std::iter::once((own, start)).chain(below.iter().map(|stat| (stat.pid, stat.start))).collect();
+    let lineage: Vec<(i32, u64)> = std::iter::once((own, start))
+        .chain(below.iter().map(|stat| (stat.pid, stat.start)))
+        .collect();
     line.distance(&lineage) != usize::MAX
 }
 
@@ -105,12 +120,27 @@ mod tests {
     use super::*;
 
     fn stat(pid: i32, name: &str) -> Stat {
-        Stat { pid, comm: name.into(), state: 'S', ppid: 0, kernel: false, forked: false, start: 1, arg_start: 0 }
+        Stat {
+            pid,
+            comm: name.into(),
+            state: 'S',
+            ppid: 0,
+            kernel: false,
+            forked: false,
+            start: 1,
+            arg_start: 0,
+        }
     }
 
     #[test]
     fn the_nearest_launcher_is_the_innermost() {
-        let chain = [stat(9, "bash"), stat(8, "orted"), stat(7, "bash"), stat(6, "slurmstepd"), stat(1, "init")];
+        let chain = [
+            stat(9, "bash"),
+            stat(8, "orted"),
+            stat(7, "bash"),
+            stat(6, "slurmstepd"),
+            stat(1, "init"),
+        ];
         assert_eq!(find(&chain), Some((1, Family::OpenMpi)));
         assert_eq!(find(&chain[2..]), Some((1, Family::Slurm)));
         assert_eq!(find(&chain[4..]), None);
@@ -120,7 +150,8 @@ mod tests {
     fn a_reservation_above_the_launcher_is_for_all_its_ranks() {
         let uuid = "MIG-0d1e2f30-1111-5222-8333-444455556666";
         let held = |pid: i32| {
-            let text = format!("getgpu\0--holder\0{uuid}\0caller=3(slurmstepd)\0start=1\0hold={pid}(x)\0");
+            let text =
+                format!("getgpu\0--holder\0{uuid}\0caller=3(slurmstepd)\0start=1\0hold={pid}(x)\0");
             HolderLine::parse(5, text.as_bytes()).unwrap()
         };
         let own = std::process::id() as i32;

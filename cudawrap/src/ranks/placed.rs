@@ -1,5 +1,5 @@
-//! What it changes of a request that this process is a rank, and that a program is to see more than its own device, once the devices
-//! that it may choose from are known.
+//! What it changes of a request that this process is a rank, and that a program is to see
+//! more than its own device, once the devices that it may choose from are known.
 
 use getgpu_common::cpus::mask;
 use getgpu_common::diag::Diag;
@@ -22,11 +22,15 @@ use super::{Rank, launchers, spread};
 pub fn of_process() -> Result<Option<Rank>, Failure> {
     let get = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     // Only where several launchers have set theirs is there something to find out.
-    let several = super::local_ranks().filter(|name| get(name).is_some()).nth(1).is_some();
+    let several = super::local_ranks()
+        .filter(|name| get(name).is_some())
+        .nth(1)
+        .is_some();
     super::of(&get, if several { launchers::nearest() } else { None })
 }
 
-/// The same for a linked program, whose user may not know of any of this: nonsense is said, and is no rank.
+/// The same for a linked program, whose user may not know of any of this: nonsense is
+/// said, and is no rank.
 pub fn of_linked(diag: &Diag) -> Option<Rank> {
     of_process().unwrap_or_else(|failure| {
         diag.warn(&format!("{}: ignored", failure.message));
@@ -40,7 +44,13 @@ pub fn matters(settings: &Settings, rank: Option<&Rank>) -> bool {
 }
 
 /// The share of a rank in a grant of one device, of which nothing has to be asked.
-pub fn alone(request: &mut Request, place: &Place, device: &Uuid, settings: &Settings, rank: Option<&Rank>) {
+pub fn alone(
+    request: &mut Request,
+    place: &Place,
+    device: &Uuid,
+    settings: &Settings,
+    rank: Option<&Rank>,
+) {
     if let (Some(rank), None) = (rank, settings.share) {
         if is_ours_alone(request, place, std::slice::from_ref(device)) {
             return;
@@ -71,12 +81,16 @@ pub fn place(
     diag: &Diag,
 ) -> Result<(), Failure> {
     if settings.visible != Shown::One && request.count > 1 {
-        let text = format!("--count {}: --visible first and all are for programs with one device", request.count);
+        let text = format!(
+            "--count {}: --visible first and all are for programs with one device",
+            request.count
+        );
         return Err(Failure::new(Kind::Usage, text));
     }
     let listed = listed(request, inventory);
     if let Some(rank) = rank {
-        // Whose devices are divided: those of a grant, and everybody's only if that is said.
+        // Whose devices are divided: those of a grant, and everybody's only if that is
+        // said.
         let divided = request.visible != Visible::Unset || settings.share_auto;
         let divided = divided && !is_ours_alone(request, place, &listed);
         if divided && settings.share.is_none() {
@@ -86,8 +100,15 @@ pub fn place(
                 diag.warn(&line);
             }
         }
-        let block = if divided { spread::block(rank, listed.len()) } else { None };
-        request.nearest = Some(Nearest { cpus: mask::of(0).unwrap_or_default(), block });
+        let block = if divided {
+            spread::block(rank, listed.len())
+        } else {
+            None
+        };
+        request.nearest = Some(Nearest {
+            cpus: mask::of(0).unwrap_or_default(),
+            block,
+        });
     }
     match settings.visible {
         Shown::One => {}
@@ -105,19 +126,29 @@ pub fn place(
 
 /// The devices of the pool, in the order of the grant where there is one.
 fn listed(request: &Request, inventory: &Inventory) -> Vec<Uuid> {
-    let mut pool: Vec<Uuid> = request.filter.pool(inventory).map(|device| device.uuid.clone()).collect();
+    let mut pool: Vec<Uuid> = request
+        .filter
+        .pool(inventory)
+        .map(|device| device.uuid.clone())
+        .collect();
     if let Some(grant) = &request.filter.grant {
         pool.sort_by_key(|uuid| grant.iter().position(|granted| granted == uuid));
     }
     pool
 }
 
-/// What CUDA_VISIBLE_DEVICES is to name for a program that has `own`; none: it stays as it is.
+/// What CUDA_VISIBLE_DEVICES is to name for a program that has `own`; none: it stays as
+/// it is.
 pub fn shown(own: Vec<Uuid>, request: &Request, settings: &Settings) -> Option<Vec<Uuid>> {
     match settings.visible {
         Shown::One => Some(own),
         Shown::First => {
-            let others: Vec<Uuid> = request.others.iter().filter(|other| !own.contains(other)).cloned().collect();
+            let others: Vec<Uuid> = request
+                .others
+                .iter()
+                .filter(|other| !own.contains(other))
+                .cloned()
+                .collect();
             Some(own.into_iter().chain(others).collect())
         }
         Shown::All if request.visible == Visible::Unset => Some(request.others.clone()),

@@ -6,29 +6,69 @@ fn rank(variables: &str) -> Result<Option<Rank>, Failure> {
 }
 
 fn nested(variables: &str, nearest: Option<Family>) -> Result<Option<Rank>, Failure> {
-    let pairs: Vec<(&str, &str)> = variables.split_whitespace().filter_map(|pair| pair.split_once('=')).collect();
-    let get = |name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    let pairs: Vec<(&str, &str)> = variables
+        .split_whitespace()
+        .filter_map(|pair| pair.split_once('='))
+        .collect();
+    let get = |name: &str| {
+        pairs
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| (*value).to_owned())
+    };
     of(&get, nearest)
 }
 
 fn found(local: usize, size: impl Into<Option<usize>>, first: bool) -> Option<Rank> {
-    Some(Rank { local, size: size.into(), devices: None, first })
+    Some(Rank {
+        local,
+        size: size.into(),
+        devices: None,
+        first,
+    })
 }
 
 #[test]
 fn every_launcher_says_which_rank_it_is() {
     for (variables, expected) in [
         ("", None),
-        ("OMPI_COMM_WORLD_LOCAL_RANK=3 OMPI_COMM_WORLD_LOCAL_SIZE=4 OMPI_COMM_WORLD_RANK=7", found(3, 4, false)),
-        ("MPI_LOCALRANKID=0 MPI_LOCALNRANKS=8 PMI_RANK=8", found(0, 8, false)),
-        ("MPI_LOCALRANKID=0 MPI_LOCALNRANKS=8 PMI_RANK=0", found(0, 8, true)),
-        ("MV2_COMM_WORLD_LOCAL_RANK=1 MV2_COMM_WORLD_LOCAL_SIZE=2", found(1, 2, false)),
+        (
+            "OMPI_COMM_WORLD_LOCAL_RANK=3 OMPI_COMM_WORLD_LOCAL_SIZE=4 OMPI_COMM_WORLD_RANK=7",
+            found(3, 4, false),
+        ),
+        (
+            "MPI_LOCALRANKID=0 MPI_LOCALNRANKS=8 PMI_RANK=8",
+            found(0, 8, false),
+        ),
+        (
+            "MPI_LOCALRANKID=0 MPI_LOCALNRANKS=8 PMI_RANK=0",
+            found(0, 8, true),
+        ),
+        (
+            "MV2_COMM_WORLD_LOCAL_RANK=1 MV2_COMM_WORLD_LOCAL_SIZE=2",
+            found(1, 2, false),
+        ),
         ("PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=2", found(1, 2, false)),
-        ("PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=2 PALS_RANKID=1", found(1, 2, false)),
-        ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=5", found(1, None, false)),
-        ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=1 FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=1", found(1, 4, false)),
-        ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=5 FLUX_JOB_SIZE=8 FLUX_JOB_NNODES=2", found(1, None, false)),
-        ("JSM_NAMESPACE_LOCAL_RANK=1 JSM_NAMESPACE_LOCAL_SIZE=2", found(1, 2, false)),
+        (
+            "PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=2 PALS_RANKID=1",
+            found(1, 2, false),
+        ),
+        (
+            "FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=5",
+            found(1, None, false),
+        ),
+        (
+            "FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=1 FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=1",
+            found(1, 4, false),
+        ),
+        (
+            "FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=5 FLUX_JOB_SIZE=8 FLUX_JOB_NNODES=2",
+            found(1, None, false),
+        ),
+        (
+            "JSM_NAMESPACE_LOCAL_RANK=1 JSM_NAMESPACE_LOCAL_SIZE=2",
+            found(1, 2, false),
+        ),
         ("MPT_LRANK=0", found(0, None, true)),
         ("LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 RANK=6", found(2, 4, false)),
         (
@@ -43,11 +83,26 @@ fn every_launcher_says_which_rank_it_is() {
             "SLURM_STEP_ID=0 SLURM_LOCALID=2 SLURM_PROCID=6 SLURM_NODEID=1 SLURM_TASKS_PER_NODE=4(x2)",
             found(2, 4, false),
         ),
-        ("SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=4", found(1, 4, false)),
-        ("SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NNODES=1 SLURM_NTASKS=4", found(0, 4, true)),
-        ("SLURM_LOCALID=1 SLURM_PROCID=1 SLURM_NNODES=1 SLURM_NTASKS=4", found(1, 4, false)),
-        ("SLURM_LOCALID=0 SLURM_PROCID=4 SLURM_NNODES=2 SLURM_NTASKS=8", found(0, None, false)),
-        ("SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_STEP_TASKS_PER_NODE=2", found(0, 2, true)),
+        (
+            "SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=4",
+            found(1, 4, false),
+        ),
+        (
+            "SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NNODES=1 SLURM_NTASKS=4",
+            found(0, 4, true),
+        ),
+        (
+            "SLURM_LOCALID=1 SLURM_PROCID=1 SLURM_NNODES=1 SLURM_NTASKS=4",
+            found(1, 4, false),
+        ),
+        (
+            "SLURM_LOCALID=0 SLURM_PROCID=4 SLURM_NNODES=2 SLURM_NTASKS=8",
+            found(0, None, false),
+        ),
+        (
+            "SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_STEP_TASKS_PER_NODE=2",
+            found(0, 2, true),
+        ),
     ] {
         assert_eq!(rank(variables).unwrap(), expected, "{variables}");
     }
@@ -55,15 +110,21 @@ fn every_launcher_says_which_rank_it_is() {
 
 #[test]
 fn a_batch_script_is_no_rank_and_the_launcher_in_it_wins() {
-    let batch = "SLURM_JOB_ID=9 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_TASKS_PER_NODE=4";
+    let batch =
+        "SLURM_JOB_ID=9 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_TASKS_PER_NODE=4";
     assert_eq!(rank(batch).unwrap(), None);
-    let mpirun = format!("{batch} OMPI_COMM_WORLD_LOCAL_RANK=2 OMPI_COMM_WORLD_LOCAL_SIZE=4 OMPI_COMM_WORLD_RANK=2");
+    let mpirun = format!(
+        "{batch} OMPI_COMM_WORLD_LOCAL_RANK=2 OMPI_COMM_WORLD_LOCAL_SIZE=4 OMPI_COMM_WORLD_RANK=2"
+    );
     assert_eq!(rank(&mpirun).unwrap(), found(2, 4, false));
     // hydra starts its proxy by srun: a step of one task.
-    let hydra =
-        format!("{batch} SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 MPI_LOCALRANKID=3 MPI_LOCALNRANKS=4 PMI_RANK=3");
+    let hydra = format!(
+        "{batch} SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 MPI_LOCALRANKID=3 MPI_LOCALNRANKS=4 PMI_RANK=3"
+    );
     assert_eq!(rank(&hydra).unwrap(), found(3, 4, false));
-    let slurm = rank("SLURM_STEP_ID=1 SLURM_LOCALID=2 SLURM_STEP_TASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_PROCID=2");
+    let slurm = rank(
+        "SLURM_STEP_ID=1 SLURM_LOCALID=2 SLURM_STEP_TASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_PROCID=2",
+    );
     assert_eq!(slurm.unwrap().unwrap().devices, Some(4));
 }
 
@@ -72,7 +133,10 @@ fn of_nested_launchers_the_innermost_wins() {
     let torch = "TORCHELASTIC_RUN_ID=x LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 RANK=2";
     let mpi = "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_RANK=0";
     let step = "SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_PROCID=1 SLURM_STEP_TASKS_PER_NODE=3";
-    assert_eq!(rank(&format!("{torch} {mpi} {step}")).unwrap(), found(2, 4, false));
+    assert_eq!(
+        rank(&format!("{torch} {mpi} {step}")).unwrap(),
+        found(2, 4, false)
+    );
     let both = format!("{mpi} {step}");
     for (nearest, expected) in [
         (Some(Family::Slurm), found(1, 3, false)),
@@ -83,14 +147,24 @@ fn of_nested_launchers_the_innermost_wins() {
         assert_eq!(nested(&both, nearest).unwrap(), expected, "{nearest:?}");
     }
     let hydra = format!("{mpi} MPI_LOCALRANKID=3 MPI_LOCALNRANKS=4 PMI_RANK=3");
-    assert_eq!(nested(&hydra, Some(Family::Hydra)).unwrap(), found(3, 4, false));
+    assert_eq!(
+        nested(&hydra, Some(Family::Hydra)).unwrap(),
+        found(3, 4, false)
+    );
 }
 
 #[test]
 fn a_task_that_narrowed_its_grant_was_not_given_it_so() {
     let task = "SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE=2 SLURM_GPUS_ON_NODE=2";
     let devices = |more: &str| rank(&format!("{task} {more}")).unwrap().unwrap().devices;
-    assert_eq!([devices(""), devices("SLURM_STEP_GPUS=1"), devices("SLURM_STEP_GPUS=0,1")], [Some(2), Some(2), None]);
+    assert_eq!(
+        [
+            devices(""),
+            devices("SLURM_STEP_GPUS=1"),
+            devices("SLURM_STEP_GPUS=0,1")
+        ],
+        [Some(2), Some(2), None]
+    );
 }
 
 #[test]
@@ -101,9 +175,16 @@ fn what_is_no_rank_is_said() {
         "MPI_LOCALRANKID=0 MPI_LOCALNRANKS=0",
         "SLURM_STEP_ID=0 SLURM_LOCALID=one",
     ] {
-        assert_eq!(rank(variables).unwrap_err().kind, Kind::Usage, "{variables}");
+        assert_eq!(
+            rank(variables).unwrap_err().kind,
+            Kind::Usage,
+            "{variables}"
+        );
     }
     assert_eq!(rank("LOCAL_RANK=").unwrap(), None, "empty is not set");
     assert_eq!(rank("LOCAL_RANK=-1").unwrap(), None, "not distributed");
-    assert_eq!(rank("LOCAL_RANK=-1 SLURM_STEP_ID=0 SLURM_LOCALID=1").unwrap(), found(1, None, false));
+    assert_eq!(
+        rank("LOCAL_RANK=-1 SLURM_STEP_ID=0 SLURM_LOCALID=1").unwrap(),
+        found(1, None, false)
+    );
 }

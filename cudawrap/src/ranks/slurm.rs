@@ -1,5 +1,6 @@
-//! Slurm's variables of a task (srun(1), OUTPUT ENVIRONMENT VARIABLES). They count only inside a step: a batch script, and whatever it starts
-//! by other means than srun, has SLURM_LOCALID=0 without being a rank.
+//! Slurm's variables of a task (srun(1), OUTPUT ENVIRONMENT VARIABLES). They count only
+//! inside a step: a batch script, and whatever it starts by other means than srun, has
+//! SLURM_LOCALID=0 without being a rank.
 
 use getgpu_common::error::Failure;
 
@@ -7,21 +8,34 @@ use super::{Rank, number};
 
 /// The task of a step that we are.
 pub fn of(get: &impl Fn(&str) -> Option<String>) -> Result<Option<Rank>, Failure> {
-    let Some(local) = number(get, "SLURM_LOCALID")? else { return Ok(None) };
+    let Some(local) = number(get, "SLURM_LOCALID")? else {
+        return Ok(None);
+    };
     // A batch script is told that it is the first of all, and nothing of a step.
-    let stepped = ["SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"];
+    let stepped = [
+        "SLURM_STEP_ID",
+        "SLURM_STEP_NUM_TASKS",
+        "SLURM_STEP_TASKS_PER_NODE",
+    ];
     let later = local > 0 || number(get, "SLURM_PROCID")?.is_some_and(|global| global > 0);
     if !later && stepped.iter().all(|name| get(name).is_none()) {
         return Ok(None);
     }
     let size = size(get)?;
     let first = number(get, "SLURM_PROCID")?.map_or(local == 0, |global| global == 0);
-    // A step whose list names all GPUs of the node was not divided: a task that sees fewer has narrowed them by itself.
+    // A step whose list names all GPUs of the node was not divided: a task that sees
+    // fewer has narrowed them by itself.
     let on_node = number(get, "SLURM_GPUS_ON_NODE").unwrap_or(None);
-    let listed = get("SLURM_STEP_GPUS").map(|list| list.split(',').filter(|gpu| !gpu.is_empty()).count());
+    let listed =
+        get("SLURM_STEP_GPUS").map(|list| list.split(',').filter(|gpu| !gpu.is_empty()).count());
     let devices = on_node.filter(|on_node| listed.is_none_or(|listed| listed < *on_node));
     // A step inside a step hands its own on; what does not fit together is not believed.
-    Ok(Some(Rank { local, size: size.filter(|size| *size > local), devices, first }))
+    Ok(Some(Rank {
+        local,
+        size: size.filter(|size| *size > local),
+        devices,
+        first,
+    }))
 }
 
 /// The tasks of the step on this node: as the step says, or, where it does not, the job.

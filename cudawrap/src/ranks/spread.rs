@@ -1,39 +1,61 @@
-//! So many ranks on so many devices: evenly, in blocks, the first devices one more where it does not come out even.
-//! Pure arithmetic; who gets which device in the end is decided by leases.
+//! So many ranks on so many devices: evenly, in blocks, the first devices one more where
+//! it does not come out even. Pure arithmetic; who gets which device in the end is
+//! decided by leases.
 
 use getgpu_common::share::Share;
 
 use super::Rank;
 
-/// The share of each rank where there are more ranks than devices: one of as many parts as the fullest device has ranks.
+/// The share of each rank where there are more ranks than devices: one of as many parts
+/// as the fullest device has ranks.
 pub fn share(rank: &Rank, devices: usize) -> Option<Share> {
-    // Where the launcher has divided the devices already, this rank sees fewer than there are.
+    // Where the launcher has divided the devices already, this rank sees fewer than there
+    // are.
     let devices = rank.devices.filter(|all| *all > devices).unwrap_or(devices);
     let parts = rank.size?.div_ceil(devices.max(1));
-    (parts > 1).then_some(Share::Fraction { of: 1, parts: parts as u64 })
+    (parts > 1).then_some(Share::Fraction {
+        of: 1,
+        parts: parts as u64,
+    })
 }
 
-/// The device that is the rank's own if all goes by the book: ranks in blocks, in the order of the devices.
+/// The device that is the rank's own if all goes by the book: ranks in blocks, in the
+/// order of the devices.
 pub fn block(rank: &Rank, devices: usize) -> Option<usize> {
-    let size = rank.size.filter(|_| devices > 0 && rank.devices.is_none_or(|all| all <= devices))?;
+    let size = rank
+        .size
+        .filter(|_| devices > 0 && rank.devices.is_none_or(|all| all <= devices))?;
     let (each, more) = (size / devices, size % devices);
     // The first `more` devices have one rank more than the others.
     let longer = more * (each + 1);
-    Some(if rank.local < longer { rank.local / (each + 1) } else { more + (rank.local - longer) / each.max(1) })
+    Some(if rank.local < longer {
+        rank.local / (each + 1)
+    } else {
+        more + (rank.local - longer) / each.max(1)
+    })
 }
 
 /// What rank 0 says of counts that do not come out even, for people who meant them to.
 pub fn uneven(rank: &Rank, devices: usize) -> Option<String> {
-    let size = rank.size.filter(|_| rank.first && rank.devices.is_none_or(|all| all <= devices))?;
+    let size = rank
+        .size
+        .filter(|_| rank.first && rank.devices.is_none_or(|all| all <= devices))?;
     if devices == 0 || size.is_multiple_of(devices) || devices.is_multiple_of(size) {
         return None;
     }
     if size < devices {
-        return Some(format!("{size} ranks on {devices} devices: {} are not used", devices - size));
+        return Some(format!(
+            "{size} ranks on {devices} devices: {} are not used",
+            devices - size
+        ));
     }
-    let counts: Vec<String> =
-        (0..devices).map(|device| (size / devices + usize::from(device < size % devices)).to_string()).collect();
-    Some(format!("{size} ranks on {devices} devices: {} of them on each", counts.join(", ")))
+    let counts: Vec<String> = (0..devices)
+        .map(|device| (size / devices + usize::from(device < size % devices)).to_string())
+        .collect();
+    Some(format!(
+        "{size} ranks on {devices} devices: {} of them on each",
+        counts.join(", ")
+    ))
 }
 
 #[cfg(test)]
@@ -41,22 +63,33 @@ mod tests {
     use super::*;
 
     fn rank(local: usize, size: usize) -> Rank {
-        Rank { local, size: Some(size), devices: None, first: local == 0 }
+        Rank {
+            local,
+            size: Some(size),
+            devices: None,
+            first: local == 0,
+        }
     }
 
     #[test]
     fn every_device_gets_its_block_and_no_more_than_its_parts() {
         for size in 1..40 {
             for devices in 1..10 {
-                let blocks: Vec<usize> = (0..size).map(|local| block(&rank(local, size), devices).unwrap()).collect();
+                let blocks: Vec<usize> = (0..size)
+                    .map(|local| block(&rank(local, size), devices).unwrap())
+                    .collect();
                 assert!(
                     blocks.is_sorted() && blocks.iter().all(|block| *block < devices),
                     "{size} {devices} {blocks:?}"
                 );
-                let counts: Vec<usize> =
-                    (0..devices).map(|device| blocks.iter().filter(|block| **block == device).count()).collect();
+                let counts: Vec<usize> = (0..devices)
+                    .map(|device| blocks.iter().filter(|block| **block == device).count())
+                    .collect();
                 let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
-                assert!(most - least <= 1 && counts.is_sorted_by(|a, b| a >= b), "{size} {devices} {counts:?}");
+                assert!(
+                    most - least <= 1 && counts.is_sorted_by(|a, b| a >= b),
+                    "{size} {devices} {counts:?}"
+                );
                 let parts = match share(&rank(0, size), devices) {
                     Some(Share::Fraction { of: 1, parts }) => parts as usize,
                     None => 1,
@@ -69,19 +102,39 @@ mod tests {
 
     #[test]
     fn what_the_launcher_has_divided_is_not_divided_again() {
-        let own = |size, all| Rank { devices: Some(all), ..rank(0, size) };
+        let own = |size, all| Rank {
+            devices: Some(all),
+            ..rank(0, size)
+        };
         assert_eq!(share(&own(4, 4), 1), None, "one device for each task");
-        assert_eq!(share(&own(8, 4), 1), Some(Share::Fraction { of: 1, parts: 2 }), "two tasks for each GPU");
+        assert_eq!(
+            share(&own(8, 4), 1),
+            Some(Share::Fraction { of: 1, parts: 2 }),
+            "two tasks for each GPU"
+        );
         assert_eq!(block(&own(4, 4), 1), None);
-        assert_eq!(share(&own(4, 1), 1), Some(Share::Fraction { of: 1, parts: 4 }));
+        assert_eq!(
+            share(&own(4, 1), 1),
+            Some(Share::Fraction { of: 1, parts: 4 })
+        );
     }
 
     #[test]
     fn uneven_counts_are_said_once() {
-        assert_eq!(uneven(&rank(0, 6), 4).unwrap(), "6 ranks on 4 devices: 2, 2, 1, 1 of them on each");
-        assert_eq!(uneven(&rank(0, 3), 4).unwrap(), "3 ranks on 4 devices: 1 are not used");
+        assert_eq!(
+            uneven(&rank(0, 6), 4).unwrap(),
+            "6 ranks on 4 devices: 2, 2, 1, 1 of them on each"
+        );
+        assert_eq!(
+            uneven(&rank(0, 3), 4).unwrap(),
+            "3 ranks on 4 devices: 1 are not used"
+        );
         for (local, size, devices) in [(1, 6, 4), (0, 8, 4), (0, 4, 4), (0, 2, 4), (0, 1, 3)] {
-            assert_eq!(uneven(&rank(local, size), devices), None, "{local} {size} {devices}");
+            assert_eq!(
+                uneven(&rank(local, size), devices),
+                None,
+                "{local} {size} {devices}"
+            );
         }
     }
 }

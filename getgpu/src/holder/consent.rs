@@ -1,5 +1,6 @@
-//! Whether the holder gives its reservation to its caller's next getgpu. The holder judges at the moment it is asked, since it alone
-//! reads the environments of other processes; in doubt it refuses, and the caller chooses another device.
+//! Whether the holder gives its reservation to its caller's next getgpu. The holder
+//! judges at the moment it is asked, since it alone reads the environments of other
+//! processes; in doubt it refuses, and the caller chooses another device.
 
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
@@ -14,14 +15,17 @@ use super::line::Line;
 use super::naming::Seen;
 use super::watch::runs;
 
-/// What a getgpu asks with. Its default action is to be ignored, so a holder of an older version goes on as it was.
+/// What a getgpu asks with. Its default action is to be ignored, so a holder of an older
+/// version goes on as it was.
 pub const QUESTION: Signal = Signal::SIGURG;
 
-/// The questions that arrive at this process. No descriptor: a holder has none but the lock.
+/// The questions that arrive at this process. No descriptor: a holder has none but the
+/// lock.
 pub struct Questions(());
 
 impl Questions {
-    /// Receives questions from now on; they wait until they are read. `None`: signals cannot be blocked, and all are left unanswered.
+    /// Receives questions from now on; they wait until they are read. `None`: signals
+    /// cannot be blocked, and all are left unanswered.
     pub fn receive() -> Option<Self> {
         let mut signals = SigSet::empty();
         signals.add(QUESTION);
@@ -38,17 +42,20 @@ impl Questions {
 /// What was read when somebody asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// The process that asks is a descendant of the caller that the reservation was made for.
+    /// The process that asks is a descendant of the caller that the reservation was made
+    /// for.
     pub same_caller: bool,
     /// Threads of the caller.
     pub threads: usize,
-    /// A fork of the caller lives that the reservation was made in, and the process that asks is not below it.
+    /// A fork of the caller lives that the reservation was made in, and the process that
+    /// asks is not below it.
     pub made_elsewhere: bool,
     /// Another program has a lease or a reservation on the units.
     pub held: bool,
     /// A process that names the device, wherever it is.
     pub named: bool,
-    /// Below the caller, or forks of it that were left behind: what each process is, apart from the one that asks, its ancestors, its children and its pipeline.
+    /// Below the caller, or forks of it that were left behind: what each process is,
+    /// apart from the one that asks, its ancestors, its children and its pipeline.
     pub others: Vec<Other>,
 }
 
@@ -59,7 +66,8 @@ pub struct Other {
     pub names: bool,
     /// It began after the reservation.
     pub younger: bool,
-    /// It has not executed a program since it was forked: what it will run is not known yet.
+    /// It has not executed a program since it was forked: what it will run is not known
+    /// yet.
     pub forked: bool,
     /// Its environment may not be read.
     pub hidden: bool,
@@ -76,20 +84,42 @@ pub fn agrees(evidence: &Evidence) -> bool {
         && !evidence.others.iter().any(may_name)
 }
 
-/// Reads the evidence, apart from what only the lock and a look at all processes can tell. `below`: the caller and its descendants.
+/// Reads the evidence, apart from what only the lock and a look at all processes can
+/// tell. `below`: the caller and its descendants.
 pub fn read(line: &Line, asker: i32, below: &[(Stat, Seen)]) -> Evidence {
-    let Some(own) = Stat::read(asker).filter(Stat::alive) else { return Evidence::default() };
+    let Some(own) = Stat::read(asker).filter(Stat::alive) else {
+        return Evidence::default();
+    };
     let ancestors = ancestry::ancestors(asker, 64);
     let caller = (line.caller.pid, line.caller.start);
-    let forks: Vec<&Stat> = ancestors.iter().take_while(|stat| (stat.pid, stat.start) != caller).collect();
-    let lineage: HashSet<i32> = std::iter::once(asker).chain(ancestors.iter().map(|stat| stat.pid)).collect();
-    let children = |pid: i32| below.iter().filter(move |(stat, _)| stat.ppid == pid).map(|(stat, _)| stat.pid);
+    let forks: Vec<&Stat> = ancestors
+        .iter()
+        .take_while(|stat| (stat.pid, stat.start) != caller)
+        .collect();
+    let lineage: HashSet<i32> = std::iter::once(asker)
+        .chain(ancestors.iter().map(|stat| stat.pid))
+        .collect();
+    let children = |pid: i32| {
+        below
+            .iter()
+            .filter(move |(stat, _)| stat.ppid == pid)
+            .map(|(stat, _)| stat.pid)
+    };
     // The one that asks has NVML asked by a child of its own.
     let own_children: HashSet<i32> = children(asker).collect();
-    let started_with = pipeline(std::iter::once(&own).chain(forks.iter().copied()).map(|stat| stat.pid), below);
+    let started_with = pipeline(
+        std::iter::once(&own)
+            .chain(forks.iter().copied())
+            .map(|stat| stat.pid),
+        below,
+    );
     let others = below.iter().filter(|(stat, _)| {
         let of_asker = lineage.contains(&stat.pid) || own_children.contains(&stat.pid);
-        stat.alive() && !stat.kernel && !of_asker && !started_with.contains(&stat.pid) && stat.comm != HOLDER_NAME
+        stat.alive()
+            && !stat.kernel
+            && !of_asker
+            && !started_with.contains(&stat.pid)
+            && stat.comm != HOLDER_NAME
     });
     let other = |(stat, seen): &(Stat, Seen)| Other {
         names: seen.has_value || seen.has_part || seen.has_argument,
@@ -98,16 +128,29 @@ pub fn read(line: &Line, asker: i32, below: &[(Stat, Seen)]) -> Evidence {
         hidden: seen.denied,
     };
     let lives = |(pid, start): &(i32, u64)| runs(*pid, *start) && !lineage.contains(pid);
-    // A fork of the caller that outlived the fork above it is no descendant any more, and may use what it was told.
-    let caller_arguments =
-        ancestors.iter().find(|stat| (stat.pid, stat.start) == caller).map_or(0, |stat| stat.arg_start);
+    // A fork of the caller that outlived the fork above it is no descendant any more, and
+    // may use what it was told.
+    let caller_arguments = ancestors
+        .iter()
+        .find(|stat| (stat.pid, stat.start) == caller)
+        .map_or(0, |stat| stat.arg_start);
     let below_too: HashSet<i32> = below.iter().map(|(stat, _)| stat.pid).collect();
-    let strays = procfs::pids().into_iter().filter(|pid| !below_too.contains(pid)).filter_map(Stat::read);
-    let strays = strays.filter(|stat| stat.forked && stat.alive() && stat.arg_start == caller_arguments);
+    let strays = procfs::pids()
+        .into_iter()
+        .filter(|pid| !below_too.contains(pid))
+        .filter_map(Stat::read);
+    let strays =
+        strays.filter(|stat| stat.forked && stat.alive() && stat.arg_start == caller_arguments);
     let strays = strays.filter(|stat| caller_arguments != 0 && !lineage.contains(&stat.pid));
-    let stray = |stat: Stat| Other { younger: stat.start >= line.since, forked: true, ..Other::default() };
+    let stray = |stat: Stat| Other {
+        younger: stat.start >= line.since,
+        forked: true,
+        ..Other::default()
+    };
     Evidence {
-        same_caller: ancestors.iter().any(|stat| (stat.pid, stat.start) == caller),
+        same_caller: ancestors
+            .iter()
+            .any(|stat| (stat.pid, stat.start) == caller),
         threads: file::numbers(&format!("/proc/{}/task", line.caller.pid)).len(),
         made_elsewhere: line.forks.iter().any(lives),
         held: false,
@@ -116,15 +159,20 @@ pub fn read(line: &Line, asker: i32, below: &[(Stat, Seen)]) -> Evidence {
     }
 }
 
-/// The processes that a shell starts together with `members`: they read what a member writes, or write what one reads, by a pipe.
+/// The processes that a shell starts together with `members`: they read what a member
+/// writes, or write what one reads, by a pipe.
 fn pipeline(members: impl Iterator<Item = i32>, below: &[(Stat, Seen)]) -> HashSet<i32> {
     let (mut found, mut todo) = (HashSet::new(), members.collect::<Vec<_>>());
-    let forked: Vec<(i32, Pipes)> =
-        below.iter().filter(|(stat, _)| stat.forked).map(|(stat, _)| (stat.pid, Pipes::of_all(stat.pid))).collect();
+    let forked: Vec<(i32, Pipes)> = below
+        .iter()
+        .filter(|(stat, _)| stat.forked)
+        .map(|(stat, _)| (stat.pid, Pipes::of_all(stat.pid)))
+        .collect();
     while let Some(member) = todo.pop() {
         let ends = Pipes::of_streams(member);
         for (pid, pipes) in &forked {
-            let meets = !ends.written.is_disjoint(&pipes.read) || !ends.read.is_disjoint(&pipes.written);
+            let meets =
+                !ends.written.is_disjoint(&pipes.read) || !ends.read.is_disjoint(&pipes.written);
             if meets && found.insert(*pid) {
                 todo.push(*pid);
             }
@@ -155,8 +203,12 @@ impl Pipes {
         let mut pipes = Self::default();
         for number in numbers {
             let path = format!("/proc/{pid}/fd/{number}");
-            let Ok(target) = std::fs::read_link(&path) else { continue };
-            let Some(pipe) = target.to_str().filter(|target| target.starts_with("pipe:")) else { continue };
+            let Ok(target) = std::fs::read_link(&path) else {
+                continue;
+            };
+            let Some(pipe) = target.to_str().filter(|target| target.starts_with("pipe:")) else {
+                continue;
+            };
             // The link's own mode tells how the descriptor was opened (proc_pid_fd(5)).
             let mode = std::fs::symlink_metadata(&path).map_or(0, |data| data.permissions().mode());
             if mode & 0o400 != 0 {
@@ -175,11 +227,18 @@ mod tests {
     use super::*;
 
     fn alone() -> Evidence {
-        Evidence { same_caller: true, threads: 1, ..Evidence::default() }
+        Evidence {
+            same_caller: true,
+            threads: 1,
+            ..Evidence::default()
+        }
     }
 
     fn beside(other: Other) -> Evidence {
-        Evidence { others: vec![Other::default(), other], ..alone() }
+        Evidence {
+            others: vec![Other::default(), other],
+            ..alone()
+        }
     }
 
     #[test]
@@ -188,18 +247,104 @@ mod tests {
         for (what, evidence, agreed) in [
             ("a loop of short programs", alone(), true),
             ("beside programs that do not name it", beside(other), true),
-            ("another caller", Evidence { same_caller: false, ..alone() }, false),
-            ("a thread of the caller may be about to use it", Evidence { threads: 3, ..alone() }, false),
-            ("a caller that is gone", Evidence { threads: 0, ..alone() }, false),
-            ("made in a background subshell that lives", Evidence { made_elsewhere: true, ..alone() }, false),
-            ("a program without the variable holds the lease", Evidence { held: true, ..alone() }, false),
-            ("a program with the variable", Evidence { named: true, ..alone() }, false),
-            ("a cudawrap that has no lease yet", beside(Other { names: true, ..other }), false),
-            ("a job that is being started", beside(Other { younger: true, forked: true, ..other }), false),
-            ("a subshell older than the reservation", beside(Other { forked: true, ..other }), true),
-            ("a program that may not be read", beside(Other { younger: true, hidden: true, ..other }), false),
-            ("an older one that may not be read", beside(Other { hidden: true, ..other }), true),
-            ("a younger program", beside(Other { younger: true, ..other }), true),
+            (
+                "another caller",
+                Evidence {
+                    same_caller: false,
+                    ..alone()
+                },
+                false,
+            ),
+            (
+                "a thread of the caller may be about to use it",
+                Evidence {
+                    threads: 3,
+                    ..alone()
+                },
+                false,
+            ),
+            (
+                "a caller that is gone",
+                Evidence {
+                    threads: 0,
+                    ..alone()
+                },
+                false,
+            ),
+            (
+                "made in a background subshell that lives",
+                Evidence {
+                    made_elsewhere: true,
+                    ..alone()
+                },
+                false,
+            ),
+            (
+                "a program without the variable holds the lease",
+                Evidence {
+                    held: true,
+                    ..alone()
+                },
+                false,
+            ),
+            (
+                "a program with the variable",
+                Evidence {
+                    named: true,
+                    ..alone()
+                },
+                false,
+            ),
+            (
+                "a cudawrap that has no lease yet",
+                beside(Other {
+                    names: true,
+                    ..other
+                }),
+                false,
+            ),
+            (
+                "a job that is being started",
+                beside(Other {
+                    younger: true,
+                    forked: true,
+                    ..other
+                }),
+                false,
+            ),
+            (
+                "a subshell older than the reservation",
+                beside(Other {
+                    forked: true,
+                    ..other
+                }),
+                true,
+            ),
+            (
+                "a program that may not be read",
+                beside(Other {
+                    younger: true,
+                    hidden: true,
+                    ..other
+                }),
+                false,
+            ),
+            (
+                "an older one that may not be read",
+                beside(Other {
+                    hidden: true,
+                    ..other
+                }),
+                true,
+            ),
+            (
+                "a younger program",
+                beside(Other {
+                    younger: true,
+                    ..other
+                }),
+                true,
+            ),
         ] {
             assert_eq!(agrees(&evidence), agreed, "{what}");
         }
@@ -211,7 +356,11 @@ mod tests {
         let pipes = Pipes::of_all(std::process::id() as i32);
         let name = |fd: &std::os::fd::OwnedFd| {
             use std::os::fd::AsRawFd;
-            std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap().to_str().unwrap().to_owned()
+            std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
         };
         assert!(pipes.read.contains(&name(&reader)) && pipes.written.contains(&name(&writer)));
     }

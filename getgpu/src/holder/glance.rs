@@ -1,5 +1,6 @@
-//! Watching the caller closely for the first moments after printing: a program that is over in a millisecond, such as printenv,
-//! would else never be seen, and its device stay reserved for a program to come. Only `stat` of the caller and its children is read.
+//! Watching the caller closely for the first moments after printing: a program that is
+//! over in a millisecond, such as printenv, would else never be seen, and its device stay
+//! reserved for a program to come. Only `stat` of the caller and its children is read.
 
 use std::time::Duration;
 
@@ -7,14 +8,16 @@ use getgpu_common::procfs::Stat;
 
 use super::looks::children;
 
-/// How long it is watched so: until the shell has started the program, with a look or two at the program.
+/// How long it is watched so: until the shell has started the program, with a look or two
+/// at the program.
 pub const CLOSELY: Duration = Duration::from_millis(10);
 /// Between two glances.
 pub const BETWEEN: Duration = Duration::from_micros(100);
 /// With more children than this a glance is no glance.
 const MOST: usize = 16;
 
-/// The caller and its children, each with the address of its arguments, which another program has elsewhere.
+/// The caller and its children, each with the address of its arguments, which another
+/// program has elsewhere.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Glance(Vec<(i32, u64)>);
 
@@ -24,7 +27,12 @@ impl Glance {
         let own = Stat::read(caller).filter(Stat::alive)?;
         let children = children(caller);
         let seen = (children.len() <= MOST).then(|| children.into_iter().filter_map(Stat::read));
-        Some(Self(std::iter::once(own).chain(seen?).map(|stat| (stat.pid, stat.arg_start)).collect()))
+        Some(Self(
+            std::iter::once(own)
+                .chain(seen?)
+                .map(|stat| (stat.pid, stat.arg_start))
+                .collect(),
+        ))
     }
 
     /// Whether there is a program that was not there before.
@@ -46,7 +54,11 @@ mod tests {
             (vec![(10, 7), (11, 9), (12, 8)], true),
             (vec![(10, 9)], true),
         ] {
-            assert_eq!(Glance(now.clone()).shows_more_than(&before), more, "{now:?}");
+            assert_eq!(
+                Glance(now.clone()).shows_more_than(&before),
+                more,
+                "{now:?}"
+            );
         }
     }
 
@@ -54,7 +66,10 @@ mod tests {
     fn a_real_child_is_seen() {
         let own = std::process::id() as i32;
         let before = Glance::of(own).unwrap();
-        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .unwrap();
         assert!(Glance::of(own).unwrap().shows_more_than(&before));
         child.kill().unwrap();
         child.wait().unwrap();

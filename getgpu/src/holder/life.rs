@@ -1,5 +1,6 @@
-//! The life of a reservation: waiting for its program, used by it, lingering behind it, over.
-//! The lock on descriptor 3 is the reservation; when this process ends, however it ends, the kernel gives it up.
+//! The life of a reservation: waiting for its program, used by it, lingering behind it,
+//! over. The lock on descriptor 3 is the reservation; when this process ends, however it
+//! ends, the kernel gives it up.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -18,7 +19,8 @@ use super::looks::Looker;
 use super::pauses::Pauses;
 use super::watch::{Watch, runs};
 
-/// Looks before a reservation is given up, and the time between them: a program that hands itself on is found by one of them.
+/// Looks before a reservation is given up, and the time between them: a program that
+/// hands itself on is found by one of them.
 const LAST_LOOKS: u32 = 3;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// Between looks while lingering.
@@ -45,14 +47,19 @@ pub fn live(line: &Line) -> i32 {
         sign(&lock, Side::Reservation, Span::of(device), uid, pid);
     }
     if let (Some(text), Some(first), Some(pid)) = (&line.record, line.devices.first(), pid) {
-        reopen(&lock).iter().for_each(|lock| recorder::launch(lock, Side::Reservation, pid, first, text));
+        reopen(&lock)
+            .iter()
+            .for_each(|lock| recorder::launch(lock, Side::Reservation, pid, first, text));
     }
     let questions = Questions::receive();
     // Without memory or descriptors /proc tells nothing: a reservation in doubt stays.
     file::persist();
-    // Who is there already, which only the search for a program asks for: with a thousand processes that takes its time.
-    let before = matches!(line.until, Until::Programs { .. }).then(|| (Looker::new(line), Glance::of(line.caller.pid)));
-    // Ready; then the word whether printing went well. No word at all means that getgpu was killed: in doubt reserved.
+    // Who is there already, which only the search for a program asks for: with a thousand
+    // processes that takes its time.
+    let before = matches!(line.until, Until::Programs { .. })
+        .then(|| (Looker::new(line), Glance::of(line.caller.pid)));
+    // Ready; then the word whether printing went well. No word at all means that getgpu
+    // was killed: in doubt reserved.
     let mut word = [0u8; 1];
     if starter.write_all(b"r").is_err() {
         return 1;
@@ -70,7 +77,15 @@ pub fn live(line: &Line) -> i32 {
         }
         Until::Programs { wait, linger } => {
             let (looker, before) = before.unwrap_or_else(|| (Looker::new(line), None));
-            Reservation { line, lock, looker, questions, before, guests: HashMap::new() }.serve(*wait, *linger);
+            Reservation {
+                line,
+                lock,
+                looker,
+                questions,
+                before,
+                guests: HashMap::new(),
+            }
+            .serve(*wait, *linger);
         }
     }
     0
@@ -83,18 +98,27 @@ struct Reservation<'a> {
     questions: Option<Questions>,
     /// The caller and its children before anything was printed.
     before: Option<Glance>,
-    /// Processes that began while it lingered and may not be read, and until when (since boot) they keep it.
+    /// Processes that began while it lingered and may not be read, and until when (since
+    /// boot) they keep it.
     guests: HashMap<(i32, u64), Duration>,
 }
 
 impl Reservation<'_> {
     fn serve(mut self, wait: Duration, linger: Duration) {
-        let Some(mut programs) = self.wait(wait) else { return };
+        let Some(mut programs) = self.wait(wait) else {
+            return;
+        };
         loop {
             let keys = || programs.iter().map(|stat| (stat.pid, stat.start));
-            let programs_alone: Vec<(i32, u64)> = keys().filter(|key| !self.guests.contains_key(key)).collect();
+            let programs_alone: Vec<(i32, u64)> = keys()
+                .filter(|key| !self.guests.contains_key(key))
+                .collect();
             if programs_alone.is_empty() {
-                let until = keys().filter_map(|key| self.guests.get(&key)).max().copied().unwrap_or_default();
+                let until = keys()
+                    .filter_map(|key| self.guests.get(&key))
+                    .max()
+                    .copied()
+                    .unwrap_or_default();
                 Watch::new(keys()).all_over(Some(until.saturating_sub(sys::boot_time())));
             } else {
                 Watch::new(programs_alone.into_iter()).all_over(None);
@@ -118,7 +142,11 @@ impl Reservation<'_> {
             std::thread::sleep(pauses.next(took).min(left));
             let last = sys::boot_time() >= deadline;
             let found;
-            (found, took) = if last { (self.last_look(), took) } else { self.looker.look() };
+            (found, took) = if last {
+                (self.last_look(), took)
+            } else {
+                self.looker.look()
+            };
             if !found.is_empty() {
                 return Some(found);
             }
@@ -128,7 +156,8 @@ impl Reservation<'_> {
         }
     }
 
-    /// For the first moments: looks as soon as the caller, or a child of it, is another program than before.
+    /// For the first moments: looks as soon as the caller, or a child of it, is another
+    /// program than before.
     fn watch_closely(&self, limit: Duration) -> Option<Vec<Stat>> {
         let (began, before) = (Instant::now(), self.before.as_ref()?);
         while began.elapsed() < limit {
@@ -158,9 +187,11 @@ impl Reservation<'_> {
         Vec::new()
     }
 
-    /// All programs have exited. Marked as lingering at once, so that the caller's next getgpu can ask for the device, it goes on
-    /// looking: some more looks for programs that handed themselves on, then for `limit` while the caller lives.
-    /// A process that may not be read and begins now, such as an `ssh` typed behind the program, keeps it for `guest` at most.
+    /// All programs have exited. Marked as lingering at once, so that the caller's next
+    /// getgpu can ask for the device, it goes on looking: some more looks for programs
+    /// that handed themselves on, then for `limit` while the caller lives. A process that
+    /// may not be read and begins now, such as an `ssh` typed behind the program, keeps
+    /// it for `guest` at most.
     fn linger(&mut self, limit: Duration, guest: Duration) -> Option<Vec<Stat>> {
         let (began, since) = (Instant::now(), sys::boot_time());
         let found = self.looker.full();
@@ -169,16 +200,27 @@ impl Reservation<'_> {
             return Some(found);
         }
         let mark = self.mark();
-        let mut caller = Watch::new(std::iter::once((self.line.caller.pid, self.line.caller.start)));
+        let mut caller = Watch::new(std::iter::once((
+            self.line.caller.pid,
+            self.line.caller.start,
+        )));
         let mut looks = 1;
         loop {
             let early = looks < LAST_LOOKS;
-            let pause = if early { BETWEEN_LOOKS } else { LINGER_LOOK.min(limit.saturating_sub(began.elapsed())) };
+            let pause = if early {
+                BETWEEN_LOOKS
+            } else {
+                LINGER_LOOK.min(limit.saturating_sub(began.elapsed()))
+            };
             // The early looks are made whether the caller lives or not.
             let caller_over = self.pause(pause, if early { None } else { Some(&mut caller) });
             looks += 1;
             let last = looks >= LAST_LOOKS && (caller_over || began.elapsed() >= limit);
-            let found = if last || looks <= LAST_LOOKS { self.looker.full() } else { self.looker.look().0 };
+            let found = if last || looks <= LAST_LOOKS {
+                self.looker.full()
+            } else {
+                self.looker.look().0
+            };
             let found = self.timely(found, since, guest);
             if !found.is_empty() {
                 self.unmark(mark);
@@ -190,8 +232,8 @@ impl Reservation<'_> {
         }
     }
 
-    /// Waits for `pause`, or until the caller exits, and answers every getgpu that asks in the meantime. Returns whether the caller has
-    /// exited.
+    /// Waits for `pause`, or until the caller exits, and answers every getgpu that asks
+    /// in the meantime. Returns whether the caller has exited.
     fn pause(&mut self, pause: Duration, mut caller: Option<&mut Watch>) -> bool {
         let until = Instant::now() + pause;
         loop {
@@ -212,14 +254,21 @@ impl Reservation<'_> {
         }
     }
 
-    /// Answers a getgpu that asks for the device, for as long as it keeps the handover bytes. If it is given the device, it joins our
-    /// locks and then ends this process; if it exits without doing so, all is as before.
+    /// Answers a getgpu that asks for the device, for as long as it keeps the handover
+    /// bytes. If it is given the device, it joins our locks and then ends this process;
+    /// if it exits without doing so, all is as before.
     fn answer(&mut self, asker: i32) {
-        let (Some(answer), Some(probe)) = (self.reopen(), self.reopen()) else { return };
+        let (Some(answer), Some(probe)) = (self.reopen(), self.reopen()) else {
+            return;
+        };
         let agreed = consent::agrees(&self.evidence(asker, &probe));
         for device in &self.line.devices {
             let span = Span::of(device);
-            let _ = answer.try_read(if agreed { span.consent() } else { span.refusal() });
+            let _ = answer.try_read(if agreed {
+                span.consent()
+            } else {
+                span.refusal()
+            });
         }
         while self.asked(&probe) {
             std::thread::sleep(BETWEEN_ANSWERS);
@@ -237,7 +286,10 @@ impl Reservation<'_> {
         let own = fdinfo::settled_locks("self");
         let inode = nix::sys::stat::fstat(self.lock.as_fd()).map_or(0, |stat| stat.st_ino);
         evidence.held = self.line.devices.iter().map(Span::of).any(|span| {
-            let units = Units::of(fdinfo::within(&own, inode, span.reservation()), span.reservation());
+            let units = Units::of(
+                fdinfo::within(&own, inode, span.reservation()),
+                span.reservation(),
+            );
             let regions = [span.lease(), span.inner_lease(), span.inner_reservation()];
             let held = |range| !matches!(probe.conflict(range), Ok(None));
             regions.into_iter().any(|region| units.at(region).any(held))
@@ -253,7 +305,10 @@ impl Reservation<'_> {
         let since = (since.saturating_sub(NOTICE).as_secs_f64() * ticks as f64) as u64;
         found.retain(|stat| {
             let key = (stat.pid, stat.start);
-            if stat.start >= since && !self.guests.contains_key(&key) && super::looks::unreadable(stat.pid) {
+            if stat.start >= since
+                && !self.guests.contains_key(&key)
+                && super::looks::unreadable(stat.pid)
+            {
                 self.guests.insert(key, now + guest);
             }
             self.guests.get(&key).is_none_or(|until| now < *until)
@@ -261,7 +316,8 @@ impl Reservation<'_> {
         found
     }
 
-    /// Read-locks the lingering bytes, under the handover bytes, on a description of its own.
+    /// Read-locks the lingering bytes, under the handover bytes, on a description of its
+    /// own.
     fn mark(&self) -> Option<Description> {
         let mark = self.reopen()?;
         let handover = self.handover();
@@ -272,7 +328,8 @@ impl Reservation<'_> {
         Some(mark)
     }
 
-    /// Takes the mark away, unless somebody is just taking over: then this process is about to be ended.
+    /// Takes the mark away, unless somebody is just taking over: then this process is
+    /// about to be ended.
     fn unmark(&self, mark: Option<Description>) {
         let handover = self.handover();
         drop(mark);
@@ -283,7 +340,10 @@ impl Reservation<'_> {
         let description = self.reopen()?;
         let began = Instant::now();
         for device in &self.line.devices {
-            while matches!(description.try_write(Span::of(device).handover()), Ok(false)) {
+            while matches!(
+                description.try_write(Span::of(device).handover()),
+                Ok(false)
+            ) {
                 if began.elapsed() >= HANDOVER {
                     return None;
                 }
@@ -301,7 +361,11 @@ impl Reservation<'_> {
 /// Another description of the same lock file, wherever that is now.
 fn reopen(lock: &Description) -> Option<Description> {
     let path = format!("/proc/self/fd/{}", lock.number());
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).ok()?;
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .ok()?;
     Some(Description::new(OwnedFd::from(file)))
 }
 

@@ -1,5 +1,6 @@
-//! The holder's command line: what it reserves, for whom and until when. People read it in ps(1), getgpu reads it back
-//! (`getgpu_common::lock::own::HolderLine`), and the holder itself takes everything it needs from it.
+//! The holder's command line: what it reserves, for whom and until when. People read it
+//! in ps(1), getgpu reads it back (`getgpu_common::lock::own::HolderLine`), and the
+//! holder itself takes everything it needs from it.
 
 use std::ffi::{CString, OsString};
 use std::time::Duration;
@@ -13,7 +14,8 @@ use crate::caller::Process;
 /// Until when it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// While programs name the device: waits so long for the first, and lingers so long behind the last.
+    /// While programs name the device: waits so long for the first, and lingers so long
+    /// behind the last.
     Programs {
         /// For the first program to appear.
         wait: Duration,
@@ -31,7 +33,8 @@ pub enum Until {
 pub struct Line {
     /// What it reserves.
     pub devices: Vec<Uuid>,
-    /// What was printed: a program that has exactly this in CUDA_VISIBLE_DEVICES names the device.
+    /// What was printed: a program that has exactly this in CUDA_VISIBLE_DEVICES names
+    /// the device.
     pub value: String,
     /// For whom.
     pub caller: Process,
@@ -41,9 +44,11 @@ pub struct Line {
     pub record: Option<String>,
     /// The caller's forks between it and the getgpu that made it, as pid and start.
     pub forks: Vec<(i32, u64)>,
-    /// Start of the getgpu that made it, in clock ticks: unreadable processes count only from then on.
+    /// Start of the getgpu that made it, in clock ticks: unreadable processes count only
+    /// from then on.
     pub since: u64,
-    /// The value was in the environment of getgpu or its caller before: older programs that have it do not count.
+    /// The value was in the environment of getgpu or its caller before: older programs
+    /// that have it do not count.
     pub granted: bool,
     /// Until when.
     pub until: Until,
@@ -63,7 +68,12 @@ pub struct Tag {
 impl Line {
     /// The words behind `getgpu --holder`. A NUL cannot occur: process names end at one.
     pub fn words(&self) -> Vec<CString> {
-        let devices = self.devices.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
+        let devices = self
+            .devices
+            .iter()
+            .map(Uuid::as_str)
+            .collect::<Vec<_>>()
+            .join(",");
         let mut words = vec![
             devices,
             format!("caller={}({})", self.caller.pid, self.caller.name),
@@ -97,31 +107,51 @@ impl Line {
         if let Some(tag) = &self.tag {
             words.extend([format!("tag={}", tag.name), format!("asked={}", tag.asked)]);
         }
-        words.into_iter().filter_map(|word| CString::new(word).ok()).collect()
+        words
+            .into_iter()
+            .filter_map(|word| CString::new(word).ok())
+            .collect()
     }
 
     /// Reads the words back.
     pub fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<Self> {
         let devices = arguments.next()?.into_string().ok()?;
         let devices: Vec<Uuid> = devices.split(',').map(Uuid::parse).collect::<Option<_>>()?;
-        let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
-        let find = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+        let words: Vec<String> = arguments
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let find = |key: &str| {
+            words
+                .iter()
+                .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+        };
         let number = |key: &str| find(key)?.parse::<u64>().ok();
         let seconds = |key: &str| Duration::try_from_secs_f64(find(key)?.parse().ok()?).ok();
         let until = match find("hold") {
             Some("0()") => Until::Released,
-            Some(process) => Until::Over(named(process, number("hold-start")?)?, seconds("longest")),
-            None => Until::Programs { wait: seconds("for")?, linger: seconds("linger")? },
+            Some(process) => {
+                Until::Over(named(process, number("hold-start")?)?, seconds("longest"))
+            }
+            None => Until::Programs {
+                wait: seconds("for")?,
+                linger: seconds("linger")?,
+            },
         };
         Some(Self {
             value: find("value")?.to_owned(),
             caller: named(find("caller")?, number("start")?)?,
             since: number("since")?,
             record: find("record").map(str::to_owned),
-            job: find("job").map(|id| Job { id: id.into(), task: find("task").and_then(|task| task.parse().ok()) }),
+            job: find("job").map(|id| Job {
+                id: id.into(),
+                task: find("task").and_then(|task| task.parse().ok()),
+            }),
             forks: find("forks").and_then(own::parse_forks).unwrap_or_default(),
             granted: find("granted").is_some(),
-            tag: find("tag").zip(find("asked")).map(|(name, asked)| Tag { name: name.into(), asked: asked.into() }),
+            tag: find("tag").zip(find("asked")).map(|(name, asked)| Tag {
+                name: name.into(),
+                asked: asked.into(),
+            }),
             devices,
             until,
         })
@@ -131,7 +161,11 @@ impl Line {
 /// `4711(bash)`
 fn named(text: &str, start: u64) -> Option<Process> {
     let (pid, name) = text.split_once('(')?;
-    Some(Process { pid: pid.parse().ok()?, start, name: name.strip_suffix(')')?.to_owned() })
+    Some(Process {
+        pid: pid.parse().ok()?,
+        start,
+        name: name.strip_suffix(')')?.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -141,7 +175,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let process = |pid, name: &str| Process { pid, start: 99, name: name.into() };
+        let process = |pid, name: &str| Process {
+            pid,
+            start: 99,
+            name: name.into(),
+        };
         let uuid = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
         let line = |until| Line {
             devices: vec![uuid.clone()],
@@ -149,20 +187,32 @@ mod tests {
             caller: process(4711, "odd (name=x)"),
             since: 123,
             record: Some("MIG-1 user=ana share=1".into()),
-            job: Some(Job { id: "7.0".into(), task: Some(3) }),
+            job: Some(Job {
+                id: "7.0".into(),
+                task: Some(3),
+            }),
             forks: vec![(4712, 100), (4713, 101)],
             granted: true,
             until,
-            tag: Some(Tag { name: "slurm-7".into(), asked: "1f".into() }),
+            tag: Some(Tag {
+                name: "slurm-7".into(),
+                asked: "1f".into(),
+            }),
         };
         for until in [
-            Until::Programs { wait: Duration::from_millis(1500), linger: Duration::from_secs(5) },
+            Until::Programs {
+                wait: Duration::from_millis(1500),
+                linger: Duration::from_secs(5),
+            },
             Until::Over(process(5, "bash"), None),
             Until::Over(process(5, "bash"), Some(Duration::from_secs(3600))),
             Until::Released,
         ] {
             let line = line(until);
-            let words = line.words().into_iter().map(|word| OsString::from_vec(word.into_bytes()));
+            let words = line
+                .words()
+                .into_iter()
+                .map(|word| OsString::from_vec(word.into_bytes()));
             assert_eq!(Line::parse(words), Some(line));
         }
         assert_eq!(Line::parse(["x".into()].into_iter()), None);

@@ -1,5 +1,6 @@
-//! Looking at /proc for programs that name the device: at the caller and its descendants, which is quick, or at all processes of the
-//! uid, which is kept to one per cent of a processor. Only here are the environments of strangers' processes read.
+//! Looking at /proc for programs that name the device: at the caller and its descendants,
+//! which is quick, or at all processes of the uid, which is kept to one per cent of a
+//! processor. Only here are the environments of strangers' processes read.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -18,7 +19,8 @@ pub struct Looker {
     value: Vec<u8>,
     uuids: Vec<Vec<u8>>,
     view: View,
-    /// Whether the kernel tells the children of a process (CONFIG_PROC_CHILDREN); else only a look at everything finds them.
+    /// Whether the kernel tells the children of a process (CONFIG_PROC_CHILDREN); else
+    /// only a look at everything finds them.
     tree: bool,
     next_full: Instant,
 }
@@ -28,14 +30,26 @@ impl Looker {
     pub fn new(line: &Line) -> Self {
         let uid = nix::unistd::geteuid().as_raw();
         let granted = (line.granted || caller_has(line)).then(|| {
-            let own = procfs::pids().into_iter().filter(|pid| procfs::euid(*pid) == Some(uid));
-            own.filter_map(Stat::read).map(|stat| (stat.pid, (stat.start, stat.arg_start))).collect::<HashMap<_, _>>()
+            let own = procfs::pids()
+                .into_iter()
+                .filter(|pid| procfs::euid(*pid) == Some(uid));
+            own.filter_map(Stat::read)
+                .map(|stat| (stat.pid, (stat.start, stat.arg_start)))
+                .collect::<HashMap<_, _>>()
         });
         Self {
             uid,
             value: line.value.clone().into_bytes(),
-            uuids: line.devices.iter().map(|uuid| uuid.as_str().as_bytes().to_vec()).collect(),
-            view: View { caller: (line.caller.pid, line.caller.start), since: line.since, granted },
+            uuids: line
+                .devices
+                .iter()
+                .map(|uuid| uuid.as_str().as_bytes().to_vec())
+                .collect(),
+            view: View {
+                caller: (line.caller.pid, line.caller.start),
+                since: line.since,
+                granted,
+            },
             tree: Path::new("/proc/thread-self/children").exists(),
             next_full: Instant::now(),
         }
@@ -56,28 +70,53 @@ impl Looker {
         let began = sys::processor_time();
         let mut known = HashSet::new();
         let mut all = self.below(vec![self.view.caller.0], &mut known, true);
-        // Without the kernel's list of children only a look at everything finds descendants.
+        // Without the kernel's list of children only a look at everything finds
+        // descendants.
         let ours = |pid: &i32| !self.tree || procfs::may_be_of(*pid, self.uid);
-        let rest: Vec<i32> = procfs::pids().into_iter().filter(|pid| ours(pid) && known.insert(*pid)).collect();
+        let rest: Vec<i32> = procfs::pids()
+            .into_iter()
+            .filter(|pid| ours(pid) && known.insert(*pid))
+            .collect();
         let first = all.len();
-        all.extend(rest.into_iter().filter_map(Stat::read).map(|stat| self.seen(stat, !self.tree)));
-        let named = all[first..].iter().filter(|(_, seen)| seen.has_value).map(|(stat, _)| stat.pid);
+        all.extend(
+            rest.into_iter()
+                .filter_map(Stat::read)
+                .map(|stat| self.seen(stat, !self.tree)),
+        );
+        let named = all[first..]
+            .iter()
+            .filter(|(_, seen)| seen.has_value)
+            .map(|(stat, _)| stat.pid);
         let children = named.flat_map(children).collect();
         all.extend(self.below(children, &mut known, false));
         self.next_full = Instant::now() + (sys::processor_time().saturating_sub(began)) * 100;
         naming(&all, &self.view)
     }
 
-    /// All processes if that is due by the one per cent, else the caller's; and what the look at the caller's took of a processor.
+    /// All processes if that is due by the one per cent, else the caller's; and what the
+    /// look at the caller's took of a processor.
     pub fn look(&mut self) -> (Vec<Stat>, Duration) {
         let began = sys::processor_time();
         let found = self.quick();
         let took = sys::processor_time().saturating_sub(began);
-        (if found.is_empty() && Instant::now() >= self.next_full { self.full() } else { found }, took)
+        (
+            if found.is_empty() && Instant::now() >= self.next_full {
+                self.full()
+            } else {
+                found
+            },
+            took,
+        )
     }
 
-    /// These processes and their descendants, without the `known`, which they become. Arguments count below the caller only.
-    fn below(&self, mut todo: Vec<i32>, known: &mut HashSet<i32>, arguments: bool) -> Vec<(Stat, Seen)> {
+    /// These processes and their descendants, without the `known`, which they become.
+    /// Arguments count below the caller only.
+    fn below(
+        &self,
+        mut todo: Vec<i32>,
+        known: &mut HashSet<i32>,
+        arguments: bool,
+    ) -> Vec<(Stat, Seen)> {
         let (mut found, mut walked) = (Vec::new(), HashSet::new());
         while let Some(pid) = todo.pop() {
             if !walked.insert(pid) {
@@ -101,19 +140,25 @@ impl Looker {
             return Seen::default();
         }
         let (value, denied) = match secrets::environ(stat.pid) {
-            Secret::Bytes(block) => (secrets::value(&block, "CUDA_VISIBLE_DEVICES").map(<[u8]>::to_vec), false),
+            Secret::Bytes(block) => (
+                secrets::value(&block, "CUDA_VISIBLE_DEVICES").map(<[u8]>::to_vec),
+                false,
+            ),
             Secret::Denied => (None, true),
             Secret::Gone => return Seen::default(),
         };
         let has_value = value.as_deref() == Some(self.value.as_slice());
         let known = |name: &[u8]| self.uuids.iter().any(|uuid| uuid == name);
-        let has_part =
-            !has_value && self.uuids.len() > 1 && value.is_some_and(|value| value.split(|b| *b == b',').all(known));
+        let has_part = !has_value
+            && self.uuids.len() > 1
+            && value.is_some_and(|value| value.split(|b| *b == b',').all(known));
         let has_argument = arguments
             && match secrets::cmdline(stat.pid) {
-                Secret::Bytes(words) => {
-                    self.uuids.iter().any(|uuid| words.windows(uuid.len()).any(|part| part == uuid.as_slice()))
-                }
+                Secret::Bytes(words) => self.uuids.iter().any(|uuid| {
+                    words
+                        .windows(uuid.len())
+                        .any(|part| part == uuid.as_slice())
+                }),
                 _ => false,
             };
         Seen {
@@ -132,9 +177,12 @@ pub fn unreadable(pid: i32) -> bool {
     secrets::environ(pid) == Secret::Denied
 }
 
-/// Whether the caller was started with the value that was printed, so that it is a grant of older processes too.
+/// Whether the caller was started with the value that was printed, so that it is a grant
+/// of older processes too.
 fn caller_has(line: &Line) -> bool {
-    let Secret::Bytes(block) = secrets::environ(line.caller.pid) else { return false };
+    let Secret::Bytes(block) = secrets::environ(line.caller.pid) else {
+        return false;
+    };
     secrets::value(&block, "CUDA_VISIBLE_DEVICES") == Some(line.value.as_bytes())
 }
 
@@ -147,9 +195,13 @@ fn is_wrapper(pid: i32) -> bool {
 /// The children of all threads of a process (CONFIG_PROC_CHILDREN).
 pub fn children(pid: i32) -> Vec<i32> {
     let threads = file::numbers(&format!("/proc/{pid}/task")).into_iter();
-    let texts = threads.filter_map(|thread| file::whole(&format!("/proc/{pid}/task/{thread}/children")).ok());
+    let texts = threads
+        .filter_map(|thread| file::whole(&format!("/proc/{pid}/task/{thread}/children")).ok());
     let pids = |text: Vec<u8>| -> Vec<i32> {
-        String::from_utf8_lossy(&text).split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+        String::from_utf8_lossy(&text)
+            .split_ascii_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .collect()
     };
     texts.flat_map(pids).collect()
 }

@@ -1,5 +1,6 @@
-//! The holder: a small process that keeps a reservation for a program that has not started yet, and for as long as it runs.
-//! `start` makes one, `line` is its command line, `life` is what it does, `looks` and `naming` find its program.
+//! The holder: a small process that keeps a reservation for a program that has not
+//! started yet, and for as long as it runs. `start` makes one, `line` is its command
+//! line, `life` is what it does, `looks` and `naming` find its program.
 
 mod consent;
 mod glance;
@@ -17,7 +18,8 @@ pub use start::{User, start};
 
 use std::ffi::OsString;
 
-/// The holder's main, `getgpu --holder ...`. It finds the lock on descriptor 3 and its starter on descriptor 4.
+/// The holder's main, `getgpu --holder ...`. It finds the lock on descriptor 3 and its
+/// starter on descriptor 4.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
     match Line::parse(arguments) {
         Some(line) => life::live(&line),

@@ -1,5 +1,6 @@
-//! Which processes name a reserved device: pure, over what was read of /proc.
-//! By the whole value of CUDA_VISIBLE_DEVICES, by descent from one that has it, or, below the caller, by a part of it or an argument.
+//! Which processes name a reserved device: pure, over what was read of /proc. By the
+//! whole value of CUDA_VISIBLE_DEVICES, by descent from one that has it, or, below the
+//! caller, by a part of it or an argument.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +17,8 @@ pub struct Seen {
     pub own: bool,
     /// Its CUDA_VISIBLE_DEVICES is the value that was printed.
     pub has_value: bool,
-    /// Its CUDA_VISIBLE_DEVICES names some of several devices that were printed: it has chosen among them.
+    /// Its CUDA_VISIBLE_DEVICES names some of several devices that were printed: it has
+    /// chosen among them.
     pub has_part: bool,
     /// An argument holds the UUID.
     pub has_argument: bool,
@@ -38,9 +40,12 @@ pub struct View {
 }
 
 impl View {
-    /// Whether this process already had the value as part of a grant, and has not exec'ed since.
+    /// Whether this process already had the value as part of a grant, and has not exec'ed
+    /// since.
     fn had_before(&self, stat: &Stat) -> bool {
-        self.granted.as_ref().is_some_and(|first| first.get(&stat.pid) == Some(&(stat.start, stat.arg_start)))
+        self.granted
+            .as_ref()
+            .is_some_and(|first| first.get(&stat.pid) == Some(&(stat.start, stat.arg_start)))
     }
 
     /// Whether `stat` is the caller, and not another process with its number.
@@ -62,20 +67,34 @@ pub fn naming(processes: &[(Stat, Seen)], view: &View) -> Vec<Stat> {
         let (mut reached, mut todo) = (HashSet::new(), roots);
         while let Some(place) = todo.pop() {
             if reached.insert(place) {
-                todo.extend(children.get(&processes[place].0.pid).into_iter().flatten().copied());
+                todo.extend(
+                    children
+                        .get(&processes[place].0.pid)
+                        .into_iter()
+                        .flatten()
+                        .copied(),
+                );
             }
         }
         reached
     };
     let places = |test: &dyn Fn(&Stat, &Seen) -> bool| -> Vec<usize> {
-        processes.iter().enumerate().filter(|(_, (stat, seen))| test(stat, seen)).map(|(place, _)| place).collect()
+        processes
+            .iter()
+            .enumerate()
+            .filter(|(_, (stat, seen))| test(stat, seen))
+            .map(|(place, _)| place)
+            .collect()
     };
-    let named = |stat: &Stat, seen: &Seen| seen.own && seen.has_value && counts(stat, seen) && !view.had_before(stat);
+    let named = |stat: &Stat, seen: &Seen| {
+        seen.own && seen.has_value && counts(stat, seen) && !view.had_before(stat)
+    };
     let by_value = descend(places(&named));
     let of_caller = descend(places(&|stat, _| view.is_caller(stat)));
     let by_argument = of_caller.into_iter().filter(|place| {
         let (stat, seen) = &processes[*place];
-        // A root daemon's fork that has changed its uid cannot be read either, for a moment, and is no program yet.
+        // A root daemon's fork that has changed its uid cannot be read either, for a
+        // moment, and is no program yet.
         let hidden = seen.denied && !stat.forked && stat.start >= view.since;
         let part = seen.has_part && !view.is_caller(stat);
         seen.own && (part || seen.has_argument || hidden)
@@ -84,7 +103,10 @@ pub fn naming(processes: &[(Stat, Seen)], view: &View) -> Vec<Stat> {
     found.retain(|place| counts(&processes[*place].0, &processes[*place].1));
     found.sort_unstable();
     found.dedup();
-    found.into_iter().map(|place| processes[place].0.clone()).collect()
+    found
+        .into_iter()
+        .map(|place| processes[place].0.clone())
+        .collect()
 }
 
 #[cfg(test)]

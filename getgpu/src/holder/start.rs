@@ -1,5 +1,7 @@
-//! Starting a holder: forked twice so that no child appears in the caller's wait, executed afresh so that it is small and has nothing
-//! of NVML's, with an empty environment, its own session, and no descriptor but the lock and the word from its starter.
+//! Starting a holder: forked twice so that no child appears in the caller's wait,
+//! executed afresh so that it is small and has nothing of NVML's, with an empty
+//! environment, its own session, and no descriptor but the lock and the word from its
+//! starter.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -41,10 +43,15 @@ pub struct User {
     pub gid: u32,
 }
 
-/// Starts a holder for a settled reservation. When this returns the reservation is the holder's.
+/// Starts a holder for a settled reservation. When this returns the reservation is the
+/// holder's.
 pub fn start(line: &Line, lock: Description, user: Option<User>) -> Result<Started, Failure> {
-    let failed =
-        |why: &str| Failure::new(Kind::LockPlace, format!("cannot start the holder of the reservation: {why}"));
+    let failed = |why: &str| {
+        Failure::new(
+            Kind::LockPlace,
+            format!("cannot start the holder of the reservation: {why}"),
+        )
+    };
     let (ours, theirs) = channel().map_err(|e| failed(&reason(&e)))?;
     launch(line, lock.into_fd(), theirs, user).map_err(|e| failed(&reason(&e.into())))?;
     let mut ours = File::from(ours);
@@ -101,9 +108,16 @@ fn launch(line: &Line, lock: OwnedFd, starter: OwnedFd, user: Option<User>) -> n
         }
         ForkResult::Child => {
             let _ = nix::unistd::setsid();
-            // SAFETY: as above. The child's child is nobody's child that the caller could wait for.
+            // SAFETY: as above. The child's child is nobody's child that the caller could
+            // wait for.
             if let Ok(ForkResult::Child) = unsafe { fork() } {
-                become_holder(&program, &words, lock.as_raw_fd(), starter.as_raw_fd(), user);
+                become_holder(
+                    &program,
+                    &words,
+                    lock.as_raw_fd(),
+                    starter.as_raw_fd(),
+                    user,
+                );
             }
             // SAFETY: _exit runs nothing of the parent's.
             unsafe { libc::_exit(0) }
@@ -112,7 +126,13 @@ fn launch(line: &Line, lock: OwnedFd, starter: OwnedFd, user: Option<User>) -> n
 }
 
 /// Arranges the descriptors and executes; returns only if it cannot.
-fn become_holder(program: &CString, words: &[CString], lock: RawFd, starter: RawFd, user: Option<User>) {
+fn become_holder(
+    program: &CString,
+    words: &[CString],
+    lock: RawFd,
+    starter: RawFd,
+    user: Option<User>,
+) {
     if !process_reset::arrange(lock, starter) {
         return;
     }

@@ -1,5 +1,5 @@
-//! Waiting for processes to be over: by pidfd, or, before Linux 5.3, by looking once a second.
-//! At most 16 at a time; when all of them are over a new look finds any others.
+//! Waiting for processes to be over: by pidfd, or, before Linux 5.3, by looking once a
+//! second. At most 16 at a time; when all of them are over a new look finds any others.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ impl Watched {
     /// None if the process is over already.
     fn new(pid: i32, start: u64) -> Option<Self> {
         let fd = sys::pidfd(pid).ok();
-        // Looked at after the pidfd was opened: the number cannot have gone to another process unseen.
+        // Looked at after the pidfd was opened: the number cannot have gone to another
+        // process unseen.
         runs(pid, start).then_some(Self { pid, start, fd })
     }
 }
@@ -37,7 +38,12 @@ pub struct Watch(Vec<Watched>);
 impl Watch {
     /// Watches these.
     pub fn new(processes: impl Iterator<Item = (i32, u64)>) -> Self {
-        Self(processes.take(MOST).filter_map(|(pid, start)| Watched::new(pid, start)).collect())
+        Self(
+            processes
+                .take(MOST)
+                .filter_map(|(pid, start)| Watched::new(pid, start))
+                .collect(),
+        )
     }
 
     /// Waits until all are over, `limit` at most; whether they are.
@@ -61,18 +67,30 @@ impl Watch {
 
     fn wait(&mut self, left: Option<Duration>) {
         let blind = self.0.iter().any(|watched| watched.fd.is_none());
-        let slice = if blind { Some(Duration::from_secs(1)) } else { None };
+        let slice = if blind {
+            Some(Duration::from_secs(1))
+        } else {
+            None
+        };
         let timeout = match (left, slice) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
         let timeout = timeout.map_or(PollTimeout::NONE, |t| {
             // Rounded up, so that what is left is never waited for again and again.
-            let up = if t.is_zero() { t } else { t + Duration::from_millis(1) };
+            let up = if t.is_zero() {
+                t
+            } else {
+                t + Duration::from_millis(1)
+            };
             PollTimeout::try_from(up).unwrap_or(PollTimeout::MAX)
         });
-        let mut fds: Vec<PollFd<'_>> =
-            self.0.iter().filter_map(|w| w.fd.as_ref()).map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)).collect();
+        let mut fds: Vec<PollFd<'_>> = self
+            .0
+            .iter()
+            .filter_map(|w| w.fd.as_ref())
+            .map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN))
+            .collect();
         let _ = poll(&mut fds, timeout);
         let ended: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
         let mut ended = ended.into_iter();

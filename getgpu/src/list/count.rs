@@ -1,5 +1,6 @@
-//! `--count-free`: how many devices of the pool are free, or, with a share, how many programs would find room.
-//! Nothing is taken, so by the time it is read it may be different.
+//! `--count-free`: how many devices of the pool are free, or, with a share, how many
+//! programs would find room. Nothing is taken, so by the time it is read it may be
+//! different.
 
 use getgpu_common::ask::{Client, Worker};
 use getgpu_common::choice::attempt;
@@ -11,15 +12,25 @@ use getgpu_common::pool::Portion;
 use getgpu_common::request::Request;
 
 /// Prints the number: 0 also where there is a driver and no GPU.
-pub fn free<W: Worker>(client: Result<Client<W>, Failure>, mut request: Request, place: &Place) -> Result<(), Failure> {
-    let free = match client.and_then(|client| client.ask_all(|client| count(client, &mut request, place))) {
+pub fn free<W: Worker>(
+    client: Result<Client<W>, Failure>,
+    mut request: Request,
+    place: &Place,
+) -> Result<(), Failure> {
+    let free = match client
+        .and_then(|client| client.ask_all(|client| count(client, &mut request, place)))
+    {
         Err(none) if none.kind == Kind::NoUsableGpu => 0,
         other => other?,
     };
     show(&format!("{free}\n"))
 }
 
-fn count<W: Worker>(client: &mut Client<W>, request: &mut Request, place: &Place) -> Result<i64, Failure> {
+fn count<W: Worker>(
+    client: &mut Client<W>,
+    request: &mut Request,
+    place: &Place,
+) -> Result<i64, Failure> {
     let inventory = client.scan(request.detail())?;
     super::grant(request, &inventory);
     request.cover = request.owned(place, Some(&inventory)).cover();
@@ -27,15 +38,23 @@ fn count<W: Worker>(client: &mut Client<W>, request: &mut Request, place: &Place
     let mut free = 0;
     for device in request.filter.pool(&inventory) {
         let places = places(&probe, request, device)?;
-        let settled = !Taken::look(&probe, request.level(), Span::of(&device.uuid))?.settled.is_empty();
-        if request.same_user && settled && attempt::others_share(place, &probe, Span::of(&device.uuid), request.user)? {
+        let settled = !Taken::look(&probe, request.level(), Span::of(&device.uuid))?
+            .settled
+            .is_empty();
+        if request.same_user
+            && settled
+            && attempt::others_share(place, &probe, Span::of(&device.uuid), request.user)?
+        {
             continue;
         }
-        // As in a choice: not asked where others have their shares, nor inside what is ours.
+        // As in a choice: not asked where others have their shares, nor inside what is
+        // ours.
         let idle = places > 0
             && (settled
                 || request.cover.is_some()
-                || client.usage(device, Detail::Uuid)?.is_ok_and(|usage| usage.activity == Activity::Idle));
+                || client
+                    .usage(device, Detail::Uuid)?
+                    .is_ok_and(|usage| usage.activity == Activity::Idle));
         free += if idle { places } else { 0 };
     }
     Ok(free)
@@ -43,7 +62,12 @@ fn count<W: Worker>(client: &mut Client<W>, request: &mut Request, place: &Place
 
 /// How many times the request fits on a device, as far as the lock tells.
 fn places(probe: &Description, request: &Request, device: &Device) -> Result<i64, Failure> {
-    let ours = request.cover.as_ref().and_then(|cover| cover.units(&device.uuid)).cloned().unwrap_or_else(Units::whole);
+    let ours = request
+        .cover
+        .as_ref()
+        .and_then(|cover| cover.units(&device.uuid))
+        .cloned()
+        .unwrap_or_else(Units::whole);
     match request.filter.portion(&ours, device.memory) {
         Portion::TooLarge => Ok(0),
         Portion::All => Ok(i64::from(attempt::units(probe, request, device)?.is_ok())),

@@ -1,4 +1,5 @@
-//! The listing as JSON, schema 1: names may be added, never changed. Bytes and Unix seconds; null where not known.
+//! The listing as JSON, schema 1: names may be added, never changed. Bytes and Unix
+//! seconds; null where not known.
 
 use serde::Serialize;
 
@@ -23,7 +24,9 @@ pub fn text(listing: &Listing) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let document = Document {
         schema: 1,
-        host: nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        host: nix::unistd::gethostname()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default(),
         time: now.map_or(0, |now| now.as_secs()),
         driver: listing.inventory.driver.as_deref(),
         lock: &listing.lock,

@@ -1,5 +1,5 @@
-//! `--list`: everything on the node with its state and holders, as a table for people or as JSON.
-//! Locks are only looked at, never taken, so a listing disturbs nobody.
+//! `--list`: everything on the node with its state and holders, as a table for people or
+//! as JSON. Locks are only looked at, never taken, so a listing disturbs nobody.
 
 pub mod count;
 mod json;
@@ -64,7 +64,9 @@ pub fn show<W: Worker>(
     form: Form,
     level: Level,
 ) -> Result<(), Failure> {
-    let listing = match client.and_then(|client| client.ask_all(|client| collect(client, request, settings, place))) {
+    let listing = match client
+        .and_then(|client| client.ask_all(|client| collect(client, request, settings, place)))
+    {
         // Without a GPU there is nothing to list, which is no failure.
         Err(none) if none.kind == Kind::NoUsableGpu => Listing::empty(place, none.message)?,
         other => other?,
@@ -82,9 +84,14 @@ pub fn show<W: Worker>(
     for problem in &listing.problems {
         diag.warn(problem);
     }
-    let unknown = |row: &&rows::Row| row.state == rows::State::Claimed && row.holders.iter().all(|h| h.uid.is_none());
+    let unknown = |row: &&rows::Row| {
+        row.state == rows::State::Claimed && row.holders.iter().all(|h| h.uid.is_none())
+    };
     for row in listing.rows.iter().filter(unknown) {
-        diag.warn(&format!("{}: claimed by a process of another user", row.uuid));
+        diag.warn(&format!(
+            "{}: claimed by a process of another user",
+            row.uuid
+        ));
         diag.hint("as root, getgpu --list names the process");
     }
     Ok(())
@@ -116,11 +123,18 @@ fn collect<W: Worker>(
     let probe = place.open()?;
     let sorted = request.filter.sort(&inventory);
     let mut rows = Vec::new();
-    for ((device, outside), held) in inventory.devices.iter().zip(&sorted).zip(holdings(place, &probe, &inventory)?) {
+    for ((device, outside), held) in inventory
+        .devices
+        .iter()
+        .zip(&sorted)
+        .zip(holdings(place, &probe, &inventory)?)
+    {
         let usage = client.usage(device, Detail::Full)?;
         let allowed = list.as_ref().is_none_or(|list| list.names(device.names()));
         let excluded = request.filter.excluded.names(device.names());
-        rows.push(rows::Row::new(device, &inventory, usage, held, *outside, allowed, excluded));
+        rows.push(rows::Row::new(
+            device, &inventory, usage, held, *outside, allowed, excluded,
+        ));
     }
     rows::number(&mut rows);
     let problems = crate::explain::problems(&request.filter, &inventory);
@@ -137,19 +151,37 @@ fn collect<W: Worker>(
 /// How long a device has to be claimed to be shown so: most claims last for microseconds.
 const CLAIMED: Duration = Duration::from_millis(100);
 
-/// What is held of each device. Devices that others only claim are looked at twice, and shown with who does.
-fn holdings(place: &Place, probe: &Description, inventory: &Inventory) -> Result<Vec<Holdings>, Failure> {
-    let spans = || inventory.devices.iter().map(|device| Span::of(&device.uuid));
-    let mut all = spans().map(|span| holders::of(place, probe, span)).collect::<Result<Vec<_>, _>>()?;
+/// What is held of each device. Devices that others only claim are looked at twice, and
+/// shown with who does.
+fn holdings(
+    place: &Place,
+    probe: &Description,
+    inventory: &Inventory,
+) -> Result<Vec<Holdings>, Failure> {
+    let spans = || {
+        inventory
+            .devices
+            .iter()
+            .map(|device| Span::of(&device.uuid))
+    };
+    let mut all = spans()
+        .map(|span| holders::of(place, probe, span))
+        .collect::<Result<Vec<_>, _>>()?;
     if !all.iter().any(Holdings::claimed) {
         return Ok(all);
     }
     std::thread::sleep(CLAIMED);
     let mut claimers = None;
-    for (held, span) in all.iter_mut().zip(spans()).filter(|(held, _)| held.claimed()) {
+    for (held, span) in all
+        .iter_mut()
+        .zip(spans())
+        .filter(|(held, _)| held.claimed())
+    {
         *held = holders::of(place, probe, span)?;
         if held.claimed() {
-            held.holders = claimers.get_or_insert_with(Claimers::read).of(place, probe, span)?;
+            held.holders = claimers
+                .get_or_insert_with(Claimers::read)
+                .of(place, probe, span)?;
         }
     }
     Ok(all)
@@ -160,6 +192,11 @@ fn grant(request: &mut Request, inventory: &Inventory) {
     request.filter.grant = match &request.visible {
         Visible::Unset => None,
         Visible::Nothing => Some(Vec::new()),
-        Visible::Entries(entries) => Some(visible::resolve(entries, inventory).into_iter().map(|d| d.uuid).collect()),
+        Visible::Entries(entries) => Some(
+            visible::resolve(entries, inventory)
+                .into_iter()
+                .map(|d| d.uuid)
+                .collect(),
+        ),
     };
 }

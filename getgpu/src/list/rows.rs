@@ -1,4 +1,5 @@
-//! One row of the listing: a device with its state, the first that applies, and who is behind it. Pure but for the names of users.
+//! One row of the listing: a device with its state, the first that applies, and who is
+//! behind it. Pure but for the names of users.
 
 use getgpu_common::error::Failure;
 use getgpu_common::inventory::{Activity, Device, Gpu, Inventory, Usage};
@@ -143,13 +144,19 @@ fn process(process: &getgpu_common::inventory::Process) -> Process {
         user: procfs::euid(process.pid as i32).map(procfs::user_name),
         name: process.name.clone(),
         memory: process.memory,
-        since: procfs::Stat::read(process.pid as i32).as_ref().and_then(holders::since),
+        since: procfs::Stat::read(process.pid as i32)
+            .as_ref()
+            .and_then(holders::since),
     }
 }
 
 /// Numbers the rows of the pool.
 pub fn number(rows: &mut [Row]) {
-    for (index, row) in rows.iter_mut().filter(|row| row.outside.is_none()).enumerate() {
+    for (index, row) in rows
+        .iter_mut()
+        .filter(|row| row.outside.is_none())
+        .enumerate()
+    {
         row.index = Some(index);
     }
 }

@@ -1,5 +1,6 @@
-//! The listing as a table that fits 80 columns: a line per device, dashes where nothing is known.
-//! Pure text; names are cut so that no line grows longer, and control characters are shown, not sent.
+//! The listing as a table that fits 80 columns: a line per device, dashes where nothing
+//! is known. Pure text; names are cut so that no line grows longer, and control
+//! characters are shown, not sent.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,10 +11,13 @@ use getgpu_common::quantity::brief;
 use super::rows::{Process, Row, State};
 use getgpu_common::lock::holders::Holder;
 
-/// The table; with `uuids` each line ends in the device's UUID, and where there are batch jobs in theirs. Such lines may be longer than
-/// 80 columns.
+/// The table; with `uuids` each line ends in the device's UUID, and where there are batch
+/// jobs in theirs. Such lines may be longer than 80 columns.
 pub fn text(rows: &[Row], uuids: bool) -> String {
-    let jobs = rows.iter().flat_map(|row| &row.holders).any(|holder| holder.job.is_some());
+    let jobs = rows
+        .iter()
+        .flat_map(|row| &row.holders)
+        .any(|holder| holder.job.is_some());
     // What stands behind column 80.
     let more = |line: String, job: &str, uuid: &str| {
         let mut line = line.trim_end().to_owned();
@@ -25,9 +29,20 @@ pub fn text(rows: &[Row], uuids: bool) -> String {
         }
         format!("{}\n", line.trim_end())
     };
-    let head = line(["INDEX", "GPU", "DEVICE", "MEMORY GIB", "STATE", "WHO", "PROGRAM", "SINCE"]);
+    let head = line([
+        "INDEX",
+        "GPU",
+        "DEVICE",
+        "MEMORY GIB",
+        "STATE",
+        "WHO",
+        "PROGRAM",
+        "SINCE",
+    ]);
     let mut text = more(head, "JOB", "UUID");
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_secs());
     for row in rows {
         let cells = cells(row, now);
         let row_line = line(cells.each_ref().map(String::as_str));
@@ -44,23 +59,51 @@ pub fn text(rows: &[Row], uuids: bool) -> String {
 
 /// `4711.0 task 3`
 fn job(holder: Option<&Holder>) -> String {
-    let job = holder.and_then(|holder| Some(Job { id: holder.job.clone()?, task: holder.task }));
-    job.map(|job| printable(&job.to_string())).unwrap_or_default()
+    let job = holder.and_then(|holder| {
+        Some(Job {
+            id: holder.job.clone()?,
+            task: holder.task,
+        })
+    });
+    job.map(|job| printable(&job.to_string()))
+        .unwrap_or_default()
 }
 
 /// Whether several have parts of the device: then each has a line.
 fn shares(row: &Row) -> bool {
-    row.holders.len() > 1 && row.holders.iter().any(|holder| holder.share.is_none_or(|share| share < 1.0))
+    row.holders.len() > 1
+        && row
+            .holders
+            .iter()
+            .any(|holder| holder.share.is_none_or(|share| share < 1.0))
 }
 
 /// The line of a further sharer: its part in the place of the state.
 fn sharer(holder: &Holder, now: u64) -> [String; 8] {
-    let part = holder.share.map_or_else(|| "?".into(), |share| format!("{:.0}%", share * 100.0));
-    let program = holder.program.as_ref().map(|name| with_pid(name, holder.pid));
-    let [who, program, since] =
-        [holder.user.clone(), program, ago(holder.since, now)].map(|t| t.unwrap_or_else(|| "-".into()));
-    let kind = if holder.kind == "reservation" { format!("res. {part}") } else { format!("+ {part}") };
-    ["".into(), "".into(), "".into(), "".into(), kind, who, program, since]
+    let part = holder
+        .share
+        .map_or_else(|| "?".into(), |share| format!("{:.0}%", share * 100.0));
+    let program = holder
+        .program
+        .as_ref()
+        .map(|name| with_pid(name, holder.pid));
+    let [who, program, since] = [holder.user.clone(), program, ago(holder.since, now)]
+        .map(|t| t.unwrap_or_else(|| "-".into()));
+    let kind = if holder.kind == "reservation" {
+        format!("res. {part}")
+    } else {
+        format!("+ {part}")
+    };
+    [
+        "".into(),
+        "".into(),
+        "".into(),
+        "".into(),
+        kind,
+        who,
+        program,
+        since,
+    ]
 }
 
 fn ago(since: Option<u64>, now: u64) -> Option<String> {
@@ -69,28 +112,57 @@ fn ago(since: Option<u64>, now: u64) -> Option<String> {
 
 fn cells(row: &Row, now: u64) -> [String; 8] {
     let dash = || "-".to_owned();
-    let gib = |bytes: Option<u64>| bytes.map_or("-".into(), |b| format!("{:.1}", b as f64 / f64::from(1 << 30)));
+    let gib = |bytes: Option<u64>| {
+        bytes.map_or("-".into(), |b| {
+            format!("{:.1}", b as f64 / f64::from(1 << 30))
+        })
+    };
     let holder = row.holders.first();
     let process = row.processes.first();
     let of_process = || {
-        let name = |p: &Process| with_pid(p.name.as_deref().unwrap_or("?"), i32::try_from(p.pid).ok());
-        (process.map(name), process.and_then(|process| ago(process.since, now)))
+        let name =
+            |p: &Process| with_pid(p.name.as_deref().unwrap_or("?"), i32::try_from(p.pid).ok());
+        (
+            process.map(name),
+            process.and_then(|process| ago(process.since, now)),
+        )
     };
     let (who, (program, since)) = match holder {
         // A reservation's program says more than its caller, once NVML shows it.
-        Some(holder) if holder.kind == "reservation" && process.is_some() => (holder.user.clone(), of_process()),
+        Some(holder) if holder.kind == "reservation" && process.is_some() => {
+            (holder.user.clone(), of_process())
+        }
         Some(holder) => {
-            let program = holder.program.as_ref().map(|name| with_pid(name, holder.pid));
+            let program = holder
+                .program
+                .as_ref()
+                .map(|name| with_pid(name, holder.pid));
             (holder.user.clone(), (program, ago(holder.since, now)))
         }
         None => (process.and_then(|p| p.user.clone()), of_process()),
     };
-    let more = if shares(row) { 0 } else { row.holders.len().saturating_sub(1) };
-    let who = who.map(|user| if more > 0 { format!("{user} +{more}") } else { user });
+    let more = if shares(row) {
+        0
+    } else {
+        row.holders.len().saturating_sub(1)
+    };
+    let who = who.map(|user| {
+        if more > 0 {
+            format!("{user} +{more}")
+        } else {
+            user
+        }
+    });
     [
         row.index.map_or_else(dash, |index| index.to_string()),
         row.gpu.to_string(),
-        row.profile.clone().unwrap_or_else(|| if row.mig { "MIG".into() } else { "whole GPU".into() }),
+        row.profile.clone().unwrap_or_else(|| {
+            if row.mig {
+                "MIG".into()
+            } else {
+                "whole GPU".into()
+            }
+        }),
         format!("{}/{}", gib(row.memory_used), gib(row.memory_total)),
         state(row),
         who.unwrap_or_else(dash),
@@ -121,7 +193,11 @@ fn state(row: &Row) -> String {
         State::Free if !row.usable => "not usable".into(),
         State::Free => String::from("free"),
     };
-    if row.excluded && row.state != State::Free { format!("{word} (x)") } else { word }
+    if row.excluded && row.state != State::Free {
+        format!("{word} (x)")
+    } else {
+        word
+    }
 }
 
 /// Columns of fixed width: 5 + 3 + 11 + 11 + 10 + 9 + 15 + 8, a blank between each.

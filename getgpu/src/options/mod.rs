@@ -1,5 +1,6 @@
-//! getgpu's options as one checked value, which is all that later files see of what was typed.
-//! `table` is what there is to type, `parse` reads and checks it. Nothing here touches the system.
+//! getgpu's options as one checked value, which is all that later files see of what was
+//! typed. `table` is what there is to type, `parse` reads and checks it. Nothing here
+//! touches the system.
 
 mod parse;
 mod table;
@@ -23,7 +24,8 @@ pub enum Format {
     Env,
     /// Of a listing: for node_exporter's textfile collector.
     Prometheus,
-    /// Export lines for a task: CUDA_VISIBLE_DEVICES, and for a part of a device what frameworks read.
+    /// Export lines for a task: CUDA_VISIBLE_DEVICES, and for a part of a device what
+    /// frameworks read.
     Task,
 }
 

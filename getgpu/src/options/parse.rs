@@ -1,5 +1,5 @@
-//! What was typed, read by the table and checked: which action it is, and what excludes what.
-//! Every refusal names the option and hints at what would do.
+//! What was typed, read by the table and checked: which action it is, and what excludes
+//! what. Every refusal names the option and hints at what would do.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,12 +14,22 @@ use super::table::{CALLER, FORMATS, GUIDE, command};
 use super::{Action, Format, Keep, Options};
 use getgpu_common::diag::Level;
 
-/// Settings whose options choose, share or wait, which INDEX excludes; the type decides what is counted.
-const WITHOUT_INDEX: [&str; 7] = ["count", "profile", "min_memory", "gpu", "policy", "share", "wait"];
+/// Settings whose options choose, share or wait, which INDEX excludes; the type decides
+/// what is counted.
+const WITHOUT_INDEX: [&str; 7] = [
+    "count",
+    "profile",
+    "min_memory",
+    "gpu",
+    "policy",
+    "share",
+    "wait",
+];
 
 /// Reads the arguments behind the program's name.
 pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, Failure> {
-    let typed = command().try_get_matches_from(std::iter::once(OsString::from("getgpu")).chain(arguments));
+    let typed =
+        command().try_get_matches_from(std::iter::once(OsString::from("getgpu")).chain(arguments));
     check(&typed.map_err(|error| flags::usage_failure("getgpu", &error))?)
 }
 
@@ -27,10 +37,17 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
     let given = |name: &str| typed.get_flag(name);
     let text = |name: &str| typed.get_one::<String>(name).map(String::as_str);
     if given("help") {
-        return Ok(Options::only(Action::Text(format!("{}\n{}\n", command().render_help(), GUIDE.after()))));
+        return Ok(Options::only(Action::Text(format!(
+            "{}\n{}\n",
+            command().render_help(),
+            GUIDE.after()
+        ))));
     }
     if given("version") {
-        return Ok(Options::only(Action::Text(format!("getgpu {}\n", env!("CARGO_PKG_VERSION")))));
+        return Ok(Options::only(Action::Text(format!(
+            "getgpu {}\n",
+            env!("CARGO_PKG_VERSION")
+        ))));
     }
     let format = match text("format") {
         None | Some("uuid") => Format::Uuid,
@@ -39,20 +56,31 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         Some("task") => Format::Task,
         Some("prometheus") if given("list") && !given("json") => Format::Prometheus,
         Some("prometheus") => return Err(usage("--format prometheus goes with --list".into())),
-        Some(other) => return Err(usage(format!("--format {other}: not one of {}", FORMATS.join(", ")))),
+        Some(other) => {
+            return Err(usage(format!(
+                "--format {other}: not one of {}",
+                FORMATS.join(", ")
+            )));
+        }
     };
     let choices = Typed::of(typed, "getgpu")?;
     if format == Format::Index && matches!(text("type"), Some("mig" | "any")) {
-        return Err(usage("--format index names whole GPUs only; MIG devices have no CUDA index".into()));
+        return Err(usage(
+            "--format index names whole GPUs only; MIG devices have no CUDA index".into(),
+        ));
     }
     if text("share") == Some("auto") {
-        return Err(usage("--share auto: divides a grant among ranks, which cudawrap does".into()));
+        return Err(usage(
+            "--share auto: divides a grant among ranks, which cudawrap does".into(),
+        ));
     }
     let tag = text("tag").map(tag_name).transpose()?;
     let uid = text("uid").map(uid_number).transpose()?;
     let mut action = action(typed)?;
     if (tag.is_some() || uid.is_some()) && !matches!(action, Action::Print(_)) {
-        return Err(usage("--tag and --uid go with printing a device, and nothing else".into()));
+        return Err(usage(
+            "--tag and --uid go with printing a device, and nothing else".into(),
+        ));
     }
     if let (Some(name), true) = (&tag, only_the_tag(typed, &choices, &action)) {
         action = Action::Tagged(name.clone());
@@ -60,22 +88,31 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
     if let (Action::Print(Some(index)), Some(other)) = (&action, choices.first_of(&WITHOUT_INDEX)) {
         let failure = usage(format!("INDEX {index} and {other} exclude each other"));
         return Err(if matches!(other, "--wait" | "-w") {
-            failure.hint(format!("to wait at most {index} seconds for any device: getgpu --wait={index}"))
+            failure.hint(format!(
+                "to wait at most {index} seconds for any device: getgpu --wait={index}"
+            ))
         } else {
             failure
         });
     }
     if let (false, Some(other)) = (
-        matches!(action, Action::Print(_) | Action::ShowConfig | Action::Tagged(_)),
+        matches!(
+            action,
+            Action::Print(_) | Action::ShowConfig | Action::Tagged(_)
+        ),
         choices.first_of(&["wait", "count", "policy"]),
     ) {
-        return Err(usage(format!("{other} goes with printing a device, and nothing else")));
+        return Err(usage(format!(
+            "{other} goes with printing a device, and nothing else"
+        )));
     }
     let options = Options {
         action,
         choices,
         ignore_grant: given("ignore-grant"),
-        reserve_for: text("for").map(|t| quantity::time(t).map_err(|e| usage(format!("--for: {e}")))).transpose()?,
+        reserve_for: text("for")
+            .map(|t| quantity::time(t).map_err(|e| usage(format!("--for: {e}"))))
+            .transpose()?,
         keep: keep(text("hold"), given("no-reserve"))?,
         tag,
         uid,
@@ -84,10 +121,14 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         level: flags::level(typed),
     };
     if options.keep != Keep::ForProgram && options.reserve_for.is_some() {
-        return Err(usage("--for has no meaning with --hold or --no-reserve".into()));
+        return Err(usage(
+            "--for has no meaning with --hold or --no-reserve".into(),
+        ));
     }
     if options.keep == Keep::No && (options.tag.is_some() || options.uid.is_some()) {
-        return Err(usage("--no-reserve reserves nothing that could have a tag or a user".into()));
+        return Err(usage(
+            "--no-reserve reserves nothing that could have a tag or a user".into(),
+        ));
     }
     Ok(options)
 }
@@ -97,17 +138,27 @@ fn action(typed: &ArgMatches) -> Result<Action, Failure> {
     let mut wanted: Vec<(&str, Action)> = Vec::new();
     let words: Vec<&String> = typed.get_many("index").into_iter().flatten().collect();
     if given("check") {
-        wanted.push(("--check", Action::Check(words.iter().map(PathBuf::from).collect())));
+        wanted.push((
+            "--check",
+            Action::Check(words.iter().map(PathBuf::from).collect()),
+        ));
     } else if let [first, second, ..] = words[..] {
         return Err(usage(format!("{first} and {second}: one INDEX at a time")));
     } else if let [index] = words[..] {
-        let number = index
-            .parse()
-            .map_err(|_| usage(format!("`{index}` is not an index: 0, 1, ... as getgpu --list shows them")))?;
+        let number = index.parse().map_err(|_| {
+            usage(format!(
+                "`{index}` is not an index: 0, 1, ... as getgpu --list shows them"
+            ))
+        })?;
         wanted.push(("INDEX", Action::Print(Some(number))));
     }
     if given("list") {
-        wanted.push(("--list", Action::List { json: given("json") }));
+        wanted.push((
+            "--list",
+            Action::List {
+                json: given("json"),
+            },
+        ));
     } else if given("json") {
         return Err(usage("--json goes with --list".into()));
     }
@@ -126,7 +177,9 @@ fn action(typed: &ArgMatches) -> Result<Action, Failure> {
     match wanted.as_slice() {
         [] => Ok(Action::Print(None)),
         [(_, only)] => Ok(only.clone()),
-        [(first, _), (second, _), ..] => Err(usage(format!("{first} and {second} exclude each other"))),
+        [(first, _), (second, _), ..] => {
+            Err(usage(format!("{first} and {second} exclude each other")))
+        }
     }
 }
 
@@ -145,7 +198,9 @@ fn keep(hold: Option<&str>, no_reserve: bool) -> Result<Keep, Failure> {
 
 /// Whether nothing but the tag was asked for: then what is reserved under it is printed.
 fn only_the_tag(typed: &ArgMatches, choices: &Typed, action: &Action) -> bool {
-    let kept = ["for", "hold", "uid"].iter().any(|name| typed.contains_id(name));
+    let kept = ["for", "hold", "uid"]
+        .iter()
+        .any(|name| typed.contains_id(name));
     *action == Action::Print(None) && choices.is_empty() && !kept && !typed.get_flag("no-reserve")
 }
 
@@ -155,12 +210,18 @@ fn tag_name(name: &str) -> Result<String, Failure> {
     if (1..=64).contains(&name.len()) && name.bytes().all(fits) {
         return Ok(name.to_owned());
     }
-    Err(usage(format!("--tag {}: not 1 to 64 of A-Z a-z 0-9 . _ -", getgpu_common::diag::printable(name))))
+    Err(usage(format!(
+        "--tag {}: not 1 to 64 of A-Z a-z 0-9 . _ -",
+        getgpu_common::diag::printable(name)
+    )))
 }
 
 fn uid_number(text: &str) -> Result<u32, Failure> {
     // The last number stands for no user at all (setuid(2)).
-    text.parse().ok().filter(|uid| *uid != u32::MAX).ok_or_else(|| usage(format!("--uid {text}: not a user's number")))
+    text.parse()
+        .ok()
+        .filter(|uid| *uid != u32::MAX)
+        .ok_or_else(|| usage(format!("--uid {text}: not a user's number")))
 }
 
 fn usage(message: String) -> Failure {

@@ -1,5 +1,6 @@
-//! The flag table of getgpu: what each option is called and what it is for, and the texts around it in the help.
-//! The parser, the help, the man page and the completions are made from it; it needs nothing else of this program.
+//! The flag table of getgpu: what each option is called and what it is for, and the texts
+//! around it in the help. The parser, the help, the man page and the completions are made
+//! from it; it needs nothing else of this program.
 
 use clap::{Arg, ArgAction, Command};
 use getgpu_common::flags::{self, Flag, Takes, flag};
@@ -25,11 +26,20 @@ const FLAGS: &[Flag] = &[
     flag(
         "hold",
         &[],
-        Takes::Optional { name: "PID", default: CALLER },
+        Takes::Optional {
+            name: "PID",
+            default: CALLER,
+        },
         KEEP,
         "Keep it until PID (default: the caller) is over, whatever runs; 0 (root): until released",
     ),
-    flag("tag", &[], Takes::Value("NAME"), KEEP, "Name the reservation; alone: print what is reserved under NAME"),
+    flag(
+        "tag",
+        &[],
+        Takes::Value("NAME"),
+        KEEP,
+        "Name the reservation; alone: print what is reserved under NAME",
+    ),
     flag("uid", &[], Takes::Value("UID"), KEEP, "Root: for this user"),
     flag("no-reserve", &[], Takes::Nothing, KEEP, "Print only"),
     flag(
@@ -39,10 +49,34 @@ const FLAGS: &[Flag] = &[
         KEEP,
         "Give up my reservation of UUID, or under TAG (root: anybody's)",
     ),
-    flag("release-all", &[], Takes::Nothing, KEEP, "Give up all my reservations (root: everybody's)"),
-    flag("list", &['l', 'L'], Takes::Nothing, SHOW, "Table of all devices: state, who, program, since when"),
-    flag("json", &[], Takes::Nothing, SHOW, "With --list: for programs"),
-    flag("count-free", &[], Takes::Nothing, SHOW, "Print the number of free devices"),
+    flag(
+        "release-all",
+        &[],
+        Takes::Nothing,
+        KEEP,
+        "Give up all my reservations (root: everybody's)",
+    ),
+    flag(
+        "list",
+        &['l', 'L'],
+        Takes::Nothing,
+        SHOW,
+        "Table of all devices: state, who, program, since when",
+    ),
+    flag(
+        "json",
+        &[],
+        Takes::Nothing,
+        SHOW,
+        "With --list: for programs",
+    ),
+    flag(
+        "count-free",
+        &[],
+        Takes::Nothing,
+        SHOW,
+        "Print the number of free devices",
+    ),
     flag(
         "format",
         &[],
@@ -50,7 +84,13 @@ const FLAGS: &[Flag] = &[
         SHOW,
         "uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) env (an export line) or task (env, and for a part what frameworks read); with --list: prometheus",
     ),
-    flag("explain", &[], Takes::Nothing, SHOW, "Say for every other device why it was not taken"),
+    flag(
+        "explain",
+        &[],
+        Takes::Nothing,
+        SHOW,
+        "Say for every other device why it was not taken",
+    ),
     flag(
         "check",
         &[],
@@ -58,12 +98,21 @@ const FLAGS: &[Flag] = &[
         SHOW,
         "Is this node set up? A remedy for each finding; [DIR]...: wrapped programs there too",
     ),
-    flag("show-config", &[], Takes::Nothing, SHOW, "Each setting and where it comes from"),
+    flag(
+        "show-config",
+        &[],
+        Takes::Nothing,
+        SHOW,
+        "Each setting and where it comes from",
+    ),
 ];
 
 /// Every option of getgpu.
 pub fn table() -> impl Iterator<Item = Flag> {
-    flags::CHOOSING.into_iter().chain(FLAGS.iter().copied()).chain(flags::COMMON)
+    flags::CHOOSING
+        .into_iter()
+        .chain(FLAGS.iter().copied())
+        .chain(flags::COMMON)
 }
 
 /// The parser, from which completions are made too.
@@ -81,13 +130,22 @@ pub const GUIDE: Guide = Guide {
     about: "Print the UUID of a free MIG device or GPU, and keep it reserved for the program that will use it",
     note: "",
     examples: &[
-        ("one program, reserved until it is over", "CUDA_VISIBLE_DEVICES=$(getgpu) ./app"),
-        ("a shell session, reserved until this shell ends", "export CUDA_VISIBLE_DEVICES=$(getgpu --hold)"),
+        (
+            "one program, reserved until it is over",
+            "CUDA_VISIBLE_DEVICES=$(getgpu) ./app",
+        ),
+        (
+            "a shell session, reserved until this shell ends",
+            "export CUDA_VISIBLE_DEVICES=$(getgpu --hold)",
+        ),
         (
             "the same in Python, before CUDA is used",
             "os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()",
         ),
-        ("leased by the program itself, and nothing is run if no device is free", "cudawrap -- ./app"),
+        (
+            "leased by the program itself, and nothing is run if no device is free",
+            "cudawrap -- ./app",
+        ),
         (
             "the smallest device with 10 GiB, waiting in line for it for an hour at most",
             "d=$(getgpu --min-memory 10G --wait=1h) && CUDA_VISIBLE_DEVICES=$d ./app",
@@ -95,13 +153,22 @@ pub const GUIDE: Guide = Guide {
     ],
     exit: &[
         ("0", "printed"),
-        ("1", "no device is free now, or within the time to wait; or over the site's limit; --check found a problem"),
+        (
+            "1",
+            "no device is free now, or within the time to wait; or over the site's limit; --check found a problem",
+        ),
         ("2", "usage or settings, no such index"),
         ("3", "no driver, NVML failed, no such device exists here"),
-        ("4", "the lock cannot be used, or no holder could be started"),
+        (
+            "4",
+            "the lock cannot be used, or no holder could be started",
+        ),
     ],
     environment: &[
-        ("CUDA_VISIBLE_DEVICES", "a grant: only these devices are considered"),
+        (
+            "CUDA_VISIBLE_DEVICES",
+            "a grant: only these devices are considered",
+        ),
         ("GETGPU_CONFIG", "stands for /etc/getgpu/config.toml"),
         ("GETGPU_LOCK", "stands for /run/getgpu/lock (tests)"),
     ],

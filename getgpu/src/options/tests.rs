@@ -16,18 +16,35 @@ fn what_was_typed() {
         assert_eq!(parse(list).unwrap().action, Action::List { json: false });
     }
     assert_eq!(parse("--hold").unwrap().keep, Keep::Hold(None));
-    assert_eq!(parse("--hold 3").unwrap().action, Action::Print(Some(3)), "--hold takes its value after = only");
+    assert_eq!(
+        parse("--hold 3").unwrap().action,
+        Action::Print(Some(3)),
+        "--hold takes its value after = only"
+    );
     assert_eq!(parse("--hold=77").unwrap().keep, Keep::Hold(Some(77)));
-    assert_eq!(parse("--for 1.5m").unwrap().reserve_for, Some(Duration::from_secs(90)));
-    assert_eq!(parse("-w 30").unwrap().choices.first_of(&["wait"]), Some("-w"));
-    assert_eq!(parse("--type gpu 3").unwrap().action, Action::Print(Some(3)), "the type decides what is counted");
+    assert_eq!(
+        parse("--for 1.5m").unwrap().reserve_for,
+        Some(Duration::from_secs(90))
+    );
+    assert_eq!(
+        parse("-w 30").unwrap().choices.first_of(&["wait"]),
+        Some("-w")
+    );
+    assert_eq!(
+        parse("--type gpu 3").unwrap().action,
+        Action::Print(Some(3)),
+        "the type decides what is counted"
+    );
     assert!(matches!(parse("--help").unwrap().action, Action::Text(_)));
 }
 
 #[test]
 fn every_format_of_the_table_can_be_typed() {
     for format in table::FORMATS {
-        assert!(parse(&format!("--list --format {format}")).is_ok(), "{format}");
+        assert!(
+            parse(&format!("--list --format {format}")).is_ok(),
+            "{format}"
+        );
     }
 }
 
@@ -80,7 +97,10 @@ fn what_is_wrong_is_one_line() {
     ] {
         let failure = parse(words).unwrap_err();
         assert_eq!(failure.kind, Kind::Usage, "{words}");
-        assert!(!failure.message.contains('\n') && !failure.message.is_empty(), "{words}: {failure}");
+        assert!(
+            !failure.message.contains('\n') && !failure.message.is_empty(),
+            "{words}: {failure}"
+        );
         assert!(failure.hint.is_some(), "{words}");
     }
 }
@@ -88,13 +108,20 @@ fn what_is_wrong_is_one_line() {
 #[test]
 fn a_time_that_was_taken_for_an_index_is_hinted_at() {
     let failure = parse("--wait 30").unwrap_err();
-    assert!(failure.message.contains("INDEX 30 and --wait exclude each other"), "{failure}");
+    assert!(
+        failure
+            .message
+            .contains("INDEX 30 and --wait exclude each other"),
+        "{failure}"
+    );
     assert!(failure.hint.unwrap().contains("--wait=30"));
 }
 
 #[test]
 fn every_option_is_in_the_help_with_its_letters() {
-    let Action::Text(help) = parse("--help").unwrap().action else { panic!() };
+    let Action::Text(help) = parse("--help").unwrap().action else {
+        panic!()
+    };
     for flag in table::table() {
         assert!(help.contains(&format!("--{}", flag.long)), "{}", flag.long);
         for letter in flag.short {

@@ -1,5 +1,6 @@
-//! Contenders timed against each other: all in turn, round by round, so that whatever else the machine does falls on all of them.
-//! The first one is the yardstick, and every median is told as a ratio to its median.
+//! Contenders timed against each other: all in turn, round by round, so that whatever
+//! else the machine does falls on all of them. The first one is the yardstick, and every
+//! median is told as a ratio to its median.
 #![allow(clippy::print_stdout, reason = "its output is the table")]
 
 use std::process::{Command, Stdio};
@@ -16,15 +17,26 @@ impl Contender {
     /// A command whose output nobody reads.
     #[must_use]
     pub fn new(name: &str, mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Self { name: name.to_owned(), command, times: Vec::new() }
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Self {
+            name: name.to_owned(),
+            command,
+            times: Vec::new(),
+        }
     }
 
     fn run(&mut self) -> Duration {
         let began = Instant::now();
         let status = self.command.status();
         let time = began.elapsed();
-        assert!(status.as_ref().is_ok_and(std::process::ExitStatus::success), "{}: {status:?}", self.name);
+        assert!(
+            status.as_ref().is_ok_and(std::process::ExitStatus::success),
+            "{}: {status:?}",
+            self.name
+        );
         time
     }
 

@@ -1,5 +1,5 @@
-//! `getgpu-bench ROUNDS NAME=COMMAND...`: times commands against each other. A command is split at blanks.
-//! tests/bench/run.sh says which.
+//! `getgpu-bench ROUNDS NAME=COMMAND...`: times commands against each other. A command is
+//! split at blanks. tests/bench/run.sh says which.
 
 use std::process::Command;
 

@@ -1,24 +1,43 @@
-//! The built programs, found beside the running test and linked into a sandbox's own `bin`, where every user can run them.
-//! Cargo does not build another package's programs for a test, so a missing one ends in a line that says what to do.
+//! The built programs, found beside the running test and linked into a sandbox's own
+//! `bin`, where every user can run them. Cargo does not build another package's programs
+//! for a test, so a missing one ends in a line that says what to do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every program of the workspace that tests start.
-const NAMES: [&str; 7] = ["getgpu", "cudawrap", "create-cudawrap", "sim-cuda", "probe", "launch", "mps-control"];
+const NAMES: [&str; 7] = [
+    "getgpu",
+    "cudawrap",
+    "create-cudawrap",
+    "sim-cuda",
+    "probe",
+    "launch",
+    "mps-control",
+];
 
 /// Puts all programs into `bin`.
 pub fn link_into(bin: &Path) {
     let built = directory();
     for name in NAMES {
         let (from, to) = (built.join(name), bin.join(name));
-        assert!(from.is_file(), "{} is missing: run cargo build --workspace first", from.display());
-        // A link needs no open file for writing, which a process forked at that moment would keep (ETXTBSY).
+        assert!(
+            from.is_file(),
+            "{} is missing: run cargo build --workspace first",
+            from.display()
+        );
+        // A link needs no open file for writing, which a process forked at that moment
+        // would keep (ETXTBSY).
         let linked = fs::hard_link(&from, &to);
         if linked.is_err() {
-            // By another process: a program that another test forks meanwhile would keep the copy open for writing (ETXTBSY).
+            // By another process: a program that another test forks meanwhile would keep
+            // the copy open for writing (ETXTBSY).
             let copied = std::process::Command::new("cp").args([&from, &to]).status();
-            assert!(copied.is_ok_and(|status| status.success()), "cannot copy {} into the sandbox", from.display());
+            assert!(
+                copied.is_ok_and(|status| status.success()),
+                "cannot copy {} into the sandbox",
+                from.display()
+            );
         }
     }
 }
@@ -27,6 +46,10 @@ pub fn link_into(bin: &Path) {
 fn directory() -> PathBuf {
     let test = std::env::current_exe().expect("path of this test");
     let parent = test.parent().expect("its directory");
-    let above = if parent.ends_with("deps") { parent.parent() } else { Some(parent) };
+    let above = if parent.ends_with("deps") {
+        parent.parent()
+    } else {
+        Some(parent)
+    };
     above.expect("cargo's directory").to_owned()
 }

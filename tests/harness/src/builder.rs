@@ -1,5 +1,5 @@
-//! Putting a sandbox together: which node, which settings, which library.
-//! Everything in it can be read by every user, and only the runner can write where trust matters.
+//! Putting a sandbox together: which node, which settings, which library. Everything in
+//! it can be read by every user, and only the runner can write where trust matters.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,13 @@ pub struct Builder {
 impl Builder {
     /// A node: the name of an inventory of the simulator, or TOML.
     pub fn new(node: &str) -> Self {
-        Self { node: node.to_owned(), settings: String::new(), hidden: &[], library: true, damage: None }
+        Self {
+            node: node.to_owned(),
+            settings: String::new(),
+            hidden: &[],
+            library: true,
+            damage: None,
+        }
     }
 
     /// Lines of the system's settings file.
@@ -34,7 +40,8 @@ impl Builder {
         self
     }
 
-    /// Functions that the library does not have ([`crate::BEFORE_510`], [`crate::WIDE_PROCESSES`]).
+    /// Functions that the library does not have ([`crate::BEFORE_510`],
+    /// [`crate::WIDE_PROCESSES`]).
     #[must_use]
     pub const fn hide(mut self, functions: &'static [&'static str]) -> Self {
         self.hidden = functions;
@@ -58,7 +65,10 @@ impl Builder {
     /// Makes it.
     pub fn build(self) -> Sandbox {
         signals::as_from_a_terminal();
-        let temporary = tempfile::Builder::new().prefix("getgpu-test-").tempdir().expect("a temporary directory");
+        let temporary = tempfile::Builder::new()
+            .prefix("getgpu-test-")
+            .tempdir()
+            .expect("a temporary directory");
         let root = temporary.path().to_owned();
         open(&root);
         for name in ["bin", "lib", "run", "home", "work"] {
@@ -66,30 +76,42 @@ impl Builder {
             open(&root.join(name));
         }
         // Programs of every user may leave their files here.
-        fs::set_permissions(root.join("work"), fs::Permissions::from_mode(0o1777)).expect("mode of the work directory");
-        // The runner's own, as root's is on a real node: other users could not make it here.
+        fs::set_permissions(root.join("work"), fs::Permissions::from_mode(0o1777))
+            .expect("mode of the work directory");
+        // The runner's own, as root's is on a real node: other users could not make it
+        // here.
         nix::unistd::mkfifo(&root.join("run/lock"), Mode::S_IRWXU).expect("the lock");
-        fs::set_permissions(root.join("run/lock"), fs::Permissions::from_mode(0o666)).expect("mode of the lock");
+        fs::set_permissions(root.join("run/lock"), fs::Permissions::from_mode(0o666))
+            .expect("mode of the lock");
         binaries::link_into(&root.join("bin"));
         if let Some(damage) = self.damage {
-            sim_nvml::install::install_damaged(&root.join("lib"), damage).expect("a damaged library");
+            sim_nvml::install::install_damaged(&root.join("lib"), damage)
+                .expect("a damaged library");
         } else if self.library {
-            sim_nvml::install::install(&root.join("lib"), self.hidden).expect("the simulated library");
+            sim_nvml::install::install(&root.join("lib"), self.hidden)
+                .expect("the simulated library");
         }
-        let folder = Folder::create(root.join("node"), &own(&self.node, &root)).expect("the simulated node");
+        let folder =
+            Folder::create(root.join("node"), &own(&self.node, &root)).expect("the simulated node");
         let sandbox = Sandbox::put_together(temporary, folder);
         sandbox.set_settings(&self.settings);
         sandbox
     }
 }
 
-/// The inventory with a host name of the sandbox's own, and so with UUIDs that no other sandbox has: reservations look at all
-/// processes of their user, and a test's programs must not be taken for another's.
+/// The inventory with a host name of the sandbox's own, and so with UUIDs that no other
+/// sandbox has: reservations look at all processes of their user, and a test's programs
+/// must not be taken for another's.
 pub(crate) fn own(node: &str, root: &Path) -> String {
     let text = sim_node::builtin(node).unwrap_or(node);
-    if text.contains("host =") { text.to_owned() } else { format!("host = {root:?}\n{text}") }
+    if text.contains("host =") {
+        text.to_owned()
+    } else {
+        format!("host = {root:?}\n{text}")
+    }
 }
 
 fn open(directory: &Path) {
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).expect("mode of a directory of the sandbox");
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755))
+        .expect("mode of a directory of the sandbox");
 }

@@ -1,5 +1,6 @@
-//! A program to be run in a sandbox: nothing of the test's own environment, output into files, a time limit.
-//! Output goes to files and not to pipes, so a process left behind by a program cannot keep the test waiting.
+//! A program to be run in a sandbox: nothing of the test's own environment, output into
+//! files, a time limit. Output goes to files and not to pipes, so a process left behind
+//! by a program cannot keep the test waiting.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,13 +27,34 @@ impl Command {
         let bin = sandbox.path("bin");
         let own = bin.join(program);
         // Resolved here: the search would otherwise go by the test's own PATH.
-        let program = if own.is_file() { own.into_os_string() } else { program.to_owned() };
+        let program = if own.is_file() {
+            own.into_os_string()
+        } else {
+            program.to_owned()
+        };
         let mut inner = std::process::Command::new(program);
-        inner.env_clear().stdin(Stdio::null()).process_group(0).current_dir(sandbox.path("work"));
-        inner.env("PATH", path(&bin)).env("HOME", sandbox.path("home")).env("LC_ALL", "C");
-        inner.env("SIM_NODE", sandbox.folder().root()).env("LD_LIBRARY_PATH", sandbox.path("lib"));
-        inner.env("GETGPU_LOCK", sandbox.lock()).env("GETGPU_CONFIG", sandbox.settings_file());
-        Self { inner, limit: wait::LONG, stdout: None, stderr: None, work: sandbox.path("work") }
+        inner
+            .env_clear()
+            .stdin(Stdio::null())
+            .process_group(0)
+            .current_dir(sandbox.path("work"));
+        inner
+            .env("PATH", path(&bin))
+            .env("HOME", sandbox.path("home"))
+            .env("LC_ALL", "C");
+        inner
+            .env("SIM_NODE", sandbox.folder().root())
+            .env("LD_LIBRARY_PATH", sandbox.path("lib"));
+        inner
+            .env("GETGPU_LOCK", sandbox.lock())
+            .env("GETGPU_CONFIG", sandbox.settings_file());
+        Self {
+            inner,
+            limit: wait::LONG,
+            stdout: None,
+            stderr: None,
+            work: sandbox.path("work"),
+        }
     }
 
     /// More arguments.
@@ -62,7 +84,8 @@ impl Command {
         self.env("CUDA_VISIBLE_DEVICES", value)
     }
 
-    /// As another user, with the group of the same number and no others (the test must be root).
+    /// As another user, with the group of the same number and no others (the test must be
+    /// root).
     #[must_use]
     pub fn uid(mut self, uid: u32) -> Self {
         self.inner.uid(uid).gid(uid);
@@ -117,15 +140,22 @@ impl Command {
         let file = || tempfile::tempfile_in(&self.work).expect("a file for output");
         let (out, err) = (file(), file());
         let copy = |file: &File| file.try_clone().expect("a second descriptor for output");
-        self.inner.stdout(self.stdout.take().unwrap_or_else(|| copy(&out).into()));
-        self.inner.stderr(self.stderr.take().unwrap_or_else(|| copy(&err).into()));
-        let words: Vec<OsString> =
-            std::iter::once(self.inner.get_program()).chain(self.inner.get_args()).map(OsStr::to_owned).collect();
+        self.inner
+            .stdout(self.stdout.take().unwrap_or_else(|| copy(&out).into()));
+        self.inner
+            .stderr(self.stderr.take().unwrap_or_else(|| copy(&err).into()));
+        let words: Vec<OsString> = std::iter::once(self.inner.get_program())
+            .chain(self.inner.get_args())
+            .map(OsStr::to_owned)
+            .collect();
         let started = Instant::now();
         let mut child = self.inner.spawn();
-        // A script that was just written is open for writing in the child of a test beside this one, until that has executed its program.
+        // A script that was just written is open for writing in the child of a test
+        // beside this one, until that has executed its program.
         wait::holds_within(wait::LONG, || {
-            let busy = child.as_ref().is_err_and(|error| error.kind() == ErrorKind::ExecutableFileBusy);
+            let busy = child
+                .as_ref()
+                .is_err_and(|error| error.kind() == ErrorKind::ExecutableFileBusy);
             if busy {
                 child = self.inner.spawn();
             }
@@ -135,7 +165,8 @@ impl Command {
         Running::new(child, out, err, started, self.limit, words)
     }
 
-    /// The program as it would be started, and the files that its output goes to, for who starts it in a way of his own.
+    /// The program as it would be started, and the files that its output goes to, for who
+    /// starts it in a way of his own.
     #[track_caller]
     pub fn parts(mut self) -> (std::process::Command, File, File) {
         let file = || tempfile::tempfile_in(&self.work).expect("a file for output");

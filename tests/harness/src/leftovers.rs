@@ -1,5 +1,6 @@
 //! What a sandbox's programs have left: processes, holders, locks, files beside the lock.
-//! Looked up in /proc and asked of the kernel, without any code of the commands themselves.
+//! Looked up in /proc and asked of the kernel, without any code of the commands
+//! themselves.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -14,7 +15,8 @@ use nix::unistd::Pid;
 
 use crate::{Sandbox, wait};
 
-/// A live process that is called as a reservation's holder and has this sandbox's lock open.
+/// A live process that is called as a reservation's holder and has this sandbox's lock
+/// open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Process id.
@@ -29,10 +31,16 @@ impl Sandbox {
     /// The holders that live now.
     pub fn holders(&self) -> Vec<Holder> {
         let named = |pid: &i32| read(*pid, "comm").trim_end() == "getgpu-hold" && alive(*pid);
-        let ours = pids().into_iter().filter(named).filter(|pid| self.has_lock_open(*pid));
+        let ours = pids()
+            .into_iter()
+            .filter(named)
+            .filter(|pid| self.has_lock_open(*pid));
         ours.filter_map(|pid| {
             let uid = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
-            let words = read(pid, "cmdline").split_terminator('\0').map(str::to_owned).collect();
+            let words = read(pid, "cmdline")
+                .split_terminator('\0')
+                .map(str::to_owned)
+                .collect();
             Some(Holder { pid, uid, words })
         })
         .collect()
@@ -42,38 +50,71 @@ impl Sandbox {
     pub fn locked(&self) -> bool {
         // Without waiting, should something else than the FIFO be there.
         let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        let Ok(lock) = open(&self.lock(), flags, Mode::empty()) else { return false };
-        // The kernel reports any lock in the way of a write lock from the first byte to the last.
-        let mut whole = libc::flock { l_type: libc::F_WRLCK as i16, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+        let Ok(lock) = open(&self.lock(), flags, Mode::empty()) else {
+            return false;
+        };
+        // The kernel reports any lock in the way of a write lock from the first byte to
+        // the last.
+        let mut whole = libc::flock {
+            l_type: libc::F_WRLCK as i16,
+            l_whence: 0,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
         fcntl(&lock, FcntlArg::F_OFD_GETLK(&mut whole)).expect("ask for locks");
         whole.l_type != libc::F_UNLCK as i16
     }
 
     /// The names beside the lock, which should be none.
     pub fn beside_lock(&self) -> Vec<String> {
-        let directory = self.lock().parent().map(Path::to_owned).expect("the lock's directory");
-        let entries = fs::read_dir(directory).expect("the lock's directory").flatten();
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|name| name != "lock").collect()
+        let directory = self
+            .lock()
+            .parent()
+            .map(Path::to_owned)
+            .expect("the lock's directory");
+        let entries = fs::read_dir(directory)
+            .expect("the lock's directory")
+            .flatten();
+        entries
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|name| name != "lock")
+            .collect()
     }
 
-    /// Asserts that all is over within `limit`: no holder, nothing locked, nothing beside the lock.
+    /// Asserts that all is over within `limit`: no holder, nothing locked, nothing beside
+    /// the lock.
     #[track_caller]
     pub fn assert_clean(&self, limit: Duration) {
         let clean = wait::holds_within(limit, || self.holders().is_empty() && !self.locked());
         let (holders, locked) = (self.holders(), self.locked());
-        assert!(clean, "left behind after {limit:?}: locked: {locked}, holders: {holders:#?}");
-        assert_eq!(self.beside_lock(), Vec::<String>::new(), "files left beside the lock");
+        assert!(
+            clean,
+            "left behind after {limit:?}: locked: {locked}, holders: {holders:#?}"
+        );
+        assert_eq!(
+            self.beside_lock(),
+            Vec::<String>::new(),
+            "files left beside the lock"
+        );
     }
 
-    /// Live processes of this sandbox: by their environment, or because they have its lock open.
+    /// Live processes of this sandbox: by their environment, or because they have its
+    /// lock open.
     pub fn processes(&self) -> Vec<i32> {
         let mark = format!("SIM_NODE={}", self.folder().root().display());
         let own = i32::try_from(std::process::id()).expect("a process id");
-        let ours = |pid: &i32| read(*pid, "environ").split('\0').any(|entry| entry == mark) || self.has_lock_open(*pid);
-        pids().into_iter().filter(|pid| *pid != own && alive(*pid) && ours(pid)).collect()
+        let ours = |pid: &i32| {
+            read(*pid, "environ").split('\0').any(|entry| entry == mark) || self.has_lock_open(*pid)
+        };
+        pids()
+            .into_iter()
+            .filter(|pid| *pid != own && alive(*pid) && ours(pid))
+            .collect()
     }
 
-    /// Kills them all, again until none is left; one in the middle of a fork has a child the next time.
+    /// Kills them all, again until none is left; one in the middle of a fork has a child
+    /// the next time.
     pub(crate) fn kill_all(&self) {
         wait::holds_within(Duration::from_secs(5), || {
             let left = self.processes();
@@ -85,27 +126,38 @@ impl Sandbox {
     }
 
     fn has_lock_open(&self, pid: i32) -> bool {
-        // The lock itself and nothing it may point to: a test that plants a link to /dev/null there must not end with every process
-        // of the machine that has that open.
-        let Ok(lock) = fs::symlink_metadata(self.lock()) else { return false };
+        // The lock itself and nothing it may point to: a test that plants a link to
+        // /dev/null there must not end with every process of the machine that has that
+        // open.
+        let Ok(lock) = fs::symlink_metadata(self.lock()) else {
+            return false;
+        };
         if !lock.file_type().is_fifo() {
             return false;
         }
-        let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let open = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
         let files = open.filter_map(|entry| fs::metadata(entry.path()).ok());
-        files.into_iter().any(|file| (file.dev(), file.ino()) == (lock.dev(), lock.ino()))
+        files
+            .into_iter()
+            .any(|file| (file.dev(), file.ino()) == (lock.dev(), lock.ino()))
     }
 }
 
 /// Whether it runs: a zombie that its parent has not reaped does not.
 pub(crate) fn alive(pid: i32) -> bool {
     let stat = read(pid, "stat");
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 fn pids() -> Vec<i32> {
     let entries = fs::read_dir("/proc").expect("/proc").flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 fn read(pid: i32, file: &str) -> String {

@@ -1,5 +1,6 @@
-//! A place for tests of the commands: an own simulated node, lock, settings and environment for each test, and the built programs.
-//! Nothing of the machine's own node, lock or settings is seen, and what a test leaves running is ended with its sandbox.
+//! A place for tests of the commands: an own simulated node, lock, settings and
+//! environment for each test, and the built programs. Nothing of the machine's own node,
+//! lock or settings is seen, and what a test leaves running is ended with its sandbox.
 //!
 //! ```no_run
 //! let sandbox = harness::Sandbox::new("a100x1");

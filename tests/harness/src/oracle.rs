@@ -8,18 +8,28 @@ use sim_node::Run;
 use crate::Sandbox;
 
 impl Sandbox {
-    /// Asserts that no program met another on its device, and that no two runs overlap there.
+    /// Asserts that no program met another on its device, and that no two runs overlap
+    /// there.
     ///
-    /// For tests without sharing. A run without an end was killed or still goes on: of such the simulator itself says
-    /// whether the next one met it.
+    /// For tests without sharing. A run without an end was killed or still goes on: of
+    /// such the simulator itself says whether the next one met it.
     #[track_caller]
     pub fn assert_exclusive(&self) {
         let collisions = self.folder().collisions().expect("the log of collisions");
-        assert!(collisions.is_empty(), "{} collisions, the first: {:?}", collisions.len(), collisions[0]);
+        assert!(
+            collisions.is_empty(),
+            "{} collisions, the first: {:?}",
+            collisions.len(),
+            collisions[0]
+        );
         for (uuid, runs) in self.runs_by_device() {
             for pair in runs.windows(2) {
                 let over = pair[0].end.is_none_or(|end| end <= pair[1].start);
-                assert!(over, "two at once on {uuid}: {:?} and {:?}", pair[0], pair[1]);
+                assert!(
+                    over,
+                    "two at once on {uuid}: {:?} and {:?}",
+                    pair[0], pair[1]
+                );
             }
         }
     }

@@ -49,25 +49,40 @@ impl Outcome {
     /// Asserts the lines of standard error, whole and all of them.
     #[track_caller]
     pub fn says(&self, lines: &[&str]) -> &Self {
-        assert_eq!(self.stderr.lines().collect::<Vec<_>>(), lines, "standard error of {self:#?}");
+        assert_eq!(
+            self.stderr.lines().collect::<Vec<_>>(),
+            lines,
+            "standard error of {self:#?}"
+        );
         self
     }
 
     /// Asserts that some line of standard error holds `part`.
     #[track_caller]
     pub fn mentions(&self, part: &str) -> &Self {
-        assert!(self.stderr.lines().any(|line| line.contains(part)), "no line has {part:?}: {self:#?}");
+        assert!(
+            self.stderr.lines().any(|line| line.contains(part)),
+            "no line has {part:?}: {self:#?}"
+        );
         self
     }
 
-    /// Asserts a refusal as it should be: this status, nothing on stdout, one line of `program` and hints at most.
+    /// Asserts a refusal as it should be: this status, nothing on stdout, one line of
+    /// `program` and hints at most.
     #[track_caller]
     pub fn refuses(&self, program: &str, code: i32, line: &str) -> &Self {
         self.exits(code).prints("");
         let hint = format!("{program}: hint: ");
-        let lines: Vec<&str> = self.stderr.lines().filter(|line| !line.starts_with(&hint)).collect();
+        let lines: Vec<&str> = self
+            .stderr
+            .lines()
+            .filter(|line| !line.starts_with(&hint))
+            .collect();
         assert_eq!(lines.len(), 1, "one line: {self:#?}");
-        assert!(lines[0].starts_with(&format!("{program}: ")) && lines[0].contains(line), "not {line:?}: {self:#?}");
+        assert!(
+            lines[0].starts_with(&format!("{program}: ")) && lines[0].contains(line),
+            "not {line:?}: {self:#?}"
+        );
         self
     }
 
@@ -75,8 +90,14 @@ impl Outcome {
     #[track_caller]
     pub fn line(&self) -> String {
         self.exits(0);
-        let line = self.stdout.strip_suffix('\n').unwrap_or_else(|| panic!("no whole line: {self:#?}"));
-        assert!(!line.is_empty() && !line.contains('\n'), "not one line: {self:#?}");
+        let line = self
+            .stdout
+            .strip_suffix('\n')
+            .unwrap_or_else(|| panic!("no whole line: {self:#?}"));
+        assert!(
+            !line.is_empty() && !line.contains('\n'),
+            "not one line: {self:#?}"
+        );
         line.to_owned()
     }
 }

@@ -1,30 +1,39 @@
-//! Simulated programs of a sandbox: started without any of our commands, counted, waited for.
-//! They stand for users who never heard of the commands.
+//! Simulated programs of a sandbox: started without any of our commands, counted, waited
+//! for. They stand for users who never heard of the commands.
 
 use std::time::Duration;
 
 use crate::{Running, Sandbox, wait};
 
 impl Sandbox {
-    /// Starts a program with a context on each of these devices, without any of our commands, and waits until all have one.
+    /// Starts a program with a context on each of these devices, without any of our
+    /// commands, and waits until all have one.
     #[track_caller]
     pub fn occupy(&self, uuids: &[String], flags: &str) -> Vec<Running> {
         let before = self.running();
         let start = |uuid: &String| {
             let flags = format!("--run forever {flags}");
-            self.command("sim-cuda").visible(uuid).args(flags.split_ascii_whitespace()).limit(Duration::MAX).spawn()
+            self.command("sim-cuda")
+                .visible(uuid)
+                .args(flags.split_ascii_whitespace())
+                .limit(Duration::MAX)
+                .spawn()
         };
         let programs = uuids.iter().map(start).collect();
         self.until_running(before + uuids.len());
         programs
     }
 
-    /// Kills every simulated program of this sandbox, also one that is not the test's own child.
+    /// Kills every simulated program of this sandbox, also one that is not the test's own
+    /// child.
     pub fn kill_programs(&self) {
         for pid in self.processes() {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             if name.trim_end() == "sim-cuda" {
-                let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+                let _ = nix::sys::signal::kill(
+                    nix::unistd::Pid::from_raw(pid),
+                    nix::sys::signal::Signal::SIGKILL,
+                );
             }
         }
     }
@@ -32,7 +41,9 @@ impl Sandbox {
     /// Waits until so many simulated programs have a context.
     #[track_caller]
     pub fn until_running(&self, count: usize) {
-        wait::until(&format!("{count} programs have a context"), || self.running() == count);
+        wait::until(&format!("{count} programs have a context"), || {
+            self.running() == count
+        });
     }
 
     /// How many simulated programs have a context now.

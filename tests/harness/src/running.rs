@@ -32,7 +32,14 @@ impl Running {
         limit: Duration,
         words: Vec<OsString>,
     ) -> Self {
-        Self { child, out, err, started, limit, words }
+        Self {
+            child,
+            out,
+            err,
+            started,
+            limit,
+            words,
+        }
     }
 
     /// Its process id, and that of its group.
@@ -72,7 +79,13 @@ impl Running {
             drop(self);
             panic!("{words:?} was not over after {limit:?}\nstdout: {stdout}\nstderr: {stderr}");
         };
-        Outcome { status, stdout, stderr, elapsed, words }
+        Outcome {
+            status,
+            stdout,
+            stderr,
+            elapsed,
+            words,
+        }
     }
 
     /// What it has written to standard output so far.
@@ -88,7 +101,11 @@ impl Running {
 
 /// Read at places of its own choice, since the file's offset is also the writer's.
 fn text(file: &File) -> String {
-    let mut bytes = vec![0; usize::try_from(file.metadata().expect("size of the output").len()).expect("it fits")];
+    let mut bytes = vec![
+        0;
+        usize::try_from(file.metadata().expect("size of the output").len())
+            .expect("it fits")
+    ];
     let read = file.read_at(&mut bytes, 0).expect("read the output");
     String::from_utf8_lossy(&bytes[..read]).into_owned()
 }

@@ -63,9 +63,12 @@ impl Sandbox {
         self.folder.node().expect("the node").device_uuids()
     }
 
-    /// Changes the node: an inventory's name, or TOML. Programs see it when they next start NVML.
+    /// Changes the node: an inventory's name, or TOML. Programs see it when they next
+    /// start NVML.
     pub fn set_node(&self, node: &str) {
-        self.folder.set_node(&crate::builder::own(node, self.root())).expect("a valid node");
+        self.folder
+            .set_node(&crate::builder::own(node, self.root()))
+            .expect("a valid node");
     }
 
     /// Changes what is wrong with the node (`faults.toml`).
@@ -78,7 +81,8 @@ impl Sandbox {
         self.path("config.toml")
     }
 
-    /// Changes the settings. The list of allowed devices is the sandbox's `ids`, not the machine's, unless they say otherwise.
+    /// Changes the settings. The list of allowed devices is the sandbox's `ids`, not the
+    /// machine's, unless they say otherwise.
     pub fn set_settings(&self, toml: &str) {
         let list = if toml.contains("allowed_file") {
             String::new()
@@ -97,7 +101,8 @@ impl Sandbox {
         path
     }
 
-    /// A program: by name from the sandbox's `bin` and the machine's PATH, or by path. Its environment is the sandbox's alone.
+    /// A program: by name from the sandbox's `bin` and the machine's PATH, or by path.
+    /// Its environment is the sandbox's alone.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         Command::new(self, program.as_ref())
     }
@@ -110,7 +115,11 @@ impl Sandbox {
     /// A script for `bash`, `dash`, `zsh` or `tcsh`, without the startup files of any.
     pub fn shell(&self, shell: &str, script: &str) -> Command {
         let command = self.command(shell);
-        let command = if matches!(shell, "zsh" | "tcsh" | "csh") { command.args(["-f"]) } else { command };
+        let command = if matches!(shell, "zsh" | "tcsh" | "csh") {
+            command.args(["-f"])
+        } else {
+            command
+        };
         command.args(["-c", script])
     }
 }

@@ -1,5 +1,6 @@
-//! How much a test does: a reduced size, quick enough for every run, or the full size of the test bar with `TORTURE=full`.
-//! `make torture` sets it; what a test checks is the same in both, only how often it does so differs.
+//! How much a test does: a reduced size, quick enough for every run, or the full size of
+//! the test bar with `TORTURE=full`. `make torture` sets it; what a test checks is the
+//! same in both, only how often it does so differs.
 
 /// Whether the full size is wanted.
 pub fn full() -> bool {

@@ -21,7 +21,9 @@ pub enum Need {
 
 /// Whether something is missing; then it has been said and the test returns.
 pub fn lacks(needs: &[Need]) -> bool {
-    let Some(why) = needs.iter().find_map(|need| need.missing()) else { return false };
+    let Some(why) = needs.iter().find_map(|need| need.missing()) else {
+        return false;
+    };
     say(&why);
     true
 }
@@ -38,9 +40,19 @@ impl Need {
         let (there, why) = match self {
             Self::Root => (root, "not run as root".to_owned()),
             Self::Tool(name) => (tool(name).is_some(), format!("{name} is not installed")),
-            Self::Mounts => (root && works(&["unshare", "-m", "true"]), "no mount namespaces here".to_owned()),
+            Self::Mounts => (
+                root && works(&["unshare", "-m", "true"]),
+                "no mount namespaces here".to_owned(),
+            ),
             Self::UserNamespace => {
-                let plain = ["setpriv", "--reuid=1001", "--clear-groups", "unshare", "-Ur", "true"];
+                let plain = [
+                    "setpriv",
+                    "--reuid=1001",
+                    "--clear-groups",
+                    "unshare",
+                    "-Ur",
+                    "true",
+                ];
                 (
                     works(if root { &plain } else { &plain[3..] }),
                     "no user namespaces for ordinary users here".to_owned(),
@@ -56,11 +68,17 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
         .map(|dir| dir.join(name))
-        .find(|file| file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0))
+        .find(|file| {
+            file.metadata()
+                .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+        })
 }
 
 fn works(words: &[&str]) -> bool {
     let mut command = Command::new(words[0]);
-    command.args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(&words[1..])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }

@@ -1,5 +1,6 @@
-//! Waiting for something to become true, looked at again and again until a deadline.
-//! The pauses are only there to leave the processor to others; no test relies on their length.
+//! Waiting for something to become true, looked at again and again until a deadline. The
+//! pauses are only there to leave the processor to others; no test relies on their
+//! length.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,10 @@ pub const LONG: Duration = Duration::from_secs(30);
 /// Waits until `done`; panics with `what` when `limit` is over.
 #[track_caller]
 pub fn until_within(limit: Duration, what: &str, done: impl FnMut() -> bool) {
-    assert!(holds_within(limit, done), "waited {limit:?} in vain until {what}");
+    assert!(
+        holds_within(limit, done),
+        "waited {limit:?} in vain until {what}"
+    );
 }
 
 /// Waits [`LONG`] at most.

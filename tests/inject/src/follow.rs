@@ -1,5 +1,6 @@
 //! Following a program and all its processes from call to call, with one blow on the way.
-//! The thread that starts the program is its tracer, so several programs can be followed at once from several threads.
+//! The thread that starts the program is its tracer, so several programs can be followed
+//! at once from several threads.
 #![allow(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +25,9 @@ struct Process {
     failing: Option<nix::errno::Errno>,
 }
 
-/// Starts `command` and follows it and all that it starts until the blow is struck or they end. What `released` says to be the user's
-/// program, just executed, is let go too. `ended` is called when process 0 is over, before anybody who is followed goes on.
+/// Starts `command` and follows it and all that it starts until the blow is struck or
+/// they end. What `released` says to be the user's program, just executed, is let go too.
+/// `ended` is called when process 0 is over, before anybody who is followed goes on.
 pub fn follow(
     command: &mut Command,
     blow: Option<(Point, Blow)>,
@@ -35,7 +37,10 @@ pub fn follow(
     // SAFETY: between fork and exec; ptrace(2) is one system call and allocates nothing.
     unsafe { command.pre_exec(|| ptrace::traceme().map_err(std::io::Error::from)) };
     let watchdog = Watchdog::start();
-    #[expect(clippy::zombie_processes, reason = "all that it starts are waited for below, this one among them")]
+    #[expect(
+        clippy::zombie_processes,
+        reason = "all that it starts are waited for below, this one among them"
+    )]
     let child = command.spawn().expect("the program to be followed");
     let root = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
     watchdog.watch(root);
@@ -48,7 +53,14 @@ pub fn follow(
         | Options::PTRACE_O_EXITKILL;
     ptrace::setoptions(root, options).expect("options of ptrace");
     let mut follower = Follower {
-        processes: BTreeMap::from([(root, Process { number: 0, calls: 0, failing: None })]),
+        processes: BTreeMap::from([(
+            root,
+            Process {
+                number: 0,
+                calls: 0,
+                failing: None,
+            },
+        )]),
         early: BTreeSet::new(),
         known: 1,
         blow,
@@ -83,7 +95,14 @@ pub fn follow(
     }
     let (status, ended) = end.unwrap_or((i32::MIN, Instant::now()));
     let Follower { calls, struck, .. } = follower;
-    Story { calls, hit: struck.is_some(), struck, status, ended, hung: watchdog.barked() }
+    Story {
+        calls,
+        hit: struck.is_some(),
+        struck,
+        status,
+        ended,
+        hung: watchdog.barked(),
+    }
 }
 
 /// What becomes of a stopped process.
@@ -129,12 +148,21 @@ impl Follower {
                 return Next::GoesOn;
             }
             // The stop at the birth of a process that is known already.
-            WaitStatus::Stopped(_, Signal::SIGSTOP) if self.processes.get(&pid).is_some_and(|p| p.calls == 0) => None,
+            WaitStatus::Stopped(_, Signal::SIGSTOP)
+                if self.processes.get(&pid).is_some_and(|p| p.calls == 0) =>
+            {
+                None
+            }
             WaitStatus::Stopped(_, signal) => Some(signal),
             _ => return Next::GoesOn,
         };
         // Struck, and the call has given its error: nobody needs to be followed any more.
-        if self.struck.is_some() && self.processes.values().all(|process| process.failing.is_none()) {
+        if self.struck.is_some()
+            && self
+                .processes
+                .values()
+                .all(|process| process.failing.is_none())
+        {
             self.processes.remove(&pid);
             let _ = ptrace::detach(pid, signal);
             return Next::LetGo;
@@ -144,7 +172,14 @@ impl Follower {
     }
 
     fn born(&mut self, pid: Pid) {
-        self.processes.insert(pid, Process { number: self.known, calls: 0, failing: None });
+        self.processes.insert(
+            pid,
+            Process {
+                number: self.known,
+                calls: 0,
+                failing: None,
+            },
+        );
         self.known += 1;
         if self.early.remove(&pid) {
             let _ = ptrace::syscall(pid, None);
@@ -153,17 +188,25 @@ impl Follower {
 
     /// At the entry or the exit of a call (PTRACE_GET_SYSCALL_INFO tells which).
     fn call(&mut self, pid: Pid) {
-        let Ok(info) = ptrace::syscall_info(pid) else { return };
-        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let Ok(info) = ptrace::syscall_info(pid) else {
+            return;
+        };
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
         if info.op != libc::PTRACE_SYSCALL_INFO_ENTRY {
             if let Some(error) = process.failing.take() {
                 let _ = registers::give(pid, error);
             }
             return;
         }
-        let point = Point { process: process.number, call: process.calls };
+        let point = Point {
+            process: process.number,
+            call: process.calls,
+        };
         process.calls += 1;
-        // SAFETY: op says that this is an entry, so that member of the union is the one that was filled in (ptrace(2)).
+        // SAFETY: op says that this is an entry, so that member of the union is the one
+        // that was filled in (ptrace(2)).
         let number = i64::try_from(unsafe { info.u.entry.nr }).unwrap_or(-1);
         let call = Call { point, number };
         self.calls.push(call);

@@ -1,5 +1,6 @@
-//! Crashes and errors at one chosen system call of one chosen process of a program: every process that it starts is followed by
-//! ptrace(2), so a point is named by "the third process, its 41st call" and two runs differ in nothing else.
+//! Crashes and errors at one chosen system call of one chosen process of a program: every
+//! process that it starts is followed by ptrace(2), so a point is named by "the third
+//! process, its 41st call" and two runs differ in nothing else.
 //!
 //! ```no_run
 //! let plain = inject::follow(&mut std::process::Command::new("true"), None, |_| false, |_| ());
@@ -23,7 +24,8 @@ pub use registers::SUPPORTED;
 /// A system call, counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
-    /// Which process, in the order in which they came to be: 0 is the program that was started.
+    /// Which process, in the order in which they came to be: 0 is the program that was
+    /// started.
     pub process: usize,
     /// Which of its calls, from 0, those before an execve(2) of its own counted too.
     pub call: usize,

@@ -1,5 +1,6 @@
-//! The two things about a stopped system call that differ between processors: leaving it out, and what it gives.
-//! Only x86-64 is known here; elsewhere the tests say that they are skipped.
+//! The two things about a stopped system call that differ between processors: leaving it
+//! out, and what it gives. Only x86-64 is known here; elsewhere the tests say that they
+//! are skipped.
 
 use nix::errno::Errno;
 use nix::unistd::Pid;

@@ -1,5 +1,6 @@
-//! An end for runs that have none: after a limit every followed process is killed, and the run is told so.
-//! It has a thread of its own, since the thread that follows sits in waitpid(2).
+//! An end for runs that have none: after a limit every followed process is killed, and
+//! the run is told so. It has a thread of its own, since the thread that follows sits in
+//! waitpid(2).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,10 @@ pub(crate) struct Watchdog {
 impl Watchdog {
     pub(crate) fn start() -> Self {
         let (alive, gone) = mpsc::channel();
-        let (pids, barked) = (Arc::new(Mutex::new(BTreeSet::new())), Arc::new(AtomicBool::new(false)));
+        let (pids, barked) = (
+            Arc::new(Mutex::new(BTreeSet::new())),
+            Arc::new(AtomicBool::new(false)),
+        );
         let (theirs, mark) = (Arc::clone(&pids), Arc::clone(&barked));
         std::thread::spawn(move || {
             while gone.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -32,16 +36,26 @@ impl Watchdog {
                 }
             }
         });
-        Self { pids, barked, _alive: alive }
+        Self {
+            pids,
+            barked,
+            _alive: alive,
+        }
     }
 
     pub(crate) fn watch(&self, pid: Pid) {
-        self.pids.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+        self.pids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(pid);
     }
 
     /// Its number may be another's from now on.
     pub(crate) fn forget(&self, pid: Pid) {
-        self.pids.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+        self.pids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&pid);
     }
 
     pub(crate) fn barked(&self) -> bool {

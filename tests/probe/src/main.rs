@@ -1,13 +1,19 @@
-//! A payload that tells what a program can see of itself: `probe [FLAGS] [ARG...]` prints a line `name value` for each fact.
-//! Two runs that print the same cannot tell each other apart; flags make it wait and choose how it ends.
+//! A payload that tells what a program can see of itself: `probe [FLAGS] [ARG...]` prints
+//! a line `name value` for each fact. Two runs that print the same cannot tell each other
+//! apart; flags make it wait and choose how it ends.
 //!
-//! `--out FILE`: print there, under its final name once it is whole; `--until FILE`: wait for that file;
-//! `--sleep SECONDS`; `--exit N`; `--kill N`: end by that signal. Everything else is an argument and printed as one.
+//! `--out FILE`: print there, under its final name once it is whole; `--until FILE`: wait
+//! for that file; `--sleep SECONDS`; `--exit N`; `--kill N`: end by that signal.
+//! Everything else is an argument and printed as one.
 //!
-//! There is no Rust `main`: the standard library's start-up would open closed streams and change signals, and so hide
-//! what this program is to tell.
+//! There is no Rust `main`: the standard library's start-up would open closed streams and
+//! change signals, and so hide what this program is to tell.
 #![no_main]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "its output is its result")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "its output is its result"
+)]
 
 mod state;
 
@@ -28,7 +34,8 @@ struct Flags {
 
 /// The C entry point (ISO C 5.1.2.2.1).
 #[allow(unsafe_code)]
-// SAFETY: this program has no other function of this name, and the C start-up code calls it with this signature.
+// SAFETY: this program has no other function of this name, and the C start-up code calls
+// it with this signature.
 #[unsafe(no_mangle)]
 pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
     run()
@@ -51,7 +58,8 @@ fn run() -> ! {
         std::thread::sleep(Duration::from_millis(5));
     }
     if let Some(signal) = flags.kill {
-        let signal = nix::sys::signal::Signal::try_from(signal).unwrap_or_else(|_| fail("no such signal"));
+        let signal =
+            nix::sys::signal::Signal::try_from(signal).unwrap_or_else(|_| fail("no such signal"));
         // Whatever was inherited for the signal, blocked or ignored, it shall act.
         state::let_act(signal);
         let _ = nix::sys::signal::raise(signal);
@@ -71,9 +79,15 @@ fn flags(mut words: impl Iterator<Item = OsString>) -> Flags {
         if !matches!(name, "--out" | "--until" | "--sleep" | "--exit" | "--kill") {
             continue;
         }
-        let value = words.next().unwrap_or_else(|| fail("a flag without its value"));
-        let number =
-            || value.to_str().and_then(|text| text.parse::<f64>().ok()).unwrap_or_else(|| fail("not a number"));
+        let value = words
+            .next()
+            .unwrap_or_else(|| fail("a flag without its value"));
+        let number = || {
+            value
+                .to_str()
+                .and_then(|text| text.parse::<f64>().ok())
+                .unwrap_or_else(|| fail("not a number"))
+        };
         match name {
             "--out" => flags.out = Some(value.into()),
             "--until" => flags.until = Some(value.into()),
@@ -90,21 +104,43 @@ fn facts() -> String {
     let mut facts = String::new();
     let mut fact = |name: &str, value: &str| facts.push_str(&format!("{name} {value}\n"));
     for (number, argument) in std::env::args_os().enumerate() {
-        fact(&format!("arg{number}"), &argument.as_bytes().escape_ascii().to_string());
+        fact(
+            &format!("arg{number}"),
+            &argument.as_bytes().escape_ascii().to_string(),
+        );
     }
     let mut variables: Vec<_> = std::env::vars_os().collect();
     variables.sort();
     for (name, value) in variables {
-        fact(&format!("env {}", name.as_bytes().escape_ascii()), &value.as_bytes().escape_ascii().to_string());
+        fact(
+            &format!("env {}", name.as_bytes().escape_ascii()),
+            &value.as_bytes().escape_ascii().to_string(),
+        );
     }
-    let link = |path: &str| fs::read_link(path).map_or_else(|error| error.to_string(), |to| to.display().to_string());
+    let link = |path: &str| {
+        fs::read_link(path).map_or_else(|error| error.to_string(), |to| to.display().to_string())
+    };
     fact("pid", &std::process::id().to_string());
     fact("exe", &link("/proc/self/exe"));
     fact("cwd", &link("/proc/self/cwd"));
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
-    let wanted_fields = [("ppid", 4), ("pgrp", 5), ("session", 6), ("tty", 7), ("foreground", 8), ("nice", 19)];
-    for (name, field) in wanted_fields.into_iter().chain([("rt_priority", 40), ("policy", 41)]) {
+    let fields: Vec<&str> = stat
+        .rsplit_once(") ")
+        .map_or("", |(_, rest)| rest)
+        .split(' ')
+        .collect();
+    let wanted_fields = [
+        ("ppid", 4),
+        ("pgrp", 5),
+        ("session", 6),
+        ("tty", 7),
+        ("foreground", 8),
+        ("nice", 19),
+    ];
+    for (name, field) in wanted_fields
+        .into_iter()
+        .chain([("rt_priority", 40), ("policy", 41)])
+    {
         fact(name, fields.get(field - 3).copied().unwrap_or("?"));
     }
     let wanted = "Name Umask Uid Gid Groups SigPnd ShdPnd SigBlk SigIgn SigCgt CapEff NoNewPrivs Seccomp Threads Cpus_allowed_list";
@@ -114,21 +150,46 @@ fn facts() -> String {
             fact(name, value.trim());
         }
     }
-    for line in fs::read_to_string("/proc/self/limits").unwrap_or_default().lines().skip(1) {
-        fact("limit", &line.split_ascii_whitespace().collect::<Vec<_>>().join(" "));
+    for line in fs::read_to_string("/proc/self/limits")
+        .unwrap_or_default()
+        .lines()
+        .skip(1)
+    {
+        fact(
+            "limit",
+            &line.split_ascii_whitespace().collect::<Vec<_>>().join(" "),
+        );
     }
-    for name in ["oom_score_adj", "timerslack_ns", "personality", "coredump_filter", "cgroup", "loginuid"] {
-        let text = fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_else(|error| error.kind().to_string());
+    for name in [
+        "oom_score_adj",
+        "timerslack_ns",
+        "personality",
+        "coredump_filter",
+        "cgroup",
+        "loginuid",
+    ] {
+        let text = fs::read_to_string(format!("/proc/self/{name}"))
+            .unwrap_or_else(|error| error.kind().to_string());
         fact(name, &text.trim().replace('\n', " "));
     }
     for (name, value) in state::facts() {
         fact(name, &value);
     }
-    fact("children", fs::read_to_string("/proc/thread-self/children").unwrap_or_default().trim());
+    fact(
+        "children",
+        fs::read_to_string("/proc/thread-self/children")
+            .unwrap_or_default()
+            .trim(),
+    );
     for fd in descriptors() {
         let path = format!("/proc/self/fd/{fd}");
         let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("?").trim().to_owned();
+        let flags = info
+            .lines()
+            .find_map(|line| line.strip_prefix("flags:"))
+            .unwrap_or("?")
+            .trim()
+            .to_owned();
         fact(&format!("fd{fd}"), &format!("{flags} {}", link(&path)));
     }
     facts
@@ -136,9 +197,18 @@ fn facts() -> String {
 
 /// Open descriptors, without the one of the look itself.
 fn descriptors() -> Vec<u32> {
-    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let mut numbers: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    numbers.retain(|fd| Path::new(&format!("/proc/self/fd/{fd}")).symlink_metadata().is_ok());
+    let entries = fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut numbers: Vec<u32> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    numbers.retain(|fd| {
+        Path::new(&format!("/proc/self/fd/{fd}"))
+            .symlink_metadata()
+            .is_ok()
+    });
     numbers.sort_unstable();
     numbers
 }

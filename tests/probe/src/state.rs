@@ -1,4 +1,5 @@
-//! What only system calls tell of a process: timers, flags of prctl(2), whether there is a child to wait for.
+//! What only system calls tell of a process: timers, flags of prctl(2), whether there is
+//! a child to wait for.
 #![allow(unsafe_code)]
 
 use nix::libc;
@@ -8,15 +9,32 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 /// Name and value of each.
 pub(crate) fn facts() -> Vec<(&'static str, String)> {
     let waited = waitpid(None, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL));
-    let mut facts = vec![("wait", waited.map_or_else(|errno| errno.to_string(), |status| format!("{status:?}")))];
+    let mut facts = vec![(
+        "wait",
+        waited.map_or_else(|errno| errno.to_string(), |status| format!("{status:?}")),
+    )];
     let timers = [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF];
     facts.push(("timers", timers.map(armed).join(" ")));
     facts.push(("pdeathsig", stored(libc::PR_GET_PDEATHSIG).to_string()));
-    facts.push(("subreaper", stored(libc::PR_GET_CHILD_SUBREAPER).to_string()));
-    let plain = [libc::PR_GET_DUMPABLE, libc::PR_GET_KEEPCAPS, libc::PR_GET_THP_DISABLE, libc::PR_GET_SECUREBITS];
-    facts.push(("prctl", plain.map(|option| returned(option).to_string()).join(" ")));
+    facts.push((
+        "subreaper",
+        stored(libc::PR_GET_CHILD_SUBREAPER).to_string(),
+    ));
+    let plain = [
+        libc::PR_GET_DUMPABLE,
+        libc::PR_GET_KEEPCAPS,
+        libc::PR_GET_THP_DISABLE,
+        libc::PR_GET_SECUREBITS,
+    ];
+    facts.push((
+        "prctl",
+        plain.map(|option| returned(option).to_string()).join(" "),
+    ));
     // SAFETY: ioprio_get(IOPRIO_WHO_PROCESS, self) reads a number.
-    facts.push(("ioprio", unsafe { libc::syscall(libc::SYS_ioprio_get, 1, 0) }.to_string()));
+    facts.push((
+        "ioprio",
+        unsafe { libc::syscall(libc::SYS_ioprio_get, 1, 0) }.to_string(),
+    ));
     facts
 }
 

@@ -1,5 +1,6 @@
-//! The lock as a stranger reaches it, who knows the published layout: any byte of it may be locked by anybody.
-//! The places are computed here once more, from their description alone.
+//! The lock as a stranger reaches it, who knows the published layout: any byte of it may
+//! be locked by anybody. The places are computed here once more, from their description
+//! alone.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -30,18 +31,32 @@ pub fn span(uuid: &str) -> i64 {
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = uuid.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
     let bits = (hash ^ (hash >> 29)) & 0x1fff_ffff;
-    i64::try_from(bits).expect("29 bits").clamp(1, (1 << 29) - 2) << 34
+    i64::try_from(bits)
+        .expect("29 bits")
+        .clamp(1, (1 << 29) - 2)
+        << 34
 }
 
 /// A description of the lock that can lock anything.
 pub fn open(sandbox: &Sandbox) -> File {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(sandbox.lock()).expect("the lock")
+    options
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(sandbox.lock())
+        .expect("the lock")
 }
 
 /// Locks bytes for as long as the file is open; `kind`: `F_RDLCK` or `F_WRLCK`.
 pub fn lock(file: &File, kind: i32, start: i64, length: i64) -> nix::Result<()> {
     let kind = i16::try_from(kind).expect("a kind of lock");
-    let range = libc::flock { l_type: kind, l_whence: 0, l_start: start, l_len: length, l_pid: 0 };
+    let range = libc::flock {
+        l_type: kind,
+        l_whence: 0,
+        l_start: start,
+        l_len: length,
+        l_pid: 0,
+    };
     fcntl(file, FcntlArg::F_OFD_SETLK(&range)).map(drop)
 }

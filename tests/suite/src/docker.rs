@@ -1,5 +1,7 @@
-//! A `docker` for a sandbox: podman, which has docker's command line, on a store of the sandbox's own, and an image that has the machine's `/usr`.
-//! The program that is called `docker` stays as long as the container does, or returns at once with `-d`, as docker's client; GPUs are the simulated node's.
+//! A `docker` for a sandbox: podman, which has docker's command line, on a store of the
+//! sandbox's own, and an image that has the machine's `/usr`. The program that is called
+//! `docker` stays as long as the container does, or returns at once with `-d`, as
+//! docker's client; GPUs are the simulated node's.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +10,8 @@ use harness::skip::{self, Need};
 use harness::{Command, Sandbox, mounts};
 use nix::mount::{MsFlags, mount};
 
-/// `docker`. Containers are put into no cgroups, which change the machine; podman then refuses `--pid host`, and so the runtime is told.
+/// `docker`. Containers are put into no cgroups, which change the machine; podman then
+/// refuses `--pid host`, and so the runtime is told.
 const DOCKER: &str = r#"#!/bin/sh
 for word; do
     shift
@@ -18,7 +21,8 @@ done
 exec podman "$@"
 "#;
 
-/// The runtime: crun, which leaves out the pid namespace of a container that is to have the host's.
+/// The runtime: crun, which leaves out the pid namespace of a container that is to have
+/// the host's.
 const RUNTIME: &str = r#"#!/bin/sh
 for word; do
     [ "$before" != --bundle ] || ! grep -q '"pids":"host"' "$word/config.json" || sed -i 's/{"type":"pid"},//' "$word/config.json"
@@ -27,27 +31,51 @@ done
 exec crun "$@"
 "#;
 
-/// Does `work` with a `docker` in the PATH of the bash that it is given, and an image called `image`; says so and returns if that cannot be.
+/// Does `work` with a `docker` in the PATH of the bash that it is given, and an image
+/// called `image`; says so and returns if that cannot be.
 ///
-/// podman lets `--gpus` pass and does nothing about it: a program in a container sees all devices of the node.
+/// podman lets `--gpus` pass and does nothing about it: a program in a container sees all
+/// devices of the node.
 pub fn with(sandbox: &Sandbox, work: impl FnOnce(&dyn Fn(&str) -> Command) + Send) {
     if skip::lacks(&[Need::Mounts, Need::Tool("podman"), Need::Tool("crun")]) {
         return;
     }
     prepare(sandbox);
     mounts::apart(|| {
-        let new = |place: &str, kind: &str| mount(Some(kind), place, Some(kind), MsFlags::empty(), None::<&str>);
+        let new = |place: &str, kind: &str| {
+            mount(
+                Some(kind),
+                place,
+                Some(kind),
+                MsFlags::empty(),
+                None::<&str>,
+            )
+        };
         // Where podman and crun put what every store has in common.
-        new("/run", "tmpfs").and_then(|()| new("/dev/shm", "tmpfs")).expect("a /run and a /dev/shm of one's own");
-        // crun refuses machines that mount the old and the new kind of cgroups side by side.
+        new("/run", "tmpfs")
+            .and_then(|()| new("/dev/shm", "tmpfs"))
+            .expect("a /run and a /dev/shm of one's own");
+        // crun refuses machines that mount the old and the new kind of cgroups side by
+        // side.
         let cgroups = new("/sys/fs/cgroup", "cgroup2");
         let shell = |script: &str| {
-            let command = sandbox.shell("bash", script).env("CONTAINERS_CONF", sandbox.path("podman/containers.conf"));
-            command.env("CONTAINERS_STORAGE_CONF", sandbox.path("podman/storage.conf"))
+            let command = sandbox
+                .shell("bash", script)
+                .env("CONTAINERS_CONF", sandbox.path("podman/containers.conf"));
+            command.env(
+                "CONTAINERS_STORAGE_CONF",
+                sandbox.path("podman/storage.conf"),
+            )
         };
-        let tried = shell("tar -C ../podman/image -c . | docker import -q - image && docker run --rm image true").run();
+        let tried = shell(
+            "tar -C ../podman/image -c . | docker import -q - image && docker run --rm image true",
+        )
+        .run();
         if tried.code() != Some(0) {
-            skip::say(&format!("podman cannot run here ({cgroups:?}): {}", tried.stderr.trim()));
+            skip::say(&format!(
+                "podman cannot run here ({cgroups:?}): {}",
+                tried.stderr.trim()
+            ));
             return;
         }
         let _gone = Gone(&shell);
@@ -55,7 +83,8 @@ pub fn with(sandbox: &Sandbox, work: impl FnOnce(&dyn Fn(&str) -> Command) + Sen
     });
 }
 
-/// Ends the containers, also those of a test that failed: their files could not go otherwise.
+/// Ends the containers, also those of a test that failed: their files could not go
+/// otherwise.
 struct Gone<'a>(&'a dyn Fn(&str) -> Command);
 
 impl Drop for Gone<'_> {
@@ -67,17 +96,24 @@ impl Drop for Gone<'_> {
 /// The programs, podman's settings, and the tree of which the image is made.
 fn prepare(sandbox: &Sandbox) {
     for name in ["usr", "etc", "proc", "sys", "dev", "tmp", "run"] {
-        fs::create_dir_all(sandbox.path(&format!("podman/image/{name}"))).expect("a directory of the image");
+        fs::create_dir_all(sandbox.path(&format!("podman/image/{name}")))
+            .expect("a directory of the image");
     }
     for name in ["bin", "lib", "lib64", "sbin"] {
-        symlink(format!("usr/{name}"), sandbox.path(&format!("podman/image/{name}"))).expect("a link of the image");
+        symlink(
+            format!("usr/{name}"),
+            sandbox.path(&format!("podman/image/{name}")),
+        )
+        .expect("a link of the image");
     }
     sandbox.file("bin/docker", DOCKER, 0o755);
     sandbox.file("podman/crun", RUNTIME, 0o755);
     let root = sandbox.root().display();
-    // The programs, the simulated library and node, and nothing of the lock: that is for the recipe to mount.
-    let shared: String =
-        ["bin", "lib", "node", "work", "config.toml"].map(|name| format!(", '{root}/{name}:{root}/{name}'")).concat();
+    // The programs, the simulated library and node, and nothing of the lock: that is for
+    // the recipe to mount.
+    let shared: String = ["bin", "lib", "node", "work", "config.toml"]
+        .map(|name| format!(", '{root}/{name}:{root}/{name}'"))
+        .concat();
     let settings = format!(
         "[containers]\ncgroups = 'disabled'\nnetns = 'none'\nvolumes = ['/usr:/usr:ro'{shared}]\n\
          env = ['PATH={root}/bin:/usr/bin', 'SIM_NODE={root}/node', 'LD_LIBRARY_PATH={root}/lib', 'GETGPU_CONFIG={root}/config.toml']\n\
@@ -86,7 +122,8 @@ fn prepare(sandbox: &Sandbox) {
          [engine.runtimes]\ncrun = ['{root}/podman/crun']\n"
     );
     sandbox.file("podman/containers.conf", &settings, 0o644);
-    let store =
-        format!("[storage]\ndriver = 'vfs'\ngraphroot = '{root}/podman/store'\nrunroot = '{root}/podman/run'\n");
+    let store = format!(
+        "[storage]\ndriver = 'vfs'\ngraphroot = '{root}/podman/store'\nrunroot = '{root}/podman/run'\n"
+    );
     sandbox.file("podman/storage.conf", &store, 0o644);
 }

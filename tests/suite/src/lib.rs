@@ -1,5 +1,6 @@
-//! Tests of the commands as users meet them: each file of `tests/` is one theme, each test is named after the guarantee it holds.
-//! They start the built programs in a sandbox of `harness`, so `cargo build --workspace` comes first.
+//! Tests of the commands as users meet them: each file of `tests/` is one theme, each
+//! test is named after the guarantee it holds. They start the built programs in a sandbox
+//! of `harness`, so `cargo build --workspace` comes first.
 
 pub mod bytes;
 pub mod docker;
@@ -48,16 +49,25 @@ pub fn line_of(sandbox: &Sandbox, name: &str) -> String {
     read().trim_end().to_owned()
 }
 
-/// How far counts are from all being equally likely: the chi-square statistic over `devices`.
+/// How far counts are from all being equally likely: the chi-square statistic over
+/// `devices`.
 #[track_caller]
 pub fn chi_square(picks: &[String], devices: &[String]) -> f64 {
     let mut counts: BTreeMap<&String, u32> = devices.iter().map(|device| (device, 0)).collect();
     for pick in picks {
-        *counts.get_mut(pick).unwrap_or_else(|| panic!("{pick} is not one of the devices")) += 1;
+        *counts
+            .get_mut(pick)
+            .unwrap_or_else(|| panic!("{pick} is not one of the devices")) += 1;
     }
-    assert!(counts.values().all(|count| *count > 0), "some device never came: {counts:?}");
+    assert!(
+        counts.values().all(|count| *count > 0),
+        "some device never came: {counts:?}"
+    );
     let expected = picks.len() as f64 / devices.len() as f64;
-    counts.values().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum()
+    counts
+        .values()
+        .map(|count| (f64::from(*count) - expected).powi(2) / expected)
+        .sum()
 }
 
 /// Another user, where the test runs as root.
@@ -66,10 +76,15 @@ pub const OTHER: u32 = 1001;
 /// getgpu as somebody else asks: another user, or this one where the test is not root.
 pub fn somebody(sandbox: &Sandbox, arguments: &[&str]) -> Command {
     let command = sandbox.getgpu(arguments);
-    if nix::unistd::geteuid().is_root() { command.uid(OTHER) } else { command }
+    if nix::unistd::geteuid().is_root() {
+        command.uid(OTHER)
+    } else {
+        command
+    }
 }
 
-/// Asks for a device about 20 times a second until `program` is over; asserts that nobody gets one before. Gives how often it asked.
+/// Asks for a device about 20 times a second until `program` is over; asserts that nobody
+/// gets one before. Gives how often it asked.
 ///
 /// For a node with one device: whoever gets one gets that of the program.
 #[track_caller]
@@ -77,7 +92,10 @@ pub fn nobody_gets_one_before_the_end(sandbox: &Sandbox, program: &mut Running) 
     for asked in 1.. {
         let outcome = somebody(sandbox, &["--no-reserve"]).run();
         if outcome.code() == Some(0) {
-            assert!(program.is_over(), "given away in use, at question {asked}: {program:#?}");
+            assert!(
+                program.is_over(),
+                "given away in use, at question {asked}: {program:#?}"
+            );
         }
         if program.is_over() {
             return asked;

@@ -1,5 +1,6 @@
-//! MPS in a sandbox: a node with one device, clients on it, and what of daemons, keepers and directories is there now.
-//! All of it is looked up in /proc and in the file system, without any code of the commands themselves.
+//! MPS in a sandbox: a node with one device, clients on it, and what of daemons, keepers
+//! and directories is there now. All of it is looked up in /proc and in the file system,
+//! without any code of the commands themselves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,8 +28,11 @@ impl Node {
     /// With the stand-in.
     pub fn stand_in() -> Self {
         let node = Self::bare();
-        fs::hard_link(node.sandbox.path("bin/mps-control"), node.sandbox.path("bin").join(CONTROL))
-            .expect("the stand-in");
+        fs::hard_link(
+            node.sandbox.path("bin/mps-control"),
+            node.sandbox.path("bin").join(CONTROL),
+        )
+        .expect("the stand-in");
         node
     }
 
@@ -49,15 +53,25 @@ impl Node {
 
     /// cudawrap --mps with this share and this program.
     pub fn share(&self, share: &str, words: &[&str]) -> Command {
-        self.sandbox.command("cudawrap").args(["-v", "--share", share, "--mps", "--"]).args(words)
+        self.sandbox
+            .command("cudawrap")
+            .args(["-v", "--share", share, "--mps", "--"])
+            .args(words)
     }
 
     /// A client that runs until `work/go` is there, and has told of itself.
     pub fn client(&self, name: &str, change: impl FnOnce(Command) -> Command) -> Client {
-        let (out, go) = (self.sandbox.path(&format!("work/{name}")), self.sandbox.text("work/go"));
-        let words = ["probe", "--out", &out.display().to_string(), "--until", &go].map(str::to_owned);
+        let (out, go) = (
+            self.sandbox.path(&format!("work/{name}")),
+            self.sandbox.text("work/go"),
+        );
+        let words =
+            ["probe", "--out", &out.display().to_string(), "--until", &go].map(str::to_owned);
         let command = self.share("1/32", &words.each_ref().map(String::as_str));
-        Client { running: change(command).spawn(), out }
+        Client {
+            running: change(command).spawn(),
+            out,
+        }
     }
 
     /// The private directory.
@@ -67,22 +81,31 @@ impl Node {
 
     /// A user's private directory.
     pub fn place_of(&self, uid: u32) -> PathBuf {
-        Path::new("/tmp").join(format!("getgpu-mps-{uid}")).join(&self.uuid)
+        Path::new("/tmp")
+            .join(format!("getgpu-mps-{uid}"))
+            .join(&self.uuid)
     }
 
     /// The daemons of a user on this device.
     pub fn daemons_of(&self, uid: u32) -> Vec<i32> {
-        let mark = format!("CUDA_MPS_PIPE_DIRECTORY={}/pipe", self.place_of(uid).display());
+        let mark = format!(
+            "CUDA_MPS_PIPE_DIRECTORY={}/pipe",
+            self.place_of(uid).display()
+        );
         processes("nvidia-cuda-mps", |pid| {
-            words(pid, "environ").contains(&mark) && words(pid, "cmdline").contains(&"-d".to_owned())
+            words(pid, "environ").contains(&mark)
+                && words(pid, "cmdline").contains(&"-d".to_owned())
         })
     }
 
     /// The daemons of all users and jobs on this device.
     pub fn daemons_of_all(&self) -> Vec<i32> {
         processes("nvidia-cuda-mps", |pid| {
-            let pipe = words(pid, "environ").into_iter().find(|word| word.starts_with("CUDA_MPS_PIPE_DIRECTORY="));
-            pipe.is_some_and(|pipe| pipe.contains(&self.uuid)) && words(pid, "cmdline").contains(&"-d".to_owned())
+            let pipe = words(pid, "environ")
+                .into_iter()
+                .find(|word| word.starts_with("CUDA_MPS_PIPE_DIRECTORY="));
+            pipe.is_some_and(|pipe| pipe.contains(&self.uuid))
+                && words(pid, "cmdline").contains(&"-d".to_owned())
         })
     }
 
@@ -93,7 +116,9 @@ impl Node {
 
     /// The keepers of all users on this device.
     pub fn keepers(&self) -> Vec<i32> {
-        processes("cudawrap-mps", |pid| words(pid, "cmdline").contains(&self.uuid))
+        processes("cudawrap-mps", |pid| {
+            words(pid, "cmdline").contains(&self.uuid)
+        })
     }
 
     /// Waits until nothing of it is there any more.
@@ -117,8 +142,15 @@ impl Drop for Node {
         }
         // Whoever's they are, and whichever job's.
         let users = fs::read_dir("/tmp").into_iter().flatten().flatten();
-        let users = users.filter(|entry| entry.file_name().to_string_lossy().starts_with("getgpu-mps-"));
-        for place in users.flat_map(|user| fs::read_dir(user.path()).into_iter().flatten().flatten()) {
+        let users = users.filter(|entry| {
+            entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with("getgpu-mps-")
+        });
+        for place in
+            users.flat_map(|user| fs::read_dir(user.path()).into_iter().flatten().flatten())
+        {
             if place.file_name().to_string_lossy().ends_with(&self.uuid) {
                 let _ = fs::remove_dir_all(place.path());
                 let _ = place.path().parent().map(fs::remove_dir);
@@ -149,14 +181,19 @@ impl Client {
 fn processes(name: &str, fits: impl Fn(i32) -> bool) -> Vec<i32> {
     let entries = fs::read_dir("/proc").expect("/proc").flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let called = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name);
+    let called = |pid: i32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name)
+    };
     pids.filter(|pid| called(*pid) && fits(*pid)).collect()
 }
 
 /// The NUL-separated words of a file in /proc; a zombie has none.
 pub fn words(pid: i32, file: &str) -> Vec<String> {
     let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).split_terminator('\0').map(str::to_owned).collect()
+    String::from_utf8_lossy(&bytes)
+        .split_terminator('\0')
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Kills a process and waits until it is dead.
@@ -167,5 +204,8 @@ pub fn end(pid: i32) {
 
 /// How many daemons have ever been started there.
 pub fn starts_in_log(place: &Path) -> usize {
-    fs::read_to_string(place.join("log/control.log")).expect("its log").matches("Starting control daemon").count()
+    fs::read_to_string(place.join("log/control.log"))
+        .expect("its log")
+        .matches("Starting control daemon")
+        .count()
 }

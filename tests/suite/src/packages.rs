@@ -1,5 +1,7 @@
-//! Packages as their tests make them: the programs without what debuggers need, `make` for a package of them, and its life on a machine of its own.
-//! The machine is packaging/test/package.sh's; nothing of this machine's own dpkg, rpm, settings or lock is touched.
+//! Packages as their tests make them: the programs without what debuggers need, `make`
+//! for a package of them, and its life on a machine of its own. The machine is
+//! packaging/test/package.sh's; nothing of this machine's own dpkg, rpm, settings or lock
+//! is touched.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,10 +15,14 @@ pub const TOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// The three programs.
 pub const PROGRAMS: [&str; 3] = ["getgpu", "cudawrap", "create-cudawrap"];
 
-/// Runs a command at the top of the repository; what it said. Panics unless it ends with 0.
+/// Runs a command at the top of the repository; what it said. Panics unless it ends with
+/// 0.
 #[track_caller]
 pub fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).current_dir(TOP).output();
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(TOP)
+        .output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success(), "{program} {arguments:?}: {said}");
@@ -26,7 +32,10 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
 /// The directory of the programs that this test was built with.
 pub fn built() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a file");
-    test.ancestors().nth(2).expect("target/debug/deps/test").to_owned()
+    test.ancestors()
+        .nth(2)
+        .expect("target/debug/deps/test")
+        .to_owned()
 }
 
 /// The built programs in `room`, as small as those that are shipped.
@@ -35,15 +44,31 @@ pub fn stripped(room: &Path) -> PathBuf {
     std::fs::create_dir(&directory).expect("a new directory");
     for name in PROGRAMS {
         let to = directory.join(name);
-        run("strip", &["-o", &to.display().to_string(), &built().join(name).display().to_string()]);
+        run(
+            "strip",
+            &[
+                "-o",
+                &to.display().to_string(),
+                &built().join(name).display().to_string(),
+            ],
+        );
     }
     directory
 }
 
-/// `make TARGET` of the programs that are in `programs`, with `options` for the tool that makes the package.
+/// `make TARGET` of the programs that are in `programs`, with `options` for the tool that
+/// makes the package.
 #[track_caller]
 pub fn make(target: &str, programs: &Path, options: &str) {
-    run("make", &["--silent", target, &format!("programs={}", programs.display()), options]);
+    run(
+        "make",
+        &[
+            "--silent",
+            target,
+            &format!("programs={}", programs.display()),
+            options,
+        ],
+    );
 }
 
 /// Packages are made in target/stage: one at a time.
@@ -52,7 +77,8 @@ pub fn alone() -> MutexGuard<'static, ()> {
     STAGE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a script of packaging/test says in its end, or why it did nothing, which has been said then.
+/// What a script of packaging/test says in its end, or why it did nothing, which has been
+/// said then.
 #[track_caller]
 pub fn script(arguments: &[&str], end: &str) {
     let said = run(arguments[0], &arguments[1..]);
@@ -66,25 +92,38 @@ pub fn script(arguments: &[&str], end: &str) {
 #[track_caller]
 pub fn live(first: &str, second: &str) {
     let programs = built().display().to_string();
-    script(&["packaging/test/package.sh", first, second, &programs], "package: all as it should be");
+    script(
+        &["packaging/test/package.sh", first, second, &programs],
+        "package: all as it should be",
+    );
 }
 
-/// The same for .deb on a system of Debian's essential packages only, of this machine's release or of an older one with the simulated node in `programs`.
-/// Where there is no debootstrap or no mirror it says so.
+/// The same for .deb on a system of Debian's essential packages only, of this machine's
+/// release or of an older one with the simulated node in `programs`. Where there is no
+/// debootstrap or no mirror it says so.
 #[track_caller]
 pub fn live_clean(first: &str, second: &str, release: Option<&str>, programs: &Path) {
     let release = release.map(|name| format!("DEBIAN_RELEASE={name}"));
     let programs = programs.display().to_string();
     let mut words = vec!["env"];
     words.extend(release.as_deref());
-    words.extend(["packaging/test/package.sh", "--clean", first, second, &programs]);
+    words.extend([
+        "packaging/test/package.sh",
+        "--clean",
+        first,
+        second,
+        &programs,
+    ]);
     script(&words, "package: all as it should be");
 }
 
-/// The highest version of glibc that a text (what objdump or rpm tell) asks for, as `(2, 28)`.
+/// The highest version of glibc that a text (what objdump or rpm tell) asks for, as `(2,
+/// 28)`.
 pub fn glibc(text: &str) -> Option<(u32, u32)> {
     let versions = text.split("GLIBC_").skip(1).filter_map(|rest| {
-        let mut numbers = rest.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);
+        let mut numbers = rest
+            .split(|letter: char| !letter.is_ascii_digit())
+            .map(str::parse);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     });
     versions.max()

@@ -1,5 +1,6 @@
-//! A real Slurm in a sandbox: controller and node daemons as children of the test, on ports of their own, for the simulated node's GPUs.
-//! No munge, no users, no cgroups: nothing is written outside the sandbox, and what a test leaves running ends with it.
+//! A real Slurm in a sandbox: controller and node daemons as children of the test, on
+//! ports of their own, for the simulated node's GPUs. No munge, no users, no cgroups:
+//! nothing is written outside the sandbox, and what a test leaves running ends with it.
 
 use std::fs;
 use std::net::TcpListener;
@@ -15,8 +16,8 @@ use harness::{Command, Running, Sandbox, mounts, wait};
 /// The most nodes that a cluster has.
 const NODES: u16 = 2;
 
-/// A cluster whose nodes `n1`, `n2` ... are all this host: 32 CPUs, and 4 GPUs for `--gres=gpu:N`, each; 8 of `gpuquarter`, which only
-/// `job_submit.lua` asks for.
+/// A cluster whose nodes `n1`, `n2` ... are all this host: 32 CPUs, and 4 GPUs for
+/// `--gres=gpu:N`, each; 8 of `gpuquarter`, which only `job_submit.lua` asks for.
 #[derive(Debug)]
 pub struct Cluster<'a> {
     sandbox: &'a Sandbox,
@@ -29,26 +30,52 @@ pub struct Cluster<'a> {
 
 /// Whether this machine lacks a Slurm, or what it needs; then it has been said.
 pub fn lacks(more: &[Need]) -> bool {
-    let needs = [Need::Root, Need::Tool("slurmctld"), Need::Tool("slurmd"), Need::Tool("srun")];
+    let needs = [
+        Need::Root,
+        Need::Tool("slurmctld"),
+        Need::Tool("slurmd"),
+        Need::Tool("srun"),
+    ];
     skip::lacks(&needs) || skip::lacks(more)
 }
 
 impl<'a> Cluster<'a> {
-    /// Starts one with this many nodes and these lines of `slurm.conf` (slurm.conf(5)), and waits until jobs can run.
+    /// Starts one with this many nodes and these lines of `slurm.conf` (slurm.conf(5)),
+    /// and waits until jobs can run.
     #[track_caller]
     pub fn start(sandbox: &'a Sandbox, nodes: u16, lines: &str) -> Self {
         assert!(nodes <= NODES, "{nodes} nodes");
         let (port, own) = ports();
-        // Numbers of jobs that no other cluster on this host has: processes say which job they are of, and nothing more.
-        configure(sandbox, port + 1, nodes, &format!("FirstJobId={port}000\n{lines}"));
+        // Numbers of jobs that no other cluster on this host has: processes say which job
+        // they are of, and nothing more.
+        configure(
+            sandbox,
+            port + 1,
+            nodes,
+            &format!("FirstJobId={port}000\n{lines}"),
+        );
         let watcher = watcher(port, &sandbox.path("slurm.conf"));
-        let mut cluster = Self { sandbox, daemons: Vec::new(), watcher, _ports: own };
+        let mut cluster = Self {
+            sandbox,
+            daemons: Vec::new(),
+            watcher,
+            _ports: own,
+        };
         cluster.daemon(&["slurmctld", "-D"]);
         for node in 1..=nodes {
             cluster.daemon(&["slurmd", "-D", "-N", &format!("n{node}")]);
         }
-        let ready = || cluster.ask(&["sinfo", "-h", "-t", "idle", "-o", "%D"]).trim() == nodes.to_string();
-        assert!(wait::holds_within(wait::LONG, ready), "no Slurm: {}", cluster.logs());
+        let ready = || {
+            cluster
+                .ask(&["sinfo", "-h", "-t", "idle", "-o", "%D"])
+                .trim()
+                == nodes.to_string()
+        };
+        assert!(
+            wait::holds_within(wait::LONG, ready),
+            "no Slurm: {}",
+            cluster.logs()
+        );
         cluster
     }
 
@@ -57,9 +84,13 @@ impl<'a> Cluster<'a> {
         self.daemons.push(daemon);
     }
 
-    /// A command of Slurm, in the sandbox's environment, which srun and sbatch hand on to tasks.
+    /// A command of Slurm, in the sandbox's environment, which srun and sbatch hand on to
+    /// tasks.
     pub fn command(&self, words: &[&str]) -> Command {
-        self.sandbox.command(words[0]).args(&words[1..]).env("SLURM_CONF", self.sandbox.path("slurm.conf"))
+        self.sandbox
+            .command(words[0])
+            .args(&words[1..])
+            .env("SLURM_CONF", self.sandbox.path("slurm.conf"))
     }
 
     /// What such a command prints, however it ends.
@@ -67,25 +98,36 @@ impl<'a> Cluster<'a> {
         self.command(words).run().stdout
     }
 
-    /// `srun` with these words, split at blanks; it does not tell that a job waits, which some do when they follow each other at once.
+    /// `srun` with these words, split at blanks; it does not tell that a job waits, which
+    /// some do when they follow each other at once.
     pub fn srun(&self, words: &str) -> Command {
-        let words: Vec<&str> = ["srun", "-Q"].into_iter().chain(words.split_ascii_whitespace()).collect();
+        let words: Vec<&str> = ["srun", "-Q"]
+            .into_iter()
+            .chain(words.split_ascii_whitespace())
+            .collect();
         self.command(&words)
     }
 
-    /// Submits a script with these options, and gives the number of the job. Output of all jobs is in `work/out-JOB`.
+    /// Submits a script with these options, and gives the number of the job. Output of
+    /// all jobs is in `work/out-JOB`.
     #[track_caller]
     pub fn sbatch(&self, options: &str, script: &str) -> String {
-        let file = self.sandbox.file("work/script", &format!("#!/bin/sh\n{script}\n"), 0o755);
-        let words: Vec<&str> =
-            ["sbatch", "--parsable", "--output=out-%j"].into_iter().chain(options.split_ascii_whitespace()).collect();
+        let file = self
+            .sandbox
+            .file("work/script", &format!("#!/bin/sh\n{script}\n"), 0o755);
+        let words: Vec<&str> = ["sbatch", "--parsable", "--output=out-%j"]
+            .into_iter()
+            .chain(options.split_ascii_whitespace())
+            .collect();
         self.command(&words).args([file]).run().line()
     }
 
     /// Waits until no job is left, not even one that is ending.
     #[track_caller]
     pub fn until_empty(&self) {
-        wait::until("no job is left", || self.ask(&["squeue", "-h"]).trim().is_empty());
+        wait::until("no job is left", || {
+            self.ask(&["squeue", "-h"]).trim().is_empty()
+        });
     }
 
     /// The output of a job of [`Cluster::sbatch`], so far.
@@ -108,8 +150,10 @@ impl Drop for Cluster<'_> {
     }
 }
 
-/// Ends what is left of a cluster when its standard input ends, which happens however the test ends: programs that name the cluster, and
-/// what watches over steps (`slurmstepd: [JOB.STEP]`), which writes over its environment and would ask for a dead daemon for ever.
+/// Ends what is left of a cluster when its standard input ends, which happens however the
+/// test ends: programs that name the cluster, and what watches over steps (`slurmstepd:
+/// [JOB.STEP]`), which writes over its environment and would ask for a dead daemon for
+/// ever.
 const WATCHER: &str = r#"
 cat >/dev/null
 for try in 1 2 3 4 5 6 7 8 9 10; do
@@ -126,32 +170,54 @@ done
 /// `jobs`: the number that the numbers of the cluster's jobs are thousandths of.
 fn watcher(jobs: u16, conf: &Path) -> Child {
     let mut command = process::Command::new("/bin/sh");
-    command.args(["-c", WATCHER, "watcher", &jobs.to_string()]).arg(conf);
+    command
+        .args(["-c", WATCHER, "watcher", &jobs.to_string()])
+        .arg(conf);
     // Not among those that a terminal or a time limit ends together with the test.
     command.env_remove("SLURM_CONF").process_group(0);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command.spawn().expect("a shell")
 }
 
-/// A hook of `etc/slurm` with the sandbox's environment and these settings before it: Slurm hands its own hooks nothing but its own variables.
+/// A hook of `etc/slurm` with the sandbox's environment and these settings before it:
+/// Slurm hands its own hooks nothing but its own variables.
 pub fn hook(sandbox: &Sandbox, name: &str, settings: &str) -> String {
     let text = format!("#!/bin/sh\n{}\n", hook_lines(sandbox, name, settings));
-    sandbox.file(&format!("hooks/{name}"), &text, 0o755).display().to_string()
+    sandbox
+        .file(&format!("hooks/{name}"), &text, 0o755)
+        .display()
+        .to_string()
 }
 
 /// The same as lines for a shell.
 pub fn hook_lines(sandbox: &Sandbox, name: &str, settings: &str) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/slurm").join(name);
-    format!("{}\n{settings}\nexec {}", environment(sandbox), script.display())
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../etc/slurm")
+        .join(name);
+    format!(
+        "{}\n{settings}\nexec {}",
+        environment(sandbox),
+        script.display()
+    )
 }
 
-/// Does `work` where the site's file for the hooks, `/etc/default/getgpu-slurm`, has this text: in a mount namespace of its own, since nothing
-/// in the environment may name that file. Root only.
+/// Does `work` where the site's file for the hooks, `/etc/default/getgpu-slurm`, has this
+/// text: in a mount namespace of its own, since nothing in the environment may name that
+/// file. Root only.
 pub fn with_site_file<R: Send>(text: &str, work: impl FnOnce() -> R + Send) -> R {
     mounts::apart(|| {
         let flags = nix::mount::MsFlags::empty();
-        nix::mount::mount(Some("none"), "/etc/default", Some("tmpfs"), flags, None::<&str>)
-            .expect("an own /etc/default");
+        nix::mount::mount(
+            Some("none"),
+            "/etc/default",
+            Some("tmpfs"),
+            flags,
+            None::<&str>,
+        )
+        .expect("an own /etc/default");
         fs::write("/etc/default/getgpu-slurm", text).expect("the site's file");
         work()
     })
@@ -165,12 +231,19 @@ pub fn environment(sandbox: &Sandbox) -> String {
         ("GETGPU_LOCK", sandbox.lock()),
         ("GETGPU_CONFIG", sandbox.settings_file()),
     ];
-    let lines: Vec<String> = own.iter().map(|(name, value)| format!("export {name}='{}'", value.display())).collect();
-    format!("{}\nexport PATH='{}:/usr/sbin:/usr/bin:/sbin:/bin'", lines.join("\n"), sandbox.text("bin"))
+    let lines: Vec<String> = own
+        .iter()
+        .map(|(name, value)| format!("export {name}='{}'", value.display()))
+        .collect();
+    format!(
+        "{}\nexport PATH='{}:/usr/sbin:/usr/bin:/sbin:/bin'",
+        lines.join("\n"),
+        sandbox.text("bin")
+    )
 }
 
-/// A port that is ours alone as long as it is kept, with [`NODES`] and one more behind it that nobody listens on: outside of those that the
-/// kernel gives to clients.
+/// A port that is ours alone as long as it is kept, with [`NODES`] and one more behind it
+/// that nobody listens on: outside of those that the kernel gives to clients.
 fn ports() -> (u16, TcpListener) {
     const BLOCK: u16 = NODES + 2;
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -186,7 +259,8 @@ fn ports() -> (u16, TcpListener) {
     }
 }
 
-/// slurm.conf(5) and gres.conf(5). The GPUs' files only have to be devices: without cgroups nobody opens them.
+/// slurm.conf(5) and gres.conf(5). The GPUs' files only have to be devices: without
+/// cgroups nobody opens them.
 fn configure(sandbox: &Sandbox, port: u16, nodes: u16, lines: &str) {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("the host's name");
     let host = host.trim().split('.').next().unwrap_or_default();

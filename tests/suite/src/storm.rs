@@ -1,5 +1,6 @@
-//! A storm of launches: in all three ways, by four users, a third of them killed at random instants.
-//! The judge is what the simulated programs wrote down themselves, and what the kernel says is still locked.
+//! A storm of launches: in all three ways, by four users, a third of them killed at
+//! random instants. The judge is what the simulated programs wrote down themselves, and
+//! what the kernel says is still locked.
 
 #![allow(clippy::print_stdout, reason = "the figures are read")]
 
@@ -15,7 +16,10 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
 }
@@ -23,7 +27,8 @@ impl Random {
 fn wrapped_app(sandbox: &Sandbox) -> std::path::PathBuf {
     let directory = sandbox.path("opt");
     std::fs::create_dir(&directory).expect("a step of the storm");
-    std::fs::hard_link(sandbox.path("bin/sim-cuda"), directory.join("CUDAWRAP_app")).expect("a step of the storm");
+    std::fs::hard_link(sandbox.path("bin/sim-cuda"), directory.join("CUDAWRAP_app"))
+        .expect("a step of the storm");
     symlink(sandbox.path("bin/cudawrap"), directory.join("app")).expect("a step of the storm");
     directory.join("app")
 }
@@ -31,14 +36,18 @@ fn wrapped_app(sandbox: &Sandbox) -> std::path::PathBuf {
 /// At most so many launches at a time: two processors have to serve them.
 const AT_ONCE: usize = 300;
 
-/// So many launches on a node, each program for `least` ms and up to 600 more; the seed decides who is killed when.
+/// So many launches on a node, each program for `least` ms and up to 600 more; the seed
+/// decides who is killed when.
 ///
 /// # Panics
 ///
-/// If two programs met on a device, anything is left, or a launch ended otherwise than it may.
+/// If two programs met on a device, anything is left, or a launch ended otherwise than it
+/// may.
 #[track_caller]
 pub fn storm(node: &str, launches: u64, least: u64, seed: u64) {
-    let sandbox = Sandbox::builder(node).settings("linger = '200ms'\nreserve_for = '5s'").build();
+    let sandbox = Sandbox::builder(node)
+        .settings("linger = '200ms'\nreserve_for = '5s'")
+        .build();
     let app = wrapped_app(&sandbox);
     let root = nix::unistd::geteuid().is_root();
     if !root {
@@ -68,7 +77,10 @@ pub fn storm(node: &str, launches: u64, least: u64, seed: u64) {
     let began = Instant::now();
     for number in 0..launches {
         while running.len() >= AT_ONCE {
-            let done = running.iter_mut().position(|(_, program)| program.is_over()).unwrap_or(0);
+            let done = running
+                .iter_mut()
+                .position(|(_, program)| program.is_over())
+                .unwrap_or(0);
             let (number, program) = running.swap_remove(done);
             over.push((number, program.wait()));
         }
@@ -81,7 +93,11 @@ pub fn storm(node: &str, launches: u64, least: u64, seed: u64) {
         }
     }
     let (mut ran, mut none, mut dead) = (0, 0, 0);
-    over.extend(running.into_iter().map(|(number, program)| (number, program.wait())));
+    over.extend(
+        running
+            .into_iter()
+            .map(|(number, program)| (number, program.wait())),
+    );
     for (number, outcome) in over {
         match (outcome.code(), number % 3) {
             (Some(0), _) => ran += 1,
@@ -101,6 +117,11 @@ pub fn storm(node: &str, launches: u64, least: u64, seed: u64) {
     sandbox.assert_exclusive();
     assert!(ran > 0 && dead > 0, "the storm was none");
     sandbox.assert_clean(Duration::from_secs(10));
-    let free: usize = sandbox.getgpu(["--count-free"]).run().line().parse().expect("a step of the storm");
+    let free: usize = sandbox
+        .getgpu(["--count-free"])
+        .run()
+        .line()
+        .parse()
+        .expect("a step of the storm");
     assert_eq!(free, sandbox.uuids().len());
 }

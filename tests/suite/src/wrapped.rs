@@ -1,4 +1,5 @@
-//! Wrapped programs in a sandbox: links to cudawrap beside a payload, and what the payload saw.
+//! Wrapped programs in a sandbox: links to cudawrap beside a payload, and what the
+//! payload saw.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use harness::{Sandbox, skip};
 
-/// Puts `program` of the sandbox's `bin` into `directory` as `CUDAWRAP_name`, and `name` beside it as a link to cudawrap.
+/// Puts `program` of the sandbox's `bin` into `directory` as `CUDAWRAP_name`, and `name`
+/// beside it as a link to cudawrap.
 pub fn wrap(sandbox: &Sandbox, directory: &str, name: &str, program: &str) -> PathBuf {
     let hidden = sandbox.path(&format!("{directory}/CUDAWRAP_{name}"));
     put(sandbox, &hidden, program);
@@ -24,7 +26,10 @@ pub fn put(sandbox: &Sandbox, path: &Path, program: &str) {
 
 /// A python3 that runs with the sandbox's environment, not only with the test's.
 pub fn python() -> Option<String> {
-    ["/usr/bin/python3", "/usr/local/bin/python3"].into_iter().find(|path| Path::new(path).exists()).map(str::to_owned)
+    ["/usr/bin/python3", "/usr/local/bin/python3"]
+        .into_iter()
+        .find(|path| Path::new(path).exists())
+        .map(str::to_owned)
 }
 
 /// Whether there is no python3; then it has been said.
@@ -44,25 +49,37 @@ impl Facts {
         let pair = |line: &str| {
             let start = if line.starts_with("env ") { 4 } else { 0 };
             let end = line[start..].find(' ').map_or(line.len(), |at| at + start);
-            (line[..end].to_owned(), line[end..].strip_prefix(' ').unwrap_or("").to_owned())
+            (
+                line[..end].to_owned(),
+                line[end..].strip_prefix(' ').unwrap_or("").to_owned(),
+            )
         };
-        Self { lines: text.lines().map(pair).collect() }
+        Self {
+            lines: text.lines().map(pair).collect(),
+        }
     }
 
     /// Reads what a probe left in the file of `--out`.
     #[track_caller]
     pub fn read(path: &Path) -> Self {
-        Self::parse(&fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+        Self::parse(
+            &fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())),
+        )
     }
 
     /// One fact.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.lines.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.lines
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// All arguments, the name first.
     pub fn arguments(&self) -> Vec<&str> {
-        (0..).map_while(|number| self.get(&format!("arg{number}"))).collect()
+        (0..)
+            .map_while(|number| self.get(&format!("arg{number}")))
+            .collect()
     }
 
     /// CUDA_VISIBLE_DEVICES.
@@ -82,8 +99,12 @@ impl Facts {
 
     /// All facts but those that `leave_out` names, as lines.
     pub fn without(&self, leave_out: impl Fn(&str, &str) -> bool) -> Vec<String> {
-        let kept = self.lines.iter().filter(|(name, value)| !leave_out(name, value));
-        kept.map(|(name, value)| format!("{name} {value}")).collect()
+        let kept = self
+            .lines
+            .iter()
+            .filter(|(name, value)| !leave_out(name, value));
+        kept.map(|(name, value)| format!("{name} {value}"))
+            .collect()
     }
 
     /// How often each line is there in one but not in the other, for a readable failure.

@@ -1,6 +1,10 @@
-//! A wrapped program's arguments, bytes and not text, and the programs that cannot be found or run.
-//! Statuses are those of env(1) and the shells: 126 cannot be run, 127 not found.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! A wrapped program's arguments, bytes and not text, and the programs that cannot be
+//! found or run. Statuses are those of env(1) and the shells: 126 cannot be run, 127 not
+//! found.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -39,16 +43,34 @@ fn every_argument_reaches_the_program_byte_by_byte() {
         &[b"\xff\xfe", b"caf\xe9", b"\x01\x7f", "\u{1f980}".as_bytes()],
         &[b"--type=mig", b"-i", b"--no-such-option"],
     ];
-    let long: Vec<Vec<u8>> = (0..5000).map(|n| format!("argument number {n}").into_bytes()).collect();
+    let long: Vec<Vec<u8>> = (0..5000)
+        .map(|n| format!("argument number {n}").into_bytes())
+        .collect();
     let long: Vec<&[u8]> = long.iter().map(Vec::as_slice).collect();
     for list in lists.into_iter().chain([long.as_slice()]) {
-        let words: Vec<OsString> = list.iter().map(|bytes| OsStr::from_bytes(bytes).to_owned()).collect();
-        let shown: Vec<String> = list.iter().map(|bytes| bytes.escape_ascii().to_string()).collect();
-        let plain = ["--".into(), link.with_file_name("CUDAWRAP_app").into_os_string()];
-        for command in [sandbox.command(&link), sandbox.command("cudawrap").args(plain)] {
+        let words: Vec<OsString> = list
+            .iter()
+            .map(|bytes| OsStr::from_bytes(bytes).to_owned())
+            .collect();
+        let shown: Vec<String> = list
+            .iter()
+            .map(|bytes| bytes.escape_ascii().to_string())
+            .collect();
+        let plain = [
+            "--".into(),
+            link.with_file_name("CUDAWRAP_app").into_os_string(),
+        ];
+        for command in [
+            sandbox.command(&link),
+            sandbox.command("cudawrap").args(plain),
+        ] {
             let outcome = command.args(&words).run();
             outcome.exits(0).says(&[]);
-            assert_eq!(Facts::parse(&outcome.stdout).arguments()[1..], shown, "{outcome:#?}");
+            assert_eq!(
+                Facts::parse(&outcome.stdout).arguments()[1..],
+                shown,
+                "{outcome:#?}"
+            );
         }
     }
 }
@@ -57,12 +79,30 @@ fn every_argument_reaches_the_program_byte_by_byte() {
 fn names_of_any_bytes_and_of_the_longest_length_are_found() {
     let sandbox = Sandbox::new("mig4");
     let longest = "n".repeat(255 - "CUDAWRAP_".len());
-    for name in ["pmemd.cuda", "my app", "-x", "\u{e9}t\u{e9}", "getgpu", "CUDAWRAP_", "CUDAWRAP_a", longest.as_str()] {
+    for name in [
+        "pmemd.cuda",
+        "my app",
+        "-x",
+        "\u{e9}t\u{e9}",
+        "getgpu",
+        "CUDAWRAP_",
+        "CUDAWRAP_a",
+        longest.as_str(),
+    ] {
         let link = wrap(&sandbox, &format!("work/{}", name.len()), name, "probe");
-        ran(&run(&sandbox, &link), &link.with_file_name(format!("CUDAWRAP_{name}")));
+        ran(
+            &run(&sandbox, &link),
+            &link.with_file_name(format!("CUDAWRAP_{name}")),
+        );
     }
     let raw = sandbox.path("work").join(OsStr::from_bytes(b"raw\xff"));
-    put(&sandbox, &sandbox.path("work").join(OsStr::from_bytes(b"CUDAWRAP_raw\xff")), "probe");
+    put(
+        &sandbox,
+        &sandbox
+            .path("work")
+            .join(OsStr::from_bytes(b"CUDAWRAP_raw\xff")),
+        "probe",
+    );
     symlink(sandbox.path("bin/cudawrap"), &raw).unwrap();
     run(&sandbox, &raw).exits(0).says(&[]);
 }
@@ -73,21 +113,40 @@ fn a_copy_a_hard_link_and_a_moved_cudawrap_are_still_cudawrap() {
     sandbox.set_settings(&format!("getgpu = {:?}", sandbox.path("bin/getgpu")));
     put(&sandbox, &sandbox.path("work/a/CUDAWRAP_app"), "probe");
     put(&sandbox, &sandbox.path("work/a/app"), "cudawrap");
-    ran(&run(&sandbox, sandbox.path("work/a/app")), &sandbox.path("work/a/CUDAWRAP_app"));
+    ran(
+        &run(&sandbox, sandbox.path("work/a/app")),
+        &sandbox.path("work/a/CUDAWRAP_app"),
+    );
     put(&sandbox, &sandbox.path("work/b/CUDAWRAP_app"), "probe");
-    // By another process: one that is forked here meanwhile would keep the copy open for writing.
-    sandbox.command("cp").args([sandbox.path("bin/cudawrap"), sandbox.path("work/b/app")]).run().exits(0);
-    ran(&run(&sandbox, sandbox.path("work/b/app")), &sandbox.path("work/b/CUDAWRAP_app"));
+    // By another process: one that is forked here meanwhile would keep the copy open for
+    // writing.
+    sandbox
+        .command("cp")
+        .args([sandbox.path("bin/cudawrap"), sandbox.path("work/b/app")])
+        .run()
+        .exits(0);
+    ran(
+        &run(&sandbox, sandbox.path("work/b/app")),
+        &sandbox.path("work/b/CUDAWRAP_app"),
+    );
     let link = wrap(&sandbox, "work/c", "app", "probe");
     fs::create_dir(sandbox.path("opt")).unwrap();
-    fs::rename(sandbox.path("bin/cudawrap"), sandbox.path("opt/cudawrap-1.2")).unwrap();
+    fs::rename(
+        sandbox.path("bin/cudawrap"),
+        sandbox.path("opt/cudawrap-1.2"),
+    )
+    .unwrap();
     symlink("../opt/cudawrap-1.2", sandbox.path("bin/cudawrap")).unwrap();
     ran(&run(&sandbox, &link), &sandbox.path("work/c/CUDAWRAP_app"));
-    let own = sandbox.command("cudawrap").args(["--", "probe", "one"]).run();
+    let own = sandbox
+        .command("cudawrap")
+        .args(["--", "probe", "one"])
+        .run();
     ran(&own, &sandbox.path("bin/probe"));
 }
 
-/// A directory of links as ccache has it, and programs of the same name in other directories of PATH.
+/// A directory of links as ccache has it, and programs of the same name in other
+/// directories of PATH.
 struct Directories {
     sandbox: Sandbox,
 }
@@ -102,8 +161,16 @@ impl Directories {
         put(&sandbox, &sandbox.path("real/app"), "probe");
         put(&sandbox, &sandbox.path("first/app"), "probe");
         // Another installation, with a link directory of its own.
-        sandbox.command("mkdir").args([sandbox.path("other")]).run().exits(0);
-        sandbox.command("cp").args([sandbox.path("bin/cudawrap"), sandbox.path("other/cudawrap")]).run().exits(0);
+        sandbox
+            .command("mkdir")
+            .args([sandbox.path("other")])
+            .run()
+            .exits(0);
+        sandbox
+            .command("cp")
+            .args([sandbox.path("bin/cudawrap"), sandbox.path("other/cudawrap")])
+            .run()
+            .exits(0);
         put(&sandbox, &sandbox.path("other/getgpu"), "getgpu");
         symlink(sandbox.path("other/cudawrap"), sandbox.path("links2/app")).unwrap();
         Self { sandbox }
@@ -111,8 +178,16 @@ impl Directories {
 
     fn run(&self, program: &str, path: &[&str]) -> Outcome {
         let path: Vec<String> = path.iter().map(|name| self.sandbox.text(name)).collect();
-        let program = if program.contains('/') { self.sandbox.text(program) } else { program.to_owned() };
-        self.sandbox.command("launch").args([program.as_str(), "one"]).env("PATH", path.join(":")).run()
+        let program = if program.contains('/') {
+            self.sandbox.text(program)
+        } else {
+            program.to_owned()
+        };
+        self.sandbox
+            .command("launch")
+            .args([program.as_str(), "one"])
+            .env("PATH", path.join(":"))
+            .run()
     }
 }
 
@@ -133,13 +208,21 @@ fn a_link_without_a_sibling_runs_the_next_program_of_its_name_behind_it_in_path(
     ran(&at.run("app", &["links2", "links", "real"]), &real);
     ran(&at.run("links2/app", &["links", "real"]), &real);
     symlink("links", at.sandbox.path("alias")).unwrap();
-    ran(&at.run("app", &["first/none", "alias", "links", "real"]), &real);
+    ran(
+        &at.run("app", &["first/none", "alias", "links", "real"]),
+        &real,
+    );
 }
 
 #[test]
 fn two_installations_never_run_each_other_for_ever() {
     let at = Directories::new();
-    for path in [&["links", "links2"][..], &["links2", "links"], &["links", "links2", "links", "links2"], &["links"]] {
+    for path in [
+        &["links", "links2"][..],
+        &["links2", "links"],
+        &["links", "links2", "links", "links2"],
+        &["links"],
+    ] {
         at.run("app", path).refuses(
             "cudawrap",
             127,
@@ -155,25 +238,53 @@ fn a_program_that_is_not_there_or_cannot_run_says_so() {
     let link = wrap(&sandbox, "work/a", "app", "probe");
     let hidden = link.with_file_name("CUDAWRAP_app");
     fs::remove_file(&hidden).unwrap();
-    run(&sandbox, &link).refuses("cudawrap", 127, "there is no CUDAWRAP_app beside it and no other app in PATH");
+    run(&sandbox, &link).refuses(
+        "cudawrap",
+        127,
+        "there is no CUDAWRAP_app beside it and no other app in PATH",
+    );
     let content: [(&[u8], u32, i32, &str); 7] = [
         (b"#!/bin/sh\nexit 5\n", 0o755, 5, ""),
         (b"exit $#\n", 0o755, 1, ""),
         (b"", 0o755, 0, ""),
-        (b"#!/bin/sh\nexit 5\n", 0o644, 126, "CUDAWRAP_app: Permission denied"),
+        (
+            b"#!/bin/sh\nexit 5\n",
+            0o644,
+            126,
+            "CUDAWRAP_app: Permission denied",
+        ),
         (b"#!/no/such/interpreter\n", 0o755, 127, "CUDAWRAP_app: "),
-        (b"\x7fELF\x02\x01\x01\0\0\0 of another machine", 0o755, 126, "CUDAWRAP_app: Exec format error"),
+        (
+            b"\x7fELF\x02\x01\x01\0\0\0 of another machine",
+            0o755,
+            126,
+            "CUDAWRAP_app: Exec format error",
+        ),
         (b"MZ\0\0\n", 0o755, 126, "CUDAWRAP_app: Exec format error"),
     ];
     for (bytes, mode, status, line) in content {
-        // By another process: one that is forked here meanwhile would keep the file open for writing.
+        // By another process: one that is forked here meanwhile would keep the file open
+        // for writing.
         fs::write(sandbox.path("work/source"), bytes).unwrap();
         let mode = format!("{mode:o}");
-        let words: [std::ffi::OsString; 4] =
-            ["-m".into(), mode.into(), sandbox.path("work/source").into(), hidden.clone().into()];
-        sandbox.command("install").args::<[OsString; 4], _>(words).run().exits(0);
-        let outcomes =
-            [run(&sandbox, &link), sandbox.command("cudawrap").args([hidden.as_os_str(), "one".as_ref()]).run()];
+        let words: [std::ffi::OsString; 4] = [
+            "-m".into(),
+            mode.into(),
+            sandbox.path("work/source").into(),
+            hidden.clone().into(),
+        ];
+        sandbox
+            .command("install")
+            .args::<[OsString; 4], _>(words)
+            .run()
+            .exits(0);
+        let outcomes = [
+            run(&sandbox, &link),
+            sandbox
+                .command("cudawrap")
+                .args([hidden.as_os_str(), "one".as_ref()])
+                .run(),
+        ];
         for outcome in outcomes {
             if line.is_empty() {
                 outcome.exits(status).says(&[]);
@@ -189,9 +300,17 @@ fn a_program_that_is_not_there_or_cannot_run_says_so() {
     own("no-such-program").refuses("cudawrap", 127, "no-such-program: no such program in PATH");
     own("./none").refuses("cudawrap", 127, "./none: No such file or directory");
     own("config.toml/x").exits(127);
-    fs::set_permissions(sandbox.path("node/node.toml"), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(
+        sandbox.path("node/node.toml"),
+        fs::Permissions::from_mode(0o644),
+    )
+    .unwrap();
     own(&sandbox.text("node/node.toml")).refuses("cudawrap", 126, "Permission denied");
-    sandbox.command("cudawrap").args(PLAIN).run().refuses("cudawrap", 125, "no program to run");
+    sandbox
+        .command("cudawrap")
+        .args(PLAIN)
+        .run()
+        .refuses("cudawrap", 125, "no program to run");
     sandbox.assert_clean(std::time::Duration::ZERO);
 }
 
@@ -199,7 +318,11 @@ fn a_program_that_is_not_there_or_cannot_run_says_so() {
 fn the_hidden_name_started_while_it_leads_to_cudawrap_runs_the_program_beside_it() {
     let sandbox = Sandbox::new("mig4");
     put(&sandbox, &sandbox.path("work/a/app"), "probe");
-    symlink(sandbox.path("bin/cudawrap"), sandbox.path("work/a/CUDAWRAP_app")).unwrap();
+    symlink(
+        sandbox.path("bin/cudawrap"),
+        sandbox.path("work/a/CUDAWRAP_app"),
+    )
+    .unwrap();
     let outcome = run(&sandbox, sandbox.path("work/a/CUDAWRAP_app"));
     ran(&outcome, &sandbox.path("work/a/app"));
     // Both lead here: no program, and no end of links to follow.
@@ -215,12 +338,22 @@ fn where_no_name_can_be_known_it_says_how_to_start_it() {
     let link = wrap(&sandbox, "work/a", "app", "probe");
     let link = link.display();
     let line = "cannot tell under which name this was started";
-    for how in [format!("launch --as other --by-fd {link}"), format!("launch --no-argv --by-fd {link}")] {
-        sandbox.shell("bash", &how).run().refuses("cudawrap", 125, line);
+    for how in [
+        format!("launch --as other --by-fd {link}"),
+        format!("launch --no-argv --by-fd {link}"),
+    ] {
+        sandbox
+            .shell("bash", &how)
+            .run()
+            .refuses("cudawrap", 125, line);
     }
     let loader = "/lib64/ld-linux-x86-64.so.2";
     if Path::new(loader).exists() {
-        sandbox.command(loader).args([link.to_string()]).run().refuses("cudawrap", 125, line);
+        sandbox
+            .command(loader)
+            .args([link.to_string()])
+            .run()
+            .refuses("cudawrap", 125, line);
     }
 }
 
@@ -230,35 +363,65 @@ fn a_variable_that_stands_twice_is_passed_on_once() {
     let sandbox = Sandbox::new("mig4");
     let link = wrap(&sandbox, "work", "app", "probe");
     let uuids = sandbox.uuids();
-    for words in
-        [vec![link.display().to_string()], vec![sandbox.text("bin/cudawrap"), "--".into(), sandbox.text("bin/probe")]]
-    {
+    for words in [
+        vec![link.display().to_string()],
+        vec![
+            sandbox.text("bin/cudawrap"),
+            "--".into(),
+            sandbox.text("bin/probe"),
+        ],
+    ] {
         let again = format!("CUDA_VISIBLE_DEVICES={}", uuids[2]);
-        let launch = sandbox.command("launch").args(["--again", &again]).args(words).visible(&uuids[1]);
+        let launch = sandbox
+            .command("launch")
+            .args(["--again", &again])
+            .args(words)
+            .visible(&uuids[1]);
         let outcome = launch.run();
         outcome.exits(0);
-        let named: Vec<&str> =
-            outcome.stdout.lines().filter(|line| line.contains("env CUDA_VISIBLE_DEVICES")).collect();
-        assert_eq!(named, [format!("env CUDA_VISIBLE_DEVICES {}", uuids[1])], "{outcome:#?}");
+        let named: Vec<&str> = outcome
+            .stdout
+            .lines()
+            .filter(|line| line.contains("env CUDA_VISIBLE_DEVICES"))
+            .collect();
+        assert_eq!(
+            named,
+            [format!("env CUDA_VISIBLE_DEVICES {}", uuids[1])],
+            "{outcome:#?}"
+        );
     }
 }
 
-/// Like any program's line to a pipe that nobody reads any more, but without the end of the program that is to run.
+/// Like any program's line to a pipe that nobody reads any more, but without the end of
+/// the program that is to run.
 #[test]
 fn a_line_to_a_closed_pipe_ends_no_program() {
     let sandbox = Sandbox::new("mig4");
     let link = wrap(&sandbox, "work", "app", "probe");
     let uuid = &sandbox.uuids()[1];
-    let said = sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", "forever"]).visible(uuid).spawn();
+    let said = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .visible(uuid)
+        .spawn();
     sandbox.until_running(1);
     let closed = || {
         let (reader, writer) = nix::unistd::pipe().unwrap();
         drop(reader);
         writer
     };
-    let direct = sandbox.command("probe").visible(uuid).stderr(closed()).run();
+    let direct = sandbox
+        .command("probe")
+        .visible(uuid)
+        .stderr(closed())
+        .run();
     let wrapped = sandbox.command(&link).visible(uuid).stderr(closed()).run();
-    sandbox.command(&link).visible(uuid).run().exits(0).mentions("in use by");
+    sandbox
+        .command(&link)
+        .visible(uuid)
+        .run()
+        .exits(0)
+        .mentions("in use by");
     let signals = |outcome: &harness::Outcome| -> Vec<String> {
         outcome
             .exits(0)
@@ -271,6 +434,10 @@ fn a_line_to_a_closed_pipe_ends_no_program() {
     assert_eq!(signals(&wrapped), signals(&direct));
     assert!(signals(&wrapped).len() >= 4, "{wrapped:#?}");
     said.signal(harness::Signal::SIGKILL);
-    let refused = sandbox.command("cudawrap").args(["--nonsense"]).stderr(closed()).run();
+    let refused = sandbox
+        .command("cudawrap")
+        .args(["--nonsense"])
+        .stderr(closed())
+        .run();
     refused.exits(125);
 }

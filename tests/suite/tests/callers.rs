@@ -1,6 +1,10 @@
-//! Strange callers of wrapped programs: Python's ways to start processes, trees five deep, virtual environments, multicall programs,
-//! sudo, tmux and namespaces. Each runs the right program, on one device, and gives it back.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! Strange callers of wrapped programs: Python's ways to start processes, trees five
+//! deep, virtual environments, multicall programs, sudo, tmux and namespaces. Each runs
+//! the right program, on one device, and gives it back.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -16,8 +20,14 @@ use harness::{Sandbox, wait};
 fn one_device(sandbox: &Sandbox, lines: &str, count: usize) -> String {
     let devices: Vec<&str> = lines.lines().collect();
     assert_eq!(devices.len(), count, "{lines}");
-    assert!(devices.iter().all(|device| *device == devices[0]), "{lines}");
-    assert!(sandbox.uuids().iter().any(|uuid| uuid == devices[0]), "{lines}");
+    assert!(
+        devices.iter().all(|device| *device == devices[0]),
+        "{lines}"
+    );
+    assert!(
+        sandbox.uuids().iter().any(|uuid| uuid == devices[0]),
+        "{lines}"
+    );
     devices[0].to_owned()
 }
 
@@ -49,19 +59,25 @@ fn pythons_own_processes_stay_on_its_device() {
         let began = std::time::Instant::now();
         let outcome = sandbox.command(&program).args([file]).run();
         one_device(&sandbox, &outcome.exits(0).says(&[]).stdout, 5);
-        assert!(began.elapsed() < Duration::from_secs(15), "{method}: {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(15),
+            "{method}: {:?}",
+            began.elapsed()
+        );
         free_again(&sandbox);
     }
 }
 
-/// As torchrun does it: a launcher starts workers, which start helpers, all by the wrapped name.
+/// As torchrun does it: a launcher starts workers, which start helpers, all by the
+/// wrapped name.
 #[test]
 fn a_hold_behind_a_shell_that_only_runs_getgpu_is_one_for_the_process_above() {
     if skip::lacks(&[Need::Tool("python3")]) {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    // bash forks for a trap's sake, so that the shell is seen above getgpu; dash and bash alone execute it in place.
+    // bash forks for a trap's sake, so that the shell is seen above getgpu; dash and bash
+    // alone execute it in place.
     for shell in ["sh", "bash"] {
         let script = format!(
             "import subprocess, os\n\
@@ -74,12 +90,20 @@ fn a_hold_behind_a_shell_that_only_runs_getgpu_is_one_for_the_process_above() {
              print(subprocess.check_output(['getgpu', '--count-free'], text=True).strip())\n"
         );
         let file = sandbox.file("work/hold.py", &script, 0o644);
-        let outcome = sandbox.command("python3").args([file.to_str().unwrap()]).run();
+        let outcome = sandbox
+            .command("python3")
+            .args([file.to_str().unwrap()])
+            .run();
         outcome.exits(0).says(&[]).prints("3\n1\n1\n");
         free_again(&sandbox);
     }
-    let outcome = sandbox.command("bash").args(["-c", "set -o monitor; true && getgpu --hold"]).run();
-    outcome.exits(0).mentions(" exits right after this, and the hold with it");
+    let outcome = sandbox
+        .command("bash")
+        .args(["-c", "set -o monitor; true && getgpu --hold"])
+        .run();
+    outcome
+        .exits(0)
+        .mentions(" exits right after this, and the hold with it");
     outcome.mentions("hint: name the process to hold for: getgpu --hold=PID");
 }
 
@@ -92,15 +116,30 @@ fn a_tree_five_deep_has_one_device() {
     let script = "echo $CUDA_VISIBLE_DEVICES; [ $1 -eq 0 ] || { sh5 $0 $(($1 - 1)) & sh5 $0 $(($1 - 1)); wait; }";
     let file = sandbox.file("work/tree", script, 0o755);
     let path = format!("{}:/usr/bin:/bin", sandbox.text("opt"));
-    let command = sandbox.command(sandbox.path("opt/sh5")).args([file.to_str().unwrap(), "5"]).env("PATH", &path);
+    let command = sandbox
+        .command(sandbox.path("opt/sh5"))
+        .args([file.to_str().unwrap(), "5"])
+        .env("PATH", &path);
     let outcome = command.run();
     one_device(&sandbox, &outcome.exits(0).says(&[]).stdout, 63);
     free_again(&sandbox);
-    // A wrapped shell that runs a wrapped program, and the other way round by cudawrap's own name.
+    // A wrapped shell that runs a wrapped program, and the other way round by cudawrap's
+    // own name.
     let app = wrap(&sandbox, "opt", "app", "sim-cuda");
-    let words = ["-c".to_owned(), format!("{0}; cudawrap -- {0}; {0} --exit 3", app.display())];
+    let words = [
+        "-c".to_owned(),
+        format!("{0}; cudawrap -- {0}; {0} --exit 3", app.display()),
+    ];
     let outcome = sandbox.command(sandbox.path("opt/sh5")).args(words).run();
-    assert_eq!(outcome.exits(3).says(&[]).stdout.matches("RUN MIG-").count(), 3);
+    assert_eq!(
+        outcome
+            .exits(3)
+            .says(&[])
+            .stdout
+            .matches("RUN MIG-")
+            .count(),
+        3
+    );
     free_again(&sandbox);
 }
 
@@ -112,38 +151,86 @@ fn a_virtual_environment_and_scripts_find_their_interpreter() {
     let sandbox = Sandbox::new("mig4");
     let program = wrapped_python(&sandbox);
     // python finds its virtual environment by the name that it was called by.
-    let made = sandbox.command(&program).args(["-m", "venv", "--without-pip", "--symlinks", "env"]).run();
+    let made = sandbox
+        .command(&program)
+        .args(["-m", "venv", "--without-pip", "--symlinks", "env"])
+        .run();
     if made.code() != Some(0) {
         skip::say("this Python has no venv");
         return;
     }
     let show = "import sys, os; print(sys.prefix, os.environ['CUDA_VISIBLE_DEVICES'][:4])";
-    let outcome = sandbox.command(sandbox.path("work/env/bin/python3")).args(["-c", show]).run();
-    // The link of the environment leads to the wrapped one, whose name CPython takes for its own place.
-    let prefix = outcome.exits(0).says(&[]).stdout.split(' ').next().unwrap().to_owned();
+    let outcome = sandbox
+        .command(sandbox.path("work/env/bin/python3"))
+        .args(["-c", show])
+        .run();
+    // The link of the environment leads to the wrapped one, whose name CPython takes for
+    // its own place.
+    let prefix = outcome
+        .exits(0)
+        .says(&[])
+        .stdout
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
     assert!(outcome.stdout.ends_with(" MIG-\n"), "{outcome:#?}");
-    assert!(prefix == sandbox.text("work/env") || prefix.starts_with("/usr"), "{prefix}");
-    let line = format!("#!{program}\nimport os, sys\nprint(os.environ['CUDA_VISIBLE_DEVICES'], sys.argv[1:])\n");
+    assert!(
+        prefix == sandbox.text("work/env") || prefix.starts_with("/usr"),
+        "{prefix}"
+    );
+    let line = format!(
+        "#!{program}\nimport os, sys\nprint(os.environ['CUDA_VISIBLE_DEVICES'], sys.argv[1:])\n"
+    );
     let script = sandbox.file("work/script", &line, 0o755);
     let outcome = sandbox.command(&script).args(["a b", "--help"]).run();
-    assert!(outcome.exits(0).stdout.ends_with(" ['a b', '--help']\n"), "{outcome:#?}");
-    let env = format!("#!/usr/bin/env python3\n{}", line.split_once('\n').unwrap().1);
+    assert!(
+        outcome.exits(0).stdout.ends_with(" ['a b', '--help']\n"),
+        "{outcome:#?}"
+    );
+    let env = format!(
+        "#!/usr/bin/env python3\n{}",
+        line.split_once('\n').unwrap().1
+    );
     let script = sandbox.file("work/script2", &env, 0o755);
     let path = format!("{}:/usr/bin:/bin", sandbox.text("opt"));
-    sandbox.command(&script).env("PATH", &path).run().exits(0).says(&[]);
+    sandbox
+        .command(&script)
+        .env("PATH", &path)
+        .run()
+        .exits(0)
+        .says(&[]);
 }
 
 /// One file under many names, which looks at argv[0].
 #[test]
 fn a_multicall_program_sees_the_name_it_was_called_by() {
     let sandbox = Sandbox::new("mig4");
-    let multi = sandbox.file("opt/multi", "#!/bin/sh\necho \"${0##*/} $CUDA_VISIBLE_DEVICES $*\"\n", 0o755);
+    let multi = sandbox.file(
+        "opt/multi",
+        "#!/bin/sh\necho \"${0##*/} $CUDA_VISIBLE_DEVICES $*\"\n",
+        0o755,
+    );
     for name in ["one", "two"] {
         symlink(&multi, sandbox.path(&format!("opt/CUDAWRAP_{name}"))).unwrap();
-        symlink(sandbox.path("bin/cudawrap"), sandbox.path(&format!("opt/{name}"))).unwrap();
-        let outcome = sandbox.command(sandbox.path(&format!("opt/{name}"))).args(["x"]).run();
-        // A script is opened by its path, which is the hidden one; what it prints is the kernel's `$0`.
-        assert!(outcome.exits(0).stdout.starts_with(&format!("CUDAWRAP_{name} MIG-")), "{outcome:#?}");
+        symlink(
+            sandbox.path("bin/cudawrap"),
+            sandbox.path(&format!("opt/{name}")),
+        )
+        .unwrap();
+        let outcome = sandbox
+            .command(sandbox.path(&format!("opt/{name}")))
+            .args(["x"])
+            .run();
+        // A script is opened by its path, which is the hidden one; what it prints is the
+        // kernel's `$0`.
+        assert!(
+            outcome
+                .exits(0)
+                .stdout
+                .starts_with(&format!("CUDAWRAP_{name} MIG-")),
+            "{outcome:#?}"
+        );
     }
     // A program proper gets argv[0] as it was typed.
     if skip::lacks(&[Need::Tool("bash")]) {
@@ -151,8 +238,10 @@ fn a_multicall_program_sees_the_name_it_was_called_by() {
     }
     symlink("/bin/bash", sandbox.path("opt/CUDAWRAP_rbash")).unwrap();
     symlink(sandbox.path("bin/cudawrap"), sandbox.path("opt/rbash")).unwrap();
-    let outcome =
-        sandbox.command(sandbox.path("opt/rbash")).args(["-c", "shopt -q restricted_shell && echo restricted"]).run();
+    let outcome = sandbox
+        .command(sandbox.path("opt/rbash"))
+        .args(["-c", "shopt -q restricted_shell && echo restricted"])
+        .run();
     outcome.exits(0).prints("restricted\n");
 }
 
@@ -166,14 +255,22 @@ fn sudo_takes_the_device_for_the_other_user_and_gives_it_back() {
     let keep = "SIM_NODE,LD_LIBRARY_PATH,GETGPU_LOCK,GETGPU_CONFIG,CUDA_VISIBLE_DEVICES";
     let words = [&format!("--preserve-env={keep}"), "-u", "nobody", "-n"].map(str::to_owned);
     let path = app.display().to_string();
-    // sudo runs the program as its child, without our descriptors: the lease is the program's own.
+    // sudo runs the program as its child, without our descriptors: the lease is the
+    // program's own.
     let outcome = sandbox.command("sudo").args(&words).args([&path]).run();
     if outcome.stderr.contains("unknown") || outcome.stderr.contains("not allowed") {
-        skip::say(&format!("sudo cannot be used here: {}", outcome.stderr.trim()));
+        skip::say(&format!(
+            "sudo cannot be used here: {}",
+            outcome.stderr.trim()
+        ));
         return;
     }
-    assert!(outcome.exits(0).stdout.starts_with("RUN MIG-"), "{outcome:#?}");
-    // cudawrap outside: sudo closes the descriptors, and its own process keeps them, as it waits.
+    assert!(
+        outcome.exits(0).stdout.starts_with("RUN MIG-"),
+        "{outcome:#?}"
+    );
+    // cudawrap outside: sudo closes the descriptors, and its own process keeps them, as
+    // it waits.
     let program = sandbox
         .command("cudawrap")
         .args(["--", "sudo"])
@@ -196,13 +293,22 @@ fn a_program_in_tmux_keeps_its_device_after_the_terminal_is_gone() {
     let sandbox = Sandbox::new("mig4");
     let socket = sandbox.text("work/tmux");
     let tmux = |words: &[&str]| {
-        sandbox.command("tmux").args(["-f", "/dev/null", "-S", &socket]).args(words).env("TERM", "xterm").run()
+        sandbox
+            .command("tmux")
+            .args(["-f", "/dev/null", "-S", &socket])
+            .args(words)
+            .env("TERM", "xterm")
+            .run()
     };
     tmux(&["new-session", "-d", "cudawrap -- sim-cuda --run forever"]).exits(0);
     sandbox.until_running(1);
     assert!(sandbox.locked());
     // The plain form in a shell of tmux's: the reservation goes with the program.
-    tmux(&["new-window", "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run forever"]).exits(0);
+    tmux(&[
+        "new-window",
+        "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run forever",
+    ])
+    .exits(0);
     sandbox.until_running(2);
     sandbox.assert_exclusive();
     assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), "2");
@@ -219,25 +325,50 @@ fn other_namespaces_and_a_hidden_proc_exclude_as_ever() {
         ("net", "unshare -n"),
         ("uts and ipc", "unshare -u -i"),
         ("time", "unshare -T"),
-        ("hidepid=0", "unshare -m sh -c 'mount -t proc -o hidepid=0 proc /proc && exec \"$@\"' sh"),
-        ("hidepid=1", "unshare -m sh -c 'mount -t proc -o hidepid=1 proc /proc && exec \"$@\"' sh"),
-        ("hidepid=2", "unshare -m sh -c 'mount -t proc -o hidepid=2 proc /proc && exec \"$@\"' sh"),
+        (
+            "hidepid=0",
+            "unshare -m sh -c 'mount -t proc -o hidepid=0 proc /proc && exec \"$@\"' sh",
+        ),
+        (
+            "hidepid=1",
+            "unshare -m sh -c 'mount -t proc -o hidepid=1 proc /proc && exec \"$@\"' sh",
+        ),
+        (
+            "hidepid=2",
+            "unshare -m sh -c 'mount -t proc -o hidepid=2 proc /proc && exec \"$@\"' sh",
+        ),
         (
             "a read-only /run",
             "unshare -m sh -c 'mount --bind RUN RUN && mount -o remount,ro,bind RUN && exec \"$@\"' sh",
         ),
     ];
     for (what, how) in ways {
-        let sandbox = Sandbox::builder("mig4").settings("linger = '100ms'").build();
+        let sandbox = Sandbox::builder("mig4")
+            .settings("linger = '100ms'")
+            .build();
         let how = how.replace("RUN", &sandbox.text("run"));
         let user = format!("{how} setpriv --reuid={OTHER} --regid={OTHER} --clear-groups");
         let words = "--run forever --ready";
         let mut programs = Vec::new();
-        for (number, line) in ["cudawrap -- sim-cuda", "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda"].iter().enumerate() {
-            let script = format!("exec {user} sh -c '{line} {words} {}'", sandbox.text(&format!("work/ready{number}")));
+        for (number, line) in [
+            "cudawrap -- sim-cuda",
+            "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda",
+        ]
+        .iter()
+        .enumerate()
+        {
+            let script = format!(
+                "exec {user} sh -c '{line} {words} {}'",
+                sandbox.text(&format!("work/ready{number}"))
+            );
             programs.push(sandbox.shell("sh", &script.replace("'$", "'\\''$")).spawn());
             let running = wait::holds_within(wait::LONG, || sandbox.running() == number + 1);
-            assert!(running, "{what}: {:#?} {}", programs[number], programs[number].stderr());
+            assert!(
+                running,
+                "{what}: {:#?} {}",
+                programs[number],
+                programs[number].stderr()
+            );
         }
         assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), "2", "{what}");
         sandbox.assert_exclusive();
@@ -249,7 +380,8 @@ fn other_namespaces_and_a_hidden_proc_exclude_as_ever() {
     }
 }
 
-/// The path of a program that is a link to a link, from a working directory that nobody may read.
+/// The path of a program that is a link to a link, from a working directory that nobody
+/// may read.
 #[test]
 fn a_working_directory_without_rights_is_none_of_our_business() {
     if skip::lacks(&[Need::Root]) {
@@ -258,26 +390,53 @@ fn a_working_directory_without_rights_is_none_of_our_business() {
     let sandbox = Sandbox::new("mig4");
     let app = wrap(&sandbox, "opt", "app", "sim-cuda");
     sandbox.file("closed/file", "", 0o600);
-    std::fs::set_permissions(sandbox.path("closed"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(
+        sandbox.path("closed"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o700),
+    )
+    .unwrap();
     let script = format!(
         "cd {}; exec setpriv --reuid={OTHER} --regid={OTHER} --clear-groups {}",
         sandbox.text("closed"),
         app.display()
     );
-    assert!(sandbox.shell("sh", &script).run().exits(0).stdout.starts_with("RUN MIG-"));
+    assert!(
+        sandbox
+            .shell("sh", &script)
+            .run()
+            .exits(0)
+            .stdout
+            .starts_with("RUN MIG-")
+    );
     assert!(Path::new(&app).is_symlink());
 }
 
-/// Anybody can be root of a user namespace, and a caller that /proc hides is in this pid namespace all the same.
+/// Anybody can be root of a user namespace, and a caller that /proc hides is in this pid
+/// namespace all the same.
 #[test]
 fn who_may_be_held_for_is_decided_by_the_hosts_root() {
     if skip::lacks(&[Need::Root, Need::UserNamespace, Need::Mounts]) {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    let outcome = sandbox.command("unshare").args(["-Ur", "getgpu", "--hold=1"]).uid(OTHER).run();
-    outcome.refuses("getgpu", 2, "--hold=1: it is never over; only root may hold until then");
+    let outcome = sandbox
+        .command("unshare")
+        .args(["-Ur", "getgpu", "--hold=1"])
+        .uid(OTHER)
+        .run();
+    outcome.refuses(
+        "getgpu",
+        2,
+        "--hold=1: it is never over; only root may hold until then",
+    );
     let script = "mount -t proc -o hidepid=2 proc /proc && setpriv --reuid 1001 --regid 1001 --clear-groups getgpu --hold; exit $?";
-    let outcome = sandbox.command("unshare").args(["-m", "sh", "-c", script]).run();
-    outcome.refuses("getgpu", 2, "--hold: /proc does not show you the caller, process ");
+    let outcome = sandbox
+        .command("unshare")
+        .args(["-m", "sh", "-c", script])
+        .run();
+    outcome.refuses(
+        "getgpu",
+        2,
+        "--hold: /proc does not show you the caller, process ",
+    );
 }

@@ -1,6 +1,10 @@
-//! What the site allows each user: how many devices at a time, how long a hold and a wait; and devices that are drained while others wait.
-//! The counts hold for calls at the same instant too.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! What the site allows each user: how many devices at a time, how long a hold and a
+//! wait; and devices that are drained while others wait. The counts hold for calls at the
+//! same instant too.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::time::Duration;
 
@@ -12,23 +16,40 @@ fn a_user_has_no_more_than_the_site_allows() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("a100x1").settings("max_per_user = 2").build();
+    let sandbox = Sandbox::builder("a100x1")
+        .settings("max_per_user = 2")
+        .build();
     let ask = |arguments: &[&str]| sandbox.getgpu(arguments).uid(OTHER).run();
     let first = ask(&["--for=600"]).line();
-    let program = sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", "forever"]).uid(OTHER).spawn();
+    let program = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .uid(OTHER)
+        .spawn();
     sandbox.until_running(1);
     let refused = ask(&[]);
     refused.refuses("getgpu", 1, "you hold 2 of at most 2: MIG-");
-    assert!(refused.stderr.contains(&first) && refused.stderr.contains("sim-cuda)"), "{refused:?}");
-    sandbox.command("cudawrap").args(["--", "true"]).uid(OTHER).run().refuses(
-        "cudawrap",
-        75,
-        "you hold 2 of at most 2",
+    assert!(
+        refused.stderr.contains(&first) && refused.stderr.contains("sim-cuda)"),
+        "{refused:?}"
     );
-    assert!(ask(&["3"]).line().starts_with("MIG-"), "an index is printed, and not reserved");
+    sandbox
+        .command("cudawrap")
+        .args(["--", "true"])
+        .uid(OTHER)
+        .run()
+        .refuses("cudawrap", 75, "you hold 2 of at most 2");
+    assert!(
+        ask(&["3"]).line().starts_with("MIG-"),
+        "an index is printed, and not reserved"
+    );
     assert_eq!(sandbox.holders().len(), 1);
     // Others have their own two; root any number.
-    sandbox.getgpu(["-q", "-n", "2", "--for=600"]).uid(OTHER + 1).run().line();
+    sandbox
+        .getgpu(["-q", "-n", "2", "--for=600"])
+        .uid(OTHER + 1)
+        .run()
+        .line();
     sandbox.getgpu(["-q", "-n", "3"]).run().line();
     program.signal(Signal::SIGKILL);
     program.wait();
@@ -42,15 +63,26 @@ fn more_than_one_may_ever_have_is_refused_at_once_also_with_wait() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("h200x1").settings("max_per_user = 2").build();
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("max_per_user = 2")
+        .build();
     sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 4\n");
     let line = "--count 3: max_per_user allows 2 at a time on this node";
     let taken = sandbox.getgpu(["-q", "-n", "3", "--hold=0"]).run();
     taken.line();
     for words in [&["-n", "3"][..], &["-n", "3", "--wait"]] {
-        sandbox.getgpu(words).uid(OTHER).run().refuses("getgpu", 3, line);
+        sandbox
+            .getgpu(words)
+            .uid(OTHER)
+            .run()
+            .refuses("getgpu", 3, line);
         let program = [words, &["--", "true"]].concat();
-        sandbox.command("cudawrap").args(program).uid(OTHER).run().refuses("cudawrap", 125, line);
+        sandbox
+            .command("cudawrap")
+            .args(program)
+            .uid(OTHER)
+            .run()
+            .refuses("cudawrap", 125, line);
     }
 }
 
@@ -60,18 +92,39 @@ fn a_slow_end_of_nvml_keeps_no_other_call_from_being_counted() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("a100x1").settings("max_per_user = 4").build();
+    let sandbox = Sandbox::builder("a100x1")
+        .settings("max_per_user = 4")
+        .build();
     sandbox.faults("[[rule]]\nfunction = 'nvmlShutdown'\ndoes = 'stop'");
     let state = |pid: &i32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(')').next().unwrap_or_default().trim_start().chars().next()
+        stat.rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .trim_start()
+            .chars()
+            .next()
     };
-    let stopped = || sandbox.processes().into_iter().filter(|pid| state(pid) == Some('T')).collect::<Vec<_>>();
-    let calls: Vec<Running> = (0..3).map(|_| sandbox.getgpu(["--for=600"]).uid(OTHER).spawn()).collect();
+    let stopped = || {
+        sandbox
+            .processes()
+            .into_iter()
+            .filter(|pid| state(pid) == Some('T'))
+            .collect::<Vec<_>>()
+    };
+    let calls: Vec<Running> = (0..3)
+        .map(|_| sandbox.getgpu(["--for=600"]).uid(OTHER).spawn())
+        .collect();
     wait::until("all three have chosen", || stopped().len() == 3);
     // Shares are counted as parts also while their devices are only claimed.
-    let parts: Vec<Running> =
-        (0..3).map(|_| sandbox.getgpu(["--for=600", "--share", "1/4"]).uid(OTHER).spawn()).collect();
+    let parts: Vec<Running> = (0..3)
+        .map(|_| {
+            sandbox
+                .getgpu(["--for=600", "--share", "1/4"])
+                .uid(OTHER)
+                .spawn()
+        })
+        .collect();
     wait::until("and three quarters", || stopped().len() == 6);
     let fifth = sandbox.getgpu(["--for=600"]).uid(OTHER).run();
     fifth.refuses("getgpu", 1, "you hold 3.75 of at most 4: ");
@@ -97,20 +150,38 @@ fn a_strangers_lock_on_a_users_bytes_counts_as_nothing() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("mig4").settings("max_per_user = 2").build();
+    let sandbox = Sandbox::builder("mig4")
+        .settings("max_per_user = 2")
+        .build();
     let stranger = bytes::open(&sandbox);
     for uuid in sandbox.uuids() {
         for region in [bytes::LEASE_UIDS, bytes::RESERVATION_UIDS] {
-            bytes::lock(&stranger, nix::libc::F_RDLCK, bytes::span(&uuid) + region + i64::from(OTHER), 1).unwrap();
+            bytes::lock(
+                &stranger,
+                nix::libc::F_RDLCK,
+                bytes::span(&uuid) + region + i64::from(OTHER),
+                1,
+            )
+            .unwrap();
         }
     }
     sandbox.getgpu(["-q", "-n", "2"]).uid(OTHER).run().line();
     sandbox.getgpu(["--release-all"]).uid(OTHER).run().exits(0);
     // The byte under which one's own calls are counted, one after the other.
-    bytes::lock(&stranger, nix::libc::F_WRLCK, (3 << 32) + i64::from(OTHER), 1).unwrap();
+    bytes::lock(
+        &stranger,
+        nix::libc::F_WRLCK,
+        (3 << 32) + i64::from(OTHER),
+        1,
+    )
+    .unwrap();
     let outcome = sandbox.getgpu(["-q", "-n", "2"]).uid(OTHER).run();
     outcome.line();
-    assert!(outcome.elapsed < Duration::from_secs(15), "{:?}", outcome.elapsed);
+    assert!(
+        outcome.elapsed < Duration::from_secs(15),
+        "{:?}",
+        outcome.elapsed
+    );
 }
 
 #[test]
@@ -118,14 +189,19 @@ fn a_device_that_is_taken_over_is_counted_all_the_while() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("a100x1").settings("max_per_user = 1").build();
+    let sandbox = Sandbox::builder("a100x1")
+        .settings("max_per_user = 1")
+        .build();
     let script = "for i in $(seq 30); do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.1; done";
     let mut shell = sandbox.shell("bash", script).uid(OTHER).spawn();
     wait::until("it is reserved", || !sandbox.holders().is_empty());
     let mut asked = 0;
     while !shell.is_over() {
         let outcome = sandbox.getgpu(["--no-reserve"]).uid(OTHER).run();
-        assert!(outcome.code() == Some(1) || shell.is_over(), "a second device, at question {asked}: {outcome:?}");
+        assert!(
+            outcome.code() == Some(1) || shell.is_over(),
+            "a second device, at question {asked}: {outcome:?}"
+        );
         asked += 1;
     }
     shell.wait().exits(0).says(&[]);
@@ -137,11 +213,16 @@ fn what_a_batch_system_granted_is_never_over_the_cap() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("gpus4").settings("max_per_user = 2").build();
+    let sandbox = Sandbox::builder("gpus4")
+        .settings("max_per_user = 2")
+        .build();
     let grant = sandbox.uuids().join(",");
     let ranks: Vec<Running> = (0..4)
         .map(|_| {
-            let command = sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", "forever"]).uid(OTHER);
+            let command = sandbox
+                .command("cudawrap")
+                .args(["--", "sim-cuda", "--run", "forever"])
+                .uid(OTHER);
             command.env("SLURM_JOB_ID", "7").visible(&grant).spawn()
         })
         .collect();
@@ -149,8 +230,16 @@ fn what_a_batch_system_granted_is_never_over_the_cap() {
     drop(ranks);
     sandbox.assert_clean(Duration::from_secs(5));
     // Outside of a job the same list is the user's own word, and counted.
-    let held: Vec<Option<i32>> =
-        (0..3).map(|_| sandbox.getgpu(["--hold"]).uid(OTHER).visible(&grant).run().code()).collect();
+    let held: Vec<Option<i32>> = (0..3)
+        .map(|_| {
+            sandbox
+                .getgpu(["--hold"])
+                .uid(OTHER)
+                .visible(&grant)
+                .run()
+                .code()
+        })
+        .collect();
     assert_eq!(held, [Some(0), Some(0), Some(1)]);
 }
 
@@ -159,9 +248,10 @@ fn root_of_a_user_namespace_is_no_root() {
     if skip::lacks(&[skip::Need::Root, skip::Need::UserNamespace]) {
         return;
     }
-    let sandbox = Sandbox::builder("a100x1").settings("max_per_user = 1").build();
-    let script =
-        "unshare -Ur getgpu --for=600 --tag a; unshare -Ur getgpu --for=600 --tag b; getgpu --for=600 --tag c; true";
+    let sandbox = Sandbox::builder("a100x1")
+        .settings("max_per_user = 1")
+        .build();
+    let script = "unshare -Ur getgpu --for=600 --tag a; unshare -Ur getgpu --for=600 --tag b; getgpu --for=600 --tag c; true";
     let outcome = sandbox.shell("bash", script).uid(OTHER).run();
     assert_eq!(outcome.exits(0).stdout.lines().count(), 1, "{outcome:#?}");
 }
@@ -171,13 +261,24 @@ fn calls_at_the_same_instant_are_counted_too_and_shares_as_parts() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("a100x8").settings("max_per_user = 2").build();
-    for (arguments, most) in [(&["--for=600"][..], 2), (&["--for=600", "--share", "1/4"], 8)] {
+    let sandbox = Sandbox::builder("a100x8")
+        .settings("max_per_user = 2")
+        .build();
+    for (arguments, most) in [
+        (&["--for=600"][..], 2),
+        (&["--for=600", "--share", "1/4"], 8),
+    ] {
         let start = |_| sandbox.getgpu(arguments).uid(OTHER).spawn();
         let started: Vec<Running> = (0..16).map(start).collect();
-        let codes: Vec<Option<i32>> = started.into_iter().map(|running| running.wait().code()).collect();
+        let codes: Vec<Option<i32>> = started
+            .into_iter()
+            .map(|running| running.wait().code())
+            .collect();
         let given = codes.iter().filter(|code| **code == Some(0)).count();
-        assert!(codes.iter().all(|code| matches!(code, Some(0 | 1))), "{codes:?}");
+        assert!(
+            codes.iter().all(|code| matches!(code, Some(0 | 1))),
+            "{codes:?}"
+        );
         assert_eq!((given, sandbox.holders().len()), (most, most), "{codes:?}");
         sandbox.getgpu(["--release-all"]).run().exits(0);
     }
@@ -188,18 +289,27 @@ fn who_has_enough_is_passed_over_in_line_and_comes_back() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("h200x1").settings("max_per_user = 1").build();
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("max_per_user = 1")
+        .build();
     sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
     let run = |uid: u32, time: &str| {
         let program = ["--wait", "--", "sim-cuda", "--run", time];
-        sandbox.command("cudawrap").args(program).uid(uid).limit(Duration::from_secs(60)).spawn()
+        sandbox
+            .command("cudawrap")
+            .args(program)
+            .uid(uid)
+            .limit(Duration::from_secs(60))
+            .spawn()
     };
     let blocker = run(2000, "forever");
     let mine = run(OTHER, "forever");
     sandbox.until_running(2);
     let waiting = || -> u64 {
         let listing = sandbox.getgpu(["--list", "--json"]).run().stdout;
-        serde_json::from_str::<serde_json::Value>(&listing).unwrap()["waiting"].as_u64().unwrap()
+        serde_json::from_str::<serde_json::Value>(&listing).unwrap()["waiting"]
+            .as_u64()
+            .unwrap()
     };
     // More than look for themselves behind a head that does nothing.
     let again: Vec<Running> = (0..5).map(|_| run(OTHER, "0.1")).collect();
@@ -209,7 +319,10 @@ fn who_has_enough_is_passed_over_in_line_and_comes_back() {
     blocker.signal(Signal::SIGKILL);
     blocker.wait();
     other.wait().exits(0);
-    assert!(sandbox.folder().runs().unwrap().len() == 3, "the first in line has one already");
+    assert!(
+        sandbox.folder().runs().unwrap().len() == 3,
+        "the first in line has one already"
+    );
     mine.signal(Signal::SIGKILL);
     mine.wait();
     for running in again {
@@ -222,10 +335,13 @@ fn who_has_enough_is_passed_over_in_line_and_comes_back() {
 #[test]
 fn a_hold_and_a_wait_last_no_longer_than_the_site_allows() {
     let root = nix::unistd::geteuid().is_root();
-    let script = "getgpu --hold >/dev/null; getgpu --wait; echo $?; getgpu --wait=1h; echo $?; sleep 30";
+    let script =
+        "getgpu --hold >/dev/null; getgpu --wait; echo $?; getgpu --wait=1h; echo $?; sleep 30";
     // Root is exempt from max_per_user alone; it may hold without end by --hold=0.
     for other in if root { &[false, true][..] } else { &[false] } {
-        let sandbox = Sandbox::builder("h200x1").settings("max_hold = '600ms'\nmax_wait = '300ms'").build();
+        let sandbox = Sandbox::builder("h200x1")
+            .settings("max_hold = '600ms'\nmax_wait = '300ms'")
+            .build();
         let shell = sandbox.shell("bash", script);
         let shell = if *other { shell.uid(OTHER) } else { shell }.spawn();
         wait::until("it waited in vain, and then not", || {
@@ -237,7 +353,9 @@ fn a_hold_and_a_wait_last_no_longer_than_the_site_allows() {
         shell.wait();
         wait::until("nothing is held", || !sandbox.locked());
         sandbox.getgpu(["--for", "1h"]).run().exits(0);
-        wait::until("no program came, for as long as one may hold", || !sandbox.locked());
+        wait::until("no program came, for as long as one may hold", || {
+            !sandbox.locked()
+        });
     }
 }
 
@@ -246,27 +364,47 @@ fn a_device_that_is_drained_is_not_given_to_who_waits_for_it() {
     let sandbox = Sandbox::new("h200x1");
     sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
     let uuids = sandbox.uuids();
-    let run =
-        |uuid: &str| sandbox.command("cudawrap").args(["--gpu", uuid, "--", "sim-cuda", "--run", "forever"]).spawn();
+    let run = |uuid: &str| {
+        sandbox
+            .command("cudawrap")
+            .args(["--gpu", uuid, "--", "sim-cuda", "--run", "forever"])
+            .spawn()
+    };
     let (first, second) = (run(&uuids[0]), run(&uuids[1]));
     sandbox.until_running(2);
-    let waiter = sandbox.command("cudawrap").args(["--wait", "--", "sim-cuda"]).spawn();
-    wait::until("it waits", || waiter.stderr().contains("waiting for a device: 2 of 2 in use, 0 ahead of you"));
+    let waiter = sandbox
+        .command("cudawrap")
+        .args(["--wait", "--", "sim-cuda"])
+        .spawn();
+    wait::until("it waits", || {
+        waiter
+            .stderr()
+            .contains("waiting for a device: 2 of 2 in use, 0 ahead of you")
+    });
     sandbox.set_settings(&format!("excluded = ['{}']", uuids[0]));
     // A second later at the latest it is known to who waits.
     std::thread::sleep(Duration::from_millis(1500));
     first.signal(Signal::SIGKILL);
     first.wait();
-    wait::throughout(Duration::from_millis(700), "the drained device is left alone", || sandbox.running() == 1);
+    wait::throughout(
+        Duration::from_millis(700),
+        "the drained device is left alone",
+        || sandbox.running() == 1,
+    );
     second.signal(Signal::SIGKILL);
     second.wait();
     waiter.wait().exits(0);
-    assert_eq!(sandbox.folder().runs().unwrap().last().unwrap().uuid, uuids[1]);
+    assert_eq!(
+        sandbox.folder().runs().unwrap().last().unwrap().uuid,
+        uuids[1]
+    );
 }
 
 #[test]
 fn what_the_site_cuts_short_is_said_in_a_line() {
-    let sandbox = Sandbox::builder("h200x1").settings("max_hold = '2s'\nmax_wait = '300ms'").build();
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("max_hold = '2s'\nmax_wait = '300ms'")
+        .build();
     let (hold, wait) = (
         "getgpu: reserved for at most 2s, the limit of this node (max_hold)",
         "waiting for at most 0.3s, the limit of this node (max_wait)",
@@ -279,15 +417,40 @@ fn what_the_site_cuts_short_is_said_in_a_line() {
     }
     let _program = sandbox.occupy(&sandbox.uuids(), "");
     let cut = |outcome: Outcome, program: &str, status: i32| {
-        assert!(outcome.exits(status).stderr.starts_with(&format!("{program}: {wait}\n")), "{outcome:#?}");
+        assert!(
+            outcome
+                .exits(status)
+                .stderr
+                .starts_with(&format!("{program}: {wait}\n")),
+            "{outcome:#?}"
+        );
     };
     cut(sandbox.getgpu(["--wait"]).run(), "getgpu", 1);
-    cut(sandbox.command("cudawrap").args(["--wait=1h", "--", "true"]).run(), "cudawrap", 75);
+    cut(
+        sandbox
+            .command("cudawrap")
+            .args(["--wait=1h", "--", "true"])
+            .run(),
+        "cudawrap",
+        75,
+    );
     let short = sandbox.getgpu(["--wait=0.1"]).run();
     assert!(!short.exits(1).stderr.contains("max_wait"), "{short:#?}");
     // A device that the variable names is waited for in another way.
     let uuid = &sandbox.uuids()[0];
-    let _lease = sandbox.command("cudawrap").args(["--", "sleep", "60"]).visible(uuid).spawn();
+    let _lease = sandbox
+        .command("cudawrap")
+        .args(["--", "sleep", "60"])
+        .visible(uuid)
+        .spawn();
     wait::until("it is leased", || sandbox.locked());
-    cut(sandbox.command("cudawrap").args(["--wait", "--", "true"]).visible(uuid).run(), "cudawrap", 75);
+    cut(
+        sandbox
+            .command("cudawrap")
+            .args(["--wait", "--", "true"])
+            .visible(uuid)
+            .run(),
+        "cudawrap",
+        75,
+    );
 }

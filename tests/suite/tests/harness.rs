@@ -1,5 +1,6 @@
-//! The harness itself: what it says about leftovers and clashes must be true, or every other test proves nothing.
-//! Each check is shown both a clean sandbox and one that is not.
+//! The harness itself: what it says about leftovers and clashes must be true, or every
+//! other test proves nothing. Each check is shown both a clean sandbox and one that is
+//! not.
 
 use std::time::Duration;
 
@@ -16,14 +17,22 @@ fn a_reservation_is_seen_as_something_left_behind_and_ends_with_the_sandbox() {
     assert!(sandbox.locked() && sandbox.processes() == [holders[0].pid]);
     assert!(std::panic::catch_unwind(|| sandbox.assert_clean(Duration::from_millis(50))).is_err());
     drop(sandbox);
-    assert!(!std::path::Path::new(&format!("/proc/{}", holders[0].pid)).join("exe").exists());
+    assert!(
+        !std::path::Path::new(&format!("/proc/{}", holders[0].pid))
+            .join("exe")
+            .exists()
+    );
 }
 
 #[test]
 fn a_clash_of_two_programs_is_seen() {
     let sandbox = Sandbox::new("a100x1");
     let uuid = sandbox.uuids()[0].clone();
-    let first = sandbox.command("sim-cuda").visible(&uuid).args(["--run", "forever"]).spawn();
+    let first = sandbox
+        .command("sim-cuda")
+        .visible(&uuid)
+        .args(["--run", "forever"])
+        .spawn();
     sandbox.until_running(1);
     sandbox.assert_exclusive();
     sandbox.command("sim-cuda").visible(&uuid).run().exits(99);
@@ -35,15 +44,38 @@ fn a_clash_of_two_programs_is_seen() {
 #[test]
 fn the_machine_does_not_show_through() {
     let sandbox = Sandbox::new("a100x1");
-    let names: Vec<String> = sandbox.command("probe").run().stdout.lines().filter_map(variable).collect();
-    assert_eq!(names, ["GETGPU_CONFIG", "GETGPU_LOCK", "HOME", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "SIM_NODE"]);
+    let names: Vec<String> = sandbox
+        .command("probe")
+        .run()
+        .stdout
+        .lines()
+        .filter_map(variable)
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "GETGPU_CONFIG",
+            "GETGPU_LOCK",
+            "HOME",
+            "LC_ALL",
+            "LD_LIBRARY_PATH",
+            "PATH",
+            "SIM_NODE"
+        ]
+    );
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
     let other = sandbox.getgpu(["--no-reserve"]).uid(1001).run().line();
-    assert!(sandbox.uuids().contains(&other), "other users get everywhere");
+    assert!(
+        sandbox.uuids().contains(&other),
+        "other users get everywhere"
+    );
 }
 
 fn variable(line: &str) -> Option<String> {
-    line.strip_prefix("env ")?.split(' ').next().map(str::to_owned)
+    line.strip_prefix("env ")?
+        .split(' ')
+        .next()
+        .map(str::to_owned)
 }

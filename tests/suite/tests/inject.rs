@@ -1,6 +1,11 @@
-//! SIGKILL and errors at each system call of getgpu, its holder, its NVML process and cudawrap: the right status, one line,
-//! never a program without its lease, and nothing left. In the ordinary run each call meets one fate, in the full one all of them.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is a failed test, and the figures are read")]
+//! SIGKILL and errors at each system call of getgpu, its holder, its NVML process and
+//! cudawrap: the right status, one line, never a program without its lease, and nothing
+//! left. In the ordinary run each call meets one fate, in the full one all of them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a panic is a failed test, and the figures are read"
+)]
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -30,7 +35,8 @@ const FATES: [Blow; 9] = [
 /// How long a reservation of these tests waits for its program.
 const FOR: Duration = Duration::from_millis(300);
 
-/// How much later than it should be the device may be free again, on a machine with more to do than it can.
+/// How much later than it should be the device may be free again, on a machine with more
+/// to do than it can.
 const LEFT: Duration = Duration::from_secs(10);
 
 struct Case {
@@ -63,13 +69,19 @@ impl Run {
     }
 
     fn is(&self, numbers: &[i64]) -> bool {
-        self.struck.is_some_and(|(call, _)| numbers.contains(&call.number))
+        self.struck
+            .is_some_and(|(call, _)| numbers.contains(&call.number))
     }
 
-    /// One line of the program, with hints at most; none only where writing it was what failed.
+    /// One line of the program, with hints at most; none only where writing it was what
+    /// failed.
     fn one_line(&self, program: &str) -> Result<(), String> {
         let hint = format!("{program}: hint: ");
-        let lines: Vec<&str> = self.err.lines().filter(|line| !line.starts_with(&hint)).collect();
+        let lines: Vec<&str> = self
+            .err
+            .lines()
+            .filter(|line| !line.starts_with(&hint))
+            .collect();
         let unwritten = self.is(&[libc::SYS_write, libc::SYS_writev]) && self.of_main();
         match lines.as_slice() {
             [line] if line.starts_with(&format!("{program}: ")) => Ok(()),
@@ -78,12 +90,17 @@ impl Run {
         }
     }
 
-    /// The refusal of the dynamic loader or of the standard library's start-up, before there is any code of ours.
+    /// The refusal of the dynamic loader or of the standard library's start-up, before
+    /// there is any code of ours.
     fn is_before_ours(&self) -> bool {
-        let words = ["error while loading shared libraries", "cannot set up thread-local storage"];
+        let words = [
+            "error while loading shared libraries",
+            "cannot set up thread-local storage",
+        ];
         let loader = self.story.status == 127 && words.iter().any(|words| self.err.contains(words));
-        let start =
-            self.story.status == -6 && self.is(&[libc::SYS_poll, libc::SYS_rt_sigaction]) && self.out.is_empty();
+        let start = self.story.status == -6
+            && self.is(&[libc::SYS_poll, libc::SYS_rt_sigaction])
+            && self.out.is_empty();
         self.of_main() && (loader || start)
     }
 }
@@ -103,7 +120,11 @@ fn run(case: &Case, sandbox: &Sandbox, blow: Option<(Point, Blow)>) -> Run {
     let (mut command, out, err) = (case.command)(sandbox).parts();
     let payload = |pid: i32| {
         std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| {
-            let name = exe.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = exe
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             name == "probe" || name.starts_with("CUDAWRAP_")
         })
     };
@@ -112,7 +133,14 @@ fn run(case: &Case, sandbox: &Sandbox, blow: Option<(Point, Blow)>) -> Run {
     wait::holds_within(FOR + LEFT, || !sandbox.locked());
     let held = story.ended.elapsed();
     let struck = story.struck.zip(blow).map(|(call, (_, blow))| (call, blow));
-    Run { story, out: text(&out), err: text(&err), locked, held, struck }
+    Run {
+        story,
+        out: text(&out),
+        err: text(&err),
+        locked,
+        held,
+        struck,
+    }
 }
 
 /// Calls that cannot fail, or whose failure the kernel and the C library do not survive.
@@ -128,7 +156,8 @@ const NEVER_FAIL: [i64; 9] = [
     libc::SYS_set_tid_address,
 ];
 
-/// A holder looks at all processes again and again: of these calls, which are all alike, every so manieth.
+/// A holder looks at all processes again and again: of these calls, which are all alike,
+/// every so manieth.
 fn is_tried(point: Point) -> bool {
     let every = size(500, 40);
     point.process < 3 || point.call < 150 || point.call.is_multiple_of(every)
@@ -141,27 +170,46 @@ fn torture(case: &Case) {
     }
     let new = || {
         let sandbox = Sandbox::new("mig4");
-        // By its path: a search that cannot look at a directory finds no library there, and that is what a node without a driver looks like.
+        // By its path: a search that cannot look at a directory finds no library there,
+        // and that is what a node without a driver looks like.
         let library = sandbox.text("lib/libnvidia-ml.so.1");
-        sandbox.set_settings(&format!("linger = '50ms'\nnvml_timeout = 3\nlibrary = {library:?}"));
+        sandbox.set_settings(&format!(
+            "linger = '50ms'\nnvml_timeout = 3\nlibrary = {library:?}"
+        ));
         wrap(&sandbox, "opt", "app", "probe");
         sandbox
     };
     let sandbox = new();
     let plain = run(case, &sandbox, None);
-    (case.judge)(&sandbox, &plain).unwrap_or_else(|why| panic!("{}: plain: {why}: {}", case.name, plain.err));
+    (case.judge)(&sandbox, &plain)
+        .unwrap_or_else(|why| panic!("{}: plain: {why}: {}", case.name, plain.err));
     assert_eq!(plain.story.status, 0, "{}: {}", case.name, plain.err);
     let mut work: Vec<(Call, Blow)> = Vec::new();
-    for (number, call) in plain.story.calls.iter().filter(|call| is_tried(call.point)).enumerate() {
+    for (number, call) in plain
+        .story
+        .calls
+        .iter()
+        .filter(|call| is_tried(call.point))
+        .enumerate()
+    {
         let fits = |blow: &Blow| *blow == Blow::Kill || !NEVER_FAIL.contains(&call.number);
         if full() {
-            work.extend(FATES.iter().filter(|blow| fits(blow)).map(|blow| (*call, *blow)));
+            work.extend(
+                FATES
+                    .iter()
+                    .filter(|blow| fits(blow))
+                    .map(|blow| (*call, *blow)),
+            );
         } else {
             let blow = FATES[number % FATES.len()];
             work.push((*call, if fits(&blow) { blow } else { Blow::Kill }));
         }
     }
-    let (next, hits, wrong) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (next, hits, wrong) = (
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+        Mutex::new(Vec::new()),
+    );
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
@@ -182,18 +230,37 @@ fn torture(case: &Case) {
         }
     });
     let wrong = wrong.into_inner().unwrap();
-    println!("{}: {} calls, {} blows struck", case.name, plain.story.calls.len(), hits.load(Ordering::Relaxed));
-    assert!(wrong.is_empty(), "{}: {} wrong:\n{}", case.name, wrong.len(), wrong.join("\n"));
-    assert!(hits.load(Ordering::Relaxed) * 10 > work.len() * 9, "the points moved away");
+    println!(
+        "{}: {} calls, {} blows struck",
+        case.name,
+        plain.story.calls.len(),
+        hits.load(Ordering::Relaxed)
+    );
+    assert!(
+        wrong.is_empty(),
+        "{}: {} wrong:\n{}",
+        case.name,
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(
+        hits.load(Ordering::Relaxed) * 10 > work.len() * 9,
+        "the points moved away"
+    );
 }
 
 fn verdict(case: &Case, sandbox: &Sandbox, run: &Run) -> Result<(), String> {
     if run.story.hung {
         return Err("hung".to_owned());
     }
-    // The standard library takes it that these fail as clock_nanosleep(2) and getrandom(2) have it: by EINTR alone, and never. A sleep that
-    // was interrupted by the tracer is gone on with by restart_syscall(2).
-    let sleeps = [libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_restart_syscall];
+    // The standard library takes it that these fail as clock_nanosleep(2) and
+    // getrandom(2) have it: by EINTR alone, and never. A sleep that was interrupted by
+    // the tracer is gone on with by restart_syscall(2).
+    let sleeps = [
+        libc::SYS_clock_nanosleep,
+        libc::SYS_nanosleep,
+        libc::SYS_restart_syscall,
+    ];
     if (run.is(&sleeps) || run.is(&[libc::SYS_getrandom])) && !run.killed() {
         return Ok(());
     }
@@ -213,14 +280,19 @@ fn verdict(case: &Case, sandbox: &Sandbox, run: &Run) -> Result<(), String> {
 fn getgpu(sandbox: &Sandbox, run: &Run) -> Result<(), String> {
     let status = run.story.status;
     if run.killed() && run.of_main() {
-        return if status == -9 { Ok(()) } else { Err("not killed".to_owned()) };
+        return if status == -9 {
+            Ok(())
+        } else {
+            Err("not killed".to_owned())
+        };
     }
     if status == 0 {
         let uuid = run.out.strip_suffix('\n').unwrap_or("");
         if !sandbox.uuids().iter().any(|known| known == uuid) {
             return Err("status 0 without a device".to_owned());
         }
-        // A holder that is killed gives its device back: what it cannot do is fail by itself.
+        // A holder that is killed gives its device back: what it cannot do is fail by
+        // itself.
         if !(run.killed() || (run.locked && run.held >= FOR - Duration::from_millis(20))) {
             return Err(format!("not kept: locked {}, {:?}", run.locked, run.held));
         }
@@ -247,10 +319,18 @@ fn cudawrap(sandbox: &Sandbox, run: &Run) -> Result<(), String> {
         if facts.descriptors_of(&sandbox.lock()).is_empty() {
             return Err("a program without its lease".to_owned());
         }
-        return if status == 0 { Ok(()) } else { Err("not the program's status".to_owned()) };
+        return if status == 0 {
+            Ok(())
+        } else {
+            Err("not the program's status".to_owned())
+        };
     }
     if run.killed() && run.of_main() {
-        return if status == -9 { Ok(()) } else { Err("not killed".to_owned()) };
+        return if status == -9 {
+            Ok(())
+        } else {
+            Err("not killed".to_owned())
+        };
     }
     if !matches!(status, 75 | 125 | 126 | 127) {
         return Err("a status that says nothing".to_owned());
@@ -260,23 +340,52 @@ fn cudawrap(sandbox: &Sandbox, run: &Run) -> Result<(), String> {
 
 #[test]
 fn getgpu_and_its_holder() {
-    torture(&Case { name: "getgpu", command: |s| s.getgpu(["--for", "300ms"]), judge: getgpu });
+    torture(&Case {
+        name: "getgpu",
+        command: |s| s.getgpu(["--for", "300ms"]),
+        judge: getgpu,
+    });
 }
 
 #[test]
 fn cudawrap_under_its_own_name() {
-    let command = |s: &Sandbox| s.command("cudawrap").args(["--", "probe", "--out"]).args([facts(s)]);
-    torture(&Case { name: "cudawrap --", command, judge: cudawrap });
+    let command = |s: &Sandbox| {
+        s.command("cudawrap")
+            .args(["--", "probe", "--out"])
+            .args([facts(s)])
+    };
+    torture(&Case {
+        name: "cudawrap --",
+        command,
+        judge: cudawrap,
+    });
 }
 
 #[test]
 fn cudawrap_under_a_link() {
-    let command = |s: &Sandbox| s.command(s.path("opt/app")).args(["--out"]).args([facts(s)]);
-    torture(&Case { name: "link", command, judge: cudawrap });
+    let command = |s: &Sandbox| {
+        s.command(s.path("opt/app"))
+            .args(["--out"])
+            .args([facts(s)])
+    };
+    torture(&Case {
+        name: "link",
+        command,
+        judge: cudawrap,
+    });
 }
 
 #[test]
 fn cudawrap_under_a_link_with_a_named_device() {
-    let command = |s: &Sandbox| s.command(s.path("opt/app")).args(["--out"]).args([facts(s)]).visible(&s.uuids()[1]);
-    torture(&Case { name: "link, device named", command, judge: cudawrap });
+    let command = |s: &Sandbox| {
+        s.command(s.path("opt/app"))
+            .args(["--out"])
+            .args([facts(s)])
+            .visible(&s.uuids()[1])
+    };
+    torture(&Case {
+        name: "link, device named",
+        command,
+        judge: cudawrap,
+    });
 }

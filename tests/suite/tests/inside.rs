@@ -1,6 +1,10 @@
-//! Inside what is one's own: who asks for fewer devices than a grant names gets some of them, all different, by getgpu and cudawrap alike;
-//! who asks for as many gets them again; and one level deeper there are none.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! Inside what is one's own: who asks for fewer devices than a grant names gets some of
+//! them, all different, by getgpu and cudawrap alike; who asks for as many gets them
+//! again; and one level deeper there are none.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,11 +25,33 @@ fn ranks_divide_a_reservation_of_four() {
                   until [ $(ls $SIM_NODE/running | grep -vc gate) = 4 ]; do sleep 0.01; done; \
                   cudawrap -- true; echo $?; getgpu; echo $?; getgpu -q -n 4; getgpu --count-free; touch go; wait";
     let outcome = sandbox.shell("bash", script).run();
-    let lines: Vec<&str> = outcome.exits(0).stdout.lines().filter(|line| !line.starts_with("RUN")).collect();
-    assert_eq!((lines[1], lines[2], lines[4]), ("75", "1", "0"), "{outcome:#?}");
-    assert_eq!(set(lines[3]), set(lines[0]), "as many as there are: printed again");
-    let ran: BTreeSet<String> = sandbox.folder().runs().unwrap().into_iter().map(|run| run.uuid).collect();
-    assert_eq!(ran.iter().map(String::as_str).collect::<BTreeSet<_>>(), set(lines[0]));
+    let lines: Vec<&str> = outcome
+        .exits(0)
+        .stdout
+        .lines()
+        .filter(|line| !line.starts_with("RUN"))
+        .collect();
+    assert_eq!(
+        (lines[1], lines[2], lines[4]),
+        ("75", "1", "0"),
+        "{outcome:#?}"
+    );
+    assert_eq!(
+        set(lines[3]),
+        set(lines[0]),
+        "as many as there are: printed again"
+    );
+    let ran: BTreeSet<String> = sandbox
+        .folder()
+        .runs()
+        .unwrap()
+        .into_iter()
+        .map(|run| run.uuid)
+        .collect();
+    assert_eq!(
+        ran.iter().map(String::as_str).collect::<BTreeSet<_>>(),
+        set(lines[0])
+    );
     sandbox.assert_exclusive();
     free_again(&sandbox);
 }
@@ -39,11 +65,26 @@ fn getgpu_and_cudawrap_inside_give_way_to_each_other() {
                   export CUDA_VISIBLE_DEVICES=$a,$b; getgpu || echo deeper; getgpu --release-all";
     let outcome = sandbox.shell("bash", script).run();
     let lines: Vec<&str> = outcome.exits(0).stdout.lines().collect();
-    assert_eq!((set(lines[0]).len(), set(lines[0])), (3, set(lines[1])), "{outcome:#?}");
-    assert_eq!((&lines[3..], outcome.stderr.contains("no\n")), (&["none", "deeper"][..], false), "{outcome:#?}");
+    assert_eq!(
+        (set(lines[0]).len(), set(lines[0])),
+        (3, set(lines[1])),
+        "{outcome:#?}"
+    );
+    assert_eq!(
+        (&lines[3..], outcome.stderr.contains("no\n")),
+        (&["none", "deeper"][..], false),
+        "{outcome:#?}"
+    );
     let third: Vec<&str> = lines[0].split(',').collect();
-    assert_eq!(lines[2], third[2], "the lease of a program that is over is free again");
-    assert_eq!(outcome.stderr.lines().next(), Some(third[2]), "inside its own lease it is printed again");
+    assert_eq!(
+        lines[2], third[2],
+        "the lease of a program that is over is free again"
+    );
+    assert_eq!(
+        outcome.stderr.lines().next(),
+        Some(third[2]),
+        "inside its own lease it is printed again"
+    );
     free_again(&sandbox);
 }
 
@@ -61,10 +102,20 @@ fn shares_of_what_is_ones_own_are_counted_inside_it() {
             script.replace("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); ", "")
         };
         let file = sandbox.file("work/script", &script, 0o755);
-        // The files of programs that are over go only when somebody looks at their device.
-        let outcome =
-            sandbox.shell("bash", &format!("rm -f go $SIM_NODE/running/*; {around} {}", file.display())).run();
-        let codes: Vec<&str> = outcome.exits(0).stdout.lines().filter(|line| !line.starts_with("RUN")).collect();
+        // The files of programs that are over go only when somebody looks at their
+        // device.
+        let outcome = sandbox
+            .shell(
+                "bash",
+                &format!("rm -f go $SIM_NODE/running/*; {around} {}", file.display()),
+            )
+            .run();
+        let codes: Vec<&str> = outcome
+            .exits(0)
+            .stdout
+            .lines()
+            .filter(|line| !line.starts_with("RUN"))
+            .collect();
         assert_eq!(codes, ["75", "0"], "{outcome:#?}");
         assert!(sandbox.folder().collisions().unwrap().is_empty());
         free_again(&sandbox);
@@ -80,7 +131,10 @@ fn parts_of_what_is_ones_own_taken_at_one_instant_all_find_theirs() {
                   touch gate; \
                   for i in $(seq 600); do n=$(getgpu --list --json | grep -o '\"kind\":\"lease\"' | wc -l); [ $n -lt 16 ] || break; done; \
                   echo $n; touch go; wait";
-    let outcome = sandbox.shell("bash", script).limit(Duration::from_secs(60)).run();
+    let outcome = sandbox
+        .shell("bash", script)
+        .limit(Duration::from_secs(60))
+        .run();
     outcome.exits(0).says(&[]).prints("16\n");
 }
 
@@ -92,21 +146,33 @@ fn a_program_under_a_reserved_share_leases_just_that() {
                   until [ $(ls $SIM_NODE/running | grep -vc gate) = 1 ]; do sleep 0.01; done; \
                   unset CUDA_VISIBLE_DEVICES; getgpu --count-free --share 1/4; getgpu --list --json; touch go; wait";
     let outcome = sandbox.shell("bash", script).run();
-    let lines: Vec<&str> = outcome.exits(0).stdout.lines().filter(|line| !line.starts_with("RUN")).collect();
+    let lines: Vec<&str> = outcome
+        .exits(0)
+        .stdout
+        .lines()
+        .filter(|line| !line.starts_with("RUN"))
+        .collect();
     assert_eq!(lines[0], "3", "{outcome:#?}");
     let listing: serde_json::Value = serde_json::from_str(lines[1]).unwrap();
     let holders = listing["devices"][0]["holders"].as_array().unwrap();
-    let parts: Vec<_> =
-        holders.iter().map(|holder| (holder["kind"].as_str().unwrap(), holder["share"].as_f64())).collect();
-    assert_eq!(parts, [("lease", Some(0.25)), ("reservation", Some(0.25))], "{listing}");
+    let parts: Vec<_> = holders
+        .iter()
+        .map(|holder| (holder["kind"].as_str().unwrap(), holder["share"].as_f64()))
+        .collect();
+    assert_eq!(
+        parts,
+        [("lease", Some(0.25)), ("reservation", Some(0.25))],
+        "{listing}"
+    );
     free_again(&sandbox);
 }
 
 #[test]
 fn two_shares_of_one_caller_on_one_device_do_not_meet() {
     let sandbox = Sandbox::new("h200x1");
-    // The programs live longer than a holder's longest pause, so that it sees them also where everything is slow.
-    // Both halves are of one script and on one device: once reserved below two subshells, once by the script itself.
+    // The programs live longer than a holder's longest pause, so that it sees them also
+    // where everything is slow. Both halves are of one script and on one device: once
+    // reserved below two subshells, once by the script itself.
     for start in [
         "for i in 1 2; do ( CUDA_VISIBLE_DEVICES=$(getgpu -q --share 1/2) exec cudawrap -- sim-cuda --max 2 --until-file go ) & done",
         "a=$(getgpu -q --share 1/2); b=$(getgpu -q --share 1/2); \
@@ -117,11 +183,20 @@ fn two_shares_of_one_caller_on_one_device_do_not_meet() {
              getgpu --list --json; sleep 1.5; touch go; wait"
         );
         let outcome = sandbox.shell("bash", &script).run();
-        let json = outcome.exits(0).says(&[]).stdout.lines().find(|line| line.starts_with('{')).unwrap();
+        let json = outcome
+            .exits(0)
+            .says(&[])
+            .stdout
+            .lines()
+            .find(|line| line.starts_with('{'))
+            .unwrap();
         let listing: serde_json::Value = serde_json::from_str(json).unwrap();
         let leases = listing["devices"][0]["holders"].as_array().unwrap();
-        let leases: Vec<f64> =
-            leases.iter().filter(|h| h["kind"] == "lease").map(|h| h["share"].as_f64().unwrap()).collect();
+        let leases: Vec<f64> = leases
+            .iter()
+            .filter(|h| h["kind"] == "lease")
+            .map(|h| h["share"].as_f64().unwrap())
+            .collect();
         assert_eq!(leases, [0.5, 0.5], "{listing}");
         sandbox.assert_clean(Duration::from_secs(6));
     }
@@ -130,21 +205,32 @@ fn two_shares_of_one_caller_on_one_device_do_not_meet() {
 #[test]
 fn a_program_runs_on_what_was_reserved_inside_another_reservation() {
     let sandbox = Sandbox::new("mig4");
-    for (first, second) in
-        [("getgpu -q -n 2", "getgpu"), ("getgpu", "getgpu --share 1/2"), ("getgpu --share 1/2", "getgpu --share 1/2")]
-    {
+    for (first, second) in [
+        ("getgpu -q -n 2", "getgpu"),
+        ("getgpu", "getgpu --share 1/2"),
+        ("getgpu --share 1/2", "getgpu --share 1/2"),
+    ] {
         let script = format!(
             "export CUDA_VISIBLE_DEVICES=$({first} --hold); export CUDA_VISIBLE_DEVICES=$({second} --hold); \
              cudawrap -- sim-cuda --max 4 --run 0.1 && cudawrap -- sim-cuda --max 4 --run 0.1"
         );
         let outcome = sandbox.shell("bash", &script).run();
         outcome.exits(0).says(&[]);
-        assert_eq!(outcome.stdout.lines().count(), 2, "{first}, {second}: {outcome:#?}");
+        assert_eq!(
+            outcome.stdout.lines().count(),
+            2,
+            "{first}, {second}: {outcome:#?}"
+        );
         sandbox.assert_clean(Duration::from_secs(6));
     }
     // More than the part that is reserved is not waited for.
     let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold); getgpu --share 4G --wait; echo $?";
-    sandbox.shell("bash", script).run().exits(0).prints("3\n").mentions("getgpu: --share 4G: larger than the part");
+    sandbox
+        .shell("bash", script)
+        .run()
+        .exits(0)
+        .prints("3\n")
+        .mentions("getgpu: --share 4G: larger than the part");
 }
 
 #[test]
@@ -156,9 +242,22 @@ fn a_fraction_of_a_part_is_one_of_the_part_and_stays_inside() {
                   cudawrap --share 1/2 -- true; echo $?; cudawrap -- true; echo $?; getgpu; \
                   env -u CUDA_VISIBLE_DEVICES getgpu --count-free --share 1/2; touch go; wait";
     let outcome = sandbox.shell("bash", script).run();
-    let lines: Vec<&str> = outcome.exits(0).stdout.lines().filter(|line| !line.starts_with("RUN")).collect();
-    assert_eq!((lines[0], lines[1]), ("75", "75"), "both parts of the part are in use: {outcome:#?}");
-    assert_eq!((lines[2].len(), lines[3]), (40, "1"), "all of it is printed again, the other half is free");
+    let lines: Vec<&str> = outcome
+        .exits(0)
+        .stdout
+        .lines()
+        .filter(|line| !line.starts_with("RUN"))
+        .collect();
+    assert_eq!(
+        (lines[0], lines[1]),
+        ("75", "75"),
+        "both parts of the part are in use: {outcome:#?}"
+    );
+    assert_eq!(
+        (lines[2].len(), lines[3]),
+        (40, "1"),
+        "all of it is printed again, the other half is free"
+    );
     sandbox.assert_clean(Duration::from_secs(6));
 }
 
@@ -181,40 +280,66 @@ fn shares_inside_ones_own_are_waited_for() {
 fn who_waits_inside_what_has_ended_meanwhile_takes_nothing_of_others() {
     let sandbox = Sandbox::new("mig4");
     let ours = sandbox.getgpu(["-q", "-n", "3", "--for=600"]).run().line();
-    let run = |time: &str| sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", time]).visible(&ours).spawn();
+    let run = |time: &str| {
+        sandbox
+            .command("cudawrap")
+            .args(["--", "sim-cuda", "--run", time])
+            .visible(&ours)
+            .spawn()
+    };
     let (short, long) = (run("1.5"), run("3.5"));
     sandbox.until_running(2);
     // It needs two of three; one is left.
     sandbox.set_settings("");
-    let waiter = sandbox.getgpu(["-q", "-n", "2", "--wait=20", "--for=600"]).visible(&ours).spawn();
+    let waiter = sandbox
+        .getgpu(["-q", "-n", "2", "--wait=20", "--for=600"])
+        .visible(&ours)
+        .spawn();
     wait::until("it waits", || {
         let listing = sandbox.getgpu(["--list", "--json"]).run().stdout;
         serde_json::from_str::<serde_json::Value>(&listing).unwrap()["waiting"] == 1
     });
-    sandbox.getgpu(["--release", ours.split(',').next().unwrap()]).run().exits(0);
-    let theirs = somebody(&sandbox, &["-q", "-n", "2", "--for=600"]).run().line();
+    sandbox
+        .getgpu(["--release", ours.split(',').next().unwrap()])
+        .run()
+        .exits(0);
+    let theirs = somebody(&sandbox, &["-q", "-n", "2", "--for=600"])
+        .run()
+        .line();
     short.wait().exits(0);
     long.wait().exits(0);
     let got = waiter.wait();
     if got.code() == Some(0) {
-        assert!(set(&got.line()).is_disjoint(&set(&theirs)), "{got:?} {theirs}");
+        assert!(
+            set(&got.line()).is_disjoint(&set(&theirs)),
+            "{got:?} {theirs}"
+        );
     }
     sandbox.assert_exclusive();
 }
 
 #[test]
 fn a_program_inside_a_lease_keeps_its_device_when_the_one_around_it_is_gone() {
-    // As Python's subprocess starts it: without the descriptors that its parent inherited.
+    // As Python's subprocess starts it: without the descriptors that its parent
+    // inherited.
     let sandbox = Sandbox::new("h200x1");
     let inner = "for fd in $(ls /proc/self/fd); do [ $fd -gt 2 ] && eval \"exec $fd>&-\"; done 2>/dev/null; \
                  cudawrap -- sim-cuda --until-file go & until [ $(ls $SIM_NODE/running | grep -vc gate) = 1 ]; do sleep 0.01; done; \
                  kill -9 $$";
     let file = sandbox.file("work/inner", inner, 0o755);
-    sandbox.shell("bash", &format!("rm -f go; cudawrap -- bash {}", file.display())).run();
+    sandbox
+        .shell(
+            "bash",
+            &format!("rm -f go; cudawrap -- bash {}", file.display()),
+        )
+        .run();
     sandbox.until_running(1);
     let listing = sandbox.getgpu(["--list"]).run().stdout;
     assert!(listing.contains("leased"), "{listing}");
-    sandbox.getgpu(["--share", "1/848", "--no-reserve"]).run().exits(1);
+    sandbox
+        .getgpu(["--share", "1/848", "--no-reserve"])
+        .run()
+        .exits(1);
     sandbox.file("work/go", "", 0o644);
     wait::until("it is over", || !sandbox.locked());
     sandbox.assert_exclusive();
@@ -226,9 +351,16 @@ fn a_grant_of_somebody_elses_making_is_chosen_from_among_everybody() {
     let uuids = sandbox.uuids();
     let grant = uuids[..2].join(",");
     let first = sandbox.getgpu(["--for=60"]).visible(&grant).run().line();
-    let second =
-        sandbox.command("cudawrap").args(["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]).visible(&grant).run().line();
-    assert_eq!(BTreeSet::from([first, second]), uuids[..2].iter().cloned().collect());
+    let second = sandbox
+        .command("cudawrap")
+        .args(["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"])
+        .visible(&grant)
+        .run()
+        .line();
+    assert_eq!(
+        BTreeSet::from([first, second]),
+        uuids[..2].iter().cloned().collect()
+    );
     sandbox.getgpu(["-n", "3"]).visible(&grant).run().refuses(
         "getgpu",
         3,
@@ -241,19 +373,30 @@ fn one_of_ones_own_may_be_lost_while_others_go_on() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    // The inner reservation holds the outer one too: when the outer holder is killed, nobody else gets the device.
+    // The inner reservation holds the outer one too: when the outer holder is killed,
+    // nobody else gets the device.
     let sandbox = Sandbox::new("h200x1");
     sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
     let both = sandbox.getgpu(["-n", "2", "--for=600"]).run().line();
     let one = sandbox.getgpu(["--for=600"]).visible(&both).run().line();
     wait::until("both hold", || sandbox.holders().len() == 2);
-    let outer =
-        sandbox.holders().into_iter().find(|holder| holder.words.iter().any(|word| word.contains(','))).unwrap();
-    sandbox.shell("dash", &format!("kill -9 {}", outer.pid)).run().exits(0);
+    let outer = sandbox
+        .holders()
+        .into_iter()
+        .find(|holder| holder.words.iter().any(|word| word.contains(',')))
+        .unwrap();
+    sandbox
+        .shell("dash", &format!("kill -9 {}", outer.pid))
+        .run()
+        .exits(0);
     wait::until("one holds", || sandbox.holders().len() == 1);
     let other = both.split(',').find(|uuid| *uuid != one).unwrap();
     assert_eq!(somebody(&sandbox, &["--for=600"]).run().line(), other);
-    sandbox.getgpu(["--no-reserve"]).uid(OTHER).run().refuses("getgpu", 1, "2 of 2 in use");
+    sandbox
+        .getgpu(["--no-reserve"])
+        .uid(OTHER)
+        .run()
+        .refuses("getgpu", 1, "2 of 2 in use");
 }
 
 /// As the tasks of a step that was granted one device do it, each in its own process.
@@ -262,7 +405,9 @@ fn who_asks_for_the_same_grant_at_one_instant_gets_it_as_who_asks_later() {
     let sandbox = Sandbox::new("gpus4");
     let uuid = &sandbox.uuids()[2];
     for words in [&["--for", "5"][..], &["--for", "5", "--wait=20"]] {
-        let asking: Vec<_> = (0..8).map(|_| sandbox.getgpu(words).visible("2").spawn()).collect();
+        let asking: Vec<_> = (0..8)
+            .map(|_| sandbox.getgpu(words).visible("2").spawn())
+            .collect();
         for asks in asking {
             assert_eq!(asks.wait().line(), *uuid, "{words:?}");
         }

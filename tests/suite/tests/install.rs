@@ -1,6 +1,10 @@
-//! `make install` and `make uninstall`: what lies where with which mode, that nothing is left, and that wrapped programs get their names back first.
-//! Also the examples that are installed: the login script does nothing where it should not.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! `make install` and `make uninstall`: what lies where with which mode, that nothing is
+//! left, and that wrapped programs get their names back first. Also the examples that are
+//! installed: the login script does nothing where it should not.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +16,8 @@ use harness::{Command, Outcome, Sandbox, mounts};
 /// The top of the repository.
 const TOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// make with the built programs; the prefix is the sandbox's `usr`, the settings are in its `etc`.
+/// make with the built programs; the prefix is the sandbox's `usr`, the settings are in
+/// its `etc`.
 fn make(sandbox: &Sandbox, target: &str) -> Outcome {
     let words = [
         "--silent".to_owned(),
@@ -23,7 +28,12 @@ fn make(sandbox: &Sandbox, target: &str) -> Outcome {
         format!("prefix={}", sandbox.text("usr")),
         format!("sysconfdir={}", sandbox.text("etc")),
     ];
-    sandbox.command("make").args(words).env_remove("GETGPU_CONFIG").env_remove("GETGPU_LOCK").run()
+    sandbox
+        .command("make")
+        .args(words)
+        .env_remove("GETGPU_CONFIG")
+        .env_remove("GETGPU_LOCK")
+        .run()
 }
 
 /// Every file below `top` with its mode; links with where they lead.
@@ -31,7 +41,9 @@ fn files(top: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut directories = vec![top.to_owned()];
     while let Some(directory) = directories.pop() {
-        let Ok(entries) = std::fs::read_dir(&directory) else { continue };
+        let Ok(entries) = std::fs::read_dir(&directory) else {
+            continue;
+        };
         for path in entries.map(|entry| entry.unwrap().path()) {
             let about = path.symlink_metadata().unwrap();
             if about.is_dir() {
@@ -40,7 +52,10 @@ fn files(top: &Path) -> BTreeMap<String, String> {
             }
             let name = path.strip_prefix(top).unwrap().display().to_string();
             let leads = std::fs::read_link(&path).map(|to| format!("-> {}", to.display()));
-            found.insert(name, leads.unwrap_or_else(|_| format!("{:03o}", about.permissions().mode() & 0o7777)));
+            found.insert(
+                name,
+                leads.unwrap_or_else(|_| format!("{:03o}", about.permissions().mode() & 0o7777)),
+            );
         }
     }
     found
@@ -67,7 +82,10 @@ fn what_is_installed_where_and_that_nothing_is_left() {
         ("share/man/man5/getgpu.toml.5", "644"),
         ("share/bash-completion/completions/getgpu", "644"),
         ("share/zsh/site-functions/_cudawrap", "644"),
-        ("share/fish/vendor_completions.d/create-cudawrap.fish", "644"),
+        (
+            "share/fish/vendor_completions.d/create-cudawrap.fish",
+            "644",
+        ),
         ("share/getgpu/slurm/task-prolog", "755"),
         ("share/getgpu/slurm/README.md", "644"),
         ("share/getgpu/slurm/job_submit.lua", "644"),
@@ -75,15 +93,30 @@ fn what_is_installed_where_and_that_nothing_is_left() {
         ("share/doc/getgpu/examples/getgpu.sh", "644"),
         ("share/doc/getgpu/examples/gpu-app.service", "644"),
     ] {
-        assert_eq!(there.get(name).map(String::as_str), Some(mode), "{name}: {there:#?}");
+        assert_eq!(
+            there.get(name).map(String::as_str),
+            Some(mode),
+            "{name}: {there:#?}"
+        );
     }
-    assert!(!there.keys().any(|name| name.contains("profile.d") || name.contains("systemd")), "active: {there:#?}");
-    assert_eq!(files(&sandbox.path("etc")).keys().collect::<Vec<_>>(), ["getgpu/config.toml"]);
+    assert!(
+        !there
+            .keys()
+            .any(|name| name.contains("profile.d") || name.contains("systemd")),
+        "active: {there:#?}"
+    );
+    assert_eq!(
+        files(&sandbox.path("etc")).keys().collect::<Vec<_>>(),
+        ["getgpu/config.toml"]
+    );
 
     // Settings that were changed survive a second installation and the end.
     let settings = sandbox.file("etc/getgpu/config.toml", "linger = \"9s\"\n", 0o644);
     make(&sandbox, "install-files").exits(0);
-    assert_eq!(std::fs::read_to_string(&settings).unwrap(), "linger = \"9s\"\n");
+    assert_eq!(
+        std::fs::read_to_string(&settings).unwrap(),
+        "linger = \"9s\"\n"
+    );
     make(&sandbox, "uninstall-files").exits(0);
     assert_eq!(files(&sandbox.path("usr")), BTreeMap::new());
     assert!(settings.is_file());
@@ -103,18 +136,38 @@ fn a_directory_with_spaces_and_quotes_is_one_directory() {
     let neighbour = sandbox.file("a", "not ours\n", 0o644);
     let destination = format!("{} b'c", sandbox.text("a"));
     let make = |target: &str| {
-        let words = ["--silent", "-C", TOP, target, &format!("programs={}", sandbox.text("bin"))].map(str::to_owned);
+        let words = [
+            "--silent",
+            "-C",
+            TOP,
+            target,
+            &format!("programs={}", sandbox.text("bin")),
+        ]
+        .map(str::to_owned);
         let words = words.into_iter().chain([format!("DESTDIR={destination}")]);
-        sandbox.command("make").args(words.collect::<Vec<_>>()).run().exits(0);
+        sandbox
+            .command("make")
+            .args(words.collect::<Vec<_>>())
+            .run()
+            .exits(0);
     };
     make("install-files");
     let there = files(Path::new(&destination));
-    assert_eq!(there.get("usr/local/bin/cudawrap").map(String::as_str), Some("555"), "{there:?}");
+    assert_eq!(
+        there.get("usr/local/bin/cudawrap").map(String::as_str),
+        Some("555"),
+        "{there:?}"
+    );
     // A directory of documents may have files of others.
     let others = Path::new(&destination).join("usr/local/share/doc/getgpu/notes");
     std::fs::write(&others, "site's").unwrap();
     make("uninstall");
-    assert_eq!(files(Path::new(&destination)).into_keys().collect::<Vec<_>>(), ["usr/local/share/doc/getgpu/notes"]);
+    assert_eq!(
+        files(Path::new(&destination))
+            .into_keys()
+            .collect::<Vec<_>>(),
+        ["usr/local/share/doc/getgpu/notes"]
+    );
     assert_eq!(std::fs::read_to_string(neighbour).unwrap(), "not ours\n");
 }
 
@@ -126,17 +179,32 @@ fn wrapped_programs_get_their_names_back_before_cudawrap_goes() {
     let sandbox = Sandbox::new("mig4");
     // The note of what root has wrapped is the machine's: another one for this test.
     mounts::apart(|| {
-        assert!(sandbox.command("mount").args(["-t", "tmpfs", "none", "/var/lib"]).run().code() == Some(0));
+        assert!(
+            sandbox
+                .command("mount")
+                .args(["-t", "tmpfs", "none", "/var/lib"])
+                .run()
+                .code()
+                == Some(0)
+        );
         make(&sandbox, "install-files").exits(0);
         let program = sandbox.file("opt/app", "#!/bin/sh\necho \"$0 runs\"\n", 0o755);
         let before = files(&sandbox.path("opt"));
         let create = sandbox.path("usr/bin/create_cudawrap");
         sandbox.command(&create).args([&program]).run().exits(0);
-        assert_eq!(files(&sandbox.path("opt"))["app"], format!("-> {}", sandbox.text("usr/bin/cudawrap")));
+        assert_eq!(
+            files(&sandbox.path("opt"))["app"],
+            format!("-> {}", sandbox.text("usr/bin/cudawrap"))
+        );
 
         // What cannot be undone keeps everything in place.
         let opt = sandbox.text("opt");
-        let mount = |words: &[&str]| assert_eq!(sandbox.command(words[0]).args(&words[1..]).run().code(), Some(0));
+        let mount = |words: &[&str]| {
+            assert_eq!(
+                sandbox.command(words[0]).args(&words[1..]).run().code(),
+                Some(0)
+            )
+        };
         mount(&["mount", "--bind", &opt, &opt]);
         mount(&["mount", "-o", "remount,ro,bind", &opt]);
         assert_ne!(make(&sandbox, "uninstall").code(), Some(0));
@@ -149,9 +217,12 @@ fn wrapped_programs_get_their_names_back_before_cudawrap_goes() {
     });
 }
 
-/// A shell that reads the login script and tells what became of the variable. `-i` makes it interactive, `script` gives it a terminal.
+/// A shell that reads the login script and tells what became of the variable. `-i` makes
+/// it interactive, `script` gives it a terminal.
 fn login(sandbox: &Sandbox, words: &[&str]) -> Command {
-    let tell = format!(". {TOP}/etc/profile.d/getgpu.sh; echo \"it is <${{CUDA_VISIBLE_DEVICES-unset}}>\"");
+    let tell = format!(
+        ". {TOP}/etc/profile.d/getgpu.sh; echo \"it is <${{CUDA_VISIBLE_DEVICES-unset}}>\""
+    );
     let line = format!("{} '{tell}'", words.join(" "));
     sandbox.command("script").args(["-qec", &line, "/dev/null"])
 }
@@ -164,22 +235,43 @@ fn a_login_takes_a_device_only_at_a_terminal_and_lives_without_one() {
     let sandbox = Sandbox::new("mig4");
     sandbox.set_settings("");
     mounts::apart(|| {
-        assert!(sandbox.command("mount").args(["-t", "tmpfs", "none", "/proc/driver"]).run().code() == Some(0));
+        assert!(
+            sandbox
+                .command("mount")
+                .args(["-t", "tmpfs", "none", "/proc/driver"])
+                .run()
+                .code()
+                == Some(0)
+        );
         std::fs::create_dir("/proc/driver/nvidia").unwrap();
         std::fs::write("/proc/driver/nvidia/version", "").unwrap();
-        let unset = |outcome: &Outcome| assert!(outcome.exits(0).stdout.contains("it is <unset>"), "{outcome:#?}");
+        let unset = |outcome: &Outcome| {
+            assert!(
+                outcome.exits(0).stdout.contains("it is <unset>"),
+                "{outcome:#?}"
+            )
+        };
         let interactive: &[&str] = &["bash", "--norc", "--noprofile", "-ic"];
         unset(&login(&sandbox, &["bash", "-c"]).uid(1001).run());
         unset(&login(&sandbox, interactive).run());
-        unset(&login(&sandbox, interactive).uid(1001).env("SLURM_JOB_ID", "1").run());
+        unset(
+            &login(&sandbox, interactive)
+                .uid(1001)
+                .env("SLURM_JOB_ID", "1")
+                .run(),
+        );
         let kept = login(&sandbox, interactive).uid(1001).visible("x").run();
         assert!(kept.exits(0).stdout.contains("it is <x>"), "{kept:#?}");
 
         let given = login(&sandbox, interactive).uid(1001).run();
         assert!(given.exits(0).stdout.contains("it is <MIG-"), "{given:#?}");
-        sandbox.set_settings("excluded = ['GPU-00000000-0000-0000-0000-000000000000']\nallowed = []");
+        sandbox
+            .set_settings("excluded = ['GPU-00000000-0000-0000-0000-000000000000']\nallowed = []");
         let none = login(&sandbox, interactive).uid(1001).run();
         unset(&none);
-        assert!(none.stdout.contains("no device is reserved for this shell"), "{none:#?}");
+        assert!(
+            none.stdout.contains("no device is reserved for this shell"),
+            "{none:#?}"
+        );
     });
 }

@@ -1,6 +1,11 @@
-//! Launches at once in all three ways, by four users, a third of them killed at random instants: no two programs ever meet on a device,
-//! and whoever gets none is told so. In a program of its own, since the figures need the machine.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic in a test is a failed test with a place")]
+//! Launches at once in all three ways, by four users, a third of them killed at random
+//! instants: no two programs ever meet on a device, and whoever gets none is told so. In
+//! a program of its own, since the figures need the machine.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::time::{Duration, Instant};
 
@@ -22,27 +27,46 @@ fn a_killed_programs_device_is_free_for_the_next() {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();
     for _ in 0..25 {
-        let program = sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", "forever"]).spawn();
+        let program = sandbox
+            .command("cudawrap")
+            .args(["--", "sim-cuda", "--run", "forever"])
+            .spawn();
         sandbox.until_running(1);
         program.signal(Signal::SIGKILL);
         program.wait();
         let count = || sandbox.getgpu(["--count-free"]).run().line();
-        wait::until("the device is free again", || count() == uuids.len().to_string());
+        wait::until("the device is free again", || {
+            count() == uuids.len().to_string()
+        });
     }
     sandbox.assert_exclusive();
 }
 
-/// `make soak`: storm after storm for SOAK_MINUTES (60), on small and large nodes, and nothing grows.
+/// `make soak`: storm after storm for SOAK_MINUTES (60), on small and large nodes, and
+/// nothing grows.
 #[test]
 #[ignore = "takes as long as it is told to"]
 fn a_soak_leaves_nothing_behind_and_nothing_grows() {
-    let minutes: u64 = std::env::var("SOAK_MINUTES").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let minutes: u64 = std::env::var("SOAK_MINUTES")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(60);
     let (began, mut rounds) = (Instant::now(), 0);
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let children = || std::fs::read_to_string(format!("/proc/self/task/{}/children", nix::unistd::gettid())).unwrap();
+    let children = || {
+        std::fs::read_to_string(format!(
+            "/proc/self/task/{}/children",
+            nix::unistd::gettid()
+        ))
+        .unwrap()
+    };
     let before = (open(), children());
     while began.elapsed() < Duration::from_secs(60 * minutes) {
-        let (node, least) = if rounds % 2 == 0 { ("a100x1", 100) } else { ("a100x8", 600) };
+        let (node, least) = if rounds % 2 == 0 {
+            ("a100x1", 100)
+        } else {
+            ("a100x8", 600)
+        };
         storm(node, 400, least, rounds + 100);
         rounds += 1;
         // Locks, holders and processes of its sandbox are looked at by each storm itself.

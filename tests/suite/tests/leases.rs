@@ -1,5 +1,9 @@
-//! What cudawrap leases, whom it leaves alone, and how it ends when there is nothing to have: under a link and under its own name.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! What cudawrap leases, whom it leaves alone, and how it ends when there is nothing to
+//! have: under a link and under its own name.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -20,7 +24,9 @@ fn wrapped(sandbox: &Sandbox) -> PathBuf {
 
 /// The first line of a simulated program, which comes just after its context.
 fn first_line(program: &Running) -> String {
-    wait::until("it has said where it runs", || program.stdout().contains('\n'));
+    wait::until("it has said where it runs", || {
+        program.stdout().contains('\n')
+    });
     program.stdout()
 }
 
@@ -32,14 +38,19 @@ fn free(sandbox: &Sandbox) -> String {
 fn a_linked_program_says_nothing_and_has_a_device_of_its_own() {
     let sandbox = Sandbox::new("mig4");
     let app = wrapped(&sandbox);
-    let running: Vec<_> = (0..4).map(|_| sandbox.command(&app).args(["--run", "forever"]).spawn()).collect();
+    let running: Vec<_> = (0..4)
+        .map(|_| sandbox.command(&app).args(["--run", "forever"]).spawn())
+        .collect();
     sandbox.until_running(4);
     assert_eq!(free(&sandbox), "0");
     for program in &running {
         assert_eq!(program.stderr(), "");
     }
     let outcome = sandbox.command(&app).run();
-    outcome.exits(75).prints("").mentions("cudawrap: no free device: 4 of 4 in use (");
+    outcome
+        .exits(75)
+        .prints("")
+        .mentions("cudawrap: no free device: 4 of 4 in use (");
     sandbox
         .command("cudawrap")
         .args(["--", "true"])
@@ -54,7 +65,8 @@ fn a_linked_program_says_nothing_and_has_a_device_of_its_own() {
 fn a_device_that_the_variable_names_is_leased_in_every_form() {
     let sandbox = Sandbox::new("mig4");
     let app = wrapped(&sandbox);
-    let listing: serde_json::Value = serde_json::from_str(&sandbox.getgpu(["-l", "--json"]).run().stdout).unwrap();
+    let listing: serde_json::Value =
+        serde_json::from_str(&sandbox.getgpu(["-l", "--json"]).run().stdout).unwrap();
     let device = &listing["devices"][1];
     let uuid = device["uuid"].as_str().unwrap();
     let old = format!(
@@ -64,10 +76,16 @@ fn a_device_that_the_variable_names_is_leased_in_every_form() {
         device["compute_instance"]
     );
     for value in [uuid.to_owned(), old] {
-        for command in [sandbox.command(&app), sandbox.command("cudawrap").args(["--", "sim-cuda"])] {
+        for command in [
+            sandbox.command(&app),
+            sandbox.command("cudawrap").args(["--", "sim-cuda"]),
+        ] {
             let program = command.args(["--run", "forever"]).visible(&value).spawn();
             sandbox.until_running(1);
-            assert!(first_line(&program).starts_with(&format!("RUN {uuid}")), "{value}");
+            assert!(
+                first_line(&program).starts_with(&format!("RUN {uuid}")),
+                "{value}"
+            );
             let outcome = somebody(&sandbox, &["--explain", "--no-reserve"]).run();
             outcome.mentions(&format!("{uuid} (GPU 0 MIG device 1): leased by "));
             drop(program);
@@ -78,7 +96,11 @@ fn a_device_that_the_variable_names_is_leased_in_every_form() {
     let app = wrapped(&whole);
     let prefix = &whole.uuids()[2][..12];
     for value in ["2", prefix] {
-        let program = whole.command(&app).args(["--run", "forever"]).visible(value).spawn();
+        let program = whole
+            .command(&app)
+            .args(["--run", "forever"])
+            .visible(value)
+            .spawn();
         whole.until_running(1);
         assert_eq!(free(&whole), "3", "{value}");
         whole
@@ -92,7 +114,12 @@ fn a_device_that_the_variable_names_is_leased_in_every_form() {
 
 /// As much of the UUID as fits no other.
 fn shortened(uuid: &str, all: &[String]) -> String {
-    let fits = |length: &usize| all.iter().filter(|other| other.starts_with(&uuid[..*length])).count() == 1;
+    let fits = |length: &usize| {
+        all.iter()
+            .filter(|other| other.starts_with(&uuid[..*length]))
+            .count()
+            == 1
+    };
     uuid[..(1..=uuid.len()).find(fits).unwrap()].to_owned()
 }
 
@@ -104,14 +131,31 @@ fn a_shortened_uuid_is_the_device_that_it_fits() {
         let short = shortened(&uuids[2], &uuids);
         assert!(short.len() < uuids[2].len());
         let several = &short[..short.len() - 1];
-        for value in [short.clone(), short.to_uppercase(), format!("{short},{several},{}", uuids[1])] {
-            assert_eq!(sandbox.getgpu(["--no-reserve"]).visible(&value).run().line(), uuids[2], "{value}");
-            let shown = sandbox.command("cudawrap").args(["--", "printenv", "CUDA_VISIBLE_DEVICES"]).visible(&value);
+        for value in [
+            short.clone(),
+            short.to_uppercase(),
+            format!("{short},{several},{}", uuids[1]),
+        ] {
+            assert_eq!(
+                sandbox
+                    .getgpu(["--no-reserve"])
+                    .visible(&value)
+                    .run()
+                    .line(),
+                uuids[2],
+                "{value}"
+            );
+            let shown = sandbox
+                .command("cudawrap")
+                .args(["--", "printenv", "CUDA_VISIBLE_DEVICES"])
+                .visible(&value);
             assert_eq!(shown.run().exits(0).line(), uuids[2], "{value}");
         }
         for value in [several, "bogus", "0x0"] {
             let outcome = sandbox.getgpu(["--no-reserve"]).visible(value).run();
-            outcome.exits(3).prints("").mentions(&format!("CUDA_VISIBLE_DEVICES={value}: no such device on this node"));
+            outcome.exits(3).prints("").mentions(&format!(
+                "CUDA_VISIBLE_DEVICES={value}: no such device on this node"
+            ));
         }
     }
 }
@@ -122,16 +166,36 @@ fn several_devices_or_none_are_run_as_they_are_under_a_link() {
     let app = wrapped(&sandbox);
     let uuids = sandbox.uuids();
     let both = format!("{},{}", uuids[0], uuids[1]);
-    let program = sandbox.command(&app).args(["--run", "forever"]).visible(&both).spawn();
+    let program = sandbox
+        .command(&app)
+        .args(["--run", "forever"])
+        .visible(&both)
+        .spawn();
     sandbox.until_running(1);
     assert!(!sandbox.locked(), "nothing is leased");
     drop(program);
     for value in ["", "-1"] {
-        sandbox.command(&app).visible(value).run().exits(100).prints("NODEVICE\n").says(&[]);
-        sandbox.command("cudawrap").args(["--", "true"]).visible(value).run().exits(125).mentions("it names no device");
+        sandbox
+            .command(&app)
+            .visible(value)
+            .run()
+            .exits(100)
+            .prints("NODEVICE\n")
+            .says(&[]);
+        sandbox
+            .command("cudawrap")
+            .args(["--", "true"])
+            .visible(value)
+            .run()
+            .exits(125)
+            .mentions("it names no device");
     }
     let gone = "MIG-GPU-7a1b2c3d-0001-5abc-8def-000000000009/1/0";
-    let outcome = sandbox.command("cudawrap").args(["--", "true"]).visible(gone).run();
+    let outcome = sandbox
+        .command("cudawrap")
+        .args(["--", "true"])
+        .visible(gone)
+        .run();
     outcome
         .exits(125)
         .mentions(": no such device on this node")
@@ -146,43 +210,92 @@ fn a_named_device_that_somebody_has_is_said_and_run_or_refused() {
     let root = nix::unistd::geteuid().is_root();
     if root {
         let outcome = sandbox.command(&app).visible(&reserved).run();
-        outcome.exits(0).mentions(&format!("cudawrap: {reserved}: in use by "));
+        outcome
+            .exits(0)
+            .mentions(&format!("cudawrap: {reserved}: in use by "));
         outcome.mentions("running there because CUDA_VISIBLE_DEVICES names it");
         sandbox.set_settings("when_taken = 'fail'");
-        sandbox.command(&app).visible(&reserved).run().exits(75).prints("");
+        sandbox
+            .command(&app)
+            .visible(&reserved)
+            .run()
+            .exits(75)
+            .prints("");
         sandbox.set_settings("");
     }
-    // Under its own name another user's reservation is as good as a lease; one of our own is used.
-    let outcome = sandbox.command("cudawrap").args(["--", "sim-cuda"]).visible(&reserved).run();
+    // Under its own name another user's reservation is as good as a lease; one of our own
+    // is used.
+    let outcome = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda"])
+        .visible(&reserved)
+        .run();
     if root {
-        outcome.exits(75).mentions(&format!("cudawrap: {reserved}: in use by ")).prints("");
+        outcome
+            .exits(75)
+            .mentions(&format!("cudawrap: {reserved}: in use by "))
+            .prints("");
     } else {
         outcome.exits(0).says(&[]);
     }
-    let lessee = sandbox.command("cudawrap").args(["--", "sim-cuda", "--shared", "--run", "forever"]).spawn();
+    let lessee = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--shared", "--run", "forever"])
+        .spawn();
     sandbox.until_running(1);
     let leased = first_line(&lessee).split(' ').nth(1).unwrap().to_owned();
-    let outcome = sandbox.command(&app).args(["--shared"]).visible(&leased).run();
-    outcome.exits(0).mentions(&format!("(pid {}, sim-cuda): running there because", lessee.pid()));
-    let outcome = sandbox.command("cudawrap").args(["--", "true"]).visible(&leased).run();
-    outcome.exits(75).mentions(&format!("cudawrap: {leased}: in use by "));
+    let outcome = sandbox
+        .command(&app)
+        .args(["--shared"])
+        .visible(&leased)
+        .run();
+    outcome.exits(0).mentions(&format!(
+        "(pid {}, sim-cuda): running there because",
+        lessee.pid()
+    ));
+    let outcome = sandbox
+        .command("cudawrap")
+        .args(["--", "true"])
+        .visible(&leased)
+        .run();
+    outcome
+        .exits(75)
+        .mentions(&format!("cudawrap: {leased}: in use by "));
 }
 
 #[test]
 fn nested_calls_stay_on_one_device() {
     let sandbox = Sandbox::new("mig4");
     let app = wrapped(&sandbox);
-    let script = format!("cudawrap -- sim-cuda; {} ; CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda; getgpu", app.display());
-    let outcome = sandbox.command("cudawrap").args(["--", "sh", "-c", &script]).limit(Duration::from_secs(20)).run();
+    let script = format!(
+        "cudawrap -- sim-cuda; {} ; CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda; getgpu",
+        app.display()
+    );
+    let outcome = sandbox
+        .command("cudawrap")
+        .args(["--", "sh", "-c", &script])
+        .limit(Duration::from_secs(20))
+        .run();
     let lines: Vec<&str> = outcome.exits(0).says(&[]).stdout.lines().collect();
     let device = lines[3];
-    assert!(lines[..3].iter().all(|line| line.starts_with(&format!("RUN {device} "))), "{lines:?}");
-    // A program that closed its descriptors starts others: the lease is gone, and there is no deadlock.
+    assert!(
+        lines[..3]
+            .iter()
+            .all(|line| line.starts_with(&format!("RUN {device} "))),
+        "{lines:?}"
+    );
+    // A program that closed its descriptors starts others: the lease is gone, and there
+    // is no deadlock.
     let script = format!(
         "exec 3>&- ; for fd in /proc/self/fd/*; do n=${{fd##*/}}; [ $n -gt 2 ] && eval \"exec $n>&-\"; done 2>/dev/null; {}",
         app.display()
     );
-    sandbox.command("cudawrap").args(["--", "bash", "-c", &script]).limit(Duration::from_secs(20)).run().exits(0);
+    sandbox
+        .command("cudawrap")
+        .args(["--", "bash", "-c", &script])
+        .limit(Duration::from_secs(20))
+        .run()
+        .exits(0);
     let own = "export CUDA_VISIBLE_DEVICES=$(getgpu); cudawrap -- sim-cuda; APP; getgpu"
         .replace("APP", &app.display().to_string());
     let outcome = sandbox.shell("bash", &own).run();
@@ -200,7 +313,10 @@ fn a_lease_outlives_shells_that_close_low_descriptors_and_ends_with_its_last_pro
             "tcsh" => "sim-cuda --run forever",
             _ => "exec 3>/dev/null; sim-cuda --run forever; true",
         };
-        let program = sandbox.command("cudawrap").args(["--", shell, "-c", script]).spawn();
+        let program = sandbox
+            .command("cudawrap")
+            .args(["--", shell, "-c", script])
+            .spawn();
         sandbox.until_running(1);
         assert_eq!(free(&sandbox), "3", "{shell}");
         assert!(sandbox.locked(), "{shell}");
@@ -208,9 +324,16 @@ fn a_lease_outlives_shells_that_close_low_descriptors_and_ends_with_its_last_pro
         wait::until("free again", || free(&sandbox) == "4");
     }
     let script = "sim-cuda --run forever & echo $! ; exit 0";
-    let outcome = sandbox.command("cudawrap").args(["--", "sh", "-c", script]).run();
+    let outcome = sandbox
+        .command("cudawrap")
+        .args(["--", "sh", "-c", script])
+        .run();
     assert!(sandbox.locked(), "a child that goes on holds it");
-    let child: i32 = outcome.stdout.lines().find_map(|line| line.parse().ok()).unwrap();
+    let child: i32 = outcome
+        .stdout
+        .lines()
+        .find_map(|line| line.parse().ok())
+        .unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(child), Signal::SIGKILL).unwrap();
     wait::until("free again", || !sandbox.locked());
 }
@@ -225,11 +348,23 @@ fn a_node_without_gpus_runs_linked_programs_as_they_are() {
         .run()
         .exits(125)
         .says(&["cudawrap: no NVIDIA driver on this node"]);
-    sandbox.command("cudawrap").args(["--", "true"]).run().exits(125).says(&["cudawrap: no NVIDIA GPU on this node"]);
+    sandbox
+        .command("cudawrap")
+        .args(["--", "true"])
+        .run()
+        .exits(125)
+        .says(&["cudawrap: no NVIDIA GPU on this node"]);
     sandbox.set_settings("when_no_gpu = 'fail'");
-    no_driver(sandbox.command(&app)).run().exits(125).says(&["cudawrap: no NVIDIA driver on this node"]);
+    no_driver(sandbox.command(&app))
+        .run()
+        .exits(125)
+        .says(&["cudawrap: no NVIDIA driver on this node"]);
     sandbox.set_settings("without_grant = 'none'");
-    sandbox.command(&app).env("SLURM_JOB_ID", "7").run().says(&[]);
+    sandbox
+        .command(&app)
+        .env("SLURM_JOB_ID", "7")
+        .run()
+        .says(&[]);
     sandbox
         .command("cudawrap")
         .args(["--", "true"])
@@ -241,15 +376,34 @@ fn a_node_without_gpus_runs_linked_programs_as_they_are() {
 
 #[test]
 fn a_library_that_is_missing_or_hangs_is_125_and_the_program_never_runs() {
-    let sandbox = Sandbox::builder("mig4").settings("nvml_timeout = '500ms'").build();
+    let sandbox = Sandbox::builder("mig4")
+        .settings("nvml_timeout = '500ms'")
+        .build();
     let app = wrapped(&sandbox);
     let ran = || sandbox.folder().runs().unwrap().len();
-    for function in ["nvmlInit_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlShutdown"] {
-        sandbox.faults(&format!("[[rule]]\nfunction = '{function}'\ndoes = 'hang'\n"));
-        for command in [sandbox.command(&app), sandbox.command("cudawrap").args(["--", "sim-cuda"])] {
+    for function in [
+        "nvmlInit_v2",
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlShutdown",
+    ] {
+        sandbox.faults(&format!(
+            "[[rule]]\nfunction = '{function}'\ndoes = 'hang'\n"
+        ));
+        for command in [
+            sandbox.command(&app),
+            sandbox.command("cudawrap").args(["--", "sim-cuda"]),
+        ] {
             let outcome = command.run();
-            outcome.exits(125).prints("").mentions("cudawrap: NVML did not answer within 0.5 s");
-            assert!(outcome.elapsed < Duration::from_millis(1500), "{function}: {:?}", outcome.elapsed);
+            outcome
+                .exits(125)
+                .prints("")
+                .mentions("cudawrap: NVML did not answer within 0.5 s");
+            assert!(
+                outcome.elapsed < Duration::from_millis(1500),
+                "{function}: {:?}",
+                outcome.elapsed
+            );
             assert!(!sandbox.locked(), "{function}");
         }
     }
@@ -269,8 +423,14 @@ fn a_library_that_is_missing_or_hangs_is_125_and_the_program_never_runs() {
              mount -t tmpfs -o mode=755 dev /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/urandom c 1 9 && \
              mknod -m 666 /dev/nvidia0 c 195 0 && {command}"
         );
-        let outcome = sandbox.command("unshare").args(["-m", "sh", "-c", &script]).run();
-        outcome.exits(125).prints("").mentions("cudawrap: cannot load libnvidia-ml.so.1: ");
+        let outcome = sandbox
+            .command("unshare")
+            .args(["-m", "sh", "-c", &script])
+            .run();
+        outcome
+            .exits(125)
+            .prints("")
+            .mentions("cudawrap: cannot load libnvidia-ml.so.1: ");
     }
 }
 
@@ -280,8 +440,19 @@ fn killing_cudawrap_while_the_library_hangs_leaves_no_process() {
     sandbox.faults("[[rule]]\nfunction = 'nvmlInit_v2'\ndoes = 'hang'\n");
     let folder = sandbox.folder();
     folder.log_calls().unwrap();
-    let asked = || folder.calls().unwrap().iter().any(|call| call.function == "nvmlInit_v2");
-    for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+    let asked = || {
+        folder
+            .calls()
+            .unwrap()
+            .iter()
+            .any(|call| call.function == "nvmlInit_v2")
+    };
+    for signal in [
+        Signal::SIGKILL,
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+    ] {
         folder.log_calls().unwrap();
         let program = sandbox.command("cudawrap").args(["--", "true"]).spawn();
         wait::until("the helper asks", asked);
@@ -301,11 +472,25 @@ fn variables_and_options_are_checked() {
         .run()
         .exits(125)
         .mentions("CUDAWRAP_TYPE: migs: not one of auto, mig, gpu, any");
-    sandbox.command(&app).env("CUDAWRAP_TYPE", "gpu").run().exits(125).mentions("no device of the request exists here");
-    let both = sandbox.command("cudawrap").args(["--type", "mig", "sim-cuda"]).env("CUDAWRAP_TYPE", "gpu");
+    sandbox
+        .command(&app)
+        .env("CUDAWRAP_TYPE", "gpu")
+        .run()
+        .exits(125)
+        .mentions("no device of the request exists here");
+    let both = sandbox
+        .command("cudawrap")
+        .args(["--type", "mig", "sim-cuda"])
+        .env("CUDAWRAP_TYPE", "gpu");
     both.run().exits(0).says(&[]);
-    for command in [sandbox.command(&app), sandbox.command("cudawrap").args(["sim-cuda"])] {
-        let outcome = command.env("CUDAWRAP_DISABLE", "1").env_remove("SIM_NODE").run();
+    for command in [
+        sandbox.command(&app),
+        sandbox.command("cudawrap").args(["sim-cuda"]),
+    ] {
+        let outcome = command
+            .env("CUDAWRAP_DISABLE", "1")
+            .env_remove("SIM_NODE")
+            .run();
         outcome.says(&[]);
     }
     sandbox
@@ -316,7 +501,11 @@ fn variables_and_options_are_checked() {
         .prints("")
         .mentions("cudawrap: --wait 30: 30 would be the program");
     sandbox.set_settings("allowed_file = '/nowhere'\nnewer = 1");
-    sandbox.command(&app).run().exits(0).mentions("config.toml:2:1: unknown setting `newer`");
+    sandbox
+        .command(&app)
+        .run()
+        .exits(0)
+        .mentions("config.toml:2:1: unknown setting `newer`");
     sandbox
         .command("cudawrap")
         .args(["sim-cuda"])
@@ -331,8 +520,17 @@ fn another_users_program_is_named_in_the_message() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    let program = sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", "forever"]).uid(OTHER).spawn();
+    let program = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .uid(OTHER)
+        .spawn();
     sandbox.until_running(1);
-    let outcome = sandbox.getgpu(["--no-reserve"]).visible(first_line(&program).split(' ').nth(1).unwrap()).run();
-    outcome.exits(1).mentions(&format!("getgpu: no free device: 1 of 1 in use ({OTHER} 1)"));
+    let outcome = sandbox
+        .getgpu(["--no-reserve"])
+        .visible(first_line(&program).split(' ').nth(1).unwrap())
+        .run();
+    outcome.exits(1).mentions(&format!(
+        "getgpu: no free device: 1 of 1 in use ({OTHER} 1)"
+    ));
 }

@@ -1,6 +1,10 @@
-//! Limits of the process, of the disk and of the command line: a device, or a line with a status of ours, and nothing held.
-//! Every exit status and every signal passes through unchanged.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! Limits of the process, of the disk and of the command line: a device, or a line with a
+//! status of ours, and nothing held. Every exit status and every signal passes through
+//! unchanged.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::time::Duration;
 
@@ -9,17 +13,29 @@ use getgpu_tests::wrapped::{Facts, wrap};
 use harness::skip::{self, Need};
 use harness::{Command, Outcome, Sandbox};
 
-/// Waits until nothing is held, and asserts that what was said is a device, or one line of `program` with one of its own statuses.
+/// Waits until nothing is held, and asserts that what was said is a device, or one line
+/// of `program` with one of its own statuses.
 #[track_caller]
 fn defined(sandbox: &Sandbox, program: &str, what: &str, outcome: &Outcome) -> bool {
     let ran = outcome.code() == Some(0);
-    if outcome.code() == Some(127) && outcome.stderr.contains("error while loading shared libraries") {
+    if outcome.code() == Some(127)
+        && outcome
+            .stderr
+            .contains("error while loading shared libraries")
+    {
         // The dynamic loader gave up before there was any code of ours.
         return false;
     }
     if !ran {
-        let own: &[i32] = if program == "getgpu" { &[2, 3, 4] } else { &[125, 126] };
-        assert!(outcome.code().is_some_and(|code| own.contains(&code)), "{what}: {outcome:#?}");
+        let own: &[i32] = if program == "getgpu" {
+            &[2, 3, 4]
+        } else {
+            &[125, 126]
+        };
+        assert!(
+            outcome.code().is_some_and(|code| own.contains(&code)),
+            "{what}: {outcome:#?}"
+        );
         outcome.refuses(program, outcome.code().unwrap(), "");
         sandbox.assert_clean(Duration::from_secs(2));
     }
@@ -33,8 +49,14 @@ fn ways(sandbox: &Sandbox, how: &str) -> [(&'static str, Command); 3] {
     let shell = |words: &str| sandbox.shell("sh", &format!("exec {how} {words}"));
     [
         ("getgpu", shell(&format!("{bin}/getgpu --for 0.2"))),
-        ("cudawrap", shell(&format!("{bin}/cudawrap -- {bin}/probe --out {out}"))),
-        ("cudawrap", shell(&format!("{} --out {out}", sandbox.text("opt/app")))),
+        (
+            "cudawrap",
+            shell(&format!("{bin}/cudawrap -- {bin}/probe --out {out}")),
+        ),
+        (
+            "cudawrap",
+            shell(&format!("{} --out {out}", sandbox.text("opt/app"))),
+        ),
     ]
 }
 
@@ -64,7 +86,9 @@ fn few_and_many_descriptors() {
     for number in [16, 256] {
         limited(&format!("launch --nofile {number}"), true);
     }
-    let most = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap().1;
+    let most = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
+        .unwrap()
+        .1;
     limited(&format!("launch --nofile {}", most.min(1_000_000)), true);
 }
 
@@ -101,13 +125,22 @@ fn no_file_may_grow() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    // The answer goes into a file of the harness: SIGXFSZ or EFBIG, and nothing stays reserved.
-    let outcome = sandbox.shell("sh", "exec 2>/dev/null; exec prlimit --fsize=0 getgpu --for 60").run();
+    // The answer goes into a file of the harness: SIGXFSZ or EFBIG, and nothing stays
+    // reserved.
+    let outcome = sandbox
+        .shell(
+            "sh",
+            "exec 2>/dev/null; exec prlimit --fsize=0 getgpu --for 60",
+        )
+        .run();
     assert_ne!(outcome.code(), Some(0));
     outcome.prints("");
     sandbox.assert_clean(Duration::from_secs(2));
     // A program writes nothing of ours on its way.
-    sandbox.shell("sh", "exec prlimit --fsize=0 cudawrap -- true").run().exits(0);
+    sandbox
+        .shell("sh", "exec prlimit --fsize=0 cudawrap -- true")
+        .run()
+        .exits(0);
 }
 
 #[test]
@@ -115,11 +148,19 @@ fn a_command_line_that_just_fits() {
     let sandbox = Sandbox::new("mig4");
     let uuid = sandbox.uuids()[0].clone();
     let probe = sandbox.path("bin/probe");
-    // An argument of 128 KiB is the longest there is; a limit of 512 KiB of stack leaves 128 KiB for all of them.
+    // An argument of 128 KiB is the longest there is; a limit of 512 KiB of stack leaves
+    // 128 KiB for all of them.
     let run = |program: &[&str], filler: usize| {
         let words = vec!["x".repeat(1000); filler / 1000];
-        let command = sandbox.command("prlimit").args(["--stack=2097152"]).args(program).args(words);
-        command.args(["x".repeat(filler % 1000 + 1)]).visible(&uuid).run()
+        let command = sandbox
+            .command("prlimit")
+            .args(["--stack=2097152"])
+            .args(program)
+            .args(words);
+        command
+            .args(["x".repeat(filler % 1000 + 1)])
+            .visible(&uuid)
+            .run()
     };
     let direct = [probe.to_str().unwrap()];
     let fits = |filler: &usize| run(&direct, *filler).code() == Some(0);
@@ -154,7 +195,11 @@ fn every_exit_status() {
     let app = wrap(&sandbox, "opt", "app", "probe");
     let uuid = sandbox.uuids()[0].clone();
     for code in 0..=255 {
-        let outcome = sandbox.command(&app).visible(&uuid).args(["--exit", &code.to_string()]).run();
+        let outcome = sandbox
+            .command(&app)
+            .visible(&uuid)
+            .args(["--exit", &code.to_string()])
+            .run();
         assert_eq!(outcome.code(), Some(code));
     }
 }
@@ -167,7 +212,10 @@ fn every_signal_with_its_core_flag() {
     let stops = [17, 18, 19, 20, 21, 22, 23, 28];
     for signal in (1..=31).filter(|signal| !stops.contains(signal)) {
         let run = |program: &std::path::Path| {
-            let script = format!("ulimit -c 100000; exec {} --kill {signal}", program.display());
+            let script = format!(
+                "ulimit -c 100000; exec {} --kill {signal}",
+                program.display()
+            );
             let command = sandbox.shell("bash", &script).visible(&sandbox.uuids()[0]);
             let status = command.run().status;
             (status.signal(), status.core_dumped())
@@ -183,29 +231,60 @@ fn a_user_of_many_groups_and_no_home() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    sandbox.getgpu(["--no-reserve"]).uid(OTHER).env_remove("HOME").run().exits(0);
-    sandbox.getgpu(["--no-reserve"]).uid(OTHER).env("HOME", "/nonexistent").run().exits(0);
+    sandbox
+        .getgpu(["--no-reserve"])
+        .uid(OTHER)
+        .env_remove("HOME")
+        .run()
+        .exits(0);
+    sandbox
+        .getgpu(["--no-reserve"])
+        .uid(OTHER)
+        .env("HOME", "/nonexistent")
+        .run()
+        .exits(0);
 }
 
-/// Whoever waits watches the holders by a descriptor each, and needs some for the lock and for asking NVML.
+/// Whoever waits watches the holders by a descriptor each, and needs some for the lock
+/// and for asking NVML.
 #[test]
 fn who_waits_with_few_descriptors_watches_fewer_holders() {
     let sandbox = Sandbox::new("h200x1");
     let hold = format!("--hold={}", std::process::id());
     let held: Vec<Outcome> = (0..32)
-        .map(|number| sandbox.getgpu(["--share", "1/32", &hold, "--tag", &format!("t{number}")]).run())
+        .map(|number| {
+            sandbox
+                .getgpu(["--share", "1/32", &hold, "--tag", &format!("t{number}")])
+                .run()
+        })
         .collect();
     assert!(held.iter().all(|outcome| outcome.code() == Some(0)));
-    for words in [&["getgpu", "--wait=2"][..], &["cudawrap", "--wait=2", "--", "true"]] {
-        let outcome = sandbox.command("launch").args(["--nofile", "34"]).args(words).run();
-        outcome.exits(if words[0] == "getgpu" { 1 } else { 75 }).mentions("in use");
+    for words in [
+        &["getgpu", "--wait=2"][..],
+        &["cudawrap", "--wait=2", "--", "true"],
+    ] {
+        let outcome = sandbox
+            .command("launch")
+            .args(["--nofile", "34"])
+            .args(words)
+            .run();
+        outcome
+            .exits(if words[0] == "getgpu" { 1 } else { 75 })
+            .mentions("in use");
     }
     // The others are watched still when one has a part to give.
     for (tag, words) in [
         ("t3", &["getgpu", "--wait=20", "--share", "1/32"][..]),
-        ("t5", &["cudawrap", "--wait=20", "--share", "1/32", "--", "true"]),
+        (
+            "t5",
+            &["cudawrap", "--wait=20", "--share", "1/32", "--", "true"],
+        ),
     ] {
-        let waiter = sandbox.command("launch").args(["--nofile", "34"]).args(words).spawn();
+        let waiter = sandbox
+            .command("launch")
+            .args(["--nofile", "34"])
+            .args(words)
+            .spawn();
         harness::wait::until("it waits", || waiter.stderr().contains("waiting"));
         sandbox.getgpu(["--release", tag]).run().exits(0);
         waiter.wait().exits(0);

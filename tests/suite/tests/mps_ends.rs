@@ -1,6 +1,10 @@
-//! The life of an MPS daemon: none behind the last client, however that ended, and one for every program that starts, whatever was killed before.
-//! Each test runs with a stand-in for nvidia-cuda-mps-control, and with the real one where it is installed.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! The life of an MPS daemon: none behind the last client, however that ended, and one
+//! for every program that starts, whatever was killed before. Each test runs with a
+//! stand-in for nvidia-cuda-mps-control, and with the real one where it is installed.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::fs;
 use std::io::Write;
@@ -16,12 +20,18 @@ use nix::libc;
 #[test]
 fn nothing_is_left_when_every_client_is_killed() {
     Node::each(|node| {
-        let mut clients: Vec<Client> = (0..4).map(|n| node.client(&format!("client{n}"), |c| c)).collect();
+        let mut clients: Vec<Client> = (0..4)
+            .map(|n| node.client(&format!("client{n}"), |c| c))
+            .collect();
         clients.iter_mut().for_each(|client| drop(client.facts()));
         for client in &clients[1..] {
             client.running.signal(Signal::SIGKILL);
         }
-        wait::until("three are over", || clients[1..].iter_mut().all(|client| client.running.is_over()));
+        wait::until("three are over", || {
+            clients[1..]
+                .iter_mut()
+                .all(|client| client.running.is_over())
+        });
         assert_eq!(node.daemons().len(), 1, "one client is left");
         clients[0].running.signal(Signal::SIGKILL);
         node.until_gone();
@@ -50,7 +60,14 @@ fn a_killed_keeper_is_replaced_by_the_next_program() {
         end(node.keepers()[0]);
         let mut second = node.client("second", |c| c);
         second.facts();
-        assert_eq!((node.daemons(), node.keepers().len(), starts_in_log(&node.place())), (daemons, 1, 1));
+        assert_eq!(
+            (
+                node.daemons(),
+                node.keepers().len(),
+                starts_in_log(&node.place())
+            ),
+            (daemons, 1, 1)
+        );
         node.go();
         node.until_gone();
     });
@@ -84,10 +101,12 @@ fn a_killed_daemon_is_started_anew_by_the_next_program() {
 #[test]
 fn every_program_finds_a_daemon_though_others_end_it_in_that_moment() {
     Node::each(|node| {
-        // One after the other, from several sides: each ends the daemon that the next one wants, or nearly so.
-        // The daemon takes one front end at a time: one that is turned away, with a line or without a word, has found a daemon. Where
-        // there is none, NVIDIA's says so.
-        let busy = "case $said in '' | *'Cannot send command'*) ;; *) echo \"$said\" >&2; exit 1;; esac";
+        // One after the other, from several sides: each ends the daemon that the next one
+        // wants, or nearly so. The daemon takes one front end at a time: one that is
+        // turned away, with a line or without a word, has found a daemon. Where there is
+        // none, NVIDIA's says so.
+        let busy =
+            "case $said in '' | *'Cannot send command'*) ;; *) echo \"$said\" >&2; exit 1;; esac";
         let ask = format!("until said=$(echo get_server_list | {CONTROL} 2>&1); do {busy}; done");
         let one = "cudawrap --share 1/8 --mps --wait -- bash -c \"$0\" || exit";
         let side = || {
@@ -111,16 +130,24 @@ fn a_front_end_that_is_open_only_delays_the_end() {
         let text = |name: &str| place.join(name).display().to_string();
         let script = format!("mkfifo {fifo}; exec {CONTROL} < {fifo}");
         let command = node.sandbox.shell("bash", &script);
-        let front =
-            command.env("CUDA_MPS_PIPE_DIRECTORY", text("pipe")).env("CUDA_MPS_LOG_DIRECTORY", text("log")).spawn();
+        let front = command
+            .env("CUDA_MPS_PIPE_DIRECTORY", text("pipe"))
+            .env("CUDA_MPS_LOG_DIRECTORY", text("log"))
+            .spawn();
         wait::until("it reads", || Path::new(&fifo).exists());
         let mut say = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
         say.write_all(b"get_server_list\n").unwrap();
         let log = place.join("log/control.log");
-        wait::until("it speaks to the daemon", || fs::read_to_string(&log).unwrap().contains("Cmd:get_server_list"));
+        wait::until("it speaks to the daemon", || {
+            fs::read_to_string(&log)
+                .unwrap()
+                .contains("Cmd:get_server_list")
+        });
         client.running.signal(Signal::SIGKILL);
         client.running.wait();
-        wait::throughout(Duration::from_millis(500), "the daemon stays", || node.daemons().len() == 1);
+        wait::throughout(Duration::from_millis(500), "the daemon stays", || {
+            node.daemons().len() == 1
+        });
         drop(say);
         front.wait();
         node.until_gone();
@@ -133,22 +160,45 @@ fn a_client_that_comes_while_the_keeper_waits_for_its_turn_keeps_the_daemon() {
         let mut first = node.client("first", |c| c);
         first.facts();
         let place = node.place();
-        let open = || fs::OpenOptions::new().read(true).write(true).open(place.join("lock")).unwrap();
-        let lock = |file: &fs::File, kind: i32, byte: i64| {
-            let range = libc::flock { l_type: kind as i16, l_whence: 0, l_start: byte, l_len: 1, l_pid: 0 };
-            // The keeper lets go of the mutex a moment after it has said that the daemon listens.
-            wait::until("it can be locked", || fcntl(file, FcntlArg::F_OFD_SETLK(&range)).is_ok());
+        let open = || {
+            fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(place.join("lock"))
+                .unwrap()
         };
-        // As a program does that starts: it has the mutex when the last client ends, and becomes a client before it lets go.
+        let lock = |file: &fs::File, kind: i32, byte: i64| {
+            let range = libc::flock {
+                l_type: kind as i16,
+                l_whence: 0,
+                l_start: byte,
+                l_len: 1,
+                l_pid: 0,
+            };
+            // The keeper lets go of the mutex a moment after it has said that the daemon
+            // listens.
+            wait::until("it can be locked", || {
+                fcntl(file, FcntlArg::F_OFD_SETLK(&range)).is_ok()
+            });
+        };
+        // As a program does that starts: it has the mutex when the last client ends, and
+        // becomes a client before it lets go.
         let (mutex, client) = (open(), open());
         lock(&mutex, libc::F_WRLCK, 0);
         first.running.signal(Signal::SIGKILL);
         let inode = fs::metadata(place.join("lock")).unwrap().ino();
         let waits = |line: &str| line.contains("->") && line.ends_with(&format!(":{inode} 0 0"));
-        wait::until("the keeper waits", || fs::read_to_string("/proc/locks").unwrap().lines().any(waits));
+        wait::until("the keeper waits", || {
+            fs::read_to_string("/proc/locks")
+                .unwrap()
+                .lines()
+                .any(waits)
+        });
         lock(&client, libc::F_RDLCK, 2);
         drop(mutex);
-        wait::throughout(Duration::from_millis(300), "the daemon stays", || node.daemons().len() == 1);
+        wait::throughout(Duration::from_millis(300), "the daemon stays", || {
+            node.daemons().len() == 1
+        });
         drop(client);
         node.until_gone();
     });
@@ -159,7 +209,10 @@ fn nothing_is_left_of_programs_that_are_killed_while_they_start() {
     Node::each(|node| {
         for round in 0..12 {
             let client = node.client(&format!("client{round}"), |c| c);
-            let (place, made) = (node.place(), ["", "lock", "pipe", "log", "log/start.log", "pipe/control"][round % 6]);
+            let (place, made) = (
+                node.place(),
+                ["", "lock", "pipe", "log", "log/start.log", "pipe/control"][round % 6],
+            );
             // Killed at another moment of its start each time.
             wait::until("it has come so far", || place.join(made).exists());
             client.running.signal(Signal::SIGKILL);
@@ -167,10 +220,14 @@ fn nothing_is_left_of_programs_that_are_killed_while_they_start() {
             if round % 2 == 0 {
                 let mut next = node.client(&format!("next{round}"), |c| c);
                 next.facts();
-                wait::until("one of each", || (node.daemons().len(), node.keepers().len()) == (1, 1));
+                wait::until("one of each", || {
+                    (node.daemons().len(), node.keepers().len()) == (1, 1)
+                });
                 next.running.signal(Signal::SIGKILL);
             }
-            wait::until("nothing is left", || node.daemons().is_empty() && node.keepers().is_empty());
+            wait::until("nothing is left", || {
+                node.daemons().is_empty() && node.keepers().is_empty()
+            });
         }
     });
 }

@@ -1,6 +1,11 @@
-//! The .deb, the .rpm and the rpm of the .spec, each through its whole life on a machine of its own (packaging/test/package.sh).
-//! Needs root, mounts and the tools that make, check and install them; each package is also what lintian or rpmlint have no error to tell of.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! The .deb, the .rpm and the rpm of the .spec, each through its whole life on a machine
+//! of its own (packaging/test/package.sh). Needs root, mounts and the tools that make,
+//! check and install them; each package is also what lintian or rpmlint have no error to
+//! tell of.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::path::Path;
 
@@ -11,16 +16,27 @@ use harness::skip::{Need, lacks};
 const VERSIONS: [&str; 2] = ["0.1.0", "9.9.9"];
 
 fn lacks_tools(tools: &[&'static str]) -> bool {
-    let needs: Vec<Need> = [Need::Mounts].into_iter().chain(tools.iter().map(|name| Need::Tool(name))).collect();
+    let needs: Vec<Need> = [Need::Mounts]
+        .into_iter()
+        .chain(tools.iter().map(|name| Need::Tool(name)))
+        .collect();
     lacks(&needs)
 }
 
 /// Two packages, by `make TARGET` with what `options` says for a version and a file.
-fn packages(target: &str, room: &Path, ending: &str, options: impl Fn(&str, &str) -> String) -> [String; 2] {
+fn packages(
+    target: &str,
+    room: &Path,
+    ending: &str,
+    options: impl Fn(&str, &str) -> String,
+) -> [String; 2] {
     let programs = stripped(room);
     let _stage = alone();
     VERSIONS.map(|version| {
-        let file = room.join(format!("{version}.{ending}")).display().to_string();
+        let file = room
+            .join(format!("{version}.{ending}"))
+            .display()
+            .to_string();
         make(target, &programs, &options(version, &file));
         file
     })
@@ -31,8 +47,14 @@ fn rpmlint(more: &[&str]) {
     if lacks(&[Need::Tool("rpmlint")]) {
         return;
     }
-    let said = run("rpmlint", &[&["-c", "packaging/rpm/rpmlint.toml"], more].concat());
-    assert!(said.contains(" 0 errors,") && !said.contains(": E: "), "{said}");
+    let said = run(
+        "rpmlint",
+        &[&["-c", "packaging/rpm/rpmlint.toml"], more].concat(),
+    );
+    assert!(
+        said.contains(" 0 errors,") && !said.contains(": E: "),
+        "{said}"
+    );
 }
 
 #[test]
@@ -54,12 +76,20 @@ fn a_deb_is_installed_used_upgraded_removed_and_purged() {
 
 #[test]
 fn an_rpm_is_installed_used_upgraded_and_removed() {
-    if lacks_tools(&["make", "strip", "rpm", "setpriv", "gzip", "cargo-generate-rpm"]) {
+    if lacks_tools(&[
+        "make",
+        "strip",
+        "rpm",
+        "setpriv",
+        "gzip",
+        "cargo-generate-rpm",
+    ]) {
         return;
     }
     let room = tempfile::tempdir().unwrap();
-    let [first, second] =
-        packages("rpm-only", room.path(), "rpm", |version, file| format!("RPM=-o {file} -s 'version = \"{version}\"'"));
+    let [first, second] = packages("rpm-only", room.path(), "rpm", |version, file| {
+        format!("RPM=-o {file} -s 'version = \"{version}\"'")
+    });
     live(&first, &second);
     rpmlint(&["-r", "packaging/rpm/rpmlint-generated", &first]);
 }
@@ -71,7 +101,10 @@ fn the_rpm_of_the_spec_is_installed_used_upgraded_and_removed() {
     }
     let room = tempfile::tempdir().unwrap();
     let output = room.path().display().to_string();
-    run("packaging/test/spec.sh", &[&built().display().to_string(), &output]);
+    run(
+        "packaging/test/spec.sh",
+        &[&built().display().to_string(), &output],
+    );
     let [first, second] = VERSIONS.map(|version| format!("{output}/{version}.rpm"));
     live(&first, &second);
     rpmlint(&[&first]);

@@ -1,6 +1,9 @@
 //! Where the lock lives, who may own it, and what containers and namespaces make of it.
 //! Mounts and namespaces are real; what they need and a machine lacks is said.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::fs::Permissions;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -10,17 +13,26 @@ use getgpu_tests::wrapped::wrap;
 use harness::skip::{self, Need};
 use harness::{Command, Sandbox};
 
-/// A shell script that runs as root in a mount namespace with an empty /run and /tmp of its own, without GETGPU_LOCK.
+/// A shell script that runs as root in a mount namespace with an empty /run and /tmp of
+/// its own, without GETGPU_LOCK.
 fn apart(sandbox: &Sandbox, script: &str) -> Command {
-    let script = format!("mount -t tmpfs -o mode=755 run /run && mount -t tmpfs -o mode=1777 tmp /var/tmp && {script}");
-    sandbox.command("unshare").args(["-m", "sh", "-c", &script]).env_remove("GETGPU_LOCK")
+    let script = format!(
+        "mount -t tmpfs -o mode=755 run /run && mount -t tmpfs -o mode=1777 tmp /var/tmp && {script}"
+    );
+    sandbox
+        .command("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .env_remove("GETGPU_LOCK")
 }
 
 #[test]
 fn the_lock_is_made_whole_whatever_the_umask() {
     let sandbox = Sandbox::new("mig4");
     std::fs::remove_file(sandbox.lock()).unwrap();
-    sandbox.shell("sh", "umask 077; getgpu --no-reserve >/dev/null").run().exits(0);
+    sandbox
+        .shell("sh", "umask 077; getgpu --no-reserve >/dev/null")
+        .run()
+        .exits(0);
     let meta = std::fs::symlink_metadata(sandbox.lock()).unwrap();
     assert!(meta.file_type().is_fifo());
     assert_eq!(meta.mode() & 0o7777, 0o666);
@@ -34,8 +46,18 @@ fn a_lock_that_cannot_be_trusted_is_status_4_and_one_line() {
     let refused = |why: &str| {
         let outcome = sandbox.getgpu(["--no-reserve"]).run();
         outcome.exits(4).prints("").mentions(why);
-        assert_eq!(outcome.stderr.lines().count(), 2, "a line and a hint: {}", outcome.stderr);
-        sandbox.command("cudawrap").args(["--", "true"]).run().exits(125).mentions(why);
+        assert_eq!(
+            outcome.stderr.lines().count(),
+            2,
+            "a line and a hint: {}",
+            outcome.stderr
+        );
+        sandbox
+            .command("cudawrap")
+            .args(["--", "true"])
+            .run()
+            .exits(125)
+            .mentions(why);
     };
     std::fs::remove_file(&lock).unwrap();
     std::fs::write(&lock, "").unwrap();
@@ -47,13 +69,27 @@ fn a_lock_that_cannot_be_trusted_is_status_4_and_one_line() {
     let directory = lock.parent().unwrap();
     std::fs::set_permissions(directory, Permissions::from_mode(0o777)).unwrap();
     refused("others can write to");
-    assert!(!lock.exists(), "a lock is made in a directory that others can write to");
+    assert!(
+        !lock.exists(),
+        "a lock is made in a directory that others can write to"
+    );
     std::fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
-    sandbox.getgpu(["--no-reserve"]).env("GETGPU_LOCK", "/nowhere/lock").run().exits(4).prints("");
+    sandbox
+        .getgpu(["--no-reserve"])
+        .env("GETGPU_LOCK", "/nowhere/lock")
+        .run()
+        .exits(4)
+        .prints("");
     if skip::lacks(&[Need::Root]) {
         return;
     }
-    sandbox.shell("sh", &format!("mkfifo {0} && chown {OTHER} {0}", lock.display())).run().exits(0);
+    sandbox
+        .shell(
+            "sh",
+            &format!("mkfifo {0} && chown {OTHER} {0}", lock.display()),
+        )
+        .run()
+        .exits(0);
     refused("neither root nor you");
 }
 
@@ -86,7 +122,9 @@ fn root_makes_the_hosts_lock_with_its_directory() {
         "(umask 077; getgpu --no-reserve >/dev/null); stat -c '%a %U %F' /run/getgpu /run/getgpu/lock; ls -A /run | grep getgpu",
     )
     .run();
-    outcome.exits(0).prints("755 root directory\n666 root fifo\ngetgpu\n");
+    outcome
+        .exits(0)
+        .prints("755 root directory\n666 root fifo\ngetgpu\n");
 }
 
 #[test]
@@ -95,7 +133,8 @@ fn a_plain_user_without_the_hosts_lock_gets_a_private_one() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    // /tmp holds the sandbox, so the private lock lands in the machine's own; this uid is nobody else's.
+    // /tmp holds the sandbox, so the private lock lands in the machine's own; this uid is
+    // nobody else's.
     let uid = 61_234;
     let ask = format!("setpriv --reuid {uid} --clear-groups getgpu --no-reserve");
     let outcome = apart(
@@ -105,17 +144,25 @@ fn a_plain_user_without_the_hosts_lock_gets_a_private_one() {
         ),
     )
     .run();
-    let line = format!("no /run/getgpu on this node: /tmp/getgpu-{uid}/lock excludes only your own programs");
+    let line = format!(
+        "no /run/getgpu on this node: /tmp/getgpu-{uid}/lock excludes only your own programs"
+    );
     let said = format!("getgpu: {line}");
     outcome.exits(0).says(&[&said, &said]);
     let lines: Vec<&str> = outcome.stdout.lines().collect();
-    assert_eq!(lines[2..], [format!("700 {uid} directory"), format!("1600 {uid} fifo")]);
+    assert_eq!(
+        lines[2..],
+        [format!("700 {uid} directory"), format!("1600 {uid} fifo")]
+    );
     // So does cudawrap under its own name, a link never; the site can have it quiet.
     let user = |script: &str| {
-        let script = format!("setpriv --reuid {uid} --clear-groups {script}; rm -r /tmp/getgpu-{uid}");
+        let script =
+            format!("setpriv --reuid {uid} --clear-groups {script}; rm -r /tmp/getgpu-{uid}");
         apart(&sandbox, &script).run()
     };
-    user("cudawrap -- true").exits(0).says(&[&format!("cudawrap: {line}")]);
+    user("cudawrap -- true")
+        .exits(0)
+        .says(&[&format!("cudawrap: {line}")]);
     let app = wrap(&sandbox, "opt", "app", "probe");
     user(app.to_str().unwrap()).exits(0).says(&[]);
     sandbox.set_settings("unshared = 'quiet'");
@@ -123,7 +170,10 @@ fn a_plain_user_without_the_hosts_lock_gets_a_private_one() {
     user("cudawrap -- true").exits(0).says(&[]);
     // An existing directory without a lock is no reason for a private one.
     let outcome = apart(&sandbox, &format!("mkdir -m 755 /run/getgpu && {ask}")).run();
-    outcome.exits(4).prints("").mentions("lock /run/getgpu/lock: cannot be opened: No such file or directory");
+    outcome
+        .exits(4)
+        .prints("")
+        .mentions("lock /run/getgpu/lock: cannot be opened: No such file or directory");
 }
 
 #[test]
@@ -132,18 +182,30 @@ fn a_run_of_ones_own_is_said_once_a_call_or_refused() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    let said =
-        ["/run/getgpu: not shared with the host: devices given elsewhere are not excluded", "hint: mount /run/getgpu"];
+    let said = [
+        "/run/getgpu: not shared with the host: devices given elsewhere are not excluded",
+        "hint: mount /run/getgpu",
+    ];
     let line = |program: &str| said.map(|line| format!("{program}: {line}"));
     for namespaces in ["-m", "-mpf"] {
         let run = |script: &str| {
-            let script = format!("mount -t tmpfs -o mode=755 run /run && mount -t proc proc /proc; {script}");
-            sandbox.command("unshare").args([namespaces, "sh", "-c", &script]).env_remove("GETGPU_LOCK").run()
+            let script = format!(
+                "mount -t tmpfs -o mode=755 run /run && mount -t proc proc /proc; {script}"
+            );
+            sandbox
+                .command("unshare")
+                .args([namespaces, "sh", "-c", &script])
+                .env_remove("GETGPU_LOCK")
+                .run()
         };
         let check = |script: &str, program: &str| {
             let outcome = run(script);
             outcome.exits(0);
-            assert_eq!(outcome.stderr.lines().collect::<Vec<_>>(), line(program), "{namespaces} {script}");
+            assert_eq!(
+                outcome.stderr.lines().collect::<Vec<_>>(),
+                line(program),
+                "{namespaces} {script}"
+            );
         };
         check("getgpu --no-reserve", "getgpu");
         check("cudawrap -- true", "cudawrap");
@@ -171,8 +233,16 @@ fn a_user_namespace_sees_and_respects_the_lock() {
     outcome.mentions("getgpu: no free device: 4 of 4 in use (reserved 4)");
     let listing = sandbox.getgpu(["--list", "--json"]).run().stdout;
     let listing: serde_json::Value = serde_json::from_str(&listing).unwrap();
-    let uids = listing["devices"].as_array().unwrap().iter().map(|d| d["holders"][0]["uid"].as_u64());
-    assert_eq!(uids.filter(|uid| *uid == Some(u64::from(OTHER))).count(), 3, "uids are the host's: {listing}");
+    let uids = listing["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| d["holders"][0]["uid"].as_u64());
+    assert_eq!(
+        uids.filter(|uid| *uid == Some(u64::from(OTHER))).count(),
+        3,
+        "uids are the host's: {listing}"
+    );
 }
 
 #[test]
@@ -182,13 +252,24 @@ fn a_container_with_the_hosts_lock_excludes_and_is_excluded() {
     }
     let sandbox = Sandbox::new("mig4");
     let inside = "mount -t proc proc /proc; cudawrap -- sim-cuda --run forever";
-    let container = sandbox.command("unshare").args(["-mpf", "--kill-child", "sh", "-c", inside]).spawn();
+    let container = sandbox
+        .command("unshare")
+        .args(["-mpf", "--kill-child", "sh", "-c", inside])
+        .spawn();
     sandbox.until_running(1);
-    // From a shell of that user's own: to its holders, programs of root that this process starts meanwhile, which they may not read, would
-    // count as programs of the caller.
+    // From a shell of that user's own: to its holders, programs of root that this process
+    // starts meanwhile, which they may not read, would count as programs of the caller.
     let ask = "for i in 1 2 3; do getgpu --for=60 || exit 9; done; getgpu --for=60";
     let shell = sandbox.shell("sh", ask);
-    let outcome = if nix::unistd::geteuid().is_root() { shell.uid(OTHER).run() } else { shell.run() };
-    assert_eq!((outcome.code(), outcome.stdout.lines().count()), (Some(1), 3), "{outcome:#?}");
+    let outcome = if nix::unistd::geteuid().is_root() {
+        shell.uid(OTHER).run()
+    } else {
+        shell.run()
+    };
+    assert_eq!(
+        (outcome.code(), outcome.stdout.lines().count()),
+        (Some(1), 3),
+        "{outcome:#?}"
+    );
     drop(container);
 }

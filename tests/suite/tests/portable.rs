@@ -1,6 +1,10 @@
-//! `make portable`: programs for machines with glibc 2.28 and newer (RHEL 8), from any machine, and the packages of them.
-//! Needs cargo-zigbuild and zig, and builds for release: about a minute and a half on 2 processors.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! `make portable`: programs for machines with glibc 2.28 and newer (RHEL 8), from any
+//! machine, and the packages of them. Needs cargo-zigbuild and zig, and builds for
+//! release: about a minute and a half on 2 processors.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::path::Path;
 
@@ -15,37 +19,71 @@ const TARGET: &str = "x86_64-unknown-linux-gnu.2.28";
 
 /// Whether there is zig, in either of the two forms that cargo-zigbuild knows.
 fn lacks_zig() -> bool {
-    let module = std::process::Command::new("python3").args(["-m", "ziglang", "version"]).output();
+    let module = std::process::Command::new("python3")
+        .args(["-m", "ziglang", "version"])
+        .output();
     let module = module.is_ok_and(|output| output.status.success());
-    lacks(&[Need::Tool("cargo-zigbuild"), Need::Tool("make")]) || (!module && lacks(&[Need::Tool("zig")]))
+    lacks(&[Need::Tool("cargo-zigbuild"), Need::Tool("make")])
+        || (!module && lacks(&[Need::Tool("zig")]))
 }
 
 /// A .deb asks for that glibc and no newer one.
 fn deb(programs: &Path, room: &Path) {
-    if lacks(&[Need::Mounts, Need::Tool("cargo-deb"), Need::Tool("dpkg-deb")]) {
+    if lacks(&[
+        Need::Mounts,
+        Need::Tool("cargo-deb"),
+        Need::Tool("dpkg-deb"),
+    ]) {
         return;
     }
     let [first, second] = ["0.1.0-1", "9.9.9-1"].map(|version| {
         let file = room.join(format!("{version}.deb")).display().to_string();
-        make("deb-only", programs, &format!("DEB=--fast -q --variant portable --deb-version {version} -o {file}"));
+        make(
+            "deb-only",
+            programs,
+            &format!("DEB=--fast -q --variant portable --deb-version {version} -o {file}"),
+        );
         file
     });
     let asked = run("dpkg-deb", &["-f", &first, "Package", "Depends"]);
-    assert!(asked.contains("getgpu\n") && asked.contains("Depends: libc6 (>= 2.28)\n"), "{asked}");
+    assert!(
+        asked.contains("getgpu\n") && asked.contains("Depends: libc6 (>= 2.28)\n"),
+        "{asked}"
+    );
     live(&first, &second);
-    // On Debian 11, which has glibc 2.31: there the programs of the simulated node have to be as portable.
-    run("cargo", &["zigbuild", "--quiet", "--locked", "--target", TARGET, "-p", "sim-nvml", "-p", "sim-cuda"]);
-    live_clean(&first, &second, Some("bullseye"), &programs.join("../debug"));
+    // On Debian 11, which has glibc 2.31: there the programs of the simulated node have
+    // to be as portable.
+    run(
+        "cargo",
+        &[
+            "zigbuild", "--quiet", "--locked", "--target", TARGET, "-p", "sim-nvml", "-p",
+            "sim-cuda",
+        ],
+    );
+    live_clean(
+        &first,
+        &second,
+        Some("bullseye"),
+        &programs.join("../debug"),
+    );
 }
 
 /// And so does an .rpm.
 fn rpm(programs: &Path, room: &Path) {
-    if lacks(&[Need::Mounts, Need::Tool("cargo-generate-rpm"), Need::Tool("rpm")]) {
+    if lacks(&[
+        Need::Mounts,
+        Need::Tool("cargo-generate-rpm"),
+        Need::Tool("rpm"),
+    ]) {
         return;
     }
     let [first, second] = ["0.1.0", "9.9.9"].map(|version| {
         let file = room.join(format!("{version}.rpm")).display().to_string();
-        make("rpm-only", programs, &format!("RPM=-o {file} -s 'version = \"{version}\"'"));
+        make(
+            "rpm-only",
+            programs,
+            &format!("RPM=-o {file} -s 'version = \"{version}\"'"),
+        );
         file
     });
     let asked = run("rpm", &["-qp", "--requires", &first]);
@@ -64,8 +102,14 @@ fn portable_programs_ask_for_no_glibc_above_2_28_and_so_do_packages_of_them() {
     for name in PROGRAMS {
         let program = programs.join(name).display().to_string();
         let symbols = run("objdump", &["-T", &program]);
-        assert!(glibc(&symbols).is_some_and(|version| version <= FLOOR), "{name}: {symbols}");
-        assert_eq!(run(&program, &["--version"]), format!("{name} {}\n", env!("CARGO_PKG_VERSION")));
+        assert!(
+            glibc(&symbols).is_some_and(|version| version <= FLOOR),
+            "{name}: {symbols}"
+        );
+        assert_eq!(
+            run(&program, &["--version"]),
+            format!("{name} {}\n", env!("CARGO_PKG_VERSION"))
+        );
     }
     let room = tempfile::tempdir().unwrap();
     let _stage = alone();

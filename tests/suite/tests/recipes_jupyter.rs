@@ -1,6 +1,10 @@
-//! The README's kernel for Jupyter, started and spoken to as notebook servers do it: by jupyter_client, through a kernel.json of its own.
-//! A kernel has one device for as long as it lives, however it ends, and what people do with kernels goes on working.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! The README's kernel for Jupyter, started and spoken to as notebook servers do it: by
+//! jupyter_client, through a kernel.json of its own. A kernel has one device for as long
+//! as it lives, however it ends, and what people do with kernels goes on working.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::fs::File;
 use std::io::Write;
@@ -61,10 +65,16 @@ struct Client {
 }
 
 impl Client {
-    /// Starts it in a sandbox with the README's kernel. None if there is no Jupyter here; then it has been said.
+    /// Starts it in a sandbox with the README's kernel. None if there is no Jupyter here;
+    /// then it has been said.
     fn start(sandbox: &Sandbox) -> Option<Self> {
         let found = |python: &String| {
-            sandbox.command(python).args(["-c", "import jupyter_client, ipykernel"]).run().code() == Some(0)
+            sandbox
+                .command(python)
+                .args(["-c", "import jupyter_client, ipykernel"])
+                .run()
+                .code()
+                == Some(0)
         };
         let Some(python) = python().filter(found) else {
             skip::say("python3-jupyter-client or python3-ipykernel is not installed");
@@ -76,10 +86,19 @@ impl Client {
             "display_name": "Python on a GPU", "language": "python"}"#;
         sandbox.file("jupyter/kernels/gpu/kernel.json", kernel, 0o644);
         let (from, to) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
-        let client = sandbox.command(&python).args(["-c", CLIENT]).stdin(from).limit(Duration::from_secs(120));
-        let client =
-            client.env("JUPYTER_PATH", sandbox.path("jupyter")).env("IPYTHONDIR", sandbox.path("home/ipython"));
-        Some(Self { running: client.spawn(), to: to.into(), lines: 0 })
+        let client = sandbox
+            .command(&python)
+            .args(["-c", CLIENT])
+            .stdin(from)
+            .limit(Duration::from_secs(120));
+        let client = client
+            .env("JUPYTER_PATH", sandbox.path("jupyter"))
+            .env("IPYTHONDIR", sandbox.path("home/ipython"));
+        Some(Self {
+            running: client.spawn(),
+            to: to.into(),
+            lines: 0,
+        })
     }
 
     /// Asks, and gives the answer.
@@ -92,7 +111,14 @@ impl Client {
         });
         let said = self.running.stdout();
         let answer = said.lines().nth(self.lines - 1).filter(|_| answered);
-        answer.unwrap_or_else(|| panic!("{word} {kernel} {code}: no answer: {:#?}", self.running.stderr())).to_owned()
+        answer
+            .unwrap_or_else(|| {
+                panic!(
+                    "{word} {kernel} {code}: no answer: {:#?}",
+                    self.running.stderr()
+                )
+            })
+            .to_owned()
     }
 
     /// Starts a kernel, and gives its device.
@@ -113,19 +139,37 @@ fn free(sandbox: &Sandbox) -> String {
 #[test]
 fn each_kernel_has_a_device_of_its_own_until_it_is_shut_down_or_killed() {
     let sandbox = Sandbox::new("mig4");
-    let Some(mut client) = Client::start(&sandbox) else { return };
-    let (one, other) = (client.kernel(&sandbox, "one"), client.kernel(&sandbox, "other"));
+    let Some(mut client) = Client::start(&sandbox) else {
+        return;
+    };
+    let (one, other) = (
+        client.kernel(&sandbox, "one"),
+        client.kernel(&sandbox, "other"),
+    );
     assert_ne!(one, other);
     assert_eq!(free(&sandbox), "2");
     // What is started in a notebook runs on the kernel's device.
     let cell = "import subprocess; print(subprocess.check_output(['sim-cuda'], text=True))";
-    assert!(client.ask("run", "one", cell).starts_with(&format!("RUN {one} ")));
+    assert!(
+        client
+            .ask("run", "one", cell)
+            .starts_with(&format!("RUN {one} "))
+    );
     assert_eq!(client.ask("shutdown", "one", ""), "done");
-    wait::until_within(Duration::from_secs(2), "a kernel that was shut down has given its device back", || {
-        free(&sandbox) == "3"
-    });
-    let pid: i32 = client.ask("run", "other", "import os; print(os.getpid())").parse().unwrap();
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+    wait::until_within(
+        Duration::from_secs(2),
+        "a kernel that was shut down has given its device back",
+        || free(&sandbox) == "3",
+    );
+    let pid: i32 = client
+        .ask("run", "other", "import os; print(os.getpid())")
+        .parse()
+        .unwrap();
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(pid),
+        nix::sys::signal::Signal::SIGKILL,
+    )
+    .unwrap();
     sandbox.assert_clean(Duration::from_secs(2));
     assert_eq!(free(&sandbox), "4");
 }
@@ -133,17 +177,28 @@ fn each_kernel_has_a_device_of_its_own_until_it_is_shut_down_or_killed() {
 #[test]
 fn an_interrupt_reaches_the_kernel_and_a_restarted_one_has_a_device() {
     let sandbox = Sandbox::new("h200x1");
-    let Some(mut client) = Client::start(&sandbox) else { return };
+    let Some(mut client) = Client::start(&sandbox) else {
+        return;
+    };
     let device = client.kernel(&sandbox, "one");
     let cell = "import time; print('begun', flush=True); time.sleep(100)";
     assert_eq!(client.ask("interrupt", "one", cell), "KeyboardInterrupt");
-    assert_eq!(client.ask("run", "one", DEVICE), device, "it goes on where it was");
+    assert_eq!(
+        client.ask("run", "one", DEVICE),
+        device,
+        "it goes on where it was"
+    );
     assert_eq!(free(&sandbox), "0");
-    // Asked to end, and killed: with one device on the node the new kernel starts only if the old one has given it back.
+    // Asked to end, and killed: with one device on the node the new kernel starts only if
+    // the old one has given it back.
     for how in ["", "now"] {
         assert_eq!(client.ask("run", "one", "kept = 1"), "");
         assert_eq!(client.ask("restart", "one", how), "done");
-        assert_eq!(client.ask("run", "one", "print(kept)"), "NameError", "another process");
+        assert_eq!(
+            client.ask("run", "one", "print(kept)"),
+            "NameError",
+            "another process"
+        );
         assert_eq!(client.ask("run", "one", DEVICE), device);
         assert_eq!(free(&sandbox), "0");
     }

@@ -1,5 +1,6 @@
-//! The modulefile and the recipes for EasyBuild, Spack and conda, each by the tool that it is for (packaging/test/recipes.sh).
-//! Programs that are built already stand for their build; a tool that is not here says SKIPPED.
+//! The modulefile and the recipes for EasyBuild, Spack and conda, each by the tool that
+//! it is for (packaging/test/recipes.sh). Programs that are built already stand for their
+//! build; a tool that is not here says SKIPPED.
 
 use getgpu_tests::packages::{built, script};
 use harness::skip::{Need, lacks};
@@ -9,7 +10,14 @@ fn recipe(name: &str) {
     if lacks(&[Need::Tool("make"), Need::Tool("bash")]) {
         return;
     }
-    script(&["packaging/test/recipes.sh", name, &built().display().to_string()], "recipes: all as it should be");
+    script(
+        &[
+            "packaging/test/recipes.sh",
+            name,
+            &built().display().to_string(),
+        ],
+        "recipes: all as it should be",
+    );
 }
 
 #[test]

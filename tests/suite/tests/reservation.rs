@@ -1,21 +1,41 @@
-//! A reservation lasts until its program is over, also when that takes minutes to touch the GPU, and not longer.
-//! The node has one device, so whoever gets any gets the one that is reserved.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! A reservation lasts until its program is over, also when that takes minutes to touch
+//! the GPU, and not longer. The node has one device, so whoever gets any gets the one
+//! that is reserved.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, PLAIN, all_at_once, free_again, nobody_gets_one_before_the_end, somebody};
+use getgpu_tests::{
+    OTHER, PLAIN, all_at_once, free_again, nobody_gets_one_before_the_end, somebody,
+};
 use harness::{Sandbox, Signal, skip, wait};
 
-/// `(shell, script)`: the prefix form as each shell has it, with a program that has no context yet when `--for` is long over.
+/// `(shell, script)`: the prefix form as each shell has it, with a program that has no
+/// context yet when `--for` is long over.
 const PREFIX: [(&str, &str); 4] = [
-    ("bash", "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.5) sim-cuda --init 2 --tag app"),
-    ("dash", "CUDA_VISIBLE_DEVICES=`getgpu --for 0.5` sim-cuda --init 2 --tag app; true"),
-    ("zsh", "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.5) sim-cuda --init 2 --tag app; true"),
-    ("tcsh", "env CUDA_VISIBLE_DEVICES=`getgpu --for 0.5` sim-cuda --init 2 --tag app"),
+    (
+        "bash",
+        "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.5) sim-cuda --init 2 --tag app",
+    ),
+    (
+        "dash",
+        "CUDA_VISIBLE_DEVICES=`getgpu --for 0.5` sim-cuda --init 2 --tag app; true",
+    ),
+    (
+        "zsh",
+        "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.5) sim-cuda --init 2 --tag app; true",
+    ),
+    (
+        "tcsh",
+        "env CUDA_VISIBLE_DEVICES=`getgpu --for 0.5` sim-cuda --init 2 --tag app",
+    ),
 ];
 
-/// A program that is over before the holder's first regular look, 5 ms after printing. No look is certain to meet it, so most is enough.
+/// A program that is over before the holder's first regular look, 5 ms after printing. No
+/// look is certain to meet it, so most is enough.
 #[test]
 fn a_program_of_three_milliseconds_does_not_leave_its_device_reserved() {
     let sandbox = Sandbox::new("a100x8");
@@ -57,11 +77,22 @@ fn another_user_can_neither_have_it_nor_end_it() {
     let uuid = sandbox.uuids()[0].clone();
     for signal in ["TERM", "KILL", "STOP"] {
         let kill = format!("kill -{signal} {}", holder.pid);
-        assert_ne!(sandbox.shell("dash", &kill).uid(OTHER).run().code(), Some(0));
+        assert_ne!(
+            sandbox.shell("dash", &kill).uid(OTHER).run().code(),
+            Some(0)
+        );
     }
-    somebody(&sandbox, &["--release", &uuid]).run().refuses("getgpu", 1, "no reservation of yours");
-    somebody(&sandbox, &["--release-all"]).run().exits(0).prints("");
-    somebody(&sandbox, &[]).visible(&uuid).run().refuses("getgpu", 1, "1 of 1 in use (reserved 1)");
+    somebody(&sandbox, &["--release", &uuid])
+        .run()
+        .refuses("getgpu", 1, "no reservation of yours");
+    somebody(&sandbox, &["--release-all"])
+        .run()
+        .exits(0)
+        .prints("");
+    somebody(&sandbox, &[])
+        .visible(&uuid)
+        .run()
+        .refuses("getgpu", 1, "1 of 1 in use (reserved 1)");
     nobody_gets_one_before_the_end(&sandbox, &mut program);
     program.wait().exits(0);
     free_again(&sandbox);
@@ -70,20 +101,42 @@ fn another_user_can_neither_have_it_nor_end_it() {
 #[test]
 fn getgpu_returns_at_once_and_leaves_no_child() {
     let sandbox = Sandbox::new("h200x1");
-    let outcome = sandbox.shell("bash", "x=$(getgpu); echo $x; wait; jobs -p; cat /proc/$$/task/$$/children").run();
+    let outcome = sandbox
+        .shell(
+            "bash",
+            "x=$(getgpu); echo $x; wait; jobs -p; cat /proc/$$/task/$$/children",
+        )
+        .run();
     let uuid = outcome.stdout.lines().next().unwrap_or_default().to_owned();
     assert_eq!(uuid, sandbox.uuids()[0]);
     // The only child is the cat that looks; a holder among them would be one more.
-    assert!(outcome.stdout.lines().nth(1).is_none_or(|line| line.split_whitespace().count() <= 1), "{outcome:#?}");
-    assert!(outcome.elapsed < Duration::from_secs(2), "{:?}", outcome.elapsed);
-    assert_eq!(sandbox.holders().len(), 1, "in doubt reserved, although the shell is over");
+    assert!(
+        outcome
+            .stdout
+            .lines()
+            .nth(1)
+            .is_none_or(|line| line.split_whitespace().count() <= 1),
+        "{outcome:#?}"
+    );
+    assert!(
+        outcome.elapsed < Duration::from_secs(2),
+        "{:?}",
+        outcome.elapsed
+    );
+    assert_eq!(
+        sandbox.holders().len(),
+        1,
+        "in doubt reserved, although the shell is over"
+    );
 }
 
 #[test]
 fn a_reservation_without_a_program_ends_after_for() {
     let sandbox = Sandbox::new("h200x1");
     sandbox.getgpu(["--for", "1.5"]).run().line();
-    wait::throughout(Duration::from_secs(1), "it is reserved", || sandbox.holders().len() == 1 && sandbox.locked());
+    wait::throughout(Duration::from_secs(1), "it is reserved", || {
+        sandbox.holders().len() == 1 && sandbox.locked()
+    });
     sandbox.assert_clean(Duration::from_secs(2));
     sandbox.set_settings("reserve_for = '200ms'");
     sandbox.getgpu(PLAIN).run().line();
@@ -93,17 +146,31 @@ fn a_reservation_without_a_program_ends_after_for() {
 #[test]
 fn a_killed_program_frees_its_device_and_nothing_is_left() {
     let sandbox = Sandbox::new("h200x1");
-    let mut program = sandbox.shell("bash", "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run forever").spawn();
+    let mut program = sandbox
+        .shell(
+            "bash",
+            "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run forever",
+        )
+        .spawn();
     sandbox.until_running(1);
-    // A program that is over before the holder's first looks is never seen; its device then stays reserved for --for.
-    wait::throughout(Duration::from_millis(300), "it is reserved", || sandbox.holders().len() == 1);
+    // A program that is over before the holder's first looks is never seen; its device
+    // then stays reserved for --for.
+    wait::throughout(Duration::from_millis(300), "it is reserved", || {
+        sandbox.holders().len() == 1
+    });
     program.signal(Signal::SIGKILL);
     wait::until("it is over", || program.is_over());
     free_again(&sandbox);
     for directory in ["work", "home", "run"] {
-        let left: Vec<_> =
-            std::fs::read_dir(sandbox.path(directory)).unwrap().flatten().map(|e| e.file_name()).collect();
-        assert!(left.is_empty() || (directory == "run" && left == ["lock"]), "{directory}: {left:?}");
+        let left: Vec<_> = std::fs::read_dir(sandbox.path(directory))
+            .unwrap()
+            .flatten()
+            .map(|e| e.file_name())
+            .collect();
+        assert!(
+            left.is_empty() || (directory == "run" && left == ["lock"]),
+            "{directory}: {left:?}"
+        );
     }
 }
 
@@ -121,13 +188,17 @@ fn a_program_that_leaves_its_shell_or_is_a_whole_pipeline_keeps_it() {
         let sandbox = Sandbox::new("h200x1");
         let program = sandbox.shell("bash", script).spawn();
         wait::until("it is reserved", || !sandbox.holders().is_empty());
-        // Whatever is left of the sandbox's programs besides the holder is the program that has it.
-        // In the middle of an exec a process has no environment to know it by, so one look that finds none proves nothing.
+        // Whatever is left of the sandbox's programs besides the holder is the program
+        // that has it. In the middle of an exec a process has no environment to know it
+        // by, so one look that finds none proves nothing.
         let seen = || sandbox.processes().len() > sandbox.holders().len();
         let works = || wait::holds_within(Duration::from_millis(50), seen);
         while works() {
             let outcome = somebody(&sandbox, &["--no-reserve"]).run();
-            assert!(outcome.code() == Some(1) || !works(), "given away in use: {script}");
+            assert!(
+                outcome.code() == Some(1) || !works(),
+                "given away in use: {script}"
+            );
         }
         program.wait().exits(0);
         let free = wait::holds_within(Duration::from_millis(500), || !sandbox.locked());
@@ -141,9 +212,14 @@ fn an_execute_only_program_of_a_plain_user_keeps_it() {
         return;
     }
     let sandbox = Sandbox::new("h200x1");
-    // Written by another process: one forked here meanwhile would keep it open for writing.
+    // Written by another process: one forked here meanwhile would keep it open for
+    // writing.
     let secret = sandbox.text("home/secret");
-    sandbox.command("install").args(["-m", "0711", &sandbox.text("bin/sim-cuda"), &secret]).run().exits(0);
+    sandbox
+        .command("install")
+        .args(["-m", "0711", &sandbox.text("bin/sim-cuda"), &secret])
+        .run()
+        .exits(0);
     let script = format!("CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3) {secret} --init 1.5; true");
     let mut program = sandbox.shell("bash", &script).uid(1002).spawn();
     wait::until("it is reserved", || !sandbox.holders().is_empty());
@@ -155,7 +231,8 @@ fn an_execute_only_program_of_a_plain_user_keeps_it() {
 #[test]
 fn an_index_is_held_as_a_uuid_is() {
     let sandbox = Sandbox::new("h200x1");
-    let script = "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3 --format index) sim-cuda --init 1.5; true";
+    let script =
+        "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3 --format index) sim-cuda --init 1.5; true";
     let mut program = sandbox.shell("bash", script).spawn();
     wait::until("it is reserved", || !sandbox.holders().is_empty());
     assert!(nobody_gets_one_before_the_end(&sandbox, &mut program) > 5);
@@ -166,15 +243,24 @@ fn an_index_is_held_as_a_uuid_is() {
 
 #[test]
 fn a_job_whose_processes_all_have_the_value_does_not_keep_it_for_ever() {
-    let sandbox = Sandbox::builder("a100x1").settings("linger = '300ms'").build();
+    let sandbox = Sandbox::builder("a100x1")
+        .settings("linger = '300ms'")
+        .build();
     let uuid = sandbox.uuids()[3].clone();
     let script = "sleep 1000 & CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3) sim-cuda --init 0.6; : >over; read x; true";
     let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
-    let job = sandbox.shell("bash", script).visible(&uuid).env("SLURM_JOB_ID", "7").stdin(reader).spawn();
+    let job = sandbox
+        .shell("bash", script)
+        .visible(&uuid)
+        .env("SLURM_JOB_ID", "7")
+        .stdin(reader)
+        .spawn();
     wait::until("it is reserved", || !sandbox.holders().is_empty());
-    wait::throughout(Duration::from_millis(500), "reserved before the program has a context", || {
-        !sandbox.holders().is_empty() || sandbox.path("work/over").exists()
-    });
+    wait::throughout(
+        Duration::from_millis(500),
+        "reserved before the program has a context",
+        || !sandbox.holders().is_empty() || sandbox.path("work/over").exists(),
+    );
     sandbox.until_file("work/over");
     assert_eq!(sandbox.folder().runs().unwrap()[0].uuid, uuid);
     sandbox.assert_clean(Duration::from_secs(3));

@@ -1,6 +1,10 @@
-//! What scripts do: loops, background programs, an exported variable and gaps between its programs, a script in a script.
-//! One device is enough for a loop, two programs at a time get two, and one that was exported is asked for again and again.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! What scripts do: loops, background programs, an exported variable and gaps between its
+//! programs, a script in a script. One device is enough for a loop, two programs at a
+//! time get two, and one that was exported is asked for again and again.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +15,13 @@ use harness::{Sandbox, skip, wait};
 
 /// The devices on which programs ran, in order.
 fn ran_on(sandbox: &Sandbox) -> Vec<String> {
-    sandbox.folder().runs().unwrap().into_iter().map(|run| run.uuid).collect()
+    sandbox
+        .folder()
+        .runs()
+        .unwrap()
+        .into_iter()
+        .map(|run| run.uuid)
+        .collect()
 }
 
 #[test]
@@ -31,12 +41,19 @@ fn a_loop_of_programs_needs_one_device_and_leaves_the_others_to_others() {
         wait::until("it is reserved", || !sandbox.holders().is_empty());
         while !program.is_over() {
             let free = somebody(&sandbox, &["--count-free"]).run();
-            assert!(free.stdout == "3\n" || program.is_over(), "{shell}: {free:#?}");
+            assert!(
+                free.stdout == "3\n" || program.is_over(),
+                "{shell}: {free:#?}"
+            );
             std::thread::sleep(Duration::from_millis(100));
         }
         program.wait().exits(0).says(&[]);
         let devices = ran_on(&sandbox);
-        assert_eq!((devices.len(), devices.iter().collect::<BTreeSet<_>>().len()), (20, 1), "{shell}: {devices:?}");
+        assert_eq!(
+            (devices.len(), devices.iter().collect::<BTreeSet<_>>().len()),
+            (20, 1),
+            "{shell}: {devices:?}"
+        );
         sandbox.assert_exclusive();
         free_again(&sandbox);
     });
@@ -45,7 +62,8 @@ fn a_loop_of_programs_needs_one_device_and_leaves_the_others_to_others() {
 #[test]
 fn quick_programs_one_after_the_other_use_one_device() {
     let sandbox = Sandbox::new("mig4");
-    let script = "for i in 1 2 3 4 5 6 7 8; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05; done";
+    let script =
+        "for i in 1 2 3 4 5 6 7 8; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05; done";
     sandbox.shell("bash", script).run().exits(0).says(&[]);
     assert_eq!(ran_on(&sandbox).iter().collect::<BTreeSet<_>>().len(), 1);
     sandbox.assert_exclusive();
@@ -53,7 +71,8 @@ fn quick_programs_one_after_the_other_use_one_device() {
 
 #[test]
 fn two_programs_at_a_time_get_two_devices() {
-    // One shell that asks four times at once, and one that asks while its last program has not touched the GPU yet.
+    // One shell that asks four times at once, and one that asks while its last program
+    // has not touched the GPU yet.
     for script in [
         "for i in 1 2 3 4; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.8 & done; wait",
         "for i in 1 2 3 4; do d=$(getgpu); CUDA_VISIBLE_DEVICES=$d sim-cuda --init 0.6 --run 0.3 & done; wait",
@@ -61,7 +80,11 @@ fn two_programs_at_a_time_get_two_devices() {
     ] {
         let sandbox = Sandbox::new("mig4");
         sandbox.shell("bash", script).run().exits(0).says(&[]);
-        assert_eq!(ran_on(&sandbox).into_iter().collect::<BTreeSet<_>>().len(), 4, "{script}");
+        assert_eq!(
+            ran_on(&sandbox).into_iter().collect::<BTreeSet<_>>().len(),
+            4,
+            "{script}"
+        );
         sandbox.assert_exclusive();
         free_again(&sandbox);
     }
@@ -69,7 +92,8 @@ fn two_programs_at_a_time_get_two_devices() {
 
 #[test]
 fn a_lingering_reservation_is_not_reused_while_another_may_use_the_device() {
-    // Each script lets its program's reservation linger, then prints its device and the one of the next getgpu.
+    // Each script lets its program's reservation linger, then prints its device and the
+    // one of the next getgpu.
     let linger = "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G sleep 0.2";
     for (what, script) in [
         ("a background subshell that will use it", format!("{linger}; (sleep 2; CUDA_VISIBLE_DEVICES=$G sleep 1) & H=$(getgpu); echo $G $H")),
@@ -114,7 +138,8 @@ fn a_thread_between_two_of_its_programs_keeps_its_device() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    // Three threads: the second asks while the first is between two programs, the third behind the second.
+    // Three threads: the second asks while the first is between two programs, the third
+    // behind the second.
     let script = "\
 import subprocess, os, threading
 devices, paused, go_on = [], [threading.Event() for _ in range(3)], threading.Event()
@@ -136,7 +161,13 @@ for thread in threads: thread.join()
 print(len(devices), len(set(devices)))
 ";
     let file = sandbox.file("work/threads.py", script, 0o644);
-    sandbox.command("python3").args([file.to_str().unwrap()]).run().exits(0).says(&[]).prints("3 3\n");
+    sandbox
+        .command("python3")
+        .args([file.to_str().unwrap()])
+        .run()
+        .exits(0)
+        .says(&[])
+        .prints("3 3\n");
 }
 
 #[test]
@@ -146,7 +177,12 @@ fn a_holder_that_does_not_answer_keeps_its_device() {
                   kill -STOP $(pgrep -f -- \"--holder $G\"); H=$(getgpu); echo $G $H; kill -CONT $(pgrep -f -- \"--holder $G\")";
     let began = std::time::Instant::now();
     let outcome = sandbox.shell("bash", script).run();
-    let devices: BTreeSet<&str> = outcome.exits(0).says(&[]).stdout.split_whitespace().collect();
+    let devices: BTreeSet<&str> = outcome
+        .exits(0)
+        .says(&[])
+        .stdout
+        .split_whitespace()
+        .collect();
     assert_eq!(devices.len(), 2, "{outcome:#?}");
     assert!(began.elapsed() < Duration::from_secs(5));
 }
@@ -163,7 +199,11 @@ fn loops_in_pipelines_and_behind_older_jobs_need_one_device() {
         let sandbox = Sandbox::new("mig4");
         sandbox.shell("bash", script).run().exits(0);
         let devices = ran_on(&sandbox);
-        assert_eq!((devices.len(), devices.iter().collect::<BTreeSet<_>>().len()), (6, 1), "{script}: {devices:?}");
+        assert_eq!(
+            (devices.len(), devices.iter().collect::<BTreeSet<_>>().len()),
+            (6, 1),
+            "{script}: {devices:?}"
+        );
     }
 }
 
@@ -171,19 +211,29 @@ fn loops_in_pipelines_and_behind_older_jobs_need_one_device() {
 fn a_loop_of_shares_or_of_pairs_needs_one_place_for_each() {
     let sandbox = Sandbox::new("mig4");
     let each = |option: &str| {
-        format!("for i in 1 2 3; do CUDA_VISIBLE_DEVICES=$(getgpu -q {option}) sim-cuda --run 0.1 --tag $i; done; ")
+        format!(
+            "for i in 1 2 3; do CUDA_VISIBLE_DEVICES=$(getgpu -q {option}) sim-cuda --run 0.1 --tag $i; done; "
+        )
     };
     let script = each("--share 1/2") + &each("-n 2") + &each("--share 1/2") + "getgpu --count-free";
     let outcome = sandbox.shell("bash", &script).run();
-    assert!(outcome.exits(0).stdout.ends_with("\n1\n"), "a half and a pair are kept: {outcome:#?}");
+    assert!(
+        outcome.exits(0).stdout.ends_with("\n1\n"),
+        "a half and a pair are kept: {outcome:#?}"
+    );
     let devices = ran_on(&sandbox);
     let of = |runs: std::ops::Range<usize>| devices[runs].iter().collect::<BTreeSet<_>>();
-    assert_eq!((of(0..3).len(), of(3..6).len(), of(6..9)), (1, 1, of(0..3)), "{devices:?}");
+    assert_eq!(
+        (of(0..3).len(), of(3..6).len(), of(6..9)),
+        (1, 1, of(0..3)),
+        "{devices:?}"
+    );
 }
 
 #[test]
 fn a_second_export_and_a_script_in_a_script_have_the_same_device() {
-    let again = "export CUDA_VISIBLE_DEVICES=$(getgpu); echo $CUDA_VISIBLE_DEVICES; sim-cuda --run 0.1";
+    let again =
+        "export CUDA_VISIBLE_DEVICES=$(getgpu); echo $CUDA_VISIBLE_DEVICES; sim-cuda --run 0.1";
     for first in ["getgpu", "getgpu --hold"] {
         let sandbox = Sandbox::new("mig4");
         let script = format!(
@@ -192,9 +242,21 @@ fn a_second_export_and_a_script_in_a_script_have_the_same_device() {
         );
         let outcome = sandbox.shell("bash", &script).run();
         outcome.exits(0).says(&[]);
-        let mut lines: Vec<&str> = outcome.stdout.lines().filter(|line| !line.starts_with("RUN")).collect();
-        assert_eq!(lines.pop(), Some("1"), "the pool is the grant, and what is one's own counts as free");
-        assert_eq!((lines.len(), lines.iter().collect::<BTreeSet<_>>().len()), (5, 1), "{outcome:#?}");
+        let mut lines: Vec<&str> = outcome
+            .stdout
+            .lines()
+            .filter(|line| !line.starts_with("RUN"))
+            .collect();
+        assert_eq!(
+            lines.pop(),
+            Some("1"),
+            "the pool is the grant, and what is one's own counts as free"
+        );
+        assert_eq!(
+            (lines.len(), lines.iter().collect::<BTreeSet<_>>().len()),
+            (5, 1),
+            "{outcome:#?}"
+        );
         assert!(ran_on(&sandbox).iter().all(|uuid| uuid == lines[0]));
         free_again(&sandbox);
     }
@@ -204,8 +266,9 @@ fn a_second_export_and_a_script_in_a_script_have_the_same_device() {
 fn a_script_that_exports_keeps_its_device_between_its_programs() {
     let sandbox = Sandbox::new("h200x1");
     let builtins = "end=$((SECONDS+3)); while [ $SECONDS -lt $end ]; do :; done";
-    let script =
-        format!("export CUDA_VISIBLE_DEVICES=$(getgpu --for 0.5); sim-cuda --run 0.2; {builtins}; sim-cuda --run 0.2");
+    let script = format!(
+        "export CUDA_VISIBLE_DEVICES=$(getgpu --for 0.5); sim-cuda --run 0.2; {builtins}; sim-cuda --run 0.2"
+    );
     let mut program = sandbox.shell("bash", &format!("{script}; true")).spawn();
     wait::until("it is reserved", || !sandbox.holders().is_empty());
     assert!(nobody_gets_one_before_the_end(&sandbox, &mut program) > 20);
@@ -221,7 +284,9 @@ fn linger_is_how_long_a_gap_may_be() {
     let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
     let program = sandbox.shell("bash", script).stdin(reader).spawn();
     sandbox.until_file("work/over");
-    wait::throughout(Duration::from_millis(700), "lingering", || sandbox.holders().len() == 1);
+    wait::throughout(Duration::from_millis(700), "lingering", || {
+        sandbox.holders().len() == 1
+    });
     sandbox.assert_clean(Duration::from_secs(2));
     drop(writer);
     program.wait().exits(0);
@@ -229,16 +294,24 @@ fn linger_is_how_long_a_gap_may_be() {
 
 #[test]
 fn two_reservations_of_one_exporting_shell_both_end() {
-    let sandbox = Sandbox::builder("mig4").settings("linger = '500ms'").build();
+    let sandbox = Sandbox::builder("mig4")
+        .settings("linger = '500ms'")
+        .build();
     let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); a=$CUDA_VISIBLE_DEVICES; sim-cuda --run 1 & \
                   export CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant); [ $a = $CUDA_VISIBLE_DEVICES ] || : >other; \
                   sim-cuda --run 0.3; wait; : >over; read x; true";
     let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
     let program = sandbox.shell("bash", script).stdin(reader).spawn();
     sandbox.until_file("work/over");
-    assert!(sandbox.path("work/other").exists(), "a grant that is ignored, and in use, is not given again");
+    assert!(
+        sandbox.path("work/other").exists(),
+        "a grant that is ignored, and in use, is not given again"
+    );
     sandbox.assert_clean(Duration::from_secs(3));
     drop(writer);
     program.wait().exits(0);
-    assert_eq!(ran_on(&sandbox).into_iter().collect::<BTreeSet<_>>().len(), 2);
+    assert_eq!(
+        ran_on(&sandbox).into_iter().collect::<BTreeSet<_>>().len(),
+        2
+    );
 }

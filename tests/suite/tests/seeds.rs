@@ -1,5 +1,9 @@
-//! The table of what earlier systems do names tests: each of them exists, in the file that it is said to be in.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! The table of what earlier systems do names tests: each of them exists, in the file
+//! that it is said to be in.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::fs;
 use std::path::Path;
@@ -9,14 +13,23 @@ fn every_test_that_the_table_of_earlier_systems_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let table = fs::read_to_string(root.join("tests/SEEDS.md")).unwrap();
     let mut named = 0;
-    for row in table.lines().filter(|line| line.starts_with("| E") || line.starts_with("| B")) {
+    for row in table
+        .lines()
+        .filter(|line| line.starts_with("| E") || line.starts_with("| B"))
+    {
         let (mut file, mut text) = (String::new(), String::new());
-        // Every second piece is between backticks. A function belongs to the file before it.
+        // Every second piece is between backticks. A function belongs to the file before
+        // it.
         for word in row.split('`').skip(1).step_by(2) {
             if word.ends_with(".rs") {
-                let directory = if word.contains('/') { root.clone() } else { root.join("tests/suite/tests") };
+                let directory = if word.contains('/') {
+                    root.clone()
+                } else {
+                    root.join("tests/suite/tests")
+                };
                 word.clone_into(&mut file);
-                text = fs::read_to_string(directory.join(word)).unwrap_or_else(|error| panic!("{word}: {error}"));
+                text = fs::read_to_string(directory.join(word))
+                    .unwrap_or_else(|error| panic!("{word}: {error}"));
             } else if word.contains('_') && !word.contains([' ', '-', '/']) {
                 assert!(
                     text.contains(&format!("fn {word}(")) || text.contains(&format!("{word}:")),
@@ -26,5 +39,8 @@ fn every_test_that_the_table_of_earlier_systems_names_exists() {
             }
         }
     }
-    assert!(named > 80, "{named}: the table is not read as it is written");
+    assert!(
+        named > 80,
+        "{named}: the table is not read as it is written"
+    );
 }

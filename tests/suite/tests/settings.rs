@@ -1,5 +1,9 @@
-//! Settings and lists as administrators and users write them, with what is wrong told by file, line and column.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! Settings and lists as administrators and users write them, with what is wrong told by
+//! file, line and column.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +16,9 @@ use harness::skip::{self, Need};
 fn given_with(sandbox: &Sandbox, list: &str) -> BTreeSet<String> {
     let file = sandbox.file("ids", list, 0o644);
     sandbox.set_settings(&format!("allowed_file = '{}'", file.display()));
-    let given = until_none_is_free(sandbox, &["--for=60"]).into_iter().collect();
+    let given = until_none_is_free(sandbox, &["--for=60"])
+        .into_iter()
+        .collect();
     sandbox.getgpu(["--release-all"]).run().exits(0);
     given
 }
@@ -25,10 +31,18 @@ fn set(uuids: &[&String]) -> BTreeSet<String> {
 fn the_list_takes_comments_blank_lines_crlf_and_capitals() {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();
-    let list = format!("# ours\r\n\r\n  {}  # first\r\n{}\r\nnot a uuid\r\n", uuids[0], uuids[2].to_uppercase());
+    let list = format!(
+        "# ours\r\n\r\n  {}  # first\r\n{}\r\nnot a uuid\r\n",
+        uuids[0],
+        uuids[2].to_uppercase()
+    );
     assert_eq!(given_with(&sandbox, &list), set(&[&uuids[0], &uuids[2]]));
     let marked = format!("\u{feff}{}\r\n{}\r\n", uuids[1], uuids[3]);
-    assert_eq!(given_with(&sandbox, &marked), set(&[&uuids[1], &uuids[3]]), "a byte order mark");
+    assert_eq!(
+        given_with(&sandbox, &marked),
+        set(&[&uuids[1], &uuids[3]]),
+        "a byte order mark"
+    );
 }
 
 #[test]
@@ -39,8 +53,14 @@ fn a_gpu_stands_for_its_mig_devices_and_the_old_form_for_one() {
     let first = &listing["devices"][0];
     let gpu = first["gpu_uuid"].as_str().unwrap();
     assert_eq!(given_with(&sandbox, gpu).len(), 4);
-    let list = format!("MIG-{gpu}/{}/{}\n", first["gpu_instance"], first["compute_instance"]);
-    assert_eq!(given_with(&sandbox, &list), [first["uuid"].as_str().unwrap().to_owned()].into());
+    let list = format!(
+        "MIG-{gpu}/{}/{}\n",
+        first["gpu_instance"], first["compute_instance"]
+    );
+    assert_eq!(
+        given_with(&sandbox, &list),
+        [first["uuid"].as_str().unwrap().to_owned()].into()
+    );
 }
 
 #[test]
@@ -48,13 +68,23 @@ fn an_empty_list_allows_nothing_and_an_unreadable_one_hands_out_nothing() {
     let sandbox = Sandbox::new("mig4");
     let file = sandbox.file("ids", "# none\n", 0o644);
     sandbox.set_settings(&format!("allowed_file = '{}'", file.display()));
-    sandbox.getgpu(["--no-reserve"]).run().exits(3).prints("").mentions("4 not on the site's list of allowed devices");
+    sandbox
+        .getgpu(["--no-reserve"])
+        .run()
+        .exits(3)
+        .prints("")
+        .mentions("4 not on the site's list of allowed devices");
     std::fs::write(&file, "MIG-7a1b2c3d-0001-5abc-8def-000000000009\n").unwrap();
     sandbox.getgpu(["--no-reserve"]).run().exits(3).prints("");
     std::fs::remove_file(&file).unwrap();
     sandbox.getgpu(["--no-reserve"]).run().exits(0);
     std::os::unix::fs::symlink("/nowhere/ids", &file).unwrap();
-    sandbox.getgpu(["--no-reserve"]).run().exits(2).prints("").mentions("cannot be read: No such file or directory");
+    sandbox
+        .getgpu(["--no-reserve"])
+        .run()
+        .exits(2)
+        .prints("")
+        .mentions("cannot be read: No such file or directory");
     std::fs::remove_file(&file).unwrap();
     std::fs::write(&file, "").unwrap();
     if skip::lacks(&[Need::Root]) {
@@ -62,11 +92,20 @@ fn an_empty_list_allows_nothing_and_an_unreadable_one_hands_out_nothing() {
     }
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     let outcome = sandbox.getgpu(["--no-reserve"]).uid(OTHER).run();
-    outcome.exits(2).prints("").mentions("cannot be read: Permission denied");
-    sandbox.command("cudawrap").args(["--", "true"]).uid(OTHER).run().exits(125);
+    outcome
+        .exits(2)
+        .prints("")
+        .mentions("cannot be read: Permission denied");
+    sandbox
+        .command("cudawrap")
+        .args(["--", "true"])
+        .uid(OTHER)
+        .run()
+        .exits(125);
 }
 
-/// A `library` in such a file would run in everybody's processes, and such a list hands out devices that are not the site's to give.
+/// A `library` in such a file would run in everybody's processes, and such a list hands
+/// out devices that are not the site's to give.
 #[test]
 fn files_that_others_can_write_are_not_used() {
     if skip::lacks(&[Need::Root]) {
@@ -74,30 +113,60 @@ fn files_that_others_can_write_are_not_used() {
     }
     let sandbox = Sandbox::new("mig4");
     let list = sandbox.file("site/ids", &format!("{}\n", sandbox.uuids()[0]), 0o644);
-    let config = sandbox.file("site/config.toml", &format!("allowed_file = {list:?}\n"), 0o644);
+    let config = sandbox.file(
+        "site/config.toml",
+        &format!("allowed_file = {list:?}\n"),
+        0o644,
+    );
     let site = sandbox.path("site");
     let own = |path: &std::path::Path, uid: u32, mode: u32| {
         std::os::unix::fs::chown(path, Some(uid), None).unwrap();
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
     let ask = |words: &[&str], uid: u32| {
-        sandbox.command(words[0]).args(&words[1..]).env("GETGPU_CONFIG", &config).uid(uid).run()
+        sandbox
+            .command(words[0])
+            .args(&words[1..])
+            .env("GETGPU_CONFIG", &config)
+            .uid(uid)
+            .run()
     };
     for (path, uid, mode, why) in [
         (&config, 0, 0o666, "others can write to"),
         (&config, 0, 0o664, "others can write to"),
-        (&config, 1002, 0o644, "belongs to uid 1002, which is neither root nor you"),
+        (
+            &config,
+            1002,
+            0o644,
+            "belongs to uid 1002, which is neither root nor you",
+        ),
         (&list, 0, 0o646, "others can write to"),
-        (&list, 1002, 0o644, "belongs to uid 1002, which is neither root nor you"),
+        (
+            &list,
+            1002,
+            0o644,
+            "belongs to uid 1002, which is neither root nor you",
+        ),
         (&site, 0, 0o777, "others can write to"),
-        (&site, 1002, 0o755, "belongs to uid 1002, which is neither root nor you"),
+        (
+            &site,
+            1002,
+            0o755,
+            "belongs to uid 1002, which is neither root nor you",
+        ),
     ] {
         own(path, uid, mode);
         ask(&["getgpu", "--no-reserve"], OTHER).refuses("getgpu", 2, why);
         ask(&["cudawrap", "--", "true"], OTHER).refuses("cudawrap", 125, why);
         let check = ask(&["getgpu", "--check"], OTHER);
         check.exits(1);
-        assert!(check.stdout.lines().any(|line| line.starts_with("problem ") && line.contains(why)), "{check:#?}");
+        assert!(
+            check
+                .stdout
+                .lines()
+                .any(|line| line.starts_with("problem ") && line.contains(why)),
+            "{check:#?}"
+        );
         own(path, 0, if path == &site { 0o755 } else { 0o644 });
     }
     // The caller's own will do, and root's in a directory where nobody can replace it.
@@ -115,37 +184,60 @@ fn files_that_others_can_write_are_not_used() {
     ask(&["getgpu", "--no-reserve"], OTHER).refuses("getgpu", 2, "belongs to uid 1002");
 }
 
-/// As conda, Spack and EasyBuild install: the programs in `bin`, their settings in `etc` beside it.
+/// As conda, Spack and EasyBuild install: the programs in `bin`, their settings in `etc`
+/// beside it.
 #[test]
 fn a_prefix_has_settings_of_its_own() {
     let sandbox = Sandbox::new("mig4");
     let prefix = sandbox.path("conda");
     std::fs::create_dir_all(prefix.join("bin")).unwrap();
     std::fs::copy(sandbox.path("bin/getgpu"), prefix.join("bin/getgpu")).unwrap();
-    let file = sandbox.file("conda/etc/getgpu/config.toml", "linger = 7\nmax_hold = \"1h\"\n", 0o644);
+    let file = sandbox.file(
+        "conda/etc/getgpu/config.toml",
+        "linger = 7\nmax_hold = \"1h\"\n",
+        0o644,
+    );
     let home = sandbox.path("home");
     let show = |user: &str| {
         sandbox.file("home/getgpu/config.toml", user, 0o644);
-        let command = sandbox.command(prefix.join("bin/getgpu")).args(["--show-config"]);
-        command.env_remove("GETGPU_CONFIG").env("XDG_CONFIG_HOME", &home).run()
+        let command = sandbox
+            .command(prefix.join("bin/getgpu"))
+            .args(["--show-config"]);
+        command
+            .env_remove("GETGPU_CONFIG")
+            .env("XDG_CONFIG_HOME", &home)
+            .run()
     };
     let from = file.display().to_string();
     let has = |outcome: &harness::Outcome, setting: &str, source: &str| {
-        outcome.stdout.lines().any(|line| line.starts_with(setting) && line.contains(source))
+        outcome
+            .stdout
+            .lines()
+            .any(|line| line.starts_with(setting) && line.contains(source))
     };
     let shown = show("");
-    assert!(has(&shown, "linger = \"7s\"", &from) || has(&shown, "linger = 7", &from), "{shown:#?}");
+    assert!(
+        has(&shown, "linger = \"7s\"", &from) || has(&shown, "linger = 7", &from),
+        "{shown:#?}"
+    );
     assert!(has(&shown, "max_hold = ", &from), "{shown:#?}");
     // The user's come after it, and GETGPU_CONFIG stands for both of the system's.
     let shown = show("linger = 9\n");
-    assert!(!has(&shown, "linger", &from) && has(&shown, "max_hold", &from), "{shown:#?}");
-    let named = sandbox.command(prefix.join("bin/getgpu")).args(["--show-config"]).run();
+    assert!(
+        !has(&shown, "linger", &from) && has(&shown, "max_hold", &from),
+        "{shown:#?}"
+    );
+    let named = sandbox
+        .command(prefix.join("bin/getgpu"))
+        .args(["--show-config"])
+        .run();
     assert!(!has(&named, "max_hold", &from), "{named:#?}");
     if skip::lacks(&[Need::Root]) {
         return;
     }
     // Its owner's will do, and nobody else's.
-    let own = |path: &std::path::Path, uid: u32| std::os::unix::fs::chown(path, Some(uid), None).unwrap();
+    let own =
+        |path: &std::path::Path, uid: u32| std::os::unix::fs::chown(path, Some(uid), None).unwrap();
     own(&file, OTHER);
     show("").refuses("getgpu", 2, "which is neither root nor the prefix's owner");
     for path in [prefix.clone(), prefix.join("etc/getgpu")] {
@@ -154,7 +246,8 @@ fn a_prefix_has_settings_of_its_own() {
     show("").exits(0);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
     show("").refuses("getgpu", 2, "others can write to");
-    // One that only shows what could be set, as it is installed, sets nothing and needs no trust.
+    // One that only shows what could be set, as it is installed, sets nothing and needs
+    // no trust.
     std::fs::write(&file, "# linger = 7\n").unwrap();
     show("").exits(0);
 }
@@ -172,7 +265,10 @@ fn allowed_replaces_the_file_and_excluded_cuts_it() {
         uuids[0]
     );
     sandbox.set_settings(&text);
-    assert_eq!(until_none_is_free(&sandbox, &["--for=60"]), [uuids[1].clone()]);
+    assert_eq!(
+        until_none_is_free(&sandbox, &["--for=60"]),
+        [uuids[1].clone()]
+    );
 }
 
 #[test]
@@ -180,7 +276,10 @@ fn what_is_wrong_is_told_by_file_line_and_column() {
     let sandbox = Sandbox::new("mig4");
     let file = sandbox.settings_file().display().to_string();
     for (text, line) in [
-        ("allowed_file = '/nowhere'\nmin-memry = 3\n", "2:1: unknown setting `min-memry`"),
+        (
+            "allowed_file = '/nowhere'\nmin-memry = 3\n",
+            "2:1: unknown setting `min-memry`",
+        ),
         (
             "linger = 'abc'\nallowed_file = '/nowhere'\n",
             "1:10: `linger`: `abc` is not a time; write 30 (seconds), 1.5m, 2h or 1d",
@@ -188,12 +287,21 @@ fn what_is_wrong_is_told_by_file_line_and_column() {
     ] {
         sandbox.set_settings(text);
         let outcome = sandbox.getgpu(["--no-reserve"]).run();
-        outcome.exits(2).prints("").mentions(&format!("getgpu: {file}:{line}"));
+        outcome
+            .exits(2)
+            .prints("")
+            .mentions(&format!("getgpu: {file}:{line}"));
         let outcome = sandbox.command("cudawrap").args(["--", "true"]).run();
-        outcome.exits(125).mentions(&format!("cudawrap: {file}:{line}"));
+        outcome
+            .exits(125)
+            .mentions(&format!("cudawrap: {file}:{line}"));
     }
     sandbox.set_settings("type = \nallowed_file = '/nowhere'\n");
-    sandbox.getgpu(["--no-reserve"]).run().exits(2).mentions(&format!("{file}:1:"));
+    sandbox
+        .getgpu(["--no-reserve"])
+        .run()
+        .exits(2)
+        .mentions(&format!("{file}:1:"));
 }
 
 #[test]
@@ -204,13 +312,17 @@ fn policy_is_the_administrators_and_preferences_are_the_users() {
     let file = home.join(".config/getgpu/config.toml");
     std::fs::write(&file, "linger = 1\nallowed = []\n").unwrap();
     let ask = |arguments: &[&str]| sandbox.getgpu(arguments).env("HOME", &home).run();
-    ask(&["--no-reserve"])
-        .exits(2)
-        .mentions(&format!("{}:2:1: `allowed` can be set by the administrator only", file.display()));
+    ask(&["--no-reserve"]).exits(2).mentions(&format!(
+        "{}:2:1: `allowed` can be set by the administrator only",
+        file.display()
+    ));
     std::fs::write(&file, "linger = 1\ntype = 'gpu'\n").unwrap();
     ask(&["--no-reserve"]).exits(3);
     ask(&["--no-reserve", "--type", "mig"]).exits(0);
-    let shown = ask(&["--show-config", "--type", "any"]).exits(0).stdout.clone();
+    let shown = ask(&["--show-config", "--type", "any"])
+        .exits(0)
+        .stdout
+        .clone();
     for line in [
         format!("linger = \"1s\"  # {}", file.display()),
         "type = \"any\"  # --type".to_owned(),
@@ -224,32 +336,81 @@ fn policy_is_the_administrators_and_preferences_are_the_users() {
 #[test]
 fn a_settings_file_that_was_named_has_to_be_there() {
     let sandbox = Sandbox::new("mig4");
-    let outcome = sandbox.getgpu(["--no-reserve"]).env("GETGPU_CONFIG", sandbox.path("nowhere.toml")).run();
-    outcome.exits(2).mentions("nowhere.toml: cannot be read: No such file or directory");
+    let outcome = sandbox
+        .getgpu(["--no-reserve"])
+        .env("GETGPU_CONFIG", sandbox.path("nowhere.toml"))
+        .run();
+    outcome
+        .exits(2)
+        .mentions("nowhere.toml: cannot be read: No such file or directory");
 }
 
 #[test]
 fn a_batch_job_has_its_grant_or_what_the_site_says() {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();
-    sandbox.set_settings(&format!("allowed = ['{}']\nwithout_grant = 'none'", uuids[0]));
+    sandbox.set_settings(&format!(
+        "allowed = ['{}']\nwithout_grant = 'none'",
+        uuids[0]
+    ));
     for job in ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"] {
         let ask = || sandbox.getgpu(["--no-reserve"]).env(job, "7");
-        ask().run().exits(3).prints("").mentions("this job was given no GPU");
-        assert_eq!(ask().visible(&uuids[2]).run().line(), uuids[2], "the grant alone counts, not the list");
-        sandbox.getgpu(["--ignore-grant"]).env(job, "7").visible(&uuids[2]).run().exits(3).prints("");
-        assert_eq!(sandbox.getgpu(["--count-free"]).env(job, "7").run().line(), "0");
-        let listing = sandbox.getgpu(["--list", "--json"]).env(job, "7").run().exits(0).stdout.clone();
+        ask()
+            .run()
+            .exits(3)
+            .prints("")
+            .mentions("this job was given no GPU");
+        assert_eq!(
+            ask().visible(&uuids[2]).run().line(),
+            uuids[2],
+            "the grant alone counts, not the list"
+        );
+        sandbox
+            .getgpu(["--ignore-grant"])
+            .env(job, "7")
+            .visible(&uuids[2])
+            .run()
+            .exits(3)
+            .prints("");
+        assert_eq!(
+            sandbox.getgpu(["--count-free"]).env(job, "7").run().line(),
+            "0"
+        );
+        let listing = sandbox
+            .getgpu(["--list", "--json"])
+            .env(job, "7")
+            .run()
+            .exits(0)
+            .stdout
+            .clone();
         let listing: serde_json::Value = serde_json::from_str(&listing).unwrap();
-        assert_eq!(listing["devices"].as_array().unwrap().len(), 4, "all devices of the node");
-        assert!(listing["devices"][0]["index"].is_null(), "none of them in the pool");
+        assert_eq!(
+            listing["devices"].as_array().unwrap().len(),
+            4,
+            "all devices of the node"
+        );
+        assert!(
+            listing["devices"][0]["index"].is_null(),
+            "none of them in the pool"
+        );
         // As a prolog reserves, and the task reads it back.
         let reserved = sandbox.getgpu(["--hold", "--tag", job]).run();
-        assert_eq!(sandbox.getgpu(["--tag", job]).env(job, "7").run().line(), reserved.line());
+        assert_eq!(
+            sandbox.getgpu(["--tag", job]).env(job, "7").run().line(),
+            reserved.line()
+        );
         sandbox.getgpu(["--release", job]).run().exits(0);
     }
-    sandbox.getgpu(["--no-reserve"]).visible(&uuids[2]).run().exits(3);
-    assert_eq!(sandbox.getgpu(["--no-reserve"]).run().line(), uuids[0], "outside a job the list counts");
+    sandbox
+        .getgpu(["--no-reserve"])
+        .visible(&uuids[2])
+        .run()
+        .exits(3);
+    assert_eq!(
+        sandbox.getgpu(["--no-reserve"]).run().line(),
+        uuids[0],
+        "outside a job the list counts"
+    );
 }
 
 #[test]
@@ -257,10 +418,18 @@ fn the_annotated_settings_file_shows_every_key_with_its_built_in_value() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/config.toml");
     let text = std::fs::read_to_string(path).unwrap();
     let sandbox = Sandbox::new("mig4");
-    let shown = sandbox.getgpu(["--show-config"]).run().exits(0).stdout.clone();
+    let shown = sandbox
+        .getgpu(["--show-config"])
+        .run()
+        .exits(0)
+        .stdout
+        .clone();
     for line in shown.lines() {
         let (key, _) = line.split_once(" = ").unwrap();
-        assert!(text.contains(&format!("\n#{key} = ")), "{key} is not in etc/config.toml");
+        assert!(
+            text.contains(&format!("\n#{key} = ")),
+            "{key} is not in etc/config.toml"
+        );
     }
     // Every example line is one that the programs accept.
     let active: String = text
@@ -279,16 +448,25 @@ fn the_annotated_settings_file_shows_every_key_with_its_built_in_value() {
     sandbox.getgpu(["--show-config"]).run().exits(0);
 }
 
-/// The message about an unknown setting sends people to --show-config, which must not end with the same message.
+/// The message about an unknown setting sends people to --show-config, which must not end
+/// with the same message.
 #[test]
 fn show_config_lists_the_settings_also_beside_an_unknown_one() {
     let sandbox = Sandbox::new("mig4");
     sandbox.set_settings("nope = 1\nlinger = '7s'");
     let refused = sandbox.getgpu(["--no-reserve"]).run();
-    refused.refuses("getgpu", 2, "unknown setting `nope`").mentions("getgpu: hint: getgpu --show-config lists");
+    refused
+        .refuses("getgpu", 2, "unknown setting `nope`")
+        .mentions("getgpu: hint: getgpu --show-config lists");
     let shown = sandbox.getgpu(["--show-config"]).run();
     shown.exits(0).mentions("unknown setting `nope`");
-    assert!(shown.stdout.lines().any(|line| line.starts_with("linger = \"7s\"")), "{shown:#?}");
+    assert!(
+        shown
+            .stdout
+            .lines()
+            .any(|line| line.starts_with("linger = \"7s\"")),
+        "{shown:#?}"
+    );
 }
 
 /// Slurm's `--mem` takes a bare number as MiB.
@@ -296,13 +474,31 @@ fn show_config_lists_the_settings_also_beside_an_unknown_one() {
 fn a_small_bare_number_of_bytes_is_no_amount_of_memory() {
     let sandbox = Sandbox::new("mig4");
     let refused = |command: harness::Command, program: &str, status: i32| {
-        command.run().refuses(program, status, "did you mean 20000M?");
+        command
+            .run()
+            .refuses(program, status, "did you mean 20000M?");
     };
     refused(sandbox.getgpu(["--min-memory", "20000"]), "getgpu", 2);
-    refused(sandbox.command("cudawrap").args(["--min-memory=20000", "--", "true"]), "cudawrap", 125);
-    refused(sandbox.command("cudawrap").args(["--", "true"]).env("CUDAWRAP_MIN_MEMORY", "20000"), "cudawrap", 125);
+    refused(
+        sandbox
+            .command("cudawrap")
+            .args(["--min-memory=20000", "--", "true"]),
+        "cudawrap",
+        125,
+    );
+    refused(
+        sandbox
+            .command("cudawrap")
+            .args(["--", "true"])
+            .env("CUDAWRAP_MIN_MEMORY", "20000"),
+        "cudawrap",
+        125,
+    );
     for fine in ["0", "1048576", "20000k", "1M"] {
-        sandbox.getgpu(["--no-reserve", "--min-memory", fine]).run().line();
+        sandbox
+            .getgpu(["--no-reserve", "--min-memory", fine])
+            .run()
+            .line();
     }
     sandbox.set_settings("min_memory = 20000");
     refused(sandbox.getgpu(["--no-reserve"]), "getgpu", 2);

@@ -1,12 +1,16 @@
-//! `--hold` in every shell and every form: held until that shell is over, whatever runs, and free at once then.
-//! The caller is the shell, not the fork of it that a pipe, a function or a command substitution makes.
+//! `--hold` in every shell and every form: held until that shell is over, whatever runs,
+//! and free at once then. The caller is the shell, not the fork of it that a pipe, a
+//! function or a command substitution makes.
 
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, PLAIN, all_at_once, free_again, nobody_gets_one_before_the_end, somebody};
+use getgpu_tests::{
+    OTHER, PLAIN, all_at_once, free_again, nobody_gets_one_before_the_end, somebody,
+};
 use harness::{Sandbox, Signal, skip, wait};
 
-/// What each shell does before it tells that it is ready and waits: each line ends with the device reserved for the shell.
+/// What each shell does before it tells that it is ready and waits: each line ends with
+/// the device reserved for the shell.
 const FORMS: [(&str, &str); 18] = [
     ("bash", "X=$(getgpu --hold)"),
     ("bash", "export CUDA_VISIBLE_DEVICES=$(getgpu --hold | cat)"),
@@ -14,7 +18,10 @@ const FORMS: [(&str, &str); 18] = [
     ("bash", "f() { local y; y=$(getgpu --hold); X=$y; }; f"),
     ("bash", "f() { getgpu --hold; }; X=$(f)"),
     ("bash", "X=$(eval \"$(echo getgpu --hold)\")"),
-    ("bash", "eval \"$(getgpu --hold --format env)\"; X=$CUDA_VISIBLE_DEVICES"),
+    (
+        "bash",
+        "eval \"$(getgpu --hold --format env)\"; X=$CUDA_VISIBLE_DEVICES",
+    ),
     ("bash", "read X < <(getgpu --hold)"),
     ("dash", "X=`getgpu --hold`"),
     ("dash", "X=$(getgpu --hold | cat)"),
@@ -43,9 +50,11 @@ fn hold_lasts_until_that_shell_is_over() {
         };
         let program = sandbox.shell(shell, &script).spawn();
         sandbox.until_file("work/ready");
-        wait::throughout(Duration::from_millis(700), &format!("held by {shell}: {form}"), || {
-            sandbox.holders().len() == 1 && sandbox.locked()
-        });
+        wait::throughout(
+            Duration::from_millis(700),
+            &format!("held by {shell}: {form}"),
+            || sandbox.holders().len() == 1 && sandbox.locked(),
+        );
         somebody(&sandbox, &[]).run().exits(1);
         sandbox.file("work/go", "", 0o644);
         program.wait().exits(0);
@@ -55,8 +64,11 @@ fn hold_lasts_until_that_shell_is_over() {
 
 #[test]
 fn hold_lasts_for_a_session_of_many_programs_and_long_gaps() {
-    let sandbox = Sandbox::builder("h200x1").settings("linger = '100ms'").build();
-    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); sim-cuda; sleep 0.7; sim-cuda; sleep 0.3";
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("linger = '100ms'")
+        .build();
+    let script =
+        "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); sim-cuda; sleep 0.7; sim-cuda; sleep 0.3";
     let mut program = sandbox.shell("bash", script).spawn();
     wait::until("it is held", || !sandbox.holders().is_empty());
     nobody_gets_one_before_the_end(&sandbox, &mut program);
@@ -68,7 +80,12 @@ fn hold_lasts_for_a_session_of_many_programs_and_long_gaps() {
 #[test]
 fn a_killed_shell_frees_what_it_held() {
     let sandbox = Sandbox::new("h200x1");
-    let program = sandbox.shell("bash", "X=$(getgpu --hold); : >ready; while :; do sleep 0.1; done").spawn();
+    let program = sandbox
+        .shell(
+            "bash",
+            "X=$(getgpu --hold); : >ready; while :; do sleep 0.1; done",
+        )
+        .spawn();
     sandbox.until_file("work/ready");
     program.signal(Signal::SIGKILL);
     assert_eq!(program.wait().signal(), Some(9));
@@ -81,7 +98,9 @@ fn hold_may_name_any_process_of_any_user() {
     let other = sandbox.command("probe").args(["--until", "never"]).spawn();
     let hold = format!("--hold={}", other.pid());
     somebody(&sandbox, &[&hold]).run().line();
-    wait::throughout(Duration::from_millis(300), "held", || sandbox.holders().len() == 1);
+    wait::throughout(Duration::from_millis(300), "held", || {
+        sandbox.holders().len() == 1
+    });
     other.signal(Signal::SIGKILL);
     assert_eq!(other.wait().signal(), Some(9));
     free_again(&sandbox);
@@ -94,15 +113,33 @@ fn hold_refuses_what_is_not_there_or_never_ends() {
     let pid = gone.pid();
     gone.wait().exits(0);
     let line = format!("getgpu: --hold={pid}: no such process");
-    sandbox.getgpu([format!("--hold={pid}")]).run().refuses("getgpu", 2, &line);
-    sandbox.getgpu(["--hold=4194305"]).run().refuses("getgpu", 2, "no such process");
-    sandbox.getgpu(["--hold", "--no-reserve"]).run().exits(2).prints("");
-    sandbox.getgpu(["--hold", "--for=3"]).run().exits(2).prints("");
+    sandbox
+        .getgpu([format!("--hold={pid}")])
+        .run()
+        .refuses("getgpu", 2, &line);
+    sandbox
+        .getgpu(["--hold=4194305"])
+        .run()
+        .refuses("getgpu", 2, "no such process");
+    sandbox
+        .getgpu(["--hold", "--no-reserve"])
+        .run()
+        .exits(2)
+        .prints("");
+    sandbox
+        .getgpu(["--hold", "--for=3"])
+        .run()
+        .exits(2)
+        .prints("");
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
     for pid in ["1", "2", "0"] {
-        sandbox.getgpu([format!("--hold={pid}")]).uid(OTHER).run().refuses("getgpu", 2, &format!("--hold={pid}: "));
+        sandbox
+            .getgpu([format!("--hold={pid}")])
+            .uid(OTHER)
+            .run()
+            .refuses("getgpu", 2, &format!("--hold={pid}: "));
     }
     sandbox.assert_clean(Duration::ZERO);
 }
@@ -114,24 +151,56 @@ fn root_may_hold_until_it_is_released() {
     }
     let sandbox = Sandbox::new("h200x1");
     let uuid = sandbox.shell("bash", "getgpu --hold=0").run().line();
-    wait::throughout(Duration::from_millis(300), "held", || sandbox.holders().len() == 1);
-    sandbox.getgpu(["--release", &uuid]).run().exits(0).prints("").says(&[]);
+    wait::throughout(Duration::from_millis(300), "held", || {
+        sandbox.holders().len() == 1
+    });
+    sandbox
+        .getgpu(["--release", &uuid])
+        .run()
+        .exits(0)
+        .prints("")
+        .says(&[]);
     free_again(&sandbox);
 }
 
 #[test]
 fn owners_and_root_release_and_the_device_is_free_when_that_returns() {
     let sandbox = Sandbox::new("a100x1");
-    let uuids: Vec<String> = (0..3).map(|_| somebody(&sandbox, &[]).run().line()).collect();
+    let uuids: Vec<String> = (0..3)
+        .map(|_| somebody(&sandbox, &[]).run().line())
+        .collect();
     for uuid in &uuids[..2] {
         let before = sandbox.holders().len();
-        somebody(&sandbox, &["--release", uuid]).run().exits(0).prints("").says(&[]);
+        somebody(&sandbox, &["--release", uuid])
+            .run()
+            .exits(0)
+            .prints("")
+            .says(&[]);
         assert_eq!(sandbox.holders().len(), before - 1);
     }
-    somebody(&sandbox, &["--release", &uuids[0]]).run().refuses("getgpu", 1, &format!("{}: no reservation", uuids[0]));
-    somebody(&sandbox, &["--release", "no-such-tag"]).run().refuses("getgpu", 1, "no-such-tag: no reservation");
+    somebody(&sandbox, &["--release", &uuids[0]]).run().refuses(
+        "getgpu",
+        1,
+        &format!("{}: no reservation", uuids[0]),
+    );
+    somebody(&sandbox, &["--release", "no-such-tag"])
+        .run()
+        .refuses("getgpu", 1, "no-such-tag: no reservation");
     sandbox.getgpu(PLAIN).run().line();
-    sandbox.getgpu(["--release-all"]).run().exits(0).prints("").says(&[]);
-    assert!(sandbox.holders().is_empty() && !sandbox.locked(), "root's and the other's");
-    sandbox.getgpu(["--release-all"]).run().exits(0).prints("").says(&[]);
+    sandbox
+        .getgpu(["--release-all"])
+        .run()
+        .exits(0)
+        .prints("")
+        .says(&[]);
+    assert!(
+        sandbox.holders().is_empty() && !sandbox.locked(),
+        "root's and the other's"
+    );
+    sandbox
+        .getgpu(["--release-all"])
+        .run()
+        .exits(0)
+        .prints("")
+        .says(&[]);
 }

@@ -1,6 +1,10 @@
-//! The TaskProlog of `etc/slurm` by hand and in a real Slurm: each of several tasks gets a device of its job's grant, or an even part of one, for as
-//! long as it runs. A task that should have had a device and got none sees no GPU at all, and its user is told.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! The TaskProlog of `etc/slurm` by hand and in a real Slurm: each of several tasks gets
+//! a device of its job's grant, or an even part of one, for as long as it runs. A task
+//! that should have had a device and got none sees no GPU at all, and its user is told.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,17 +36,28 @@ fn called(sandbox: &Sandbox, variables: &str) -> Outcome {
     outcome
 }
 
-/// What the script prints with these variables, split at blanks, which a failed test shows. Its parent, the future task, exits at once. Its stderr
-/// is that parent's: its own is closed, as slurmstepd does it.
+/// What the script prints with these variables, split at blanks, which a failed test
+/// shows. Its parent, the future task, exits at once. Its stderr is that parent's: its
+/// own is closed, as slurmstepd does it.
 #[track_caller]
 fn told(sandbox: &Sandbox, variables: &str) -> Outcome {
-    let words = ["-c", "dash -c 'exec dash \"$0\" 2>&-' \"$0\" || exit", &script(), variables];
+    let words = [
+        "-c",
+        "dash -c 'exec dash \"$0\" 2>&-' \"$0\" || exit",
+        &script(),
+        variables,
+    ];
     let set = |command: harness::Command, pair: &str| {
         let (name, value) = pair.split_once('=').unwrap();
         command.env(name, value)
     };
-    let outcome = variables.split_ascii_whitespace().fold(sandbox.command("dash").args(words), set).run();
-    wait::until("its reservation ends", || sandbox.holders().is_empty() && !sandbox.locked());
+    let outcome = variables
+        .split_ascii_whitespace()
+        .fold(sandbox.command("dash").args(words), set)
+        .run();
+    wait::until("its reservation ends", || {
+        sandbox.holders().is_empty() && !sandbox.locked()
+    });
     outcome
 }
 
@@ -50,9 +65,16 @@ fn told(sandbox: &Sandbox, variables: &str) -> Outcome {
 #[track_caller]
 fn device(sandbox: &Sandbox, lines: &str) -> String {
     let (first, more) = lines.split_once('\n').unwrap_or_default();
-    assert!(more.lines().all(|line| line.starts_with("export TF_") || line.starts_with("export XLA_")), "{lines:?}");
+    assert!(
+        more.lines()
+            .all(|line| line.starts_with("export TF_") || line.starts_with("export XLA_")),
+        "{lines:?}"
+    );
     let uuid = first.strip_prefix("export CUDA_VISIBLE_DEVICES=");
-    let known = sandbox.uuids().into_iter().find(|known| Some(known.as_str()) == uuid);
+    let known = sandbox
+        .uuids()
+        .into_iter()
+        .find(|known| Some(known.as_str()) == uuid);
     known.unwrap_or_else(|| panic!("not a line for one device: {lines:?}"))
 }
 
@@ -71,15 +93,27 @@ fn a_task_is_told_one_device_that_is_kept_until_it_is_over() {
     }
     let sandbox = Sandbox::new("gpus4");
     let task = "dash \"$0\" >lines; echo $? >status; while ! [ -e go ]; do sleep 0.02; done";
-    let start = sandbox.command("dash").args(["-c", task, &script()]).directory(sandbox.path("work"));
-    let mut task = start.env("SLURM_JOB_ID", "7").env("GETGPU_SLURM", "yes").spawn();
-    let read = |name: &str| fs::read_to_string(sandbox.path(&format!("work/{name}"))).unwrap_or_default();
-    wait::until("the script is over", || !read("status").is_empty() || task.is_over());
+    let start = sandbox
+        .command("dash")
+        .args(["-c", task, &script()])
+        .directory(sandbox.path("work"));
+    let mut task = start
+        .env("SLURM_JOB_ID", "7")
+        .env("GETGPU_SLURM", "yes")
+        .spawn();
+    let read =
+        |name: &str| fs::read_to_string(sandbox.path(&format!("work/{name}"))).unwrap_or_default();
+    wait::until("the script is over", || {
+        !read("status").is_empty() || task.is_over()
+    });
     assert_eq!(read("status"), "0\n");
     let uuid = device(&sandbox, &read("lines"));
     let holders = sandbox.holders();
     let kept_for = format!("hold={}(dash)", task.pid());
-    assert!(holders.len() == 1 && holders[0].words.contains(&kept_for), "{kept_for}: {holders:?}");
+    assert!(
+        holders.len() == 1 && holders[0].words.contains(&kept_for),
+        "{kept_for}: {holders:?}"
+    );
     assert!(holders[0].words.contains(&uuid), "{uuid}: {holders:?}");
     sandbox.file("work/go", "", 0o644);
     task.wait().exits(0);
@@ -97,7 +131,9 @@ fn a_grant_of_several_is_left_to_the_only_task_and_divided_among_several() {
     let batch = "SLURM_JOB_ID=7 CUDA_VISIBLE_DEVICES=0,1,2,3";
     for alone in [
         format!("{STEP} {four} SLURM_STEP_TASKS_PER_NODE=1"),
-        format!("{STEP} {four} SLURM_STEP_TASKS_PER_NODE=1(x3) SLURM_NODEID=2 SLURM_TASKS_PER_NODE=4"),
+        format!(
+            "{STEP} {four} SLURM_STEP_TASKS_PER_NODE=1(x3) SLURM_NODEID=2 SLURM_TASKS_PER_NODE=4"
+        ),
         format!("{STEP} {four} SLURM_TASKS_PER_NODE=1 SLURM_NTASKS=4"),
         format!("{STEP} {four} SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=4"),
         format!("{STEP} {four} SLURM_NTASKS=1"),
@@ -145,7 +181,11 @@ fn a_grant_of_several_is_left_to_the_only_task_and_divided_among_several() {
         batch.to_owned(),
     ] {
         let uuid = given(&sandbox, &several);
-        let places = if several.contains("=2,3") || several.contains("DEVICES=3") { 2..4 } else { 0..4 };
+        let places = if several.contains("=2,3") || several.contains("DEVICES=3") {
+            2..4
+        } else {
+            0..4
+        };
         assert!(sandbox.uuids()[places].contains(&uuid), "{several}: {uuid}");
     }
 }
@@ -157,13 +197,21 @@ fn more_tasks_than_devices_have_even_parts_whoever_asks() {
     }
     let sandbox = Sandbox::new("gpus4");
     let half = "export XLA_PYTHON_CLIENT_MEM_FRACTION=0.45\n";
-    for asks in ["", "GETGPU_SLURM=yes", "GETGPU_SLURM_TASKS=both", "GETGPU_SLURM_TASKS=all"] {
+    for asks in [
+        "",
+        "GETGPU_SLURM=yes",
+        "GETGPU_SLURM_TASKS=both",
+        "GETGPU_SLURM_TASKS=all",
+    ] {
         for grant in [
             "CUDA_VISIBLE_DEVICES=2,3 SLURM_STEP_TASKS_PER_NODE=4",
             "CUDA_VISIBLE_DEVICES=2 SLURM_STEP_TASKS_PER_NODE=2",
         ] {
             let said = called(&sandbox, &format!("{STEP} {grant} {asks}"));
-            assert!(said.exits(0).stdout.ends_with(half), "{asks} {grant}: {said:#?}");
+            assert!(
+                said.exits(0).stdout.ends_with(half),
+                "{asks} {grant}: {said:#?}"
+            );
         }
     }
 }
@@ -174,8 +222,20 @@ fn odd_variables_do_not_keep_a_task_from_starting() {
         return;
     }
     let sandbox = Sandbox::new("gpus4");
-    let odd =
-        ["x", "*", "-1", "08", "1(x", "(x2)", "4(x08)", "4(xx)", ",", "$(id)", "99999999999999999999", "1;exit${IFS}3"];
+    let odd = [
+        "x",
+        "*",
+        "-1",
+        "08",
+        "1(x",
+        "(x2)",
+        "4(x08)",
+        "4(xx)",
+        ",",
+        "$(id)",
+        "99999999999999999999",
+        "1;exit${IFS}3",
+    ];
     for value in odd {
         for name in [
             "SLURM_STEP_TASKS_PER_NODE",
@@ -184,20 +244,40 @@ fn odd_variables_do_not_keep_a_task_from_starting() {
             "SLURM_NTASKS",
             "SLURM_GPUS_ON_NODE",
         ] {
-            let variables = format!("{STEP} CUDA_VISIBLE_DEVICES=0,1,2,3 SLURM_NODEID=1 {name}={value}");
+            let variables =
+                format!("{STEP} CUDA_VISIBLE_DEVICES=0,1,2,3 SLURM_NODEID=1 {name}={value}");
             given(&sandbox, &variables);
         }
         // A place that is not known is none of the list's.
-        let variables = format!("{STEP} CUDA_VISIBLE_DEVICES=0,1 SLURM_STEP_TASKS_PER_NODE=1(x9) SLURM_NODEID={value}");
+        let variables = format!(
+            "{STEP} CUDA_VISIBLE_DEVICES=0,1 SLURM_STEP_TASKS_PER_NODE=1(x9) SLURM_NODEID={value}"
+        );
         given(&sandbox, &variables);
-        // A site that does not say what it wants gives nothing to those who should have something.
-        called(&sandbox, &format!("{STEP} GETGPU_SLURM_TASKS={value}")).exits(0).prints("");
-        let said = told(&sandbox, &format!("{STEP} CUDA_VISIBLE_DEVICES=0,1 GETGPU_SLURM_TASKS={value}"));
-        let line = format!("{HIDDEN}GETGPU_SLURM_TASKS={value}: neither auto, ungranted, both, all nor asked");
+        // A site that does not say what it wants gives nothing to those who should have
+        // something.
+        called(&sandbox, &format!("{STEP} GETGPU_SLURM_TASKS={value}"))
+            .exits(0)
+            .prints("");
+        let said = told(
+            &sandbox,
+            &format!("{STEP} CUDA_VISIBLE_DEVICES=0,1 GETGPU_SLURM_TASKS={value}"),
+        );
+        let line = format!(
+            "{HIDDEN}GETGPU_SLURM_TASKS={value}: neither auto, ungranted, both, all nor asked"
+        );
         said.exits(0).prints(NONE).says(&[&line]);
         // A grant of nothing that exists, or of what does not come after a device.
-        let said = told(&sandbox, &format!("{STEP} SLURM_STEP_TASKS_PER_NODE=1 CUDA_VISIBLE_DEVICES={value},{value}"));
-        assert!(said.exits(0).stdout.lines().all(|line| line.starts_with("export ")), "{said:#?}");
+        let said = told(
+            &sandbox,
+            &format!("{STEP} SLURM_STEP_TASKS_PER_NODE=1 CUDA_VISIBLE_DEVICES={value},{value}"),
+        );
+        assert!(
+            said.exits(0)
+                .stdout
+                .lines()
+                .all(|line| line.starts_with("export ")),
+            "{said:#?}"
+        );
     }
 }
 
@@ -221,12 +301,19 @@ fn a_job_without_a_grant_that_does_not_ask_gets_nothing_and_hears_nothing() {
         called(&sandbox, &nothing).exits(0).prints("");
     }
     for empty in ["", "-1", "NoDevFiles"] {
-        called(&sandbox, &format!("{STEP} CUDA_VISIBLE_DEVICES={empty}")).exits(0).prints("");
+        called(&sandbox, &format!("{STEP} CUDA_VISIBLE_DEVICES={empty}"))
+            .exits(0)
+            .prints("");
     }
-    // A node without GPUs: nothing to tell those who did not ask, whatever the site wants for all.
+    // A node without GPUs: nothing to tell those who did not ask, whatever the site wants
+    // for all.
     let sandbox = Sandbox::builder("gpus4").without_library().build();
-    called(&sandbox, &format!("{STEP} GETGPU_SLURM_STRICT=1")).exits(0).prints("");
-    called(&sandbox, &format!("{STEP} GETGPU_SLURM_TASKS=both")).exits(0).prints(NONE);
+    called(&sandbox, &format!("{STEP} GETGPU_SLURM_STRICT=1"))
+        .exits(0)
+        .prints("");
+    called(&sandbox, &format!("{STEP} GETGPU_SLURM_TASKS=both"))
+        .exits(0)
+        .prints(NONE);
 }
 
 #[test]
@@ -240,42 +327,78 @@ fn a_task_that_should_have_had_a_device_sees_none_and_its_user_is_told_why() {
     let refused = |sandbox: &Sandbox, variables: &str, status: i32, why: &str| {
         let said = told(sandbox, variables);
         said.exits(0).prints(NONE);
-        assert!(said.stderr.starts_with(HIDDEN) && said.stderr.contains(why), "{why}: {said:#?}");
+        assert!(
+            said.stderr.starts_with(HIDDEN) && said.stderr.contains(why),
+            "{why}: {said:#?}"
+        );
         let said = told(sandbox, &format!("{variables} GETGPU_SLURM_STRICT=1"));
-        said.exits(status).prints("").mentions("getgpu task-prolog: not started: ").mentions(why);
+        said.exits(status)
+            .prints("")
+            .mentions("getgpu task-prolog: not started: ")
+            .mentions(why);
     };
     // What the only task was granted stays, whatever happens.
     let kept = |sandbox: &Sandbox, why: &str| {
         let said = told(sandbox, &one);
-        said.exits(0).prints("").mentions("not reserved, CUDA_VISIBLE_DEVICES stays 1: ").mentions(why);
+        said.exits(0)
+            .prints("")
+            .mentions("not reserved, CUDA_VISIBLE_DEVICES stays 1: ")
+            .mentions(why);
     };
     // In use.
     let others = sandbox.occupy(&sandbox.uuids(), "");
-    let said = sandbox.command("dash").args(["-c", "dash \"$0\"; :", &script()]);
-    let said = two
-        .split(' ')
-        .fold(said, |said, pair| said.env(pair.split_once('=').unwrap().0, pair.split_once('=').unwrap().1));
-    said.run().exits(0).prints(NONE).mentions("getgpu: no free device: 2 of 2 in use");
+    let said = sandbox
+        .command("dash")
+        .args(["-c", "dash \"$0\"; :", &script()]);
+    let said = two.split(' ').fold(said, |said, pair| {
+        said.env(
+            pair.split_once('=').unwrap().0,
+            pair.split_once('=').unwrap().1,
+        )
+    });
+    said.run()
+        .exits(0)
+        .prints(NONE)
+        .mentions("getgpu: no free device: 2 of 2 in use");
     drop(others);
     sandbox.kill_programs();
     wait::until("all is free", || sandbox.running() == 0);
-    // Settings that nobody understands, a command that is not there, a driver that is not, one that hangs.
+    // Settings that nobody understands, a command that is not there, a driver that is
+    // not, one that hangs.
     sandbox.set_settings("nonsense = 1");
     refused(&sandbox, &two, 2, "nonsense");
     kept(&sandbox, "nonsense");
     sandbox.set_settings("");
     for (variables, status, why) in [
-        (format!("{two} PATH=/usr/bin:/bin"), 127, "getgpu is not installed on this node"),
-        (format!("{STEP} GETGPU_SLURM=yes PATH=/usr/bin:/bin"), 127, "getgpu is not installed on this node"),
+        (
+            format!("{two} PATH=/usr/bin:/bin"),
+            127,
+            "getgpu is not installed on this node",
+        ),
+        (
+            format!("{STEP} GETGPU_SLURM=yes PATH=/usr/bin:/bin"),
+            127,
+            "getgpu is not installed on this node",
+        ),
         (format!("{STEP} GETGPU_SLURM=--share=many"), 2, "many"),
     ] {
         refused(&sandbox, &variables, status, why);
     }
     sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
-    refused(&sandbox, &format!("{two} GETGPU_SLURM_TIMEOUT=1"), 124, "getgpu did not answer within 1 s");
+    refused(
+        &sandbox,
+        &format!("{two} GETGPU_SLURM_TIMEOUT=1"),
+        124,
+        "getgpu did not answer within 1 s",
+    );
     let sandbox = Sandbox::builder("gpus4").without_library().build();
     refused(&sandbox, &two, 3, "no NVIDIA driver on this node");
-    refused(&sandbox, &format!("{STEP} GETGPU_SLURM=yes"), 3, "no NVIDIA driver on this node");
+    refused(
+        &sandbox,
+        &format!("{STEP} GETGPU_SLURM=yes"),
+        3,
+        "no NVIDIA driver on this node",
+    );
     kept(&sandbox, "no NVIDIA driver on this node");
 }
 
@@ -294,14 +417,23 @@ fn a_marked_job_sees_no_gpu() {
         format!("{step} CUDA_VISIBLE_DEVICES=0 SLURM_STEP_TASKS_PER_NODE=1"),
         format!("{step} GETGPU_SLURM=no"),
         format!("{step} GETGPU_SLURM=yes"),
-        "SLURM_JOB_ID=6 SLURM_STEP_ID=0 SLURM_JOB_ID_HET_GROUP_0=6 SLURM_JOB_ID_HET_GROUP_1=7".to_owned(),
+        "SLURM_JOB_ID=6 SLURM_STEP_ID=0 SLURM_JOB_ID_HET_GROUP_0=6 SLURM_JOB_ID_HET_GROUP_1=7"
+            .to_owned(),
     ] {
-        told(&sandbox, &variables).exits(0).prints(NONE).says(&[&format!("{HIDDEN}{why}")]);
+        told(&sandbox, &variables)
+            .exits(0)
+            .prints(NONE)
+            .says(&[&format!("{HIDDEN}{why}")]);
     }
     let strict = told(&sandbox, &format!("{step} GETGPU_SLURM_STRICT=1"));
-    strict.exits(1).prints("").says(&[&format!("getgpu task-prolog: not started: {why}")]);
+    strict
+        .exits(1)
+        .prints("")
+        .says(&[&format!("getgpu task-prolog: not started: {why}")]);
     // Another's mark.
-    called(&sandbox, "SLURM_JOB_ID=70 SLURM_STEP_ID=0").exits(0).prints("");
+    called(&sandbox, "SLURM_JOB_ID=70 SLURM_STEP_ID=0")
+        .exits(0)
+        .prints("");
     fs::remove_file(mark).unwrap();
     called(&sandbox, step).exits(0).prints("");
 }
@@ -311,24 +443,40 @@ fn an_error_in_the_sites_file_gives_nothing_to_those_who_should_have_something()
     if skip::lacks(&[skip::Need::Root, skip::Need::Mounts]) {
         return;
     }
-    for broken in
-        ["set -u\necho $NO_SUCH_VARIABLE", ". /no/such/file", "export 1x=2", "exit 0", "set -e\nfalse", "if [ x ; then"]
-    {
+    for broken in [
+        "set -u\necho $NO_SUCH_VARIABLE",
+        ". /no/such/file",
+        "export 1x=2",
+        "exit 0",
+        "set -e\nfalse",
+        "if [ x ; then",
+    ] {
         let sandbox = Sandbox::new("gpus4");
         slurm::with_site_file(&format!("GETGPU_SLURM_TASKS=both\n{broken}\n"), || {
             called(&sandbox, STEP).exits(0).prints("");
-            let line = format!("{HIDDEN}/etc/default/getgpu-slurm has an error, so nothing is reserved");
-            for asks in ["GETGPU_SLURM=yes", "CUDA_VISIBLE_DEVICES=0,1 SLURM_STEP_TASKS_PER_NODE=2"] {
-                told(&sandbox, &format!("{STEP} {asks}")).exits(0).prints(NONE).says(&[&line]);
+            let line =
+                format!("{HIDDEN}/etc/default/getgpu-slurm has an error, so nothing is reserved");
+            for asks in [
+                "GETGPU_SLURM=yes",
+                "CUDA_VISIBLE_DEVICES=0,1 SLURM_STEP_TASKS_PER_NODE=2",
+            ] {
+                told(&sandbox, &format!("{STEP} {asks}"))
+                    .exits(0)
+                    .prints(NONE)
+                    .says(&[&line]);
             }
-            let alone = told(&sandbox, &format!("{STEP} CUDA_VISIBLE_DEVICES=0 SLURM_STEP_TASKS_PER_NODE=1"));
+            let alone = told(
+                &sandbox,
+                &format!("{STEP} CUDA_VISIBLE_DEVICES=0 SLURM_STEP_TASKS_PER_NODE=1"),
+            );
             alone.exits(0).prints("").mentions("has an error");
         });
     }
     let sandbox = Sandbox::new("gpus4");
-    slurm::with_site_file("set -u\nGETGPU_SLURM_TASKS=both\necho said\n[ -e /no/such/file ] && PATH=/no\n", || {
-        given(&sandbox, STEP)
-    });
+    slurm::with_site_file(
+        "set -u\nGETGPU_SLURM_TASKS=both\necho said\n[ -e /no/such/file ] && PATH=/no\n",
+        || given(&sandbox, STEP),
+    );
 }
 
 #[test]
@@ -338,24 +486,38 @@ fn in_a_real_slurm_tasks_get_a_device_each_and_the_only_one_keeps_its_grant() {
     }
     let sandbox = Sandbox::new("gpus4");
     let uuids: BTreeSet<String> = sandbox.uuids().into_iter().collect();
-    let cluster = Cluster::start(&sandbox, 1, &format!("TaskProlog={}", slurm::hook(&sandbox, "task-prolog", "")));
+    let cluster = Cluster::start(
+        &sandbox,
+        1,
+        &format!("TaskProlog={}", slurm::hook(&sandbox, "task-prolog", "")),
+    );
     // All tasks are there at the same time.
     let show = "echo $CUDA_VISIBLE_DEVICES; echo >>started; while [ $(wc -l <started) -lt $SLURM_NTASKS ]; do sleep 0.02; done";
     let seen = |words: &str| {
         sandbox.file("work/started", "", 0o666);
         let outcome = cluster.srun(words).args(["sh", "-c", show]).run();
-        let mut lines: Vec<String> = outcome.exits(0).says(&[]).stdout.lines().map(str::to_owned).collect();
+        let mut lines: Vec<String> = outcome
+            .exits(0)
+            .says(&[])
+            .stdout
+            .lines()
+            .map(str::to_owned)
+            .collect();
         lines.sort();
         lines
     };
     let each = seen("-n4 --gres=gpu:4");
-    assert!(each.len() == 4 && each.iter().cloned().collect::<BTreeSet<_>>() == uuids, "{each:?}");
+    assert!(
+        each.len() == 4 && each.iter().cloned().collect::<BTreeSet<_>>() == uuids,
+        "{each:?}"
+    );
     assert_eq!(seen("-n1 --gres=gpu:4"), ["0,1,2,3"]);
     assert_eq!(seen("-n2 --gpus-per-task=2"), ["0,1", "2,3"]);
     assert_eq!(seen("-n1 --gres=gpu:1"), ["0"]);
     // A job without GPUs takes nothing of what Slurm may give to the next.
     assert_eq!(seen("-n8"), [""; 8]);
-    // More tasks than devices share them evenly, also where each task goes on through cudawrap, which takes the part that is its own.
+    // More tasks than devices share them evenly, also where each task goes on through
+    // cudawrap, which takes the part that is its own.
     for (options, counts) in [
         ("-n3 --gres=gpu:1", &[3][..]),
         ("-n6 --gres=gpu:4", &[1, 1, 2, 2]),
@@ -364,7 +526,10 @@ fn in_a_real_slurm_tasks_get_a_device_each_and_the_only_one_keeps_its_grant() {
         ("-n3 --gres=gpu:1 cudawrap --", &[3]),
     ] {
         let lines = seen(options);
-        assert!(lines.iter().all(|line| uuids.contains(line)), "{options}: {lines:?}");
+        assert!(
+            lines.iter().all(|line| uuids.contains(line)),
+            "{options}: {lines:?}"
+        );
         let on = |uuid| lines.iter().filter(|line| *line == uuid).count();
         let mut found: Vec<usize> = uuids.iter().map(on).filter(|count| *count > 0).collect();
         found.sort_unstable();

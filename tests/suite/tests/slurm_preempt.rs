@@ -1,6 +1,9 @@
-//! Preemption, cancelling, suspending and requeueing in a real Slurm: its signals reach the program itself, which keeps its device as long as it
-//! runs and not longer.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! Preemption, cancelling, suspending and requeueing in a real Slurm: its signals reach
+//! the program itself, which keeps its device as long as it runs and not longer.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +30,8 @@ struct Watched<'a> {
 impl Watched<'_> {
     /// Its process id, then its signals.
     fn log(&self) -> Vec<String> {
-        let text = fs::read_to_string(self.sandbox.path(&format!("work/{}", self.name))).unwrap_or_default();
+        let text = fs::read_to_string(self.sandbox.path(&format!("work/{}", self.name)))
+            .unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
@@ -42,7 +46,13 @@ impl Watched<'_> {
         let told = wait::holds_within(Duration::from_secs(10), || {
             sorted(self.log().into_iter().skip(1).collect()) == expected
         });
-        assert!(told, "{}: {:?}, not {signals:?}; {}", self.name, self.log(), self.cluster.output(&self.job));
+        assert!(
+            told,
+            "{}: {:?}, not {signals:?}; {}",
+            self.name,
+            self.log(),
+            self.cluster.output(&self.job)
+        );
     }
 
     /// Its state (proc_pid_stat(5)); none: it is gone.
@@ -59,7 +69,8 @@ impl Watched<'_> {
     #[track_caller]
     fn stop(&self, within: Duration) {
         assert!(self.sandbox.locked(), "kept until the end");
-        self.sandbox.file(&format!("work/{}-stop", self.name), "", 0o644);
+        self.sandbox
+            .file(&format!("work/{}-stop", self.name), "", 0o644);
         wait::until("it is over", || self.over());
         wait::until_within(within, "its device is free", || !self.sandbox.locked());
     }
@@ -71,29 +82,66 @@ fn signals_of_slurm_reach_the_program_and_its_device_stays_until_its_end() {
         return;
     }
     // By cudawrap, as the batch script and as a task, and by TaskProlog.
-    let ways = [("batch", "cudawrap -- ", 100), ("step", "cudawrap -- ", 100), ("hook", "", 1000)];
+    let ways = [
+        ("batch", "cudawrap -- ", 100),
+        ("step", "cudawrap -- ", 100),
+        ("hook", "", 1000),
+    ];
     getgpu_tests::all_at_once(ways, |(name, wrapper, within)| {
         let sandbox = Sandbox::new("h200x1");
         let cluster = Cluster::start(
             &sandbox,
             1,
-            &format!("TaskProlog={}", slurm::hook(&sandbox, "task-prolog", "export GETGPU_SLURM_TASKS=asked")),
+            &format!(
+                "TaskProlog={}",
+                slurm::hook(&sandbox, "task-prolog", "export GETGPU_SLURM_TASKS=asked")
+            ),
         );
         sandbox.file("work/program", PROGRAM, 0o755);
-        let run = format!("{wrapper}dash program {}", sandbox.text(&format!("work/{name}")));
+        let run = format!(
+            "{wrapper}dash program {}",
+            sandbox.text(&format!("work/{name}"))
+        );
         let _step = if name == "batch" {
             cluster.sbatch("-n1", &format!("exec {run}"));
             None
         } else {
             let wish = if name == "hook" { "yes" } else { "no" };
-            Some(cluster.srun(&format!("-n1 {run}")).env("GETGPU_SLURM", wish).limit(Duration::MAX).spawn())
+            Some(
+                cluster
+                    .srun(&format!("-n1 {run}"))
+                    .env("GETGPU_SLURM", wish)
+                    .limit(Duration::MAX)
+                    .spawn(),
+            )
         };
-        let mut watched = Watched { cluster: &cluster, sandbox: &sandbox, name, job: String::new() };
+        let mut watched = Watched {
+            cluster: &cluster,
+            sandbox: &sandbox,
+            name,
+            job: String::new(),
+        };
         wait::until("it runs", || !watched.log().is_empty());
-        cluster.ask(&["squeue", "-h", "-o", "%i"]).trim().clone_into(&mut watched.job);
-        let slurm = |words: &[&str]| drop(cluster.command(words).args([&watched.job]).run().exits(0).clone());
+        cluster
+            .ask(&["squeue", "-h", "-o", "%i"])
+            .trim()
+            .clone_into(&mut watched.job);
+        let slurm = |words: &[&str]| {
+            drop(
+                cluster
+                    .command(words)
+                    .args([&watched.job])
+                    .run()
+                    .exits(0)
+                    .clone(),
+            )
+        };
         let free = || sandbox.getgpu(["--count-free"]).run().line();
-        slurm(if name == "batch" { &["scancel", "--batch", "--signal=USR1"] } else { &["scancel", "--signal=USR1"] });
+        slurm(if name == "batch" {
+            &["scancel", "--batch", "--signal=USR1"]
+        } else {
+            &["scancel", "--signal=USR1"]
+        });
         watched.until_log(&["USR1"]);
         // Stopped, 2 s later; a stopped program keeps its device.
         slurm(&["scontrol", "suspend"]);
@@ -120,30 +168,61 @@ fn a_requeued_job_finds_nothing_in_its_way() {
     }
     let sandbox = Sandbox::new("h200x1");
     // No epilog: what the first run had reserved is still there at the second.
-    let lines =
-        ["prolog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, "export GETGPU_SLURM_SHARES=gpushare4=1"));
-    let cluster = Cluster::start(&sandbox, 1, &format!("Prolog={}\nTaskProlog={}", lines[0], lines[1]));
+    let lines = ["prolog", "task-prolog"]
+        .map(|name| slurm::hook(&sandbox, name, "export GETGPU_SLURM_SHARES=gpushare4=1"));
+    let cluster = Cluster::start(
+        &sandbox,
+        1,
+        &format!("Prolog={}\nTaskProlog={}", lines[0], lines[1]),
+    );
     sandbox.file("work/program", PROGRAM, 0o755);
     let script = "echo run ${SLURM_RESTART_COUNT-0} $CUDA_VISIBLE_DEVICES\nexec cudawrap -- dash program $PWD/run${SLURM_RESTART_COUNT-0}";
-    let job = cluster.sbatch("--requeue -n1 --constraint=gpushare4 --open-mode=append", script);
-    let first = Watched { cluster: &cluster, sandbox: &sandbox, name: "run0", job: job.clone() };
+    let job = cluster.sbatch(
+        "--requeue -n1 --constraint=gpushare4 --open-mode=append",
+        script,
+    );
+    let first = Watched {
+        cluster: &cluster,
+        sandbox: &sandbox,
+        name: "run0",
+        job: job.clone(),
+    };
     wait::until("it runs", || !first.log().is_empty());
-    cluster.command(&["scontrol", "requeue", &job]).run().exits(0);
+    cluster
+        .command(&["scontrol", "requeue", &job])
+        .run()
+        .exits(0);
     first.until_log(&["CONT", "TERM"]);
     sandbox.file("work/run0-stop", "", 0o644);
     wait::until("it is over", || first.over());
-    let second = Watched { name: "run1", ..first };
-    // Slurm would wait two minutes, since a node refuses the second run's credential if it is of the second in which the first one's ended.
+    let second = Watched {
+        name: "run1",
+        ..first
+    };
+    // Slurm would wait two minutes, since a node refuses the second run's credential if
+    // it is of the second in which the first one's ended.
     let ended = Instant::now();
-    wait::until("that second is over", || ended.elapsed() > Duration::from_secs(2));
+    wait::until("that second is over", || {
+        ended.elapsed() > Duration::from_secs(2)
+    });
     let now = wait::holds_within(wait::LONG, || {
-        cluster.command(&["scontrol", "update", &format!("JobId={job}"), "StartTime=now"]).run();
+        cluster
+            .command(&[
+                "scontrol",
+                "update",
+                &format!("JobId={job}"),
+                "StartTime=now",
+            ])
+            .run();
         !second.log().is_empty()
     });
     assert!(now, "{} {}", cluster.output(&job), cluster.logs());
     let uuid = &sandbox.uuids()[0];
     let output = cluster.output(&job);
-    let runs: Vec<&str> = output.lines().filter(|line| line.starts_with("run ")).collect();
+    let runs: Vec<&str> = output
+        .lines()
+        .filter(|line| line.starts_with("run "))
+        .collect();
     assert_eq!(runs, [format!("run 0 {uuid}"), format!("run 1 {uuid}")]);
     assert_eq!(sandbox.holders().len(), 1);
     sandbox.file("work/run1-stop", "", 0o644);

@@ -1,6 +1,10 @@
-//! The hooks of `etc/slurm` in a real Slurm: tasks that know nothing of the commands get a device each by TaskProlog, and jobs a part of one
-//! by Prolog and Epilog, for just as long as they run.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! The hooks of `etc/slurm` in a real Slurm: tasks that know nothing of the commands get
+//! a device each by TaskProlog, and jobs a part of one by Prolog and Epilog, for just as
+//! long as they run.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,11 +21,20 @@ const ASKED: &str = "export GETGPU_SLURM_TASKS=asked";
 const NOBODY: u32 = 65534;
 
 fn task_prolog(sandbox: &Sandbox, settings: &str) -> String {
-    format!("TaskProlog={}", slurm::hook(sandbox, "task-prolog", settings))
+    format!(
+        "TaskProlog={}",
+        slurm::hook(sandbox, "task-prolog", settings)
+    )
 }
 
 fn devices(sandbox: &Sandbox) -> BTreeSet<String> {
-    sandbox.folder().running().unwrap().into_iter().map(|record| record.uuid).collect()
+    sandbox
+        .folder()
+        .running()
+        .unwrap()
+        .into_iter()
+        .map(|record| record.uuid)
+        .collect()
 }
 
 /// As a user without a home of his own.
@@ -35,21 +48,37 @@ fn plain_tasks_get_a_device_each_while_they_run() {
         return;
     }
     let sandbox = Sandbox::new("gpus4");
-    let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, "export GETGPU_SLURM_TASKS=all"));
+    let cluster = Cluster::start(
+        &sandbox,
+        1,
+        &task_prolog(&sandbox, "export GETGPU_SLURM_TASKS=all"),
+    );
     // Without a grant, in one, and in two of two.
-    for jobs in [&["-n4"][..], &["-n4 --gres=gpu:4"], &["-n2 --gres=gpu:2", "-n2 --gres=gpu:2"]] {
-        let start = |words: &&str| as_nobody(cluster.srun(&format!("{words} sim-cuda --until-file go"))).spawn();
+    for jobs in [
+        &["-n4"][..],
+        &["-n4 --gres=gpu:4"],
+        &["-n2 --gres=gpu:2", "-n2 --gres=gpu:2"],
+    ] {
+        let start = |words: &&str| {
+            as_nobody(cluster.srun(&format!("{words} sim-cuda --until-file go"))).spawn()
+        };
         let steps: Vec<_> = jobs.iter().map(start).collect();
         sandbox.until_running(4);
         assert_eq!(devices(&sandbox).len(), 4, "{jobs:?}");
         let holders = sandbox.holders();
-        assert!(holders.len() == 4 && holders.iter().all(|holder| holder.uid == NOBODY), "{holders:?}");
+        assert!(
+            holders.len() == 4 && holders.iter().all(|holder| holder.uid == NOBODY),
+            "{holders:?}"
+        );
         let go = sandbox.file("work/go", "", 0o644);
         for step in steps {
             // What the hook printed was obeyed, and nothing of it reached the output.
             let outcome = step.wait();
             outcome.exits(0).says(&[]);
-            assert!(outcome.stdout.lines().all(|line| line.starts_with("RUN ")), "{outcome:#?}");
+            assert!(
+                outcome.stdout.lines().all(|line| line.starts_with("RUN ")),
+                "{outcome:#?}"
+            );
         }
         sandbox.assert_clean(Duration::from_secs(1));
         std::fs::remove_file(go).unwrap();
@@ -71,17 +100,32 @@ fn a_task_prolog_serves_who_asks_and_says_what_it_could_not_do() {
     let sandbox = Sandbox::new("gpus4");
     let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, ASKED));
     let show = |words: &str, wish: Option<&str>| {
-        let command = cluster.srun(words).args(["sh", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}"]);
-        if let Some(wish) = wish { command.env("GETGPU_SLURM", wish).run() } else { command.run() }
+        let command = cluster
+            .srun(words)
+            .args(["sh", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}"]);
+        if let Some(wish) = wish {
+            command.env("GETGPU_SLURM", wish).run()
+        } else {
+            command.run()
+        }
     };
     show("-n1", None).exits(0).prints("unset\n").says(&[]);
-    show("-n1 --gres=gpu:2", Some("no")).exits(0).prints("0,1\n").says(&[]);
+    show("-n1 --gres=gpu:2", Some("no"))
+        .exits(0)
+        .prints("0,1\n")
+        .says(&[]);
     assert!(sandbox.uuids().contains(&show("-n1", Some("yes")).line()));
     let two = show("-n1 --gres=gpu:3", Some("-n 2")).line();
-    assert!(two.split(',').all(|uuid| sandbox.uuids()[..3].iter().any(|known| known == uuid)), "{two}");
+    assert!(
+        two.split(',')
+            .all(|uuid| sandbox.uuids()[..3].iter().any(|known| known == uuid)),
+        "{two}"
+    );
     // Eight parts of four devices.
-    let step =
-        cluster.srun("-n8 --gres=gpu:4 sim-cuda --until-file go --max 2").env("GETGPU_SLURM", "--share 1/2").spawn();
+    let step = cluster
+        .srun("-n8 --gres=gpu:4 sim-cuda --until-file go --max 2")
+        .env("GETGPU_SLURM", "--share 1/2")
+        .spawn();
     sandbox.until_running(8);
     assert_eq!(devices(&sandbox).len(), 4);
     sandbox.file("work/go", "", 0o644);
@@ -90,28 +134,53 @@ fn a_task_prolog_serves_who_asks_and_says_what_it_could_not_do() {
     let _others = sandbox.occupy(&sandbox.uuids(), "");
     let hidden = |said: &Outcome, why: &str| {
         said.exits(0).prints("\n");
-        let line = format!("getgpu task-prolog: started without a GPU, CUDA_VISIBLE_DEVICES is empty: getgpu: {why}");
-        assert!(said.stderr.starts_with(&line) && said.stderr.lines().count() == 1, "{said:#?}");
+        let line = format!(
+            "getgpu task-prolog: started without a GPU, CUDA_VISIBLE_DEVICES is empty: getgpu: {why}"
+        );
+        assert!(
+            said.stderr.starts_with(&line) && said.stderr.lines().count() == 1,
+            "{said:#?}"
+        );
     };
     hidden(&show("-n1", Some("yes")), "no free device: 4 of 4 in use");
     // In a grant, too: never all tasks on the first device.
     let said = show("-n2 --gres=gpu:2", Some("yes"));
-    assert_eq!((said.exits(0).stdout.as_str(), said.stderr.lines().count()), ("\n\n", 2), "{said:#?}");
+    assert_eq!(
+        (said.exits(0).stdout.as_str(), said.stderr.lines().count()),
+        ("\n\n", 2),
+        "{said:#?}"
+    );
     // A wish that is no option, and characters that a shell would take for more.
     hidden(&show("-n1", Some("--share 1/2; id *")), "");
-    // Another user than root may not open the task's stderr: Slurm brings the line to the job.
-    let said = as_nobody(cluster.command(&["srun", "-n1", "sleep", "1"]).env("GETGPU_SLURM", "yes")).run();
-    said.exits(0)
-        .prints("")
-        .mentions("task 0: started without a GPU, CUDA_VISIBLE_DEVICES is empty: getgpu: no free device");
+    // Another user than root may not open the task's stderr: Slurm brings the line to the
+    // job.
+    let said = as_nobody(
+        cluster
+            .command(&["srun", "-n1", "sleep", "1"])
+            .env("GETGPU_SLURM", "yes"),
+    )
+    .run();
+    said.exits(0).prints("").mentions(
+        "task 0: started without a GPU, CUDA_VISIBLE_DEVICES is empty: getgpu: no free device",
+    );
     // A batch script's output has the line, and all that the script writes.
     let job = cluster.sbatch("-n1 --export=ALL,GETGPU_SLURM=yes", "echo one; echo two");
     cluster.until_empty();
     let output = cluster.output(&job);
-    assert!(output.contains("started without a GPU") && output.ends_with("\none\ntwo\n"), "{output}");
-    let strict = |command: Command| command.env("GETGPU_SLURM", "yes").env("GETGPU_SLURM_STRICT", "1");
+    assert!(
+        output.contains("started without a GPU") && output.ends_with("\none\ntwo\n"),
+        "{output}"
+    );
+    let strict = |command: Command| {
+        command
+            .env("GETGPU_SLURM", "yes")
+            .env("GETGPU_SLURM_STRICT", "1")
+    };
     let outcome = strict(cluster.srun("-n1 echo started")).run();
-    outcome.exits(1).prints("").mentions("getgpu task-prolog: not started: getgpu: no free device");
+    outcome
+        .exits(1)
+        .prints("")
+        .mentions("getgpu task-prolog: not started: getgpu: no free device");
 }
 
 #[test]
@@ -120,17 +189,34 @@ fn a_batch_script_with_one_task_is_a_task_and_one_with_several_is_not() {
         return;
     }
     let sandbox = Sandbox::new("gpus4");
-    let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, "export GETGPU_SLURM_TASKS=all"));
+    let cluster = Cluster::start(
+        &sandbox,
+        1,
+        &task_prolog(&sandbox, "export GETGPU_SLURM_TASKS=all"),
+    );
     let one = cluster.sbatch("--ntasks=1 --gres=gpu:1", "exec sim-cuda --until-file go");
     let script = "echo grant $CUDA_VISIBLE_DEVICES; srun -Q -n3 sim-cuda --until-file go";
     let three = cluster.sbatch("--ntasks=3 --gres=gpu:3", script);
     let running = wait::holds_within(wait::LONG, || sandbox.running() == 4);
-    assert!(running, "{} {}", cluster.output(&one), cluster.output(&three));
+    assert!(
+        running,
+        "{} {}",
+        cluster.output(&one),
+        cluster.output(&three)
+    );
     assert_eq!((devices(&sandbox).len(), sandbox.holders().len()), (4, 4));
     sandbox.file("work/go", "", 0o644);
     cluster.until_empty();
-    assert!(cluster.output(&one).starts_with("RUN GPU-"), "{}", cluster.output(&one));
-    assert!(cluster.output(&three).starts_with("grant 1,2,3\n"), "{}", cluster.output(&three));
+    assert!(
+        cluster.output(&one).starts_with("RUN GPU-"),
+        "{}",
+        cluster.output(&one)
+    );
+    assert!(
+        cluster.output(&three).starts_with("grant 1,2,3\n"),
+        "{}",
+        cluster.output(&three)
+    );
     sandbox.assert_clean(Duration::from_secs(1));
 }
 
@@ -141,37 +227,70 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
     }
     let sandbox = Sandbox::new("mig4");
     let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ASKED));
-    let lines = format!("Prolog={}\nEpilog={}\nTaskProlog={}", lines[0], lines[1], lines[2]);
+    let lines = format!(
+        "Prolog={}\nEpilog={}\nTaskProlog={}",
+        lines[0], lines[1], lines[2]
+    );
     let cluster = Cluster::start(&sandbox, 1, &lines);
-    let start = |_| as_nobody(cluster.srun("-n2 --constraint=gpushare4 sim-cuda --until-file go --max 4")).spawn();
+    let start = |_| {
+        as_nobody(cluster.srun("-n2 --constraint=gpushare4 sim-cuda --until-file go --max 4"))
+            .spawn()
+    };
     // Eight jobs of two tasks: the tasks of a job share its part, and two jobs a device.
     let steps: Vec<_> = (0..8).map(start).collect();
     sandbox.until_running(16);
-    let listing: serde_json::Value = serde_json::from_str(&sandbox.getgpu(["--list", "--json"]).run().stdout).unwrap();
+    let listing: serde_json::Value =
+        serde_json::from_str(&sandbox.getgpu(["--list", "--json"]).run().stdout).unwrap();
     for device in listing["devices"].as_array().unwrap() {
         let holders = device["holders"].as_array().unwrap();
         let named = |holder: &serde_json::Value| {
-            let (tag, job) = (holder["tag"].as_str().unwrap(), holder["job"].as_str().unwrap());
+            let (tag, job) = (
+                holder["tag"].as_str().unwrap(),
+                holder["job"].as_str().unwrap(),
+            );
             holder["uid"] == NOBODY && tag == format!("slurm-{job}")
         };
-        assert!(holders.len() == 2 && holders.iter().all(named), "{holders:?}");
-        assert_eq!(sandbox.folder().running_on(device["uuid"].as_str().unwrap()).unwrap().len(), 4);
+        assert!(
+            holders.len() == 2 && holders.iter().all(named),
+            "{holders:?}"
+        );
+        assert_eq!(
+            sandbox
+                .folder()
+                .running_on(device["uuid"].as_str().unwrap())
+                .unwrap()
+                .len(),
+            4
+        );
     }
     // A job that does not ask sees nothing of it.
-    let plain = cluster.srun("-n1").args(["sh", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}"]).run();
+    let plain = cluster
+        .srun("-n1")
+        .args(["sh", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}"])
+        .run();
     plain.exits(0).prints("unset\n");
     sandbox.file("work/go", "", 0o644);
-    steps.into_iter().for_each(|step| drop(step.wait().exits(0).says(&[]).clone()));
+    steps
+        .into_iter()
+        .for_each(|step| drop(step.wait().exits(0).says(&[]).clone()));
     cluster.until_empty();
     sandbox.assert_clean(Duration::from_secs(1));
     // Ranks divide the job's part, whoever starts them, and never leave it.
-    let launchers = ["srun -Q", "mpirun.openmpi --allow-run-as-root --oversubscribe", "mpiexec.hydra"];
-    for (launcher, ranks) in launchers.iter().flat_map(|launcher| [(launcher, 2), (launcher, 6)]) {
+    let launchers = [
+        "srun -Q",
+        "mpirun.openmpi --allow-run-as-root --oversubscribe",
+        "mpiexec.hydra",
+    ];
+    for (launcher, ranks) in launchers
+        .iter()
+        .flat_map(|launcher| [(launcher, 2), (launcher, 6)])
+    {
         let tool = launcher.split(' ').next().unwrap();
         if skip::lacks(&[Need::Tool(tool)]) {
             continue;
         }
-        let script = format!("{launcher} -n {ranks} cudawrap -- sim-cuda --until-file part --max 12");
+        let script =
+            format!("{launcher} -n {ranks} cudawrap -- sim-cuda --until-file part --max 12");
         let job = cluster.sbatch(&format!("--ntasks={ranks} --constraint=gpushare4"), &script);
         let running = wait::holds_within(wait::LONG, || sandbox.running() == ranks);
         assert!(running, "{launcher} -n {ranks}: {}", cluster.output(&job));
@@ -183,11 +302,23 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
             .iter()
             .map(|device| device["share_used"].as_f64().unwrap())
             .collect();
-        assert_eq!(used.iter().sum::<f64>(), 0.25, "{launcher} -n {ranks}: {used:?}");
-        let all =
-            listing["devices"].as_array().unwrap().iter().flat_map(|device| device["holders"].as_array().unwrap());
-        let jobs: BTreeSet<&str> = all.map(|holder| holder["job"].as_str().unwrap_or("none")).collect();
-        assert!(jobs.iter().all(|of| of.split('.').next() == Some(&*job)), "{launcher}: {jobs:?} is not job {job}");
+        assert_eq!(
+            used.iter().sum::<f64>(),
+            0.25,
+            "{launcher} -n {ranks}: {used:?}"
+        );
+        let all = listing["devices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|device| device["holders"].as_array().unwrap());
+        let jobs: BTreeSet<&str> = all
+            .map(|holder| holder["job"].as_str().unwrap_or("none"))
+            .collect();
+        assert!(
+            jobs.iter().all(|of| of.split('.').next() == Some(&*job)),
+            "{launcher}: {jobs:?} is not job {job}"
+        );
         let part = sandbox.file("work/part", "", 0o644);
         cluster.until_empty();
         std::fs::remove_file(part).unwrap();
@@ -198,7 +329,10 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
     let job = cluster.sbatch("-n1 --constraint=gpushare4", script);
     cluster.until_empty();
     let output = cluster.output(&job);
-    let seen: BTreeSet<&str> = output.lines().map(|line| line.split(' ').nth(1).unwrap_or(line)).collect();
+    let seen: BTreeSet<&str> = output
+        .lines()
+        .map(|line| line.split(' ').nth(1).unwrap_or(line))
+        .collect();
     assert!(output.lines().count() == 5 && seen.len() == 1, "{output}");
     sandbox.assert_clean(Duration::from_secs(1));
     assert!(sandbox.folder().collisions().unwrap().is_empty());
@@ -211,22 +345,39 @@ fn jobs_that_were_promised_a_part_in_vain_see_no_gpu() {
     }
     let sandbox = Sandbox::new("h200x1");
     let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ""));
-    let lines = format!("Prolog={}\nEpilog={}\nTaskProlog={}", lines[0], lines[1], lines[2]);
+    let lines = format!(
+        "Prolog={}\nEpilog={}\nTaskProlog={}",
+        lines[0], lines[1], lines[2]
+    );
     let cluster = Cluster::start(&sandbox, 1, &lines);
     // Twelve jobs of two tasks on four places.
     let show = "case $CUDA_VISIBLE_DEVICES in ?*) exec sim-cuda --until-file go --max 8 ;; *) echo ${CUDA_VISIBLE_DEVICES-unset} ;; esac";
-    let start = |_| cluster.srun("-n2 --constraint=gpushare4").args(["sh", "-c", show]).spawn();
+    let start = |_| {
+        cluster
+            .srun("-n2 --constraint=gpushare4")
+            .args(["sh", "-c", show])
+            .spawn()
+    };
     let steps: Vec<_> = (0..12).map(start).collect();
     sandbox.until_running(8);
-    let over = |steps: &[harness::Running]| steps.iter().filter(|step| !step.stderr().is_empty()).count();
+    let over = |steps: &[harness::Running]| {
+        steps
+            .iter()
+            .filter(|step| !step.stderr().is_empty())
+            .count()
+    };
     wait::until("eight are told", || over(&steps) == 8);
     sandbox.file("work/go", "", 0o644);
     for step in steps {
         let said = step.wait();
         if said.exits(0).stderr.is_empty() {
-            assert!(said.stdout.lines().all(|line| line.starts_with("RUN ")), "{said:#?}");
+            assert!(
+                said.stdout.lines().all(|line| line.starts_with("RUN ")),
+                "{said:#?}"
+            );
         } else {
-            said.prints("\n\n").mentions("asked for a part of a GPU and none was free on this node");
+            said.prints("\n\n")
+                .mentions("asked for a part of a GPU and none was free on this node");
         }
     }
     cluster.until_empty();
@@ -239,20 +390,33 @@ fn jobs_queue_in_slurm_until_a_part_is_free() {
     if slurm::lacks(&[Need::Tool("lua5.3")]) {
         return;
     }
-    let sandbox = Sandbox::new("driver = \"550.54.15\"\n[[gpu]]\nmodel = \"A100-SXM4-80GB\"\ncount = 2\n");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../etc/slurm/job_submit.lua");
+    let sandbox =
+        Sandbox::new("driver = \"550.54.15\"\n[[gpu]]\nmodel = \"A100-SXM4-80GB\"\ncount = 2\n");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../etc/slurm/job_submit.lua"
+    );
     fs::copy(script, sandbox.path("job_submit.lua")).unwrap();
     let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ""));
-    let hooks = format!("Prolog={}\nEpilog={}\nTaskProlog={}", lines[0], lines[1], lines[2]);
+    let hooks = format!(
+        "Prolog={}\nEpilog={}\nTaskProlog={}",
+        lines[0], lines[1], lines[2]
+    );
     let cluster = Cluster::start(&sandbox, 1, &format!("JobSubmitPlugins=lua\n{hooks}"));
     // What Slurm refuses, and why.
     for (options, why) in [
         ("--gres=gpuquarter:2", "one part per node"),
         ("--constraint=gpushare4|fast", "joined by & only"),
-        ("--constraint=gpushare4 --comment=gpushare2", "a part of one size"),
+        (
+            "--constraint=gpushare4 --comment=gpushare2",
+            "a part of one size",
+        ),
         ("--constraint=[gpushare4*1&fast*1]", "joined by & only"),
     ] {
-        let refused = cluster.command(&["sbatch", "--wrap=true"]).args(options.split(' ')).run();
+        let refused = cluster
+            .command(&["sbatch", "--wrap=true"])
+            .args(options.split(' '))
+            .run();
         refused.exits(1).mentions(why);
     }
     // Ways to ask for one of eight places.
@@ -267,18 +431,31 @@ fn jobs_queue_in_slurm_until_a_part_is_free() {
     let mut jobs: Vec<String> = (0..10).map(submit).collect();
     sandbox.until_running(8);
     let shown = cluster.ask(&["squeue", "-h", "-o", "%T %b %f"]);
-    let shows =
-        |line: &str, state: &str| line.starts_with(&format!("{state} gres:gpuquarter")) && line.ends_with(" gpushare4");
+    let shows = |line: &str, state: &str| {
+        line.starts_with(&format!("{state} gres:gpuquarter")) && line.ends_with(" gpushare4")
+    };
     let count = |state: &str| shown.lines().filter(|line| shows(line, state)).count();
     assert_eq!((count("RUNNING"), count("PENDING")), (8, 2), "{shown}");
-    let change = ["scontrol", "update", &format!("JobId={}", jobs[9]), "Features=gpushare2"];
-    assert_ne!(cluster.command(&change).run().code(), Some(0), "a part is fixed at submission");
+    let change = [
+        "scontrol",
+        "update",
+        &format!("JobId={}", jobs[9]),
+        "Features=gpushare2",
+    ];
+    assert_ne!(
+        cluster.command(&change).run().code(),
+        Some(0),
+        "a part is fixed at submission"
+    );
     sandbox.file("work/go", "", 0o644);
     jobs.extend((10..40).map(submit));
     cluster.until_empty();
     for job in jobs {
         let output = cluster.output(&job);
-        assert!(output.starts_with("grant GPU-") && output.contains("\nRUN "), "{output}");
+        assert!(
+            output.starts_with("grant GPU-") && output.contains("\nRUN "),
+            "{output}"
+        );
     }
     sandbox.assert_clean(Duration::from_secs(1));
     assert!(sandbox.folder().collisions().unwrap().is_empty());
@@ -295,28 +472,44 @@ fn each_component_of_a_heterogeneous_job_finds_its_own_part() {
     }
     // A sandbox for each node.
     let nodes = [Sandbox::new("gpus4"), Sandbox::new("gpus4")];
-    let cases: Vec<String> =
-        (1..).zip(&nodes).map(|(number, node)| format!("n{number}) {} ;;", slurm::environment(node))).collect();
+    let cases: Vec<String> = (1..)
+        .zip(&nodes)
+        .map(|(number, node)| format!("n{number}) {} ;;", slurm::environment(node)))
+        .collect();
     let environment = format!("case $SLURMD_NODENAME in\n{}\nesac", cases.join("\n"));
     // Not the device that a program takes without being told.
     let settings = format!("{environment}\nexport GETGPU_SLURM_OPTIONS='--gpu 3'");
-    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&nodes[0], name, &settings));
-    let lines = format!("Prolog={}\nEpilog={}\nTaskProlog={}", lines[0], lines[1], lines[2]);
+    let lines =
+        ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&nodes[0], name, &settings));
+    let lines = format!(
+        "Prolog={}\nEpilog={}\nTaskProlog={}",
+        lines[0], lines[1], lines[2]
+    );
     let cluster = Cluster::start(&nodes[0], 2, &lines);
     let go = nodes[0].text("work/go");
     let script = format!("#!/bin/sh\n{environment}\nexec sim-cuda --until-file {go}\n");
-    let task = nodes[0].file("work/task", &script, 0o755).display().to_string();
+    let task = nodes[0]
+        .file("work/task", &script, 0o755)
+        .display()
+        .to_string();
     let component = |node: u32| format!("-w n{node} --constraint=gpushare4 {task}");
-    let step = cluster.srun(&format!("{} : {}", component(1), component(2))).spawn();
+    let step = cluster
+        .srun(&format!("{} : {}", component(1), component(2)))
+        .spawn();
     let running = wait::holds_within(wait::LONG, || nodes.iter().all(|node| node.running() == 1));
     assert!(running, "{step:#?} {}", step.stderr());
     for node in &nodes {
         let holders = node.holders();
         assert_eq!(holders.len(), 1, "{holders:?}");
-        assert!(holders[0].words.contains(devices(node).first().unwrap()), "where it was reserved: {holders:?}");
+        assert!(
+            holders[0].words.contains(devices(node).first().unwrap()),
+            "where it was reserved: {holders:?}"
+        );
     }
     nodes[0].file("work/go", "", 0o644);
     step.wait().exits(0);
     cluster.until_empty();
-    nodes.iter().for_each(|node| node.assert_clean(Duration::from_secs(1)));
+    nodes
+        .iter()
+        .for_each(|node| node.assert_clean(Duration::from_secs(1)));
 }

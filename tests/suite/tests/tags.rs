@@ -1,6 +1,10 @@
-//! Named reservations and reservations for others: what a prolog makes as root a job's user finds again by its name, and an epilog gives up.
-//! The same name with the same request is the same reservation, whoever asks at once.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! Named reservations and reservations for others: what a prolog makes as root a job's
+//! user finds again by its name, and an epilog gives up. The same name with the same
+//! request is the same reservation, whoever asks at once.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,17 +24,43 @@ fn a_name_is_printed_again_and_given_up_by_name() {
     again(&["--tag", "a"]).refuses("getgpu", 1, "--tag a: nothing is reserved under it");
     let first = again(&["--hold", "--tag", "a"]).line();
     assert_eq!(again(&["--tag", "a"]).line(), first);
-    assert_eq!(again(&["--hold", "--tag", "a"]).line(), first, "the same request again");
-    assert_eq!(again(&["--tag", "a", "--format", "env"]).line(), format!("export CUDA_VISIBLE_DEVICES={first}"));
+    assert_eq!(
+        again(&["--hold", "--tag", "a"]).line(),
+        first,
+        "the same request again"
+    );
+    assert_eq!(
+        again(&["--tag", "a", "--format", "env"]).line(),
+        format!("export CUDA_VISIBLE_DEVICES={first}")
+    );
     again(&["--hold", "--tag", "a", "-n", "2"]).refuses("getgpu", 2, "--tag a: in use for ");
     let pair = again(&["--hold", "--tag", "b-2_x.y", "-n", "2"]).line();
     assert_eq!(again(&["--tag", "b-2_x.y"]).line(), pair);
-    assert_devices(&pair.split(',').chain([first.as_str()]).map(str::to_owned).collect::<Vec<_>>(), &{
-        let free = again(&["--no-reserve"]).line();
-        sandbox.uuids().into_iter().filter(|uuid| *uuid != free).collect::<Vec<_>>()
-    });
+    assert_devices(
+        &pair
+            .split(',')
+            .chain([first.as_str()])
+            .map(str::to_owned)
+            .collect::<Vec<_>>(),
+        &{
+            let free = again(&["--no-reserve"]).line();
+            sandbox
+                .uuids()
+                .into_iter()
+                .filter(|uuid| *uuid != free)
+                .collect::<Vec<_>>()
+        },
+    );
     let tags = listing(&sandbox);
-    let of = |uuid: &str| tags["devices"].as_array().unwrap().iter().find(|d| d["uuid"] == uuid).unwrap().clone();
+    let of = |uuid: &str| {
+        tags["devices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|d| d["uuid"] == uuid)
+            .unwrap()
+            .clone()
+    };
     assert_eq!(of(&first)["holders"][0]["tag"], "a");
     again(&["--release", "a"]).exits(0).says(&[]);
     again(&["--release", "a"]).refuses("getgpu", 1, "a: no reservation of yours");
@@ -62,15 +92,29 @@ fn bad_names_and_users_are_one_line() {
     sandbox.getgpu(["--tag", &longest, "--hold"]).run().line();
     if !skip::lacks(&[Need::Root]) {
         let other = sandbox.getgpu(["--uid", "1002", "--hold"]).uid(OTHER).run();
-        other.refuses("getgpu", 2, "--uid 1002: only root may reserve for another user");
-        sandbox.getgpu(["--uid", "1001", "--hold"]).uid(OTHER).run().line();
+        other.refuses(
+            "getgpu",
+            2,
+            "--uid 1002: only root may reserve for another user",
+        );
+        sandbox
+            .getgpu(["--uid", "1001", "--hold"])
+            .uid(OTHER)
+            .run()
+            .line();
     }
 }
 
 #[test]
 fn twenty_calls_for_one_name_at_once_make_one_reservation() {
     let sandbox = Sandbox::new("a100x1");
-    let calls: Vec<_> = (0..20).map(|_| sandbox.getgpu(["--tag", "t", "--share", "1/2", "--hold"]).spawn()).collect();
+    let calls: Vec<_> = (0..20)
+        .map(|_| {
+            sandbox
+                .getgpu(["--tag", "t", "--share", "1/2", "--hold"])
+                .spawn()
+        })
+        .collect();
     let given: Vec<String> = calls.into_iter().map(|call| call.wait().line()).collect();
     assert!(given.iter().all(|uuid| *uuid == given[0]), "{given:?}");
     assert_eq!(sandbox.holders().len(), 1);
@@ -82,8 +126,16 @@ fn nobody_else_is_kept_waiting_by_a_name() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    sandbox.getgpu(["-q", "-n", "4", "--hold=0", "--tag", "all"]).run().line();
-    let ask = |uid: u32, words: &[&str]| sandbox.getgpu(words).uid(uid).limit(Duration::from_secs(20));
+    sandbox
+        .getgpu(["-q", "-n", "4", "--hold=0", "--tag", "all"])
+        .run()
+        .line();
+    let ask = |uid: u32, words: &[&str]| {
+        sandbox
+            .getgpu(words)
+            .uid(uid)
+            .limit(Duration::from_secs(20))
+    };
     let hold = format!("--hold={}", std::process::id());
     let wanted = [&hold, "--tag", "train", "--wait"];
     let waiters: Vec<_> = (0..2).map(|_| ask(OTHER, &wanted).spawn()).collect();
@@ -92,15 +144,27 @@ fn nobody_else_is_kept_waiting_by_a_name() {
     for uid in [OTHER, 1002] {
         let outcome = ask(uid, &[&hold, "--tag", "train"]).run();
         outcome.refuses("getgpu", 1, "no free device: 2 are waiting");
-        assert!(outcome.elapsed < Duration::from_secs(10), "{:?}", outcome.elapsed);
+        assert!(
+            outcome.elapsed < Duration::from_secs(10),
+            "{:?}",
+            outcome.elapsed
+        );
     }
     // Who comes out of the line second finds the name in use for the same request.
     sandbox.getgpu(["--release", "all"]).run().exits(0);
-    let given: Vec<String> = waiters.into_iter().map(|waiter| waiter.wait().line()).collect();
-    assert_eq!((&given[0], sandbox.holders().len()), (&given[1], 1), "{given:?}");
+    let given: Vec<String> = waiters
+        .into_iter()
+        .map(|waiter| waiter.wait().line())
+        .collect();
+    assert_eq!(
+        (&given[0], sandbox.holders().len()),
+        (&given[1], 1),
+        "{given:?}"
+    );
 }
 
-/// Anybody can lock any byte. This one used to delay every prolog of the node by a minute.
+/// Anybody can lock any byte. This one used to delay every prolog of the node by a
+/// minute.
 #[test]
 fn a_strangers_lock_on_a_name_delays_nobody_for_long() {
     let sandbox = Sandbox::new("mig4");
@@ -108,7 +172,11 @@ fn a_strangers_lock_on_a_name_delays_nobody_for_long() {
     bytes::lock(&stranger, nix::libc::F_WRLCK, bytes::TAGS, 1 << 24).unwrap();
     let outcome = sandbox.getgpu(["--hold", "--tag", "slurm-17"]).run();
     outcome.line();
-    assert!(outcome.elapsed < Duration::from_secs(15), "{:?}", outcome.elapsed);
+    assert!(
+        outcome.elapsed < Duration::from_secs(15),
+        "{:?}",
+        outcome.elapsed
+    );
 }
 
 #[test]
@@ -118,31 +186,81 @@ fn root_reserves_for_a_user_who_finds_it_and_runs_there() {
     }
     let sandbox = Sandbox::new("mig4");
     let uid = OTHER.to_string();
-    let prolog = ["--share", "1/4", "--tag", "slurm-17", "--uid", &uid, "--hold=0"];
+    let prolog = [
+        "--share", "1/4", "--tag", "slurm-17", "--uid", &uid, "--hold=0",
+    ];
     let uuid = sandbox.getgpu(prolog).run().line();
-    assert_eq!(sandbox.getgpu(prolog).run().line(), uuid, "a prolog may run twice");
+    assert_eq!(
+        sandbox.getgpu(prolog).run().line(),
+        uuid,
+        "a prolog may run twice"
+    );
     // Lists name the user, and the holder is the user's.
     assert_eq!(sandbox.holders()[0].uid, OTHER);
-    let status = std::fs::read_to_string(format!("/proc/{}/status", sandbox.holders()[0].pid)).unwrap();
-    let field = |name: &str| status.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-    assert!(field("Uid:").split_whitespace().skip(1).all(|id| id == uid), "{status}");
-    assert!(!field("Groups:").split_whitespace().any(|group| group == "0"), "{status}");
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", sandbox.holders()[0].pid)).unwrap();
+    let field = |name: &str| {
+        status
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap()
+            .to_owned()
+    };
+    assert!(
+        field("Uid:").split_whitespace().skip(1).all(|id| id == uid),
+        "{status}"
+    );
+    assert!(
+        !field("Groups:")
+            .split_whitespace()
+            .any(|group| group == "0"),
+        "{status}"
+    );
     let shown = listing(&sandbox);
-    let holder = shown["devices"].as_array().unwrap().iter().find(|d| d["uuid"] == *uuid).unwrap()["holders"].clone();
-    assert_eq!((holder[0]["uid"].as_u64(), holder.as_array().unwrap().len()), (Some(OTHER.into()), 1), "{holder}");
+    let holder = shown["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|d| d["uuid"] == *uuid)
+        .unwrap()["holders"]
+        .clone();
+    assert_eq!(
+        (holder[0]["uid"].as_u64(), holder.as_array().unwrap().len()),
+        (Some(OTHER.into()), 1),
+        "{holder}"
+    );
     assert_eq!(holder[0]["share"], 0.25);
     // The user's task: reads the name back, and leases just that part.
-    let task = sandbox.getgpu(["--tag", "slurm-17", "--format", "env"]).uid(OTHER).run().line();
+    let task = sandbox
+        .getgpu(["--tag", "slurm-17", "--format", "env"])
+        .uid(OTHER)
+        .run()
+        .line();
     let script = format!("{task}; exec cudawrap -- sim-cuda --run forever --shared");
     let program = sandbox.shell("sh", &script).uid(OTHER).spawn();
     sandbox.until_running(1);
     assert_eq!(sandbox.folder().runs().unwrap()[0].uuid, uuid);
     let used = listing(&sandbox);
-    let used = used["devices"].as_array().unwrap().iter().find(|d| d["uuid"] == *uuid).unwrap().clone();
+    let used = used["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|d| d["uuid"] == *uuid)
+        .unwrap()
+        .clone();
     assert_eq!(used["share_used"], 0.25, "{used}");
     // Not another user's, and not by the user's own release of something else.
-    sandbox.getgpu(["--tag", "slurm-17"]).uid(1002).run().exits(1).prints("");
-    sandbox.getgpu(["--release", "slurm-17"]).uid(1002).run().exits(1);
+    sandbox
+        .getgpu(["--tag", "slurm-17"])
+        .uid(1002)
+        .run()
+        .exits(1)
+        .prints("");
+    sandbox
+        .getgpu(["--release", "slurm-17"])
+        .uid(1002)
+        .run()
+        .exits(1);
     // The epilog.
     sandbox.getgpu(["--release", "slurm-17"]).run().exits(0);
     sandbox.getgpu(["--release", "slurm-17"]).run().exits(1);
@@ -168,9 +286,16 @@ fn a_crowd_of_prologs_spreads_evenly() {
     for call in calls {
         *counts.entry(call.wait().line()).or_default() += 1;
     }
-    let (least, most) = (counts.values().min().unwrap(), counts.values().max().unwrap());
+    let (least, most) = (
+        counts.values().min().unwrap(),
+        counts.values().max().unwrap(),
+    );
     assert!(counts.len() == 4 && most - least <= 1, "{counts:?}");
-    sandbox.getgpu(["--release-all"]).limit(Duration::from_secs(60)).run().exits(0);
+    sandbox
+        .getgpu(["--release-all"])
+        .limit(Duration::from_secs(60))
+        .run()
+        .exits(0);
     sandbox.assert_clean(Duration::ZERO);
 }
 
@@ -180,7 +305,10 @@ fn a_tagged_reservation_is_not_taken_over_by_a_loop() {
     let script = "d=$(getgpu --for 30 --tag mine) && CUDA_VISIBLE_DEVICES=$d sim-cuda; \
                   CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda; getgpu --tag mine >/dev/null && echo kept";
     let outcome = sandbox.shell("bash", script).run();
-    assert!(outcome.exits(0).says(&[]).stdout.ends_with("kept\n"), "{outcome:#?}");
+    assert!(
+        outcome.exits(0).says(&[]).stdout.ends_with("kept\n"),
+        "{outcome:#?}"
+    );
     let runs = sandbox.folder().runs().unwrap();
     assert_ne!(runs[0].uuid, runs[1].uuid);
     sandbox.getgpu(PLAIN).run().line();

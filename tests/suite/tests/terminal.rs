@@ -1,6 +1,10 @@
-//! Job control on a terminal: keys, stops, background jobs and their messages, typed into an interactive shell.
-//! The same keys with the program itself and with the wrapped one give the same transcript.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! Job control on a terminal: keys, stops, background jobs and their messages, typed into
+//! an interactive shell. The same keys with the program itself and with the wrapped one
+//! give the same transcript.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -25,9 +29,16 @@ impl Terminal {
         let path = format!("{}:/usr/bin:/bin", sandbox.text(directory));
         // setsid(1) makes the terminal the controlling one of the new session.
         let words = ["-c", "-w", "bash", "--norc", "--noediting", "-i"];
-        let command = sandbox.command("setsid").args(words).env("PATH", path).env("PS1", "> ").env("TERM", "dumb");
+        let command = sandbox
+            .command("setsid")
+            .args(words)
+            .env("PATH", path)
+            .env("PS1", "> ")
+            .env("TERM", "dumb");
         let slave = File::from(pty.slave);
-        let shell = command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap());
+        let shell = command
+            .stdin(slave.try_clone().unwrap())
+            .stdout(slave.try_clone().unwrap());
         let shell = shell.stderr(slave).limit(Duration::from_secs(60)).spawn();
         let keys = File::from(pty.master);
         let (mut screen, seen) = (keys.try_clone().unwrap(), std::sync::Arc::default());
@@ -79,13 +90,19 @@ fn transcript(sandbox: &Sandbox, directory: &str) -> Vec<String> {
     terminal.type_until("echo status=$?\n", "status=130\n> ");
     // In the background, reading the terminal stops it.
     terminal.type_until("cat & wait %1; echo waited=$?\n", "waited=149\n> ");
-    terminal.type_until("kill %1; while kill -0 %1 2>&-; do :; done; echo gone\n", "  cat\n> ");
+    terminal.type_until(
+        "kill %1; while kill -0 %1 2>&-; do :; done; echo gone\n",
+        "  cat\n> ",
+    );
     terminal.type_until(
         "sleep 100 & until grep -q sleep /proc/$!/comm; do :; done; kill -STOP $!; wait $!; echo stopped=$?\n",
         "stopped=147\n> ",
     );
     terminal.type_until("bg %1\n", "sleep 100 &\n> ");
-    terminal.type_until("kill -INT %1; while kill -0 %1 2>&-; do :; done; echo gone\n", "  sleep 100\n> ");
+    terminal.type_until(
+        "kill -INT %1; while kill -0 %1 2>&-; do :; done; echo gone\n",
+        "  sleep 100\n> ",
+    );
     terminal.type_until("(echo go; sleep 100) | cat\n", "go\n");
     terminal.type_until("\x1a", "Stopped");
     terminal.type_until("fg\n", "| cat\n");
@@ -99,8 +116,15 @@ fn transcript(sandbox: &Sandbox, directory: &str) -> Vec<String> {
     let text = terminal.text();
     terminal.keys.write_all(b"exit 7\n").unwrap();
     assert_eq!(terminal.shell.wait().code(), Some(7), "{text}");
-    // `[1] 4711` says a process id; the warning comes when the shell is slower than the stop.
-    let job = |line: &str| line.starts_with('[') && line.split(' ').nth(1).is_some_and(|w| w.parse::<u32>().is_ok());
+    // `[1] 4711` says a process id; the warning comes when the shell is slower than the
+    // stop.
+    let job = |line: &str| {
+        line.starts_with('[')
+            && line
+                .split(' ')
+                .nth(1)
+                .is_some_and(|w| w.parse::<u32>().is_ok())
+    };
     text.lines()
         .filter(|line| !job(line) && !line.contains("wait_for_job"))
         .map(|line| line.trim_end().to_owned())
@@ -109,7 +133,12 @@ fn transcript(sandbox: &Sandbox, directory: &str) -> Vec<String> {
 
 #[test]
 fn keys_and_jobs_are_the_same_wrapped_and_not() {
-    if skip::lacks(&[Need::Tool("bash"), Need::Tool("setsid"), Need::Tool("cat"), Need::Tool("sleep")]) {
+    if skip::lacks(&[
+        Need::Tool("bash"),
+        Need::Tool("setsid"),
+        Need::Tool("cat"),
+        Need::Tool("sleep"),
+    ]) {
         return;
     }
     let sandbox = Sandbox::new("a100x1");
@@ -120,15 +149,23 @@ fn keys_and_jobs_are_the_same_wrapped_and_not() {
         }
         symlink(&program, sandbox.path(&format!("direct/{name}"))).unwrap();
         symlink(&program, sandbox.path(&format!("wrapped/CUDAWRAP_{name}"))).unwrap();
-        symlink(sandbox.path("bin/cudawrap"), sandbox.path(&format!("wrapped/{name}"))).unwrap();
+        symlink(
+            sandbox.path("bin/cudawrap"),
+            sandbox.path(&format!("wrapped/{name}")),
+        )
+        .unwrap();
     }
-    let (direct, wrapped) = (transcript(&sandbox, "direct"), transcript(&sandbox, "wrapped"));
+    let (direct, wrapped) = (
+        transcript(&sandbox, "direct"),
+        transcript(&sandbox, "wrapped"),
+    );
     assert_eq!(wrapped, direct);
     assert!(direct.len() > 25, "{direct:#?}");
     sandbox.assert_clean(Duration::from_secs(1));
 }
 
-/// An orphaned group: its parent is over, so the kernel sends HUP and CONT to a stopped one.
+/// An orphaned group: its parent is over, so the kernel sends HUP and CONT to a stopped
+/// one.
 #[test]
 fn a_stopped_program_whose_shell_ends_is_over_and_its_device_free() {
     let sandbox = Sandbox::new("mig4");
@@ -146,9 +183,18 @@ fn a_stopped_program_whose_shell_ends_is_over_and_its_device_free() {
 #[test]
 fn a_waiter_in_the_background_leaves_the_prompt_alone() {
     let sandbox = Sandbox::new("h200x1");
-    let _held = sandbox.command("cudawrap").args(["--", "sim-cuda", "--run", "forever"]).spawn();
+    let _held = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .spawn();
     sandbox.until_running(1);
-    let waiting = || sandbox.getgpu(["--list"]).run().stderr.contains("1 waiting in line");
+    let waiting = || {
+        sandbox
+            .getgpu(["--list"])
+            .run()
+            .stderr
+            .contains("1 waiting in line")
+    };
     let mut terminal = Terminal::new(&sandbox, "bin");
     terminal.prompt();
     let quiet = |terminal: &Terminal, what: &str| {

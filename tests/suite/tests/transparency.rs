@@ -1,6 +1,10 @@
-//! A wrapped program cannot tell: the same probe run directly and through cudawrap, in both forms and from many states,
-//! sees the same but for CUDA_VISIBLE_DEVICES and the lease's descriptors.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! A wrapped program cannot tell: the same probe run directly and through cudawrap, in
+//! both forms and from many states, sees the same but for CUDA_VISIBLE_DEVICES and the
+//! lease's descriptors.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use std::path::Path;
 
@@ -16,19 +20,26 @@ fn left_out(lock: &str, name: &str, value: &str) -> bool {
         || name == "env CUDA_VISIBLE_DEVICES"
 }
 
-/// Runs the probe below `how`, directly, as a link and under cudawrap's own name; all three must see the same.
+/// Runs the probe below `how`, directly, as a link and under cudawrap's own name; all
+/// three must see the same.
 #[track_caller]
 fn same(how: &str, visible: Option<usize>) {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();
     wrap(&sandbox, "opt", "app", "probe");
     let probe = sandbox.path("bin/probe");
-    let (direct, link) = (probe.display().to_string(), sandbox.path("opt/app").display().to_string());
+    let (direct, link) = (
+        probe.display().to_string(),
+        sandbox.path("opt/app").display().to_string(),
+    );
     let named = format!("{} -- {direct}", sandbox.path("bin/cudawrap").display());
     let lock = sandbox.lock().display().to_string();
     let run = |program: &str, number: usize| -> Facts {
         let out = sandbox.path(&format!("work/facts{number}"));
-        let script = format!("exec {how} {program} --out {} --exit 40 'a  b' '' --help", out.display());
+        let script = format!(
+            "exec {how} {program} --out {} --exit 40 'a  b' '' --help",
+            out.display()
+        );
         let command = sandbox.shell("bash", &script);
         let command = match visible {
             Some(device) => command.visible(&uuids[device]),
@@ -49,9 +60,16 @@ fn same(how: &str, visible: Option<usize>) {
         let facts = run(program, number);
         let difference = Facts::difference(&see(&facts), &see(&base));
         assert!(difference.is_empty(), "{how} {program}: {difference:#?}");
-        assert_eq!(facts.get("wait"), base.get("wait"), "no child and no zombie");
+        assert_eq!(
+            facts.get("wait"),
+            base.get("wait"),
+            "no child and no zombie"
+        );
         let device = facts.visible().unwrap_or("");
-        assert!(uuids.iter().any(|uuid| uuid == device), "{how} {program}: {device}");
+        assert!(
+            uuids.iter().any(|uuid| uuid == device),
+            "{how} {program}: {device}"
+        );
         let leased = facts.descriptors_of(Path::new(&lock));
         assert!(!leased.is_empty() && leased.len() <= 2, "{leased:?}");
         for (fd, flags) in &leased {
@@ -128,11 +146,18 @@ fn descriptors_are_held_high_and_low_or_where_there_is_room() {
     let uuid = sandbox.uuids()[0].clone();
     let numbers = |limit: &str| -> Vec<i32> {
         let out = sandbox.path(&format!("work/limit{limit}"));
-        let script =
-            format!("exec launch --nofile {limit} {} --out {}", sandbox.path("opt/app").display(), out.display());
+        let script = format!(
+            "exec launch --nofile {limit} {} --out {}",
+            sandbox.path("opt/app").display(),
+            out.display()
+        );
         let outcome = sandbox.shell("bash", &script).visible(&uuid).run();
         assert_eq!(outcome.code(), Some(0), "{limit}: {outcome:#?}");
-        Facts::read(&out).descriptors_of(&sandbox.lock()).into_iter().map(|(fd, _)| fd).collect()
+        Facts::read(&out)
+            .descriptors_of(&sandbox.lock())
+            .into_iter()
+            .map(|(fd, _)| fd)
+            .collect()
     };
     assert_eq!(numbers("20000"), [3, 899]);
     assert_eq!(numbers("1024"), [3, 899]);
@@ -145,10 +170,20 @@ fn exit_statuses_and_signals_are_the_programs_own() {
     let sandbox = Sandbox::new("mig4");
     let app = wrap(&sandbox, "opt", "app", "probe");
     for code in [0, 1, 2, 75, 100, 124, 125, 126, 127, 128, 255] {
-        assert_eq!(sandbox.command(&app).args(["--exit", &code.to_string()]).run().code(), Some(code));
+        assert_eq!(
+            sandbox
+                .command(&app)
+                .args(["--exit", &code.to_string()])
+                .run()
+                .code(),
+            Some(code)
+        );
     }
     for signal in (1..=31).filter(|signal| ![17, 18, 19, 20, 21, 22, 23, 28].contains(signal)) {
-        let outcome = sandbox.command(&app).args(["--kill", &signal.to_string()]).run();
+        let outcome = sandbox
+            .command(&app)
+            .args(["--kill", &signal.to_string()])
+            .run();
         assert_eq!(outcome.signal(), Some(signal));
     }
 }

@@ -1,6 +1,11 @@
-//! Figures of the line: how soon the next program runs when one is killed, and what a waiter costs while it waits.
-//! `getgpu-bench-line [ROUNDS]`, from a release build; the programs are found beside it.
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "its output is the table, and a panic is a failed run")]
+//! Figures of the line: how soon the next program runs when one is killed, and what a
+//! waiter costs while it waits. `getgpu-bench-line [ROUNDS]`, from a release build; the
+//! programs are found beside it.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "its output is the table, and a panic is a failed run"
+)]
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +13,10 @@ use harness::{Running, Sandbox, Signal, wait};
 use nix::time::{ClockId, clock_gettime};
 
 fn main() {
-    let rounds = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(300);
+    let rounds = std::env::args()
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(300);
     handover(rounds);
     for waiters in [1, 10, 100, 200, 500] {
         cost(waiters);
@@ -22,10 +30,15 @@ fn now() -> u64 {
 
 fn waiter(sandbox: &Sandbox) -> Running {
     let program = ["--wait", "--", "sim-cuda", "--run", "forever"];
-    sandbox.command("cudawrap").args(program).limit(Duration::from_secs(600)).spawn()
+    sandbox
+        .command("cudawrap")
+        .args(program)
+        .limit(Duration::from_secs(600))
+        .spawn()
 }
 
-/// From the SIGKILL of a program to the context of the next one, with two more in line behind it.
+/// From the SIGKILL of a program to the context of the next one, with two more in line
+/// behind it.
 fn handover(rounds: usize) {
     let sandbox = Sandbox::new("h200x1");
     let mut line: std::collections::VecDeque<Running> = [waiter(&sandbox)].into();
@@ -35,15 +48,29 @@ fn handover(rounds: usize) {
         while line.len() < 4 {
             line.push_back(waiter(&sandbox));
             let last = line.len() - 1;
-            wait::until("it stands in line", || line[last].stderr().contains("ahead of you"));
+            wait::until("it stands in line", || {
+                line[last].stderr().contains("ahead of you")
+            });
         }
         let first = line.pop_front().unwrap();
         let killed = now();
         first.signal(Signal::SIGKILL);
         // Nothing else runs meanwhile.
         std::thread::sleep(Duration::from_millis(60));
-        wait::until("the next one runs", || sandbox.folder().runs().unwrap().len() == round + 2);
-        times.push(sandbox.folder().runs().unwrap().iter().map(|run| run.start).max().unwrap() - killed);
+        wait::until("the next one runs", || {
+            sandbox.folder().runs().unwrap().len() == round + 2
+        });
+        times.push(
+            sandbox
+                .folder()
+                .runs()
+                .unwrap()
+                .iter()
+                .map(|run| run.start)
+                .max()
+                .unwrap()
+                - killed,
+        );
         first.wait();
     }
     sandbox.assert_exclusive();
@@ -60,7 +87,10 @@ fn handover(rounds: usize) {
 /// CPU time that a process has had, in ns (first field of /proc/PID/schedstat).
 fn used(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
-    text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+    text.split(' ')
+        .next()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0)
 }
 
 /// CPU time of so many waiters over some seconds: of the head, and of each of the others.
@@ -70,18 +100,31 @@ fn cost(waiters: usize) {
     sandbox.until_running(1);
     let began = Instant::now();
     let line: Vec<Running> = (0..waiters).map(|_| waiter(&sandbox)).collect();
-    wait::until("all stand in line", || line.iter().all(|running| running.stderr().contains("ahead of you")));
+    wait::until("all stand in line", || {
+        line.iter()
+            .all(|running| running.stderr().contains("ahead of you"))
+    });
     let stood = began.elapsed();
     let head = |running: &&Running| running.stderr().contains(" 0 ahead");
-    let before: Vec<(bool, u64)> = line.iter().map(|running| (head(&running), used(running.pid()))).collect();
+    let before: Vec<(bool, u64)> = line
+        .iter()
+        .map(|running| (head(&running), used(running.pid())))
+        .collect();
     let watched = Instant::now();
     std::thread::sleep(Duration::from_secs(10));
     let seconds = watched.elapsed().as_secs_f64();
     let spent = |wanted: bool| -> (f64, usize) {
-        let of = line.iter().zip(&before).filter(|(_, (is_head, _))| *is_head == wanted);
-        let each: Vec<f64> =
-            of.map(|(running, (_, before))| (used(running.pid()) - before) as f64 / 1e3 / seconds).collect();
-        (each.iter().sum::<f64>() / each.len().max(1) as f64, each.len())
+        let of = line
+            .iter()
+            .zip(&before)
+            .filter(|(_, (is_head, _))| *is_head == wanted);
+        let each: Vec<f64> = of
+            .map(|(running, (_, before))| (used(running.pid()) - before) as f64 / 1e3 / seconds)
+            .collect();
+        (
+            each.iter().sum::<f64>() / each.len().max(1) as f64,
+            each.len(),
+        )
     };
     let ((head, _), (others, number)) = (spent(true), spent(false));
     println!(

@@ -1,10 +1,13 @@
-//! Starts a program in a way, or from a state, that no shell offers: `launch [FLAGS] PROGRAM [ARG...]`.
-//! It sets up the state, then becomes the program; a bare name is looked for in PATH as execvp(3) does.
+//! Starts a program in a way, or from a state, that no shell offers: `launch [FLAGS]
+//! PROGRAM [ARG...]`. It sets up the state, then becomes the program; a bare name is
+//! looked for in PATH as execvp(3) does.
 //!
-//! How: `--as NAME` argv\[0\]; `--no-argv`; `--by-fd` fexecve(3); `--at DIR` execveat(2) of a name in DIR.
-//! `--again NAME=VALUE` one more entry at the end of the environment, also where the name is there already (PROGRAM by its path).
-//! From what: `--streams 101` which standard streams are open, on /dev/null; `--ignore N`, `--block N`, `--pend N` signals;
-//! `--nofile N`, `--umask N`, `--subreaper`, `--pdeath N`, `--timer SECONDS`, `--slack NS`, `--oom N`, `--hold N` keeps N descriptors.
+//! How: `--as NAME` argv\[0\]; `--no-argv`; `--by-fd` fexecve(3); `--at DIR` execveat(2)
+//! of a name in DIR. `--again NAME=VALUE` one more entry at the end of the environment,
+//! also where the name is there already (PROGRAM by its path). From what: `--streams 101`
+//! which standard streams are open, on /dev/null; `--ignore N`, `--block N`, `--pend N`
+//! signals; `--nofile N`, `--umask N`, `--subreaper`, `--pdeath N`, `--timer SECONDS`,
+//! `--slack NS`, `--oom N`, `--hold N` keeps N descriptors.
 #![no_main]
 #![allow(unsafe_code)]
 #![allow(clippy::print_stderr, reason = "the one line that says what was wrong")]
@@ -22,7 +25,8 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{execv, execve, execveat, execvp, fexecve};
 
 /// The C entry point (ISO C 5.1.2.2.1).
-// SAFETY: this program has no other function of this name, and the C start-up code calls it with this signature.
+// SAFETY: this program has no other function of this name, and the C start-up code calls
+// it with this signature.
 #[unsafe(no_mangle)]
 pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
     let why = launch();
@@ -52,7 +56,9 @@ fn launch() -> String {
             // SAFETY: PR_SET_CHILD_SUBREAPER takes a number.
             "--subreaper" => drop(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }),
             _ => {
-                let Some(value) = words.next() else { return format!("{flag}: needs a value") };
+                let Some(value) = words.next() else {
+                    return format!("{flag}: needs a value");
+                };
                 match flag.as_str() {
                     "--as" => how.name = Some(value),
                     "--at" => how.directory = Some(value),
@@ -66,7 +72,9 @@ fn launch() -> String {
             }
         }
     }
-    let Some(program) = words.next() else { return "no program".to_owned() };
+    let Some(program) = words.next() else {
+        return "no program".to_owned();
+    };
     become_program(how, program, words.collect())
 }
 
@@ -89,8 +97,14 @@ fn set(flag: &str, number: i64) {
         // SAFETY: PR_SET_PDEATHSIG takes a signal's number.
         "--pdeath" => drop(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, number) }),
         "--timer" => {
-            let second = libc::timeval { tv_sec: number, tv_usec: 0 };
-            let timer = libc::itimerval { it_interval: second, it_value: second };
+            let second = libc::timeval {
+                tv_sec: number,
+                tv_usec: 0,
+            };
+            let timer = libc::itimerval {
+                it_interval: second,
+                it_value: second,
+            };
             // SAFETY: setitimer reads the value it is given.
             unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
         }
@@ -110,17 +124,24 @@ fn become_program(how: How, program: OsString, arguments: Vec<OsString>) -> Stri
     if how.no_arguments {
         words.clear();
     }
-    let mut environment: Vec<CString> =
-        std::env::vars_os().map(|(name, value)| c_string([name, value].join(std::ffi::OsStr::new("=")))).collect();
+    let mut environment: Vec<CString> = std::env::vars_os()
+        .map(|(name, value)| c_string([name, value].join(std::ffi::OsStr::new("="))))
+        .collect();
     let program = c_string(program);
     if let Some(again) = how.again {
         environment.push(c_string(again));
-        return execve(&program, &words, &environment).map_or_else(|errno| errno.to_string(), |never| match never {});
+        return execve(&program, &words, &environment)
+            .map_or_else(|errno| errno.to_string(), |never| match never {});
     }
     if let Some(open) = how.streams {
-        // SAFETY: this program uses none of its standard streams from here on, but for a line that says what went wrong.
+        // SAFETY: this program uses none of its standard streams from here on, but for a
+        // line that says what went wrong.
         unsafe {
-            let null = libc::fcntl(libc::open(c"/dev/null".as_ptr(), libc::O_RDWR), libc::F_DUPFD_CLOEXEC, 10);
+            let null = libc::fcntl(
+                libc::open(c"/dev/null".as_ptr(), libc::O_RDWR),
+                libc::F_DUPFD_CLOEXEC,
+                10,
+            );
             for (stream, wanted) in (0..).zip(open.bytes()) {
                 if wanted == b'1' {
                     libc::dup2(null, stream)
@@ -135,7 +156,9 @@ fn become_program(how: How, program: OsString, arguments: Vec<OsString>) -> Stri
     let opened = |path: &CString, flags| open(path.as_c_str(), flags, Mode::empty());
     if how.by_descriptor {
         return match opened(&program, OFlag::O_RDONLY) {
-            Ok(fd) => fexecve(&fd, &words, &environment).map_or_else(failed, |never| match never {}),
+            Ok(fd) => {
+                fexecve(&fd, &words, &environment).map_or_else(failed, |never| match never {})
+            }
             Err(errno) => failed(errno),
         };
     }
@@ -146,6 +169,10 @@ fn become_program(how: How, program: OsString, arguments: Vec<OsString>) -> Stri
             Err(errno) => failed(errno),
         };
     }
-    let run = if program.to_bytes().contains(&b'/') { execv(&program, &words) } else { execvp(&program, &words) };
+    let run = if program.to_bytes().contains(&b'/') {
+        execv(&program, &words)
+    } else {
+        execvp(&program, &words)
+    };
     run.map_or_else(failed, |never| match never {})
 }

@@ -1,7 +1,13 @@
-//! A stand-in for nvidia-cuda-mps-control as far as it can be seen without a driver: `-d` starts a daemon that listens on `control` in
-//! CUDA_MPS_PIPE_DIRECTORY and allows no second one there; without arguments it sends the lines of its standard input to that daemon.
+//! A stand-in for nvidia-cuda-mps-control as far as it can be seen without a driver: `-d`
+//! starts a daemon that listens on `control` in CUDA_MPS_PIPE_DIRECTORY and allows no
+//! second one there; without arguments it sends the lines of its standard input to that
+//! daemon.
 #![allow(unsafe_code)]
-#![allow(clippy::print_stderr, clippy::print_stdout, reason = "what the real one says")]
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "what the real one says"
+)]
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -14,14 +20,16 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::sys::socket::{
-    AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, connect, listen, recv, send, socket,
+    AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, connect, listen,
+    recv, send, socket,
 };
 use nix::sys::stat::Mode;
 use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, mkfifo, pipe, setsid};
 
 fn main() {
-    let directory =
-        |name: &str, usual: &str| std::env::var_os(name).map_or_else(|| PathBuf::from(usual), PathBuf::from);
+    let directory = |name: &str, usual: &str| {
+        std::env::var_os(name).map_or_else(|| PathBuf::from(usual), PathBuf::from)
+    };
     let pipe = directory("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps");
     let log = directory("CUDA_MPS_LOG_DIRECTORY", "/var/log/nvidia-mps");
     let status = match std::env::args_os().nth(1) {
@@ -35,7 +43,8 @@ fn main() {
     std::process::exit(status);
 }
 
-/// The parent is over when the child listens; the lock is the child's, since fcntl(2) locks are not inherited.
+/// The parent is over when the child listens; the lock is the child's, since fcntl(2)
+/// locks are not inherited.
 fn daemon(directory: &Path, log: &Path) -> io::Result<i32> {
     if !directory.is_dir() {
         fs::create_dir(directory)?;
@@ -65,19 +74,42 @@ fn daemon(directory: &Path, log: &Path) -> io::Result<i32> {
 }
 
 fn serve(directory: &Path, log: &Path, ready: OwnedFd) -> io::Result<()> {
-    let lock = OpenOptions::new().write(true).create(true).truncate(false).open(directory.join("control_lock"))?;
-    let whole = libc::flock { l_type: libc::F_WRLCK as i16, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+    let lock = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(directory.join("control_lock"))?;
+    let whole = libc::flock {
+        l_type: libc::F_WRLCK as i16,
+        l_whence: 0,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
     if fcntl(&lock, FcntlArg::F_SETLK(&whole)).is_err() {
         return Ok(());
     }
-    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
     dup2_stdin(&null)?;
     dup2_stdout(&null)?;
     dup2_stderr(&null)?;
-    let mut log = OpenOptions::new().append(true).create(true).open(log.join("control.log"))?;
-    writeln!(log, "Starting control daemon using socket {}", directory.join("control").display())?;
+    let mut log = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(log.join("control.log"))?;
+    writeln!(
+        log,
+        "Starting control daemon using socket {}",
+        directory.join("control").display()
+    )?;
     let _ = mkfifo(&directory.join("log"), Mode::from_bits_truncate(0o777));
-    let (control, privileged) = (listener(directory, "control")?, listener(directory, "control_privileged")?);
+    let (control, privileged) = (
+        listener(directory, "control")?,
+        listener(directory, "control_privileged")?,
+    );
     fs::set_permissions(directory.join("control"), Permissions::from_mode(0o666))?;
     File::from(ready).write_all(b"r")?;
     loop {
@@ -108,16 +140,28 @@ fn serve(directory: &Path, log: &Path, ready: OwnedFd) -> io::Result<()> {
 fn listener(directory: &Path, name: impl AsRef<OsStr>) -> io::Result<OwnedFd> {
     let path = directory.join(name.as_ref());
     let _ = fs::remove_file(&path);
-    let listener = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
+    let listener = socket(
+        AddressFamily::Unix,
+        SockType::SeqPacket,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )?;
     bind(listener.as_raw_fd(), &UnixAddr::new(&path)?)?;
     listen(&listener, Backlog::new(64).map_err(|_| Errno::EINVAL)?)?;
     Ok(listener)
 }
 
 fn commands(directory: &Path) -> i32 {
-    let Ok(server) = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None) else { return 1 };
-    let connected =
-        UnixAddr::new(&directory.join("control_privileged")).and_then(|address| connect(server.as_raw_fd(), &address));
+    let Ok(server) = socket(
+        AddressFamily::Unix,
+        SockType::SeqPacket,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    ) else {
+        return 1;
+    };
+    let connected = UnixAddr::new(&directory.join("control_privileged"))
+        .and_then(|address| connect(server.as_raw_fd(), &address));
     if connected.is_err() {
         eprintln!("Cannot find MPS control daemon process");
         return 1;

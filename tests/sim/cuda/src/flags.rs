@@ -1,13 +1,23 @@
-//! The flags of the simulated program, from the environment variable `SIM_CUDA` and then from its arguments.
-//! With the variable set, arguments that are no flags are let pass: they stand for those of the program it plays.
+//! The flags of the simulated program, from the environment variable `SIM_CUDA` and then
+//! from its arguments. With the variable set, arguments that are no flags are let pass:
+//! they stand for those of the program it plays.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The flags with a value; `--shared` has none.
-const FLAGS: [&str; 9] =
-    ["--init", "--run", "--until-file", "--exit", "--kill", "--max", "--memory", "--tag", "--ready"];
+const FLAGS: [&str; 9] = [
+    "--init",
+    "--run",
+    "--until-file",
+    "--exit",
+    "--kill",
+    "--max",
+    "--memory",
+    "--tag",
+    "--ready",
+];
 
 /// What the program shall do.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,9 +45,21 @@ pub(crate) struct Flags {
 impl Flags {
     /// Flags from the variable, then from the arguments; later ones win.
     pub(crate) fn parse(variable: Option<&str>, arguments: Vec<OsString>) -> Result<Self, String> {
-        let mut flags = Self { run: Some(Duration::ZERO), max: 1, memory: 256 << 20, ..Self::default() };
+        let mut flags = Self {
+            run: Some(Duration::ZERO),
+            max: 1,
+            memory: 256 << 20,
+            ..Self::default()
+        };
         let mut most = None;
-        flags.take(variable.unwrap_or("").split_whitespace().map(OsString::from), false, &mut most)?;
+        flags.take(
+            variable
+                .unwrap_or("")
+                .split_whitespace()
+                .map(OsString::from),
+            false,
+            &mut most,
+        )?;
         flags.take(arguments.into_iter(), variable.is_some(), &mut most)?;
         flags.max = most.unwrap_or(flags.max);
         Ok(flags)
@@ -61,7 +83,9 @@ impl Flags {
                 }
                 return Err(format!("{flag}: unknown flag"));
             }
-            let value = words.next().ok_or_else(|| format!("{flag}: needs a value"))?;
+            let value = words
+                .next()
+                .ok_or_else(|| format!("{flag}: needs a value"))?;
             let text = value.to_string_lossy().into_owned();
             let bad = || format!("{flag} {text}: not understood");
             match flag.as_str() {
@@ -93,8 +117,16 @@ fn time(text: &str) -> Option<Duration> {
 
 /// `9`, `KILL`, `SIGKILL`.
 fn signal(text: &str) -> Option<i32> {
-    let name = if text.starts_with("SIG") { text.to_owned() } else { format!("SIG{text}") };
-    text.parse().ok().or_else(|| name.parse::<nix::sys::signal::Signal>().ok().map(|signal| signal as i32))
+    let name = if text.starts_with("SIG") {
+        text.to_owned()
+    } else {
+        format!("SIG{text}")
+    };
+    text.parse().ok().or_else(|| {
+        name.parse::<nix::sys::signal::Signal>()
+            .ok()
+            .map(|signal| signal as i32)
+    })
 }
 
 #[cfg(test)]
@@ -103,17 +135,31 @@ mod tests {
 
     #[test]
     fn times_and_signals_as_people_write_them() {
-        assert_eq!(["0.2", "2s", "150ms"].map(|t| time(t).unwrap().as_millis()), [200, 2000, 150]);
-        assert_eq!(["9", "KILL", "SIGTERM"].map(|s| signal(s).unwrap()), [9, 9, 15]);
+        assert_eq!(
+            ["0.2", "2s", "150ms"].map(|t| time(t).unwrap().as_millis()),
+            [200, 2000, 150]
+        );
+        assert_eq!(
+            ["9", "KILL", "SIGTERM"].map(|s| signal(s).unwrap()),
+            [9, 9, 15]
+        );
         assert!(time("soon").is_none() && time("-1").is_none() && signal("NONE").is_none());
     }
 
     #[test]
     fn the_variable_stands_for_the_arguments() {
-        let words = |text: &str| text.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(OsString::from)
+                .collect::<Vec<_>>()
+        };
         let flags = Flags::parse(None, words("--run forever --max 3 --tag a")).unwrap();
         assert_eq!((flags.run, flags.max, flags.tag.as_str()), (None, 3, "a"));
-        let driven = Flags::parse(Some("--run forever --max 3 --tag a"), words("-i input.dat --max 4")).unwrap();
+        let driven = Flags::parse(
+            Some("--run forever --max 3 --tag a"),
+            words("-i input.dat --max 4"),
+        )
+        .unwrap();
         assert_eq!(driven, Flags { max: 4, ..flags });
         assert!(Flags::parse(None, words("-i input.dat")).is_err());
     }

@@ -1,8 +1,14 @@
-//! A stand-in for a CUDA program: takes a context on the device that CUDA_VISIBLE_DEVICES gives it, runs, ends.
-//! It says loudly when another program is on that device at the same time, which is what the tests look for.
+//! A stand-in for a CUDA program: takes a context on the device that CUDA_VISIBLE_DEVICES
+//! gives it, runs, ends. It says loudly when another program is on that device at the
+//! same time, which is what the tests look for.
 //!
-//! It does not fork and closes no descriptor it inherited, so a lease it was given lives as long as it does.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "its output is its result")]
+//! It does not fork and closes no descriptor it inherited, so a lease it was given lives
+//! as long as it does.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "its output is its result"
+)]
 
 mod flags;
 mod signals;
@@ -35,17 +41,38 @@ fn fail(why: &str) -> ExitCode {
 
 fn run(flags: &Flags) -> io::Result<ExitCode> {
     thread::sleep(flags.init);
-    let Some(folder) = Folder::from_env() else { return no_device(flags) };
+    let Some(folder) = Folder::from_env() else {
+        return no_device(flags);
+    };
     let uid = nix::unistd::getuid().as_raw();
-    let visible = env::var_os("CUDA_VISIBLE_DEVICES").map(|list| list.to_string_lossy().into_owned());
+    let visible =
+        env::var_os("CUDA_VISIBLE_DEVICES").map(|list| list.to_string_lossy().into_owned());
     let uuid = visible::first_device(&folder.node()?, &folder.faults()?, uid, visible.as_deref());
-    let Some(uuid) = uuid else { return no_device(flags) };
-    let (pid, max, memory, tag) = (std::process::id(), flags.max, flags.memory, flags.tag.clone());
-    let record = Record { uuid, pid, uid, memory, max, tag, foreign: false };
+    let Some(uuid) = uuid else {
+        return no_device(flags);
+    };
+    let (pid, max, memory, tag) = (
+        std::process::id(),
+        flags.max,
+        flags.memory,
+        flags.tag.clone(),
+    );
+    let record = Record {
+        uuid,
+        pid,
+        uid,
+        memory,
+        max,
+        tag,
+        foreign: false,
+    };
     match folder.register(&record)? {
         Err(Taken(other)) => {
             folder.note_collision(&record, &other)?;
-            announce(flags, &format!("COLLISION {} {pid} with {}", record.uuid, other.pid))?;
+            announce(
+                flags,
+                &format!("COLLISION {} {pid} with {}", record.uuid, other.pid),
+            )?;
             Ok(ExitCode::from(COLLISION))
         }
         Ok(context) => {
@@ -62,7 +89,8 @@ fn no_device(flags: &Flags) -> io::Result<ExitCode> {
     Ok(ExitCode::from(NO_DEVICE))
 }
 
-/// The outcome goes to stdout and, under its final name only once it is whole, to the file of `--ready`.
+/// The outcome goes to stdout and, under its final name only once it is whole, to the
+/// file of `--ready`.
 fn announce(flags: &Flags, outcome: &str) -> io::Result<()> {
     // A closed stdout is the test's business, not a reason to fail.
     let _ = writeln!(io::stdout(), "{outcome}");
@@ -92,8 +120,14 @@ fn work(flags: &Flags) {
     }
 }
 
-/// The end is noted while the context still exists, so two runs that follow each other never overlap in the log.
-fn end(flags: &Flags, folder: &Folder, record: &Record, context: Registration) -> io::Result<ExitCode> {
+/// The end is noted while the context still exists, so two runs that follow each other
+/// never overlap in the log.
+fn end(
+    flags: &Flags,
+    folder: &Folder,
+    record: &Record,
+    context: Registration,
+) -> io::Result<ExitCode> {
     folder.note_run("end", record)?;
     if let Some(signal) = flags.kill {
         signals::end_by(signal)?;

@@ -1,7 +1,11 @@
-//! Contexts of simulated programs as the tests of the commands rely on them.
-//! A collision is never missed, nothing is left of a killed program, and what it prints is as documented.
+//! Contexts of simulated programs as the tests of the commands rely on them. A collision
+//! is never missed, nothing is left of a killed program, and what it prints is as
+//! documented.
 #![allow(clippy::print_stderr, reason = "says what it skipped")]
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use sim_node::Folder;
 use std::collections::HashMap;
@@ -24,14 +28,23 @@ impl Bench {
 
     fn command(&self, visible: &str, flags: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sim-cuda"));
-        command.args(flags.split_whitespace()).env("SIM_NODE", self.folder.root()).env_remove("SIM_CUDA");
-        command.env("CUDA_VISIBLE_DEVICES", visible).stdout(Stdio::piped()).stdin(Stdio::null());
+        command
+            .args(flags.split_whitespace())
+            .env("SIM_NODE", self.folder.root())
+            .env_remove("SIM_CUDA");
+        command
+            .env("CUDA_VISIBLE_DEVICES", visible)
+            .stdout(Stdio::piped())
+            .stdin(Stdio::null());
         command
     }
 
     fn run(&self, visible: &str, flags: &str) -> (Option<i32>, String) {
         let output = self.command(visible, flags).output().unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
     }
 
     fn uuid(&self, n: usize) -> String {
@@ -41,8 +54,13 @@ impl Bench {
     /// A program that has its context and keeps it.
     fn holder(&self, visible: &str, flags: &str) -> Child {
         let before = self.folder.running().unwrap().len();
-        let child = self.command(visible, &format!("--run forever {flags}")).spawn().unwrap();
-        until("the context exists", || self.folder.running().unwrap().len() > before);
+        let child = self
+            .command(visible, &format!("--run forever {flags}"))
+            .spawn()
+            .unwrap();
+        until("the context exists", || {
+            self.folder.running().unwrap().len() > before
+        });
         child
     }
 }
@@ -68,10 +86,25 @@ fn prints_its_device_and_ends_as_told() {
     assert_eq!(code, Some(7));
     let run = bench.folder.runs().unwrap().pop().unwrap();
     assert_eq!(text, format!("RUN {uuid} {}\n", run.pid));
-    assert_eq!((run.uuid, run.tag.as_str(), run.end.is_some()), (uuid.clone(), "first", true));
+    assert_eq!(
+        (run.uuid, run.tag.as_str(), run.end.is_some()),
+        (uuid.clone(), "first", true)
+    );
     assert_eq!(bench.run("", ""), (Some(100), "NODEVICE\n".to_owned()));
-    assert_eq!(bench.command(&uuid, "--kill TERM").status().unwrap().signal(), Some(15));
-    let by_variable = bench.command(&uuid, "").env("SIM_CUDA", "--exit 5").arg("input.dat").status().unwrap();
+    assert_eq!(
+        bench
+            .command(&uuid, "--kill TERM")
+            .status()
+            .unwrap()
+            .signal(),
+        Some(15)
+    );
+    let by_variable = bench
+        .command(&uuid, "")
+        .env("SIM_CUDA", "--exit 5")
+        .arg("input.dat")
+        .status()
+        .unwrap();
     assert_eq!(by_variable.code(), Some(5));
 }
 
@@ -82,7 +115,10 @@ fn the_second_on_a_device_collides_until_the_first_is_killed() {
     let first = bench.holder(&uuid, "");
     let (code, text) = bench.run(&uuid, "");
     assert_eq!(code, Some(99));
-    assert!(text.starts_with(&format!("COLLISION {uuid} ")) && text.ends_with(&format!(" with {}\n", first.id())));
+    assert!(
+        text.starts_with(&format!("COLLISION {uuid} "))
+            && text.ends_with(&format!(" with {}\n", first.id()))
+    );
     assert_eq!(bench.run(&bench.uuid(1), "").0, Some(0));
     assert_eq!(bench.folder.collisions().unwrap().len(), 1);
     kill(first);
@@ -108,13 +144,17 @@ fn fifty_racing_for_seven_devices_give_one_context_each() {
     let bench = Bench::new("a100x1");
     let end = bench.folder.path("end");
     let flags = format!("--until-file {}", end.display());
-    let children: Vec<Child> = (0..50).map(|n| bench.command(&bench.uuid(n % 7), &flags).spawn().unwrap()).collect();
+    let children: Vec<Child> = (0..50)
+        .map(|n| bench.command(&bench.uuid(n % 7), &flags).spawn().unwrap())
+        .collect();
     let known = || bench.folder.runs().unwrap().len() + bench.folder.collisions().unwrap().len();
     until("all have arrived", || known() == 50);
     std::fs::write(&end, "").unwrap();
     let mut codes: HashMap<Option<i32>, u32> = HashMap::new();
     for child in children {
-        *codes.entry(child.wait_with_output().unwrap().status.code()).or_default() += 1;
+        *codes
+            .entry(child.wait_with_output().unwrap().status.code())
+            .or_default() += 1;
     }
     assert_eq!(codes, HashMap::from([(Some(0), 7), (Some(99), 43)]));
     assert_eq!(bench.folder.collisions().unwrap().len(), 43);
@@ -125,9 +165,15 @@ fn the_ready_file_holds_the_outcome() {
     let bench = Bench::new("pre470");
     let ready = bench.folder.path("ready");
     let uuid = bench.uuid(2);
-    let child = bench.command(&uuid, &format!("--run forever --ready {}", ready.display())).spawn().unwrap();
+    let child = bench
+        .command(&uuid, &format!("--run forever --ready {}", ready.display()))
+        .spawn()
+        .unwrap();
     until("it is ready", || ready.exists());
-    assert_eq!(std::fs::read_to_string(&ready).unwrap(), format!("RUN {uuid} {}\n", child.id()));
+    assert_eq!(
+        std::fs::read_to_string(&ready).unwrap(),
+        format!("RUN {uuid} {}\n", child.id())
+    );
     assert_eq!(bench.folder.running_on(&uuid).unwrap().len(), 1);
     kill(child);
 }
@@ -135,7 +181,10 @@ fn the_ready_file_holds_the_outcome() {
 /// The command as run by another user, or in a pid namespace of its own.
 fn under(prefix: &[&str], command: &Command) -> Command {
     let mut wrapped = Command::new(prefix[0]);
-    wrapped.args(&prefix[1..]).arg(command.get_program()).args(command.get_args());
+    wrapped
+        .args(&prefix[1..])
+        .arg(command.get_program())
+        .args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => wrapped.env(name, value),
@@ -149,28 +198,51 @@ fn under(prefix: &[&str], command: &Command) -> Command {
 #[test]
 fn a_program_in_a_container_is_seen_by_its_pid_outside() {
     let prefix = ["unshare", "-U", "-r", "-p", "-f", "--kill-child", "--"];
-    if !Command::new(prefix[0]).args(&prefix[1..]).arg("true").status().is_ok_and(|status| status.success()) {
+    if !Command::new(prefix[0])
+        .args(&prefix[1..])
+        .arg("true")
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         eprintln!("SKIPPED: no pid namespaces for this user here");
         return;
     }
     let bench = Bench::new("a100x1");
     let uuid = bench.uuid(0);
-    let container = under(&prefix, &bench.command(&uuid, "--run forever")).spawn().unwrap();
-    until("the context exists", || !bench.folder.running().unwrap().is_empty());
+    let container = under(&prefix, &bench.command(&uuid, "--run forever"))
+        .spawn()
+        .unwrap();
+    until("the context exists", || {
+        !bench.folder.running().unwrap().is_empty()
+    });
     let seen = bench.folder.running().unwrap().remove(0);
     assert!(!seen.foreign && seen.pid > 1);
-    assert_eq!(std::fs::read_to_string(format!("/proc/{}/comm", seen.pid)).unwrap(), "sim-cuda\n");
+    assert_eq!(
+        std::fs::read_to_string(format!("/proc/{}/comm", seen.pid)).unwrap(),
+        "sim-cuda\n"
+    );
     let (code, text) = bench.run(&uuid, "");
-    assert_eq!((code, text.ends_with(&format!(" with {}\n", seen.pid))), (Some(99), true));
+    assert_eq!(
+        (code, text.ends_with(&format!(" with {}\n", seen.pid))),
+        (Some(99), true)
+    );
     let second = under(&prefix, &bench.command(&uuid, "")).output().unwrap();
-    assert_eq!(second.status.code(), Some(99), "two containers do not miss each other");
+    assert_eq!(
+        second.status.code(),
+        Some(99),
+        "two containers do not miss each other"
+    );
     kill(container);
     until("it is gone", || bench.folder.running().unwrap().is_empty());
 }
 
 #[test]
 fn users_with_any_umask_work_in_one_folder() {
-    if !Command::new("setpriv").args(["--reuid=65534", "--clear-groups", "true"]).status().is_ok_and(|s| s.success()) {
+    if !Command::new("setpriv")
+        .args(["--reuid=65534", "--clear-groups", "true"])
+        .status()
+        .is_ok_and(|s| s.success())
+    {
         eprintln!("SKIPPED: cannot run as another user");
         return;
     }
@@ -179,20 +251,36 @@ fn users_with_any_umask_work_in_one_folder() {
     std::fs::set_permissions(bench.folder.root().parent().unwrap(), open).unwrap();
     // Other users cannot reach the build folder everywhere.
     let program = bench.folder.path("sim-cuda");
-    // By another process: a program forked meanwhile by another test would keep the copy open for writing (ETXTBSY).
-    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_sim-cuda")).arg(&program).status().unwrap().success());
+    // By another process: a program forked meanwhile by another test would keep the copy
+    // open for writing (ETXTBSY).
+    assert!(
+        Command::new("cp")
+            .arg(env!("CARGO_BIN_EXE_sim-cuda"))
+            .arg(&program)
+            .status()
+            .unwrap()
+            .success()
+    );
     let uuid = bench.uuid(0);
     let as_user = |uid: u32, flags: &str| {
-        let (uid, script) = (format!("--reuid={uid}"), format!("umask 077; exec {} {flags}", program.display()));
+        let (uid, script) = (
+            format!("--reuid={uid}"),
+            format!("umask 077; exec {} {flags}", program.display()),
+        );
         let mut command = Command::new("setpriv");
         command
             .args([uid.as_str(), "--clear-groups", "sh", "-c", script.as_str()])
             .env("SIM_NODE", bench.folder.root());
-        command.env("CUDA_VISIBLE_DEVICES", &uuid).stdout(Stdio::piped()).env_remove("SIM_CUDA");
+        command
+            .env("CUDA_VISIBLE_DEVICES", &uuid)
+            .stdout(Stdio::piped())
+            .env_remove("SIM_CUDA");
         command
     };
     let first = as_user(65533, "--run forever").spawn().unwrap();
-    until("the context exists", || !bench.folder.running().unwrap().is_empty());
+    until("the context exists", || {
+        !bench.folder.running().unwrap().is_empty()
+    });
     assert_eq!(as_user(65534, "").status().unwrap().code(), Some(99));
     assert_eq!(bench.run(&uuid, "").0, Some(99));
     assert_eq!(bench.folder.running().unwrap()[0].uid, 65533);

@@ -26,7 +26,9 @@ inventories!(
 
 /// The text of the inventory of this name.
 pub fn builtin(name: &str) -> Option<&'static str> {
-    ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    ALL.iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, text)| *text)
 }
 
 /// All names.

@@ -12,9 +12,11 @@ pub struct Faults {
     pub banner: Option<String>,
     /// No monitor capability: GPUs in MIG mode tell neither processes nor memory (4).
     pub no_monitor: bool,
-    /// Processes outside the caller's pid namespace are left out of lists; their memory still counts.
+    /// Processes outside the caller's pid namespace are left out of lists; their memory
+    /// still counts.
     pub foreign_pidns_blind: bool,
-    /// Each list of compute processes has this many invented entries more than the one before.
+    /// Each list of compute processes has this many invented entries more than the one
+    /// before.
     pub processes_grow: u32,
     /// Time that calls take.
     pub latency: Latency,
@@ -148,8 +150,15 @@ impl Faults {
     /// Reads the text of a `faults.toml`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let faults: Self = toml::from_str(text).map_err(|error| error.to_string())?;
-        match faults.rule.iter().find(|rule| rule.returns.is_some() == rule.does.is_some()) {
-            Some(rule) => Err(format!("rule for {}: needs either returns or does", rule.function)),
+        match faults
+            .rule
+            .iter()
+            .find(|rule| rule.returns.is_some() == rule.does.is_some())
+        {
+            Some(rule) => Err(format!(
+                "rule for {}: needs either returns or does",
+                rule.function
+            )),
             None => Ok(faults),
         }
     }
@@ -161,7 +170,9 @@ impl Faults {
 
     /// Whether this user cannot see this MIG device.
     pub fn hides(&self, uuid: &str, uid: u32) -> bool {
-        let hit = |hide: &Hide| hide.uid.is_none_or(|only| only == uid) && hide.devices.iter().any(|d| d == uuid);
+        let hit = |hide: &Hide| {
+            hide.uid.is_none_or(|only| only == uid) && hide.devices.iter().any(|d| d == uuid)
+        };
         self.hide.iter().any(hit)
     }
 }
@@ -169,10 +180,14 @@ impl Faults {
 impl Rule {
     /// Whether it is about this call; `uuids` are the device's own and its GPU's.
     pub fn is_about(&self, function: &str, gpu: Option<u32>, uuids: &[&str]) -> bool {
-        let named = self.function == function || (self.function == "*" && !EXEMPT.contains(&function));
+        let named =
+            self.function == function || (self.function == "*" && !EXEMPT.contains(&function));
         named
             && self.gpu.is_none_or(|only| gpu == Some(only))
-            && self.device.as_ref().is_none_or(|only| uuids.contains(&only.as_str()))
+            && self
+                .device
+                .as_ref()
+                .is_none_or(|only| uuids.contains(&only.as_str()))
     }
 
     /// Whether it acts on the `call`th call that it is about (from 1).
@@ -182,7 +197,12 @@ impl Rule {
     }
 }
 
-const EXEMPT: [&str; 4] = ["nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown", "nvmlErrorString"];
+const EXEMPT: [&str; 4] = [
+    "nvmlInit_v2",
+    "nvmlInitWithFlags",
+    "nvmlShutdown",
+    "nvmlErrorString",
+];
 
 #[cfg(test)]
 mod tests {
@@ -190,25 +210,37 @@ mod tests {
 
     #[test]
     fn rules_match_by_function_device_and_count() {
-        let faults = Faults::parse("[[rule]]\nfunction = '*'\ngpu = 1\nfrom = 3\nfirst = 2\nreturns = 15\n").unwrap();
+        let faults =
+            Faults::parse("[[rule]]\nfunction = '*'\ngpu = 1\nfrom = 3\nfirst = 2\nreturns = 15\n")
+                .unwrap();
         let rule = &faults.rule[0];
         assert!(rule.is_about("nvmlDeviceGetName", Some(1), &["GPU-x"]));
         assert!(!rule.is_about("nvmlDeviceGetName", Some(0), &["GPU-x"]));
         assert!(!rule.is_about("nvmlInit_v2", Some(1), &[]));
-        assert_eq!([1, 2, 3, 4, 5].map(|call| rule.acts_on(call)), [false, false, true, true, false]);
+        assert_eq!(
+            [1, 2, 3, 4, 5].map(|call| rule.acts_on(call)),
+            [false, false, true, true, false]
+        );
         assert_eq!(Faults::parse(&faults.to_text().unwrap()).unwrap(), faults);
     }
 
     #[test]
     fn a_rule_does_one_thing_and_keys_are_known() {
         assert!(Faults::parse("[[rule]]\nfunction = 'nvmlInit_v2'\n").is_err());
-        assert!(Faults::parse("[[rule]]\nfunction = 'nvmlInit_v2'\nreturns = 9\ndoes = 'hang'\n").is_err());
+        assert!(
+            Faults::parse("[[rule]]\nfunction = 'nvmlInit_v2'\nreturns = 9\ndoes = 'hang'\n")
+                .is_err()
+        );
         assert!(Faults::parse("monitr = true\n").is_err());
     }
 
     #[test]
     fn hiding_may_be_for_one_user() {
         let faults = Faults::parse("[[hide]]\ndevices = ['MIG-a']\nuid = 1001\n").unwrap();
-        assert!(faults.hides("MIG-a", 1001) && !faults.hides("MIG-a", 0) && !faults.hides("MIG-b", 1001));
+        assert!(
+            faults.hides("MIG-a", 1001)
+                && !faults.hides("MIG-a", 0)
+                && !faults.hides("MIG-b", 1001)
+        );
     }
 }

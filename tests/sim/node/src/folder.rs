@@ -1,5 +1,5 @@
-//! The folder that `SIM_NODE` names: the only thing the simulated parts and the tests share.
-//! Several users work in it at once.
+//! The folder that `SIM_NODE` names: the only thing the simulated parts and the tests
+//! share. Several users work in it at once.
 
 use crate::faults::Faults;
 use crate::gpu::Node;
@@ -21,7 +21,8 @@ pub struct Folder {
 pub struct Call {
     /// The caller.
     pub pid: u32,
-    /// The C function, or `attach` when a GPU was touched for the first time in a session.
+    /// The C function, or `attach` when a GPU was touched for the first time in a
+    /// session.
     pub function: String,
     /// What it was called for.
     pub args: String,
@@ -82,7 +83,9 @@ impl Folder {
 
     /// The folder that `SIM_NODE` names, if it is set.
     pub fn from_env() -> Option<Self> {
-        std::env::var_os("SIM_NODE").filter(|root| !root.is_empty()).map(Self::open)
+        std::env::var_os("SIM_NODE")
+            .filter(|root| !root.is_empty())
+            .map(Self::open)
     }
 
     /// The folder itself.
@@ -102,13 +105,18 @@ impl Folder {
     /// The node as it is now.
     pub fn node(&self) -> io::Result<Node> {
         let text = fs::read_to_string(self.path("node.toml"))?;
-        Inventory::parse(&text).and_then(|inventory| Node::new(&inventory)).map_err(io::Error::other)
+        Inventory::parse(&text)
+            .and_then(|inventory| Node::new(&inventory))
+            .map_err(io::Error::other)
     }
 
-    /// Changes the node: the name of a built-in inventory, or TOML. Seen at the next `nvmlInit`.
+    /// Changes the node: the name of a built-in inventory, or TOML. Seen at the next
+    /// `nvmlInit`.
     pub fn set_node(&self, node: &str) -> io::Result<()> {
         let text = builtin(node).unwrap_or(node);
-        Inventory::parse(text).and_then(|inventory| Node::new(&inventory)).map_err(io::Error::other)?;
+        Inventory::parse(text)
+            .and_then(|inventory| Node::new(&inventory))
+            .map_err(io::Error::other)?;
         shared_file::replace(&self.path("node.toml"), text)
     }
 
@@ -134,9 +142,11 @@ impl Folder {
         self.path(&format!("rule-{rule}.count"))
     }
 
-    /// Counts a call that a node-wide rule is about; the number of calls so far, this one included.
+    /// Counts a call that a node-wide rule is about; the number of calls so far, this one
+    /// included.
     pub fn count_call(&self, rule: usize) -> io::Result<u64> {
-        // The length of the file is the count: an append and a look under one lock need no parsing.
+        // The length of the file is the count: an append and a look under one lock need
+        // no parsing.
         let file = shared_file::open_or_create(&self.count_file(rule))?;
         let mut file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
         file.write_all(b".")?;
@@ -162,7 +172,11 @@ impl Folder {
         let parse = |line: &str| {
             let mut parts = line.splitn(3, ' ');
             let (pid, function) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
-            Some(Call { pid, function, args: parts.next().unwrap_or("").to_owned() })
+            Some(Call {
+                pid,
+                function,
+                args: parts.next().unwrap_or("").to_owned(),
+            })
         };
         self.lines("calls.log", parse)
     }
@@ -170,8 +184,13 @@ impl Folder {
     /// The GPUs touched since [`Folder::log_calls`].
     pub fn attaches(&self) -> io::Result<Vec<Attach>> {
         let touched = |call: &Call| {
-            let gpu = (call.function == "attach").then(|| call.args.strip_prefix("GPU ")).flatten()?;
-            Some(Attach { pid: call.pid, gpu: gpu.parse().ok()? })
+            let gpu = (call.function == "attach")
+                .then(|| call.args.strip_prefix("GPU "))
+                .flatten()?;
+            Some(Attach {
+                pid: call.pid,
+                gpu: gpu.parse().ok()?,
+            })
         };
         Ok(self.calls()?.iter().filter_map(touched).collect())
     }
@@ -181,11 +200,25 @@ impl Folder {
         let mut runs: Vec<Run> = Vec::new();
         for line in self.lines("runs.log", |line| Some(line.to_owned()))? {
             let parts: Vec<&str> = line.splitn(5, ' ').collect();
-            let [event, time, uuid, pid, tag] = parts[..] else { continue };
-            let (Ok(time), Ok(pid)) = (time.parse(), pid.parse()) else { continue };
+            let [event, time, uuid, pid, tag] = parts[..] else {
+                continue;
+            };
+            let (Ok(time), Ok(pid)) = (time.parse(), pid.parse()) else {
+                continue;
+            };
             if event == "start" {
-                runs.push(Run { uuid: uuid.to_owned(), pid, tag: tag.to_owned(), start: time, end: None });
-            } else if let Some(run) = runs.iter_mut().rev().find(|run| run.pid == pid && run.uuid == uuid) {
+                runs.push(Run {
+                    uuid: uuid.to_owned(),
+                    pid,
+                    tag: tag.to_owned(),
+                    start: time,
+                    end: None,
+                });
+            } else if let Some(run) = runs
+                .iter_mut()
+                .rev()
+                .find(|run| run.pid == pid && run.uuid == uuid)
+            {
                 run.end = Some(time);
             }
         }
@@ -196,13 +229,22 @@ impl Folder {
     pub fn collisions(&self) -> io::Result<Vec<Collision>> {
         let parse = |line: &str| {
             let parts: Vec<&str> = line.split(' ').collect();
-            let [_, uuid, pid, other, ..] = parts[..] else { return None };
-            Some(Collision { uuid: uuid.to_owned(), pid: pid.parse().ok()?, other: other.parse().ok()? })
+            let [_, uuid, pid, other, ..] = parts[..] else {
+                return None;
+            };
+            Some(Collision {
+                uuid: uuid.to_owned(),
+                pid: pid.parse().ok()?,
+                other: other.parse().ok()?,
+            })
         };
         self.lines("collisions.log", parse)
     }
 
     fn lines<T>(&self, name: &str, parse: impl Fn(&str) -> Option<T>) -> io::Result<Vec<T>> {
-        Ok(fs::read_to_string(self.path(name))?.lines().filter_map(parse).collect())
+        Ok(fs::read_to_string(self.path(name))?
+            .lines()
+            .filter_map(parse)
+            .collect())
     }
 }

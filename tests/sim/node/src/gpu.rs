@@ -1,5 +1,5 @@
-//! The node with everything worked out: UUIDs, names, memory, MIG indices.
-//! This is what the simulated library answers for and what the simulated CUDA program chooses from.
+//! The node with everything worked out: UUIDs, names, memory, MIG indices. This is what
+//! the simulated library answers for and what the simulated CUDA program chooses from.
 
 use crate::inventory::{DeviceSpec, GpuSpec, Inventory};
 use crate::models::{Model, model};
@@ -122,31 +122,43 @@ impl Node {
         for spec in &inventory.gpu {
             let count = spec.count.unwrap_or(1);
             if count > 1
-                && (spec.uuid.is_some() || spec.minor.is_some() || spec.device.iter().any(|d| d.uuid.is_some()))
+                && (spec.uuid.is_some()
+                    || spec.minor.is_some()
+                    || spec.device.iter().any(|d| d.uuid.is_some()))
             {
                 return Err("uuid or minor given for several GPUs at once".to_owned());
             }
             for _ in 0..count {
                 let index = u32::try_from(gpus.len()).map_err(|error| error.to_string())?;
                 gpus.push(
-                    Gpu::new(spec, index, &inventory.host, version).map_err(|why| format!("GPU {index}: {why}"))?,
+                    Gpu::new(spec, index, &inventory.host, version)
+                        .map_err(|why| format!("GPU {index}: {why}"))?,
                 );
             }
         }
-        Ok(Self { driver: inventory.driver.clone(), version, gpus })
+        Ok(Self {
+            driver: inventory.driver.clone(),
+            version,
+            gpus,
+        })
     }
 
     /// All MIG devices with their GPUs, in the order of the node.
     pub fn mig_devices(&self) -> impl Iterator<Item = (&Gpu, &MigDevice)> {
-        self.gpus.iter().flat_map(|gpu| gpu.devices.iter().map(move |device| (gpu, device)))
+        self.gpus
+            .iter()
+            .flat_map(|gpu| gpu.devices.iter().map(move |device| (gpu, device)))
     }
 
-    /// The UUIDs of everything CUDA_VISIBLE_DEVICES can name: MIG devices, and GPUs not in MIG mode.
+    /// The UUIDs of everything CUDA_VISIBLE_DEVICES can name: MIG devices, and GPUs not
+    /// in MIG mode.
     pub fn device_uuids(&self) -> Vec<String> {
         let mut uuids = Vec::new();
         for gpu in &self.gpus {
             match gpu.mig {
-                MigMode::On { .. } => uuids.extend(gpu.devices.iter().map(|device| device.uuid.clone())),
+                MigMode::On { .. } => {
+                    uuids.extend(gpu.devices.iter().map(|device| device.uuid.clone()))
+                }
                 _ => uuids.push(gpu.uuid.clone()),
             }
         }
@@ -157,10 +169,15 @@ impl Node {
 impl Gpu {
     fn new(spec: &GpuSpec, index: u32, host: &str, version: Version) -> Result<Self, String> {
         let model = model(&spec.model)?;
-        let name =
-            if version.has_long_names() { format!("{}{}", model.maker, model.name) } else { model.name.to_owned() };
-        let uuid =
-            spec.uuid.clone().unwrap_or_else(|| format!("GPU-{}", uuid::from_seed(&format!("{host} gpu {index}"))));
+        let name = if version.has_long_names() {
+            format!("{}{}", model.maker, model.name)
+        } else {
+            model.name.to_owned()
+        };
+        let uuid = spec
+            .uuid
+            .clone()
+            .unwrap_or_else(|| format!("GPU-{}", uuid::from_seed(&format!("{host} gpu {index}"))));
         let mut gpu = Self {
             index,
             name,
@@ -170,7 +187,11 @@ impl Gpu {
             pci_device: model.pci,
             cuda: model.cuda,
             memory: spec.memory_mib.unwrap_or(model.mib) * MIB,
-            reserved: if version.has_memory_v2() { model.mib / 64 * MIB } else { 0 },
+            reserved: if version.has_memory_v2() {
+                model.mib / 64 * MIB
+            } else {
+                0
+            },
             idle: spec.idle_mib.unwrap_or(4) * MIB,
             integrated: spec.integrated,
             numa_node: spec.numa_node,
@@ -183,8 +204,15 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Numbers the devices as the driver does: in the order of (GI, CI), unless an index is given.
-    fn add_devices(&mut self, spec: &GpuSpec, model: &Model, host: &str, version: Version) -> Result<(), String> {
+    /// Numbers the devices as the driver does: in the order of (GI, CI), unless an index
+    /// is given.
+    fn add_devices(
+        &mut self,
+        spec: &GpuSpec,
+        model: &Model,
+        host: &str,
+        version: Version,
+    ) -> Result<(), String> {
         let mut specs = match &spec.layout {
             Some(layout) => layout::devices(model, layout)?,
             None => Vec::new(),
@@ -198,10 +226,14 @@ impl Gpu {
         for device in &specs {
             let index = device.index.unwrap_or(next);
             if index < next || index >= self.slots {
-                return Err(format!("MIG index {index}: out of order or past {}", self.slots));
+                return Err(format!(
+                    "MIG index {index}: out of order or past {}",
+                    self.slots
+                ));
             }
             next = index + 1;
-            self.devices.push(self.device(device, index, model, host, version)?);
+            self.devices
+                .push(self.device(device, index, model, host, version)?);
         }
         Ok(())
     }
@@ -215,13 +247,23 @@ impl Gpu {
         version: Version,
     ) -> Result<MigDevice, String> {
         let (facts, ci_slices) = model.profile(&spec.profile)?;
-        if self.devices.iter().any(|other| (other.gi, other.ci) == (spec.gi, spec.ci)) {
+        if self
+            .devices
+            .iter()
+            .any(|other| (other.gi, other.ci) == (spec.gi, spec.ci))
+        {
             return Err(format!("GI {} CI {} twice", spec.gi, spec.ci));
         }
         let uuid = match &spec.uuid {
             Some(uuid) => uuid.clone(),
             None if version.has_mig_uuids() => {
-                format!("MIG-{}", uuid::from_seed(&format!("{host} gpu {} gi {} ci {}", self.index, spec.gi, spec.ci)))
+                format!(
+                    "MIG-{}",
+                    uuid::from_seed(&format!(
+                        "{host} gpu {} gi {} ci {}",
+                        self.index, spec.gi, spec.ci
+                    ))
+                )
             }
             None => format!("MIG-{}/{}/{}", self.uuid, spec.gi, spec.ci),
         };
@@ -232,7 +274,10 @@ impl Gpu {
             profile: spec.profile.clone(),
             uuid,
             memory: spec.memory_mib.unwrap_or(facts.mib) * MIB,
-            idle: spec.idle_mib.unwrap_or([44, 25, 12, 12][facts.part.ilog2() as usize]) * MIB,
+            idle: spec
+                .idle_mib
+                .unwrap_or([44, 25, 12, 12][facts.part.ilog2() as usize])
+                * MIB,
             attributes: Attributes {
                 multiprocessors: facts.multiprocessors * ci_slices / facts.slices,
                 copy_engines: facts.copy_engines,
@@ -267,7 +312,11 @@ fn mig_mode(spec: &GpuSpec, model: &Model) -> Result<MigMode, String> {
 }
 
 fn cpu_list(text: &str) -> Result<Vec<usize>, String> {
-    let number = |part: &str| part.trim().parse::<usize>().map_err(|_| format!("cpus {text:?}: not a list of CPUs"));
+    let number = |part: &str| {
+        part.trim()
+            .parse::<usize>()
+            .map_err(|_| format!("cpus {text:?}: not a list of CPUs"))
+    };
     let mut cpus = Vec::new();
     for part in text.split(',') {
         match part.split_once('-') {

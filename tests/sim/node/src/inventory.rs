@@ -1,5 +1,6 @@
-//! What `node.toml` says: a node as a person writes it down, with everything that can be worked out left out.
-//! `gpu.rs` turns it into the node that the simulated library answers for.
+//! What `node.toml` says: a node as a person writes it down, with everything that can be
+//! worked out left out. `gpu.rs` turns it into the node that the simulated library
+//! answers for.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +36,8 @@ pub struct GpuSpec {
     /// MIG devices in the short form: `"3g.20gb, 4x1g.5gb"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
-    /// MIG devices one by one, for holes, several compute instances in a GPU instance, own figures.
+    /// MIG devices one by one, for holes, several compute instances in a GPU instance,
+    /// own figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device: Vec<DeviceSpec>,
     /// `GPU-...`; made from host and index if left out. Not with `count`.
@@ -50,7 +52,8 @@ pub struct GpuSpec {
     /// Memory in use in MiB when nothing runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_mib: Option<u64>,
-    /// An integrated GPU: it shares the host's memory, and NVML does not report any (NOT_SUPPORTED).
+    /// An integrated GPU: it shares the host's memory, and NVML does not report any
+    /// (NOT_SUPPORTED).
     #[serde(default)]
     pub integrated: bool,
     /// The host's NUMA node that the GPU's memory is, as on GH200.
@@ -72,7 +75,8 @@ pub struct DeviceSpec {
     pub ci: u32,
     /// Profile, `1g.5gb` or `1c.3g.20gb`.
     pub profile: String,
-    /// MIG index; the next one in the order of (gi, ci) if left out. A jump leaves a hole.
+    /// MIG index; the next one in the order of (gi, ci) if left out. A jump leaves a
+    /// hole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
     /// Memory in MiB, if not the profile's.

@@ -1,5 +1,6 @@
-//! The short form of a MIG layout, `"3g.20gb, 2g.10gb, 2x1g.5gb"`, turned into GPU instances with NVIDIA's ids.
-//! Ids go by size (whole 0, halves 1-2, quarters 3-6, eighths 7-14), so they say what is left of the GPU.
+//! The short form of a MIG layout, `"3g.20gb, 2g.10gb, 2x1g.5gb"`, turned into GPU
+//! instances with NVIDIA's ids. Ids go by size (whole 0, halves 1-2, quarters 3-6,
+//! eighths 7-14), so they say what is left of the GPU.
 
 use crate::inventory::DeviceSpec;
 use crate::models::Model;
@@ -7,25 +8,38 @@ use crate::models::Model;
 /// The devices of a short form on this model, one compute instance in each GPU instance.
 pub(crate) fn devices(model: &Model, layout: &str) -> Result<Vec<DeviceSpec>, String> {
     let mut devices: Vec<DeviceSpec> = Vec::new();
-    for item in layout.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+    for item in layout
+        .split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+    {
         let (count, profile) = match item.split_once('x') {
-            Some((count, profile)) if count.bytes().all(|b| b.is_ascii_digit()) => {
-                (count.parse().map_err(|_| format!("layout {item:?}: bad count"))?, profile)
-            }
+            Some((count, profile)) if count.bytes().all(|b| b.is_ascii_digit()) => (
+                count
+                    .parse()
+                    .map_err(|_| format!("layout {item:?}: bad count"))?,
+                profile,
+            ),
             _ => (1, item),
         };
         for _ in 0..count {
             let (facts, _) = model.profile(profile)?;
-            let gi = (facts.part - 1..=2 * facts.part - 2).find(|gi| devices.iter().all(|other| other.gi != *gi));
+            let gi = (facts.part - 1..=2 * facts.part - 2)
+                .find(|gi| devices.iter().all(|other| other.gi != *gi));
             let gi = gi.ok_or_else(|| format!("layout {layout:?}: too many of {profile}"))?;
-            devices.push(DeviceSpec { gi, profile: profile.to_owned(), ..DeviceSpec::default() });
+            devices.push(DeviceSpec {
+                gi,
+                profile: profile.to_owned(),
+                ..DeviceSpec::default()
+            });
         }
     }
     check(model, &devices).map_err(|why| format!("layout {layout:?}: {why}"))?;
     Ok(devices)
 }
 
-/// GPU instances must fit the GPU: its memory in eighths, and one slice per MIG device it can have.
+/// GPU instances must fit the GPU: its memory in eighths, and one slice per MIG device it
+/// can have.
 fn check(model: &Model, devices: &[DeviceSpec]) -> Result<(), String> {
     let (mut eighths, mut slices) = (0, 0);
     for device in devices {
@@ -45,13 +59,22 @@ mod tests {
     use crate::models::model;
 
     fn ids(id: &str, layout: &str) -> Result<Vec<u32>, String> {
-        Ok(devices(model(id)?, layout)?.iter().map(|device| device.gi).collect())
+        Ok(devices(model(id)?, layout)?
+            .iter()
+            .map(|device| device.gi)
+            .collect())
     }
 
     #[test]
     fn ids_go_by_size() {
-        assert_eq!(ids("A100-SXM4-40GB", "7x1g.5gb").unwrap(), [7, 8, 9, 10, 11, 12, 13]);
-        assert_eq!(ids("A100-SXM4-40GB", "3g.20gb, 2g.10gb, 1g.5gb+me, 1g.5gb").unwrap(), [1, 3, 7, 8]);
+        assert_eq!(
+            ids("A100-SXM4-40GB", "7x1g.5gb").unwrap(),
+            [7, 8, 9, 10, 11, 12, 13]
+        );
+        assert_eq!(
+            ids("A100-SXM4-40GB", "3g.20gb, 2g.10gb, 1g.5gb+me, 1g.5gb").unwrap(),
+            [1, 3, 7, 8]
+        );
         assert_eq!(ids("A30", "4x1g.6gb").unwrap(), [3, 4, 5, 6]);
     }
 

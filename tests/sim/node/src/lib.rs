@@ -1,5 +1,6 @@
-//! A simulated NVIDIA node as data: which GPUs and MIG devices it has, what is wrong with it, what runs on it.
-//! The simulated driver library, the simulated CUDA program and the tests share it through one folder (`SIM_NODE`).
+//! A simulated NVIDIA node as data: which GPUs and MIG devices it has, what is wrong with
+//! it, what runs on it. The simulated driver library, the simulated CUDA program and the
+//! tests share it through one folder (`SIM_NODE`).
 
 mod builtin;
 mod faults;

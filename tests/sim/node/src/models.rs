@@ -1,5 +1,6 @@
-//! The GPUs that an inventory may name, with the figures NVIDIA's tools print for them and for their MIG profiles.
-//! Profile names do not tell the memory: the numbers here are as seen on real nodes.
+//! The GPUs that an inventory may name, with the figures NVIDIA's tools print for them
+//! and for their MIG profiles. Profile names do not tell the memory: the numbers here are
+//! as seen on real nodes.
 
 /// What is known about a GPU model.
 pub(crate) struct Model {
@@ -21,7 +22,8 @@ pub(crate) struct Model {
 pub(crate) struct Profile {
     pub(crate) name: &'static str,
     pub(crate) mib: u64,
-    /// The GPU is divided into this many parts of that size, which also decides the GPU instance ids.
+    /// The GPU is divided into this many parts of that size, which also decides the GPU
+    /// instance ids.
     pub(crate) part: u32,
     pub(crate) slices: u32,
     pub(crate) multiprocessors: u32,
@@ -107,8 +109,8 @@ pub(crate) fn model(id: &str) -> Result<&'static Model, String> {
 }
 
 impl Model {
-    /// The profile of this name and the slices of its compute instance: `1c.3g.20gb` is one slice of a `3g.20gb`.
-    /// Suffixes such as `+me` change nothing here.
+    /// The profile of this name and the slices of its compute instance: `1c.3g.20gb` is
+    /// one slice of a `3g.20gb`. Suffixes such as `+me` change nothing here.
     pub(crate) fn profile(&self, name: &str) -> Result<(&'static Profile, u32), String> {
         let plain = name.split(['+', '-']).next().unwrap_or(name);
         let (slices, whole) = match plain.split_once("c.") {

@@ -1,5 +1,6 @@
-//! Which simulated CUDA programs have a context on which device, kept by the kernel through file locks.
-//! A program that is killed in any way drops its lock, so nothing needs cleaning and nothing stale is believed.
+//! Which simulated CUDA programs have a context on which device, kept by the kernel
+//! through file locks. A program that is killed in any way drops its lock, so nothing
+//! needs cleaning and nothing stale is believed.
 
 use crate::folder::Folder;
 use crate::shared_file;
@@ -32,12 +33,14 @@ pub struct Record {
 
 /// A context; it ends when this is dropped or the process dies, whichever comes first.
 ///
-/// The lock is a classic POSIX record lock, for three reasons. The kernel gives it up while it closes the descriptors
-/// of a dying process, whereas locks that belong to an open file description go only when the description itself is
-/// released, later: a context is therefore always gone before any lease (an open-file-description lock) that the same
-/// process inherited, at whatever number either descriptor is, and the next owner of the lease finds no false
-/// collision. It is not inherited by a fork, as a context is not. And F_GETLK translates its pid for the reader's pid
-/// namespace, as the driver does.
+/// The lock is a classic POSIX record lock, for three reasons. The kernel gives it up
+/// while it closes the descriptors of a dying process, whereas locks that belong to an
+/// open file description go only when the description itself is released, later: a
+/// context is therefore always gone before any lease (an open-file-description lock) that
+/// the same process inherited, at whatever number either descriptor is, and the next
+/// owner of the lease finds no false collision. It is not inherited by a fork, as a
+/// context is not. And F_GETLK translates its pid for the reader's pid namespace, as the
+/// driver does.
 #[derive(Debug)]
 pub struct Registration {
     path: PathBuf,
@@ -49,27 +52,41 @@ pub struct Registration {
 pub struct Taken(pub Record);
 
 impl Folder {
-    /// Takes a context on the device of `record`, unless programs are there that it may not share with.
+    /// Takes a context on the device of `record`, unless programs are there that it may
+    /// not share with.
     ///
-    /// The process that has a context must not list them afterwards: it cannot see a lock of its own, and closing any
-    /// descriptor of the file drops it.
+    /// The process that has a context must not list them afterwards: it cannot see a lock
+    /// of its own, and closing any descriptor of the file drops it.
     pub fn register(&self, record: &Record) -> io::Result<Result<Registration, Taken>> {
         let file_name = file_name(&record.uuid);
-        let gate = shared_file::open_or_create(&self.running_dir().join(format!("{file_name}.gate")))?;
-        // One newcomer at a time on each device: of two that arrive together the second always sees the first.
+        let gate =
+            shared_file::open_or_create(&self.running_dir().join(format!("{file_name}.gate")))?;
+        // One newcomer at a time on each device: of two that arrive together the second
+        // always sees the first.
         let _gate = Flock::lock(gate, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
         let others = self.running_on(&record.uuid)?;
-        let places = others.iter().map(|other| other.max).chain([record.max]).min().unwrap_or(1) as usize;
+        let places = others
+            .iter()
+            .map(|other| other.max)
+            .chain([record.max])
+            .min()
+            .unwrap_or(1) as usize;
         if let Some(other) = others.get(places.saturating_sub(1)) {
             return Ok(Err(Taken(other.clone())));
         }
-        let path = self.running_dir().join(format!("{file_name}.{}.{}", record.pid, monotonic_ns()));
+        let path =
+            self.running_dir()
+                .join(format!("{file_name}.{}.{}", record.pid, monotonic_ns()));
         let content = toml::to_string(record).map_err(io::Error::other)?;
         let (file, new) = shared_file::temporary(&path, &content)?;
         fcntl(&file, FcntlArg::F_SETLK(&whole_file(libc::F_WRLCK)))?;
-        // It gets its name only with the lock, so a file without lock is always one that a dead program left.
+        // It gets its name only with the lock, so a file without lock is always one that
+        // a dead program left.
         fs::rename(new, &path)?;
-        Ok(Ok(Registration { path, _locked: file }))
+        Ok(Ok(Registration {
+            path,
+            _locked: file,
+        }))
     }
 
     /// All programs that have a context now.
@@ -90,7 +107,10 @@ impl Folder {
         for entry in fs::read_dir(self.running_dir())? {
             let entry = entry?;
             let name = entry.file_name();
-            let Some(name) = name.to_str().filter(|name| name.starts_with(prefix) && !name.ends_with(".gate")) else {
+            let Some(name) = name
+                .to_str()
+                .filter(|name| name.starts_with(prefix) && !name.ends_with(".gate"))
+            else {
                 continue;
             };
             records.extend(read_if_alive(&self.running_dir().join(name)));
@@ -141,20 +161,30 @@ fn file_name(uuid: &str) -> String {
 /// CLOCK_MONOTONIC in ns, the time in `runs.log`.
 pub fn monotonic_ns() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
-    now.map_or(0, |now| now.tv_sec().unsigned_abs() * 1_000_000_000 + now.tv_nsec().unsigned_abs())
+    now.map_or(0, |now| {
+        now.tv_sec().unsigned_abs() * 1_000_000_000 + now.tv_nsec().unsigned_abs()
+    })
 }
 
 impl Folder {
     /// Notes in `runs.log` that a context began (`start`) or ends (`end`).
     pub fn note_run(&self, event: &str, record: &Record) -> io::Result<()> {
         let Record { uuid, pid, tag, .. } = record;
-        shared_file::append(&self.path("runs.log"), &format!("{event} {} {uuid} {pid} {tag}", monotonic_ns()))
+        shared_file::append(
+            &self.path("runs.log"),
+            &format!("{event} {} {uuid} {pid} {tag}", monotonic_ns()),
+        )
     }
 
     /// Notes a collision in `collisions.log`.
     pub fn note_collision(&self, record: &Record, other: &Record) -> io::Result<()> {
         let Record { uuid, pid, tag, .. } = record;
-        let line = format!("{} {uuid} {pid} {} {tag} {}", monotonic_ns(), other.pid, other.tag);
+        let line = format!(
+            "{} {uuid} {pid} {} {tag} {}",
+            monotonic_ns(),
+            other.pid,
+            other.tag
+        );
         shared_file::append(&self.path("collisions.log"), &line)
     }
 }

@@ -1,5 +1,6 @@
-//! Files that several users write, whatever the umask of the one who makes them.
-//! A file appears under its name only with its final mode, so that nobody is turned away in between.
+//! Files that several users write, whatever the umask of the one who makes them. A file
+//! appears under its name only with its final mode, so that nobody is turned away in
+//! between.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -11,11 +12,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) fn temporary(beside: &Path, content: &str) -> io::Result<(File, PathBuf)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    // The time as well: pids repeat, and processes of different pid namespaces share the folder.
-    let unique = format!(".new-{}-{}-{number}", std::process::id(), crate::registry::monotonic_ns());
+    // The time as well: pids repeat, and processes of different pid namespaces share the
+    // folder.
+    let unique = format!(
+        ".new-{}-{}-{number}",
+        std::process::id(),
+        crate::registry::monotonic_ns()
+    );
     let path = beside.parent().unwrap_or(Path::new(".")).join(unique);
-    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-    let written = file.set_permissions(Permissions::from_mode(0o666)).and_then(|()| file.write_all(content.as_bytes()));
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)?;
+    let written = file
+        .set_permissions(Permissions::from_mode(0o666))
+        .and_then(|()| file.write_all(content.as_bytes()));
     if let Err(error) = written {
         let _ = fs::remove_file(&path);
         return Err(error);
@@ -35,7 +47,8 @@ pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let (_, new) = temporary(path, "")?;
-            // A link, not a rename: who comes second must not replace the file that the first already uses.
+            // A link, not a rename: who comes second must not replace the file that the
+            // first already uses.
             let linked = fs::hard_link(&new, path);
             let _ = fs::remove_file(&new);
             match linked {

@@ -1,5 +1,5 @@
-//! UUIDs made from where a device sits, so that the same slot has the same UUID in every run, as on real GPUs.
-//! They have the look of NVIDIA's: version 5, lower case.
+//! UUIDs made from where a device sits, so that the same slot has the same UUID in every
+//! run, as on real GPUs. They have the look of NVIDIA's: version 5, lower case.
 
 /// The UUID (without prefix) that belongs to this seed.
 pub(crate) fn from_seed(seed: &str) -> String {
@@ -16,9 +16,12 @@ pub(crate) fn from_seed(seed: &str) -> String {
     )
 }
 
-/// FNV-1a followed by splitmix64's finish: FNV alone leaves similar seeds with similar first digits.
+/// FNV-1a followed by splitmix64's finish: FNV alone leaves similar seeds with similar
+/// first digits.
 fn hash(seed: &str, basis: u64) -> u64 {
-    let fnv = seed.bytes().fold(basis, |h, byte| (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let fnv = seed.bytes().fold(basis, |h, byte| {
+        (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     let mixed = (fnv ^ (fnv >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)

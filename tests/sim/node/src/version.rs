@@ -13,15 +13,20 @@ impl FromStr for Version {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = [0; 3];
         for (n, part) in text.split('.').enumerate() {
-            let slot = parts.get_mut(n).ok_or_else(|| format!("driver {text}: more than three numbers"))?;
-            *slot = part.parse().map_err(|_| format!("driver {text}: {part:?} is not a number"))?;
+            let slot = parts
+                .get_mut(n)
+                .ok_or_else(|| format!("driver {text}: more than three numbers"))?;
+            *slot = part
+                .parse()
+                .map_err(|_| format!("driver {text}: {part:?} is not a number"))?;
         }
         Ok(Self(parts[0], parts[1], parts[2]))
     }
 }
 
 impl Version {
-    /// MIG devices have UUIDs of their own since 470.42.01; before, the GPU's UUID and the two instance ids.
+    /// MIG devices have UUIDs of their own since 470.42.01; before, the GPU's UUID and
+    /// the two instance ids.
     pub fn has_mig_uuids(self) -> bool {
         self >= Self(470, 42, 1)
     }
@@ -31,7 +36,8 @@ impl Version {
         self >= Self(535, 43, 0) && self < Self(535, 98, 0)
     }
 
-    /// The process lists `_v3` came with 510, were taken out in 535.98 and put back in 535.104.05.
+    /// The process lists `_v3` came with 510, were taken out in 535.98 and put back in
+    /// 535.104.05.
     pub fn has_processes_v3(self) -> bool {
         self >= Self(510, 0, 0) && !(self >= Self(535, 98, 0) && self < Self(535, 104, 5))
     }
@@ -41,7 +47,8 @@ impl Version {
         self.0 >= 470
     }
 
-    /// `nvmlDeviceGetMemoryInfo_v2` came with 510, and with it memory reserved by the driver as a figure of its own.
+    /// `nvmlDeviceGetMemoryInfo_v2` came with 510, and with it memory reserved by the
+    /// driver as a figure of its own.
     pub fn has_memory_v2(self) -> bool {
         self >= Self(510, 0, 0)
     }
@@ -75,7 +82,10 @@ impl Version {
             (470, 11040),
             (460, 11020),
         ];
-        NEWEST.iter().find(|(major, _)| self.0 >= *major).map_or(11000, |(_, cuda)| *cuda)
+        NEWEST
+            .iter()
+            .find(|(major, _)| self.0 >= *major)
+            .map_or(11000, |(_, cuda)| *cuda)
     }
 }
 

@@ -1,6 +1,9 @@
-//! Every inventory that comes with the simulator loads and has the devices its name promises.
-//! Figures that users will see are checked against what real nodes print.
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! Every inventory that comes with the simulator loads and has the devices its name
+//! promises. Figures that users will see are checked against what real nodes print.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use sim_node::{Faults, Folder, Inventory, MIB, MigMode, Node, builtin, builtin_names};
 use std::collections::HashSet;
@@ -27,18 +30,35 @@ fn each_has_its_devices_all_different() {
         ("pre470", 1, 7),
         ("wide535", 1, 7),
     ];
-    assert_eq!(builtin_names().collect::<Vec<_>>(), expected.map(|(name, ..)| name));
+    assert_eq!(
+        builtin_names().collect::<Vec<_>>(),
+        expected.map(|(name, ..)| name)
+    );
     for (name, gpus, migs) in expected {
         let node = node(name);
-        assert_eq!((node.gpus.len(), node.mig_devices().count()), (gpus, migs), "{name}");
-        let uuids: HashSet<String> =
-            node.device_uuids().into_iter().chain(node.gpus.iter().map(|gpu| gpu.uuid.clone())).collect();
+        assert_eq!(
+            (node.gpus.len(), node.mig_devices().count()),
+            (gpus, migs),
+            "{name}"
+        );
+        let uuids: HashSet<String> = node
+            .device_uuids()
+            .into_iter()
+            .chain(node.gpus.iter().map(|gpu| gpu.uuid.clone()))
+            .collect();
         let whole = node.gpus.iter().filter(|gpu| !gpu.in_mig_mode()).count();
-        assert_eq!(uuids.len(), node.device_uuids().len() + gpus - whole, "{name}");
+        assert_eq!(
+            uuids.len(),
+            node.device_uuids().len() + gpus - whole,
+            "{name}"
+        );
         for (gpu, device) in node.mig_devices() {
             let idle = device.idle / MIB;
             assert!((12..=44).contains(&idle), "{name} {idle}");
-            assert!(device.memory < gpu.memory && device.attributes.multiprocessors > 0, "{name}");
+            assert!(
+                device.memory < gpu.memory && device.attributes.multiprocessors > 0,
+                "{name}"
+            );
         }
     }
 }
@@ -57,10 +77,16 @@ fn memory_is_what_real_nodes_print() {
 fn mixed_has_holes_and_every_kind_of_gpu() {
     let node = node("mixed");
     let devices = &node.gpus[0].devices;
-    assert_eq!(devices.iter().map(|d| (d.index, d.gi)).collect::<Vec<_>>(), [(0, 2), (2, 3), (5, 9)]);
+    assert_eq!(
+        devices.iter().map(|d| (d.index, d.gi)).collect::<Vec<_>>(),
+        [(0, 2), (2, 3), (5, 9)]
+    );
     let modes: Vec<MigMode> = node.gpus.iter().map(|gpu| gpu.mig).collect();
     let on = MigMode::On { pending: true };
-    assert_eq!(modes, [on, on, MigMode::Off { pending: false }, MigMode::Incapable]);
+    assert_eq!(
+        modes,
+        [on, on, MigMode::Off { pending: false }, MigMode::Incapable]
+    );
 }
 
 #[test]
@@ -79,7 +105,10 @@ fn a_folder_is_open_to_all_users_whatever_the_umask() {
     folder.log_calls().unwrap();
     let mode = |name: &str| folder.path(name).metadata().unwrap().permissions().mode() & 0o7777;
     assert_eq!(["", "running"].map(mode), [0o777; 2]);
-    assert_eq!(["node.toml", "runs.log", "collisions.log", "calls.log"].map(mode), [0o666; 4]);
+    assert_eq!(
+        ["node.toml", "runs.log", "collisions.log", "calls.log"].map(mode),
+        [0o666; 4]
+    );
     assert_eq!(folder.node().unwrap().mig_devices().count(), 56);
     assert!(folder.set_node("driver = '550'\ngpus = 3\n").is_err());
 }
@@ -87,15 +116,29 @@ fn a_folder_is_open_to_all_users_whatever_the_umask() {
 #[test]
 fn an_inventory_can_be_written_by_a_program() {
     let inventory = Inventory::parse(builtin("mixed").unwrap()).unwrap();
-    assert_eq!(Inventory::parse(&inventory.to_text().unwrap()).unwrap(), inventory);
+    assert_eq!(
+        Inventory::parse(&inventory.to_text().unwrap()).unwrap(),
+        inventory
+    );
 }
 
 #[test]
 fn the_examples_in_the_readme_are_understood() {
     let readme = include_str!("../../README.md");
-    let blocks: Vec<&str> = readme.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    let blocks: Vec<&str> = readme
+        .split("```toml\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
     let node = Node::new(&Inventory::parse(blocks[0]).unwrap()).unwrap();
     assert_eq!((node.gpus.len(), node.mig_devices().count()), (2, 10));
     let faults = Faults::parse(blocks[1]).unwrap();
-    assert_eq!((faults.rule.len(), faults.process.len(), faults.latency.attach_ms), (1, 1, 3000));
+    assert_eq!(
+        (
+            faults.rule.len(),
+            faults.process.len(),
+            faults.latency.attach_ms
+        ),
+        (1, 1, 3000)
+    );
 }

@@ -129,7 +129,8 @@ pub struct Utilization {
     pub memory: u32,
 }
 
-/// A line `TYPE FIELD OFFSET` for each field and `TYPE size SIZE` for each type, named as in nvml.h.
+/// A line `TYPE FIELD OFFSET` for each field and `TYPE size SIZE` for each type, named as
+/// in nvml.h.
 pub fn layouts() -> String {
     let mut text = String::new();
     macro_rules! layout {
@@ -138,7 +139,12 @@ pub fn layouts() -> String {
             $(text += &format!("{} {} {}\n", $c, $name, offset_of!($rust, $field));)*
         };
     }
-    layout!("nvmlProcessInfo_v1_t", ProcessInfoV1, pid = "pid", used_gpu_memory = "usedGpuMemory");
+    layout!(
+        "nvmlProcessInfo_v1_t",
+        ProcessInfoV1,
+        pid = "pid",
+        used_gpu_memory = "usedGpuMemory"
+    );
     layout!(
         "nvmlProcessInfo_t",
         ProcessInfo,
@@ -156,7 +162,13 @@ pub fn layouts() -> String {
         compute_instance_id = "computeInstanceId",
         used_gpu_cc_protected_memory = "usedGpuCcProtectedMemory"
     );
-    layout!("nvmlMemory_t", Memory, total = "total", free = "free", used = "used");
+    layout!(
+        "nvmlMemory_t",
+        Memory,
+        total = "total",
+        free = "free",
+        used = "used"
+    );
     layout!(
         "nvmlMemory_v2_t",
         MemoryV2,
@@ -190,7 +202,12 @@ pub fn layouts() -> String {
         pci_sub_system_id = "pciSubSystemId",
         bus_id = "busId"
     );
-    layout!("nvmlUtilization_t", Utilization, gpu = "gpu", memory = "memory");
+    layout!(
+        "nvmlUtilization_t",
+        Utilization,
+        gpu = "gpu",
+        memory = "memory"
+    );
     text
 }
 

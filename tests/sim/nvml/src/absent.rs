@@ -1,5 +1,6 @@
-//! All other functions of the library's interface, by name: they exist, since a program that looks all of them up should pay what it pays
-//! with the real library, and they say FUNCTION_NOT_FOUND, as a driver without them does.
+//! All other functions of the library's interface, by name: they exist, since a program
+//! that looks all of them up should pay what it pays with the real library, and they say
+//! FUNCTION_NOT_FOUND, as a driver without them does.
 #![allow(unsafe_code, non_snake_case, reason = "the names are NVIDIA's")]
 
 use std::ffi::c_int;

@@ -1,5 +1,6 @@
-//! What the library says about the node, its GPUs and MIG devices, apart from processes and memory.
-//! Which call a kind of device refuses, and how, follows NVIDIA's header and what real nodes were seen to do.
+//! What the library says about the node, its GPUs and MIG devices, apart from processes
+//! and memory. Which call a kind of device refuses, and how, follows NVIDIA's header and
+//! what real nodes were seen to do.
 
 use crate::abi::{DeviceAttributes, PciInfo, Utilization};
 use crate::codes::{INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reply};
@@ -12,7 +13,9 @@ impl Session {
     /// The GPU of a device, the MIG device's parent included.
     pub(crate) fn parent(&self, device: Device) -> Reply<&Gpu> {
         match device {
-            Device::Gpu(gpu) | Device::Mig(gpu, _) => self.node.gpus.get(gpu).ok_or(INVALID_ARGUMENT),
+            Device::Gpu(gpu) | Device::Mig(gpu, _) => {
+                self.node.gpus.get(gpu).ok_or(INVALID_ARGUMENT)
+            }
             Device::None => Err(INVALID_ARGUMENT),
         }
     }
@@ -40,12 +43,17 @@ impl Session {
 
     pub(crate) fn name(&self, device: Device) -> Reply<String> {
         let name = &self.parent(device)?.name;
-        Ok(self.mig(device).map_or_else(|_| name.clone(), |mig| format!("{name} MIG {}", mig.profile)))
+        Ok(self.mig(device).map_or_else(
+            |_| name.clone(),
+            |mig| format!("{name} MIG {}", mig.profile),
+        ))
     }
 
     pub(crate) fn uuid(&self, device: Device) -> Reply<String> {
         let gpu = &self.parent(device)?.uuid;
-        Ok(self.mig(device).map_or_else(|_| gpu.clone(), |mig| mig.uuid.clone()))
+        Ok(self
+            .mig(device)
+            .map_or_else(|_| gpu.clone(), |mig| mig.uuid.clone()))
     }
 
     pub(crate) fn index(&self, device: Device) -> Reply<u32> {
@@ -72,12 +80,18 @@ impl Session {
     }
 
     pub(crate) fn mig_by_index(&self, device: Device, index: u32) -> Reply<usize> {
-        let (Device::Gpu(at), gpu) = (device, self.parent(device)?) else { return Err(INVALID_ARGUMENT) };
+        let (Device::Gpu(at), gpu) = (device, self.parent(device)?) else {
+            return Err(INVALID_ARGUMENT);
+        };
         match gpu.mig {
             MigMode::Incapable => Err(NOT_SUPPORTED),
             _ if index >= gpu.slots => Err(INVALID_ARGUMENT),
             _ => {
-                let found = gpu.devices.iter().position(|mig| mig.index == index).ok_or(NOT_FOUND)?;
+                let found = gpu
+                    .devices
+                    .iter()
+                    .position(|mig| mig.index == index)
+                    .ok_or(NOT_FOUND)?;
                 Ok(self.handle(Device::Mig(at, found)))
             }
         }
@@ -125,8 +139,18 @@ impl Session {
         if gpu.in_mig_mode() {
             return Err(NOT_SUPPORTED);
         }
-        let busy = self.folder.running_on(&gpu.uuid).is_ok_and(|running| !running.is_empty());
-        Ok(if busy { Utilization { gpu: 97, memory: 40 } } else { Utilization::default() })
+        let busy = self
+            .folder
+            .running_on(&gpu.uuid)
+            .is_ok_and(|running| !running.is_empty());
+        Ok(if busy {
+            Utilization {
+                gpu: 97,
+                memory: 40,
+            }
+        } else {
+            Utilization::default()
+        })
     }
 }
 

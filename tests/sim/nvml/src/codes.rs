@@ -50,5 +50,9 @@ pub(crate) fn text(code: i32) -> &'static CStr {
         c"Requested functionality has been deprecated",
         c"System is not in ready state",
     ];
-    usize::try_from(code).ok().and_then(|n| TEXTS.get(n)).copied().unwrap_or(c"Unknown Error")
+    usize::try_from(code)
+        .ok()
+        .and_then(|n| TEXTS.get(n))
+        .copied()
+        .unwrap_or(c"Unknown Error")
 }

@@ -15,7 +15,8 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Reply<()> {
     if to.is_null() {
         return Err(INVALID_ARGUMENT);
     }
-    // SAFETY: not NULL, so the caller vouches for it; C callers may well pass it unaligned.
+    // SAFETY: not NULL, so the caller vouches for it; C callers may well pass it
+    // unaligned.
     unsafe { to.write_unaligned(value) };
     Ok(())
 }
@@ -32,12 +33,22 @@ pub(crate) unsafe fn get<T: Copy>(from: *const T) -> Reply<T> {
     Ok(unsafe { from.read_unaligned() })
 }
 
-/// Writes a text and its NUL; garbage if told so, which is no UTF-8 but still ends with a NUL.
+/// Writes a text and its NUL; garbage if told so, which is no UTF-8 but still ends with a
+/// NUL.
 ///
 /// # Safety
 /// `to` is NULL or has room for `length` bytes.
-pub(crate) unsafe fn put_text(to: *mut c_char, length: u32, text: &str, garbage: bool) -> Reply<()> {
-    let bytes = if garbage { b"\xff\xfe\x1b[31m\xc3(\n\x80" } else { text.as_bytes() };
+pub(crate) unsafe fn put_text(
+    to: *mut c_char,
+    length: u32,
+    text: &str,
+    garbage: bool,
+) -> Reply<()> {
+    let bytes = if garbage {
+        b"\xff\xfe\x1b[31m\xc3(\n\x80"
+    } else {
+        text.as_bytes()
+    };
     if to.is_null() {
         return Err(INVALID_ARGUMENT);
     }
@@ -61,14 +72,24 @@ pub(crate) unsafe fn text(from: *const c_char) -> Option<String> {
         return None;
     }
     // SAFETY: not NULL, so the caller vouches for it.
-    Some(unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned())
+    Some(
+        unsafe { CStr::from_ptr(from) }
+            .to_string_lossy()
+            .into_owned(),
+    )
 }
 
-/// Gives out a list by NVML's protocol: the needed count always, the entries if all of them fit.
+/// Gives out a list by NVML's protocol: the needed count always, the entries if all of
+/// them fit.
 ///
 /// # Safety
-/// `count` is NULL or points to a number, and `entries` is NULL or has room for so many entries.
-pub(crate) unsafe fn put_list<T: From<Process>>(processes: &[Process], count: *mut u32, entries: *mut T) -> Reply<()> {
+/// `count` is NULL or points to a number, and `entries` is NULL or has room for so many
+/// entries.
+pub(crate) unsafe fn put_list<T: From<Process>>(
+    processes: &[Process],
+    count: *mut u32,
+    entries: *mut T,
+) -> Reply<()> {
     // SAFETY: as this function's.
     let room = unsafe { get(count) }? as usize;
     if room > 0 && entries.is_null() {
@@ -88,18 +109,40 @@ pub(crate) unsafe fn put_list<T: From<Process>>(processes: &[Process], count: *m
 
 impl From<Process> for ProcessInfoV1 {
     fn from(Process { pid, memory, .. }: Process) -> Self {
-        Self { pid, used_gpu_memory: memory }
+        Self {
+            pid,
+            used_gpu_memory: memory,
+        }
     }
 }
 
 impl From<Process> for ProcessInfo {
-    fn from(Process { pid, memory, gi, ci }: Process) -> Self {
-        Self { pid, used_gpu_memory: memory, gpu_instance_id: gi, compute_instance_id: ci }
+    fn from(
+        Process {
+            pid,
+            memory,
+            gi,
+            ci,
+        }: Process,
+    ) -> Self {
+        Self {
+            pid,
+            used_gpu_memory: memory,
+            gpu_instance_id: gi,
+            compute_instance_id: ci,
+        }
     }
 }
 
 impl From<Process> for ProcessDetail {
-    fn from(Process { pid, memory, gi, ci }: Process) -> Self {
+    fn from(
+        Process {
+            pid,
+            memory,
+            gi,
+            ci,
+        }: Process,
+    ) -> Self {
         Self {
             pid,
             used_gpu_memory: memory,

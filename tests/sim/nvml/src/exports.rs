@@ -1,12 +1,18 @@
-//! The C functions of libnvidia-ml.so.1 that exist here, under their exact names and in their exact forms.
-//! Each only hands its arguments on; what is said is in `answers.rs` and `processes.rs`.
+//! The C functions of libnvidia-ml.so.1 that exist here, under their exact names and in
+//! their exact forms. Each only hands its arguments on; what is said is in `answers.rs`
+//! and `processes.rs`.
 //!
-//! A pointer from the caller is either NULL or good for what nvml.h says: that is the contract of every function
-//! here, and no more is assumed. Handles are numbers and never followed.
+//! A pointer from the caller is either NULL or good for what nvml.h says: that is the
+//! contract of every function here, and no more is assumed. Handles are numbers and never
+//! followed.
 #![allow(unsafe_code, non_snake_case, reason = "the names are NVIDIA's")]
 
-use crate::abi::{DeviceAttributes, MEMORY_V2, Memory, MemoryV2, PciInfo, ProcessInfo, ProcessInfoV1, Utilization};
-use crate::codes::{self, ARGUMENT_VERSION_MISMATCH, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reply, SUCCESS};
+use crate::abi::{
+    DeviceAttributes, MEMORY_V2, Memory, MemoryV2, PciInfo, ProcessInfo, ProcessInfoV1, Utilization,
+};
+use crate::codes::{
+    self, ARGUMENT_VERSION_MISMATCH, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reply, SUCCESS,
+};
 use crate::handle::Device;
 use crate::library::LIBRARY;
 use crate::session::{Session, Target};
@@ -71,7 +77,8 @@ macro_rules! wide_lists {
             let reply = LIBRARY.call(stringify!($name), &device(handle), answer);
             code(reply.and_then(|(processes, wide)| {
                 if wide {
-                    // SAFETY: the caller vouches for the pointers; too short entries are the trap of those drivers.
+                    // SAFETY: the caller vouches for the pointers; too short entries are
+                    // the trap of those drivers.
                     unsafe { copy::put_list::<crate::abi::ProcessDetail>(&processes, count, entries.cast()) }
                 } else {
                     // SAFETY: the caller vouches for the pointers.
@@ -122,7 +129,15 @@ extern "C" fn nvmlErrorString(result: c_int) -> *const c_char {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetDriverVersion(out: *mut c_char, length: c_uint) -> c_int {
     // SAFETY: the caller vouches for `out` and `length`.
-    unsafe { put_text("nvmlSystemGetDriverVersion", &Target::Node, out, length, |s, _| Ok(s.node.driver.clone())) }
+    unsafe {
+        put_text(
+            "nvmlSystemGetDriverVersion",
+            &Target::Node,
+            out,
+            length,
+            |s, _| Ok(s.node.driver.clone()),
+        )
+    }
 }
 
 /// Works before init too: it is about the library, not the driver.
@@ -130,29 +145,57 @@ unsafe extern "C" fn nvmlSystemGetDriverVersion(out: *mut c_char, length: c_uint
 unsafe extern "C" fn nvmlSystemGetNVMLVersion(out: *mut c_char, length: c_uint) -> c_int {
     let version = LIBRARY.answer(|s| Ok(format!("12.{}", s.node.driver)));
     // SAFETY: the caller vouches for `out` and `length`.
-    code(unsafe { copy::put_text(out, length, version.as_deref().unwrap_or("12.550.54.15"), false) })
+    code(unsafe {
+        copy::put_text(
+            out,
+            length,
+            version.as_deref().unwrap_or("12.550.54.15"),
+            false,
+        )
+    })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetCudaDriverVersion(out: *mut c_int) -> c_int {
-    let reply = LIBRARY.call("nvmlSystemGetCudaDriverVersion", &Target::Node, |s, _| Ok(s.node.version.cuda()));
+    let reply = LIBRARY.call("nvmlSystemGetCudaDriverVersion", &Target::Node, |s, _| {
+        Ok(s.node.version.cuda())
+    });
     // SAFETY: the caller vouches for `out`.
     code(reply.and_then(|version| unsafe { copy::put(out, version) }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(out: *mut c_int) -> c_int {
-    let reply = LIBRARY.call("nvmlSystemGetCudaDriverVersion_v2", &Target::Node, |s, _| Ok(s.node.version.cuda()));
+    let reply = LIBRARY.call(
+        "nvmlSystemGetCudaDriverVersion_v2",
+        &Target::Node,
+        |s, _| Ok(s.node.version.cuda()),
+    );
     // SAFETY: the caller vouches for `out`.
     code(reply.and_then(|version| unsafe { copy::put(out, version) }))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlSystemGetProcessName(pid: c_uint, out: *mut c_char, length: c_uint) -> c_int {
-    let name = |_: &Session, _| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).map_err(|_| NOT_FOUND);
-    let first = |s: &Session, d| name(s, d).map(|line| line.split('\0').next().unwrap_or("").to_owned());
+unsafe extern "C" fn nvmlSystemGetProcessName(
+    pid: c_uint,
+    out: *mut c_char,
+    length: c_uint,
+) -> c_int {
+    let name = |_: &Session, _| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).map_err(|_| NOT_FOUND)
+    };
+    let first =
+        |s: &Session, d| name(s, d).map(|line| line.split('\0').next().unwrap_or("").to_owned());
     // SAFETY: the caller vouches for `out` and `length`.
-    unsafe { put_text("nvmlSystemGetProcessName", &Target::Node, out, length, first) }
+    unsafe {
+        put_text(
+            "nvmlSystemGetProcessName",
+            &Target::Node,
+            out,
+            length,
+            first,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -187,7 +230,10 @@ unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, out: *mut Ha
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(id: *const c_char, out: *mut Handle) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(
+    id: *const c_char,
+    out: *mut Handle,
+) -> c_int {
     // SAFETY: the caller vouches for `id` and `out`.
     unsafe {
         let target = copy::text(id).map_or(Target::Missing, Target::PciBusId);
@@ -196,9 +242,15 @@ unsafe extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(id: *const c_char, out: *m
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(handle: Handle, index: c_uint, out: *mut Handle) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
+    handle: Handle,
+    index: c_uint,
+    out: *mut Handle,
+) -> c_int {
     let function = "nvmlDeviceGetMigDeviceHandleByIndex";
-    let reply = LIBRARY.call(function, &Target::Slot(handle as usize, index), |s, d| s.mig_by_index(d, index));
+    let reply = LIBRARY.call(function, &Target::Slot(handle as usize, index), |s, d| {
+        s.mig_by_index(d, index)
+    });
     // SAFETY: the caller vouches for `out`.
     code(reply.and_then(|handle| unsafe { copy::put(out, handle as Handle) }))
 }
@@ -244,32 +296,59 @@ wide_lists! {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMigMode(handle: Handle, current: *mut c_uint, pending: *mut c_uint) -> c_int {
-    let reply = LIBRARY.call("nvmlDeviceGetMigMode", &device(handle), |s, d| s.mig_mode(d));
+unsafe extern "C" fn nvmlDeviceGetMigMode(
+    handle: Handle,
+    current: *mut c_uint,
+    pending: *mut c_uint,
+) -> c_int {
+    let reply = LIBRARY.call("nvmlDeviceGetMigMode", &device(handle), |s, d| {
+        s.mig_mode(d)
+    });
     // SAFETY: the caller vouches for both.
-    code(reply.and_then(|(now, later)| unsafe { copy::put(current, now).and(copy::put(pending, later)) }))
+    code(
+        reply.and_then(|(now, later)| unsafe {
+            copy::put(current, now).and(copy::put(pending, later))
+        }),
+    )
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(handle: Handle, major: *mut c_int, minor: *mut c_int) -> c_int {
-    let reply = LIBRARY.call("nvmlDeviceGetCudaComputeCapability", &device(handle), |s, d| Ok(s.gpu(d)?.cuda));
+unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
+    handle: Handle,
+    major: *mut c_int,
+    minor: *mut c_int,
+) -> c_int {
+    let reply = LIBRARY.call(
+        "nvmlDeviceGetCudaComputeCapability",
+        &device(handle),
+        |s, d| Ok(s.gpu(d)?.cuda),
+    );
     // SAFETY: the caller vouches for both.
     code(reply.and_then(|cuda| unsafe { copy::put(major, cuda.0).and(copy::put(minor, cuda.1)) }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, out: *mut MemoryV2) -> c_int {
-    let reply = LIBRARY.call("nvmlDeviceGetMemoryInfo_v2", &device(handle), |s, d| s.memory(d));
+    let reply = LIBRARY.call("nvmlDeviceGetMemoryInfo_v2", &device(handle), |s, d| {
+        s.memory(d)
+    });
     // SAFETY: the caller vouches for `out`; only its version word is read.
-    code(reply.and_then(|figures| match unsafe { copy::get(out.cast::<u32>()) }? {
-        // SAFETY: the same, and the version word says that the caller means this structure.
-        MEMORY_V2 => unsafe { copy::put(out, figures.v2(MEMORY_V2)) },
-        _ => Err(ARGUMENT_VERSION_MISMATCH),
-    }))
+    code(
+        reply.and_then(|figures| match unsafe { copy::get(out.cast::<u32>()) }? {
+            // SAFETY: the same, and the version word says that the caller means this
+            // structure.
+            MEMORY_V2 => unsafe { copy::put(out, figures.v2(MEMORY_V2)) },
+            _ => Err(ARGUMENT_VERSION_MISMATCH),
+        }),
+    )
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetCpuAffinity(handle: Handle, size: c_uint, out: *mut c_ulong) -> c_int {
+unsafe extern "C" fn nvmlDeviceGetCpuAffinity(
+    handle: Handle,
+    size: c_uint,
+    out: *mut c_ulong,
+) -> c_int {
     // SAFETY: as the caller's.
     unsafe { put_affinity("nvmlDeviceGetCpuAffinity", handle, size, out) }
 }
@@ -293,7 +372,10 @@ unsafe fn put_affinity(function: &str, handle: Handle, size: c_uint, out: *mut c
         if size == 0 || out.is_null() {
             return Err(INVALID_ARGUMENT);
         }
-        for (n, word) in affinity::words(&cpus, size as usize).into_iter().enumerate() {
+        for (n, word) in affinity::words(&cpus, size as usize)
+            .into_iter()
+            .enumerate()
+        {
             // SAFETY: n is below `size`, for which the caller vouches.
             unsafe { copy::put(out.add(n), word) }?;
         }

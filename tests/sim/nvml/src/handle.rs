@@ -1,5 +1,5 @@
-//! Device handles: numbers in the clothes of pointers, never followed.
-//! They carry the session they were given out in, so one kept across a shutdown is refused.
+//! Device handles: numbers in the clothes of pointers, never followed. They carry the
+//! session they were given out in, so one kept across a shutdown is refused.
 
 use crate::codes::{INVALID_ARGUMENT, Reply};
 use sim_node::Node;
@@ -28,7 +28,10 @@ pub(crate) fn encode(session: u16, device: Device) -> usize {
 /// The device of a handle.
 pub(crate) fn decode(session: u16, node: &Node, handle: usize) -> Reply<Device> {
     let (gpu, mig) = ((handle >> 16) & 0xffff, handle & 0xffff);
-    let found = node.gpus.get(gpu.wrapping_sub(1)).filter(|_| handle >> 32 == usize::from(session));
+    let found = node
+        .gpus
+        .get(gpu.wrapping_sub(1))
+        .filter(|_| handle >> 32 == usize::from(session));
     match (found, mig) {
         (Some(_), 0) => Ok(Device::Gpu(gpu - 1)),
         (Some(found), mig) if mig <= found.devices.len() => Ok(Device::Mig(gpu - 1, mig - 1)),
@@ -48,7 +51,13 @@ mod tests {
             assert_eq!(decode(7, &node, encode(7, device)), Ok(device));
             assert_eq!(decode(8, &node, encode(7, device)), Err(INVALID_ARGUMENT));
         }
-        for wrong in [0, 1, 0xdead_beef, encode(7, Device::Mig(0, 3)), encode(7, Device::Gpu(4))] {
+        for wrong in [
+            0,
+            1,
+            0xdead_beef,
+            encode(7, Device::Mig(0, 3)),
+            encode(7, Device::Gpu(4)),
+        ] {
             assert_eq!(decode(7, &node, wrong), Err(INVALID_ARGUMENT));
         }
     }

@@ -1,5 +1,6 @@
 //! Puts the built library where a test wants it, under the name that programs look for.
-//! Functions can be hidden on the way, for drivers that never had them, without a second build.
+//! Functions can be hidden on the way, for drivers that never had them, without a second
+//! build.
 
 use std::fs;
 use std::io;
@@ -34,7 +35,10 @@ pub fn install_damaged(dir: &Path, damage: Damage) -> io::Result<PathBuf> {
     let _ = fs::remove_file(&place);
     match damage {
         Damage::Empty => fs::write(&place, b"")?,
-        Damage::Text => fs::write(&place, b"version https://git-lfs.github.com/spec/v1\nsize 1839616\n")?,
+        Damage::Text => fs::write(
+            &place,
+            b"version https://git-lfs.github.com/spec/v1\nsize 1839616\n",
+        )?,
         Damage::Elf32 => {
             // ELFCLASS32, ET_DYN, EM_386: the loader looks no further.
             let mut header = [0; 64];
@@ -54,7 +58,8 @@ pub fn install_damaged(dir: &Path, damage: Damage) -> io::Result<PathBuf> {
     Ok(place)
 }
 
-/// What drivers 535.43 to 535.86 do not have; with such a driver in `node.toml` the `_v3` lists have wide entries.
+/// What drivers 535.43 to 535.86 do not have; with such a driver in `node.toml` the `_v3`
+/// lists have wide entries.
 pub const WIDE_PROCESSES: &[&str] = &["nvmlDeviceGetRunningProcessDetailList"];
 
 /// The library that cargo built beside the running test program.
@@ -62,13 +67,19 @@ pub const WIDE_PROCESSES: &[&str] = &["nvmlDeviceGetRunningProcessDetailList"];
 /// Cargo puts it there for every package that has this one as a (dev-)dependency.
 pub fn built() -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
-    let near = program.ancestors().skip(1).take(2).flat_map(|dir| [dir.join("deps"), dir.to_owned()]);
-    let found = near.map(|dir| dir.join("libsim_nvml.so")).find(|library| library.exists());
+    let near = program
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .flat_map(|dir| [dir.join("deps"), dir.to_owned()]);
+    let found = near
+        .map(|dir| dir.join("libsim_nvml.so"))
+        .find(|library| library.exists());
     found.ok_or_else(|| io::Error::other(format!("no libsim_nvml.so near {}", program.display())))
 }
 
-/// Installs the library as `libnvidia-ml.so.1` in `dir`, which goes into LD_LIBRARY_PATH. `hidden` functions cannot
-/// be found in it.
+/// Installs the library as `libnvidia-ml.so.1` in `dir`, which goes into LD_LIBRARY_PATH.
+/// `hidden` functions cannot be found in it.
 pub fn install(dir: &Path, hidden: &[&str]) -> io::Result<PathBuf> {
     let (library, copy) = (built()?, dir.join("libnvidia-ml.so.1"));
     if hidden.is_empty() {
@@ -81,8 +92,8 @@ pub fn install(dir: &Path, hidden: &[&str]) -> io::Result<PathBuf> {
     Ok(copy)
 }
 
-/// Changes the names in the string table. A lookup goes by a hash of the name asked for and then compares names, so
-/// the changed ones are never found.
+/// Changes the names in the string table. A lookup goes by a hash of the name asked for
+/// and then compares names, so the changed ones are never found.
 fn without(mut library: Vec<u8>, hidden: &[&str]) -> io::Result<Vec<u8>> {
     for function in hidden {
         let name = [b"\0", function.as_bytes(), b"\0"].concat();

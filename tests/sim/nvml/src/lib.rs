@@ -1,5 +1,6 @@
 //! A simulated NVIDIA management library (libnvidia-ml.so.1) for machines without a GPU.
-//! It answers for the node in the folder that `SIM_NODE` names; see `tests/sim/README.md`.
+//! It answers for the node in the folder that `SIM_NODE` names; see
+//! `tests/sim/README.md`.
 
 pub mod abi;
 mod absent;

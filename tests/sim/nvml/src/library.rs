@@ -1,5 +1,6 @@
-//! The library as a whole: init and shutdown, counted, and the way every call takes.
-//! A call is logged, finds its device, meets its trouble, takes its time, and only then is answered.
+//! The library as a whole: init and shutdown, counted, and the way every call takes. A
+//! call is logged, finds its device, meets its trouble, takes its time, and only then is
+//! answered.
 
 use crate::codes::{DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, Reply, UNINITIALIZED, UNKNOWN};
 use crate::handle::Device;
@@ -10,7 +11,9 @@ use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub(crate) static LIBRARY: Library = Library { state: Mutex::new(None) };
+pub(crate) static LIBRARY: Library = Library {
+    state: Mutex::new(None),
+};
 
 /// The library in one process.
 pub(crate) struct Library {
@@ -44,15 +47,24 @@ impl Library {
         let (fresh, trouble, time) = {
             let mut guard = self.lock();
             let state = guard.get_or_insert_default();
-            let fresh = if state.session.is_none() { Some(open(&folder)?) } else { None };
+            let fresh = if state.session.is_none() {
+                Some(open(&folder)?)
+            } else {
+                None
+            };
             if let Some(session) = &fresh {
                 state.counts.follow(&session.faults);
             }
             let trouble = state.counts.find(&folder, function, None, &[]);
-            let time = fresh.as_ref().map_or(0, |session| session.faults.latency.init_ms);
+            let time = fresh
+                .as_ref()
+                .map_or(0, |session| session.faults.latency.init_ms);
             (fresh, trouble, Duration::from_millis(time))
         };
-        if let Some(banner) = fresh.as_ref().and_then(|session| session.faults.banner.as_ref()) {
+        if let Some(banner) = fresh
+            .as_ref()
+            .and_then(|session| session.faults.banner.as_ref())
+        {
             let _ = writeln!(std::io::stdout(), "{banner}");
         }
         trouble::sleep(time);
@@ -74,12 +86,15 @@ impl Library {
         Ok(())
     }
 
-    /// `nvmlShutdown`; without an init before it does nothing and is content, as the real one was seen to be.
+    /// `nvmlShutdown`; without an init before it does nothing and is content, as the real
+    /// one was seen to be.
     pub(crate) fn shutdown(&self, function: &str) -> Reply<()> {
         let trouble = {
             let mut guard = self.lock();
             let state = guard.get_or_insert_default();
-            let Some(folder) = state.session.as_ref().map(|session| session.folder.clone()) else { return Ok(()) };
+            let Some(folder) = state.session.as_ref().map(|session| session.folder.clone()) else {
+                return Ok(());
+            };
             folder.log_call(function, "");
             state.counts.find(&folder, function, None, &[])
         };
@@ -98,9 +113,13 @@ impl Library {
         let (device, trouble, time) = {
             let mut guard = self.lock();
             let state = guard.get_or_insert_default();
-            let Some(session) = state.session.as_mut() else { return Err(not_initialised(function)) };
+            let Some(session) = state.session.as_mut() else {
+                return Err(not_initialised(function));
+            };
             let (device, attached) = session.resolve(target);
-            session.folder.log_call(function, &args(session, target, device));
+            session
+                .folder
+                .log_call(function, &args(session, target, device));
             for gpu in &attached {
                 session.folder.log_call("attach", &format!("GPU {gpu}"));
             }
@@ -111,16 +130,25 @@ impl Library {
             let trouble = state.counts.find(&session.folder, function, gpu, &uuids);
             (device, trouble, trouble::delay(session, attached.len()))
         };
-        // Without the lock: a call that hangs or takes its time does not stop other threads.
+        // Without the lock: a call that hangs or takes its time does not stop other
+        // threads.
         trouble::sleep(time);
         let garbage = trouble::act(trouble)?;
-        Ok(Entered { device: device?, garbage })
+        Ok(Entered {
+            device: device?,
+            garbage,
+        })
     }
 
     /// The second half: the answer.
     pub(crate) fn answer<T>(&self, answer: impl FnOnce(&mut Session) -> Reply<T>) -> Reply<T> {
         let mut guard = self.lock();
-        answer(guard.as_mut().and_then(|state| state.session.as_mut()).ok_or(UNINITIALIZED)?)
+        answer(
+            guard
+                .as_mut()
+                .and_then(|state| state.session.as_mut())
+                .ok_or(UNINITIALIZED)?,
+        )
     }
 
     /// A whole call.
@@ -137,8 +165,13 @@ impl Library {
 
 fn open(folder: &Folder) -> Reply<Session> {
     Session::open(folder.clone()).map_err(|error| {
-        // Whoever wrote the files wants to know; no test can mean to have them unreadable and silent.
-        let _ = writeln!(std::io::stderr(), "sim-nvml: {}: {error}", folder.root().display());
+        // Whoever wrote the files wants to know; no test can mean to have them unreadable
+        // and silent.
+        let _ = writeln!(
+            std::io::stderr(),
+            "sim-nvml: {}: {error}",
+            folder.root().display()
+        );
         UNKNOWN
     })
 }
@@ -156,7 +189,10 @@ fn args(session: &Session, target: &Target, device: Reply<Device>) -> String {
         (Target::Uuid(name) | Target::PciBusId(name), _) => name.clone(),
         (Target::Slot(_, slot), Ok(Device::Gpu(gpu))) => format!("GPU {gpu} {slot}"),
         (_, Ok(Device::Gpu(gpu))) => format!("GPU {gpu}"),
-        (_, Ok(Device::Mig(gpu, mig))) => format!("GPU {gpu} MIG {}", session.node.gpus[gpu].devices[mig].index),
+        (_, Ok(Device::Mig(gpu, mig))) => format!(
+            "GPU {gpu} MIG {}",
+            session.node.gpus[gpu].devices[mig].index
+        ),
         (Target::Node, _) => String::new(),
         _ => "bad handle".to_owned(),
     }
@@ -165,9 +201,8 @@ fn args(session: &Session, target: &Target, device: Reply<Device>) -> String {
 /// Whether a driver of this version has the function.
 fn exists(version: Version, function: &str) -> bool {
     match function {
-        "nvmlDeviceGetMPSComputeRunningProcesses" | "nvmlDeviceGetMPSComputeRunningProcesses_v2" => {
-            version.has_mps_clients()
-        }
+        "nvmlDeviceGetMPSComputeRunningProcesses"
+        | "nvmlDeviceGetMPSComputeRunningProcesses_v2" => version.has_mps_clients(),
         "nvmlDeviceGetMemoryInfo_v2" => version.has_memory_v2(),
         "nvmlDeviceGetRunningProcessDetailList" => version.has_process_details(),
         "nvmlDeviceGetConfComputeMemSizeInfo" => version >= Version(535, 43, 0),

@@ -30,7 +30,8 @@ pub(crate) struct Figures {
 }
 
 impl Session {
-    /// The processes of a MIG device; of a GPU in MIG mode those of all its MIG devices, for who may monitor.
+    /// The processes of a MIG device; of a GPU in MIG mode those of all its MIG devices,
+    /// for who may monitor.
     pub(crate) fn processes(&mut self, device: Device, kind: Kind) -> Reply<Vec<Process>> {
         self.may_monitor(device)?;
         if self.mps_domains {
@@ -40,7 +41,9 @@ impl Session {
         for (uuid, gi, ci) in self.places(device)? {
             if kind == Kind::Compute {
                 let running = self.folder.running_on(&uuid).map_err(|_| UNKNOWN)?;
-                let listed = running.iter().filter(|record| !(record.foreign && self.faults.foreign_pidns_blind));
+                let listed = running
+                    .iter()
+                    .filter(|record| !(record.foreign && self.faults.foreign_pidns_blind));
                 processes.extend(listed.map(|Record { pid, memory, .. }| Process {
                     pid: *pid,
                     memory: *memory,
@@ -48,16 +51,39 @@ impl Session {
                     ci,
                 }));
             }
-            for fake in self.faults.process.iter().filter(|fake| fake.device == uuid && fake.kind == kind) {
-                let (gi, ci) = if fake.no_ids { (NO_ID, NO_ID) } else { (gi, ci) };
+            for fake in self
+                .faults
+                .process
+                .iter()
+                .filter(|fake| fake.device == uuid && fake.kind == kind)
+            {
+                let (gi, ci) = if fake.no_ids {
+                    (NO_ID, NO_ID)
+                } else {
+                    (gi, ci)
+                };
                 let memory = fake.memory_mib.map_or(NO_MEMORY, |mib| mib * MIB);
-                processes.push(Process { pid: fake.pid, memory, gi, ci });
+                processes.push(Process {
+                    pid: fake.pid,
+                    memory,
+                    gi,
+                    ci,
+                });
             }
         }
         if kind == Kind::Compute && self.faults.processes_grow > 0 {
             self.grown = self.grown.saturating_add(self.faults.processes_grow);
-            let (_, gi, ci) = self.places(device)?.first().cloned().unwrap_or((String::new(), NO_ID, NO_ID));
-            processes.extend((0..self.grown).map(|n| Process { pid: INVENTED + n, memory: MIB, gi, ci }));
+            let (_, gi, ci) =
+                self.places(device)?
+                    .first()
+                    .cloned()
+                    .unwrap_or((String::new(), NO_ID, NO_ID));
+            processes.extend((0..self.grown).map(|n| Process {
+                pid: INVENTED + n,
+                memory: MIB,
+                gi,
+                ci,
+            }));
         }
         Ok(processes)
     }
@@ -71,10 +97,15 @@ impl Session {
         if !gpu.in_mig_mode() {
             return Ok(vec![(gpu.uuid.clone(), NO_ID, NO_ID)]);
         }
-        Ok(gpu.devices.iter().map(|mig| (mig.uuid.clone(), mig.gi, mig.ci)).collect())
+        Ok(gpu
+            .devices
+            .iter()
+            .map(|mig| (mig.uuid.clone(), mig.gi, mig.ci))
+            .collect())
     }
 
-    /// The GPU with the MIG devices that are hidden from this process: they use it all the same.
+    /// The GPU with the MIG devices that are hidden from this process: they use it all
+    /// the same.
     fn whole_gpu(&self, device: Device) -> Reply<&Gpu> {
         let index = self.parent(device)?.index;
         self.whole.gpus.get(index as usize).ok_or(UNKNOWN)
@@ -82,7 +113,11 @@ impl Session {
 
     fn may_monitor(&self, device: Device) -> Reply<()> {
         let parent = matches!(device, Device::Gpu(_)) && self.parent(device)?.in_mig_mode();
-        if parent && self.faults.no_monitor { Err(NO_PERMISSION) } else { Ok(()) }
+        if parent && self.faults.no_monitor {
+            Err(NO_PERMISSION)
+        } else {
+            Ok(())
+        }
     }
 
     /// Memory of a device; all compute instances of a GPU instance share it.
@@ -99,40 +134,71 @@ impl Session {
                 used: self.idle(&mig.uuid, mig.idle) + self.in_use(gpu, mig)?,
             },
             Err(_) if gpu.in_mig_mode() => {
-                let mut figures = Figures { total: gpu.memory, reserved: gpu.reserved, used: 0 };
+                let mut figures = Figures {
+                    total: gpu.memory,
+                    reserved: gpu.reserved,
+                    used: 0,
+                };
                 let mut last = None;
                 // Devices are in the order of their GPU instances.
-                for mig in gpu.devices.iter().filter(|mig| last.replace(mig.gi) != Some(mig.gi)) {
+                for mig in gpu
+                    .devices
+                    .iter()
+                    .filter(|mig| last.replace(mig.gi) != Some(mig.gi))
+                {
                     figures.used += self.idle(&mig.uuid, mig.idle) + self.in_use(gpu, mig)?;
                 }
                 figures
             }
             Err(_) => {
                 let used = self.idle(&gpu.uuid, gpu.idle) + self.taken(&gpu.uuid)?;
-                Figures { total: gpu.memory, reserved: gpu.reserved, used }
+                Figures {
+                    total: gpu.memory,
+                    reserved: gpu.reserved,
+                    used,
+                }
             }
         };
         let uuid = self.uuid(device)?;
-        if let Some(mib) = self.faults.memory.iter().find(|fault| fault.device == uuid).and_then(|f| f.total_mib) {
+        if let Some(mib) = self
+            .faults
+            .memory
+            .iter()
+            .find(|fault| fault.device == uuid)
+            .and_then(|f| f.total_mib)
+        {
             figures.total = mib * MIB;
         }
-        figures.used = figures.used.min(figures.total.saturating_sub(figures.reserved));
+        figures.used = figures
+            .used
+            .min(figures.total.saturating_sub(figures.reserved));
         Ok(figures)
     }
 
     fn idle(&self, uuid: &str, usual: u64) -> u64 {
         let fault = self.faults.memory.iter().find(|fault| fault.device == uuid);
-        fault.and_then(|fault| fault.used_mib).map_or(usual, |mib| mib * MIB)
+        fault
+            .and_then(|fault| fault.used_mib)
+            .map_or(usual, |mib| mib * MIB)
     }
 
     /// What programs take in the GPU instance of this MIG device.
     fn in_use(&self, gpu: &Gpu, of: &MigDevice) -> Reply<u64> {
-        gpu.devices.iter().filter(|mig| mig.gi == of.gi).map(|mig| self.taken(&mig.uuid)).sum()
+        gpu.devices
+            .iter()
+            .filter(|mig| mig.gi == of.gi)
+            .map(|mig| self.taken(&mig.uuid))
+            .sum()
     }
 
     fn taken(&self, uuid: &str) -> Reply<u64> {
         let running = self.folder.running_on(uuid).map_err(|_| UNKNOWN)?;
-        let fakes = self.faults.process.iter().filter(|fake| fake.device == uuid).filter_map(|fake| fake.memory_mib);
+        let fakes = self
+            .faults
+            .process
+            .iter()
+            .filter(|fake| fake.device == uuid)
+            .filter_map(|fake| fake.memory_mib);
         Ok(running.iter().map(|record| record.memory).sum::<u64>() + fakes.sum::<u64>() * MIB)
     }
 }
@@ -141,12 +207,26 @@ impl Figures {
     /// For `nvmlDeviceGetMemoryInfo`: what is reserved counts as used.
     pub(crate) fn v1(&self) -> Memory {
         let used = self.used + self.reserved;
-        Memory { total: self.total, free: self.total.saturating_sub(used), used }
+        Memory {
+            total: self.total,
+            free: self.total.saturating_sub(used),
+            used,
+        }
     }
 
     /// For `nvmlDeviceGetMemoryInfo_v2`.
     pub(crate) fn v2(&self, version: u32) -> MemoryV2 {
-        let Self { total, reserved, used } = *self;
-        MemoryV2 { version, total, reserved, free: total.saturating_sub(used + reserved), used }
+        let Self {
+            total,
+            reserved,
+            used,
+        } = *self;
+        MemoryV2 {
+            version,
+            total,
+            reserved,
+            free: total.saturating_sub(used + reserved),
+            used,
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! What one init session knows: the node and its faults as they were at init, and which GPUs it has touched.
-//! A later change of the files is seen by the next session only, as with a driver that is asked anew.
+//! What one init session knows: the node and its faults as they were at init, and which
+//! GPUs it has touched. A later change of the files is seen by the next session only, as
+//! with a driver that is asked anew.
 
 use crate::codes::{INVALID_ARGUMENT, NOT_FOUND, Reply};
 use crate::handle::{Device, decode};
@@ -32,8 +33,8 @@ pub(crate) struct Session {
     pub(crate) number: u16,
     /// Invented processes listed so far.
     pub(crate) grown: u32,
-    /// The caller's environment asks for MPS locality domains (nvml.h 13.5): they have names of their own, no MIG mode and no
-    /// lists of processes.
+    /// The caller's environment asks for MPS locality domains (nvml.h 13.5): they have
+    /// names of their own, no MIG mode and no lists of processes.
     pub(crate) mps_domains: bool,
     attached: Vec<bool>,
 }
@@ -46,25 +47,42 @@ impl Session {
         let uid = nix::unistd::geteuid().as_raw();
         for gpu in &mut node.gpus {
             let before = gpu.devices.len();
-            gpu.devices.retain(|device| !faults.hides(&device.uuid, uid));
+            gpu.devices
+                .retain(|device| !faults.hides(&device.uuid, uid));
             if gpu.devices.len() < before {
-                // The driver numbers what it finds, so the indices close up over what may not be seen.
+                // The driver numbers what it finds, so the indices close up over what may
+                // not be seen.
                 for (index, device) in (0..).zip(&mut gpu.devices) {
                     device.index = index;
                 }
             }
         }
-        let mps_domains = std::env::var_os("NVML_MPS_DEVICE_ENUMERATION").is_some_and(|value| value == "1");
+        let mps_domains =
+            std::env::var_os("NVML_MPS_DEVICE_ENUMERATION").is_some_and(|value| value == "1");
         if mps_domains {
             for gpu in &mut node.gpus {
                 gpu.devices.clear();
                 gpu.mig = MigMode::Incapable;
                 // Not the GPU's own name, and no other GPU's.
-                gpu.uuid = gpu.uuid.replacen("GPU-", "GPU-d0", 1).chars().take(gpu.uuid.len()).collect();
+                gpu.uuid = gpu
+                    .uuid
+                    .replacen("GPU-", "GPU-d0", 1)
+                    .chars()
+                    .take(gpu.uuid.len())
+                    .collect();
             }
         }
         let attached = vec![false; node.gpus.len()];
-        Ok(Self { folder, node, whole, faults, number: 0, grown: 0, mps_domains, attached })
+        Ok(Self {
+            folder,
+            node,
+            whole,
+            faults,
+            number: 0,
+            grown: 0,
+            mps_domains,
+            attached,
+        })
     }
 
     /// The device that a call is about, and the GPUs it is the first to touch.
@@ -72,15 +90,28 @@ impl Session {
         match target {
             Target::Node => (Ok(Device::None), Vec::new()),
             Target::Missing => (Err(INVALID_ARGUMENT), Vec::new()),
-            Target::Handle(handle) | Target::Slot(handle, _) => (decode(self.number, &self.node, *handle), Vec::new()),
+            Target::Handle(handle) | Target::Slot(handle, _) => {
+                (decode(self.number, &self.node, *handle), Vec::new())
+            }
             Target::Index(index) => {
                 let found = (*index as usize) < self.node.gpus.len();
-                let device = if found { Ok(Device::Gpu(*index as usize)) } else { Err(INVALID_ARGUMENT) };
+                let device = if found {
+                    Ok(Device::Gpu(*index as usize))
+                } else {
+                    Err(INVALID_ARGUMENT)
+                };
                 (device, self.attach(*index as usize..=*index as usize))
             }
             Target::PciBusId(id) => {
-                let found = self.node.gpus.iter().position(|gpu| same_bus_id(&gpu.pci_bus_id(), id));
-                (found.map(Device::Gpu).ok_or(NOT_FOUND), found.map_or(Vec::new(), |gpu| self.attach(gpu..=gpu)))
+                let found = self
+                    .node
+                    .gpus
+                    .iter()
+                    .position(|gpu| same_bus_id(&gpu.pci_bus_id(), id));
+                (
+                    found.map(Device::Gpu).ok_or(NOT_FOUND),
+                    found.map_or(Vec::new(), |gpu| self.attach(gpu..=gpu)),
+                )
             }
             Target::Uuid(uuid) => {
                 let found = self.by_uuid(uuid);
@@ -100,9 +131,14 @@ impl Session {
                 return Some(Device::Gpu(g));
             }
             let named = |(_, device): &(usize, &sim_node::MigDevice)| {
-                device.uuid == uuid || format!("MIG-{}/{}/{}", gpu.uuid, device.gi, device.ci) == uuid
+                device.uuid == uuid
+                    || format!("MIG-{}/{}/{}", gpu.uuid, device.gi, device.ci) == uuid
             };
-            gpu.devices.iter().enumerate().find(named).map(|(d, _)| Device::Mig(g, d))
+            gpu.devices
+                .iter()
+                .enumerate()
+                .find(named)
+                .map(|(d, _)| Device::Mig(g, d))
         })
     }
 
@@ -121,8 +157,14 @@ impl Session {
     pub(crate) fn names(&self, device: Device) -> (Option<u32>, Vec<&str>) {
         match device {
             Device::None => (None, Vec::new()),
-            Device::Gpu(gpu) => (Some(self.node.gpus[gpu].index), vec![&self.node.gpus[gpu].uuid]),
-            Device::Mig(gpu, mig) => (Some(self.node.gpus[gpu].index), vec![&self.node.gpus[gpu].devices[mig].uuid]),
+            Device::Gpu(gpu) => (
+                Some(self.node.gpus[gpu].index),
+                vec![&self.node.gpus[gpu].uuid],
+            ),
+            Device::Mig(gpu, mig) => (
+                Some(self.node.gpus[gpu].index),
+                vec![&self.node.gpus[gpu].devices[mig].uuid],
+            ),
         }
     }
 }

@@ -30,8 +30,15 @@ impl Counts {
         }
     }
 
-    /// The trouble with this call. All rules that are about it count it, the first that acts decides.
-    pub(crate) fn find(&mut self, folder: &Folder, function: &str, gpu: Option<u32>, uuids: &[&str]) -> Trouble {
+    /// The trouble with this call. All rules that are about it count it, the first that
+    /// acts decides.
+    pub(crate) fn find(
+        &mut self,
+        folder: &Folder,
+        function: &str,
+        gpu: Option<u32>,
+        uuids: &[&str],
+    ) -> Trouble {
         let mut trouble = Trouble::None;
         for (number, rule) in self.rules.iter().enumerate() {
             if !rule.is_about(function, gpu, uuids) {
@@ -76,7 +83,8 @@ pub(crate) fn act(trouble: Trouble) -> Result<bool, i32> {
 /// The time a call takes.
 pub(crate) fn delay(session: &Session, attached: usize) -> Duration {
     let latency = session.faults.latency;
-    let attach = Duration::from_millis(latency.attach_ms) * u32::try_from(attached).unwrap_or(u32::MAX);
+    let attach =
+        Duration::from_millis(latency.attach_ms) * u32::try_from(attached).unwrap_or(u32::MAX);
     Duration::from_micros(latency.call_us) + attach
 }
 

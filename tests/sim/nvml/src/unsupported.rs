@@ -1,5 +1,6 @@
-//! Functions of monitoring tools that exist and say NOT_SUPPORTED, as they may on real GPUs.
-//! Without them such tools complain about an incompatible driver instead of leaving a field empty.
+//! Functions of monitoring tools that exist and say NOT_SUPPORTED, as they may on real
+//! GPUs. Without them such tools complain about an incompatible driver instead of leaving
+//! a field empty.
 #![allow(unsafe_code, non_snake_case, reason = "the names are NVIDIA's")]
 
 use crate::codes::NOT_SUPPORTED;
@@ -7,7 +8,8 @@ use crate::library::LIBRARY;
 use crate::session::Target;
 use std::ffi::{c_int, c_void};
 
-/// Only the handle is looked at; by the C calling conventions further arguments do no harm.
+/// Only the handle is looked at; by the C calling conventions further arguments do no
+/// harm.
 macro_rules! unsupported {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]

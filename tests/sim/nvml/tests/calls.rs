@@ -1,7 +1,13 @@
-//! The simulated library answers as NVIDIA's does: codes, counts, layouts, init and handles.
-//! Each test runs on a node of its own in a child process.
-#![allow(unsafe_code, reason = "calls C functions with NULL and with buffers of its own")]
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! The simulated library answers as NVIDIA's does: codes, counts, layouts, init and
+//! handles. Each test runs on a node of its own in a child process.
+#![allow(
+    unsafe_code,
+    reason = "calls C functions with NULL and with buffers of its own"
+)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 mod common;
 
@@ -37,7 +43,10 @@ fn wrong_arguments_are_refused() {
         assert_eq!(uuid(0xdead_0000 as Handle), Err(2));
         let first = gpu(0).unwrap();
         assert_eq!([mig(first, 1), mig(first, 7)], [Err(6), Err(2)]);
-        assert_eq!([mig(gpu(1).unwrap(), 0), mig(gpu(3).unwrap(), 0)], [Err(6), Err(3)]);
+        assert_eq!(
+            [mig(gpu(1).unwrap(), 0), mig(gpu(3).unwrap(), 0)],
+            [Err(6), Err(3)]
+        );
         assert_eq!(mig(mig(first, 0).unwrap(), 0), Err(2));
         // SAFETY: NULL is refused, and the short buffer is not written to.
         unsafe {
@@ -46,8 +55,14 @@ fn wrong_arguments_are_refused() {
             assert_eq!(nvmlDeviceGetName(first, null_mut(), 96), 2);
             assert_eq!(nvmlDeviceGetName(first, [0; 4].as_mut_ptr(), 4), 7);
             assert_eq!(nvmlDeviceGetMigMode(gpu(3).unwrap(), &mut 0, &mut 0), 3);
-            assert_eq!(nvmlDeviceGetAttributes_v2(first, &mut DeviceAttributes::default()), 3);
-            assert_eq!(nvmlDeviceGetMemoryInfo_v2(first, &mut MemoryV2::default()), 25);
+            assert_eq!(
+                nvmlDeviceGetAttributes_v2(first, &mut DeviceAttributes::default()),
+                3
+            );
+            assert_eq!(
+                nvmlDeviceGetMemoryInfo_v2(first, &mut MemoryV2::default()),
+                25
+            );
         }
     });
 }
@@ -61,14 +76,23 @@ fn devices_are_found_by_every_name() {
         assert_eq!(by_uuid(&first.uuid), gpu(0));
         let handle = mig(gpu(0).unwrap(), 5).unwrap();
         assert_eq!(uuid(handle).as_ref(), Ok(&last.uuid));
-        assert_eq!([by_uuid(&last.uuid), by_uuid(&format!("MIG-{}/9/0", first.uuid))], [Ok(handle); 2]);
+        assert_eq!(
+            [
+                by_uuid(&last.uuid),
+                by_uuid(&format!("MIG-{}/9/0", first.uuid))
+            ],
+            [Ok(handle); 2]
+        );
         assert_eq!([by_uuid("MIG-x"), by_uuid("")], [Err(6); 2]);
         let mut index = 0;
         // SAFETY: the place and the text are ours.
         unsafe {
             assert_eq!((nvmlDeviceGetIndex(handle, &mut index), index), (0, 5));
             let mut third = null_mut();
-            assert_eq!(nvmlDeviceGetHandleByPciBusId_v2(c"0000:17:00.0".as_ptr(), &mut third), 0);
+            assert_eq!(
+                nvmlDeviceGetHandleByPciBusId_v2(c"0000:17:00.0".as_ptr(), &mut third),
+                0
+            );
             assert_eq!(Ok(third), gpu(2));
         }
         assert_eq!(memory(handle).unwrap().total, 4864 * MIB);
@@ -77,20 +101,36 @@ fn devices_are_found_by_every_name() {
 
 #[test]
 fn each_gpu_is_attached_once_a_session_and_only_when_touched() {
-    on_node("each_gpu_is_attached_once_a_session_and_only_when_touched", "a100x8", "", |folder| {
-        let attached = || folder.attaches().unwrap().iter().map(|attach| attach.gpu).collect::<Vec<_>>();
-        nvmlInit_v2();
-        assert_eq!(attached(), []);
-        gpu(5).unwrap();
-        mig(gpu(5).unwrap(), 0).unwrap();
-        assert_eq!(attached(), [5]);
-        by_uuid(&folder.node().unwrap().gpus[1].devices[0].uuid).unwrap();
-        assert_eq!(attached(), [5, 0, 1], "a search by UUID opens what it passes");
-        nvmlShutdown();
-        nvmlInit_v2();
-        gpu(5).unwrap();
-        assert_eq!(attached(), [5, 0, 1, 5]);
-    });
+    on_node(
+        "each_gpu_is_attached_once_a_session_and_only_when_touched",
+        "a100x8",
+        "",
+        |folder| {
+            let attached = || {
+                folder
+                    .attaches()
+                    .unwrap()
+                    .iter()
+                    .map(|attach| attach.gpu)
+                    .collect::<Vec<_>>()
+            };
+            nvmlInit_v2();
+            assert_eq!(attached(), []);
+            gpu(5).unwrap();
+            mig(gpu(5).unwrap(), 0).unwrap();
+            assert_eq!(attached(), [5]);
+            by_uuid(&folder.node().unwrap().gpus[1].devices[0].uuid).unwrap();
+            assert_eq!(
+                attached(),
+                [5, 0, 1],
+                "a search by UUID opens what it passes"
+            );
+            nvmlShutdown();
+            nvmlInit_v2();
+            gpu(5).unwrap();
+            assert_eq!(attached(), [5, 0, 1, 5]);
+        },
+    );
 }
 
 const PROCESSES: &str = "
@@ -108,56 +148,93 @@ const ONE_GPU: &str = "driver = '535.86.05'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\n
 
 #[test]
 fn lists_follow_the_count_protocol() {
-    on_node("lists_follow_the_count_protocol", &ONE_GPU.replace("535.86.05", "550.54.15"), PROCESSES, |_| {
-        nvmlInit_v2();
-        let handle = gpu(0).unwrap();
-        assert_eq!(processes(handle, 0), (7, 2, vec![]));
-        assert_eq!(processes(handle, 1).0, 7);
-        let (code, count, entries) = processes(handle, 9);
-        assert_eq!((code, count), (0, 2));
-        let seen: Vec<_> = entries.iter().map(|p| (p.pid, p.used_gpu_memory, p.gpu_instance_id)).collect();
-        assert_eq!(seen, [(11, 5 * MIB, u32::MAX), (12, u64::MAX, u32::MAX)]);
-        // SAFETY: NULL with a count is refused, as is no count at all.
-        unsafe {
-            assert_eq!(nvmlDeviceGetComputeRunningProcesses_v2(handle, &mut 3, null_mut()), 2);
-            assert_eq!(nvmlDeviceGetComputeRunningProcesses_v2(handle, null_mut(), null_mut()), 2);
-        }
-    });
+    on_node(
+        "lists_follow_the_count_protocol",
+        &ONE_GPU.replace("535.86.05", "550.54.15"),
+        PROCESSES,
+        |_| {
+            nvmlInit_v2();
+            let handle = gpu(0).unwrap();
+            assert_eq!(processes(handle, 0), (7, 2, vec![]));
+            assert_eq!(processes(handle, 1).0, 7);
+            let (code, count, entries) = processes(handle, 9);
+            assert_eq!((code, count), (0, 2));
+            let seen: Vec<_> = entries
+                .iter()
+                .map(|p| (p.pid, p.used_gpu_memory, p.gpu_instance_id))
+                .collect();
+            assert_eq!(seen, [(11, 5 * MIB, u32::MAX), (12, u64::MAX, u32::MAX)]);
+            // SAFETY: NULL with a count is refused, as is no count at all.
+            unsafe {
+                assert_eq!(
+                    nvmlDeviceGetComputeRunningProcesses_v2(handle, &mut 3, null_mut()),
+                    2
+                );
+                assert_eq!(
+                    nvmlDeviceGetComputeRunningProcesses_v2(handle, null_mut(), null_mut()),
+                    2
+                );
+            }
+        },
+    );
 }
 
 #[test]
 fn an_empty_list_needs_no_room() {
     on_node("an_empty_list_needs_no_room", "a100x1", "", |_| {
         nvmlInit_v2();
-        assert_eq!(processes(mig(gpu(0).unwrap(), 0).unwrap(), 0), (0, 0, vec![]));
+        assert_eq!(
+            processes(mig(gpu(0).unwrap(), 0).unwrap(), 0),
+            (0, 0, vec![])
+        );
     });
 }
 
 #[test]
 fn drivers_535_43_to_86_write_wide_entries() {
-    on_node("drivers_535_43_to_86_write_wide_entries", ONE_GPU, PROCESSES, |_| {
-        nvmlInit_v2();
-        let (mut count, mut entries) = (2, [ProcessDetail::default(); 2]);
-        // SAFETY: the buffer is ours and as long as said.
-        let code = unsafe {
-            nvmlDeviceGetComputeRunningProcesses_v3(gpu(0).unwrap(), &mut count, entries.as_mut_ptr().cast())
-        };
-        assert_eq!((code, entries.map(|entry| entry.pid)), (0, [11, 12]));
-    });
+    on_node(
+        "drivers_535_43_to_86_write_wide_entries",
+        ONE_GPU,
+        PROCESSES,
+        |_| {
+            nvmlInit_v2();
+            let (mut count, mut entries) = (2, [ProcessDetail::default(); 2]);
+            // SAFETY: the buffer is ours and as long as said.
+            let code = unsafe {
+                nvmlDeviceGetComputeRunningProcesses_v3(
+                    gpu(0).unwrap(),
+                    &mut count,
+                    entries.as_mut_ptr().cast(),
+                )
+            };
+            assert_eq!((code, entries.map(|entry| entry.pid)), (0, [11, 12]));
+        },
+    );
 }
 
 #[test]
 fn functions_newer_than_the_driver_are_not_found() {
-    on_node("functions_newer_than_the_driver_are_not_found", "pre470", "", |_| {
-        nvmlInit_v2();
-        let handle = mig(gpu(0).unwrap(), 0).unwrap();
-        // SAFETY: the places are ours.
-        unsafe {
-            assert_eq!(nvmlDeviceGetComputeRunningProcesses_v3(handle, &mut 0, null_mut()), 13);
-            assert_eq!(nvmlDeviceGetMemoryInfo_v2(handle, &mut MemoryV2::default()), 13);
-        }
-        assert_eq!(processes(handle, 0).0, 0);
-    });
+    on_node(
+        "functions_newer_than_the_driver_are_not_found",
+        "pre470",
+        "",
+        |_| {
+            nvmlInit_v2();
+            let handle = mig(gpu(0).unwrap(), 0).unwrap();
+            // SAFETY: the places are ours.
+            unsafe {
+                assert_eq!(
+                    nvmlDeviceGetComputeRunningProcesses_v3(handle, &mut 0, null_mut()),
+                    13
+                );
+                assert_eq!(
+                    nvmlDeviceGetMemoryInfo_v2(handle, &mut MemoryV2::default()),
+                    13
+                );
+            }
+            assert_eq!(processes(handle, 0).0, 0);
+        },
+    );
 }
 
 #[test]
@@ -166,16 +243,31 @@ fn memory_adds_up() {
     on_node("memory_adds_up", two, "", |folder: &Folder| {
         let node = folder.node().unwrap();
         let device = |n: usize| node.gpus[0].devices[n].uuid.clone();
-        folder.set_faults(&format!("process = [{{ device = '{}', pid = 1, memory_mib = 100 }}]", device(0))).unwrap();
+        folder
+            .set_faults(&format!(
+                "process = [{{ device = '{}', pid = 1, memory_mib = 100 }}]",
+                device(0)
+            ))
+            .unwrap();
         nvmlInit_v2();
         let used = |n| memory(by_uuid(&device(n)).unwrap()).unwrap().used;
         let idle = node.gpus[0].devices[0].idle;
-        assert_eq!([used(0), used(1)], [idle + 100 * MIB; 2], "compute instances share their GPU instance's memory");
+        assert_eq!(
+            [used(0), used(1)],
+            [idle + 100 * MIB; 2],
+            "compute instances share their GPU instance's memory"
+        );
         assert_eq!(processes(by_uuid(&device(1)).unwrap(), 0).1, 0);
         assert_eq!(processes(gpu(0).unwrap(), 4).2.len(), 1);
-        let mut v2 = MemoryV2 { version: MEMORY_V2, ..MemoryV2::default() };
+        let mut v2 = MemoryV2 {
+            version: MEMORY_V2,
+            ..MemoryV2::default()
+        };
         // SAFETY: the place is ours.
-        assert_eq!(unsafe { nvmlDeviceGetMemoryInfo_v2(gpu(0).unwrap(), &mut v2) }, 0);
+        assert_eq!(
+            unsafe { nvmlDeviceGetMemoryInfo_v2(gpu(0).unwrap(), &mut v2) },
+            0
+        );
         assert_eq!(v2.total, v2.used + v2.free + v2.reserved);
         assert_eq!(v2.used + v2.reserved, memory(gpu(0).unwrap()).unwrap().used);
     });
@@ -184,7 +276,11 @@ fn memory_adds_up() {
 #[test]
 fn codes_have_nvidias_texts() {
     // SAFETY: the texts are static.
-    let text = |code| unsafe { CStr::from_ptr(nvmlErrorString(code)) }.to_str().unwrap();
+    let text = |code| {
+        unsafe { CStr::from_ptr(nvmlErrorString(code)) }
+            .to_str()
+            .unwrap()
+    };
     assert_eq!(
         [0, 9, 15, 26, 999, 12345].map(text),
         [
@@ -207,33 +303,46 @@ fn without_a_node_there_is_no_driver() {
         return;
     }
     let (_dir, folder) = folder("none", "");
-    let status = again(test, &folder).env_remove("SIM_NODE").env("SIM_TEST_CHILD", "1").status().unwrap();
+    let status = again(test, &folder)
+        .env_remove("SIM_NODE")
+        .env("SIM_TEST_CHILD", "1")
+        .status()
+        .unwrap();
     assert!(status.success());
-    let status = again(test, &folder).env("SIM_NODE", "").env("SIM_TEST_CHILD", "1").status().unwrap();
+    let status = again(test, &folder)
+        .env("SIM_NODE", "")
+        .env("SIM_TEST_CHILD", "1")
+        .status()
+        .unwrap();
     assert!(status.success());
 }
 
 #[test]
 fn threads_do_not_disturb_each_other() {
-    on_node("threads_do_not_disturb_each_other", "a100x8", "", |folder| {
-        let uuids = folder.node().unwrap().device_uuids();
-        nvmlInit_v2();
-        std::thread::scope(|scope| {
-            for number in 0..8 {
-                let uuids = &uuids;
-                scope.spawn(move || {
-                    for _ in 0..20 {
-                        assert_eq!(nvmlInit_v2(), 0);
-                        let device = mig(gpu(number).unwrap(), 3).unwrap();
-                        assert_eq!(uuid(device).unwrap(), uuids[number as usize * 7 + 3]);
-                        assert_eq!(processes(device, 0).0, 0);
-                        assert_eq!(nvmlShutdown(), 0);
-                    }
-                });
-            }
-        });
-        assert!(gpu(0).is_ok());
-        nvmlShutdown();
-        assert_eq!(gpu(0), Err(1));
-    });
+    on_node(
+        "threads_do_not_disturb_each_other",
+        "a100x8",
+        "",
+        |folder| {
+            let uuids = folder.node().unwrap().device_uuids();
+            nvmlInit_v2();
+            std::thread::scope(|scope| {
+                for number in 0..8 {
+                    let uuids = &uuids;
+                    scope.spawn(move || {
+                        for _ in 0..20 {
+                            assert_eq!(nvmlInit_v2(), 0);
+                            let device = mig(gpu(number).unwrap(), 3).unwrap();
+                            assert_eq!(uuid(device).unwrap(), uuids[number as usize * 7 + 3]);
+                            assert_eq!(processes(device, 0).0, 0);
+                            assert_eq!(nvmlShutdown(), 0);
+                        }
+                    });
+                }
+            });
+            assert!(gpu(0).is_ok());
+            nvmlShutdown();
+            assert_eq!(gpu(0), Err(1));
+        },
+    );
 }

@@ -1,7 +1,10 @@
 //! Each fault of `faults.toml` does what it says, and no more.
 //! Each test runs on a node of its own in a child process.
 #![allow(clippy::print_stderr, reason = "says what it skipped")]
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 mod common;
 
@@ -14,11 +17,19 @@ use std::time::{Duration, Instant};
 #[test]
 fn a_rule_fails_one_function_of_one_gpu_for_some_calls() {
     let faults = "[[rule]]\nfunction = 'nvmlDeviceGetHandleByIndex_v2'\ngpu = 1\nfrom = 2\nfirst = 2\nreturns = 15\n";
-    on_node("a_rule_fails_one_function_of_one_gpu_for_some_calls", "a100x8", faults, |_| {
-        nvmlInit_v2();
-        assert_eq!([1, 1, 1, 1].map(|index| gpu(index).err()), [None, Some(15), Some(15), None]);
-        assert!(gpu(0).is_ok());
-    });
+    on_node(
+        "a_rule_fails_one_function_of_one_gpu_for_some_calls",
+        "a100x8",
+        faults,
+        |_| {
+            nvmlInit_v2();
+            assert_eq!(
+                [1, 1, 1, 1].map(|index| gpu(index).err()),
+                [None, Some(15), Some(15), None]
+            );
+            assert!(gpu(0).is_ok());
+        },
+    );
 }
 
 #[test]
@@ -41,23 +52,38 @@ fn a_rule_may_count_the_whole_node() {
         std::process::exit(if nvmlInit_v2() == 0 { 0 } else { 3 });
     }
     let (_dir, folder) = folder("a100x1", faults);
-    let run = || again(test, &folder).stdout(Stdio::null()).status().unwrap().code();
+    let run = || {
+        again(test, &folder)
+            .stdout(Stdio::null())
+            .status()
+            .unwrap()
+            .code()
+    };
     assert_eq!([run(), run(), run()], [Some(3), Some(0), Some(0)]);
     folder.set_faults(faults).unwrap();
-    assert_eq!([run(), run()], [Some(3), Some(0)], "new faults count from the beginning");
+    assert_eq!(
+        [run(), run()],
+        [Some(3), Some(0)],
+        "new faults count from the beginning"
+    );
 }
 
 #[test]
 fn init_fails_without_a_node() {
-    on_node("init_fails_without_a_node", "a100x1", "[[rule]]\nfunction='nvmlInit_v2'\nreturns=9\n", |folder| {
-        assert_eq!(nvmlInit_v2(), 9);
-        assert_eq!(gpu(0), Err(1));
-        folder.set_faults("").unwrap();
-        assert_eq!(nvmlInit_v2(), 0);
-        nvmlShutdown();
-        std::fs::remove_file(folder.path("node.toml")).unwrap();
-        assert_eq!(nvmlInit_v2(), 999);
-    });
+    on_node(
+        "init_fails_without_a_node",
+        "a100x1",
+        "[[rule]]\nfunction='nvmlInit_v2'\nreturns=9\n",
+        |folder| {
+            assert_eq!(nvmlInit_v2(), 9);
+            assert_eq!(gpu(0), Err(1));
+            folder.set_faults("").unwrap();
+            assert_eq!(nvmlInit_v2(), 0);
+            nvmlShutdown();
+            std::fs::remove_file(folder.path("node.toml")).unwrap();
+            assert_eq!(nvmlInit_v2(), 999);
+        },
+    );
 }
 
 #[test]
@@ -72,7 +98,10 @@ fn latency_is_per_init_and_per_gpu() {
         let slow = |time: Duration, ms: u64| time >= Duration::from_millis(ms);
         assert!(slow(timed(&|| assert_eq!(nvmlInit_v2(), 0)), 40));
         assert!(slow(timed(&|| assert!(gpu(0).is_ok())), 60));
-        assert!(slow(timed(&|| assert!(by_uuid("MIG-none").is_err())), 7 * 60), "a search opens all GPUs");
+        assert!(
+            slow(timed(&|| assert!(by_uuid("MIG-none").is_err())), 7 * 60),
+            "a search opens all GPUs"
+        );
     });
 }
 
@@ -81,11 +110,23 @@ fn hidden_devices_close_up() {
     on_node("hidden_devices_close_up", "a100x1", "", |folder| {
         let node = folder.node().unwrap();
         let device = |n: usize| node.gpus[0].devices[n].uuid.clone();
-        folder.set_faults(&format!("[[hide]]\ndevices = ['{}', '{}']\n", device(0), device(3))).unwrap();
+        folder
+            .set_faults(&format!(
+                "[[hide]]\ndevices = ['{}', '{}']\n",
+                device(0),
+                device(3)
+            ))
+            .unwrap();
         nvmlInit_v2();
         let seen = |n| mig(gpu(0).unwrap(), n).and_then(uuid);
-        assert_eq!([seen(0), seen(1), seen(2)], [1, 2, 4].map(|n| Ok(device(n))));
-        assert_eq!([seen(5), by_uuid(&device(0)).map(|_| String::new())], [Err(6), Err(6)]);
+        assert_eq!(
+            [seen(0), seen(1), seen(2)],
+            [1, 2, 4].map(|n| Ok(device(n)))
+        );
+        assert_eq!(
+            [seen(5), by_uuid(&device(0)).map(|_| String::new())],
+            [Err(6), Err(6)]
+        );
     });
 }
 
@@ -104,20 +145,33 @@ fn without_the_monitor_capability_gpus_in_mig_mode_tell_nothing() {
 
 #[test]
 fn lists_may_grow_between_calls() {
-    on_node("lists_may_grow_between_calls", "a100x1", "processes_grow = 3\n", |_| {
-        nvmlInit_v2();
-        let device = mig(gpu(0).unwrap(), 0).unwrap();
-        let answers = [0, 3, 20].map(|room| processes(device, room));
-        assert_eq!(answers.map(|(code, count, _)| (code, count)), [(7, 3), (7, 6), (0, 9)]);
-    });
+    on_node(
+        "lists_may_grow_between_calls",
+        "a100x1",
+        "processes_grow = 3\n",
+        |_| {
+            nvmlInit_v2();
+            let device = mig(gpu(0).unwrap(), 0).unwrap();
+            let answers = [0, 3, 20].map(|room| processes(device, room));
+            assert_eq!(
+                answers.map(|(code, count, _)| (code, count)),
+                [(7, 3), (7, 6), (0, 9)]
+            );
+        },
+    );
 }
 
 #[test]
 fn texts_may_be_garbage() {
-    on_node("texts_may_be_garbage", "a100x1", "[[rule]]\nfunction='nvmlDeviceGetUUID'\ndoes='garbage'\n", |_| {
-        nvmlInit_v2();
-        assert!(uuid(gpu(0).unwrap()).unwrap().contains('\u{fffd}'));
-    });
+    on_node(
+        "texts_may_be_garbage",
+        "a100x1",
+        "[[rule]]\nfunction='nvmlDeviceGetUUID'\ndoes='garbage'\n",
+        |_| {
+            nvmlInit_v2();
+            assert!(uuid(gpu(0).unwrap()).unwrap().contains('\u{fffd}'));
+        },
+    );
 }
 
 #[test]
@@ -140,10 +194,22 @@ fn calls_may_hang_stop_or_abort() {
         nvmlShutdown();
         return;
     }
-    let cases = [("nvmlInit_v2", "hang"), ("nvmlShutdown", "hang"), ("nvmlShutdown", "stop"), ("nvmlInit_v2", "abort")];
+    let cases = [
+        ("nvmlInit_v2", "hang"),
+        ("nvmlShutdown", "hang"),
+        ("nvmlShutdown", "stop"),
+        ("nvmlInit_v2", "abort"),
+    ];
     for (function, does) in cases {
-        let (_dir, folder) = folder("a100x1", &format!("[[rule]]\nfunction = '{function}'\ndoes = '{does}'\n"));
-        let mut child = again(test, &folder).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let (_dir, folder) = folder(
+            "a100x1",
+            &format!("[[rule]]\nfunction = '{function}'\ndoes = '{does}'\n"),
+        );
+        let mut child = again(test, &folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         until("it has called", || has_called(&folder, function));
         match does {
             "abort" => assert_eq!(child.wait().unwrap().signal(), Some(6)),
@@ -158,17 +224,33 @@ fn calls_may_hang_stop_or_abort() {
     }
 }
 
-/// A child in a pid namespace of its own, on a device that this process, outside it, has a context on.
+/// A child in a pid namespace of its own, on a device that this process, outside it, has
+/// a context on.
 fn from_another_pid_namespace(test: &str, faults: &str) -> Option<bool> {
     let (_dir, folder) = folder("a100x1", faults);
     let uuid = folder.node().unwrap().device_uuids()[0].clone();
-    let record = Record { uuid, pid: std::process::id(), memory: 100 * MIB, max: 1, ..Record::default() };
+    let record = Record {
+        uuid,
+        pid: std::process::id(),
+        memory: 100 * MIB,
+        max: 1,
+        ..Record::default()
+    };
     let _context = folder.register(&record).unwrap().unwrap();
     let inside = again(test, &folder);
     let mut unshare = Command::new("unshare");
-    unshare.args(["-U", "-r", "-p", "-f", "--"]).arg(inside.get_program()).args(inside.get_args());
-    unshare.env("SIM_NODE", folder.root()).stdout(Stdio::null()).stderr(Stdio::null());
-    let possible = Command::new("unshare").args(["-U", "-r", "-p", "-f", "true"]).status().is_ok_and(|s| s.success());
+    unshare
+        .args(["-U", "-r", "-p", "-f", "--"])
+        .arg(inside.get_program())
+        .args(inside.get_args());
+    unshare
+        .env("SIM_NODE", folder.root())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let possible = Command::new("unshare")
+        .args(["-U", "-r", "-p", "-f", "true"])
+        .status()
+        .is_ok_and(|s| s.success());
     possible.then(|| unshare.status().unwrap().success())
 }
 

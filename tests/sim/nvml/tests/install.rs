@@ -1,7 +1,10 @@
-//! The installed library is found and loaded as the real one, with exactly the functions that were left in it.
-//! Asked through dlopen, as the commands do.
+//! The installed library is found and loaded as the real one, with exactly the functions
+//! that were left in it. Asked through dlopen, as the commands do.
 #![allow(unsafe_code, reason = "dlopen and dlsym")]
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use sim_nvml::install::{BEFORE_510, WIDE_PROCESSES, install};
 use std::ffi::CString;
@@ -31,11 +34,17 @@ const ASKED: [&str; 4] = [
 
 #[test]
 fn hidden_functions_are_not_there_and_others_are() {
-    let variants: [(&[&str], [bool; 4]); 3] =
-        [(&[], [true; 4]), (BEFORE_510, [true, true, false, false]), (WIDE_PROCESSES, [true, true, true, false])];
+    let variants: [(&[&str], [bool; 4]); 3] = [
+        (&[], [true; 4]),
+        (BEFORE_510, [true, true, false, false]),
+        (WIDE_PROCESSES, [true, true, true, false]),
+    ];
     for (hidden, expected) in variants {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(found(&install(dir.path(), hidden).unwrap(), &ASKED), expected);
+        assert_eq!(
+            found(&install(dir.path(), hidden).unwrap(), &ASKED),
+            expected
+        );
     }
     let dir = tempfile::tempdir().unwrap();
     assert!(install(dir.path(), &["nvmlNoSuchFunction"]).is_err());

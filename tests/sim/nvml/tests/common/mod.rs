@@ -1,7 +1,15 @@
 //! The C functions as a caller sees them, and a way to call them on a node of one's own.
-//! The library has one state per process, so each test runs itself again in a child with its own `SIM_NODE`.
-#![allow(unsafe_code, dead_code, reason = "calls C functions; no test uses all of this")]
-#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test with a place")]
+//! The library has one state per process, so each test runs itself again in a child with
+//! its own `SIM_NODE`.
+#![allow(
+    unsafe_code,
+    dead_code,
+    reason = "calls C functions; no test uses all of this"
+)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic in a test is a failed test with a place"
+)]
 
 use sim_node::Folder;
 use sim_nvml::abi::{DeviceAttributes, Memory, MemoryV2, ProcessInfo};
@@ -19,27 +27,51 @@ unsafe extern "C" {
     pub(crate) fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> c_int;
     pub(crate) fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, handle: *mut Handle) -> c_int;
     pub(crate) fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, handle: *mut Handle) -> c_int;
-    pub(crate) fn nvmlDeviceGetHandleByPciBusId_v2(id: *const c_char, handle: *mut Handle) -> c_int;
-    pub(crate) fn nvmlDeviceGetMigDeviceHandleByIndex(handle: Handle, index: c_uint, mig: *mut Handle) -> c_int;
+    pub(crate) fn nvmlDeviceGetHandleByPciBusId_v2(id: *const c_char, handle: *mut Handle)
+    -> c_int;
+    pub(crate) fn nvmlDeviceGetMigDeviceHandleByIndex(
+        handle: Handle,
+        index: c_uint,
+        mig: *mut Handle,
+    ) -> c_int;
     pub(crate) fn nvmlDeviceGetName(handle: Handle, name: *mut c_char, length: c_uint) -> c_int;
     pub(crate) fn nvmlDeviceGetUUID(handle: Handle, uuid: *mut c_char, length: c_uint) -> c_int;
     pub(crate) fn nvmlDeviceGetIndex(handle: Handle, index: *mut c_uint) -> c_int;
-    pub(crate) fn nvmlDeviceGetMigMode(handle: Handle, current: *mut c_uint, pending: *mut c_uint) -> c_int;
+    pub(crate) fn nvmlDeviceGetMigMode(
+        handle: Handle,
+        current: *mut c_uint,
+        pending: *mut c_uint,
+    ) -> c_int;
     pub(crate) fn nvmlDeviceGetMemoryInfo(handle: Handle, memory: *mut Memory) -> c_int;
     pub(crate) fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, memory: *mut MemoryV2) -> c_int;
-    pub(crate) fn nvmlDeviceGetAttributes_v2(handle: Handle, attributes: *mut DeviceAttributes) -> c_int;
-    pub(crate) fn nvmlDeviceGetComputeRunningProcesses_v2(h: Handle, count: *mut c_uint, to: *mut ProcessInfo)
-    -> c_int;
-    pub(crate) fn nvmlDeviceGetComputeRunningProcesses_v3(h: Handle, count: *mut c_uint, to: *mut c_void) -> c_int;
+    pub(crate) fn nvmlDeviceGetAttributes_v2(
+        handle: Handle,
+        attributes: *mut DeviceAttributes,
+    ) -> c_int;
+    pub(crate) fn nvmlDeviceGetComputeRunningProcesses_v2(
+        h: Handle,
+        count: *mut c_uint,
+        to: *mut ProcessInfo,
+    ) -> c_int;
+    pub(crate) fn nvmlDeviceGetComputeRunningProcesses_v3(
+        h: Handle,
+        count: *mut c_uint,
+        to: *mut c_void,
+    ) -> c_int;
 }
 
-/// Runs `body` in a child on this node with these faults; `test` is the name of the calling test.
+/// Runs `body` in a child on this node with these faults; `test` is the name of the
+/// calling test.
 pub(crate) fn on_node(test: &str, node: &str, faults: &str, body: fn(&Folder)) {
     if let Some(folder) = Folder::from_env() {
         return body(&folder);
     }
     let (_dir, folder) = folder(node, faults);
-    let output = again(test, &folder).stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
+    let output = again(test, &folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {text}", output.status);
 }
@@ -56,7 +88,9 @@ pub(crate) fn folder(node: &str, faults: &str) -> (tempfile::TempDir, Folder) {
 /// This test program once more, for one test, on a node.
 pub(crate) fn again(test: &str, folder: &Folder) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env("SIM_NODE", folder.root());
+    command
+        .args(["--exact", test, "--nocapture"])
+        .env("SIM_NODE", folder.root());
     command
 }
 
@@ -69,7 +103,11 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 pub(crate) fn has_called(folder: &Folder, function: &str) -> bool {
-    folder.calls().unwrap().iter().any(|call| call.function == function)
+    folder
+        .calls()
+        .unwrap()
+        .iter()
+        .any(|call| call.function == function)
 }
 
 /// The letter of the process's state in /proc.
@@ -101,7 +139,9 @@ pub(crate) fn uuid(handle: Handle) -> Result<String, c_int> {
     // SAFETY: the place is ours and as long as said.
     code(unsafe { nvmlDeviceGetUUID(handle, text.as_mut_ptr(), 96) })?;
     // SAFETY: the library ends texts with a NUL.
-    Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
+    Ok(unsafe { CStr::from_ptr(text.as_ptr()) }
+        .to_string_lossy()
+        .into_owned())
 }
 
 pub(crate) fn memory(handle: Handle) -> Result<Memory, c_int> {
@@ -113,7 +153,11 @@ pub(crate) fn memory(handle: Handle) -> Result<Memory, c_int> {
 /// The needed count and the entries that came, for a buffer of this many entries.
 pub(crate) fn processes(handle: Handle, room: u32) -> (c_int, u32, Vec<ProcessInfo>) {
     let (mut count, mut entries) = (room, vec![ProcessInfo::default(); room as usize]);
-    let to = if room == 0 { null_mut() } else { entries.as_mut_ptr() };
+    let to = if room == 0 {
+        null_mut()
+    } else {
+        entries.as_mut_ptr()
+    };
     // SAFETY: the buffer is ours and as long as said.
     let code = unsafe { nvmlDeviceGetComputeRunningProcesses_v2(handle, &mut count, to) };
     entries.truncate(count as usize);
