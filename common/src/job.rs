@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::procfs::{Stat, ancestry, file, secrets, secrets::Secret};
+use crate::procfs::{Stat, ancestry, file, process_memory, process_memory::Secret};
 
 /// A job, with its step and task where those are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Job {
     fn of_slurmstepd(pid: i32) -> Option<Self> {
         let above = |stat: &Stat| stat.comm == "slurmstepd";
         let daemon = ancestry::ancestors(pid, 64).into_iter().find(above)?;
-        let Secret::Bytes(words) = secrets::cmdline(daemon.pid) else {
+        let Secret::Bytes(words) = process_memory::cmdline(daemon.pid) else {
             return None;
         };
         let text = String::from_utf8_lossy(&words);

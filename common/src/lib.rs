@@ -3,17 +3,17 @@
 //!
 //! | layer | modules |
 //! | --- | --- |
-//! | the kernel's edges | `sys` system calls that no crate offers, `bytes` ranges of the lock file, `procfs` what /proc tells, `resolve_program` which program a wrapped path runs, `process_reset` and `detached` start the small processes that outlive a program |
+//! | the kernel's edges | `sys` system calls that no crate offers, `byte_range` ranges of the lock file, `procfs` what /proc tells, `resolve_program` which program a wrapped path runs, `process_reset` and `detached` start the small processes that outlive a program |
 //! | words and values | `error` and `exit` failures and their statuses, `diag` lines for people, `ident` UUIDs, `quantity` sizes and times, `cpus` sets of CPUs, `batch` and `job` what a batch system says, `frameworks` variables for shares |
 //! | the lock | `lock` taking, settling and reading locks, `share` parts of a device in units of the lock |
-//! | the node | `inventory` GPUs and devices as data, `visible` CUDA_VISIBLE_DEVICES, `settings` files, variables and the site's lists, `locked` the lock of this node, `record` and `recorder` the system's log |
-//! | what is typed | `flags` tables of options, `guide` help texts, `typed` options as settings |
-//! | one call | `pool` which devices it may choose from, `ownership` what it owns already, `ask` the connection to the process that asks NVML, `request` what it asks for |
-//! | choosing | `choice` claiming free devices, `line` waiting for them, `select` one look at the node |
+//! | the node | `inventory` GPUs and devices as data, `visible` CUDA_VISIBLE_DEVICES, `settings` files, variables and the site's lists, `node_lock` the lock of this node, `syslog` and `lease_log` the system's log |
+//! | what is typed | `flags` tables of options, `help_text` help texts, `overrides` options as settings |
+//! | one call | `pool` which devices it may choose from, `ownership` what it owns already, `nvml_client` the connection to the process that asks NVML, `request` what it asks for |
+//! | choosing | `choice` claiming free devices, `queue` waiting for them, `select` one look at the node |
 //!
 //! NVML itself is in the crate `getgpu-nvml`, in `common/nvml`, which getgpu alone links.
 
-pub mod bytes;
+pub mod byte_range;
 pub mod detached;
 pub mod process_reset;
 pub mod procfs;
@@ -34,21 +34,21 @@ pub mod lock;
 pub mod share;
 
 pub mod inventory;
-pub mod locked;
-pub mod record;
-pub mod recorder;
+pub mod lease_log;
+pub mod node_lock;
 pub mod settings;
+pub mod syslog;
 pub mod visible;
 
 pub mod flags;
-pub mod guide;
-pub mod typed;
+pub mod help_text;
+pub mod overrides;
 
-pub mod ask;
+pub mod nvml_client;
 pub mod ownership;
 pub mod pool;
 pub mod request;
 
 pub mod choice;
-pub mod line;
+pub mod queue;
 pub mod select;

@@ -4,8 +4,8 @@
 
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
-use crate::lock::own::{self, HolderLine};
-use crate::lock::{Place, Span, Units};
+use crate::lock::ownership_proof::{self, HolderLine};
+use crate::lock::{LockFile, Span, Units};
 use crate::procfs::ancestry;
 use crate::procfs::fdinfo::OwnLock;
 
@@ -38,7 +38,7 @@ pub struct Candidate {
 pub type Proven = [(Uuid, Units)];
 
 /// What the call asks for.
-pub struct Wish<'a> {
+pub struct OwnershipQuestion<'a> {
     /// The devices of the grant; without one, only a reservation whose programs have
     /// exited is ours.
     pub grant: Option<&'a [Uuid]>,
@@ -88,7 +88,7 @@ impl Decision {
 /// Decides. A lease comes before a reservation, since a program that runs under a lease
 /// was given just that. Of several reservations the one made for the nearest ancestor
 /// comes first, then one that nobody uses yet, then the smallest.
-pub fn decide(wish: &Wish<'_>, candidates: &[Candidate]) -> Decision {
+pub fn decide(wish: &OwnershipQuestion<'_>, candidates: &[Candidate]) -> Decision {
     let Some(grant) = wish.grant else {
         let reusable = |candidate: &Candidate| match &candidate.basis {
             Basis::Reservation(line) if (wish.reusable)(line, &candidate.devices) => {
@@ -138,7 +138,7 @@ pub fn decide(wish: &Wish<'_>, candidates: &[Candidate]) -> Decision {
 /// Whether a part of a device is a sibling's, beside which there may be room for ours,
 /// and not one around us to choose inside of. Several tasks with one grant each reserve
 /// their part of it: the grant does not come from any of these.
-fn is_a_siblings_part(candidate: &Candidate, cover: &Cover, wish: &Wish<'_>) -> bool {
+fn is_a_siblings_part(candidate: &Candidate, cover: &Cover, wish: &OwnershipQuestion<'_>) -> bool {
     let Basis::Reservation(line) = &candidate.basis else {
         return false;
     };
@@ -189,17 +189,19 @@ impl Cover {
     /// # Errors
     ///
     /// It has ended: nothing inside it may be used.
-    pub fn confirm(&self, place: &Place) -> Result<(), Failure> {
+    pub fn confirm(&self, lock_file: &LockFile) -> Result<(), Failure> {
         let held = match &self.basis {
             // The descriptors are our own: they end with us.
             Basis::InheritedLease => true,
             Basis::AncestorLease => {
-                let locks = own::ancestors_locks();
+                let locks = ownership_proof::ancestors_locks();
                 self.devices.iter().all(|(uuid, units)| {
-                    units.without(&own::leased(&locks, place, uuid)).is_empty()
+                    units
+                        .without(&ownership_proof::leased(&locks, lock_file, uuid))
+                        .is_empty()
                 })
             }
-            Basis::Reservation(line) => own::proven(place, line),
+            Basis::Reservation(line) => ownership_proof::proven(lock_file, line),
         };
         if held {
             return Ok(());
@@ -214,12 +216,26 @@ impl Cover {
 
 /// Reads what may be ours of the devices of a grant, the cheap evidence first, and
 /// decides.
-pub fn of_grant(place: &Place, wish: &Wish<'_>) -> Decision {
+pub fn of_grant(lock_file: &LockFile, wish: &OwnershipQuestion<'_>) -> Decision {
     let grant = wish.grant.unwrap_or_default();
     let evidence: [&dyn Fn() -> Vec<Candidate>; 3] = [
-        &|| lease(Basis::InheritedLease, grant, place, &own::inherited_locks()),
-        &|| lease(Basis::AncestorLease, grant, place, &own::ancestors_locks()),
-        &|| reservations(place, grant),
+        &|| {
+            lease(
+                Basis::InheritedLease,
+                grant,
+                lock_file,
+                &ownership_proof::inherited_locks(),
+            )
+        },
+        &|| {
+            lease(
+                Basis::AncestorLease,
+                grant,
+                lock_file,
+                &ownership_proof::ancestors_locks(),
+            )
+        },
+        &|| reservations(lock_file, grant),
     ];
     // Leases come first in the decision too, so what is read later could not change it.
     let decisions = evidence.iter().map(|read| decide(wish, &read()));
@@ -229,10 +245,15 @@ pub fn of_grant(place: &Place, wish: &Wish<'_>) -> Decision {
         .unwrap_or(Decision::Nothing)
 }
 
-fn lease(basis: Basis, grant: &[Uuid], place: &Place, locks: &[OwnLock]) -> Vec<Candidate> {
+fn lease(basis: Basis, grant: &[Uuid], lock_file: &LockFile, locks: &[OwnLock]) -> Vec<Candidate> {
     let devices = grant
         .iter()
-        .map(|uuid| (uuid.clone(), own::leased(locks, place, uuid)))
+        .map(|uuid| {
+            (
+                uuid.clone(),
+                ownership_proof::leased(locks, lock_file, uuid),
+            )
+        })
         .collect();
     vec![Candidate {
         basis,
@@ -242,13 +263,13 @@ fn lease(basis: Basis, grant: &[Uuid], place: &Place, locks: &[OwnLock]) -> Vec<
     }]
 }
 
-fn reservations(place: &Place, grant: &[Uuid]) -> Vec<Candidate> {
-    let mut lines = own::reservations(place, Some(nix::unistd::geteuid().as_raw()));
+fn reservations(lock_file: &LockFile, grant: &[Uuid]) -> Vec<Candidate> {
+    let mut lines = ownership_proof::reservations(lock_file, Some(nix::unistd::geteuid().as_raw()));
     lines.retain(|line| grant.iter().all(|uuid| line.devices.contains(uuid)));
     let lineage = ancestry::lineage();
-    let probe = place.open().ok();
+    let probe = lock_file.open().ok();
     let candidate = |line: HolderLine| {
-        let devices = own::reserved(place, &line);
+        let devices = ownership_proof::reserved(lock_file, &line);
         let leased = |(uuid, units): &(Uuid, Units)| {
             let taken = |range| {
                 probe

@@ -41,7 +41,7 @@ fn decided(
     candidates: &[Candidate],
 ) -> String {
     let grant: Option<Vec<Uuid>> = grant.map(|grant| grant.iter().map(|n| uuid(*n)).collect());
-    let wish = Wish {
+    let wish = OwnershipQuestion {
         grant: grant.as_deref(),
         by_uuid: true,
         count,
@@ -268,7 +268,7 @@ fn a_cover_has_the_proven_units_of_the_granted_devices() {
         ..reserved(5, &[1, 2])
     };
     let grant = [uuid(1)];
-    let wish = Wish {
+    let wish = OwnershipQuestion {
         grant: Some(&grant),
         by_uuid: true,
         count: 1,
@@ -333,7 +333,7 @@ fn a_part_that_a_sibling_reserved_is_not_around_us() {
         ),
         ("whole", reserved(5, &[1]), false, false, true),
     ] {
-        let wish = Wish {
+        let wish = OwnershipQuestion {
             grant: Some(&grant),
             by_uuid,
             count: 1,

@@ -1,14 +1,14 @@
 //! From options, settings and environment to the pool that one call chooses from.
 //! The same for getgpu and cudawrap, so that both mean the same devices.
 
-use crate::ask::{Client, Worker};
 use crate::batch::BatchGpus;
 use crate::cpus::{CpuSet, overlap};
 use crate::error::{Failure, Kind};
 use crate::ident::{Selector, Uuid};
 use crate::inventory::{Detail, Device, Inventory};
-use crate::lock::{Level, Place, UNITS, Units, layout};
-use crate::ownership::{self, Cover, Decision, Wish};
+use crate::lock::{Level, LockFile, UNITS, Units, layout};
+use crate::nvml_client::{Client, Worker};
+use crate::ownership::{self, Cover, Decision, OwnershipQuestion};
 use crate::pool::{Filter, Portion};
 use crate::procfs::namespaces;
 use crate::settings::{Environment, Policy, Settings, ShareUsers, WithoutGrant, allowed};
@@ -34,14 +34,14 @@ pub struct Nearest {
 
 impl Nearest {
     /// How far a device is, which is at this place of the pool.
-    pub fn distance(&self, device: &Device, place: usize) -> Distance {
+    pub fn distance(&self, device: &Device, lock_file: usize) -> Distance {
         let near = device
             .cpus
             .as_ref()
             .map_or(0, |cpus| overlap(cpus, &self.cpus));
         (
             -i64::try_from(near).unwrap_or(i64::MAX),
-            self.block != Some(place),
+            self.block != Some(lock_file),
         )
     }
 }
@@ -267,17 +267,17 @@ impl Request {
 
     /// What of the grant's devices is ours already. Without a grant that is a question of
     /// reuse, which getgpu alone asks.
-    pub fn owned(&self, place: &Place, inventory: Option<&Inventory>) -> Decision {
+    pub fn owned(&self, lock_file: &LockFile, inventory: Option<&Inventory>) -> Decision {
         let Some(grant) = self.filter.grant.as_deref() else {
             return Decision::Nothing;
         };
-        self.owned_of(place, grant, inventory)
+        self.owned_of(lock_file, grant, inventory)
     }
 
     /// The same for devices that are not yet known to exist.
     pub fn owned_of(
         &self,
-        place: &Place,
+        lock_file: &LockFile,
         grant: &[Uuid],
         inventory: Option<&Inventory>,
     ) -> Decision {
@@ -291,14 +291,14 @@ impl Request {
         let wants_all =
             |uuid: &Uuid, ours: &Units| self.filter.portion(ours, memory(uuid)) == Portion::All;
         let by_uuid = self.visible.full_uuids().is_some();
-        let wish = Wish {
+        let wish = OwnershipQuestion {
             grant: Some(grant),
             by_uuid,
             count: self.count,
             wants_all: &wants_all,
             reusable: &|_, _| false,
         };
-        ownership::of_grant(place, &wish)
+        ownership::of_grant(lock_file, &wish)
     }
 
     /// The most devices that this user may have at a time; of what is ours already
@@ -313,10 +313,10 @@ impl Request {
     /// # Errors
     ///
     /// It has ended.
-    pub fn confirm(&self, place: &Place) -> Result<(), Failure> {
+    pub fn confirm(&self, lock_file: &LockFile) -> Result<(), Failure> {
         self.cover
             .as_ref()
-            .map_or(Ok(()), |cover| cover.confirm(place))
+            .map_or(Ok(()), |cover| cover.confirm(lock_file))
     }
 
     /// The request without what narrows the choice: INDEX counts all devices of the type,

@@ -2,15 +2,15 @@
 //! the caller is to wait in the queue. The same for getgpu and cudawrap; what each adds
 //! to it, such as `--explain`, it adds as an `Observer`.
 
-use crate::ask::Ask;
 use crate::choice::cap;
-use crate::choice::census::{self, Census, Rejected};
-use crate::choice::pick::{Chooser, Guard, Outcome, Picked};
+use crate::choice::chooser::{Chooser, Guard, Outcome, Picked};
+use crate::choice::rejection_report::{self, Rejected, RejectionReport};
 use crate::error::{Failure, Kind};
 use crate::inventory::{Device, Inventory};
-use crate::line;
-use crate::lock::{Description, Place, Side};
+use crate::lock::{LockFile, OfdLock, Side};
+use crate::nvml_client::Ask;
 use crate::pool::Portion;
+use crate::queue;
 use crate::request::Request;
 
 /// What came of one look.
@@ -45,7 +45,7 @@ pub trait Observer<A: Ask> {
     ) -> Result<(), Failure>;
 
     /// No device was free: why, for each of the pool.
-    fn rejected(&mut self, rejected: &[(Device, Rejected)], probe: &Description);
+    fn rejected(&mut self, rejected: &[(Device, Rejected)], probe: &OfdLock);
 
     /// The program is to wait for devices of this pool.
     ///
@@ -63,7 +63,7 @@ pub struct Selection<'a, A: Ask> {
     /// NVML.
     pub client: &'a mut A,
     /// The lock.
-    pub place: &'a Place,
+    pub lock_file: &'a LockFile,
     /// For whom.
     pub side: Side,
     /// What is asked for.
@@ -86,14 +86,14 @@ impl<A: Ask> Selection<'_, A> {
     ) -> Result<Selected, Failure> {
         let Self {
             client,
-            place,
+            lock_file,
             side,
             request,
             waits,
         } = self;
         cap::possible(request)?;
-        let probe = place.open()?;
-        let ahead = line::waiting(&probe, Some(request.line()))?;
+        let probe = lock_file.open()?;
+        let ahead = queue::waiting(&probe, Some(request.line()))?;
         let mut known = known;
         // Of several devices it has to be known whether a program can use them together.
         if known.is_none() && (request.count > 1 || ahead > 0) {
@@ -110,12 +110,19 @@ impl<A: Ask> Selection<'_, A> {
         }
         let mut alone = None;
         if let (true, false, Some(inventory)) = (ahead > 0, waits, &known) {
-            let rooms = || line::rooms(&probe, request, inventory).map(|rooms| rooms.free);
-            let found = line::abandoned::alone(rooms, request.count, line::abandoned::ALONE)?;
+            let availability = || {
+                queue::availability(&probe, request, inventory)
+                    .map(|availability| availability.free)
+            };
+            let found = queue::stalled_head::alone(
+                availability,
+                request.count,
+                queue::stalled_head::ALONE,
+            )?;
             alone = Some(found).filter(|alone| !alone.is_empty());
         }
         let failure = if ahead > 0 && alone.is_none() {
-            line::taken_by(ahead).hint(observer.hint(true))
+            queue::taken_by(ahead).hint(observer.hint(true))
         } else {
             let skip = |device: &Device| {
                 alone
@@ -124,7 +131,7 @@ impl<A: Ask> Selection<'_, A> {
             };
             let mut chooser = Chooser {
                 client: &mut *client,
-                place,
+                lock_file,
                 side,
                 request,
                 skip: &skip,
@@ -137,7 +144,7 @@ impl<A: Ask> Selection<'_, A> {
                 Outcome::OverCap(failure) => failure,
                 Outcome::NoneFree(rejected) => {
                     observer.rejected(&rejected, &probe);
-                    Census::take(&rejected, &probe)
+                    RejectionReport::take(&rejected, &probe)
                         .failure()
                         .hint(observer.hint(false))
                 }
@@ -151,10 +158,11 @@ impl<A: Ask> Selection<'_, A> {
             None => client.client()?.scan(request.detail())?,
         };
         // What no device of the node could ever meet is said at once.
-        let pool: Vec<&Device> = census::pool(&request.filter, &inventory, request.count)?
-            .into_iter()
-            .map(|(_, device)| device)
-            .collect();
+        let pool: Vec<&Device> =
+            rejection_report::pool(&request.filter, &inventory, request.count)?
+                .into_iter()
+                .map(|(_, device)| device)
+                .collect();
         observer.waits(&pool, &inventory)?;
         Ok(Selected::Queue(inventory))
     }

@@ -10,11 +10,11 @@ use getgpu_common::error::{Failure, Kind, reason};
 
 use crate::directory::{Directory, unsupported};
 use crate::identity::{Id, id};
-use crate::look::{Entry, Seen, entry};
+use crate::inspect::{Entry, Seen, entry};
 use crate::names::Names;
 use crate::names::Place::{self, App, Former, Hidden, Tmp};
 use crate::plan::{Plan, Step};
-use crate::verdict::{Verdict, verdict};
+use crate::swap_check::{Verdict, verdict};
 use crate::{package, wrapper};
 
 /// Why a plan was not carried out.

@@ -7,7 +7,7 @@ use getgpu_common::error::{Failure, Kind, reason};
 use crate::directory::Directory;
 use crate::filesystem::network;
 use crate::identity::Id;
-use crate::look::Entry;
+use crate::inspect::Entry;
 use crate::names::OWN;
 use crate::package::{self, Owner};
 use crate::target::Target;
@@ -109,7 +109,7 @@ pub fn own(target: &Target, wrapper: &Wrapper) -> Option<String> {
 /// What the user should know although it is wrapped.
 pub fn warnings(target: &Target, entry: &Entry) -> Vec<&'static str> {
     let mut all = Vec::new();
-    if entry.kind == crate::look::Kind::File && entry.linked {
+    if entry.kind == crate::inspect::Kind::File && entry.linked {
         all.push("the file has other names too: through those it starts without cudawrap");
     }
     if entry.mode & 0o6000 != 0 {

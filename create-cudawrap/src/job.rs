@@ -10,15 +10,15 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 use crate::apply::{self, Stop, Work};
 use crate::directory::Directory;
-use crate::look::{Seen, look};
+use crate::inspect::{Seen, look};
 use crate::names::{Names, Place};
-use crate::note::Note;
 use crate::options::Options;
 use crate::plan::{Goal, Method, Outcome, Plan, Request, Step, plan};
+use crate::registry::Note;
 use crate::state::{State, state};
 use crate::target::{Target, is_gone};
 use crate::wrapper::Wrapper;
-use crate::{dirlock, facts, linkdir, package, refuse};
+use crate::{checks, dirlock, facts, linkdir, package};
 
 /// What all jobs of a run share.
 pub struct Job<'a> {
@@ -61,11 +61,11 @@ impl Job<'_> {
             Some(dir) => linkdir::target(dir, path)?,
             None => Target::parse(path)?,
         };
-        refuse::name(&target.name)?;
+        checks::name(&target.name)?;
         let failed = |error: std::io::Error| Failure::new(Kind::Refused, reason(&error));
         let dir = Directory::open(&target.dir).map_err(failed)?;
         let longest = dir.filesystem().map_err(failed)?.f_namelen;
-        refuse::length(&target.name, u64::try_from(longest).unwrap_or(255))?;
+        checks::length(&target.name, u64::try_from(longest).unwrap_or(255))?;
         if !self.options.dry_run {
             dirlock::lock(dir.file(), dirlock::PATIENCE, self.options.force)
                 .map_err(|failure| self.blame(failure))?;
@@ -90,7 +90,7 @@ impl Job<'_> {
         };
         let first = self.plan(&seen, &work, path, Method::Exchange)?;
         if self.goal != Goal::Undo && !first.steps.is_empty() {
-            refuse::directory(facts::keeper(&dir)?).map_err(|failure| self.blame(failure))?;
+            checks::directory(facts::keeper(&dir)?).map_err(|failure| self.blame(failure))?;
         }
         let known_as = self.admit(&target, &work, &seen, path)?;
         work.known_as = seen.diverted.as_deref().unwrap_or(&known_as);
@@ -196,7 +196,7 @@ impl Job<'_> {
             divert || !force,
         )?;
         if now == State::Plain {
-            refuse::program(&seen.app, &facts, force)?;
+            checks::program(&seen.app, &facts, force)?;
             for warning in facts::warnings(target, &seen.app) {
                 self.diag
                     .warn(&format!("{}: warning: {warning}", target.shown.display()));
@@ -251,7 +251,7 @@ impl Job<'_> {
     fn keep_note(&self, path: &Path, outcome: Outcome) {
         let Some(note) = self.note else { return };
         let kept = match outcome {
-            Outcome::Sound | Outcome::AlreadyThrough => return,
+            Outcome::Healthy | Outcome::AlreadyThrough => return,
             Outcome::Undiverted | Outcome::Undone | Outcome::LinkRemoved | Outcome::NotWrapped => {
                 note.remove(path)
             }
@@ -327,7 +327,7 @@ fn fits(outcome: Outcome, now: State) -> bool {
         Outcome::Wrapped | Outcome::AlreadyWrapped | Outcome::Renewed | Outcome::Adopted => {
             now == State::Wrapped
         }
-        Outcome::NotWrapped | Outcome::AlreadyThrough | Outcome::Undiverted | Outcome::Sound => {
+        Outcome::NotWrapped | Outcome::AlreadyThrough | Outcome::Undiverted | Outcome::Healthy => {
             true
         }
     }
@@ -368,7 +368,7 @@ fn said(plan: &Plan, names: &Names, seen: &Seen) -> String {
         Outcome::Undiverted => {
             format!("is not wrapped; dpkg does not divert it to {hidden} any more")
         }
-        Outcome::Sound => "needs no repair; nothing changed".to_owned(),
+        Outcome::Healthy => "needs no repair; nothing changed".to_owned(),
     }
 }
 

@@ -1,27 +1,27 @@
-//! create-cudawrap in one line: PATH → target → look → state → plan → apply → note, and
-//! the path runs at every instant. Only `look`, `directory`, `dirlock`, `facts`,
-//! `apparmor`, `package`, `note` and `wrapper` touch the system; `state`, `plan`,
-//! `refuse` and `verdict` are pure.
+//! create-cudawrap in one line: PATH → target → inspect → state → plan → apply → registry, and
+//! the path runs at every instant. Only `inspect`, `directory`, `dirlock`, `facts`,
+//! `apparmor`, `package`, `registry` and `wrapper` touch the system; `state`, `plan`,
+//! `checks` and `swap_check` are pure.
 
 pub mod apparmor;
 pub mod apply;
+pub mod checks;
 pub mod directory;
 pub mod dirlock;
 pub mod facts;
 pub mod filesystem;
 pub mod identity;
+pub mod inspect;
 pub mod job;
 pub mod linkdir;
-pub mod look;
 pub mod names;
-pub mod note;
 pub mod options;
 pub mod package;
 pub mod plan;
-pub mod refuse;
+pub mod registry;
 pub mod run;
 pub mod state;
 pub mod status;
+pub mod swap_check;
 pub mod target;
-pub mod verdict;
 pub mod wrapper;

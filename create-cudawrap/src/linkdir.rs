@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use getgpu_common::error::{Failure, Kind, reason};
 
 use crate::identity::Id;
-use crate::look::Seen;
+use crate::inspect::Seen;
 use crate::names::Place::App;
 use crate::plan::{Goal, Outcome, Plan, Request, Step, plan};
 use crate::state::{State, state};
 use crate::target::Target;
 use crate::wrapper::{self, Wrapper};
-use crate::{facts, refuse};
+use crate::{checks, facts};
 
 /// The path of the link for the program at `path`.
 pub fn target(dir: &Path, path: &Path) -> Result<Target, Failure> {
@@ -52,7 +52,7 @@ pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), F
     {
         return Ok(());
     }
-    facts::own(&program, wrapper).map_or(Ok(()), |own| Err(refuse::own(&own)))
+    facts::own(&program, wrapper).map_or(Ok(()), |own| Err(checks::own(&own)))
 }
 
 /// The steps that put the link there.

@@ -4,7 +4,7 @@
 
 use getgpu_common::error::{Failure, Kind};
 
-use crate::look::Seen;
+use crate::inspect::Seen;
 use crate::names::Place::{self, App, Former, Hidden, Tmp};
 use crate::state::{Leftover, State, leftover, state};
 
@@ -79,7 +79,7 @@ pub enum Outcome {
     /// It is not wrapped, and dpkg writes it under its own name again.
     Undiverted,
     /// Nothing needs repair.
-    Sound,
+    Healthy,
 }
 
 /// The steps, and what they lead to.
@@ -174,7 +174,7 @@ type Steps = Result<(Vec<Step>, Outcome), Failure>;
 fn wrap(seen: &Seen, now: State, request: &Request) -> Steps {
     match now {
         State::Plain => Ok((first(request.method), Outcome::Wrapped)),
-        State::Half => Ok((half(seen, request), Outcome::Wrapped)),
+        State::Interrupted => Ok((half(seen, request), Outcome::Wrapped)),
         State::SameFile => Ok((relink(request.method), Outcome::Wrapped)),
         // Interrupted before the last step of an adoption.
         State::Wrapped if seen.hidden.is_program() && seen.former.id == seen.hidden.id => {
@@ -217,14 +217,14 @@ fn repair(seen: &Seen, now: State, request: &Request) -> Steps {
         State::Upgraded => Ok((renew(request.method), Outcome::Renewed)),
         State::Superseded if seen.calls_hidden => wrap(seen, State::Upgraded, request),
         State::Superseded => Ok((relink(request.method), Outcome::Renewed)),
-        State::Half | State::SameFile => wrap(seen, now, request),
+        State::Interrupted | State::SameFile => wrap(seen, now, request),
         State::Vanished => Ok((relink(request.method), Outcome::Repointed)),
         State::Wrapped | State::LinkOnly if request.named && !leads_there => {
             Ok((relink(request.method), Outcome::Repointed))
         }
         State::LinkOnly if !seen.app.runs => Ok((relink(request.method), Outcome::Repointed)),
-        State::LinkOnly if seen.behind.is_some() => Ok((vec![], Outcome::Sound)),
-        State::Plain | State::Wrapped | State::Through | State::Bypassed => Ok((vec![], Outcome::Sound)),
+        State::LinkOnly if seen.behind.is_some() => Ok((vec![], Outcome::Healthy)),
+        State::Plain | State::Wrapped | State::Through | State::Bypassed => Ok((vec![], Outcome::Healthy)),
         State::InTheWay => Err(in_the_way()),
         State::Migtools => adopt(seen),
         _ => Err(hopeless(seen, now)),
@@ -280,7 +280,7 @@ fn undo(seen: &Seen, now: State, method: Method) -> Steps {
             steps
         }
         (State::Wrapped | State::Vanished, Method::Replace) => vec![Step::Over(Hidden, App)],
-        (State::Half | State::SameFile, _) => discard(Hidden, method),
+        (State::Interrupted | State::SameFile, _) => discard(Hidden, method),
         (State::Orphan, Method::Exchange) => vec![Step::Move(Hidden, App)],
         (State::Orphan, Method::Replace) => {
             vec![Step::Copy(Hidden, App), Step::Sync, Step::Drop(Hidden)]
@@ -432,7 +432,7 @@ fn hopeless(seen: &Seen, now: State) -> Failure {
         )
         .hint("install the program, or remove the link with --undo"),
         State::Lost => lost(),
-        _ if seen.app.kind == crate::look::Kind::Directory => {
+        _ if seen.app.kind == crate::inspect::Kind::Directory => {
             refused("is a directory").hint("name the programs in it")
         }
         _ if seen.app.text.is_some() => refused("is a link that leads to no file"),

@@ -14,12 +14,12 @@ use getgpu_common::settings::{Environment, Loaded};
 
 use crate::directory::Directory;
 use crate::identity::Id;
+use crate::inspect::look;
 use crate::job::Job;
-use crate::look::look;
 use crate::names::Names;
-use crate::note::Note;
 use crate::options::{self, Options, PROGRAM, Parsed, Task};
 use crate::plan::Goal;
+use crate::registry::Note;
 use crate::status;
 use crate::target::{self, Target};
 use crate::wrapper;
@@ -206,7 +206,7 @@ fn wrapped_in(paths: Vec<PathBuf>, own: Option<Id>, diag: &Diag) -> Result<Vec<P
 }
 
 /// The lines for a path, or for what is wrapped in a directory.
-fn look_at(path: &Path, own: Option<Id>) -> Result<Vec<status::Line>, Failure> {
+fn look_at(path: &Path, own: Option<Id>) -> Result<Vec<status::StatusLine>, Failure> {
     let failed = |error: std::io::Error| Failure::new(Kind::Refused, reason(&error));
     let (dir, names) = if path.is_dir() {
         let dir = Directory::open(&std::fs::canonicalize(path).map_err(failed)?).map_err(failed)?;

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::look::{Entry, Kind, Leads, Seen};
+use crate::inspect::{Entry, Kind, Leads, Seen};
 use crate::names::{self, Place};
 
 /// The state of a path.
@@ -14,7 +14,7 @@ pub enum State {
     Plain,
     /// A program, and our link is at `CUDAWRAP_app`: a wrap that did not get to its
     /// exchange, or an undo that did.
-    Half,
+    Interrupted,
     /// Both names are one file: the way without exchange, interrupted.
     SameFile,
     /// Our link, and the program beside it.
@@ -84,7 +84,7 @@ fn plain(seen: &Seen) -> State {
             State::Plain
         }
     } else if hidden.is_ours() {
-        State::Half
+        State::Interrupted
     } else if hidden.id == app.id {
         State::SameFile
     } else if passes(&seen.reach, Place::Hidden) || same_file {
@@ -148,7 +148,10 @@ pub fn leftover(seen: &Seen) -> Leftover {
     // program are at the two other names, and the path runs.
     let superseded = tmp.is_program()
         && seen.reach.is_some()
-        && matches!(state(seen), State::Half | State::Wrapped | State::Vanished);
+        && matches!(
+            state(seen),
+            State::Interrupted | State::Wrapped | State::Vanished
+        );
     match tmp.kind {
         Kind::Absent => Leftover::None,
         _ if !needed && (tmp.is_ours() || second_name || superseded) => Leftover::Ours,

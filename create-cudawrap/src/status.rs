@@ -11,13 +11,13 @@ use serde::Serialize;
 
 use crate::directory::Directory;
 use crate::identity::Id;
-use crate::look::{self, Kind, Leads, Seen};
+use crate::inspect::{self, Kind, Leads, Seen};
 use crate::names;
 use crate::state::{Leftover, State, leftover, state};
 
 /// What is said about one path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Line {
+pub struct StatusLine {
     /// The path; bytes that are no UTF-8 are replaced.
     pub path: String,
     /// The path byte by byte, only when it is no UTF-8.
@@ -36,11 +36,11 @@ pub struct Line {
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
-    paths: &'a [Line],
+    paths: &'a [StatusLine],
 }
 
 /// The line for what `seen` shows at `path`; none when nothing is there.
-pub fn line(path: &Path, seen: &Seen) -> Option<Line> {
+pub fn line(path: &Path, seen: &Seen) -> Option<StatusLine> {
     let (state, attention, detail) = words(seen)?;
     let litter = leftover(seen) == Leftover::Ours;
     let left =
@@ -51,7 +51,7 @@ pub fn line(path: &Path, seen: &Seen) -> Option<Line> {
         .as_ref()
         .map(|text| text.to_string_lossy().into_owned());
     let bytes = path.as_os_str().as_bytes();
-    Some(Line {
+    Some(StatusLine {
         path: path.to_string_lossy().into_owned(),
         path_bytes: path.to_str().is_none().then(|| bytes.to_vec()),
         state,
@@ -86,7 +86,7 @@ fn words(seen: &Seen) -> Option<(&'static str, bool, Option<String>)> {
             "upgraded over",
             "dpkg has put a newer program at CUDAWRAP_name, where it is diverted: --repair",
         ),
-        State::Half | State::SameFile => {
+        State::Interrupted | State::SameFile => {
             bad("plain", "an interrupted run: wrap it again, or --undo")
         }
         State::Wrapped if !seen.app.runs => {
@@ -162,12 +162,12 @@ pub fn names_in(dir: &Directory, own: Option<Id>) -> io::Result<BTreeSet<OsStrin
 
 fn is_wrap(dir: &Directory, name: &OsStr, own: Option<Id>) -> bool {
     // What vanished since the directory was read is no matter.
-    let entry = look::entry(dir, name, own).unwrap_or(look::Entry::ABSENT);
+    let entry = inspect::entry(dir, name, own).unwrap_or(inspect::Entry::ABSENT);
     entry.is_ours() || matches!(entry.kind, Kind::Link(Leads::Migtools | Leads::Through))
 }
 
 /// The lines as text; control characters in names are shown as `\ooo`.
-pub fn text(lines: &[Line]) -> Vec<u8> {
+pub fn text(lines: &[StatusLine]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in lines {
         for &byte in line.path_bytes.as_deref().unwrap_or(line.path.as_bytes()) {
@@ -189,7 +189,7 @@ pub fn text(lines: &[Line]) -> Vec<u8> {
 }
 
 /// The lines as one JSON document.
-pub fn json(lines: &[Line]) -> Vec<u8> {
+pub fn json(lines: &[StatusLine]) -> Vec<u8> {
     // Strings, numbers and flags only: this cannot fail.
     let mut text = serde_json::to_vec(&Document {
         schema: 1,

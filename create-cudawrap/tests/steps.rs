@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use create_cudawrap::apply::{Stop, Work, apply};
 use create_cudawrap::directory::{Directory, Renames};
-use create_cudawrap::look::{Seen, look};
+use create_cudawrap::inspect::{Seen, look};
 use create_cudawrap::names::{Names, Place};
 use create_cudawrap::plan::{Goal, Method, Plan, Request, Step, plan};
 use create_cudawrap::state::{State, state};

@@ -2,31 +2,31 @@
 //! the grant names, if it names as many as are wanted. NVML is asked by the helper, which
 //! is over before anything is settled.
 
-use getgpu_common::ask::Client;
-use getgpu_common::choice::census::Rejected;
-use getgpu_common::choice::pick::{Chooser, Guard, Picked};
+use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
+use getgpu_common::choice::rejection_report::Rejected;
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
-use getgpu_common::line::{Progress, Search, Turn};
-use getgpu_common::lock::{Description, Place, Side};
+use getgpu_common::lock::{LockFile, OfdLock, Side};
+use getgpu_common::nvml_client::Client;
+use getgpu_common::queue::{Progress, Search, Waiter};
 use getgpu_common::request::Request;
 use getgpu_common::select::{Observer, Selected, Selection};
 use getgpu_common::settings::{Environment, Settings, Wait};
 use getgpu_common::visible::Visible;
 
 use crate::helper::{self, Helper};
-use crate::ranks::{Rank, placed};
+use crate::ranks::{Rank, apply_rank};
 
 /// What a choice is made with.
-pub struct Call<'a> {
+pub struct ChoiceContext<'a> {
     /// What is set.
     pub settings: &'a Settings,
     /// What was inherited.
     pub environment: &'a Environment,
     /// The lock.
-    pub place: &'a Place,
+    pub lock_file: &'a LockFile,
     /// Which rank this is, under a launcher.
     pub rank: Option<&'a Rank>,
     /// Who speaks.
@@ -49,7 +49,7 @@ enum Look {
     InLine(Inventory, Box<Request>),
 }
 
-impl Call<'_> {
+impl ChoiceContext<'_> {
     /// Starts the helper that asks NVML.
     fn open(&self) -> Result<Client<Helper>, Failure> {
         helper::open(self.settings)
@@ -87,7 +87,7 @@ impl Call<'_> {
                 let progress = self.progress();
                 let mut open = || self.open();
                 let search = Search::new(
-                    self.place,
+                    self.lock_file,
                     Side::Lease,
                     *request,
                     inventory,
@@ -95,7 +95,7 @@ impl Call<'_> {
                     &mut open,
                 );
                 let (picked, guard, request) =
-                    Turn::new(self.place, line, search, progress, self.wait())?.wait()?;
+                    Waiter::new(self.lock_file, line, search, progress, self.wait())?.wait()?;
                 Ok(Choice::Free(picked, guard, Box::new(request)))
             }
         }
@@ -103,7 +103,7 @@ impl Call<'_> {
 
     fn look(&self, client: &mut Client<Helper>, mut request: Request) -> Result<Look, Failure> {
         let known = self.placed(client, &mut request)?;
-        request.cover = request.owned(self.place, known.as_ref()).cover();
+        request.cover = request.owned(self.lock_file, known.as_ref()).cover();
         if let (Some(grant), Some(inventory)) = (&request.filter.grant, &known)
             && grant.len() == request.count
             && request.visible != Visible::Unset
@@ -120,7 +120,7 @@ impl Call<'_> {
         let waits = self.wait() != Wait::No;
         let selection = Selection {
             client,
-            place: self.place,
+            lock_file: self.lock_file,
             side: Side::Lease,
             request: &request,
             waits,
@@ -149,7 +149,7 @@ impl Call<'_> {
         request: &mut Request,
     ) -> Result<Option<Inventory>, Failure> {
         let known = request.resolve_grant(client)?;
-        if !placed::matters(self.settings, self.rank) && !self.settings.bind {
+        if !apply_rank::matters(self.settings, self.rank) && !self.settings.bind {
             return Ok(known);
         }
         let mut inventory = match known {
@@ -191,12 +191,12 @@ impl Call<'_> {
                     .filter(|device| pool.contains(&device.uuid)),
             )?;
         }
-        if !placed::matters(self.settings, self.rank) {
+        if !apply_rank::matters(self.settings, self.rank) {
             return Ok(Some(inventory));
         }
-        placed::place(
+        apply_rank::lock_file(
             request,
-            self.place,
+            self.lock_file,
             &inventory,
             self.settings,
             self.rank,
@@ -256,7 +256,7 @@ impl Observer<Client<Helper>> for Together {
         check_together(&devices, known)
     }
 
-    fn rejected(&mut self, _rejected: &[(Device, Rejected)], _probe: &Description) {}
+    fn rejected(&mut self, _rejected: &[(Device, Rejected)], _probe: &OfdLock) {}
 
     fn waits(&mut self, pool: &[&Device], inventory: &Inventory) -> Result<(), Failure> {
         if !inventory.first_mig_only() {

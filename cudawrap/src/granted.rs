@@ -5,25 +5,25 @@
 use std::time::{Duration, Instant};
 
 use getgpu_common::choice::attempt;
-use getgpu_common::choice::census::Rejected;
+use getgpu_common::choice::rejection_report::Rejected;
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
-use getgpu_common::line::{Rooms, Seeker, Tried};
 use getgpu_common::lock::claim::named_lease;
 use getgpu_common::lock::holders::{self, Holder};
-use getgpu_common::lock::own;
+use getgpu_common::lock::ownership_proof;
 use getgpu_common::lock::{
-    Claim, Description, Held, Level, Place, Side, Span, Taken, UNITS, Units, taken,
+    Claim, Held, Level, LockFile, Occupancy, OfdLock, Side, Span, UNITS, Units, occupancy,
 };
 use getgpu_common::ownership::{Basis, Cover};
 use getgpu_common::pool::Portion;
 use getgpu_common::procfs::namespaces;
 use getgpu_common::quantity;
+use getgpu_common::queue::{Availability, Seeker, Tried};
 use getgpu_common::request::Request;
 
-use crate::choose::Call;
+use crate::choose::ChoiceContext;
 use crate::lease::Lease;
 
 /// How long a part of a device is tried again while others take theirs.
@@ -63,14 +63,14 @@ pub fn by_name(uuid: Uuid) -> Device {
 /// ancestor, is used as far as it goes; any other reservation or lease on the units that
 /// are wanted keeps them from us.
 pub fn lease(
-    place: &Place,
+    lock_file: &LockFile,
     request: &mut Request,
     devices: &[Device],
     diag: &Diag,
 ) -> Result<Named, Failure> {
     let mut used = Vec::new();
     loop {
-        let named = lease_once(place, request, devices, diag)?;
+        let named = lease_once(lock_file, request, devices, diag)?;
         // Two programs of one script meet on a reservation while a second one of the
         // script is unused: that one is found now.
         match (&named, holder(request)) {
@@ -89,21 +89,21 @@ fn holder(request: &Request) -> Option<i32> {
 }
 
 fn lease_once(
-    place: &Place,
+    lock_file: &LockFile,
     request: &mut Request,
     devices: &[Device],
     diag: &Diag,
 ) -> Result<Named, Failure> {
-    let probe = place.open()?;
+    let probe = lock_file.open()?;
     request.filter.grant = Some(devices.iter().map(|device| device.uuid.clone()).collect());
     let mut held = false;
     for device in devices {
-        held |= taken::seen(&probe, Span::of(&device.uuid))?.is_some();
+        held |= occupancy::seen(&probe, Span::of(&device.uuid))?.is_some();
     }
     // Where nothing is held at all nothing can be ours, and /proc need not be searched.
     request.cover = None;
     if held {
-        request.cover = request.owned(place, None).cover();
+        request.cover = request.owned(lock_file, None).cover();
     }
     let (mut claims, mut inherited) = (Vec::new(), Vec::new());
     for device in devices {
@@ -119,26 +119,26 @@ fn lease_once(
         let claim = match (ours, portion) {
             (_, Portion::TooLarge) => return Ok(Named::TooLarge(too_large(request, device))),
             // A share of what is ours is one among several of ours.
-            (Some(_), Portion::Units(_)) => part_of_ours(place, &probe, request, device)?,
+            (Some(_), Portion::Units(_)) => part_of_ours(lock_file, &probe, request, device)?,
             (Some(ours), Portion::All) if !reserved => {
                 inherited.push((span, ours.clone()));
                 continue;
             }
-            (Some(ours), Portion::All) => named_lease(place, span, ours.clone())?,
-            (None, Portion::All) => named_lease(place, span, Units::whole())?,
-            (None, Portion::Units(wanted)) => part_of_unowned(place, &probe, span, wanted)?,
+            (Some(ours), Portion::All) => named_lease(lock_file, span, ours.clone())?,
+            (None, Portion::All) => named_lease(lock_file, span, Units::whole())?,
+            (None, Portion::Units(wanted)) => part_of_unowned(lock_file, &probe, span, wanted)?,
         };
         let Some(claim) = claim else {
             return Ok(Named::Taken(
                 device.uuid.clone(),
-                first_holder(place, &probe, device, "lease"),
+                first_holder(lock_file, &probe, device, "lease"),
             ));
         };
         // What is ours may be divided by others of ours at this moment; what is not may
         // be somebody's reservation.
         let in_the_way = match ours {
             Some(_) if portion == Portion::All => {
-                claim.others_inside(&inside(place, request, device))? == Some(Held::Settled)
+                claim.others_inside(&inside(lock_file, request, device))? == Some(Held::Settled)
             }
             Some(_) => false,
             None => {
@@ -149,31 +149,31 @@ fn lease_once(
         if in_the_way {
             return Ok(Named::Taken(
                 device.uuid.clone(),
-                first_holder(place, &probe, device, "reservation"),
+                first_holder(lock_file, &probe, device, "reservation"),
             ));
         }
         claims.push(claim);
     }
     // Its number is for the lease, which is to lie as low as it can.
     drop(probe);
-    let lease = Lease::settle(claims, &inherited, place)?;
-    request.confirm(place)?;
+    let lease = Lease::settle(claims, &inherited, lock_file)?;
+    request.confirm(lock_file)?;
     Ok(Named::Leased(lease))
 }
 
 /// What the reservation that a device is ours by has reserved inside another one of ours:
 /// a second `$(getgpu)` under a first.
-fn inside(place: &Place, request: &Request, device: &Device) -> Units {
+fn inside(lock_file: &LockFile, request: &Request, device: &Device) -> Units {
     let region = Span::of(&device.uuid).inner_reservation();
     holder(request)
-        .map(|pid| own::shown_in(&own::locks_of(pid), place, region))
+        .map(|pid| ownership_proof::shown_in(&ownership_proof::locks_of(pid), lock_file, region))
         .unwrap_or_default()
 }
 
 /// Whether a reservation counts as ours although nothing can be proven: in another pid
 /// namespace the uid that it is signed with decides. There uid 0 may be anybody's, so
 /// that is said.
-fn reserved_for_us(probe: &Description, device: &Device, diag: &Diag) -> Result<bool, Failure> {
+fn reserved_for_us(probe: &OfdLock, device: &Device, diag: &Diag) -> Result<bool, Failure> {
     if namespaces::host_pids() {
         return Ok(false);
     }
@@ -210,14 +210,14 @@ fn too_large(request: &Request, device: &Device) -> Failure {
 
 /// A part of what is ours, among others of ours that take theirs in the same moment.
 fn part_of_ours(
-    place: &Place,
-    probe: &Description,
+    lock_file: &LockFile,
+    probe: &OfdLock,
     request: &Request,
     device: &Device,
 ) -> Result<Option<Claim>, Failure> {
     let began = Instant::now();
     loop {
-        match attempt::claim(place, probe, Side::Lease, request, device)? {
+        match attempt::claim(lock_file, probe, Side::Lease, request, device)? {
             Err(Rejected::Tried) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
             other => return Ok(other.ok()),
         }
@@ -227,18 +227,18 @@ fn part_of_ours(
 /// So many units of a device that is not ours yet: what the leases and reservations of
 /// others leave of it.
 fn part_of_unowned(
-    place: &Place,
-    probe: &Description,
+    lock_file: &LockFile,
+    probe: &OfdLock,
     span: Span,
     wanted: i64,
 ) -> Result<Option<Claim>, Failure> {
     let began = Instant::now();
     loop {
-        let taken = Taken::look(probe, Level::Outer, span)?.all();
+        let taken = Occupancy::look(probe, Level::Outer, span)?.all();
         let Some(units) = Units::whole().without(&taken).first(wanted) else {
             return Ok(None);
         };
-        if let Some(claim) = named_lease(place, span, units)? {
+        if let Some(claim) = named_lease(lock_file, span, units)? {
             return Ok(Some(claim));
         }
         if began.elapsed() >= PATIENCE {
@@ -247,14 +247,19 @@ fn part_of_unowned(
     }
 }
 
-fn first_holder(place: &Place, probe: &Description, device: &Device, kind: &str) -> Option<Holder> {
-    let held = holders::of(place, probe, Span::of(&device.uuid)).ok()?;
-    let place = held
+fn first_holder(
+    lock_file: &LockFile,
+    probe: &OfdLock,
+    device: &Device,
+    kind: &str,
+) -> Option<Holder> {
+    let held = holders::of(lock_file, probe, Span::of(&device.uuid)).ok()?;
+    let lock_file = held
         .holders
         .iter()
         .position(|holder| holder.kind == kind)
         .unwrap_or(0);
-    held.holders.into_iter().nth(place)
+    held.holders.into_iter().nth(lock_file)
 }
 
 /// `MIG-12..: in use by ben (pid 4711, python3)`
@@ -278,7 +283,7 @@ pub fn taken(uuid: &Uuid, holder: Option<&Holder>, request: &Request) -> Failure
 /// Somebody who waits for the devices that the grant names.
 pub struct Wanted<'a> {
     /// The lock.
-    pub place: &'a Place,
+    pub lock_file: &'a LockFile,
     /// Where warnings go.
     pub diag: &'a Diag,
     /// The request.
@@ -291,9 +296,9 @@ pub struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// A waiter for these devices.
-    pub fn new(call: &Call<'a>, devices: Vec<Device>, request: Request) -> Self {
+    pub fn new(call: &ChoiceContext<'a>, devices: Vec<Device>, request: Request) -> Self {
         Self {
-            place: call.place,
+            lock_file: call.lock_file,
             diag: call.diag,
             request,
             devices,
@@ -305,13 +310,13 @@ impl<'a> Wanted<'a> {
     fn look_again(&mut self) {
         if self.looked.elapsed() >= RELOOK {
             self.looked = Instant::now();
-            self.request.cover = self.request.owned(self.place, None).cover();
+            self.request.cover = self.request.owned(self.lock_file, None).cover();
         }
     }
 
     /// Whether a device cannot be had now, as far as the lock tells; of what was ours at
     /// the last attempt only that counts.
-    fn taken(&self, probe: &Description, device: &Device) -> Result<bool, Failure> {
+    fn taken(&self, probe: &OfdLock, device: &Device) -> Result<bool, Failure> {
         let ours = self
             .request
             .cover
@@ -330,7 +335,7 @@ impl<'a> Wanted<'a> {
                     attempt::units(probe, &self.request, device)?.is_err()
                 }
                 (Some(ours), Portion::All) => {
-                    ours.without(&taken::in_region(probe, span.lease())?) != *ours
+                    ours.without(&occupancy::in_region(probe, span.lease())?) != *ours
                 }
                 (None, portion) => {
                     let wanted = if let Portion::Units(wanted) = portion {
@@ -339,7 +344,7 @@ impl<'a> Wanted<'a> {
                         UNITS
                     };
                     Units::whole()
-                        .without(&Taken::look(probe, Level::Outer, span)?.settled)
+                        .without(&Occupancy::look(probe, Level::Outer, span)?.settled)
                         .count()
                         < wanted
                 }
@@ -351,18 +356,18 @@ impl<'a> Wanted<'a> {
 impl Seeker for Wanted<'_> {
     type Found = Named;
 
-    fn rooms(&mut self, probe: &Description) -> Result<Rooms, Failure> {
+    fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure> {
         self.look_again();
-        let mut rooms = Rooms::default();
+        let mut availability = Availability::default();
         for device in &self.devices {
             if !self.taken(probe, device)? {
-                rooms.free.push(device.uuid.clone());
+                availability.free.push(device.uuid.clone());
             }
         }
-        Ok(rooms)
+        Ok(availability)
     }
 
-    fn holders(&mut self, probe: &Description) -> Result<(Vec<i32>, bool), Failure> {
+    fn holders(&mut self, probe: &OfdLock) -> Result<(Vec<i32>, bool), Failure> {
         let (mut pids, mut all) = (Vec::new(), true);
         for device in &self.devices {
             all &= holders::watchable(probe, Span::of(&device.uuid), &mut pids)?;
@@ -380,7 +385,7 @@ impl Seeker for Wanted<'_> {
 
     fn attempt(&mut self, _may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Named>, Failure> {
         Ok(
-            match lease(self.place, &mut self.request, &self.devices, self.diag)? {
+            match lease(self.lock_file, &mut self.request, &self.devices, self.diag)? {
                 // Not asked about again at once: whose it is can change only when
                 // somebody ends.
                 Named::Taken(..) => Tried::Busy(
@@ -395,11 +400,11 @@ impl Seeker for Wanted<'_> {
         )
     }
 
-    fn may_have_more(&mut self, _probe: &Description) -> Result<bool, Failure> {
+    fn may_have_more(&mut self, _probe: &OfdLock) -> Result<bool, Failure> {
         Ok(true)
     }
 
-    fn in_vain(&mut self, probe: &Description, waited: Duration) -> Failure {
+    fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {
         let device = self
             .devices
             .iter()
@@ -410,7 +415,7 @@ impl Seeker for Wanted<'_> {
         };
         let mut failure = taken(
             &device.uuid,
-            first_holder(self.place, probe, device, "lease").as_ref(),
+            first_holder(self.lock_file, probe, device, "lease").as_ref(),
             &self.request,
         );
         failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));

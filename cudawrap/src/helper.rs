@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use getgpu_common::ask::{Client, WORKER_OPTION, Worker, channel};
 use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::nvml_client::{Client, WORKER_OPTION, Worker, channel};
 use getgpu_common::settings::Settings;
 use getgpu_common::sys;
 use nix::errno::Errno;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::Kind;
-use getgpu_common::{exit, recorder, sys};
+use getgpu_common::{exit, lease_log, sys};
 
-use crate::program::{self, Called};
-use crate::report::end;
+use crate::launch::fail;
+use crate::locate_program::{self, Called};
 use crate::{linked, mps, named};
 
 /// How often a path is looked at that changes under our eyes.
@@ -23,19 +23,20 @@ pub fn run() -> i32 {
         return status;
     }
     let ours = sys::exec_path()
-        .is_some_and(|path| path.as_encoded_bytes() == recorder::OURSELVES.to_bytes());
+        .is_some_and(|path| path.as_encoded_bytes() == lease_log::OURSELVES.to_bytes());
     if ours
         && arguments
             .get(1)
-            .is_some_and(|word| word == recorder::OPTION)
+            .is_some_and(|word| word == lease_log::OPTION)
     {
-        return recorder::main(arguments.into_iter().skip(2));
+        return lease_log::main(arguments.into_iter().skip(2));
     }
     let diag = Diag::new("cudawrap", Level::Normal);
     let path = std::env::var_os("PATH");
-    let mut story = linked::Story::default();
+    let mut story = linked::LinkedProgram::default();
     for attempt in 0.. {
-        let called = program::find(arguments.first().map(OsString::as_os_str), path.as_deref());
+        let called =
+            locate_program::find(arguments.first().map(OsString::as_os_str), path.as_deref());
         let failure = match called {
             Ok(Called::OwnName) => return named::run(&arguments),
             Ok(Called::Link(program)) => story.run(&program, &arguments, &diag),
@@ -43,7 +44,7 @@ pub fn run() -> i32 {
         };
         let vanished = matches!(failure.kind, Kind::NotFound) && attempt < TRIES;
         if !vanished {
-            return end(&diag, &failure);
+            return fail(&diag, &failure);
         }
         std::thread::sleep(Duration::from_micros(200));
     }

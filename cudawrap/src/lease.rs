@@ -8,8 +8,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::lock::claim::{join, sign};
-use getgpu_common::lock::place::at_least;
-use getgpu_common::lock::{Claim, Description, Place, Side, Span, Units};
+use getgpu_common::lock::lock_file::at_least;
+use getgpu_common::lock::{Claim, LockFile, OfdLock, Side, Span, Units};
 use getgpu_common::procfs::{fdinfo, namespaces};
 use getgpu_common::share;
 use nix::sys::resource::{Resource, getrlimit};
@@ -35,11 +35,11 @@ impl Lease {
     pub fn settle(
         claims: Vec<Claim>,
         inherited: &[(Span, Units)],
-        place: &Place,
+        lock_file: &LockFile,
     ) -> Result<Self, Failure> {
         let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
         let pid = namespaces::host_pids().then(|| std::process::id() as i32);
-        let hold = |description: &Description| -> Result<(), Failure> {
+        let hold = |description: &OfdLock| -> Result<(), Failure> {
             claims
                 .iter()
                 .try_for_each(|claim| claim.hold_on(description))?;
@@ -59,8 +59,8 @@ impl Lease {
             .map(|claim| (claim.span(), claim.units().clone()));
         let units: Vec<(Span, Units)> = claimed.chain(inherited.iter().cloned()).collect();
         let part = share::smallest(units.iter().map(|(_, units)| units));
-        let inode = place.identity.1;
-        let Ok(low) = place.open_read_only() else {
+        let inode = lock_file.identity.1;
+        let Ok(low) = lock_file.open_read_only() else {
             // No descriptor is left: then the writable ones have to be inherited.
             claims
                 .iter()
@@ -77,7 +77,7 @@ impl Lease {
             });
         };
         hold(&low)?;
-        let high = place.open_read_only().ok();
+        let high = lock_file.open_read_only().ok();
         if let Some(high) = &high {
             hold(high)?;
         }

@@ -10,29 +10,29 @@ use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
-use getgpu_common::locked::lock_place;
+use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::request::Request;
+use getgpu_common::resolve_program::PREFIX;
 use getgpu_common::settings::{Environment, Loaded, RunOrFail, Settings};
 use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
 use crate::bind::Around;
-use crate::choose::{Call, Choice, uuids};
+use crate::choose::{Choice, ChoiceContext, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
+use crate::launch::{Launch, LaunchSpec};
 use crate::lease::Lease;
 use crate::options;
-use crate::ranks::placed;
-use crate::ready::Ready;
-use crate::start::Start;
+use crate::ranks::apply_rank;
 
 /// What has been leased so far; kept when the program has to be looked for again.
 #[derive(Debug, Default)]
-pub struct Story {
-    ready: Option<Ready>,
+pub struct LinkedProgram {
+    ready: Option<LaunchSpec>,
 }
 
-impl Story {
+impl LinkedProgram {
     /// Runs `program`; returns only what went wrong.
     pub fn run(&mut self, program: &Path, arguments: &[OsString], diag: &Diag) -> Failure {
         let ready = match self.ready.take().map_or_else(|| prepare(program, diag), Ok) {
@@ -43,7 +43,7 @@ impl Story {
     }
 }
 
-fn prepare(program: &Path, diag: &Diag) -> Result<Ready, Failure> {
+fn prepare(program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
     // Nonsense in a variable never keeps a linked program from running.
     let said = |switch: Result<bool, Failure>| {
         switch.unwrap_or_else(|failure| {
@@ -52,13 +52,13 @@ fn prepare(program: &Path, diag: &Diag) -> Result<Ready, Failure> {
         })
     };
     if said(options::disabled()) {
-        return Ok(Ready::as_it_is());
+        return Ok(LaunchSpec::unchanged());
     }
     let environment = Environment::of_process();
     let name = program.file_name().map(OsStr::to_string_lossy);
     let name = name
         .as_deref()
-        .map(|name| name.strip_prefix("CUDAWRAP_").unwrap_or(name));
+        .map(|name| name.strip_prefix(PREFIX).unwrap_or(name));
     let mut loaded = Loaded::read(&environment, name)?;
     for unknown in std::mem::take(&mut loaded.unknown) {
         // An old wrapper survives a newer file.
@@ -73,8 +73,8 @@ fn prepare(program: &Path, diag: &Diag) -> Result<Ready, Failure> {
         Visible::parse(environment.visible.as_deref())
     };
     match visible {
-        Visible::Nothing => Ok(Ready::as_it_is()),
-        Visible::Entries(entries) if entries.len() > 1 => Ok(Ready::as_it_is()),
+        Visible::Nothing => Ok(LaunchSpec::unchanged()),
+        Visible::Entries(entries) if entries.len() > 1 => Ok(LaunchSpec::unchanged()),
         Visible::Entries(_) => keep(&settings, &environment, program, diag),
         Visible::Unset => choose(&settings, &environment, grant_ignored, program, diag),
     }
@@ -87,14 +87,14 @@ fn keep(
     environment: &Environment,
     program: &Path,
     diag: &Diag,
-) -> Result<Ready, Failure> {
+) -> Result<LaunchSpec, Failure> {
     let began = Instant::now();
-    let place = lock_place(settings, environment, diag, true)?;
-    let rank = placed::of_linked(diag);
-    let call = Call {
+    let lock_file = find_lock_file(settings, environment, diag, true)?;
+    let rank = apply_rank::of_linked(diag);
+    let call = ChoiceContext {
         settings,
         environment,
-        place: &place,
+        lock_file: &lock_file,
         rank: rank.as_ref(),
         diag,
     };
@@ -115,35 +115,41 @@ fn keep(
             .map(granted::by_name)
     });
     let Some(device) = device else {
-        return Ok(Ready::as_it_is());
+        return Ok(LaunchSpec::unchanged());
     };
-    placed::alone(&mut request, &place, &device.uuid, settings, rank.as_ref());
+    apply_rank::alone(
+        &mut request,
+        &lock_file,
+        &device.uuid,
+        settings,
+        rank.as_ref(),
+    );
     lease_named(&call, &mut request, &[device], program, began, None)
 }
 
 /// Leases named devices if they can be had, and runs the program there in any case.
 /// `shown`: what CUDA_VISIBLE_DEVICES is to name, where it names nothing yet.
 fn lease_named(
-    call: &Call<'_>,
+    call: &ChoiceContext<'_>,
     request: &mut Request,
     devices: &[Device],
     program: &Path,
     began: Instant,
     shown: Option<&[Uuid]>,
-) -> Result<Ready, Failure> {
+) -> Result<LaunchSpec, Failure> {
     let (settings, diag) = (call.settings, call.diag);
-    match granted::lease(call.place, request, devices, diag)? {
+    match granted::lease(call.lock_file, request, devices, diag)? {
         Named::Leased(lease) => {
             let around = Around {
                 neighbours: request.neighbours.clone(),
                 in_job: call.environment.batch_job,
             };
-            Start {
+            Launch {
                 program,
                 settings,
                 mps: false,
                 began,
-                place: call.place,
+                lock_file: call.lock_file,
                 around,
                 diag,
             }
@@ -151,14 +157,14 @@ fn lease_named(
         }
         Named::TooLarge(failure) => {
             diag.warn(&format!("{}: running without a lease", failure.message));
-            Ok(Ready::without_lease(shown))
+            Ok(LaunchSpec::without_lease(shown))
         }
         Named::Taken(uuid, holder) if settings.when_taken == RunOrFail::Run => {
             let who = granted::in_use(&uuid, holder.as_ref());
             diag.warn(&format!(
                 "{who}: running there because CUDA_VISIBLE_DEVICES names it"
             ));
-            Ok(Ready::without_lease(shown))
+            Ok(LaunchSpec::without_lease(shown))
         }
         Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref(), request)),
     }
@@ -170,39 +176,39 @@ fn choose(
     grant_ignored: bool,
     program: &Path,
     diag: &Diag,
-) -> Result<Ready, Failure> {
+) -> Result<LaunchSpec, Failure> {
     let began = Instant::now();
-    let rank = placed::of_linked(diag);
+    let rank = apply_rank::of_linked(diag);
     let rank = rank.as_ref();
     let chosen = Request::new(settings, environment, grant_ignored).and_then(|request| {
-        let place = lock_place(settings, environment, diag, true)?;
-        let choice = Call {
+        let lock_file = find_lock_file(settings, environment, diag, true)?;
+        let choice = ChoiceContext {
             settings,
             environment,
-            place: &place,
+            lock_file: &lock_file,
             rank,
             diag,
         }
         .free(request)?;
-        Ok((place, choice))
+        Ok((lock_file, choice))
     });
     match chosen {
-        Ok((place, Choice::Free(picked, guard, request))) => {
+        Ok((lock_file, Choice::Free(picked, guard, request))) => {
             let (devices, claims): (Vec<_>, _) =
                 picked.into_iter().map(|p| (p.device, p.claim)).unzip();
-            let lease = Lease::settle(claims, &[], &place)?;
+            let lease = Lease::settle(claims, &[], &lock_file)?;
             drop(guard);
-            let shown = placed::shown(uuids(&devices), &request, settings);
+            let shown = apply_rank::shown(uuids(&devices), &request, settings);
             let around = Around {
                 neighbours: request.neighbours,
                 in_job: environment.batch_job,
             };
-            Start {
+            Launch {
                 program,
                 settings,
                 mps: false,
                 began,
-                place: &place,
+                lock_file: &lock_file,
                 around,
                 diag,
             }
@@ -210,15 +216,15 @@ fn choose(
         }
         // A batch job has just this device, although CUDA_VISIBLE_DEVICES does not say
         // so.
-        Ok((place, Choice::Only(devices, mut request))) => {
-            let call = Call {
+        Ok((lock_file, Choice::Only(devices, mut request))) => {
+            let call = ChoiceContext {
                 settings,
                 environment,
-                place: &place,
+                lock_file: &lock_file,
                 rank,
                 diag,
             };
-            let shown = placed::shown(uuids(&devices), &request, settings);
+            let shown = apply_rank::shown(uuids(&devices), &request, settings);
             lease_named(
                 &call,
                 &mut request,
@@ -233,7 +239,7 @@ fn choose(
             if matches!(failure.kind, Kind::NoDriver | Kind::NoUsableGpu)
                 && settings.when_no_gpu == RunOrFail::Run =>
         {
-            Ok(Ready::as_it_is())
+            Ok(LaunchSpec::unchanged())
         }
         Err(failure) => Err(failure),
     }

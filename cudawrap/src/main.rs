@@ -10,16 +10,14 @@ mod granted;
 mod handover;
 mod helper;
 mod invocation;
+mod launch;
 mod lease;
 mod linked;
+mod locate_program;
 mod mps;
 mod named;
 mod options;
-mod program;
 mod ranks;
-mod ready;
-mod report;
-mod start;
 mod walk;
 
 /// The C entry point (ISO C 5.1.2.2.1). Arguments are taken from the standard library,

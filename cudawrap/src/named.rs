@@ -10,39 +10,38 @@ use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::Failure;
 use getgpu_common::exit;
 use getgpu_common::inventory::Device;
-use getgpu_common::line::{self, Seeker, Turn};
-use getgpu_common::locked::lock_place;
+use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::ownership::Decision;
+use getgpu_common::queue::{self, Seeker, Waiter};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Wait};
 use getgpu_common::visible::Visible;
 
 use crate::bind::Around;
-use crate::choose::{Call, Choice, uuids};
+use crate::choose::{Choice, ChoiceContext, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
+use crate::launch::fail;
+use crate::launch::{Launch, LaunchSpec};
 use crate::lease::Lease;
+use crate::locate_program;
 use crate::mps;
 use crate::options::{self, Options, Wanted};
-use crate::program;
-use crate::ranks::placed;
-use crate::ready::Ready;
-use crate::report::end;
-use crate::start::Start;
+use crate::ranks::apply_rank;
 
 /// Runs with all arguments, the program's name included; returns the exit status if the
 /// program could not be run.
 pub fn run(arguments: &[OsString]) -> i32 {
     let plain = Diag::new("cudawrap", Level::Normal);
     match options::parse(arguments) {
-        Err(failure) => end(&plain, &failure),
+        Err(failure) => fail(&plain, &failure),
         Ok(Wanted::Text(text)) => match getgpu_common::diag::print(&text) {
             Ok(()) => exit::OK,
-            Err(failure) => end(&plain, &failure),
+            Err(failure) => fail(&plain, &failure),
         },
         Ok(Wanted::Run(options)) => {
             let diag = Diag::new("cudawrap", options.level);
-            end(&diag, &become_program(&options, &diag))
+            fail(&diag, &become_program(&options, &diag))
         }
     }
 }
@@ -51,13 +50,13 @@ fn become_program(options: &Options, diag: &Diag) -> Failure {
     let Some(name) = options.program.first() else {
         return options::no_program();
     };
-    let program = match program::typed(name) {
+    let program = match locate_program::typed(name) {
         Ok(program) => program,
         Err(failure) => return failure,
     };
     let ready = options::disabled().and_then(|disabled| {
         if disabled {
-            Ok(Ready::as_it_is())
+            Ok(LaunchSpec::unchanged())
         } else {
             prepare(options, &program, diag)
         }
@@ -73,7 +72,7 @@ fn become_program(options: &Options, diag: &Diag) -> Failure {
     }
 }
 
-fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Failure> {
+fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
     let (began, environment) = (Instant::now(), Environment::of_process());
     let name = program.file_name().map(OsStr::to_string_lossy);
     let mut loaded = Loaded::read(&environment, name.as_deref())?.strict()?;
@@ -89,7 +88,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
         loaded.put("visible", std::slice::from_ref(visible), "--visible")?;
     }
     let settings = &loaded.settings;
-    let rank = placed::of_process()?;
+    let rank = apply_rank::of_process()?;
     let rank = rank.as_ref();
     let mut request = Request::new(
         settings,
@@ -102,11 +101,11 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
     if options.mps {
         mps::check(settings, &request.visible)?;
     }
-    let place = lock_place(settings, &environment, diag, false)?;
-    let call = Call {
+    let lock_file = find_lock_file(settings, &environment, diag, false)?;
+    let call = ChoiceContext {
         settings,
         environment: &environment,
-        place: &place,
+        lock_file: &lock_file,
         rank,
         diag,
     };
@@ -122,7 +121,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
         .cloned();
     let choice = match single {
         Some(uuid) => {
-            placed::alone(&mut request, &place, &uuid, settings, rank);
+            apply_rank::alone(&mut request, &lock_file, &uuid, settings, rank);
             Choice::Only(vec![granted::by_name(uuid)], Box::new(request))
         }
         None => call.free(request)?,
@@ -131,14 +130,14 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
         Choice::Free(picked, guard, request) => {
             let (devices, claims): (Vec<_>, _) =
                 picked.into_iter().map(|p| (p.device, p.claim)).unzip();
-            let lease = Lease::settle(claims, &[], &place)?;
-            request.confirm(&place)?;
+            let lease = Lease::settle(claims, &[], &lock_file)?;
+            request.confirm(&lock_file)?;
             drop(guard);
-            let shown = placed::shown(uuids(&devices), &request, settings);
+            let shown = apply_rank::shown(uuids(&devices), &request, settings);
             (devices, lease, shown, request.neighbours)
         }
         Choice::Only(devices, request) => {
-            let shown = placed::shown(uuids(&devices), &request, settings);
+            let shown = apply_rank::shown(uuids(&devices), &request, settings);
             let neighbours = request.neighbours.clone();
             (
                 devices.clone(),
@@ -155,12 +154,12 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
         neighbours,
         in_job: environment.batch_job,
     };
-    Start {
+    Launch {
         program,
         settings,
         mps: options.mps,
         began,
-        place: &place,
+        lock_file: &lock_file,
         around,
         diag,
     }
@@ -169,14 +168,18 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<Ready, Fail
 
 /// The devices that the grant names, waited for if somebody else has them. What is ours
 /// already is taken at once; of anything else those who stand in line for it come first.
-fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<Lease, Failure> {
+fn only(
+    call: &ChoiceContext<'_>,
+    devices: Vec<Device>,
+    mut request: Request,
+) -> Result<Lease, Failure> {
     request.filter.grant = Some(uuids(&devices));
     let (line, waits) = (request.line(), call.wait() != Wait::No);
-    let probe = call.place.open()?;
-    let mut ahead = line::waiting(&probe, Some(line))?;
+    let probe = call.lock_file.open()?;
+    let mut ahead = queue::waiting(&probe, Some(line))?;
     if ahead > 0 {
         // Whether it is ours is a walk through /proc: only where somebody waits.
-        let owned = request.owned(call.place, None);
+        let owned = request.owned(call.lock_file, None);
         ahead = if matches!(owned, Decision::All(_)) {
             0
         } else {
@@ -187,14 +190,23 @@ fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<L
     let mut wanted = granted::Wanted::new(call, devices, request);
     if ahead > 0 && !waits {
         let many = wanted.devices.len();
-        let rooms = || wanted.rooms(&probe).map(|rooms| rooms.free);
-        if line::abandoned::alone(rooms, many, line::abandoned::ALONE)?.is_empty() {
-            return Err(line::taken_by(ahead).hint("--wait stands in line"));
+        let availability = || {
+            wanted
+                .availability(&probe)
+                .map(|availability| availability.free)
+        };
+        if queue::stalled_head::alone(availability, many, queue::stalled_head::ALONE)?.is_empty() {
+            return Err(queue::taken_by(ahead).hint("--wait stands in line"));
         }
     }
     drop(probe);
     if ahead == 0 || !waits {
-        match granted::lease(call.place, &mut wanted.request, &wanted.devices, call.diag)? {
+        match granted::lease(
+            call.lock_file,
+            &mut wanted.request,
+            &wanted.devices,
+            call.diag,
+        )? {
             Named::Leased(lease) => return Ok(lease),
             Named::TooLarge(failure) => return Err(failure),
             Named::Taken(uuid, holder) if !waits => {
@@ -205,7 +217,7 @@ fn only(call: &Call<'_>, devices: Vec<Device>, mut request: Request) -> Result<L
     }
     let asked = wanted.request.clone();
     let progress = call.progress();
-    match Turn::new(call.place, line, wanted, progress, call.wait())?.wait()? {
+    match Waiter::new(call.lock_file, line, wanted, progress, call.wait())?.wait()? {
         Named::Leased(lease) => Ok(lease),
         Named::TooLarge(failure) => Err(failure),
         Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref(), &asked)),

@@ -2,7 +2,7 @@
 //! Reads stat only, so no sick process can stop it.
 
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::procfs::secrets::{self as process_memory, Secret};
+use getgpu_common::procfs::process_memory::{self as process_memory, Secret};
 use getgpu_common::procfs::{Stat, ancestry, namespaces};
 
 use crate::shell_command::{self, Role};

@@ -11,12 +11,12 @@ use getgpu_common::diag::{printable, show};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Detail, Inventory};
-use getgpu_common::lock::{Origin, Place, Span, shared, taken};
+use getgpu_common::lock::{LockFile, LockOrigin, Span, host_sharing, occupancy};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Settings};
 
-use crate::call::{Asker, open};
 use crate::explain;
+use crate::invocation::{Asker, open};
 
 /// What has been found so far.
 #[derive(Default)]
@@ -51,8 +51,8 @@ impl Findings {
 pub fn check(environment: &Environment, directories: &[PathBuf]) -> Result<(), Failure> {
     let mut findings = Findings::default();
     let settings = settings(environment, &mut findings);
-    let place = lock(environment, &settings, &mut findings);
-    let inventory = driver(&settings, place.as_ref(), &mut findings);
+    let lock_file = lock(environment, &settings, &mut findings);
+    let inventory = driver(&settings, lock_file.as_ref(), &mut findings);
     if let Some(inventory) = &inventory {
         lists(&settings, environment, inventory, &mut findings);
     }
@@ -93,45 +93,49 @@ fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
 }
 
 /// The lock, if there is one that can be used.
-fn lock(environment: &Environment, settings: &Settings, findings: &mut Findings) -> Option<Place> {
+fn lock(
+    environment: &Environment,
+    settings: &Settings,
+    findings: &mut Findings,
+) -> Option<LockFile> {
     let remedy = "as root: systemd-tmpfiles --create getgpu.conf, or run getgpu once";
-    let place = match Place::find(environment.lock.clone(), settings.lock.clone()) {
-        Ok(place) => place,
+    let lock_file = match LockFile::find(environment.lock.clone(), settings.lock.clone()) {
+        Ok(lock_file) => lock_file,
         Err(failure) => {
             findings.failed("lock", &failure, remedy);
             return None;
         }
     };
-    if place.origin == Origin::Private {
+    if lock_file.origin == LockOrigin::Private {
         let text = format!(
             "there is no /run/getgpu: {} excludes only your own programs",
-            place.path.display()
+            lock_file.path.display()
         );
         findings.wrong("lock", &text, remedy);
-    } else if !shared::with_host(&place) {
-        let directory = place.path.parent().unwrap_or(&place.path).display();
-        let text = format!("{}: not shared with the host", place.path.display());
+    } else if !host_sharing::with_host(&lock_file) {
+        let directory = lock_file.path.parent().unwrap_or(&lock_file.path).display();
+        let text = format!("{}: not shared with the host", lock_file.path.display());
         findings.wrong("lock", &text, &format!("mount the host's {directory} here"));
     } else {
         findings.fine(
             "lock",
-            &format!("{}, a FIFO that can be trusted", place.path.display()),
+            &format!("{}, a FIFO that can be trusted", lock_file.path.display()),
         );
     }
-    Some(place)
+    Some(lock_file)
 }
 
 /// Asks NVML for everything; none if it does not answer.
 fn driver(
     settings: &Settings,
-    place: Option<&Place>,
+    lock_file: Option<&LockFile>,
     findings: &mut Findings,
 ) -> Option<Inventory> {
     let began = std::time::Instant::now();
     let scanned = open(settings).and_then(|client| {
         client.ask_all(|client| {
             let inventory = client.scan(Detail::Full)?;
-            let silent = silent(client, &inventory, place)?;
+            let silent = silent(client, &inventory, lock_file)?;
             Ok((inventory, silent))
         })
     });
@@ -235,14 +239,14 @@ fn driver(
 fn silent(
     client: &mut Asker,
     inventory: &Inventory,
-    place: Option<&Place>,
+    lock_file: Option<&LockFile>,
 ) -> Result<BTreeMap<String, Vec<Uuid>>, Failure> {
-    let probe = place.map(Place::open).transpose()?;
+    let probe = lock_file.map(LockFile::open).transpose()?;
     let mut silent: BTreeMap<String, Vec<Uuid>> = BTreeMap::new();
     for device in inventory.devices.iter().filter(|device| device.usable) {
         // Whoever holds a device through the lock uses it, and will end.
         if probe.as_ref().is_some_and(|probe| {
-            taken::seen(probe, Span::of(&device.uuid)).is_ok_and(|held| held.is_some())
+            occupancy::seen(probe, Span::of(&device.uuid)).is_ok_and(|held| held.is_some())
         }) {
             continue;
         }

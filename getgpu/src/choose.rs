@@ -2,27 +2,27 @@
 //! index, or free devices by the policy. Claims only; what is chosen here is settled by
 //! `call` when NVML has let go.
 
-use getgpu_common::choice::census::{self, Rejected};
-use getgpu_common::choice::pick::{Chooser, Guard, Picked};
+use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
+use getgpu_common::choice::rejection_report::{self, Rejected};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
-use getgpu_common::line::{Progress, Search, Turn};
-use getgpu_common::lock::{Description, Side};
+use getgpu_common::lock::{OfdLock, Side};
 use getgpu_common::ownership::Decision;
+use getgpu_common::queue::{Progress, Search, Waiter};
 use getgpu_common::request::{Request, WITHOUT_GRANT};
 use getgpu_common::select::{Observer, Selected, Selection};
 use getgpu_common::settings::Wait;
 use getgpu_common::visible::Visible;
 
-use crate::call::{Answer, Asker, Call, Chosen, Claimed, open};
 use crate::caller::Process;
 use crate::explain;
+use crate::invocation::{Answer, Asker, Chosen, Claimed, Invocation, open};
 use crate::options::{Action, Format, Keep};
 
 const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
 
-impl Call<'_> {
+impl Invocation<'_> {
     /// Chooses.
     pub fn choose(
         &self,
@@ -40,7 +40,7 @@ impl Call<'_> {
         if known.is_none() && all {
             known = Some(client.scan(request.detail())?);
         }
-        let owned = request.owned(&self.place, known.as_ref());
+        let owned = request.owned(&self.lock_file, known.as_ref());
         if let (Decision::All(cover), false) = (&owned, index_wanted) {
             let value = self.value(cover.devices.iter().map(|(uuid, _)| uuid), known.as_ref());
             return Ok(Chosen::Settled(self.again(cover, value)?));
@@ -71,7 +71,7 @@ impl Call<'_> {
     ) -> Result<Chosen, Failure> {
         let pool: Vec<&Device> = request.filter.pool(inventory).collect();
         if pool.is_empty() {
-            return Err(census::empty_pool(
+            return Err(rejection_report::empty_pool(
                 inventory,
                 &request.filter.sort(inventory),
             ));
@@ -81,7 +81,7 @@ impl Call<'_> {
                 1 => "there is 1 device, 0".to_owned(),
                 many => format!("there are {many} devices, 0 to {}", many - 1),
             };
-            let (place, hint) = match request.filter.grant {
+            let (lock_file, hint) = match request.filter.grant {
                 Some(_) => (
                     ", within CUDA_VISIBLE_DEVICES",
                     request.remedy(WITHOUT_GRANT),
@@ -91,16 +91,18 @@ impl Call<'_> {
                     "getgpu --list; to wait for a free device: getgpu --wait",
                 ),
             };
-            return Err(
-                Failure::new(Kind::Usage, format!("no device {index}: {there}{place}")).hint(hint),
-            );
+            return Err(Failure::new(
+                Kind::Usage,
+                format!("no device {index}: {there}{lock_file}"),
+            )
+            .hint(hint));
         };
         let value = self.value(std::iter::once(&device.uuid), Some(inventory));
         let uuids = vec![device.uuid.clone()];
-        let probe = self.place.open()?;
+        let probe = self.lock_file.open()?;
         let mut chooser = Chooser {
             client,
-            place: &self.place,
+            lock_file: &self.lock_file,
             side: Side::Reservation,
             request,
             skip: &|other| other != device,
@@ -110,7 +112,7 @@ impl Call<'_> {
             Ok(guard) => match chooser.try_device(&probe, device)? {
                 Ok(claim) => {
                     let guard = guard.sign_claims(
-                        &self.place,
+                        &self.lock_file,
                         Side::Reservation,
                         std::iter::once(&claim),
                     )?;
@@ -122,7 +124,7 @@ impl Call<'_> {
                     }));
                 }
                 Err(why) => (
-                    explain::passed_over(device, Some(&why), &self.place, &probe),
+                    explain::passed_over(device, Some(&why), &self.lock_file, &probe),
                     Guard::default(),
                 ),
             },
@@ -156,7 +158,7 @@ impl Call<'_> {
         let waits = self.wait() != Wait::No;
         let selection = Selection {
             client,
-            place: &self.place,
+            lock_file: &self.lock_file,
             side: Side::Reservation,
             request,
             waits,
@@ -193,7 +195,7 @@ impl Call<'_> {
         let mut open = || open(self.settings);
         let (side, known) = (Side::Reservation, inventory.clone());
         let search = Search::new(
-            &self.place,
+            &self.lock_file,
             side,
             request,
             inventory,
@@ -201,7 +203,7 @@ impl Call<'_> {
             &mut open,
         );
         let (picked, guard, request) =
-            Turn::new(&self.place, line, search, progress, self.wait())?.wait()?;
+            Waiter::new(&self.lock_file, line, search, progress, self.wait())?.wait()?;
         Ok((self.claimed(picked, guard, Some(&known)), request))
     }
 
@@ -251,9 +253,9 @@ impl Call<'_> {
             .unwrap_or_default();
         let each = uuids.map(|uuid| {
             let mut usable = gpus.iter().filter(|gpu| gpu.usable);
-            let place = usable.position(|gpu| gpu.uuid.as_ref() == Some(uuid));
-            match place.filter(|_| self.options.format == Format::Index) {
-                Some(place) => place.to_string(),
+            let lock_file = usable.position(|gpu| gpu.uuid.as_ref() == Some(uuid));
+            match lock_file.filter(|_| self.options.format == Format::Index) {
+                Some(lock_file) => lock_file.to_string(),
                 None => uuid.to_string(),
             }
         });
@@ -263,7 +265,7 @@ impl Call<'_> {
 
 /// Says with `--explain` why devices were not taken.
 struct Explained<'a> {
-    call: &'a Call<'a>,
+    call: &'a Invocation<'a>,
     request: &'a Request,
     explain: bool,
 }
@@ -287,7 +289,7 @@ impl Observer<Asker> for Explained<'_> {
         let (true, Some(inventory)) = (self.explain, known) else {
             return Ok(());
         };
-        let (place, probe) = (&self.call.place, self.call.place.open()?);
+        let (lock_file, probe) = (&self.call.lock_file, self.call.lock_file.open()?);
         let taken = |device: &Device| {
             picked
                 .iter()
@@ -301,15 +303,15 @@ impl Observer<Asker> for Explained<'_> {
         {
             let why = chooser.look(&probe, other)?;
             self.call
-                .lines(&[explain::passed_over(other, why.as_ref(), place, &probe)]);
+                .lines(&[explain::passed_over(other, why.as_ref(), lock_file, &probe)]);
         }
         Ok(())
     }
 
-    fn rejected(&mut self, rejected: &[(Device, Rejected)], probe: &Description) {
+    fn rejected(&mut self, rejected: &[(Device, Rejected)], probe: &OfdLock) {
         if self.explain {
             let line = |(device, why): &(Device, Rejected)| {
-                explain::passed_over(device, Some(why), &self.call.place, probe)
+                explain::passed_over(device, Some(why), &self.call.lock_file, probe)
             };
             self.call
                 .lines(&rejected.iter().map(line).collect::<Vec<_>>());

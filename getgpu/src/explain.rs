@@ -1,9 +1,9 @@
 //! `--explain`: a line per device that was not taken, with the reason, and a line per
 //! thing that is wrong with the lists. Pure text from what the choice found.
 
-use getgpu_common::choice::census::Rejected;
+use getgpu_common::choice::rejection_report::Rejected;
 use getgpu_common::inventory::{Device, Inventory};
-use getgpu_common::lock::{Description, Place, Span, holders};
+use getgpu_common::lock::{LockFile, OfdLock, Span, holders};
 use getgpu_common::pool::{Filter, Outside};
 
 /// Lines for the devices outside the pool, and for lists and GPUs that have problems.
@@ -45,18 +45,24 @@ pub fn problems(filter: &Filter, inventory: &Inventory) -> Vec<String> {
 pub fn passed_over(
     device: &Device,
     why: Option<&Rejected>,
-    place: &Place,
-    probe: &Description,
+    lock_file: &LockFile,
+    probe: &OfdLock,
 ) -> String {
     let why = match why {
         None => "free; another one was drawn".to_owned(),
-        Some(Rejected::Taken | Rejected::Tried) => holder(place, probe, device),
+        Some(Rejected::Taken | Rejected::Tried) => holder(lock_file, probe, device),
         Some(Rejected::TooFew) => "free; too few with it".to_owned(),
         Some(Rejected::NoRoom) => {
-            format!("no room for the share: {}", holder(place, probe, device))
+            format!(
+                "no room for the share: {}",
+                holder(lock_file, probe, device)
+            )
         }
         Some(Rejected::OtherUser) => {
-            format!("shared by another user: {}", holder(place, probe, device))
+            format!(
+                "shared by another user: {}",
+                holder(lock_file, probe, device)
+            )
         }
         Some(Rejected::Busy(reason)) => format!("busy: {reason}"),
         Some(Rejected::Unknown(reason)) => format!("unknown: {reason}"),
@@ -71,8 +77,8 @@ fn name(device: &Device) -> String {
     }
 }
 
-fn holder(place: &Place, probe: &Description, device: &Device) -> String {
-    let held = holders::of(place, probe, Span::of(&device.uuid)).unwrap_or_default();
+fn holder(lock_file: &LockFile, probe: &OfdLock, device: &Device) -> String {
+    let held = holders::of(lock_file, probe, Span::of(&device.uuid)).unwrap_or_default();
     let Some(holder) = held.holders.first() else {
         return "another call is choosing it at this moment".into();
     };

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
-use getgpu_common::lock::Place;
-use getgpu_common::lock::own::{self, HolderLine};
+use getgpu_common::lock::LockFile;
+use getgpu_common::lock::ownership_proof::{self, HolderLine};
 
 use crate::reuse::{ask_to_end, over};
 
@@ -15,39 +15,39 @@ use crate::reuse::{ask_to_end, over};
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(1);
 
-fn mine(place: &Place) -> Vec<HolderLine> {
+fn mine(lock_file: &LockFile) -> Vec<HolderLine> {
     let uid = nix::unistd::geteuid();
-    own::reservations(place, (!uid.is_root()).then_some(uid.as_raw()))
+    ownership_proof::reservations(lock_file, (!uid.is_root()).then_some(uid.as_raw()))
 }
 
 /// Gives up the reservation of this device, or under this tag.
-pub fn one(place: &Place, name: &str, diag: &Diag) -> Result<(), Failure> {
+pub fn one(lock_file: &LockFile, name: &str, diag: &Diag) -> Result<(), Failure> {
     let uuid = Uuid::parse(name);
     let named = |line: &HolderLine| match &uuid {
         Some(uuid) => line.devices.contains(uuid),
         None => line.tag.as_deref() == Some(name),
     };
-    let found: Vec<HolderLine> = mine(place).into_iter().filter(named).collect();
+    let found: Vec<HolderLine> = mine(lock_file).into_iter().filter(named).collect();
     if found.is_empty() {
         return Err(
             Failure::new(Kind::NoneFree, format!("{name}: no reservation of yours"))
                 .hint("getgpu --list shows who holds what"),
         );
     }
-    end(place, &found, diag)
+    end(lock_file, &found, diag)
 }
 
 /// Gives up all.
-pub fn all(place: &Place, diag: &Diag) -> Result<(), Failure> {
-    end(place, &mine(place), diag)
+pub fn all(lock_file: &LockFile, diag: &Diag) -> Result<(), Failure> {
+    end(lock_file, &mine(lock_file), diag)
 }
 
 /// All are asked before any is waited for, so that one that does not end delays no other,
 /// and the time is the same however many they are.
-fn end(place: &Place, lines: &[HolderLine], diag: &Diag) -> Result<(), Failure> {
+fn end(lock_file: &LockFile, lines: &[HolderLine], diag: &Diag) -> Result<(), Failure> {
     let began = Instant::now();
     for line in lines {
-        ask_to_end(place, line);
+        ask_to_end(lock_file, line);
     }
     let left = || lines.iter().filter(|line| !over(line));
     while left().next().is_some() && began.elapsed() < PATIENCE {

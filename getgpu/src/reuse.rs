@@ -4,23 +4,23 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_common::choice::pick::Guard;
+use getgpu_common::choice::chooser::Guard;
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Inventory};
 use getgpu_common::lock::claim::{join, lock_error, sign};
-use getgpu_common::lock::own::{self, HolderLine, Shows};
-use getgpu_common::lock::{Description, Level, Place, Side, Span, Taken, UNITS, Units, layout};
-use getgpu_common::ownership::{self, Basis, Candidate, Decision, Proven, Wish};
+use getgpu_common::lock::ownership_proof::{self, HolderLine, Shows};
+use getgpu_common::lock::{Level, LockFile, Occupancy, OfdLock, Side, Span, UNITS, Units, layout};
+use getgpu_common::ownership::{self, Basis, Candidate, Decision, OwnershipQuestion, Proven};
 use getgpu_common::pool::Portion;
 use getgpu_common::procfs::{Stat, namespaces};
 use getgpu_common::request::Request;
 use getgpu_common::{share, sys};
 use nix::sys::signal::Signal;
 
-use crate::call::{Answer, Asker, Call};
 use crate::caller::Process;
 use crate::holder::QUESTION;
+use crate::invocation::{Answer, Asker, Invocation};
 
 /// How long a holder may take to answer.
 const ANSWER: Duration = Duration::from_millis(100);
@@ -29,7 +29,7 @@ const ANSWER: Duration = Duration::from_millis(100);
 const NO_PROCESSOR: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(500);
 
-impl Call<'_> {
+impl Invocation<'_> {
     /// This caller's reservation whose programs have exited, if it fits the request and
     /// its holder agrees.
     pub fn reused(
@@ -39,7 +39,7 @@ impl Call<'_> {
         caller: &Process,
         known: Option<&Inventory>,
     ) -> Result<Option<Answer>, Failure> {
-        let candidates = candidates(&self.place, caller)?;
+        let candidates = candidates(&self.lock_file, caller)?;
         if candidates.is_empty() {
             return Ok(None);
         }
@@ -53,9 +53,9 @@ impl Call<'_> {
             }
         };
         let reusable = |line: &HolderLine, devices: &Proven| {
-            fits(devices, request, inventory) && lingers(&self.place, line)
+            fits(devices, request, inventory) && lingers(&self.lock_file, line)
         };
-        let wish = Wish {
+        let wish = OwnershipQuestion {
             grant: None,
             by_uuid: false,
             count: request.count,
@@ -74,7 +74,7 @@ impl Call<'_> {
                 return Ok(None);
             }
         }
-        let Some(lock) = take(&self.place, &line)? else {
+        let Some(lock) = take(&self.lock_file, &line)? else {
             return Ok(None);
         };
         let value = self.value(line.devices.iter(), inventory);
@@ -84,7 +84,7 @@ impl Call<'_> {
         let units: Vec<_> = line
             .devices
             .iter()
-            .map(|uuid| own::reserved_units(&self.place, &line, uuid))
+            .map(|uuid| ownership_proof::reserved_units(&self.lock_file, &line, uuid))
             .collect();
         let part = share::smallest(&units);
         Ok(Some(Answer {
@@ -98,16 +98,17 @@ impl Call<'_> {
 
     /// Whether others have shares of the device, so that its being busy says nothing.
     fn shared(&self, line: &HolderLine, uuid: &Uuid) -> Result<bool, Failure> {
-        let settled = Taken::look(&self.place.open()?, Level::Outer, Span::of(uuid))?.settled;
-        Ok(settled.count() > own::reserved_units(&self.place, line, uuid).count())
+        let settled =
+            Occupancy::look(&self.lock_file.open()?, Level::Outer, Span::of(uuid))?.settled;
+        Ok(settled.count() > ownership_proof::reserved_units(&self.lock_file, line, uuid).count())
     }
 }
 
 /// The reservations of this caller that end by themselves.
-fn candidates(place: &Place, caller: &Process) -> Result<Vec<Candidate>, Failure> {
+fn candidates(lock_file: &LockFile, caller: &Process) -> Result<Vec<Candidate>, Failure> {
     // One question to the kernel spares most calls the walk through /proc: is anything
     // held at all?
-    let probe = place.open()?;
+    let probe = lock_file.open()?;
     if probe
         .conflict(layout::all_devices())
         .map_err(|e| lock_error(&e))?
@@ -116,7 +117,7 @@ fn candidates(place: &Place, caller: &Process) -> Result<Vec<Candidate>, Failure
         return Ok(Vec::new());
     }
     let uid = nix::unistd::geteuid().as_raw();
-    let mut lines = own::reservations(place, Some(uid));
+    let mut lines = ownership_proof::reservations(lock_file, Some(uid));
     lines.retain(|line| {
         line.hold.is_none()
             && line.tag.is_none()
@@ -124,7 +125,7 @@ fn candidates(place: &Place, caller: &Process) -> Result<Vec<Candidate>, Failure
             && line.caller_start == caller.start
     });
     let candidate = |line: HolderLine| {
-        let devices = own::reserved(place, &line);
+        let devices = ownership_proof::reserved(lock_file, &line);
         Candidate {
             basis: Basis::Reservation(line),
             devices,
@@ -163,15 +164,15 @@ fn about_to_run(pid: i32) -> bool {
 
 /// Whether the holder lingers. One that was woken by its program's exit and has not run
 /// yet gets the time to say so.
-fn lingers(place: &Place, line: &HolderLine) -> bool {
+fn lingers(lock_file: &LockFile, line: &HolderLine) -> bool {
     let began = Instant::now();
     loop {
-        if own::shows(place, line, Shows::Lingering) {
+        if ownership_proof::shows(lock_file, line, Shows::Lingering) {
             return true;
         }
         let state = Stat::read(line.pid).map_or('X', |stat| stat.state);
         if !matches!(state, 'R' | 'D') || began.elapsed() >= NO_PROCESSOR {
-            return own::shows(place, line, Shows::Lingering);
+            return ownership_proof::shows(lock_file, line, Shows::Lingering);
         }
         std::thread::sleep(PAUSE);
     }
@@ -180,8 +181,8 @@ fn lingers(place: &Place, line: &HolderLine) -> bool {
 /// Asks a lingering holder for its reservation, joins its lock if it agrees, ends it and
 /// waits for that end. `None` if somebody else is asking, the holder refuses or does not
 /// answer: then a device is chosen as any other.
-fn take(place: &Place, line: &HolderLine) -> Result<Option<Description>, Failure> {
-    let (handover, joined) = (place.open()?, place.open()?);
+fn take(lock_file: &LockFile, line: &HolderLine) -> Result<Option<OfdLock>, Failure> {
+    let (handover, joined) = (lock_file.open()?, lock_file.open()?);
     for uuid in &line.devices {
         if !handover
             .try_write(Span::of(uuid).handover())
@@ -190,7 +191,7 @@ fn take(place: &Place, line: &HolderLine) -> Result<Option<Description>, Failure
             return Ok(None);
         }
     }
-    if !own::shows(place, line, Shows::Lingering) || !agrees(place, line) {
+    if !ownership_proof::shows(lock_file, line, Shows::Lingering) || !agrees(lock_file, line) {
         return Ok(None);
     }
     for uuid in &line.devices {
@@ -198,13 +199,15 @@ fn take(place: &Place, line: &HolderLine) -> Result<Option<Description>, Failure
             &joined,
             Side::Reservation,
             Span::of(uuid),
-            &own::reserved_units(place, line, uuid),
+            &ownership_proof::reserved_units(lock_file, line, uuid),
         )? {
             return Ok(None);
         }
     }
     // It agrees still, so it had the lock when we joined it.
-    if !own::proven(place, line) || !own::shows(place, line, Shows::Consent) {
+    if !ownership_proof::proven(lock_file, line)
+        || !ownership_proof::shows(lock_file, line, Shows::Consent)
+    {
         return Ok(None);
     }
     // Never without a name, not even until the new holder writes it down.
@@ -212,24 +215,24 @@ fn take(place: &Place, line: &HolderLine) -> Result<Option<Description>, Failure
     line.devices
         .iter()
         .for_each(|uuid| sign(&joined, Side::Reservation, Span::of(uuid), uid, None));
-    let ended = end_holder(place, line, NO_PROCESSOR);
+    let ended = end_holder(lock_file, line, NO_PROCESSOR);
     drop(handover);
     Ok(ended.then_some(joined))
 }
 
 /// Asks the holder, which alone may read the environments that tell.
-fn agrees(place: &Place, line: &HolderLine) -> bool {
-    if !signal(place, line, QUESTION) {
+fn agrees(lock_file: &LockFile, line: &HolderLine) -> bool {
+    if !signal(lock_file, line, QUESTION) {
         return false;
     }
     let began = Instant::now();
     loop {
-        if own::shows(place, line, Shows::Consent) {
+        if ownership_proof::shows(lock_file, line, Shows::Consent) {
             return true;
         }
         let late = began.elapsed() >= ANSWER
             && (!about_to_run(line.pid) || began.elapsed() >= NO_PROCESSOR);
-        if late || own::shows(place, line, Shows::Refusal) {
+        if late || ownership_proof::shows(lock_file, line, Shows::Refusal) {
             return false;
         }
         std::thread::sleep(PAUSE);
@@ -238,10 +241,10 @@ fn agrees(place: &Place, line: &HolderLine) -> bool {
 
 /// Sends a holder a signal; true if it went to this holder and to no other process that
 /// has got its number.
-fn signal(place: &Place, line: &HolderLine, signal: Signal) -> bool {
+fn signal(lock_file: &LockFile, line: &HolderLine, signal: Signal) -> bool {
     let fd = sys::pidfd(line.pid);
     // Looked at again behind the pidfd.
-    if over(line) || !own::proven(place, line) {
+    if over(line) || !ownership_proof::proven(lock_file, line) {
         return false;
     }
     match &fd {
@@ -251,8 +254,8 @@ fn signal(place: &Place, line: &HolderLine, signal: Signal) -> bool {
 }
 
 /// Asks a holder to end and waits for it; true when it has exited.
-pub fn end_holder(place: &Place, line: &HolderLine, limit: Duration) -> bool {
-    let asked = ask_to_end(place, line);
+pub fn end_holder(lock_file: &LockFile, line: &HolderLine, limit: Duration) -> bool {
+    let asked = ask_to_end(lock_file, line);
     let began = Instant::now();
     while asked && began.elapsed() < limit {
         if over(line) {
@@ -270,7 +273,7 @@ pub fn over(line: &HolderLine) -> bool {
 
 /// Asks a holder to end; false if it could not be asked, or has changed into another
 /// process.
-pub fn ask_to_end(place: &Place, line: &HolderLine) -> bool {
+pub fn ask_to_end(lock_file: &LockFile, line: &HolderLine) -> bool {
     // A stopped process acts on a signal once it is continued.
-    signal(place, line, Signal::SIGTERM) && signal(place, line, Signal::SIGCONT)
+    signal(lock_file, line, Signal::SIGTERM) && signal(lock_file, line, Signal::SIGCONT)
 }

@@ -6,13 +6,13 @@ use std::ffi::OsString;
 use getgpu_common::diag::{Diag, Level, show};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::exit;
-use getgpu_common::locked::lock_place;
+use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Source};
 use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
 
-use crate::call::{Call, open};
+use crate::invocation::{Invocation, open};
 use crate::options::{self, Action, Format, Options};
 use crate::{check, list, release, show_config};
 
@@ -84,10 +84,14 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
     let settings = &loaded.settings;
     match &options.action {
         Action::Release(name) => {
-            return release::one(&lock_place(settings, environment, diag, false)?, name, diag);
+            return release::one(
+                &find_lock_file(settings, environment, diag, false)?,
+                name,
+                diag,
+            );
         }
         Action::ReleaseAll => {
-            return release::all(&lock_place(settings, environment, diag, false)?, diag);
+            return release::all(&find_lock_file(settings, environment, diag, false)?, diag);
         }
         _ => {}
     }
@@ -107,12 +111,12 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
     } else {
         request
     };
-    let place = lock_place(settings, environment, diag, false)?;
-    let call = Call {
+    let lock_file = find_lock_file(settings, environment, diag, false)?;
+    let call = Invocation {
         options,
         environment,
         settings,
-        place,
+        lock_file,
         diag,
         began,
     };
@@ -123,12 +127,12 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
                 open(settings),
                 request,
                 settings,
-                &call.place,
+                &call.lock_file,
                 form,
                 options.level,
             )
         }
-        Action::CountFree => list::count::free(open(settings), request, &call.place),
+        Action::CountFree => list::count::free(open(settings), request, &call.lock_file),
         Action::Tagged(name) => call.print_tagged(name),
         _ => call.print(request),
     }

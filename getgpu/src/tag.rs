@@ -3,8 +3,8 @@
 //! same reservation, so that a prolog may run twice.
 
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::lock::own::{self, HolderLine};
-use getgpu_common::lock::{Description, Place, layout, turns};
+use getgpu_common::lock::ownership_proof::{self, HolderLine};
+use getgpu_common::lock::{LockFile, OfdLock, layout, user_locks};
 use getgpu_common::procfs::namespaces;
 use getgpu_common::request::Request;
 
@@ -18,7 +18,7 @@ pub struct Named(Tag);
 pub enum Entered {
     /// Nothing; no other call of this user looks while this is kept. None: a stranger
     /// holds the user's byte, which delays nobody.
-    Free(Option<Description>),
+    Free(Option<OfdLock>),
     /// The same request's reservation.
     Same(HolderLine),
 }
@@ -49,19 +49,20 @@ impl Named {
     }
 
     /// Keeps other calls for this user's name away, and looks whether it is in use.
-    pub fn enter(&self, place: &Place, uid: u32) -> Result<Entered, Failure> {
+    pub fn enter(&self, lock_file: &LockFile, uid: u32) -> Result<Entered, Failure> {
         let Tag { name, asked } = &self.0;
         let byte = layout::tag(namespaces::host_uid(uid), name);
-        let guard = match turns::enter(place, byte, &[uid, nix::unistd::geteuid().as_raw()])? {
-            turns::Entered::Ours(guard) => Some(guard),
-            turns::Entered::Strangers => None,
-            turns::Entered::Late => {
-                let text =
-                    format!("--tag {name}: another call for it has been choosing for a minute");
-                return Err(Failure::new(Kind::NoneFree, text));
-            }
-        };
-        let mut lines = under(place, Some(uid), name);
+        let guard =
+            match user_locks::enter(lock_file, byte, &[uid, nix::unistd::geteuid().as_raw()])? {
+                user_locks::Entered::Ours(guard) => Some(guard),
+                user_locks::Entered::Strangers => None,
+                user_locks::Entered::Late => {
+                    let text =
+                        format!("--tag {name}: another call for it has been choosing for a minute");
+                    return Err(Failure::new(Kind::NoneFree, text));
+                }
+            };
+        let mut lines = under(lock_file, Some(uid), name);
         match lines.pop() {
             None => Ok(Entered::Free(guard)),
             Some(line) if line.asked.as_ref() == Some(asked) => Ok(Entered::Same(line)),
@@ -83,17 +84,17 @@ impl Named {
 }
 
 /// The reservations under a name, those of this user or everybody's, the oldest first.
-fn under(place: &Place, uid: Option<u32>, name: &str) -> Vec<HolderLine> {
-    let mut lines = own::reservations(place, uid);
+fn under(lock_file: &LockFile, uid: Option<u32>, name: &str) -> Vec<HolderLine> {
+    let mut lines = ownership_proof::reservations(lock_file, uid);
     lines.retain(|line| line.tag.as_deref() == Some(name));
     lines.sort_by_key(|line| (line.since, line.pid));
     lines
 }
 
 /// What is reserved under a name: ours, or for root anybody's.
-pub fn find(place: &Place, name: &str) -> Result<Vec<HolderLine>, Failure> {
+pub fn find(lock_file: &LockFile, name: &str) -> Result<Vec<HolderLine>, Failure> {
     let uid = nix::unistd::geteuid();
-    let lines = under(place, (!uid.is_root()).then_some(uid.as_raw()), name);
+    let lines = under(lock_file, (!uid.is_root()).then_some(uid.as_raw()), name);
     if lines.is_empty() {
         return Err(Failure::new(
             Kind::NoneFree,

@@ -4,7 +4,7 @@
 
 use clap::Command;
 use getgpu_common::flags::Flag;
-use getgpu_common::guide::Guide;
+use getgpu_common::help_text::HelpText;
 
 #[path = "../../create-cudawrap/src/options/table.rs"]
 pub mod create_cudawrap;
@@ -23,7 +23,7 @@ pub struct Program {
     /// Its parser.
     pub command: Command,
     /// What is said beside the options.
-    pub guide: Guide,
+    pub guide: HelpText,
     /// Its hand-written page, with places for what the tables know.
     pub page: &'static str,
 }

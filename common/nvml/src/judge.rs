@@ -1,7 +1,7 @@
 //! The verdict on a device from its witnesses: processes first, memory second. Pure.
 //! What NVML will not tell is unknown, and unknown is never free.
 
-use getgpu_common::ask::rules::Rules;
+use getgpu_common::nvml_client::rules::Rules;
 
 use super::fault::{Fault, NOT_SUPPORTED};
 use super::processes;

@@ -4,10 +4,10 @@
 //! requests.
 
 mod affinity;
+mod device_files;
 pub mod fault;
 mod judge;
 mod memory;
-mod nodes;
 mod processes;
 mod raw;
 pub mod serve;

@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader, Write};
 use super::affinity;
 use super::session::{self, Session};
 use super::usage;
-use getgpu_common::ask::wire::{Answer, Request};
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::nvml_client::wire::{Answer, Request};
 
 /// Serves until `Quit` or the end of the requests.
 pub fn serve(channel: &File) {

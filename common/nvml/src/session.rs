@@ -10,7 +10,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device as Handle, Nvml};
 
 use super::fault::{self, Fault, with_retries};
-use super::{memory, nodes, raw};
+use super::{device_files, memory, raw};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Device, Gpu, Inventory};
@@ -44,13 +44,13 @@ fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
         fault::GPU_NOT_FOUND => return no_gpu(),
         // Container images have empty and foreign files of this name: without a driver
         // they say nothing.
-        _ if unloadable && !nodes::driver_loaded() => return no_driver(),
+        _ if unloadable && !device_files::driver_loaded() => return no_driver(),
         // The driver was asked, and what it says is no container's doing.
         fault::VERSION_MISMATCH => {}
         // A container without GPUs on a node with GPUs: the driver's files in /proc are
         // the host's.
-        _ if nodes::driver_loaded() && !nodes::exist() => return no_gpu(),
-        _ if nodes::all_closed() => {
+        _ if device_files::driver_loaded() && !device_files::exist() => return no_gpu(),
+        _ if device_files::all_closed() => {
             return Failure::new(Kind::NoUsableGpu, "no GPU that this process may open");
         }
         _ => {}
@@ -108,7 +108,7 @@ impl<'n> Session<'n> {
             slots: HashMap::new(),
             uuids: HashMap::new(),
             minors: HashMap::new(),
-            nodes: nodes::exist(),
+            nodes: device_files::exist(),
         }
     }
 
@@ -204,7 +204,9 @@ impl<'n> Session<'n> {
             },
             mig,
             slots: slots.min(MOST_SLOTS),
-            usable: self.minor(index, &handle).is_none_or(nodes::gpu_usable),
+            usable: self
+                .minor(index, &handle)
+                .is_none_or(device_files::gpu_usable),
         })
     }
 
@@ -266,8 +268,8 @@ impl<'n> Session<'n> {
             _ => None,
         };
         let usable = minor.is_none_or(|minor| {
-            nodes::gpu_usable(minor)
-                && instance.is_none_or(|(gi, ci)| nodes::instance_usable(minor, gi, ci))
+            device_files::gpu_usable(minor)
+                && instance.is_none_or(|(gi, ci)| device_files::instance_usable(minor, gi, ci))
         });
         let sized = detail >= Detail::Size;
         let profile = if slot.is_some() && sized {

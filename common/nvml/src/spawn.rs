@@ -12,8 +12,8 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 
-use getgpu_common::ask::{Worker, channel};
 use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::nvml_client::{Worker, channel};
 use getgpu_common::sys;
 
 /// A forked worker.

@@ -10,9 +10,9 @@ use super::memory;
 use super::processes::Entry;
 use super::raw::{self, List};
 use super::session::Session;
-use getgpu_common::ask::rules::Rules;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Memory, Process, Usage};
+use getgpu_common::nvml_client::rules::Rules;
 use getgpu_common::procfs;
 
 /// The use of one device.

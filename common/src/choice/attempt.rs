@@ -5,12 +5,13 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::choice::census::Rejected;
+use crate::choice::rejection_report::Rejected;
 use crate::error::Failure;
 use crate::inventory::Device;
 use crate::lock::claim::{self, sign};
 use crate::lock::{
-    Aim, Attempt, Claim, Description, Held, Level, Place, Side, Span, Taken, Units, holders, taken,
+    Attempt, Claim, ClaimSpec, Held, Level, LockFile, Occupancy, OfdLock, Side, Span, Units,
+    holders, occupancy,
 };
 use crate::pool::Portion;
 use crate::procfs::{self, namespaces};
@@ -30,8 +31,8 @@ pub struct Picked {
 
 /// Claims what the request wants of `device`, or tells why not.
 pub fn claim(
-    place: &Place,
-    probe: &Description,
+    lock_file: &LockFile,
+    probe: &OfdLock,
     side: Side,
     request: &Request,
     device: &Device,
@@ -41,12 +42,12 @@ pub fn claim(
         Ok(units) => units,
         Err(why) => return Ok(Err(why)),
     };
-    let aim = Aim {
+    let aim = ClaimSpec {
         side,
         level: request.level(),
         units,
     };
-    let claim = match claim::attempt(place, &aim, span)? {
+    let claim = match claim::attempt(lock_file, &aim, span)? {
         Attempt::Got(claim) => claim,
         // Of a part, what was free a moment ago is not, and there may be room beside it.
         Attempt::Taken if aim.units.is_whole() => return Ok(Err(Rejected::Taken)),
@@ -54,7 +55,7 @@ pub fn claim(
     };
     if request.same_user
         && !claim.units().is_whole()
-        && let Some(why) = other_users(place, probe, &claim, side, request.user)?
+        && let Some(why) = other_users(lock_file, probe, &claim, side, request.user)?
     {
         return Ok(Err(why));
     }
@@ -63,7 +64,7 @@ pub fn claim(
 
 /// Which units can be had now. Takes nothing.
 pub fn units(
-    probe: &Description,
+    probe: &OfdLock,
     request: &Request,
     device: &Device,
 ) -> Result<Result<Units, Rejected>, Failure> {
@@ -82,13 +83,13 @@ pub fn units(
     };
     if wanted.is_none() && level == Level::Outer {
         // The usual case, in two questions.
-        return Ok(match taken::seen(probe, span)? {
+        return Ok(match occupancy::seen(probe, span)? {
             None => Ok(ours),
             Some(Held::Settled) => Err(Rejected::Taken),
             Some(Held::Try) => Err(Rejected::Tried),
         });
     }
-    let taken = Taken::look(probe, level, span)?;
+    let taken = Occupancy::look(probe, level, span)?;
     let Some(wanted) = wanted else {
         return Ok(match taken.of(&ours) {
             None => Ok(ours),
@@ -112,8 +113,8 @@ pub fn units(
 /// has a share there already stays; else the higher uid gives way at once, and the lower
 /// waits for that.
 fn other_users(
-    place: &Place,
-    probe: &Description,
+    lock_file: &LockFile,
+    probe: &OfdLock,
     claim: &Claim,
     side: Side,
     uid: u32,
@@ -121,8 +122,10 @@ fn other_users(
     let span = claim.span();
     let own = namespaces::host_uid(uid);
     sign(claim.description(), side, span, own, None);
-    let settled = !Taken::look(probe, Level::Outer, span)?.settled.is_empty();
-    if settled && !has_share(place, probe, span, uid)? {
+    let settled = !Occupancy::look(probe, Level::Outer, span)?
+        .settled
+        .is_empty();
+    if settled && !has_share(lock_file, probe, span, uid)? {
         // Whoever settled just now has not been written down yet, or it is another
         // user's.
         let nobody = users(probe, span, own)?.is_empty();
@@ -147,17 +150,17 @@ fn other_users(
 
 /// Whether a device is shared by others, and not by this user.
 pub fn others_share(
-    place: &Place,
-    probe: &Description,
+    lock_file: &LockFile,
+    probe: &OfdLock,
     span: Span,
     uid: u32,
 ) -> Result<bool, Failure> {
     Ok(!users(probe, span, namespaces::host_uid(uid))?.is_empty()
-        && !has_share(place, probe, span, uid)?)
+        && !has_share(lock_file, probe, span, uid)?)
 }
 
 /// The other users that say they hold or try a device.
-fn users(probe: &Description, span: Span, own: u32) -> Result<BTreeSet<u32>, Failure> {
+fn users(probe: &OfdLock, span: Span, own: u32) -> Result<BTreeSet<u32>, Failure> {
     let mut users = holders::uids(probe, span, Side::Lease)?;
     users.extend(holders::uids(probe, span, Side::Reservation)?);
     users.remove(&own);
@@ -165,14 +168,14 @@ fn users(probe: &Description, span: Span, own: u32) -> Result<BTreeSet<u32>, Fai
 }
 
 /// Whether a process of this user shows a settled lock on the device.
-fn has_share(place: &Place, probe: &Description, span: Span, uid: u32) -> Result<bool, Failure> {
+fn has_share(lock_file: &LockFile, probe: &OfdLock, span: Span, uid: u32) -> Result<bool, Failure> {
     for side in [Side::Lease, Side::Reservation] {
         let own = holders::process_ids(probe, span, side)?
             .into_iter()
             .filter(|pid| procfs::euid(*pid) == Some(uid));
         if own
             .into_iter()
-            .any(|pid| !holders::units_of(place, pid, side, span).is_empty())
+            .any(|pid| !holders::units_of(lock_file, pid, side, span).is_empty())
         {
             return Ok(true);
         }

@@ -8,7 +8,9 @@ use super::attempt::Picked;
 use crate::error::{Failure, Kind};
 use crate::inventory::Inventory;
 use crate::lock::claim::{lock_error, sign};
-use crate::lock::{Claim, Description, Place, Side, Span, UNITS, Units, holders, layout, turns};
+use crate::lock::{
+    Claim, LockFile, OfdLock, Side, Span, UNITS, Units, holders, layout, user_locks,
+};
 use crate::procfs::{self, namespaces};
 use crate::request::Request;
 
@@ -18,9 +20,9 @@ use crate::request::Request;
 #[must_use = "what it guards is not counted once it is dropped"]
 pub struct Guard {
     /// The user's own byte, while this call counts and claims.
-    counting: Option<Description>,
+    counting: Option<OfdLock>,
     /// Uid and pid bytes beside the claims, until the lease or the holder has its own.
-    signature: Option<Description>,
+    signature: Option<OfdLock>,
     /// Copies of the claims' descriptors, so that the process of the signature shows the
     /// units also when the holder has them.
     claims: Vec<OwnedFd>,
@@ -29,14 +31,19 @@ pub struct Guard {
 impl Guard {
     /// The claims are made: signs them, and lets the user's next call count. Closing NVML
     /// and starting a holder may take their time.
-    pub fn sign(self, place: &Place, side: Side, picked: &[Picked]) -> Result<Self, Failure> {
-        self.sign_claims(place, side, picked.iter().map(|picked| &picked.claim))
+    pub fn sign(
+        self,
+        lock_file: &LockFile,
+        side: Side,
+        picked: &[Picked],
+    ) -> Result<Self, Failure> {
+        self.sign_claims(lock_file, side, picked.iter().map(|picked| &picked.claim))
     }
 
     /// The same for claims without their devices.
     pub fn sign_claims<'c>(
         mut self,
-        place: &Place,
+        lock_file: &LockFile,
         side: Side,
         claims: impl Iterator<Item = &'c Claim>,
     ) -> Result<Self, Failure> {
@@ -45,7 +52,7 @@ impl Guard {
         }
         let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
         let pid = namespaces::host_pids().then(|| std::process::id() as i32);
-        let signature = place.open()?;
+        let signature = lock_file.open()?;
         for claim in claims {
             sign(&signature, side, claim.span(), uid, pid);
             self.claims.push(
@@ -73,27 +80,27 @@ struct Held {
 /// devices; then the user's other calls do not count before the guard has signed. The
 /// inner failure is being over the cap.
 pub fn enter(
-    place: &Place,
-    probe: &Description,
+    lock_file: &LockFile,
+    probe: &OfdLock,
     inventory: &Inventory,
     most: u32,
     more: i64,
 ) -> Result<Result<Guard, Failure>, Failure> {
     let uid = nix::unistd::geteuid().as_raw();
     let byte = layout::uid(namespaces::host_uid(uid));
-    let counting = match turns::enter(place, byte, &[uid])? {
-        turns::Entered::Ours(counting) => counting,
+    let counting = match user_locks::enter(lock_file, byte, &[uid])? {
+        user_locks::Entered::Ours(counting) => counting,
         // Where all processes are seen no call of this user is counting. The byte is a
         // stranger's, and another description stands for it.
-        turns::Entered::Strangers if namespaces::host_pids() => place.open()?,
-        turns::Entered::Strangers | turns::Entered::Late => {
+        user_locks::Entered::Strangers if namespaces::host_pids() => lock_file.open()?,
+        user_locks::Entered::Strangers | user_locks::Entered::Late => {
             return Ok(Err(Failure::new(
                 Kind::NoneFree,
                 "another call of yours has been choosing for too long",
             )));
         }
     };
-    let held = count(place, probe, inventory, uid)?;
+    let held = count(lock_file, probe, inventory, uid)?;
     if held.units + more <= i64::from(most) * UNITS {
         return Ok(Ok(Guard {
             counting: Some(counting),
@@ -132,19 +139,19 @@ pub fn possible(request: &Request) -> Result<(), Failure> {
 
 /// Whether this user could have `more` units now; takes nothing.
 pub fn allows(
-    place: &Place,
-    probe: &Description,
+    lock_file: &LockFile,
+    probe: &OfdLock,
     inventory: &Inventory,
     most: u32,
     more: i64,
 ) -> Result<bool, Failure> {
-    let held = count(place, probe, inventory, nix::unistd::geteuid().as_raw())?;
+    let held = count(lock_file, probe, inventory, nix::unistd::geteuid().as_raw())?;
     Ok(held.units + more <= i64::from(most) * UNITS)
 }
 
 fn count(
-    place: &Place,
-    probe: &Description,
+    lock_file: &LockFile,
+    probe: &OfdLock,
     inventory: &Inventory,
     uid: u32,
 ) -> Result<Held, Failure> {
@@ -166,7 +173,7 @@ fn count(
             for pid in holders::process_ids(probe, span, side)? {
                 match procfs::euid(pid) {
                     Some(euid) if euid == uid => {
-                        let shown = holders::claimed_units_of(place, pid, side, span);
+                        let shown = holders::claimed_units_of(lock_file, pid, side, span);
                         all &= !shown.is_empty();
                         seen = seen.and(&shown);
                         who = who.or_else(|| {
@@ -195,7 +202,7 @@ fn count(
 }
 
 /// Whether anybody holds or claims units of one side of a device.
-fn held_at_all(probe: &Description, span: Span, side: Side) -> Result<bool, Failure> {
+fn held_at_all(probe: &OfdLock, span: Span, side: Side) -> Result<bool, Failure> {
     let regions = match side {
         Side::Lease => [span.lease(), span.inner_lease()],
         Side::Reservation => [span.reservation(), span.inner_reservation()],

@@ -1,11 +1,10 @@
-//! Choosing devices: in which order they are tried (`policy`, `draw`), how each is
-//! claimed (`attempt`), how much one user may have (`cap`), the choice itself (`pick`),
-//! and why there was nothing to have (`census`).
+//! Choosing devices: in which order they are tried (`policy`, `sampling`), how each is
+//! claimed (`attempt`), how much one user may have (`cap`), the choice itself (`chooser`),
+//! and why there was nothing to have (`rejection_report`).
 
 pub mod attempt;
 pub mod cap;
-pub mod census;
-mod chance;
-pub mod draw;
-pub mod pick;
+pub mod chooser;
 pub mod policy;
+pub mod rejection_report;
+pub mod sampling;

@@ -14,7 +14,7 @@ pub struct Candidate<'a> {
     /// The device.
     pub device: &'a Device,
     /// Its place in the order of the node.
-    pub place: usize,
+    pub position: usize,
     /// Units of it that are taken.
     pub load: i64,
     /// Units of all devices on its GPU that are taken.
@@ -44,16 +44,16 @@ pub fn order(
     // Every key is worked out before the sort, so that it is one and the same at every
     // comparison.
     let key = |i: usize, c: &Candidate<'_>| -> (usize, Distance, i64, i64, i64) {
-        let place = i64::try_from(c.place).unwrap_or(i64::MAX);
+        let position = i64::try_from(c.position).unwrap_or(i64::MAX);
         let size = sizes.get(i).copied().unwrap_or(0);
         let (first, second, third) = match (policy, share) {
-            (None, true) => (c.load, place, 0),
+            (None, true) => (c.load, position, 0),
             (None | Some(Policy::Random), _) => (chance[i], 0, 0),
-            (Some(Policy::First), _) => (place, 0, 0),
-            (Some(Policy::Last), _) => (-place, 0, 0),
-            (Some(Policy::Spread), true) => (c.gpu_load, c.load, place),
+            (Some(Policy::First), _) => (position, 0, 0),
+            (Some(Policy::Last), _) => (-position, 0, 0),
+            (Some(Policy::Spread), true) => (c.gpu_load, c.load, position),
             (Some(Policy::Spread), false) => (c.gpu_load, chance[i], 0),
-            (Some(Policy::Pack), true) => (-c.gpu_load, -c.load, place),
+            (Some(Policy::Pack), true) => (-c.gpu_load, -c.load, position),
             (Some(Policy::Pack), false) => (-c.gpu_load, chance[i], 0),
         };
         // A policy that somebody has set is followed by ranks too.
@@ -71,8 +71,8 @@ pub fn order(
         .map(|(i, c)| (key(i, &c), c))
         .collect();
     keyed.sort_by_key(|(key, _)| *key);
-    for (place, (_, candidate)) in candidates.iter_mut().zip(keyed) {
-        *place = candidate;
+    for (position, (_, candidate)) in candidates.iter_mut().zip(keyed) {
+        *position = candidate;
     }
 }
 

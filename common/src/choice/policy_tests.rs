@@ -27,16 +27,16 @@ fn ordered(
     let mut rng = rand::rngs::StdRng::seed_from_u64(seed);
     let each = devices.iter().zip(loads).enumerate();
     let mut candidates: Vec<_> = each
-        .map(|(place, (device, (load, gpu_load)))| Candidate {
+        .map(|(position, (device, (load, gpu_load)))| Candidate {
             device,
-            place,
+            position,
             load: *load,
             gpu_load: *gpu_load,
             distance: Distance::default(),
         })
         .collect();
     order(&mut candidates, policy, share, by_size, &mut rng);
-    candidates.iter().map(|c| c.place).collect()
+    candidates.iter().map(|c| c.position).collect()
 }
 
 fn four() -> Vec<Device> {

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::protocol::{self, Locks, Region, Verdict};
-use super::{Description, Held, Place, Range, Span, Units};
+use super::{Held, LockFile, OfdLock, Range, Span, Units};
 use crate::error::{Failure, Kind, reason};
 use crate::procfs::namespaces;
 
@@ -40,7 +40,7 @@ pub enum Level {
 
 /// What is to be claimed of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Aim {
+pub struct ClaimSpec {
     /// For whom.
     pub side: Side,
     /// Among whom.
@@ -49,7 +49,7 @@ pub struct Aim {
     pub units: Units,
 }
 
-impl Aim {
+impl ClaimSpec {
     const fn own(&self, span: Span) -> Range {
         match (self.side, self.level) {
             (Side::Lease, Level::Outer) => span.lease(),
@@ -84,16 +84,16 @@ pub enum Attempt {
 /// settled on the other.
 #[derive(Debug)]
 pub struct Claim {
-    description: Description,
+    description: OfdLock,
     span: Span,
-    aim: Aim,
+    aim: ClaimSpec,
 }
 
 impl Claim {
-    fn begin(place: &Place, span: Span, aim: Aim) -> Result<Trial, Failure> {
+    fn begin(lock_file: &LockFile, span: Span, aim: ClaimSpec) -> Result<Trial, Failure> {
         Ok(Trial {
             claim: Self {
-                description: place.open()?,
+                description: lock_file.open()?,
                 span,
                 aim,
             },
@@ -167,19 +167,23 @@ impl Locks for Trial {
 }
 
 /// Tries to claim a device among others that may be had instead.
-pub fn attempt(place: &Place, aim: &Aim, span: Span) -> Result<Attempt, Failure> {
-    let mut trial = Claim::begin(place, span, aim.clone())?;
+pub fn attempt(lock_file: &LockFile, aim: &ClaimSpec, span: Span) -> Result<Attempt, Failure> {
+    let mut trial = Claim::begin(lock_file, span, aim.clone())?;
     let verdict = protocol::attempt(&mut trial, aim.side, aim.level)?;
     Ok(trial.end(verdict))
 }
 
 /// Tries to write-lock the lease of a named device, again for at most 200 ms while only
 /// tries are in the way. None: somebody has it.
-pub fn named_lease(place: &Place, span: Span, units: Units) -> Result<Option<Claim>, Failure> {
+pub fn named_lease(
+    lock_file: &LockFile,
+    span: Span,
+    units: Units,
+) -> Result<Option<Claim>, Failure> {
     let mut trial = Claim::begin(
-        place,
+        lock_file,
         span,
-        Aim {
+        ClaimSpec {
             side: Side::Lease,
             level: Level::Outer,
             units,
@@ -226,7 +230,7 @@ impl Claim {
     }
 
     /// The description that the claim is made with.
-    pub const fn description(&self) -> &Description {
+    pub const fn description(&self) -> &OfdLock {
         &self.description
     }
 
@@ -237,7 +241,7 @@ impl Claim {
 
     /// Read-locks on `description` all that the claim is about. On another one than its
     /// own only after it is settled.
-    pub fn hold_on(&self, description: &Description) -> Result<(), Failure> {
+    pub fn hold_on(&self, description: &OfdLock) -> Result<(), Failure> {
         let mut ranges: Vec<Range> = self.aim.units.at(self.aim.own(self.span)).collect();
         if (self.aim.side, self.aim.level) == (Side::Lease, Level::Inner { reserved: true }) {
             ranges.extend(self.aim.units.at(self.span.lease()));
@@ -267,13 +271,13 @@ impl Claim {
     }
 
     /// The claim's own description: close it, and the claim is over.
-    pub fn into_description(self) -> Description {
+    pub fn into_description(self) -> OfdLock {
         self.description
     }
 }
 
 /// Settles all claims and gives one description that holds them.
-pub fn settle_all(place: &Place, claims: Vec<Claim>, user: u32) -> Result<Description, Failure> {
+pub fn settle_all(lock_file: &LockFile, claims: Vec<Claim>, user: u32) -> Result<OfdLock, Failure> {
     let uid = namespaces::host_uid(user);
     for claim in &claims {
         claim.settle()?;
@@ -287,7 +291,7 @@ pub fn settle_all(place: &Place, claims: Vec<Claim>, user: u32) -> Result<Descri
     {
         return Ok(only.into_description());
     }
-    let all = place.open()?;
+    let all = lock_file.open()?;
     for claim in &claims {
         claim.hold_on(&all)?;
         sign(&all, claim.aim.side, claim.span, uid, None);
@@ -297,7 +301,7 @@ pub fn settle_all(place: &Place, claims: Vec<Claim>, user: u32) -> Result<Descri
 
 /// Read-locks the two bytes that say whose claim it is. They only say where to look, so
 /// not getting them is no failure.
-pub fn sign(description: &Description, side: Side, span: Span, host_uid: u32, pid: Option<i32>) {
+pub fn sign(description: &OfdLock, side: Side, span: Span, host_uid: u32, pid: Option<i32>) {
     let (uids, pids) = match side {
         Side::Lease => (span.lease_uids(), span.lease_pids()),
         Side::Reservation => (span.reservation_uids(), span.reservation_pids()),
@@ -309,12 +313,7 @@ pub fn sign(description: &Description, side: Side, span: Span, host_uid: u32, pi
 }
 
 /// Joins a settled claim that is our own already: both then hold it.
-pub fn join(
-    description: &Description,
-    side: Side,
-    span: Span,
-    units: &Units,
-) -> Result<bool, Failure> {
+pub fn join(description: &OfdLock, side: Side, span: Span, units: &Units) -> Result<bool, Failure> {
     let region = if side == Side::Lease {
         span.lease()
     } else {
@@ -329,11 +328,7 @@ pub fn join(
 }
 
 /// What others hold of `units` in `region`: settled if any of it is.
-fn across(
-    description: &Description,
-    units: &Units,
-    region: Range,
-) -> Result<Option<Held>, Failure> {
+fn across(description: &OfdLock, units: &Units, region: Range) -> Result<Option<Held>, Failure> {
     let mut worst = None;
     for range in units.at(region) {
         match description

@@ -1,33 +1,33 @@
 use super::*;
 use crate::ident::Uuid;
-use crate::lock::Origin;
+use crate::lock::LockOrigin;
 use std::os::unix::fs::MetadataExt;
 
-fn place(dir: &tempfile::TempDir) -> Place {
+fn lock_file(dir: &tempfile::TempDir) -> LockFile {
     let path = dir.path().join("lock");
-    Place::find(Some(path), None).unwrap()
+    LockFile::find(Some(path), None).unwrap()
 }
 
 fn span() -> Span {
     Span::of(&Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap())
 }
 
-fn whole(side: Side) -> Aim {
-    Aim {
+fn whole(side: Side) -> ClaimSpec {
+    ClaimSpec {
         side,
         level: Level::Outer,
         units: Units::whole(),
     }
 }
 
-fn part(side: Side, level: Level, number: i64, of: i64) -> Aim {
+fn part(side: Side, level: Level, number: i64, of: i64) -> ClaimSpec {
     let size = crate::lock::UNITS / of;
     let units = Units::whole().first(size * (number + 1)).unwrap();
     let before = Units::whole()
         .first(size * number)
         .filter(|_| number > 0)
         .unwrap_or_default();
-    Aim {
+    ClaimSpec {
         side,
         level,
         units: units.without(&before),
@@ -44,9 +44,9 @@ fn got(attempt: Attempt) -> Claim {
 #[test]
 fn the_lock_is_made_once_and_found_again() {
     let dir = tempfile::tempdir().unwrap();
-    let (a, b) = (place(&dir), place(&dir));
+    let (a, b) = (lock_file(&dir), lock_file(&dir));
     assert_eq!(a.identity, b.identity);
-    assert_eq!(a.origin, Origin::Environment);
+    assert_eq!(a.origin, LockOrigin::Environment);
     let meta = std::fs::symlink_metadata(&a.path).unwrap();
     assert_eq!(meta.mode() & 0o7777, 0o666, "whatever the umask");
     assert_eq!(
@@ -59,56 +59,56 @@ fn the_lock_is_made_once_and_found_again() {
 #[test]
 fn a_lease_and_a_reservation_exclude_each_other() {
     let dir = tempfile::tempdir().unwrap();
-    let place = place(&dir);
-    let lease = got(attempt(&place, &whole(Side::Lease), span()).unwrap());
+    let lock_file = lock_file(&dir);
+    let lease = got(attempt(&lock_file, &whole(Side::Lease), span()).unwrap());
     assert!(matches!(
-        attempt(&place, &whole(Side::Lease), span()).unwrap(),
+        attempt(&lock_file, &whole(Side::Lease), span()).unwrap(),
         Attempt::Tried
     ));
     assert!(matches!(
-        attempt(&place, &whole(Side::Reservation), span()).unwrap(),
+        attempt(&lock_file, &whole(Side::Reservation), span()).unwrap(),
         Attempt::Tried
     ));
     lease.settle().unwrap();
     assert!(matches!(
-        attempt(&place, &whole(Side::Lease), span()).unwrap(),
+        attempt(&lock_file, &whole(Side::Lease), span()).unwrap(),
         Attempt::Taken
     ));
     assert!(matches!(
-        attempt(&place, &whole(Side::Reservation), span()).unwrap(),
+        attempt(&lock_file, &whole(Side::Reservation), span()).unwrap(),
         Attempt::Taken
     ));
     drop(lease);
-    let reservation = got(attempt(&place, &whole(Side::Reservation), span()).unwrap());
+    let reservation = got(attempt(&lock_file, &whole(Side::Reservation), span()).unwrap());
     reservation.settle().unwrap();
     assert!(matches!(
-        attempt(&place, &whole(Side::Lease), span()).unwrap(),
+        attempt(&lock_file, &whole(Side::Lease), span()).unwrap(),
         Attempt::Taken
     ));
     drop(reservation);
-    got(attempt(&place, &whole(Side::Lease), span()).unwrap());
+    got(attempt(&lock_file, &whole(Side::Lease), span()).unwrap());
 }
 
 #[test]
 fn a_lease_waits_out_a_reservation_that_is_only_tried() {
     let dir = tempfile::tempdir().unwrap();
-    let place = place(&dir);
-    let description = place.open().unwrap();
+    let lock_file = lock_file(&dir);
+    let description = lock_file.open().unwrap();
     assert!(description.try_write(span().reservation()).unwrap());
     let closer = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(20));
         drop(description);
     });
-    got(attempt(&place, &whole(Side::Lease), span()).unwrap());
+    got(attempt(&lock_file, &whole(Side::Lease), span()).unwrap());
     closer.join().unwrap();
 }
 
 #[test]
 fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
     let dir = tempfile::tempdir().unwrap();
-    let place = place(&dir);
+    let lock_file = lock_file(&dir);
     let claim =
-        |side, number| attempt(&place, &part(side, Level::Outer, number, 3), span()).unwrap();
+        |side, number| attempt(&lock_file, &part(side, Level::Outer, number, 3), span()).unwrap();
     let held: Vec<Claim> = [(Side::Lease, 0), (Side::Reservation, 1), (Side::Lease, 2)]
         .map(|(side, n)| got(claim(side, n)))
         .into();
@@ -124,61 +124,65 @@ fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
         );
     }
     assert!(matches!(
-        attempt(&place, &whole(Side::Lease), span()).unwrap(),
+        attempt(&lock_file, &whole(Side::Lease), span()).unwrap(),
         Attempt::Taken
     ));
-    let taken = crate::lock::Taken::look(&place.open().unwrap(), Level::Outer, span()).unwrap();
+    let taken =
+        crate::lock::Occupancy::look(&lock_file.open().unwrap(), Level::Outer, span()).unwrap();
     assert!(taken.settled.is_whole() && taken.tried.is_empty());
     drop(held);
-    got(attempt(&place, &whole(Side::Lease), span()).unwrap());
+    got(attempt(&lock_file, &whole(Side::Lease), span()).unwrap());
 }
 
 #[test]
 fn inside_what_is_ours_the_inner_ranges_decide() {
     let dir = tempfile::tempdir().unwrap();
-    let place = place(&dir);
-    let ours = got(attempt(&place, &whole(Side::Reservation), span()).unwrap());
+    let lock_file = lock_file(&dir);
+    let ours = got(attempt(&lock_file, &whole(Side::Reservation), span()).unwrap());
     ours.settle().unwrap();
     let inner = Level::Inner { reserved: true };
-    let aim = |side| Aim {
+    let aim = |side| ClaimSpec {
         side,
         level: inner,
         units: Units::whole(),
     };
-    let lease = got(attempt(&place, &aim(Side::Lease), span()).unwrap());
+    let lease = got(attempt(&lock_file, &aim(Side::Lease), span()).unwrap());
     lease.settle().unwrap();
     assert!(matches!(
-        attempt(&place, &aim(Side::Lease), span()).unwrap(),
+        attempt(&lock_file, &aim(Side::Lease), span()).unwrap(),
         Attempt::Taken
     ));
     assert!(matches!(
-        attempt(&place, &aim(Side::Reservation), span()).unwrap(),
+        attempt(&lock_file, &aim(Side::Reservation), span()).unwrap(),
         Attempt::Taken
     ));
     assert!(
-        named_lease(&place, span(), Units::whole())
+        named_lease(&lock_file, span(), Units::whole())
             .unwrap()
             .is_none(),
         "the outer lease is taken too"
     );
     drop(lease);
-    let named = named_lease(&place, span(), Units::whole())
+    let named = named_lease(&lock_file, span(), Units::whole())
         .unwrap()
         .unwrap();
     named.settle().unwrap();
     for side in [Side::Lease, Side::Reservation] {
         assert!(
-            matches!(attempt(&place, &aim(side), span()).unwrap(), Attempt::Taken),
+            matches!(
+                attempt(&lock_file, &aim(side), span()).unwrap(),
+                Attempt::Taken
+            ),
             "a named lease is in the way"
         );
     }
     drop(named);
-    let reservation = got(attempt(&place, &aim(Side::Reservation), span()).unwrap());
+    let reservation = got(attempt(&lock_file, &aim(Side::Reservation), span()).unwrap());
     reservation.settle().unwrap();
     drop(ours);
     assert!(
         matches!(
-            attempt(&place, &whole(Side::Lease), span()).unwrap(),
+            attempt(&lock_file, &whole(Side::Lease), span()).unwrap(),
             Attempt::Taken
         ),
         "it holds the outer one too"
@@ -190,17 +194,17 @@ fn untrusted_places_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lock");
     std::fs::write(&path, "").unwrap();
-    let failure = Place::find(Some(path.clone()), None).unwrap_err();
+    let failure = LockFile::find(Some(path.clone()), None).unwrap_err();
     assert!(failure.message.contains("not a FIFO"), "{failure}");
     std::fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/dev/null", &path).unwrap();
     assert_eq!(
-        Place::find(Some(path.clone()), None).unwrap_err().kind,
+        LockFile::find(Some(path.clone()), None).unwrap_err().kind,
         Kind::LockPlace
     );
     std::fs::remove_file(&path).unwrap();
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    let failure = Place::find(Some(path), None).unwrap_err();
+    let failure = LockFile::find(Some(path), None).unwrap_err();
     assert!(failure.message.contains("others can write"), "{failure}");
 }

@@ -3,8 +3,8 @@
 //! the device; one that stays keeps everybody else from the device.
 
 use super::holders::{Holder, uids};
-use super::{Description, Place, Side, Span};
-use crate::bytes::Range;
+use super::{LockFile, OfdLock, Side, Span};
+use crate::byte_range::Range;
 use crate::error::Failure;
 use crate::procfs::{self, Stat, fdinfo, namespaces};
 
@@ -27,12 +27,12 @@ impl Claimers {
     /// else one holder of whom nothing is known.
     pub fn of(
         &self,
-        place: &Place,
-        probe: &Description,
+        lock_file: &LockFile,
+        probe: &OfdLock,
         span: Span,
     ) -> Result<Vec<Holder>, Failure> {
         let shows = |locks: &[fdinfo::OwnLock], region: Range| {
-            !fdinfo::within(locks, place.identity.1, region).is_empty()
+            !fdinfo::within(locks, lock_file.identity.1, region).is_empty()
         };
         let claims = |locks: &[fdinfo::OwnLock]| {
             shows(locks, span.lease()) || shows(locks, span.reservation())

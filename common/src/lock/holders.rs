@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::claim::lock_error;
-use super::own::HolderLine;
-use super::{Description, Held, Place, Range, Side, Span, UNITS, Units};
+use super::ownership_proof::HolderLine;
+use super::{Held, LockFile, OfdLock, Range, Side, Span, UNITS, Units};
 use crate::error::Failure;
 use crate::job::Job;
 use crate::procfs::{self, Stat, fdinfo, namespaces};
@@ -85,7 +85,7 @@ impl Holdings {
 }
 
 /// Reads from the lock what is held of `span` and by whom.
-pub fn of(place: &Place, probe: &Description, span: Span) -> Result<Holdings, Failure> {
+pub fn of(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings, Failure> {
     let mut held = Holdings::default();
     let leases = probe
         .conflicts(span.lease(), MOST)
@@ -127,17 +127,22 @@ pub fn of(place: &Place, probe: &Description, span: Span) -> Result<Holdings, Fa
         .any(|c| c.held == Held::Try);
     if held.leased > 0 {
         held.holders
-            .extend(side(place, probe, span, Side::Lease, held.leased)?);
+            .extend(side(lock_file, probe, span, Side::Lease, held.leased)?);
     }
     if held.reserved > 0 {
-        held.holders
-            .extend(side(place, probe, span, Side::Reservation, held.reserved)?);
+        held.holders.extend(side(
+            lock_file,
+            probe,
+            span,
+            Side::Reservation,
+            held.reserved,
+        )?);
     }
     Ok(held)
 }
 
 /// The host uids that hold one side of a device.
-pub fn uids(probe: &Description, span: Span, side: Side) -> Result<BTreeSet<u32>, Failure> {
+pub fn uids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<u32>, Failure> {
     let region = if side == Side::Lease {
         span.lease_uids()
     } else {
@@ -150,7 +155,7 @@ pub fn uids(probe: &Description, span: Span, side: Side) -> Result<BTreeSet<u32>
 }
 
 /// The process ids that hold one side of a device.
-pub fn process_ids(probe: &Description, span: Span, side: Side) -> Result<BTreeSet<i32>, Failure> {
+pub fn process_ids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<i32>, Failure> {
     let region = if side == Side::Lease {
         span.lease_pids()
     } else {
@@ -163,7 +168,7 @@ pub fn process_ids(probe: &Description, span: Span, side: Side) -> Result<BTreeS
 }
 
 /// The offsets inside `region` that are read-locked.
-fn numbers(probe: &Description, region: Range) -> Result<BTreeSet<i64>, Failure> {
+fn numbers(probe: &OfdLock, region: Range) -> Result<BTreeSet<i64>, Failure> {
     let scan = probe.conflicts(region, MOST).map_err(|e| lock_error(&e))?;
     let settled = scan.found.iter().filter(|c| c.held == Held::Settled);
     Ok(settled
@@ -174,8 +179,8 @@ fn numbers(probe: &Description, region: Range) -> Result<BTreeSet<i64>, Failure>
 }
 
 fn side(
-    place: &Place,
-    probe: &Description,
+    lock_file: &LockFile,
+    probe: &OfdLock,
     span: Span,
     side: Side,
     units: i64,
@@ -196,7 +201,7 @@ fn side(
             // A byte that anybody could have locked counts only beside the uid of the
             // process it names.
             if uids.contains(&uid) {
-                holders.push(holder(place, span, side, kind, uid, &stat));
+                holders.push(holder(lock_file, span, side, kind, uid, &stat));
             }
         }
     }
@@ -214,14 +219,14 @@ fn side(
 }
 
 fn holder(
-    place: &Place,
+    lock_file: &LockFile,
     span: Span,
     side: Side,
     kind: &'static str,
     uid: u32,
     stat: &Stat,
 ) -> Holder {
-    let own = units_of(place, stat.pid, side, span).count();
+    let own = units_of(lock_file, stat.pid, side, span).count();
     let caller = (side == Side::Reservation)
         .then(|| HolderLine::of(stat.pid))
         .flatten();
@@ -261,7 +266,7 @@ fn holder(
 
 /// Adds the processes that say they hold a device; whether each side that is held has
 /// one, so that its end can be waited for.
-pub fn watchable(probe: &Description, span: Span, pids: &mut Vec<i32>) -> Result<bool, Failure> {
+pub fn watchable(probe: &OfdLock, span: Span, pids: &mut Vec<i32>) -> Result<bool, Failure> {
     let mut all = namespaces::host_pids();
     for (side, region) in [
         (Side::Lease, span.lease()),
@@ -280,19 +285,24 @@ pub fn watchable(probe: &Description, span: Span, pids: &mut Vec<i32>) -> Result
 
 /// The units of a device that the descriptors of a process show, as far as they may be
 /// read.
-pub fn units_of(place: &Place, pid: i32, side: Side, span: Span) -> Units {
-    shown(place, &fdinfo::settled_locks(&pid.to_string()), side, span)
+pub fn units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {
+    shown(
+        lock_file,
+        &fdinfo::settled_locks(&pid.to_string()),
+        side,
+        span,
+    )
 }
 
 /// The same with those that the process is claiming at this moment.
-pub fn claimed_units_of(place: &Place, pid: i32, side: Side, span: Span) -> Units {
+pub fn claimed_units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {
     let mut locks = fdinfo::settled_locks(&pid.to_string());
     locks.extend(fdinfo::write_locks(&pid.to_string()));
-    shown(place, &locks, side, span)
+    shown(lock_file, &locks, side, span)
 }
 
-fn shown(place: &Place, locks: &[fdinfo::OwnLock], side: Side, span: Span) -> Units {
-    let within = |region| Units::of(fdinfo::within(locks, place.identity.1, region), region);
+fn shown(lock_file: &LockFile, locks: &[fdinfo::OwnLock], side: Side, span: Span) -> Units {
+    let within = |region| Units::of(fdinfo::within(locks, lock_file.identity.1, region), region);
     match side {
         Side::Lease => within(span.lease()).and(&within(span.inner_lease())),
         Side::Reservation => within(span.reservation()),

@@ -8,7 +8,7 @@
 //! 2^63-1 is reported with length 0 (fcntl(2)). Hashes that would fall on either are
 //! moved by one. Two devices that share a span exclude each other, which is safe.
 
-use crate::bytes::Range;
+use crate::byte_range::Range;
 use crate::ident::Uuid;
 
 /// Units of a device. A share of 1/k locks floor(UNITS/k) of them, so exactly k programs

@@ -1,30 +1,29 @@
-//! The lock file of the host: where it is and whether it may be trusted (`place`,
+//! The lock file of the host: where it is and whether it may be trusted (`lock_file`,
 //! `trust`), how devices are laid out on it (`layout`), locking byte ranges of it
-//! (`range`), parts of a device (`units`, `taken`), claims on devices (`protocol`,
+//! (`ofd_lock`), parts of a device (`units`, `occupancy`), claims on devices (`protocol`,
 //! `claim`), who holds and claims what (`holders`, `claimers`), what one user's calls
-//! take turns at (`turns`), and what is our own (`own`).
+//! take turns at (`user_locks`), and what is our own (`ownership_proof`).
 
 pub mod claim;
 pub mod claimers;
+pub mod create;
 pub mod holders;
+pub mod host_sharing;
 pub mod layout;
-pub mod make;
-pub mod origin;
-pub mod own;
-pub mod place;
+pub mod lock_file;
+pub mod occupancy;
+pub mod ofd_lock;
+pub mod ownership_proof;
 pub mod protocol;
-pub mod range;
-pub mod shared;
-pub mod taken;
 pub mod trust;
-pub mod turns;
 pub mod units;
+pub mod user_locks;
 
-pub use crate::bytes::Range;
-pub use claim::{Aim, Attempt, Claim, Level, Side};
+pub use crate::byte_range::Range;
+pub use claim::{Attempt, Claim, ClaimSpec, Level, Side};
 pub use layout::{Span, UNITS};
-pub use origin::Origin;
-pub use place::Place;
-pub use range::{Conflict, Description, Held};
-pub use taken::Taken;
+pub use lock_file::{LockFile, LockOrigin};
+pub use occupancy::Occupancy;
+pub use ofd_lock::{Conflict, Held, OfdLock};
+
 pub use units::Units;

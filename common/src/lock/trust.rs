@@ -8,22 +8,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use super::Origin;
+use super::LockOrigin;
 use crate::procfs::namespaces;
 
 /// Whether `uid` may own a lock of this origin, or its directory.
-pub fn owner(origin: Origin, uid: u32) -> bool {
+pub fn owner(origin: LockOrigin, uid: u32) -> bool {
     let root = uid == 0 || (!namespaces::host_root_mapped() && uid == namespaces::overflow_uid());
     let own = uid == nix::unistd::geteuid().as_raw();
     match origin {
-        Origin::Host => root,
-        Origin::Environment => root || own,
-        Origin::Private => own,
+        LockOrigin::Host => root,
+        LockOrigin::Environment => root || own,
+        LockOrigin::Private => own,
     }
 }
 
 /// Why a lock in the directory at `path` cannot be trusted.
-pub fn directory(origin: Origin, path: &Path, meta: &Metadata) -> Result<(), String> {
+pub fn directory(origin: LockOrigin, path: &Path, meta: &Metadata) -> Result<(), String> {
     let name = path.display();
     if !meta.is_dir() {
         return Err(format!("{name} is not a directory"));

@@ -3,7 +3,7 @@
 //! others.
 
 use super::layout::UNITS;
-use crate::bytes::Range;
+use crate::byte_range::Range;
 
 /// A set of units: runs in order, apart from each other, counted from the device's first
 /// unit.

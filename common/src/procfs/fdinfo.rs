@@ -3,7 +3,7 @@
 //! by anybody; these lines cannot be forged.
 
 use super::file::{numbers, whole};
-use crate::bytes::Range;
+use crate::byte_range::Range;
 
 /// An open file description lock as fdinfo shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

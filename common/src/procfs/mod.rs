@@ -1,12 +1,12 @@
 //! What /proc tells about processes (proc(5)). Reading `stat`, `status` and `comm` never
 //! hangs; reading `environ` and `cmdline` of a sick process can, so those stand apart in
-//! `secrets` and only the holder of a reservation uses them.
+//! `process_memory` and only the holder of a reservation uses them.
 
 pub mod ancestry;
 pub mod fdinfo;
 pub mod file;
 pub mod namespaces;
-pub mod secrets;
+pub mod process_memory;
 pub mod stat;
 mod wrapped;
 

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::fdinfo::{OwnLock, parse, within};
 use super::namespaces::translate;
 use super::stat::Stat;
-use super::{effective, secrets};
-use crate::bytes::Range;
+use super::{effective, process_memory};
+use crate::byte_range::Range;
 
 proptest! {
     #[test]
@@ -103,7 +103,7 @@ proptest! {
         let own = format!("{name}={value}");
         let entries: Vec<&[u8]> = before.iter().map(String::as_bytes).chain([own.as_bytes(), &after]).collect();
         let block = entries.join(&0);
-        prop_assert_eq!(secrets::value(&block, &name), Some(value.as_bytes()));
-        let _ = secrets::value(&after, &name);
+        prop_assert_eq!(process_memory::value(&block, &name), Some(value.as_bytes()));
+        let _ = process_memory::value(&after, &name);
     }
 }

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::file;
+use crate::resolve_program::PREFIX;
 
-const PREFIX: &str = "CUDAWRAP_";
 /// TASK_COMM_LEN of linux/sched.h without the final NUL.
 const LONGEST_COMM: usize = 15;
 /// Where root's create-cudawrap notes what it has wrapped; everybody can read it.

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::{Settings, regular, trusted};
+use super::{Settings, bounded_read, trusted};
 use crate::error::{Failure, Kind, reason};
 use crate::ident::Selector;
 use crate::inventory::Names;
@@ -93,7 +93,7 @@ pub fn excluded(settings: &Settings) -> List {
 }
 
 fn from_file(path: &Path) -> Result<Option<List>, Failure> {
-    match regular::read(path) {
+    match bounded_read::read(path) {
         // A stray byte spoils its line, not the list. Editors that write CRLF put a byte
         // order mark in front, too.
         Ok(bytes) => {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::regular;
+use super::bounded_read;
 use crate::error::{Failure, Kind, reason};
 
 /// One `key = value` of a file.
@@ -42,7 +42,7 @@ impl File {
             String::from_utf8(bytes)
                 .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
         };
-        let text = match regular::read(path).and_then(text) {
+        let text = match bounded_read::read(path).and_then(text) {
             Ok(text) => text,
             // A home that is not ours (`sudo -u` with HOME kept) has no file of ours
             // either.

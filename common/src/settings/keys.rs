@@ -3,7 +3,7 @@
 //! it; `--show-config` and the annotated config.toml follow it.
 
 use super::Settings;
-use super::values::{
+use super::value_codec::{
     count, memory, names, path, read, selectors, show_json, show_or, show_path, show_size,
     show_text, show_time, size, time, truth,
 };

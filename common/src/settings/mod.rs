@@ -1,17 +1,17 @@
 //! Settings: the system's file, the user's, the environment, the options; later wins, and
 //! policy is the system's alone. `file` reads one file, `keys` is the one table of names
-//! (by `values` and `kinds`), `loaded` puts together what is in force, `allowed` reads
+//! (by `value_codec` and `value_types`), `loaded` puts together what is in force, `allowed` reads
 //! the site's list of devices, `trusted` says whose files are believed.
 
 pub mod allowed;
+pub mod bounded_read;
 pub mod environment;
 pub mod file;
 pub mod keys;
-pub mod kinds;
 pub mod loaded;
-pub mod regular;
 mod trusted;
-mod values;
+mod value_codec;
+pub mod value_types;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,9 +20,11 @@ use crate::ident::Selector;
 use crate::quantity;
 use crate::share::Share;
 pub use environment::Environment;
-pub use kinds::{Log, Policy, RunOrFail, ShareUsers, Shown, Type, Unshared, Wait, WithoutGrant};
 pub use loaded::{Loaded, Source};
-pub use values::quoted;
+pub use value_codec::quoted;
+pub use value_types::{
+    Log, Policy, RunOrFail, ShareUsers, Shown, Type, Unshared, Wait, WithoutGrant,
+};
 
 /// The site's list of devices if no setting names another.
 pub const ALLOWED_FILE: &str = "/usr/local/share/gpus/ids";

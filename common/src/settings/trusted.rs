@@ -7,15 +7,15 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use crate::error::{Failure, Kind};
-use crate::lock::{Origin, trust};
+use crate::lock::{LockOrigin, trust};
 
 /// Checks a file that is about to be read, and `what` it is to people. One that is not
 /// there, or cannot be looked at, is left to the reader.
 pub fn check(path: &Path, what: &str, caller: bool) -> Result<(), Failure> {
     let origin = if caller {
-        Origin::Environment
+        LockOrigin::Environment
     } else {
-        Origin::Host
+        LockOrigin::Host
     };
     let whose = if caller {
         "which is neither root nor you"
@@ -37,7 +37,7 @@ pub fn check(path: &Path, what: &str, caller: bool) -> Result<(), Failure> {
 pub fn check_prefix(path: &Path) -> Result<(), Failure> {
     let prefix = path.ancestors().nth(3).unwrap_or(path);
     let owner = fs::metadata(prefix).ok().map(|meta| meta.uid());
-    let may = |uid| Some(uid) == owner || trust::owner(Origin::Host, uid);
+    let may = |uid| Some(uid) == owner || trust::owner(LockOrigin::Host, uid);
     match wrong(path, &may, "which is neither root nor the prefix's owner") {
         None => Ok(()),
         Some(why) => Err(

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Command, ValueHint, value_parser};
 use getgpu_common::flags::{self, Flag, Takes, flag};
-use getgpu_common::guide::Guide;
+use getgpu_common::help_text::HelpText;
 
 /// The program's name in every message, whatever it was called by.
 pub const PROGRAM: &str = "create-cudawrap";
@@ -114,7 +114,7 @@ pub fn command() -> Command {
 }
 
 /// What is said beside the options.
-pub const GUIDE: Guide = Guide {
+pub const GUIDE: HelpText = HelpText {
     about: "Make programs start through cudawrap, which gives each of them a free MIG device",
     note: "",
     examples: &[

@@ -2,11 +2,11 @@
 //! belongs to the share. The mask is set in this process just before it becomes the
 //! program, and is inherited; nothing here keeps a program from running.
 //!
-//! `topology` finds the cores in the mask, `neighbours` those of the device, `frame` the
+//! `topology` finds the cores in the mask, `neighbours` those of the device, `enclosing_share` the
 //! units that they are divided by, `part` those of the share, `threads` is what the
 //! program is told.
 
-mod frame;
+mod enclosing_share;
 mod neighbours;
 mod part;
 mod threads;
@@ -22,8 +22,8 @@ use getgpu_common::inventory::Device;
 use getgpu_common::settings::Settings;
 
 use crate::helper;
+use crate::launch::LaunchSpec;
 use crate::lease::Lease;
-use crate::ready::Ready;
 
 /// Where the kernel tells about CPUs (Documentation/admin-guide/cputopology.rst).
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -51,7 +51,7 @@ struct Bound {
 /// Binds this process, if that is set. It comes last: whatever is started before is not
 /// bound with it, such as an MPS daemon.
 pub fn join(
-    ready: &mut Ready,
+    ready: &mut LaunchSpec,
     devices: &[Device],
     around: &Around,
     settings: &Settings,
@@ -91,7 +91,7 @@ fn bind(
         let cpus = cpus_near(device, settings)?;
         let cores = topology::cores(root, &cpus.within(&mask));
         let own = neighbours::divide(&cores, &device.uuid, &around.neighbours);
-        let all = frame::of(lease, &device.uuid, &mask);
+        let all = enclosing_share::of(lease, &device.uuid, &mask);
         let units = lease.units(&device.uuid).unwrap_or(&all);
         ours = ours.and(&part::of(&own.cores, units, &all));
         alone &= own.alone && part::is_whole_cores(&own.cores, units, &all);

@@ -24,10 +24,10 @@ pub fn divide(cores: &[CpuSet], own: &Uuid, neighbours: &[(Uuid, CpuSet)]) -> Ow
             .iter()
             .enumerate()
             .filter(|(_, device)| near(device))
-            .map(|(place, _)| place)
+            .map(|(lock_file, _)| lock_file)
             .collect()
     };
-    let Some(place) = neighbours.iter().position(|(uuid, _)| uuid == own) else {
+    let Some(lock_file) = neighbours.iter().position(|(uuid, _)| uuid == own) else {
         return Own {
             cores: cores.to_vec(),
             alone: neighbours.is_empty(),
@@ -48,7 +48,7 @@ pub fn divide(cores: &[CpuSet], own: &Uuid, neighbours: &[(Uuid, CpuSet)]) -> Ow
     let rank = |devices: &[usize]| {
         devices
             .iter()
-            .position(|device| *device == place)
+            .position(|device| *device == lock_file)
             .unwrap_or(0)
     };
     let mut own = Vec::new();

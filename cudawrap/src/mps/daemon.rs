@@ -18,7 +18,7 @@ use getgpu_common::sys;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
-use super::place::Place;
+use super::directory::MpsDirectory;
 use super::variables::{LOG, PIPE};
 
 const NAME: &str = "nvidia-cuda-mps-control";
@@ -76,7 +76,7 @@ impl Control {
 
     /// Starts the daemon; when this returns it listens. Else: why not, and what its log
     /// says.
-    pub fn start(&self, place: &Place) -> Result<(), Failure> {
+    pub fn start(&self, place: &MpsDirectory) -> Result<(), Failure> {
         let said = place.log().join("start.log");
         let failed = |why: String| {
             let failure = Failure::new(
@@ -128,7 +128,7 @@ impl Control {
 
     /// Ends the daemon and its server, which first waits for clients that it still has.
     /// False: it listens still, or that cannot be told.
-    pub fn quit(&self, place: &Place) -> bool {
+    pub fn quit(&self, place: &MpsDirectory) -> bool {
         let mut command = self.command(place);
         if let Ok(mut child) = command
             .stdin(Stdio::piped())
@@ -144,7 +144,7 @@ impl Control {
         matches!(listens(place), Ok(false))
     }
 
-    fn command(&self, place: &Place) -> Command {
+    fn command(&self, place: &MpsDirectory) -> Command {
         let mut path = self
             .program
             .parent()
@@ -173,7 +173,7 @@ impl Control {
 ///
 /// It cannot be told: no descriptor is left, no memory, no right. Only ENOENT and
 /// ECONNREFUSED of connect(2) mean that there is none.
-pub fn listens(place: &Place) -> io::Result<bool> {
+pub fn listens(place: &MpsDirectory) -> io::Result<bool> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let address = UnixAddr::new(&place.pipe().join("control"))?;
     let ours = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
@@ -187,7 +187,7 @@ pub fn listens(place: &Place) -> io::Result<bool> {
 
 /// Waits until a daemon listens that was started by a command which has returned: some
 /// listen a little later.
-fn listens_within(place: &Place, limit: Duration) -> io::Result<bool> {
+fn listens_within(place: &MpsDirectory, limit: Duration) -> io::Result<bool> {
     let began = Instant::now();
     loop {
         if listens(place)? {
@@ -242,16 +242,16 @@ mod tests {
     #[test]
     fn in_doubt_it_is_not_said_that_no_daemon_listens() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(!listens(&Place::at(directory.path().join("none"))).unwrap());
+        assert!(!listens(&MpsDirectory::at(directory.path().join("none"))).unwrap());
         std::fs::create_dir(directory.path().join("pipe")).unwrap();
         std::fs::write(directory.path().join("pipe/control"), "").unwrap();
         assert!(
-            !listens(&Place::at(directory.path().into())).unwrap(),
+            !listens(&MpsDirectory::at(directory.path().into())).unwrap(),
             "a file that nobody listens on"
         );
         let long = directory.path().join("x".repeat(120));
         assert!(
-            listens(&Place::at(long)).is_err(),
+            listens(&MpsDirectory::at(long)).is_err(),
             "a path that no socket can have"
         );
     }

@@ -3,17 +3,17 @@
 //! its client by four variables, and holds it by one more read-only descriptor, with a
 //! lock on it.
 //!
-//! `place` is the private directory, `daemon` speaks to nvidia-cuda-mps-control, `member`
-//! joins a program, `start` and `keeper` are the small process that starts the daemon and
+//! `directory` is the private directory, `daemon` speaks to nvidia-cuda-mps-control, `client`
+//! joins a program, `start` and `supervisor` are the small process that starts the daemon and
 //! ends it, `variables` is what the program is told.
 
+mod args;
+mod client;
 mod daemon;
-mod keeper;
-mod member;
-mod place;
+mod directory;
 mod start;
+mod supervisor;
 mod variables;
-mod words;
 
 use std::ffi::OsString;
 
@@ -24,15 +24,15 @@ use getgpu_common::settings::Settings;
 use getgpu_common::sys;
 use getgpu_common::visible::Visible;
 
-use crate::ready::Ready;
-use place::Place;
+use crate::launch::LaunchSpec;
+use directory::MpsDirectory;
 
 /// The status of the keeper, if this process was started as one: by nobody but ourselves,
 /// whatever a linked program's arguments are.
 pub fn keeper(arguments: &[OsString]) -> Option<i32> {
     let ours = sys::exec_path().is_some_and(|path| path == start::OURSELVES);
-    (ours && arguments.get(1).is_some_and(|word| word == words::OPTION))
-        .then(|| keeper::main(&arguments[2..]))
+    (ours && arguments.get(1).is_some_and(|word| word == args::OPTION))
+        .then(|| supervisor::main(&arguments[2..]))
 }
 
 /// `--mps` was typed: refuses before anything is chosen, where it is clear that there
@@ -49,7 +49,7 @@ pub fn check(settings: &Settings, visible: &Visible) -> Result<(), Failure> {
 /// Makes a program that has a share of a device a client of the device's daemon, if that
 /// is set. `typed`: by the option, which has no meaning without a share.
 pub fn join(
-    ready: &mut Ready,
+    ready: &mut LaunchSpec,
     devices: &[Device],
     settings: &Settings,
     typed: bool,
@@ -75,11 +75,11 @@ pub fn join(
         uuid,
         std::env::var_os("PATH").filter(|_| !sys::secure_execution()),
     )?;
-    let place = Place::of(uuid);
-    lease.carry(member::join(&place, &control)?);
+    let lock_file = MpsDirectory::of(uuid);
+    lease.carry(client::join(&lock_file, &control)?);
     diag.note(&format!(
         "{uuid}: client of the MPS daemon in {}",
-        place.directory().display()
+        lock_file.directory().display()
     ));
     if device.memory.is_none() {
         diag.note(&format!(
@@ -89,7 +89,7 @@ pub fn join(
     }
     ready
         .variables
-        .extend(variables::of(&place, uuid, part, device.memory));
+        .extend(variables::of(&lock_file, uuid, part, device.memory));
     Ok(())
 }
 

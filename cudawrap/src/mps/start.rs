@@ -7,16 +7,16 @@ use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-use getgpu_common::ask::channel;
 use getgpu_common::detached;
 use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::lock::Description;
+use getgpu_common::lock::OfdLock;
+use getgpu_common::nvml_client::channel;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::args::{self, SupervisorArgs};
 use super::daemon::Control;
-use super::place::Place;
-use super::words::{self, Line};
+use super::directory::MpsDirectory;
 
 /// The path that a keeper is executed by, and nothing else is.
 pub const OURSELVES: &str = "/proc/self/exe";
@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Starts a keeper, which starts the daemon if none listens. The mutex is handed on:
 /// until daemon and keeper are there it is the keeper's too, so that nobody comes in
 /// between even if this process is killed.
-pub fn keeper(place: &Place, control: &Control, mutex: Description) -> Result<(), Failure> {
+pub fn keeper(place: &MpsDirectory, control: &Control, mutex: OfdLock) -> Result<(), Failure> {
     let failed = |why: &str| {
         Failure::new(
             Kind::Refused,
@@ -39,10 +39,10 @@ pub fn keeper(place: &Place, control: &Control, mutex: Description) -> Result<()
     let (ours, theirs) = channel().map_err(|e| failed(&reason(&e)))?;
     let mut line = vec![
         CString::from(c"cudawrap"),
-        CString::new(words::OPTION).unwrap_or_default(),
+        CString::new(args::OPTION).unwrap_or_default(),
     ];
     line.extend(
-        Line {
+        SupervisorArgs {
             place: place.clone(),
             control: control.clone(),
         }
@@ -56,8 +56,8 @@ pub fn keeper(place: &Place, control: &Control, mutex: Description) -> Result<()
     // Only now may others look.
     drop(mutex);
     match answer.split_first() {
-        Some((&words::READY, _)) => Ok(()),
-        Some((&words::FAILED, text)) => {
+        Some((&args::READY, _)) => Ok(()),
+        Some((&args::FAILED, text)) => {
             let text = String::from_utf8_lossy(text);
             let (message, hint) = text.split_once('\n').unwrap_or((&text, ""));
             let failure = Failure::new(Kind::Refused, message);

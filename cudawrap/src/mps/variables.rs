@@ -3,7 +3,7 @@
 
 use getgpu_common::ident::Uuid;
 
-use super::place::Place;
+use super::directory::MpsDirectory;
 
 /// Where the daemon's sockets are.
 pub const PIPE: &str = "CUDA_MPS_PIPE_DIRECTORY";
@@ -24,7 +24,12 @@ const ROUNDING: f64 = 1e-6;
 ///
 /// The device is named by its UUID, since a client that has an index counts among the
 /// devices that the daemon sees.
-pub fn of(place: &Place, device: &Uuid, part: f64, memory: Option<u64>) -> Vec<(String, String)> {
+pub fn of(
+    place: &MpsDirectory,
+    device: &Uuid,
+    part: f64,
+    memory: Option<u64>,
+) -> Vec<(String, String)> {
     let text = |path: std::path::PathBuf| path.display().to_string();
     let always = [
         ("CUDA_VISIBLE_DEVICES", device.to_string()),
@@ -95,7 +100,7 @@ mod tests {
     #[test]
     fn a_client_without_known_memory_has_no_limit() {
         let device = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
-        let place = Place::of(&device);
+        let place = MpsDirectory::of(&device);
         let names = |memory| {
             of(&place, &device, 0.5, memory)
                 .into_iter()

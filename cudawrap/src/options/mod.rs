@@ -9,7 +9,7 @@ mod variables;
 use std::ffi::OsString;
 
 use getgpu_common::diag::Level;
-use getgpu_common::typed::Typed;
+use getgpu_common::overrides::Overrides;
 
 pub use parse::{no_program, parse};
 pub use variables::{disabled, grant_ignored, variables};
@@ -18,7 +18,7 @@ pub use variables::{disabled, grant_ignored, variables};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// What chooses, shares and waits.
-    pub choices: Typed,
+    pub choices: Overrides,
     /// `--ignore-grant`
     pub ignore_grant: bool,
     /// `--visible`

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::flags;
+use getgpu_common::overrides::Overrides;
 use getgpu_common::quantity;
-use getgpu_common::typed::Typed;
 
 use super::table::{GUIDE, command};
 use super::{Options, Wanted};
@@ -31,7 +31,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
             env!("CARGO_PKG_VERSION")
         )));
     }
-    let choices = Typed::of(&typed, "cudawrap")?;
+    let choices = Overrides::of(&typed, "cudawrap")?;
     let program: Vec<OsString> = typed
         .get_many::<OsString>("program")
         .into_iter()

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Command, ValueHint};
 use getgpu_common::flags::{self, Flag, Takes, flag};
-use getgpu_common::guide::Guide;
+use getgpu_common::help_text::HelpText;
 
 /// What only cudawrap has.
 pub const FLAGS: [Flag; 3] = [
@@ -60,7 +60,7 @@ pub fn command() -> Command {
 }
 
 /// What is said beside the options.
-pub const GUIDE: Guide = Guide {
+pub const GUIDE: HelpText = HelpText {
     about: "Run a program on a free MIG device or GPU, leased until the program is over",
     note: "An executable that is a link to cudawrap runs its sibling CUDAWRAP_<name> in the same way, with every argument \
            untouched; create-cudawrap makes such links.",

@@ -2,9 +2,9 @@
 //! Under secure execution (setuid, file capabilities) none is believed.
 
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::overrides::Overrides;
 use getgpu_common::settings::Loaded;
 use getgpu_common::sys;
-use getgpu_common::typed::Typed;
 
 use super::table::FLAGS;
 
@@ -59,7 +59,7 @@ pub fn variables(loaded: &mut Loaded) -> Result<(), Failure> {
             loaded.put(&key, &[text.to_string_lossy().into_owned()], &name)?;
         }
     }
-    Typed::of_variables(|name| std::env::var_os(name)).put(loaded)
+    Overrides::of_variables(|name| std::env::var_os(name)).put(loaded)
 }
 
 #[cfg(test)]

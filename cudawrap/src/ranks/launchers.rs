@@ -2,8 +2,8 @@
 //! tells the innermost of nested launchers, and what belongs to this rank alone: whatever
 //! was reserved or leased below it.
 
-use getgpu_common::lock::own::HolderLine;
-use getgpu_common::lock::{Place, own};
+use getgpu_common::lock::ownership_proof::HolderLine;
+use getgpu_common::lock::{LockFile, ownership_proof};
 use getgpu_common::ownership::{Basis, Cover};
 use getgpu_common::procfs::{Stat, ancestry};
 
@@ -69,7 +69,7 @@ fn find(ancestors: &[Stat]) -> Option<(usize, Family)> {
     ancestors
         .iter()
         .enumerate()
-        .find_map(|(place, stat)| Some((place, family(stat)?)))
+        .find_map(|(lock_file, stat)| Some((lock_file, family(stat)?)))
 }
 
 /// The launcher that started this process, or an ancestor of it.
@@ -83,7 +83,7 @@ const MOST: usize = 64;
 /// Whether what we own was reserved for, or leased by, this rank alone and not for all
 /// ranks of its launcher: then the rank uses all of it. In doubt it is for all, and each
 /// takes its part.
-pub fn is_ours_alone(place: &Place, cover: &Cover) -> bool {
+pub fn is_ours_alone(lock_file: &LockFile, cover: &Cover) -> bool {
     let own = std::process::id() as i32;
     let ancestors = ancestry::ancestors(own, MOST);
     let Some((above, _)) = find(&ancestors) else {
@@ -93,9 +93,10 @@ pub fn is_ours_alone(place: &Place, cover: &Cover) -> bool {
         Basis::Reservation(line) => reserved_below(line, own, &ancestors[..above]),
         // A launcher that runs under the lease has it for all of its ranks.
         Basis::InheritedLease | Basis::AncestorLease => {
-            let locks = own::locks_of(ancestors[above].pid);
-            let holds =
-                |(uuid, units): &(_, _)| units_overlap(&own::leased(&locks, place, uuid), units);
+            let locks = ownership_proof::locks_of(ancestors[above].pid);
+            let holds = |(uuid, units): &(_, _)| {
+                units_overlap(&ownership_proof::leased(&locks, lock_file, uuid), units)
+            };
             !cover.devices.iter().any(holds)
         }
     }

@@ -1,13 +1,13 @@
 //! Which of a node's ranks this process is: read from what the launcher set, the
-//! launcher's own variables first. `spread` is what follows from it: how many ranks share
-//! a device, and which device is whose; `placed` puts that into a request. `launchers`
+//! launcher's own variables first. `distribution` is what follows from it: how many ranks share
+//! a device, and which device is whose; `apply_rank` puts that into a request. `launchers`
 //! finds the launcher among the processes above, which tells whose a reservation is: this
 //! rank's own, or all ranks'.
 
+pub mod apply_rank;
+pub mod distribution;
 pub mod launchers;
-pub mod placed;
 pub mod slurm;
-pub mod spread;
 
 use getgpu_common::error::{Failure, Kind};
 

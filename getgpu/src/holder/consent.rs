@@ -6,14 +6,14 @@ use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use getgpu_common::lock::own::HOLDER_NAME;
+use getgpu_common::lock::ownership_proof::HOLDER_NAME;
 use getgpu_common::procfs::{self, Stat, ancestry, file};
 use getgpu_common::sys;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
-use super::line::Line;
-use super::naming::Seen;
-use super::watch::runs;
+use super::args::HolderArgs;
+use super::exit_watch::runs;
+use super::process_match::Seen;
 
 /// What a getgpu asks with. Its default action is to be ignored, so a holder of an older
 /// version goes on as it was.
@@ -86,7 +86,7 @@ pub fn agrees(evidence: &Evidence) -> bool {
 
 /// Reads the evidence, apart from what only the lock and a look at all processes can
 /// tell. `below`: the caller and its descendants.
-pub fn read(line: &Line, asker: i32, below: &[(Stat, Seen)]) -> Evidence {
+pub fn read(line: &HolderArgs, asker: i32, below: &[(Stat, Seen)]) -> Evidence {
     let Some(own) = Stat::read(asker).filter(Stat::alive) else {
         return Evidence::default();
     };

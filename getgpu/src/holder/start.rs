@@ -10,14 +10,14 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use getgpu_common::ask::channel;
 use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::lock::Description;
+use getgpu_common::lock::OfdLock;
+use getgpu_common::nvml_client::channel;
 use getgpu_common::process_reset;
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork};
 
-use super::Line;
+use super::HolderArgs;
 
 /// Where the holder finds the lock.
 pub const LOCK_FD: RawFd = process_reset::FIRST;
@@ -45,7 +45,7 @@ pub struct User {
 
 /// Starts a holder for a settled reservation. When this returns the reservation is the
 /// holder's.
-pub fn start(line: &Line, lock: Description, user: Option<User>) -> Result<Started, Failure> {
+pub fn start(line: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Started, Failure> {
     let failed = |why: &str| {
         Failure::new(
             Kind::LockPlace,
@@ -92,7 +92,12 @@ impl Started {
     }
 }
 
-fn launch(line: &Line, lock: OwnedFd, starter: OwnedFd, user: Option<User>) -> nix::Result<()> {
+fn launch(
+    line: &HolderArgs,
+    lock: OwnedFd,
+    starter: OwnedFd,
+    user: Option<User>,
+) -> nix::Result<()> {
     let program = CString::from(c"/proc/self/exe");
     let mut words = vec![CString::from(c"getgpu"), CString::from(c"--holder")];
     words.extend(line.words());

@@ -2,12 +2,12 @@
 //! programs would find room. Nothing is taken, so by the time it is read it may be
 //! different.
 
-use getgpu_common::ask::{Client, Worker};
 use getgpu_common::choice::attempt;
 use getgpu_common::diag::show;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Activity, Detail, Device};
-use getgpu_common::lock::{Description, Place, Span, Taken, Units};
+use getgpu_common::lock::{LockFile, Occupancy, OfdLock, Span, Units};
+use getgpu_common::nvml_client::{Client, Worker};
 use getgpu_common::pool::Portion;
 use getgpu_common::request::Request;
 
@@ -15,10 +15,10 @@ use getgpu_common::request::Request;
 pub fn free<W: Worker>(
     client: Result<Client<W>, Failure>,
     mut request: Request,
-    place: &Place,
+    lock_file: &LockFile,
 ) -> Result<(), Failure> {
     let free = match client
-        .and_then(|client| client.ask_all(|client| count(client, &mut request, place)))
+        .and_then(|client| client.ask_all(|client| count(client, &mut request, lock_file)))
     {
         Err(none) if none.kind == Kind::NoUsableGpu => 0,
         other => other?,
@@ -29,21 +29,21 @@ pub fn free<W: Worker>(
 fn count<W: Worker>(
     client: &mut Client<W>,
     request: &mut Request,
-    place: &Place,
+    lock_file: &LockFile,
 ) -> Result<i64, Failure> {
     let inventory = client.scan(request.detail())?;
     super::grant(request, &inventory);
-    request.cover = request.owned(place, Some(&inventory)).cover();
-    let probe = place.open()?;
+    request.cover = request.owned(lock_file, Some(&inventory)).cover();
+    let probe = lock_file.open()?;
     let mut free = 0;
     for device in request.filter.pool(&inventory) {
         let places = places(&probe, request, device)?;
-        let settled = !Taken::look(&probe, request.level(), Span::of(&device.uuid))?
+        let settled = !Occupancy::look(&probe, request.level(), Span::of(&device.uuid))?
             .settled
             .is_empty();
         if request.same_user
             && settled
-            && attempt::others_share(place, &probe, Span::of(&device.uuid), request.user)?
+            && attempt::others_share(lock_file, &probe, Span::of(&device.uuid), request.user)?
         {
             continue;
         }
@@ -61,7 +61,7 @@ fn count<W: Worker>(
 }
 
 /// How many times the request fits on a device, as far as the lock tells.
-fn places(probe: &Description, request: &Request, device: &Device) -> Result<i64, Failure> {
+fn places(probe: &OfdLock, request: &Request, device: &Device) -> Result<i64, Failure> {
     let ours = request
         .cover
         .as_ref()
@@ -72,7 +72,7 @@ fn places(probe: &Description, request: &Request, device: &Device) -> Result<i64
         Portion::TooLarge => Ok(0),
         Portion::All => Ok(i64::from(attempt::units(probe, request, device)?.is_ok())),
         Portion::Units(wanted) => {
-            let taken = Taken::look(probe, request.level(), Span::of(&device.uuid))?.all();
+            let taken = Occupancy::look(probe, request.level(), Span::of(&device.uuid))?.all();
             Ok(ours.without(&taken).count() / wanted.max(1))
         }
     }

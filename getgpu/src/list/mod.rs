@@ -9,14 +9,14 @@ mod table;
 
 use std::time::Duration;
 
-use getgpu_common::ask::{Client, Worker};
 use getgpu_common::diag::{self, Level};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Detail, Inventory};
-use getgpu_common::line;
 use getgpu_common::lock::claimers::Claimers;
 use getgpu_common::lock::holders::{self, Holdings};
-use getgpu_common::lock::{Description, Place, Span, shared};
+use getgpu_common::lock::{LockFile, OfdLock, Span, host_sharing};
+use getgpu_common::nvml_client::{Client, Worker};
+use getgpu_common::queue;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Settings, allowed};
 use getgpu_common::visible::{self, Visible};
@@ -60,15 +60,15 @@ pub fn show<W: Worker>(
     client: Result<Client<W>, Failure>,
     request: Request,
     settings: &Settings,
-    place: &Place,
+    lock_file: &LockFile,
     form: Form,
     level: Level,
 ) -> Result<(), Failure> {
     let listing = match client
-        .and_then(|client| client.ask_all(|client| collect(client, request, settings, place)))
+        .and_then(|client| client.ask_all(|client| collect(client, request, settings, lock_file)))
     {
         // Without a GPU there is nothing to list, which is no failure.
-        Err(none) if none.kind == Kind::NoUsableGpu => Listing::empty(place, none.message)?,
+        Err(none) if none.kind == Kind::NoUsableGpu => Listing::empty(lock_file, none.message)?,
         other => other?,
     };
     match form {
@@ -98,14 +98,14 @@ pub fn show<W: Worker>(
 }
 
 impl Listing {
-    fn empty(place: &Place, problem: String) -> Result<Self, Failure> {
+    fn empty(lock_file: &LockFile, problem: String) -> Result<Self, Failure> {
         Ok(Self {
             inventory: Inventory::default(),
             rows: Vec::new(),
             problems: vec![problem],
-            lock: place.path.display().to_string(),
-            lock_shared: shared::with_host(place),
-            waiting: line::waiting(&place.open()?, None)?,
+            lock: lock_file.path.display().to_string(),
+            lock_shared: host_sharing::with_host(lock_file),
+            waiting: queue::waiting(&lock_file.open()?, None)?,
         })
     }
 }
@@ -114,20 +114,20 @@ fn collect<W: Worker>(
     client: &mut Client<W>,
     mut request: Request,
     settings: &Settings,
-    place: &Place,
+    lock_file: &LockFile,
 ) -> Result<Listing, Failure> {
     let inventory = client.scan(Detail::Full)?;
     grant(&mut request, &inventory);
     // The list is shown as the site has it, also to a job whose grant goes beyond it.
     let list = allowed::allowed(settings)?;
-    let probe = place.open()?;
+    let probe = lock_file.open()?;
     let sorted = request.filter.sort(&inventory);
     let mut rows = Vec::new();
     for ((device, outside), held) in inventory
         .devices
         .iter()
         .zip(&sorted)
-        .zip(holdings(place, &probe, &inventory)?)
+        .zip(holdings(lock_file, &probe, &inventory)?)
     {
         let usage = client.usage(device, Detail::Full)?;
         let allowed = list.as_ref().is_none_or(|list| list.names(device.names()));
@@ -142,9 +142,9 @@ fn collect<W: Worker>(
         inventory,
         rows,
         problems,
-        lock: place.path.display().to_string(),
-        lock_shared: shared::with_host(place),
-        waiting: line::waiting(&probe, None)?,
+        lock: lock_file.path.display().to_string(),
+        lock_shared: host_sharing::with_host(lock_file),
+        waiting: queue::waiting(&probe, None)?,
     })
 }
 
@@ -154,8 +154,8 @@ const CLAIMED: Duration = Duration::from_millis(100);
 /// What is held of each device. Devices that others only claim are looked at twice, and
 /// shown with who does.
 fn holdings(
-    place: &Place,
-    probe: &Description,
+    lock_file: &LockFile,
+    probe: &OfdLock,
     inventory: &Inventory,
 ) -> Result<Vec<Holdings>, Failure> {
     let spans = || {
@@ -165,7 +165,7 @@ fn holdings(
             .map(|device| Span::of(&device.uuid))
     };
     let mut all = spans()
-        .map(|span| holders::of(place, probe, span))
+        .map(|span| holders::of(lock_file, probe, span))
         .collect::<Result<Vec<_>, _>>()?;
     if !all.iter().any(Holdings::claimed) {
         return Ok(all);
@@ -177,11 +177,11 @@ fn holdings(
         .zip(spans())
         .filter(|(held, _)| held.claimed())
     {
-        *held = holders::of(place, probe, span)?;
+        *held = holders::of(lock_file, probe, span)?;
         if held.claimed() {
             held.holders = claimers
                 .get_or_insert_with(Claimers::read)
-                .of(place, probe, span)?;
+                .of(lock_file, probe, span)?;
         }
     }
     Ok(all)

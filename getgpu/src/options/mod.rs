@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use getgpu_common::diag::Level;
-use getgpu_common::typed::Typed;
+use getgpu_common::overrides::Overrides;
 
 pub use parse::parse;
 
@@ -72,7 +72,7 @@ pub struct Options {
     /// What is to be done.
     pub action: Action,
     /// What chooses, shares and waits.
-    pub choices: Typed,
+    pub choices: Overrides,
     /// `--ignore-grant`
     pub ignore_grant: bool,
     /// `--for`

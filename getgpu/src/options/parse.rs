@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::ArgMatches;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::flags;
+use getgpu_common::overrides::Overrides;
 use getgpu_common::quantity;
-use getgpu_common::typed::Typed;
 
 use super::table::{CALLER, FORMATS, GUIDE, command};
 use super::{Action, Format, Keep, Options};
@@ -63,7 +63,7 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
             )));
         }
     };
-    let choices = Typed::of(typed, "getgpu")?;
+    let choices = Overrides::of(typed, "getgpu")?;
     if format == Format::Index && matches!(text("type"), Some("mig" | "any")) {
         return Err(usage(
             "--format index names whole GPUs only; MIG devices have no CUDA index".into(),
@@ -197,7 +197,7 @@ fn keep(hold: Option<&str>, no_reserve: bool) -> Result<Keep, Failure> {
 }
 
 /// Whether nothing but the tag was asked for: then what is reserved under it is printed.
-fn only_the_tag(typed: &ArgMatches, choices: &Typed, action: &Action) -> bool {
+fn only_the_tag(typed: &ArgMatches, choices: &Overrides, action: &Action) -> bool {
     let kept = ["for", "hold", "uid"]
         .iter()
         .any(|name| typed.contains_id(name));
@@ -232,7 +232,7 @@ impl Options {
     fn only(action: Action) -> Self {
         Self {
             action,
-            choices: Typed::default(),
+            choices: Overrides::default(),
             ignore_grant: false,
             reserve_for: None,
             keep: Keep::ForProgram,

@@ -4,7 +4,7 @@
 
 use clap::{Arg, ArgAction, Command};
 use getgpu_common::flags::{self, Flag, Takes, flag};
-use getgpu_common::guide::Guide;
+use getgpu_common::help_text::HelpText;
 
 const KEEP: &str = "Keeping it";
 const SHOW: &str = "Looking";
@@ -126,7 +126,7 @@ pub fn command() -> Command {
 }
 
 /// What is said beside the options.
-pub const GUIDE: Guide = Guide {
+pub const GUIDE: HelpText = HelpText {
     about: "Print the UUID of a free MIG device or GPU, and keep it reserved for the program that will use it",
     note: "",
     examples: &[

@@ -1,0 +1,264 @@
+//! Telling why there is nothing to have: who holds what when none is free, and what the
+//! node has when nothing fits. Counting is pure; the names come from the lock.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Failure, Kind};
+use crate::inventory::{Activity, Device, Inventory, Usage};
+use crate::lock::{OfdLock, Side, Span, holders};
+use crate::pool::{Filter, Outside};
+use crate::procfs;
+use crate::request;
+
+/// Why a device was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// Leased or reserved.
+    Taken,
+    /// Somebody was trying it.
+    Tried,
+    /// It is free, and with it there are still fewer than are wanted.
+    TooFew,
+    /// Less of it is free than the share that is wanted.
+    NoRoom,
+    /// Another user shares it, and only one user may.
+    OtherUser,
+    /// NVML shows it in use.
+    Busy(String),
+    /// NVML would not tell.
+    Unknown(String),
+}
+
+/// Why each device of the pool is in use, for the one line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RejectionReport {
+    /// Leased devices per user.
+    pub users: BTreeMap<String, usize>,
+    /// Leased by somebody whose name cannot be read.
+    pub leased: usize,
+    /// Reserved, or just being tried.
+    pub reserved: usize,
+    /// Used by programs that never asked.
+    pub other: usize,
+    /// NVML would not tell.
+    pub unknown: usize,
+    /// Free, but fewer than are wanted.
+    pub free: usize,
+}
+
+impl RejectionReport {
+    /// Counts what was rejected; `probe` reads from the lock who has it.
+    pub fn take(rejected: &[(Device, Rejected)], probe: &OfdLock) -> Self {
+        let mut report = Self::default();
+        for (device, why) in rejected {
+            match why {
+                Rejected::TooFew => report.free += 1,
+                Rejected::Busy(_) => report.other += 1,
+                Rejected::Unknown(_) => report.unknown += 1,
+                Rejected::Taken | Rejected::Tried | Rejected::NoRoom | Rejected::OtherUser => {
+                    report.count_holder(probe, Span::of(&device.uuid));
+                }
+            }
+        }
+        report
+    }
+
+    fn count_holder(&mut self, probe: &OfdLock, span: Span) {
+        let leased = probe.conflict(span.lease()).ok().flatten().is_some();
+        if !leased {
+            self.reserved += 1;
+            return;
+        }
+        let uids = holders::uids(probe, span, Side::Lease).unwrap_or_default();
+        match uids.first() {
+            Some(uid) => *self.users.entry(procfs::user_name(*uid)).or_default() += 1,
+            None => self.leased += 1,
+        }
+    }
+
+    fn in_use(&self) -> usize {
+        self.users.values().sum::<usize>() + self.leased + self.reserved + self.other + self.unknown
+    }
+
+    /// `7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)`
+    pub fn text(&self) -> String {
+        let (used, total) = (self.in_use(), self.in_use() + self.free);
+        let named = self.users.iter().map(|(user, n)| (user.as_str(), *n));
+        let rest = [
+            ("leased", self.leased),
+            ("reserved", self.reserved),
+            ("other programs", self.other),
+            ("unknown to NVML", self.unknown),
+        ];
+        let parts: Vec<String> = named
+            .chain(rest)
+            .filter(|(_, n)| *n > 0)
+            .map(|(name, n)| format!("{name} {n}"))
+            .collect();
+        format!("{used} of {total} in use ({})", parts.join(", "))
+    }
+
+    /// The failure that says it.
+    pub fn failure(&self) -> Failure {
+        let what = if self.free > 0 {
+            "too few free devices"
+        } else {
+            "no free device"
+        };
+        Failure::new(Kind::NoneFree, format!("{what}: {}", self.text()))
+    }
+}
+
+/// What NVML's answer makes of a device: none if it is idle.
+pub fn verdict(usage: Result<Usage, Failure>) -> Option<Rejected> {
+    match usage {
+        Ok(usage) => match usage.activity {
+            Activity::Idle => None,
+            Activity::Busy => Some(Rejected::Busy(usage.reason.unwrap_or_default())),
+            Activity::Unknown => Some(Rejected::Unknown(usage.reason.unwrap_or_default())),
+        },
+        Err(failure) => Some(Rejected::Unknown(failure.message)),
+    }
+}
+
+/// The devices to choose from, each with its place in the order of the node. Fewer than
+/// `count` is a failure that waiting cannot cure.
+pub fn pool<'i>(
+    filter: &Filter,
+    inventory: &'i Inventory,
+    count: usize,
+) -> Result<Vec<(usize, &'i Device)>, Failure> {
+    let outside = filter.sort(inventory);
+    let inside = inventory
+        .devices
+        .iter()
+        .enumerate()
+        .zip(&outside)
+        .filter(|(_, out)| out.is_none());
+    let pool: Vec<(usize, &Device)> = inside.map(|(device, _)| device).collect();
+    let there = match pool.len() {
+        0 => return Err(empty_pool(inventory, &outside)),
+        there if there >= count => return Ok(pool),
+        there => there,
+    };
+    let there = if there == 1 {
+        "1 such device exists".to_owned()
+    } else {
+        format!("{there} such devices exist")
+    };
+    let (there_by, hint) = match filter.grant {
+        Some(_) => (" within CUDA_VISIBLE_DEVICES", request::WITHOUT_GRANT),
+        None => ("", "getgpu --list shows what there is"),
+    };
+    Err(Failure::new(
+        Kind::NoDevice,
+        format!("{count} devices wanted: only {there} here{there_by}"),
+    )
+    .hint(hint))
+}
+
+/// Nothing in the pool: what there is instead. Asking again cannot help.
+pub fn empty_pool(inventory: &Inventory, outside: &[Option<Outside>]) -> Failure {
+    if inventory.devices.is_empty() {
+        return match inventory.problems.first() {
+            Some(problem) => Failure::new(Kind::Nvml, format!("no device answers: {problem}"))
+                .hint("does `nvidia-smi -L` work on this node?"),
+            None if inventory.gpus.is_empty() => {
+                Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node")
+            }
+            None => Failure::new(
+                Kind::NoDevice,
+                "no device on this node: its GPUs are in MIG mode and have no MIG devices",
+            )
+            .hint("an administrator can create them: nvidia-smi mig -cgi ... -C"),
+        };
+    }
+    if outside.iter().all(|out| *out == Some(Outside::NotUsable)) {
+        return Failure::new(Kind::NoUsableGpu, "no GPU that this process may open");
+    }
+    let mut counts: Vec<(Outside, usize)> = Vec::new();
+    for out in outside.iter().flatten() {
+        match counts.iter_mut().find(|(known, _)| known == out) {
+            Some((_, n)) => *n += 1,
+            None => counts.push((*out, 1)),
+        }
+    }
+    let parts: Vec<String> = counts
+        .iter()
+        .map(|(out, n)| format!("{n} {}", out.text()))
+        .collect();
+    Failure::new(
+        Kind::NoDevice,
+        format!("no device of the request exists here: {}", parts.join("; ")),
+    )
+    .hint(there_is(inventory).unwrap_or_else(|| "getgpu --list shows what there is".into()))
+}
+
+/// `here: 4 x 1g.5gb (4.75 GiB), 1 x whole GPU (39.4 GiB)`, where sizes were asked for.
+fn there_is(inventory: &Inventory) -> Option<String> {
+    let mut kinds: Vec<(String, usize)> = Vec::new();
+    for device in &inventory.devices {
+        let name = device
+            .profile
+            .as_deref()
+            .unwrap_or(if device.slot.is_some() {
+                "MIG device"
+            } else {
+                "whole GPU"
+            });
+        let kind = format!(
+            "{name} ({:.2} GiB)",
+            device.memory? as f64 / f64::from(1 << 30)
+        );
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, n)) => *n += 1,
+            None => kinds.push((kind, 1)),
+        }
+    }
+    let parts: Vec<String> = kinds
+        .iter()
+        .map(|(kind, n)| format!("{n} x {kind}"))
+        .collect();
+    (!parts.is_empty()).then(|| format!("here: {}", parts.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_says_who() {
+        let report = RejectionReport {
+            users: [("ana".into(), 3), ("ben".into(), 2)].into(),
+            reserved: 1,
+            other: 1,
+            ..RejectionReport::default()
+        };
+        assert_eq!(
+            report.text(),
+            "7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)"
+        );
+        let some = RejectionReport {
+            reserved: 3,
+            free: 1,
+            ..RejectionReport::default()
+        };
+        assert_eq!(
+            some.failure().message,
+            "too few free devices: 3 of 4 in use (reserved 3)"
+        );
+    }
+
+    #[test]
+    fn what_there_is_instead() {
+        let sick = Inventory {
+            problems: vec!["GPU 0: lost".into()],
+            ..Inventory::default()
+        };
+        assert_eq!(empty_pool(&sick, &[]).kind, Kind::Nvml);
+        assert_eq!(
+            empty_pool(&Inventory::default(), &[]).kind,
+            Kind::NoUsableGpu
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! Byte-range locks on one open file description: the only file that says `F_OFD_`. A
+//! description is locked through, asked through, and given up by closing it; nothing is
+//! ever unlocked (fcntl(2)).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+
+use crate::byte_range::Range;
+
+/// Whether a lock is being tried or has been taken for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// A write lock: somebody is trying.
+    Try,
+    /// A read lock: somebody has it.
+    Settled,
+}
+
+/// A lock of another description that is in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Tried or settled.
+    pub held: Held,
+    /// The bytes it covers; adjacent locks of one description come as one.
+    pub range: Range,
+}
+
+/// How long one scan may take. Hundreds of sharers are read in a tenth of it.
+const SCAN: Duration = Duration::from_millis(250);
+
+/// What a scan found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// The runs of bytes, in order.
+    pub found: Vec<Conflict>,
+    /// There are more than a scan reads.
+    pub flood: bool,
+}
+
+/// One open file description of the lock. Dropping it gives up every lock taken through
+/// it, unless a copy was inherited by another process.
+#[derive(Debug)]
+pub struct OfdLock(OwnedFd);
+
+impl OfdLock {
+    /// Wraps an open descriptor of the lock file.
+    pub const fn new(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    /// Tries to write-lock `range`: false if anybody else has any of it.
+    pub fn try_write(&self, range: Range) -> io::Result<bool> {
+        self.set(libc::F_WRLCK, range)
+    }
+
+    /// Tries to read-lock `range`, or turns our write lock on it into a read lock,
+    /// without a gap.
+    pub fn try_read(&self, range: Range) -> io::Result<bool> {
+        self.set(libc::F_RDLCK, range)
+    }
+
+    fn set(&self, kind: i32, range: Range) -> io::Result<bool> {
+        loop {
+            match fcntl(self, FcntlArg::F_OFD_SETLK(&flock(kind, range))) {
+                Ok(_) => return Ok(true),
+                Err(Errno::EAGAIN | Errno::EACCES) => return Ok(false),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Some lock of another description on `range`, not necessarily the lowest, clipped
+    /// to `range`.
+    pub fn conflict(&self, range: Range) -> io::Result<Option<Conflict>> {
+        self.ask(libc::F_WRLCK, range)
+    }
+
+    /// The same of those who are trying: a read lock is in the way of none but write
+    /// locks.
+    pub fn tried(&self, range: Range) -> io::Result<Option<Range>> {
+        Ok(self
+            .ask(libc::F_RDLCK, range)?
+            .map(|conflict| conflict.range))
+    }
+
+    fn ask(&self, kind: i32, range: Range) -> io::Result<Option<Conflict>> {
+        let mut lock = flock(kind, range);
+        fcntl(self, FcntlArg::F_OFD_GETLK(&mut lock))?;
+        let held = match i32::from(lock.l_type) {
+            libc::F_UNLCK => return Ok(None),
+            libc::F_RDLCK => Held::Settled,
+            _ => Held::Try,
+        };
+        // A length of 0 stands for "to the end of the file".
+        let end = if lock.l_len == 0 {
+            i64::MAX
+        } else {
+            lock.l_start.saturating_add(lock.l_len)
+        };
+        let clipped = Range::between(lock.l_start, end).and_then(|found| found.intersection(range));
+        Ok(clipped.map(|range| Conflict { held, range }))
+    }
+
+    /// Waits until `range` can be locked as `held` says (F_OFD_SETLKW). False: a signal
+    /// came first.
+    pub fn wait_for(&self, range: Range, held: Held) -> io::Result<bool> {
+        let kind = if held == Held::Try {
+            libc::F_WRLCK
+        } else {
+            libc::F_RDLCK
+        };
+        match fcntl(self, FcntlArg::F_OFD_SETLKW(&flock(kind, range))) {
+            Ok(_) => Ok(true),
+            Err(Errno::EINTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// All runs of bytes of `range` that others hold, in order, at most `most` of them
+    /// and at most as many as are found in `SCAN`: fewer than all if there is a flood of
+    /// them.
+    ///
+    /// The kernel answers with *some* conflict, so the parts left and right of each
+    /// answer are asked about again. For each answer it walks past all locks of the file,
+    /// so without a limit in time a scan of many takes the square of it.
+    pub fn conflicts(&self, range: Range, most: usize) -> io::Result<Scan> {
+        let mut found = Vec::new();
+        let mut ask = vec![range];
+        let began = Instant::now();
+        let mut flood = false;
+        while let Some(part) = ask.pop() {
+            if found.len() >= most || began.elapsed() >= SCAN {
+                flood = true;
+                break;
+            }
+            let Some(conflict) = self.conflict(part)? else {
+                continue;
+            };
+            ask.extend(Range::between(part.start(), conflict.range.start()));
+            ask.extend(Range::between(conflict.range.end(), part.end()));
+            found.push(conflict);
+        }
+        found.sort_by_key(|c| c.range.start());
+        Ok(Scan { found, flood })
+    }
+
+    /// The descriptor itself, for handing it to another process.
+    pub fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+
+    /// The descriptor's number.
+    pub fn number(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for OfdLock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn flock(kind: i32, range: Range) -> libc::flock {
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: range.start(),
+        l_len: range.len(),
+        l_pid: 0, // must be 0 for open file description locks
+    }
+}
+
+#[cfg(test)]
+#[path = "ofd_lock_tests.rs"]
+mod tests;

@@ -1,0 +1,52 @@
+use super::*;
+
+fn two() -> (OfdLock, OfdLock) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let open = || {
+        let f = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(file.path())
+            .unwrap();
+        OfdLock::new(f.into())
+    };
+    (open(), open())
+}
+
+const A: Range = Range::new(1000, 840).unwrap();
+
+#[test]
+fn a_write_lock_is_a_try_and_a_read_lock_is_settled() {
+    let (a, b) = two();
+    assert!(a.try_write(A).unwrap());
+    assert!(!b.try_write(A).unwrap());
+    assert_eq!(b.conflict(A).unwrap().unwrap().held, Held::Try);
+    assert!(a.try_read(A).unwrap());
+    assert_eq!(
+        b.conflict(A).unwrap(),
+        Some(Conflict {
+            held: Held::Settled,
+            range: A
+        })
+    );
+    assert!(b.try_read(A).unwrap(), "readers share");
+    drop(a);
+    assert_eq!(b.conflict(A).unwrap(), None, "closing gives up");
+}
+
+#[test]
+fn every_conflict_is_found_and_clipped() {
+    let (a, b) = two();
+    for start in [10, 500, 990, 1200, 1500, 1839] {
+        assert!(a.try_read(Range::new(start, 20).unwrap()).unwrap());
+    }
+    let found: Vec<_> = b
+        .conflicts(A, 100)
+        .unwrap()
+        .found
+        .iter()
+        .map(|c| (c.range.start(), c.range.len()))
+        .collect();
+    assert_eq!(found, [(1000, 10), (1200, 20), (1500, 20), (1839, 1)]);
+    assert_eq!(b.conflicts(A, 2).unwrap().found.len(), 2);
+}

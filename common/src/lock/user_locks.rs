@@ -1,0 +1,73 @@
+//! Bytes that the calls of one user take turns at: one for each of the user's tags, one
+//! for counting what the user holds. Anybody can lock such a byte, so a call waits longer
+//! than a second only for a process of the same user that is seen to hold it.
+
+use std::time::{Duration, Instant};
+
+use super::claim::lock_error;
+use super::{LockFile, OfdLock, Range};
+use crate::error::Failure;
+use crate::procfs::{self, fdinfo};
+
+/// How long a call waits whoever holds the byte; honest calls usually hold it for
+/// milliseconds.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long it waits for a call of the same user, which may be asking NVML.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(2);
+/// Between two searches for the process that holds the byte.
+const SEARCH: Duration = Duration::from_millis(250);
+
+/// What came of waiting for one's turn.
+#[derive(Debug)]
+pub enum Entered {
+    /// The byte is locked until this is dropped.
+    Ours(OfdLock),
+    /// No process of the user is seen to hold the byte: somebody else keeps it.
+    Strangers,
+    /// Another call of the user has not ended in a minute.
+    Late,
+}
+
+/// Waits until no other call of the users `uids` holds `byte`, and locks it.
+pub fn enter(lock_file: &LockFile, byte: Range, uids: &[u32]) -> Result<Entered, Failure> {
+    let guard = lock_file.open()?;
+    let (began, mut searched) = (Instant::now(), Instant::now());
+    while !guard.try_write(byte).map_err(|e| lock_error(&e))? {
+        if began.elapsed() >= PATIENCE {
+            return Ok(Entered::Late);
+        }
+        if began.elapsed() >= GRACE && searched.elapsed() >= SEARCH {
+            if !held_by_one_of(lock_file, byte, uids) {
+                // Whoever held it may have given it up to a call of ours during the
+                // search.
+                let got = guard.try_write(byte).map_err(|e| lock_error(&e))?;
+                return Ok(if got {
+                    Entered::Ours(guard)
+                } else {
+                    Entered::Strangers
+                });
+            }
+            searched = Instant::now();
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(Entered::Ours(guard))
+}
+
+/// Whether a process of these users shows the lock on `byte`.
+fn held_by_one_of(lock_file: &LockFile, byte: Range, uids: &[u32]) -> bool {
+    let own = std::process::id() as i32;
+    procfs::pids().into_iter().any(|pid| {
+        pid != own
+            && uids.iter().any(|uid| procfs::may_be_of(pid, *uid))
+            && procfs::comm(pid).is_some_and(|name| matches!(name.as_str(), "getgpu" | "cudawrap"))
+            && procfs::euid(pid).is_some_and(|uid| uids.contains(&uid))
+            && !fdinfo::within(
+                &fdinfo::write_locks(&pid.to_string()),
+                lock_file.identity.1,
+                byte,
+            )
+            .is_empty()
+    })
+}

@@ -1,0 +1,362 @@
+//! Asking NVML from a program that must not load it: another process does, under one time
+//! limit for everything. A library that hangs, crashes or talks nonsense ends here, as a
+//! failure with a line.
+
+pub mod rules;
+pub mod wire;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, socketpair};
+
+use crate::cpus::CpuSet;
+use crate::error::{Failure, Kind, reason};
+use crate::ident::Uuid;
+use crate::inventory::{Detail, Device, Gpu, Inventory, Usage};
+
+use crate::procfs::namespaces;
+use crate::settings::Settings;
+use rules::Rules;
+use wire::{Answer, Request};
+
+/// The hidden first argument that makes getgpu the process that asks NVML, on descriptor
+/// 0.
+pub const WORKER_OPTION: &str = "--nvml-worker";
+
+/// More than this in one answer is a library gone wrong.
+const LONGEST_ANSWER: usize = 64 << 20;
+
+/// The other process, whichever way it was started.
+pub trait Worker {
+    /// The connection to it.
+    fn channel(&self) -> &OwnedFd;
+    /// Waits until it is over, until `deadline` at most; false if it is not (then it was
+    /// killed and not waited for).
+    fn end(self, deadline: Instant) -> bool;
+}
+
+/// Where a choice gets its session from: one that is open, or one that is opened when it
+/// is needed.
+pub trait Ask {
+    /// The worker of the session.
+    type Worker: Worker;
+    /// The session.
+    fn client(&mut self) -> Result<&mut Client<Self::Worker>, Failure>;
+}
+
+impl<W: Worker> Ask for Client<W> {
+    type Worker = W;
+
+    fn client(&mut self) -> Result<&mut Self, Failure> {
+        Ok(self)
+    }
+}
+
+/// A session that is opened at the first question: who waits claims a device first, so
+/// that nobody takes it while the library loads.
+pub struct Later<'a, W: Worker> {
+    /// Opens it.
+    pub open: &'a mut dyn FnMut() -> Result<Client<W>, Failure>,
+    /// The session, once it is open.
+    pub opened: Option<Client<W>>,
+}
+
+impl<W: Worker> Ask for Later<'_, W> {
+    type Worker = W;
+
+    fn client(&mut self) -> Result<&mut Client<W>, Failure> {
+        let client = match self.opened.take() {
+            Some(client) => client,
+            None => (self.open)()?,
+        };
+        Ok(self.opened.insert(client))
+    }
+}
+
+/// A session with the process that asks NVML.
+pub struct Client<W: Worker> {
+    worker: W,
+    deadline: Instant,
+    limit: Duration,
+    buffer: Vec<u8>,
+}
+
+impl<W: Worker> Client<W> {
+    /// Opens a session; the time limit of the settings runs from now on.
+    pub fn open(worker: W, settings: &Settings) -> Result<Self, Failure> {
+        let limit = settings.nvml_timeout;
+        let mut client = Self {
+            worker,
+            deadline: Instant::now() + limit,
+            limit,
+            buffer: Vec::new(),
+        };
+        let rules = Rules {
+            idle_memory: settings.idle_memory,
+            ignore_processes: settings.ignore_processes.clone(),
+            container: !namespaces::host_pids(),
+        };
+        match client.ask(&Request::Open {
+            library: settings.library.clone(),
+            rules,
+        }) {
+            Ok(_) => Ok(client),
+            Err(failure) => {
+                // Its process is reaped, or killed, before anything else happens.
+                let deadline = client.deadline;
+                client
+                    .worker
+                    .end(deadline.min(Instant::now() + Duration::from_secs(1)));
+                Err(failure)
+            }
+        }
+    }
+
+    /// nvmlDeviceGetCount_v2
+    pub fn count(&mut self) -> Result<u32, Failure> {
+        match self.ask(&Request::Count)? {
+            Answer::Count(count) => Ok(count),
+            other => Err(nonsense(&other)),
+        }
+    }
+
+    /// One GPU's MIG mode and slots. The outer error ends the session, the inner one is
+    /// this GPU's.
+    pub fn gpu(&mut self, gpu: u32) -> Result<Result<Gpu, Failure>, Failure> {
+        match self.tell(&Request::Gpu { gpu })? {
+            Answer::Gpu(gpu) => Ok(Ok(gpu)),
+            Answer::Failed(failure) => Ok(Err(failure)),
+            other => Err(nonsense(&other)),
+        }
+    }
+
+    /// One device, or an empty slot.
+    pub fn device(
+        &mut self,
+        gpu: u32,
+        slot: Option<u32>,
+        detail: Detail,
+    ) -> Result<Result<Option<Device>, Failure>, Failure> {
+        match self.tell(&Request::Device { gpu, slot, detail })? {
+            Answer::Device(device) => Ok(Ok(device)),
+            Answer::Failed(failure) => Ok(Err(failure)),
+            other => Err(nonsense(&other)),
+        }
+    }
+
+    /// Who uses a device.
+    pub fn usage(
+        &mut self,
+        device: &Device,
+        detail: Detail,
+    ) -> Result<Result<Usage, Failure>, Failure> {
+        match self.tell(&Request::Usage {
+            gpu: device.gpu,
+            slot: device.slot,
+            detail,
+        })? {
+            Answer::Usage(usage) => Ok(Ok(usage)),
+            Answer::Failed(failure) => Ok(Err(failure)),
+            other => Err(nonsense(&other)),
+        }
+    }
+
+    /// Who uses the device of this UUID (nvmlDeviceGetHandleByUUID).
+    pub fn usage_of(&mut self, uuid: &Uuid) -> Result<Result<Usage, Failure>, Failure> {
+        match self.tell(&Request::UsageOf { uuid: uuid.clone() })? {
+            Answer::Usage(usage) => Ok(Ok(usage)),
+            Answer::Failed(failure) => Ok(Err(failure)),
+            other => Err(nonsense(&other)),
+        }
+    }
+
+    /// All of a session: `ask`, and then its end, whatever came of it. An answer counts
+    /// only when the library has let go.
+    pub fn ask_all<T>(
+        mut self,
+        ask: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        match ask(&mut self) {
+            Ok(answer) => self.close().map(|()| answer),
+            Err(failure) => {
+                self.abandon();
+                Err(failure)
+            }
+        }
+    }
+
+    /// Notes of each device which CPUs are near its GPU, where NVML tells. A GPU is asked
+    /// once.
+    pub fn near<'d>(
+        &mut self,
+        devices: impl IntoIterator<Item = &'d mut Device>,
+    ) -> Result<(), Failure> {
+        let mut asked: HashMap<u32, Option<CpuSet>> = HashMap::new();
+        for device in devices {
+            if let Entry::Vacant(gpu) = asked.entry(device.gpu) {
+                let cpus = self.cpus(&Request::Cpus { gpu: device.gpu })?;
+                gpu.insert(cpus.ok());
+            }
+            device.cpus = asked.get(&device.gpu).cloned().flatten();
+        }
+        Ok(())
+    }
+
+    /// Which CPUs are near the GPU of the device of this UUID
+    /// (nvmlDeviceGetHandleByUUID).
+    pub fn near_uuid(&mut self, uuid: &Uuid) -> Result<Result<CpuSet, Failure>, Failure> {
+        self.cpus(&Request::CpusOf { uuid: uuid.clone() })
+    }
+
+    fn cpus(&mut self, request: &Request) -> Result<Result<CpuSet, Failure>, Failure> {
+        match self.tell(request)? {
+            Answer::Cpus(cpus) => Ok(Ok(cpus)),
+            Answer::Failed(failure) => Ok(Err(failure)),
+            other => Err(nonsense(&other)),
+        }
+    }
+
+    /// Everything on the node.
+    pub fn scan(&mut self, detail: Detail) -> Result<Inventory, Failure> {
+        match self.ask(&Request::Scan { detail })? {
+            Answer::Scan(inventory) => Ok(inventory),
+            other => Err(nonsense(&other)),
+        }
+    }
+
+    /// Shuts the library down and waits for the process to be over. Only then do the
+    /// answers count.
+    pub fn close(mut self) -> Result<(), Failure> {
+        let failure = match self.tell(&Request::Quit) {
+            Ok(Answer::Bye) => {
+                let late = self.late();
+                return if self.worker.end(self.deadline) {
+                    Ok(())
+                } else {
+                    Err(late)
+                };
+            }
+            Ok(other) => nonsense(&other),
+            Err(failure) => failure,
+        };
+        // Whoever goes on in spite of the failure must not have its process as a child.
+        self.abandon();
+        Err(failure)
+    }
+
+    /// An answer that is no failure.
+    fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
+        match self.tell(request)? {
+            Answer::Failed(failure) => Err(failure),
+            answer => Ok(answer),
+        }
+    }
+
+    fn tell(&mut self, request: &Request) -> Result<Answer, Failure> {
+        let mut line = serde_json::to_vec(request).map_err(|e| broken(&e.to_string()))?;
+        line.push(b'\n');
+        let mut rest = line.as_slice();
+        while !rest.is_empty() {
+            // Not write(2): a worker that crashed must not end us by SIGPIPE.
+            match send(
+                self.worker.channel().as_raw_fd(),
+                rest,
+                MsgFlags::MSG_NOSIGNAL,
+            ) {
+                Ok(written) => rest = &rest[written..],
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(broken(&reason(&errno.into()))),
+            }
+        }
+        let line = self.line()?;
+        serde_json::from_slice(&line).map_err(|e| broken(&e.to_string()))
+    }
+
+    fn line(&mut self) -> Result<Vec<u8>, Failure> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|b| *b == b'\n') {
+                let rest = self.buffer.split_off(end + 1);
+                return Ok(std::mem::replace(&mut self.buffer, rest));
+            }
+            if self.buffer.len() > LONGEST_ANSWER {
+                return Err(broken("an answer without end"));
+            }
+            self.wait()?;
+            let mut part = [0; 16 << 10];
+            match nix::unistd::read(self.worker.channel().as_fd(), &mut part) {
+                Ok(0) => return Err(broken("it ended without an answer")),
+                Ok(n) => self.buffer.extend_from_slice(&part[..n]),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(broken(&reason(&errno.into()))),
+            }
+        }
+    }
+
+    fn wait(&self) -> Result<(), Failure> {
+        loop {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.late());
+            }
+            let timeout =
+                PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+            let mut fds = [PollFd::new(
+                self.worker.channel().as_fd(),
+                PollFlags::POLLIN,
+            )];
+            match poll(&mut fds, timeout) {
+                Ok(n) if n > 0 => return Ok(()),
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => return Err(broken(&reason(&errno.into()))),
+            }
+        }
+    }
+
+    fn late(&self) -> Failure {
+        Failure::new(
+            Kind::Nvml,
+            format!("NVML did not answer within {} s", self.limit.as_secs_f64()),
+        )
+        .hint("the NVIDIA driver hangs on this node; setting `nvml_timeout` allows more time")
+    }
+}
+
+impl<W: Worker> Client<W> {
+    /// Ends a session whose answers no longer matter, after a failure.
+    pub fn abandon(self) {
+        let soon = Instant::now() + Duration::from_millis(200);
+        self.worker.end(soon.min(self.deadline));
+    }
+}
+
+fn broken(why: &str) -> Failure {
+    Failure::new(
+        Kind::Nvml,
+        format!("the process that asks NVML failed: {why}"),
+    )
+    .hint("does `nvidia-smi -L` work on this node?")
+}
+
+fn nonsense(answer: &Answer) -> Failure {
+    broken(&format!("unexpected answer {answer:?}"))
+}
+
+/// A connection to a worker: both ends close-on-exec and above the standard streams.
+pub fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = socketpair(
+        AddressFamily::Unix,
+        SockType::Stream,
+        None,
+        SockFlag::SOCK_CLOEXEC,
+    )?;
+    Ok((
+        crate::lock::lock_file::above_standard(ours)?,
+        crate::lock::lock_file::above_standard(theirs)?,
+    ))
+}

@@ -1,0 +1,19 @@
+//! The line of waiters: served in order of arrival, across users and programs, by locks
+//! alone, so that who is killed blocks nobody. `ticket` is a place in the line, `waiter`
+//! waits for its turn and then for a device, `watch` and `retry_schedule` tell when to look,
+//! `stalled_head` when nobody does, `progress` says so.
+
+pub mod interrupt_timer;
+pub mod progress;
+pub mod retry_schedule;
+pub mod search;
+pub mod stalled_head;
+pub mod ticket;
+pub mod waiter;
+pub mod watch;
+
+pub use progress::Progress;
+pub use retry_schedule::Availability;
+pub use search::{Search, availability};
+pub use ticket::{Ticket, taken_by, waiting};
+pub use waiter::{Seeker, Tried, Waiter};

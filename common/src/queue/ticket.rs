@@ -1,0 +1,341 @@
+//! A place in the line: a write-locked number, drawn above all others while the dispenser
+//! is held. Whoever has no number below is the head; a number that is read-locked stands
+//! aside (`max_per_user`), and is passed over.
+
+use std::time::{Duration, Instant};
+
+use crate::error::{Failure, Kind};
+use crate::lock::claim::lock_error;
+use crate::lock::{Held, LockFile, OfdLock, Range, layout};
+use crate::queue::interrupt_timer::InterruptTimer;
+
+/// How long the dispenser is waited for. It is held for microseconds; whoever holds it
+/// longer does so out of malice, and is passed by.
+const DISPENSER: Duration = Duration::from_secs(1);
+/// More waiters than this are not counted.
+const MOST: usize = 5000;
+/// Between two questions about the next lower number where there is no timer.
+const POLL: Duration = Duration::from_millis(20);
+/// How far below the next number is looked for first.
+const NEAR: i64 = 8;
+
+/// A place in a line.
+#[derive(Debug)]
+pub struct Ticket {
+    line: Range,
+    at: i64,
+    /// Whether the number is locked. Without one, since somebody holds the last number of
+    /// the line, the waiter looks for itself.
+    drawn: bool,
+    own: OfdLock,
+    /// To wait on others with: a lock that was got by waiting is given up by closing it.
+    other: Option<OfdLock>,
+}
+
+impl Ticket {
+    /// Draws the next number of a line.
+    pub fn draw(lock_file: &LockFile, line: u32) -> Result<Self, Failure> {
+        let line = layout::numbers(line);
+        let dispenser = lock_file.open()?;
+        let began = Instant::now();
+        while began.elapsed() < DISPENSER && !lock(dispenser.try_write(layout::dispenser()))? {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let own = lock_file.open()?;
+        loop {
+            let at = above(&own, line)?;
+            if at >= line.end() {
+                return Ok(Self {
+                    line,
+                    at,
+                    drawn: false,
+                    own,
+                    other: None,
+                });
+            }
+            if lock(own.try_write(Range::byte(at)))? {
+                return Ok(Self {
+                    line,
+                    at,
+                    drawn: true,
+                    own,
+                    other: None,
+                });
+            }
+        }
+    }
+
+    /// Draws a number if there was none to draw.
+    pub fn redraw(&mut self) -> Result<(), Failure> {
+        if !self.drawn {
+            self.at = above(&self.own, self.line)?;
+            self.drawn =
+                self.at < self.line.end() && lock(self.own.try_write(Range::byte(self.at)))?;
+        }
+        Ok(())
+    }
+
+    /// The next lower number that waits.
+    pub fn next_below(&self) -> Result<Option<i64>, Failure> {
+        if self.drawn {
+            self.below(self.at)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// The highest number below `at` that waits. Looked for nearby first, since the
+    /// kernel walks past every lock on the file to answer.
+    fn below(&self, at: i64) -> Result<Option<i64>, Failure> {
+        for reach in [NEAR, i64::MAX] {
+            let lowest = at.saturating_sub(reach).max(self.line.start());
+            let near = Range::between(lowest, at);
+            let highest = near.map_or(Ok(None), |near| {
+                bisect(near, |range| lock(self.own.tried(range)))
+            })?;
+            if highest.is_some() || lowest == self.line.start() {
+                return Ok(highest.map(|end| end - 1));
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many stand before this one.
+    pub fn ahead(&self) -> Result<usize, Failure> {
+        Range::between(self.line.start(), self.at).map_or(Ok(0), |below| count(&self.own, below))
+    }
+
+    /// The same, if it is not more than `most`; counted downwards from here.
+    pub fn few_ahead(&self, most: usize) -> Result<Option<usize>, Failure> {
+        let mut walker = self.at;
+        for count in 0..=most {
+            match self.below(walker)? {
+                Some(below) => walker = below,
+                None => return Ok(Some(count)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits until number `below` is given up or stands aside, for `tick` at most. Then
+    /// all has to be looked at again.
+    pub fn wait_behind(
+        &mut self,
+        lock_file: &LockFile,
+        below: i64,
+        tick: Duration,
+    ) -> Result<(), Failure> {
+        let other = match self.other.take() {
+            Some(other) => other,
+            None => lock_file.open()?,
+        };
+        let range = Range::byte(below);
+        let ended = match InterruptTimer::start(tick) {
+            Some(_ticker) => lock(other.wait_for(range, Held::Settled))?,
+            // Without a timer: asked again and again.
+            None => {
+                let began = Instant::now();
+                let mut ended = lock(other.try_read(range))?;
+                while !ended && began.elapsed() < tick {
+                    std::thread::sleep(POLL.min(tick));
+                    ended = lock(other.try_read(range))?;
+                }
+                ended
+            }
+        };
+        if !ended {
+            self.other = Some(other);
+        }
+        Ok(())
+    }
+
+    /// Lets those behind pass.
+    pub fn stand_aside(&self) -> Result<(), Failure> {
+        if !self.drawn {
+            return Ok(());
+        }
+        lock(self.own.try_read(Range::byte(self.at))).map(drop)
+    }
+
+    /// Takes the place in the line again; false if somebody looks at it at this moment.
+    pub fn stand_again(&self) -> Result<bool, Failure> {
+        Ok(!self.drawn || lock(self.own.try_write(Range::byte(self.at)))?)
+    }
+}
+
+/// The first number above all that are locked.
+fn above(own: &OfdLock, line: Range) -> Result<i64, Failure> {
+    let any =
+        |range| lock(own.conflict(range)).map(|conflict| conflict.map(|conflict| conflict.range));
+    Ok(bisect(line, any)?.unwrap_or(line.start()))
+}
+
+/// The end of the highest of the ranges that `some` answers with, some of those in its
+/// argument; none if there are none. In 2 log2(n) questions whatever there is, since
+/// anybody may have locked every second number.
+fn bisect(
+    range: Range,
+    some: impl Fn(Range) -> Result<Option<Range>, Failure>,
+) -> Result<Option<i64>, Failure> {
+    let Some(first) = some(range)? else {
+        return Ok(None);
+    };
+    // Something ends at `low`; nothing begins at `high` or above.
+    let (mut low, mut high) = (first.end(), range.end());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match Range::between(middle, high).map_or(Ok(None), &some)? {
+            Some(found) => low = found.end(),
+            None => high = middle,
+        }
+    }
+    Ok(Some(low))
+}
+
+/// How many wait: in one line, or in all.
+pub fn waiting(probe: &OfdLock, line: Option<u32>) -> Result<usize, Failure> {
+    count(
+        probe,
+        line.map_or_else(layout::all_numbers, layout::numbers),
+    )
+}
+
+/// The failure of somebody who does not wait while so many do.
+pub fn taken_by(waiting: usize) -> Failure {
+    let who = if waiting == 1 {
+        "1 is waiting".to_owned()
+    } else {
+        format!("{waiting} are waiting")
+    };
+    Failure::new(Kind::NoneFree, format!("no free device: {who}"))
+}
+
+fn count(probe: &OfdLock, range: Range) -> Result<usize, Failure> {
+    let scan = lock(probe.conflicts(range, MOST))?;
+    Ok(scan
+        .found
+        .iter()
+        .filter(|conflict| conflict.held == Held::Try)
+        .count())
+}
+
+fn lock<T>(result: std::io::Result<T>) -> Result<T, Failure> {
+    result.map_err(|error| lock_error(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock_file(dir: &tempfile::TempDir) -> LockFile {
+        LockFile::find(Some(dir.path().join("lock")), None).unwrap()
+    }
+
+    #[test]
+    fn numbers_rise_and_begin_again_when_the_line_is_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock_file = lock_file(&dir);
+        let draw = |line| Ticket::draw(&lock_file, line).unwrap();
+        let (a, b, c) = (draw(7), draw(7), draw(7));
+        assert_eq!((b.at - a.at, c.at - b.at), (1, 1));
+        assert_eq!(
+            (a.next_below().unwrap(), c.next_below().unwrap()),
+            (None, Some(b.at))
+        );
+        assert_eq!(
+            (c.ahead().unwrap(), draw(8).ahead().unwrap()),
+            (2, 0),
+            "lines are apart"
+        );
+        assert_eq!(
+            (
+                c.few_ahead(2).unwrap(),
+                c.few_ahead(1).unwrap(),
+                a.few_ahead(0).unwrap()
+            ),
+            (Some(2), None, Some(0))
+        );
+        drop(b);
+        assert_eq!(
+            c.next_below().unwrap(),
+            Some(a.at),
+            "who leaves is passed over"
+        );
+        let d = draw(7);
+        assert_eq!(
+            d.at,
+            c.at + 1,
+            "a number that was left is not given again before those above it"
+        );
+        let probe = lock_file.open().unwrap();
+        assert_eq!(
+            (
+                waiting(&probe, Some(7)).unwrap(),
+                waiting(&probe, None).unwrap()
+            ),
+            (3, 3)
+        );
+        let first = a.at;
+        drop((a, c, d));
+        assert_eq!(draw(7).at, first);
+    }
+
+    #[test]
+    fn the_next_one_is_found_however_far_below_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock_file = lock_file(&dir);
+        let line = layout::numbers(5);
+        let low = line.start() + 100;
+        let held = lock_file.open().unwrap();
+        assert!(held.try_write(Range::byte(low)).unwrap());
+        for gap in [1, NEAR, NEAR + 1, 1024, 1025, 1_000_000] {
+            let number = Ticket {
+                line,
+                at: low + gap,
+                drawn: true,
+                own: lock_file.open().unwrap(),
+                other: None,
+            };
+            assert_eq!(
+                (number.next_below().unwrap(), number.few_ahead(3).unwrap()),
+                (Some(low), Some(1)),
+                "{gap}"
+            );
+        }
+    }
+
+    #[test]
+    fn who_stands_aside_is_passed_over_and_may_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock_file = lock_file(&dir);
+        let (a, b) = (
+            Ticket::draw(&lock_file, 1).unwrap(),
+            Ticket::draw(&lock_file, 1).unwrap(),
+        );
+        a.stand_aside().unwrap();
+        assert_eq!((b.next_below().unwrap(), b.ahead().unwrap()), (None, 0));
+        assert!(a.stand_again().unwrap());
+        assert_eq!(b.next_below().unwrap(), Some(a.at));
+    }
+
+    #[test]
+    fn waiting_ends_with_the_number_or_with_the_tick() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock_file = lock_file(&dir);
+        let a = Ticket::draw(&lock_file, 1).unwrap();
+        let mut b = Ticket::draw(&lock_file, 1).unwrap();
+        b.wait_behind(&lock_file, a.at, Duration::from_millis(20))
+            .unwrap();
+        assert_eq!(b.next_below().unwrap(), Some(a.at), "the tick came first");
+        let at = a.at;
+        let leaver = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            drop(a);
+        });
+        // One wake-up, however long the tick.
+        b.wait_behind(&lock_file, at, Duration::from_secs(60))
+            .unwrap();
+        leaver.join().unwrap();
+        assert_eq!(b.next_below().unwrap(), None);
+    }
+}

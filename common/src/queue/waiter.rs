@@ -1,0 +1,274 @@
+//! Waiting for one's turn, and then for a device: behind others by sleeping on their
+//! numbers, as the head by watching the lock. A head that has stopped holds nobody up:
+//! those close behind look for themselves, at what it has left alone for a second and
+//! more.
+
+use std::time::{Duration, Instant};
+
+use super::retry_schedule::{Availability, RetrySchedule};
+use super::{Progress, Ticket, stalled_head};
+use crate::error::Failure;
+use crate::ident::Uuid;
+use crate::lock::{LockFile, OfdLock};
+use crate::queue::watch::Watch;
+use crate::settings::Wait;
+
+/// Between two looks of those who stand behind; a device is left to the head for as long,
+/// and to each further one before.
+const TICK: Duration = Duration::from_secs(1);
+/// So many stand close behind a head, and look at every tick whether it leaves a device
+/// alone; the others seldom.
+const CLOSE: usize = 3;
+const SELDOM: Duration = Duration::from_secs(5);
+/// Between two counts of what a user holds who has as many as one may have.
+const ASIDE: Duration = Duration::from_millis(250);
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub enum Tried<F> {
+    /// Served.
+    Found(F),
+    /// Not: the devices that NVML shows in use.
+    Busy(Vec<Uuid>),
+    /// This user may not have more at the moment.
+    OverCap(Failure),
+}
+
+/// Somebody who looks for a device.
+pub trait Seeker {
+    /// What is found.
+    type Found;
+    /// What has room on the lock now. Takes nothing and asks nobody.
+    fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure>;
+    /// The processes that hold what has no room, and whether these are all that do.
+    fn holders(&mut self, probe: &OfdLock) -> Result<(Vec<i32>, bool), Failure>;
+    /// How many of them are needed.
+    fn wanted(&self) -> usize;
+    /// How many there are in all, free or not.
+    fn total(&self) -> usize;
+    /// Tries those that `may` allows, and asks NVML about them.
+    fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure>;
+    /// Whether what is known of the node is so old that an attempt is due for that alone.
+    fn stale(&self) -> bool {
+        false
+    }
+    /// Whether this user may have more now.
+    fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure>;
+    /// The failure of having waited in vain.
+    fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure;
+}
+
+/// One waiter.
+pub struct Waiter<'a, S: Seeker> {
+    lock_file: &'a LockFile,
+    probe: OfdLock,
+    number: Ticket,
+    seeker: S,
+    memory: RetrySchedule,
+    progress: Progress,
+    limit: Option<Duration>,
+    /// Why this user may not have more, while that is so.
+    over: Option<Failure>,
+    /// When one of those far behind has looked last.
+    looked: Instant,
+}
+
+impl<'a, S: Seeker> Waiter<'a, S> {
+    /// Stands in line.
+    pub fn new(
+        lock_file: &'a LockFile,
+        line: u32,
+        seeker: S,
+        progress: Progress,
+        wait: Wait,
+    ) -> Result<Self, Failure> {
+        let limit = match wait {
+            Wait::No => Some(Duration::ZERO),
+            Wait::For(time) => Some(time),
+            Wait::Forever => None,
+        };
+        let (probe, number) = (lock_file.open()?, Ticket::draw(lock_file, line)?);
+        let (memory, looked) = (RetrySchedule::default(), Instant::now());
+        Ok(Self {
+            lock_file,
+            probe,
+            number,
+            seeker,
+            memory,
+            progress,
+            limit,
+            over: None,
+            looked,
+        })
+    }
+
+    /// Waits until served, or until the time is over.
+    pub fn wait(mut self) -> Result<S::Found, Failure> {
+        let result = self.served();
+        self.progress.end(result.is_ok());
+        result
+    }
+
+    fn served(&mut self) -> Result<S::Found, Failure> {
+        loop {
+            let served = match self.number.next_below()? {
+                Some(below) => self.behind(below)?,
+                None => self.head()?,
+            };
+            if let Some(found) = served {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn left(&mut self) -> Result<Duration, Failure> {
+        let Some(limit) = self.limit else {
+            return Ok(TICK);
+        };
+        match limit
+            .checked_sub(self.progress.waited())
+            .filter(|left| !left.is_zero())
+        {
+            Some(left) => Ok(left),
+            None => match self.over.take() {
+                Some(over) => Err(over),
+                None => Err(self.seeker.in_vain(&self.probe, self.progress.waited())),
+            },
+        }
+    }
+
+    /// Sleeps until the next lower number ends, or for a second.
+    fn behind(&mut self, below: i64) -> Result<Option<S::Found>, Failure> {
+        let left = self.left()?;
+        self.say()?;
+        let began = Instant::now();
+        self.number
+            .wait_behind(self.lock_file, below, left.min(TICK))?;
+        if began.elapsed() < TICK {
+            return Ok(None);
+        }
+        let before = match self.number.few_ahead(CLOSE)? {
+            Some(0) => return Ok(None),
+            Some(ahead) => u32::try_from(ahead).unwrap_or(1),
+            None if self.looked.elapsed() >= SELDOM => u32::try_from(CLOSE + 2).unwrap_or(1),
+            None => return Ok(None),
+        };
+        self.looked = Instant::now();
+        // Each leaves more time to those who stand before.
+        let wanted = self.seeker.wanted();
+        let (number, seeker, probe) = (&self.number, &mut self.seeker, &self.probe);
+        let availability = || {
+            // Whose turn it may be now has better to do.
+            if number.next_below()? != Some(below) {
+                Ok(Vec::new())
+            } else {
+                seeker
+                    .availability(probe)
+                    .map(|availability| availability.free)
+            }
+        };
+        let alone = stalled_head::alone(availability, wanted, stalled_head::ALONE * before)?;
+        if alone.is_empty() {
+            return Ok(None);
+        }
+        let found = self.look(&|uuid| alone.contains(uuid))?;
+        self.over = None;
+        Ok(found)
+    }
+
+    /// Watches the lock until served, or until somebody stands before again.
+    fn head(&mut self) -> Result<Option<S::Found>, Failure> {
+        let mut watch = Watch::new(self.lock_file);
+        self.over = None;
+        while self.number.next_below()?.is_none() {
+            self.number.redraw()?;
+            if let Some(found) = self.look(&|_| true)? {
+                return Ok(Some(found));
+            }
+            if self.over.is_some() {
+                self.stand_aside()?;
+                return Ok(None);
+            }
+            let left = self.left()?;
+            self.say()?;
+            let (pids, all) = self.seeker.holders(&self.probe)?;
+            watch.follow(&pids, all);
+            watch.wait(
+                self.memory
+                    .pause(Instant::now())
+                    .map_or(left, |pause| pause.min(left)),
+            );
+        }
+        Ok(None)
+    }
+
+    /// One look at the lock, and an attempt if enough devices that `may` be tried have
+    /// room and have not just been found in use.
+    fn look(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Option<S::Found>, Failure> {
+        let availability = self.seeker.availability(&self.probe)?;
+        let now = Instant::now();
+        self.memory.update(&availability, now);
+        let due: Vec<Uuid> = availability
+            .free
+            .iter()
+            .filter(|uuid| may(uuid) && self.memory.due(uuid, now))
+            .cloned()
+            .collect();
+        if due.len() < self.seeker.wanted().max(1) && !self.seeker.stale() {
+            return Ok(None);
+        }
+        let tried = self.seeker.attempt(&|uuid| due.contains(uuid))?;
+        let later = Instant::now();
+        match tried {
+            Tried::Found(found) => return Ok(Some(found)),
+            Tried::OverCap(failure) => self.over = Some(failure),
+            Tried::Busy(busy) => {
+                for uuid in &due {
+                    if busy.contains(uuid) {
+                        self.memory.busy(uuid, later);
+                    } else {
+                        self.memory.lost(uuid, later);
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets others pass until this user may have more.
+    fn stand_aside(&mut self) -> Result<(), Failure> {
+        self.number.stand_aside()?;
+        loop {
+            let left = self.left()?;
+            self.say()?;
+            std::thread::sleep(left.min(ASIDE));
+            if self.seeker.may_have_more(&self.probe)? && self.number.stand_again()? {
+                self.over = None;
+                return Ok(());
+            }
+        }
+    }
+
+    fn say(&mut self) -> Result<(), Failure> {
+        let (number, seeker, memory, probe) = (
+            &self.number,
+            &mut self.seeker,
+            &mut self.memory,
+            &self.probe,
+        );
+        let mut ahead = Ok(0);
+        self.progress.update(|| {
+            ahead = number.ahead();
+            let total = seeker.total();
+            let free = seeker
+                .availability(probe)
+                .map_or(0, |availability| memory.idle(&availability.free));
+            (
+                total.saturating_sub(free),
+                total,
+                ahead.as_ref().map_or(0, |ahead| *ahead),
+            )
+        });
+        ahead.map(drop)
+    }
+}

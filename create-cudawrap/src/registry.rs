@@ -1,0 +1,229 @@
+//! The note of what was wrapped, for `--all`: one path a line, in the host's or the
+//! user's own file. Only a hint: every entry is looked at before anything is done, and a
+//! note that cannot be kept fails nothing.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::dirlock;
+
+/// What is locked beside a note that everybody may read.
+const LOCK: &str = ".wrapped.lock";
+
+/// The file that notes what was wrapped.
+#[derive(Clone, Debug)]
+pub struct Note {
+    file: PathBuf,
+    readers: Readers,
+}
+
+/// Who may read the note: that decides what is locked while it changes, since whoever may
+/// read a directory may lock it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Readers {
+    /// Everybody, since names of programs are looked up there: a file of root's alone is
+    /// locked.
+    All,
+    /// Its owner: the directory itself is locked.
+    Owner,
+}
+
+impl Note {
+    /// Root's is the host's; everybody else's is in their state directory, and a user
+    /// without a home has none.
+    pub fn find() -> Option<Self> {
+        if nix::unistd::geteuid().is_root() {
+            return Some(Self {
+                file: PathBuf::from("/var/lib/getgpu/wrapped"),
+                readers: Readers::All,
+            });
+        }
+        let absolute = |name: &str| {
+            std::env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        let state =
+            absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+        Some(Self {
+            file: state.join("getgpu/wrapped"),
+            readers: Readers::Owner,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.file
+    }
+
+    /// The noted paths; none when there is no note.
+    pub fn read(&self) -> io::Result<Vec<PathBuf>> {
+        match std::fs::read(&self.file) {
+            Ok(bytes) => Ok(parse(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes `path`, unless it is.
+    pub fn add(&self, path: &Path) -> io::Result<()> {
+        self.change(true, |all| {
+            let new = !all.iter().any(|noted| noted == path);
+            if new {
+                all.push(path.to_owned());
+            }
+            new
+        })
+    }
+
+    /// Forgets `path`.
+    pub fn remove(&self, path: &Path) -> io::Result<()> {
+        self.change(false, |all| {
+            let before = all.len();
+            all.retain(|noted| noted != path);
+            all.len() != before
+        })
+    }
+
+    fn change(&self, create: bool, edit: impl FnOnce(&mut Vec<PathBuf>) -> bool) -> io::Result<()> {
+        let Some(dir) = self.file.parent() else {
+            return Ok(());
+        };
+        if create {
+            let mode = if self.readers == Readers::All {
+                0o755
+            } else {
+                0o700
+            };
+            DirBuilder::new().recursive(true).mode(mode).create(dir)?;
+        } else if !self.file.exists() {
+            return Ok(());
+        }
+        // Not the note itself, which is replaced.
+        let lock = match self.readers {
+            Readers::All => OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(dir.join(LOCK))?,
+            Readers::Owner => File::open(dir)?,
+        };
+        dirlock::lock(&lock, dirlock::PATIENCE, true)
+            .map_err(|failure| io::Error::other(failure.message))?;
+        let mut bytes = Vec::new();
+        match File::open(&self.file).and_then(|mut file| file.read_to_end(&mut bytes)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut all = parse(&bytes);
+        if !edit(&mut all) {
+            return Ok(());
+        }
+        let new = dir.join(".wrapped~");
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o644)
+            .open(&new)?;
+        file.write_all(&print(&all))?;
+        file.sync_all()?;
+        std::fs::rename(&new, &self.file)
+    }
+}
+
+/// A newline in a name is written `\012` and a backslash `\134`, as in /proc/mounts.
+fn print(paths: &[PathBuf]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for path in paths {
+        for &byte in path.as_os_str().as_bytes() {
+            match byte {
+                b'\n' => text.extend_from_slice(b"\\012"),
+                b'\\' => text.extend_from_slice(b"\\134"),
+                _ => text.push(byte),
+            }
+        }
+        text.push(b'\n');
+    }
+    text
+}
+
+fn parse(text: &[u8]) -> Vec<PathBuf> {
+    let lines = text
+        .split(|&b| b == b'\n')
+        .filter(|line| line.first() == Some(&b'/'));
+    lines
+        .map(|line| PathBuf::from(OsString::from_vec(unescaped(line))))
+        .collect()
+}
+
+fn unescaped(mut line: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(line.len());
+    while let Some((&first, rest)) = line.split_first() {
+        let (byte, rest) = match line {
+            [b'\\', b'0', b'1', b'2', rest @ ..] => (b'\n', rest),
+            [b'\\', b'1', b'3', b'4', rest @ ..] => (b'\\', rest),
+            _ => (first, rest),
+        };
+        bytes.push(byte);
+        line = rest;
+    }
+    bytes
+}
+
+#[cfg(test)]
+#[path = "registry_properties.rs"]
+mod properties;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn any_name_comes_back_and_garbage_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let note = Note {
+            file: dir.path().join("a/wrapped"),
+            readers: Readers::Owner,
+        };
+        let paths = [&b"/a\nb"[..], b"/a\\012", b"/\xff x"]
+            .map(|bytes| PathBuf::from(OsStr::from_bytes(bytes)));
+        note.remove(&paths[0]).unwrap();
+        assert!(!dir.path().join("a").exists());
+        for path in paths.iter().chain(&paths) {
+            note.add(path).unwrap();
+        }
+        assert_eq!(note.read().unwrap(), paths);
+        note.remove(&paths[1]).unwrap();
+        assert_eq!(note.read().unwrap(), [paths[0].clone(), paths[2].clone()]);
+        std::fs::write(&note.file, b"relative\n\n\0\n/x\n").unwrap();
+        assert_eq!(note.read().unwrap(), [PathBuf::from("/x")]);
+    }
+    #[test]
+    fn a_lock_on_the_directory_keeps_nothing_out_of_a_note_that_everybody_may_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let note = Note {
+            file: dir.path().join("a/wrapped"),
+            readers: Readers::All,
+        };
+        note.add(Path::new("/x")).unwrap();
+        let stranger = File::open(dir.path().join("a")).unwrap();
+        dirlock::lock(&stranger, std::time::Duration::ZERO, false).unwrap();
+        note.add(Path::new("/y")).unwrap();
+        assert_eq!(
+            note.read().unwrap(),
+            [PathBuf::from("/x"), PathBuf::from("/y")]
+        );
+        let lock = std::fs::metadata(dir.path().join("a").join(LOCK)).unwrap();
+        assert_eq!(
+            std::os::unix::fs::PermissionsExt::mode(&lock.permissions()) & 0o777,
+            0o600
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! From a lease to what the program is started with: the variables that name its device,
+//! the lease, MPS and CPUs. The same steps, whichever way led to the lease; the lease is
+//! written to the site's log on the way.
+
+use std::path::Path;
+use std::time::Instant;
+
+use getgpu_common::diag::Diag;
+use getgpu_common::error::Failure;
+use getgpu_common::exit;
+use getgpu_common::frameworks;
+use getgpu_common::ident::Uuid;
+use getgpu_common::inventory::Device;
+use getgpu_common::job::Job;
+use getgpu_common::lease_log;
+use getgpu_common::lock::{LockFile, Side};
+use getgpu_common::resolve_program::PREFIX;
+use getgpu_common::settings::{Log, Settings};
+use getgpu_common::syslog::Record;
+
+use crate::bind::{self, Around};
+use crate::lease::Lease;
+use crate::mps;
+
+/// A program that is to be started, and since when.
+pub struct Launch<'a> {
+    /// Its file.
+    pub program: &'a Path,
+    /// What is in force for it.
+    pub settings: &'a Settings,
+    /// Whether `--mps` was typed, rather than set by the site.
+    pub mps: bool,
+    /// When we began to look for a device.
+    pub began: Instant,
+    /// The lock.
+    pub lock_file: &'a LockFile,
+    /// Among whom CPUs are divided.
+    pub around: Around,
+    /// Where notes go.
+    pub diag: &'a Diag,
+}
+
+impl Launch<'_> {
+    /// With a lease on these devices. `shown`: those to be named in CUDA_VISIBLE_DEVICES;
+    /// none: that stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// MPS was asked for and cannot be had: the program is not to be run then.
+    pub fn with(
+        &self,
+        devices: &[Device],
+        shown: Option<&[Uuid]>,
+        lease: Lease,
+    ) -> Result<LaunchSpec, Failure> {
+        log_lease(
+            self.settings,
+            self.lock_file,
+            devices,
+            lease.part,
+            self.program,
+            self.began,
+        );
+        let mut ready = LaunchSpec::leased(shown, lease, self.settings);
+        mps::join(&mut ready, devices, self.settings, self.mps, self.diag)?;
+        bind::join(&mut ready, devices, &self.around, self.settings, self.diag);
+        Ok(ready)
+    }
+}
+
+/// How a program is to be run.
+#[derive(Debug, Default)]
+pub struct LaunchSpec {
+    /// Variables to be set.
+    pub variables: Vec<(String, String)>,
+    /// The lease, if there is one.
+    pub lease: Option<Lease>,
+}
+
+impl LaunchSpec {
+    /// As it is: nothing set, nothing leased.
+    pub fn unchanged() -> Self {
+        Self::default()
+    }
+
+    /// Without a lease, on devices that were named for it. `devices`: as for a lease.
+    pub fn without_lease(devices: Option<&[Uuid]>) -> Self {
+        Self {
+            variables: devices.map(visible).into_iter().collect(),
+            lease: None,
+        }
+    }
+
+    /// With a lease. `devices`: those to be named in CUDA_VISIBLE_DEVICES; none: that
+    /// stays as it is.
+    pub fn leased(devices: Option<&[Uuid]>, lease: Lease, settings: &Settings) -> Self {
+        let mut variables: Vec<(String, String)> = devices.map(visible).into_iter().collect();
+        let part = lease.part;
+        if settings.framework_memory && part < 1.0 {
+            let unset = frameworks::variables(part)
+                .into_iter()
+                .filter(|(name, _)| std::env::var_os(name).is_none());
+            variables.extend(unset.map(|(name, value)| (name.to_owned(), value)));
+        }
+        Self {
+            variables,
+            lease: Some(lease),
+        }
+    }
+}
+
+/// CUDA_VISIBLE_DEVICES for these devices.
+fn visible(devices: &[Uuid]) -> (String, String) {
+    let value = devices
+        .iter()
+        .map(Uuid::as_str)
+        .collect::<Vec<_>>()
+        .join(",");
+    ("CUDA_VISIBLE_DEVICES".to_owned(), value)
+}
+
+/// Writes a lease down, and later its end, where the site wants that.
+fn log_lease(
+    settings: &Settings,
+    lock_file: &LockFile,
+    devices: &[Device],
+    part: f64,
+    program: &Path,
+    began: Instant,
+) {
+    if settings.log == Log::None {
+        return;
+    }
+    let devices: Vec<Uuid> = devices.iter().map(|device| device.uuid.clone()).collect();
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let job = Job::own();
+    let record = Record {
+        by: "cudawrap",
+        what: "leased",
+        devices: &devices,
+        uid: nix::unistd::geteuid().as_raw(),
+        program: ("program", name.strip_prefix(PREFIX).unwrap_or(&name)),
+        share: part,
+        job: job.as_ref(),
+        waited: began.elapsed(),
+    };
+    record.send(settings);
+    if let Some(first) = devices.first() {
+        lease_log::start(
+            settings,
+            lock_file,
+            Side::Lease,
+            std::process::id() as i32,
+            first,
+            &record.text(),
+        );
+    }
+}
+
+/// Says what went wrong and gives the exit status.
+pub fn fail(diag: &Diag, failure: &Failure) -> i32 {
+    diag.error(failure);
+    exit::cudawrap(failure.kind)
+}

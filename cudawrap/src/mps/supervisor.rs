@@ -1,0 +1,108 @@
+//! The keeper: a small process that starts the daemon for its starter, waits until no
+//! process holds a client's lock any more, however they ended, then tells the daemon to
+//! quit and removes the directory. If it is killed, the next program starts another.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use getgpu_common::error::Failure;
+use getgpu_common::lock::OfdLock;
+use getgpu_common::sys;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+
+use super::args::{FAILED, MUTEX_FD, READY, STARTER_FD, SupervisorArgs};
+use super::client::wait_for;
+use super::daemon::{self, Control};
+use super::directory::{CLIENTS, KEEPER, MUTEX, MpsDirectory, cannot};
+
+/// After which time a daemon that was told to quit, and did not, is told again.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// The keeper's main. It finds the locked mutex on descriptor 3 and its starter on
+/// descriptor 4.
+pub fn main(words: &[OsString]) -> i32 {
+    sys::set_name(c"cudawrap-mps");
+    let Some(SupervisorArgs { place, control }) = SupervisorArgs::parse(words) else {
+        return 2;
+    };
+    let (mutex, mut starter) = (
+        sys::own_fd(MUTEX_FD),
+        std::fs::File::from(sys::own_fd(STARTER_FD)),
+    );
+    // A daemon that had them too would hold the mutex, and keep the starter waiting, as
+    // long as it lives.
+    for inherited in [mutex.as_fd(), starter.as_fd()] {
+        if fcntl(inherited, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).is_err() {
+            return 1;
+        }
+    }
+    let _unaged = place.keep_from_cleaners();
+    let ours = place
+        .open()
+        .ok()
+        .filter(|keeper| matches!(keeper.try_write(KEEPER), Ok(true)));
+    let started = match daemon::listens(&place) {
+        Ok(true) => Ok(()),
+        Ok(false) => control.start(&place),
+        Err(error) => Err(cannot(place.directory(), &error)),
+    };
+    let _ = starter.write_all(&word(started));
+    drop((starter, mutex));
+    match ours {
+        Some(ours) => keep(&place, &control, &ours),
+        // Another one watches already: only the daemon was missing.
+        None => 0,
+    }
+}
+
+/// What the starter is told; one write, far smaller than a socket's buffer.
+fn word(started: Result<(), Failure>) -> Vec<u8> {
+    match started {
+        Ok(()) => vec![READY],
+        Err(failure) => {
+            let text = format!(
+                "{}\n{}",
+                failure.message.replace('\n', " "),
+                failure.hint.unwrap_or_default()
+            );
+            [&[FAILED], text.as_bytes()].concat()
+        }
+    }
+}
+
+/// Watches over the clients until there is none, and ends the daemon.
+fn keep(place: &MpsDirectory, control: &Control, ours: &OfdLock) -> i32 {
+    loop {
+        // Let go at once: nobody who wants to be a client shall find it locked while we
+        // wait for the mutex.
+        let Ok(none_left) = wait_for(place, CLIENTS) else {
+            return 1;
+        };
+        drop(none_left);
+        let Ok(mutex) = wait_for(place, MUTEX) else {
+            return 1;
+        };
+        // Somebody has removed the directory under us; what is there now, if anything, is
+        // not ours to end.
+        if !place.is_of(ours) {
+            return 1;
+        }
+        match mutex.conflict(CLIENTS) {
+            Ok(Some(_)) => {}
+            // In doubt whether it listens it is told to end, too, and its directory stays
+            // until it has.
+            Ok(None) if matches!(daemon::listens(place), Ok(false)) || control.quit(place) => {
+                place.remove();
+                return 0;
+            }
+            // The daemon obeys one front end at a time, and somebody has one open.
+            Ok(None) => {
+                drop(mutex);
+                std::thread::sleep(AGAIN);
+            }
+            Err(_) => return 1,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What it changes of a request that this process is a rank, and that a program is to see
+//! more than its own device, once the devices that it may choose from are known.
+
+use getgpu_common::cpus::mask;
+use getgpu_common::diag::Diag;
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::ident::Uuid;
+use getgpu_common::inventory::Inventory;
+use getgpu_common::lock::LockFile;
+use getgpu_common::request::{Nearest, Request};
+use getgpu_common::settings::{Settings, Shown};
+use getgpu_common::share::Share;
+use getgpu_common::visible::Visible;
+
+use super::{Rank, distribution, launchers};
+
+/// This process's rank, from its environment.
+///
+/// # Errors
+///
+/// A variable of a launcher has a value that is no rank.
+pub fn of_process() -> Result<Option<Rank>, Failure> {
+    let get = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    // Only where several launchers have set theirs is there something to find out.
+    let several = super::local_ranks()
+        .filter(|name| get(name).is_some())
+        .nth(1)
+        .is_some();
+    super::of(&get, if several { launchers::nearest() } else { None })
+}
+
+/// The same for a linked program, whose user may not know of any of this: nonsense is
+/// said, and is no rank.
+pub fn of_linked(diag: &Diag) -> Option<Rank> {
+    of_process().unwrap_or_else(|failure| {
+        diag.warn(&format!("{}: ignored", failure.message));
+        None
+    })
+}
+
+/// Whether the devices have to be known before one is chosen.
+pub fn matters(settings: &Settings, rank: Option<&Rank>) -> bool {
+    rank.is_some() || settings.visible != Shown::One
+}
+
+/// The share of a rank in a grant of one device, of which nothing has to be asked.
+pub fn alone(
+    request: &mut Request,
+    lock_file: &LockFile,
+    device: &Uuid,
+    settings: &Settings,
+    rank: Option<&Rank>,
+) {
+    if let (Some(rank), None) = (rank, settings.share) {
+        if is_ours_alone(request, lock_file, std::slice::from_ref(device)) {
+            return;
+        }
+        divide(request, distribution::share(rank, 1));
+    }
+}
+
+/// Whether the devices were reserved for, or leased by, this rank alone.
+fn is_ours_alone(request: &Request, lock_file: &LockFile, grant: &[Uuid]) -> bool {
+    let owned = request.owned_of(lock_file, grant, None).cover();
+    owned.is_some_and(|cover| launchers::is_ours_alone(lock_file, &cover))
+}
+
+/// Ranks divide what they are given, also where that is a part of a device.
+fn divide(request: &mut Request, share: Option<Share>) {
+    request.filter.share = share;
+    request.filter.share_by_default = false;
+}
+
+/// Puts a rank into its place.
+pub fn lock_file(
+    request: &mut Request,
+    lock_file: &LockFile,
+    inventory: &Inventory,
+    settings: &Settings,
+    rank: Option<&Rank>,
+    diag: &Diag,
+) -> Result<(), Failure> {
+    if settings.visible != Shown::One && request.count > 1 {
+        let text = format!(
+            "--count {}: --visible first and all are for programs with one device",
+            request.count
+        );
+        return Err(Failure::new(Kind::Usage, text));
+    }
+    let listed = listed(request, inventory);
+    if let Some(rank) = rank {
+        // Whose devices are divided: those of a grant, and everybody's only if that is
+        // said.
+        let divided = request.visible != Visible::Unset || settings.share_auto;
+        let divided = divided && !is_ours_alone(request, lock_file, &listed);
+        if divided && settings.share.is_none() {
+            divide(request, distribution::share(rank, listed.len()));
+            request.memory |= settings.mps;
+            if let Some(line) = distribution::uneven(rank, listed.len()) {
+                diag.warn(&line);
+            }
+        }
+        let block = if divided {
+            distribution::block(rank, listed.len())
+        } else {
+            None
+        };
+        request.nearest = Some(Nearest {
+            cpus: mask::of(0).unwrap_or_default(),
+            block,
+        });
+    }
+    match settings.visible {
+        Shown::One => {}
+        Shown::First => request.others = listed,
+        Shown::All => {
+            let local = rank.map_or(0, |rank| rank.local);
+            if let Some(own) = listed.get(local % listed.len().max(1)) {
+                request.filter.grant = Some(vec![own.clone()]);
+            }
+            request.others = listed;
+        }
+    }
+    Ok(())
+}
+
+/// The devices of the pool, in the order of the grant where there is one.
+fn listed(request: &Request, inventory: &Inventory) -> Vec<Uuid> {
+    let mut pool: Vec<Uuid> = request
+        .filter
+        .pool(inventory)
+        .map(|device| device.uuid.clone())
+        .collect();
+    if let Some(grant) = &request.filter.grant {
+        pool.sort_by_key(|uuid| grant.iter().position(|granted| granted == uuid));
+    }
+    pool
+}
+
+/// What CUDA_VISIBLE_DEVICES is to name for a program that has `own`; none: it stays as
+/// it is.
+pub fn shown(own: Vec<Uuid>, request: &Request, settings: &Settings) -> Option<Vec<Uuid>> {
+    match settings.visible {
+        Shown::One => Some(own),
+        Shown::First => {
+            let others: Vec<Uuid> = request
+                .others
+                .iter()
+                .filter(|other| !own.contains(other))
+                .cloned()
+                .collect();
+            Some(own.into_iter().chain(others).collect())
+        }
+        Shown::All if request.visible == Visible::Unset => Some(request.others.clone()),
+        Shown::All => None,
+    }
+}

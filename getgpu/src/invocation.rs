@@ -1,0 +1,404 @@
+//! One call that prints a device: what is ours already is printed again, else a device is
+//! chosen; then it is settled, held and printed. Nothing is settled before NVML has let
+//! go, and nothing is printed before a holder has the reservation.
+
+use std::time::{Duration, Instant};
+
+use getgpu_common::choice::chooser::Guard;
+use getgpu_common::diag::{Diag, print};
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::frameworks;
+use getgpu_common::ident::Uuid;
+use getgpu_common::inventory::{Detail, Inventory};
+use getgpu_common::job::Job;
+use getgpu_common::lock::claim::{join, settle_all};
+use getgpu_common::lock::ownership_proof::{self, HolderLine};
+use getgpu_common::lock::{Claim, LockFile, OfdLock, Side, Span};
+use getgpu_common::nvml_client::Client;
+use getgpu_common::ownership::{Cover, Decision};
+use getgpu_common::procfs::Stat;
+use getgpu_common::request::Request;
+use getgpu_common::settings::{Environment, Log, Settings};
+use getgpu_common::share::{self, Share};
+use getgpu_common::syslog::Record;
+use getgpu_common::visible::Visible;
+use getgpu_nvml::spawn;
+
+use crate::caller::{self, Process};
+use crate::holder::{self, HolderArgs, Tag, Until, User};
+use crate::options::{Action, Format, Keep, Options};
+use crate::tag;
+
+/// How long a grant that somebody has is looked at again, and how often.
+const SIBLING: Duration = Duration::from_millis(200);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// The session with the process that asks NVML.
+pub type Asker = Client<spawn::Forked>;
+
+/// Starts such a session.
+pub fn open(settings: &Settings) -> Result<Asker, Failure> {
+    Client::open(spawn::fork_worker()?, settings)
+}
+
+/// One call that prints a device.
+pub struct Invocation<'a> {
+    /// What was typed.
+    pub options: &'a Options,
+    /// What was inherited.
+    pub environment: &'a Environment,
+    /// What is set.
+    pub settings: &'a Settings,
+    /// The lock.
+    pub lock_file: LockFile,
+    /// Who speaks.
+    pub diag: &'a Diag,
+    /// When it began.
+    pub began: Instant,
+}
+
+/// What is to be printed, and the lock behind it.
+pub struct Answer {
+    /// The devices.
+    pub uuids: Vec<Uuid>,
+    /// What is printed for them.
+    pub value: String,
+    /// The settled reservation, if there is to be one.
+    pub lock: Option<OfdLock>,
+    /// The smallest part of a device that it is.
+    pub part: f64,
+    /// Kept until the holder can be counted.
+    pub guard: Guard,
+}
+
+impl Invocation<'_> {
+    /// Does it.
+    pub fn print(&self, mut request: Request) -> Result<(), Failure> {
+        let caller = caller::find();
+        let held = match self.options.keep {
+            Keep::Hold(Some(pid)) if pid > 0 => Some(caller::to_hold(pid)?),
+            Keep::Hold(Some(_)) if !root() => {
+                return Err(
+                    Failure::new(Kind::Usage, "--hold=0: only root may hold without end")
+                        .hint("getgpu --hold"),
+                );
+            }
+            _ => None,
+        };
+        if self.options.keep == Keep::Hold(None) && !caller.seen() {
+            return Err(caller::unseen());
+        }
+        if self.options.keep == Keep::Hold(None) && caller::exits_at_once() {
+            self.diag.warn(&format!(
+                "--hold: {} (pid {}) exits right after this, and the hold with it",
+                caller.name, caller.pid
+            ));
+            self.diag
+                .hint("name the process to hold for: getgpu --hold=PID");
+        }
+        if request.visible == Visible::Nothing {
+            return Err(request.empty_grant());
+        }
+        let user = self.options.uid.map(tag::user).transpose()?.flatten();
+        request.user = user.map_or(request.user, |user| user.uid);
+        let tag = self
+            .options
+            .tag
+            .as_deref()
+            .map(|name| tag::Named::new(name, &request, self.options));
+        // Until the holder stands for it no other call of this user may look whether the
+        // tag is in use.
+        let mut alone = match &tag {
+            Some(tag) => match tag.enter(&self.lock_file, request.user)? {
+                tag::Entered::Free(guard) => guard,
+                tag::Entered::Same(line) => return self.print_again(&[line]),
+            },
+            None => None,
+        };
+        let whose = Whose {
+            caller,
+            held,
+            user,
+            tag: tag.as_ref().map(tag::Named::tag),
+        };
+        if let Some(answer) = self.granted_again(&request)? {
+            return self.hand_out(answer, whose);
+        }
+        let choose = |request: &mut Request| {
+            open(self.settings)?.ask_all(|client| self.choose(client, request, &whose.caller))
+        };
+        let mut chosen = choose(&mut request);
+        let none = match &chosen {
+            Err(failure) => failure.kind == Kind::NoneFree,
+            Ok(chosen) => matches!(chosen, Chosen::InLine(_)),
+        };
+        if none && self.reserved_by_sibling(&request) {
+            chosen = choose(&mut request);
+        }
+        let answer = match chosen? {
+            Chosen::Settled(answer) => answer,
+            Chosen::Claimed(claimed) => claimed.settle(&request, &self.lock_file)?,
+            Chosen::InLine(inventory) => {
+                // Another call for the tag may come and go while this one waits, so
+                // afterwards the tag is looked at again.
+                drop(alone.take());
+                let (claimed, request) = self.stand_in_line(request, inventory)?;
+                if let Some(tag) = &tag {
+                    match tag.enter(&self.lock_file, request.user)? {
+                        tag::Entered::Free(guard) => alone = guard,
+                        tag::Entered::Same(line) => {
+                            drop(claimed);
+                            return self.print_again(&[line]);
+                        }
+                    }
+                }
+                claimed.settle(&request, &self.lock_file)?
+            }
+        };
+        let handed_out = self.hand_out(answer, whose);
+        drop(alone);
+        handed_out
+    }
+
+    /// Prints what is reserved under a tag.
+    pub fn print_tagged(&self, name: &str) -> Result<(), Failure> {
+        self.print_again(&tag::find(&self.lock_file, name)?)
+    }
+
+    /// Prints the devices of reservations that there are.
+    fn print_again(&self, lines: &[HolderLine]) -> Result<(), Failure> {
+        let uuids = || lines.iter().flat_map(|line| &line.devices);
+        let inventory = match self.options.format {
+            Format::Index => {
+                Some(open(self.settings)?.ask_all(|client| client.scan(Detail::Uuid))?)
+            }
+            _ => None,
+        };
+        let units: Vec<_> = lines
+            .iter()
+            .flat_map(|line| {
+                line.devices
+                    .iter()
+                    .map(|uuid| ownership_proof::reserved_units(&self.lock_file, line, uuid))
+            })
+            .collect();
+        print(&self.text(
+            &self.value(uuids(), inventory.as_ref()),
+            share::smallest(&units),
+        ))
+    }
+
+    /// What is printed for devices of which the smallest part is `part`.
+    fn text(&self, value: &str, part: f64) -> String {
+        match self.options.format {
+            Format::Env => format!("export CUDA_VISIBLE_DEVICES={value}\n"),
+            Format::Task => {
+                let told = self.settings.framework_memory && part < 1.0;
+                let unset = |(name, _): &(&str, String)| told && std::env::var_os(name).is_none();
+                let more = frameworks::variables(part).into_iter().filter(unset);
+                let more = more.map(|(name, value)| format!("export {name}={value}\n"));
+                format!(
+                    "export CUDA_VISIBLE_DEVICES={value}\n{}",
+                    more.collect::<String>()
+                )
+            }
+            Format::Uuid | Format::Index | Format::Prometheus => format!("{value}\n"),
+        }
+    }
+
+    /// A grant, given by full UUIDs, that is ours already and all of which is wanted:
+    /// nothing is chosen and NVML is not asked.
+    fn granted_again(&self, request: &Request) -> Result<Option<Answer>, Failure> {
+        let plain =
+            self.options.action == Action::Print(None) && self.options.format != Format::Index;
+        let plain = plain && !request.filter.share.is_some_and(Share::needs_memory);
+        let Some(uuids) = request.visible.full_uuids().filter(|_| plain) else {
+            return Ok(None);
+        };
+        let Decision::All(cover) = request.owned_of(&self.lock_file, &uuids, None) else {
+            return Ok(None);
+        };
+        let value = uuids.iter().map(Uuid::as_str).collect::<Vec<_>>().join(",");
+        self.again(&cover, value).map(Some)
+    }
+
+    /// Re-checks for 200 ms whether a sibling has just reserved this grant: of tasks that
+    /// were granted one device and ask for it at one instant, one is just reserving it.
+    /// NVML is not open meanwhile.
+    fn reserved_by_sibling(&self, request: &Request) -> bool {
+        let Some(grant) = request.filter.grant.as_deref() else {
+            return false;
+        };
+        if request.cover.is_some() || grant.len() != request.count {
+            return false;
+        }
+        let began = Instant::now();
+        while began.elapsed() < SIBLING {
+            if request.owned(&self.lock_file, None) != Decision::Nothing {
+                return true;
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        false
+    }
+
+    /// Devices that are ours are printed again; their reservation goes on, and with
+    /// --hold a second holder joins it.
+    pub fn again(&self, cover: &Cover, value: String) -> Result<Answer, Failure> {
+        self.diag.note(&format!("{value}: yours already"));
+        let mut lock = None;
+        if matches!(self.options.keep, Keep::Hold(_)) || self.options.tag.is_some() {
+            let joined = self.lock_file.open()?;
+            let mut all = cover
+                .devices
+                .iter()
+                .map(|(uuid, units)| join(&joined, Side::Reservation, Span::of(uuid), units));
+            if all.try_fold(true, |joined, next| next.map(|next| joined && next))? {
+                lock = Some(joined);
+            }
+        }
+        let uuids = cover.devices.iter().map(|(uuid, _)| uuid.clone()).collect();
+        let part = share::smallest(cover.devices.iter().map(|(_, units)| units));
+        Ok(Answer {
+            uuids,
+            value,
+            lock,
+            part,
+            guard: Guard::default(),
+        })
+    }
+
+    /// Starts the holder, prints, and tells the holder how that went.
+    fn hand_out(&self, answer: Answer, whose: Whose) -> Result<(), Failure> {
+        let Whose {
+            caller,
+            held,
+            user,
+            tag,
+        } = whose;
+        let text = self.text(&answer.value, answer.part);
+        let Some(lock) = answer.lock.filter(|_| self.options.keep != Keep::No) else {
+            return print(&text);
+        };
+        let until = match (self.options.keep, held) {
+            (Keep::Hold(Some(0)), _) => Until::Released,
+            (Keep::Hold(_), held) => Until::Over(
+                held.unwrap_or_else(|| caller.clone()),
+                self.settings.max_hold,
+            ),
+            _ => {
+                // Else --for would be a way around it.
+                let wait = self
+                    .settings
+                    .max_hold
+                    .map_or(self.settings.reserve_for, |most| {
+                        self.settings.reserve_for.min(most)
+                    });
+                Until::Programs {
+                    wait,
+                    linger: self.settings.linger,
+                }
+            }
+        };
+        let asked = match &until {
+            Until::Released => Some(Duration::ZERO),
+            Until::Over(..) => None,
+            Until::Programs { .. } => Some(self.settings.reserve_for),
+        };
+        if let Some(line) = self.settings.hold_is_cut(asked) {
+            self.diag.warn(&line);
+        }
+        let job = Job::own();
+        let record = Record {
+            by: "getgpu",
+            what: "reserved",
+            devices: &answer.uuids,
+            uid: user.map_or_else(|| nix::unistd::geteuid().as_raw(), |user| user.uid),
+            program: ("for", &caller.name),
+            share: answer.part,
+            job: job.as_ref(),
+            waited: self.began.elapsed(),
+        };
+        let line = HolderArgs {
+            devices: answer.uuids.clone(),
+            granted: self
+                .environment
+                .visible
+                .as_deref()
+                .is_some_and(|own| own == answer.value.as_str()),
+            value: answer.value,
+            caller: caller.clone(),
+            record: (self.settings.log != Log::None).then(|| record.text()),
+            job: job.clone(),
+            forks: caller::forks(),
+            since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),
+            until,
+            tag,
+        };
+        let started = holder::start(&line, lock, user)?;
+        record.send(self.settings);
+        // The holder has signed: from now on this user's next call counts it.
+        drop(answer.guard);
+        match print(&text) {
+            Ok(()) => {
+                started.printed();
+                Ok(())
+            }
+            Err(failure) => {
+                started.cancel();
+                Err(failure)
+            }
+        }
+    }
+}
+
+/// For whom a device is reserved, and under which name.
+struct Whose {
+    caller: Process,
+    /// The process that `--hold=PID` names.
+    held: Option<Process>,
+    user: Option<User>,
+    tag: Option<Tag>,
+}
+
+/// A choice whose claims may still have to be settled, which happens only when NVML has
+/// let go.
+pub enum Chosen {
+    /// Ours already.
+    Settled(Answer),
+    /// Claimed just now.
+    Claimed(Claimed),
+    /// Nothing is free, and the caller waits; what is known of the node.
+    InLine(Inventory),
+}
+
+/// Devices that are claimed.
+pub struct Claimed {
+    /// The devices.
+    pub uuids: Vec<Uuid>,
+    /// What is printed for them.
+    pub value: String,
+    /// To be settled.
+    pub claims: Vec<Claim>,
+    /// Kept until the holder can be counted.
+    pub guard: Guard,
+}
+
+impl Claimed {
+    fn settle(self, request: &Request, lock_file: &LockFile) -> Result<Answer, Failure> {
+        let part = share::smallest(self.claims.iter().map(Claim::units));
+        let lock = Some(settle_all(lock_file, self.claims, request.user)?);
+        request.confirm(lock_file)?;
+        Ok(Answer {
+            uuids: self.uuids,
+            value: self.value,
+            lock,
+            part,
+            guard: self.guard,
+        })
+    }
+}
+
+fn root() -> bool {
+    getgpu_common::procfs::namespaces::is_host_root()
+}
