@@ -4,23 +4,57 @@
 //! and a session of its own.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsString};
 use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
-use crate::process_reset;
+use crate::{process_reset, sys};
 
-/// Executes `path` with these `words`, its name first, in such a process; it finds
-/// `first` and `second` at descriptors 3 and 4.
+/// The path by which an executable of ours executes itself. Nobody else is started under
+/// this name, so a program that we run cannot be taken for such a process.
+pub const OURSELVES: &CStr = c"/proc/self/exe";
+
+/// The user that such a process is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Its uid.
+    pub uid: u32,
+    /// Its one group.
+    pub gid: u32,
+}
+
+/// What such a process is given: its `words`, its name first; the descriptors that it
+/// finds at 3 and 4; and the user that it is to be, if not our own.
+#[derive(Clone, Copy, Debug)]
+pub struct Detached<'a> {
+    /// argv.
+    pub words: &'a [CString],
+    /// What is to be at 3 and at 4.
+    pub descriptors: [RawFd; 2],
+    /// Root only.
+    pub user: Option<User>,
+}
+
+/// The words behind `option`, if this process was executed by [`launch`] with it, and not
+/// by somebody who knows the word.
+pub fn words_behind(option: &str, arguments: &[OsString]) -> Option<Vec<OsString>> {
+    let ours = sys::exec_path().is_some_and(|path| path.as_bytes() == OURSELVES.to_bytes());
+    let (_, words) = arguments.split_first()?;
+    let (word, words) = words.split_first()?;
+    (ours && word == option).then(|| words.to_vec())
+}
+
+/// Executes this executable once more, in such a process.
 ///
 /// # Errors
 ///
 /// Those of clone(2) and waitpid(2). Whether the process could be executed it has to say
 /// itself.
-pub fn launch(path: &CStr, words: &[CString], first: RawFd, second: RawFd) -> nix::Result<()> {
+pub fn launch(spec: &Detached<'_>) -> nix::Result<()> {
     // A process that is a subreaper would find the new one among its children: for that
     // moment it is none.
     let mut reaper: libc::c_int = 0;
@@ -38,7 +72,7 @@ pub fn launch(path: &CStr, words: &[CString], first: RawFd, second: RawFd) -> ni
     let pid = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
     let result = match pid {
         -1 => Err(Errno::last()),
-        0 => intermediate(path, words, first, second),
+        0 => intermediate(spec),
         pid => loop {
             match waitpid(Pid::from_raw(pid as i32), Some(WaitPidFlag::__WALL)) {
                 Err(Errno::EINTR) => {}
@@ -53,21 +87,25 @@ pub fn launch(path: &CStr, words: &[CString], first: RawFd, second: RawFd) -> ni
     result
 }
 
-fn intermediate(path: &CStr, words: &[CString], first: RawFd, second: RawFd) -> ! {
+fn intermediate(spec: &Detached<'_>) -> ! {
     let _ = nix::unistd::setsid();
     // SAFETY: only system calls follow, in a process with one thread; _exit runs nothing
     // of the parent's.
     unsafe {
         if libc::fork() == 0 {
-            execute(path, words, first, second);
+            execute(spec);
         }
         libc::_exit(0)
     }
 }
 
 /// Arranges the descriptors and executes; returns only if it cannot.
-fn execute(path: &CStr, words: &[CString], first: RawFd, second: RawFd) {
+fn execute(spec: &Detached<'_>) {
+    let [first, second] = spec.descriptors;
     if !process_reset::arrange(first, second) {
+        return;
+    }
+    if spec.user.is_some_and(|user| turn_into(user).is_err()) {
         return;
     }
     // SAFETY: two system calls on plain numbers. Somebody who is gone must not end it;
@@ -77,5 +115,13 @@ fn execute(path: &CStr, words: &[CString], first: RawFd, second: RawFd) {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
     }
     let nothing: [CString; 0] = [];
-    let _ = nix::unistd::execve(path, words, &nothing);
+    let _ = nix::unistd::execve(OURSELVES, spec.words, &nothing);
+}
+
+/// Gives up what is root's, groups first, since afterwards it may not.
+fn turn_into(user: User) -> nix::Result<()> {
+    use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
+    setgroups(&[Gid::from_raw(user.gid)])?;
+    setgid(Gid::from_raw(user.gid))?;
+    setuid(Uid::from_raw(user.uid))
 }

@@ -7,18 +7,17 @@ use std::ffi::{CString, OsString};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use crate::detached::{self, Detached};
 use crate::ident::Uuid;
 use crate::lock::{Held, LockFile, OfdLock, Range, Side, Span};
 use crate::process_reset;
 use crate::procfs::namespaces;
 use crate::settings::{Log, Settings};
+use crate::sys;
 use crate::syslog;
-use crate::{detached, sys};
 
 /// The word on the command line that makes a process a recorder.
 pub const OPTION: &str = "--recorder";
-/// How we execute ourselves.
-pub const OURSELVES: &std::ffi::CStr = c"/proc/self/exe";
 
 /// Starts one for what process `pid` has just settled on `device`; `text` is the rest of
 /// the line. Without it nothing else is different.
@@ -61,14 +60,19 @@ pub fn launch(lock: &OfdLock, side: Side, pid: i32, device: &Uuid, text: &str) {
         return;
     };
     // Accounting is no reason to keep a program from running.
-    let _ = detached::launch(OURSELVES, &words, lock.number(), null.as_raw_fd());
+    let _ = detached::launch(&Detached {
+        words: &words,
+        descriptors: [lock.number(), null.as_raw_fd()],
+        user: None,
+    });
 }
 
 /// The recorder's own main, with the words behind [`OPTION`] and the lock on descriptor
 /// 3.
-pub fn main(words: impl Iterator<Item = OsString>) -> i32 {
+pub fn main(words: &[OsString]) -> i32 {
     sys::set_name(c"getgpu-log");
     let words: Vec<String> = words
+        .iter()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let [side, pid, device, text] = words.as_slice() else {

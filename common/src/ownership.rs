@@ -4,7 +4,7 @@
 
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
-use crate::lock::ownership_proof::{self, HolderLine};
+use crate::lock::ownership_proof::{self, HolderProcess};
 use crate::lock::{LockFile, Span, Units};
 use crate::procfs::ancestry;
 use crate::procfs::fdinfo::OwnLock;
@@ -17,7 +17,7 @@ pub enum Basis {
     /// A lease of an ancestor of our uid, which closed our copy of its descriptors.
     AncestorLease,
     /// A reservation of our uid.
-    Reservation(HolderLine),
+    Reservation(HolderProcess),
 }
 
 /// Something that the call may own, as it was read.
@@ -49,7 +49,7 @@ pub struct OwnershipQuestion<'a> {
     /// Whether all of these units of a device are wanted, and not a part of them.
     pub wants_all: &'a dyn Fn(&Uuid, &Units) -> bool,
     /// Whether a reservation whose programs have exited fits the request.
-    pub reusable: &'a dyn Fn(&HolderLine, &Proven) -> bool,
+    pub reusable: &'a dyn Fn(&HolderProcess, &Proven) -> bool,
 }
 
 /// What is ours of the devices of a grant.
@@ -72,7 +72,7 @@ pub enum Decision {
     /// It wants fewer devices, or less of them, than it owns: it chooses inside.
     Inside(Cover),
     /// It reuses this reservation, if the holder agrees.
-    Reuse(HolderLine),
+    Reuse(HolderProcess),
 }
 
 impl Decision {
@@ -142,7 +142,7 @@ fn is_a_siblings_part(candidate: &Candidate, cover: &Cover, wish: &OwnershipQues
     let Basis::Reservation(line) = &candidate.basis else {
         return false;
     };
-    let held_for_another = line.hold.is_some_and(|pid| pid > 0) && candidate.distance == usize::MAX;
+    let held_for_another = line.args.held_for().is_some() && candidate.distance == usize::MAX;
     let part = cover.devices.iter().any(|(_, units)| !units.is_whole());
     part && (!wish.by_uuid || held_for_another)
 }
@@ -265,10 +265,10 @@ fn lease(basis: Basis, grant: &[Uuid], lock_file: &LockFile, locks: &[OwnLock]) 
 
 fn reservations(lock_file: &LockFile, grant: &[Uuid]) -> Vec<Candidate> {
     let mut lines = ownership_proof::reservations(lock_file, Some(nix::unistd::geteuid().as_raw()));
-    lines.retain(|line| grant.iter().all(|uuid| line.devices.contains(uuid)));
+    lines.retain(|line| grant.iter().all(|uuid| line.args.devices.contains(uuid)));
     let lineage = ancestry::lineage();
     let probe = lock_file.open().ok();
-    let candidate = |line: HolderLine| {
+    let candidate = |line: HolderProcess| {
         let devices = ownership_proof::reserved(lock_file, &line);
         let leased = |(uuid, units): &(Uuid, Units)| {
             let taken = |range| {
@@ -283,7 +283,7 @@ fn reservations(lock_file: &LockFile, grant: &[Uuid]) -> Vec<Candidate> {
             .filter(|(uuid, _)| grant.contains(uuid))
             .any(leased);
         Candidate {
-            distance: line.distance(&lineage),
+            distance: line.args.distance(&lineage),
             in_use,
             devices,
             basis: Basis::Reservation(line),

@@ -9,13 +9,13 @@ fn half() -> Units {
     Units::whole().first(UNITS / 2).unwrap()
 }
 
-fn holder(pid: i32, devices: &[u32]) -> HolderLine {
+fn holder(pid: i32, devices: &[u32]) -> HolderProcess {
     let devices: Vec<String> = devices.iter().map(|n| uuid(*n).to_string()).collect();
     let words = format!(
         "getgpu\0--holder\0{}\0caller=7(bash)\0start=1\0",
         devices.join(",")
     );
-    HolderLine::parse(pid, words.as_bytes()).unwrap()
+    HolderProcess::parse(pid, 0, words.as_bytes()).unwrap()
 }
 
 /// A candidate with whole devices; reservations are told apart by the holder's pid.
@@ -292,7 +292,7 @@ fn a_part_that_a_sibling_reserved_is_not_around_us() {
             "getgpu\0--holder\0{}\0caller=7(bash)\0start=1\0hold={hold}(x)\0",
             uuid(1)
         );
-        let line = HolderLine::parse(pid, text.as_bytes()).unwrap();
+        let line = HolderProcess::parse(pid, 0, text.as_bytes()).unwrap();
         Candidate {
             basis: Basis::Reservation(line),
             devices: vec![(uuid(1), half())],

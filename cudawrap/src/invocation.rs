@@ -5,9 +5,10 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use getgpu_common::detached::words_behind;
 use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::Kind;
-use getgpu_common::{exit, lease_log, sys};
+use getgpu_common::{exit, lease_log};
 
 use crate::launch::fail;
 use crate::locate_program::{self, Called};
@@ -19,17 +20,11 @@ const TRIES: u32 = 50;
 /// Never returns when all is well: then this process is the program.
 pub fn run() -> i32 {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    if let Some(status) = mps::keeper(&arguments) {
-        return status;
+    if let Some(words) = words_behind(mps::args::OPTION, &arguments) {
+        return mps::supervisor::main(&words);
     }
-    let ours = sys::exec_path()
-        .is_some_and(|path| path.as_encoded_bytes() == lease_log::OURSELVES.to_bytes());
-    if ours
-        && arguments
-            .get(1)
-            .is_some_and(|word| word == lease_log::OPTION)
-    {
-        return lease_log::main(arguments.into_iter().skip(2));
+    if let Some(words) = words_behind(lease_log::OPTION, &arguments) {
+        return lease_log::main(&words);
     }
     let diag = Diag::new("cudawrap", Level::Normal);
     let path = std::env::var_os("PATH");

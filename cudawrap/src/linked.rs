@@ -161,9 +161,11 @@ fn lease_named(
         }
         Named::Taken(uuid, holder) if settings.when_taken == RunOrFail::Run => {
             let who = granted::in_use(&uuid, holder.as_ref());
-            diag.warn(&format!(
-                "{who}: running there because CUDA_VISIBLE_DEVICES names it"
-            ));
+            let why = match shown {
+                None => "CUDA_VISIBLE_DEVICES names it",
+                Some(_) => "the batch system gave it to this job",
+            };
+            diag.warn(&format!("{who}: running there because {why}"));
             Ok(LaunchSpec::without_lease(shown))
         }
         Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref(), request)),

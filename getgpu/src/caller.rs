@@ -3,7 +3,7 @@
 
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::procfs::process_memory::{self as process_memory, Secret};
-use getgpu_common::procfs::{Stat, ancestry, namespaces};
+use getgpu_common::procfs::{Process, Stat, ancestry, namespaces};
 
 use crate::shell_command::{self, Role};
 
@@ -15,27 +15,6 @@ const PIPELINE_TICKS: u64 = 20;
 const SHELLS: [&str; 12] = [
     "sh", "bash", "dash", "ash", "zsh", "tcsh", "csh", "ksh", "ksh93", "mksh", "fish", "busybox",
 ];
-
-/// A process that is known again by its start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// Process id.
-    pub pid: i32,
-    /// Start after boot, in clock ticks.
-    pub start: u64,
-    /// Its name.
-    pub name: String,
-}
-
-impl From<&Stat> for Process {
-    fn from(stat: &Stat) -> Self {
-        Self {
-            pid: stat.pid,
-            start: stat.start,
-            name: stat.comm.clone(),
-        }
-    }
-}
 
 /// The nearest ancestor that was started by exec and does more than run this getgpu;
 /// process 1 stands for a parent that cannot be seen.
@@ -133,13 +112,6 @@ pub fn unseen() -> Failure {
         )
     };
     Failure::new(Kind::Usage, why).hint("name a process that you can see: --hold=PID")
-}
-
-impl Process {
-    /// Whether it is a process that can be watched.
-    pub fn seen(&self) -> bool {
-        self.start > 0
-    }
 }
 
 /// The process that `--hold=PID` names, if one may wait for it.

@@ -15,10 +15,10 @@ use getgpu_common::select::{Observer, Selected, Selection};
 use getgpu_common::settings::Wait;
 use getgpu_common::visible::Visible;
 
-use crate::caller::Process;
 use crate::explain;
 use crate::invocation::{Answer, Asker, Chosen, Claimed, Invocation, open};
 use crate::options::{Action, Format, Keep};
+use getgpu_common::procfs::Process;
 
 const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
 

@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use getgpu_common::choice::chooser::Guard;
+use getgpu_common::detached::User;
 use getgpu_common::diag::{Diag, print};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::frameworks;
@@ -12,7 +13,7 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Inventory};
 use getgpu_common::job::Job;
 use getgpu_common::lock::claim::{join, settle_all};
-use getgpu_common::lock::ownership_proof::{self, HolderLine};
+use getgpu_common::lock::ownership_proof::{self, HolderProcess};
 use getgpu_common::lock::{Claim, LockFile, OfdLock, Side, Span};
 use getgpu_common::nvml_client::Client;
 use getgpu_common::ownership::{Cover, Decision};
@@ -24,10 +25,13 @@ use getgpu_common::syslog::Record;
 use getgpu_common::visible::Visible;
 use getgpu_nvml::spawn;
 
-use crate::caller::{self, Process};
-use crate::holder::{self, HolderArgs, Tag, Until, User};
+use getgpu_common::procfs::Process;
+
+use crate::caller;
+use crate::holder;
 use crate::options::{Action, Format, Keep, Options};
 use crate::tag;
+use getgpu_common::lock::holder_args::{HolderArgs, Tag, Until};
 
 /// How long a grant that somebody has is looked at again, and how often.
 const SIBLING: Duration = Duration::from_millis(200);
@@ -166,8 +170,8 @@ impl Invocation<'_> {
     }
 
     /// Prints the devices of reservations that there are.
-    fn print_again(&self, lines: &[HolderLine]) -> Result<(), Failure> {
-        let uuids = || lines.iter().flat_map(|line| &line.devices);
+    fn print_again(&self, lines: &[HolderProcess]) -> Result<(), Failure> {
+        let uuids = || lines.iter().flat_map(|line| &line.args.devices);
         let inventory = match self.options.format {
             Format::Index => {
                 Some(open(self.settings)?.ask_all(|client| client.scan(Detail::Uuid))?)
@@ -177,7 +181,8 @@ impl Invocation<'_> {
         let units: Vec<_> = lines
             .iter()
             .flat_map(|line| {
-                line.devices
+                line.args
+                    .devices
                     .iter()
                     .map(|uuid| ownership_proof::reserved_units(&self.lock_file, line, uuid))
             })

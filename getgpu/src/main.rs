@@ -17,16 +17,23 @@ mod shell_command;
 mod show_config;
 mod tag;
 
+use std::ffi::OsString;
+
+use getgpu_common::detached::words_behind;
 use getgpu_common::lease_log;
+use getgpu_common::lock::holder_args;
+use getgpu_common::nvml_client::WORKER_OPTION;
 
 fn main() {
-    let mut arguments = std::env::args_os();
-    let _name = arguments.next();
-    let status = match arguments.next() {
-        Some(first) if first == "--holder" => holder::main(arguments),
-        Some(first) if first == lease_log::OPTION => lease_log::main(arguments),
-        Some(first) if first == getgpu_common::nvml_client::WORKER_OPTION => run::worker(),
-        first => run::main(first.into_iter().chain(arguments)),
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let status = if let Some(words) = words_behind(holder_args::OPTION, &arguments) {
+        holder::main(&words)
+    } else if let Some(words) = words_behind(lease_log::OPTION, &arguments) {
+        lease_log::main(&words)
+    } else if arguments.get(1).is_some_and(|word| word == WORKER_OPTION) {
+        run::worker()
+    } else {
+        run::main(arguments.into_iter().skip(1))
     };
     std::process::exit(status);
 }

@@ -7,7 +7,7 @@ use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::lock::LockFile;
-use getgpu_common::lock::ownership_proof::{self, HolderLine};
+use getgpu_common::lock::ownership_proof::{self, HolderProcess};
 
 use crate::reuse::{ask_to_end, over};
 
@@ -15,7 +15,7 @@ use crate::reuse::{ask_to_end, over};
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(1);
 
-fn mine(lock_file: &LockFile) -> Vec<HolderLine> {
+fn mine(lock_file: &LockFile) -> Vec<HolderProcess> {
     let uid = nix::unistd::geteuid();
     ownership_proof::reservations(lock_file, (!uid.is_root()).then_some(uid.as_raw()))
 }
@@ -23,11 +23,11 @@ fn mine(lock_file: &LockFile) -> Vec<HolderLine> {
 /// Gives up the reservation of this device, or under this tag.
 pub fn one(lock_file: &LockFile, name: &str, diag: &Diag) -> Result<(), Failure> {
     let uuid = Uuid::parse(name);
-    let named = |line: &HolderLine| match &uuid {
-        Some(uuid) => line.devices.contains(uuid),
-        None => line.tag.as_deref() == Some(name),
+    let named = |line: &HolderProcess| match &uuid {
+        Some(uuid) => line.args.devices.contains(uuid),
+        None => line.args.tag.as_ref().is_some_and(|tag| tag.name == name),
     };
-    let found: Vec<HolderLine> = mine(lock_file).into_iter().filter(named).collect();
+    let found: Vec<HolderProcess> = mine(lock_file).into_iter().filter(named).collect();
     if found.is_empty() {
         return Err(
             Failure::new(Kind::NoneFree, format!("{name}: no reservation of yours"))
@@ -44,7 +44,7 @@ pub fn all(lock_file: &LockFile, diag: &Diag) -> Result<(), Failure> {
 
 /// All are asked before any is waited for, so that one that does not end delays no other,
 /// and the time is the same however many they are.
-fn end(lock_file: &LockFile, lines: &[HolderLine], diag: &Diag) -> Result<(), Failure> {
+fn end(lock_file: &LockFile, lines: &[HolderProcess], diag: &Diag) -> Result<(), Failure> {
     let began = Instant::now();
     for line in lines {
         ask_to_end(lock_file, line);
@@ -53,8 +53,9 @@ fn end(lock_file: &LockFile, lines: &[HolderLine], diag: &Diag) -> Result<(), Fa
     while left().next().is_some() && began.elapsed() < PATIENCE {
         std::thread::sleep(PAUSE);
     }
-    let devices = |line: &HolderLine| {
-        line.devices
+    let devices = |line: &HolderProcess| {
+        line.args
+            .devices
             .iter()
             .map(Uuid::as_str)
             .collect::<Vec<_>>()

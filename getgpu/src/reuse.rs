@@ -8,8 +8,8 @@ use getgpu_common::choice::chooser::Guard;
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Inventory};
-use getgpu_common::lock::claim::{join, lock_error, sign};
-use getgpu_common::lock::ownership_proof::{self, HolderLine, Shows};
+use getgpu_common::lock::claim::{join, sign};
+use getgpu_common::lock::ownership_proof::{self, HolderProcess, Shows};
 use getgpu_common::lock::{Level, LockFile, Occupancy, OfdLock, Side, Span, UNITS, Units, layout};
 use getgpu_common::ownership::{self, Basis, Candidate, Decision, OwnershipQuestion, Proven};
 use getgpu_common::pool::Portion;
@@ -18,9 +18,9 @@ use getgpu_common::request::Request;
 use getgpu_common::{share, sys};
 use nix::sys::signal::Signal;
 
-use crate::caller::Process;
 use crate::holder::QUESTION;
 use crate::invocation::{Answer, Asker, Invocation};
+use getgpu_common::procfs::Process;
 
 /// How long a holder may take to answer.
 const ANSWER: Duration = Duration::from_millis(100);
@@ -52,7 +52,7 @@ impl Invocation<'_> {
                 Some(&scanned)
             }
         };
-        let reusable = |line: &HolderLine, devices: &Proven| {
+        let reusable = |line: &HolderProcess, devices: &Proven| {
             fits(devices, request, inventory) && lingers(&self.lock_file, line)
         };
         let wish = OwnershipQuestion {
@@ -65,7 +65,7 @@ impl Invocation<'_> {
         let Decision::Reuse(line) = ownership::decide(&wish, &candidates) else {
             return Ok(None);
         };
-        for uuid in &line.devices {
+        for uuid in &line.args.devices {
             if !self.shared(&line, uuid)?
                 && !client
                     .usage_of(uuid)?
@@ -77,18 +77,19 @@ impl Invocation<'_> {
         let Some(lock) = take(&self.lock_file, &line)? else {
             return Ok(None);
         };
-        let value = self.value(line.devices.iter(), inventory);
+        let value = self.value(line.args.devices.iter(), inventory);
         self.diag.note(&format!(
             "{value}: reused from this caller's last reservation"
         ));
         let units: Vec<_> = line
+            .args
             .devices
             .iter()
             .map(|uuid| ownership_proof::reserved_units(&self.lock_file, &line, uuid))
             .collect();
         let part = share::smallest(&units);
         Ok(Some(Answer {
-            uuids: line.devices,
+            uuids: line.args.devices,
             value,
             lock: Some(lock),
             part,
@@ -97,7 +98,7 @@ impl Invocation<'_> {
     }
 
     /// Whether others have shares of the device, so that its being busy says nothing.
-    fn shared(&self, line: &HolderLine, uuid: &Uuid) -> Result<bool, Failure> {
+    fn shared(&self, line: &HolderProcess, uuid: &Uuid) -> Result<bool, Failure> {
         let settled =
             Occupancy::look(&self.lock_file.open()?, Level::Outer, Span::of(uuid))?.settled;
         Ok(settled.count() > ownership_proof::reserved_units(&self.lock_file, line, uuid).count())
@@ -109,22 +110,17 @@ fn candidates(lock_file: &LockFile, caller: &Process) -> Result<Vec<Candidate>, 
     // One question to the kernel spares most calls the walk through /proc: is anything
     // held at all?
     let probe = lock_file.open()?;
-    if probe
-        .conflict(layout::all_devices())
-        .map_err(|e| lock_error(&e))?
-        .is_none()
-    {
+    if probe.conflict(layout::all_devices())?.is_none() {
         return Ok(Vec::new());
     }
     let uid = nix::unistd::geteuid().as_raw();
     let mut lines = ownership_proof::reservations(lock_file, Some(uid));
     lines.retain(|line| {
-        line.hold.is_none()
-            && line.tag.is_none()
-            && line.caller.0 == caller.pid
-            && line.caller_start == caller.start
+        line.args.is_plain()
+            && line.args.tag.is_none()
+            && (line.args.caller.pid, line.args.caller.start) == (caller.pid, caller.start)
     });
-    let candidate = |line: HolderLine| {
+    let candidate = |line: HolderProcess| {
         let devices = ownership_proof::reserved(lock_file, &line);
         Candidate {
             basis: Basis::Reservation(line),
@@ -164,7 +160,7 @@ fn about_to_run(pid: i32) -> bool {
 
 /// Whether the holder lingers. One that was woken by its program's exit and has not run
 /// yet gets the time to say so.
-fn lingers(lock_file: &LockFile, line: &HolderLine) -> bool {
+fn lingers(lock_file: &LockFile, line: &HolderProcess) -> bool {
     let began = Instant::now();
     loop {
         if ownership_proof::shows(lock_file, line, Shows::Lingering) {
@@ -181,20 +177,17 @@ fn lingers(lock_file: &LockFile, line: &HolderLine) -> bool {
 /// Asks a lingering holder for its reservation, joins its lock if it agrees, ends it and
 /// waits for that end. `None` if somebody else is asking, the holder refuses or does not
 /// answer: then a device is chosen as any other.
-fn take(lock_file: &LockFile, line: &HolderLine) -> Result<Option<OfdLock>, Failure> {
+fn take(lock_file: &LockFile, line: &HolderProcess) -> Result<Option<OfdLock>, Failure> {
     let (handover, joined) = (lock_file.open()?, lock_file.open()?);
-    for uuid in &line.devices {
-        if !handover
-            .try_write(Span::of(uuid).handover())
-            .map_err(|e| lock_error(&e))?
-        {
+    for uuid in &line.args.devices {
+        if !handover.try_write(Span::of(uuid).handover())? {
             return Ok(None);
         }
     }
     if !ownership_proof::shows(lock_file, line, Shows::Lingering) || !agrees(lock_file, line) {
         return Ok(None);
     }
-    for uuid in &line.devices {
+    for uuid in &line.args.devices {
         if !join(
             &joined,
             Side::Reservation,
@@ -212,7 +205,8 @@ fn take(lock_file: &LockFile, line: &HolderLine) -> Result<Option<OfdLock>, Fail
     }
     // Never without a name, not even until the new holder writes it down.
     let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
-    line.devices
+    line.args
+        .devices
         .iter()
         .for_each(|uuid| sign(&joined, Side::Reservation, Span::of(uuid), uid, None));
     let ended = end_holder(lock_file, line, NO_PROCESSOR);
@@ -221,7 +215,7 @@ fn take(lock_file: &LockFile, line: &HolderLine) -> Result<Option<OfdLock>, Fail
 }
 
 /// Asks the holder, which alone may read the environments that tell.
-fn agrees(lock_file: &LockFile, line: &HolderLine) -> bool {
+fn agrees(lock_file: &LockFile, line: &HolderProcess) -> bool {
     if !signal(lock_file, line, QUESTION) {
         return false;
     }
@@ -241,7 +235,7 @@ fn agrees(lock_file: &LockFile, line: &HolderLine) -> bool {
 
 /// Sends a holder a signal; true if it went to this holder and to no other process that
 /// has got its number.
-fn signal(lock_file: &LockFile, line: &HolderLine, signal: Signal) -> bool {
+fn signal(lock_file: &LockFile, line: &HolderProcess, signal: Signal) -> bool {
     let fd = sys::pidfd(line.pid);
     // Looked at again behind the pidfd.
     if over(line) || !ownership_proof::proven(lock_file, line) {
@@ -254,7 +248,7 @@ fn signal(lock_file: &LockFile, line: &HolderLine, signal: Signal) -> bool {
 }
 
 /// Asks a holder to end and waits for it; true when it has exited.
-pub fn end_holder(lock_file: &LockFile, line: &HolderLine, limit: Duration) -> bool {
+pub fn end_holder(lock_file: &LockFile, line: &HolderProcess, limit: Duration) -> bool {
     let asked = ask_to_end(lock_file, line);
     let began = Instant::now();
     while asked && began.elapsed() < limit {
@@ -267,13 +261,13 @@ pub fn end_holder(lock_file: &LockFile, line: &HolderLine, limit: Duration) -> b
 }
 
 /// Whether a holder has exited. One that nobody reaps has given everything up too.
-pub fn over(line: &HolderLine) -> bool {
+pub fn over(line: &HolderProcess) -> bool {
     Stat::read(line.pid).is_none_or(|stat| !stat.alive() || stat.start != line.start)
 }
 
 /// Asks a holder to end; false if it could not be asked, or has changed into another
 /// process.
-pub fn ask_to_end(lock_file: &LockFile, line: &HolderLine) -> bool {
+pub fn ask_to_end(lock_file: &LockFile, line: &HolderProcess) -> bool {
     // A stopped process acts on a signal once it is continued.
     signal(lock_file, line, Signal::SIGTERM) && signal(lock_file, line, Signal::SIGCONT)
 }

@@ -3,13 +3,14 @@
 //! same reservation, so that a prolog may run twice.
 
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::lock::ownership_proof::{self, HolderLine};
+use getgpu_common::lock::ownership_proof::{self, HolderProcess};
 use getgpu_common::lock::{LockFile, OfdLock, layout, user_locks};
 use getgpu_common::procfs::namespaces;
 use getgpu_common::request::Request;
 
-use crate::holder::{Tag, User};
 use crate::options::{Action, Options};
+use getgpu_common::detached::User;
+use getgpu_common::lock::holder_args::Tag;
 
 /// A name with what is asked for under it.
 pub struct Named(Tag);
@@ -20,7 +21,7 @@ pub enum Entered {
     /// holds the user's byte, which delays nobody.
     Free(Option<OfdLock>),
     /// The same request's reservation.
-    Same(HolderLine),
+    Same(HolderProcess),
 }
 
 impl Named {
@@ -65,9 +66,18 @@ impl Named {
         let mut lines = under(lock_file, Some(uid), name);
         match lines.pop() {
             None => Ok(Entered::Free(guard)),
-            Some(line) if line.asked.as_ref() == Some(asked) => Ok(Entered::Same(line)),
+            Some(line)
+                if line
+                    .args
+                    .tag
+                    .as_ref()
+                    .is_some_and(|tag| tag.asked == *asked) =>
+            {
+                Ok(Entered::Same(line))
+            }
             Some(line) => {
                 let devices: Vec<&str> = line
+                    .args
                     .devices
                     .iter()
                     .map(getgpu_common::ident::Uuid::as_str)
@@ -84,15 +94,15 @@ impl Named {
 }
 
 /// The reservations under a name, those of this user or everybody's, the oldest first.
-fn under(lock_file: &LockFile, uid: Option<u32>, name: &str) -> Vec<HolderLine> {
+fn under(lock_file: &LockFile, uid: Option<u32>, name: &str) -> Vec<HolderProcess> {
     let mut lines = ownership_proof::reservations(lock_file, uid);
-    lines.retain(|line| line.tag.as_deref() == Some(name));
-    lines.sort_by_key(|line| (line.since, line.pid));
+    lines.retain(|line| line.args.tag.as_ref().is_some_and(|tag| tag.name == name));
+    lines.sort_by_key(|line| (line.args.since, line.pid));
     lines
 }
 
 /// What is reserved under a name: ours, or for root anybody's.
-pub fn find(lock_file: &LockFile, name: &str) -> Result<Vec<HolderLine>, Failure> {
+pub fn find(lock_file: &LockFile, name: &str) -> Result<Vec<HolderProcess>, Failure> {
     let uid = nix::unistd::geteuid();
     let lines = under(lock_file, (!uid.is_root()).then_some(uid.as_raw()), name);
     if lines.is_empty() {

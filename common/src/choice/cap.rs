@@ -2,12 +2,12 @@
 //! keeps the user's other calls from counting. Shares count as parts where the kernel
 //! shows them, else whole; root may have any number.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use super::attempt::Picked;
 use crate::error::{Failure, Kind};
 use crate::inventory::Inventory;
-use crate::lock::claim::{lock_error, sign};
+use crate::lock::claim::sign;
 use crate::lock::{
     Claim, LockFile, OfdLock, Side, Span, UNITS, Units, holders, layout, user_locks,
 };
@@ -55,13 +55,7 @@ impl Guard {
         let signature = lock_file.open()?;
         for claim in claims {
             sign(&signature, side, claim.span(), uid, pid);
-            self.claims.push(
-                claim
-                    .description()
-                    .as_fd()
-                    .try_clone_to_owned()
-                    .map_err(|e| lock_error(&e))?,
-            );
+            self.claims.push(claim.description().copy()?);
         }
         self.signature = Some(signature);
         self.counting = None;
@@ -208,11 +202,7 @@ fn held_at_all(probe: &OfdLock, span: Span, side: Side) -> Result<bool, Failure>
         Side::Reservation => [span.reservation(), span.inner_reservation()],
     };
     for region in regions {
-        if probe
-            .conflict(region)
-            .map_err(|e| lock_error(&e))?
-            .is_some()
-        {
+        if probe.conflict(region)?.is_some() {
             return Ok(true);
         }
     }

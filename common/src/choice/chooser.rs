@@ -110,7 +110,6 @@ impl<A: Ask> Chooser<'_, A> {
         let count = self.request.count;
         let pool = rejection_report::pool(&self.request.filter, inventory, count)?;
         let share = self.request.filter.share.is_some();
-        cap::possible(self.request)?;
         let gate = if count > 1 || share {
             self.gate()?
         } else {
@@ -243,10 +242,7 @@ impl<A: Ask> Chooser<'_, A> {
     fn gate(&self) -> Result<Option<OfdLock>, Failure> {
         let gate = self.lock_file.open()?;
         let began = Instant::now();
-        while !gate
-            .try_write(layout::several())
-            .map_err(|e| crate::lock::claim::lock_error(&e))?
-        {
+        while !gate.try_write(layout::several())? {
             if began.elapsed() >= GATE {
                 return Ok(None);
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::protocol::{self, Locks, Region, Verdict};
 use super::{Held, LockFile, OfdLock, Range, Span, Units};
-use crate::error::{Failure, Kind, reason};
+use crate::error::{Failure, Kind};
 use crate::procfs::namespaces;
 
 /// How long a lease waits for a reservation that is only being tried.
@@ -134,17 +134,8 @@ impl Locks for Trial {
 
     fn write(&mut self, region: Region) -> Result<Option<Held>, Failure> {
         for range in self.claim.aim.units.at(self.region(region)) {
-            if !self
-                .claim
-                .description
-                .try_write(range)
-                .map_err(|e| lock_error(&e))?
-            {
-                let conflict = self
-                    .claim
-                    .description
-                    .conflict(range)
-                    .map_err(|e| lock_error(&e))?;
+            if !self.claim.description.try_write(range)? {
+                let conflict = self.claim.description.conflict(range)?;
                 // Gone already: it was a try.
                 return Ok(Some(conflict.map_or(Held::Try, |conflict| conflict.held)));
             }
@@ -247,7 +238,7 @@ impl Claim {
             ranges.extend(self.aim.units.at(self.span.lease()));
         }
         for range in ranges {
-            if !description.try_read(range).map_err(|e| lock_error(&e))? {
+            if !description.try_read(range)? {
                 return Err(Failure::new(
                     Kind::LockPlace,
                     "the lock was lost while it was being settled",
@@ -320,7 +311,7 @@ pub fn join(description: &OfdLock, side: Side, span: Span, units: &Units) -> Res
         span.reservation()
     };
     for range in units.at(region) {
-        if !description.try_read(range).map_err(|e| lock_error(&e))? {
+        if !description.try_read(range)? {
             return Ok(false);
         }
     }
@@ -331,22 +322,13 @@ pub fn join(description: &OfdLock, side: Side, span: Span, units: &Units) -> Res
 fn across(description: &OfdLock, units: &Units, region: Range) -> Result<Option<Held>, Failure> {
     let mut worst = None;
     for range in units.at(region) {
-        match description
-            .conflict(range)
-            .map_err(|e| lock_error(&e))?
-            .map(|c| c.held)
-        {
+        match description.conflict(range)?.map(|c| c.held) {
             Some(Held::Settled) => return Ok(Some(Held::Settled)),
             Some(Held::Try) => worst = Some(Held::Try),
             None => {}
         }
     }
     Ok(worst)
-}
-
-/// A lock call that failed: whatever it was, nothing is handed out.
-pub fn lock_error(error: &std::io::Error) -> Failure {
-    Failure::new(Kind::LockPlace, format!("locking: {}", reason(error)))
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::claim::lock_error;
-use super::ownership_proof::HolderLine;
+use super::holder_args::HolderArgs;
+use super::ownership_proof::HolderProcess;
 use super::{Held, LockFile, OfdLock, Range, Side, Span, UNITS, Units};
 use crate::error::Failure;
 use crate::job::Job;
@@ -87,18 +87,9 @@ impl Holdings {
 /// Reads from the lock what is held of `span` and by whom.
 pub fn of(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings, Failure> {
     let mut held = Holdings::default();
-    let leases = probe
-        .conflicts(span.lease(), MOST)
-        .map_err(|e| lock_error(&e))?
-        .found;
-    let inner = probe
-        .conflicts(span.inner_lease(), MOST)
-        .map_err(|e| lock_error(&e))?
-        .found;
-    let reservations = probe
-        .conflicts(span.reservation(), MOST)
-        .map_err(|e| lock_error(&e))?
-        .found;
+    let leases = probe.conflicts(span.lease(), MOST)?.found;
+    let inner = probe.conflicts(span.inner_lease(), MOST)?.found;
+    let reservations = probe.conflicts(span.reservation(), MOST)?.found;
     let settled = |found: &[super::Conflict], region| {
         Units::of(
             found
@@ -169,7 +160,7 @@ pub fn process_ids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<i
 
 /// The offsets inside `region` that are read-locked.
 fn numbers(probe: &OfdLock, region: Range) -> Result<BTreeSet<i64>, Failure> {
-    let scan = probe.conflicts(region, MOST).map_err(|e| lock_error(&e))?;
+    let scan = probe.conflicts(region, MOST)?;
     let settled = scan.found.iter().filter(|c| c.held == Held::Settled);
     Ok(settled
         .flat_map(|c| {
@@ -228,25 +219,27 @@ fn holder(
 ) -> Holder {
     let own = units_of(lock_file, stat.pid, side, span).count();
     let caller = (side == Side::Reservation)
-        .then(|| HolderLine::of(stat.pid))
+        .then(|| HolderProcess::of(stat.pid))
         .flatten();
     let job = caller
         .as_ref()
-        .map_or_else(|| Job::of(stat.pid), HolderLine::job);
+        .map_or_else(|| Job::of(stat.pid), |holder| holder.args.job());
     let (job, task) = job.map_or((None, None), |job| (Some(job.id), job.task));
     let (pid, program, tag) = match caller {
         Some(line) => {
             // What it is held for says more than who asked, which for a task is Slurm's
             // hook.
+            let HolderArgs { caller, tag, .. } = &line.args;
             let held = line
-                .hold
-                .filter(|pid| *pid > 0 && *pid != line.caller.0)
-                .and_then(Stat::read)
+                .args
+                .held_for()
+                .filter(|process| process.pid != caller.pid)
+                .and_then(|process| Stat::read(process.pid))
                 .filter(Stat::alive);
-            let (pid, name) = held.map_or(line.caller, |held| {
+            let (pid, name) = held.map_or((caller.pid, caller.name.clone()), |held| {
                 (held.pid, procfs::program_name(held.pid, &held.comm))
             });
-            (pid, name, line.tag)
+            (pid, name, tag.as_ref().map(|tag| tag.name.clone()))
         }
         None => (stat.pid, procfs::program_name(stat.pid, &stat.comm), None),
     };
@@ -273,11 +266,7 @@ pub fn watchable(probe: &OfdLock, span: Span, pids: &mut Vec<i32>) -> Result<boo
         (Side::Reservation, span.reservation()),
     ] {
         let found = process_ids(probe, span, side)?;
-        all &= !found.is_empty()
-            || probe
-                .conflict(region)
-                .map_err(|e| lock_error(&e))?
-                .is_none();
+        all &= !found.is_empty() || probe.conflict(region)?.is_none();
         pids.extend(found);
     }
     Ok(all)

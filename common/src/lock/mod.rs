@@ -7,6 +7,7 @@
 pub mod claim;
 pub mod claimers;
 pub mod create;
+pub mod holder_args;
 pub mod holders;
 pub mod host_sharing;
 pub mod layout;
@@ -24,6 +25,6 @@ pub use claim::{Attempt, Claim, ClaimSpec, Level, Side};
 pub use layout::{Span, UNITS};
 pub use lock_file::{LockFile, LockOrigin};
 pub use occupancy::Occupancy;
-pub use ofd_lock::{Conflict, Held, OfdLock};
+pub use ofd_lock::{Conflict, Held, LockResult, OfdLock};
 
 pub use units::Units;

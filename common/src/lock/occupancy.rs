@@ -1,7 +1,6 @@
 //! What is taken of a device at this moment, seen without taking anything: by the settled
 //! and by those who only try. Whoever chooses counts both; a listing counts the settled.
 
-use super::claim::lock_error;
 use super::{Conflict, Held, Level, OfdLock, Range, Span, Units};
 use crate::error::Failure;
 
@@ -31,7 +30,7 @@ impl Occupancy {
         };
         let mut taken = Self::default();
         for region in regions {
-            let scan = probe.conflicts(*region, MOST).map_err(|e| lock_error(&e))?;
+            let scan = probe.conflicts(*region, MOST)?;
             if scan.flood {
                 return Ok(Self {
                     settled: Units::whole(),
@@ -67,7 +66,7 @@ impl Occupancy {
 
 /// What of one region others have or try; all of it if there are too many to read.
 pub fn in_region(probe: &OfdLock, region: Range) -> Result<Units, Failure> {
-    let scan = probe.conflicts(region, MOST).map_err(|e| lock_error(&e))?;
+    let scan = probe.conflicts(region, MOST)?;
     Ok(if scan.flood {
         Units::whole()
     } else {
@@ -77,10 +76,8 @@ pub fn in_region(probe: &OfdLock, region: Range) -> Result<Units, Failure> {
 
 /// Whether anybody has or tries any of a device: two questions to the kernel.
 pub fn seen(probe: &OfdLock, span: Span) -> Result<Option<Held>, Failure> {
-    let lease = probe.conflict(span.lease()).map_err(|e| lock_error(&e))?;
-    let reservation = probe
-        .conflict(span.reservation())
-        .map_err(|e| lock_error(&e))?;
+    let lease = probe.conflict(span.lease())?;
+    let reservation = probe.conflict(span.reservation())?;
     let held = [lease, reservation].into_iter().flatten().map(|c| c.held);
     Ok(held.max_by_key(|held| *held == Held::Settled))
 }

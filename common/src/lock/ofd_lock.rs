@@ -10,6 +10,30 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::byte_range::Range;
+use crate::error::{Failure, Kind, reason};
+
+/// A lock call that failed (fcntl(2): ENOLCK, EIO and the like). Whatever it was, nothing
+/// is handed out then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockError(Errno);
+
+/// What a lock call answers.
+pub type LockResult<T> = Result<T, LockError>;
+
+impl From<LockError> for io::Error {
+    fn from(error: LockError) -> Self {
+        error.0.into()
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        Self::new(
+            Kind::LockPlace,
+            format!("locking: {}", reason(&error.into())),
+        )
+    }
+}
 
 /// Whether a lock is being tried or has been taken for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +56,11 @@ pub struct Conflict {
 /// How long one scan may take. Hundreds of sharers are read in a tenth of it.
 const SCAN: Duration = Duration::from_millis(250);
 
+/// The pauses of [`OfdLock::write_within`]: most locks that are waited for are held for
+/// microseconds.
+const FIRST_PAUSE: Duration = Duration::from_micros(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(2);
+
 /// What a scan found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
@@ -53,44 +82,55 @@ impl OfdLock {
     }
 
     /// Tries to write-lock `range`: false if anybody else has any of it.
-    pub fn try_write(&self, range: Range) -> io::Result<bool> {
+    pub fn try_write(&self, range: Range) -> LockResult<bool> {
         self.set(libc::F_WRLCK, range)
+    }
+
+    /// Write-locks `range` as soon as nobody else has any of it: false if that takes longer
+    /// than `limit`. Polled, since fcntl(2) cannot wait for a lock for a limited time.
+    pub fn write_within(&self, range: Range, limit: Duration) -> LockResult<bool> {
+        poll(limit, || self.try_write(range))
+    }
+
+    /// The same with a read lock.
+    pub fn read_within(&self, range: Range, limit: Duration) -> LockResult<bool> {
+        poll(limit, || self.try_read(range))
     }
 
     /// Tries to read-lock `range`, or turns our write lock on it into a read lock,
     /// without a gap.
-    pub fn try_read(&self, range: Range) -> io::Result<bool> {
+    pub fn try_read(&self, range: Range) -> LockResult<bool> {
         self.set(libc::F_RDLCK, range)
     }
 
-    fn set(&self, kind: i32, range: Range) -> io::Result<bool> {
+    fn set(&self, kind: i32, range: Range) -> LockResult<bool> {
         loop {
             match fcntl(self, FcntlArg::F_OFD_SETLK(&flock(kind, range))) {
                 Ok(_) => return Ok(true),
                 Err(Errno::EAGAIN | Errno::EACCES) => return Ok(false),
                 Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno.into()),
+                Err(errno) => return Err(LockError(errno)),
             }
         }
     }
 
     /// Some lock of another description on `range`, not necessarily the lowest, clipped
     /// to `range`.
-    pub fn conflict(&self, range: Range) -> io::Result<Option<Conflict>> {
+    pub fn conflict(&self, range: Range) -> LockResult<Option<Conflict>> {
         self.ask(libc::F_WRLCK, range)
     }
 
     /// The same of those who are trying: a read lock is in the way of none but write
     /// locks.
-    pub fn tried(&self, range: Range) -> io::Result<Option<Range>> {
+    pub fn tried(&self, range: Range) -> LockResult<Option<Range>> {
         Ok(self
             .ask(libc::F_RDLCK, range)?
             .map(|conflict| conflict.range))
     }
 
-    fn ask(&self, kind: i32, range: Range) -> io::Result<Option<Conflict>> {
+    fn ask(&self, kind: i32, range: Range) -> LockResult<Option<Conflict>> {
         let mut lock = flock(kind, range);
-        fcntl(self, FcntlArg::F_OFD_GETLK(&mut lock))?;
+        fcntl(self, FcntlArg::F_OFD_GETLK(&mut lock)).map_err(LockError)?;
         let held = match i32::from(lock.l_type) {
             libc::F_UNLCK => return Ok(None),
             libc::F_RDLCK => Held::Settled,
@@ -108,7 +148,7 @@ impl OfdLock {
 
     /// Waits until `range` can be locked as `held` says (F_OFD_SETLKW). False: a signal
     /// came first.
-    pub fn wait_for(&self, range: Range, held: Held) -> io::Result<bool> {
+    pub fn wait_for(&self, range: Range, held: Held) -> LockResult<bool> {
         let kind = if held == Held::Try {
             libc::F_WRLCK
         } else {
@@ -117,7 +157,7 @@ impl OfdLock {
         match fcntl(self, FcntlArg::F_OFD_SETLKW(&flock(kind, range))) {
             Ok(_) => Ok(true),
             Err(Errno::EINTR) => Ok(false),
-            Err(errno) => Err(errno.into()),
+            Err(errno) => Err(LockError(errno)),
         }
     }
 
@@ -128,7 +168,7 @@ impl OfdLock {
     /// The kernel answers with *some* conflict, so the parts left and right of each
     /// answer are asked about again. For each answer it walks past all locks of the file,
     /// so without a limit in time a scan of many takes the square of it.
-    pub fn conflicts(&self, range: Range, most: usize) -> io::Result<Scan> {
+    pub fn conflicts(&self, range: Range, most: usize) -> LockResult<Scan> {
         let mut found = Vec::new();
         let mut ask = vec![range];
         let began = Instant::now();
@@ -149,6 +189,12 @@ impl OfdLock {
         Ok(Scan { found, flood })
     }
 
+    /// Another descriptor of the same description: the locks last until both are closed.
+    pub fn copy(&self) -> LockResult<OwnedFd> {
+        let number = fcntl(self, FcntlArg::F_DUPFD_CLOEXEC(0)).map_err(LockError)?;
+        Ok(crate::sys::own_fd(number))
+    }
+
     /// The descriptor itself, for handing it to another process.
     pub fn into_fd(self) -> OwnedFd {
         self.0
@@ -164,6 +210,20 @@ impl AsFd for OfdLock {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Tries at doubling intervals until it succeeds, or `limit` is over.
+fn poll(limit: Duration, tried: impl Fn() -> LockResult<bool>) -> LockResult<bool> {
+    let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
+    while !tried()? {
+        let left = limit.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        std::thread::sleep(pause.min(left));
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    Ok(true)
 }
 
 fn flock(kind: i32, range: Range) -> libc::flock {

@@ -4,7 +4,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::claim::lock_error;
 use super::{LockFile, OfdLock, Range};
 use crate::error::Failure;
 use crate::procfs::{self, fdinfo};
@@ -33,7 +32,7 @@ pub enum Entered {
 pub fn enter(lock_file: &LockFile, byte: Range, uids: &[u32]) -> Result<Entered, Failure> {
     let guard = lock_file.open()?;
     let (began, mut searched) = (Instant::now(), Instant::now());
-    while !guard.try_write(byte).map_err(|e| lock_error(&e))? {
+    while !guard.try_write(byte)? {
         if began.elapsed() >= PATIENCE {
             return Ok(Entered::Late);
         }
@@ -41,7 +40,7 @@ pub fn enter(lock_file: &LockFile, byte: Range, uids: &[u32]) -> Result<Entered,
             if !held_by_one_of(lock_file, byte, uids) {
                 // Whoever held it may have given it up to a call of ours during the
                 // search.
-                let got = guard.try_write(byte).map_err(|e| lock_error(&e))?;
+                let got = guard.try_write(byte)?;
                 return Ok(if got {
                     Entered::Ours(guard)
                 } else {

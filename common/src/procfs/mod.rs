@@ -6,10 +6,12 @@ pub mod ancestry;
 pub mod fdinfo;
 pub mod file;
 pub mod namespaces;
+mod process;
 pub mod process_memory;
 pub mod stat;
 mod wrapped;
 
+pub use process::Process;
 pub use stat::Stat;
 pub use wrapped::program_name;
 

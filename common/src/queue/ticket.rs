@@ -5,8 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::error::{Failure, Kind};
-use crate::lock::claim::lock_error;
-use crate::lock::{Held, LockFile, OfdLock, Range, layout};
+use crate::lock::{Held, LockFile, LockResult, OfdLock, Range, layout};
 use crate::queue::interrupt_timer::InterruptTimer;
 
 /// How long the dispenser is waited for. It is held for microseconds; whoever holds it
@@ -37,10 +36,7 @@ impl Ticket {
     pub fn draw(lock_file: &LockFile, line: u32) -> Result<Self, Failure> {
         let line = layout::numbers(line);
         let dispenser = lock_file.open()?;
-        let began = Instant::now();
-        while began.elapsed() < DISPENSER && !lock(dispenser.try_write(layout::dispenser()))? {
-            std::thread::sleep(Duration::from_micros(100));
-        }
+        dispenser.write_within(layout::dispenser(), DISPENSER)?;
         let own = lock_file.open()?;
         loop {
             let at = above(&own, line)?;
@@ -53,7 +49,7 @@ impl Ticket {
                     other: None,
                 });
             }
-            if lock(own.try_write(Range::byte(at)))? {
+            if own.try_write(Range::byte(at))? {
                 return Ok(Self {
                     line,
                     at,
@@ -69,8 +65,7 @@ impl Ticket {
     pub fn redraw(&mut self) -> Result<(), Failure> {
         if !self.drawn {
             self.at = above(&self.own, self.line)?;
-            self.drawn =
-                self.at < self.line.end() && lock(self.own.try_write(Range::byte(self.at)))?;
+            self.drawn = self.at < self.line.end() && self.own.try_write(Range::byte(self.at))?;
         }
         Ok(())
     }
@@ -90,9 +85,8 @@ impl Ticket {
         for reach in [NEAR, i64::MAX] {
             let lowest = at.saturating_sub(reach).max(self.line.start());
             let near = Range::between(lowest, at);
-            let highest = near.map_or(Ok(None), |near| {
-                bisect(near, |range| lock(self.own.tried(range)))
-            })?;
+            let highest =
+                near.map_or(Ok(None), |near| bisect(near, |range| self.own.tried(range)))?;
             if highest.is_some() || lowest == self.line.start() {
                 return Ok(highest.map(|end| end - 1));
             }
@@ -131,14 +125,14 @@ impl Ticket {
         };
         let range = Range::byte(below);
         let ended = match InterruptTimer::start(tick) {
-            Some(_ticker) => lock(other.wait_for(range, Held::Settled))?,
+            Some(_ticker) => other.wait_for(range, Held::Settled)?,
             // Without a timer: asked again and again.
             None => {
                 let began = Instant::now();
-                let mut ended = lock(other.try_read(range))?;
+                let mut ended = other.try_read(range)?;
                 while !ended && began.elapsed() < tick {
                     std::thread::sleep(POLL.min(tick));
-                    ended = lock(other.try_read(range))?;
+                    ended = other.try_read(range)?;
                 }
                 ended
             }
@@ -154,19 +148,19 @@ impl Ticket {
         if !self.drawn {
             return Ok(());
         }
-        lock(self.own.try_read(Range::byte(self.at))).map(drop)
+        self.own.try_read(Range::byte(self.at))?;
+        Ok(())
     }
 
     /// Takes the place in the line again; false if somebody looks at it at this moment.
     pub fn stand_again(&self) -> Result<bool, Failure> {
-        Ok(!self.drawn || lock(self.own.try_write(Range::byte(self.at)))?)
+        Ok(!self.drawn || self.own.try_write(Range::byte(self.at))?)
     }
 }
 
 /// The first number above all that are locked.
 fn above(own: &OfdLock, line: Range) -> Result<i64, Failure> {
-    let any =
-        |range| lock(own.conflict(range)).map(|conflict| conflict.map(|conflict| conflict.range));
+    let any = |range| Ok(own.conflict(range)?.map(|conflict| conflict.range));
     Ok(bisect(line, any)?.unwrap_or(line.start()))
 }
 
@@ -175,8 +169,8 @@ fn above(own: &OfdLock, line: Range) -> Result<i64, Failure> {
 /// anybody may have locked every second number.
 fn bisect(
     range: Range,
-    some: impl Fn(Range) -> Result<Option<Range>, Failure>,
-) -> Result<Option<i64>, Failure> {
+    some: impl Fn(Range) -> LockResult<Option<Range>>,
+) -> LockResult<Option<i64>> {
     let Some(first) = some(range)? else {
         return Ok(None);
     };
@@ -211,16 +205,12 @@ pub fn taken_by(waiting: usize) -> Failure {
 }
 
 fn count(probe: &OfdLock, range: Range) -> Result<usize, Failure> {
-    let scan = lock(probe.conflicts(range, MOST))?;
+    let scan = probe.conflicts(range, MOST)?;
     Ok(scan
         .found
         .iter()
         .filter(|conflict| conflict.held == Held::Try)
         .count())
-}
-
-fn lock<T>(result: std::io::Result<T>) -> Result<T, Failure> {
-    result.map_err(|error| lock_error(&error))
 }
 
 #[cfg(test)]

@@ -15,8 +15,6 @@ use super::start;
 
 /// How long others may take to start or end the daemon.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The longest pause between two tries.
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// Makes this process a client: the descriptor that it is to keep. When this returns the
 /// daemon listens.
@@ -28,11 +26,17 @@ pub fn join(lock_file: &MpsDirectory, control: &Control) -> Result<OwnedFd, Fail
     let client = lock_file.open_read_only().map_err(failed)?;
     // The keeper holds the write lock for an instant when it has waited for the last
     // client.
-    let locked = within(deadline, || client.try_read(CLIENTS)).map_err(failed)?;
+    let left = deadline.saturating_duration_since(Instant::now());
+    let locked = client
+        .read_within(CLIENTS, left)
+        .map_err(|e| failed(e.into()))?;
     if !locked {
         return Err(busy(lock_file, control));
     }
-    let watched = mutex.conflict(KEEPER).map_err(failed)?.is_some();
+    let watched = mutex
+        .conflict(KEEPER)
+        .map_err(|e| failed(e.into()))?
+        .is_some();
     if !watched || !daemon::listens(lock_file).map_err(failed)? {
         start::keeper(lock_file, control, mutex)?;
     }
@@ -49,8 +53,10 @@ fn enter(
         lock_file.make()?;
         match lock_file.open() {
             Ok(mutex) => {
-                let held = within(deadline, || mutex.try_write(MUTEX))
-                    .map_err(|e| cannot(lock_file.directory(), &e))?;
+                let left = deadline.saturating_duration_since(Instant::now());
+                let held = mutex
+                    .write_within(MUTEX, left)
+                    .map_err(|e| cannot(lock_file.directory(), &e.into()))?;
                 if !held {
                     return Err(busy(lock_file, control));
                 }
@@ -66,19 +72,6 @@ fn enter(
             return Err(busy(lock_file, control));
         }
     }
-}
-
-/// Tries until it is true: false if it is not by `deadline`.
-fn within(deadline: Instant, mut tried: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
-    let mut pause = Duration::from_micros(200);
-    while !tried()? {
-        if Instant::now() >= deadline {
-            return Ok(false);
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(PAUSE);
-    }
-    Ok(true)
 }
 
 fn busy(lock_file: &MpsDirectory, control: &Control) -> Failure {

@@ -7,33 +7,22 @@
 //! joins a program, `start` and `supervisor` are the small process that starts the daemon and
 //! ends it, `variables` is what the program is told.
 
-mod args;
+pub mod args;
 mod client;
 mod daemon;
 mod directory;
 mod start;
-mod supervisor;
+pub mod supervisor;
 mod variables;
-
-use std::ffi::OsString;
 
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::Device;
 use getgpu_common::settings::Settings;
-use getgpu_common::sys;
 use getgpu_common::visible::Visible;
 
 use crate::launch::LaunchSpec;
 use directory::MpsDirectory;
-
-/// The status of the keeper, if this process was started as one: by nobody but ourselves,
-/// whatever a linked program's arguments are.
-pub fn keeper(arguments: &[OsString]) -> Option<i32> {
-    let ours = sys::exec_path().is_some_and(|path| path == start::OURSELVES);
-    (ours && arguments.get(1).is_some_and(|word| word == args::OPTION))
-        .then(|| supervisor::main(&arguments[2..]))
-}
 
 /// `--mps` was typed: refuses before anything is chosen, where it is clear that there
 /// will be no share.
@@ -73,7 +62,7 @@ pub fn join(
     let uuid = &device.uuid;
     let control = daemon::Control::find(
         uuid,
-        std::env::var_os("PATH").filter(|_| !sys::secure_execution()),
+        std::env::var_os("PATH").filter(|_| !getgpu_common::sys::secure_execution()),
     )?;
     let lock_file = MpsDirectory::of(uuid);
     lease.carry(client::join(&lock_file, &control)?);

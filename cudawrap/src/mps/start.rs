@@ -7,7 +7,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-use getgpu_common::detached;
+use getgpu_common::detached::{self, Detached};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::lock::OfdLock;
 use getgpu_common::nvml_client::channel;
@@ -18,8 +18,6 @@ use super::args::{self, SupervisorArgs};
 use super::daemon::Control;
 use super::directory::MpsDirectory;
 
-/// The path that a keeper is executed by, and nothing else is.
-pub const OURSELVES: &str = "/proc/self/exe";
 /// How long it may take until the daemon listens or has failed.
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -48,9 +46,12 @@ pub fn keeper(place: &MpsDirectory, control: &Control, mutex: OfdLock) -> Result
         }
         .words(),
     );
-    let path = CString::new(OURSELVES).unwrap_or_default();
-    detached::launch(&path, &line, mutex.number(), theirs.as_raw_fd())
-        .map_err(|e| failed(&reason(&e.into())))?;
+    let spec = Detached {
+        words: &line,
+        descriptors: [mutex.number(), theirs.as_raw_fd()],
+        user: None,
+    };
+    detached::launch(&spec).map_err(|e| failed(&reason(&e.into())))?;
     drop(theirs);
     let answer = answer(File::from(ours)).map_err(|why| failed(&why))?;
     // Only now may others look.

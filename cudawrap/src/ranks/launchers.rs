@@ -2,7 +2,7 @@
 //! tells the innermost of nested launchers, and what belongs to this rank alone: whatever
 //! was reserved or leased below it.
 
-use getgpu_common::lock::ownership_proof::HolderLine;
+use getgpu_common::lock::ownership_proof::HolderProcess;
 use getgpu_common::lock::{LockFile, ownership_proof};
 use getgpu_common::ownership::{Basis, Cover};
 use getgpu_common::procfs::{Stat, ancestry};
@@ -108,12 +108,12 @@ fn units_overlap(one: &getgpu_common::lock::Units, other: &getgpu_common::lock::
 
 /// Whether a reservation was made for this process, or for an ancestor below the
 /// launcher.
-fn reserved_below(line: &HolderLine, own: i32, below: &[Stat]) -> bool {
+fn reserved_below(line: &HolderProcess, own: i32, below: &[Stat]) -> bool {
     let start = Stat::read(own).map_or(0, |stat| stat.start);
     let lineage: Vec<(i32, u64)> = std::iter::once((own, start))
         .chain(below.iter().map(|stat| (stat.pid, stat.start)))
         .collect();
-    line.distance(&lineage) != usize::MAX
+    line.args.distance(&lineage) != usize::MAX
 }
 
 #[cfg(test)]
@@ -153,7 +153,7 @@ mod tests {
         let held = |pid: i32| {
             let text =
                 format!("getgpu\0--holder\0{uuid}\0caller=3(slurmstepd)\0start=1\0hold={pid}(x)\0");
-            HolderLine::parse(5, text.as_bytes()).unwrap()
+            HolderProcess::parse(5, 0, text.as_bytes()).unwrap()
         };
         let own = std::process::id() as i32;
         let below = [stat(9, "bash")];

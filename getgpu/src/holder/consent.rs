@@ -2,16 +2,16 @@
 //! judges at the moment it is asked, since it alone reads the environments of other
 //! processes; in doubt it refuses, and the caller chooses another device.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use getgpu_common::lock::holder_args::HolderArgs;
 use getgpu_common::lock::ownership_proof::HOLDER_NAME;
-use getgpu_common::procfs::{self, Stat, ancestry, file};
+use getgpu_common::procfs::{Stat, ancestry, file};
 use getgpu_common::sys;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
-use super::args::HolderArgs;
 use super::exit_watch::runs;
 use super::process_match::Seen;
 
@@ -84,9 +84,9 @@ pub fn agrees(evidence: &Evidence) -> bool {
         && !evidence.others.iter().any(may_name)
 }
 
-/// Reads the evidence, apart from what only the lock and a look at all processes can
-/// tell. `below`: the caller and its descendants.
-pub fn read(line: &HolderArgs, asker: i32, below: &[(Stat, Seen)]) -> Evidence {
+/// Reads the evidence, apart from what the lock tells and whether a process names the
+/// device. `everything`: all processes of the user, and the caller's descendants.
+pub fn read(line: &HolderArgs, asker: i32, everything: &[(Stat, Seen)]) -> Evidence {
     let Some(own) = Stat::read(asker).filter(Stat::alive) else {
         return Evidence::default();
     };
@@ -99,29 +99,28 @@ pub fn read(line: &HolderArgs, asker: i32, below: &[(Stat, Seen)]) -> Evidence {
     let lineage: HashSet<i32> = std::iter::once(asker)
         .chain(ancestors.iter().map(|stat| stat.pid))
         .collect();
-    let children = |pid: i32| {
-        below
-            .iter()
-            .filter(move |(stat, _)| stat.ppid == pid)
-            .map(|(stat, _)| stat.pid)
-    };
-    // The one that asks has NVML asked by a child of its own.
-    let own_children: HashSet<i32> = children(asker).collect();
+    let below_pids = descendants(line.caller.pid, everything);
+    let is_below = |stat: &Stat| below_pids.contains(&stat.pid);
+    let below: Vec<&(Stat, Seen)> = everything
+        .iter()
+        .filter(|(stat, _)| is_below(stat))
+        .collect();
     let started_with = pipeline(
         std::iter::once(&own)
             .chain(forks.iter().copied())
             .map(|stat| stat.pid),
-        below,
+        &below,
     );
     let others = below.iter().filter(|(stat, _)| {
-        let of_asker = lineage.contains(&stat.pid) || own_children.contains(&stat.pid);
+        // The one that asks has NVML asked by a child of its own.
+        let of_asker = lineage.contains(&stat.pid) || stat.ppid == asker;
         stat.alive()
             && !stat.kernel
             && !of_asker
             && !started_with.contains(&stat.pid)
             && stat.comm != HOLDER_NAME
     });
-    let other = |(stat, seen): &(Stat, Seen)| Other {
+    let other = |(stat, seen): &&(Stat, Seen)| Other {
         names: seen.has_value || seen.has_part || seen.has_argument,
         younger: stat.start >= line.since,
         forked: stat.forked,
@@ -134,15 +133,12 @@ pub fn read(line: &HolderArgs, asker: i32, below: &[(Stat, Seen)]) -> Evidence {
         .iter()
         .find(|stat| (stat.pid, stat.start) == caller)
         .map_or(0, |stat| stat.arg_start);
-    let below_too: HashSet<i32> = below.iter().map(|(stat, _)| stat.pid).collect();
-    let strays = procfs::pids()
-        .into_iter()
-        .filter(|pid| !below_too.contains(pid))
-        .filter_map(Stat::read);
-    let strays =
-        strays.filter(|stat| stat.forked && stat.alive() && stat.arg_start == caller_arguments);
-    let strays = strays.filter(|stat| caller_arguments != 0 && !lineage.contains(&stat.pid));
-    let stray = |stat: Stat| Other {
+    let strays = everything.iter().map(|(stat, _)| stat).filter(|stat| {
+        let of_caller = caller_arguments != 0 && stat.arg_start == caller_arguments;
+        let elsewhere = !is_below(stat) && !lineage.contains(&stat.pid);
+        stat.forked && stat.alive() && of_caller && elsewhere
+    });
+    let stray = |stat: &Stat| Other {
         younger: stat.start >= line.since,
         forked: true,
         ..Other::default()
@@ -159,9 +155,24 @@ pub fn read(line: &HolderArgs, asker: i32, below: &[(Stat, Seen)]) -> Evidence {
     }
 }
 
+/// A process and its descendants.
+fn descendants(pid: i32, everything: &[(Stat, Seen)]) -> HashSet<i32> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for (stat, _) in everything {
+        children.entry(stat.ppid).or_default().push(stat.pid);
+    }
+    let (mut found, mut todo) = (HashSet::new(), vec![pid]);
+    while let Some(pid) = todo.pop() {
+        if found.insert(pid) {
+            todo.extend(children.get(&pid).into_iter().flatten());
+        }
+    }
+    found
+}
+
 /// The processes that a shell starts together with `members`: they read what a member
 /// writes, or write what one reads, by a pipe.
-fn pipeline(members: impl Iterator<Item = i32>, below: &[(Stat, Seen)]) -> HashSet<i32> {
+fn pipeline(members: impl Iterator<Item = i32>, below: &[&(Stat, Seen)]) -> HashSet<i32> {
     let (mut found, mut todo) = (HashSet::new(), members.collect::<Vec<_>>());
     let forked: Vec<(i32, Pipes)> = below
         .iter()

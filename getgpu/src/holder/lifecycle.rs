@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use getgpu_common::lock::claim::sign;
+use getgpu_common::lock::holder_args::{HolderArgs, Until};
 use getgpu_common::lock::{OfdLock, Side, Span, Units, ownership_proof};
 use getgpu_common::procfs::{Stat, fdinfo, file, namespaces};
 use getgpu_common::{lease_log, sys};
 
-use super::args::{HolderArgs, Until};
 use super::backoff::Backoff;
 use super::consent::{self, Evidence, Questions};
 use super::exit_watch::{Watch, runs};
@@ -56,7 +56,8 @@ pub fn live(line: &HolderArgs) -> i32 {
     file::persist();
     // Who is there already, which only the search for a program asks for: with a thousand
     // processes that takes its time.
-    let before = matches!(line.until, Until::Programs { .. })
+    let before = line
+        .is_plain()
         .then(|| (ProcScanner::new(line), Snapshot::of(line.caller.pid)));
     // Ready; then the word whether printing went well. No word at all means that getgpu
     // was killed: in doubt reserved.
@@ -281,8 +282,9 @@ impl Reservation<'_> {
         self.line.devices.iter().any(held)
     }
 
-    fn evidence(&mut self, asker: i32, probe: &OfdLock) -> Evidence {
-        let mut evidence = consent::read(self.line, asker, &self.looker.below_caller());
+    fn evidence(&self, asker: i32, probe: &OfdLock) -> Evidence {
+        let everything = self.looker.everything();
+        let mut evidence = consent::read(self.line, asker, &everything);
         let own = fdinfo::settled_locks("self");
         let inode = nix::sys::stat::fstat(self.lock.as_fd()).map_or(0, |stat| stat.st_ino);
         evidence.held = self.line.devices.iter().map(Span::of).any(|span| {
@@ -294,7 +296,7 @@ impl Reservation<'_> {
             let held = |range| !matches!(probe.conflict(range), Ok(None));
             regions.into_iter().any(|region| units.at(region).any(held))
         });
-        evidence.named = !self.looker.full().is_empty();
+        evidence.named = !self.looker.naming(&everything).is_empty();
         evidence
     }
 
@@ -338,16 +340,12 @@ impl Reservation<'_> {
 
     fn handover(&self) -> Option<OfdLock> {
         let description = self.reopen()?;
-        let began = Instant::now();
+        let until = Instant::now() + HANDOVER;
         for device in &self.line.devices {
-            while matches!(
-                description.try_write(Span::of(device).handover()),
-                Ok(false)
-            ) {
-                if began.elapsed() >= HANDOVER {
-                    return None;
-                }
-                std::thread::sleep(Duration::from_millis(1));
+            let left = until.saturating_duration_since(Instant::now());
+            let locked = description.write_within(Span::of(device).handover(), left);
+            if matches!(locked, Ok(false)) {
+                return None;
             }
         }
         Some(description)

@@ -2,7 +2,6 @@
 //! started yet, and for as long as it runs. `start` makes one, `args` is its command
 //! line, `lifecycle` is what it does, `proc_scanner` and `process_match` find its program.
 
-mod args;
 mod backoff;
 mod consent;
 mod exit_watch;
@@ -12,16 +11,21 @@ mod process_match;
 mod snapshot;
 mod start;
 
-pub use args::{HolderArgs, Tag, Until};
 pub use consent::QUESTION;
-pub use start::{User, start};
+pub use start::start;
 
 use std::ffi::OsString;
 
+use getgpu_common::lock::holder_args::HolderArgs;
+
 /// The holder's main, `getgpu --holder ...`. It finds the lock on descriptor 3 and its
 /// starter on descriptor 4.
-pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
-    match HolderArgs::parse(arguments) {
+pub fn main(words: &[OsString]) -> i32 {
+    let words: Vec<String> = words
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    match HolderArgs::parse(words.iter().map(String::as_str)) {
         Some(line) => lifecycle::live(&line),
         None => 2,
     }

@@ -6,11 +6,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use getgpu_common::lock::holder_args::HolderArgs;
 use getgpu_common::procfs::process_memory::{self, Secret};
 use getgpu_common::procfs::{self, Stat, file};
 use getgpu_common::sys;
 
-use super::args::HolderArgs;
 use super::process_match::{Seen, View, naming};
 
 /// Looks for the programs of one reservation.
@@ -55,19 +55,29 @@ impl ProcScanner {
         }
     }
 
-    /// The caller and its descendants.
-    pub fn below_caller(&self) -> Vec<(Stat, Seen)> {
-        self.below(vec![self.view.caller.0], &mut HashSet::new(), true)
-    }
-
-    /// Those of them that name the device.
+    /// Of the caller and its descendants, those that name the device.
     pub fn quick(&self) -> Vec<Stat> {
-        naming(&self.below_caller(), &self.view)
+        let below = self.below(vec![self.view.caller.0], &mut HashSet::new(), true);
+        naming(&below, &self.view)
     }
 
-    /// All processes of the uid, and their descendants under whatever uid.
+    /// Of all processes of the uid, and their descendants under whatever uid, those that
+    /// name the device.
     pub fn full(&mut self) -> Vec<Stat> {
         let began = sys::processor_time();
+        let found = self.naming(&self.everything());
+        self.next_full = Instant::now() + (sys::processor_time().saturating_sub(began)) * 100;
+        found
+    }
+
+    /// Those of `processes` that name the device.
+    pub fn naming(&self, processes: &[(Stat, Seen)]) -> Vec<Stat> {
+        naming(processes, &self.view)
+    }
+
+    /// All processes of the uid; descendants of the caller, and of those that have the
+    /// value, under whatever uid.
+    pub fn everything(&self) -> Vec<(Stat, Seen)> {
         let mut known = HashSet::new();
         let mut all = self.below(vec![self.view.caller.0], &mut known, true);
         // Without the kernel's list of children only a look at everything finds
@@ -89,8 +99,7 @@ impl ProcScanner {
             .map(|(stat, _)| stat.pid);
         let children = named.flat_map(children).collect();
         all.extend(self.below(children, &mut known, false));
-        self.next_full = Instant::now() + (sys::processor_time().saturating_sub(began)) * 100;
-        naming(&all, &self.view)
+        all
     }
 
     /// All processes if that is due by the one per cent, else the caller's; and what the

@@ -1,15 +1,16 @@
-//! The holder's command line: what it reserves, for whom and until when. People read it
-//! in ps(1), getgpu reads it back (`getgpu_common::lock::own::HolderLine`), and the
-//! holder itself takes everything it needs from it.
+//! The command line of a reservation's holder: what it reserves, for whom and until when.
+//! getgpu writes it, the holder takes everything it needs from it, people read it in
+//! ps(1), and every program of ours reads it back from /proc.
 
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::time::Duration;
 
-use getgpu_common::ident::Uuid;
-use getgpu_common::job::Job;
-use getgpu_common::lock::ownership_proof;
+use crate::ident::Uuid;
+use crate::job::Job;
+use crate::procfs::Process;
 
-use crate::caller::Process;
+/// The option that makes a getgpu a holder; the words follow it.
+pub const OPTION: &str = "--holder";
 
 /// Until when it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,10 +99,7 @@ impl HolderArgs {
             words.extend(job.task.map(|task| format!("task={task}")));
         }
         if !self.forks.is_empty() {
-            words.push(format!(
-                "forks={}",
-                ownership_proof::forks_text(&self.forks)
-            ));
+            words.push(format!("forks={}", forks_text(&self.forks)));
         }
         words.push(format!("value={}", self.value));
         if self.granted {
@@ -116,56 +114,111 @@ impl HolderArgs {
             .collect()
     }
 
-    /// Reads the words back.
-    pub fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<Self> {
-        let devices = arguments.next()?.into_string().ok()?;
-        let devices: Vec<Uuid> = devices.split(',').map(Uuid::parse).collect::<Option<_>>()?;
-        let words: Vec<String> = arguments
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
+    /// Reads the words behind `--holder`. A word that an older version did not write has
+    /// the value that it stood for then.
+    pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let mut words = words.into_iter();
+        let devices = words.next()?.split(',').map(Uuid::parse);
+        let devices = devices.collect::<Option<Vec<_>>>()?;
+        let words: Vec<(&str, &str)> = words.filter_map(|word| word.split_once('=')).collect();
         let find = |key: &str| {
             words
                 .iter()
-                .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+                .find(|(k, _)| *k == key)
+                .map(|(_, value)| *value)
         };
-        let number = |key: &str| find(key)?.parse::<u64>().ok();
+        let number = |key: &str| find(key).map_or(Some(0), |text| text.parse::<u64>().ok());
         let seconds = |key: &str| Duration::try_from_secs_f64(find(key)?.parse().ok()?).ok();
         let until = match find("hold") {
-            Some("0()") => Until::Released,
-            Some(process) => {
-                Until::Over(named(process, number("hold-start")?)?, seconds("longest"))
-            }
+            Some(text) => match process(text, number("hold-start")?)? {
+                Process { pid: 0, .. } => Until::Released,
+                process => Until::Over(process, seconds("longest")),
+            },
             None => Until::Programs {
-                wait: seconds("for")?,
-                linger: seconds("linger")?,
+                wait: seconds("for").unwrap_or_default(),
+                linger: seconds("linger").unwrap_or_default(),
             },
         };
         Some(Self {
-            value: find("value")?.to_owned(),
-            caller: named(find("caller")?, number("start")?)?,
+            value: find("value").unwrap_or_default().to_owned(),
+            caller: process(find("caller")?, number("start")?)?,
             since: number("since")?,
             record: find("record").map(str::to_owned),
             job: find("job").map(|id| Job {
                 id: id.into(),
                 task: find("task").and_then(|task| task.parse().ok()),
             }),
-            forks: find("forks")
-                .and_then(ownership_proof::parse_forks)
-                .unwrap_or_default(),
+            forks: find("forks").map_or(Some(Vec::new()), parse_forks)?,
             granted: find("granted").is_some(),
-            tag: find("tag").zip(find("asked")).map(|(name, asked)| Tag {
+            tag: find("tag").map(|name| Tag {
                 name: name.into(),
-                asked: asked.into(),
+                asked: find("asked").unwrap_or_default().into(),
             }),
             devices,
             until,
         })
     }
+
+    /// The process until whose end it holds, whatever runs.
+    pub fn held_for(&self) -> Option<&Process> {
+        match &self.until {
+            Until::Over(process, _) => Some(process),
+            _ => None,
+        }
+    }
+
+    /// Whether it follows the programs that name its devices, as a plain reservation does.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.until, Until::Programs { .. })
+    }
+
+    /// The batch job that it is for: the prolog's are named after theirs.
+    pub fn job(&self) -> Option<Job> {
+        let of_tag = || {
+            let id = self.tag.as_ref()?.name.strip_prefix("slurm-")?;
+            id.bytes().all(|b| b.is_ascii_digit()).then(|| Job {
+                id: id.to_owned(),
+                task: None,
+            })
+        };
+        self.job.clone().or_else(of_tag)
+    }
+
+    /// How many generations above a process this reservation was made: for that process
+    /// itself 0, `usize::MAX` if it was made for none of its `lineage` (the process and
+    /// its ancestors as pid and start, nearest first).
+    pub fn distance(&self, lineage: &[(i32, u64)]) -> usize {
+        let made_for = |(pid, start): &(i32, u64)| {
+            self.held_for().is_some_and(|process| process.pid == *pid)
+                || self.caller.pid == *pid
+                || self.forks.contains(&(*pid, *start))
+        };
+        lineage.iter().position(made_for).unwrap_or(usize::MAX)
+    }
+}
+
+/// Processes as the command line of a holder names them: `4711:1234,4712:1236`, pid and
+/// start.
+pub fn forks_text(forks: &[(i32, u64)]) -> String {
+    forks
+        .iter()
+        .map(|(pid, start)| format!("{pid}:{start}"))
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+/// Reads them back.
+pub fn parse_forks(text: &str) -> Option<Vec<(i32, u64)>> {
+    let one = |text: &str| {
+        let (pid, start) = text.split_once(':')?;
+        Some((pid.parse().ok()?, start.parse().ok()?))
+    };
+    text.split(',').map(one).collect()
 }
 
 /// `4711(bash)`
-fn named(text: &str, start: u64) -> Option<Process> {
-    let (pid, name) = text.split_once('(')?;
+fn process(text: &str, start: u64) -> Option<Process> {
+    let (pid, name) = text.split_once('(').unwrap_or((text, ")"));
     Some(Process {
         pid: pid.parse().ok()?,
         start,
@@ -174,52 +227,5 @@ fn named(text: &str, start: u64) -> Option<Process> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::ffi::OsStringExt;
-
-    #[test]
-    fn what_is_written_is_read_back() {
-        let process = |pid, name: &str| Process {
-            pid,
-            start: 99,
-            name: name.into(),
-        };
-        let uuid = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
-        let line = |until| HolderArgs {
-            devices: vec![uuid.clone()],
-            value: "3".into(),
-            caller: process(4711, "odd (name=x)"),
-            since: 123,
-            record: Some("MIG-1 user=ana share=1".into()),
-            job: Some(Job {
-                id: "7.0".into(),
-                task: Some(3),
-            }),
-            forks: vec![(4712, 100), (4713, 101)],
-            granted: true,
-            until,
-            tag: Some(Tag {
-                name: "slurm-7".into(),
-                asked: "1f".into(),
-            }),
-        };
-        for until in [
-            Until::Programs {
-                wait: Duration::from_millis(1500),
-                linger: Duration::from_secs(5),
-            },
-            Until::Over(process(5, "bash"), None),
-            Until::Over(process(5, "bash"), Some(Duration::from_secs(3600))),
-            Until::Released,
-        ] {
-            let line = line(until);
-            let words = line
-                .words()
-                .into_iter()
-                .map(|word| OsString::from_vec(word.into_bytes()));
-            assert_eq!(HolderArgs::parse(words), Some(line));
-        }
-        assert_eq!(HolderArgs::parse(["x".into()].into_iter()), None);
-    }
-}
+#[path = "holder_args_tests.rs"]
+mod tests;
