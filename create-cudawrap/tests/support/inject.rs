@@ -50,11 +50,8 @@ pub(crate) const STARTS: &[Start] = &[
     Start {
         name: "undo",
         files: |s| {
-            (
-                s.script("app/CUDAWRAP_x", "one"),
-                s.link(s.path("bin/cudawrap"), "app/x"),
-            )
-                .1
+            s.script("app/CUDAWRAP_x", "one");
+            s.link(s.path("bin/cudawrap"), "app/x");
         },
         args: &["--undo", "x"],
         program: "app/CUDAWRAP_x",

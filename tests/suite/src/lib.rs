@@ -4,6 +4,7 @@
 
 pub mod bytes;
 pub mod docker;
+pub mod listing;
 pub mod mps;
 pub mod packages;
 pub mod slurm;
@@ -68,6 +69,25 @@ pub fn chi_square(picks: &[String], devices: &[String]) -> f64 {
         .values()
         .map(|count| (f64::from(*count) - expected).powi(2) / expected)
         .sum()
+}
+
+/// The first line of a simulated program, which it prints just after it has its context.
+#[track_caller]
+pub fn first_line(program: &Running) -> String {
+    wait::until("the program has printed where it runs", || {
+        program.stdout().contains('\n')
+    });
+    program.stdout()
+}
+
+/// How many programs run on each device of the node.
+pub fn loads(sandbox: &Sandbox) -> BTreeMap<String, usize> {
+    let mut loads: BTreeMap<String, usize> =
+        sandbox.uuids().into_iter().map(|uuid| (uuid, 0)).collect();
+    for context in sandbox.folder().running().expect("the node's contexts") {
+        *loads.entry(context.uuid).or_default() += 1;
+    }
+    loads
 }
 
 /// Another user, where the test runs as root.

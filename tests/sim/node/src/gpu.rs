@@ -157,7 +157,7 @@ impl Node {
         for gpu in &self.gpus {
             match gpu.mig {
                 MigMode::On { .. } => {
-                    uuids.extend(gpu.devices.iter().map(|device| device.uuid.clone()))
+                    uuids.extend(gpu.devices.iter().map(|device| device.uuid.clone()));
                 }
                 _ => uuids.push(gpu.uuid.clone()),
             }

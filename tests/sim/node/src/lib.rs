@@ -3,6 +3,8 @@
 //! tests share it through one folder (`SIM_NODE`).
 
 mod builtin;
+#[cfg(test)]
+mod builtin_tests;
 mod faults;
 mod folder;
 mod gpu;

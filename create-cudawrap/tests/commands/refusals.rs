@@ -1,0 +1,295 @@
+//! What is refused, with its reason and nothing changed, and what gives a warning.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::support::{Sandbox, is_root, said};
+
+#[test]
+fn our_own_programs_by_any_name() {
+    let sandbox = Sandbox::new();
+    for name in ["cudawrap", "getgpu", "create-cudawrap", "create_cudawrap"] {
+        sandbox.script(&format!("app/{name}"), "other");
+        sandbox.refused(&["--force", name], &format!("{name} itself"));
+        sandbox.refused(&["--undo", name], &format!("{name} itself"));
+    }
+    sandbox.script("bin/getgpu", "getgpu");
+    sandbox.link("../bin/getgpu", "app/x");
+    sandbox.refused(&["--force", "x"], "getgpu itself");
+    std::fs::hard_link(sandbox.path("bin/cudawrap"), sandbox.path("app/y")).unwrap();
+    sandbox.refused(&["--force", "y"], "cudawrap itself");
+    // A copy of our own: the other tests' names for the file would come and go with its
+    // change time.
+    sandbox.run_sh("cp bin/create-cudawrap bin/copy && mv bin/copy bin/create-cudawrap");
+    std::fs::hard_link(sandbox.path("bin/create-cudawrap"), sandbox.path("app/z")).unwrap();
+    sandbox.refused(&["--force", "z"], "create-cudawrap itself");
+}
+
+#[test]
+fn what_is_no_program() {
+    let sandbox = Sandbox::with_program();
+    std::fs::create_dir(sandbox.path("app/d")).unwrap();
+    for path in ["d", "d/", ".", "..", "/", "x/", "d/."] {
+        sandbox.refused(&[path], "");
+    }
+    sandbox.refused(&["nothing"], "no such file");
+    sandbox.refused(&["no/thing"], "its directory cannot be reached");
+    std::fs::write(sandbox.path("app/data"), "").unwrap();
+    sandbox.refused(&["--force", "data"], "not executable");
+    sandbox.run_sh("mkfifo app/pipe");
+    sandbox.refused(&["--force", "pipe"], "not a program");
+    sandbox.ok(&["x"]);
+    sandbox.refused(&["CUDAWRAP_x"], "behind a link");
+    assert_eq!(sandbox.output_of("app/x"), "one a b");
+}
+
+#[test]
+fn names_up_to_the_longest_that_leaves_room() {
+    let sandbox = Sandbox::new();
+    let (longest, longer) = ("n".repeat(244), "n".repeat(245));
+    sandbox.script(&format!("app/{longest}"), "one");
+    sandbox.script(&format!("app/{longer}"), "one");
+    sandbox.refused(&[&longer], "name too long: at most 244 bytes");
+    sandbox.ok(&[&longest]);
+    // The longest name of all is used by a repair only.
+    sandbox.run_sh(&format!("rm app/{longest}"));
+    sandbox.script(&format!("app/{longest}"), "two");
+    sandbox.ok(&["--repair", &longest]);
+    assert_eq!(sandbox.output_of(&format!("app/{longest}")), "two a b");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_a_name_like_any_other() {
+    let sandbox = Sandbox::with_program();
+    let name = std::ffi::OsStr::from_bytes(b"a\xff\n b");
+    std::fs::rename(sandbox.path("app/x"), sandbox.path("app").join(name)).unwrap();
+    let wrapped = said(sandbox.command().arg(name).output().unwrap());
+    assert_eq!(wrapped.code, 0, "{}", wrapped.err);
+    assert_eq!(wrapped.err.lines().count(), 1, "{}", wrapped.err);
+    let status = sandbox
+        .command()
+        .args(["--status", "--all"])
+        .output()
+        .unwrap();
+    assert!(
+        status.stdout.ends_with(b"/a\xff\\012 b: wrapped\n"),
+        "{status:?}"
+    );
+    let json = sandbox.create(&["--status", "--json", "--all"]).out;
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["paths"][0]["state"],
+        "wrapped"
+    );
+    assert!(json.contains("\"path_bytes\":["), "{json}");
+    sandbox.ok(&["--undo", "--all"]);
+    assert_eq!(
+        sandbox
+            .path("app")
+            .read_dir()
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap()
+            .file_name(),
+        name
+    );
+}
+
+#[test]
+fn a_directory_that_may_not_be_written() {
+    let sandbox = Sandbox::with_program();
+    std::fs::set_permissions(sandbox.path("app"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    sandbox.refused(&["x"], "Permission denied");
+    std::fs::set_permissions(sandbox.path("app"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    sandbox.ok(&["x"]);
+    std::fs::set_permissions(sandbox.path("app"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    sandbox.refused(&["--undo", "x"], "Permission denied");
+    assert_eq!(sandbox.output_of("app/x"), "one a b");
+}
+
+#[test]
+fn root_keeps_out_of_what_others_can_write() {
+    if !is_root() {
+        println!("SKIPPED: not root");
+        return;
+    }
+    let sandbox = Sandbox::with_program();
+    for (owner, mode) in [(65534, 0o755), (0, 0o777), (0, 0o1777)] {
+        sandbox.run_sh(&format!("chown {owner} app && chmod {mode:o} app"));
+        let before = sandbox.listing("app");
+        let output = Command::new(sandbox.path("bin/create-cudawrap"))
+            .arg(sandbox.path("app/x"))
+            .output();
+        let said = said(output.unwrap());
+        assert_eq!(said.code, 1, "{}", said.err);
+        assert!(
+            said.err.contains("that others than root can write"),
+            "{}",
+            said.err
+        );
+        assert_eq!(sandbox.listing("app"), before);
+    }
+}
+
+#[test]
+fn other_names_and_setuid_are_warned_of() {
+    let sandbox = Sandbox::with_program();
+    sandbox.run_sh("ln app/x app/y && chmod 4755 app/x");
+    let said = sandbox.ok(&["x"]);
+    assert!(
+        said.err.contains("warning: the file has other names"),
+        "{}",
+        said.err
+    );
+    assert!(said.err.contains("warning: is setuid"), "{}", said.err);
+}
+
+#[test]
+fn a_package_owns_it() {
+    let sandbox = Sandbox::with_program();
+    let path = sandbox.path("app/x");
+    for (tool, answer) in [
+        ("dpkg", format!("amber, other: {}", path.display())),
+        ("rpm", "amber".to_owned()),
+    ] {
+        sandbox.run_sh("rm -f bin/dpkg bin/rpm bin/dpkg-divert");
+        sandbox.program(
+            &format!("bin/{tool}"),
+            &format!("#!/bin/sh\n[ \"$HOME\" = /dev/null ] && echo '{answer}'\n"),
+        );
+        let with = |args: &[&str]| {
+            said(
+                sandbox
+                    .command()
+                    .env("PATH", sandbox.path("bin"))
+                    .args(args)
+                    .output()
+                    .unwrap(),
+            )
+        };
+        let before = sandbox.listing("app");
+        let refused = with(&["x"]);
+        assert_eq!(refused.code, 1);
+        assert!(
+            refused.err.contains("package amber") && refused.err.contains("--link-dir"),
+            "{}",
+            refused.err
+        );
+        assert_eq!(sandbox.listing("app"), before);
+        assert_eq!(with(&["--divert", "x"]).code, 1);
+        assert_eq!(sandbox.listing("app"), before);
+        assert_eq!(with(&["--force", "x"]).code, 0);
+        assert_eq!(with(&["--undo", "x"]).code, 0);
+    }
+}
+
+#[test]
+fn a_diversion_is_made_first_and_ended_by_undo() {
+    let sandbox = Sandbox::with_program();
+    let (path, hidden) = (sandbox.path("app/x"), sandbox.path("app/CUDAWRAP_x"));
+    sandbox.program(
+        "bin/dpkg",
+        &format!("#!/bin/sh\necho 'amber: {}'\n", path.display()),
+    );
+    let log = sandbox.path("state/divert");
+    // Keeps the diversion in a file, as dpkg does, and fails to wrap anything before it
+    // is there.
+    let divert = format!(
+        "#!/bin/sh\necho \"$@\" >> '{log}.log'\ncase \"$*\" in\n--truename*) cat '{log}' 2>/dev/null || echo \"$2\";;\n\
+         *--add*) [ -h '{path}' ] && exit 1; echo '{hidden}' > '{log}';;\n*--remove*) rm '{log}';;\nesac\n",
+        log = log.display(),
+        path = path.display(),
+        hidden = hidden.display()
+    );
+    sandbox.program("bin/dpkg-divert", &divert);
+    let path_of_tools = format!("{}:/usr/bin:/bin", sandbox.path("bin").display());
+    let with = |args: &[&str]| {
+        said(
+            sandbox
+                .command()
+                .env("PATH", &path_of_tools)
+                .args(args)
+                .output()
+                .unwrap(),
+        )
+    };
+    let dry = with(&["--divert", "--dry-run", "x"]);
+    assert!(dry.out.contains(": divert "), "{} {}", dry.out, dry.err);
+    assert!(!log.exists());
+    let wrapped = with(&["--divert", "x"]);
+    assert_eq!(wrapped.code, 0, "{}", wrapped.err);
+    assert!(log.exists());
+    assert!(sandbox.exists("app/CUDAWRAP_x"));
+    assert_eq!(with(&["--divert", "x"]).code, 0);
+    let undone = with(&["--undo", "x"]);
+    assert_eq!(undone.code, 0, "{}", undone.err);
+    assert!(!log.exists());
+    let calls = std::fs::read_to_string(format!("{}.log", log.display())).unwrap();
+    let add = format!(
+        "--local --no-rename --quiet --divert {} --add {}",
+        hidden.display(),
+        path.display()
+    );
+    assert_eq!(calls.matches(&add).count(), 1, "{calls}");
+    // A wrap that fails ends the diversion that it made.
+    std::fs::set_permissions(sandbox.path("app"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    assert_eq!(with(&["--divert", "x"]).code, 1);
+    assert!(!log.exists());
+}
+
+#[test]
+fn a_tool_that_hangs_does_not_hang_us() {
+    let sandbox = Sandbox::with_program();
+    sandbox.program("bin/dpkg", "#!/bin/sh\nexec sleep 60\n");
+    let path = format!("{}:/usr/bin:/bin", sandbox.path("bin").display());
+    let with = |args: &[&str]| {
+        said(
+            sandbox
+                .command()
+                .env("PATH", &path)
+                .args(args)
+                .output()
+                .unwrap(),
+        )
+    };
+    let said = with(&["x"]);
+    assert_eq!(said.code, 1);
+    assert!(
+        said.err.contains("no answer in 10 s") && said.err.contains("--force"),
+        "{}",
+        said.err
+    );
+    assert_eq!(sandbox.names("app"), ["x"]);
+    assert_eq!(with(&["--force", "x"]).code, 0);
+}
+
+#[test]
+fn a_locked_directory_is_waited_for_10_seconds_and_its_holder_named() {
+    let sandbox = Sandbox::with_program();
+    let lock = std::fs::File::open(sandbox.path("app")).unwrap();
+    fs4::FileExt::lock(&lock).unwrap();
+    let begin = Instant::now();
+    sandbox.refused(&["x"], &format!("locked by pid {} (", std::process::id()));
+    assert!(
+        (10..15).contains(&begin.elapsed().as_secs()),
+        "{:?}",
+        begin.elapsed()
+    );
+    // Looking only needs no lock.
+    sandbox.ok(&["--dry-run", "x"]);
+    assert_eq!(sandbox.status_of("app/x"), ("plain".to_owned(), 0));
+}
+
+#[test]
+fn a_locked_note_delays_and_fails_nothing() {
+    let sandbox = Sandbox::with_program();
+    sandbox.script("app/y", "two");
+    sandbox.ok(&["y"]);
+    let lock = std::fs::File::open(sandbox.path("state/getgpu")).unwrap();
+    fs4::FileExt::lock(&lock).unwrap();
+    let said = sandbox.ok(&["x"]);
+    assert!(said.err.contains("cannot note"), "{}", said.err);
+    assert_eq!(sandbox.output_of("app/x"), "one a b");
+}

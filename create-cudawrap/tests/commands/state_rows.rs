@@ -1,0 +1,313 @@
+//! The table of states: the files of a path, and what each command makes of them.
+
+use crate::support::Sandbox;
+
+/// `app/x`, `app/CUDAWRAP_x` and `app/.CUDAWRAP_x~` as a state has them.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) files: fn(&Sandbox),
+    pub(crate) status: &'static str,
+    pub(crate) attention: bool,
+    /// The names in `app` afterwards, and what `x` prints; or a word of the refusal.
+    pub(crate) wrap: Result<(&'static str, &'static str), &'static str>,
+    pub(crate) repair: Result<(&'static str, &'static str), &'static str>,
+    pub(crate) undo: Result<(&'static str, &'static str), &'static str>,
+}
+
+const PLAIN: Result<(&str, &str), &str> = Ok(("x", "one a b"));
+
+const WRAPPED: Result<(&str, &str), &str> = Ok(("CUDAWRAP_x x", "one a b"));
+
+fn app(s: &Sandbox) {
+    s.script("app/x", "one");
+}
+
+fn hidden(s: &Sandbox) {
+    s.script("app/CUDAWRAP_x", "one");
+}
+
+fn ours(s: &Sandbox, name: &str) {
+    s.link(s.path("bin/cudawrap"), name);
+}
+
+fn migtools(s: &Sandbox) {
+    s.script("bin/migtools_wrapper", "m");
+    s.link("../bin/migtools_wrapper", "app/x");
+}
+
+fn gone(s: &Sandbox, name: &str) {
+    s.link("/nowhere/cudawrap", name);
+}
+
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "plain",
+        files: app,
+        status: "plain",
+        attention: false,
+        wrap: WRAPPED,
+        repair: PLAIN,
+        undo: PLAIN,
+    },
+    Row {
+        name: "wrapped",
+        files: |s| (hidden(s), ours(s, "app/x")).1,
+        status: "wrapped",
+        attention: false,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "half",
+        files: |s| (app(s), ours(s, "app/CUDAWRAP_x")).1,
+        status: "plain",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "half, and that cudawrap is gone",
+        files: |s| (app(s), gone(s, "app/CUDAWRAP_x")).1,
+        status: "plain",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "half, superseded program left over",
+        files: |s| {
+            app(s);
+            ours(s, "app/CUDAWRAP_x");
+            s.script("app/.CUDAWRAP_x~", "old");
+        },
+        status: "plain",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "same file",
+        files: |s| (app(s), s.run_sh("ln app/x app/CUDAWRAP_x")).1,
+        status: "plain",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "wrapped, our link left over",
+        files: |s| (hidden(s), ours(s, "app/x"), ours(s, "app/.CUDAWRAP_x~")).2,
+        status: "wrapped",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "wrapped, superseded program left over",
+        files: |s| {
+            hidden(s);
+            ours(s, "app/x");
+            s.script("app/.CUDAWRAP_x~", "old");
+        },
+        status: "wrapped",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "cudawrap gone",
+        files: |s| (hidden(s), gone(s, "app/x")).1,
+        status: "broken",
+        attention: true,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "upgraded over",
+        files: |s| (app(s), s.script("app/CUDAWRAP_x", "old")).1,
+        status: "upgraded over",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: WRAPPED,
+        undo: Err("both kept"),
+    },
+    Row {
+        name: "a file that cannot be started over it",
+        files: |s| {
+            s.script("app/CUDAWRAP_x", "old");
+            s.run_sh("echo data >app/x");
+        },
+        status: "upgraded over",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: Err("not executable"),
+        undo: Err("both kept"),
+    },
+    Row {
+        name: "a script over it that runs the program",
+        files: |s| {
+            s.script("app/CUDAWRAP_x", "old");
+            s.program("app/x", "#!/bin/sh\nexec \"${0%/*}/CUDAWRAP_x\" mine\n");
+        },
+        status: "upgraded over",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: Err("no newer program"),
+        undo: Err("both kept"),
+    },
+    Row {
+        name: "upgraded from one version behind a link to another",
+        files: |s| {
+            s.script("app/x-2", "one");
+            s.link("x-2", "app/x");
+            s.link("x-1", "app/CUDAWRAP_x");
+        },
+        status: "upgraded over",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: Ok(("CUDAWRAP_x x x-2", "one a b")),
+        undo: Err("both kept"),
+    },
+    Row {
+        name: "unwrapped by hand",
+        files: |s| (hidden(s), s.link("CUDAWRAP_x", "app/x")).1,
+        status: "plain",
+        attention: false,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "unwrapped by hand, through another directory",
+        files: |s| {
+            hidden(s);
+            s.link("../app/CUDAWRAP_x", "links/far");
+            s.link("../links/far", "app/x");
+        },
+        status: "plain",
+        attention: false,
+        wrap: WRAPPED,
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "path missing",
+        files: hidden,
+        status: "broken",
+        attention: true,
+        wrap: Err("--undo"),
+        repair: Err("--undo"),
+        undo: PLAIN,
+    },
+    Row {
+        name: "program lost",
+        files: |s| (ours(s, "app/x"), ours(s, "app/CUDAWRAP_x")).1,
+        status: "broken",
+        attention: true,
+        wrap: Err("nowhere"),
+        repair: Err("nowhere"),
+        undo: Err("nowhere"),
+    },
+    Row {
+        name: "link without program",
+        files: |s| ours(s, "app/x"),
+        status: "broken",
+        attention: true,
+        wrap: Err("no program"),
+        repair: Err("no program"),
+        undo: Ok(("", "")),
+    },
+    Row {
+        name: "migtools",
+        files: |s| (s.script("app/MIGTOOLS_x", "one"), migtools(s)).1,
+        status: "foreign",
+        attention: true,
+        wrap: Ok(("CUDAWRAP_x x", "one a b")),
+        repair: Ok(("CUDAWRAP_x x", "one a b")),
+        undo: Err("migtools"),
+    },
+    Row {
+        name: "migtools, adopted half-way",
+        files: |s| {
+            s.script("app/MIGTOOLS_x", "one");
+            s.run_sh("ln app/MIGTOOLS_x app/CUDAWRAP_x");
+            migtools(s);
+        },
+        status: "foreign",
+        attention: true,
+        wrap: Ok(("CUDAWRAP_x x", "one a b")),
+        repair: Ok(("CUDAWRAP_x x", "one a b")),
+        undo: Err("migtools"),
+    },
+    Row {
+        name: "migtools without its program",
+        files: migtools,
+        status: "foreign",
+        attention: true,
+        wrap: Err("is not there"),
+        repair: Err("is not there"),
+        undo: Err("migtools"),
+    },
+    Row {
+        name: "another's file in the way",
+        files: |s| {
+            app(s);
+            std::fs::write(s.path("app/CUDAWRAP_x"), "data").unwrap();
+        },
+        status: "foreign",
+        attention: true,
+        wrap: Err("something else"),
+        repair: Err("something else"),
+        undo: Err("both kept"),
+    },
+    Row {
+        name: "another's directory in the way",
+        files: |s| {
+            app(s);
+            std::fs::create_dir(s.path("app/CUDAWRAP_x")).unwrap();
+        },
+        status: "foreign",
+        attention: true,
+        wrap: Err("something else"),
+        repair: Err("something else"),
+        undo: Err("both kept"),
+    },
+    Row {
+        name: "link to a program",
+        files: |s| (s.script("app/x-1.2", "one"), s.link("x-1.2", "app/x")).1,
+        status: "plain",
+        attention: false,
+        wrap: Ok(("CUDAWRAP_x x x-1.2", "one a b")),
+        repair: Ok(("x x-1.2", "one a b")),
+        undo: Ok(("x x-1.2", "one a b")),
+    },
+    Row {
+        name: "link to a wrapped path",
+        files: |s| {
+            s.script("app/CUDAWRAP_x1", "one");
+            ours(s, "app/x1");
+            s.link("x1", "app/x");
+        },
+        status: "wrapped",
+        attention: false,
+        wrap: Ok(("CUDAWRAP_x1 x x1", "")),
+        repair: Ok(("CUDAWRAP_x1 x x1", "")),
+        undo: Err("undo that one"),
+    },
+    Row {
+        name: "link that leads nowhere",
+        files: |s| s.link("nothing", "app/x"),
+        status: "broken",
+        attention: true,
+        wrap: Err("leads to no file"),
+        repair: Err("leads to no file"),
+        undo: Ok(("x", "")),
+    },
+];

@@ -1,0 +1,132 @@
+//! The generated layouts: what may lie at a path, beside it and behind its links.
+
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+pub(crate) const X: &str = "x";
+
+pub(crate) const HIDDEN: &str = "CUDAWRAP_x";
+
+pub(crate) const TMP: &str = ".CUDAWRAP_x~";
+
+/// What links may say.
+const TEXTS: [&str; 9] = [
+    X,
+    HIDDEN,
+    TMP,
+    "y",
+    "CUDAWRAP_y",
+    "p",
+    "../cudawrap",
+    "/nowhere/cudawrap",
+    "../e/loop-to-hidden",
+];
+
+/// What has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thing {
+    Nothing,
+    /// A program by its content; two of one content are copies.
+    Program(char),
+    /// A file that nobody can execute.
+    Data,
+    /// Another name of what an earlier name has.
+    SameAs(&'static str),
+    Link(&'static str),
+}
+
+/// What may be at one of the three names.
+fn things(name: &'static str) -> Vec<Thing> {
+    let mut all = vec![
+        Thing::Nothing,
+        Thing::Program('A'),
+        Thing::Program('B'),
+        Thing::Data,
+    ];
+    all.extend(
+        [X, HIDDEN]
+            .into_iter()
+            .take_while(|earlier| *earlier != name)
+            .map(Thing::SameAs),
+    );
+    all.extend(
+        TEXTS
+            .into_iter()
+            .filter(|text| *text != name)
+            .map(Thing::Link),
+    );
+    all
+}
+
+/// What else is there: another path, wrapped or not, and what it has to do with ours.
+const OTHERS: [&[(&str, Thing)]; 7] = [
+    &[],
+    &[("y", Thing::Link(X))],
+    &[("y", Thing::Link(HIDDEN))],
+    &[
+        ("y", Thing::Link("../cudawrap")),
+        ("CUDAWRAP_y", Thing::Link(X)),
+    ],
+    &[
+        ("y", Thing::Link("../cudawrap")),
+        ("CUDAWRAP_y", Thing::Link(HIDDEN)),
+    ],
+    &[
+        ("y", Thing::Link("../cudawrap")),
+        ("CUDAWRAP_y", Thing::Program('C')),
+    ],
+    &[("y", Thing::Link("p"))],
+];
+
+/// Whether dpkg diverts the path, and which of the two programs is the newer one then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Diversion {
+    None,
+    NewerHidden,
+    OlderHidden,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub(crate) entries: Vec<(&'static str, Thing)>,
+    pub(crate) diversion: Diversion,
+}
+
+pub(crate) fn layouts() -> impl Iterator<Item = Layout> {
+    let three = things(X).into_iter().flat_map(|x| {
+        things(HIDDEN)
+            .into_iter()
+            .flat_map(move |hidden| things(TMP).into_iter().map(move |tmp| [x, hidden, tmp]))
+    });
+    three.flat_map(|[x, hidden, tmp]| {
+        OTHERS.iter().flat_map(move |others| {
+            [
+                Diversion::None,
+                Diversion::NewerHidden,
+                Diversion::OlderHidden,
+            ]
+            .into_iter()
+            .map(move |diversion| {
+                let mut entries = vec![
+                    (X, x),
+                    (HIDDEN, hidden),
+                    (TMP, tmp),
+                    ("p", Thing::Program('P')),
+                ];
+                entries.extend(others.iter().copied());
+                Layout { entries, diversion }
+            })
+        })
+    })
+}
+
+pub(crate) fn file(path: &Path, content: char, mode: u32) {
+    use std::io::Write;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)
+        .unwrap();
+    write!(file, "{content}").unwrap();
+}

@@ -1,0 +1,268 @@
+//! Each fault of `faults.toml` does what it says, and no more.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use sim_node::{Folder, MIB, Record};
+
+use crate::common::*;
+
+#[test]
+fn a_rule_fails_one_function_of_one_gpu_for_some_calls() {
+    let faults = "[[rule]]\nfunction = 'nvmlDeviceGetHandleByIndex_v2'\ngpu = 1\nfrom = 2\nfirst = 2\nreturns = 15\n";
+    on_node(
+        "a_rule_fails_one_function_of_one_gpu_for_some_calls",
+        "a100x8",
+        faults,
+        |_| {
+            nvmlInit_v2();
+            assert_eq!(
+                [1, 1, 1, 1].map(|index| gpu(index).err()),
+                [None, Some(15), Some(15), None]
+            );
+            assert!(gpu(0).is_ok());
+        },
+    );
+}
+
+#[test]
+fn a_gpu_is_lost_half_way() {
+    let faults = "[[rule]]\nfunction = '*'\ngpu = 0\nfrom = 3\nreturns = 15\n";
+    on_node("a_gpu_is_lost_half_way", "a100x8", faults, |_| {
+        nvmlInit_v2();
+        let first = gpu(0).unwrap();
+        let device = mig(first, 0).unwrap();
+        assert_eq!([uuid(device), uuid(first)], [Err(15), Err(15)]);
+        assert!(uuid(gpu(1).unwrap()).is_ok());
+    });
+}
+
+#[test]
+fn a_rule_may_count_the_whole_node() {
+    let faults = "[[rule]]\nfunction = 'nvmlInit_v2'\nfirst = 1\nnode_wide = true\nreturns = 999\n";
+    let test = "a_rule_may_count_the_whole_node";
+    if Folder::from_env().is_some() {
+        std::process::exit(if nvmlInit_v2() == 0 { 0 } else { 3 });
+    }
+    let (_dir, folder) = folder("a100x1", faults);
+    let run = || {
+        again(test, &folder)
+            .stdout(Stdio::null())
+            .status()
+            .unwrap()
+            .code()
+    };
+    assert_eq!([run(), run(), run()], [Some(3), Some(0), Some(0)]);
+    folder.set_faults(faults).unwrap();
+    assert_eq!(
+        [run(), run()],
+        [Some(3), Some(0)],
+        "new faults count from the beginning"
+    );
+}
+
+#[test]
+fn init_fails_without_a_node() {
+    on_node(
+        "init_fails_without_a_node",
+        "a100x1",
+        "[[rule]]\nfunction='nvmlInit_v2'\nreturns=9\n",
+        |folder| {
+            assert_eq!(nvmlInit_v2(), 9);
+            assert_eq!(gpu(0), Err(1));
+            folder.set_faults("").unwrap();
+            assert_eq!(nvmlInit_v2(), 0);
+            nvmlShutdown();
+            std::fs::remove_file(folder.path("node.toml")).unwrap();
+            assert_eq!(nvmlInit_v2(), 999);
+        },
+    );
+}
+
+#[test]
+fn latency_is_per_init_and_per_gpu() {
+    let faults = "[latency]\ninit_ms = 40\nattach_ms = 60\n";
+    on_node("latency_is_per_init_and_per_gpu", "a100x8", faults, |_| {
+        let timed = |call: &dyn Fn()| {
+            let start = Instant::now();
+            call();
+            start.elapsed()
+        };
+        let slow = |time: Duration, ms: u64| time >= Duration::from_millis(ms);
+        assert!(slow(timed(&|| assert_eq!(nvmlInit_v2(), 0)), 40));
+        assert!(slow(timed(&|| assert!(gpu(0).is_ok())), 60));
+        assert!(
+            slow(timed(&|| assert!(by_uuid("MIG-none").is_err())), 7 * 60),
+            "a search opens all GPUs"
+        );
+    });
+}
+
+#[test]
+fn hidden_devices_close_up() {
+    on_node("hidden_devices_close_up", "a100x1", "", |folder| {
+        let node = folder.node().unwrap();
+        let device = |n: usize| node.gpus[0].devices[n].uuid.clone();
+        folder
+            .set_faults(&format!(
+                "[[hide]]\ndevices = ['{}', '{}']\n",
+                device(0),
+                device(3)
+            ))
+            .unwrap();
+        nvmlInit_v2();
+        let seen = |n| mig(gpu(0).unwrap(), n).and_then(uuid);
+        assert_eq!(
+            [seen(0), seen(1), seen(2)],
+            [1, 2, 4].map(|n| Ok(device(n)))
+        );
+        assert_eq!(
+            [seen(5), by_uuid(&device(0)).map(|_| String::new())],
+            [Err(6), Err(6)]
+        );
+    });
+}
+
+#[test]
+fn without_the_monitor_capability_gpus_in_mig_mode_tell_nothing() {
+    let test = "without_the_monitor_capability_gpus_in_mig_mode_tell_nothing";
+    on_node(test, "mixed", "no_monitor = true\n", |_| {
+        nvmlInit_v2();
+        let parent = gpu(0).unwrap();
+        assert_eq!((processes(parent, 0).0, memory(parent)), (4, Err(4)));
+        let device = mig(parent, 0).unwrap();
+        assert!(processes(device, 0).0 == 0 && memory(device).is_ok());
+        assert!(processes(gpu(2).unwrap(), 0).0 == 0 && memory(gpu(2).unwrap()).is_ok());
+    });
+}
+
+#[test]
+fn lists_may_grow_between_calls() {
+    on_node(
+        "lists_may_grow_between_calls",
+        "a100x1",
+        "processes_grow = 3\n",
+        |_| {
+            nvmlInit_v2();
+            let device = mig(gpu(0).unwrap(), 0).unwrap();
+            let answers = [0, 3, 20].map(|room| processes(device, room));
+            assert_eq!(
+                answers.map(|(code, count, _)| (code, count)),
+                [(7, 3), (7, 6), (0, 9)]
+            );
+        },
+    );
+}
+
+#[test]
+fn texts_may_be_garbage() {
+    on_node(
+        "texts_may_be_garbage",
+        "a100x1",
+        "[[rule]]\nfunction='nvmlDeviceGetUUID'\ndoes='garbage'\n",
+        |_| {
+            nvmlInit_v2();
+            assert!(uuid(gpu(0).unwrap()).unwrap().contains('\u{fffd}'));
+        },
+    );
+}
+
+#[test]
+fn a_banner_goes_to_stdout() {
+    let test = "a_banner_goes_to_stdout";
+    if Folder::from_env().is_some() {
+        nvmlInit_v2();
+        return;
+    }
+    let (_dir, folder) = folder("a100x1", "banner = 'THIS IS A STUB'\n");
+    let output = again(test, &folder).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("THIS IS A STUB\n"));
+}
+
+#[test]
+fn calls_may_hang_stop_or_abort() {
+    let test = "calls_may_hang_stop_or_abort";
+    if Folder::from_env().is_some() {
+        nvmlInit_v2();
+        nvmlShutdown();
+        return;
+    }
+    let cases = [
+        ("nvmlInit_v2", "hang"),
+        ("nvmlShutdown", "hang"),
+        ("nvmlShutdown", "stop"),
+        ("nvmlInit_v2", "abort"),
+    ];
+    for (function, does) in cases {
+        let (_dir, folder) = folder(
+            "a100x1",
+            &format!("[[rule]]\nfunction = '{function}'\ndoes = '{does}'\n"),
+        );
+        let mut child = again(test, &folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        until("it has called", || has_called(&folder, function));
+        match does {
+            "abort" => assert_eq!(child.wait().unwrap().signal(), Some(6)),
+            "stop" => until("it is stopped", || state(&child) == Some('T')),
+            _ => {
+                until("it sleeps", || state(&child) == Some('S'));
+                assert_eq!(child.try_wait().unwrap(), None);
+            }
+        }
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+}
+
+/// A child in a pid namespace of its own, on a device that this process, outside it, has
+/// a context on.
+fn from_another_pid_namespace(test: &str, faults: &str) -> Option<bool> {
+    let (_dir, folder) = folder("a100x1", faults);
+    let uuid = folder.node().unwrap().device_uuids()[0].clone();
+    let record = Record {
+        uuid,
+        pid: std::process::id(),
+        memory: 100 * MIB,
+        max: 1,
+        ..Record::default()
+    };
+    let _context = folder.register(&record).unwrap().unwrap();
+    let inside = again(test, &folder);
+    let mut unshare = Command::new("unshare");
+    unshare
+        .args(["-U", "-r", "-p", "-f", "--"])
+        .arg(inside.get_program())
+        .args(inside.get_args());
+    unshare
+        .env("SIM_NODE", folder.root())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let possible = Command::new("unshare")
+        .args(["-U", "-r", "-p", "-f", "true"])
+        .status()
+        .is_ok_and(|s| s.success());
+    possible.then(|| unshare.status().unwrap().success())
+}
+
+#[test]
+fn other_pid_namespaces_may_be_blind_but_see_the_memory() {
+    let test = "other_pid_namespaces_may_be_blind_but_see_the_memory";
+    if let Some(folder) = Folder::from_env() {
+        nvmlInit_v2();
+        let device = mig(gpu(0).unwrap(), 0).unwrap();
+        assert_eq!(memory(device).unwrap().used, 112 * MIB);
+        let blind = folder.faults().unwrap().foreign_pidns_blind;
+        assert_eq!(processes(device, 4).2.len(), usize::from(!blind));
+        return;
+    }
+    for faults in ["", "foreign_pidns_blind = true\n"] {
+        match from_another_pid_namespace(test, faults) {
+            Some(passed) => assert!(passed, "{faults}"),
+            None => eprintln!("SKIPPED: no pid namespaces for this user here"),
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! A plain getgpu prints a free device, each equally likely, at little cost, on every kind
+//! of node. The lock and NVML decide what is free; what NVML cannot tell is not free.
+
+use getgpu_tests::{PLAIN, assert_devices, chi_square, listing, until_none_is_free};
+use harness::{BEFORE_510, Sandbox, Signal, WIDE_PROCESSES};
+
+/// NVML calls and GPUs touched by one pick.
+fn cost(sandbox: &Sandbox, arguments: &[&str]) -> (usize, usize) {
+    sandbox.folder().log_calls().unwrap();
+    sandbox.getgpu(arguments).run().line();
+    let (calls, attaches) = (
+        sandbox.folder().calls().unwrap(),
+        sandbox.folder().attaches().unwrap(),
+    );
+    (calls.len() - attaches.len(), attaches.len())
+}
+
+#[test]
+fn a_pick_costs_the_same_on_a_node_of_any_size_and_touches_one_gpu() {
+    let mut costs = Vec::new();
+    for node in ["a100x1", "a100x8", "16x7"] {
+        let sandbox = Sandbox::new(node);
+        for _ in 0..5 {
+            costs.push((node, cost(&sandbox, &["--no-reserve"])));
+        }
+        costs.push((node, cost(&sandbox, &[])));
+    }
+    println!("calls and GPUs: {costs:?}");
+    let (_, (calls, _)) = costs[0];
+    assert!(
+        costs.iter().all(|(_, cost)| *cost == (calls, 1)),
+        "{costs:?}"
+    );
+    assert!(calls <= 12, "{calls} calls");
+    let sandbox = Sandbox::new("gpus4");
+    let (calls, gpus) = cost(&sandbox, &["--type", "gpu"]);
+    assert!(calls <= 12 && gpus == 1, "{calls} calls, {gpus} GPUs");
+}
+
+#[test]
+fn every_free_device_is_equally_likely() {
+    let sandbox = Sandbox::new("a100x1");
+    let picks: Vec<String> = (0..200)
+        .map(|_| sandbox.getgpu(["--no-reserve"]).run().line())
+        .collect();
+    let chi = chi_square(&picks, &sandbox.uuids());
+    println!("chi-square over 7 devices: {chi:.1}");
+    assert!(chi < 22.5, "{chi} (6 degrees of freedom, p = 0.001)");
+}
+
+#[test]
+fn holes_and_odd_gpus_do_not_make_a_device_more_likely() {
+    let sandbox = Sandbox::new("mixed");
+    let picks: Vec<String> = (0..150)
+        .map(|_| sandbox.getgpu(["--no-reserve"]).run().line())
+        .collect();
+    let chi = chi_square(&picks, &sandbox.uuids()[..3]);
+    println!("chi-square over 3 devices: {chi:.1}");
+    assert!(chi < 13.8, "{chi} (2 degrees of freedom, p = 0.001)");
+}
+
+#[test]
+fn devices_handed_out_are_all_different_and_then_there_are_none() {
+    let sandbox = Sandbox::new("a100x1");
+    let picks = until_none_is_free(&sandbox, &[]);
+    assert_devices(&picks, &sandbox.uuids());
+    let none = sandbox.getgpu(PLAIN).run();
+    none.refuses(
+        "getgpu",
+        1,
+        "getgpu: no free device: 7 of 7 in use (reserved 7)",
+    );
+    none.mentions(
+        "getgpu: hint: an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU",
+    );
+    sandbox
+        .getgpu(["-q"])
+        .run()
+        .exits(1)
+        .says(&["getgpu: no free device: 7 of 7 in use (reserved 7)"]);
+}
+
+#[test]
+fn types_choose_among_mig_devices_and_whole_gpus() {
+    let all = Sandbox::new("mixed").uuids().len();
+    for (arguments, from, to) in [
+        (vec![], 0, 3),
+        (vec!["--type", "auto"], 0, 3),
+        (vec!["--type", "mig"], 0, 3),
+        (vec!["--type=gpu"], 3, 5),
+        (vec!["--type", "any"], 0, all),
+    ] {
+        let sandbox = Sandbox::new("mixed");
+        assert_devices(
+            &until_none_is_free(&sandbox, &arguments),
+            &sandbox.uuids()[from..to],
+        );
+    }
+    let sandbox = Sandbox::new("gpus4");
+    assert_devices(&until_none_is_free(&sandbox, &[]), &sandbox.uuids());
+    sandbox.getgpu(["--type", "mig"]).run().refuses(
+        "getgpu",
+        3,
+        "no device of the request exists here",
+    );
+    sandbox.getgpu(["--type", "half"]).run().refuses(
+        "getgpu",
+        2,
+        "half: not one of auto, mig, gpu, any",
+    );
+}
+
+#[test]
+fn a_gpu_in_mig_mode_without_instances_is_no_device() {
+    let empty = "[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\n";
+    let driver = "driver = '550.54.15'\n";
+    let sandbox = Sandbox::new(&format!("{driver}{empty}"));
+    for kind in ["auto", "mig", "gpu", "any"] {
+        sandbox
+            .getgpu(["--type", kind])
+            .run()
+            .refuses("getgpu", 3, "have no MIG devices");
+    }
+    let sandbox = Sandbox::new(&format!("{driver}{empty}[[gpu]]\nmodel = 'T4'\n"));
+    assert_devices(&until_none_is_free(&sandbox, &[]), &sandbox.uuids());
+    assert!(sandbox.uuids()[0].starts_with("GPU-"));
+    Sandbox::new("none")
+        .getgpu(PLAIN)
+        .run()
+        .refuses("getgpu", 3, "no NVIDIA GPU on this node");
+}
+
+#[test]
+fn two_compute_instances_in_one_gpu_instance_are_two_devices() {
+    let sandbox = Sandbox::new("one-gpu-two-cis");
+    assert_devices(&until_none_is_free(&sandbox, &[]), &sandbox.uuids());
+    let sandbox = Sandbox::new("one-gpu-two-cis");
+    let uuids = sandbox.uuids();
+    let _neighbour = sandbox.occupy(&uuids[..1], "--memory 2000000000");
+    assert_devices(&until_none_is_free(&sandbox, &[]), &uuids[1..]);
+}
+
+#[test]
+fn drivers_old_and_new_tell_who_is_busy() {
+    let old = Sandbox::builder("pre470").hide(BEFORE_510).build();
+    assert!(
+        old.getgpu(["--no-reserve"])
+            .run()
+            .line()
+            .starts_with("MIG-GPU-")
+    );
+    let wide = Sandbox::builder("wide535").hide(WIDE_PROCESSES).build();
+    let between = Sandbox::builder("h100x1").build();
+    for sandbox in [
+        old,
+        wide,
+        between,
+        Sandbox::new("h200x1-mig"),
+        Sandbox::new("a30x1-4"),
+        Sandbox::new("mig4"),
+    ] {
+        let uuids = sandbox.uuids();
+        // No memory to speak of: only the list of processes shows them.
+        let _programs = sandbox.occupy(&uuids[..2], "--memory 1000");
+        assert_devices(&until_none_is_free(&sandbox, &[]), &uuids[2..]);
+    }
+}
+
+#[test]
+fn a_device_in_use_by_a_program_that_never_asked_is_not_handed_out() {
+    let sandbox = Sandbox::new("a100x1");
+    let uuids = sandbox.uuids();
+    let mut programs = sandbox.occupy(&uuids, "");
+    sandbox.getgpu(PLAIN).run().refuses(
+        "getgpu",
+        1,
+        "no free device: 7 of 7 in use (other programs 7)",
+    );
+    programs.pop().unwrap().signal(Signal::SIGKILL);
+    sandbox.until_running(6);
+    assert_devices(&until_none_is_free(&sandbox, &[]), &uuids[6..]);
+    let mixed = "no free device: 7 of 7 in use (reserved 1, other programs 6)";
+    sandbox.getgpu(PLAIN).run().refuses("getgpu", 1, mixed);
+    let gpus = Sandbox::new("gpus4");
+    let _programs = gpus.occupy(&gpus.uuids()[1..], "--memory 1000");
+    assert_devices(&until_none_is_free(&gpus, &[]), &gpus.uuids()[..1]);
+}
+
+#[test]
+fn memory_in_use_makes_a_device_busy_beyond_what_the_site_calls_idle() {
+    let sandbox = Sandbox::new("a100x1");
+    let uuids = sandbox.uuids();
+    let used =
+        |n: usize, mib: u32| format!("[[memory]]\ndevice = '{}'\nused_mib = {mib}\n", uuids[n]);
+    sandbox.faults(&format!("{}{}", used(0, 129), used(1, 128)));
+    assert_devices(&until_none_is_free(&sandbox, &[]), &uuids[1..]);
+    sandbox.getgpu(["--release-all"]).run().exits(0);
+    sandbox.set_settings("idle_memory = '1G'");
+    sandbox.faults(&format!("{}{}", used(0, 1024), used(1, 1025)));
+    assert_devices(
+        &until_none_is_free(&sandbox, &[]),
+        &[&uuids[..1], &uuids[2..]].concat(),
+    );
+}
+
+#[test]
+fn a_display_server_makes_no_device_busy_unless_the_site_says_so() {
+    let sandbox = Sandbox::new("gpus4");
+    std::fs::hard_link(sandbox.path("bin/probe"), sandbox.path("work/Xorg")).unwrap();
+    let flags = ["--out", "xorg", "--until", "never"];
+    let display = sandbox
+        .command(sandbox.path("work/Xorg"))
+        .args(flags)
+        .spawn();
+    sandbox.until_file("work/xorg");
+    let [pid, first] = [display.pid().to_string(), sandbox.uuids()[0].clone()];
+    let entry = |memory: u32| {
+        format!(
+            "[[process]]\ndevice = '{first}'\npid = {pid}\nmemory_mib = {memory}\nkind = 'graphics'\n"
+        )
+    };
+    sandbox.faults(&entry(600));
+    assert_devices(&until_none_is_free(&sandbox, &[]), &sandbox.uuids());
+    sandbox.getgpu(["--release-all"]).run().exits(0);
+    sandbox.set_settings("ignore_processes = ['Xwayland']");
+    assert_devices(&until_none_is_free(&sandbox, &[]), &sandbox.uuids()[1..]);
+}
+
+#[test]
+fn what_nvml_will_not_tell_is_not_free() {
+    let rule = |more: &str| {
+        format!(
+            "[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\nreturns = 4\n{more}"
+        )
+    };
+    let sandbox = Sandbox::new("a100x1");
+    sandbox.faults(&rule(&format!("device = '{}'\n", sandbox.uuids()[2])));
+    let others: Vec<String> = sandbox
+        .uuids()
+        .into_iter()
+        .enumerate()
+        .filter(|(n, _)| *n != 2)
+        .map(|(_, u)| u)
+        .collect();
+    assert_devices(&until_none_is_free(&sandbox, &[]), &others);
+    let sandbox = Sandbox::new("a100x1");
+    sandbox.faults(&rule(""));
+    sandbox.getgpu(PLAIN).run().refuses(
+        "getgpu",
+        1,
+        "no free device: 7 of 7 in use (unknown to NVML 7)",
+    );
+    sandbox.faults("[[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo_v2'\nreturns = 4");
+    sandbox
+        .getgpu(PLAIN)
+        .run()
+        .refuses("getgpu", 1, "unknown to NVML 7");
+    // On whole GPUs a program may be on the list of those that draw alone.
+    let sandbox = Sandbox::new("gpus4");
+    let graphics = |code: u32| {
+        format!("[[rule]]\nfunction = 'nvmlDeviceGetGraphicsRunningProcesses_v3'\nreturns = {code}")
+    };
+    for (code, free) in [(3, "4"), (13, "4"), (4, "0"), (15, "0"), (999, "0")] {
+        sandbox.faults(&graphics(code));
+        assert_eq!(listing::free_devices(&sandbox), free, "{code}");
+    }
+    sandbox.getgpu(PLAIN).run().refuses(
+        "getgpu",
+        1,
+        "no free device: 4 of 4 in use (unknown to NVML 4)",
+    );
+}
+
+#[test]
+fn a_user_who_may_not_monitor_whole_gpus_gets_mig_devices() {
+    let sandbox = Sandbox::new("a100x1");
+    sandbox.faults("no_monitor = true");
+    let uuids = sandbox.uuids();
+    let _programs = sandbox.occupy(&uuids[..3], "");
+    assert_devices(&until_none_is_free(&sandbox, &[]), &uuids[3..]);
+}

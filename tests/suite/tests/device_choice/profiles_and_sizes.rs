@@ -1,0 +1,149 @@
+//! A profile or a memory size selects the smallest device that fits. A request that no
+//! device of the node can ever meet is refused at once.
+
+use getgpu_tests::{assert_devices, until_none_is_free};
+use harness::Sandbox;
+
+#[test]
+fn the_smallest_that_fits_is_taken_and_a_profile_is_no_other() {
+    let sandbox = Sandbox::new("mixed");
+    let uuids = sandbox.uuids();
+    let (three, two, one, large) = (&uuids[0], &uuids[1], &uuids[2], &uuids[3]);
+    for (arguments, expected) in [
+        (&["--min-memory", "1G"][..], one),
+        (&["--min-memory", "9G"], two),
+        (&["--min-memory", "10G"], three),
+        (&["--min-memory=19.5G"], three),
+        (&["--min-memory", "20G"], large),
+        (&["--profile", "1g.5gb"], one),
+        (&["--profile", "3G.20GB", "--profile", "2g.10gb"], two),
+        (&["--profile", "3g.20gb,7g.40gb"], three),
+        (&["--share", "1/2", "--min-memory", "9G"], three),
+        (&["--share", "10G"], three),
+        (&["--gpu", "3"], &uuids[4]),
+        (&["--gpu", one], one),
+    ] {
+        let got = sandbox
+            .getgpu(arguments)
+            .args(["--no-reserve"])
+            .run()
+            .line();
+        assert_eq!(got, *expected, "{arguments:?}");
+        let ran = sandbox.command("cudawrap").args(arguments).args([
+            "--",
+            "sh",
+            "-c",
+            "echo $CUDA_VISIBLE_DEVICES",
+        ]);
+        assert_eq!(ran.run().line(), *expected, "{arguments:?}");
+    }
+    assert_devices(
+        &until_none_is_free(&sandbox, &["--profile", "1g.5gb"]),
+        std::slice::from_ref(one),
+    );
+    assert_devices(
+        &until_none_is_free(&sandbox, &["--gpu=0"]),
+        &[two.clone(), three.clone()],
+    );
+}
+
+/// A grant that is too small is the caller's own variable, and there is a way around it.
+#[test]
+fn a_grant_that_is_too_small_is_named() {
+    let sandbox = Sandbox::new("gpus4");
+    let uuids = sandbox.uuids();
+    let hint = "hint: unset CUDA_VISIBLE_DEVICES, or use --ignore-grant";
+    for (grant, line) in [
+        (
+            uuids[1].clone(),
+            "3 devices wanted: only 1 such device exists here within CUDA_VISIBLE_DEVICES",
+        ),
+        (
+            uuids[..2].join(","),
+            "3 devices wanted: only 2 such devices exist here within CUDA_VISIBLE_DEVICES",
+        ),
+    ] {
+        sandbox
+            .getgpu(["-n", "3"])
+            .visible(&grant)
+            .run()
+            .refuses("getgpu", 3, line)
+            .mentions(hint);
+        let ran = sandbox
+            .command("cudawrap")
+            .args(["-n", "3", "--", "true"])
+            .visible(&grant)
+            .run();
+        ran.refuses("cudawrap", 125, line).mentions(hint);
+    }
+    sandbox.getgpu(["-n", "5"]).run().refuses(
+        "getgpu",
+        3,
+        "5 devices wanted: only 4 such devices exist here",
+    );
+}
+
+#[test]
+fn the_next_larger_is_taken_when_the_smallest_is_in_use() {
+    let sandbox = Sandbox::new("mixed");
+    let uuids = sandbox.uuids();
+    let got = until_none_is_free(&sandbox, &["--min-memory", "4G", "--type", "mig"]);
+    assert_eq!(got, [uuids[2].clone(), uuids[1].clone(), uuids[0].clone()]);
+}
+
+#[test]
+fn a_profile_is_not_its_name_in_gigabytes() {
+    let sandbox = Sandbox::new("h200x1-mig");
+    for arguments in [["--profile", "1g.18gb"], ["--min-memory", "16G"]] {
+        sandbox
+            .getgpu(arguments)
+            .args(["--no-reserve"])
+            .run()
+            .line();
+    }
+    sandbox
+        .getgpu(["--min-memory", "18G"])
+        .run()
+        .refuses("getgpu", 3, "7 smaller than asked for");
+}
+
+#[test]
+fn what_no_device_could_meet_is_said_at_once_also_to_who_would_wait() {
+    let sandbox = Sandbox::new("mixed");
+    for (arguments, line) in [
+        (&["--min-memory", "300G"][..], "5 smaller than asked for"),
+        (&["--profile", "1g.10gb"], "5 not of the profile asked for"),
+        (&["--gpu", "9"], "5 not on the GPU asked for"),
+        (
+            &["--share", "1/4", "--min-memory", "20G"],
+            "5 smaller than asked for",
+        ),
+        (&["--share", "90G"], "5 smaller than asked for"),
+        (
+            &["--count", "4"],
+            "4 devices wanted: only 3 such devices exist here",
+        ),
+        (
+            &["-n", "2", "--profile", "1g.5gb"],
+            "2 devices wanted: only 1 such device exists here",
+        ),
+    ] {
+        for wait in [&[][..], &["--wait"]] {
+            let outcome = sandbox.getgpu(arguments).args(wait).run();
+            outcome.refuses("getgpu", 3, line);
+            assert!(outcome.stderr.contains("hint: "), "{outcome:?}");
+            sandbox
+                .command("cudawrap")
+                .args(arguments)
+                .args(wait)
+                .args(["--", "true"])
+                .run()
+                .refuses("cudawrap", 125, line);
+        }
+    }
+    sandbox
+        .getgpu(["--min-memory=300G"])
+        .run()
+        .mentions("1 x 3g.20gb (19.62 GiB), 1 x 2g.10gb");
+    sandbox.assert_clean(std::time::Duration::ZERO);
+}

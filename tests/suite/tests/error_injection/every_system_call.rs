@@ -1,0 +1,386 @@
+//! SIGKILL and errors at each system call of getgpu, its holder, its NVML process and
+//! cudawrap: the right status, one line, never a program without its lease, nothing left.
+//! An ordinary run tries one fate for each call, the full one all of them.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use getgpu_tests::wrapped::{Facts, wrap};
+use harness::{Command, Sandbox, full, size, skip, wait};
+use inject::{Blow, Call, Point, Story};
+use nix::errno::Errno;
+use nix::libc;
+
+const FATES: [Blow; 9] = [
+    Blow::Kill,
+    Blow::Fail(Errno::EIO),
+    Blow::Fail(Errno::ENOSPC),
+    Blow::Fail(Errno::EINTR),
+    Blow::Fail(Errno::EPERM),
+    Blow::Fail(Errno::EMFILE),
+    Blow::Fail(Errno::ENOMEM),
+    Blow::Fail(Errno::EAGAIN),
+    Blow::Fail(Errno::ENOLCK),
+];
+
+/// How long a reservation of these tests waits for its program.
+const FOR: Duration = Duration::from_millis(300);
+
+/// How much later than it should be the device may be free again, on a machine with more
+/// to do than it can.
+const LEFT: Duration = Duration::from_secs(10);
+
+struct Case {
+    name: &'static str,
+    command: fn(&Sandbox) -> Command,
+    /// What is wrong with a run, if anything.
+    judge: fn(&Sandbox, &Run) -> Result<(), String>,
+}
+
+/// One run under one blow.
+struct Run {
+    story: Story,
+    out: String,
+    err: String,
+    /// Whether anything was locked when the command was over.
+    locked: bool,
+    /// How long after that until nothing was any more.
+    held: Duration,
+    /// The call that was struck, and how; none in the plain run.
+    struck: Option<(Call, Blow)>,
+}
+
+impl Run {
+    fn of_main(&self) -> bool {
+        self.struck.is_some_and(|(call, _)| call.point.process == 0)
+    }
+
+    fn killed(&self) -> bool {
+        self.struck.is_some_and(|(_, blow)| blow == Blow::Kill)
+    }
+
+    fn is(&self, numbers: &[i64]) -> bool {
+        self.struck
+            .is_some_and(|(call, _)| numbers.contains(&call.number))
+    }
+
+    /// One line of the program, with hints at most; none only where writing it was what
+    /// failed.
+    fn one_line(&self, program: &str) -> Result<(), String> {
+        let hint = format!("{program}: hint: ");
+        let lines: Vec<&str> = self
+            .err
+            .lines()
+            .filter(|line| !line.starts_with(&hint))
+            .collect();
+        let unwritten = self.is(&[libc::SYS_write, libc::SYS_writev]) && self.of_main();
+        match lines.as_slice() {
+            [line] if line.starts_with(&format!("{program}: ")) => Ok(()),
+            [] if unwritten => Ok(()),
+            _ => Err("not one line".to_owned()),
+        }
+    }
+
+    /// The refusal of the dynamic loader or of the standard library's start-up, before
+    /// there is any code of ours.
+    fn is_before_ours(&self) -> bool {
+        let words = [
+            "error while loading shared libraries",
+            "cannot set up thread-local storage",
+        ];
+        let loader = self.story.status == 127 && words.iter().any(|words| self.err.contains(words));
+        let start = self.story.status == -6
+            && self.is(&[libc::SYS_poll, libc::SYS_rt_sigaction])
+            && self.out.is_empty();
+        self.of_main() && (loader || start)
+    }
+}
+
+fn text(file: &File) -> String {
+    let mut bytes = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn facts(sandbox: &Sandbox) -> PathBuf {
+    sandbox.path("work/facts")
+}
+
+fn run(case: &Case, sandbox: &Sandbox, blow: Option<(Point, Blow)>) -> Run {
+    let _ = std::fs::remove_file(facts(sandbox));
+    let (mut command, out, err) = (case.command)(sandbox).parts();
+    let payload = |pid: i32| {
+        std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| {
+            let name = exe
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            name == "probe" || name.starts_with("CUDAWRAP_")
+        })
+    };
+    let mut locked = false;
+    let story = inject::follow(&mut command, blow, payload, |_| locked = sandbox.locked());
+    wait::holds_within(FOR + LEFT, || !sandbox.locked());
+    let held = story.ended.elapsed();
+    let struck = story.struck.zip(blow).map(|(call, (_, blow))| (call, blow));
+    Run {
+        story,
+        out: text(&out),
+        err: text(&err),
+        locked,
+        held,
+        struck,
+    }
+}
+
+/// Calls that cannot fail, or whose failure the kernel and the C library do not survive.
+const NEVER_FAIL: [i64; 9] = [
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_munmap,
+    libc::SYS_mprotect,
+    libc::SYS_brk,
+    libc::SYS_mmap,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+];
+
+/// A holder looks at all processes again and again: of these calls, which are all alike,
+/// every so manieth.
+fn is_tried(point: Point) -> bool {
+    let every = size(500, 40);
+    point.process < 3 || point.call < 150 || point.call.is_multiple_of(every)
+}
+
+fn torture(case: &Case) {
+    if !inject::SUPPORTED {
+        skip::say("system calls can be made to fail on x86-64 only");
+        return;
+    }
+    let new = || {
+        let sandbox = Sandbox::new("mig4");
+        // By its path: a search that cannot look at a directory finds no library there,
+        // and that is what a node without a driver looks like.
+        let library = sandbox.text("lib/libnvidia-ml.so.1");
+        sandbox.set_settings(&format!(
+            "linger = '50ms'\nnvml_timeout = 3\nlibrary = {library:?}"
+        ));
+        wrap(&sandbox, "opt", "app", "probe");
+        sandbox
+    };
+    let sandbox = new();
+    let plain = run(case, &sandbox, None);
+    (case.judge)(&sandbox, &plain)
+        .unwrap_or_else(|why| panic!("{}: plain: {why}: {}", case.name, plain.err));
+    assert_eq!(plain.story.status, 0, "{}: {}", case.name, plain.err);
+    let mut work: Vec<(Call, Blow)> = Vec::new();
+    for (number, call) in plain
+        .story
+        .calls
+        .iter()
+        .filter(|call| is_tried(call.point))
+        .enumerate()
+    {
+        let fits = |blow: &Blow| *blow == Blow::Kill || !NEVER_FAIL.contains(&call.number);
+        if full() {
+            work.extend(
+                FATES
+                    .iter()
+                    .filter(|blow| fits(blow))
+                    .map(|blow| (*call, *blow)),
+            );
+        } else {
+            let blow = FATES[number % FATES.len()];
+            work.push((*call, if fits(&blow) { blow } else { Blow::Kill }));
+        }
+    }
+    let (next, hits, wrong) = (
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+        Mutex::new(Vec::new()),
+    );
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                let sandbox = new();
+                while let Some((call, blow)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let run = run(case, &sandbox, Some((call.point, *blow)));
+                    hits.fetch_add(usize::from(run.story.hit), Ordering::Relaxed);
+                    if let Err(why) = verdict(case, &sandbox, &run) {
+                        let struck = run.struck.map(|(call, _)| call.number);
+                        let line = format!(
+                            "{:?} call {struck:?} {blow:?}: {why}: status {} out {:?} err {:?}",
+                            call.point, run.story.status, run.out, run.err
+                        );
+                        wrong.lock().unwrap().push(line);
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    println!(
+        "{}: {} calls, {} blows struck",
+        case.name,
+        plain.story.calls.len(),
+        hits.load(Ordering::Relaxed)
+    );
+    assert!(
+        wrong.is_empty(),
+        "{}: {} wrong:\n{}",
+        case.name,
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(
+        hits.load(Ordering::Relaxed) * 10 > work.len() * 9,
+        "the points moved away"
+    );
+}
+
+fn verdict(case: &Case, sandbox: &Sandbox, run: &Run) -> Result<(), String> {
+    if run.story.hung {
+        return Err("hung".to_owned());
+    }
+    // The standard library takes it that these fail as clock_nanosleep(2) and
+    // getrandom(2) have it: by EINTR alone, and never. A sleep that was interrupted by
+    // the tracer is gone on with by restart_syscall(2).
+    let sleeps = [
+        libc::SYS_clock_nanosleep,
+        libc::SYS_nanosleep,
+        libc::SYS_restart_syscall,
+    ];
+    if (run.is(&sleeps) || run.is(&[libc::SYS_getrandom])) && !run.killed() {
+        return Ok(());
+    }
+    if run.err.contains("panicked") || run.err.contains("RUST_BACKTRACE") {
+        return Err("panic".to_owned());
+    }
+    if sandbox.locked() {
+        return Err("still locked".to_owned());
+    }
+    if run.is_before_ours() {
+        return Ok(());
+    }
+    (case.judge)(sandbox, run)
+}
+
+/// getgpu: either a device that stays reserved, or a line and nothing.
+fn getgpu(sandbox: &Sandbox, run: &Run) -> Result<(), String> {
+    let status = run.story.status;
+    if run.killed() && run.of_main() {
+        return if status == -9 {
+            Ok(())
+        } else {
+            Err("not killed".to_owned())
+        };
+    }
+    if status == 0 {
+        let uuid = run.out.strip_suffix('\n').unwrap_or("");
+        if !sandbox.uuids().iter().any(|known| known == uuid) {
+            return Err("status 0 without a device".to_owned());
+        }
+        // A holder that is killed gives its device back: what it cannot do is fail by
+        // itself.
+        if !(run.killed() || (run.locked && run.held >= FOR - Duration::from_millis(20))) {
+            return Err(format!("not kept: locked {}, {:?}", run.locked, run.held));
+        }
+        return Ok(());
+    }
+    if !run.out.is_empty() && !run.is(&[libc::SYS_write]) {
+        return Err("a device and a failure".to_owned());
+    }
+    if !matches!(status, 2..=4) {
+        return Err("a status that says nothing".to_owned());
+    }
+    run.one_line("getgpu")
+}
+
+/// cudawrap: the program with its lease on its device, or a line and no program.
+fn cudawrap(sandbox: &Sandbox, run: &Run) -> Result<(), String> {
+    let status = run.story.status;
+    if facts(sandbox).exists() {
+        let facts = Facts::read(&facts(sandbox));
+        let device = facts.visible().unwrap_or("");
+        if !sandbox.uuids().iter().any(|known| known == device) {
+            return Err("a program without a device".to_owned());
+        }
+        if facts.descriptors_of(&sandbox.lock()).is_empty() {
+            return Err("a program without its lease".to_owned());
+        }
+        return if status == 0 {
+            Ok(())
+        } else {
+            Err("not the program's status".to_owned())
+        };
+    }
+    if run.killed() && run.of_main() {
+        return if status == -9 {
+            Ok(())
+        } else {
+            Err("not killed".to_owned())
+        };
+    }
+    if !matches!(status, 75 | 125 | 126 | 127) {
+        return Err("a status that says nothing".to_owned());
+    }
+    run.one_line("cudawrap")
+}
+
+#[test]
+fn getgpu_and_its_holder() {
+    torture(&Case {
+        name: "getgpu",
+        command: |s| s.getgpu(["--for", "300ms"]),
+        judge: getgpu,
+    });
+}
+
+#[test]
+fn cudawrap_under_its_own_name() {
+    let command = |s: &Sandbox| {
+        s.command("cudawrap")
+            .args(["--", "probe", "--out"])
+            .args([facts(s)])
+    };
+    torture(&Case {
+        name: "cudawrap --",
+        command,
+        judge: cudawrap,
+    });
+}
+
+#[test]
+fn cudawrap_under_a_link() {
+    let command = |s: &Sandbox| {
+        s.command(s.path("opt/app"))
+            .args(["--out"])
+            .args([facts(s)])
+    };
+    torture(&Case {
+        name: "link",
+        command,
+        judge: cudawrap,
+    });
+}
+
+#[test]
+fn cudawrap_under_a_link_with_a_named_device() {
+    let command = |s: &Sandbox| {
+        s.command(s.path("opt/app"))
+            .args(["--out"])
+            .args([facts(s)])
+            .visible(&s.uuids()[1])
+    };
+    torture(&Case {
+        name: "link, device named",
+        command,
+        judge: cudawrap,
+    });
+}

@@ -1,0 +1,113 @@
+//! `make portable`: programs for glibc 2.28 and newer (RHEL 8), and packages of them. Needs
+//! cargo-zigbuild and zig, and builds for release: about 90 s on 2 processors.
+
+use std::path::Path;
+
+use getgpu_tests::packages::{PROGRAMS, TOP, alone, glibc, live, live_clean, make, run};
+use harness::skip::{Need, lacks};
+
+/// The oldest glibc that is served.
+const FLOOR: (u32, u32) = (2, 28);
+
+/// As cargo-zigbuild is told.
+const TARGET: &str = "x86_64-unknown-linux-gnu.2.28";
+
+/// Whether there is zig, in either of the two forms that cargo-zigbuild knows.
+fn lacks_zig() -> bool {
+    let module = std::process::Command::new("python3")
+        .args(["-m", "ziglang", "version"])
+        .output();
+    let module = module.is_ok_and(|output| output.status.success());
+    lacks(&[Need::Tool("cargo-zigbuild"), Need::Tool("make")])
+        || (!module && lacks(&[Need::Tool("zig")]))
+}
+
+/// A .deb asks for that glibc and no newer one.
+fn deb(programs: &Path, room: &Path) {
+    if lacks(&[
+        Need::Mounts,
+        Need::Tool("cargo-deb"),
+        Need::Tool("dpkg-deb"),
+    ]) {
+        return;
+    }
+    let [first, second] = ["0.1.0-1", "9.9.9-1"].map(|version| {
+        let file = room.join(format!("{version}.deb")).display().to_string();
+        make(
+            "deb-only",
+            programs,
+            &format!("DEB=--fast -q --variant portable --deb-version {version} -o {file}"),
+        );
+        file
+    });
+    let asked = run("dpkg-deb", &["-f", &first, "Package", "Depends"]);
+    assert!(
+        asked.contains("getgpu\n") && asked.contains("Depends: libc6 (>= 2.28)\n"),
+        "{asked}"
+    );
+    live(&first, &second);
+    // On Debian 11, which has glibc 2.31: there the programs of the simulated node have
+    // to be as portable.
+    run(
+        "cargo",
+        &[
+            "zigbuild", "--quiet", "--locked", "--target", TARGET, "-p", "sim-nvml", "-p",
+            "sim-cuda",
+        ],
+    );
+    live_clean(
+        &first,
+        &second,
+        Some("bullseye"),
+        &programs.join("../debug"),
+    );
+}
+
+/// And so does an .rpm.
+fn rpm(programs: &Path, room: &Path) {
+    if lacks(&[
+        Need::Mounts,
+        Need::Tool("cargo-generate-rpm"),
+        Need::Tool("rpm"),
+    ]) {
+        return;
+    }
+    let [first, second] = ["0.1.0", "9.9.9"].map(|version| {
+        let file = room.join(format!("{version}.rpm")).display().to_string();
+        make(
+            "rpm-only",
+            programs,
+            &format!("RPM=-o {file} -s 'version = \"{version}\"'"),
+        );
+        file
+    });
+    let asked = run("rpm", &["-qp", "--requires", &first]);
+    assert_eq!(glibc(&asked), Some(FLOOR), "{asked}");
+    live(&first, &second);
+}
+
+#[test]
+fn portable_programs_ask_for_no_glibc_above_2_28_and_so_do_packages_of_them() {
+    if lacks_zig() || lacks(&[Need::Tool("objdump")]) {
+        return;
+    }
+    run("make", &["--silent", "portable"]);
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| format!("{TOP}/target"));
+    let programs = Path::new(&target).join("x86_64-unknown-linux-gnu/release");
+    for name in PROGRAMS {
+        let program = programs.join(name).display().to_string();
+        let symbols = run("objdump", &["-T", &program]);
+        assert!(
+            glibc(&symbols).is_some_and(|version| version <= FLOOR),
+            "{name}: {symbols}"
+        );
+        assert_eq!(
+            run(&program, &["--version"]),
+            format!("{name} {}\n", env!("CARGO_PKG_VERSION"))
+        );
+    }
+    let room = tempfile::tempdir().unwrap();
+    let _stage = alone();
+    deb(&programs, room.path());
+    rpm(&programs, room.path());
+}

@@ -1,0 +1,106 @@
+//! The .deb, the .rpm and the rpm of the .spec, each through its whole life on a machine of
+//! its own (packaging/test/package.sh). lintian and rpmlint report no error.
+
+use std::path::Path;
+
+use getgpu_tests::packages::{alone, built, live, live_clean, make, run, stripped};
+use harness::skip::{Need, lacks};
+
+/// What is upgraded to what.
+const VERSIONS: [&str; 2] = ["0.1.0", "9.9.9"];
+
+fn lacks_tools(tools: &[&'static str]) -> bool {
+    let needs: Vec<Need> = [Need::Mounts]
+        .into_iter()
+        .chain(tools.iter().map(|name| Need::Tool(name)))
+        .collect();
+    lacks(&needs)
+}
+
+/// Two packages, by `make TARGET` with what `options` says for a version and a file.
+fn packages(
+    target: &str,
+    room: &Path,
+    ending: &str,
+    options: impl Fn(&str, &str) -> String,
+) -> [String; 2] {
+    let programs = stripped(room);
+    let _stage = alone();
+    VERSIONS.map(|version| {
+        let file = room
+            .join(format!("{version}.{ending}"))
+            .display()
+            .to_string();
+        make(target, &programs, &options(version, &file));
+        file
+    })
+}
+
+/// rpmlint without errors, by the settings of packaging/rpm.
+fn rpmlint(more: &[&str]) {
+    if lacks(&[Need::Tool("rpmlint")]) {
+        return;
+    }
+    let said = run(
+        "rpmlint",
+        &[&["-c", "packaging/rpm/rpmlint.toml"], more].concat(),
+    );
+    assert!(
+        said.contains(" 0 errors,") && !said.contains(": E: "),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_deb_is_installed_used_upgraded_removed_and_purged() {
+    if lacks_tools(&["make", "strip", "dpkg", "dpkg-deb", "setpriv", "cargo-deb"]) {
+        return;
+    }
+    let room = tempfile::tempdir().unwrap();
+    let [first, second] = packages("deb-only", room.path(), "deb", |version, file| {
+        format!("DEB=--fast -q --deb-version {version}-1 -o {file}")
+    });
+    live(&first, &second);
+    live_clean(&first, &second, None, &built());
+    if !lacks(&[Need::Tool("lintian")]) {
+        let complaints = run("lintian", &["--allow-root", "--fail-on", "error", &first]);
+        assert!(!complaints.contains("E: "), "{complaints}");
+    }
+}
+
+#[test]
+fn an_rpm_is_installed_used_upgraded_and_removed() {
+    if lacks_tools(&[
+        "make",
+        "strip",
+        "rpm",
+        "setpriv",
+        "gzip",
+        "cargo-generate-rpm",
+    ]) {
+        return;
+    }
+    let room = tempfile::tempdir().unwrap();
+    let [first, second] = packages("rpm-only", room.path(), "rpm", |version, file| {
+        format!("RPM=-o {file} -s 'version = \"{version}\"'")
+    });
+    live(&first, &second);
+    rpmlint(&["-r", "packaging/rpm/rpmlint-generated", &first]);
+}
+
+#[test]
+fn the_rpm_of_the_spec_is_installed_used_upgraded_and_removed() {
+    if lacks_tools(&["make", "strip", "rpm", "rpmbuild", "setpriv"]) {
+        return;
+    }
+    let room = tempfile::tempdir().unwrap();
+    let output = room.path().display().to_string();
+    run(
+        "packaging/test/spec.sh",
+        &[&built().display().to_string(), &output],
+    );
+    let [first, second] = VERSIONS.map(|version| format!("{output}/{version}.rpm"));
+    live(&first, &second);
+    rpmlint(&[&first]);
+    rpmlint(&["packaging/rpm/getgpu.spec"]);
+}

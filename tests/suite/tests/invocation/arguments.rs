@@ -1,0 +1,173 @@
+//! A wrapped program's arguments, name and variables arrive byte for byte.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+
+use getgpu_tests::wrapped::{Facts, put, wrap};
+use harness::Sandbox;
+
+use crate::program_search::{ran, run};
+
+#[test]
+fn every_argument_reaches_the_program_byte_by_byte() {
+    let sandbox = Sandbox::new("mig4");
+    let link = wrap(&sandbox, "work/a", "app", "probe");
+    let lists: [&[&[u8]]; 8] = [
+        &[],
+        &[b""],
+        &[b"--help"],
+        &[b"-V", b"--version", b"-q", b"--type", b"nonsense"],
+        &[b"--", b"--", b"app"],
+        &[b"", b" ", b"\n", b"a b", b"*", b"$HOME", b"'", b"\\"],
+        &[b"\xff\xfe", b"caf\xe9", b"\x01\x7f", "\u{1f980}".as_bytes()],
+        &[b"--type=mig", b"-i", b"--no-such-option"],
+    ];
+    let long: Vec<Vec<u8>> = (0..5000)
+        .map(|n| format!("argument number {n}").into_bytes())
+        .collect();
+    let long: Vec<&[u8]> = long.iter().map(Vec::as_slice).collect();
+    for list in lists.into_iter().chain([long.as_slice()]) {
+        let words: Vec<OsString> = list
+            .iter()
+            .map(|bytes| OsStr::from_bytes(bytes).to_owned())
+            .collect();
+        let shown: Vec<String> = list
+            .iter()
+            .map(|bytes| bytes.escape_ascii().to_string())
+            .collect();
+        let plain = [
+            "--".into(),
+            link.with_file_name("CUDAWRAP_app").into_os_string(),
+        ];
+        for command in [
+            sandbox.command(&link),
+            sandbox.command("cudawrap").args(plain),
+        ] {
+            let outcome = command.args(&words).run();
+            outcome.exits(0).says(&[]);
+            assert_eq!(
+                Facts::parse(&outcome.stdout).arguments()[1..],
+                shown,
+                "{outcome:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn names_of_any_bytes_and_of_the_longest_length_are_found() {
+    let sandbox = Sandbox::new("mig4");
+    let longest = "n".repeat(255 - "CUDAWRAP_".len());
+    for name in [
+        "pmemd.cuda",
+        "my app",
+        "-x",
+        "\u{e9}t\u{e9}",
+        "getgpu",
+        "CUDAWRAP_",
+        "CUDAWRAP_a",
+        longest.as_str(),
+    ] {
+        let link = wrap(&sandbox, &format!("work/{}", name.len()), name, "probe");
+        ran(
+            &run(&sandbox, &link),
+            &link.with_file_name(format!("CUDAWRAP_{name}")),
+        );
+    }
+    let raw = sandbox.path("work").join(OsStr::from_bytes(b"raw\xff"));
+    put(
+        &sandbox,
+        &sandbox
+            .path("work")
+            .join(OsStr::from_bytes(b"CUDAWRAP_raw\xff")),
+        "probe",
+    );
+    symlink(sandbox.path("bin/cudawrap"), &raw).unwrap();
+    run(&sandbox, &raw).exits(0).says(&[]);
+}
+
+/// The first of two entries counts, as with getenv(3), and the program finds no other.
+#[test]
+fn a_variable_that_stands_twice_is_passed_on_once() {
+    let sandbox = Sandbox::new("mig4");
+    let link = wrap(&sandbox, "work", "app", "probe");
+    let uuids = sandbox.uuids();
+    for words in [
+        vec![link.display().to_string()],
+        vec![
+            sandbox.text("bin/cudawrap"),
+            "--".into(),
+            sandbox.text("bin/probe"),
+        ],
+    ] {
+        let again = format!("CUDA_VISIBLE_DEVICES={}", uuids[2]);
+        let launch = sandbox
+            .command("launch")
+            .args(["--again", &again])
+            .args(words)
+            .visible(&uuids[1]);
+        let outcome = launch.run();
+        outcome.exits(0);
+        let named: Vec<&str> = outcome
+            .stdout
+            .lines()
+            .filter(|line| line.contains("env CUDA_VISIBLE_DEVICES"))
+            .collect();
+        assert_eq!(
+            named,
+            [format!("env CUDA_VISIBLE_DEVICES {}", uuids[1])],
+            "{outcome:#?}"
+        );
+    }
+}
+
+/// Like any program's line to a pipe that nobody reads any more, but without the end of
+/// the program that is to run.
+#[test]
+fn a_line_to_a_closed_pipe_ends_no_program() {
+    let sandbox = Sandbox::new("mig4");
+    let link = wrap(&sandbox, "work", "app", "probe");
+    let uuid = &sandbox.uuids()[1];
+    let said = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .visible(uuid)
+        .spawn();
+    sandbox.until_running(1);
+    let closed = || {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        drop(reader);
+        writer
+    };
+    let direct = sandbox
+        .command("probe")
+        .visible(uuid)
+        .stderr(closed())
+        .run();
+    let wrapped = sandbox.command(&link).visible(uuid).stderr(closed()).run();
+    sandbox
+        .command(&link)
+        .visible(uuid)
+        .run()
+        .exits(0)
+        .mentions("in use by");
+    let signals = |outcome: &harness::Outcome| -> Vec<String> {
+        outcome
+            .exits(0)
+            .stdout
+            .lines()
+            .filter(|line| line.starts_with("Sig") || line.starts_with("Shd"))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(signals(&wrapped), signals(&direct));
+    assert!(signals(&wrapped).len() >= 4, "{wrapped:#?}");
+    said.signal(harness::Signal::SIGKILL);
+    let refused = sandbox
+        .command("cudawrap")
+        .args(["--nonsense"])
+        .stderr(closed())
+        .run();
+    refused.exits(125);
+}

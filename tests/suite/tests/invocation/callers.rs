@@ -1,0 +1,304 @@
+//! Unusual callers of wrapped programs: Python's ways to start processes, trees five deep,
+//! virtual environments, multicall programs, tmux. Each runs the right program on one
+//! device and gives it back.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+
+use getgpu_tests::wrapped::{lacks_python, python, wrap};
+use getgpu_tests::{OTHER, free_again, listing};
+use harness::Sandbox;
+use harness::skip::{self, Need};
+
+/// The device in every line, which must be one and the same.
+#[track_caller]
+fn one_device(sandbox: &Sandbox, lines: &str, count: usize) -> String {
+    let devices: Vec<&str> = lines.lines().collect();
+    assert_eq!(devices.len(), count, "{lines}");
+    assert!(
+        devices.iter().all(|device| *device == devices[0]),
+        "{lines}"
+    );
+    assert!(
+        sandbox.uuids().iter().any(|uuid| uuid == devices[0]),
+        "{lines}"
+    );
+    devices[0].to_owned()
+}
+
+/// A wrapped python3, as an administrator would wrap it.
+fn wrapped_python(sandbox: &Sandbox) -> String {
+    std::fs::create_dir_all(sandbox.path("opt")).unwrap();
+    symlink(python().unwrap(), sandbox.path("opt/CUDAWRAP_python3")).unwrap();
+    symlink(sandbox.path("bin/cudawrap"), sandbox.path("opt/python3")).unwrap();
+    sandbox.text("opt/python3")
+}
+
+#[test]
+fn pythons_own_processes_stay_on_its_device() {
+    if lacks_python() {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let program = wrapped_python(&sandbox);
+    for method in ["spawn", "fork", "forkserver"] {
+        let text = format!(
+            "import multiprocessing as m, os, sys, subprocess\n\
+             def f(i):\n  print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\n\
+             if __name__ == '__main__':\n  m.set_start_method('{method}')\n\
+             \x20 ps = [m.Process(target=f, args=(i,)) for i in range(4)]\n  [p.start() for p in ps]\n  [p.join() for p in ps]\n\
+             \x20 sys.exit(sum(p.exitcode for p in ps) + subprocess.call([sys.executable, '-c', \
+             'import os; print(os.environ[\"CUDA_VISIBLE_DEVICES\"])']))\n"
+        );
+        let file = sandbox.file("work/processes.py", &text, 0o644);
+        let began = std::time::Instant::now();
+        let outcome = sandbox.command(&program).args([file]).run();
+        one_device(&sandbox, &outcome.exits(0).says(&[]).stdout, 5);
+        assert!(
+            began.elapsed() < Duration::from_secs(15),
+            "{method}: {:?}",
+            began.elapsed()
+        );
+        free_again(&sandbox);
+    }
+}
+
+/// As torchrun does it: a launcher starts workers, which start helpers, all by the
+/// wrapped name.
+#[test]
+fn a_hold_behind_a_shell_that_only_runs_getgpu_is_one_for_the_process_above() {
+    if skip::lacks(&[Need::Tool("python3")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    // bash forks for a trap's sake, so that the shell is seen above getgpu; dash and bash
+    // alone execute it in place.
+    for shell in ["sh", "bash"] {
+        let script = format!(
+            "import subprocess, os\n\
+             one = subprocess.check_output('getgpu --hold', shell=True, executable='/bin/{shell}', text=True).strip()\n\
+             two = os.popen('getgpu --hold 2>&1').read().strip()\n\
+             three = subprocess.check_output(['/bin/{shell}', '-c', 'getgpu --hold 2>/dev/null ;'], text=True).strip()\n\
+             print(len(set([one, two, three])))\n\
+             print(subprocess.check_output(['getgpu', '--count-free'], text=True).strip())\n\
+             for n in range(8): subprocess.run(['sleep', '0.1'])\n\
+             print(subprocess.check_output(['getgpu', '--count-free'], text=True).strip())\n"
+        );
+        let file = sandbox.file("work/hold.py", &script, 0o644);
+        let outcome = sandbox
+            .command("python3")
+            .args([file.to_str().unwrap()])
+            .run();
+        outcome.exits(0).says(&[]).prints("3\n1\n1\n");
+        free_again(&sandbox);
+    }
+    let outcome = sandbox
+        .command("bash")
+        .args(["-c", "set -o monitor; true && getgpu --hold"])
+        .run();
+    outcome
+        .exits(0)
+        .mentions(" exits right after this, and the hold with it");
+    outcome.mentions("hint: name the process to hold for: getgpu --hold=PID");
+}
+
+#[test]
+fn a_tree_five_deep_has_one_device() {
+    let sandbox = Sandbox::new("mig4");
+    std::fs::create_dir_all(sandbox.path("opt")).unwrap();
+    symlink("/bin/bash", sandbox.path("opt/CUDAWRAP_sh5")).unwrap();
+    symlink(sandbox.path("bin/cudawrap"), sandbox.path("opt/sh5")).unwrap();
+    let script = "echo $CUDA_VISIBLE_DEVICES; [ $1 -eq 0 ] || { sh5 $0 $(($1 - 1)) & sh5 $0 $(($1 - 1)); wait; }";
+    let file = sandbox.file("work/tree", script, 0o755);
+    let path = format!("{}:/usr/bin:/bin", sandbox.text("opt"));
+    let command = sandbox
+        .command(sandbox.path("opt/sh5"))
+        .args([file.to_str().unwrap(), "5"])
+        .env("PATH", &path);
+    let outcome = command.run();
+    one_device(&sandbox, &outcome.exits(0).says(&[]).stdout, 63);
+    free_again(&sandbox);
+    // A wrapped shell that runs a wrapped program, and the other way round by cudawrap's
+    // own name.
+    let app = wrap(&sandbox, "opt", "app", "sim-cuda");
+    let words = [
+        "-c".to_owned(),
+        format!("{0}; cudawrap -- {0}; {0} --exit 3", app.display()),
+    ];
+    let outcome = sandbox.command(sandbox.path("opt/sh5")).args(words).run();
+    assert_eq!(
+        outcome
+            .exits(3)
+            .says(&[])
+            .stdout
+            .matches("RUN MIG-")
+            .count(),
+        3
+    );
+    free_again(&sandbox);
+}
+
+#[test]
+fn a_virtual_environment_and_scripts_find_their_interpreter() {
+    if lacks_python() {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let program = wrapped_python(&sandbox);
+    // python finds its virtual environment by the name that it was called by.
+    let made = sandbox
+        .command(&program)
+        .args(["-m", "venv", "--without-pip", "--symlinks", "env"])
+        .run();
+    if made.code() != Some(0) {
+        skip::say("this Python has no venv");
+        return;
+    }
+    let show = "import sys, os; print(sys.prefix, os.environ['CUDA_VISIBLE_DEVICES'][:4])";
+    let outcome = sandbox
+        .command(sandbox.path("work/env/bin/python3"))
+        .args(["-c", show])
+        .run();
+    // The link of the environment leads to the wrapped one, whose name CPython takes for
+    // its own place.
+    let prefix = outcome
+        .exits(0)
+        .says(&[])
+        .stdout
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
+    assert!(outcome.stdout.ends_with(" MIG-\n"), "{outcome:#?}");
+    assert!(
+        prefix == sandbox.text("work/env") || prefix.starts_with("/usr"),
+        "{prefix}"
+    );
+    let line = format!(
+        "#!{program}\nimport os, sys\nprint(os.environ['CUDA_VISIBLE_DEVICES'], sys.argv[1:])\n"
+    );
+    let script = sandbox.file("work/script", &line, 0o755);
+    let outcome = sandbox.command(&script).args(["a b", "--help"]).run();
+    assert!(
+        outcome.exits(0).stdout.ends_with(" ['a b', '--help']\n"),
+        "{outcome:#?}"
+    );
+    let env = format!(
+        "#!/usr/bin/env python3\n{}",
+        line.split_once('\n').unwrap().1
+    );
+    let script = sandbox.file("work/script2", &env, 0o755);
+    let path = format!("{}:/usr/bin:/bin", sandbox.text("opt"));
+    sandbox
+        .command(&script)
+        .env("PATH", &path)
+        .run()
+        .exits(0)
+        .says(&[]);
+}
+
+/// One file under many names, which looks at argv[0].
+#[test]
+fn a_multicall_program_sees_the_name_it_was_called_by() {
+    let sandbox = Sandbox::new("mig4");
+    let multi = sandbox.file(
+        "opt/multi",
+        "#!/bin/sh\necho \"${0##*/} $CUDA_VISIBLE_DEVICES $*\"\n",
+        0o755,
+    );
+    for name in ["one", "two"] {
+        symlink(&multi, sandbox.path(&format!("opt/CUDAWRAP_{name}"))).unwrap();
+        symlink(
+            sandbox.path("bin/cudawrap"),
+            sandbox.path(&format!("opt/{name}")),
+        )
+        .unwrap();
+        let outcome = sandbox
+            .command(sandbox.path(&format!("opt/{name}")))
+            .args(["x"])
+            .run();
+        // A script is opened by its path, which is the hidden one; what it prints is the
+        // kernel's `$0`.
+        assert!(
+            outcome
+                .exits(0)
+                .stdout
+                .starts_with(&format!("CUDAWRAP_{name} MIG-")),
+            "{outcome:#?}"
+        );
+    }
+    // A program proper gets argv[0] as it was typed.
+    if skip::lacks(&[Need::Tool("bash")]) {
+        return;
+    }
+    symlink("/bin/bash", sandbox.path("opt/CUDAWRAP_rbash")).unwrap();
+    symlink(sandbox.path("bin/cudawrap"), sandbox.path("opt/rbash")).unwrap();
+    let outcome = sandbox
+        .command(sandbox.path("opt/rbash"))
+        .args(["-c", "shopt -q restricted_shell && echo restricted"])
+        .run();
+    outcome.exits(0).prints("restricted\n");
+}
+
+#[test]
+fn a_program_in_tmux_keeps_its_device_after_the_terminal_is_gone() {
+    if skip::lacks(&[Need::Tool("tmux"), Need::Tool("script")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let socket = sandbox.text("work/tmux");
+    let tmux = |words: &[&str]| {
+        sandbox
+            .command("tmux")
+            .args(["-f", "/dev/null", "-S", &socket])
+            .args(words)
+            .env("TERM", "xterm")
+            .run()
+    };
+    tmux(&["new-session", "-d", "cudawrap -- sim-cuda --run forever"]).exits(0);
+    sandbox.until_running(1);
+    assert!(sandbox.locked());
+    // The plain form in a shell of tmux's: the reservation goes with the program.
+    tmux(&[
+        "new-window",
+        "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run forever",
+    ])
+    .exits(0);
+    sandbox.until_running(2);
+    sandbox.assert_exclusive();
+    assert_eq!(listing::free_devices(&sandbox), "2");
+    tmux(&["kill-server"]);
+    sandbox.assert_clean(Duration::from_secs(10));
+}
+
+/// The path of a program that is a link to a link, from a working directory that nobody
+/// may read.
+#[test]
+fn a_working_directory_without_rights_is_none_of_our_business() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let app = wrap(&sandbox, "opt", "app", "sim-cuda");
+    sandbox.file("closed/file", "", 0o600);
+    std::fs::set_permissions(
+        sandbox.path("closed"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o700),
+    )
+    .unwrap();
+    let script = format!(
+        "cd {}; exec setpriv --reuid={OTHER} --regid={OTHER} --clear-groups {}",
+        sandbox.text("closed"),
+        app.display()
+    );
+    assert!(
+        sandbox
+            .shell("sh", &script)
+            .run()
+            .exits(0)
+            .stdout
+            .starts_with("RUN MIG-")
+    );
+    assert!(Path::new(&app).is_symlink());
+}

@@ -1,0 +1,274 @@
+//! How cudawrap finds the program behind its name, and what it reports if there is none:
+//! 126 if it cannot run, 127 if it cannot be found, as env(1) and the shells do.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use getgpu_tests::PLAIN;
+use getgpu_tests::wrapped::{Facts, put, wrap};
+use harness::{Outcome, Sandbox};
+
+pub(crate) fn run(sandbox: &Sandbox, program: impl AsRef<OsStr>) -> Outcome {
+    sandbox.command(program).args(["one"]).run()
+}
+
+/// Asserts that the payload at `path` ran.
+#[track_caller]
+pub(crate) fn ran(outcome: &Outcome, path: &Path) {
+    outcome.exits(0).says(&[]);
+    let facts = Facts::parse(&outcome.stdout);
+    assert_eq!(facts.get("exe"), path.to_str(), "{outcome:#?}");
+    assert_eq!(facts.arguments().last(), Some(&"one"));
+}
+
+#[test]
+fn a_copy_a_hard_link_and_a_moved_cudawrap_are_still_cudawrap() {
+    let sandbox = Sandbox::new("mig4");
+    sandbox.set_settings(&format!("getgpu = {:?}", sandbox.path("bin/getgpu")));
+    put(&sandbox, &sandbox.path("work/a/CUDAWRAP_app"), "probe");
+    put(&sandbox, &sandbox.path("work/a/app"), "cudawrap");
+    ran(
+        &run(&sandbox, sandbox.path("work/a/app")),
+        &sandbox.path("work/a/CUDAWRAP_app"),
+    );
+    put(&sandbox, &sandbox.path("work/b/CUDAWRAP_app"), "probe");
+    // By another process: one that is forked here meanwhile would keep the copy open for
+    // writing.
+    sandbox
+        .command("cp")
+        .args([sandbox.path("bin/cudawrap"), sandbox.path("work/b/app")])
+        .run()
+        .exits(0);
+    ran(
+        &run(&sandbox, sandbox.path("work/b/app")),
+        &sandbox.path("work/b/CUDAWRAP_app"),
+    );
+    let link = wrap(&sandbox, "work/c", "app", "probe");
+    fs::create_dir(sandbox.path("opt")).unwrap();
+    fs::rename(
+        sandbox.path("bin/cudawrap"),
+        sandbox.path("opt/cudawrap-1.2"),
+    )
+    .unwrap();
+    symlink("../opt/cudawrap-1.2", sandbox.path("bin/cudawrap")).unwrap();
+    ran(&run(&sandbox, &link), &sandbox.path("work/c/CUDAWRAP_app"));
+    let own = sandbox
+        .command("cudawrap")
+        .args(["--", "probe", "one"])
+        .run();
+    ran(&own, &sandbox.path("bin/probe"));
+}
+
+/// A directory of links as ccache has it, and programs of the same name in other
+/// directories of PATH.
+struct Directories {
+    sandbox: Sandbox,
+}
+
+impl Directories {
+    fn new() -> Self {
+        let sandbox = Sandbox::new("mig4");
+        for directory in ["links", "links2"] {
+            fs::create_dir(sandbox.path(directory)).unwrap();
+        }
+        symlink(sandbox.path("bin/cudawrap"), sandbox.path("links/app")).unwrap();
+        put(&sandbox, &sandbox.path("real/app"), "probe");
+        put(&sandbox, &sandbox.path("first/app"), "probe");
+        // Another installation, with a link directory of its own.
+        sandbox
+            .command("mkdir")
+            .args([sandbox.path("other")])
+            .run()
+            .exits(0);
+        sandbox
+            .command("cp")
+            .args([sandbox.path("bin/cudawrap"), sandbox.path("other/cudawrap")])
+            .run()
+            .exits(0);
+        put(&sandbox, &sandbox.path("other/getgpu"), "getgpu");
+        symlink(sandbox.path("other/cudawrap"), sandbox.path("links2/app")).unwrap();
+        Self { sandbox }
+    }
+
+    fn run(&self, program: &str, path: &[&str]) -> Outcome {
+        let path: Vec<String> = path.iter().map(|name| self.sandbox.text(name)).collect();
+        let program = if program.contains('/') {
+            self.sandbox.text(program)
+        } else {
+            program.to_owned()
+        };
+        self.sandbox
+            .command("launch")
+            .args([program.as_str(), "one"])
+            .env("PATH", path.join(":"))
+            .run()
+    }
+}
+
+#[test]
+fn a_link_without_a_sibling_runs_the_next_program_of_its_name_behind_it_in_path() {
+    let at = Directories::new();
+    let real = at.sandbox.path("real/app");
+    ran(&at.run("app", &["links", "real", "first"]), &real);
+    ran(&at.run("links/app", &["first", "links", "real"]), &real);
+    ran(&at.run("links/app", &["real", "first"]), &real);
+    // Where cudawrap itself is, is not where the link is.
+    ran(&at.run("links/app", &["real", "bin"]), &real);
+    ran(&at.run("links/app", &["real", "bin", "first"]), &real);
+    ran(&at.run("app", &["bin", "links", "real"]), &real);
+    ran(&at.run("app", &["links", "real", "bin"]), &real);
+    ran(&at.run("app", &["links", "bin", "real"]), &real);
+    ran(&at.run("app", &["links", "links2", "other", "real"]), &real);
+    ran(&at.run("app", &["links2", "links", "real"]), &real);
+    ran(&at.run("links2/app", &["links", "real"]), &real);
+    symlink("links", at.sandbox.path("alias")).unwrap();
+    ran(
+        &at.run("app", &["first/none", "alias", "links", "real"]),
+        &real,
+    );
+}
+
+#[test]
+fn two_installations_never_run_each_other_for_ever() {
+    let at = Directories::new();
+    for path in [
+        &["links", "links2"][..],
+        &["links2", "links"],
+        &["links", "links2", "links", "links2"],
+        &["links"],
+    ] {
+        at.run("app", path).refuses(
+            "cudawrap",
+            127,
+            "app: there is no CUDAWRAP_app beside it and no other app in PATH",
+        );
+    }
+    at.run("links/app", &["first", "links"]).exits(127);
+}
+
+#[test]
+fn a_program_that_is_not_there_or_cannot_run_says_so() {
+    let sandbox = Sandbox::new("mig4");
+    let link = wrap(&sandbox, "work/a", "app", "probe");
+    let hidden = link.with_file_name("CUDAWRAP_app");
+    fs::remove_file(&hidden).unwrap();
+    run(&sandbox, &link).refuses(
+        "cudawrap",
+        127,
+        "there is no CUDAWRAP_app beside it and no other app in PATH",
+    );
+    let content: [(&[u8], u32, i32, &str); 7] = [
+        (b"#!/bin/sh\nexit 5\n", 0o755, 5, ""),
+        (b"exit $#\n", 0o755, 1, ""),
+        (b"", 0o755, 0, ""),
+        (
+            b"#!/bin/sh\nexit 5\n",
+            0o644,
+            126,
+            "CUDAWRAP_app: Permission denied",
+        ),
+        (b"#!/no/such/interpreter\n", 0o755, 127, "CUDAWRAP_app: "),
+        (
+            b"\x7fELF\x02\x01\x01\0\0\0 of another machine",
+            0o755,
+            126,
+            "CUDAWRAP_app: Exec format error",
+        ),
+        (b"MZ\0\0\n", 0o755, 126, "CUDAWRAP_app: Exec format error"),
+    ];
+    for (bytes, mode, status, line) in content {
+        // By another process: one that is forked here meanwhile would keep the file open
+        // for writing.
+        fs::write(sandbox.path("work/source"), bytes).unwrap();
+        let mode = format!("{mode:o}");
+        let words: [std::ffi::OsString; 4] = [
+            "-m".into(),
+            mode.into(),
+            sandbox.path("work/source").into(),
+            hidden.clone().into(),
+        ];
+        sandbox
+            .command("install")
+            .args::<[OsString; 4], _>(words)
+            .run()
+            .exits(0);
+        let outcomes = [
+            run(&sandbox, &link),
+            sandbox
+                .command("cudawrap")
+                .args([hidden.as_os_str(), "one".as_ref()])
+                .run(),
+        ];
+        for outcome in outcomes {
+            if line.is_empty() {
+                outcome.exits(status).says(&[]);
+            } else {
+                outcome.refuses("cudawrap", status, line);
+            }
+        }
+    }
+    fs::remove_file(&hidden).unwrap();
+    fs::create_dir(&hidden).unwrap();
+    run(&sandbox, &link).refuses("cudawrap", 126, "CUDAWRAP_app: Permission denied");
+    let own = |name: &str| sandbox.command("cudawrap").args([name]).run();
+    own("no-such-program").refuses("cudawrap", 127, "no-such-program: no such program in PATH");
+    own("./none").refuses("cudawrap", 127, "./none: No such file or directory");
+    own("config.toml/x").exits(127);
+    fs::set_permissions(
+        sandbox.path("node/node.toml"),
+        fs::Permissions::from_mode(0o644),
+    )
+    .unwrap();
+    own(&sandbox.text("node/node.toml")).refuses("cudawrap", 126, "Permission denied");
+    sandbox
+        .command("cudawrap")
+        .args(PLAIN)
+        .run()
+        .refuses("cudawrap", 125, "no program to run");
+    sandbox.assert_clean(std::time::Duration::ZERO);
+}
+
+#[test]
+fn the_hidden_name_started_while_it_leads_to_cudawrap_runs_the_program_beside_it() {
+    let sandbox = Sandbox::new("mig4");
+    put(&sandbox, &sandbox.path("work/a/app"), "probe");
+    symlink(
+        sandbox.path("bin/cudawrap"),
+        sandbox.path("work/a/CUDAWRAP_app"),
+    )
+    .unwrap();
+    let outcome = run(&sandbox, sandbox.path("work/a/CUDAWRAP_app"));
+    ran(&outcome, &sandbox.path("work/a/app"));
+    // Both lead here: no program, and no end of links to follow.
+    fs::remove_file(sandbox.path("work/a/app")).unwrap();
+    symlink(sandbox.path("bin/cudawrap"), sandbox.path("work/a/app")).unwrap();
+    run(&sandbox, sandbox.path("work/a/app")).exits(127);
+    run(&sandbox, sandbox.path("work/a/CUDAWRAP_app")).exits(127);
+}
+
+#[test]
+fn where_no_name_can_be_known_it_says_how_to_start_it() {
+    let sandbox = Sandbox::new("mig4");
+    let link = wrap(&sandbox, "work/a", "app", "probe");
+    let link = link.display();
+    let line = "cannot tell under which name this was started";
+    for how in [
+        format!("launch --as other --by-fd {link}"),
+        format!("launch --no-argv --by-fd {link}"),
+    ] {
+        sandbox
+            .shell("bash", &how)
+            .run()
+            .refuses("cudawrap", 125, line);
+    }
+    let loader = "/lib64/ld-linux-x86-64.so.2";
+    if Path::new(loader).exists() {
+        sandbox
+            .command(loader)
+            .args([link.to_string()])
+            .run()
+            .refuses("cudawrap", 125, line);
+    }
+}

@@ -1,0 +1,143 @@
+//! sudo, other pid and user namespaces and a hidden /proc: exclusion holds, and the
+//! host's root decides.
+
+use std::time::Duration;
+
+use getgpu_tests::wrapped::wrap;
+use getgpu_tests::{OTHER, listing};
+use harness::skip::{self, Need};
+use harness::{Sandbox, wait};
+
+#[test]
+fn sudo_takes_the_device_for_the_other_user_and_gives_it_back() {
+    if skip::lacks(&[Need::Root, Need::Tool("sudo")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let app = wrap(&sandbox, "opt", "app", "sim-cuda");
+    let keep = "SIM_NODE,LD_LIBRARY_PATH,GETGPU_LOCK,GETGPU_CONFIG,CUDA_VISIBLE_DEVICES";
+    let words = [&format!("--preserve-env={keep}"), "-u", "nobody", "-n"].map(str::to_owned);
+    let path = app.display().to_string();
+    // sudo runs the program as its child, without our descriptors: the lease is the
+    // program's own.
+    let outcome = sandbox.command("sudo").args(&words).args([&path]).run();
+    if outcome.stderr.contains("unknown") || outcome.stderr.contains("not allowed") {
+        skip::say(&format!(
+            "sudo cannot be used here: {}",
+            outcome.stderr.trim()
+        ));
+        return;
+    }
+    assert!(
+        outcome.exits(0).stdout.starts_with("RUN MIG-"),
+        "{outcome:#?}"
+    );
+    // cudawrap outside: sudo closes the descriptors, and its own process keeps them, as
+    // it waits.
+    let program = sandbox
+        .command("cudawrap")
+        .args(["--", "sudo"])
+        .args(&words)
+        .args([&sandbox.text("bin/sim-cuda"), "--run", "forever"])
+        .spawn();
+    sandbox.until_running(1);
+    assert!(sandbox.locked(), "kept by sudo");
+    assert_eq!(listing::free_devices(&sandbox), "3");
+    drop(program);
+    sandbox.kill_programs();
+    wait::until("free", || !sandbox.locked());
+}
+
+#[test]
+fn other_namespaces_and_a_hidden_proc_exclude_as_ever() {
+    if skip::lacks(&[Need::Mounts]) {
+        return;
+    }
+    let ways = [
+        ("net", "unshare -n"),
+        ("uts and ipc", "unshare -u -i"),
+        ("time", "unshare -T"),
+        (
+            "hidepid=0",
+            "unshare -m sh -c 'mount -t proc -o hidepid=0 proc /proc && exec \"$@\"' sh",
+        ),
+        (
+            "hidepid=1",
+            "unshare -m sh -c 'mount -t proc -o hidepid=1 proc /proc && exec \"$@\"' sh",
+        ),
+        (
+            "hidepid=2",
+            "unshare -m sh -c 'mount -t proc -o hidepid=2 proc /proc && exec \"$@\"' sh",
+        ),
+        (
+            "a read-only /run",
+            "unshare -m sh -c 'mount --bind RUN RUN && mount -o remount,ro,bind RUN && exec \"$@\"' sh",
+        ),
+    ];
+    for (what, how) in ways {
+        let sandbox = Sandbox::builder("mig4")
+            .settings("linger = '100ms'")
+            .build();
+        let how = how.replace("RUN", &sandbox.text("run"));
+        let user = format!("{how} setpriv --reuid={OTHER} --regid={OTHER} --clear-groups");
+        let words = "--run forever --ready";
+        let mut programs = Vec::new();
+        for (number, line) in [
+            "cudawrap -- sim-cuda",
+            "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda",
+        ]
+        .iter()
+        .enumerate()
+        {
+            let script = format!(
+                "exec {user} sh -c '{line} {words} {}'",
+                sandbox.text(&format!("work/ready{number}"))
+            );
+            programs.push(sandbox.shell("sh", &script.replace("'$", "'\\''$")).spawn());
+            let running = wait::holds_within(wait::LONG, || sandbox.running() == number + 1);
+            assert!(
+                running,
+                "{what}: {:#?} {}",
+                programs[number],
+                programs[number].stderr()
+            );
+        }
+        assert_eq!(listing::free_devices(&sandbox), "2", "{what}");
+        sandbox.assert_exclusive();
+        for program in &programs {
+            program.signal(harness::Signal::SIGKILL);
+        }
+        sandbox.kill_programs();
+        sandbox.assert_clean(Duration::from_secs(10));
+    }
+}
+
+/// Anybody can be root of a user namespace, and a caller that /proc hides is in this pid
+/// namespace all the same.
+#[test]
+fn who_may_be_held_for_is_decided_by_the_hosts_root() {
+    if skip::lacks(&[Need::Root, Need::UserNamespace, Need::Mounts]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let outcome = sandbox
+        .command("unshare")
+        .args(["-Ur", "getgpu", "--hold=1"])
+        .uid(OTHER)
+        .run();
+    outcome.refuses(
+        "getgpu",
+        2,
+        "--hold=1: it is never over; only root may hold until then",
+    );
+    let script = "mount -t proc -o hidepid=2 proc /proc && setpriv --reuid 1001 --regid 1001 --clear-groups getgpu --hold; exit $?";
+    let outcome = sandbox
+        .command("unshare")
+        .args(["-m", "sh", "-c", script])
+        .run();
+    outcome.refuses(
+        "getgpu",
+        2,
+        "--hold: /proc does not show you the caller, process ",
+    );
+}

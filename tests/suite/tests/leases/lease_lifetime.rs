@@ -1,0 +1,166 @@
+//! A lease lasts until the last process that inherited it exits: forks, daemons, shells
+//! that close descriptors, programs that start others. It is lost only if every descriptor
+//! is closed, as the README says.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use getgpu_tests::all_at_once;
+use getgpu_tests::wrapped::python;
+use harness::{Sandbox, size, skip, wait};
+
+/// In bash: READY says that it has come to the state that matters, GO waits for the end.
+const SHELLS: [(&str, &str); 7] = [
+    ("a child that goes on", "(READY; GO) & exit 0"),
+    (
+        "a daemon",
+        "setsid bash -c 'exec </dev/null >/dev/null 2>&1; READY; GO' & exit 0",
+    ),
+    (
+        "a grandchild in another directory",
+        "( ( cd /; READY; GO ) & ); exit 0",
+    ),
+    (
+        "a shell that uses descriptor 3",
+        "exec 3>/dev/null; READY; GO",
+    ),
+    (
+        "a shell that closes all low ones",
+        "for n in $(seq 3 99); do eval \"exec $n>&-\"; done; READY; GO",
+    ),
+    ("a pipe of two", "(READY; GO) | cat"),
+    ("another program by exec", "exec sh -c 'READY; GO'"),
+];
+
+/// What every starter below starts.
+const INNER: &str = "READY; GO";
+
+/// In Python, before READY and GO; and whether the lease is held then.
+const PYTHON: [(&str, &str, bool); 4] = [
+    (
+        "a program that closes all descriptors",
+        "os.closerange(3, 4096)",
+        false,
+    ),
+    (
+        "a program that closes all low ones",
+        "os.closerange(3, 800)",
+        true,
+    ),
+    (
+        "a child without descriptors whose parent is over",
+        "if os.fork(): os._exit(0)\nos.closerange(3, 4096)",
+        false,
+    ),
+    (
+        "a daemon of two forks",
+        "if os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)",
+        true,
+    ),
+];
+
+/// Programs that start others, some of which close descriptors first.
+const STARTERS: [&[&str]; 14] = [
+    &["nohup"],
+    &["setsid", "-w"],
+    &["timeout", "60"],
+    &["nice"],
+    &["stdbuf", "-oL"],
+    &["taskset", "1"],
+    &["setpriv", "--no-new-privs"],
+    &["env"],
+    &["su", "-s", "/bin/sh", "nobody", "-c"],
+    &["runuser", "-u", "nobody", "--"],
+    &["sudo", "-n", "-u", "nobody"],
+    &["script", "-qec"],
+    &["tcsh", "-f", "-c"],
+    &["perl", "-e", "system(@ARGV)", "--"],
+];
+
+/// Runs `words` under cudawrap, looks whether the lease is there when it says that it is
+/// ready, ends it, and waits until nothing is left.
+fn live(what: &str, words: &[String], held: bool) {
+    let sandbox = Sandbox::new("mig4");
+    let (ready, go) = (sandbox.path("work/ready"), sandbox.path("work/go"));
+    nix::unistd::mkfifo(&go, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+    let words: Vec<String> = words
+        .iter()
+        .map(|word| {
+            // In this order: what is put in for READY, a random path, may well contain
+            // GO.
+            let word = word.replace("GO", &format!("read x <{}", go.display()));
+            word.replace("READY", &format!("echo >{}", ready.display()))
+        })
+        .collect();
+    // Whatever the umask: nobody's programs read it too.
+    std::fs::set_permissions(&go, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let program = sandbox
+        .command("cudawrap")
+        .arg0("cudawrap")
+        .args(["--"])
+        .args(&words)
+        .spawn();
+    let came = wait::holds_within(wait::LONG, || ready.exists());
+    assert!(came, "{what}: not ready: {}", program.stderr());
+    if held {
+        assert!(sandbox.locked(), "{what}: lost");
+    } else {
+        wait::until(&format!("{what}: the kernel has closed them"), || {
+            !sandbox.locked()
+        });
+    }
+    std::fs::write(&go, "x\n").unwrap();
+    wait::until(&format!("{what}: free again"), || !sandbox.locked());
+}
+
+#[test]
+fn a_lease_ends_with_the_last_process_that_has_it() {
+    let mut lives: Vec<(String, Vec<String>, bool)> = Vec::new();
+    for (what, script) in SHELLS {
+        lives.push((
+            what.to_owned(),
+            ["bash", "-c", script].map(str::to_owned).to_vec(),
+            true,
+        ));
+    }
+    let root = nix::unistd::geteuid().is_root();
+    for starter in STARTERS {
+        let user = ["su", "runuser", "sudo"].contains(&starter[0]);
+        if skip::tool(starter[0]).is_none() || (user && !root) {
+            skip::say(&format!("{} is not installed, or needs root", starter[0]));
+            continue;
+        }
+        let mut words: Vec<String> = starter.iter().map(|word| (*word).to_owned()).collect();
+        // Some take a line for a shell, the others words.
+        match starter[0] {
+            "su" | "script" => words.push(INNER.to_owned()),
+            "tcsh" => words.push(format!("sh -c '{INNER}'; true")),
+            _ => words.extend(["sh", "-c", INNER].map(str::to_owned)),
+        }
+        lives.push((starter[0].to_owned(), words, true));
+    }
+    if let Some(python) = python() {
+        for (what, lines, held) in PYTHON {
+            let text = format!("import os\n{lines}\nos.system('READY; GO')");
+            lives.push((
+                what.to_owned(),
+                vec![python.clone(), "-c".to_owned(), text],
+                held,
+            ));
+        }
+    }
+    let (times, done) = (size(1, 50), AtomicUsize::new(0));
+    all_at_once(lives.chunks(lives.len().div_ceil(4)), |some| {
+        for (what, words, held) in some {
+            for _ in 0..times {
+                live(what, words, *held);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    println!(
+        "{} ways of life, {} lives: each lease ended when it should",
+        lives.len(),
+        done.load(Ordering::Relaxed)
+    );
+    assert!(lives.len() > 18);
+}

@@ -1,0 +1,15 @@
+//! What cudawrap leases, for how long, and how devices are divided: shares, and devices
+//! that a process owns already.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a panic is a failed test; figures and SKIPPED lines are read"
+)]
+
+mod lease_lifetime;
+mod named_devices;
+mod nested_grants;
+mod nested_shares;
+mod share_placement;
+mod shares;
+mod wrapped_programs;

@@ -1,0 +1,229 @@
+//! A device that CUDA_VISIBLE_DEVICES names is leased in every form of the variable. If
+//! another user has it, cudawrap prints a warning and runs the program, or refuses.
+
+use getgpu_tests::wrapped::wrap;
+use getgpu_tests::{OTHER, first_line, listing, somebody};
+use harness::skip::{self, Need};
+use harness::{Sandbox, wait};
+
+#[test]
+fn a_device_that_the_variable_names_is_leased_in_every_form() {
+    let sandbox = Sandbox::new("mig4");
+    let app = wrap(&sandbox, "opt", "app", "sim-cuda");
+    let listing = listing::json(&sandbox);
+    let device = &listing["devices"][1];
+    let uuid = device["uuid"].as_str().unwrap();
+    let old = format!(
+        "MIG-{}/{}/{}",
+        device["gpu_uuid"].as_str().unwrap(),
+        device["gpu_instance"],
+        device["compute_instance"]
+    );
+    for value in [uuid.to_owned(), old] {
+        for command in [
+            sandbox.command(&app),
+            sandbox.command("cudawrap").args(["--", "sim-cuda"]),
+        ] {
+            let program = command.args(["--run", "forever"]).visible(&value).spawn();
+            sandbox.until_running(1);
+            assert!(
+                first_line(&program).starts_with(&format!("RUN {uuid}")),
+                "{value}"
+            );
+            let outcome = somebody(&sandbox, &["--explain", "--no-reserve"]).run();
+            outcome.mentions(&format!("{uuid} (GPU 0 MIG device 1): leased by "));
+            drop(program);
+            wait::until("it is over", || sandbox.running() == 0);
+        }
+    }
+    let whole = Sandbox::new("gpus4");
+    let app = wrap(&whole, "opt", "app", "sim-cuda");
+    let prefix = &whole.uuids()[2][..12];
+    for value in ["2", prefix] {
+        let program = whole
+            .command(&app)
+            .args(["--run", "forever"])
+            .visible(value)
+            .spawn();
+        whole.until_running(1);
+        assert_eq!(listing::free_devices(&whole), "3", "{value}");
+        whole
+            .getgpu(["--explain", "--no-reserve"])
+            .run()
+            .mentions(&format!("{} (GPU 2): leased by ", whole.uuids()[2]));
+        drop(program);
+        wait::until("it is over", || whole.running() == 0);
+    }
+}
+
+/// As much of the UUID as fits no other.
+fn shortened(uuid: &str, all: &[String]) -> String {
+    let fits = |length: &usize| {
+        all.iter()
+            .filter(|other| other.starts_with(&uuid[..*length]))
+            .count()
+            == 1
+    };
+    uuid[..(1..=uuid.len()).find(fits).unwrap()].to_owned()
+}
+
+#[test]
+fn a_shortened_uuid_is_the_device_that_it_fits() {
+    for inventory in ["mig4", "gpus4"] {
+        let sandbox = Sandbox::new(inventory);
+        let uuids = sandbox.uuids();
+        let short = shortened(&uuids[2], &uuids);
+        assert!(short.len() < uuids[2].len());
+        let several = &short[..short.len() - 1];
+        for value in [
+            short.clone(),
+            short.to_uppercase(),
+            format!("{short},{several},{}", uuids[1]),
+        ] {
+            assert_eq!(
+                sandbox
+                    .getgpu(["--no-reserve"])
+                    .visible(&value)
+                    .run()
+                    .line(),
+                uuids[2],
+                "{value}"
+            );
+            let shown = sandbox
+                .command("cudawrap")
+                .args(["--", "printenv", "CUDA_VISIBLE_DEVICES"])
+                .visible(&value);
+            assert_eq!(shown.run().exits(0).line(), uuids[2], "{value}");
+        }
+        for value in [several, "bogus", "0x0"] {
+            let outcome = sandbox.getgpu(["--no-reserve"]).visible(value).run();
+            outcome.exits(3).prints("").mentions(&format!(
+                "CUDA_VISIBLE_DEVICES={value}: no such device on this node"
+            ));
+        }
+    }
+}
+
+#[test]
+fn several_devices_or_none_are_run_as_they_are_under_a_link() {
+    let sandbox = Sandbox::new("mig4");
+    let app = wrap(&sandbox, "opt", "app", "sim-cuda");
+    let uuids = sandbox.uuids();
+    let both = format!("{},{}", uuids[0], uuids[1]);
+    let program = sandbox
+        .command(&app)
+        .args(["--run", "forever"])
+        .visible(&both)
+        .spawn();
+    sandbox.until_running(1);
+    assert!(!sandbox.locked(), "nothing is leased");
+    drop(program);
+    for value in ["", "-1"] {
+        sandbox
+            .command(&app)
+            .visible(value)
+            .run()
+            .exits(100)
+            .prints("NODEVICE\n")
+            .says(&[]);
+        sandbox
+            .command("cudawrap")
+            .args(["--", "true"])
+            .visible(value)
+            .run()
+            .exits(125)
+            .mentions("it names no device");
+    }
+    let gone = "MIG-GPU-7a1b2c3d-0001-5abc-8def-000000000009/1/0";
+    let outcome = sandbox
+        .command("cudawrap")
+        .args(["--", "true"])
+        .visible(gone)
+        .run();
+    outcome
+        .exits(125)
+        .mentions(": no such device on this node")
+        .mentions("re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again");
+}
+
+#[test]
+fn a_named_device_that_somebody_has_is_said_and_run_or_refused() {
+    let sandbox = Sandbox::new("mig4");
+    let app = wrap(&sandbox, "opt", "app", "sim-cuda");
+    let reserved = somebody(&sandbox, &["--for=60"]).run().line();
+    let root = nix::unistd::geteuid().is_root();
+    if root {
+        let outcome = sandbox.command(&app).visible(&reserved).run();
+        outcome
+            .exits(0)
+            .mentions(&format!("cudawrap: {reserved}: in use by "));
+        outcome.mentions("running there because CUDA_VISIBLE_DEVICES names it");
+        sandbox.set_settings("when_taken = 'fail'");
+        sandbox
+            .command(&app)
+            .visible(&reserved)
+            .run()
+            .exits(75)
+            .prints("");
+        sandbox.set_settings("");
+    }
+    // Under its own name another user's reservation is as good as a lease; one of our own
+    // is used.
+    let outcome = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda"])
+        .visible(&reserved)
+        .run();
+    if root {
+        outcome
+            .exits(75)
+            .mentions(&format!("cudawrap: {reserved}: in use by "))
+            .prints("");
+    } else {
+        outcome.exits(0).says(&[]);
+    }
+    let lessee = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--shared", "--run", "forever"])
+        .spawn();
+    sandbox.until_running(1);
+    let leased = first_line(&lessee).split(' ').nth(1).unwrap().to_owned();
+    let outcome = sandbox
+        .command(&app)
+        .args(["--shared"])
+        .visible(&leased)
+        .run();
+    outcome.exits(0).mentions(&format!(
+        "(pid {}, sim-cuda): running there because",
+        lessee.pid()
+    ));
+    let outcome = sandbox
+        .command("cudawrap")
+        .args(["--", "true"])
+        .visible(&leased)
+        .run();
+    outcome
+        .exits(75)
+        .mentions(&format!("cudawrap: {leased}: in use by "));
+}
+
+#[test]
+fn another_users_program_is_named_in_the_message() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let program = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .uid(OTHER)
+        .spawn();
+    sandbox.until_running(1);
+    let outcome = sandbox
+        .getgpu(["--no-reserve"])
+        .visible(first_line(&program).split(' ').nth(1).unwrap())
+        .run();
+    outcome.exits(1).mentions(&format!(
+        "getgpu: no free device: 1 of 1 in use ({OTHER} 1)"
+    ));
+}

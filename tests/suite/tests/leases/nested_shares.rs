@@ -1,0 +1,163 @@
+//! Shares inside a reservation or a lease are counted within it and never leave it.
+
+use std::time::Duration;
+
+use getgpu_tests::free_again;
+use harness::Sandbox;
+
+#[test]
+fn shares_of_what_is_ones_own_are_counted_inside_it() {
+    let sandbox = Sandbox::new("mig4");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); \
+                  for i in 1 2; do cudawrap --share 1/2 -- sim-cuda --max 2 --until-file go & done; \
+                  until [ $(ls $SIM_NODE/running | grep -vc gate) = 2 ]; do sleep 0.01; done; \
+                  cudawrap --share 1/2 -- true; echo $?; touch go; wait; cudawrap --share 1/2 -- true; echo $?";
+    for around in ["bash", "cudawrap -- bash"] {
+        let script = if around == "bash" {
+            script.to_owned()
+        } else {
+            script.replace("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); ", "")
+        };
+        let file = sandbox.file("work/script", &script, 0o755);
+        // The files of programs that are over go only when somebody looks at their
+        // device.
+        let outcome = sandbox
+            .shell(
+                "bash",
+                &format!("rm -f go $SIM_NODE/running/*; {around} {}", file.display()),
+            )
+            .run();
+        let codes: Vec<&str> = outcome
+            .exits(0)
+            .stdout
+            .lines()
+            .filter(|line| !line.starts_with("RUN"))
+            .collect();
+        assert_eq!(codes, ["75", "0"], "{outcome:#?}");
+        assert!(sandbox.folder().collisions().unwrap().is_empty());
+        free_again(&sandbox);
+    }
+}
+
+#[test]
+fn parts_of_what_is_ones_own_taken_at_one_instant_all_find_theirs() {
+    let sandbox = Sandbox::new("h200x1");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); \
+                  for i in $(seq 16); do (until [ -e gate ]; do :; done; \
+                  exec cudawrap --share 1/16 -- sh -c 'until [ -e go ]; do sleep 0.05; done' || echo none) & done; \
+                  touch gate; \
+                  for i in $(seq 600); do n=$(getgpu --list --json | grep -o '\"kind\":\"lease\"' | wc -l); [ $n -lt 16 ] || break; done; \
+                  echo $n; touch go; wait";
+    let outcome = sandbox
+        .shell("bash", script)
+        .limit(Duration::from_secs(60))
+        .run();
+    outcome.exits(0).says(&[]).prints("16\n");
+}
+
+#[test]
+fn a_program_under_a_reserved_share_leases_just_that() {
+    let sandbox = Sandbox::new("h200x1");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/4 --hold); \
+                  cudawrap -- sim-cuda --max 4 --until-file go & \
+                  until [ $(ls $SIM_NODE/running | grep -vc gate) = 1 ]; do sleep 0.01; done; \
+                  unset CUDA_VISIBLE_DEVICES; getgpu --count-free --share 1/4; getgpu --list --json; touch go; wait";
+    let outcome = sandbox.shell("bash", script).run();
+    let lines: Vec<&str> = outcome
+        .exits(0)
+        .stdout
+        .lines()
+        .filter(|line| !line.starts_with("RUN"))
+        .collect();
+    assert_eq!(lines[0], "3", "{outcome:#?}");
+    let listing: serde_json::Value = serde_json::from_str(lines[1]).unwrap();
+    let holders = listing["devices"][0]["holders"].as_array().unwrap();
+    let parts: Vec<_> = holders
+        .iter()
+        .map(|holder| (holder["kind"].as_str().unwrap(), holder["share"].as_f64()))
+        .collect();
+    assert_eq!(
+        parts,
+        [("lease", Some(0.25)), ("reservation", Some(0.25))],
+        "{listing}"
+    );
+    free_again(&sandbox);
+}
+
+#[test]
+fn two_shares_of_one_caller_on_one_device_do_not_meet() {
+    let sandbox = Sandbox::new("h200x1");
+    // The programs live longer than a holder's longest pause, so that it sees them also
+    // where everything is slow. Both halves are of one script and on one device: once
+    // reserved below two subshells, once by the script itself.
+    for start in [
+        "for i in 1 2; do ( CUDA_VISIBLE_DEVICES=$(getgpu -q --share 1/2) exec cudawrap -- sim-cuda --max 2 --until-file go ) & done",
+        "a=$(getgpu -q --share 1/2); b=$(getgpu -q --share 1/2); \
+         for d in $a $b; do CUDA_VISIBLE_DEVICES=$d cudawrap -- sim-cuda --max 2 --until-file go & done",
+    ] {
+        let script = format!(
+            "rm -f go $SIM_NODE/running/*; {start}; until [ $(ls $SIM_NODE/running | grep -vc gate) = 2 ]; do sleep 0.01; done; \
+             getgpu --list --json; sleep 1.5; touch go; wait"
+        );
+        let outcome = sandbox.shell("bash", &script).run();
+        let json = outcome
+            .exits(0)
+            .says(&[])
+            .stdout
+            .lines()
+            .find(|line| line.starts_with('{'))
+            .unwrap();
+        let listing: serde_json::Value = serde_json::from_str(json).unwrap();
+        let leases = listing["devices"][0]["holders"].as_array().unwrap();
+        let leases: Vec<f64> = leases
+            .iter()
+            .filter(|h| h["kind"] == "lease")
+            .map(|h| h["share"].as_f64().unwrap())
+            .collect();
+        assert_eq!(leases, [0.5, 0.5], "{listing}");
+        sandbox.assert_clean(Duration::from_secs(6));
+    }
+}
+
+#[test]
+fn a_fraction_of_a_part_is_one_of_the_part_and_stays_inside() {
+    let sandbox = Sandbox::new("h200x1");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold); \
+                  for i in 1 2; do cudawrap --share 1/2 -- sim-cuda --max 4 --until-file go & done; \
+                  until [ $(ls $SIM_NODE/running | grep -vc gate) = 2 ]; do sleep 0.01; done; \
+                  cudawrap --share 1/2 -- true; echo $?; cudawrap -- true; echo $?; getgpu; \
+                  env -u CUDA_VISIBLE_DEVICES getgpu --count-free --share 1/2; touch go; wait";
+    let outcome = sandbox.shell("bash", script).run();
+    let lines: Vec<&str> = outcome
+        .exits(0)
+        .stdout
+        .lines()
+        .filter(|line| !line.starts_with("RUN"))
+        .collect();
+    assert_eq!(
+        (lines[0], lines[1]),
+        ("75", "75"),
+        "both parts of the part are in use: {outcome:#?}"
+    );
+    assert_eq!(
+        (lines[2].len(), lines[3]),
+        (40, "1"),
+        "all of it is printed again, the other half is free"
+    );
+    sandbox.assert_clean(Duration::from_secs(6));
+}
+
+#[test]
+fn shares_inside_ones_own_are_waited_for() {
+    let sandbox = Sandbox::new("mig4");
+    for script in [
+        "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); for i in 1 2 3 4 5 6; do \
+         cudawrap -q --share 1/2 --wait -- sim-cuda --max 2 --run 0.2 & done; wait",
+        "cudawrap -- bash -c 'for i in 1 2 3 4 5 6; do cudawrap -q --share 1/2 --wait -- sim-cuda --max 2 --run 0.2 & done; wait'",
+    ] {
+        let before = sandbox.folder().runs().unwrap().len();
+        sandbox.shell("bash", script).run().exits(0).says(&[]);
+        assert_eq!(sandbox.folder().runs().unwrap().len() - before, 6);
+        assert!(sandbox.folder().collisions().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,227 @@
+//! Exactly k programs of 1/k fit on a device, and a share and a whole device exclude each
+//! other. The judge is the simulated programs' own log: `--max K` makes a program report
+//! that it met K others.
+
+use std::time::Duration;
+
+use getgpu_tests::wrapped::wrap;
+use getgpu_tests::{all_at_once, listing};
+use harness::{Running, Sandbox, Signal, wait};
+
+pub(crate) fn sharer(sandbox: &Sandbox, share: &str, most: u32) -> Running {
+    let most = most.to_string();
+    let program = ["--", "sim-cuda", "--run", "forever", "--max", &most];
+    sandbox
+        .command("cudawrap")
+        .args(["--share", share])
+        .args(program)
+        .limit(Duration::from_secs(600))
+        .spawn()
+}
+
+#[test]
+fn exactly_k_programs_of_one_kth_fit_for_every_k() {
+    // Two nodes at a time, since most of it is starting processes.
+    all_at_once([0, 1], |half| {
+        let sandbox = Sandbox::new("h200x1");
+        for k in (2..=64).chain([100]).filter(|k| k % 2 == half) {
+            let share = format!("1/{k}");
+            for _ in 0..k {
+                sandbox
+                    .getgpu(["--share", &share, "--for=600"])
+                    .run()
+                    .line();
+            }
+            sandbox.getgpu(["--share", &share]).run().refuses(
+                "getgpu",
+                1,
+                "1 of 1 in use (reserved 1)",
+            );
+            assert_eq!(
+                sandbox
+                    .getgpu(["--count-free", "--share", &share])
+                    .run()
+                    .line(),
+                "0"
+            );
+            sandbox
+                .getgpu(["--release-all"])
+                .limit(Duration::from_secs(60))
+                .run()
+                .exits(0);
+        }
+        sandbox.assert_clean(Duration::ZERO);
+    });
+}
+
+#[test]
+fn whole_and_parts_exclude_each_other() {
+    let sandbox = Sandbox::new("h200x1");
+    let half = sharer(&sandbox, "1/2", 2);
+    sandbox.until_running(1);
+    for plain in [
+        &["--no-reserve"][..],
+        &["--share=1", "--no-reserve"],
+        &["--share", "2/3", "--no-reserve"],
+    ] {
+        sandbox
+            .getgpu(plain)
+            .run()
+            .refuses("getgpu", 1, "no free device: 1 of 1 in use");
+    }
+    sandbox
+        .command("cudawrap")
+        .args(["--", "true"])
+        .run()
+        .refuses("cudawrap", 75, "1 of 1 in use");
+    let other = sharer(&sandbox, "50%", 2);
+    sandbox.until_running(2);
+    half.signal(Signal::SIGKILL);
+    half.wait();
+    sandbox
+        .getgpu(["--no-reserve", "--share", "0.5"])
+        .run()
+        .line();
+    sandbox.getgpu(["--no-reserve"]).run().exits(1);
+    other.signal(Signal::SIGKILL);
+    other.wait();
+    let whole = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .spawn();
+    sandbox.until_running(1);
+    sandbox
+        .getgpu(["--no-reserve", "--share", "1/848"])
+        .run()
+        .refuses("getgpu", 1, "1 of 1 in use");
+    drop(whole);
+    sandbox.assert_exclusive();
+}
+
+#[test]
+fn parts_in_pieces_are_still_parts() {
+    let sandbox = Sandbox::new("h200x1");
+    let hold = |share: &str| sandbox.getgpu(["--share", share, "--for=600"]).run().line();
+    // Six sixths, of which every second is given back: half is free, in three pieces.
+    for _ in 0..6 {
+        hold("1/6");
+    }
+    let mut holders = sandbox.holders();
+    holders.sort_by_key(|holder| holder.pid);
+    for holder in holders.iter().step_by(2) {
+        let kill = format!("kill {}", holder.pid);
+        sandbox.shell("dash", &kill).run().exits(0);
+    }
+    wait::until("three are left", || sandbox.holders().len() == 3);
+    assert_eq!(
+        sandbox
+            .getgpu(["--count-free", "--share", "1/6"])
+            .run()
+            .line(),
+        "3"
+    );
+    let half = sharer(&sandbox, "1/2", 9);
+    sandbox.until_running(1);
+    sandbox.getgpu(["--share", "1/848"]).run().exits(1);
+    half.signal(Signal::SIGKILL);
+    half.wait();
+    hold("1/2");
+}
+
+#[test]
+fn a_share_by_size_is_a_part_of_each_device() {
+    let sandbox = Sandbox::new("h200x1-mig");
+    // 16 GiB each: three times 5 G, not four.
+    for _ in 0..21 {
+        sandbox.getgpu(["--share", "5G", "--for=600"]).run().line();
+    }
+    sandbox.getgpu(["--share", "5G"]).run().exits(1);
+    let listing = listing::json(&sandbox);
+    let used = listing["devices"][0]["share_used"].as_f64().unwrap();
+    assert!((used - 15.0 / 16.0).abs() < 0.001, "{listing}");
+}
+
+#[test]
+fn a_share_larger_than_the_device_takes_nothing_of_any_other() {
+    let sandbox = Sandbox::new("a100x8");
+    let grant = sandbox.uuids()[0].clone();
+    let free = || listing::free_devices(&sandbox);
+    let all = free();
+    let app = wrap(&sandbox, "work", "app", "sim-cuda");
+    for around in ["", "lease", "reservation"] {
+        let script = format!(
+            "cudawrap --share 600G -- true; echo $?; getgpu --share 600G; echo $?; CUDAWRAP_SHARE=600G {} --run 0.05; getgpu --list --json",
+            app.display()
+        );
+        let shell = match around {
+            "lease" => sandbox
+                .command("cudawrap")
+                .args(["--", "bash", "-c", &script])
+                .visible(&grant),
+            "reservation" => sandbox.shell(
+                "bash",
+                &format!("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); {script}"),
+            ),
+            _ => sandbox.shell("bash", &script).visible(&grant),
+        };
+        let outcome = shell.limit(Duration::from_secs(20)).run();
+        let lines: Vec<&str> = outcome.exits(0).stdout.lines().collect();
+        assert_eq!((lines[0], lines[1]), ("125", "3"), "{around}: {outcome:#?}");
+        assert!(
+            lines[2].starts_with("RUN "),
+            "a linked program runs: {outcome:#?}"
+        );
+        outcome.mentions("cudawrap: --share 600G: ");
+        let listing: serde_json::Value = serde_json::from_str(lines[3]).unwrap();
+        for device in listing["devices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|device| device["uuid"] != grant.as_str())
+        {
+            assert!(
+                device["holders"].as_array().unwrap().len() <= 1,
+                "{around}: {device}"
+            );
+        }
+        wait::until("all are free again", || free() == all);
+    }
+}
+
+#[test]
+fn frameworks_are_told_what_a_share_is() {
+    let sandbox = Sandbox::new("mig4");
+    let app = wrap(&sandbox, "opt", "app", "probe");
+    let shown = |share: Option<&str>, settings: &str, own: Option<&str>| {
+        sandbox.set_settings(settings);
+        let mut command = share.map_or_else(
+            || sandbox.command(&app),
+            |share| sandbox.command(&app).env("CUDAWRAP_SHARE", share),
+        );
+        if let Some(own) = own {
+            command = command.env("XLA_PYTHON_CLIENT_MEM_FRACTION", own);
+        }
+        let facts = getgpu_tests::wrapped::Facts::parse(&command.run().exits(0).stdout);
+        let get = |name: &str| facts.get(&format!("env {name}")).map(str::to_owned);
+        (
+            get("TF_FORCE_GPU_ALLOW_GROWTH"),
+            get("XLA_PYTHON_CLIENT_MEM_FRACTION"),
+        )
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(shown(None, "", None), (None, None));
+    assert_eq!(shown(Some("1/2"), "", None), (some("true"), some("0.45")));
+    assert_eq!(
+        shown(Some("1/4"), "", Some("0.1")),
+        (some("true"), some("0.1")),
+        "what is set stays"
+    );
+    assert_eq!(
+        shown(Some("1/2"), "framework_memory = false", None),
+        (None, None)
+    );
+    assert_eq!(
+        shown(None, "share = '25%'", None),
+        (some("true"), some("0.225"))
+    );
+}

@@ -1,0 +1,276 @@
+//! `--check` with a remedy for each finding, metrics for a collector, and a line for each
+//! lease in the system log.
+
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use getgpu_tests::wrapped::wrap;
+use harness::skip::{self, Need};
+use harness::{Outcome, Sandbox};
+
+/// The lines of findings: problems with their remedies, and how many are well.
+fn findings(outcome: &Outcome) -> (Vec<(String, String)>, usize) {
+    let mut problems: Vec<(String, String)> = Vec::new();
+    let mut fine = 0;
+    for line in outcome.stdout.lines() {
+        if let Some(problem) = line.strip_prefix("problem  ") {
+            problems.push((problem.to_owned(), String::new()));
+        } else if let Some(remedy) = line.strip_prefix("  remedy: ") {
+            problems.last_mut().unwrap().1 = remedy.to_owned();
+        } else {
+            assert!(line.starts_with("ok       "), "{line}");
+            fine += 1;
+        }
+    }
+    (problems, fine)
+}
+
+#[test]
+fn a_node_that_is_set_up_has_no_problem() {
+    let sandbox = Sandbox::new("a100x8");
+    let outcome = sandbox.getgpu(["--check"]).run();
+    let (problems, fine) = findings(outcome.exits(0).says(&[]));
+    assert!(problems.is_empty() && fine >= 7, "{outcome:#?}");
+    assert!(
+        outcome
+            .stdout
+            .contains("56 MIG devices and 0 whole GPUs on 8 GPUs"),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn every_problem_is_told_with_a_remedy() {
+    let problem = |sandbox: &Sandbox, arguments: &[&str], part: &str| {
+        let outcome = sandbox.getgpu([&["--check"], arguments].concat()).run();
+        outcome
+            .exits(1)
+            .says(&[outcome.stderr.trim_end()])
+            .mentions("getgpu: --check: ");
+        let (problems, _) = findings(&outcome);
+        let found = problems.iter().find(|(text, _)| text.contains(part));
+        let (_, remedy) = found.unwrap_or_else(|| panic!("{part}: {outcome:#?}"));
+        assert!(!remedy.is_empty(), "{part}: {outcome:#?}");
+    };
+    let sandbox = Sandbox::new("mig4");
+    sandbox.set_settings("nope = 1");
+    problem(&sandbox, &[], "nope");
+    sandbox.set_settings("allowed = ['MIG-00000000-0000-0000-0000-000000000000', 'bad']");
+    problem(&sandbox, &[], "does not exist on this node");
+    problem(&sandbox, &[], "`bad` is not the UUID of a device");
+    problem(&sandbox, &[], "no device is handed out");
+    sandbox.set_settings("nvml_timeout = 1");
+    sandbox.faults("[[rule]]\nfunction = 'nvmlDeviceGetCount_v2'\ndoes = 'hang'\n");
+    problem(&sandbox, &[], "NVML did not answer within 1 s");
+    sandbox.faults("[[rule]]\nfunction = '*'\ngpu = 0\nreturns = 15\n");
+    problem(&sandbox, &[], "driver: ");
+    // Everything answers but who uses the devices: they can never be given.
+    for (fault, part) in [
+        (
+            "[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\nreturns = 15\n",
+            " and 3 others: never free",
+        ),
+        (
+            "[[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo_v2'\nreturns = 4\n",
+            "DeviceGetMemoryInfo",
+        ),
+    ] {
+        sandbox.faults(fault);
+        problem(&sandbox, &[], part);
+    }
+    sandbox.faults("");
+    // A program that uses a device is no fault of the node.
+    let _program = sandbox.occupy(&sandbox.uuids()[..1], "");
+    sandbox.getgpu(["--hold"]).run().line();
+    sandbox.getgpu(["--check"]).run().exits(0);
+    std::fs::remove_file(sandbox.lock()).unwrap();
+    std::fs::write(sandbox.lock(), "").unwrap();
+    problem(&sandbox, &[], "it is not a FIFO");
+    let empty =
+        Sandbox::new("driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\n");
+    problem(&empty, &[], "GPU 0 is in MIG mode and has no MIG devices");
+    // A wrapped program without its hidden one.
+    let broken = Sandbox::new("mig4");
+    let app = wrap(&broken, "opt", "app", "probe");
+    let directory = broken.text("opt");
+    broken.getgpu(["--check", &directory]).run().exits(0);
+    std::fs::remove_file(app.with_file_name("CUDAWRAP_app")).unwrap();
+    problem(&broken, &[&directory], "app");
+    // A remedy is one that works: nothing can be repaired where nothing is.
+    let missing = broken
+        .getgpu(["--check", &broken.text("opt/nowhere")])
+        .run();
+    let (problems, _) = findings(missing.exits(1));
+    assert!(
+        matches!(problems.as_slice(), [(text, remedy)] if text.contains("no such file") && !remedy.contains("--repair")),
+        "{problems:?}"
+    );
+    broken
+        .getgpu(["--check"])
+        .env_remove("SIM_NODE")
+        .run()
+        .exits(1);
+}
+
+#[test]
+fn metrics_are_what_the_listing_says() {
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    let reserved = sandbox.getgpu(["--share", "1/4", "--hold"]).run().line();
+    let _busy = sandbox.occupy(
+        &uuids
+            .iter()
+            .filter(|uuid| **uuid != reserved)
+            .take(1)
+            .cloned()
+            .collect::<Vec<_>>(),
+        "",
+    );
+    let text = sandbox
+        .getgpu(["--list", "--format", "prometheus"])
+        .run()
+        .exits(0)
+        .says(&[])
+        .stdout
+        .clone();
+    let mut values: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut announced = "";
+    for line in text.lines() {
+        if let Some(comment) = line.strip_prefix("# ") {
+            announced = comment.split(' ').nth(1).unwrap();
+            continue;
+        }
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(name.starts_with(announced), "{line} below {announced}");
+        assert!(
+            values.insert(name, value.parse().unwrap()).is_none(),
+            "twice: {line}"
+        );
+    }
+    let of = |part: &[&str]| -> f64 {
+        values
+            .iter()
+            .filter(|(name, _)| part.iter().all(|part| name.contains(part)))
+            .map(|(_, value)| value)
+            .sum()
+    };
+    assert!(
+        (of(&["getgpu_device_state{", "state=\"free\""]) - 2.0).abs() < 1e-9,
+        "{text}"
+    );
+    assert!(
+        (of(&["getgpu_device_state{"]) - 4.0).abs() < 1e-9,
+        "one state each: {text}"
+    );
+    assert!(
+        (of(&["getgpu_device_share_used{", &reserved]) - 0.25).abs() < 1e-9,
+        "{text}"
+    );
+    assert!((of(&["getgpu_device_in_pool{"]) - 4.0).abs() < 1e-9);
+    assert!((of(&["getgpu_lock_shared"]) - 1.0).abs() < 1e-9);
+    sandbox.getgpu(["--format", "prometheus"]).run().refuses(
+        "getgpu",
+        2,
+        "--format prometheus goes with --list",
+    );
+}
+
+/// The system's log is a socket at /dev/log: here the test's own, in a /dev of the
+/// program's own.
+#[test]
+fn a_line_for_each_lease_and_reservation_goes_to_the_systems_log() {
+    if skip::lacks(&[Need::Mounts]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("mig4").settings("log = 'syslog'").build();
+    let socket = UnixDatagram::bind(sandbox.path("work/log")).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let run = |script: &str| {
+        let script = format!(
+            "mount -t tmpfs -o mode=755 dev /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/urandom c 1 9 && \
+             ln -s {} /dev/log && {script}",
+            sandbox.text("work/log")
+        );
+        sandbox
+            .command("unshare")
+            .args(["-m", "sh", "-c", &script])
+            .run()
+    };
+    let line = || {
+        let mut bytes = [0; 2048];
+        let count = socket.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..count]).into_owned()
+    };
+    let uuid = run("getgpu --for 0.2 --share 1/4").line();
+    let said = line();
+    for part in [
+        "<30>getgpu[",
+        "reserved ",
+        &uuid,
+        "user=",
+        "share=0.25",
+        "waited=0s",
+        "for=sh",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    let ended = line();
+    for part in [
+        "<30>getgpu[",
+        "]: released ",
+        &uuid,
+        " user=",
+        " share=0.25",
+        " for=sh ",
+        " held=",
+    ] {
+        assert!(ended.contains(part), "{part} in {ended}");
+    }
+    run("SLURM_JOB_ID=71 SLURM_STEP_ID=0 SLURM_PROCID=3 cudawrap -- sh -c 'exit 3'").exits(3);
+    let said = line();
+    assert!(said.contains(" job=71.0 task=3"), "{said}");
+    let ended = line();
+    assert!(
+        ended.contains("]: released MIG-") && ended.contains(" job=71.0 task=3 held="),
+        "{ended}"
+    );
+    // A program that is killed, and one whose child keeps the lease.
+    let outcome = run("cudawrap -- sh -c 'sleep 0.5 & kill -KILL $$'");
+    assert!(
+        outcome.code().is_none_or(|code| code == 137),
+        "{outcome:#?}"
+    );
+    let (said, ended) = (line(), line());
+    let held: f64 = ended
+        .rsplit_once(" held=")
+        .unwrap()
+        .1
+        .trim_end_matches('s')
+        .parse()
+        .unwrap();
+    assert!(
+        said.contains("]: leased ") && ended.contains("]: released ") && held >= 0.4,
+        "{said} {ended}"
+    );
+    run("cudawrap -- sh -c 'exit 3'").exits(3);
+    let said = line();
+    for part in [
+        "<30>cudawrap[",
+        "leased MIG-",
+        "user=",
+        "program=sh",
+        "share=1",
+        "waited=",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert!(line().contains("]: released "));
+    // Nobody listens: the program runs all the same.
+    drop(socket);
+    run("cudawrap -- sh -c 'exit 4'").exits(4).says(&[]);
+    sandbox.set_settings("log = 'nowhere'");
+    run("cudawrap -- true").refuses("cudawrap", 125, "nowhere");
+}

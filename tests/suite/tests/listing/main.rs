@@ -1,0 +1,7 @@
+//! What people, administrators and programs read: listings, explanations, checks, metrics.
+#![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
+
+mod check_and_metrics;
+mod explain;
+mod json;
+mod table;

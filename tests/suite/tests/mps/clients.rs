@@ -1,0 +1,280 @@
+//! The variables that an MPS client gets, and whose daemon it uses: one for each user,
+//! device and job.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use getgpu_tests::listing;
+use getgpu_tests::mps::{Client, Node, starts_in_log, words};
+use getgpu_tests::wrapped::{Facts, wrap};
+use harness::skip::{self, Need};
+use harness::{Command, wait};
+
+#[test]
+fn a_burst_has_one_daemon_and_each_its_part() {
+    Node::each(|node| {
+        let mut clients: Vec<Client> = (0..32)
+            .map(|n| node.client(&format!("client{n}"), |c| c))
+            .collect();
+        let facts: Vec<Facts> = clients.iter_mut().map(Client::facts).collect();
+        let (place, daemons) = (node.place(), node.daemons());
+        assert_eq!(
+            (daemons.len(), node.keepers().len(), starts_in_log(&place)),
+            (1, 1, 1)
+        );
+        for path in [
+            place.parent().unwrap(),
+            &place,
+            &place.join("pipe"),
+            &place.join("log"),
+        ] {
+            let meta = fs::symlink_metadata(path).unwrap();
+            assert_eq!(
+                (meta.mode() & 0o7777, meta.uid()),
+                (0o700, nix::unistd::geteuid().as_raw()),
+                "{path:?}"
+            );
+        }
+        assert!(place.join("pipe").as_os_str().len() < 90);
+        let environment = words(daemons[0], "environ");
+        assert!(
+            environment.contains(&format!("CUDA_VISIBLE_DEVICES={}", node.uuid)),
+            "{environment:?}"
+        );
+        assert!(
+            !environment
+                .iter()
+                .any(|entry| entry.starts_with("SIM_NODE") || entry.starts_with("HOME"))
+        );
+        let listing = listing::json(&node.sandbox);
+        let total = listing["devices"][0]["memory_total"].as_u64().unwrap();
+        for facts in facts {
+            let get = |name: &str| facts.get(&format!("env {name}")).unwrap_or("").to_owned();
+            assert_eq!(facts.visible(), Some(node.uuid.as_str()));
+            assert_eq!(
+                get("CUDA_MPS_PIPE_DIRECTORY"),
+                place.join("pipe").display().to_string()
+            );
+            assert_eq!(
+                get("CUDA_MPS_LOG_DIRECTORY"),
+                place.join("log").display().to_string()
+            );
+            assert_eq!(get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "3.12");
+            assert_eq!(
+                get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"),
+                format!("0={}M", (total / 32) >> 20)
+            );
+            let [(_, flags)] = &facts.descriptors_of(&place.join("lock"))[..] else {
+                panic!("{facts:#?}")
+            };
+            assert_eq!(
+                i32::from_str_radix(flags.split(' ').next().unwrap(), 8).unwrap() & 0o3,
+                0,
+                "read-only"
+            );
+            assert_eq!(
+                (
+                    facts.get("children"),
+                    facts.descriptors_of(&node.sandbox.lock()).len()
+                ),
+                (Some(""), 2)
+            );
+        }
+        node.go();
+        for client in clients {
+            client.running.wait().exits(0);
+        }
+        node.until_gone();
+    });
+}
+
+#[test]
+fn users_have_daemons_of_their_own() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    Node::each(|node| {
+        let mut clients: Vec<Client> = (0..6)
+            .map(|n| node.client(&format!("client{n}"), |c| c.uid(1001 + n % 2)))
+            .collect();
+        clients.iter_mut().for_each(|client| drop(client.facts()));
+        for uid in [1001, 1002] {
+            let [daemon] = node.daemons_of(uid)[..] else {
+                panic!("daemons of {uid}")
+            };
+            assert_eq!(fs::metadata(format!("/proc/{daemon}")).unwrap().uid(), uid);
+        }
+        node.go();
+        wait::until("all is gone", || {
+            node.keepers().is_empty()
+                && [1001, 1002].iter().all(|uid| !node.place_of(*uid).exists())
+        });
+    });
+}
+
+#[test]
+fn jobs_have_daemons_of_their_own() {
+    let node = Node::stand_in();
+    // A cgroup ends with its job, and with it a daemon that another job of the same user
+    // would still need.
+    let mut clients: Vec<_> = [None, Some("4711"), Some("4712")]
+        .into_iter()
+        .enumerate()
+        .map(|(number, job)| {
+            node.client(&format!("client{number}"), |command| match job {
+                Some(job) => command.env("SLURM_JOB_ID", job),
+                None => command,
+            })
+        })
+        .collect();
+    let pipes: Vec<String> = clients
+        .iter_mut()
+        .map(|client| {
+            client
+                .facts()
+                .get("env CUDA_MPS_PIPE_DIRECTORY")
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    let place = node.place();
+    let (parent, name) = (
+        place.parent().unwrap().display(),
+        place.file_name().unwrap().to_str().unwrap().to_owned(),
+    );
+    let expected = ["", "4711.", "4712."].map(|job| format!("{parent}/{job}{name}/pipe"));
+    assert_eq!(pipes, expected);
+    assert_eq!(node.daemons_of_all().len(), 3);
+    node.go();
+    wait::until("all daemons are gone", || {
+        node.daemons_of_all().is_empty() && node.keepers().is_empty()
+    });
+    assert!(pipes.iter().all(|pipe| !Path::new(pipe).exists()));
+}
+
+#[test]
+fn a_daemon_that_listens_a_little_later_is_waited_for() {
+    let node = Node::bare();
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" = -d ]; then (sleep 0.4; exec {0} -d) >/dev/null 2>&1 & exit 0; fi\nexec {0} \"$@\"\n",
+        node.sandbox.text("bin/mps-control")
+    );
+    node.sandbox.file(
+        &format!("bin/{}", getgpu_tests::mps::CONTROL),
+        &script,
+        0o755,
+    );
+    let outcome = node.share("1/2", &["echo", "run"]).run();
+    outcome.exits(0).prints("run\n");
+    node.until_gone();
+}
+
+#[test]
+fn the_place_is_short_wherever_temporary_files_are() {
+    let node = Node::stand_in();
+    let long = node
+        .sandbox
+        .path(&format!("work/{}/{}", "d".repeat(120), "e".repeat(120)));
+    fs::create_dir_all(&long).unwrap();
+    let mut client = node.client("client", |c| {
+        c.env("TMPDIR", &long).env("XDG_RUNTIME_DIR", &long)
+    });
+    let facts = client.facts();
+    assert_eq!(
+        facts.get("env CUDA_MPS_PIPE_DIRECTORY"),
+        Some(&*node.place().join("pipe").display().to_string())
+    );
+    node.go();
+    node.until_gone();
+}
+
+#[test]
+fn a_device_that_the_caller_names_has_a_daemon_too() {
+    let node = Node::stand_in();
+    let sandbox = &node.sandbox;
+    let app = wrap(sandbox, "opt", "app", "probe");
+    let seen = |command: Command, visible: &str| {
+        let facts = Facts::parse(&command.visible(visible).run().exits(0).stdout);
+        let get = |name: &str| facts.get(&format!("env {name}")).unwrap_or("").to_owned();
+        (
+            get("CUDA_VISIBLE_DEVICES"),
+            get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
+        )
+    };
+    let linked = || {
+        sandbox
+            .command(&app)
+            .env("CUDAWRAP_SHARE", "1/4")
+            .env("CUDAWRAP_MPS", "1")
+    };
+    let quarter = (node.uuid.clone(), "25".to_owned());
+    // An index counts among the devices that the daemon sees, so it is not left there.
+    for visible in ["0", &node.uuid, &node.uuid[..10]] {
+        assert_eq!(seen(linked(), visible), quarter, "{visible}");
+        assert_eq!(
+            seen(node.share("1/4", &["probe"]), visible),
+            quarter,
+            "{visible}"
+        );
+    }
+    // A part that was reserved is a share.
+    let reserved = sandbox.getgpu(["--share=1/4"]).run().line();
+    assert_eq!(
+        seen(
+            sandbox.command("cudawrap").args(["--mps", "--", "probe"]),
+            &reserved
+        ),
+        quarter
+    );
+    sandbox.getgpu(["--release-all"]).run().exits(0);
+    let several = sandbox
+        .command("cudawrap")
+        .args(["--mps", "--share=1/2", "-n2", "--", "true"]);
+    sandbox.set_node("gpus4");
+    several.run().refuses(
+        "cudawrap",
+        125,
+        "MPS: 2 devices: a program can be a client on one device only",
+    );
+    sandbox.set_node("h200x1");
+    node.until_gone();
+}
+
+#[test]
+fn a_client_has_no_child_and_its_streams_and_signals_as_they_were() {
+    let node = Node::stand_in();
+    let run = |how: &str, number: usize| {
+        let out = node.sandbox.path(&format!("work/facts{number}"));
+        let script = format!(
+            "exec {how} cudawrap --share 1/2 --mps -- probe --out {}",
+            out.display()
+        );
+        node.sandbox.shell("bash", &script).run().exits(0);
+        Facts::read(&out)
+    };
+    let ways = [
+        "",
+        "launch --subreaper",
+        "launch --ignore 17",
+        "launch --block 17",
+        "launch --streams 000",
+        "launch --nofile 16",
+    ];
+    for (number, how) in ways.into_iter().enumerate() {
+        let facts = run(how, number);
+        assert_eq!(facts.get("children"), Some(""), "{how}");
+        assert_eq!(facts.get("wait"), run("", 99).get("wait"), "{how}");
+        assert_eq!(
+            facts.descriptors_of(&node.place().join("lock")).len(),
+            1,
+            "{how}"
+        );
+        assert_eq!(
+            facts.get("subreaper").map(|value| value == "1"),
+            Some(how.ends_with("subreaper")),
+            "{how}"
+        );
+    }
+    node.until_gone();
+}

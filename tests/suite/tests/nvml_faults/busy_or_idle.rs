@@ -1,0 +1,193 @@
+//! Whether a device is busy where NVML shows little: other pid namespaces, integrated GPUs,
+//! GPU memory that is a NUMA node, ignored processes.
+
+use std::os::unix::fs::symlink;
+
+use getgpu_tests::PLAIN;
+use harness::skip::{self, Need};
+use harness::{Sandbox, wait};
+
+/// A library in a container sees no process of the host: the memory is the witness.
+#[test]
+fn a_library_that_is_blind_across_namespaces_is_not_believed() {
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    let _programs = sandbox.occupy(&uuids[..3], "");
+    if skip::lacks(&[Need::Mounts]) {
+        return;
+    }
+    sandbox.faults("foreign_pidns_blind = true");
+    let inside = "mount -t proc proc /proc; getgpu --no-reserve; getgpu --count-free";
+    let outcome = sandbox
+        .command("unshare")
+        .args(["-mpf", "--kill-child", "sh", "-c", inside])
+        .run();
+    assert_eq!(
+        outcome.exits(0).stdout,
+        format!("{}\n1\n", uuids[3]),
+        "{outcome:#?}"
+    );
+}
+
+/// On a large GPU a bare context is below one per cent of the memory, and in a container
+/// nothing else is seen of it.
+#[test]
+fn a_bare_context_on_a_large_gpu_is_seen_from_a_container() {
+    let sandbox = Sandbox::new("h200x1");
+    if skip::lacks(&[Need::Mounts]) {
+        return;
+    }
+    sandbox.faults("foreign_pidns_blind = true");
+    let inside = |command: &str| {
+        let script = format!("mount -t proc proc /proc; {command}");
+        sandbox
+            .command("unshare")
+            .args(["-mpf", "--kill-child", "sh", "-c", &script])
+            .run()
+    };
+    inside("getgpu --no-reserve").line();
+    let _program = sandbox.occupy(&sandbox.uuids(), &format!("--memory {}", 600 << 20));
+    let outcome = inside("getgpu --no-reserve");
+    outcome.refuses("getgpu", 1, "1 of 1 in use (unknown to NVML 1)");
+    let ran = inside("cudawrap -- echo ran");
+    ran.exits(75).prints("");
+    // A site that knows better says so.
+    sandbox.set_settings("idle_memory = '700M'");
+    inside("getgpu --no-reserve").line();
+}
+
+/// DGX Spark, Jetson Thor: NVML reports no memory, and the lists of processes are right.
+#[test]
+fn an_integrated_gpu_is_judged_by_its_processes() {
+    let sandbox =
+        Sandbox::new("driver = '580.95.05'\n[[gpu]]\nmodel = 'GB10'\nintegrated = true\n");
+    let uuid = sandbox.uuids()[0].clone();
+    assert_eq!(sandbox.getgpu(["--no-reserve"]).run().line(), uuid);
+    let linked = sandbox.path("bin/simulate");
+    symlink(sandbox.path("bin/cudawrap"), &linked).unwrap();
+    symlink(
+        sandbox.path("bin/sim-cuda"),
+        sandbox.path("bin/CUDAWRAP_simulate"),
+    )
+    .unwrap();
+    let outcome = sandbox.command(&linked).run();
+    assert!(
+        outcome.exits(0).stdout.starts_with(&format!("RUN {uuid} ")),
+        "{outcome:#?}"
+    );
+    outcome.says(&[]);
+    for arguments in [["--min-memory", "1G"], ["--share", "10G"]] {
+        let line =
+            "no device of the request exists here: 1 of unknown memory: NVML does not report any";
+        sandbox.getgpu(arguments).run().refuses("getgpu", 3, line);
+        sandbox
+            .command("cudawrap")
+            .args(arguments)
+            .args(["--", "true"])
+            .run()
+            .refuses("cudawrap", 125, line);
+    }
+    // A fraction needs no figure.
+    assert_eq!(
+        sandbox
+            .getgpu(["--no-reserve", "--share", "1/2"])
+            .run()
+            .line(),
+        uuid
+    );
+    let _program = sandbox.occupy(&[uuid], "");
+    sandbox
+        .getgpu(PLAIN)
+        .run()
+        .refuses("getgpu", 1, "1 of 1 in use (other programs 1)");
+    if !skip::lacks(&[Need::Mounts]) {
+        // Without the host's processes there is no witness at all.
+        sandbox.faults("foreign_pidns_blind = true");
+        let script = "mount -t proc proc /proc; getgpu --no-reserve";
+        let outcome = sandbox
+            .command("unshare")
+            .args(["-mpf", "--kill-child", "sh", "-c", script])
+            .run();
+        outcome.refuses("getgpu", 1, "1 of 1 in use (unknown to NVML 1)");
+    }
+}
+
+/// GH200: the system uses the GPU's memory, so memory in use is nobody's.
+#[test]
+fn gpu_memory_that_is_a_numa_node_makes_no_device_busy() {
+    let gpu = "driver = '570.86.15'\n[[gpu]]\nmodel = 'GH200-96GB'\nidle_mib = 20000\n";
+    let plain = Sandbox::new(gpu);
+    plain
+        .getgpu(PLAIN)
+        .run()
+        .refuses("getgpu", 1, "1 of 1 in use (other programs 1)");
+    let sandbox = Sandbox::new(&format!("{gpu}numa_node = 1\n"));
+    let uuid = sandbox.getgpu(["--no-reserve"]).run().line();
+    // In a MIG device the memory is the parent's.
+    let mig =
+        "mig = true\ndevice = [{ gi = 1, profile = '3g.40gb', idle_mib = 20000 }]\nnuma_node = 1\n";
+    let parts = Sandbox::new(&format!(
+        "driver = '570.86.15'\n[[gpu]]\nmodel = 'GH200-96GB'\n{mig}"
+    ));
+    parts.getgpu(["--no-reserve"]).run().line();
+    let _program = sandbox.occupy(&[uuid], "");
+    sandbox
+        .getgpu(PLAIN)
+        .run()
+        .refuses("getgpu", 1, "1 of 1 in use (other programs 1)");
+}
+
+/// Some drivers list a process of another pid namespace with pid 0.
+#[test]
+fn a_process_without_a_pid_is_somebody() {
+    let sandbox = Sandbox::new("mig4");
+    for pid in ["0", "4194305", "4294967295"] {
+        let entry = |uuid: &String| format!("[[process]]\ndevice = '{uuid}'\npid = {pid}\n");
+        sandbox.faults(&sandbox.uuids().iter().map(entry).collect::<String>());
+        sandbox
+            .getgpu(PLAIN)
+            .run()
+            .refuses("getgpu", 1, "4 of 4 in use (unknown to NVML 4)");
+    }
+}
+
+/// What an MPS server or a desktop uses itself is not work; what its clients use is.
+#[test]
+fn an_ignored_process_hides_a_gib_and_no_clients() {
+    let sandbox = Sandbox::new("h200x1");
+    let uuid = sandbox.uuids()[0].clone();
+    symlink("/bin/sleep", sandbox.path("bin/nvidia-cuda-mps-server")).unwrap();
+    let server = sandbox
+        .command("nvidia-cuda-mps-server")
+        .args(["600"])
+        .spawn();
+    let entry = |kind: &str, pid: u32, mib: u32| {
+        format!(
+            "[[process]]\ndevice = '{uuid}'\npid = {pid}\nkind = '{kind}'\nmemory_mib = {mib}\n"
+        )
+    };
+    wait::until("the server has its name", || {
+        std::fs::read_to_string(format!("/proc/{}/comm", server.pid()))
+            .is_ok_and(|name| name.starts_with("nvidia-cuda"))
+    });
+    let pid = server.pid();
+    sandbox.faults(&entry("compute", pid, 1000));
+    sandbox.getgpu(["--no-reserve"]).run().line();
+    sandbox.faults(&entry("compute", pid, 9000));
+    sandbox
+        .getgpu(PLAIN)
+        .run()
+        .refuses("getgpu", 1, "1 of 1 in use (other programs 1)");
+    // Drivers 470 to 495 have the list of clients by its second version only.
+    for (driver, hidden) in [("550.54.15", &[][..]), ("470.256.02", harness::BEFORE_510)] {
+        let node = format!("driver = '{driver}'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\n");
+        let old = Sandbox::builder(&node).hide(hidden).build();
+        let clients =
+            (entry("compute", pid, 60) + &entry("mps", 77, 60)).replace(&uuid, &old.uuids()[0]);
+        old.faults(&clients);
+        old.getgpu(["--explain", "--no-reserve"])
+            .run()
+            .exits(1)
+            .mentions("busy: used by pid 77");
+    }
+}

@@ -1,0 +1,11 @@
+//! NVIDIA libraries and drivers that fail, hang or mislead: an answer in time, the right
+//! status, nothing held.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a panic is a failed test; figures and SKIPPED lines are read"
+)]
+
+mod busy_or_idle;
+mod failing_library;
+mod nvml_hangs;

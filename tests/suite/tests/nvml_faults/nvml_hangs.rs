@@ -1,0 +1,267 @@
+//! A process that not even SIGKILL ends, a node of absurd size, one UUID twice, a library
+//! slower than the limit. No lock waits with the driver.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use getgpu_tests::{PLAIN, until_none_is_free};
+use harness::skip::{self, Need};
+use harness::{Sandbox, size, wait};
+
+/// A file system of its own that can be frozen: who writes to it then is in D state and
+/// does not die.
+struct Frozen<'a> {
+    sandbox: &'a Sandbox,
+    place: String,
+}
+
+impl<'a> Frozen<'a> {
+    fn new(sandbox: &'a Sandbox) -> Option<Self> {
+        let place = sandbox.text("ice");
+        let script = format!(
+            "mkdir {place} && truncate -s 16M {place}.img && mkfs.ext4 -q {place}.img && mount -o loop {place}.img {place} && \
+             touch {place}/calls.log && chmod 666 {place}/calls.log"
+        );
+        let made = sandbox.shell("sh", &script).run();
+        if made.code() != Some(0) {
+            skip::say(&format!(
+                "no file system can be mounted and frozen here: {}",
+                made.stderr.trim()
+            ));
+            return None;
+        }
+        symlink(
+            format!("{place}/calls.log"),
+            sandbox.folder().root().join("calls.log"),
+        )
+        .unwrap();
+        Some(Self { sandbox, place })
+    }
+
+    fn freeze(&self, word: &str) {
+        self.sandbox
+            .command("fsfreeze")
+            .args([word, &self.place])
+            .run()
+            .exits(0);
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let script = format!("fsfreeze -u {0} 2>/dev/null; umount -l {0}", self.place);
+        self.sandbox.shell("sh", &script).run();
+    }
+}
+
+/// Processes of the sandbox in D state.
+fn stuck(sandbox: &Sandbox) -> usize {
+    let state =
+        |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    sandbox
+        .processes()
+        .iter()
+        .filter(|pid| state(pid).contains(") D "))
+        .count()
+}
+
+#[test]
+fn a_driver_in_which_processes_cannot_even_be_killed() {
+    if skip::lacks(&[
+        Need::Root,
+        Need::Tool("mkfs.ext4"),
+        Need::Tool("fsfreeze"),
+        Need::Tool("mount"),
+    ]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("mig4")
+        .settings("nvml_timeout = 1")
+        .build();
+    let Some(ice) = Frozen::new(&sandbox) else {
+        return;
+    };
+    ice.freeze("-f");
+    let late = Duration::from_millis(1700);
+    let outcome = sandbox.getgpu(PLAIN).run();
+    outcome.refuses("getgpu", 3, "NVML did not answer within 1 s");
+    assert!(outcome.elapsed < late, "{:?}", outcome.elapsed);
+    wait::until("its process is stuck in the kernel", || stuck(&sandbox) > 0);
+    let marker = sandbox.path("work/ran");
+    let touch = ["--", "touch", marker.to_str().unwrap()];
+    let outcome = sandbox.command("cudawrap").args(touch).run();
+    outcome.refuses("cudawrap", 125, "NVML did not answer within 1 s");
+    assert!(outcome.elapsed < late, "{:?}", outcome.elapsed);
+    assert!(!marker.exists());
+    let waited = sandbox.getgpu(["--wait=30"]).run();
+    waited.refuses("getgpu", 3, "NVML did not answer within 1 s");
+    // What hangs there keeps nothing: a device that the variable names needs no NVML.
+    sandbox.assert_clean(Duration::from_millis(200));
+    sandbox
+        .command("cudawrap")
+        .args(touch)
+        .visible(&sandbox.uuids()[0])
+        .run()
+        .exits(0);
+    ice.freeze("-u");
+    wait::until("what hung is over", || sandbox.processes().is_empty());
+    sandbox.getgpu(["--no-reserve"]).run().line();
+}
+
+#[test]
+fn a_million_gpus_are_a_library_gone_wrong() {
+    let count = size(20_000, 1_000_000);
+    let node = format!("driver = '550.54.15'\n[[gpu]]\nmodel = 'T4'\ncount = {count}\n");
+    let sandbox = Sandbox::builder(&node)
+        .settings("nvml_timeout = 20")
+        .build();
+    let outcome = sandbox.getgpu(["--no-reserve"]).run();
+    assert!(
+        outcome.elapsed < Duration::from_secs(22),
+        "{:?}",
+        outcome.elapsed
+    );
+    if outcome.code() != Some(0) {
+        outcome.refuses("getgpu", 3, "");
+    }
+    let outcome = sandbox.getgpu(["--count-free"]).run();
+    println!(
+        "{count} GPUs: count {} after {:?}",
+        outcome.stdout.trim(),
+        outcome.elapsed
+    );
+    assert!(matches!(outcome.code(), Some(0 | 3)), "{outcome:#?}");
+}
+
+#[test]
+fn one_uuid_twice_is_one_device() {
+    let uuid = "MIG-11111111-2222-3333-4444-555555555555";
+    let layout =
+        format!("device = [{{ gi = 7, profile = '1g.5gb', index = 0, uuid = '{uuid}' }}]\n");
+    let gpu = format!("[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\n{layout}");
+    let sandbox = Sandbox::new(&format!("driver = '550.54.15'\n{gpu}{gpu}"));
+    let given = until_none_is_free(&sandbox, &[]);
+    assert_eq!(
+        given.iter().collect::<BTreeSet<_>>().len(),
+        given.len(),
+        "{given:?}"
+    );
+    sandbox.getgpu(["--release-all"]).run().exits(0);
+    let outcome = sandbox.getgpu(["-n", "2"]).run();
+    assert_ne!(outcome.code(), Some(0), "one device twice: {outcome:#?}");
+}
+
+#[test]
+fn a_second_for_every_call_is_slow_and_nothing_else() {
+    let sandbox = Sandbox::builder("mig4")
+        .settings("nvml_timeout = 60")
+        .build();
+    sandbox.faults(&format!(
+        "latency = {{ call_us = {} }}",
+        size(100_000, 1_000_000)
+    ));
+    let outcome = sandbox
+        .getgpu(["--for", "60"])
+        .limit(Duration::from_secs(60))
+        .run();
+    let uuid = outcome.line();
+    let listing = sandbox
+        .command("cudawrap")
+        .args(["--", "true"])
+        .visible(&uuid)
+        .run();
+    listing.exits(0);
+    sandbox.set_settings("nvml_timeout = 1");
+    sandbox.faults("latency = { call_us = 1000000 }");
+    let outcome = sandbox.getgpu(PLAIN).run();
+    outcome.refuses("getgpu", 3, "NVML did not answer within 1 s");
+    assert!(
+        outcome.elapsed < Duration::from_millis(1700),
+        "{:?}",
+        outcome.elapsed
+    );
+}
+
+/// All has been answered by then, so a crash behind it is nobody's.
+#[test]
+fn a_library_that_crashes_when_it_is_unloaded_has_answered() {
+    if skip::lacks(&[skip::Need::Tool("cc")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let source =
+        "#include <stdlib.h>\n__attribute__((destructor)) static void end(void) { abort(); }\n";
+    let source = sandbox.file("crash/crash.c", source, 0o644);
+    let (library, real) = (
+        sandbox.path("crash/crash.so"),
+        sandbox.path("lib/libnvidia-ml.so.1"),
+    );
+    let built = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-Wl,--no-as-needed", "-o"])
+        .args([&library, &source, &real])
+        .status()
+        .unwrap();
+    assert!(built.success());
+    sandbox.set_settings(&format!("library = {library:?}"));
+    sandbox.getgpu(["--no-reserve"]).run().line();
+    sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda"])
+        .run()
+        .exits(0)
+        .says(&[]);
+}
+
+/// Before Linux 5.9 there is no close_range(2): the helper closes by /proc what the
+/// caller keeps open for its program.
+#[test]
+fn without_close_range_the_helper_has_nothing_of_the_callers() {
+    if skip::lacks(&[skip::Need::Tool("cc")]) || !inject::SUPPORTED {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let source = format!(
+        "#include <dirent.h>\n#include <stdio.h>\n#include <stdlib.h>\n__attribute__((constructor)) static void look(void) {{\n\
+         int n = 0; DIR *d = opendir(\"/proc/self/fd\"); while (d && readdir(d)) n++;\n\
+         FILE *f = fopen(\"{}\", \"a\"); if (f) {{ fprintf(f, \"%d\\n\", n); fclose(f); }} }}\n",
+        sandbox.text("work/open")
+    );
+    let source = sandbox.file("look/look.c", &source, 0o644);
+    let (library, real) = (
+        sandbox.path("look/look.so"),
+        sandbox.path("lib/libnvidia-ml.so.1"),
+    );
+    let mut cc = std::process::Command::new("cc");
+    assert!(
+        cc.args(["-shared", "-fPIC", "-Wl,--no-as-needed", "-o"])
+            .args([&library, &source, &real])
+            .status()
+            .unwrap()
+            .success()
+    );
+    sandbox.set_settings(&format!("library = {library:?}"));
+    let command = || {
+        sandbox
+            .shell(
+                "bash",
+                "exec 20</dev/null 21</dev/null 22</dev/null; exec cudawrap -- true",
+            )
+            .parts()
+    };
+    let (mut plain, ..) = command();
+    let story = inject::follow(&mut plain, None, |_| false, |_| ());
+    let close = story
+        .calls
+        .iter()
+        .find(|call| call.number == nix::libc::SYS_close_range)
+        .map(|call| call.point)
+        .unwrap();
+    let (mut old, ..) = command();
+    let fate = inject::Blow::Fail(nix::errno::Errno::ENOSYS);
+    let story = inject::follow(&mut old, Some((close, fate)), |_| false, |_| ());
+    assert!(story.hit && story.status == 0, "{}", story.status);
+    let counts = std::fs::read_to_string(sandbox.path("work/open")).unwrap();
+    let counts: Vec<&str> = counts.lines().collect();
+    assert!(counts.len() == 2 && counts[0] == counts[1], "{counts:?}");
+}

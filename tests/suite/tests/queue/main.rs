@@ -1,0 +1,11 @@
+//! Waiting: first come, first served across users and programs. Only the head of the queue
+//! asks NVML.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a panic is a failed test; figures and SKIPPED lines are read"
+)]
+
+mod interruptions;
+mod order;
+mod waiters;

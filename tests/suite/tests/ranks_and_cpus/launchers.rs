@@ -1,0 +1,251 @@
+//! Where a rank's number comes from: real launchers where they are installed (Open MPI,
+//! MPICH's hydra), and wrong or missing variables. The nearest device comes first.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use getgpu_tests::OTHER;
+use getgpu_tests::wrapped::wrap;
+use harness::skip::{self, Need};
+use harness::{Sandbox, wait};
+
+use crate::rank_calls::{counts, devices};
+
+#[test]
+fn a_job_that_has_gpus_and_no_variable_stays_in_them() {
+    let sandbox = Sandbox::new("gpus4");
+    let uuids = sandbox.uuids();
+    let app = wrap(&sandbox, "work", "app", "sim-cuda");
+    let job = |program: &str, variables: &[(&str, &str)]| {
+        let command = sandbox.command(program).env("SLURM_JOB_ID", "7");
+        variables
+            .iter()
+            .fold(command, |command, (name, value)| command.env(name, value))
+    };
+    for variables in [
+        &[("SLURM_JOB_GPUS", "2,3")][..],
+        &[("SLURM_JOB_GPUS", "2-3"), ("SLURM_GPUS_ON_NODE", "2")],
+        &[("SGE_HGR_gpu", "2 3")],
+    ] {
+        for _ in 0..4 {
+            let printed = job("getgpu", variables).args(["--no-reserve"]).run().line();
+            assert!(uuids[2..].contains(&printed), "{variables:?}: {printed}");
+            let ran = job("cudawrap", variables)
+                .args(["--", "sim-cuda"])
+                .run()
+                .line();
+            assert!(
+                uuids[2..]
+                    .iter()
+                    .any(|uuid| ran.starts_with(&format!("RUN {uuid} "))),
+                "{variables:?}: {ran}"
+            );
+            let linked = job(app.to_str().unwrap(), variables).run().line();
+            assert!(
+                uuids[2..]
+                    .iter()
+                    .any(|uuid| linked.starts_with(&format!("RUN {uuid} "))),
+                "{variables:?}: {linked}"
+            );
+        }
+        assert_eq!(
+            job("getgpu", variables)
+                .args(["--no-reserve", "-n", "2"])
+                .run()
+                .line(),
+            uuids[2..].join(",")
+        );
+    }
+    // One device: leased without a choice, and named.
+    let one = [("SLURM_JOB_GPUS", "1")];
+    let lease = job(app.to_str().unwrap(), &one)
+        .args(["--run", "forever"])
+        .spawn();
+    sandbox.until_running(1);
+    assert_eq!(sandbox.folder().running_on(&uuids[1]).unwrap().len(), 1);
+    job("cudawrap", &one)
+        .args(["--", "true"])
+        .run()
+        .exits(75)
+        .mentions(&format!("cudawrap: {}: in use by ", uuids[1]));
+    drop(lease);
+    // All of the node's, or fewer and nothing says which.
+    assert!(
+        uuids.contains(
+            &job("getgpu", &[("SLURM_GPUS_ON_NODE", "4")])
+                .args(["--no-reserve"])
+                .run()
+                .line()
+        )
+    );
+    let refused = job("getgpu", &[("SLURM_GPUS_ON_NODE", "2")]).run();
+    refused.refuses(
+        "getgpu",
+        3,
+        "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set",
+    );
+    job("cudawrap", &[("SLURM_GPUS_ON_NODE", "2")])
+        .args(["--", "true"])
+        .run()
+        .exits(125);
+    // It is a grant: neither the list for interactive use nor the cap is asked.
+    sandbox.set_settings(&format!(
+        "allowed = ['{}']\nmax_per_user = 1\nwithout_grant = 'none'",
+        uuids[0]
+    ));
+    let both = job("getgpu", &[("SLURM_JOB_GPUS", "2,3")])
+        .args(["--no-reserve", "-n", "2"])
+        .uid(OTHER)
+        .run();
+    assert_eq!(both.line(), uuids[2..].join(","));
+}
+
+#[test]
+fn what_a_launcher_says_wrongly_is_one_line() {
+    let sandbox = Sandbox::new("gpus4");
+    let run = |name: &str, value: &str| {
+        sandbox
+            .command("cudawrap")
+            .args(["--", "true"])
+            .env(name, value)
+            .run()
+    };
+    run("OMPI_COMM_WORLD_LOCAL_RANK", "x").refuses(
+        "cudawrap",
+        125,
+        "OMPI_COMM_WORLD_LOCAL_RANK=x: not the number of a rank",
+    );
+    run("LOCAL_RANK", "-1").exits(0).says(&[]);
+    run("LOCAL_RANK", "").exits(0);
+    // Under a link, whose user may not know of ranks, it is a warning.
+    let app = wrap(&sandbox, "work", "app", "sim-cuda");
+    for visible in [None, Some(sandbox.uuids()[0].clone())] {
+        let mut command = sandbox.command(&app).env("LOCAL_RANK", "x");
+        if let Some(visible) = visible {
+            command = command.visible(visible);
+        }
+        let outcome = command.run();
+        outcome
+            .exits(0)
+            .says(&["cudawrap: LOCAL_RANK=x: not the number of a rank: ignored"]);
+        assert!(outcome.stdout.starts_with("RUN "), "{outcome:#?}");
+    }
+}
+
+/// Ranks on their CPUs, with a topology whose order is reversed: the last GPU is near the
+/// first CPU.
+#[test]
+fn the_nearest_device_comes_first_whatever_the_numbers() {
+    if skip::lacks(&[Need::Tool("taskset")]) {
+        return;
+    }
+    let mask = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
+    let cpus: Vec<usize> = (0..nix::sched::CpuSet::count())
+        .filter(|cpu| mask.is_set(*cpu).unwrap_or(false))
+        .take(2)
+        .collect();
+    let [low, high] = cpus[..] else {
+        skip::say("fewer than two CPUs");
+        return;
+    };
+    let gpu = |cpu: usize| format!("[[gpu]]\nmodel = 'T4'\ncount = 2\ncpus = '{cpu}'\n");
+    let sandbox = Sandbox::new(&format!("driver = '550.54.15'\n{}{}", gpu(high), gpu(low)));
+    let uuids = sandbox.uuids();
+    for grant in [None, Some(uuids.join(","))] {
+        let mut ranks = Vec::new();
+        for (local, cpu) in [low, low, high, high].into_iter().enumerate() {
+            let words = [
+                "-c".to_owned(),
+                cpu.to_string(),
+                sandbox.text("bin/cudawrap"),
+                "--".to_owned(),
+            ];
+            let command = sandbox.command("taskset").args(words);
+            let command =
+                command.args(["sim-cuda", "--run", "forever", "--tag", &local.to_string()]);
+            let command = command
+                .env("MPI_LOCALRANKID", local.to_string())
+                .env("MPI_LOCALNRANKS", "4");
+            let command = if let Some(grant) = &grant {
+                command.visible(grant)
+            } else {
+                command
+            };
+            ranks.push(command.spawn());
+        }
+        sandbox.until_running(4);
+        let given = devices(&sandbox);
+        let near: BTreeSet<&String> = uuids[2..].iter().collect();
+        assert_eq!(
+            [&given[&0], &given[&1]]
+                .into_iter()
+                .collect::<BTreeSet<_>>(),
+            near,
+            "{grant:?}: {given:?}"
+        );
+        sandbox.assert_exclusive();
+        drop(ranks);
+        wait::until("all is free again", || {
+            !sandbox.locked() && sandbox.running() == 0
+        });
+    }
+}
+
+/// Real launchers, in a grant: the ranks' devices, by the tag that a shell makes of the
+/// launcher's own variable.
+fn launched(launcher: &[&str], variable: &str, size: usize) -> (Vec<usize>, Sandbox) {
+    let sandbox = Sandbox::new("gpus4");
+    let grant = sandbox.uuids().join(",");
+    let until = sandbox.text("work/go");
+    let script =
+        format!("exec cudawrap -- sim-cuda --shared --until-file {until} --tag ${variable}");
+    let number = size.to_string();
+    let command = sandbox
+        .command(launcher[0])
+        .args(&launcher[1..])
+        .args(["-n", &number, "sh", "-c", &script]);
+    let command = command
+        .visible(&grant)
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    let running = command.limit(Duration::from_secs(60)).spawn();
+    let all_run = wait::holds_within(wait::LONG, || sandbox.running() == size);
+    assert!(
+        all_run,
+        "{launcher:?}: {} of {size}: {}",
+        sandbox.running(),
+        running.stderr()
+    );
+    let counts = counts(&sandbox);
+    assert_eq!(devices(&sandbox).len(), size, "a rank each");
+    std::fs::write(sandbox.path("work/go"), "").unwrap();
+    running.wait().exits(0);
+    (counts, sandbox)
+}
+
+#[test]
+fn open_mpi_and_hydra_place_a_rank_on_each_device() {
+    let launchers: [(&[&str], &str); 2] = [
+        (
+            &["mpirun.openmpi", "--oversubscribe"],
+            "OMPI_COMM_WORLD_LOCAL_RANK",
+        ),
+        (&["mpiexec.hydra"], "MPI_LOCALRANKID"),
+    ];
+    for (launcher, variable) in launchers {
+        if skip::tool(launcher[0]).is_none() {
+            skip::say(&format!("{} is not installed", launcher[0]));
+            continue;
+        }
+        for (size, expected) in [
+            (4, &[1, 1, 1, 1][..]),
+            (8, &[2, 2, 2, 2]),
+            (6, &[2, 2, 1, 1]),
+            (3, &[1, 1, 1]),
+        ] {
+            let (counts, sandbox) = launched(launcher, variable, size);
+            assert_eq!(counts, expected, "{launcher:?} {size}");
+            sandbox.assert_clean(Duration::from_secs(2));
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Each rank leases a device of its own in the grant, in blocks, or an even share where the
+//! ranks are more than the devices.
+
+use std::time::Duration;
+
+use getgpu_tests::listing;
+use harness::{Command, Running, Sandbox, wait};
+
+use crate::rank_calls::{counts, devices};
+
+/// A rank of `size` as Open MPI starts it.
+fn rank(sandbox: &Sandbox, local: usize, size: usize, words: &[&str]) -> Command {
+    let command = sandbox
+        .command("cudawrap")
+        .args(words)
+        .args(["--", "sim-cuda", "--run", "forever", "--shared"]);
+    let command = command
+        .args(["--tag", &local.to_string()])
+        .limit(Duration::from_secs(60));
+    command
+        .env("OMPI_COMM_WORLD_LOCAL_RANK", local.to_string())
+        .env("OMPI_COMM_WORLD_LOCAL_SIZE", size.to_string())
+        .env("OMPI_COMM_WORLD_RANK", local.to_string())
+}
+
+/// Starts all ranks at once in a grant of all devices, and waits until all run.
+fn all(sandbox: &Sandbox, size: usize, words: &[&str]) -> Vec<Running> {
+    let grant = sandbox.uuids().join(",");
+    let ranks = (0..size)
+        .map(|local| rank(sandbox, local, size, words).visible(&grant).spawn())
+        .collect();
+    sandbox.until_running(size);
+    ranks
+}
+
+#[test]
+fn every_rank_has_its_block_of_the_grant() {
+    for (size, expected) in [
+        (4, &[1, 1, 1, 1][..]),
+        (8, &[2, 2, 2, 2]),
+        (6, &[2, 2, 1, 1]),
+        (3, &[1, 1, 1]),
+        (1, &[1]),
+    ] {
+        let sandbox = Sandbox::new("gpus4");
+        let ranks = all(&sandbox, size, &[]);
+        assert_eq!(counts(&sandbox), expected, "{size} ranks");
+        // In blocks: neighbours share, in the order of the devices.
+        let uuids = sandbox.uuids();
+        let places: Vec<usize> = devices(&sandbox)
+            .values()
+            .map(|device| uuids.iter().position(|uuid| uuid == device).unwrap())
+            .collect();
+        assert!(places.is_sorted(), "{size} ranks: {places:?}");
+        let said: Vec<String> = ranks.iter().map(Running::stderr).collect();
+        let line = match size {
+            6 => "cudawrap: 6 ranks on 4 devices: 2, 2, 1, 1 of them on each\n",
+            3 => "cudawrap: 3 ranks on 4 devices: 1 are not used\n",
+            _ => "",
+        };
+        assert_eq!(said[0], line);
+        assert!(said[1..].iter().all(String::is_empty), "once: {said:?}");
+    }
+}
+
+#[test]
+fn a_set_share_is_kept_and_a_whole_device_is_not_divided() {
+    let sandbox = Sandbox::new("gpus4");
+    let _ranks = all(&sandbox, 8, &["--share", "1/3"]);
+    assert_eq!(counts(&sandbox).iter().sum::<usize>(), 8);
+    let listing = listing::json(&sandbox);
+    let shares = listing["devices"][0]["holders"][0]["share"]
+        .as_f64()
+        .unwrap();
+    assert!((shares - 1.0 / 3.0).abs() < 1e-3);
+    let sandbox = Sandbox::new("gpus4");
+    let grant = sandbox.uuids().join(",");
+    let start = |local: usize| {
+        rank(&sandbox, local, 5, &["--share", "1"])
+            .visible(&grant)
+            .spawn()
+    };
+    let _first: Vec<Running> = (0..4).map(start).collect();
+    sandbox.until_running(4);
+    start(4).wait().refuses("cudawrap", 75, "no free device");
+}
+
+#[test]
+fn without_a_grant_sharing_is_said() {
+    let sandbox = Sandbox::new("gpus4");
+    let ranks: Vec<Running> = (0..5)
+        .map(|local| rank(&sandbox, local, 5, &[]).spawn())
+        .collect();
+    sandbox.until_running(4);
+    let mut over: Vec<Running> = Vec::new();
+    let mut ranks: Vec<Running> = ranks;
+    wait::until("one found none free", || {
+        if let Some(place) = ranks.iter_mut().position(Running::is_over) {
+            over.push(ranks.swap_remove(place));
+        }
+        !over.is_empty()
+    });
+    over.pop()
+        .unwrap()
+        .wait()
+        .refuses("cudawrap", 75, "no free device");
+    let sandbox = Sandbox::new("gpus4");
+    let _ranks: Vec<Running> = (0..8)
+        .map(|local| rank(&sandbox, local, 8, &["--share", "auto"]).spawn())
+        .collect();
+    sandbox.until_running(8);
+    assert_eq!(counts(&sandbox), [2, 2, 2, 2]);
+    sandbox
+        .getgpu(["--share", "auto"])
+        .run()
+        .refuses("getgpu", 2, "--share auto");
+}
+
+/// What a program sees is told by the probe.
+#[test]
+fn the_program_sees_its_own_device_or_more() {
+    let sandbox = Sandbox::new("gpus4");
+    let uuids = sandbox.uuids();
+    let grant = uuids.join(",");
+    let see = |local: usize, words: &[&str], grant: Option<&str>| -> Vec<String> {
+        let script = "printf %s \"$CUDA_VISIBLE_DEVICES\"";
+        let command = sandbox
+            .command("cudawrap")
+            .args(words)
+            .args(["--", "sh", "-c", script]);
+        let command = command
+            .env("LOCAL_RANK", local.to_string())
+            .env("LOCAL_WORLD_SIZE", "4");
+        let command = if let Some(grant) = grant {
+            command.visible(grant)
+        } else {
+            command
+        };
+        let text = command.run().exits(0).says(&[]).stdout.clone();
+        text.split(',').map(str::to_owned).collect()
+    };
+    for local in 0..4 {
+        assert_eq!(see(local, &[], Some(&grant)), [uuids[local].clone()]);
+        let mut first = vec![uuids[local].clone()];
+        first.extend(uuids.iter().filter(|uuid| **uuid != uuids[local]).cloned());
+        assert_eq!(see(local, &["--visible", "first"], Some(&grant)), first);
+        assert_eq!(
+            see(local, &["--visible", "all"], Some(&grant)),
+            uuids,
+            "the list as it is"
+        );
+        assert_eq!(
+            see(local, &["--visible=all"], Some("3,1,0,2")),
+            ["3", "1", "0", "2"],
+            "also its form"
+        );
+    }
+    assert_eq!(see(2, &["--visible", "all"], None), uuids);
+    assert_eq!(see(2, &["--visible", "first"], None).len(), 4);
+    // The rank leases the one at its place of the list.
+    let listed = format!("{},{}", uuids[3], uuids[1]);
+    let program = sandbox
+        .command("cudawrap")
+        .args(["--visible", "all", "--", "sleep", "100"])
+        .visible(&listed);
+    let program = program
+        .env("LOCAL_RANK", "1")
+        .env("LOCAL_WORLD_SIZE", "2")
+        .spawn();
+    wait::until("it is leased", || listing::free_devices(&sandbox) == "3");
+    let busy = sandbox
+        .command("cudawrap")
+        .args(["--", "true"])
+        .visible(&uuids[1])
+        .run();
+    busy.refuses("cudawrap", 75, &uuids[1]);
+    drop(program);
+    for bad in [
+        &["--visible", "two"][..],
+        &["--visible"],
+        &["--visible", "all", "-n", "2"],
+        &["--visible", "first", "-n", "2"],
+    ] {
+        sandbox
+            .command("cudawrap")
+            .args(bad)
+            .args(["--", "true"])
+            .visible(&grant)
+            .run()
+            .exits(125)
+            .prints("");
+    }
+    let variable =
+        sandbox
+            .command("cudawrap")
+            .args(["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]);
+    let shown = variable.env("CUDAWRAP_VISIBLE", "all").visible("1,2").run();
+    shown.exits(0).prints("1,2\n");
+}
+
+#[test]
+fn ranks_inside_a_reservation_of_several_divide_it() {
+    let sandbox = Sandbox::new("gpus4");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu -n 2 --hold); for i in 0 1 2 3; do \
+                  OMPI_COMM_WORLD_LOCAL_RANK=$i OMPI_COMM_WORLD_LOCAL_SIZE=4 cudawrap -- sim-cuda --shared --run forever --tag $i & \
+                  done; wait";
+    let _shell = sandbox.shell("bash", script).spawn();
+    sandbox.until_running(4);
+    assert_eq!(counts(&sandbox), [2, 2]);
+    assert_eq!(listing::free_devices(&sandbox), "2");
+}
+
+#[test]
+fn ranks_divide_a_reserved_part_and_stay_inside_it() {
+    let sandbox = Sandbox::new("gpus4");
+    // Ranks as a launcher starts them, whose name tells that it is one, below a half that
+    // was reserved for all of them.
+    let launcher = sandbox.file("work/prterun", "#!/bin/bash\nfor i in $(seq 0 $(($1 - 1))); do \
+         OMPI_COMM_WORLD_LOCAL_RANK=$i OMPI_COMM_WORLD_LOCAL_SIZE=$1 cudawrap -- sim-cuda --max 12 --until-file go & done; wait\n", 0o755);
+    for ranks in [2, 6] {
+        let script = format!(
+            "rm -f go; export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold); {} {ranks}",
+            launcher.display()
+        );
+        let shell = sandbox.shell("bash", &script).spawn();
+        sandbox.until_running(ranks);
+        let listing = listing::json(&sandbox);
+        let used: Vec<f64> = listing["devices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|d| d["share_used"].as_f64().unwrap())
+            .collect();
+        assert!((used.iter().sum::<f64>() - 0.5).abs() < 0.01, "{used:?}");
+        sandbox.file("work/go", "", 0o644);
+        shell.wait().exits(0).says(&[]);
+        sandbox.assert_clean(Duration::from_secs(6));
+    }
+    // What a rank reserved by itself is not divided by all of them.
+    let own = "CUDA_VISIBLE_DEVICES=$(getgpu -q --share 1/2) exec cudawrap -- sim-cuda --max 2 --until-file go";
+    sandbox.file("work/rank", &format!("#!/bin/bash\n{own}\n"), 0o755);
+    let launcher = sandbox.file(
+        "work/orted",
+        "#!/bin/bash\nfor i in 0 1; do \
+         OMPI_COMM_WORLD_LOCAL_RANK=$i OMPI_COMM_WORLD_LOCAL_SIZE=2 ./rank & done; wait\n",
+        0o755,
+    );
+    let shell = sandbox
+        .shell("bash", &format!("rm -f go; {}", launcher.display()))
+        .spawn();
+    sandbox.until_running(2);
+    let listing = listing::json(&sandbox);
+    let leases: Vec<f64> = listing["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|d| d["holders"].as_array().unwrap().clone())
+        .filter(|holder| holder["kind"] == "lease")
+        .map(|holder| holder["share"].as_f64().unwrap())
+        .collect();
+    assert_eq!(leases, [0.5, 0.5], "{listing}");
+    sandbox.file("work/go", "", 0o644);
+    shell.wait().exits(0);
+}

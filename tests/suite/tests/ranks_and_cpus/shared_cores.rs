@@ -1,0 +1,182 @@
+//! Shares and neighbouring devices divide the cores that are near to them.
+
+use std::fs;
+use std::time::Duration;
+
+use getgpu_tests::mps::Node;
+use getgpu_tests::wrapped::Facts;
+use harness::{Command, Running, Sandbox, Signal, wait};
+
+use crate::cpu_masks::{cores, facts, mask, masked, mig, node, told};
+
+/// A program with a share that runs until it is ended, and its CPUs.
+fn sharer(sandbox: &Sandbox, cores: &[usize], share: &str, name: &str) -> (Running, Vec<usize>) {
+    let out = sandbox.path(&format!("work/{name}"));
+    let words = [
+        "cudawrap", "--share", share, "--bind", "--", "probe", "--sleep", "600", "--out",
+    ];
+    let running = masked(sandbox, cores, &words)
+        .args([&out])
+        .limit(Duration::from_secs(600))
+        .spawn();
+    wait::until("the program has told", || out.exists());
+    (running, mask(&Facts::read(&out)))
+}
+
+#[test]
+fn shares_have_cores_of_their_own() {
+    let Some(cores) = cores(2) else { return };
+    let all = format!("{},{}", cores[0], cores[1]);
+    for form in [node(&[&all]), mig(&all).replace("2x1g.5gb", "1g.5gb")] {
+        let sandbox = Sandbox::new(&form);
+        let (first, one) = sharer(&sandbox, &cores, "1/2", "one");
+        let (_second, two) = sharer(&sandbox, &cores, "1/2", "two");
+        assert_eq!((one, two), (cores[..1].to_vec(), cores[1..].to_vec()));
+        first.signal(Signal::SIGKILL);
+        first.wait();
+        // What was free again is given again; of more sharers than cores each has one.
+        let quarters = ["three", "four"].map(|name| sharer(&sandbox, &cores, "1/4", name));
+        assert!(
+            quarters.iter().all(|(_, mask)| *mask == cores[..1]),
+            "{quarters:?}"
+        );
+    }
+}
+
+#[test]
+fn a_share_that_was_reserved_is_the_same_part() {
+    let Some(cores) = cores(2) else { return };
+    let sandbox = Sandbox::new(&node(&[&format!("{},{}", cores[0], cores[1])]));
+    let words = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2); cudawrap --bind -- probe";
+    let _first = sharer(&sandbox, &cores, "1/2", "one");
+    assert_eq!(
+        mask(&facts(masked(&sandbox, &cores, &["bash", "-c", words]))),
+        cores[1..]
+    );
+}
+
+#[test]
+fn a_program_inside_a_bound_one_has_no_part_of_a_part() {
+    let Some(cores) = cores(4) else { return };
+    let all: Vec<String> = cores.iter().map(ToString::to_string).collect();
+    let sandbox = Sandbox::new(&node(&[&all.join(",")]));
+    let _first = sharer(&sandbox, &cores, "1/2", "one");
+    let inside = [
+        "cudawrap --bind -- probe",
+        "bash -c 'cudawrap --bind -- probe; :'",
+    ];
+    let parts = ["cudawrap --share 1/4 --bind -- probe"];
+    for (inside, expected) in inside
+        .map(|words| (words, &cores[2..]))
+        .into_iter()
+        .chain(parts.map(|words| (words, &cores[2..3])))
+    {
+        let script = format!("cudawrap --share 1/2 --bind -- {inside}; :");
+        // The shell has the mask that the outer one was started with.
+        let facts = facts(masked(&sandbox, &cores, &["bash", "-c", &script]));
+        assert_eq!(mask(&facts), expected, "{inside}");
+    }
+}
+
+#[test]
+fn inside_a_share_it_matters_whether_the_share_was_bound() {
+    let Some(cores) = cores(2) else { return };
+    let both = format!("{},{}", cores[0], cores[1]);
+    let sandbox = Sandbox::new(&node(&[&both]));
+    let run = |outside: &[usize], words: &[&str]| {
+        let share = ["bash", "-c", "cudawrap --share 1/2 -- \"$@\"; :", "bash"];
+        mask(&facts(masked(&sandbox, outside, &[&share, words].concat())))
+    };
+    let bind = ["cudawrap", "--bind", "--", "probe"];
+    assert_eq!(
+        run(&cores, &bind),
+        cores[..1],
+        "the mask is not divided yet"
+    );
+    // A mask that somebody has changed inside is what the program was given.
+    assert_eq!(
+        run(
+            &cores[..1],
+            &[&["taskset", "-c", &both], &bind[..]].concat()
+        ),
+        cores
+    );
+}
+
+#[test]
+fn neighbouring_devices_divide_the_cores_that_are_near_to_both() {
+    let Some(cores) = cores(2) else { return };
+    let both = format!("{},{}", cores[0], cores[1]);
+    let bind = |facts: &Facts| told(facts, "OMP_PROC_BIND");
+    let sandbox = Sandbox::new(&node(&[&both, &both]));
+    let run = |command: Command| facts(command.env("CUDAWRAP_BIND", "1"));
+    let start = |words: &[&str]| {
+        run(masked(
+            &sandbox,
+            &cores,
+            &[&["cudawrap"], words, &["--", "probe"]].concat(),
+        ))
+    };
+    for (gpu, core) in ["0", "1"].iter().zip(&cores) {
+        let facts = start(&["--gpu", gpu]);
+        assert_eq!(
+            (mask(&facts), bind(&facts).as_deref()),
+            (vec![*core], Some("true")),
+            "GPU {gpu}"
+        );
+    }
+    // A share has its part of that; half a core is not its own.
+    let facts = start(&["--gpu", "1", "--share", "1/2"]);
+    assert_eq!((mask(&facts), bind(&facts)), (vec![cores[1]], None));
+    // A grant of one device: all that is near, which in a batch job is the job's own
+    // mask.
+    let granted = |job: Option<&str>| {
+        let command =
+            masked(&sandbox, &cores, &["cudawrap", "--", "probe"]).visible(&sandbox.uuids()[1]);
+        run(match job {
+            Some(job) => command.env("SLURM_JOB_ID", job),
+            None => command,
+        })
+    };
+    let (alone, job) = (granted(None), granted(Some("7")));
+    assert_eq!(
+        (mask(&alone), bind(&alone), mask(&job)),
+        (cores.clone(), None, cores.clone())
+    );
+    assert_eq!(bind(&job).as_deref(), Some("true"));
+    // A grant of several, and a list of allowed devices, are those among whom is divided.
+    sandbox.set_settings(&format!("allowed = ['{}']", sandbox.uuids()[0]));
+    assert_eq!(mask(&start(&[])), cores);
+    sandbox.set_settings("");
+    sandbox.set_node(&node(&[&both, &both, &both]));
+    let facts = start(&["--gpu", "2"]);
+    assert_eq!(
+        (mask(&facts), bind(&facts)),
+        (vec![cores[1]], None),
+        "fewer cores than devices"
+    );
+}
+
+#[test]
+fn the_daemon_of_mps_is_not_bound_with_its_first_client() {
+    let Some(cores) = cores(2) else { return };
+    let node = Node::stand_in();
+    let cpus = format!("{},{}", cores[0], cores[1]);
+    node.sandbox.set_node(&self::node(&[&cpus]));
+    let mut client = node.client("client", |command| command.env("CUDAWRAP_BIND", "1"));
+    assert_eq!(mask(&client.facts()).len(), 1);
+    let [daemon] = node.daemons()[..] else {
+        panic!("one daemon")
+    };
+    let status = fs::read_to_string(format!("/proc/{daemon}/status")).unwrap();
+    let own = fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = |status: &str| {
+        status
+            .lines()
+            .find(|line| line.starts_with("Cpus_allowed_list:"))
+            .map(str::to_owned)
+    };
+    assert_eq!(allowed(&status), allowed(&own));
+    node.go();
+    node.until_gone();
+}

@@ -1,0 +1,9 @@
+//! The recipes of the README and of `etc/slurm`, with the real tools where they are
+//! installed.
+#![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
+
+mod apptainer;
+mod build_tools;
+mod docker;
+mod jupyter;
+mod torchrun;

@@ -1,0 +1,206 @@
+//! `--hold` in every shell and form: held until the calling shell exits, then free at
+//! once. The caller is the shell itself, not the fork that a pipe, a function or a command
+//! substitution makes.
+
+use std::time::Duration;
+
+use getgpu_tests::{
+    OTHER, PLAIN, all_at_once, free_again, nobody_gets_one_before_the_end, somebody,
+};
+use harness::{Sandbox, Signal, skip, wait};
+
+/// What each shell does before it tells that it is ready and waits: each line ends with
+/// the device reserved for the shell.
+const FORMS: [(&str, &str); 18] = [
+    ("bash", "X=$(getgpu --hold)"),
+    ("bash", "export CUDA_VISIBLE_DEVICES=$(getgpu --hold | cat)"),
+    ("bash", "X=$(getgpu --hold || exit)"),
+    ("bash", "f() { local y; y=$(getgpu --hold); X=$y; }; f"),
+    ("bash", "f() { getgpu --hold; }; X=$(f)"),
+    ("bash", "X=$(eval \"$(echo getgpu --hold)\")"),
+    (
+        "bash",
+        "eval \"$(getgpu --hold --format env)\"; X=$CUDA_VISIBLE_DEVICES",
+    ),
+    ("bash", "read X < <(getgpu --hold)"),
+    ("dash", "X=`getgpu --hold`"),
+    ("dash", "X=$(getgpu --hold | cat)"),
+    ("dash", "X=$(getgpu --hold || exit)"),
+    ("dash", "f() { getgpu --hold; }; X=$(f)"),
+    ("zsh", "X=$(getgpu --hold)"),
+    ("zsh", "X=$(getgpu --hold | cat)"),
+    ("zsh", "f() { getgpu --hold || exit; }; X=$(f)"),
+    ("tcsh", "set X = `getgpu --hold`"),
+    // There tcsh makes cat the parent of getgpu, and cat is over at once.
+    ("tcsh", "set X = `getgpu --hold | cat`"),
+    ("tcsh", "set X = `getgpu --hold || exit`"),
+];
+
+#[test]
+fn hold_lasts_until_that_shell_is_over() {
+    all_at_once(FORMS, |(shell, form)| {
+        if skip::lacks(&[skip::Need::Tool(shell)]) {
+            return;
+        }
+        let sandbox = Sandbox::new("h200x1");
+        // tcsh has no loops on its command line.
+        let script = match shell {
+            "tcsh" => format!("{form}; touch ready; probe --out facts --until go; exit 0"),
+            _ => format!("{form}; : >ready; while [ ! -e go ]; do sleep 0.05; done"),
+        };
+        let program = sandbox.shell(shell, &script).spawn();
+        sandbox.until_file("work/ready");
+        wait::throughout(
+            Duration::from_millis(700),
+            &format!("held by {shell}: {form}"),
+            || sandbox.holders().len() == 1 && sandbox.locked(),
+        );
+        somebody(&sandbox, &[]).run().exits(1);
+        sandbox.file("work/go", "", 0o644);
+        program.wait().exits(0);
+        free_again(&sandbox);
+    });
+}
+
+#[test]
+fn hold_lasts_for_a_session_of_many_programs_and_long_gaps() {
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("linger = '100ms'")
+        .build();
+    let script =
+        "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); sim-cuda; sleep 0.7; sim-cuda; sleep 0.3";
+    let mut program = sandbox.shell("bash", script).spawn();
+    wait::until("it is held", || !sandbox.holders().is_empty());
+    nobody_gets_one_before_the_end(&sandbox, &mut program);
+    program.wait().exits(0);
+    free_again(&sandbox);
+    assert_eq!(sandbox.folder().runs().map_or(0, |runs| runs.len()), 2);
+}
+
+#[test]
+fn a_killed_shell_frees_what_it_held() {
+    let sandbox = Sandbox::new("h200x1");
+    let program = sandbox
+        .shell(
+            "bash",
+            "X=$(getgpu --hold); : >ready; while :; do sleep 0.1; done",
+        )
+        .spawn();
+    sandbox.until_file("work/ready");
+    program.signal(Signal::SIGKILL);
+    assert_eq!(program.wait().signal(), Some(9));
+    free_again(&sandbox);
+}
+
+#[test]
+fn hold_may_name_any_process_of_any_user() {
+    let sandbox = Sandbox::new("h200x1");
+    let other = sandbox.command("probe").args(["--until", "never"]).spawn();
+    let hold = format!("--hold={}", other.pid());
+    somebody(&sandbox, &[&hold]).run().line();
+    wait::throughout(Duration::from_millis(300), "held", || {
+        sandbox.holders().len() == 1
+    });
+    other.signal(Signal::SIGKILL);
+    assert_eq!(other.wait().signal(), Some(9));
+    free_again(&sandbox);
+}
+
+#[test]
+fn hold_refuses_what_is_not_there_or_never_ends() {
+    let sandbox = Sandbox::new("h200x1");
+    let gone = sandbox.command("true").spawn();
+    let pid = gone.pid();
+    gone.wait().exits(0);
+    let line = format!("getgpu: --hold={pid}: no such process");
+    sandbox
+        .getgpu([format!("--hold={pid}")])
+        .run()
+        .refuses("getgpu", 2, &line);
+    sandbox
+        .getgpu(["--hold=4194305"])
+        .run()
+        .refuses("getgpu", 2, "no such process");
+    sandbox
+        .getgpu(["--hold", "--no-reserve"])
+        .run()
+        .exits(2)
+        .prints("");
+    sandbox
+        .getgpu(["--hold", "--for=3"])
+        .run()
+        .exits(2)
+        .prints("");
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    for pid in ["1", "2", "0"] {
+        sandbox
+            .getgpu([format!("--hold={pid}")])
+            .uid(OTHER)
+            .run()
+            .refuses("getgpu", 2, &format!("--hold={pid}: "));
+    }
+    sandbox.assert_clean(Duration::ZERO);
+}
+
+#[test]
+fn root_may_hold_until_it_is_released() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("h200x1");
+    let uuid = sandbox.shell("bash", "getgpu --hold=0").run().line();
+    wait::throughout(Duration::from_millis(300), "held", || {
+        sandbox.holders().len() == 1
+    });
+    sandbox
+        .getgpu(["--release", &uuid])
+        .run()
+        .exits(0)
+        .prints("")
+        .says(&[]);
+    free_again(&sandbox);
+}
+
+#[test]
+fn owners_and_root_release_and_the_device_is_free_when_that_returns() {
+    let sandbox = Sandbox::new("a100x1");
+    let uuids: Vec<String> = (0..3)
+        .map(|_| somebody(&sandbox, &[]).run().line())
+        .collect();
+    for uuid in &uuids[..2] {
+        let before = sandbox.holders().len();
+        somebody(&sandbox, &["--release", uuid])
+            .run()
+            .exits(0)
+            .prints("")
+            .says(&[]);
+        assert_eq!(sandbox.holders().len(), before - 1);
+    }
+    somebody(&sandbox, &["--release", &uuids[0]]).run().refuses(
+        "getgpu",
+        1,
+        &format!("{}: no reservation", uuids[0]),
+    );
+    somebody(&sandbox, &["--release", "no-such-tag"])
+        .run()
+        .refuses("getgpu", 1, "no-such-tag: no reservation");
+    sandbox.getgpu(PLAIN).run().line();
+    sandbox
+        .getgpu(["--release-all"])
+        .run()
+        .exits(0)
+        .prints("")
+        .says(&[]);
+    assert!(
+        sandbox.holders().is_empty() && !sandbox.locked(),
+        "root's and the other's"
+    );
+    sandbox
+        .getgpu(["--release-all"])
+        .run()
+        .exits(0)
+        .prints("")
+        .says(&[]);
+}

@@ -1,0 +1,343 @@
+//! The holder process is small, carries nothing of its caller and always ends. Also what
+//! becomes of a reservation when getgpu or the holder is killed at the worst moment.
+
+use std::fs;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use getgpu_tests::{OTHER, PLAIN, bytes, free_again};
+use harness::skip::{self, Need};
+use harness::{Sandbox, Signal, wait};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+fn proc(pid: i32, file: &str) -> String {
+    String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{file}")).unwrap()).into_owned()
+}
+
+#[test]
+fn it_is_small_and_has_nothing_of_its_caller() {
+    let sandbox = Sandbox::new("a100x8");
+    let script = "umask 077; ulimit -c 0; exec 7<config.toml 8>>noise; trap '' TERM HUP; x=$(getgpu --for 30); echo $$ $x";
+    let shell = sandbox
+        .shell("bash", script)
+        .env("SECRET", "value")
+        .directory(sandbox.root());
+    fs::write(sandbox.path("noise"), "").unwrap();
+    let line = shell.run().line();
+    let (caller, uuid) = line.split_once(' ').unwrap();
+    let pid = sandbox.holders()[0].pid;
+    wait::until("it has been told", || {
+        fs::read_link(format!("/proc/{pid}/fd/4")).is_err()
+    });
+    assert_eq!(proc(pid, "environ"), "");
+    let words = proc(pid, "cmdline").replace('\0', " ");
+    assert!(
+        words.starts_with(&format!("getgpu --holder {uuid} caller={caller}(bash) ")),
+        "{words}"
+    );
+    assert!(words.contains(" for=30 "), "{words}");
+    assert_eq!(
+        fs::read_link(format!("/proc/{pid}/cwd"))
+            .unwrap()
+            .as_os_str(),
+        "/"
+    );
+    let stat = proc(pid, "stat");
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    assert_ne!(fields[3], fields[0], "session of its own");
+    assert_ne!(fields[3], caller);
+    assert_eq!(fields[4], "0", "no terminal");
+    let mut open: Vec<_> = fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .flatten()
+        .collect();
+    open.sort_by_key(fs::DirEntry::file_name);
+    let open: Vec<String> = open
+        .iter()
+        .map(|e| fs::read_link(e.path()).unwrap().display().to_string())
+        .collect();
+    assert_eq!(
+        open,
+        [
+            "/dev/null",
+            "/dev/null",
+            "/dev/null",
+            &sandbox.lock().display().to_string()
+        ]
+    );
+    assert!(
+        proc(pid, "maps")
+            .lines()
+            .all(|line| !line.contains("nvidia")),
+        "no NVML"
+    );
+    let status = proc(pid, "status");
+    let resident = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap()
+        .trim()
+        .to_owned();
+    println!("resident: {resident}");
+    if !cfg!(debug_assertions) {
+        let kib: u32 = resident.split(' ').next().unwrap().parse().unwrap();
+        assert!(kib < 3 << 10, "{resident}");
+    }
+    // Signals that the caller ignored are not ignored here.
+    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    free_again(&sandbox);
+}
+
+/// The numbers of the processes whose end the holder waits for.
+fn watched(sandbox: &Sandbox) -> usize {
+    let holder = sandbox.holders()[0].pid;
+    let open = fs::read_dir(format!("/proc/{holder}/fd"))
+        .unwrap()
+        .flatten();
+    open.filter(|fd| {
+        fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().contains("pidfd"))
+    })
+    .count()
+}
+
+#[test]
+fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
+    if skip::lacks(&[Need::Root, Need::Tool("setpriv")]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("linger = '100ms'")
+        .build();
+    // Neither is below the caller when it looks, and the child, which is another user's
+    // before its parent names the device, knows nothing of it: it counts by its parent
+    // alone.
+    let script = format!(
+        "d=$(getgpu) || exit; export DEVICE=$d; mkfifo -m 666 work/ready; setsid -f dash -c '
+            setpriv --reuid={OTHER} --regid={OTHER} --clear-groups dash -c \"echo >work/ready; exec sleep 1000\" &
+            read ready <work/ready; echo $$ $!; exec env CUDA_VISIBLE_DEVICES=$DEVICE sleep 1000'"
+    );
+    let shell = sandbox
+        .shell("dash", &script)
+        .directory(sandbox.root())
+        .spawn();
+    wait::until("both run", || shell.stdout().ends_with('\n'));
+    let pids: Vec<i32> = shell
+        .stdout()
+        .split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect();
+    wait::until("the holder has seen both", || watched(&sandbox) == 2);
+    kill(Pid::from_raw(pids[0]), Signal::SIGKILL).unwrap();
+    wait::until("the parent is over", || watched(&sandbox) == 1);
+    wait::throughout(
+        Duration::from_millis(500),
+        "its child has the device",
+        || sandbox.locked(),
+    );
+    kill(Pid::from_raw(pids[1]), Signal::SIGKILL).unwrap();
+    sandbox.assert_clean(Duration::from_secs(2));
+}
+
+#[test]
+fn ended_by_any_signal_it_frees_the_device() {
+    let sandbox = Sandbox::new("h200x1");
+    for signal in [
+        Signal::SIGTERM,
+        Signal::SIGKILL,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+    ] {
+        for arguments in [&["--for=60"][..], &["--hold"]] {
+            sandbox.getgpu(arguments).run().line();
+            kill(Pid::from_raw(sandbox.holders()[0].pid), signal).unwrap();
+            free_again(&sandbox);
+        }
+    }
+}
+
+/// A pipe that is full: whoever prints into it waits.
+fn full_pipe() -> (OwnedFd, OwnedFd) {
+    let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
+    let mut file = fs::File::from(writer.try_clone().unwrap());
+    while file.write(&[0; 4096]).is_ok() {}
+    while file.write(&[0]).is_ok() {}
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn getgpu_killed_while_it_prints_leaves_the_device_reserved_for_a_while() {
+    let sandbox = Sandbox::new("h200x1");
+    let (reader, writer) = full_pipe();
+    let program = sandbox.getgpu(["--for", "1"]).stdout(writer).spawn();
+    wait::until("the holder has it", || {
+        sandbox.holders().len() == 1 && sandbox.locked()
+    });
+    sandbox.getgpu(PLAIN).run().exits(1);
+    program.signal(Signal::SIGKILL);
+    assert_eq!(program.wait().signal(), Some(9));
+    wait::throughout(Duration::from_millis(600), "in doubt reserved", || {
+        sandbox.locked()
+    });
+    sandbox.assert_clean(Duration::from_secs(2));
+    drop(reader);
+}
+
+#[test]
+fn a_pipe_that_is_closed_while_it_prints_leaves_nothing() {
+    let sandbox = Sandbox::new("h200x1");
+    let (reader, writer) = full_pipe();
+    let program = sandbox.getgpu(["--for", "60"]).stdout(writer).spawn();
+    wait::until("the holder has it", || sandbox.holders().len() == 1);
+    drop(reader);
+    program
+        .wait()
+        .refuses("getgpu", 4, "getgpu: standard output: Broken pipe");
+    free_again(&sandbox);
+}
+
+#[test]
+fn getgpu_killed_at_any_moment_leaves_nothing_for_long() {
+    let sandbox = Sandbox::new("h200x1");
+    sandbox.faults("latency = { call_us = 1500 }");
+    let (mut early, mut held) = (0, 0);
+    for step in 0..40 {
+        let program = sandbox.getgpu(["--for", "0.2"]).spawn();
+        let moment = Instant::now() + Duration::from_millis(step);
+        wait::until("the moment", || Instant::now() >= moment);
+        program.signal(Signal::SIGKILL);
+        let outcome = program.wait();
+        if sandbox.holders().is_empty() {
+            early += usize::from(outcome.stdout.is_empty());
+            sandbox.assert_clean(Duration::from_millis(300));
+        } else {
+            held += 1;
+            sandbox.assert_clean(Duration::from_secs(2));
+        }
+    }
+    println!("killed with nothing held: {early}, with a holder: {held}");
+}
+
+#[test]
+fn killed_while_it_asks_nvml_it_holds_nothing_and_leaves_no_process() {
+    let sandbox = Sandbox::new("h200x1");
+    sandbox.faults("[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\ndoes = 'hang'");
+    for signal in [
+        Signal::SIGKILL,
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+    ] {
+        let program = sandbox.getgpu(PLAIN).spawn();
+        wait::until("it tries a device", || sandbox.locked());
+        program.signal(signal);
+        assert_eq!(program.wait().signal(), Some(signal as i32));
+        sandbox.assert_clean(Duration::from_millis(500));
+        wait::until("the process that asks NVML is over", || {
+            sandbox.processes().is_empty()
+        });
+    }
+}
+
+#[test]
+fn a_stopped_holder_is_released_all_the_same() {
+    let sandbox = Sandbox::new("mig4");
+    let uuid = sandbox.getgpu(["--for=600"]).run().line();
+    let holder = sandbox.holders()[0].pid;
+    kill(Pid::from_raw(holder), Signal::SIGSTOP).unwrap();
+    sandbox
+        .getgpu(["--release", &uuid])
+        .run()
+        .exits(0)
+        .says(&[]);
+    sandbox.assert_clean(Duration::ZERO);
+}
+
+/// Whatever strangers call their processes, and whatever these do with a signal, the
+/// others' holders end and root has an answer.
+#[test]
+fn roots_release_takes_no_longer_for_strangers_that_look_like_holders() {
+    if skip::lacks(&[Need::Root]) || getgpu_tests::wrapped::lacks_python() {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let uuid = sandbox.uuids()[0].clone();
+    std::os::unix::fs::symlink("/usr/bin/python3", sandbox.path("work/getgpu-hold")).unwrap();
+    let python = "import fcntl, signal, struct, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nf = open(sys.argv[1], 'r+b', buffering=0)\n\
+                  fcntl.fcntl(f, 37, struct.pack('hhqqi4x', 0, 0, int(sys.argv[2]), 720720, 0))\nopen(sys.argv[3], 'w').close()\nsignal.pause()\n";
+    let start = bytes::span(&uuid) + bytes::RESERVATION;
+    let stranger = |number: i32| {
+        let ready = format!("work/ready{number}");
+        let words = [
+            "-c",
+            python,
+            &sandbox.lock().display().to_string(),
+            &start.to_string(),
+            &sandbox.text(&ready),
+        ];
+        let like = [
+            "--holder",
+            &uuid,
+            "caller=1(x)",
+            "start=1",
+            "hold=0",
+            "tag=slurm-17",
+        ];
+        let running = sandbox
+            .command(sandbox.path("work/getgpu-hold"))
+            .args(words)
+            .args(like)
+            .uid(OTHER)
+            .spawn();
+        sandbox.until_file(&ready);
+        running
+    };
+    let strangers: Vec<_> = (0..4).map(stranger).collect();
+    sandbox
+        .getgpu(["--hold=0", "--tag", "slurm-17"])
+        .run()
+        .line();
+    let released = sandbox.getgpu(["--release", "slurm-17"]).run();
+    released.refuses("getgpu", 4, "does not end");
+    assert!(
+        released.elapsed < Duration::from_secs(6),
+        "{:?}",
+        released.elapsed
+    );
+    assert!(
+        sandbox.holders().iter().all(|holder| holder.uid == OTHER),
+        "the real one has ended"
+    );
+    drop(strangers);
+}
+
+/// An `ssh` that is typed behind the program may not be read, and is no program of the
+/// device.
+#[test]
+fn what_begins_behind_the_program_and_may_not_be_read_keeps_it_for_a_while_only() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("mig4").settings("linger = '2s'").build();
+    fs::copy("/bin/sleep", sandbox.path("bin/sealed")).unwrap();
+    fs::set_permissions(
+        sandbox.path("bin/sealed"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o711),
+    )
+    .unwrap();
+    let script =
+        "export CUDA_VISIBLE_DEVICES=$(getgpu --for 1); sim-cuda --run 0.2; sealed 600; true";
+    let mut shell = sandbox.shell("bash", script).uid(OTHER).spawn();
+    wait::until("it is held", || sandbox.locked());
+    sandbox.until_running(1);
+    let began = Instant::now();
+    wait::until("it is given up", || !sandbox.locked());
+    assert!(
+        !shell.is_over() && began.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        began.elapsed()
+    );
+}

@@ -1,0 +1,264 @@
+//! A reservation lasts until its program exits, even if the program takes minutes to touch
+//! the GPU, and no longer. The node has one device, so any device that is printed is the
+//! reserved one.
+
+use std::time::Duration;
+
+use getgpu_tests::{
+    OTHER, PLAIN, all_at_once, free_again, nobody_gets_one_before_the_end, somebody,
+};
+use harness::{Sandbox, Signal, skip, wait};
+
+/// `(shell, script)`: the prefix form as each shell has it, with a program that has no
+/// context yet when `--for` is long over.
+const PREFIX: [(&str, &str); 4] = [
+    (
+        "bash",
+        "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.5) sim-cuda --init 2 --tag app",
+    ),
+    (
+        "dash",
+        "CUDA_VISIBLE_DEVICES=`getgpu --for 0.5` sim-cuda --init 2 --tag app; true",
+    ),
+    (
+        "zsh",
+        "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.5) sim-cuda --init 2 --tag app; true",
+    ),
+    (
+        "tcsh",
+        "env CUDA_VISIBLE_DEVICES=`getgpu --for 0.5` sim-cuda --init 2 --tag app",
+    ),
+];
+
+/// A program that is over before the holder's first regular look, 5 ms after printing. No
+/// look is certain to meet it, so most is enough.
+#[test]
+fn a_program_of_three_milliseconds_does_not_leave_its_device_reserved() {
+    let sandbox = Sandbox::new("a100x8");
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        dash -c 'CUDA_VISIBLE_DEVICES=$(getgpu) sleep 0.003; :'
+    done";
+    sandbox.shell("dash", script).run().exits(0).says(&[]);
+    let few = || sandbox.holders().len() <= 8;
+    wait::until_within(Duration::from_secs(4), "most devices are free again", few);
+}
+
+#[test]
+fn an_app_that_touches_the_gpu_long_after_for_keeps_its_device() {
+    all_at_once(PREFIX, |(shell, script)| {
+        if skip::lacks(&[skip::Need::Tool(shell)]) {
+            return;
+        }
+        let sandbox = Sandbox::new("h200x1");
+        let mut program = sandbox.shell(shell, script).spawn();
+        wait::until("it is reserved", || !sandbox.holders().is_empty());
+        assert!(nobody_gets_one_before_the_end(&sandbox, &mut program) > 10);
+        program.wait().exits(0);
+        free_again(&sandbox);
+        assert_eq!(sandbox.folder().runs().unwrap()[0].tag, "app");
+    });
+}
+
+#[test]
+fn another_user_can_neither_have_it_nor_end_it() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("h200x1");
+    let script = "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.2) sim-cuda --init 1.5; true";
+    let mut program = sandbox.shell("bash", script).uid(1002).spawn();
+    wait::until("it is reserved", || !sandbox.holders().is_empty());
+    let holder = sandbox.holders()[0].clone();
+    assert_eq!(holder.uid, 1002);
+    let uuid = sandbox.uuids()[0].clone();
+    for signal in ["TERM", "KILL", "STOP"] {
+        let kill = format!("kill -{signal} {}", holder.pid);
+        assert_ne!(
+            sandbox.shell("dash", &kill).uid(OTHER).run().code(),
+            Some(0)
+        );
+    }
+    somebody(&sandbox, &["--release", &uuid])
+        .run()
+        .refuses("getgpu", 1, "no reservation of yours");
+    somebody(&sandbox, &["--release-all"])
+        .run()
+        .exits(0)
+        .prints("");
+    somebody(&sandbox, &[])
+        .visible(&uuid)
+        .run()
+        .refuses("getgpu", 1, "1 of 1 in use (reserved 1)");
+    nobody_gets_one_before_the_end(&sandbox, &mut program);
+    program.wait().exits(0);
+    free_again(&sandbox);
+}
+
+#[test]
+fn getgpu_returns_at_once_and_leaves_no_child() {
+    let sandbox = Sandbox::new("h200x1");
+    let outcome = sandbox
+        .shell(
+            "bash",
+            "x=$(getgpu); echo $x; wait; jobs -p; cat /proc/$$/task/$$/children",
+        )
+        .run();
+    let uuid = outcome.stdout.lines().next().unwrap_or_default().to_owned();
+    assert_eq!(uuid, sandbox.uuids()[0]);
+    // The only child is the cat that looks; a holder among them would be one more.
+    assert!(
+        outcome
+            .stdout
+            .lines()
+            .nth(1)
+            .is_none_or(|line| line.split_whitespace().count() <= 1),
+        "{outcome:#?}"
+    );
+    assert!(
+        outcome.elapsed < Duration::from_secs(2),
+        "{:?}",
+        outcome.elapsed
+    );
+    assert_eq!(
+        sandbox.holders().len(),
+        1,
+        "in doubt reserved, although the shell is over"
+    );
+}
+
+#[test]
+fn a_reservation_without_a_program_ends_after_for() {
+    let sandbox = Sandbox::new("h200x1");
+    sandbox.getgpu(["--for", "1.5"]).run().line();
+    wait::throughout(Duration::from_secs(1), "it is reserved", || {
+        sandbox.holders().len() == 1 && sandbox.locked()
+    });
+    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.set_settings("reserve_for = '200ms'");
+    sandbox.getgpu(PLAIN).run().line();
+    sandbox.assert_clean(Duration::from_secs(2));
+}
+
+#[test]
+fn a_killed_program_frees_its_device_and_nothing_is_left() {
+    let sandbox = Sandbox::new("h200x1");
+    let mut program = sandbox
+        .shell(
+            "bash",
+            "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run forever",
+        )
+        .spawn();
+    sandbox.until_running(1);
+    // A program that is over before the holder's first looks is never seen; its device
+    // then stays reserved for --for.
+    wait::throughout(Duration::from_millis(300), "it is reserved", || {
+        sandbox.holders().len() == 1
+    });
+    program.signal(Signal::SIGKILL);
+    wait::until("it is over", || program.is_over());
+    free_again(&sandbox);
+    for directory in ["work", "home", "run"] {
+        let left: Vec<_> = std::fs::read_dir(sandbox.path(directory))
+            .unwrap()
+            .flatten()
+            .map(|e| e.file_name())
+            .collect();
+        assert!(
+            left.is_empty() || (directory == "run" && left == ["lock"]),
+            "{directory}: {left:?}"
+        );
+    }
+}
+
+#[test]
+fn a_program_that_leaves_its_shell_or_is_a_whole_pipeline_keeps_it() {
+    let scripts = [
+        "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3) setsid -f sim-cuda --init 1.2 --tag last",
+        "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3) bash -c 'sim-cuda; probe --sleep 0.8; sim-cuda --tag last'",
+        "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3) env -u CUDA_VISIBLE_DEVICES x=1 probe --sleep 0.1; sleep 0.2",
+        "probe --gpus device=$(getgpu --for 0.3) --sleep 1.2",
+        "export CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3); (sim-cuda --init 1 --tag last) | cat >/dev/null",
+        "export CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3); nohup sim-cuda --init 1 --tag last >/dev/null 2>&1 & wait",
+    ];
+    all_at_once(scripts, |script| {
+        let sandbox = Sandbox::new("h200x1");
+        let program = sandbox.shell("bash", script).spawn();
+        wait::until("it is reserved", || !sandbox.holders().is_empty());
+        // Whatever is left of the sandbox's programs besides the holder is the program
+        // that has it. In the middle of an exec a process has no environment to know it
+        // by, so one look that finds none proves nothing.
+        let seen = || sandbox.processes().len() > sandbox.holders().len();
+        let works = || wait::holds_within(Duration::from_millis(50), seen);
+        while works() {
+            let outcome = somebody(&sandbox, &["--no-reserve"]).run();
+            assert!(
+                outcome.code() == Some(1) || !works(),
+                "given away in use: {script}"
+            );
+        }
+        program.wait().exits(0);
+        let free = wait::holds_within(Duration::from_millis(500), || !sandbox.locked());
+        assert!(free, "kept after its end: {script}");
+    });
+}
+
+#[test]
+fn an_execute_only_program_of_a_plain_user_keeps_it() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("h200x1");
+    // Written by another process: one forked here meanwhile would keep it open for
+    // writing.
+    let secret = sandbox.text("home/secret");
+    sandbox
+        .command("install")
+        .args(["-m", "0711", &sandbox.text("bin/sim-cuda"), &secret])
+        .run()
+        .exits(0);
+    let script = format!("CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3) {secret} --init 1.5; true");
+    let mut program = sandbox.shell("bash", &script).uid(1002).spawn();
+    wait::until("it is reserved", || !sandbox.holders().is_empty());
+    assert!(nobody_gets_one_before_the_end(&sandbox, &mut program) > 5);
+    program.wait().exits(0);
+    free_again(&sandbox);
+}
+
+#[test]
+fn an_index_is_held_as_a_uuid_is() {
+    let sandbox = Sandbox::new("h200x1");
+    let script =
+        "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3 --format index) sim-cuda --init 1.5; true";
+    let mut program = sandbox.shell("bash", script).spawn();
+    wait::until("it is reserved", || !sandbox.holders().is_empty());
+    assert!(nobody_gets_one_before_the_end(&sandbox, &mut program) > 5);
+    program.wait().exits(0).says(&[]);
+    assert_eq!(sandbox.folder().runs().unwrap()[0].uuid, sandbox.uuids()[0]);
+    free_again(&sandbox);
+}
+
+#[test]
+fn a_job_whose_processes_all_have_the_value_does_not_keep_it_for_ever() {
+    let sandbox = Sandbox::builder("a100x1")
+        .settings("linger = '300ms'")
+        .build();
+    let uuid = sandbox.uuids()[3].clone();
+    let script = "sleep 1000 & CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3) sim-cuda --init 0.6; : >over; read x; true";
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let job = sandbox
+        .shell("bash", script)
+        .visible(&uuid)
+        .env("SLURM_JOB_ID", "7")
+        .stdin(reader)
+        .spawn();
+    wait::until("it is reserved", || !sandbox.holders().is_empty());
+    wait::throughout(
+        Duration::from_millis(500),
+        "reserved before the program has a context",
+        || !sandbox.holders().is_empty() || sandbox.path("work/over").exists(),
+    );
+    sandbox.until_file("work/over");
+    assert_eq!(sandbox.folder().runs().unwrap()[0].uuid, uuid);
+    sandbox.assert_clean(Duration::from_secs(3));
+    drop((job, writer));
+}

@@ -1,0 +1,13 @@
+//! What getgpu reserves: how long it lasts, who may reuse or release it, and the holder
+//! process behind it.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a panic is a failed test; figures and SKIPPED lines are read"
+)]
+
+mod hold_option;
+mod holder_process;
+mod lifetime;
+mod scripts;
+mod tags;

@@ -1,0 +1,295 @@
+//! Files, links, pipes, devices and libraries planted where our programs read: refused in
+//! one line, never opened, never loaded.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::Duration;
+
+use getgpu_tests::OTHER;
+use harness::Sandbox;
+use harness::skip::{self, Need};
+use nix::libc;
+
+/// What a stranger may have put where a user's private lock goes; every one is refused,
+/// whatever the kernel's own protection says.
+#[test]
+fn planted_private_places_are_refused_unopened() {
+    if skip::lacks(&[Need::Mounts, Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let victim = 61_236;
+    let mine = format!("/tmp/getgpu-{victim}");
+    let planted = [
+        (
+            "a directory of a stranger",
+            "mkdir -m 777 $P && mkfifo -m 666 $P/lock && chown -R 1001 $P",
+        ),
+        (
+            "a link to a directory of a stranger",
+            "mkdir -m 777 $P.d && mkfifo $P.d/lock && ln -s $P.d $P",
+        ),
+        ("a link to nothing", "ln -s /nonexistent $P"),
+        ("a file", "echo x >$P; chmod 666 $P"),
+        ("a FIFO", "mkfifo -m 666 $P"),
+        (
+            "one's own directory that all may write to",
+            "mkdir $P && chmod 777 $P && chown V $P",
+        ),
+        (
+            "one's own with a file for a lock",
+            "mkdir -m 700 $P && echo x >$P/lock && chown -R V $P",
+        ),
+        (
+            "one's own with a link for a lock",
+            "mkdir -m 700 $P && ln -s /etc/passwd $P/lock && chown -hR V $P",
+        ),
+        (
+            "one's own with a stranger's FIFO",
+            "mkdir -m 700 $P && mkfifo -m 666 $P/lock && chown V $P && chown 1001 $P/lock",
+        ),
+    ];
+    for (what, plant) in planted {
+        let plant = plant
+            .replace("$P", &mine)
+            .replace(" V ", &format!(" {victim} "));
+        let script = format!(
+            "mount -t tmpfs -o mode=755 run /run; {plant}; setpriv --reuid {victim} --clear-groups getgpu --for 60; s=$?; \
+             rm -rf {mine} {mine}.d; exit $s"
+        );
+        let outcome = sandbox
+            .command("unshare")
+            .args(["-m", "sh", "-c", &script])
+            .env_remove("GETGPU_LOCK")
+            .run();
+        assert_eq!(outcome.code(), Some(4), "{what}: {outcome:#?}");
+        outcome.prints("").mentions("getgpu: lock ");
+        assert_eq!(
+            outcome
+                .stderr
+                .lines()
+                .filter(|line| !line.starts_with("getgpu: hint: "))
+                .count(),
+            1,
+            "{what}"
+        );
+    }
+}
+
+/// Whoever makes a user's private directory first may watch what that user makes in it
+/// and swap it: so nothing is ever made there.
+#[test]
+fn nothing_is_made_in_a_strangers_directory() {
+    if skip::lacks(&[Need::Mounts, Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let victim = 61_238;
+    let script = format!(
+        "P=/tmp/getgpu-{victim}; mount -t tmpfs -o mode=755 run /run; mkdir -m 777 $P && chown {OTHER} $P && touch -d @1000 $P; \
+         setpriv --reuid {victim} --clear-groups getgpu --for 60; s=$?; stat -c %Y $P; rm -rf $P; exit $s"
+    );
+    let outcome = sandbox
+        .command("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .env_remove("GETGPU_LOCK")
+        .run();
+    outcome
+        .exits(4)
+        .prints("1000\n")
+        .mentions("belongs to uid 1001, which is neither root nor you");
+}
+
+/// A chmod(2) by name follows whatever stands under the name by then, so the lock has its
+/// mode from the first instant.
+#[test]
+fn the_lock_is_made_with_its_final_mode() {
+    let sandbox = Sandbox::new("mig4");
+    fs::remove_file(sandbox.lock()).unwrap();
+    let (mut command, _out, _err) = sandbox
+        .shell("sh", "umask 077; exec getgpu --no-reserve")
+        .parts();
+    let story = inject::follow(&mut command, None, |_| false, |_| ());
+    let made = |numbers: &[i64]| {
+        story
+            .calls
+            .iter()
+            .any(|call| numbers.contains(&call.number))
+    };
+    assert!(
+        made(&[libc::SYS_mknodat]) && story.status == 0,
+        "{}",
+        story.status
+    );
+    assert!(!made(&[libc::SYS_fchmodat]), "changed by name");
+    assert_eq!(
+        fs::symlink_metadata(sandbox.lock()).unwrap().mode() & 0o7777,
+        0o666
+    );
+}
+
+/// A library whose start writes down who loaded it.
+fn trap(sandbox: &Sandbox, directory: &str) -> std::path::PathBuf {
+    let source = format!(
+        "#include <stdio.h>\n#include <sys/prctl.h>\n__attribute__((constructor)) static void hit(void) {{\n\
+         char name[17] = \"\"; prctl(PR_GET_NAME, name); FILE *f = fopen(\"{}\", \"a\"); if (f) {{ fprintf(f, \"%s\\n\", name); fclose(f); }} }}\n\
+         unsigned la_version(unsigned v) {{ return v; }}\n",
+        sandbox.text("work/hits")
+    );
+    let source = sandbox.file(&format!("{directory}/trap.c"), &source, 0o644);
+    let library = sandbox.path(&format!("{directory}/libnvidia-ml.so.1"));
+    let words = [
+        "-shared",
+        "-fPIC",
+        "-o",
+        library.to_str().unwrap(),
+        source.to_str().unwrap(),
+    ];
+    let built = std::process::Command::new("cc")
+        .args(words)
+        .status()
+        .unwrap();
+    assert!(built.success());
+    library
+}
+
+/// The names of the processes that loaded the trap.
+fn hits(sandbox: &Sandbox) -> Vec<String> {
+    let file = sandbox.path("work/hits");
+    let text = fs::read_to_string(&file).unwrap_or_default();
+    let _ = fs::remove_file(file);
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn planted_libraries_are_not_loaded() {
+    if skip::lacks(&[Need::Tool("cc")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let library = trap(&sandbox, "work/evil");
+    let evil = sandbox.path("work/evil");
+    // An empty element, a dot and a relative one: the working directory. The real one
+    // comes last.
+    for search in [":", ".:", "evil:../work/evil:"] {
+        let path = format!("{search}{}", sandbox.text("lib"));
+        for words in [
+            &["getgpu", "--no-reserve"][..],
+            &["getgpu", "--list"],
+            &["cudawrap", "--", "true"],
+        ] {
+            let command = sandbox
+                .command(words[0])
+                .args(&words[1..])
+                .directory(&evil)
+                .env("LD_LIBRARY_PATH", &path);
+            command.run().exits(0);
+            // The loader of a program that was started with such a path searches it for
+            // what the program itself needs; that is the caller's own doing. NVML's
+            // process and cudawrap's helper do not.
+            assert_eq!(hits(&sandbox), [""; 0], "{search} {words:?}");
+        }
+    }
+    // These two are the caller's wish for all that he starts; the helper that cudawrap
+    // starts is not his.
+    for name in ["LD_PRELOAD", "LD_AUDIT"] {
+        sandbox
+            .command("cudawrap")
+            .args(["--", "/bin/true"])
+            .env(name, &library)
+            .run()
+            .exits(0);
+        let hits = hits(&sandbox);
+        assert!(
+            !hits.is_empty() && hits.iter().all(|hit| hit != "getgpu"),
+            "{name}: {hits:?}"
+        );
+    }
+}
+
+/// Secure execution: a set-group-id copy believes no variable of ours.
+#[test]
+fn under_secure_execution_no_variable_is_believed() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("mig4")
+        .settings("idle_memory = '99M'")
+        .build();
+    for name in ["getgpu", "cudawrap"] {
+        let copy = sandbox.path(&format!("work/secure/{name}"));
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(sandbox.path("bin").join(name), &copy).unwrap();
+        std::os::unix::fs::chown(&copy, Some(0), Some(61_237)).unwrap();
+        fs::set_permissions(&copy, Permissions::from_mode(0o2755)).unwrap();
+    }
+    let show = |program: std::path::PathBuf| {
+        sandbox
+            .command(program)
+            .args(["--show-config"])
+            .uid(OTHER)
+            .run()
+            .stdout
+    };
+    assert!(
+        show(sandbox.path("bin/getgpu")).contains("103809024"),
+        "an ordinary copy reads GETGPU_CONFIG: {}",
+        show(sandbox.path("bin/getgpu"))
+    );
+    let secure = show(sandbox.path("work/secure/getgpu"));
+    assert!(
+        !secure.is_empty() && !secure.contains("103809024") && !secure.contains(&sandbox.text("")),
+        "{secure}"
+    );
+    let disabled = |program: &str| {
+        sandbox
+            .command(sandbox.path(program))
+            .args(["--", "true"])
+            .uid(OTHER)
+            .env("CUDAWRAP_DISABLE", "1")
+            .run()
+    };
+    disabled("bin/cudawrap").exits(0).says(&[]);
+    assert_ne!(
+        disabled("work/secure/cudawrap").code(),
+        Some(0),
+        "switched off by a variable"
+    );
+}
+
+/// What stands where a file is looked for: nothing hangs, and nothing is read without
+/// end.
+#[test]
+fn pipes_and_devices_in_the_place_of_files_hang_nobody() {
+    let sandbox = Sandbox::new("mig4");
+    let mode = nix::sys::stat::Mode::from_bits_truncate(0o666);
+    for name in ["pipe", "home/.config/getgpu/config.toml"] {
+        fs::create_dir_all(sandbox.path(name).parent().unwrap()).unwrap();
+        nix::unistd::mkfifo(&sandbox.path(name), mode).unwrap();
+    }
+    let user = sandbox
+        .getgpu(["--no-reserve"])
+        .limit(Duration::from_secs(10))
+        .run();
+    user.refuses(
+        "getgpu",
+        2,
+        "home/.config/getgpu/config.toml: cannot be read: it is not a file",
+    );
+    fs::remove_file(sandbox.path("home/.config/getgpu/config.toml")).unwrap();
+    for bad in [sandbox.text("pipe"), "/dev/zero".to_owned(), "/".to_owned()] {
+        let outcome = sandbox
+            .getgpu(["--no-reserve"])
+            .env("GETGPU_CONFIG", &bad)
+            .limit(Duration::from_secs(10))
+            .run();
+        outcome.refuses("getgpu", 2, ": cannot be read: ");
+        sandbox.set_settings(&format!("allowed_file = {bad:?}"));
+        let outcome = sandbox
+            .getgpu(["--no-reserve"])
+            .limit(Duration::from_secs(10))
+            .run();
+        outcome.refuses("getgpu", 2, ": cannot be read: ");
+        sandbox.set_settings("");
+    }
+}

@@ -1,0 +1,11 @@
+//! Tests of the tests: the simulated node against programs that know nothing of it, the
+//! sandbox's own judgements, and the table of evidence.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a panic is a failed test; figures and SKIPPED lines are read"
+)]
+
+mod evidence_table;
+mod foreign_programs;
+mod sandbox_checks;

@@ -1,0 +1,80 @@
+//! What the sandbox reports about leftovers and clashes is true, or every other test
+//! proves nothing. Each check sees a clean sandbox and one that is not.
+
+use std::time::Duration;
+
+use harness::{Sandbox, Signal, skip};
+
+#[test]
+fn a_reservation_is_seen_as_something_left_behind_and_ends_with_the_sandbox() {
+    let sandbox = Sandbox::new("a100x1");
+    sandbox.assert_clean(Duration::ZERO);
+    let uuid = sandbox.getgpu([] as [&str; 0]).run().line();
+    let holders = sandbox.holders();
+    assert_eq!(holders.len(), 1);
+    assert!(holders[0].words.contains(&uuid), "{holders:?}");
+    assert!(sandbox.locked() && sandbox.processes() == [holders[0].pid]);
+    assert!(std::panic::catch_unwind(|| sandbox.assert_clean(Duration::from_millis(50))).is_err());
+    drop(sandbox);
+    assert!(
+        !std::path::Path::new(&format!("/proc/{}", holders[0].pid))
+            .join("exe")
+            .exists()
+    );
+}
+
+#[test]
+fn a_clash_of_two_programs_is_seen() {
+    let sandbox = Sandbox::new("a100x1");
+    let uuid = sandbox.uuids()[0].clone();
+    let first = sandbox
+        .command("sim-cuda")
+        .visible(&uuid)
+        .args(["--run", "forever"])
+        .spawn();
+    sandbox.until_running(1);
+    sandbox.assert_exclusive();
+    sandbox.command("sim-cuda").visible(&uuid).run().exits(99);
+    assert!(std::panic::catch_unwind(|| sandbox.assert_exclusive()).is_err());
+    first.signal(Signal::SIGKILL);
+    assert_eq!(first.wait().signal(), Some(9));
+}
+
+#[test]
+fn the_machine_does_not_show_through() {
+    let sandbox = Sandbox::new("a100x1");
+    let names: Vec<String> = sandbox
+        .command("probe")
+        .run()
+        .stdout
+        .lines()
+        .filter_map(variable)
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "GETGPU_CONFIG",
+            "GETGPU_LOCK",
+            "HOME",
+            "LC_ALL",
+            "LD_LIBRARY_PATH",
+            "PATH",
+            "SIM_NODE"
+        ]
+    );
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let other = sandbox.getgpu(["--no-reserve"]).uid(1001).run().line();
+    assert!(
+        sandbox.uuids().contains(&other),
+        "other users get everywhere"
+    );
+}
+
+fn variable(line: &str) -> Option<String> {
+    line.strip_prefix("env ")?
+        .split(' ')
+        .next()
+        .map(str::to_owned)
+}

@@ -1,0 +1,130 @@
+//! How long a hold and a wait may last, and what happens to waiters when a device is
+//! drained.
+
+use std::time::Duration;
+
+use getgpu_tests::OTHER;
+use harness::{Outcome, Sandbox, Signal, wait};
+
+#[test]
+fn a_hold_and_a_wait_last_no_longer_than_the_site_allows() {
+    let root = nix::unistd::geteuid().is_root();
+    let script =
+        "getgpu --hold >/dev/null; getgpu --wait; echo $?; getgpu --wait=1h; echo $?; sleep 30";
+    // Root is exempt from max_per_user alone; it may hold without end by --hold=0.
+    for other in if root { &[false, true][..] } else { &[false] } {
+        let sandbox = Sandbox::builder("h200x1")
+            .settings("max_hold = '600ms'\nmax_wait = '300ms'")
+            .build();
+        let shell = sandbox.shell("bash", script);
+        let shell = if *other { shell.uid(OTHER) } else { shell }.spawn();
+        wait::until("it waited in vain, and then not", || {
+            shell.stdout().ends_with("1\n0\n") || shell.stdout().contains("\n0\n")
+        });
+        let said = shell.stdout();
+        assert!(said.starts_with("1\n"), "{said}");
+        shell.signal(Signal::SIGKILL);
+        shell.wait();
+        wait::until("nothing is held", || !sandbox.locked());
+        sandbox.getgpu(["--for", "1h"]).run().exits(0);
+        wait::until("no program came, for as long as one may hold", || {
+            !sandbox.locked()
+        });
+    }
+}
+
+#[test]
+fn a_device_that_is_drained_is_not_given_to_who_waits_for_it() {
+    let sandbox = Sandbox::new("h200x1");
+    sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
+    let uuids = sandbox.uuids();
+    let run = |uuid: &str| {
+        sandbox
+            .command("cudawrap")
+            .args(["--gpu", uuid, "--", "sim-cuda", "--run", "forever"])
+            .spawn()
+    };
+    let (first, second) = (run(&uuids[0]), run(&uuids[1]));
+    sandbox.until_running(2);
+    let waiter = sandbox
+        .command("cudawrap")
+        .args(["--wait", "--", "sim-cuda"])
+        .spawn();
+    wait::until("it waits", || {
+        waiter
+            .stderr()
+            .contains("waiting for a device: 2 of 2 in use, 0 ahead of you")
+    });
+    sandbox.set_settings(&format!("excluded = ['{}']", uuids[0]));
+    // A second later at the latest it is known to who waits.
+    std::thread::sleep(Duration::from_millis(1500));
+    first.signal(Signal::SIGKILL);
+    first.wait();
+    wait::throughout(
+        Duration::from_millis(700),
+        "the drained device is left alone",
+        || sandbox.running() == 1,
+    );
+    second.signal(Signal::SIGKILL);
+    second.wait();
+    waiter.wait().exits(0);
+    assert_eq!(
+        sandbox.folder().runs().unwrap().last().unwrap().uuid,
+        uuids[1]
+    );
+}
+
+#[test]
+fn what_the_site_cuts_short_is_said_in_a_line() {
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("max_hold = '2s'\nmax_wait = '300ms'")
+        .build();
+    let (hold, wait) = (
+        "getgpu: reserved for at most 2s, the limit of this node (max_hold)",
+        "waiting for at most 0.3s, the limit of this node (max_wait)",
+    );
+    sandbox.getgpu(["--for", "1s"]).run().exits(0).says(&[]);
+    sandbox.getgpu(["--release-all"]).run().exits(0);
+    for long in [&["--for=1h"][..], &["--hold"]] {
+        sandbox.getgpu(long).run().exits(0).says(&[hold]);
+        sandbox.getgpu(["--release-all"]).run().exits(0);
+    }
+    let _program = sandbox.occupy(&sandbox.uuids(), "");
+    let cut = |outcome: Outcome, program: &str, status: i32| {
+        assert!(
+            outcome
+                .exits(status)
+                .stderr
+                .starts_with(&format!("{program}: {wait}\n")),
+            "{outcome:#?}"
+        );
+    };
+    cut(sandbox.getgpu(["--wait"]).run(), "getgpu", 1);
+    cut(
+        sandbox
+            .command("cudawrap")
+            .args(["--wait=1h", "--", "true"])
+            .run(),
+        "cudawrap",
+        75,
+    );
+    let short = sandbox.getgpu(["--wait=0.1"]).run();
+    assert!(!short.exits(1).stderr.contains("max_wait"), "{short:#?}");
+    // A device that the variable names is waited for in another way.
+    let uuid = &sandbox.uuids()[0];
+    let _lease = sandbox
+        .command("cudawrap")
+        .args(["--", "sleep", "60"])
+        .visible(uuid)
+        .spawn();
+    wait::until("it is leased", || sandbox.locked());
+    cut(
+        sandbox
+            .command("cudawrap")
+            .args(["--wait", "--", "true"])
+            .visible(uuid)
+            .run(),
+        "cudawrap",
+        75,
+    );
+}

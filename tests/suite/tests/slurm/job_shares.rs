@@ -1,0 +1,305 @@
+//! Jobs get a share of a device from Prolog until Epilog, also in heterogeneous jobs, and
+//! queue in Slurm until one is free.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use getgpu_tests::listing;
+use getgpu_tests::slurm::{self, Cluster};
+use harness::skip::{self, Need};
+use harness::{Sandbox, wait};
+
+use crate::task_calls::{ASKED, NOBODY, as_nobody, devices};
+
+#[test]
+fn jobs_have_their_part_from_prolog_to_epilog() {
+    if slurm::lacks(&[]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ASKED));
+    let lines = format!(
+        "Prolog={}\nEpilog={}\nTaskProlog={}",
+        lines[0], lines[1], lines[2]
+    );
+    let cluster = Cluster::start(&sandbox, 1, &lines);
+    let start = |_| {
+        as_nobody(cluster.srun("-n2 --constraint=gpushare4 sim-cuda --until-file go --max 4"))
+            .spawn()
+    };
+    // Eight jobs of two tasks: the tasks of a job share its part, and two jobs a device.
+    let steps: Vec<_> = (0..8).map(start).collect();
+    sandbox.until_running(16);
+    let listing = listing::json(&sandbox);
+    for device in listing["devices"].as_array().unwrap() {
+        let holders = device["holders"].as_array().unwrap();
+        let named = |holder: &serde_json::Value| {
+            let (tag, job) = (
+                holder["tag"].as_str().unwrap(),
+                holder["job"].as_str().unwrap(),
+            );
+            holder["uid"] == NOBODY && tag == format!("slurm-{job}")
+        };
+        assert!(
+            holders.len() == 2 && holders.iter().all(named),
+            "{holders:?}"
+        );
+        assert_eq!(
+            sandbox
+                .folder()
+                .running_on(device["uuid"].as_str().unwrap())
+                .unwrap()
+                .len(),
+            4
+        );
+    }
+    // A job that does not ask sees nothing of it.
+    let plain = cluster
+        .srun("-n1")
+        .args(["sh", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}"])
+        .run();
+    plain.exits(0).prints("unset\n");
+    sandbox.file("work/go", "", 0o644);
+    steps
+        .into_iter()
+        .for_each(|step| drop(step.wait().exits(0).says(&[]).clone()));
+    cluster.until_empty();
+    sandbox.assert_clean(Duration::from_secs(1));
+    // Ranks divide the job's part, whoever starts them, and never leave it.
+    let launchers = [
+        "srun -Q",
+        "mpirun.openmpi --allow-run-as-root --oversubscribe",
+        "mpiexec.hydra",
+    ];
+    for (launcher, ranks) in launchers
+        .iter()
+        .flat_map(|launcher| [(launcher, 2), (launcher, 6)])
+    {
+        let tool = launcher.split(' ').next().unwrap();
+        if skip::lacks(&[Need::Tool(tool)]) {
+            continue;
+        }
+        let script =
+            format!("{launcher} -n {ranks} cudawrap -- sim-cuda --until-file part --max 12");
+        let job = cluster.sbatch(&format!("--ntasks={ranks} --constraint=gpushare4"), &script);
+        let running = wait::holds_within(wait::LONG, || sandbox.running() == ranks);
+        assert!(running, "{launcher} -n {ranks}: {}", cluster.output(&job));
+        let listing = listing::json(&sandbox);
+        let used: Vec<f64> = listing["devices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|device| device["share_used"].as_f64().unwrap())
+            .collect();
+        assert_eq!(
+            used.iter().sum::<f64>(),
+            0.25,
+            "{launcher} -n {ranks}: {used:?}"
+        );
+        let all = listing["devices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|device| device["holders"].as_array().unwrap());
+        let jobs: BTreeSet<&str> = all
+            .map(|holder| holder["job"].as_str().unwrap_or("none"))
+            .collect();
+        assert!(
+            jobs.iter().all(|of| of.split('.').next() == Some(&*job)),
+            "{launcher}: {jobs:?} is not job {job}"
+        );
+        let part = sandbox.file("work/part", "", 0o644);
+        cluster.until_empty();
+        std::fs::remove_file(part).unwrap();
+        sandbox.assert_clean(Duration::from_secs(1));
+    }
+    // Several steps of one job have the same part.
+    let script = "for step in 1 2; do srun -Q sh -c 'echo $CUDA_VISIBLE_DEVICES; cudawrap -- sim-cuda'; done; echo $CUDA_VISIBLE_DEVICES";
+    let job = cluster.sbatch("-n1 --constraint=gpushare4", script);
+    cluster.until_empty();
+    let output = cluster.output(&job);
+    let seen: BTreeSet<&str> = output
+        .lines()
+        .map(|line| line.split(' ').nth(1).unwrap_or(line))
+        .collect();
+    assert!(output.lines().count() == 5 && seen.len() == 1, "{output}");
+    sandbox.assert_clean(Duration::from_secs(1));
+    assert!(sandbox.folder().collisions().unwrap().is_empty());
+}
+
+#[test]
+fn jobs_that_were_promised_a_part_in_vain_see_no_gpu() {
+    if slurm::lacks(&[]) {
+        return;
+    }
+    let sandbox = Sandbox::new("h200x1");
+    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ""));
+    let lines = format!(
+        "Prolog={}\nEpilog={}\nTaskProlog={}",
+        lines[0], lines[1], lines[2]
+    );
+    let cluster = Cluster::start(&sandbox, 1, &lines);
+    // Twelve jobs of two tasks on four places.
+    let show = "case $CUDA_VISIBLE_DEVICES in ?*) exec sim-cuda --until-file go --max 8 ;; *) echo ${CUDA_VISIBLE_DEVICES-unset} ;; esac";
+    let start = |_| {
+        cluster
+            .srun("-n2 --constraint=gpushare4")
+            .args(["sh", "-c", show])
+            .spawn()
+    };
+    let steps: Vec<_> = (0..12).map(start).collect();
+    sandbox.until_running(8);
+    let over = |steps: &[harness::Running]| {
+        steps
+            .iter()
+            .filter(|step| !step.stderr().is_empty())
+            .count()
+    };
+    wait::until("eight are told", || over(&steps) == 8);
+    sandbox.file("work/go", "", 0o644);
+    for step in steps {
+        let said = step.wait();
+        if said.exits(0).stderr.is_empty() {
+            assert!(
+                said.stdout.lines().all(|line| line.starts_with("RUN ")),
+                "{said:#?}"
+            );
+        } else {
+            said.prints("\n\n")
+                .mentions("asked for a part of a GPU and none was free on this node");
+        }
+    }
+    cluster.until_empty();
+    sandbox.assert_clean(Duration::from_secs(1));
+    assert!(sandbox.folder().collisions().unwrap().is_empty());
+}
+
+#[test]
+fn jobs_queue_in_slurm_until_a_part_is_free() {
+    if slurm::lacks(&[Need::Tool("lua5.3")]) {
+        return;
+    }
+    let sandbox =
+        Sandbox::new("driver = \"550.54.15\"\n[[gpu]]\nmodel = \"A100-SXM4-80GB\"\ncount = 2\n");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../etc/slurm/job_submit.lua"
+    );
+    fs::copy(script, sandbox.path("job_submit.lua")).unwrap();
+    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ""));
+    let hooks = format!(
+        "Prolog={}\nEpilog={}\nTaskProlog={}",
+        lines[0], lines[1], lines[2]
+    );
+    let cluster = Cluster::start(&sandbox, 1, &format!("JobSubmitPlugins=lua\n{hooks}"));
+    // What Slurm refuses, and why.
+    for (options, why) in [
+        ("--gres=gpuquarter:2", "one part per node"),
+        ("--constraint=gpushare4|fast", "joined by & only"),
+        (
+            "--constraint=gpushare4 --comment=gpushare2",
+            "a part of one size",
+        ),
+        ("--constraint=[gpushare4*1&fast*1]", "joined by & only"),
+    ] {
+        let refused = cluster
+            .command(&["sbatch", "--wrap=true"])
+            .args(options.split(' '))
+            .run();
+        refused.exits(1).mentions(why);
+    }
+    // Ways to ask for one of eight places.
+    let ways = [
+        "--constraint=gpushare4",
+        "--comment=gpushare4",
+        "--gres=gpuquarter",
+        "--constraint=gpushare4 --gres=gpuquarter:1",
+    ];
+    let script = "echo grant $CUDA_VISIBLE_DEVICES; exec sim-cuda --until-file go --max 4";
+    let submit = |number: usize| cluster.sbatch(&format!("-n1 {}", ways[number % 4]), script);
+    let mut jobs: Vec<String> = (0..10).map(submit).collect();
+    sandbox.until_running(8);
+    let shown = cluster.ask(&["squeue", "-h", "-o", "%T %b %f"]);
+    let shows = |line: &str, state: &str| {
+        line.starts_with(&format!("{state} gres:gpuquarter")) && line.ends_with(" gpushare4")
+    };
+    let count = |state: &str| shown.lines().filter(|line| shows(line, state)).count();
+    assert_eq!((count("RUNNING"), count("PENDING")), (8, 2), "{shown}");
+    let change = [
+        "scontrol",
+        "update",
+        &format!("JobId={}", jobs[9]),
+        "Features=gpushare2",
+    ];
+    assert_ne!(
+        cluster.command(&change).run().code(),
+        Some(0),
+        "a part is fixed at submission"
+    );
+    sandbox.file("work/go", "", 0o644);
+    jobs.extend((10..40).map(submit));
+    cluster.until_empty();
+    for job in jobs {
+        let output = cluster.output(&job);
+        assert!(
+            output.starts_with("grant GPU-") && output.contains("\nRUN "),
+            "{output}"
+        );
+    }
+    sandbox.assert_clean(Duration::from_secs(1));
+    assert!(sandbox.folder().collisions().unwrap().is_empty());
+    // A job without a part is as it was.
+    let plain = cluster.sbatch("-n1 --gres=gpu:1", "echo ${CUDA_VISIBLE_DEVICES-unset}");
+    cluster.until_empty();
+    assert_eq!(cluster.output(&plain), "0\n");
+}
+
+#[test]
+fn each_component_of_a_heterogeneous_job_finds_its_own_part() {
+    if slurm::lacks(&[]) {
+        return;
+    }
+    // A sandbox for each node.
+    let nodes = [Sandbox::new("gpus4"), Sandbox::new("gpus4")];
+    let cases: Vec<String> = (1..)
+        .zip(&nodes)
+        .map(|(number, node)| format!("n{number}) {} ;;", slurm::environment(node)))
+        .collect();
+    let environment = format!("case $SLURMD_NODENAME in\n{}\nesac", cases.join("\n"));
+    // Not the device that a program takes without being told.
+    let settings = format!("{environment}\nexport GETGPU_SLURM_OPTIONS='--gpu 3'");
+    let lines =
+        ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&nodes[0], name, &settings));
+    let lines = format!(
+        "Prolog={}\nEpilog={}\nTaskProlog={}",
+        lines[0], lines[1], lines[2]
+    );
+    let cluster = Cluster::start(&nodes[0], 2, &lines);
+    let go = nodes[0].text("work/go");
+    let script = format!("#!/bin/sh\n{environment}\nexec sim-cuda --until-file {go}\n");
+    let task = nodes[0]
+        .file("work/task", &script, 0o755)
+        .display()
+        .to_string();
+    let component = |node: u32| format!("-w n{node} --constraint=gpushare4 {task}");
+    let step = cluster
+        .srun(&format!("{} : {}", component(1), component(2)))
+        .spawn();
+    let running = wait::holds_within(wait::LONG, || nodes.iter().all(|node| node.running() == 1));
+    assert!(running, "{step:#?} {}", step.stderr());
+    for node in &nodes {
+        let holders = node.holders();
+        assert_eq!(holders.len(), 1, "{holders:?}");
+        assert!(
+            holders[0].words.contains(devices(node).first().unwrap()),
+            "where it was reserved: {holders:?}"
+        );
+    }
+    nodes[0].file("work/go", "", 0o644);
+    step.wait().exits(0);
+    cluster.until_empty();
+    nodes
+        .iter()
+        .for_each(|node| node.assert_clean(Duration::from_secs(1)));
+}

@@ -1,0 +1,14 @@
+//! A real Slurm in a sandbox, and the hooks of `etc/slurm`.
+#![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
+
+mod hook_calls;
+mod job_shares;
+mod preemption;
+mod prolog_epilog;
+mod prolog_failures;
+mod ranks;
+mod task_calls;
+mod task_prolog;
+mod task_prolog_call;
+mod task_prolog_failures;
+mod tasks;

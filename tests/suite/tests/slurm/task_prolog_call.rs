@@ -1,0 +1,78 @@
+//! The TaskProlog called by hand, and what it printed.
+
+use std::path::PathBuf;
+
+use harness::{Outcome, Sandbox, wait};
+
+/// A task of a step, as Slurm tells it.
+pub(crate) const STEP: &str = "SLURM_JOB_ID=7 SLURM_STEP_ID=0";
+
+/// What hides all GPUs.
+pub(crate) const NONE: &str = "export CUDA_VISIBLE_DEVICES=\n";
+
+/// How the line begins that says so.
+pub(crate) const HIDDEN: &str =
+    "getgpu task-prolog: started without a GPU, CUDA_VISIBLE_DEVICES is empty: ";
+
+pub(crate) fn script() -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../etc/slurm/task-prolog");
+    path.display().to_string()
+}
+
+/// The same, where it has nothing to tell its user.
+#[track_caller]
+pub(crate) fn called(sandbox: &Sandbox, variables: &str) -> Outcome {
+    let outcome = told(sandbox, variables);
+    outcome.says(&[]);
+    outcome
+}
+
+/// What the script prints with these variables, split at blanks, which a failed test
+/// shows. Its parent, the future task, exits at once. Its stderr is that parent's: its
+/// own is closed, as slurmstepd does it.
+#[track_caller]
+pub(crate) fn told(sandbox: &Sandbox, variables: &str) -> Outcome {
+    let words = [
+        "-c",
+        "dash -c 'exec dash \"$0\" 2>&-' \"$0\" || exit",
+        &script(),
+        variables,
+    ];
+    let set = |command: harness::Command, pair: &str| {
+        let (name, value) = pair.split_once('=').unwrap();
+        command.env(name, value)
+    };
+    let outcome = variables
+        .split_ascii_whitespace()
+        .fold(sandbox.command("dash").args(words), set)
+        .run();
+    wait::until("its reservation ends", || {
+        sandbox.holders().is_empty() && !sandbox.locked()
+    });
+    outcome
+}
+
+/// The device of the first line; after it come at most the framework variables of a part.
+#[track_caller]
+pub(crate) fn device(sandbox: &Sandbox, lines: &str) -> String {
+    let (first, more) = lines.split_once('\n').unwrap_or_default();
+    assert!(
+        more.lines()
+            .all(|line| line.starts_with("export TF_") || line.starts_with("export XLA_")),
+        "{lines:?}"
+    );
+    let uuid = first.strip_prefix("export CUDA_VISIBLE_DEVICES=");
+    let known = sandbox
+        .uuids()
+        .into_iter()
+        .find(|known| Some(known.as_str()) == uuid);
+    known.unwrap_or_else(|| panic!("not a line for one device: {lines:?}"))
+}
+
+/// The device of a task with these variables.
+#[track_caller]
+pub(crate) fn given(sandbox: &Sandbox, variables: &str) -> String {
+    let outcome = called(sandbox, variables);
+    outcome.exits(0);
+    device(sandbox, &outcome.stdout)
+}

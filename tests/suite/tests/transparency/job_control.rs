@@ -1,0 +1,210 @@
+//! Keys, stops, background jobs and their messages, typed into an interactive shell on a
+//! terminal, give the same transcript with the program and with the wrapped program.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use harness::skip::{self, Need};
+use harness::{Running, Sandbox, wait};
+use nix::pty::openpty;
+
+/// A shell on a terminal of its own.
+struct Terminal {
+    shell: Running,
+    keys: File,
+    seen: std::sync::Arc<std::sync::Mutex<Vec<u8>>>,
+}
+
+impl Terminal {
+    /// `shell -i` with `directory` first in its PATH.
+    fn new(sandbox: &Sandbox, directory: &str) -> Self {
+        let pty = openpty(None, None).unwrap();
+        let path = format!("{}:/usr/bin:/bin", sandbox.text(directory));
+        // setsid(1) makes the terminal the controlling one of the new session.
+        let words = ["-c", "-w", "bash", "--norc", "--noediting", "-i"];
+        let command = sandbox
+            .command("setsid")
+            .args(words)
+            .env("PATH", path)
+            .env("PS1", "> ")
+            .env("TERM", "dumb");
+        let slave = File::from(pty.slave);
+        let shell = command
+            .stdin(slave.try_clone().unwrap())
+            .stdout(slave.try_clone().unwrap());
+        let shell = shell.stderr(slave).limit(Duration::from_secs(60)).spawn();
+        let keys = File::from(pty.master);
+        let (mut screen, seen) = (keys.try_clone().unwrap(), std::sync::Arc::default());
+        let theirs: std::sync::Arc<std::sync::Mutex<Vec<u8>>> = std::sync::Arc::clone(&seen);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // EIO when the last process has closed the terminal.
+            while let Ok(count @ 1..) = screen.read(&mut bytes) {
+                theirs.lock().unwrap().extend_from_slice(&bytes[..count]);
+            }
+        });
+        Self { shell, keys, seen }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.seen.lock().unwrap()).replace('\r', "")
+    }
+
+    /// Waits for the shell's first prompt.
+    fn prompt(&self) {
+        wait::until("there is a prompt", || self.text().contains("> "));
+    }
+
+    /// Types, and waits until the screen shows `until` once more than before.
+    fn type_until(&mut self, keys: &str, until: &str) {
+        let before = self.text().matches(until).count();
+        self.keys.write_all(keys.as_bytes()).unwrap();
+        let text = || self.text();
+        assert!(
+            wait::holds_within(wait::LONG, || text().matches(until).count() > before),
+            "{keys:?}: no {until:?} in {}",
+            text()
+        );
+    }
+}
+
+/// What was typed and seen, without process ids.
+fn transcript(sandbox: &Sandbox, directory: &str) -> Vec<String> {
+    let mut terminal = Terminal::new(sandbox, directory);
+    terminal.prompt();
+    terminal.type_until("cat\n", "cat\n");
+    // cat reads, so the line comes twice: echoed and printed.
+    terminal.type_until("hello\n", "hello\nhello\n");
+    terminal.type_until("\x1a", "Stopped");
+    terminal.type_until("jobs\n", "Stopped");
+    terminal.type_until("fg\n", "fg\ncat\n");
+    terminal.type_until("again\n", "again\nagain\n");
+    terminal.type_until("\x03", "^C\n> ");
+    terminal.type_until("echo status=$?\n", "status=130\n> ");
+    // In the background, reading the terminal stops it.
+    terminal.type_until("cat & wait %1; echo waited=$?\n", "waited=149\n> ");
+    terminal.type_until(
+        "kill %1; while kill -0 %1 2>&-; do :; done; echo gone\n",
+        "  cat\n> ",
+    );
+    terminal.type_until(
+        "sleep 100 & until grep -q sleep /proc/$!/comm; do :; done; kill -STOP $!; wait $!; echo stopped=$?\n",
+        "stopped=147\n> ",
+    );
+    terminal.type_until("bg %1\n", "sleep 100 &\n> ");
+    terminal.type_until(
+        "kill -INT %1; while kill -0 %1 2>&-; do :; done; echo gone\n",
+        "  sleep 100\n> ",
+    );
+    terminal.type_until("(echo go; sleep 100) | cat\n", "go\n");
+    terminal.type_until("\x1a", "Stopped");
+    terminal.type_until("fg\n", "| cat\n");
+    terminal.type_until("\x03", "^C\n> ");
+    terminal.type_until("cat\n", "cat\n");
+    terminal.type_until("quit\n", "quit\nquit\n");
+    terminal.type_until("\x1c", "Quit");
+    terminal.type_until("cat\n", "cat\n");
+    terminal.type_until("end\n", "end\nend\n");
+    terminal.type_until("\x04", "> ");
+    let text = terminal.text();
+    terminal.keys.write_all(b"exit 7\n").unwrap();
+    assert_eq!(terminal.shell.wait().code(), Some(7), "{text}");
+    // `[1] 4711` says a process id; the warning comes when the shell is slower than the
+    // stop.
+    let job = |line: &str| {
+        line.starts_with('[')
+            && line
+                .split(' ')
+                .nth(1)
+                .is_some_and(|w| w.parse::<u32>().is_ok())
+    };
+    text.lines()
+        .filter(|line| !job(line) && !line.contains("wait_for_job"))
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
+#[test]
+fn keys_and_jobs_are_the_same_wrapped_and_not() {
+    if skip::lacks(&[
+        Need::Tool("bash"),
+        Need::Tool("setsid"),
+        Need::Tool("cat"),
+        Need::Tool("sleep"),
+    ]) {
+        return;
+    }
+    let sandbox = Sandbox::new("a100x1");
+    for name in ["cat", "sleep"] {
+        let program = skip::tool(name).unwrap().canonicalize().unwrap();
+        for directory in ["direct", "wrapped"] {
+            std::fs::create_dir_all(sandbox.path(directory)).unwrap();
+        }
+        symlink(&program, sandbox.path(&format!("direct/{name}"))).unwrap();
+        symlink(&program, sandbox.path(&format!("wrapped/CUDAWRAP_{name}"))).unwrap();
+        symlink(
+            sandbox.path("bin/cudawrap"),
+            sandbox.path(&format!("wrapped/{name}")),
+        )
+        .unwrap();
+    }
+    let (direct, wrapped) = (
+        transcript(&sandbox, "direct"),
+        transcript(&sandbox, "wrapped"),
+    );
+    assert_eq!(wrapped, direct);
+    assert!(direct.len() > 25, "{direct:#?}");
+    sandbox.assert_clean(Duration::from_secs(1));
+}
+
+/// An orphaned group: its parent is over, so the kernel sends HUP and CONT to a stopped
+/// one.
+#[test]
+fn a_stopped_program_whose_shell_ends_is_over_and_its_device_free() {
+    let sandbox = Sandbox::new("mig4");
+    let mut terminal = Terminal::new(&sandbox, "bin");
+    terminal.prompt();
+    terminal.type_until("cudawrap -- sim-cuda --run forever\n", "RUN ");
+    terminal.type_until("\x1a", "Stopped");
+    assert!(sandbox.locked(), "a stopped program keeps its device");
+    terminal.keys.write_all(b"exit\nexit\n").unwrap();
+    terminal.shell.wait();
+    wait::until("the device is free", || !sandbox.locked());
+}
+
+/// In the background the terminal's last line is the shell's prompt.
+#[test]
+fn a_waiter_in_the_background_leaves_the_prompt_alone() {
+    let sandbox = Sandbox::new("h200x1");
+    let _held = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .spawn();
+    sandbox.until_running(1);
+    let waiting = || {
+        sandbox
+            .getgpu(["--list"])
+            .run()
+            .stderr
+            .contains("1 waiting in line")
+    };
+    let mut terminal = Terminal::new(&sandbox, "bin");
+    terminal.prompt();
+    let quiet = |terminal: &Terminal, what: &str| {
+        wait::until("it waits", waiting);
+        let before = terminal.text().matches("waiting for a device").count();
+        wait::throughout(Duration::from_millis(2500), what, || {
+            terminal.text().matches("waiting for a device").count() == before
+        });
+    };
+    terminal.type_until("cudawrap --wait -- sim-cuda &\n", "> ");
+    quiet(&terminal, "nothing is painted from the background");
+    terminal.type_until("fg\n", "waiting for a device: 1 of 1 in use");
+    terminal.type_until("\x1a", "Stopped");
+    terminal.type_until("bg\n", "sim-cuda &");
+    quiet(&terminal, "nor after bg");
+    terminal.type_until("kill %1\n", "> ");
+    wait::until("it is over", || !waiting());
+}

@@ -1,0 +1,103 @@
+//! An answer that cannot be printed is no answer: the status says so and nothing stays
+//! reserved. `set -e`, pipes that end early and full disks meet this.
+
+use std::fs::OpenOptions;
+use std::time::Duration;
+
+use getgpu_tests::PLAIN;
+use harness::{Sandbox, Signal, skip};
+
+#[test]
+fn a_full_disk_or_a_closed_pipe_leaves_nothing_reserved() {
+    let sandbox = Sandbox::new("a100x1");
+    for arguments in [
+        &[][..],
+        &["--hold"],
+        &["0"],
+        &["--list"],
+        &["--count-free"],
+        &["--help"],
+        &["--show-config"],
+    ] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let outcome = sandbox.getgpu(arguments).stdout(full).run();
+        outcome.refuses(
+            "getgpu",
+            4,
+            "getgpu: standard output: No space left on device",
+        );
+        sandbox.assert_clean(Duration::from_millis(500));
+        let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+        drop(reader);
+        let outcome = sandbox.getgpu(arguments).stdout(writer).run();
+        match outcome.stderr.as_str() {
+            // What gives nobody a device ends as every filter does.
+            "" => assert_eq!(
+                outcome.signal(),
+                Some(Signal::SIGPIPE as i32),
+                "{outcome:#?}"
+            ),
+            _ => drop(outcome.refuses("getgpu", 4, "getgpu: standard output: Broken pipe")),
+        }
+        let quiet = !matches!(arguments, [] | ["--hold"] | ["0"]);
+        assert_eq!(outcome.stderr.is_empty(), quiet, "{outcome:#?}");
+        sandbox.assert_clean(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn a_closed_stdout_leaves_nothing_reserved() {
+    let sandbox = Sandbox::new("a100x1");
+    for words in ["getgpu", "getgpu --hold", "getgpu 0", "getgpu --list"] {
+        let outcome = sandbox.shell("dash", &format!("{words} >&-")).run();
+        outcome
+            .exits(4)
+            .says(&["getgpu: standard output: it is closed"]);
+        sandbox.assert_clean(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn closed_streams_besides_stdout_do_no_harm() {
+    let sandbox = Sandbox::new("a100x1");
+    for redirection in ["<&-", "2>&-", "<&- 2>&-", "<&- 2>/dev/full"] {
+        let outcome = sandbox
+            .shell("dash", &format!("getgpu --no-reserve {redirection}"))
+            .run();
+        assert!(sandbox.uuids().contains(&outcome.line()), "{redirection}");
+        let kept = sandbox
+            .shell("dash", &format!("getgpu --for=30 {redirection}"))
+            .run()
+            .line();
+        assert!(
+            sandbox
+                .holders()
+                .iter()
+                .any(|holder| holder.words.contains(&kept)),
+            "{redirection}"
+        );
+    }
+    let failed = sandbox
+        .getgpu(["--nonsense"])
+        .stdout(OpenOptions::new().write(true).open("/dev/full").unwrap())
+        .run();
+    failed.exits(2);
+    sandbox.getgpu(["--release-all"]).run().exits(0).prints("");
+    sandbox.getgpu(PLAIN).run().line();
+}
+
+#[test]
+fn where_no_process_can_be_started_nothing_is_printed() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    // The limit counts all processes of the uid and not root's: this uid has no other.
+    let script = "ulimit -u 1; exec getgpu";
+    let outcome = sandbox.shell("bash", script).uid(61_235).run();
+    outcome
+        .exits(4)
+        .prints("")
+        .mentions("cannot start a process to ask NVML: Resource temporarily unavailable");
+    sandbox.assert_clean(Duration::ZERO);
+}

@@ -1,0 +1,287 @@
+//! Limits of the process, the disk and the command line: a device, or one line with a
+//! documented status and nothing held. Every exit status and signal passes through.
+
+use std::time::Duration;
+
+use getgpu_tests::OTHER;
+use getgpu_tests::wrapped::{Facts, wrap};
+use harness::skip::{self, Need};
+use harness::{Command, Outcome, Sandbox};
+
+/// Waits until nothing is held, and asserts that what was said is a device, or one line
+/// of `program` with one of its own statuses.
+#[track_caller]
+fn defined(sandbox: &Sandbox, program: &str, what: &str, outcome: &Outcome) -> bool {
+    let ran = outcome.code() == Some(0);
+    if outcome.code() == Some(127)
+        && outcome
+            .stderr
+            .contains("error while loading shared libraries")
+    {
+        // The dynamic loader gave up before there was any code of ours.
+        return false;
+    }
+    if !ran {
+        let own: &[i32] = if program == "getgpu" {
+            &[2, 3, 4]
+        } else {
+            &[125, 126]
+        };
+        assert!(
+            outcome.code().is_some_and(|code| own.contains(&code)),
+            "{what}: {outcome:#?}"
+        );
+        outcome.refuses(program, outcome.code().unwrap(), "");
+        sandbox.assert_clean(Duration::from_secs(2));
+    }
+    ran
+}
+
+/// All ways to a device below the limits that `how` sets; the first is getgpu's own.
+fn ways(sandbox: &Sandbox, how: &str) -> [(&'static str, Command); 3] {
+    let bin = sandbox.text("bin");
+    let out = sandbox.text("work/facts");
+    let shell = |words: &str| sandbox.shell("sh", &format!("exec {how} {words}"));
+    [
+        ("getgpu", shell(&format!("{bin}/getgpu --for 0.2"))),
+        (
+            "cudawrap",
+            shell(&format!("{bin}/cudawrap -- {bin}/probe --out {out}")),
+        ),
+        (
+            "cudawrap",
+            shell(&format!("{} --out {out}", sandbox.text("opt/app"))),
+        ),
+    ]
+}
+
+fn limited(how: &str, works: bool) {
+    let sandbox = Sandbox::new("mig4");
+    wrap(&sandbox, "opt", "app", "probe");
+    for (number, (program, command)) in ways(&sandbox, how).into_iter().enumerate() {
+        let facts = sandbox.path("work/facts");
+        let _ = std::fs::remove_file(&facts);
+        let outcome = command.run();
+        let ran = defined(&sandbox, program, how, &outcome);
+        assert!(ran || !works, "{how}: {outcome:#?}");
+        assert_eq!(facts.exists(), ran && number > 0, "{how}: {outcome:#?}");
+        if facts.exists() {
+            let leased = Facts::read(&facts).descriptors_of(&sandbox.lock());
+            assert!(!leased.is_empty(), "{how}: without its lease");
+        }
+    }
+    sandbox.assert_clean(Duration::from_secs(5));
+}
+
+#[test]
+fn few_and_many_descriptors() {
+    for number in [3, 4, 5, 6, 7, 8, 10, 12] {
+        limited(&format!("launch --nofile {number}"), false);
+    }
+    for number in [16, 256] {
+        limited(&format!("launch --nofile {number}"), true);
+    }
+    let most = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
+        .unwrap()
+        .1;
+    limited(&format!("launch --nofile {}", most.min(1_000_000)), true);
+}
+
+#[test]
+fn little_memory_for_addresses() {
+    if skip::lacks(&[Need::Tool("prlimit")]) {
+        return;
+    }
+    for megabytes in [8, 16, 24, 32, 48] {
+        limited(&format!("prlimit --as={}", megabytes << 20), false);
+    }
+    limited(&format!("prlimit --as={}", 64 << 20), true);
+}
+
+#[test]
+fn no_more_processes() {
+    if skip::lacks(&[Need::Root, Need::Tool("prlimit"), Need::Tool("setpriv")]) {
+        return;
+    }
+    // A uid that has no other process: the limit counts them all.
+    let how = "prlimit --nproc=1:1 setpriv --reuid=61235 --regid=61235 --clear-groups --";
+    let sandbox = Sandbox::new("mig4");
+    wrap(&sandbox, "opt", "app", "probe");
+    for (program, command) in ways(&sandbox, how) {
+        let outcome = command.run();
+        assert!(!defined(&sandbox, program, how, &outcome), "{outcome:#?}");
+        outcome.mentions("Resource temporarily unavailable");
+    }
+}
+
+#[test]
+fn no_file_may_grow() {
+    if skip::lacks(&[Need::Tool("prlimit")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    // The answer goes into a file of the harness: SIGXFSZ or EFBIG, and nothing stays
+    // reserved.
+    let outcome = sandbox
+        .shell(
+            "sh",
+            "exec 2>/dev/null; exec prlimit --fsize=0 getgpu --for 60",
+        )
+        .run();
+    assert_ne!(outcome.code(), Some(0));
+    outcome.prints("");
+    sandbox.assert_clean(Duration::from_secs(2));
+    // A program writes nothing of ours on its way.
+    sandbox
+        .shell("sh", "exec prlimit --fsize=0 cudawrap -- true")
+        .run()
+        .exits(0);
+}
+
+#[test]
+fn a_command_line_that_just_fits() {
+    let sandbox = Sandbox::new("mig4");
+    let uuid = sandbox.uuids()[0].clone();
+    let probe = sandbox.path("bin/probe");
+    // An argument of 128 KiB is the longest there is; a limit of 512 KiB of stack leaves
+    // 128 KiB for all of them.
+    let run = |program: &[&str], filler: usize| {
+        let words = vec!["x".repeat(1000); filler / 1000];
+        let command = sandbox
+            .command("prlimit")
+            .args(["--stack=2097152"])
+            .args(program)
+            .args(words);
+        command
+            .args(["x".repeat(filler % 1000 + 1)])
+            .visible(&uuid)
+            .run()
+    };
+    let direct = [probe.to_str().unwrap()];
+    let fits = |filler: &usize| run(&direct, *filler).code() == Some(0);
+    let (mut least, mut most) = (300_000, 700_000);
+    assert!(fits(&least) && !fits(&most), "the limit is elsewhere");
+    while most - least > 1 {
+        let middle = least.midpoint(most);
+        *(if fits(&middle) { &mut least } else { &mut most }) = middle;
+    }
+    let wrapper = sandbox.text("bin/cudawrap");
+    let wrapped = [wrapper.as_str(), "--", probe.to_str().unwrap()];
+    let (mut ran, mut refused) = (0, 0);
+    for filler in (least - 400..=least).step_by(40) {
+        let outcome = run(&wrapped, filler);
+        match outcome.code() {
+            Some(0) => ran += 1,
+            // The kernel refuses cudawrap itself, in the words of prlimit.
+            Some(126) if outcome.stderr.starts_with("prlimit") => refused += 1,
+            _ => {
+                outcome.refuses("cudawrap", 126, "Argument list too long");
+                refused += 1;
+            }
+        }
+        sandbox.assert_clean(Duration::from_secs(1));
+    }
+    assert!(ran > 0 && refused > 0, "{ran} {refused}");
+}
+
+#[test]
+fn every_exit_status() {
+    let sandbox = Sandbox::new("mig4");
+    let app = wrap(&sandbox, "opt", "app", "probe");
+    let uuid = sandbox.uuids()[0].clone();
+    for code in 0..=255 {
+        let outcome = sandbox
+            .command(&app)
+            .visible(&uuid)
+            .args(["--exit", &code.to_string()])
+            .run();
+        assert_eq!(outcome.code(), Some(code));
+    }
+}
+
+#[test]
+fn every_signal_with_its_core_flag() {
+    use std::os::unix::process::ExitStatusExt;
+    let sandbox = Sandbox::new("mig4");
+    let app = wrap(&sandbox, "opt", "app", "probe");
+    let stops = [17, 18, 19, 20, 21, 22, 23, 28];
+    for signal in (1..=31).filter(|signal| !stops.contains(signal)) {
+        let run = |program: &std::path::Path| {
+            let script = format!(
+                "ulimit -c 100000; exec {} --kill {signal}",
+                program.display()
+            );
+            let command = sandbox.shell("bash", &script).visible(&sandbox.uuids()[0]);
+            let status = command.run().status;
+            (status.signal(), status.core_dumped())
+        };
+        let (wrapped, direct) = (run(&app), run(&sandbox.path("bin/probe")));
+        assert_eq!((wrapped, wrapped.0), (direct, Some(signal)));
+    }
+}
+
+#[test]
+fn a_user_of_many_groups_and_no_home() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    sandbox
+        .getgpu(["--no-reserve"])
+        .uid(OTHER)
+        .env_remove("HOME")
+        .run()
+        .exits(0);
+    sandbox
+        .getgpu(["--no-reserve"])
+        .uid(OTHER)
+        .env("HOME", "/nonexistent")
+        .run()
+        .exits(0);
+}
+
+/// Whoever waits watches the holders by a descriptor each, and needs some for the lock
+/// and for asking NVML.
+#[test]
+fn who_waits_with_few_descriptors_watches_fewer_holders() {
+    let sandbox = Sandbox::new("h200x1");
+    let hold = format!("--hold={}", std::process::id());
+    let held: Vec<Outcome> = (0..32)
+        .map(|number| {
+            sandbox
+                .getgpu(["--share", "1/32", &hold, "--tag", &format!("t{number}")])
+                .run()
+        })
+        .collect();
+    assert!(held.iter().all(|outcome| outcome.code() == Some(0)));
+    for words in [
+        &["getgpu", "--wait=2"][..],
+        &["cudawrap", "--wait=2", "--", "true"],
+    ] {
+        let outcome = sandbox
+            .command("launch")
+            .args(["--nofile", "34"])
+            .args(words)
+            .run();
+        outcome
+            .exits(if words[0] == "getgpu" { 1 } else { 75 })
+            .mentions("in use");
+    }
+    // The others are watched still when one has a part to give.
+    for (tag, words) in [
+        ("t3", &["getgpu", "--wait=20", "--share", "1/32"][..]),
+        (
+            "t5",
+            &["cudawrap", "--wait=20", "--share", "1/32", "--", "true"],
+        ),
+    ] {
+        let waiter = sandbox
+            .command("launch")
+            .args(["--nofile", "34"])
+            .args(words)
+            .spawn();
+        harness::wait::until("it waits", || waiter.stderr().contains("waiting"));
+        sandbox.getgpu(["--release", tag]).run().exits(0);
+        waiter.wait().exits(0);
+    }
+}

@@ -1,0 +1,112 @@
+//! Completions as the shells use them: each loads, and what a user types so far becomes
+//! what the tables have.
+
+use std::process::Command;
+
+use harness::skip::{Need, lacks};
+
+/// What a shell says to this script.
+fn said(shell: &str, arguments: &[&str]) -> String {
+    let output = Command::new(shell)
+        .args(arguments)
+        .current_dir(xtask::top())
+        .env("HOME", "/nonexistent")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{shell}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What bash offers for the last of `words`, by the function that the script registers
+/// for the program.
+fn bash(words: &[&str]) -> Vec<String> {
+    let (program, last) = (words[0], words.len() - 1);
+    let (current, before) = (words[last], words[last - 1]);
+    let script = format!(
+        "set -u; source completions/bash/{program}; COMP_WORDS=({}); COMP_CWORD={last}; COMPREPLY=(); \
+         function_of=$(complete -p {program} | sed 's/.*-F \\([^ ]*\\).*/\\1/'); \
+         \"$function_of\" {program} '{current}' '{before}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        words
+            .iter()
+            .map(|word| format!("'{word}'"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    );
+    said("bash", &["--norc", "--noprofile", "-c", &script])
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn bash_completes_options_and_their_words() {
+    if lacks(&[Need::Tool("bash")]) {
+        return;
+    }
+    for (words, offered) in [
+        (&["getgpu", "--po"][..], &["--policy"][..]),
+        (&["getgpu", "--release"], &["--release", "--release-all"]),
+        (&["getgpu", "--policy", "sp"], &["spread"]),
+        (&["cudawrap", "--vis"], &["--visible"]),
+        (&["create-cudawrap", "--link"], &["--link-dir"]),
+        (&["create_cudawrap", "--link"], &["--link-dir"]),
+        // A number or a size is not the name of a file.
+        (&["getgpu", "--share", "R"], &["R"]),
+        (&["getgpu", "--count", ""], &[""]),
+    ] {
+        assert_eq!(bash(words), offered, "{words:?}");
+    }
+}
+
+#[test]
+fn fish_completes_options_and_their_words() {
+    if lacks(&[Need::Tool("fish")]) {
+        return;
+    }
+    for (typed, offered) in [
+        ("getgpu --po", "--policy"),
+        ("getgpu --policy sp", "spread"),
+        ("cudawrap --vis", "--visible"),
+        ("create_cudawrap --link", "--link-dir"),
+        // Its time stands behind a `=`, not in the next word.
+        ("getgpu --wait --po", "--policy"),
+    ] {
+        let script = format!(
+            "for file in completions/fish/*.fish; source $file; end; complete -C '{typed}'"
+        );
+        let lines = said("fish", &["--no-config", "-c", &script]);
+        assert!(
+            lines
+                .lines()
+                .any(|line| line.split('\t').next() == Some(offered)),
+            "{typed}: {lines}"
+        );
+    }
+}
+
+#[test]
+fn zsh_loads_them() {
+    if lacks(&[Need::Tool("zsh")]) {
+        return;
+    }
+    for (program, function) in [
+        ("getgpu", "getgpu"),
+        ("cudawrap", "cudawrap"),
+        ("create-cudawrap", "create-cudawrap"),
+        ("create_cudawrap", "create-cudawrap"),
+    ] {
+        // compinit reads the first line, and defines a function that is loaded on first
+        // use: +X loads it now.
+        let script = format!(
+            "fpath=($PWD/completions/zsh $fpath); autoload -U compinit && compinit -D -u && autoload -U +X _{function} && print $_comps[{program}]"
+        );
+        assert_eq!(
+            said("zsh", &["-f", "-c", &script]).trim(),
+            format!("_{function}")
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! The man pages as a reader and `mandoc` see them: no complaint, every section, every
+//! option and every setting.
+
+use std::process::Command;
+
+use getgpu_common::flags::Takes;
+use getgpu_common::settings::keys::KEYS;
+use harness::skip::{Need, lacks};
+
+/// The sections that every page has, in this order.
+const SECTIONS: [&str; 9] = [
+    "NAME",
+    "SYNOPSIS",
+    "DESCRIPTION",
+    "OPTIONS",
+    "ENVIRONMENT",
+    "FILES",
+    "EXIT STATUS",
+    "EXAMPLES",
+    "SEE ALSO",
+];
+
+fn text(name: &str) -> String {
+    let page = xtask::top().join("man").join(name);
+    let said = Command::new("mandoc")
+        .args(["-T", "ascii", "-O", "width=120"])
+        .arg(&page)
+        .output()
+        .unwrap();
+    assert!(said.status.success(), "{}", page.display());
+    // Bold and underlined letters are struck twice, as on a typewriter.
+    let struck = String::from_utf8(said.stdout).unwrap();
+    let mut plain = String::new();
+    for letter in struck.chars() {
+        if letter == '\u{8}' {
+            plain.pop();
+        } else {
+            plain.push(letter);
+        }
+    }
+    plain
+}
+
+#[test]
+fn mandoc_has_nothing_to_complain_of() {
+    if lacks(&[Need::Tool("mandoc")]) {
+        return;
+    }
+    for entry in std::fs::read_dir(xtask::top().join("man")).unwrap() {
+        let said = Command::new("mandoc")
+            .args(["-T", "lint"])
+            .arg(entry.unwrap().path())
+            .output()
+            .unwrap();
+        assert!(
+            said.status.success() && said.stdout.is_empty(),
+            "{}",
+            String::from_utf8_lossy(&said.stdout)
+        );
+    }
+}
+
+#[test]
+fn every_section_and_every_option_is_on_the_page() {
+    if lacks(&[Need::Tool("mandoc")]) {
+        return;
+    }
+    for program in xtask::programs::all() {
+        let page = text(&format!("{}.1", program.name));
+        let sections: Vec<&str> = page
+            .lines()
+            .filter(|line| SECTIONS.contains(line))
+            .collect();
+        assert_eq!(sections, SECTIONS, "{}", program.name);
+        for flag in &program.flags {
+            let letters: String = flag
+                .short
+                .iter()
+                .map(|letter| format!("-{letter}, "))
+                .collect();
+            let shown = match flag.takes {
+                Takes::Nothing => format!("{letters}--{}", flag.long),
+                Takes::Value(name) | Takes::Many(name) => {
+                    format!("{letters}--{} {name}", flag.long)
+                }
+                Takes::Optional { name, .. } => format!("--{}[={name}]", flag.long),
+            };
+            assert!(
+                page.lines()
+                    .any(|line| line.trim_start().starts_with(&shown) || line.contains(&shown)),
+                "{shown}: {page}"
+            );
+        }
+        for (variable, _) in program.guide.environment {
+            assert!(
+                page.contains(&format!("       {variable}")),
+                "{variable}: {page}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_setting_is_on_its_page_and_policy_is_told_from_preferences() {
+    if lacks(&[Need::Tool("mandoc")]) {
+        return;
+    }
+    let page = text("getgpu.toml.5");
+    let (policy, rest) = page.split_once("Preferences: ").unwrap();
+    for key in KEYS {
+        let part = if key.policy { policy } else { rest };
+        assert!(
+            part.contains(&format!("\n       {}", key.name)),
+            "{}: {page}",
+            key.name
+        );
+    }
+    assert!(page.contains("[program.\"NAME\"]"), "{page}");
+}
