@@ -40,12 +40,15 @@ check:
 	$(CARGO) test --workspace --locked --no-fail-fast
 	tests/skipped.sh
 
+# The modules of the suite whose tests have a full size.
+hard = launches:: lease_lifetime:: lock_attacks:: planted_files:: nvml_hangs:: busy_or_idle::
+
 # The tests that have a full size, in it, as root: tests/PROOF.md says what each shows. About 40 minutes on 2 processors.
 torture:
 	$(CARGO) build --workspace --locked
-	TORTURE=full $(CARGO) test -p getgpu-tests --locked --no-fail-fast --test launches --test lives --test hostile --test sick -- --nocapture --test-threads 1
-	TORTURE=full $(CARGO) test -p getgpu-tests --locked --no-fail-fast --test inject -- --nocapture --test-threads 1
-	TORTURE=full $(CARGO) test -p create-cudawrap --locked --no-fail-fast --test toggle --test crash --test filesystems --test powercut -- --nocapture
+	TORTURE=full $(CARGO) test -p getgpu-tests --locked --no-fail-fast --test throughput --test leases --test security --test nvml_faults -- $(hard) --nocapture --test-threads 1
+	TORTURE=full $(CARGO) test -p getgpu-tests --locked --no-fail-fast --test error_injection -- --nocapture --test-threads 1
+	TORTURE=full $(CARGO) test -p create-cudawrap --locked --no-fail-fast --test toggle --test crash_safety -- --nocapture
 	$(CARGO) test --release -p getgpu-common --locked --lib protocol -- --include-ignored
 
 # Random input to everything that is read: settings, lists, variables, /proc, NVML's answers, names of programs.
@@ -55,7 +58,7 @@ fuzz:
 # Storm after storm of launches and kills, for SOAK_MINUTES.
 soak:
 	$(CARGO) build --workspace --locked
-	SOAK_MINUTES=$${SOAK_MINUTES:-60} $(CARGO) test -p getgpu-tests --locked --test launches -- --nocapture --ignored
+	SOAK_MINUTES=$${SOAK_MINUTES:-60} $(CARGO) test -p getgpu-tests --locked --test throughput -- launches:: --nocapture --ignored
 
 # Instructions of a call as ratios to a minimal C client, against a budget.
 budget:

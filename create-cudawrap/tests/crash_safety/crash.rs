@@ -10,6 +10,7 @@ use crate::support::inject::{Call, ERRORS, Fate, Method, STARTS, calls, complete
 /// Asked to end in the middle, it first finishes what it has begun.
 #[test]
 fn terminated_or_interrupted_it_completes_the_plan() {
+    let _turn = crate::GROUPS.enter(module_path!());
     if lacks(&[Need::Tool("strace")]) {
         return;
     }
@@ -46,6 +47,7 @@ fn terminated_or_interrupted_it_completes_the_plan() {
 /// came before it.
 #[test]
 fn unable_to_look_at_what_it_did_it_takes_back_the_right_steps() {
+    let _turn = crate::GROUPS.enter(module_path!());
     if lacks(&[Need::Tool("strace")]) {
         return;
     }
@@ -77,6 +79,7 @@ fn unable_to_look_at_what_it_did_it_takes_back_the_right_steps() {
 
 #[test]
 fn killed_or_failed_at_any_call_the_path_runs_and_a_second_run_completes() {
+    let _turn = crate::GROUPS.enter(module_path!());
     if lacks(&[Need::Tool("strace")]) {
         return;
     }

@@ -57,6 +57,7 @@ fn all_on(kind: Kind, injections: &AtomicUsize) {
 
 #[test]
 fn on_every_file_system_the_path_runs_whatever_call_fails() {
+    let _turn = crate::GROUPS.enter(module_path!());
     if lacks(&[Need::Mounts, Need::Tool("strace")]) {
         return;
     }

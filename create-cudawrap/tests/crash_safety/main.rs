@@ -12,3 +12,6 @@ mod support;
 mod crash;
 mod filesystems;
 mod powercut;
+
+/// Each module starts a process for each processor: one module at a time.
+static GROUPS: harness::Groups = harness::Groups::new();

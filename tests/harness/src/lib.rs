@@ -15,6 +15,7 @@
 mod binaries;
 mod builder;
 mod command;
+mod groups;
 mod leftovers;
 pub mod mounts;
 mod oracle;
@@ -29,6 +30,7 @@ pub mod wait;
 
 pub use builder::Builder;
 pub use command::Command;
+pub use groups::Groups;
 pub use leftovers::Holder;
 pub use nix::sys::signal::Signal;
 pub use outcome::Outcome;

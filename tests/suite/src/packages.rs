@@ -71,7 +71,7 @@ pub fn make(target: &str, programs: &Path, options: &str) {
     );
 }
 
-/// Packages are made in target/stage: one at a time.
+/// One test at a time builds the programs or makes packages of them in target/stage.
 pub fn alone() -> MutexGuard<'static, ()> {
     static STAGE: Mutex<()> = Mutex::new(());
     STAGE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,7 +1,7 @@
 //! `cargo install` of each program from a checkout, in a directory of its own: the programs
 //! of the other tests must not change under them.
 
-use getgpu_tests::packages::{PROGRAMS, TOP, run};
+use getgpu_tests::packages::{PROGRAMS, TOP, alone, run};
 
 /// The Rust that Cargo.toml asks for is the one that every other file promises.
 #[test]
@@ -28,6 +28,7 @@ fn the_same_rust_is_promised_everywhere() {
 
 #[test]
 fn cargo_installs_each_program_from_a_checkout() {
+    let _builder = alone();
     let root = tempfile::tempdir().unwrap();
     let to = root.path().display().to_string();
     let target = format!("{TOP}/target/checkout");

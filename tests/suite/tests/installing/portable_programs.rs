@@ -91,6 +91,7 @@ fn portable_programs_ask_for_no_glibc_above_2_28_and_so_do_packages_of_them() {
     if lacks_zig() || lacks(&[Need::Tool("objdump")]) {
         return;
     }
+    let _stage = alone();
     run("make", &["--silent", "portable"]);
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| format!("{TOP}/target"));
     let programs = Path::new(&target).join("x86_64-unknown-linux-gnu/release");
@@ -107,7 +108,6 @@ fn portable_programs_ask_for_no_glibc_above_2_28_and_so_do_packages_of_them() {
         );
     }
     let room = tempfile::tempdir().unwrap();
-    let _stage = alone();
     deb(&programs, room.path());
     rpm(&programs, room.path());
 }

@@ -9,16 +9,19 @@ use harness::{Sandbox, Signal, size, wait};
 
 #[test]
 fn launches_on_fifty_six_devices_never_meet() {
+    let _turn = crate::GROUPS.enter(module_path!());
     storm("a100x8", size(300, 5000) as u64, size(3000, 300) as u64, 1);
 }
 
 #[test]
 fn launches_on_seven_devices_never_meet() {
+    let _turn = crate::GROUPS.enter(module_path!());
     storm("a100x1", size(300, 5000) as u64, size(300, 0) as u64, 2);
 }
 
 #[test]
 fn a_killed_programs_device_is_free_for_the_next() {
+    let _turn = crate::GROUPS.enter(module_path!());
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();
     for _ in 0..25 {
@@ -42,6 +45,7 @@ fn a_killed_programs_device_is_free_for_the_next() {
 #[test]
 #[ignore = "takes as long as it is told to"]
 fn a_soak_leaves_nothing_behind_and_nothing_grows() {
+    let _turn = crate::GROUPS.enter(module_path!());
     let minutes: u64 = std::env::var("SOAK_MINUTES")
         .ok()
         .and_then(|text| text.parse().ok())

@@ -27,6 +27,7 @@ fn quarter(sandbox: &Sandbox, number: u64, time: &str) -> Command {
 
 #[test]
 fn forty_quarters_on_seven_devices() {
+    let _turn = crate::GROUPS.enter(module_path!());
     let sandbox = Sandbox::new("a100x1");
     // While it fills: the counts of devices differ by one at most, at each of the 28
     // steps.
@@ -78,6 +79,7 @@ fn forty_quarters_on_seven_devices() {
 
 #[test]
 fn forty_at_once_with_kills_all_end_well() {
+    let _turn = crate::GROUPS.enter(module_path!());
     let sandbox = Sandbox::new("a100x1");
     let mut running: Vec<Running> = (0..40)
         .map(|number| quarter(&sandbox, number, "0.4").spawn())
@@ -153,6 +155,7 @@ fn repetitions(sandbox: &Sandbox, launcher: &str) {
 
 #[test]
 fn eighty_repetitions_through_xargs() {
+    let _turn = crate::GROUPS.enter(module_path!());
     if skip::lacks(&[skip::Need::Tool("xargs")]) {
         return;
     }
@@ -164,6 +167,7 @@ fn eighty_repetitions_through_xargs() {
 
 #[test]
 fn eighty_repetitions_through_parallel() {
+    let _turn = crate::GROUPS.enter(module_path!());
     if skip::lacks(&[skip::Need::Tool("parallel")]) {
         return;
     }
@@ -175,6 +179,7 @@ fn eighty_repetitions_through_parallel() {
 
 #[test]
 fn a_hundred_and_forty_in_line_for_seven() {
+    let _turn = crate::GROUPS.enter(module_path!());
     let sandbox = Sandbox::new("a100x1");
     let first: Vec<Running> = (0..7)
         .map(|_| {
@@ -249,6 +254,7 @@ fn a_hundred_and_forty_in_line_for_seven() {
 
 #[test]
 fn twenty_who_want_two_at_a_time_are_all_served_in_turn() {
+    let _turn = crate::GROUPS.enter(module_path!());
     let sandbox = Sandbox::builder("a100x1")
         .settings("linger = '50ms'")
         .build();

@@ -8,6 +8,7 @@ use harness::{Sandbox, Signal, wait};
 
 #[test]
 fn three_hundred_at_once_get_fifty_six_devices_and_no_device_twice() {
+    let _turn = crate::GROUPS.enter(module_path!());
     let sandbox = Sandbox::new("a100x8");
     let start = |n: u32| {
         if n.is_multiple_of(2) {
@@ -45,6 +46,7 @@ fn three_hundred_at_once_get_fifty_six_devices_and_no_device_twice() {
 
 #[test]
 fn a_crowd_of_shells_with_kills_among_them_never_meets_on_a_device() {
+    let _turn = crate::GROUPS.enter(module_path!());
     let sandbox = Sandbox::builder("mig4")
         .settings("linger = '200ms'\nreserve_for = '1s'")
         .build();

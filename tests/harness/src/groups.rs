@@ -1,0 +1,77 @@
+//! Groups of tests in one binary that must not overlap: tests of one group run beside each
+//! other, and another group begins when they have finished. For tests that fill the
+//! machine or whose figures need it.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// Which group runs, and how many of its tests.
+#[derive(Debug, Default)]
+pub struct Groups {
+    running: Mutex<(&'static str, usize)>,
+    left: Condvar,
+}
+
+/// A test of the running group; it leaves the group when this is dropped.
+#[derive(Debug)]
+pub struct Turn<'a>(&'a Groups);
+
+impl Groups {
+    /// No group runs yet.
+    pub const fn new() -> Self {
+        Self {
+            running: Mutex::new(("", 0)),
+            left: Condvar::new(),
+        }
+    }
+
+    /// Waits until no other group runs. `group` is best the test's `module_path!()`.
+    pub fn enter(&self, group: &'static str) -> Turn<'_> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self
+            .left
+            .wait_while(running, |(name, tests)| *tests > 0 && *name != group)
+            .unwrap_or_else(PoisonError::into_inner);
+        *running = (group, running.1 + 1);
+        Turn(self)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut running = self
+            .0
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        running.1 -= 1;
+        self.0.left.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::Groups;
+
+    #[test]
+    fn one_group_runs_at_a_time_and_its_tests_run_together() {
+        let (groups, others) = (Groups::new(), AtomicUsize::new(0));
+        let held = groups.enter("a");
+        // A second test of the same group does not wait.
+        drop(groups.enter("a"));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let _turn = groups.enter("b");
+                    others.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+            let none = || others.load(Ordering::SeqCst) == 0;
+            let time = std::time::Duration::from_millis(50);
+            crate::wait::throughout(time, "the other group waits", none);
+            drop(held);
+        });
+        assert_eq!(others.load(Ordering::SeqCst), 4);
+    }
+}
