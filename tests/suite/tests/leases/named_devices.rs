@@ -227,3 +227,45 @@ fn another_users_program_is_named_in_the_message() {
         "getgpu: no free device: 1 of 1 in use ({OTHER} 1)"
     ));
 }
+
+/// In another pid namespace /proc cannot prove whose a reservation is, so the uid that signs
+/// it decides; a container's uid 0 may be anybody, so cudawrap warns and runs.
+#[test]
+fn in_another_pid_namespace_the_uid_decides_whose_reservation_it_is() {
+    if skip::lacks(&[Need::Mounts, Need::Tool("setpriv")]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("mig4")
+        .settings("linger = '100ms'")
+        .build();
+    let uuid = sandbox.getgpu(["--for=600"]).uid(OTHER).run().line();
+    let container = ["unshare", "-p", "-f", "--kill-child", "--mount-proc"];
+    let run = |outside: &[&str], uid: u32| {
+        let user = format!("--reuid={uid} --regid={uid} --clear-groups");
+        let words = [outside, &["setpriv"]].concat();
+        let program = ["cudawrap", "--", "sim-cuda", "--run", "0.05"];
+        sandbox
+            .command(words[0])
+            .args(&words[1..])
+            .args(user.split(' '))
+            .args(program)
+            .visible(&uuid)
+            .run()
+    };
+    let warning = "reserved on the host: running there because this container was given it";
+    let own = run(&container, OTHER);
+    assert!(own.exits(0).stdout.starts_with(&format!("RUN {uuid}")));
+    assert!(!own.stderr.contains(warning), "{own:?}");
+    run(&container, OTHER + 1)
+        .exits(75)
+        .prints("")
+        .mentions(&format!("{uuid}: in use by "));
+    let root = run(&container, 0);
+    assert!(root.exits(0).stdout.starts_with(&format!("RUN {uuid}")));
+    root.mentions(&format!("cudawrap: {uuid}: {warning}"));
+    // On the host there is proof, so root's uid alone opens nothing.
+    run(&["env"], 0)
+        .exits(75)
+        .prints("")
+        .mentions(&format!("{uuid}: in use by "));
+}

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, somebody};
-use harness::{Running, Sandbox};
+use getgpu_tests::{OTHER, listing, somebody};
+use harness::{Running, Sandbox, skip};
 
 use crate::waiters::{blocker, end, leased, line_up, order};
 
@@ -256,4 +256,30 @@ fn shares_are_waited_for_too() {
         running.wait().exits(0);
     }
     assert!(sandbox.folder().collisions().unwrap().is_empty());
+}
+
+#[test]
+fn a_granted_device_that_another_user_reserved_is_served_after_its_release() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let uuid = sandbox.getgpu(["--for=600"]).uid(OTHER).run().line();
+    let waiters = line_up(
+        &sandbox,
+        vec![leased(&sandbox, "waiter", "0.05").visible(&uuid)],
+    );
+    // The others are free, and none of them is what the grant names.
+    assert_eq!(listing::free_devices(&sandbox), "3");
+    assert_eq!(sandbox.running(), 0);
+    sandbox
+        .getgpu(["--release", &uuid])
+        .uid(OTHER)
+        .run()
+        .exits(0);
+    for waiter in waiters {
+        waiter.wait().exits(0);
+    }
+    assert_eq!(order(&sandbox), ["waiter"]);
+    assert_eq!(sandbox.runs_by_device()[&uuid].len(), 1);
 }
