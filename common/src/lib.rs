@@ -3,22 +3,24 @@
 //!
 //! | layer | modules |
 //! | --- | --- |
-//! | the kernel's edges | `sys` system calls that no crate offers, `byte_range` ranges of the lock file, `procfs` what /proc tells, `resolve_program` which program a wrapped path runs, `process_reset` and `detached` start the small processes that outlive a program |
+//! | the kernel's edges | `sys` system calls that no crate offers, `byte_range` ranges of the lock file, `procfs` what /proc tells, `resolve_program` which program a wrapped path runs, `descriptors` which ones a process has, `process_reset` and `detached` start the small processes that outlive a program, `unseen_child` those that a program waits for and never sees |
 //! | words and values | `error` and `exit` failures and their statuses, `diag` lines for people, `ident` UUIDs, `quantity` sizes and times, `cpus` sets of CPUs, `batch` and `job` what a batch system says, `frameworks` variables for shares |
 //! | the lock | `lock` taking, settling and reading locks, `share` parts of a device in units of the lock |
 //! | the node | `inventory` GPUs and devices as data, `visible` CUDA_VISIBLE_DEVICES, `settings` files, variables and the site's lists, `node_lock` the lock of this node, `syslog` and `lease_log` the system's log |
 //! | what is typed | `flags` tables of options, `help_text` help texts, `overrides` options as settings |
-//! | one call | `pool` which devices it may choose from, `ownership` what it owns already, `nvml_client` the connection to the process that asks NVML, `request` what it asks for |
+//! | one call | `pool` which devices it may choose from, `ownership` what it owns already, `nvml_client` the connection to the process that asks NVML, `hook` that between libcudawrap.so and cudawrap, `request` what it asks for |
 //! | choosing | `choice` claiming free devices, `queue` waiting for them, `select` one look at the node |
 //!
 //! NVML itself is in the crate `getgpu-nvml`, in `common/nvml`, which getgpu alone links.
 
 pub mod byte_range;
+pub mod descriptors;
 pub mod detached;
 pub mod process_reset;
 pub mod procfs;
 pub mod resolve_program;
 pub mod sys;
+pub mod unseen_child;
 
 pub mod batch;
 pub mod cpus;
@@ -44,6 +46,7 @@ pub mod flags;
 pub mod help_text;
 pub mod overrides;
 
+pub mod hook;
 pub mod nvml_client;
 pub mod ownership;
 pub mod pool;

@@ -6,7 +6,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::sys;
+use crate::descriptors;
 
 /// Where the first descriptor is to be found.
 pub const FIRST: RawFd = 3;
@@ -40,7 +40,7 @@ pub fn arrange(first: RawFd, second: RawFd) -> bool {
                 return false;
             }
         }
-        sys::close_from(SECOND + 1);
+        descriptors::close_from(SECOND + 1);
         libc::chdir(c"/".as_ptr());
         for signal in 1..=libc::SIGRTMAX() {
             libc::signal(signal, libc::SIG_DFL);

@@ -171,7 +171,6 @@ pub fn ticks_per_second() -> u64 {
 /// must not end a program that has SIGPIPE's default action, nor leave the signal pending
 /// for the program that it becomes.
 pub fn write_stderr(bytes: &[u8]) {
-    use std::io::Write;
     // SAFETY: all-zero signal sets are valid places for the answers; the calls change
     // this thread's mask and take the one signal that the write has made pending.
     unsafe {
@@ -181,7 +180,7 @@ pub fn write_stderr(bytes: &[u8]) {
         libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
         libc::sigpending(&raw mut pending);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before);
-        let written = io::stderr().write_all(bytes);
+        let written = write_all(libc::STDERR_FILENO, bytes);
         let broken = written.is_err_and(|error| error.raw_os_error() == Some(libc::EPIPE));
         if broken && libc::sigismember(&raw const pending, libc::SIGPIPE) == 0 {
             let now = libc::timespec {
@@ -192,6 +191,25 @@ pub fn write_stderr(bytes: &[u8]) {
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
     }
+}
+
+/// Writes all of `bytes` by write(2) alone: no lock of the standard library's that a fork
+/// of another thread could leave behind locked.
+fn write_all(fd: libc::c_int, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        // SAFETY: the slice outlives the call, which only reads it.
+        let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+        match usize::try_from(written) {
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What `read` gives, asked in a child process (fork(2)) that is killed after `limit`:
@@ -258,24 +276,4 @@ pub fn own_fd(number: i32) -> OwnedFd {
 pub fn end(status: i32) -> ! {
     // SAFETY: _exit has no preconditions.
     unsafe { libc::_exit(status) }
-}
-
-/// Closes every descriptor from `first` on (close_range(2), Linux 5.9; else those that
-/// /proc shows). For a process that has just been forked and uses none of them.
-pub fn close_from(first: i32) {
-    // SAFETY: the numbers are closed and not used again in this process.
-    if unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } == 0 {
-        return;
-    }
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        return;
-    };
-    let open: Vec<i32> = entries
-        .flatten()
-        .filter_map(|e| e.file_name().to_str()?.parse().ok())
-        .collect();
-    for fd in open.into_iter().filter(|fd| *fd >= first) {
-        // SAFETY: as above.
-        unsafe { libc::close(fd) };
-    }
 }

@@ -18,6 +18,8 @@ const PRIORITY: u8 = 3 << 3 | 6;
 pub struct Record<'a> {
     /// Who says so: getgpu or cudawrap.
     pub by: &'a str,
+    /// The process that has it.
+    pub pid: i32,
     /// `leased` or `reserved`.
     pub what: &'a str,
     /// The devices.
@@ -43,7 +45,7 @@ impl Record<'_> {
         send(&format!(
             "{}[{}]: {} {} waited={}s",
             self.by,
-            std::process::id(),
+            self.pid,
             self.what,
             self.text(),
             self.waited.as_secs()
@@ -100,6 +102,7 @@ mod tests {
         let devices = [Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap()];
         let record = Record {
             by: "cudawrap",
+            pid: 7,
             what: "leased",
             devices: &devices,
             uid: 4_000_000_000,

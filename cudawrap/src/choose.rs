@@ -17,6 +17,7 @@ use getgpu_common::settings::{Environment, Settings, Wait};
 use getgpu_common::visible::Visible;
 
 use crate::helper::{self, Helper};
+use crate::lease::Lessee;
 use crate::ranks::{Rank, apply_rank};
 
 /// What a choice is made with.
@@ -27,6 +28,8 @@ pub struct ChoiceContext<'a> {
     pub environment: &'a Environment,
     /// The lock.
     pub lock_file: &'a LockFile,
+    /// The program that a device is for.
+    pub lessee: Lessee<'a>,
     /// Which rank this is, under a launcher.
     pub rank: Option<&'a Rank>,
     /// Who speaks.

@@ -59,18 +59,19 @@ pub fn by_name(uuid: Uuid) -> Device {
     }
 }
 
-/// Leases named devices. An own reservation that covers them all, or a lease of an
+/// Leases named devices for process `pid`. An own reservation that covers them all, or a lease of an
 /// ancestor, is used as far as it goes; any other reservation or lease on the units that
 /// are wanted keeps them from us.
 pub fn lease(
     lock_file: &LockFile,
     request: &mut Request,
     devices: &[Device],
+    pid: i32,
     diag: &Diag,
 ) -> Result<Named, Failure> {
     let mut used = Vec::new();
     loop {
-        let named = lease_once(lock_file, request, devices, diag)?;
+        let named = lease_once(lock_file, request, devices, pid, diag)?;
         // Two programs of one script meet on a reservation while a second one of the
         // script is unused: that one is found now.
         match (&named, holder(request)) {
@@ -92,6 +93,7 @@ fn lease_once(
     lock_file: &LockFile,
     request: &mut Request,
     devices: &[Device],
+    pid: i32,
     diag: &Diag,
 ) -> Result<Named, Failure> {
     let probe = lock_file.open()?;
@@ -156,7 +158,7 @@ fn lease_once(
     }
     // Its number is for the lease, which is to lie as low as it can.
     drop(probe);
-    let lease = Lease::settle(claims, &inherited, lock_file)?;
+    let lease = Lease::settle(claims, &inherited, lock_file, pid)?;
     request.confirm(lock_file)?;
     Ok(Named::Leased(lease))
 }
@@ -290,6 +292,8 @@ pub struct Wanted<'a> {
     pub request: Request,
     /// The devices.
     pub devices: Vec<Device>,
+    /// The process that they are for.
+    pid: i32,
     /// When it was last looked which of them are ours.
     looked: Instant,
 }
@@ -302,6 +306,7 @@ impl<'a> Wanted<'a> {
             diag: call.diag,
             request,
             devices,
+            pid: call.lessee.pid,
             looked: Instant::now(),
         }
     }
@@ -385,7 +390,13 @@ impl Seeker for Wanted<'_> {
 
     fn attempt(&mut self, _may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Named>, Failure> {
         Ok(
-            match lease(self.lock_file, &mut self.request, &self.devices, self.diag)? {
+            match lease(
+                self.lock_file,
+                &mut self.request,
+                &self.devices,
+                self.pid,
+                self.diag,
+            )? {
                 // Not asked about again at once: whose it is can change only when
                 // somebody ends.
                 Named::Taken(..) => Tried::Busy(

@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use getgpu_common::descriptors;
 use getgpu_common::error::{Failure, Kind, reason};
 use nix::errno::Errno;
 use nix::libc;
@@ -43,9 +44,7 @@ pub fn exec(
         .collect();
     let environment = environment(&changed);
     for fd in lease.into_iter().flat_map(Lease::descriptors) {
-        // SAFETY: the descriptor is the lease's own; this only clears its close-on-exec
-        // flag.
-        unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
+        descriptors::inherit(fd);
     }
     let errno = execve(&path, &words, &environment);
     if errno != Errno::ENOEXEC || !is_text(program) {

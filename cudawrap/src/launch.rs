@@ -2,7 +2,6 @@
 //! the lease, MPS and CPUs. The same steps, whichever way led to the lease; the lease is
 //! written to the site's log on the way.
 
-use std::path::Path;
 use std::time::Instant;
 
 use getgpu_common::diag::Diag;
@@ -19,13 +18,13 @@ use getgpu_common::settings::{Log, Settings};
 use getgpu_common::syslog::Record;
 
 use crate::bind::{self, Around};
-use crate::lease::Lease;
+use crate::lease::{Lease, Lessee};
 use crate::mps;
 
 /// A program that is to be started, and since when.
 pub struct Launch<'a> {
-    /// Its file.
-    pub program: &'a Path,
+    /// It, and the process that it runs in.
+    pub lessee: Lessee<'a>,
     /// What is in force for it.
     pub settings: &'a Settings,
     /// Whether `--mps` was typed, rather than set by the site.
@@ -58,7 +57,7 @@ impl Launch<'_> {
             self.lock_file,
             devices,
             lease.part,
-            self.program,
+            self.lessee,
             self.began,
         );
         let mut ready = LaunchSpec::leased(shown, lease, self.settings);
@@ -125,17 +124,22 @@ fn log_lease(
     lock_file: &LockFile,
     devices: &[Device],
     part: f64,
-    program: &Path,
+    lessee: Lessee<'_>,
     began: Instant,
 ) {
     if settings.log == Log::None {
         return;
     }
     let devices: Vec<Uuid> = devices.iter().map(|device| device.uuid.clone()).collect();
-    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let name = lessee
+        .program
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
     let job = Job::own();
     let record = Record {
         by: "cudawrap",
+        pid: lessee.pid,
         what: "leased",
         devices: &devices,
         uid: nix::unistd::geteuid().as_raw(),
@@ -150,7 +154,7 @@ fn log_lease(
             settings,
             lock_file,
             Side::Lease,
-            std::process::id() as i32,
+            lessee.pid,
             first,
             &record.text(),
         );

@@ -4,23 +4,41 @@
 //! descriptor left for another.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
 
+use getgpu_common::descriptors::{highest, lowest};
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::lock::claim::{join, sign};
-use getgpu_common::lock::lock_file::at_least;
 use getgpu_common::lock::{Claim, LockFile, OfdLock, Side, Span, Units};
 use getgpu_common::procfs::{fdinfo, namespaces};
 use getgpu_common::share;
-use nix::sys::resource::{Resource, getrlimit};
 
-/// The high descriptor is near this number, or near the limit if that is lower.
-const HIGH: i32 = 900;
+/// The program that a lease is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Lessee<'a> {
+    /// Its file.
+    pub program: &'a Path,
+    /// The process that it runs in, or will run in.
+    pub pid: i32,
+}
+
+impl<'a> Lessee<'a> {
+    /// The program that this process will become.
+    pub fn to_be(program: &'a Path) -> Self {
+        Self {
+            program,
+            pid: std::process::id() as i32,
+        }
+    }
+}
 
 /// Descriptors that hold the lease; they stay close-on-exec until the very last step.
 #[derive(Debug)]
 pub struct Lease {
     held: Vec<OwnedFd>,
+    /// Whether there are others among them than those of the lock.
+    carries: bool,
     /// The smallest part of a device that is leased: 1.0 is a whole one.
     pub part: f64,
     /// What of each device is leased, on the lock file of this inode.
@@ -29,16 +47,17 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Settles claims for this process, and joins what ancestors lease already, so that a
+    /// Settles claims for process `pid`, and joins what ancestors lease already, so that a
     /// program that was given none of their descriptors has its device when they are
     /// gone.
     pub fn settle(
         claims: Vec<Claim>,
         inherited: &[(Span, Units)],
         lock_file: &LockFile,
+        pid: i32,
     ) -> Result<Self, Failure> {
         let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
-        let pid = namespaces::host_pids().then(|| std::process::id() as i32);
+        let pid = namespaces::host_pids().then_some(pid);
         let hold = |description: &OfdLock| -> Result<(), Failure> {
             claims
                 .iter()
@@ -71,6 +90,7 @@ impl Lease {
                 .collect();
             return Ok(Self {
                 held,
+                carries: false,
                 part,
                 units,
                 inode,
@@ -86,6 +106,7 @@ impl Lease {
         held.extend(high.and_then(|high| highest(&high.into_fd())));
         Ok(Self {
             held,
+            carries: false,
             part,
             units,
             inode,
@@ -94,7 +115,14 @@ impl Lease {
 
     /// Has the program inherit one more descriptor, a high one.
     pub fn carry(&mut self, fd: OwnedFd) {
+        self.carries = true;
         self.held.push(highest(&fd).unwrap_or(fd));
+    }
+
+    /// How many of the descriptors a program cannot do without: one of the lease, and
+    /// every one that it carries besides.
+    pub fn needed(&self) -> usize {
+        if self.carries { self.held.len() } else { 1 }
     }
 
     /// What of a device is leased.
@@ -120,24 +148,4 @@ impl Lease {
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
         self.held.iter().map(AsRawFd::as_raw_fd)
     }
-}
-
-/// The same description at the lowest number from 3 on.
-fn lowest(fd: OwnedFd) -> OwnedFd {
-    match at_least(&fd, 3) {
-        Ok(lower) if lower.as_raw_fd() < fd.as_raw_fd() => lower,
-        _ => fd,
-    }
-}
-
-/// The same description at a high number; none where only low ones exist.
-fn highest(fd: &OwnedFd) -> Option<OwnedFd> {
-    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(HIGH, |(soft, _)| {
-        i32::try_from(soft).unwrap_or(HIGH).min(HIGH)
-    });
-    let lowest_high = fd.as_raw_fd() + 1;
-    (lowest_high..limit)
-        .rev()
-        .take(32)
-        .find_map(|target| at_least(fd, target).ok())
 }

@@ -22,7 +22,7 @@ use crate::choose::{Choice, ChoiceContext, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
 use crate::launch::{Launch, LaunchSpec};
-use crate::lease::Lease;
+use crate::lease::{Lease, Lessee};
 use crate::options;
 use crate::ranks::apply_rank;
 
@@ -44,29 +44,38 @@ impl LinkedProgram {
 }
 
 fn prepare(program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
-    // Nonsense in a variable never keeps a linked program from running.
-    let said = |switch: Result<bool, Failure>| {
-        switch.unwrap_or_else(|failure| {
-            diag.warn(&format!("{}: ignored", failure.message));
-            false
-        })
-    };
-    if said(options::disabled()) {
+    if switch(options::disabled(), diag) {
         return Ok(LaunchSpec::unchanged());
     }
     let environment = Environment::of_process();
+    let settings = settings(&environment, program, diag)?.settings;
+    ready(&settings, &environment, Lessee::to_be(program), diag)
+}
+
+/// What is in force for a program that nobody started by cudawrap's own name.
+pub fn settings(environment: &Environment, program: &Path, diag: &Diag) -> Result<Loaded, Failure> {
     let name = program.file_name().map(OsStr::to_string_lossy);
     let name = name
         .as_deref()
         .map(|name| name.strip_prefix(PREFIX).unwrap_or(name));
-    let mut loaded = Loaded::read(&environment, name)?;
+    let mut loaded = Loaded::read(environment, name)?;
     for unknown in std::mem::take(&mut loaded.unknown) {
         // An old wrapper survives a newer file.
         diag.warn(&unknown);
     }
     options::variables(&mut loaded)?;
-    let settings = loaded.settings;
-    let grant_ignored = said(options::grant_ignored());
+    Ok(loaded)
+}
+
+/// What the program gets: the device that CUDA_VISIBLE_DEVICES names, or one that is
+/// chosen where the variable is not set.
+pub fn ready(
+    settings: &Settings,
+    environment: &Environment,
+    lessee: Lessee<'_>,
+    diag: &Diag,
+) -> Result<LaunchSpec, Failure> {
+    let grant_ignored = switch(options::grant_ignored(), diag);
     let visible = if grant_ignored {
         Visible::Unset
     } else {
@@ -75,9 +84,17 @@ fn prepare(program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
     match visible {
         Visible::Nothing => Ok(LaunchSpec::unchanged()),
         Visible::Entries(entries) if entries.len() > 1 => Ok(LaunchSpec::unchanged()),
-        Visible::Entries(_) => keep(&settings, &environment, program, diag),
-        Visible::Unset => choose(&settings, &environment, grant_ignored, program, diag),
+        Visible::Entries(_) => keep(settings, environment, lessee, diag),
+        Visible::Unset => choose(settings, environment, grant_ignored, lessee, diag),
     }
+}
+
+/// A variable that is on or off. Nonsense in it never keeps a linked program from running.
+fn switch(read: Result<bool, Failure>, diag: &Diag) -> bool {
+    read.unwrap_or_else(|failure| {
+        diag.warn(&format!("{}: ignored", failure.message));
+        false
+    })
 }
 
 /// One device is named: it is leased if it can be had, and the program runs there in any
@@ -85,7 +102,7 @@ fn prepare(program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
 fn keep(
     settings: &Settings,
     environment: &Environment,
-    program: &Path,
+    lessee: Lessee<'_>,
     diag: &Diag,
 ) -> Result<LaunchSpec, Failure> {
     let began = Instant::now();
@@ -95,6 +112,7 @@ fn keep(
         settings,
         environment,
         lock_file: &lock_file,
+        lessee,
         rank: rank.as_ref(),
         diag,
     };
@@ -124,7 +142,7 @@ fn keep(
         settings,
         rank.as_ref(),
     );
-    lease_named(&call, &mut request, &[device], program, began, None)
+    lease_named(&call, &mut request, &[device], began, None)
 }
 
 /// Leases named devices if they can be had, and runs the program there in any case.
@@ -133,19 +151,18 @@ fn lease_named(
     call: &ChoiceContext<'_>,
     request: &mut Request,
     devices: &[Device],
-    program: &Path,
     began: Instant,
     shown: Option<&[Uuid]>,
 ) -> Result<LaunchSpec, Failure> {
     let (settings, diag) = (call.settings, call.diag);
-    match granted::lease(call.lock_file, request, devices, diag)? {
+    match granted::lease(call.lock_file, request, devices, call.lessee.pid, diag)? {
         Named::Leased(lease) => {
             let around = Around {
                 neighbours: request.neighbours.clone(),
                 in_job: call.environment.batch_job,
             };
             Launch {
-                program,
+                lessee: call.lessee,
                 settings,
                 mps: false,
                 began,
@@ -176,7 +193,7 @@ fn choose(
     settings: &Settings,
     environment: &Environment,
     grant_ignored: bool,
-    program: &Path,
+    lessee: Lessee<'_>,
     diag: &Diag,
 ) -> Result<LaunchSpec, Failure> {
     let began = Instant::now();
@@ -188,6 +205,7 @@ fn choose(
             settings,
             environment,
             lock_file: &lock_file,
+            lessee,
             rank,
             diag,
         }
@@ -198,7 +216,7 @@ fn choose(
         Ok((lock_file, Choice::Free(picked, guard, request))) => {
             let (devices, claims): (Vec<_>, _) =
                 picked.into_iter().map(|p| (p.device, p.claim)).unzip();
-            let lease = Lease::settle(claims, &[], &lock_file)?;
+            let lease = Lease::settle(claims, &[], &lock_file, lessee.pid)?;
             drop(guard);
             let shown = apply_rank::shown(uuids(&devices), &request, settings);
             let around = Around {
@@ -206,7 +224,7 @@ fn choose(
                 in_job: environment.batch_job,
             };
             Launch {
-                program,
+                lessee,
                 settings,
                 mps: false,
                 began,
@@ -223,18 +241,12 @@ fn choose(
                 settings,
                 environment,
                 lock_file: &lock_file,
+                lessee,
                 rank,
                 diag,
             };
             let shown = apply_rank::shown(uuids(&devices), &request, settings);
-            lease_named(
-                &call,
-                &mut request,
-                &devices,
-                program,
-                began,
-                shown.as_deref(),
-            )
+            lease_named(&call, &mut request, &devices, began, shown.as_deref())
         }
         // Programs are shared with nodes without GPUs.
         Err(failure)

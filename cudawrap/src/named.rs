@@ -9,6 +9,7 @@ use std::time::Instant;
 use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::Failure;
 use getgpu_common::exit;
+use getgpu_common::hook;
 use getgpu_common::inventory::Device;
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::ownership::Decision;
@@ -17,13 +18,14 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Wait};
 use getgpu_common::visible::Visible;
 
+use crate::auto;
 use crate::bind::Around;
 use crate::choose::{Choice, ChoiceContext, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
 use crate::launch::fail;
 use crate::launch::{Launch, LaunchSpec};
-use crate::lease::Lease;
+use crate::lease::{Lease, Lessee};
 use crate::locate_program;
 use crate::mps;
 use crate::options::{self, Options, Wanted};
@@ -32,6 +34,12 @@ use crate::ranks::apply_rank;
 /// Runs with all arguments, the program's name included; returns the exit status if the
 /// program could not be run.
 pub fn run(arguments: &[OsString]) -> i32 {
+    if arguments
+        .get(1)
+        .is_some_and(|word| word == hook::WORKER_OPTION)
+    {
+        return auto::main(&arguments[2..]);
+    }
     let plain = Diag::new("cudawrap", Level::Normal);
     match options::parse(arguments) {
         Err(failure) => fail(&plain, &failure),
@@ -106,6 +114,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
         settings,
         environment: &environment,
         lock_file: &lock_file,
+        lessee: Lessee::to_be(program),
         rank,
         diag,
     };
@@ -130,7 +139,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
         Choice::Free(picked, guard, request) => {
             let (devices, claims): (Vec<_>, _) =
                 picked.into_iter().map(|p| (p.device, p.claim)).unzip();
-            let lease = Lease::settle(claims, &[], &lock_file)?;
+            let lease = Lease::settle(claims, &[], &lock_file, call.lessee.pid)?;
             request.confirm(&lock_file)?;
             drop(guard);
             let shown = apply_rank::shown(uuids(&devices), &request, settings);
@@ -155,7 +164,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
         in_job: environment.batch_job,
     };
     Launch {
-        program,
+        lessee: call.lessee,
         settings,
         mps: options.mps,
         began,
@@ -205,6 +214,7 @@ fn only(
             call.lock_file,
             &mut wanted.request,
             &wanted.devices,
+            call.lessee.pid,
             call.diag,
         )? {
             Named::Leased(lease) => return Ok(lease),

@@ -316,6 +316,7 @@ impl Invocation<'_> {
         let job = Job::own();
         let record = Record {
             by: "getgpu",
+            pid: std::process::id() as i32,
             what: "reserved",
             devices: &answer.uuids,
             uid: user.map_or_else(|| nix::unistd::geteuid().as_raw(), |user| user.uid),

@@ -14,7 +14,7 @@ use nix::unistd::{ForkResult, Pid, fork};
 
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::nvml_client::{Worker, channel};
-use getgpu_common::sys;
+use getgpu_common::{descriptors, sys};
 
 /// A forked worker.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ fn alone(channel: OwnedFd) -> OwnedFd {
         return channel;
     }
     std::mem::forget(channel);
-    sys::close_from(4);
+    descriptors::close_from(4);
     sys::own_fd(3)
 }
 

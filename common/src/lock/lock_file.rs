@@ -3,15 +3,15 @@
 //! out.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use super::{OfdLock, create, trust};
+use crate::descriptors::above_standard;
 use crate::error::{Failure, Kind, reason};
 
 /// Where a lock path came from; decides who may own it.
@@ -153,20 +153,4 @@ fn exists(path: &Path) -> Result<bool, Failure> {
             format!("{}: {}", path.display(), reason(&error)),
         )),
     }
-}
-
-/// The same descriptor at 3 or above: with a closed standard stream, open(2) would give
-/// its number.
-pub fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
-    if fd.as_raw_fd() > 2 {
-        return Ok(fd);
-    }
-    at_least(&fd, 3)
-}
-
-/// A close-on-exec copy at the lowest free number from `lowest` on.
-pub fn at_least(fd: &OwnedFd, lowest: i32) -> io::Result<OwnedFd> {
-    let copy =
-        fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(lowest)).map_err(|e: Errno| io::Error::from(e))?;
-    Ok(crate::sys::own_fd(copy))
 }

@@ -356,7 +356,7 @@ pub fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
         SockFlag::SOCK_CLOEXEC,
     )?;
     Ok((
-        crate::lock::lock_file::above_standard(ours)?,
-        crate::lock::lock_file::above_standard(theirs)?,
+        crate::descriptors::above_standard(ours)?,
+        crate::descriptors::above_standard(theirs)?,
     ))
 }

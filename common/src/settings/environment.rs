@@ -33,18 +33,20 @@ pub struct Environment {
 impl Environment {
     /// Takes the environment of this process.
     pub fn of_process() -> Self {
+        Self::of_program(std::env::current_exe().ok().as_deref())
+    }
+
+    /// The same with the settings of the prefix that `program` is installed in, which need
+    /// not be the one that runs.
+    pub fn of_program(program: Option<&Path>) -> Self {
         let environment = Self::from(
             |name| std::env::var_os(name),
             crate::sys::secure_execution(),
         );
         // GETGPU_CONFIG stands for all of the system's settings.
-        let executable = if environment.system_file_must_exist {
-            None
-        } else {
-            std::env::current_exe().ok()
-        };
+        let program = program.filter(|_| !environment.system_file_must_exist);
         Self {
-            prefix_file: executable.as_deref().and_then(prefix_file),
+            prefix_file: program.and_then(prefix_file),
             ..environment
         }
     }

@@ -2,11 +2,11 @@
 //! for, how it is read and shown. Files, options and CUDAWRAP_* variables are all read by
 //! it; `--show-config` and the annotated config.toml follow it.
 
-use super::Settings;
 use super::value_codec::{
     count, memory, names, path, read, selectors, show_json, show_or, show_path, show_size,
     show_text, show_time, size, time, truth,
 };
+use super::{Settings, Wait};
 
 /// One setting.
 pub struct Key {
@@ -71,6 +71,14 @@ keys! {
         |s| show_json(&s.log), |s, t| s.log = read(t)?;
     policy "share_users", "who may share a device: \"any\" users, or the \"same\" user's programs only",
         |s| show_json(&s.share_users), |s, t| s.share_users = read(t)?;
+    policy "auto", "programs that load libcudawrap.so get a device at their first CUDA call: \"on\" or \"off\"",
+        |s| show_json(&s.auto), |s, t| s.auto = read(t)?;
+    policy "auto_except", "programs that libcudawrap.so leaves alone (* and ? as in file names), beside MPS daemons, nvidia-*, ompi_info, ucx_info and lstopo",
+        |s| show_json(&s.auto_except), |s, t| s.auto_except = names(t)?;
+    policy "auto_none", "where libcudawrap.so can give no device: \"hide\" all of them, \"exit\" with status 75, or \"run\" the program as it is",
+        |s| show_json(&s.auto_none), |s, t| s.auto_none = read(t)?;
+    policy "auto_wait", "how long a first CUDA call waits for a device: \"0\", a time, or \"forever\"; unset: as `wait` says",
+        |s| show_or(s.auto_wait, Wait::text), |s, t| s.auto_wait = Some(read(t)?);
     preference "type", "\"auto\" (MIG devices if there are any, else whole GPUs), \"mig\", \"gpu\" or \"any\"",
         |s| show_json(&s.kind), |s, t| s.kind = read(t)?;
     preference "count", "how many devices are chosen at a time",

@@ -153,7 +153,7 @@ impl Loaded {
 }
 
 /// Whether a pattern with `*` (any text) and `?` (any one character) fits all of `name`.
-fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n, mut star) = (0, 0, None);

@@ -9,6 +9,7 @@ pub mod environment;
 pub mod file;
 pub mod keys;
 pub mod loaded;
+pub mod switches;
 mod trusted;
 mod value_codec;
 pub mod value_types;
@@ -20,10 +21,10 @@ use crate::ident::Selector;
 use crate::quantity;
 use crate::share::Share;
 pub use environment::Environment;
-pub use loaded::{Loaded, Source};
+pub use loaded::{Loaded, Source, matches};
 pub use value_codec::quoted;
 pub use value_types::{
-    Log, Policy, RunOrFail, ShareUsers, Shown, Type, Unshared, Wait, WithoutGrant,
+    Auto, AutoNone, Log, Policy, RunOrFail, ShareUsers, Shown, Type, Unshared, Wait, WithoutGrant,
 };
 
 /// The site's list of devices if no setting names another.
@@ -68,6 +69,14 @@ pub struct Settings {
     pub share_users: ShareUsers,
     /// Where leases are written down.
     pub log: Log,
+    /// Whether programs that load libcudawrap.so get a device.
+    pub auto: Auto,
+    /// Names of programs that it leaves alone, beside those that are built in.
+    pub auto_except: Vec<String>,
+    /// What becomes of a program that it can give no device.
+    pub auto_none: AutoNone,
+    /// How long a first CUDA call waits in line; none: as `wait` says.
+    pub auto_wait: Option<Wait>,
     /// What sort of device is wanted.
     pub kind: Type,
     /// How many devices are chosen at a time.
@@ -165,6 +174,10 @@ impl Default for Settings {
             max_wait: None,
             share_users: ShareUsers::Any,
             log: Log::None,
+            auto: Auto::On,
+            auto_except: Vec::new(),
+            auto_none: AutoNone::Hide,
+            auto_wait: None,
             kind: Type::Auto,
             count: 1,
             profile: Vec::new(),

@@ -125,6 +125,30 @@ words! {
 }
 
 words! {
+    /// Whether programs that load libcudawrap.so get a device.
+    Auto {
+        /// They do.
+        #[default]
+        On = "on",
+        /// They run as they are.
+        Off = "off",
+    }
+}
+
+words! {
+    /// What becomes of such a program where no device can be given to it.
+    AutoNone {
+        /// It sees no device.
+        #[default]
+        Hide = "hide",
+        /// It ends.
+        Exit = "exit",
+        /// It runs as it is, on somebody's device.
+        Run = "run",
+    }
+}
+
+words! {
     /// What a program sees of the devices that it could have had.
     Shown {
         /// Its own device.

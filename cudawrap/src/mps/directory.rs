@@ -10,9 +10,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use getgpu_common::descriptors::above_standard;
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::ident::Uuid;
-use getgpu_common::lock::lock_file::above_standard;
 use getgpu_common::lock::{OfdLock, Range, layout};
 use getgpu_common::procfs::namespaces;
 use getgpu_common::sys;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every program of the workspace that tests start.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "getgpu",
     "cudawrap",
     "create-cudawrap",
@@ -14,13 +14,21 @@ const NAMES: [&str; 7] = [
     "probe",
     "launch",
     "mps-control",
+    "cuda",
+];
+/// Every library, and what it is called below a sandbox's `lib`.
+const LIBRARIES: [(&str, &str); 2] = [
+    ("libcudawrap.so", "getgpu/libcudawrap.so"),
+    ("libsim_cuda.so", "libcuda.so.1"),
 ];
 
-/// Puts all programs into `bin`.
-pub fn link_into(bin: &Path) {
+/// Puts all programs into `bin`, and the libraries into `lib`, as in a prefix.
+pub fn link_into(bin: &Path, lib: &Path) {
     let built = directory();
-    for name in NAMES {
-        let (from, to) = (built.join(name), bin.join(name));
+    fs::create_dir(lib.join("getgpu")).expect("a directory of the sandbox");
+    let programs = NAMES.map(|name| (built.join(name), bin.join(name)));
+    let libraries = LIBRARIES.map(|(name, to)| (built.join(name), lib.join(to)));
+    for (from, to) in programs.into_iter().chain(libraries) {
         assert!(
             from.is_file(),
             "{} is missing: run cargo build --workspace first",

@@ -83,7 +83,7 @@ impl Builder {
         nix::unistd::mkfifo(&root.join("run/lock"), Mode::S_IRWXU).expect("the lock");
         fs::set_permissions(root.join("run/lock"), fs::Permissions::from_mode(0o666))
             .expect("mode of the lock");
-        binaries::link_into(&root.join("bin"));
+        binaries::link_into(&root.join("bin"), &root.join("lib"));
         if let Some(damage) = self.damage {
             sim_nvml::install::install_damaged(&root.join("lib"), damage)
                 .expect("a damaged library");

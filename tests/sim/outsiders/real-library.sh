@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fetches NVIDIA's own libnvidia-ml.so.1 (Debian non-free) into DIR and prints its path; nothing is installed.
-# Usage: real-library.sh DIR. Status 77 with a line if it cannot be had. Without a driver its nvmlInit fails with 9.
+# Fetches NVIDIA's own libnvidia-ml.so.1, or another library (Debian non-free), into DIR and prints its path; nothing is installed.
+# Usage: real-library.sh DIR [PACKAGE LIBRARY]. Status 77 with a line if it cannot be had. Without a driver its nvmlInit fails with 9.
 set -eu
 
 skip() {
@@ -8,7 +8,8 @@ skip() {
     exit 77
 }
 
-[ $# -eq 1 ] || { echo "usage: real-library.sh DIR" >&2; exit 2; }
+[ $# -eq 1 ] || [ $# -eq 3 ] || { echo "usage: real-library.sh DIR [PACKAGE LIBRARY]" >&2; exit 2; }
+package=${2:-libnvidia-ml1} name=${3:-libnvidia-ml.so.1}
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
 command -v apt-get >/dev/null || skip "no apt-get"
@@ -30,8 +31,8 @@ apt() {
         -o APT::Sandbox::User=root "$@" >"$dir/apt/log" 2>&1
 }
 apt update || skip "apt-get update: $(tail -n 1 "$dir/apt/log")"
-(cd "$dir" && apt download libnvidia-ml1) || skip "apt-get download libnvidia-ml1: $(tail -n 1 "$dir/apt/log")"
-dpkg-deb -x "$(ls -t "$dir"/libnvidia-ml1_*.deb | head -n 1)" "$dir/root"
-library=$(find "$dir/root" -name 'libnvidia-ml.so.1' | head -n 1)
-[ -n "$library" ] || skip "libnvidia-ml1 holds no libnvidia-ml.so.1"
+(cd "$dir" && apt download $package) || skip "apt-get download $package: $(tail -n 1 "$dir/apt/log")"
+dpkg-deb -x "$(ls -t "$dir/$package"_*.deb | head -n 1)" "$dir/root"
+library=$(find "$dir/root" -name "$name" | head -n 1)
+[ -n "$library" ] || skip "$package holds no $name"
 echo "$library"

@@ -4,6 +4,7 @@
 
 pub mod bytes;
 pub mod docker;
+pub mod hooked;
 pub mod listing;
 pub mod mps;
 pub mod packages;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use harness::{Command, Running, Sandbox, Signal, skip};
 
 use crate::OTHER;
+use crate::hooked::hook;
 
 /// A small generator, so that a failed run can be repeated from its seed.
 struct Random(u64);
@@ -36,6 +37,15 @@ fn wrapped_app(sandbox: &Sandbox) -> std::path::PathBuf {
 /// At most so many launches at a time: two processors have to serve them.
 const AT_ONCE: usize = 300;
 
+/// How programs are started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ways {
+    /// `$(getgpu)`, `cudawrap --` and a wrapped name in turn.
+    Ours,
+    /// By their own names: CUDA_INJECTION64_PATH names libcudawrap.so.
+    Unwrapped,
+}
+
 /// So many launches on a node, each program for `least` ms and up to 600 more; the seed
 /// decides who is killed when.
 ///
@@ -44,11 +54,11 @@ const AT_ONCE: usize = 300;
 /// If two programs met on a device, anything is left, or a launch ended otherwise than it
 /// may.
 #[track_caller]
-pub fn storm(node: &str, launches: u64, least: u64, seed: u64) {
+pub fn storm(node: &str, ways: Ways, launches: u64, least: u64, seed: u64) {
     let sandbox = Sandbox::builder(node)
         .settings("linger = '200ms'\nreserve_for = '5s'")
         .build();
-    let app = wrapped_app(&sandbox);
+    let (app, hook) = (wrapped_app(&sandbox), hook(&sandbox));
     let root = nix::unistd::geteuid().is_root();
     if !root {
         skip::say("other users need root; all launches are this user's");
@@ -57,6 +67,10 @@ pub fn storm(node: &str, launches: u64, least: u64, seed: u64) {
     let start = |number: u64, run: u64| -> Command {
         let time = format!("{}ms", least + run);
         let command = match number % 3 {
+            _ if ways == Ways::Unwrapped => sandbox
+                .command("sim-cuda")
+                .args(["--init", "20ms", "--run", &time])
+                .env("CUDA_INJECTION64_PATH", &hook),
             0 => sandbox.shell(
                 "bash",
                 &format!("d=$(getgpu) || exit; CUDA_VISIBLE_DEVICES=$d exec sim-cuda --init 20ms --run {time}"),
@@ -101,7 +115,11 @@ pub fn storm(node: &str, launches: u64, least: u64, seed: u64) {
     for (number, outcome) in over {
         match (outcome.code(), number % 3) {
             (Some(0), _) => ran += 1,
-            (Some(1), 0) | (Some(75), 1 | 2) => {
+            (Some(1), 0) | (Some(75), 1 | 2) if ways == Ways::Ours => {
+                outcome.mentions("no free device: ");
+                none += 1;
+            }
+            (Some(100), _) if ways == Ways::Unwrapped => {
                 outcome.mentions("no free device: ");
                 none += 1;
             }

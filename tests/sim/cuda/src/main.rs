@@ -12,9 +12,9 @@
 
 mod flags;
 mod signals;
-mod visible;
 
 use flags::Flags;
+use sim_cuda::{injection, visible};
 use sim_node::{Folder, Record, Registration, Taken};
 use std::io::{self, Write};
 use std::path::Path;
@@ -44,6 +44,8 @@ fn run(flags: &Flags) -> io::Result<ExitCode> {
     let Some(folder) = Folder::from_env() else {
         return no_device(flags);
     };
+    // cuInit has read no other variable by then.
+    injection::load();
     let uid = nix::unistd::getuid().as_raw();
     let visible =
         env::var_os("CUDA_VISIBLE_DEVICES").map(|list| list.to_string_lossy().into_owned());

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 /// The UUID of the first device that the variable leaves visible to this user; `None`: no
 /// device.
-pub(crate) fn first_device(
+pub fn first_device(
     node: &Node,
     faults: &Faults,
     uid: u32,

@@ -4,19 +4,43 @@
 use std::time::{Duration, Instant};
 
 use getgpu_tests::listing;
-use getgpu_tests::storm::storm;
+use getgpu_tests::storm::{Ways, storm};
 use harness::{Sandbox, Signal, size, wait};
 
 #[test]
 fn launches_on_fifty_six_devices_never_meet() {
     let _turn = crate::GROUPS.enter(module_path!());
-    storm("a100x8", size(300, 5000) as u64, size(3000, 300) as u64, 1);
+    storm(
+        "a100x8",
+        Ways::Ours,
+        size(300, 5000) as u64,
+        size(3000, 300) as u64,
+        1,
+    );
 }
 
 #[test]
 fn launches_on_seven_devices_never_meet() {
     let _turn = crate::GROUPS.enter(module_path!());
-    storm("a100x1", size(300, 5000) as u64, size(300, 0) as u64, 2);
+    storm(
+        "a100x1",
+        Ways::Ours,
+        size(300, 5000) as u64,
+        size(300, 0) as u64,
+        2,
+    );
+}
+
+#[test]
+fn programs_that_nobody_wrapped_never_meet() {
+    let _turn = crate::GROUPS.enter(module_path!());
+    storm(
+        "a100x8",
+        Ways::Unwrapped,
+        size(200, 2000) as u64,
+        size(3000, 600) as u64,
+        3,
+    );
 }
 
 #[test]
@@ -66,7 +90,7 @@ fn a_soak_leaves_nothing_behind_and_nothing_grows() {
         } else {
             ("a100x8", 600)
         };
-        storm(node, 400, least, rounds + 100);
+        storm(node, Ways::Ours, 400, least, rounds + 100);
         rounds += 1;
         // Locks, holders and processes of its sandbox are looked at by each storm itself.
         assert_eq!((open(), children()), before, "round {rounds}");

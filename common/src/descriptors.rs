@@ -1,0 +1,189 @@
+//! Descriptors of this process: closing all that a new process must not have, and placing
+//! those that a program is to keep. What is called between fork and exec here allocates
+//! nothing, since another thread of the forked process may have held the allocator.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::resource::{Resource, getrlimit};
+
+/// A high descriptor is near this number, or near the limit if that is lower.
+const HIGH: i32 = 900;
+/// Bytes of directory entries that are read at once.
+const ENTRIES: usize = 1024;
+/// Where the number of bytes and the name are in an entry (struct linux_dirent64 of
+/// getdents64(2)).
+const LENGTH_AT: usize = 16;
+const NAME_AT: usize = 19;
+
+/// The same descriptor at 3 or above: with a closed standard stream, open(2) would give
+/// its number.
+pub fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() > 2 {
+        return Ok(fd);
+    }
+    at_least(&fd, 3)
+}
+
+/// A close-on-exec copy at the lowest free number from `lowest` on.
+pub fn at_least(fd: &OwnedFd, lowest: i32) -> io::Result<OwnedFd> {
+    let copy = fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(lowest))?;
+    Ok(crate::sys::own_fd(copy))
+}
+
+/// The same description at the lowest number from 3 on.
+pub fn lowest(fd: OwnedFd) -> OwnedFd {
+    match at_least(&fd, 3) {
+        Ok(lower) if lower.as_raw_fd() < fd.as_raw_fd() || fd.as_raw_fd() < 3 => lower,
+        _ => fd,
+    }
+}
+
+/// The same description at a high number; none where only low ones exist.
+pub fn highest(fd: &OwnedFd) -> Option<OwnedFd> {
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(HIGH, |(soft, _)| {
+        i32::try_from(soft).unwrap_or(HIGH).min(HIGH)
+    });
+    let lowest_high = fd.as_raw_fd() + 1;
+    (lowest_high..limit)
+        .rev()
+        .take(32)
+        .find_map(|target| at_least(fd, target).ok())
+}
+
+/// Has every program that this process executes inherit the descriptor.
+pub fn inherit(fd: RawFd) {
+    // SAFETY: this only clears the close-on-exec flag of a number; one that is not open
+    // is an error that changes nothing.
+    unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
+}
+
+/// Keeps a descriptor open as long as this process lives, and has its programs inherit it.
+pub fn keep_open(fd: OwnedFd) {
+    inherit(fd.into_raw_fd());
+}
+
+/// Closes every descriptor from `first` on (close_range(2), Linux 5.9; else those that
+/// /proc shows). For a process that has just been forked and uses none of them.
+pub fn close_from(first: RawFd) {
+    // SAFETY: the numbers are closed and not used again in this process.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } != 0 {
+        close_listed(first);
+    }
+}
+
+/// The same by the list in /proc, again until it shows none: closing moves its entries.
+fn close_listed(first: RawFd) {
+    // SAFETY: system calls on numbers and on a buffer of the stack that outlives them.
+    unsafe {
+        let list = libc::open(
+            c"/proc/self/fd".as_ptr(),
+            libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC,
+        );
+        if list < 0 {
+            close_numbers(first);
+            return;
+        }
+        let mut closed = true;
+        while closed {
+            closed = false;
+            libc::lseek(list, 0, libc::SEEK_SET);
+            let mut buffer = [0u8; ENTRIES];
+            loop {
+                let read = libc::syscall(
+                    libc::SYS_getdents64,
+                    list,
+                    buffer.as_mut_ptr(),
+                    buffer.len(),
+                );
+                let Some(entries) = usize::try_from(read)
+                    .ok()
+                    .and_then(|read| buffer.get(..read))
+                else {
+                    break;
+                };
+                if entries.is_empty() {
+                    break;
+                }
+                for_each_number(entries, |fd| {
+                    if fd >= first && fd != list {
+                        libc::close(fd);
+                        closed = true;
+                    }
+                });
+            }
+        }
+        libc::close(list);
+    }
+}
+
+/// Calls `each` with the number that each directory entry is named after.
+fn for_each_number(mut entries: &[u8], mut each: impl FnMut(RawFd)) {
+    while let (Some(length), Some(name)) = (
+        entries.get(LENGTH_AT..LENGTH_AT + 2),
+        entries.get(NAME_AT..),
+    ) {
+        let length = usize::from(u16::from_ne_bytes([length[0], length[1]]));
+        let mut digits = name.iter().take_while(|byte| **byte != 0);
+        let number = digits.try_fold(0i32, |number, byte| {
+            let digit = byte.is_ascii_digit().then(|| i32::from(byte - b'0'))?;
+            number.checked_mul(10)?.checked_add(digit)
+        });
+        if let Some(number) = number {
+            each(number);
+        }
+        let Some(rest) = entries.get(length.max(1)..) else {
+            return;
+        };
+        entries = rest;
+    }
+}
+
+/// Without /proc: every number that can be open.
+fn close_numbers(first: RawFd) {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: getrlimit fills the structure; the numbers are not used again.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        let end = i32::try_from(limit.rlim_cur).unwrap_or(1 << 20);
+        for fd in first..end {
+            libc::close(fd);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `close` in a child that has many descriptors, and gives how many it has left.
+    fn left_after(close: fn(RawFd)) -> i32 {
+        // SAFETY: the child makes system calls alone and ends by _exit.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                for _ in 0..200 {
+                    libc::dup(2);
+                }
+                close(3);
+                let open = (3..1000).filter(|fd| libc::fcntl(*fd, libc::F_GETFD) >= 0);
+                libc::_exit(open.count().min(100) as i32);
+            }
+            let mut status = 0;
+            libc::waitpid(child, &raw mut status, 0);
+            libc::WEXITSTATUS(status)
+        }
+    }
+
+    #[test]
+    fn every_way_to_close_leaves_none() {
+        for close in [close_from, close_listed, close_numbers] {
+            assert_eq!(left_after(close), 0);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Starting a program that the starting process never sees as a child: an intermediate
+//! made by clone with exit signal 0, which does not exec, forks it, waits for it and
+//! exits, and is reaped with __WALL. wait(-1) does not return it, no SIGCHLD is sent, and
+//! no zombie is left, also in process 1 or a subreaper.
+//!
+//! The starting process may have any number of threads and signal handlers. So whatever
+//! the program needs is prepared before the first clone, the intermediate blocks every
+//! signal, and it makes system calls alone: another thread may have held the allocator.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::{descriptors, sys};
+
+/// How long the intermediate waits for a program that it has killed. In D state it does
+/// not even die.
+const LAST_WAIT: Duration = Duration::from_millis(200);
+/// How long the intermediate sleeps between two looks at a signal that it may have missed.
+const SLICE: libc::c_long = 50_000_000;
+
+/// Where the program starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Directory {
+    /// In `/`.
+    Root,
+    /// In that of the starting process.
+    Inherited,
+}
+
+/// A program with all that its start needs.
+#[derive(Debug)]
+pub struct Plan {
+    program: CString,
+    directory: Directory,
+    /// Ended by a null pointer each; they point into `_strings`.
+    words: Vec<*const libc::c_char>,
+    environment: Vec<*const libc::c_char>,
+    _strings: Vec<CString>,
+}
+
+impl Plan {
+    /// `program` with these words, its name first, and this process's environment, but
+    /// for what would load libraries into it and for the variables called `without`.
+    pub fn new(
+        program: &Path,
+        words: &[impl AsRef<OsStr>],
+        without: &[&str],
+        directory: Directory,
+    ) -> Self {
+        let c_string = |bytes: &[u8]| CString::new(bytes).unwrap_or_default();
+        let words: Vec<CString> = words
+            .iter()
+            .map(|word| c_string(word.as_ref().as_bytes()))
+            .collect();
+        let environment: Vec<CString> = std::env::vars_os()
+            .filter(|(name, _)| !without.iter().any(|left_out| name == left_out))
+            .filter_map(|(name, value)| {
+                let value = cleaned(&name, &value)?;
+                Some(c_string(&[name.as_bytes(), b"=", &value].concat()))
+            })
+            .collect();
+        let pointers = |strings: &[CString]| {
+            let each = strings.iter().map(|string| string.as_ptr());
+            each.chain([std::ptr::null()]).collect::<Vec<_>>()
+        };
+        Self {
+            program: c_string(program.as_os_str().as_bytes()),
+            directory,
+            words: pointers(&words),
+            environment: pointers(&environment),
+            _strings: words.into_iter().chain(environment).collect(),
+        }
+    }
+}
+
+/// The program loads libraries that its starter may never use, so nothing that a user set
+/// for the latter is loaded on the way.
+fn cleaned(name: &OsStr, value: &OsStr) -> Option<Vec<u8>> {
+    match name.as_bytes() {
+        b"LD_PRELOAD" | b"LD_AUDIT" => None,
+        b"LD_LIBRARY_PATH" => {
+            let entries = value
+                .as_bytes()
+                .split(|b| matches!(b, b':' | b';'))
+                .filter(|entry| entry.starts_with(b"/"));
+            let kept = entries.collect::<Vec<_>>().join(&b':');
+            (!kept.is_empty()).then_some(kept)
+        }
+        _ => Some(value.as_bytes().to_vec()),
+    }
+}
+
+/// The running program.
+#[derive(Debug)]
+pub struct UnseenChild {
+    intermediate: Pid,
+}
+
+/// Starts the program with `input` as its standard input and `errors` as its standard
+/// error; every other descriptor of this process is closed in it. Both must lie above the
+/// standard streams.
+///
+/// # Errors
+///
+/// Those of clone(2). A program that cannot be executed exits with status 1.
+pub fn start(plan: &Plan, input: &OwnedFd, errors: Option<&OwnedFd>) -> nix::Result<UnseenChild> {
+    let parent = std::process::id();
+    let (input, errors) = (input.as_raw_fd(), errors.map(AsRawFd::as_raw_fd));
+    // A handler of this process must not run in the copy of it.
+    let before = block_signals();
+    match clone_process(0) {
+        -1 => {
+            let errno = Errno::last();
+            set_mask(&before);
+            Err(errno)
+        }
+        0 => intermediate(plan, parent, input, errors),
+        pid => {
+            set_mask(&before);
+            Ok(UnseenChild {
+                intermediate: Pid::from_raw(pid),
+            })
+        }
+    }
+}
+
+impl UnseenChild {
+    /// Waits until the program has exited, until `deadline` at most; whether it did so
+    /// with status 0. Else it is killed and not waited for any longer.
+    pub fn end(self, deadline: Instant) -> bool {
+        if let Some(status) = reap(self.intermediate, deadline) {
+            return status == 0;
+        }
+        // It kills the program, if that is possible.
+        let _ = nix::sys::signal::kill(self.intermediate, nix::sys::signal::Signal::SIGTERM);
+        let _ = reap(self.intermediate, Instant::now() + 2 * LAST_WAIT);
+        false
+    }
+}
+
+/// Waits for the intermediate; none if it is still there at `deadline`.
+fn reap(pid: Pid, deadline: Instant) -> Option<i32> {
+    let mut pause = Duration::from_micros(20);
+    loop {
+        match waitpid(pid, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL)) {
+            Ok(WaitStatus::Exited(_, status)) => return Some(status),
+            Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => {}
+            _ => return Some(-1),
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(1));
+    }
+}
+
+/// fork(2) by the system call alone: glibc's runs handlers of the process and takes the
+/// allocator's locks.
+fn clone_process(exit_signal: libc::c_int) -> libc::pid_t {
+    // SAFETY: no memory is shared; the child makes system calls alone.
+    unsafe { libc::syscall(libc::SYS_clone, exit_signal, 0, 0, 0, 0) as libc::pid_t }
+}
+
+fn block_signals() -> libc::sigset_t {
+    // SAFETY: all-zero bytes are a valid set; both outlive the calls that fill them.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        before
+    }
+}
+
+fn set_mask(mask: &libc::sigset_t) {
+    // SAFETY: the set was filled by a call, and is only read.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
+}
+
+/// The intermediate's whole life, with every signal blocked; it never returns.
+fn intermediate(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -> ! {
+    sys::die_with(parent);
+    let own = std::process::id();
+    // SAFETY: system calls on this process's own signals and descriptors, which are
+    // copies.
+    unsafe {
+        let mut watched: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut watched);
+        libc::sigaddset(&raw mut watched, libc::SIGCHLD);
+        libc::sigaddset(&raw mut watched, libc::SIGTERM);
+        // Ignored, it would reap the program in the kernel, and SIGTERM would not come.
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        let terminated = libc::signal(libc::SIGTERM, libc::SIG_DFL);
+        let program = clone_process(libc::SIGCHLD);
+        match program {
+            -1 => libc::_exit(1),
+            0 => {
+                if terminated == libc::SIG_IGN {
+                    libc::signal(libc::SIGTERM, libc::SIG_IGN);
+                }
+                execute(plan, own, input, errors)
+            }
+            _ => {}
+        }
+        // Whoever waits for the end of a pipe of the starting process must not wait for us.
+        descriptors::close_from(0);
+        let mut deadline: Option<Instant> = None;
+        loop {
+            let mut status = 0;
+            let reaped = libc::waitpid(program, &raw mut status, libc::WNOHANG);
+            if reaped != 0 {
+                let well =
+                    reaped == program && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
+                libc::_exit(if well { 0 } else { 1 });
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                libc::_exit(3);
+            }
+            let slice = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: SLICE,
+            };
+            let signal =
+                libc::sigtimedwait(&raw const watched, std::ptr::null_mut(), &raw const slice);
+            if signal == libc::SIGTERM && deadline.is_none() {
+                libc::kill(program, libc::SIGKILL);
+                deadline = Some(Instant::now() + LAST_WAIT);
+            }
+        }
+    }
+}
+
+/// Becomes the program, with two descriptors of the starting process and no other.
+fn execute(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -> ! {
+    sys::die_with(parent);
+    // SAFETY: plain system calls on numbers and on what was prepared; on any failure the
+    // process ends.
+    unsafe {
+        // Closed before anything is opened: the starting process may be at its limit.
+        let put = |from: RawFd, to: RawFd| {
+            if libc::dup2(from, to) != to {
+                libc::_exit(1);
+            }
+        };
+        put(input, 0);
+        put(errors.unwrap_or(input), 2);
+        libc::close(1);
+        descriptors::close_from(3);
+        if libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) != 1 {
+            libc::_exit(1);
+        }
+        if errors.is_none() {
+            put(1, 2);
+        }
+        if plan.directory == Directory::Root {
+            libc::chdir(c"/".as_ptr());
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        set_mask(&none);
+        libc::execve(
+            plan.program.as_ptr(),
+            plan.words.as_ptr(),
+            plan.environment.as_ptr(),
+        );
+        libc::_exit(1)
+    }
+}

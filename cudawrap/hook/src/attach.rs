@@ -1,0 +1,142 @@
+//! The story in the program: is it to get a device, which one does cudawrap find, and what
+//! is set for it. Where there is none the site decides what becomes of the program, which
+//! hides all devices from it unless something else is set.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use getgpu_common::descriptors::{highest, keep_open, lowest};
+use getgpu_common::diag::Diag;
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::settings::{Auto, AutoNone, Environment, Loaded, Settings, matches, switches};
+use getgpu_common::{exit, sys};
+
+use crate::gate::Outcome;
+use crate::{thread, whereabouts, worker};
+
+/// What decides which devices a CUDA program sees.
+const VISIBLE: &CStr = c"CUDA_VISIBLE_DEVICES";
+
+/// Programs that are always left alone: they serve other programs, or only count GPUs.
+const EXCEPT: [&str; 4] = ["nvidia-*", "ompi_info", "ucx_info", "lstopo*"];
+
+/// All devices were hidden by us, at an earlier call.
+static HIDDEN: AtomicBool = AtomicBool::new(false);
+
+/// Gives the program a device, unless it has one or is to be left alone.
+pub fn attach(diag: &Diag) -> Outcome {
+    // Nonsense in the variable never keeps a program from its device.
+    let disabled = switches::is_on("CUDAWRAP_DISABLE").unwrap_or(false);
+    let program = whereabouts::program();
+    if sys::secure_execution() || disabled || is_one_of(&program, &EXCEPT) {
+        return Outcome::Final;
+    }
+    let beside = whereabouts::beside();
+    let settings = match policy(beside.as_deref()) {
+        Ok(settings) => settings,
+        Err(failure) => return without(AutoNone::Hide, &failure, diag),
+    };
+    if settings.auto == Auto::Off || is_one_of(&program, &settings.auto_except) {
+        return Outcome::Final;
+    }
+    // What we have hidden is as if nobody had set it.
+    let again = HIDDEN.load(Ordering::Relaxed)
+        && std::env::var_os("CUDA_VISIBLE_DEVICES").is_some_and(|value| value.is_empty());
+    let found = beside
+        .or_else(|| whereabouts::elsewhere(&settings))
+        .ok_or_else(nowhere)
+        .and_then(|cudawrap| {
+            worker::Question {
+                cudawrap: &cudawrap,
+                program: &program,
+                again,
+                limit: settings.nvml_timeout,
+            }
+            .ask()
+        });
+    match found {
+        Ok(found) => take(found),
+        Err(failure) => without(settings.auto_none, &failure, diag),
+    }
+}
+
+/// The policy of the site. What users prefer is the other process's business, so that a
+/// slip in their file does not keep a site from turning all of this off.
+fn policy(cudawrap: Option<&Path>) -> Result<Settings, Failure> {
+    let environment = Environment {
+        user_file: None,
+        ..Environment::of_program(cudawrap)
+    };
+    Ok(Loaded::read(&environment, None)?.settings)
+}
+
+/// Whether the program is called so.
+fn is_one_of(program: &Path, patterns: &[impl AsRef<str>]) -> bool {
+    let name = program.file_name().map(OsStr::to_string_lossy);
+    let name = name.as_deref().unwrap_or_default();
+    let name = name.strip_prefix("CUDAWRAP_").unwrap_or(name);
+    patterns
+        .iter()
+        .any(|pattern| matches(pattern.as_ref(), name))
+}
+
+fn nowhere() -> Failure {
+    Failure::new(Kind::Nvml, "cudawrap was not found beside libcudawrap.so")
+        .hint("install both, or set `getgpu` in /etc/getgpu/config.toml")
+}
+
+/// Sets the variables and keeps the lease until this process exits.
+fn take(found: worker::Found) -> Outcome {
+    let mut descriptors = found.descriptors.into_iter();
+    if let Some(low) = descriptors.next() {
+        keep_open(lowest(low));
+    }
+    for high in descriptors {
+        keep_open(highest(&high).unwrap_or(high));
+    }
+    let alone = !thread::others();
+    let mut set = false;
+    for (name, value) in found.variables {
+        let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value)) else {
+            continue;
+        };
+        if alone || name.as_c_str() == VISIBLE {
+            set |= name.as_c_str() == VISIBLE;
+            thread::set_variable(&name, &value);
+        }
+    }
+    if set {
+        HIDDEN.store(false, Ordering::Relaxed);
+    }
+    Outcome::Final
+}
+
+/// What becomes of a program that gets no device. Said once, however often it asks.
+pub fn without(policy: AutoNone, failure: &Failure, diag: &Diag) -> Outcome {
+    let said = HIDDEN.load(Ordering::Relaxed);
+    let say = |what: &str| {
+        if !said {
+            diag.error(&Failure {
+                message: format!("{}{what}", failure.message),
+                ..failure.clone()
+            });
+        }
+    };
+    match policy {
+        AutoNone::Hide => {
+            say(": CUDA finds no device in this program");
+            thread::set_variable(VISIBLE, c"");
+            HIDDEN.store(true, Ordering::Relaxed);
+            Outcome::MayBeRepeated
+        }
+        AutoNone::Exit => {
+            say("");
+            sys::end(exit::cudawrap(Kind::NoneFree))
+        }
+        AutoNone::Run => {
+            say(": this program may run on somebody's device");
+            Outcome::Final
+        }
+    }
+}

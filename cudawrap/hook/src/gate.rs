@@ -1,0 +1,51 @@
+//! The work is done once in a process, however often and by however many threads the
+//! driver asks; who comes while it is being done waits for it. A process that was forked
+//! meanwhile has no thread that would end it, and does it itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Whether there is anything left to do when the driver asks again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The program has what it gets.
+    Final,
+    /// It has nothing: a call that is repeated tries again.
+    MayBeRepeated,
+}
+
+/// Between two looks of a thread that waits for another one.
+const PAUSE: Duration = Duration::from_millis(1);
+
+const IDLE: u64 = 0;
+const DONE: u64 = 1;
+/// Flag of a process, by its pid, that has begun.
+const RUNNING: u64 = 1 << 63;
+
+static STATE: AtomicU64 = AtomicU64::new(IDLE);
+
+/// Does the `work`, unless it has been done.
+pub fn once(work: impl FnOnce() -> Outcome) {
+    let ours = RUNNING | u64::from(std::process::id());
+    loop {
+        let seen = STATE.load(Ordering::Acquire);
+        if seen == DONE {
+            return;
+        }
+        if seen == ours {
+            while STATE.load(Ordering::Acquire) == ours {
+                std::thread::sleep(PAUSE);
+            }
+            return;
+        }
+        let begun = STATE.compare_exchange(seen, ours, Ordering::AcqRel, Ordering::Acquire);
+        if begun.is_ok() {
+            break;
+        }
+    }
+    let state = match work() {
+        Outcome::Final => DONE,
+        Outcome::MayBeRepeated => IDLE,
+    };
+    STATE.store(state, Ordering::Release);
+}

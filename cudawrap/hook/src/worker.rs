@@ -1,0 +1,177 @@
+//! Asking cudawrap for a device: it is started as a process that the program never sees,
+//! with no descriptor of the program's, and answers on a socket. What it says to people is
+//! passed on to the program's standard error. It has a time limit, and ends with us.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::hook::{self, Message};
+use getgpu_common::nvml_client;
+use getgpu_common::sys;
+use getgpu_common::unseen_child::{self, Directory, Plan, UnseenChild};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, recv};
+
+use crate::thread;
+
+/// What the start takes beside what cudawrap itself asks for.
+const START: Duration = Duration::from_secs(5);
+/// How long cudawrap may take to exit once it has answered.
+const EXIT: Duration = Duration::from_secs(1);
+
+/// What the program is asked for.
+pub struct Question<'a> {
+    /// The program that finds a device.
+    pub cudawrap: &'a Path,
+    /// The program that it is for.
+    pub program: &'a Path,
+    /// CUDA_VISIBLE_DEVICES is empty by our own doing.
+    pub again: bool,
+    /// NVML's time.
+    pub limit: Duration,
+}
+
+/// What there is for the program.
+pub struct Found {
+    /// Variables to be set.
+    pub variables: Vec<(String, String)>,
+    /// The lease, and what belongs to it.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+impl Question<'_> {
+    /// Asks. A failure is one of cudawrap's own, or that it did not answer.
+    pub fn ask(&self) -> Result<Found, Failure> {
+        let failed = |error: io::Error| self.failed(&reason(&error));
+        let (answers, theirs) = hook::channel().map_err(failed)?;
+        let (lines, errors) = nvml_client::channel().map_err(failed)?;
+        let words: [OsString; 5] = [
+            "cudawrap".into(),
+            hook::WORKER_OPTION.into(),
+            std::process::id().to_string().into(),
+            self.program.into(),
+            if thread::others() {
+                hook::MANY
+            } else {
+                hook::ONE
+            }
+            .into(),
+        ];
+        let without: &[&str] = if self.again {
+            &["CUDA_INJECTION64_PATH", "CUDA_VISIBLE_DEVICES"]
+        } else {
+            &["CUDA_INJECTION64_PATH"]
+        };
+        let plan = Plan::new(self.cudawrap, &words, without, Directory::Inherited);
+        let child = unseen_child::start(&plan, &theirs, Some(&errors))
+            .map_err(|errno| failed(errno.into()))?;
+        drop((theirs, errors));
+        let talk = Talk {
+            question: self,
+            answers,
+            lines,
+            deadline: Some(Instant::now() + self.limit + START),
+        };
+        talk.answer(child)
+    }
+
+    fn failed(&self, why: &str) -> Failure {
+        Failure::new(
+            Kind::Nvml,
+            format!("{}: no device found: {why}", self.cudawrap.display()),
+        )
+    }
+}
+
+/// The conversation with cudawrap.
+struct Talk<'a> {
+    question: &'a Question<'a>,
+    answers: OwnedFd,
+    lines: OwnedFd,
+    deadline: Option<Instant>,
+}
+
+impl Talk<'_> {
+    fn answer(mut self, child: UnseenChild) -> Result<Found, Failure> {
+        let answer = self.next();
+        // What it has said before it answered.
+        while self.pass_on() {}
+        let patience = if answer.is_ok() { EXIT } else { Duration::ZERO };
+        drop(self.answers);
+        child.end(Instant::now() + patience);
+        answer
+    }
+
+    /// Waits for the answer, and passes lines on meanwhile.
+    fn next(&mut self) -> Result<Found, Failure> {
+        let failed = |why: &str| self.question.failed(why);
+        let (mut heard, started) = (true, Instant::now());
+        loop {
+            let left = self
+                .deadline
+                .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                let waited = started.elapsed().as_secs();
+                return Err(failed(&format!("no answer within {waited} s")));
+            }
+            let timeout = left.map_or(PollTimeout::NONE, |left| {
+                PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+            });
+            let readable = PollFlags::POLLIN;
+            let mut both = [
+                PollFd::new(self.answers.as_fd(), readable),
+                PollFd::new(self.lines.as_fd(), readable),
+            ];
+            let listened = if heard { &mut both[..] } else { &mut both[..1] };
+            match poll(listened, timeout) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => return Err(failed(&reason(&errno.into()))),
+            }
+            let [answered, said] = both.map(|fd| fd.any().unwrap_or(false));
+            heard = heard && (!said || self.pass_on());
+            if !answered {
+                continue;
+            }
+            match hook::receive(&self.answers) {
+                Ok(Some((Message::Limit(limit), _))) => {
+                    self.deadline = limit.map(|limit| Instant::now() + limit);
+                }
+                Ok(Some((Message::Ready { variables, needed }, descriptors))) => {
+                    if descriptors.len() < needed {
+                        return Err(failed("no descriptor is left for the lease (ulimit -n)"));
+                    }
+                    return Ok(Found {
+                        variables,
+                        descriptors,
+                    });
+                }
+                Ok(Some((Message::Failed(failure), _))) => return Err(failure),
+                Ok(None) => return Err(failed("it ended without an answer")),
+                Err(error) => return Err(failed(&reason(&error))),
+            }
+        }
+    }
+
+    /// Passes on what there is to read; false if there is nothing, or nothing to come.
+    fn pass_on(&self) -> bool {
+        let mut part = vec![0; 4096];
+        loop {
+            match recv(self.lines.as_raw_fd(), &mut part, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) => return false,
+                Ok(read) => {
+                    if !self.question.again {
+                        sys::write_stderr(part.get(..read).unwrap_or_default());
+                    }
+                    return true;
+                }
+                Err(Errno::EINTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}

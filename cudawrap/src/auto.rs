@@ -1,0 +1,132 @@
+//! A device for a program that has loaded libcudawrap.so: the library starts this process,
+//! which chooses and leases as for a linked program, and hands the lease's descriptors to
+//! it. So the program has no part in it but to keep them.
+
+use std::ffi::OsString;
+use std::os::fd::{OwnedFd, RawFd};
+use std::path::Path;
+use std::time::Duration;
+
+use getgpu_common::diag::{Diag, Level};
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::hook::{self, Message};
+use getgpu_common::lock::ownership_proof;
+use getgpu_common::node_lock::find_lock_file;
+use getgpu_common::settings::{Environment, Loaded, Settings, Source, Wait};
+use getgpu_common::sys;
+use getgpu_common::visible::Visible;
+
+use crate::launch::LaunchSpec;
+use crate::lease::{Lease, Lessee};
+use crate::linked;
+
+/// What the choice takes beside NVML's own time.
+const MORE: Duration = Duration::from_secs(3);
+/// What an MPS daemon may take to start.
+const MPS: Duration = Duration::from_secs(45);
+
+/// Runs with the words behind [`hook::WORKER_OPTION`]; standard input is the socket to
+/// the program.
+pub fn main(words: &[OsString]) -> i32 {
+    let diag = Diag::new("cudawrap", Level::Normal);
+    let parsed = (|| {
+        let [pid, program, threads] = words else {
+            return None;
+        };
+        Some((
+            pid.to_str()?.parse().ok()?,
+            Path::new(program),
+            threads == hook::MANY,
+        ))
+    })();
+    let (Some((pid, program, threads)), Ok(number)) = (
+        parsed,
+        nix::fcntl::fcntl(std::io::stdin(), nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(3)),
+    ) else {
+        return 2;
+    };
+    let (socket, lessee) = (sys::own_fd(number), Lessee { program, pid });
+    let sent = match device(&socket, lessee, threads, &diag) {
+        Ok(ready) => {
+            let descriptors: Vec<RawFd> = ready
+                .lease
+                .as_ref()
+                .map_or_else(Vec::new, |lease| lease.descriptors().collect());
+            let needed = ready.lease.as_ref().map_or(0, Lease::needed);
+            let message = Message::Ready {
+                variables: ready.variables,
+                needed,
+            };
+            hook::send(&socket, &message, &descriptors)
+        }
+        Err(failure) => hook::send(&socket, &Message::Failed(failure), &[]),
+    };
+    i32::from(sent.is_err())
+}
+
+/// The device, chosen as for a linked program.
+fn device(
+    socket: &OwnedFd,
+    lessee: Lessee<'_>,
+    threads: bool,
+    diag: &Diag,
+) -> Result<LaunchSpec, Failure> {
+    let environment = Environment::of_process();
+    let settings = in_force(
+        linked::settings(&environment, lessee.program, diag)?,
+        threads,
+    );
+    let _ = hook::send(socket, &Message::Limit(limit(&settings)), &[]);
+    if has_it(&settings, &environment, lessee.pid, diag)? {
+        return Ok(LaunchSpec::unchanged());
+    }
+    linked::ready(&settings, &environment, lessee, diag).map_err(|failure| match failure.kind {
+        Kind::NoneFree => failure
+            .hint("getgpu --list shows who holds what; with CUDAWRAP_WAIT=10m a program waits"),
+        _ => failure,
+    })
+}
+
+/// The settings of a program that runs already: its threads have their CPUs, and where it
+/// has several nobody may set variables that another one of them may be reading.
+fn in_force(loaded: Loaded, threads: bool) -> Settings {
+    let waits = loaded
+        .sources
+        .iter()
+        .any(|(key, source)| *key == "wait" && matches!(source, Source::Typed(_)));
+    let mut settings = loaded.settings;
+    if let Some(wait) = settings.auto_wait.filter(|_| !waits) {
+        settings.wait = wait;
+    }
+    settings.bind = false;
+    settings.mps &= !threads;
+    settings.framework_memory &= !threads;
+    settings
+}
+
+/// How long the whole of it may take; none: any time.
+fn limit(settings: &Settings) -> Option<Duration> {
+    let daemon = if settings.mps { MPS } else { Duration::ZERO };
+    let once = settings.nvml_timeout + MORE + daemon;
+    match settings.longest_wait() {
+        Wait::No => Some(once),
+        Wait::For(time) => Some(time.saturating_add(once)),
+        Wait::Forever => None,
+    }
+}
+
+/// Whether the program itself holds a lease on the one device that it sees, as one that
+/// cudawrap started does.
+fn has_it(
+    settings: &Settings,
+    environment: &Environment,
+    pid: i32,
+    diag: &Diag,
+) -> Result<bool, Failure> {
+    let visible = Visible::parse(environment.visible.as_deref());
+    let Some(uuid) = visible.single_uuid() else {
+        return Ok(false);
+    };
+    let lock_file = find_lock_file(settings, environment, diag, true)?;
+    Ok(!ownership_proof::leased(&ownership_proof::locks_of(pid), &lock_file, uuid).is_empty())
+}

@@ -1,0 +1,172 @@
+//! Where there is no device for a program that nobody wrapped: all are hidden from it, or
+//! what the site has set, or it waits in line. Whatever fails is one line and no guess.
+
+use std::time::{Duration, Instant};
+
+use getgpu_tests::hooked::{VARIABLE, all_said, cuda, said};
+use getgpu_tests::listing;
+use harness::{Sandbox, Signal, wait};
+
+#[test]
+fn where_none_is_free_the_site_decides() {
+    let sandbox = Sandbox::new("h200x1");
+    let holder = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .spawn();
+    sandbox.until_running(1);
+    let hint = "cudawrap: hint: getgpu --list shows who holds what; with CUDAWRAP_WAIT=10m a program waits";
+    let line = |what: &str| format!("cudawrap: no free device: 1 of 1 in use (root 1){what}");
+    let hidden = line(": CUDA finds no device in this program");
+    let outcome = cuda(&sandbox, &["init", "visible", "init"]).run();
+    outcome.exits(0).says(&[&hidden, hint]);
+    assert_eq!(
+        (all_said(&outcome, "init"), said(&outcome, "visible")),
+        (vec!["100", "100"], "empty")
+    );
+    sandbox.set_settings("auto_none = 'run'");
+    let outcome = cuda(&sandbox, &["init", "visible"]).run();
+    outcome.says(&[&line(": this program may run on somebody's device"), hint]);
+    assert_eq!(
+        (said(&outcome, "init"), said(&outcome, "visible")),
+        ("0", "unset")
+    );
+    sandbox.set_settings("auto_none = 'exit'");
+    cuda(&sandbox, &["init"])
+        .run()
+        .exits(75)
+        .prints("")
+        .says(&[&line(""), hint]);
+    // A call that is repeated takes what has become free.
+    sandbox.set_settings("");
+    let go = sandbox.text("work/go");
+    let program = cuda(
+        &sandbox,
+        &["init", &format!("until={go}"), "init", "visible", "context"],
+    )
+    .spawn();
+    wait::until("it has been told", || program.stdout().contains("init 100"));
+    holder.signal(Signal::SIGKILL);
+    holder.wait();
+    std::fs::write(&go, "").unwrap();
+    let outcome = program.wait();
+    assert_eq!(
+        (all_said(&outcome, "init"), said(&outcome, "context")),
+        (vec!["100", "0"], "0")
+    );
+    assert_eq!(sandbox.uuids(), [said(&outcome, "visible")]);
+}
+
+#[test]
+fn a_first_call_waits_in_the_queue_where_that_is_set() {
+    for (settings, variable) in [
+        ("auto_wait = '1m'", None),
+        ("", Some("forever")),
+        ("auto_wait = '0'", Some("60")),
+    ] {
+        let sandbox = Sandbox::builder("h200x1").settings(settings).build();
+        let holder = sandbox
+            .command("cudawrap")
+            .args(["--", "sim-cuda", "--run", "forever"])
+            .spawn();
+        sandbox.until_running(1);
+        let command = cuda(&sandbox, &["init", "context", "mask", "wait-any"]);
+        let command = match variable {
+            Some(time) => command.env("CUDAWRAP_WAIT", time),
+            None => command,
+        };
+        let mut waiter = command.spawn();
+        wait::until("it is in the queue", || listing::waiting(&sandbox) == 1);
+        assert!(!waiter.is_over());
+        holder.signal(Signal::SIGKILL);
+        holder.wait();
+        let outcome = waiter.wait();
+        assert_eq!(
+            (said(&outcome, "init"), said(&outcome, "context")),
+            ("0", "0")
+        );
+        assert!(said(&outcome, "mask").contains("Threads:1"), "{outcome:#?}");
+    }
+    // Who is killed while it waits leaves nothing.
+    let sandbox = Sandbox::new("h200x1");
+    let holder = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .spawn();
+    sandbox.until_running(1);
+    let waiter = cuda(&sandbox, &["init"])
+        .env("CUDAWRAP_WAIT", "forever")
+        .spawn();
+    wait::until("it is in the queue", || listing::waiting(&sandbox) == 1);
+    waiter.signal(Signal::SIGKILL);
+    waiter.wait();
+    holder.signal(Signal::SIGKILL);
+    holder.wait();
+    wait::until("its helpers are gone", || sandbox.processes().is_empty());
+    sandbox.assert_clean(Duration::from_secs(2));
+}
+
+#[test]
+fn what_fails_is_one_line_and_no_guess() {
+    let failing = |sandbox: &Sandbox, part: &str| {
+        let began = Instant::now();
+        let outcome = cuda(sandbox, &["init", "visible", "wait-any"]).run();
+        outcome
+            .exits(0)
+            .mentions(part)
+            .mentions(": CUDA finds no device in this program");
+        assert!(outcome.stderr.lines().count() <= 2, "{outcome:#?}");
+        assert_eq!(
+            (said(&outcome, "visible"), said(&outcome, "init")),
+            ("empty", "100")
+        );
+        assert!(said(&outcome, "wait-any").starts_with("ECHILD"));
+        began.elapsed()
+    };
+    let sandbox = Sandbox::builder("mig4")
+        .settings("nvml_timeout = '1s'")
+        .build();
+    sandbox.faults("[[rule]]\nfunction = 'nvmlInit_v2'\ndoes = 'hang'\n");
+    let took = failing(&sandbox, "NVML did not answer within 1 s");
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    wait::until("no helper is left", || sandbox.processes().is_empty());
+
+    let sandbox = Sandbox::new("mig4");
+    std::fs::remove_file(sandbox.path("bin/getgpu")).unwrap();
+    failing(&sandbox, "getgpu");
+    let sandbox = Sandbox::new("mig4");
+    std::fs::write(sandbox.path("bin/new"), "#!/bin/sh\nexit 3\n").unwrap();
+    sandbox
+        .shell("sh", "cd ../bin && chmod 755 new && mv new cudawrap")
+        .run()
+        .exits(0);
+    failing(&sandbox, "it ended without an answer");
+    let sandbox = Sandbox::new("mig4");
+    std::fs::remove_file(sandbox.lock()).unwrap();
+    std::fs::write(sandbox.lock(), "").unwrap();
+    failing(&sandbox, "it is not a FIFO");
+    let sandbox = Sandbox::builder("mig4")
+        .settings("auto = 'perhaps'")
+        .build();
+    failing(&sandbox, "perhaps: not one of on, off");
+}
+
+#[test]
+fn without_the_library_or_a_driver_nothing_is_said() {
+    let sandbox = Sandbox::new("mig4");
+    let outcome = cuda(&sandbox, &["init", "visible"])
+        .env(VARIABLE, "/opt/not/here/libcudawrap.so")
+        .run();
+    outcome.exits(0).says(&[]);
+    assert_eq!(
+        (said(&outcome, "init"), said(&outcome, "visible")),
+        ("0", "unset")
+    );
+    let sandbox = Sandbox::new("none");
+    let outcome = cuda(&sandbox, &["init", "visible"]).run();
+    outcome.exits(0).says(&[]);
+    assert_eq!(
+        (said(&outcome, "init"), said(&outcome, "visible")),
+        ("100", "unset")
+    );
+}

@@ -1,0 +1,193 @@
+//! Whole programs that nobody wrapped: Python's ways to start processes, the ranks of real
+//! MPI launchers, and NVIDIA's own libcuda, which calls libcudawrap.so before it opens a
+//! device.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use getgpu_tests::hooked::{VARIABLE, cuda, hook, said};
+use harness::Sandbox;
+use harness::skip::{self, Need};
+
+/// A worker that takes a context through the driver and tells what it sees.
+const WORKER: &str = "
+import ctypes, multiprocessing, os, sys
+
+def work(gate, answers):
+    driver = ctypes.CDLL('libcuda.so.1')
+    status, context = driver.cuInit(0), ctypes.c_void_p()
+    status = status or driver.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_char_p
+    answers.put((status, (getenv(b'CUDA_VISIBLE_DEVICES') or b'unset').decode()))
+    gate.wait()
+
+if __name__ == '__main__':
+    how = multiprocessing.get_context(sys.argv[1])
+    gate, answers = how.Event(), how.Queue()
+    workers = [how.Process(target=work, args=(gate, answers)) for _ in range(4)]
+    for worker in workers: worker.start()
+    found = [answers.get(timeout=60) for _ in workers]
+    gate.set()
+    for worker in workers: worker.join()
+    for status, device in found: print('worker', status, device)
+    print('visible', os.environ.get('CUDA_VISIBLE_DEVICES', 'unset'), [worker.exitcode for worker in workers])
+";
+
+#[test]
+fn python_workers_of_every_kind_get_their_own_devices() {
+    if skip::lacks(&[Need::Tool("/usr/bin/python3")]) {
+        return;
+    }
+    for how in ["fork", "spawn", "forkserver"] {
+        let sandbox = Sandbox::new("mig4");
+        let script = sandbox.file("work/workers.py", WORKER, 0o644);
+        let outcome = sandbox
+            .command("/usr/bin/python3")
+            .args([script.as_os_str(), how.as_ref()])
+            .env(VARIABLE, hook(&sandbox))
+            .limit(Duration::from_secs(120))
+            .run();
+        outcome.exits(0).says(&[]);
+        let devices: BTreeSet<String> = outcome
+            .stdout
+            .lines()
+            .filter_map(|line| line.strip_prefix("worker 0 ").map(str::to_owned))
+            .collect();
+        assert_eq!(
+            devices,
+            sandbox.uuids().into_iter().collect(),
+            "{how}: {outcome:#?}"
+        );
+        assert_eq!(said(&outcome, "visible"), "unset [0, 0, 0, 0]", "{how}");
+        sandbox.assert_exclusive();
+        sandbox.assert_clean(Duration::from_secs(3));
+    }
+}
+
+#[test]
+fn ranks_of_real_launchers_get_their_own_devices() {
+    let launchers: [(&[&str], &str); 2] = [
+        (
+            &["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root"],
+            "mpirun.openmpi",
+        ),
+        (&["mpiexec.hydra"], "mpiexec.hydra"),
+    ];
+    for (words, tool) in launchers {
+        if skip::lacks(&[Need::Tool(tool)]) {
+            continue;
+        }
+        let sandbox = Sandbox::new("mig4");
+        let outcome = sandbox
+            .command(words[0])
+            .args(&words[1..])
+            .args(["-n", "4", "sim-cuda", "--run", "2"])
+            .env(VARIABLE, hook(&sandbox))
+            .limit(Duration::from_secs(120))
+            .run();
+        outcome.exits(0);
+        let devices: BTreeSet<String> = outcome
+            .stdout
+            .lines()
+            .filter_map(|line| {
+                line.strip_prefix("RUN ")?
+                    .split(' ')
+                    .next()
+                    .map(str::to_owned)
+            })
+            .collect();
+        assert_eq!(
+            devices,
+            sandbox.uuids().into_iter().collect(),
+            "{words:?}: {outcome:#?}"
+        );
+        sandbox.assert_exclusive();
+        sandbox.assert_clean(Duration::from_secs(3));
+    }
+}
+
+/// NVIDIA's libcuda.so.1 from Debian's non-free, kept between runs.
+fn real_driver() -> Option<PathBuf> {
+    let folder = std::env::current_exe()
+        .unwrap()
+        .ancestors()
+        .nth(3)
+        .unwrap()
+        .join("outsiders/driver");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/outsiders/real-library.sh");
+    let output = std::process::Command::new("sh")
+        .arg(script)
+        .arg(folder)
+        .args(["libcuda1", "libcuda.so.1"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.code() == Some(77) {
+        println!("{}", text.trim());
+        return None;
+    }
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text.lines().last().map(PathBuf::from)
+}
+
+#[test]
+fn nvidias_driver_calls_the_library_before_it_opens_a_device() {
+    if Path::new("/proc/driver/nvidia/version").exists() {
+        println!("SKIPPED: this machine has a driver: make check-gpu shows it there");
+        return;
+    }
+    let Some(driver) = real_driver() else {
+        return;
+    };
+    let sandbox = Sandbox::new("mig4");
+    let library = format!("library={}", driver.display());
+    let words = [
+        library.as_str(),
+        "init",
+        "visible",
+        "init",
+        "descriptors",
+        "wait-any",
+    ];
+    let bare = cuda(&sandbox, &words).env_remove(VARIABLE).run();
+    let outcome = cuda(&sandbox, &words).run();
+    outcome.exits(0).says(&[]);
+    assert_eq!(
+        said(&outcome, "init"),
+        said(&bare, "init"),
+        "cuInit's status is its own"
+    );
+    assert!(
+        sandbox
+            .uuids()
+            .iter()
+            .any(|uuid| uuid == said(&outcome, "visible")),
+        "{outcome:#?}"
+    );
+    assert_eq!(said(&outcome, "descriptors").matches("run/lock").count(), 2);
+    assert_eq!(said(&outcome, "wait-any"), said(&bare, "wait-any"));
+    if skip::lacks(&[Need::Tool("strace")]) {
+        return;
+    }
+    let trace = sandbox.path("work/trace");
+    sandbox
+        .command("strace")
+        .args(["-o".as_ref(), trace.as_os_str()])
+        .args(["-e", "trace=openat,open,readlink", "cuda", &library, "init"])
+        .env(VARIABLE, hook(&sandbox))
+        .run();
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let place = |what: &str| text.lines().position(|line| line.contains(what));
+    let (called, opened) = (place("libcudawrap.so").unwrap(), place("/dev/nvidia"));
+    assert!(opened.is_none_or(|opened| called < opened), "{text}");
+    println!(
+        "libcudawrap.so is loaded at line {called}, a device node opened at line {opened:?} of {}",
+        text.lines().count()
+    );
+}
