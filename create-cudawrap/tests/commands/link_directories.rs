@@ -136,7 +136,7 @@ fn undo_of_a_directory_is_for_what_status_shows_there() {
 }
 
 #[test]
-fn what_fails_in_the_directory_of_links_is_said_of_it() {
+fn errors_in_the_directory_of_links_name_it() {
     let sandbox = Sandbox::with_program();
     std::fs::write(sandbox.path("file"), "").unwrap();
     let file = sandbox.path("file");

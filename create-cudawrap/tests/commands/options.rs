@@ -157,7 +157,7 @@ fn by_its_second_name_it_says_the_same() {
 }
 
 #[test]
-fn what_was_wrapped_is_noted_and_the_note_is_only_a_hint() {
+fn wrapped_paths_are_recorded_and_the_record_is_only_a_hint() {
     let sandbox = Sandbox::with_program();
     sandbox.script("app/y", "two");
     sandbox.ok(&["x", "../app/y"]);
@@ -195,7 +195,7 @@ fn what_was_wrapped_is_noted_and_the_note_is_only_a_hint() {
 }
 
 #[test]
-fn a_note_that_cannot_be_kept_fails_nothing() {
+fn a_record_that_cannot_be_written_fails_nothing() {
     let sandbox = Sandbox::with_program();
     std::fs::write(sandbox.path("state/getgpu"), "").unwrap();
     let said = sandbox.ok(&["x"]);
@@ -204,7 +204,7 @@ fn a_note_that_cannot_be_kept_fails_nothing() {
 }
 
 #[test]
-fn the_cudawrap_that_links_lead_to() {
+fn links_lead_to_the_chosen_cudawrap() {
     let sandbox = Sandbox::with_program();
     sandbox.run_sh("mkdir other && mv bin/cudawrap other/");
     let without = sandbox.create(&["x"]);
@@ -263,7 +263,7 @@ fn a_typo_in_the_settings_keeps_nobody_from_undoing_or_looking() {
 }
 
 #[test]
-fn what_was_deleted_with_its_directory_is_gone() {
+fn a_deleted_directory_is_dropped_from_the_record() {
     let sandbox = Sandbox::with_program();
     sandbox.run_sh("mkdir app/gone app/file && chmod 777 app/gone app/file");
     sandbox.script("app/gone/y", "two");

@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::support::{Sandbox, is_root, said};
 
 #[test]
-fn our_own_programs_by_any_name() {
+fn our_own_programs_are_refused_by_any_name() {
     let sandbox = Sandbox::new();
     for name in ["cudawrap", "getgpu", "create-cudawrap", "create_cudawrap"] {
         sandbox.script(&format!("app/{name}"), "other");
@@ -28,7 +28,7 @@ fn our_own_programs_by_any_name() {
 }
 
 #[test]
-fn what_is_no_program() {
+fn what_is_not_a_program_is_refused() {
     let sandbox = Sandbox::with_program();
     std::fs::create_dir(sandbox.path("app/d")).unwrap();
     for path in ["d", "d/", ".", "..", "/", "x/", "d/."] {

@@ -40,23 +40,23 @@ fn check(goal: &str, row: &Row, expected: Result<(&str, &str), &str>) {
 }
 
 #[test]
-fn wrap() {
+fn every_state_is_wrapped_or_refused() {
     ROWS.iter().for_each(|row| check("", row, row.wrap));
 }
 
 #[test]
-fn repair() {
+fn every_state_is_repaired_or_refused() {
     ROWS.iter()
         .for_each(|row| check("--repair", row, row.repair));
 }
 
 #[test]
-fn undo() {
+fn every_state_is_undone_or_refused() {
     ROWS.iter().for_each(|row| check("--undo", row, row.undo));
 }
 
 #[test]
-fn status() {
+fn every_state_has_a_status() {
     for row in ROWS {
         let sandbox = prepared(row);
         let before = sandbox.listing("app");

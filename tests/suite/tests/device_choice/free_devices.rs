@@ -227,7 +227,7 @@ fn a_display_server_makes_no_device_busy_unless_the_site_says_so() {
 }
 
 #[test]
-fn what_nvml_will_not_tell_is_not_free() {
+fn a_device_that_nvml_cannot_report_is_not_free() {
     let rule = |more: &str| {
         format!(
             "[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\nreturns = 4\n{more}"

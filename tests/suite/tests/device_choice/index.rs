@@ -102,7 +102,7 @@ fn an_index_counts_within_grants_and_lists() {
 }
 
 #[test]
-fn what_is_no_index_is_refused_and_nothing_is_reserved() {
+fn a_wrong_index_is_refused_and_nothing_is_reserved() {
     let sandbox = Sandbox::new("a100x1");
     sandbox
         .getgpu(["99"])
@@ -164,7 +164,7 @@ fn a_time_is_never_taken_for_an_index() {
 }
 
 #[test]
-fn a_part_is_exported_with_what_frameworks_read() {
+fn a_share_is_exported_with_framework_variables() {
     let sandbox = Sandbox::new("gpus4");
     let share = |more: &str| {
         let script = format!("{more} getgpu --share 1/4 --format task --no-reserve");

@@ -108,7 +108,7 @@ fn a_profile_is_not_its_name_in_gigabytes() {
 }
 
 #[test]
-fn what_no_device_could_meet_is_said_at_once_also_to_who_would_wait() {
+fn a_request_that_no_device_meets_is_refused_at_once_also_with_wait() {
     let sandbox = Sandbox::new("mixed");
     for (arguments, line) in [
         (&["--min-memory", "300G"][..], "5 smaller than asked for"),

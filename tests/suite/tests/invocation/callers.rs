@@ -67,7 +67,7 @@ fn pythons_own_processes_stay_on_its_device() {
 /// As torchrun does it: a launcher starts workers, which start helpers, all by the
 /// wrapped name.
 #[test]
-fn a_hold_behind_a_shell_that_only_runs_getgpu_is_one_for_the_process_above() {
+fn hold_skips_a_shell_that_only_runs_getgpu() {
     if skip::lacks(&[Need::Tool("python3")]) {
         return;
     }
@@ -275,7 +275,7 @@ fn a_program_in_tmux_keeps_its_device_after_the_terminal_is_gone() {
 /// The path of a program that is a link to a link, from a working directory that nobody
 /// may read.
 #[test]
-fn a_working_directory_without_rights_is_none_of_our_business() {
+fn a_working_directory_without_rights_does_no_harm() {
     if skip::lacks(&[Need::Root]) {
         return;
     }

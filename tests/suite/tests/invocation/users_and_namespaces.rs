@@ -115,7 +115,7 @@ fn other_namespaces_and_a_hidden_proc_exclude_as_ever() {
 /// Anybody can be root of a user namespace, and a caller that /proc hides is in this pid
 /// namespace all the same.
 #[test]
-fn who_may_be_held_for_is_decided_by_the_hosts_root() {
+fn only_the_hosts_root_may_hold_for_any_process() {
     if skip::lacks(&[Need::Root, Need::UserNamespace, Need::Mounts]) {
         return;
     }

@@ -105,7 +105,7 @@ fn a_shortened_uuid_is_the_device_that_it_fits() {
 }
 
 #[test]
-fn several_devices_or_none_are_run_as_they_are_under_a_link() {
+fn a_linked_program_runs_unchanged_with_several_devices_or_none() {
     let sandbox = Sandbox::new("mig4");
     let app = wrap(&sandbox, "opt", "app", "sim-cuda");
     let uuids = sandbox.uuids();
@@ -147,7 +147,7 @@ fn several_devices_or_none_are_run_as_they_are_under_a_link() {
 }
 
 #[test]
-fn a_named_device_that_somebody_has_is_said_and_run_or_refused() {
+fn a_named_device_that_is_in_use_gives_a_warning_or_a_refusal() {
     let sandbox = Sandbox::new("mig4");
     let app = wrap(&sandbox, "opt", "app", "sim-cuda");
     let reserved = somebody(&sandbox, &["--for=60"]).run().line();

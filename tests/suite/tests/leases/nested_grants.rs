@@ -116,7 +116,7 @@ fn a_program_runs_on_what_was_reserved_inside_another_reservation() {
 }
 
 #[test]
-fn who_waits_inside_what_has_ended_meanwhile_takes_nothing_of_others() {
+fn a_waiter_whose_reservation_ended_takes_no_device_of_others() {
     let sandbox = Sandbox::new("mig4");
     let ours = sandbox.getgpu(["-q", "-n", "3", "--for=600"]).run().line();
     let run = |time: &str| {
@@ -182,7 +182,7 @@ fn a_program_inside_a_lease_keeps_its_device_when_the_one_around_it_is_gone() {
 }
 
 #[test]
-fn a_grant_of_somebody_elses_making_is_chosen_from_among_everybody() {
+fn a_grant_that_nobody_reserved_is_divided_among_all_users() {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();
     let grant = uuids[..2].join(",");
@@ -205,7 +205,7 @@ fn a_grant_of_somebody_elses_making_is_chosen_from_among_everybody() {
 }
 
 #[test]
-fn one_of_ones_own_may_be_lost_while_others_go_on() {
+fn losing_one_granted_device_leaves_the_others_running() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
@@ -237,7 +237,7 @@ fn one_of_ones_own_may_be_lost_while_others_go_on() {
 
 /// As the tasks of a step that was granted one device do it, each in its own process.
 #[test]
-fn who_asks_for_the_same_grant_at_one_instant_gets_it_as_who_asks_later() {
+fn equal_requests_for_a_grant_at_one_instant_all_get_it() {
     let sandbox = Sandbox::new("gpus4");
     let uuid = &sandbox.uuids()[2];
     for words in [&["--for", "5"][..], &["--for", "5", "--wait=20"]] {

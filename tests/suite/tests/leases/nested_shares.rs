@@ -6,7 +6,7 @@ use getgpu_tests::free_again;
 use harness::Sandbox;
 
 #[test]
-fn shares_of_what_is_ones_own_are_counted_inside_it() {
+fn shares_of_a_reservation_are_counted_inside_it() {
     let sandbox = Sandbox::new("mig4");
     let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); \
                   for i in 1 2; do cudawrap --share 1/2 -- sim-cuda --max 2 --until-file go & done; \
@@ -40,7 +40,7 @@ fn shares_of_what_is_ones_own_are_counted_inside_it() {
 }
 
 #[test]
-fn parts_of_what_is_ones_own_taken_at_one_instant_all_find_theirs() {
+fn shares_of_a_reservation_taken_at_one_instant_all_fit() {
     let sandbox = Sandbox::new("h200x1");
     let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); \
                   for i in $(seq 16); do (until [ -e gate ]; do :; done; \
@@ -120,7 +120,7 @@ fn two_shares_of_one_caller_on_one_device_do_not_meet() {
 }
 
 #[test]
-fn a_fraction_of_a_part_is_one_of_the_part_and_stays_inside() {
+fn a_share_of_a_share_stays_inside_it() {
     let sandbox = Sandbox::new("h200x1");
     let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold); \
                   for i in 1 2; do cudawrap --share 1/2 -- sim-cuda --max 4 --until-file go & done; \
@@ -148,7 +148,7 @@ fn a_fraction_of_a_part_is_one_of_the_part_and_stays_inside() {
 }
 
 #[test]
-fn shares_inside_ones_own_are_waited_for() {
+fn shares_inside_a_reservation_can_be_waited_for() {
     let sandbox = Sandbox::new("mig4");
     for script in [
         "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); for i in 1 2 3 4 5 6; do \

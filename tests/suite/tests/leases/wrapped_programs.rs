@@ -111,7 +111,7 @@ fn a_lease_outlives_shells_that_close_low_descriptors_and_ends_with_its_last_pro
 }
 
 #[test]
-fn a_node_without_gpus_runs_linked_programs_as_they_are() {
+fn a_node_without_gpus_runs_linked_programs_unchanged() {
     let sandbox = Sandbox::new("none");
     let app = wrap(&sandbox, "opt", "app", "sim-cuda");
     let no_driver = |command: harness::Command| command.env_remove("SIM_NODE");

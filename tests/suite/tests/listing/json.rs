@@ -92,7 +92,7 @@ fn a_lease_is_shown_with_its_program_to_every_user() {
 }
 
 #[test]
-fn what_nvml_will_not_tell_is_unknown_and_what_is_sick_is_a_problem() {
+fn unreported_devices_are_unknown_and_sick_ones_are_problems() {
     let sandbox = Sandbox::new("a100x8");
     let uuids = sandbox.uuids();
     sandbox.faults(&format!(

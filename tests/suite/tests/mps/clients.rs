@@ -171,7 +171,7 @@ fn a_daemon_that_listens_a_little_later_is_waited_for() {
 }
 
 #[test]
-fn the_place_is_short_wherever_temporary_files_are() {
+fn the_pipe_directory_is_short_wherever_temporary_files_are() {
     let node = Node::stand_in();
     let long = node
         .sandbox

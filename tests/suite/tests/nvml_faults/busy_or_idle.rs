@@ -139,7 +139,7 @@ fn gpu_memory_that_is_a_numa_node_makes_no_device_busy() {
 
 /// Some drivers list a process of another pid namespace with pid 0.
 #[test]
-fn a_process_without_a_pid_is_somebody() {
+fn a_process_without_a_pid_makes_its_device_busy() {
     let sandbox = Sandbox::new("mig4");
     for pid in ["0", "4194305", "4294967295"] {
         let entry = |uuid: &String| format!("[[process]]\ndevice = '{uuid}'\npid = {pid}\n");

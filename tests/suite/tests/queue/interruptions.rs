@@ -9,7 +9,7 @@ use harness::{Running, Sandbox, Signal, skip, wait};
 use crate::waiters::{blocker, end, leased, line_up, order};
 
 #[test]
-fn a_killed_waiter_holds_nobody_up() {
+fn a_killed_waiter_delays_nobody() {
     let sandbox = Sandbox::new("h200x1");
     let first = blocker(&sandbox);
     let mut waiters = line_up(
@@ -31,7 +31,7 @@ fn a_killed_waiter_holds_nobody_up() {
 }
 
 #[test]
-fn a_stopped_waiter_holds_nobody_up() {
+fn a_stopped_waiter_delays_nobody() {
     for stopped in [&[0][..], &[1], &[0, 1]] {
         let sandbox = Sandbox::new("h200x1");
         let first = blocker(&sandbox);
@@ -104,7 +104,7 @@ fn stopped_waiters_keep_nobody_from_a_free_device() {
 }
 
 #[test]
-fn without_a_timer_the_time_to_wait_is_kept_all_the_same() {
+fn the_wait_limit_holds_without_timers() {
     let sandbox = Sandbox::new("h200x1");
     let first = blocker(&sandbox);
     let waiter = line_up(&sandbox, vec![leased(&sandbox, "a", "0.05")]);
@@ -118,7 +118,7 @@ fn without_a_timer_the_time_to_wait_is_kept_all_the_same() {
 }
 
 #[test]
-fn interrupted_while_waiting_nothing_is_left() {
+fn an_interrupted_waiter_leaves_nothing() {
     let sandbox = Sandbox::new("h200x1");
     let first = blocker(&sandbox);
     for signal in [
@@ -157,7 +157,7 @@ fn interrupted_while_waiting_nothing_is_left() {
 }
 
 #[test]
-fn the_time_to_wait_is_kept_and_both_ends_are_said() {
+fn the_wait_limit_holds_and_both_ends_are_reported() {
     let sandbox = Sandbox::new("h200x1");
     let first = blocker(&sandbox);
     let outcome = sandbox.getgpu(["--wait=0.3"]).run();
@@ -211,7 +211,7 @@ fn the_time_to_wait_is_kept_and_both_ends_are_said() {
 }
 
 #[test]
-fn on_a_terminal_one_line_is_written_anew() {
+fn on_a_terminal_one_line_is_rewritten() {
     if skip::lacks(&[skip::Need::Tool("script")]) {
         return;
     }

@@ -9,7 +9,7 @@ use harness::{Running, Sandbox, skip};
 use crate::waiters::{blocker, end, leased, line_up, order};
 
 #[test]
-fn first_come_first_served_whoever_asks_by_whatever_means() {
+fn first_come_first_served_across_users_and_commands() {
     let sandbox = Sandbox::builder("h200x1")
         .settings("linger = '100ms'")
         .build();
@@ -41,7 +41,7 @@ fn first_come_first_served_whoever_asks_by_whatever_means() {
 }
 
 #[test]
-fn who_does_not_wait_takes_nothing_while_others_do() {
+fn a_call_without_wait_never_overtakes_waiters() {
     let sandbox = Sandbox::builder("h200x1")
         .settings("linger = '100ms'")
         .build();
@@ -88,7 +88,7 @@ fn who_does_not_wait_takes_nothing_while_others_do() {
 }
 
 #[test]
-fn a_request_for_something_else_is_not_held_up() {
+fn a_different_request_is_not_delayed() {
     let sandbox = Sandbox::new("mixed");
     let uuids = sandbox.uuids();
     let hold = sandbox
@@ -153,7 +153,7 @@ fn the_end_of_a_program_that_never_asked_is_noticed_and_nvml_asked_once_a_second
 }
 
 #[test]
-fn a_device_that_the_grant_names_is_waited_for_too() {
+fn a_granted_device_can_be_waited_for() {
     let sandbox = Sandbox::new("mig4");
     let uuid = sandbox.uuids()[2].clone();
     let first = sandbox
@@ -228,7 +228,7 @@ fn a_crowd_in_front_of_a_foreign_program_keeps_its_order() {
 }
 
 #[test]
-fn shares_are_waited_for_too() {
+fn shares_can_be_waited_for() {
     let sandbox = Sandbox::new("h200x1");
     let third = |tag: &str, time: &str| {
         let program = ["--", "sim-cuda", "--max", "3", "--run", time, "--tag", tag];

@@ -101,7 +101,7 @@ fn a_job_that_has_gpus_and_no_variable_stays_in_them() {
 }
 
 #[test]
-fn what_a_launcher_says_wrongly_is_one_line() {
+fn a_launchers_wrong_variables_are_one_line() {
     let sandbox = Sandbox::new("gpus4");
     let run = |name: &str, value: &str| {
         sandbox

@@ -18,7 +18,7 @@ fn proc(pid: i32, file: &str) -> String {
 }
 
 #[test]
-fn it_is_small_and_has_nothing_of_its_caller() {
+fn the_holder_is_small_and_carries_nothing_of_its_caller() {
     let sandbox = Sandbox::new("a100x8");
     let script = "umask 077; ulimit -c 0; exec 7<config.toml 8>>noise; trap '' TERM HUP; x=$(getgpu --for 30); echo $$ $x";
     let shell = sandbox
@@ -142,7 +142,7 @@ fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
 }
 
 #[test]
-fn ended_by_any_signal_it_frees_the_device() {
+fn a_holder_that_any_signal_ends_frees_the_device() {
     let sandbox = Sandbox::new("h200x1");
     for signal in [
         Signal::SIGTERM,
@@ -222,7 +222,7 @@ fn getgpu_killed_at_any_moment_leaves_nothing_for_long() {
 }
 
 #[test]
-fn killed_while_it_asks_nvml_it_holds_nothing_and_leaves_no_process() {
+fn getgpu_killed_during_nvml_holds_nothing_and_leaves_no_process() {
     let sandbox = Sandbox::new("h200x1");
     sandbox.faults("[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\ndoes = 'hang'");
     for signal in [
@@ -317,7 +317,7 @@ fn roots_release_takes_no_longer_for_strangers_that_look_like_holders() {
 /// An `ssh` that is typed behind the program may not be read, and is no program of the
 /// device.
 #[test]
-fn what_begins_behind_the_program_and_may_not_be_read_keeps_it_for_a_while_only() {
+fn an_unreadable_later_process_keeps_the_device_only_for_a_while() {
     if skip::lacks(&[Need::Root]) {
         return;
     }

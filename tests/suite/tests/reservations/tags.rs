@@ -10,7 +10,7 @@ use harness::skip::{self, Need};
 use harness::{Sandbox, wait};
 
 #[test]
-fn a_name_is_printed_again_and_given_up_by_name() {
+fn a_tag_prints_its_reservation_again_and_releases_it() {
     let sandbox = Sandbox::new("mig4");
     let again = |arguments: &[&str]| sandbox.getgpu(arguments).run();
     again(&["--tag", "a"]).refuses("getgpu", 1, "--tag a: nothing is reserved under it");
@@ -62,7 +62,7 @@ fn a_name_is_printed_again_and_given_up_by_name() {
 }
 
 #[test]
-fn bad_names_and_users_are_one_line() {
+fn bad_tags_and_users_are_refused_in_one_line() {
     let sandbox = Sandbox::new("mig4");
     let long = "x".repeat(65);
     for words in [
@@ -98,7 +98,7 @@ fn bad_names_and_users_are_one_line() {
 }
 
 #[test]
-fn twenty_calls_for_one_name_at_once_make_one_reservation() {
+fn twenty_calls_with_one_tag_at_once_make_one_reservation() {
     let sandbox = Sandbox::new("a100x1");
     let calls: Vec<_> = (0..20)
         .map(|_| {
@@ -113,7 +113,7 @@ fn twenty_calls_for_one_name_at_once_make_one_reservation() {
 }
 
 #[test]
-fn nobody_else_is_kept_waiting_by_a_name() {
+fn a_tag_delays_no_other_user() {
     if skip::lacks(&[Need::Root]) {
         return;
     }
@@ -158,7 +158,7 @@ fn nobody_else_is_kept_waiting_by_a_name() {
 /// Anybody can lock any byte. This one used to delay every prolog of the node by a
 /// minute.
 #[test]
-fn a_strangers_lock_on_a_name_delays_nobody_for_long() {
+fn a_strangers_lock_on_a_tag_delays_nobody_for_long() {
     let sandbox = Sandbox::new("mig4");
     let stranger = bytes::open(&sandbox);
     bytes::lock(&stranger, nix::libc::F_WRLCK, bytes::TAGS, 1 << 24).unwrap();

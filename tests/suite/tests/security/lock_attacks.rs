@@ -76,7 +76,7 @@ fn tens_of_thousands_of_ranges_mislead_nobody() {
 
 /// Without a number to draw a waiter looks for itself.
 #[test]
-fn a_line_without_a_last_number_serves_all_the_same() {
+fn a_queue_whose_last_ticket_is_locked_still_serves() {
     let sandbox = Sandbox::new("h200x1");
     for whole in [true, false] {
         let stranger = bytes::open(&sandbox);
@@ -113,7 +113,7 @@ fn a_line_without_a_last_number_serves_all_the_same() {
 /// The kernel walks past every lock for each answer, so reading all of them takes the
 /// square of their number.
 #[test]
-fn ten_thousands_of_parts_of_a_device_keep_nobody_longer_than_they_wait() {
+fn ten_thousands_of_locked_pieces_delay_nobody_beyond_the_limit() {
     if skip::lacks(&[Need::Root]) {
         return;
     }
@@ -161,7 +161,7 @@ fn ten_thousands_of_parts_of_a_device_keep_nobody_longer_than_they_wait() {
 /// Somebody locks and unlocks everything as fast as it goes, and somebody reads
 /// /proc/locks all the time.
 #[test]
-fn a_hog_that_locks_again_and_again_only_takes_devices() {
+fn a_process_that_locks_in_a_loop_only_takes_devices() {
     let sandbox = Sandbox::new("a100x1");
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -21,7 +21,7 @@ fn apart(sandbox: &Sandbox, script: &str) -> Command {
 }
 
 #[test]
-fn the_lock_is_made_whole_whatever_the_umask() {
+fn the_lock_is_created_complete_whatever_the_umask() {
     let sandbox = Sandbox::new("mig4");
     std::fs::remove_file(sandbox.lock()).unwrap();
     sandbox
@@ -107,7 +107,7 @@ fn a_plain_user_can_replace_nothing_beside_the_lock() {
 }
 
 #[test]
-fn root_makes_the_hosts_lock_with_its_directory() {
+fn root_creates_the_hosts_lock_with_its_directory() {
     if skip::lacks(&[Need::Mounts]) {
         return;
     }
@@ -172,7 +172,7 @@ fn a_plain_user_without_the_hosts_lock_gets_a_private_one() {
 }
 
 #[test]
-fn a_run_of_ones_own_is_said_once_a_call_or_refused() {
+fn an_unshared_lock_is_reported_once_per_call_or_refused() {
     if skip::lacks(&[Need::Mounts]) {
         return;
     }

@@ -13,7 +13,7 @@ use nix::libc;
 /// What a stranger may have put where a user's private lock goes; every one is refused,
 /// whatever the kernel's own protection says.
 #[test]
-fn planted_private_places_are_refused_unopened() {
+fn planted_private_lock_directories_are_refused_unopened() {
     if skip::lacks(&[Need::Mounts, Need::Root]) {
         return;
     }
@@ -79,7 +79,7 @@ fn planted_private_places_are_refused_unopened() {
 /// Whoever makes a user's private directory first may watch what that user makes in it
 /// and swap it: so nothing is ever made there.
 #[test]
-fn nothing_is_made_in_a_strangers_directory() {
+fn no_lock_is_created_in_a_strangers_directory() {
     if skip::lacks(&[Need::Mounts, Need::Root]) {
         return;
     }
@@ -103,7 +103,7 @@ fn nothing_is_made_in_a_strangers_directory() {
 /// A chmod(2) by name follows whatever stands under the name by then, so the lock has its
 /// mode from the first instant.
 #[test]
-fn the_lock_is_made_with_its_final_mode() {
+fn the_lock_is_created_with_its_final_mode() {
     let sandbox = Sandbox::new("mig4");
     fs::remove_file(sandbox.lock()).unwrap();
     let (mut command, _out, _err) = sandbox

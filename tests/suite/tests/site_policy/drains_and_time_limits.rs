@@ -34,7 +34,7 @@ fn a_hold_and_a_wait_last_no_longer_than_the_site_allows() {
 }
 
 #[test]
-fn a_device_that_is_drained_is_not_given_to_who_waits_for_it() {
+fn a_drained_device_is_not_given_to_waiters() {
     let sandbox = Sandbox::new("h200x1");
     sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
     let uuids = sandbox.uuids();
@@ -75,7 +75,7 @@ fn a_device_that_is_drained_is_not_given_to_who_waits_for_it() {
 }
 
 #[test]
-fn what_the_site_cuts_short_is_said_in_a_line() {
+fn a_shortened_time_limit_is_reported() {
     let sandbox = Sandbox::builder("h200x1")
         .settings("max_hold = '2s'\nmax_wait = '300ms'")
         .build();

@@ -76,7 +76,7 @@ fn a_prefix_has_settings_of_its_own() {
 }
 
 #[test]
-fn what_is_wrong_is_told_by_file_line_and_column() {
+fn errors_are_reported_by_file_line_and_column() {
     let sandbox = Sandbox::new("mig4");
     let file = sandbox.settings_file().display().to_string();
     for (text, line) in [

@@ -54,7 +54,7 @@ fn a_user_has_no_more_than_the_site_allows() {
 }
 
 #[test]
-fn more_than_one_may_ever_have_is_refused_at_once_also_with_wait() {
+fn a_request_beyond_the_user_limit_is_refused_at_once_also_with_wait() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
@@ -180,7 +180,7 @@ fn a_strangers_lock_on_a_users_bytes_counts_as_nothing() {
 }
 
 #[test]
-fn a_device_that_is_taken_over_is_counted_all_the_while() {
+fn a_reused_reservation_is_counted_throughout() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
@@ -204,7 +204,7 @@ fn a_device_that_is_taken_over_is_counted_all_the_while() {
 }
 
 #[test]
-fn what_a_batch_system_granted_is_never_over_the_cap() {
+fn a_batch_grant_is_never_over_the_limit() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
@@ -280,7 +280,7 @@ fn calls_at_the_same_instant_are_counted_too_and_shares_as_parts() {
 }
 
 #[test]
-fn who_has_enough_is_passed_over_in_line_and_comes_back() {
+fn a_waiter_over_its_limit_is_skipped_and_served_later() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }

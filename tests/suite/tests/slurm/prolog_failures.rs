@@ -17,7 +17,7 @@ fn mark(number: u32) -> String {
 }
 
 #[test]
-fn what_goes_wrong_is_said_and_never_fails_the_job() {
+fn errors_are_reported_and_never_fail_the_job() {
     if skip::lacks(&[Need::Root]) {
         return;
     }

@@ -66,7 +66,7 @@ fn plain_tasks_get_a_device_each_while_they_run() {
 }
 
 #[test]
-fn a_task_prolog_serves_who_asks_and_says_what_it_could_not_do() {
+fn a_task_prolog_serves_tasks_that_ask_and_reports_failures() {
     if slurm::lacks(&[]) {
         return;
     }

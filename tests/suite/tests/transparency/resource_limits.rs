@@ -243,7 +243,7 @@ fn a_user_of_many_groups_and_no_home() {
 /// Whoever waits watches the holders by a descriptor each, and needs some for the lock
 /// and for asking NVML.
 #[test]
-fn who_waits_with_few_descriptors_watches_fewer_holders() {
+fn a_waiter_with_few_descriptors_watches_fewer_holders() {
     let sandbox = Sandbox::new("h200x1");
     let hold = format!("--hold={}", std::process::id());
     let held: Vec<Outcome> = (0..32)
