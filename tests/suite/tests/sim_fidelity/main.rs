@@ -1,6 +1,7 @@
 //! Tests of the tests: the simulated node against programs that know nothing of it, the
 //! sandbox's own judgements, and the table of evidence.
 #![allow(
+    clippy::print_stderr,
     clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a panic is a failed test; figures and SKIPPED lines are read"
@@ -8,4 +9,5 @@
 
 mod evidence_table;
 mod foreign_programs;
+mod program_contexts;
 mod sandbox_checks;

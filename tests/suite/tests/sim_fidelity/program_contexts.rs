@@ -1,18 +1,20 @@
 //! Contexts of simulated programs as the tests of the commands rely on them. A collision
 //! is never missed, nothing is left of a killed program, and what it prints is as
 //! documented.
-#![allow(clippy::print_stderr, reason = "says what it skipped")]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a panic in a test is a failed test with a place"
-)]
 
-use sim_node::Folder;
 use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use getgpu_tests::packages::built;
+use sim_node::Folder;
 use tempfile::TempDir;
+
+fn sim_cuda() -> PathBuf {
+    built().join("sim-cuda")
+}
 
 struct Bench {
     _dir: TempDir,
@@ -27,7 +29,7 @@ impl Bench {
     }
 
     fn command(&self, visible: &str, flags: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sim-cuda"));
+        let mut command = Command::new(sim_cuda());
         command
             .args(flags.split_whitespace())
             .env("SIM_NODE", self.folder.root())
@@ -255,7 +257,7 @@ fn users_with_any_umask_work_in_one_folder() {
     // open for writing (ETXTBSY).
     assert!(
         Command::new("cp")
-            .arg(env!("CARGO_BIN_EXE_sim-cuda"))
+            .arg(sim_cuda())
             .arg(&program)
             .status()
             .unwrap()
