@@ -5,6 +5,7 @@ prefix      = /usr/local
 bindir      = $(prefix)/bin
 sysconfdir  = /etc
 tmpfilesdir = $(prefix)/lib/tmpfiles.d
+libdir      = $(prefix)/lib/getgpu
 slurmdir    = $(prefix)/share/getgpu/slurm
 docdir      = $(prefix)/share/doc/getgpu
 mandir      = $(prefix)/share/man
@@ -23,11 +24,11 @@ portable    = target/x86_64-unknown-linux-gnu/release
 all: build
 
 build:
-	$(CARGO) build --release --locked -p getgpu -p cudawrap -p create-cudawrap
+	$(CARGO) build --release --locked -p getgpu -p cudawrap -p cudawrap-hook -p create-cudawrap
 
 # For RHEL 8 and everything newer, from any machine: needs cargo-zigbuild and zig.
 portable:
-	$(CARGO) zigbuild --release --locked --target x86_64-unknown-linux-gnu.2.28 -p getgpu -p cudawrap -p create-cudawrap
+	$(CARGO) zigbuild --release --locked --target x86_64-unknown-linux-gnu.2.28 -p getgpu -p cudawrap -p cudawrap-hook -p create-cudawrap
 
 # A simulated 8 x A100 node with 56 MIG devices, real processes, real locks; ends non-zero if anything is not as it should be.
 demo:
@@ -83,8 +84,8 @@ install: build install-files
 examples  = $(docdir)/examples
 pages     = getgpu.1 cudawrap.1 create-cudawrap.1
 hooks     = task-prolog prolog epilog
-documents = README.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE
-samples   = etc/config.toml etc/profile.d/getgpu.sh etc/systemd/gpu-app.service
+documents = README.md docs/AUTO.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE
+samples   = etc/config.toml etc/profile.d/getgpu.sh etc/profile.d/cudawrap.sh etc/environment.d/60-cudawrap.conf packaging/modulefile/cudawrap.tcl etc/slurm/task-prolog-auto etc/systemd/gpu-app.service
 
 install-files:
 	$(INSTALL) -d $(call at,$(bindir)) $(call at,$(sysconfdir)/getgpu) $(call at,$(tmpfilesdir)) $(call at,$(docdir)) $(call at,$(examples))
@@ -93,6 +94,8 @@ install-files:
 	# 0555: `cp new /path/app` as root writes through the link, and must not be able to destroy cudawrap without meaning to.
 	$(INSTALL) -m 0555 $(call quoted,$(programs)/cudawrap) $(call at,$(bindir)/)
 	ln -sf create-cudawrap $(call at,$(bindir)/create_cudawrap)
+	# Of programs that were built without it, none.
+	if [ -e $(call quoted,$(programs)/libcudawrap.so) ]; then $(INSTALL) -d $(call at,$(libdir)) && $(INSTALL) -m 0755 $(call quoted,$(programs)/libcudawrap.so) $(call at,$(libdir)/); fi
 	test -e $(call at,$(sysconfdir)/getgpu/config.toml) || $(INSTALL) -m 0644 etc/config.toml $(call at,$(sysconfdir)/getgpu/config.toml)
 	$(INSTALL) -m 0644 etc/tmpfiles.d/getgpu.conf $(call at,$(tmpfilesdir)/getgpu.conf)
 	$(INSTALL) -m 0644 $(addprefix man/,$(pages)) $(call at,$(mandir)/man1/)
@@ -121,6 +124,8 @@ tidy  = if [ -d $(call at,$(1)) ]; then rmdir --ignore-fail-on-non-empty $(call 
 
 uninstall-files:
 	rm -f $(call each,$(bindir),getgpu cudawrap create-cudawrap create_cudawrap) $(call at,$(tmpfilesdir)/getgpu.conf)
+	rm -f $(call at,$(libdir)/libcudawrap.so)
+	$(call tidy,$(libdir))
 	rm -f $(call each,$(mandir)/man1,$(pages) create_cudawrap.1) $(call at,$(mandir)/man5/getgpu.toml.5)
 	rm -f $(call each,$(bashdir),$(wildcard completions/bash/*))
 	rm -f $(call each,$(zshdir),$(wildcard completions/zsh/*))

@@ -4,6 +4,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -16,6 +17,14 @@ use serde::{Deserialize, Serialize};
 use crate::descriptors::above_standard;
 use crate::error::Failure;
 use crate::sys;
+
+/// What the driver reads: the path of the library that it loads at cuInit.
+pub const VARIABLE: &str = "CUDA_INJECTION64_PATH";
+/// Set for a program that only asks whether the driver calls the library: the library
+/// then does nothing but set [`CALLED`].
+pub const PROBE: &str = "CUDAWRAP_PROBE";
+/// What the library sets then.
+pub const CALLED: &str = "CUDAWRAP_CALLED";
 
 /// The hidden first argument that makes cudawrap find a device for another process. Its
 /// pid, its program and [`MANY`] or [`ONE`] follow; standard input is the socket.
@@ -45,6 +54,23 @@ pub enum Message {
     },
     /// There is no device, or it cannot be found out.
     Failed(Failure),
+}
+
+/// The library that was installed with an executable of ours: beside it, in lib/getgpu of
+/// its prefix, else where packages put it.
+pub fn library(executable: &Path) -> Option<PathBuf> {
+    let directory = executable.parent()?;
+    let places = [
+        directory.to_owned(),
+        directory.join("../lib/getgpu"),
+        "/usr/lib/getgpu".into(),
+        "/usr/local/lib/getgpu".into(),
+    ];
+    places
+        .into_iter()
+        .map(|place| place.join("libcudawrap.so"))
+        .find(|path| path.is_file())
+        .and_then(|path| path.canonicalize().ok())
 }
 
 /// A connection: the program's end and the other process's.

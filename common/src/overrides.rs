@@ -62,6 +62,14 @@ impl Overrides {
             .try_for_each(|(key, texts, name)| loaded.put(key, texts, name))
     }
 
+    /// The variables that say the same to a program that is started.
+    pub fn variables(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        self.0.iter().filter_map(|(key, texts, _)| {
+            let flag = CHOOSING.iter().find(|flag| flag.key() == *key)?;
+            Some((flag.variable(), texts.join(",")))
+        })
+    }
+
     /// Whether nothing of the kind was said.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

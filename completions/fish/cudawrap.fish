@@ -20,6 +20,7 @@ complete -c cudawrap -l ignore-grant -d 'Ignore an inherited CUDA_VISIBLE_DEVICE
 complete -c cudawrap -l wait -d 'Wait in line, first come first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)'
 complete -c cudawrap -l mps -d 'With --share: run as a client of NVIDIA\'s MPS daemon, which is started and ended as needed'
 complete -c cudawrap -l bind -d 'Run on the CPUs near the device, with --share on a part of them that no other share has'
+complete -c cudawrap -l auto -d 'Take the device at the program\'s first CUDA call (libcudawrap.so), not now'
 complete -c cudawrap -s v -l verbose -d 'Say what is decided'
 complete -c cudawrap -s q -l quiet -d 'Errors only, no hints'
 complete -c cudawrap -s V -l version -d 'Print the version'

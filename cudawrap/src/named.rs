@@ -18,7 +18,6 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Wait};
 use getgpu_common::visible::Visible;
 
-use crate::auto;
 use crate::bind::Around;
 use crate::choose::{Choice, ChoiceContext, uuids};
 use crate::granted::{self, Named};
@@ -30,6 +29,7 @@ use crate::locate_program;
 use crate::mps;
 use crate::options::{self, Options, Wanted};
 use crate::ranks::apply_rank;
+use crate::{at_first_call, auto};
 
 /// Runs with all arguments, the program's name included; returns the exit status if the
 /// program could not be run.
@@ -65,6 +65,8 @@ fn become_program(options: &Options, diag: &Diag) -> Failure {
     let ready = options::disabled().and_then(|disabled| {
         if disabled {
             Ok(LaunchSpec::unchanged())
+        } else if options.auto {
+            at_first_call::prepare(options, diag)
         } else {
             prepare(options, &program, diag)
         }

@@ -15,22 +15,24 @@ use getgpu_common::lock::{LockFile, LockOrigin, Span, host_sharing, occupancy};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Settings};
 
-use crate::explain;
 use crate::invocation::{Asker, open};
+use crate::{check_hook, explain};
 
 /// What has been found so far.
 #[derive(Default)]
-struct Findings {
+pub struct Findings {
     text: String,
     wrong: usize,
 }
 
 impl Findings {
-    fn fine(&mut self, what: &str, found: &str) {
+    /// Notes what is as it should be.
+    pub fn fine(&mut self, what: &str, found: &str) {
         let _ = writeln!(self.text, "ok       {what}: {}", printable(found));
     }
 
-    fn wrong(&mut self, what: &str, found: &str, remedy: &str) {
+    /// Notes what is not, and what to do.
+    pub fn wrong(&mut self, what: &str, found: &str, remedy: &str) {
         self.wrong += 1;
         let _ = writeln!(self.text, "problem  {what}: {}", printable(found));
         if !remedy.is_empty() {
@@ -56,6 +58,7 @@ pub fn check(environment: &Environment, directories: &[PathBuf]) -> Result<(), F
     if let Some(inventory) = &inventory {
         lists(&settings, environment, inventory, &mut findings);
     }
+    check_hook::look(&settings, &mut findings);
     programs(directories, &mut findings);
     show(&findings.text)?;
     match findings.wrong {

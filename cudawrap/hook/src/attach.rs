@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use getgpu_common::descriptors::{highest, keep_open, lowest};
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::hook;
 use getgpu_common::settings::{Auto, AutoNone, Environment, Loaded, Settings, matches, switches};
 use getgpu_common::{exit, sys};
 
@@ -26,6 +27,10 @@ static HIDDEN: AtomicBool = AtomicBool::new(false);
 
 /// Gives the program a device, unless it has one or is to be left alone.
 pub fn attach(diag: &Diag) -> Outcome {
+    if std::env::var_os(hook::PROBE).is_some() {
+        thread::set_variable(&CString::new(hook::CALLED).unwrap_or_default(), c"1");
+        return Outcome::Final;
+    }
     // Nonsense in the variable never keeps a program from its device.
     let disabled = switches::is_on("CUDAWRAP_DISABLE").unwrap_or(false);
     let program = whereabouts::program();

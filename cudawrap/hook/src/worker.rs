@@ -63,9 +63,9 @@ impl Question<'_> {
             .into(),
         ];
         let without: &[&str] = if self.again {
-            &["CUDA_INJECTION64_PATH", "CUDA_VISIBLE_DEVICES"]
+            &[hook::VARIABLE, "CUDA_VISIBLE_DEVICES"]
         } else {
-            &["CUDA_INJECTION64_PATH"]
+            &[hook::VARIABLE]
         };
         let plan = Plan::new(self.cudawrap, &words, without, Directory::Inherited);
         let child = unseen_child::start(&plan, &theirs, Some(&errors))

@@ -27,10 +27,25 @@ pub struct Options {
     pub mps: bool,
     /// `--bind`
     pub bind: bool,
+    /// `--auto`
+    pub auto: bool,
     /// `-v`, `-q`
     pub level: Level,
     /// The program and its arguments.
     pub program: Vec<OsString>,
+}
+
+impl Options {
+    /// The variables that stand for what is typed without a choice of devices.
+    pub fn switches(&self) -> Vec<(String, String)> {
+        let on = |is_on: bool, name: &str| is_on.then(|| (name.to_owned(), "1".to_owned()));
+        let visible = self.visible.clone();
+        on(self.mps, "CUDAWRAP_MPS")
+            .into_iter()
+            .chain(on(self.ignore_grant, "CUDAWRAP_IGNORE_GRANT"))
+            .chain(visible.map(|which| ("CUDAWRAP_VISIBLE".to_owned(), which)))
+            .collect()
+    }
 }
 
 /// What is to be done.

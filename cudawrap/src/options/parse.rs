@@ -51,6 +51,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
     let level = flags::level(&typed);
     let flag = |name| typed.get_flag(name);
     let (ignore_grant, mps, bind) = (flag("ignore-grant"), flag("mps"), flag("bind"));
+    let auto = flag("auto");
     let visible = typed.get_one::<String>("visible").cloned();
     Ok(Wanted::Run(Options {
         choices,
@@ -58,6 +59,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
         visible,
         mps,
         bind,
+        auto,
         level,
         program,
     }))

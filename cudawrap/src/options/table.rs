@@ -33,6 +33,16 @@ pub const FLAGS: [Flag; 3] = [
     ),
 ];
 
+/// How the program gets its device. Of no account under a link, so no variable stands for
+/// it.
+pub const AUTO: Flag = flag(
+    "auto",
+    &[],
+    Takes::Nothing,
+    RUN,
+    "Take the device at the program's first CUDA call (libcudawrap.so), not now",
+);
+
 /// Heading of what has to do with the program alone.
 const RUN: &str = "How the program runs";
 
@@ -41,6 +51,7 @@ pub fn table() -> impl Iterator<Item = Flag> {
     flags::CHOOSING
         .into_iter()
         .chain(FLAGS)
+        .chain([AUTO])
         .chain(flags::COMMON)
 }
 

@@ -9,4 +9,5 @@
 mod first_call;
 mod guest;
 mod no_device;
+mod option_and_check;
 mod programs;

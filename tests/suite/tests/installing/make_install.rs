@@ -63,6 +63,8 @@ fn what_is_installed_where_and_that_nothing_is_left() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
+    let built = sandbox.path("bin/libcudawrap.so");
+    std::fs::hard_link(sandbox.path("lib/getgpu/libcudawrap.so"), built).unwrap();
     make(&sandbox, "install-files").exits(0);
     let there = files(&sandbox.path("usr"));
     for (name, mode) in [
@@ -70,6 +72,7 @@ fn what_is_installed_where_and_that_nothing_is_left() {
         ("bin/cudawrap", "555"),
         ("bin/create-cudawrap", "755"),
         ("bin/create_cudawrap", "-> create-cudawrap"),
+        ("lib/getgpu/libcudawrap.so", "755"),
         ("lib/tmpfiles.d/getgpu.conf", "644"),
         ("share/man/man1/getgpu.1", "644"),
         ("share/man/man1/cudawrap.1", "644"),
@@ -88,6 +91,9 @@ fn what_is_installed_where_and_that_nothing_is_left() {
         ("share/doc/getgpu/README.md", "644"),
         ("share/doc/getgpu/examples/getgpu.sh", "644"),
         ("share/doc/getgpu/examples/gpu-app.service", "644"),
+        ("share/doc/getgpu/examples/cudawrap.sh", "644"),
+        ("share/doc/getgpu/examples/60-cudawrap.conf", "644"),
+        ("share/doc/getgpu/examples/task-prolog-auto", "644"),
     ] {
         assert_eq!(
             there.get(name).map(String::as_str),

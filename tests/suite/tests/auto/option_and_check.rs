@@ -1,0 +1,117 @@
+//! `cudawrap --auto -- PROGRAM`, and what `getgpu --check` says of the driver's hook.
+
+use getgpu_tests::hooked::{VARIABLE, all_said, bytes, hook, said};
+use harness::Sandbox;
+use harness::skip::{self, Need};
+
+#[test]
+fn auto_starts_a_program_that_takes_its_device_at_the_first_call() {
+    let sandbox = Sandbox::new("mig4");
+    let auto = |words: &[&str], rest: &[&str]| {
+        let program = ["cuda", "visible", "descriptors", "init", "visible", "uuid"];
+        let command = sandbox.command("cudawrap").args(["--auto"]).args(words);
+        command.args(["--"]).args(program).args(rest)
+    };
+    let outcome = auto(&[], &["descriptors"]).run();
+    outcome.exits(0).says(&[]);
+    let visible = all_said(&outcome, "visible");
+    assert_eq!(
+        (visible[0], bytes(visible[1])),
+        ("unset", said(&outcome, "uuid").to_owned())
+    );
+    let lock = sandbox.lock().display().to_string();
+    let counts = all_said(&outcome, "descriptors")
+        .into_iter()
+        .map(|text| text.matches(&lock).count());
+    assert_eq!(counts.collect::<Vec<_>>(), [0, 2]);
+    // Options hold at the first call.
+    let memory = "env=XLA_PYTHON_CLIENT_MEM_FRACTION";
+    let outcome = auto(&["--share", "1/4", "--visible=first"], &[memory]).run();
+    assert_eq!(
+        said(&outcome, "env"),
+        "XLA_PYTHON_CLIENT_MEM_FRACTION=0.225"
+    );
+    assert_eq!(all_said(&outcome, "visible")[1].split(',').count(), 4);
+    let gpu = auto(&["--type", "gpu"], &[]).run();
+    gpu.mentions("CUDA finds no device in this program");
+    assert_eq!(all_said(&gpu, "visible")[1], "empty");
+    // A tool of somebody else's is not loaded, and that is said.
+    auto(&[], &[])
+        .env(VARIABLE, "/opt/nsight/tool.so")
+        .run()
+        .mentions("not loaded");
+    auto(&["--bind"], &[]).run().refuses(
+        "cudawrap",
+        125,
+        "cudawrap: --auto: --bind has no effect on a program that runs already",
+    );
+    sandbox.set_settings("auto = 'off'");
+    let off = auto(&[], &[]).run();
+    off.mentions("turned off on this node");
+    assert_eq!(all_said(&off, "visible"), ["unset", "unset"]);
+    std::fs::remove_file(hook(&sandbox)).unwrap();
+    auto(&[], &[]).run().refuses(
+        "cudawrap",
+        125,
+        "cudawrap: --auto: libcudawrap.so was not found beside cudawrap",
+    );
+}
+
+#[test]
+fn check_says_whether_the_driver_calls_the_library() {
+    let sandbox = Sandbox::new("mig4");
+    let finding = |text: &str| {
+        let outcome = sandbox.getgpu(["--check"]).run();
+        let line = outcome
+            .stdout
+            .lines()
+            .find(|line| line.contains("  first call: "));
+        assert!(
+            line.is_some_and(|line| line.contains(text)),
+            "{text}: {outcome:#?}"
+        );
+        outcome
+    };
+    let path = hook(&sandbox).display().to_string();
+    finding(&format!(
+        "ok       first call: cuInit (status 0) calls {path}"
+    ))
+    .exits(0);
+    assert!(!sandbox.locked(), "it takes nothing");
+    sandbox.set_settings("auto = 'off'");
+    finding("auto = \"off\"").exits(0);
+    sandbox.set_settings("nvml_timeout = '2s'");
+    let driver = sandbox.path("lib/libcuda.so.1");
+    std::fs::remove_file(&driver).unwrap();
+    if !std::path::Path::new("/usr/lib/x86_64-linux-gnu/libcuda.so.1").exists() {
+        finding("there is no libcuda.so.1 here").exits(0);
+    }
+    if !skip::lacks(&[Need::Tool("cc")]) {
+        for (body, text) in [
+            (
+                "return 100;",
+                "problem  first call: cuInit (status 100) does not call",
+            ),
+            (
+                "for (;;) ;",
+                "problem  first call: cuInit did not return within 2 s",
+            ),
+            (
+                "__builtin_trap();",
+                "problem  first call: cuInit ended the process",
+            ),
+        ] {
+            sandbox.file(
+                "work/driver.c",
+                &format!("int cuInit(unsigned flags) {{ {body} }}\n"),
+                0o644,
+            );
+            let script = format!("cc -shared -fPIC -o {} driver.c", driver.display());
+            sandbox.shell("sh", &script).run().exits(0);
+            finding(text).exits(1);
+        }
+        std::fs::remove_file(&driver).unwrap();
+    }
+    std::fs::remove_file(hook(&sandbox)).unwrap();
+    finding("libcudawrap.so is not installed").exits(0);
+}
