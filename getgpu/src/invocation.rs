@@ -76,48 +76,23 @@ pub struct Answer {
 }
 
 impl Invocation<'_> {
-    /// Does it.
+    /// Prints a device: the one reserved under the tag, else what the caller owns of its
+    /// grant, else its lingering reservation, else the device of INDEX or free ones, else
+    /// what the queue brings.
     pub fn print(&self, mut request: Request) -> Result<(), Failure> {
-        let caller = caller::find();
-        let held = match self.options.keep {
-            Keep::Hold(Some(pid)) if pid > 0 => Some(caller::to_hold(pid)?),
-            Keep::Hold(Some(_)) if !root() => {
-                return Err(
-                    Failure::new(Kind::Usage, "--hold=0: only root may hold without end")
-                        .hint("getgpu --hold"),
-                );
-            }
-            _ => None,
-        };
-        if self.options.keep == Keep::Hold(None) && !caller.seen() {
-            return Err(caller::unseen());
-        }
-        if self.options.keep == Keep::Hold(None) && caller::exits_at_once() {
-            self.diag.warn(&format!(
-                "--hold: {} (pid {}) exits right after this, and the hold with it",
-                caller.name, caller.pid
-            ));
-            self.diag
-                .hint("name the process to hold for: getgpu --hold=PID");
-        }
+        let (caller, held) = self.caller()?;
         if request.visible == Visible::Nothing {
             return Err(request.empty_grant());
         }
         let user = self.options.uid.map(tag::user).transpose()?.flatten();
         request.user = user.map_or(request.user, |user| user.uid);
-        let tag = self
-            .options
-            .tag
-            .as_deref()
-            .map(|name| tag::Named::new(name, &request, self.options));
+        let name = self.options.tag.as_deref();
+        let tag = name.map(|name| tag::Named::new(name, &request, self.options));
         // Until the holder stands for it no other call of this user may look whether the
         // tag is in use.
-        let mut alone = match &tag {
-            Some(tag) => match tag.enter(&self.lock_file, request.user)? {
-                tag::Entered::Free(guard) => guard,
-                tag::Entered::Same(line) => return self.print_again(&[line]),
-            },
-            None => None,
+        let mut turn = match self.enter(tag.as_ref(), &request)? {
+            tag::Entered::Free(turn) => turn,
+            tag::Entered::Same(holder) => return self.print_again(&[holder]),
         };
         let whose = Whose {
             caller,
@@ -125,43 +100,77 @@ impl Invocation<'_> {
             user,
             tag: tag.as_ref().map(tag::Named::tag),
         };
-        if let Some(answer) = self.granted_again(&request)? {
-            return self.hand_out(answer, whose);
-        }
-        let choose = |request: &mut Request| {
-            open(self.settings)?.ask_all(|client| self.choose(client, request, &whose.caller))
+        let answer = if let Some(answer) = self.granted_again(&request)? {
+            answer
+        } else {
+            match self.choose_or_queue(&mut request, &whose.caller)? {
+                Chosen::Settled(answer) => answer,
+                Chosen::Claimed(claimed) => claimed.settle(&request, &self.lock_file)?,
+                Chosen::InLine(inventory) => {
+                    // Another call for the tag may come and go while this one waits, so
+                    // afterwards the tag is looked at once more.
+                    drop(turn.take());
+                    let (claimed, request) = self.stand_in_line(request, inventory)?;
+                    turn = match self.enter(tag.as_ref(), &request)? {
+                        tag::Entered::Free(turn) => turn,
+                        tag::Entered::Same(holder) => {
+                            drop(claimed);
+                            return self.print_again(&[holder]);
+                        }
+                    };
+                    claimed.settle(&request, &self.lock_file)?
+                }
+            }
         };
-        let mut chosen = choose(&mut request);
+        let printed = self.hand_out(answer, whose);
+        drop(turn);
+        printed
+    }
+
+    /// The caller, and the process that `--hold` names if it is another one.
+    fn caller(&self) -> Result<(Process, Option<Process>), Failure> {
+        let caller = caller::find();
+        match self.options.keep {
+            Keep::Hold(Some(0)) if !root() => {
+                let failure = Failure::new(Kind::Usage, "--hold=0: only root may hold without end");
+                return Err(failure.hint("getgpu --hold"));
+            }
+            Keep::Hold(Some(pid)) if pid > 0 => return Ok((caller, Some(caller::to_hold(pid)?))),
+            Keep::Hold(None) if !caller.seen() => return Err(caller::unseen()),
+            Keep::Hold(None) if caller::exits_at_once() => {
+                self.diag.warn(&format!(
+                    "--hold: {} (pid {}) exits right after this, and the hold with it",
+                    caller.name, caller.pid
+                ));
+                self.diag
+                    .hint("name the process to hold for: getgpu --hold=PID");
+            }
+            _ => {}
+        }
+        Ok((caller, None))
+    }
+
+    /// Waits for this call's turn at its tag; without one there is nothing to wait for.
+    fn enter(&self, tag: Option<&tag::Named>, request: &Request) -> Result<tag::Entered, Failure> {
+        tag.map_or(Ok(tag::Entered::Free(None)), |tag| {
+            tag.enter(&self.lock_file, request.user)
+        })
+    }
+
+    /// A choice; made once more if a sibling has reserved the grant for us all meanwhile.
+    fn choose_or_queue(&self, request: &mut Request, caller: &Process) -> Result<Chosen, Failure> {
+        let choose = |request: &mut Request| {
+            open(self.settings)?.ask_all(|client| self.choose(client, request, caller))
+        };
+        let chosen = choose(request);
         let none = match &chosen {
             Err(failure) => failure.kind == Kind::NoneFree,
             Ok(chosen) => matches!(chosen, Chosen::InLine(_)),
         };
-        if none && self.reserved_by_sibling(&request) {
-            chosen = choose(&mut request);
+        if none && self.reserved_by_sibling(request) {
+            return choose(request);
         }
-        let answer = match chosen? {
-            Chosen::Settled(answer) => answer,
-            Chosen::Claimed(claimed) => claimed.settle(&request, &self.lock_file)?,
-            Chosen::InLine(inventory) => {
-                // Another call for the tag may come and go while this one waits, so
-                // afterwards the tag is looked at again.
-                drop(alone.take());
-                let (claimed, request) = self.stand_in_line(request, inventory)?;
-                if let Some(tag) = &tag {
-                    match tag.enter(&self.lock_file, request.user)? {
-                        tag::Entered::Free(guard) => alone = guard,
-                        tag::Entered::Same(line) => {
-                            drop(claimed);
-                            return self.print_again(&[line]);
-                        }
-                    }
-                }
-                claimed.settle(&request, &self.lock_file)?
-            }
-        };
-        let handed_out = self.hand_out(answer, whose);
-        drop(alone);
-        handed_out
+        chosen
     }
 
     /// Prints what is reserved under a tag.
