@@ -197,7 +197,7 @@ impl ChoiceContext<'_> {
         if !apply_rank::matters(self.settings, self.rank) {
             return Ok(Some(inventory));
         }
-        apply_rank::lock_file(
+        apply_rank::place(
             request,
             self.lock_file,
             &inventory,

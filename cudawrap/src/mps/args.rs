@@ -26,7 +26,7 @@ pub const FAILED: u8 = b'f';
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SupervisorArgs {
     /// The directory.
-    pub place: MpsDirectory,
+    pub directory: MpsDirectory,
     /// How to speak to the daemon.
     pub control: Control,
 }
@@ -39,7 +39,7 @@ impl SupervisorArgs {
             device,
             libraries,
         } = &self.control;
-        let directory = self.place.directory().as_os_str();
+        let directory = self.directory.path().as_os_str();
         let mut words = vec![
             device.clone().into_bytes(),
             [b"directory=", directory.as_bytes()].concat(),
@@ -65,7 +65,7 @@ impl SupervisorArgs {
             Some(OsStr::from_bytes(found).to_owned())
         };
         Some(Self {
-            place: MpsDirectory::at(PathBuf::from(value("directory=")?)),
+            directory: MpsDirectory::at(PathBuf::from(value("directory=")?)),
             control: Control {
                 program: PathBuf::from(value("control=")?),
                 device: String::from_utf8(words.first()?.clone().into_vec()).ok()?,
@@ -92,7 +92,7 @@ mod tests {
         };
         for control in [control, bare] {
             let line = SupervisorArgs {
-                place: MpsDirectory::at("/tmp/getgpu-mps-0/MIG-1".into()),
+                directory: MpsDirectory::at("/tmp/getgpu-mps-0/MIG-1".into()),
                 control,
             };
             let words: Vec<OsString> = line

@@ -18,12 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Makes this process a client: the descriptor that it is to keep. When this returns the
 /// daemon listens.
-pub fn join(lock_file: &MpsDirectory, control: &Control) -> Result<OwnedFd, Failure> {
+pub fn join(directory: &MpsDirectory, control: &Control) -> Result<OwnedFd, Failure> {
     let deadline = Instant::now() + PATIENCE;
-    let failed = |error: io::Error| cannot(lock_file.directory(), &error);
-    let mutex = enter(lock_file, control, deadline)?;
-    lock_file.make_for_daemon()?;
-    let client = lock_file.open_read_only().map_err(failed)?;
+    let failed = |error: io::Error| cannot(directory.path(), &error);
+    let mutex = enter(directory, control, deadline)?;
+    directory.make_for_daemon()?;
+    let client = directory.open_read_only().map_err(failed)?;
     // The keeper holds the write lock for an instant when it has waited for the last
     // client.
     let left = deadline.saturating_duration_since(Instant::now());
@@ -31,50 +31,50 @@ pub fn join(lock_file: &MpsDirectory, control: &Control) -> Result<OwnedFd, Fail
         .read_within(CLIENTS, left)
         .map_err(|e| failed(e.into()))?;
     if !locked {
-        return Err(busy(lock_file, control));
+        return Err(busy(directory, control));
     }
     let watched = mutex
         .conflict(KEEPER)
         .map_err(|e| failed(e.into()))?
         .is_some();
-    if !watched || !daemon::listens(lock_file).map_err(failed)? {
-        start::keeper(lock_file, control, mutex)?;
+    if !watched || !daemon::listens(directory).map_err(failed)? {
+        start::keeper(directory, control, mutex)?;
     }
     Ok(client.into_fd())
 }
 
 /// The mutex of a directory that is there and stays there.
 fn enter(
-    lock_file: &MpsDirectory,
+    directory: &MpsDirectory,
     control: &Control,
     deadline: Instant,
 ) -> Result<OfdLock, Failure> {
     loop {
-        lock_file.make()?;
-        match lock_file.open() {
+        directory.make()?;
+        match directory.open() {
             Ok(mutex) => {
                 let left = deadline.saturating_duration_since(Instant::now());
                 let held = mutex
                     .write_within(MUTEX, left)
-                    .map_err(|e| cannot(lock_file.directory(), &e.into()))?;
+                    .map_err(|e| cannot(directory.path(), &e.into()))?;
                 if !held {
-                    return Err(busy(lock_file, control));
+                    return Err(busy(directory, control));
                 }
-                if lock_file.is_of(&mutex) {
+                if directory.is_of(&mutex) {
                     return Ok(mutex);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(cannot(lock_file.directory(), &error)),
+            Err(error) => return Err(cannot(directory.path(), &error)),
         }
         // It was removed behind its last client while we waited for it.
         if Instant::now() >= deadline {
-            return Err(busy(lock_file, control));
+            return Err(busy(directory, control));
         }
     }
 }
 
-fn busy(lock_file: &MpsDirectory, control: &Control) -> Failure {
+fn busy(directory: &MpsDirectory, control: &Control) -> Failure {
     let waited = PATIENCE.as_secs();
     let text = format!(
         "{}: the MPS daemon is being started or ended, for {waited} s already",
@@ -82,13 +82,13 @@ fn busy(lock_file: &MpsDirectory, control: &Control) -> Failure {
     );
     // `quit` waits for programs that are still its clients although they have closed the
     // descriptor.
-    Failure::new(Kind::Refused, text).hint(format!("see {}/control.log", lock_file.log().display()))
+    Failure::new(Kind::Refused, text).hint(format!("see {}/control.log", directory.log().display()))
 }
 
 /// For the keeper: waits without end until `range` can be write-locked through a new
 /// description.
-pub fn wait_for(lock_file: &MpsDirectory, range: Range) -> io::Result<OfdLock> {
-    let description = lock_file.open()?;
+pub fn wait_for(directory: &MpsDirectory, range: Range) -> io::Result<OfdLock> {
+    let description = directory.open()?;
     while !description.wait_for(range, getgpu_common::lock::Held::Try)? {}
     Ok(description)
 }

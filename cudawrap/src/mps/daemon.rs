@@ -60,7 +60,7 @@ impl Control {
         };
         let program = entries
             .chain(PLACES.map(PathBuf::from))
-            .map(|place| place.join(NAME))
+            .map(|directory| directory.join(NAME))
             .find(runs);
         let program = program.ok_or_else(|| {
             Failure::new(Kind::Refused, format!("MPS: {NAME} is not installed"))
@@ -76,14 +76,14 @@ impl Control {
 
     /// Starts the daemon; when this returns it listens. Else: why not, and what its log
     /// says.
-    pub fn start(&self, place: &MpsDirectory) -> Result<(), Failure> {
-        let said = place.log().join("start.log");
+    pub fn start(&self, directory: &MpsDirectory) -> Result<(), Failure> {
+        let said = directory.log().join("start.log");
         let failed = |why: String| {
             let failure = Failure::new(
                 Kind::Refused,
                 format!("{}: the MPS daemon cannot be started: {why}", self.device),
             );
-            match last_line(&place.log().join("control.log")) {
+            match last_line(&directory.log().join("control.log")) {
                 Some(line) => failure.hint(format!("its log ends with: {line}")),
                 None => failure.hint(format!(
                     "it has written no log; the program is {}",
@@ -94,7 +94,7 @@ impl Control {
         let cannot = |error: std::io::Error| failed(reason(&error));
         let output = File::create(&said).map_err(cannot)?;
         let errors = output.try_clone().map_err(cannot)?;
-        let mut command = self.command(place);
+        let mut command = self.command(directory);
         let child = command
             .arg("-d")
             .stdin(Stdio::null())
@@ -109,7 +109,7 @@ impl Control {
             Some(status) if status.success() => LISTENS.saturating_sub(began.elapsed()),
             _ => Duration::ZERO,
         };
-        if listens_within(place, left).map_err(cannot)? {
+        if listens_within(directory, left).map_err(cannot)? {
             return Ok(());
         }
         let why = last_line(&said).unwrap_or_else(|| match status {
@@ -128,8 +128,8 @@ impl Control {
 
     /// Ends the daemon and its server, which first waits for clients that it still has.
     /// False: it listens still, or that cannot be told.
-    pub fn quit(&self, place: &MpsDirectory) -> bool {
-        let mut command = self.command(place);
+    pub fn quit(&self, directory: &MpsDirectory) -> bool {
+        let mut command = self.command(directory);
         if let Ok(mut child) = command
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -141,10 +141,10 @@ impl Control {
             }
             let _ = child.wait();
         }
-        matches!(listens(place), Ok(false))
+        matches!(listens(directory), Ok(false))
     }
 
-    fn command(&self, place: &MpsDirectory) -> Command {
+    fn command(&self, directory: &MpsDirectory) -> Command {
         let mut path = self
             .program
             .parent()
@@ -157,8 +157,8 @@ impl Control {
         command
             .env_clear()
             .env("PATH", path)
-            .env(PIPE, place.pipe())
-            .env(LOG, place.log());
+            .env(PIPE, directory.pipe())
+            .env(LOG, directory.log());
         command.env("CUDA_VISIBLE_DEVICES", &self.device);
         if let Some(libraries) = &self.libraries {
             command.env("LD_LIBRARY_PATH", libraries);
@@ -173,9 +173,9 @@ impl Control {
 ///
 /// It cannot be told: no descriptor is left, no memory, no right. Only ENOENT and
 /// ECONNREFUSED of connect(2) mean that there is none.
-pub fn listens(place: &MpsDirectory) -> io::Result<bool> {
+pub fn listens(directory: &MpsDirectory) -> io::Result<bool> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let address = UnixAddr::new(&place.pipe().join("control"))?;
+    let address = UnixAddr::new(&directory.pipe().join("control"))?;
     let ours = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
     match connect(ours.as_raw_fd(), &address) {
         // Not at once because many others are waiting to be accepted: then it listens.
@@ -187,10 +187,10 @@ pub fn listens(place: &MpsDirectory) -> io::Result<bool> {
 
 /// Waits until a daemon listens that was started by a command which has returned: some
 /// listen a little later.
-fn listens_within(place: &MpsDirectory, limit: Duration) -> io::Result<bool> {
+fn listens_within(directory: &MpsDirectory, limit: Duration) -> io::Result<bool> {
     let began = Instant::now();
     loop {
-        if listens(place)? {
+        if listens(directory)? {
             return Ok(true);
         }
         if began.elapsed() >= limit {

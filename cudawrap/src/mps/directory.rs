@@ -64,7 +64,7 @@ impl MpsDirectory {
     }
 
     /// The directory itself.
-    pub fn directory(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.0
     }
 
@@ -238,17 +238,17 @@ mod tests {
                 Some("1234[99].a-very-long-name-of-a-server.example.org"),
                 Some("../x"),
             ] {
-                let place = MpsDirectory::of_job(&Uuid::parse(name).unwrap(), job);
-                let directory = place.directory().file_name().unwrap().to_owned();
+                let directory = MpsDirectory::of_job(&Uuid::parse(name).unwrap(), job);
+                let name = directory.path().file_name().unwrap().to_owned();
                 assert_eq!(
-                    place.directory().components().count(),
+                    directory.path().components().count(),
                     4,
                     "{}",
-                    place.directory().display()
+                    directory.path().display()
                 );
                 let longest = Path::new(TOP)
                     .join("getgpu-mps-4294967295")
-                    .join(directory)
+                    .join(name)
                     .join("pipe");
                 assert!(longest.as_os_str().len() < 90, "{}", longest.display());
             }

@@ -64,11 +64,11 @@ pub fn join(
         uuid,
         std::env::var_os("PATH").filter(|_| !getgpu_common::sys::secure_execution()),
     )?;
-    let lock_file = MpsDirectory::of(uuid);
-    lease.carry(client::join(&lock_file, &control)?);
+    let directory = MpsDirectory::of(uuid);
+    lease.carry(client::join(&directory, &control)?);
     diag.note(&format!(
         "{uuid}: client of the MPS daemon in {}",
-        lock_file.directory().display()
+        directory.path().display()
     ));
     if device.memory.is_none() {
         diag.note(&format!(
@@ -78,7 +78,7 @@ pub fn join(
     }
     ready
         .variables
-        .extend(variables::of(&lock_file, uuid, part, device.memory));
+        .extend(variables::of(&directory, uuid, part, device.memory));
     Ok(())
 }
 

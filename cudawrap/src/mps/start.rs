@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Starts a keeper, which starts the daemon if none listens. The mutex is handed on:
 /// until daemon and keeper are there it is the keeper's too, so that nobody comes in
 /// between even if this process is killed.
-pub fn keeper(place: &MpsDirectory, control: &Control, mutex: OfdLock) -> Result<(), Failure> {
+pub fn keeper(directory: &MpsDirectory, control: &Control, mutex: OfdLock) -> Result<(), Failure> {
     let failed = |why: &str| {
         Failure::new(
             Kind::Refused,
@@ -41,7 +41,7 @@ pub fn keeper(place: &MpsDirectory, control: &Control, mutex: OfdLock) -> Result
     ];
     line.extend(
         SupervisorArgs {
-            place: place.clone(),
+            directory: directory.clone(),
             control: control.clone(),
         }
         .words(),

@@ -24,7 +24,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// descriptor 4.
 pub fn main(words: &[OsString]) -> i32 {
     sys::set_name(c"cudawrap-mps");
-    let Some(SupervisorArgs { place, control }) = SupervisorArgs::parse(words) else {
+    let Some(SupervisorArgs { directory, control }) = SupervisorArgs::parse(words) else {
         return 2;
     };
     let (mutex, mut starter) = (
@@ -38,20 +38,20 @@ pub fn main(words: &[OsString]) -> i32 {
             return 1;
         }
     }
-    let _unaged = place.keep_from_cleaners();
-    let ours = place
+    let _unaged = directory.keep_from_cleaners();
+    let ours = directory
         .open()
         .ok()
         .filter(|keeper| matches!(keeper.try_write(KEEPER), Ok(true)));
-    let started = match daemon::listens(&place) {
+    let started = match daemon::listens(&directory) {
         Ok(true) => Ok(()),
-        Ok(false) => control.start(&place),
-        Err(error) => Err(cannot(place.directory(), &error)),
+        Ok(false) => control.start(&directory),
+        Err(error) => Err(cannot(directory.path(), &error)),
     };
     let _ = starter.write_all(&word(started));
     drop((starter, mutex));
     match ours {
-        Some(ours) => keep(&place, &control, &ours),
+        Some(ours) => keep(&directory, &control, &ours),
         // Another one watches already: only the daemon was missing.
         None => 0,
     }
@@ -73,28 +73,30 @@ fn word(started: Result<(), Failure>) -> Vec<u8> {
 }
 
 /// Watches over the clients until there is none, and ends the daemon.
-fn keep(place: &MpsDirectory, control: &Control, ours: &OfdLock) -> i32 {
+fn keep(directory: &MpsDirectory, control: &Control, ours: &OfdLock) -> i32 {
     loop {
         // Let go at once: nobody who wants to be a client shall find it locked while we
         // wait for the mutex.
-        let Ok(none_left) = wait_for(place, CLIENTS) else {
+        let Ok(none_left) = wait_for(directory, CLIENTS) else {
             return 1;
         };
         drop(none_left);
-        let Ok(mutex) = wait_for(place, MUTEX) else {
+        let Ok(mutex) = wait_for(directory, MUTEX) else {
             return 1;
         };
         // Somebody has removed the directory under us; what is there now, if anything, is
         // not ours to end.
-        if !place.is_of(ours) {
+        if !directory.is_of(ours) {
             return 1;
         }
         match mutex.conflict(CLIENTS) {
             Ok(Some(_)) => {}
             // In doubt whether it listens it is told to end, too, and its directory stays
             // until it has.
-            Ok(None) if matches!(daemon::listens(place), Ok(false)) || control.quit(place) => {
-                place.remove();
+            Ok(None)
+                if matches!(daemon::listens(directory), Ok(false)) || control.quit(directory) =>
+            {
+                directory.remove();
                 return 0;
             }
             // The daemon obeys one front end at a time, and somebody has one open.

@@ -25,7 +25,7 @@ const ROUNDING: f64 = 1e-6;
 /// The device is named by its UUID, since a client that has an index counts among the
 /// devices that the daemon sees.
 pub fn of(
-    place: &MpsDirectory,
+    directory: &MpsDirectory,
     device: &Uuid,
     part: f64,
     memory: Option<u64>,
@@ -33,8 +33,8 @@ pub fn of(
     let text = |path: std::path::PathBuf| path.display().to_string();
     let always = [
         ("CUDA_VISIBLE_DEVICES", device.to_string()),
-        (PIPE, text(place.pipe())),
-        (LOG, text(place.log())),
+        (PIPE, text(directory.pipe())),
+        (LOG, text(directory.log())),
         (THREADS, percentage(part)),
     ];
     let limit = memory.map(|total| (MEMORY, limit(part, total)));
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn a_client_without_known_memory_has_no_limit() {
         let device = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
-        let place = MpsDirectory::of(&device);
+        let directory = MpsDirectory::of(&device);
         let names = |memory| {
-            of(&place, &device, 0.5, memory)
+            of(&directory, &device, 0.5, memory)
                 .into_iter()
                 .map(|(name, _)| name)
                 .collect::<Vec<_>>()

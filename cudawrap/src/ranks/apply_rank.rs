@@ -72,7 +72,7 @@ fn divide(request: &mut Request, share: Option<Share>) {
 }
 
 /// Puts a rank into its place.
-pub fn lock_file(
+pub fn place(
     request: &mut Request,
     lock_file: &LockFile,
     inventory: &Inventory,
