@@ -15,7 +15,6 @@ const LISTS: [&str; 6] = [
     "SGE_HGR_cuda",
 ];
 
-/// A job's GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchGpus {
     /// Their numbers on the node, in NVML's order; empty if nothing tells.

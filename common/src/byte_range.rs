@@ -29,12 +29,10 @@ impl Range {
         }
     }
 
-    /// A single byte.
     pub const fn byte(at: i64) -> Self {
         Self { start: at, len: 1 }
     }
 
-    /// The first byte.
     pub const fn start(self) -> i64 {
         self.start
     }

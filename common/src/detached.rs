@@ -21,9 +21,7 @@ pub const OURSELVES: &CStr = c"/proc/self/exe";
 /// The user that such a process is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Its uid.
     pub uid: u32,
-    /// Its one group.
     pub gid: u32,
 }
 

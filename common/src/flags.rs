@@ -25,14 +25,12 @@ pub enum Takes {
     },
 }
 
-/// One option.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag {
     /// Long name, without dashes; also the key under which the parser keeps it.
     pub long: &'static str,
     /// Letters that stand for it; the first is shown.
     pub short: &'static [char],
-    /// Its value.
     pub takes: Takes,
     /// Heading in the help.
     pub heading: &'static str,

@@ -34,7 +34,6 @@ impl Uuid {
         }
     }
 
-    /// The canonical text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -63,7 +62,6 @@ pub enum Selector {
     Full(Uuid),
     /// `MIG-GPU-<uuid>/<gi>/<ci>`, accepted by every driver.
     OldMig {
-        /// The parent GPU.
         gpu: Uuid,
         /// GPU instance id.
         gi: u32,

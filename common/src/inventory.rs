@@ -44,7 +44,6 @@ pub struct Gpu {
 /// A device: what CUDA_VISIBLE_DEVICES can name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Device {
-    /// Its identity.
     pub uuid: Uuid,
     /// NVML index of its GPU.
     pub gpu: u32,
@@ -67,7 +66,6 @@ pub struct Device {
 /// A process that NVML shows on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Process id.
     pub pid: u32,
     /// Device memory in bytes, where known.
     pub memory: Option<u64>,
@@ -80,7 +78,6 @@ pub struct Process {
 /// Memory of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// All of it.
     pub total: u64,
     /// In use.
     pub used: u64,
@@ -101,7 +98,6 @@ pub enum Activity {
 /// A device's use, with its witnesses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// The verdict.
     pub activity: Activity,
     /// Why, for people; none if idle.
     pub reason: Option<String>,
@@ -177,7 +173,6 @@ impl Device {
 /// What a list entry is matched against.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
-    /// The device.
     pub uuid: &'a Uuid,
     /// The GPU it is, or is on.
     pub gpu: Option<&'a Uuid>,

@@ -8,7 +8,7 @@
 //! | the lock | `lock` taking, settling and reading locks, `share` parts of a device in units of the lock |
 //! | the node | `inventory` GPUs and devices as data, `visible` CUDA_VISIBLE_DEVICES, `settings` files, variables and the site's lists, `node_lock` the lock of this node, `syslog` and `lease_log` the system's log |
 //! | what is typed | `flags` tables of options, `help_text` help texts, `overrides` options as settings |
-//! | one call | `pool` which devices it may choose from, `ownership` what it owns already, `nvml_client` the connection to the process that asks NVML, `hook` that between libcudawrap.so and cudawrap, `request` what it asks for |
+//! | one call | `pool` which devices it may choose from, `nearest` which is best for a rank, `ownership` what it owns already, `nvml_client` the connection to the process that asks NVML, `hook` that between libcudawrap.so and cudawrap, `request` what it asks for |
 //! | choosing | `choice` claiming free devices, `queue` waiting for them, `select` one look at the node |
 //!
 //! NVML itself is in the crate `getgpu-nvml`, in `common/nvml`, which getgpu alone links.
@@ -47,6 +47,7 @@ pub mod help_text;
 pub mod overrides;
 
 pub mod hook;
+pub mod nearest;
 pub mod nvml_client;
 pub mod ownership;
 pub mod pool;

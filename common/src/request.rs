@@ -2,11 +2,12 @@
 //! The same for getgpu and cudawrap, so that both mean the same devices.
 
 use crate::batch::BatchGpus;
-use crate::cpus::{CpuSet, overlap};
+use crate::cpus::CpuSet;
 use crate::error::{Failure, Kind};
 use crate::ident::{Selector, Uuid};
 use crate::inventory::{Detail, Device, Inventory};
 use crate::lock::{Level, LockFile, UNITS, Units, layout};
+use crate::nearest::Nearest;
 use crate::nvml_client::{Client, Worker};
 use crate::ownership::{self, Cover, Decision, OwnershipQuestion};
 use crate::pool::{Filter, Portion};
@@ -18,33 +19,6 @@ use crate::visible::{self, Visible};
 /// What to do where CUDA_VISIBLE_DEVICES leaves too little.
 pub const WITHOUT_GRANT: &str =
     "unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to choose among all devices";
-
-/// How far a device is from the one that is best for a rank: first by the CPUs near its
-/// GPU that the rank may not use, then by whether it is the one of the rank's block.
-pub type Distance = (i64, bool);
-
-/// Where a rank of a parallel program is best placed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nearest {
-    /// The CPUs that it may run on.
-    pub cpus: CpuSet,
-    /// The device of its block, by its place in the pool.
-    pub block: Option<usize>,
-}
-
-impl Nearest {
-    /// How far a device is, which is at this place of the pool.
-    pub fn distance(&self, device: &Device, lock_file: usize) -> Distance {
-        let near = device
-            .cpus
-            .as_ref()
-            .map_or(0, |cpus| overlap(cpus, &self.cpus));
-        (
-            -i64::try_from(near).unwrap_or(i64::MAX),
-            self.block != Some(lock_file),
-        )
-    }
-}
 
 /// What one call asks for.
 #[derive(Clone, Debug)]
@@ -416,7 +390,6 @@ impl Request {
         }
     }
 
-    /// The grant's text.
     pub fn value(&self) -> &str {
         &self.value
     }

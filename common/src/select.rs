@@ -6,6 +6,7 @@ use crate::choice::cap;
 use crate::choice::chooser::{Chooser, Guard, Outcome, Picked};
 use crate::choice::rejection_report::{self, Rejected, RejectionReport};
 use crate::error::{Failure, Kind};
+use crate::ident::Uuid;
 use crate::inventory::{Device, Inventory};
 use crate::lock::{LockFile, OfdLock, Side};
 use crate::nvml_client::Ask;
@@ -60,11 +61,8 @@ pub trait Observer<A: Ask> {
 
 /// What a selection is made with.
 pub struct Selection<'a, A: Ask> {
-    /// NVML.
     pub client: &'a mut A,
-    /// The lock.
     pub lock_file: &'a LockFile,
-    /// For whom.
     pub side: Side,
     /// What is asked for.
     pub request: &'a Request,
@@ -80,91 +78,92 @@ impl<A: Ask> Selection<'_, A> {
     /// What waiting cannot cure: NVML, the lock, a pool that could never meet the
     /// request.
     pub fn run(
-        self,
+        mut self,
         known: Option<Inventory>,
         observer: &mut dyn Observer<A>,
     ) -> Result<Selected, Failure> {
-        let Self {
-            client,
-            lock_file,
-            side,
-            request,
-            waits,
-        } = self;
-        cap::possible(request)?;
-        let probe = lock_file.open()?;
-        let ahead = queue::waiting(&probe, Some(request.line()))?;
+        cap::possible(self.request)?;
+        let probe = self.lock_file.open()?;
+        let ahead = queue::waiting(&probe, Some(self.request.line()))?;
         let mut known = known;
         // Of several devices it has to be known whether a program can use them together.
-        if known.is_none() && (request.count > 1 || ahead > 0) {
-            known = Some(client.client()?.scan(request.detail())?);
+        if known.is_none() && (self.request.count > 1 || ahead > 0) {
+            known = Some(self.scan()?);
         }
         if let Some(inventory) = &known {
-            observer.known(
-                inventory,
-                &request.filter.pool(inventory).collect::<Vec<_>>(),
-            )?;
+            let pool: Vec<&Device> = self.request.filter.pool(inventory).collect();
+            observer.known(inventory, &pool)?;
+            fits_inside(self.request, inventory)?;
         }
-        if let Some(inventory) = &known {
-            fits_inside(request, inventory)?;
-        }
-        let mut alone = None;
-        if let (true, false, Some(inventory)) = (ahead > 0, waits, &known) {
-            let availability = || {
-                queue::availability(&probe, request, inventory)
-                    .map(|availability| availability.free)
-            };
-            let found = queue::stalled_head::alone(
-                availability,
-                request.count,
-                queue::stalled_head::ALONE,
-            )?;
-            alone = Some(found).filter(|alone| !alone.is_empty());
-        }
-        let failure = if ahead > 0 && alone.is_none() {
+        let left_alone = match &known {
+            Some(inventory) if ahead > 0 && !self.waits => self.left_alone(&probe, inventory)?,
+            _ => Vec::new(),
+        };
+        let failure = if ahead > 0 && left_alone.is_empty() {
             queue::taken_by(ahead).hint(observer.hint(true))
         } else {
-            let skip = |device: &Device| {
-                alone
-                    .as_ref()
-                    .is_some_and(|alone| !alone.contains(&device.uuid))
-            };
-            let mut chooser = Chooser {
-                client: &mut *client,
-                lock_file,
-                side,
-                request,
-                skip: &skip,
-            };
-            match chooser.choose(known.as_ref())? {
-                Outcome::Picked(picked, guard) => {
-                    observer.picked(&mut chooser, &picked, known.as_ref())?;
-                    return Ok(Selected::Picked(picked, guard));
-                }
-                Outcome::OverCap(failure) => failure,
-                Outcome::NoneFree(rejected) => {
-                    observer.rejected(&rejected, &probe);
-                    RejectionReport::take(&rejected, &probe)
-                        .failure()
-                        .hint(observer.hint(false))
-                }
+            let only = (ahead > 0).then_some(left_alone.as_slice());
+            match self.choose(&probe, known.as_ref(), only, observer)? {
+                Selected::Failed(failure) => failure,
+                picked => return Ok(picked),
             }
         };
-        if !waits {
+        if !self.waits {
             return Ok(Selected::Failed(failure));
         }
-        let inventory = match known {
-            Some(inventory) => inventory,
-            None => client.client()?.scan(request.detail())?,
-        };
+        let inventory = known.map_or_else(|| self.scan(), Ok)?;
         // What no device of the node could ever meet is said at once.
         let pool: Vec<&Device> =
-            rejection_report::pool(&request.filter, &inventory, request.count)?
+            rejection_report::pool(&self.request.filter, &inventory, self.request.count)?
                 .into_iter()
                 .map(|(_, device)| device)
                 .collect();
         observer.waits(&pool, &inventory)?;
         Ok(Selected::Queue(inventory))
+    }
+
+    fn scan(&mut self) -> Result<Inventory, Failure> {
+        self.client.client()?.scan(self.request.detail())
+    }
+
+    /// Devices that are free and that the head of the queue does not look at, since it is
+    /// stopped: as many as are wanted, or none.
+    fn left_alone(&self, probe: &OfdLock, inventory: &Inventory) -> Result<Vec<Uuid>, Failure> {
+        let free = || {
+            queue::availability(probe, self.request, inventory)
+                .map(|availability| availability.free)
+        };
+        queue::stalled_head::alone(free, self.request.count, queue::stalled_head::ALONE)
+    }
+
+    /// Chooses among all devices, or among `only` these; else why there are none.
+    fn choose(
+        &mut self,
+        probe: &OfdLock,
+        known: Option<&Inventory>,
+        only: Option<&[Uuid]>,
+        observer: &mut dyn Observer<A>,
+    ) -> Result<Selected, Failure> {
+        let skip = |device: &Device| only.is_some_and(|only| !only.contains(&device.uuid));
+        let mut chooser = Chooser {
+            client: &mut *self.client,
+            lock_file: self.lock_file,
+            side: self.side,
+            request: self.request,
+            skip: &skip,
+        };
+        match chooser.choose(known)? {
+            Outcome::Picked(picked, guard) => {
+                observer.picked(&mut chooser, &picked, known)?;
+                Ok(Selected::Picked(picked, guard))
+            }
+            Outcome::OverCap(failure) => Ok(Selected::Failed(failure)),
+            Outcome::NoneFree(rejected) => {
+                observer.rejected(&rejected, probe);
+                let failure = RejectionReport::take(&rejected, probe).failure();
+                Ok(Selected::Failed(failure.hint(observer.hint(false))))
+            }
+        }
     }
 }
 

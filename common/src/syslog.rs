@@ -22,9 +22,7 @@ pub struct Record<'a> {
     pub pid: i32,
     /// `leased` or `reserved`.
     pub what: &'a str,
-    /// The devices.
     pub devices: &'a [Uuid],
-    /// For whom.
     pub uid: u32,
     /// Key and value: the program that leases, or the caller it is reserved for.
     pub program: (&'a str, &'a str),

@@ -20,7 +20,6 @@ pub enum Visible {
 }
 
 impl Visible {
-    /// Reads the variable.
     pub fn parse(value: Option<&OsStr>) -> Self {
         let Some(value) = value else {
             return Self::Unset;

@@ -27,7 +27,6 @@ pub enum Stop {
     Failed(Failure),
 }
 
-/// The plan's surroundings.
 pub struct Work<'a> {
     /// The open, locked directory.
     pub dir: &'a Directory,

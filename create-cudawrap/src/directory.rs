@@ -21,7 +21,6 @@ pub enum Renames {
     Plain,
 }
 
-/// An open directory.
 #[derive(Debug)]
 pub struct Directory {
     file: File,
@@ -46,7 +45,6 @@ impl Directory {
         })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -19,11 +19,8 @@ use crate::{apparmor, names};
 pub struct Keeper {
     /// Whether root asks.
     pub root: bool,
-    /// The directory's owner.
     pub uid: u32,
-    /// Its group.
     pub gid: u32,
-    /// Its permission bits.
     pub mode: u32,
 }
 

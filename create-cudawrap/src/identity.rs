@@ -3,7 +3,6 @@
 /// Which file it is, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id {
-    /// Device.
     pub dev: u64,
     /// Inode.
     pub ino: u64,

@@ -37,11 +37,8 @@ pub enum Leads {
 pub enum Kind {
     /// Nothing has it.
     Absent,
-    /// A regular file.
     File,
-    /// A symbolic link.
     Link(Leads),
-    /// A directory.
     Directory,
     /// A device, socket, pipe.
     Special,
@@ -50,7 +47,6 @@ pub enum Kind {
 /// One name in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is.
     pub kind: Kind,
     /// Which file it is; none when absent.
     pub id: Option<Id>,
@@ -101,7 +97,6 @@ impl Entry {
 /// What the places of a path hold, and where else its program could be.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// The path itself.
     pub app: Entry,
     /// `CUDAWRAP_app`.
     pub hidden: Entry,

@@ -22,7 +22,6 @@ use crate::{checks, dirlock, facts, linkdir, package};
 
 /// What all jobs of a run share.
 pub struct Job<'a> {
-    /// The command line.
     pub options: &'a Options,
     /// What is asked for.
     pub goal: Goal,
@@ -36,7 +35,6 @@ pub struct Job<'a> {
 
 /// What came of a job.
 pub struct Done {
-    /// For the user.
     pub text: String,
     /// The steps of a dry run.
     pub steps: Vec<String>,

@@ -19,7 +19,6 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// A package, and the path by which it knows the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its name.
     pub package: String,
     /// `/bin/x` and `/usr/bin/x` are one file, but dpkg knows only one of the two names.
     pub path: PathBuf,

@@ -2,11 +2,14 @@
 //! single steps. Pure: after every step, and so after a crash at any of them, the path
 //! runs; the tests walk through all of them.
 
-use getgpu_common::error::{Failure, Kind};
+use getgpu_common::error::Failure;
 
+use crate::impossible::{hop, hopeless, in_the_way, lost, migtools, refused};
 use crate::inspect::Seen;
-use crate::names::Place::{self, App, Former, Hidden, Tmp};
+use crate::names::Place::{App, Former, Hidden, Tmp};
 use crate::state::{Leftover, State, leftover, state};
+pub use crate::steps::{Method, Step};
+use crate::steps::{discard, first, half, names_tmp, relink, renew};
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,38 +20,6 @@ pub enum Goal {
     Undo,
     /// What an upgrade or a move has broken shall work again.
     Repair,
-}
-
-/// Whether two names can change places in one step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// Yes: renameat2 with RENAME_EXCHANGE.
-    Exchange,
-    /// No: hard links, and renaming over.
-    Replace,
-}
-
-/// One change in the directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// A new link to cudawrap.
-    Link(Place),
-    /// A second name for the first one's file.
-    Copy(Place, Place),
-    /// The two names change places.
-    Swap(Place, Place),
-    /// Renamed; the new name must be free.
-    Move(Place, Place),
-    /// Renamed over what has the new name.
-    Over(Place, Place),
-    /// The name goes away.
-    Drop(Place),
-    /// dpkg writes `CUDAWRAP_app` from now on where it would write the path.
-    Divert,
-    /// dpkg writes the path itself again.
-    Undivert,
-    /// What was done is on the disk before the next step.
-    Sync,
 }
 
 /// What is said when all steps are done.
@@ -307,135 +278,4 @@ fn undo(seen: &Seen, now: State, method: Method) -> Steps {
         (State::Missing, _) => return Err(refused("no such file")),
     };
     Ok((back, Outcome::Undone))
-}
-
-/// Plain: our link beside the program, then both change places.
-fn first(method: Method) -> Vec<Step> {
-    match method {
-        Method::Exchange => vec![Step::Link(Hidden), Step::Sync, Step::Swap(App, Hidden)],
-        Method::Replace => [vec![Step::Copy(App, Hidden), Step::Sync], relink(method)].concat(),
-    }
-}
-
-/// Interrupted before the exchange; a link that leads elsewhere than wanted is made anew
-/// first.
-fn half(seen: &Seen, request: &Request) -> Vec<Step> {
-    let usable = seen.hidden.runs && seen.hidden.text.as_deref() == Some(request.wrapper);
-    match request.method {
-        Method::Exchange if usable => vec![Step::Swap(App, Hidden)],
-        Method::Exchange => {
-            vec![
-                Step::Link(Tmp),
-                Step::Swap(Tmp, Hidden),
-                Step::Drop(Tmp),
-                Step::Sync,
-                Step::Swap(App, Hidden),
-            ]
-        }
-        Method::Replace => renew(request.method),
-    }
-}
-
-/// A new link in the place of what the path is now, which is an older link or a second
-/// name of the program.
-fn relink(method: Method) -> Vec<Step> {
-    match method {
-        Method::Exchange => vec![
-            Step::Link(Tmp),
-            Step::Sync,
-            Step::Swap(Tmp, App),
-            Step::Sync,
-            Step::Drop(Tmp),
-        ],
-        Method::Replace => vec![Step::Link(Tmp), Step::Over(Tmp, App)],
-    }
-}
-
-/// Upgraded: the new program takes the place of the old one, which goes last.
-fn renew(method: Method) -> Vec<Step> {
-    match method {
-        Method::Exchange => vec![
-            Step::Link(Tmp),
-            Step::Swap(Tmp, Hidden),
-            Step::Sync,
-            Step::Swap(App, Hidden),
-            Step::Sync,
-            Step::Drop(Tmp),
-        ],
-        Method::Replace => [
-            vec![Step::Copy(App, Tmp), Step::Over(Tmp, Hidden), Step::Sync],
-            relink(method),
-        ]
-        .concat(),
-    }
-}
-
-/// Removes a name that a package manager may write to at the same moment: first out of
-/// its way, then looked at, then gone.
-fn discard(place: Place, method: Method) -> Vec<Step> {
-    match method {
-        Method::Exchange => vec![Step::Move(place, Tmp), Step::Drop(Tmp)],
-        Method::Replace => vec![Step::Drop(place)],
-    }
-}
-
-fn names_tmp(step: Step) -> bool {
-    match step {
-        Step::Link(a) | Step::Drop(a) => a == Tmp,
-        Step::Copy(a, b) | Step::Swap(a, b) | Step::Move(a, b) | Step::Over(a, b) => {
-            a == Tmp || b == Tmp
-        }
-        Step::Divert | Step::Undivert | Step::Sync => false,
-    }
-}
-
-fn hop(seen: &Seen) -> String {
-    seen.app
-        .through
-        .as_ref()
-        .map(|hop| hop.display().to_string())
-        .unwrap_or_default()
-}
-
-fn refused(why: &str) -> Failure {
-    Failure::new(Kind::Refused, why)
-}
-
-fn in_the_way() -> Failure {
-    refused("something else has the name CUDAWRAP_name beside it")
-        .hint("look what it is, and move it away")
-}
-
-fn migtools() -> Failure {
-    refused("is wrapped by migtools")
-        .hint("create-cudawrap without --undo adopts it; or put its program back: mv -T MIGTOOLS_name name")
-}
-
-fn lost() -> Failure {
-    refused("is a link to cudawrap, and its program is nowhere")
-        .hint("install the program again, then wrap it")
-}
-
-fn hopeless(seen: &Seen, now: State) -> Failure {
-    match now {
-        State::Missing => refused("no such file"),
-        State::Orphan => refused("no such file; its program is CUDAWRAP_name beside it")
-            .hint("--undo puts it back"),
-        State::Through => refused(&format!(
-            "leads to {}, which leads to cudawrap, and runs nothing",
-            hop(seen)
-        ))
-        .hint("create-cudawrap --status shows what is wrong there"),
-        State::Migtools => migtools(),
-        State::LinkOnly => refused(
-            "is a link to cudawrap, with no program of its name beside it or behind it in PATH",
-        )
-        .hint("install the program, or remove the link with --undo"),
-        State::Lost => lost(),
-        _ if seen.app.kind == crate::inspect::Kind::Directory => {
-            refused("is a directory").hint("name the programs in it")
-        }
-        _ if seen.app.text.is_some() => refused("is a link that leads to no file"),
-        _ => refused("is not a program"),
-    }
 }

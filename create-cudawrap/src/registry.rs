@@ -55,7 +55,6 @@ impl Note {
         })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.file
     }

@@ -24,7 +24,6 @@ use crate::status;
 use crate::target::{self, Target};
 use crate::wrapper;
 
-/// The whole program.
 pub fn main() -> ExitCode {
     let diag = Diag::new(PROGRAM, Level::Normal);
     let result = match options::parse(std::env::args_os().skip(1)) {

@@ -43,14 +43,12 @@ pub enum State {
     InTheWay,
     /// A directory, a device, a link that leads nowhere.
     NotAProgram,
-    /// Nothing.
     Missing,
 }
 
 /// What lies at `.CUDAWRAP_app~`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// Nothing.
     None,
     /// A link of ours, a second name of the program, or the program that an upgrade
     /// superseded: goes away.

@@ -22,17 +22,13 @@ use crate::ranks::{Rank, apply_rank};
 
 /// What a choice is made with.
 pub struct ChoiceContext<'a> {
-    /// What is set.
     pub settings: &'a Settings,
-    /// What was inherited.
     pub environment: &'a Environment,
-    /// The lock.
     pub lock_file: &'a LockFile,
     /// The program that a device is for.
     pub lessee: Lessee<'a>,
     /// Which rank this is, under a launcher.
     pub rank: Option<&'a Rank>,
-    /// Who speaks.
     pub diag: &'a Diag,
 }
 
@@ -313,7 +309,6 @@ fn check_instances(
     Err(Failure::new(Kind::Nvml, text).hint("run one program on each"))
 }
 
-/// The devices' names.
 pub fn uuids(devices: &[Device]) -> Vec<Uuid> {
     devices.iter().map(|device| device.uuid.clone()).collect()
 }

@@ -284,13 +284,9 @@ pub fn taken(uuid: &Uuid, holder: Option<&Holder>, request: &Request) -> Failure
 
 /// Somebody who waits for the devices that the grant names.
 pub struct Wanted<'a> {
-    /// The lock.
     pub lock_file: &'a LockFile,
-    /// Where warnings go.
     pub diag: &'a Diag,
-    /// The request.
     pub request: Request,
-    /// The devices.
     pub devices: Vec<Device>,
     /// The process that they are for.
     pid: i32,

@@ -42,7 +42,6 @@ pub fn ask<T>(
     open(settings)?.ask_all(ask)
 }
 
-/// The running helper.
 #[derive(Debug)]
 pub struct Helper {
     child: UnseenChild,

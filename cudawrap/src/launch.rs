@@ -23,7 +23,6 @@ use crate::mps;
 
 /// A program that is to be started, and since when.
 pub struct Launch<'a> {
-    /// It, and the process that it runs in.
     pub lessee: Lessee<'a>,
     /// What is in force for it.
     pub settings: &'a Settings,
@@ -31,11 +30,9 @@ pub struct Launch<'a> {
     pub mps: bool,
     /// When we began to look for a device.
     pub began: Instant,
-    /// The lock.
     pub lock_file: &'a LockFile,
     /// Among whom CPUs are divided.
     pub around: Around,
-    /// Where notes go.
     pub diag: &'a Diag,
 }
 

@@ -16,7 +16,8 @@ use getgpu_common::settings::Wait;
 use getgpu_common::visible::Visible;
 
 use crate::explain;
-use crate::invocation::{Answer, Asker, Chosen, Claimed, Invocation, open};
+use crate::hand_out::Answer;
+use crate::invocation::{Asker, Chosen, Claimed, Invocation, open};
 use crate::options::{Action, Format, Keep};
 use getgpu_common::procfs::Process;
 

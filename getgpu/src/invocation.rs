@@ -5,33 +5,27 @@
 use std::time::{Duration, Instant};
 
 use getgpu_common::choice::chooser::Guard;
-use getgpu_common::detached::User;
 use getgpu_common::diag::{Diag, print};
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::frameworks;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Inventory};
-use getgpu_common::job::Job;
 use getgpu_common::lock::claim::{join, settle_all};
 use getgpu_common::lock::ownership_proof::{self, HolderProcess};
-use getgpu_common::lock::{Claim, LockFile, OfdLock, Side, Span};
+use getgpu_common::lock::{Claim, LockFile, Side, Span};
 use getgpu_common::nvml_client::Client;
 use getgpu_common::ownership::{Cover, Decision};
-use getgpu_common::procfs::Stat;
 use getgpu_common::request::Request;
-use getgpu_common::settings::{Environment, Log, Settings};
+use getgpu_common::settings::{Environment, Settings};
 use getgpu_common::share::{self, Share};
-use getgpu_common::syslog::Record;
 use getgpu_common::visible::Visible;
 use getgpu_nvml::spawn;
 
 use getgpu_common::procfs::Process;
 
 use crate::caller;
-use crate::holder;
+use crate::hand_out::{Answer, Whose};
 use crate::options::{Action, Format, Keep, Options};
 use crate::tag;
-use getgpu_common::lock::holder_args::{HolderArgs, Tag, Until};
 
 /// How long a grant that somebody has is looked at again, and how often.
 const SIBLING: Duration = Duration::from_millis(200);
@@ -47,32 +41,13 @@ pub fn open(settings: &Settings) -> Result<Asker, Failure> {
 
 /// One call that prints a device.
 pub struct Invocation<'a> {
-    /// What was typed.
     pub options: &'a Options,
-    /// What was inherited.
     pub environment: &'a Environment,
-    /// What is set.
     pub settings: &'a Settings,
-    /// The lock.
     pub lock_file: LockFile,
-    /// Who speaks.
     pub diag: &'a Diag,
     /// When it began.
     pub began: Instant,
-}
-
-/// What is to be printed, and the lock behind it.
-pub struct Answer {
-    /// The devices.
-    pub uuids: Vec<Uuid>,
-    /// What is printed for them.
-    pub value: String,
-    /// The settled reservation, if there is to be one.
-    pub lock: Option<OfdLock>,
-    /// The smallest part of a device that it is.
-    pub part: f64,
-    /// Kept until the holder can be counted.
-    pub guard: Guard,
 }
 
 impl Invocation<'_> {
@@ -202,24 +177,6 @@ impl Invocation<'_> {
         ))
     }
 
-    /// What is printed for devices of which the smallest part is `part`.
-    fn text(&self, value: &str, part: f64) -> String {
-        match self.options.format {
-            Format::Env => format!("export CUDA_VISIBLE_DEVICES={value}\n"),
-            Format::Task => {
-                let told = self.settings.framework_memory && part < 1.0;
-                let unset = |(name, _): &(&str, String)| told && std::env::var_os(name).is_none();
-                let more = frameworks::variables(part).into_iter().filter(unset);
-                let more = more.map(|(name, value)| format!("export {name}={value}\n"));
-                format!(
-                    "export CUDA_VISIBLE_DEVICES={value}\n{}",
-                    more.collect::<String>()
-                )
-            }
-            Format::Uuid | Format::Index | Format::Prometheus => format!("{value}\n"),
-        }
-    }
-
     /// A grant, given by full UUIDs, that is ours already and all of which is wanted:
     /// nothing is chosen and NVML is not asked.
     fn granted_again(&self, request: &Request) -> Result<Option<Answer>, Failure> {
@@ -281,99 +238,6 @@ impl Invocation<'_> {
             guard: Guard::default(),
         })
     }
-
-    /// Starts the holder, prints, and tells the holder how that went.
-    fn hand_out(&self, answer: Answer, whose: Whose) -> Result<(), Failure> {
-        let Whose {
-            caller,
-            held,
-            user,
-            tag,
-        } = whose;
-        let text = self.text(&answer.value, answer.part);
-        let Some(lock) = answer.lock.filter(|_| self.options.keep != Keep::No) else {
-            return print(&text);
-        };
-        let until = match (self.options.keep, held) {
-            (Keep::Hold(Some(0)), _) => Until::Released,
-            (Keep::Hold(_), held) => Until::Over(
-                held.unwrap_or_else(|| caller.clone()),
-                self.settings.max_hold,
-            ),
-            _ => {
-                // Else --for would be a way around it.
-                let wait = self
-                    .settings
-                    .max_hold
-                    .map_or(self.settings.reserve_for, |most| {
-                        self.settings.reserve_for.min(most)
-                    });
-                Until::Programs {
-                    wait,
-                    linger: self.settings.linger,
-                }
-            }
-        };
-        let asked = match &until {
-            Until::Released => Some(Duration::ZERO),
-            Until::Over(..) => None,
-            Until::Programs { .. } => Some(self.settings.reserve_for),
-        };
-        if let Some(line) = self.settings.hold_is_cut(asked) {
-            self.diag.warn(&line);
-        }
-        let job = Job::own();
-        let record = Record {
-            by: "getgpu",
-            pid: std::process::id() as i32,
-            what: "reserved",
-            devices: &answer.uuids,
-            uid: user.map_or_else(|| nix::unistd::geteuid().as_raw(), |user| user.uid),
-            program: ("for", &caller.name),
-            share: answer.part,
-            job: job.as_ref(),
-            waited: self.began.elapsed(),
-        };
-        let line = HolderArgs {
-            devices: answer.uuids.clone(),
-            granted: self
-                .environment
-                .visible
-                .as_deref()
-                .is_some_and(|own| own == answer.value.as_str()),
-            value: answer.value,
-            caller: caller.clone(),
-            record: (self.settings.log != Log::None).then(|| record.text()),
-            job: job.clone(),
-            forks: caller::forks(),
-            since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),
-            until,
-            tag,
-        };
-        let started = holder::start(&line, lock, user)?;
-        record.send(self.settings);
-        // The holder has signed: from now on this user's next call counts it.
-        drop(answer.guard);
-        match print(&text) {
-            Ok(()) => {
-                started.printed();
-                Ok(())
-            }
-            Err(failure) => {
-                started.cancel();
-                Err(failure)
-            }
-        }
-    }
-}
-
-/// For whom a device is reserved, and under which name.
-struct Whose {
-    caller: Process,
-    /// The process that `--hold=PID` names.
-    held: Option<Process>,
-    user: Option<User>,
-    tag: Option<Tag>,
 }
 
 /// A choice whose claims may still have to be settled, which happens only when NVML has
@@ -389,7 +253,6 @@ pub enum Chosen {
 
 /// Devices that are claimed.
 pub struct Claimed {
-    /// The devices.
     pub uuids: Vec<Uuid>,
     /// What is printed for them.
     pub value: String,

@@ -7,6 +7,7 @@ mod check;
 mod check_hook;
 mod choose;
 mod explain;
+mod hand_out;
 mod holder;
 mod invocation;
 mod list;

@@ -18,8 +18,9 @@ use getgpu_common::request::Request;
 use getgpu_common::{share, sys};
 use nix::sys::signal::Signal;
 
+use crate::hand_out::Answer;
 use crate::holder::QUESTION;
-use crate::invocation::{Answer, Asker, Invocation};
+use crate::invocation::{Asker, Invocation};
 use getgpu_common::procfs::Process;
 
 /// How long a holder may take to answer.

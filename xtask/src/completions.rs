@@ -22,7 +22,6 @@ const WORDS: [(&str, &[&str]); 4] = [
 /// name.
 const SECOND_NAMES: [(&str, &str); 1] = [("create-cudawrap", "create_cudawrap")];
 
-/// All of them.
 pub fn all() -> Vec<Made> {
     let mut made = Vec::new();
     for program in programs::all() {

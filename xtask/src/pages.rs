@@ -13,7 +13,6 @@ use crate::{Made, roff, settings};
 /// they were made, so that they are the same anywhere.
 pub const DATE: &str = "2026-11-21";
 
-/// All pages.
 pub fn all() -> Result<Vec<Made>, String> {
     let mut made: Vec<Made> = programs::all()
         .iter()

@@ -13,14 +13,11 @@ pub mod cudawrap;
 #[path = "../../getgpu/src/options/table.rs"]
 pub mod getgpu;
 
-/// One program.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its name.
     pub name: &'static str,
     /// Its options, in the order of the help.
     pub flags: Vec<Flag>,
-    /// Its parser.
     pub command: Command,
     /// What is said beside the options.
     pub guide: HelpText,
@@ -28,7 +25,6 @@ pub struct Program {
     pub page: &'static str,
 }
 
-/// All of them.
 pub fn all() -> [Program; 3] {
     [
         Program {

@@ -46,7 +46,6 @@ pub(super) enum Question {
     NumaNode,
 }
 
-/// The verdict.
 pub(super) fn judge(
     rules: &Rules,
     processes: Result<&[Process], &Fault>,

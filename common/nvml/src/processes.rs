@@ -36,7 +36,6 @@ impl Layout {
 /// A process as NVML lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Process id.
     pub(super) pid: u32,
     /// Device memory in bytes, where known.
     pub(super) memory: Option<u64>,

@@ -90,7 +90,6 @@ fn is_missing(library: &Path, says: &str) -> bool {
     ))
 }
 
-/// A running session.
 pub(super) struct Session<'n> {
     pub(super) nvml: &'n Nvml,
     gpus: HashMap<u32, Rc<Handle<'n>>>,

@@ -16,7 +16,6 @@ use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::nvml_client::{Worker, channel};
 use getgpu_common::{descriptors, sys};
 
-/// A forked worker.
 #[derive(Debug)]
 pub struct Forked {
     pid: Pid,

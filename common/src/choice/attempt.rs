@@ -23,7 +23,6 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// A device that is ours to settle.
 #[derive(Debug)]
 pub struct Picked {
-    /// The device.
     pub device: Device,
     /// The claim on it; dropping it gives the device up.
     pub claim: Claim,

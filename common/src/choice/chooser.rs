@@ -39,18 +39,61 @@ pub enum Outcome {
     OverCap(Failure),
 }
 
-/// One call's choice.
 pub struct Chooser<'a, A: Ask> {
-    /// NVML.
     pub client: &'a mut A,
-    /// The lock.
     pub lock_file: &'a LockFile,
-    /// For whom.
     pub side: Side,
     /// What is asked for.
     pub request: &'a Request,
     /// Devices that are left alone this time, by a waiter that has just asked about them.
     pub skip: &'a dyn Fn(&Device) -> bool,
+}
+
+/// One choice in the making.
+struct Round<'d> {
+    pool: &'d [(usize, &'d Device)],
+    /// Whether a program could not use two devices of one GPU instance.
+    apart: bool,
+    gpu_loads: HashMap<u32, i64>,
+    rejected: HashMap<usize, Rejected>,
+    picked: Vec<(usize, Picked)>,
+}
+
+/// What came of trying to claim one more device.
+enum Next {
+    Picked,
+    /// None, but others are deciding about some: they may be free in a moment.
+    Contended,
+    None,
+}
+
+impl Round<'_> {
+    fn has_seen(&self, position: usize) -> bool {
+        let picked = || self.picked.iter().any(|(known, _)| *known == position);
+        self.rejected.contains_key(&position) || picked()
+    }
+
+    /// Whether a device that is picked already is of the same GPU instance.
+    fn is_beside_picked(&self, device: &Device) -> bool {
+        let instance = device.gpu_instance();
+        let same = |(_, other): &(usize, Picked)| other.device.gpu_instance() == instance;
+        instance.is_some() && self.picked.iter().any(same)
+    }
+
+    /// Why each device of the pool was not had. One that could be had, or was not even
+    /// tried, is one of too few; alone it would have been tried.
+    fn reasons(mut self, count: usize) -> Vec<(Device, Rejected)> {
+        let rest = if count > 1 {
+            Rejected::TooFew
+        } else {
+            Rejected::Tried
+        };
+        let reason = |(position, device): &(usize, &Device)| {
+            let why = self.rejected.remove(position);
+            ((*device).clone(), why.unwrap_or_else(|| rest.clone()))
+        };
+        self.pool.iter().map(reason).collect()
+    }
 }
 
 impl<A: Ask> Chooser<'_, A> {
@@ -119,107 +162,109 @@ impl<A: Ask> Chooser<'_, A> {
             Ok(guard) => guard,
             Err(over) => return Ok(Outcome::OverCap(over)),
         };
-        let mut gpu_loads = self.gpu_loads(probe, inventory)?;
-        let apart = count > 1 && inventory.one_per_gpu_instance();
-        let patience = if share { SHARE_PATIENCE } else { PATIENCE };
-        let (mut rejected, mut picked) = (HashMap::new(), Vec::<(usize, Picked)>::new());
+        let (patience, pause) = if share {
+            (SHARE_PATIENCE, Duration::from_micros(100))
+        } else {
+            (PATIENCE, Duration::from_millis(2))
+        };
+        let mut round = Round {
+            pool: &pool,
+            apart: count > 1 && inventory.one_per_gpu_instance(),
+            gpu_loads: self.gpu_loads(probe, inventory)?,
+            rejected: HashMap::new(),
+            picked: Vec::new(),
+        };
         let began = Instant::now();
-        while picked.len() < count {
-            let mut left: Vec<Candidate<'_>> = Vec::new();
-            for (number, (position, device)) in pool.iter().enumerate() {
-                let out = rejected.contains_key(position)
-                    || picked.iter().any(|(known, _)| known == position);
-                if !out && !(self.skip)(device) {
-                    let load = if share { self.load(probe, device)? } else { 0 };
-                    let gpu_load = gpu_loads.get(&device.gpu).copied().unwrap_or(0);
-                    let nearest = self.request.nearest.as_ref();
-                    let distance = nearest
-                        .map(|nearest| nearest.distance(device, number))
-                        .unwrap_or_default();
-                    left.push(Candidate {
-                        device,
-                        position: *position,
-                        load,
-                        gpu_load,
-                        distance,
-                    });
-                }
+        while round.picked.len() < count {
+            match self.pick_one(probe, &mut round)? {
+                Next::Picked => {}
+                // Others are deciding about these: whoever gives way leaves one of them
+                // free.
+                Next::Contended if began.elapsed() < patience => std::thread::sleep(pause),
+                Next::Contended | Next::None => return Ok(Outcome::NoneFree(round.reasons(count))),
             }
-            let enough = picked.len() + left.len() >= count;
-            policy::order(
-                &mut left,
-                self.request.policy,
-                share,
-                self.request.filter.by_size(),
-                &mut sampling::generator(),
-            );
-            if apart {
-                let beside = |candidate: &Candidate<'_>| {
-                    let instance = candidate.device.gpu_instance();
-                    instance.is_some()
-                        && picked
-                            .iter()
-                            .any(|(_, other)| other.device.gpu_instance() == instance)
-                };
-                // What getgpu prints may be for several programs; cudawrap starts one,
-                // which could not use both.
-                left.retain(|candidate| self.side == Side::Reservation || !beside(candidate));
-                left.sort_by_key(beside);
-            }
-            let (mut found, mut tried) = (false, false);
-            for candidate in left.into_iter().filter(|_| enough) {
-                match self.try_device(probe, candidate.device)? {
-                    Ok(claim) => {
-                        *gpu_loads.entry(candidate.device.gpu).or_default() +=
-                            claim.units().count();
-                        picked.push((
-                            candidate.position,
-                            Picked {
-                                device: candidate.device.clone(),
-                                claim,
-                            },
-                        ));
-                        found = true;
-                        break;
-                    }
-                    Err(Rejected::Tried) => {
-                        tried = true;
-                        // Another one takes its part there: what is least loaded now has
-                        // to be seen again.
-                        if share {
-                            break;
-                        }
-                    }
-                    Err(why) => drop(rejected.insert(candidate.position, why)),
-                }
-            }
-            if found {
-                continue;
-            }
-            if !tried || began.elapsed() >= patience {
-                // One that could be had, or was not even tried, is one of too few; alone
-                // it would have been tried.
-                let rest = if count > 1 {
-                    Rejected::TooFew
-                } else {
-                    Rejected::Tried
-                };
-                let mut why = |(position, device): &(usize, &Device)| {
-                    (
-                        (*device).clone(),
-                        rejected.remove(position).unwrap_or_else(|| rest.clone()),
-                    )
-                };
-                return Ok(Outcome::NoneFree(pool.iter().map(&mut why).collect()));
-            }
-            // Others are deciding about these: whoever gives way leaves one of them free.
-            std::thread::sleep(Duration::from_micros(if share { 100 } else { 2000 }));
         }
         drop(gate);
-        picked.sort_by_key(|(position, _)| *position);
-        let picked: Vec<Picked> = picked.into_iter().map(|(_, picked)| picked).collect();
+        round.picked.sort_by_key(|(position, _)| *position);
+        let picked: Vec<Picked> = round.picked.into_iter().map(|(_, picked)| picked).collect();
         let guard = guard.sign(self.lock_file, self.side, &picked)?;
         Ok(Outcome::Picked(picked, guard))
+    }
+
+    /// Claims one more device of the pool, the best first.
+    fn pick_one(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<Next, Failure> {
+        let share = self.request.filter.share.is_some();
+        let mut contended = false;
+        for candidate in self.candidates(probe, round)? {
+            let device = candidate.device;
+            match self.try_device(probe, device)? {
+                Ok(claim) => {
+                    *round.gpu_loads.entry(device.gpu).or_default() += claim.units().count();
+                    let device = device.clone();
+                    round
+                        .picked
+                        .push((candidate.position, Picked { device, claim }));
+                    return Ok(Next::Picked);
+                }
+                Err(Rejected::Tried) => {
+                    contended = true;
+                    // Another one takes its part there: what is least loaded now has to be
+                    // seen again.
+                    if share {
+                        break;
+                    }
+                }
+                Err(why) => drop(round.rejected.insert(candidate.position, why)),
+            }
+        }
+        Ok(if contended {
+            Next::Contended
+        } else {
+            Next::None
+        })
+    }
+
+    /// What is left of the pool, in the order of the policy; nothing if that is too little.
+    fn candidates<'d>(
+        &self,
+        probe: &OfdLock,
+        round: &Round<'d>,
+    ) -> Result<Vec<Candidate<'d>>, Failure> {
+        let (request, mut left) = (self.request, Vec::new());
+        let share = request.filter.share.is_some();
+        for (number, (position, device)) in round.pool.iter().enumerate() {
+            if round.has_seen(*position) || (self.skip)(device) {
+                continue;
+            }
+            let nearest = request.nearest.as_ref();
+            left.push(Candidate {
+                device,
+                position: *position,
+                load: if share { self.load(probe, device)? } else { 0 },
+                gpu_load: round.gpu_loads.get(&device.gpu).copied().unwrap_or(0),
+                distance: nearest
+                    .map(|nearest| nearest.distance(device, number))
+                    .unwrap_or_default(),
+            });
+        }
+        if round.picked.len() + left.len() < request.count {
+            return Ok(Vec::new());
+        }
+        policy::order(
+            &mut left,
+            request.policy,
+            share,
+            request.filter.by_size(),
+            &mut sampling::generator(),
+        );
+        if round.apart {
+            let beside = |candidate: &Candidate<'_>| round.is_beside_picked(candidate.device);
+            // What getgpu prints may be for several programs; cudawrap starts one, which
+            // could not use both.
+            left.retain(|candidate| self.side == Side::Reservation || !beside(candidate));
+            left.sort_by_key(beside);
+        }
+        Ok(left)
     }
 
     /// Whether this user may have what is asked for; the guard keeps the user's other

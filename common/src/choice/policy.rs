@@ -5,13 +5,12 @@
 use rand::RngExt;
 
 use crate::inventory::Device;
-use crate::request::Distance;
+use crate::nearest::Distance;
 use crate::settings::Policy;
 
 /// A device that may be tried, and what is in use around it.
 #[derive(Clone, Debug)]
 pub struct Candidate<'a> {
-    /// The device.
     pub device: &'a Device,
     /// Its place in the order of the node.
     pub position: usize,

@@ -37,7 +37,6 @@ impl CpuSet {
         &self.0
     }
 
-    /// How many CPUs.
     pub fn count(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }

@@ -41,11 +41,9 @@ pub enum Level {
 /// What is to be claimed of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimSpec {
-    /// For whom.
     pub side: Side,
     /// Among whom.
     pub level: Level,
-    /// How much.
     pub units: Units,
 }
 
@@ -186,7 +184,6 @@ pub fn named_lease(
 }
 
 impl Claim {
-    /// The device's span.
     pub const fn span(&self) -> Span {
         self.span
     }

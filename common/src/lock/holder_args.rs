@@ -32,12 +32,10 @@ pub enum Until {
 /// Everything a holder is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderArgs {
-    /// What it reserves.
     pub devices: Vec<Uuid>,
     /// What was printed: a program that has exactly this in CUDA_VISIBLE_DEVICES names
     /// the device.
     pub value: String,
-    /// For whom.
     pub caller: Process,
     /// The batch job that it is made in.
     pub job: Option<Job>,
@@ -60,7 +58,6 @@ pub struct HolderArgs {
 /// The name of a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// The name.
     pub name: String,
     /// A number that is the same for the same request.
     pub asked: String,
@@ -207,7 +204,6 @@ pub fn forks_text(forks: &[(i32, u64)]) -> String {
         .join(",")
 }
 
-/// Reads them back.
 pub fn parse_forks(text: &str) -> Option<Vec<(i32, u64)>> {
     let one = |text: &str| {
         let (pid, start) = text.split_once(':')?;

@@ -27,13 +27,11 @@ pub struct Holder {
     pub user: Option<String>,
     /// The program, or the reservation's caller; null from another pid namespace.
     pub pid: Option<i32>,
-    /// Its name.
     pub program: Option<String>,
     /// Its part of the device; null where not known.
     pub share: Option<f64>,
     /// When it started, in Unix seconds.
     pub since: Option<u64>,
-    /// The reservation's tag.
     pub tag: Option<String>,
     /// The batch job, with its step: `4711.0`.
     pub job: Option<String>,

@@ -200,7 +200,6 @@ impl OfdLock {
         self.0
     }
 
-    /// The descriptor's number.
     pub fn number(&self) -> i32 {
         self.0.as_raw_fd()
     }

@@ -16,7 +16,6 @@ pub const HOLDER_NAME: &str = "getgpu-hold";
 /// A process that is called like a holder, and what its command line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderProcess {
-    /// The holder.
     pub pid: i32,
     /// Its own start, in clock ticks after boot: with the pid, which process it is.
     pub start: u64,

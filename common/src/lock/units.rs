@@ -11,7 +11,6 @@ use crate::byte_range::Range;
 pub struct Units(Vec<Range>);
 
 impl Units {
-    /// The whole device.
     pub fn whole() -> Self {
         Self(Range::new(0, UNITS).into_iter().collect())
     }
@@ -38,7 +37,6 @@ impl Units {
         Self(joined)
     }
 
-    /// How many units.
     pub fn count(&self) -> i64 {
         self.0.iter().map(|run| run.len()).sum()
     }

@@ -46,7 +46,6 @@ pub trait Worker {
 pub trait Ask {
     /// The worker of the session.
     type Worker: Worker;
-    /// The session.
     fn client(&mut self) -> Result<&mut Client<Self::Worker>, Failure>;
 }
 

@@ -12,7 +12,6 @@ use crate::error::Failure;
 use crate::ident::Uuid;
 use crate::inventory::{Detail, Device, Gpu, Inventory, Usage};
 
-/// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// Comes first: load and initialise the library.
@@ -22,14 +21,12 @@ pub enum Request {
         /// What counts as busy.
         rules: Rules,
     },
-    /// How many GPUs?
     Count,
     /// One GPU's MIG mode and number of slots.
     Gpu {
         /// NVML index.
         gpu: u32,
     },
-    /// One device.
     Device {
         /// NVML index of the GPU.
         gpu: u32,
@@ -49,7 +46,6 @@ pub enum Request {
     },
     /// Who uses the device of this UUID, wherever it is.
     UsageOf {
-        /// Its UUID.
         uuid: Uuid,
     },
     /// Which CPUs are near a GPU.
@@ -59,10 +55,8 @@ pub enum Request {
     },
     /// Which CPUs are near the GPU of the device of this UUID.
     CpusOf {
-        /// Its UUID.
         uuid: Uuid,
     },
-    /// Everything.
     Scan {
         /// How much to ask.
         detail: Detail,
@@ -71,24 +65,19 @@ pub enum Request {
     Quit,
 }
 
-/// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
     /// The library is ready.
     Opened,
     /// Number of GPUs.
     Count(u32),
-    /// A GPU.
     Gpu(Gpu),
     /// A device, or an empty slot.
     Device(Option<Device>),
-    /// A device's use.
     Usage(Usage),
     /// The CPUs near a GPU.
     Cpus(CpuSet),
-    /// Everything.
     Scan(Inventory),
-    /// The request failed.
     Failed(Failure),
     /// The library is shut down.
     Bye,

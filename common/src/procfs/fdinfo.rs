@@ -10,7 +10,6 @@ use crate::byte_range::Range;
 pub struct OwnLock {
     /// Inode of the locked file.
     pub inode: u64,
-    /// The locked bytes.
     pub range: Range,
 }
 

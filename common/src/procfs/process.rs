@@ -6,11 +6,9 @@ use super::Stat;
 /// A process that is known again by its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Process id.
     pub pid: i32,
     /// Start after boot, in clock ticks.
     pub start: u64,
-    /// Its name.
     pub name: String,
 }
 

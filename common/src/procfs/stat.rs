@@ -10,7 +10,6 @@ const PF_FORKNOEXEC: u64 = 0x0000_0040;
 /// The fields of /proc/PID/stat that are used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Process id.
     pub pid: i32,
     /// Name, at most 15 bytes.
     pub comm: String,

@@ -19,7 +19,6 @@ const LOST: Duration = Duration::from_millis(2);
 /// Devices that have room on the lock.
 #[derive(Debug, Default)]
 pub struct Availability {
-    /// For whoever comes.
     pub free: Vec<Uuid>,
     /// If those who try them at this moment leave them.
     pub tried: Vec<Uuid>,

@@ -29,11 +29,8 @@ const REREAD: Duration = Duration::from_secs(1);
 /// So many attempts in a row may fail for NVML's sake.
 const FAILURES: u32 = 3;
 
-/// A search.
 pub struct Search<'a, W: Worker> {
-    /// The lock.
     pub lock_file: &'a LockFile,
-    /// For whom.
     pub side: Side,
     /// What is asked for.
     pub request: Request,

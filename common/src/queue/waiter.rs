@@ -36,7 +36,6 @@ pub enum Tried<F> {
 
 /// Somebody who looks for a device.
 pub trait Seeker {
-    /// What is found.
     type Found;
     /// What has room on the lock now. Takes nothing and asks nobody.
     fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure>;
@@ -58,7 +57,6 @@ pub trait Seeker {
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure;
 }
 
-/// One waiter.
 pub struct Waiter<'a, S: Seeker> {
     lock_file: &'a LockFile,
     probe: OfdLock,

@@ -14,7 +14,6 @@ use crate::error::{Failure, Kind, reason};
 /// One `key = value` of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The key.
     pub name: String,
     /// The value's text, or the texts of a list.
     pub texts: Vec<String>,
@@ -24,12 +23,9 @@ pub struct Entry {
     pub value_place: String,
 }
 
-/// A parsed file.
 #[derive(Clone, Debug, Default)]
 pub struct File {
-    /// Where it is.
     pub path: PathBuf,
-    /// Its settings.
     pub entries: Vec<Entry>,
     /// Its `[program."NAME"]` tables: the pattern of the name, and the settings.
     pub programs: Vec<(String, Vec<Entry>)>,

@@ -8,7 +8,6 @@ use super::value_codec::{
 };
 use super::{Settings, Wait};
 
-/// One setting.
 pub struct Key {
     /// Name in the file.
     pub name: &'static str,

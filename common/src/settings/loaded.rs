@@ -13,7 +13,6 @@ use crate::error::{Failure, Kind};
 pub enum Source {
     /// Nobody set it.
     BuiltIn,
-    /// A settings file.
     File(PathBuf),
     /// An environment variable or an option of this call, as it is typed.
     Typed(String),
@@ -22,7 +21,6 @@ pub enum Source {
 /// Settings in force, and where each comes from.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The values.
     pub settings: Settings,
     /// Per key of [`keys::KEYS`], in that order.
     pub sources: Vec<(&'static str, Source)>,

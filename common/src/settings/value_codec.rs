@@ -10,7 +10,6 @@ use std::time::Duration;
 use crate::ident::Selector;
 use crate::quantity;
 
-/// The only text.
 pub(super) fn one(texts: &[String]) -> Result<&str, String> {
     match texts {
         [text] => Ok(text),
@@ -23,7 +22,6 @@ pub(super) fn read<T: FromStr<Err = String>>(texts: &[String]) -> Result<T, Stri
     one(texts)?.parse()
 }
 
-/// A time.
 pub(super) fn time(texts: &[String]) -> Result<Duration, String> {
     quantity::time(one(texts)?)
 }
@@ -49,7 +47,6 @@ pub(super) fn memory(texts: &[String]) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// A path.
 pub(super) fn path(texts: &[String]) -> Result<PathBuf, String> {
     Ok(one(texts)?.into())
 }

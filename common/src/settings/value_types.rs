@@ -151,7 +151,6 @@ words! {
 words! {
     /// What a program sees of the devices that it could have had.
     Shown {
-        /// Its own device.
         #[default]
         One = "one",
         /// Its own first, the others behind it.

@@ -27,7 +27,6 @@ pub enum Task {
 /// The checked command line.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What to do.
     pub task: Task,
     /// With which paths; none: all that are noted.
     pub paths: Option<Vec<PathBuf>>,

@@ -15,7 +15,6 @@ use crate::support::{Sandbox, USER};
 struct Disk {
     kind: Kind,
     name: &'static str,
-    /// For mkfs.
     features: &'static [&'static str],
     /// So that nothing but the command and its fsync makes it write; the default is every
     /// 5 or 30 seconds.

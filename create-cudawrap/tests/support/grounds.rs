@@ -10,7 +10,6 @@ use harness::skip::tool;
 use super::inject::Start;
 use super::{Sandbox, USER};
 
-/// A file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tmpfs,

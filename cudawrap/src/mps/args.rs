@@ -25,7 +25,6 @@ pub const FAILED: u8 = b'f';
 /// Everything a keeper is told; people read it in ps(1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SupervisorArgs {
-    /// The directory.
     pub directory: MpsDirectory,
     /// How to speak to the daemon.
     pub control: Control,
@@ -56,7 +55,6 @@ impl SupervisorArgs {
             .collect()
     }
 
-    /// Reads them back.
     pub fn parse(words: &[OsString]) -> Option<Self> {
         let value = |name: &str| {
             let found = words

@@ -63,7 +63,6 @@ impl MpsDirectory {
         Self(directory)
     }
 
-    /// The directory itself.
     pub fn path(&self) -> &Path {
         &self.0
     }

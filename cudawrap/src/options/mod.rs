@@ -14,7 +14,6 @@ use getgpu_common::overrides::Overrides;
 pub use parse::{no_program, parse};
 pub use variables::{disabled, grant_ignored, variables};
 
-/// The checked options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// What chooses, shares and waits.

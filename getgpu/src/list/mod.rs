@@ -36,11 +36,8 @@ pub struct Listing {
 /// How a listing is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// For people.
     Table,
-    /// For programs.
     Json,
-    /// For node_exporter.
     Prometheus,
 }
 

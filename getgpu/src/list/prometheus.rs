@@ -18,7 +18,6 @@ const STATES: [(State, &str); 7] = [
     (State::Claimed, "claimed"),
 ];
 
-/// All metrics.
 pub fn text(listing: &Listing) -> String {
     let mut text = String::new();
     let mut family = |name: &str, help: &str, lines: Vec<String>| {

@@ -32,11 +32,8 @@ pub enum State {
 /// A process that NVML shows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Process {
-    /// Process id.
     pub pid: u32,
-    /// Its user.
     pub user: Option<String>,
-    /// Its name.
     pub name: Option<String>,
     /// Device memory in bytes.
     pub memory: Option<u64>,

@@ -16,9 +16,7 @@ pub use parse::parse;
 /// How the answer is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// The UUID.
     Uuid,
-    /// The CUDA index.
     Index,
     /// A line for the shell.
     Env,
@@ -46,10 +44,7 @@ pub enum Action {
     /// Print a device: this one of the order, or any free one.
     Print(Option<usize>),
     /// Show all devices.
-    List {
-        /// For programs.
-        json: bool,
-    },
+    List { json: bool },
     /// Look whether this node is set up, and at wrapped programs below these directories.
     Check(Vec<PathBuf>),
     /// Print how many are free.
@@ -66,7 +61,6 @@ pub enum Action {
     Text(String),
 }
 
-/// The checked options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// What is to be done.

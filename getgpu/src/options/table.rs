@@ -11,7 +11,6 @@ const SHOW: &str = "Looking";
 /// What `--hold` means without a value.
 pub const CALLER: &str = "caller";
 
-/// What `--format` takes.
 pub const FORMATS: [&str; 5] = ["uuid", "index", "env", "task", "prometheus"];
 
 /// What only getgpu has.

@@ -64,14 +64,12 @@ impl Command {
         self
     }
 
-    /// A variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.inner.env(name, value);
         self
     }
 
-    /// A variable less.
     #[must_use]
     pub fn env_remove(mut self, name: &str) -> Self {
         self.inner.env_remove(name);

@@ -19,11 +19,8 @@ use crate::{Sandbox, wait};
 /// open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Process id.
     pub pid: i32,
-    /// Its user.
     pub uid: u32,
-    /// Its arguments.
     pub words: Vec<String>,
 }
 

@@ -17,7 +17,6 @@ pub struct Outcome {
     pub stderr: String,
     /// From before its start to after its end.
     pub elapsed: Duration,
-    /// The command line.
     pub words: Vec<OsString>,
 }
 

@@ -53,7 +53,6 @@ impl Sandbox {
         self.path("run/lock")
     }
 
-    /// The simulated node.
     pub const fn folder(&self) -> &Folder {
         &self.folder
     }

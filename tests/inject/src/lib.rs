@@ -31,7 +31,6 @@ pub struct Point {
     pub call: usize,
 }
 
-/// What happens there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blow {
     /// SIGKILL to that process, just before the call is made.
@@ -45,11 +44,9 @@ pub enum Blow {
 pub struct Call {
     /// Where.
     pub point: Point,
-    /// Its number (`SYS_*`).
     pub number: i64,
 }
 
-/// What was seen.
 #[derive(Debug)]
 pub struct Story {
     /// All calls of all processes, in order.

@@ -18,9 +18,7 @@ pub const CONTROL: &str = "nvidia-cuda-mps-control";
 /// A node with one device, whose daemons end with the test.
 #[derive(Debug)]
 pub struct Node {
-    /// The node.
     pub sandbox: Sandbox,
-    /// Its device.
     pub uuid: String,
 }
 
@@ -74,7 +72,6 @@ impl Node {
         }
     }
 
-    /// The private directory.
     pub fn place(&self) -> PathBuf {
         self.place_of(nix::unistd::geteuid().as_raw())
     }
@@ -162,7 +159,6 @@ impl Drop for Node {
 /// A client that runs until [`Node::go`].
 #[derive(Debug)]
 pub struct Client {
-    /// The program.
     pub running: Running,
     out: PathBuf,
 }

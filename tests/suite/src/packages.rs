@@ -12,7 +12,6 @@ use harness::skip::say;
 /// The top of the repository.
 pub const TOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The three programs.
 pub const PROGRAMS: [&str; 3] = ["getgpu", "cudawrap", "create-cudawrap"];
 
 /// Runs a command at the top of the repository; what it said. Panics unless it ends with

@@ -67,7 +67,6 @@ impl Facts {
         )
     }
 
-    /// One fact.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.lines
             .iter()
