@@ -37,11 +37,12 @@ pub fn built() -> PathBuf {
         .to_owned()
 }
 
-/// The built programs in `room`, as small as those that are shipped.
+/// The built programs and the library for programs that nobody wrapped, in `room`, as small
+/// as those that are shipped.
 pub fn stripped(room: &Path) -> PathBuf {
     let directory = room.join("programs");
     std::fs::create_dir(&directory).expect("a new directory");
-    for name in PROGRAMS {
+    for name in PROGRAMS.into_iter().chain(["libcudawrap.so"]) {
         let to = directory.join(name);
         run(
             "strip",
