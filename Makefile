@@ -19,7 +19,7 @@ INSTALL     = install
 programs    = target/release
 portable    = target/x86_64-unknown-linux-gnu/release
 
-.PHONY: all build portable demo check torture fuzz soak budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only clean
+.PHONY: all build portable demo check check-gpu torture fuzz soak budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only clean
 
 all: build
 
@@ -43,6 +43,11 @@ check:
 
 # The modules of the suite whose tests have a full size.
 hard = launches:: lease_lifetime:: lock_attacks:: planted_files:: nvml_hangs:: busy_or_idle::
+
+# On a machine with a driver and a GPU: a table of what was shown there, to be sent with a report. No setting of a GPU is changed.
+check-gpu:
+	$(CARGO) build --workspace --locked
+	tests/gpu/check.sh target/debug
 
 # The tests that have a full size, in it, as root: tests/PROOF.md says what each shows. About 40 minutes on 2 processors.
 torture:

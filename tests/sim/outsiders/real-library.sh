@@ -31,7 +31,7 @@ apt() {
         -o APT::Sandbox::User=root "$@" >"$dir/apt/log" 2>&1
 }
 apt update || skip "apt-get update: $(tail -n 1 "$dir/apt/log")"
-(cd "$dir" && apt download $package) || skip "apt-get download $package: $(tail -n 1 "$dir/apt/log")"
+(cd "$dir" && apt download "$package") || skip "apt-get download $package: $(tail -n 1 "$dir/apt/log")"
 dpkg-deb -x "$(ls -t "$dir/$package"_*.deb | head -n 1)" "$dir/root"
 library=$(find "$dir/root" -name "$name" | head -n 1)
 [ -n "$library" ] || skip "$package holds no $name"

@@ -133,6 +133,13 @@ pub extern "C" fn cuCtxCreate_v2(context: *mut usize, _flags: u32, _device: i32)
     }
 }
 
+/// How many contexts there may be on a device at once (SIM_CUDA_MAX); else 1, so that two
+/// are a collision.
+fn sharers() -> u32 {
+    let most = env::var("SIM_CUDA_MAX").ok();
+    most.and_then(|most| most.parse().ok()).unwrap_or(1)
+}
+
 fn register(uuid: String) -> io::Result<Result<(), i32>> {
     let Some(folder) = Folder::from_env() else {
         return Ok(Err(NO_DEVICE));
@@ -142,7 +149,7 @@ fn register(uuid: String) -> io::Result<Result<(), i32>> {
         pid: std::process::id(),
         uid: nix::unistd::getuid().as_raw(),
         memory: 256 << 20,
-        max: 1,
+        max: sharers(),
         tag: String::new(),
         foreign: false,
     };

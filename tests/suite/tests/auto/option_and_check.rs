@@ -1,4 +1,5 @@
-//! `cudawrap --auto -- PROGRAM`, and what `getgpu --check` says of the driver's hook.
+//! `cudawrap --auto -- PROGRAM`, what `getgpu --check` says of the driver's hook, and the
+//! table of `make check-gpu`.
 
 use getgpu_tests::hooked::{VARIABLE, all_said, bytes, hook, said};
 use harness::Sandbox;
@@ -114,4 +115,28 @@ fn check_says_whether_the_driver_calls_the_library() {
     }
     std::fs::remove_file(hook(&sandbox)).unwrap();
     finding("libcudawrap.so is not installed").exits(0);
+}
+
+#[test]
+fn the_table_for_a_real_gpu_is_whole_on_a_simulated_one() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../gpu/check.sh");
+    for (node, marks) in [("h200x1", "ok"), ("none", "SKIPPED")] {
+        let sandbox = Sandbox::new(node);
+        let built = sandbox.path("bin/libcudawrap.so");
+        std::fs::hard_link(hook(&sandbox), built).unwrap();
+        let outcome = sandbox
+            .command("bash")
+            .args([script, &sandbox.text("bin")])
+            .env("SIM_CUDA_MAX", "2")
+            .run();
+        outcome.exits(0).says(&[]);
+        let rows = |mark: &str| {
+            let lines = outcome.stdout.lines();
+            lines
+                .filter(|line| line.split_whitespace().any(|word| word == mark))
+                .count()
+        };
+        assert!(rows(marks) >= 13, "{outcome:#?}");
+        assert_eq!(rows("FAILED"), 0, "{outcome:#?}");
+    }
 }
