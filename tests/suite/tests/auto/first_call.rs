@@ -2,6 +2,7 @@
 //! and they get a device as a linked program does and hold it until they exit.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use getgpu_tests::OTHER;
@@ -225,10 +226,21 @@ fn a_setuid_program_is_left_alone() {
     let words = [&library, "visible", "hook", "visible"];
     let outcome = sandbox
         .command(&copy)
-        .args(words)
+        .args(&words)
         .env(VARIABLE, hook(&sandbox))
         .uid(OTHER + 1)
         .run();
     outcome.exits(0).says(&[]);
     assert_eq!(all_said(&outcome, "visible"), ["unset", "unset"]);
+    // Nothing is even started.
+    std::fs::remove_file(sandbox.path("bin/cudawrap")).unwrap();
+    let script = format!("#!/bin/sh\ntouch {}\n", sandbox.text("work/started"));
+    sandbox.file("bin/cudawrap", &script, 0o755);
+    let run = |program: &Path| {
+        let command = sandbox.command(program).args(&words);
+        command.env(VARIABLE, hook(&sandbox)).uid(OTHER + 1).run();
+        sandbox.path("work/started").exists()
+    };
+    assert!(!run(&copy));
+    assert!(run(&sandbox.path("bin/cuda")), "without setuid it is");
 }

@@ -7,6 +7,9 @@ use getgpu_tests::hooked::{VARIABLE, all_said, cuda, said};
 use getgpu_tests::listing;
 use harness::{Sandbox, Signal, wait};
 
+/// Longer than the library waits for cudawrap where NVML has one second.
+const LONGER: Duration = Duration::from_secs(7);
+
 #[test]
 fn where_none_is_free_the_site_decides() {
     let sandbox = Sandbox::new("h200x1");
@@ -62,7 +65,7 @@ fn a_first_call_waits_in_the_queue_where_that_is_set() {
     for (settings, variable) in [
         ("auto_wait = '1m'", None),
         ("", Some("forever")),
-        ("auto_wait = '0'", Some("60")),
+        ("auto_wait = '0'\nnvml_timeout = '1s'", Some("60")),
     ] {
         let sandbox = Sandbox::builder("h200x1").settings(settings).build();
         let holder = sandbox
@@ -75,8 +78,13 @@ fn a_first_call_waits_in_the_queue_where_that_is_set() {
             Some(time) => command.env("CUDAWRAP_WAIT", time),
             None => command,
         };
+        let began = Instant::now();
         let mut waiter = command.spawn();
         wait::until("it is in the queue", || listing::waiting(&sandbox) == 1);
+        if variable == Some("60") {
+            // The queue is not bound by the time that NVML has.
+            wait::until("it has waited longer", || began.elapsed() > LONGER);
+        }
         assert!(!waiter.is_over());
         holder.signal(Signal::SIGKILL);
         holder.wait();
@@ -134,13 +142,20 @@ fn what_fails_is_one_line_and_no_guess() {
     let sandbox = Sandbox::new("mig4");
     std::fs::remove_file(sandbox.path("bin/getgpu")).unwrap();
     failing(&sandbox, "getgpu");
-    let sandbox = Sandbox::new("mig4");
-    std::fs::write(sandbox.path("bin/new"), "#!/bin/sh\nexit 3\n").unwrap();
-    sandbox
-        .shell("sh", "cd ../bin && chmod 755 new && mv new cudawrap")
-        .run()
-        .exits(0);
-    failing(&sandbox, "it ended without an answer");
+    // A cudawrap that ends, and one that never does.
+    for (body, part) in [
+        ("exit 3", "it ended without an answer"),
+        ("exec sleep 1000", "no answer within 6 s"),
+    ] {
+        let sandbox = Sandbox::builder("mig4")
+            .settings("nvml_timeout = '1s'")
+            .build();
+        std::fs::remove_file(sandbox.path("bin/cudawrap")).unwrap();
+        sandbox.file("bin/cudawrap", &format!("#!/bin/sh\n{body}\n"), 0o755);
+        let took = failing(&sandbox, part);
+        assert!(took < Duration::from_secs(9), "{took:?}");
+        wait::until("no helper is left", || sandbox.processes().is_empty());
+    }
     let sandbox = Sandbox::new("mig4");
     std::fs::remove_file(sandbox.lock()).unwrap();
     std::fs::write(sandbox.lock(), "").unwrap();
