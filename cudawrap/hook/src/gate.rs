@@ -5,6 +5,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::{thread, worker};
+
 /// Whether there is anything left to do when the driver asks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -19,27 +21,33 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 const IDLE: u64 = 0;
 const DONE: u64 = 1;
-/// Flag of a process, by its pid, that has begun.
+/// Flag of a state that names the process and the thread that have begun.
 const RUNNING: u64 = 1 << 63;
 
 static STATE: AtomicU64 = AtomicU64::new(IDLE);
 
 /// Does the `work`, unless it has been done.
 pub fn once(work: impl FnOnce() -> Outcome) {
-    let ours = RUNNING | u64::from(std::process::id());
+    let process = RUNNING | u64::from(std::process::id()) << 32;
+    let ours = process | u64::from(thread::number());
     loop {
         let seen = STATE.load(Ordering::Acquire);
         if seen == DONE {
             return;
         }
-        if seen == ours {
-            while STATE.load(Ordering::Acquire) == ours {
+        // A thread that finds itself has left its work by longjmp(3), and begins again.
+        let of_another_thread = seen != ours && seen >> 32 == process >> 32;
+        if of_another_thread {
+            while STATE.load(Ordering::Acquire) == seen {
                 std::thread::sleep(PAUSE);
             }
             return;
         }
         let begun = STATE.compare_exchange(seen, ours, Ordering::AcqRel, Ordering::Acquire);
         if begun.is_ok() {
+            if seen == ours {
+                worker::end_left_question();
+            }
             break;
         }
     }

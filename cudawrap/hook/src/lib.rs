@@ -27,10 +27,10 @@ use getgpu_common::settings::AutoNone;
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjection() -> libc::c_int {
     let _undisturbed = thread::Undisturbed::begin();
-    // Only this library's copy of the standard library is told.
-    std::panic::set_hook(Box::new(|_| {}));
     let diag = Diag::new("cudawrap", Level::Normal);
     gate::once(|| {
+        // Only this library's copy of the standard library is told.
+        std::panic::set_hook(Box::new(|_| {}));
         catch_unwind(|| attach::attach(&diag)).unwrap_or_else(|_| {
             let failure = Failure::new(Kind::Refused, "libcudawrap.so failed");
             attach::without(AutoNone::Hide, &failure, &diag)

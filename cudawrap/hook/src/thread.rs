@@ -42,6 +42,13 @@ impl Drop for Undisturbed {
     }
 }
 
+/// This thread's number (gettid(2)), which no other thread of the system has.
+pub fn number() -> u32 {
+    // SAFETY: gettid has no preconditions. By the system call, since glibc has gettid(3)
+    // from 2.30 on only.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
 /// Whether this process has other threads; in doubt it has.
 pub fn others() -> bool {
     std::fs::read_dir("/proc/self/task").map_or(true, |threads| threads.count() != 1)

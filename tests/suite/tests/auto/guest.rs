@@ -360,3 +360,27 @@ int main(void) {
             .any(|uuid| uuid == said(&outcome, "visible"))
     );
 }
+
+#[test]
+fn a_call_that_a_signal_handler_has_left_is_made_again() {
+    let sandbox = Sandbox::new("h200x1");
+    let holder = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .spawn();
+    sandbox.until_running(1);
+    let words = ["alarm", "ready=left", "until=go", "init", "context"];
+    let program = cuda(&sandbox, &words)
+        .env("CUDAWRAP_WAIT", "forever")
+        .spawn();
+    sandbox.until_file("work/left");
+    holder.signal(Signal::SIGKILL);
+    holder.wait();
+    fs::write(sandbox.path("work/go"), "").unwrap();
+    let outcome = program.wait();
+    assert_eq!(said(&outcome, "alarm"), "left");
+    assert_eq!(
+        (said(&outcome, "init"), said(&outcome, "context")),
+        ("0", "0")
+    );
+}

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use getgpu_tests::hooked::{VARIABLE, cuda, hook, said};
-use harness::Sandbox;
+use getgpu_tests::mps::Node;
 use harness::skip::{self, Need};
+use harness::{Sandbox, Signal};
 
 /// A worker that takes a context through the driver and tells what it sees.
 const WORKER: &str = "
@@ -106,6 +107,45 @@ fn ranks_of_real_launchers_get_their_own_devices() {
         sandbox.assert_exclusive();
         sandbox.assert_clean(Duration::from_secs(3));
     }
+}
+
+#[test]
+fn a_share_makes_the_program_a_client_of_mps() {
+    Node::each(|node| {
+        let sandbox = &node.sandbox;
+        let client = |name: &str| {
+            let ready = format!("ready={name}");
+            let words = [
+                "init",
+                "env=CUDA_MPS_PIPE_DIRECTORY",
+                "context",
+                &ready,
+                "hold",
+            ];
+            cuda(sandbox, &words)
+                .env("CUDAWRAP_SHARE", "1/2")
+                .env("CUDAWRAP_MPS", "1")
+                .env("SIM_CUDA_MAX", "2")
+                .spawn()
+        };
+        let clients = ["one", "two"].map(|name| {
+            let client = client(name);
+            sandbox.until_file(&format!("work/{name}"));
+            client
+        });
+        for client in &clients {
+            let text = client.stdout();
+            assert!(
+                text.contains("context 0") && text.contains(&node.uuid),
+                "{text}"
+            );
+        }
+        for client in clients {
+            client.signal(Signal::SIGKILL);
+            client.wait();
+        }
+        node.until_gone();
+    });
 }
 
 /// NVIDIA's libcuda.so.1 from Debian's non-free, kept between runs.
