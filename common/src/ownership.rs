@@ -17,7 +17,7 @@ pub enum Basis {
     /// A lease of an ancestor of our uid, which closed our copy of its descriptors.
     AncestorLease,
     /// A reservation of our uid.
-    Reservation(HolderProcess),
+    Reservation(Box<HolderProcess>),
 }
 
 /// Something that the call may own, as it was read.
@@ -72,7 +72,7 @@ pub enum Decision {
     /// It wants fewer devices, or less of them, than it owns: it chooses inside.
     Inside(Cover),
     /// It reuses this reservation, if the holder agrees.
-    Reuse(HolderProcess),
+    Reuse(Box<HolderProcess>),
 }
 
 impl Decision {
@@ -286,7 +286,7 @@ fn reservations(lock_file: &LockFile, grant: &[Uuid]) -> Vec<Candidate> {
             distance: line.args.distance(&lineage),
             in_use,
             devices,
-            basis: Basis::Reservation(line),
+            basis: Basis::Reservation(Box::new(line)),
         }
     };
     lines.into_iter().map(candidate).collect()

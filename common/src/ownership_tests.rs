@@ -30,7 +30,7 @@ fn candidate(basis: Basis, devices: &[u32]) -> Candidate {
 }
 
 fn reserved(pid: i32, devices: &[u32]) -> Candidate {
-    candidate(Basis::Reservation(holder(pid, devices)), devices)
+    candidate(Basis::Reservation(Box::new(holder(pid, devices))), devices)
 }
 
 /// The decision as text: what is done, by which basis, with how many devices.
@@ -294,7 +294,7 @@ fn a_part_that_a_sibling_reserved_is_not_around_us() {
         );
         let line = HolderProcess::parse(pid, 0, text.as_bytes()).unwrap();
         Candidate {
-            basis: Basis::Reservation(line),
+            basis: Basis::Reservation(Box::new(line)),
             devices: vec![(uuid(1), half())],
             distance,
             in_use: false,

@@ -7,7 +7,8 @@ complete -c getgpu -s w -d 'The same as --wait=TIME' -r -f
 complete -c getgpu -l for -d 'How long the reservation waits for its program to appear [default: 60]' -r -f
 complete -c getgpu -l tag -d 'Name the reservation; alone: print what is reserved under NAME' -r -f
 complete -c getgpu -l uid -d 'Root: for this user' -r -f
-complete -c getgpu -l release -d 'Give up my reservation of UUID, or under TAG (root: anybody\'s)' -r -f
+complete -c getgpu -l release -d 'Give up my reservation under TAG, or of a device by UUID or INDEX (root: anybody\'s)' -r -f
+complete -c getgpu -l user -d 'With --list: only devices that this user holds or uses' -r -f
 complete -c getgpu -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
 mig\t''
 gpu\t''
@@ -17,18 +18,20 @@ first\t''
 last\t''
 spread\t''
 pack\t''"
-complete -c getgpu -l format -d 'uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) env (an export line) or task (env, and for a part what frameworks read); with --list: prometheus' -r -f -a "uuid\t''
+complete -c getgpu -l format -d 'uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) env (an export line) or task (env, and for a part what frameworks read); with --list: table, json, csv, prometheus' -r -f -a "uuid\t''
 index\t''
 env\t''
-task\t''
-prometheus\t''"
+task\t''"
 complete -c getgpu -l ignore-grant -d 'Ignore an inherited CUDA_VISIBLE_DEVICES'
 complete -c getgpu -l wait -d 'Wait in line, first come first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)'
 complete -c getgpu -l hold -d 'Keep it until PID (default: the caller) is over, whatever runs; 0 (root): until released'
 complete -c getgpu -l no-reserve -d 'Print only'
 complete -c getgpu -l release-all -d 'Give up all my reservations (root: everybody\'s)'
 complete -c getgpu -s l -s L -l list -d 'Table of all devices: state, who, program, since when'
-complete -c getgpu -l json -d 'With --list: for programs'
+complete -c getgpu -l json -d 'With --list or --queue: for programs'
+complete -c getgpu -l free -d 'With --list: only free devices'
+complete -c getgpu -l mine -d 'With --list: only devices that you hold or use'
+complete -c getgpu -l queue -d 'Show who waits for a device, and since when'
 complete -c getgpu -l count-free -d 'Print the number of free devices'
 complete -c getgpu -l explain -d 'Say for every other device why it was not taken'
 complete -c getgpu -l check -d 'Is this node set up? A remedy for each finding; [DIR]...: wrapped programs there too'

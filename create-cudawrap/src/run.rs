@@ -163,7 +163,7 @@ fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
                 diag.note(&format!("{}: no such directory any more", path.display()));
             }
             Ok(found) if found.is_empty() && noted => {
-                diag.note(&format!("{}: no such file any more", path.display()))
+                diag.note(&format!("{}: no such file any more", path.display()));
             }
             Ok(found) if found.is_empty() && !path.is_dir() => {
                 good = fail(

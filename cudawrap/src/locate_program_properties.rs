@@ -61,7 +61,7 @@ fn lay(root: &Path, at: &Path, thing: &Thing) {
         Thing::Us => fs::hard_link(root.join("ours/wrapper"), at).unwrap(),
         Thing::Link(None, name) => symlink(NAMES[*name], at).unwrap(),
         Thing::Link(Some(dir), name) => {
-            symlink(Path::new("..").join(DIRS[*dir]).join(NAMES[*name]), at).unwrap()
+            symlink(Path::new("..").join(DIRS[*dir]).join(NAMES[*name]), at).unwrap();
         }
         Thing::ToUs => symlink(root.join("ours/wrapper"), at).unwrap(),
         Thing::ToOther => symlink(root.join("other/cudawrap"), at).unwrap(),

@@ -92,7 +92,7 @@ pub fn candidates(
     match first_argument {
         Some(name) if name.as_bytes().contains(&b'/') => found.push(name.into()),
         Some(name) if !name.is_empty() => {
-            found.extend(directories(path).into_iter().map(|dir| dir.join(name)))
+            found.extend(directories(path).into_iter().map(|dir| dir.join(name)));
         }
         _ => {}
     }

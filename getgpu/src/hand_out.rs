@@ -143,7 +143,7 @@ impl Invocation<'_> {
                     more.collect::<String>()
                 )
             }
-            Format::Uuid | Format::Index | Format::Prometheus => format!("{value}\n"),
+            Format::Uuid | Format::Index => format!("{value}\n"),
         }
     }
 }

@@ -67,7 +67,7 @@ impl Invocation<'_> {
         // tag is in use.
         let mut turn = match self.enter(tag.as_ref(), &request)? {
             tag::Entered::Free(turn) => turn,
-            tag::Entered::Same(holder) => return self.print_again(&[holder]),
+            tag::Entered::Same(holder) => return self.print_again(std::slice::from_ref(&*holder)),
         };
         let whose = Whose {
             caller,
@@ -90,7 +90,7 @@ impl Invocation<'_> {
                         tag::Entered::Free(turn) => turn,
                         tag::Entered::Same(holder) => {
                             drop(claimed);
-                            return self.print_again(&[holder]);
+                            return self.print_again(std::slice::from_ref(&*holder));
                         }
                     };
                     claimed.settle(&request, &self.lock_file)?

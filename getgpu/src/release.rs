@@ -20,14 +20,30 @@ fn mine(lock_file: &LockFile) -> Vec<HolderProcess> {
     ownership_proof::reservations(lock_file, (!uid.is_root()).then_some(uid.as_raw()))
 }
 
-/// Gives up the reservation of this device, or under this tag.
-pub fn one(lock_file: &LockFile, name: &str, diag: &Diag) -> Result<(), Failure> {
-    let uuid = Uuid::parse(name);
-    let named = |line: &HolderProcess| match &uuid {
-        Some(uuid) => line.args.devices.contains(uuid),
-        None => line.args.tag.as_ref().is_some_and(|tag| tag.name == name),
-    };
-    let found: Vec<HolderProcess> = mine(lock_file).into_iter().filter(named).collect();
+/// Gives up the reservation under the tag `name`, or of the device with this UUID or, if no
+/// tag is called so, with this index, which `device_at` knows.
+pub fn one(
+    lock_file: &LockFile,
+    name: &str,
+    device_at: impl Fn(usize) -> Result<Uuid, Failure>,
+    diag: &Diag,
+) -> Result<(), Failure> {
+    let (mut found, mine): (Vec<HolderProcess>, Vec<HolderProcess>) =
+        mine(lock_file).into_iter().partition(|holder| {
+            let tag = holder.args.tag.as_ref();
+            tag.is_some_and(|tag| tag.name == name)
+        });
+    if found.is_empty() {
+        let uuid = match (Uuid::parse(name), name.parse()) {
+            (None, Ok(index)) => Some(device_at(index)?),
+            (uuid, _) => uuid,
+        };
+        let reserves = |holder: &HolderProcess| {
+            uuid.as_ref()
+                .is_some_and(|uuid| holder.args.devices.contains(uuid))
+        };
+        found = mine.into_iter().filter(reserves).collect();
+    }
     if found.is_empty() {
         return Err(
             Failure::new(Kind::NoneFree, format!("{name}: no reservation of yours"))

@@ -124,7 +124,7 @@ fn candidates(lock_file: &LockFile, caller: &Process) -> Result<Vec<Candidate>, 
     let candidate = |line: HolderProcess| {
         let devices = ownership_proof::reserved(lock_file, &line);
         Candidate {
-            basis: Basis::Reservation(line),
+            basis: Basis::Reservation(Box::new(line)),
             devices,
             distance: 0,
             in_use: false,

@@ -84,11 +84,13 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
     let settings = &loaded.settings;
     match &options.action {
         Action::Release(name) => {
-            return release::one(
-                &find_lock_file(settings, environment, diag, false)?,
-                name,
-                diag,
-            );
+            let lock_file = find_lock_file(settings, environment, diag, false)?;
+            let listed = || Request::listed(settings, environment, options.ignore_grant);
+            let device = |index| list::device_at(open(settings)?, listed()?, index);
+            return release::one(&lock_file, name, device, diag);
+        }
+        Action::Queue { json } => {
+            return list::queue::show(&find_lock_file(settings, environment, diag, false)?, *json);
         }
         Action::ReleaseAll => {
             return release::all(&find_lock_file(settings, environment, diag, false)?, diag);
@@ -98,7 +100,7 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
     // What is looked at, or reserved already, is told to a job without a GPU too.
     let looking = matches!(
         options.action,
-        Action::List { .. } | Action::CountFree | Action::Tagged(_)
+        Action::List(..) | Action::CountFree | Action::Tagged(_)
     );
     let request = if looking {
         Request::listed
@@ -121,16 +123,13 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
         began,
     };
     match &options.action {
-        Action::List { json } => {
-            let form = list::Form::of(*json, options.format);
-            list::show(
-                open(settings),
-                request,
-                settings,
-                &call.lock_file,
-                form,
-                options.level,
-            )
+        Action::List(form, only) => {
+            let shown = list::Shown {
+                form: *form,
+                only,
+                level: options.level,
+            };
+            list::show(open(settings), request, settings, &call.lock_file, shown)
         }
         Action::CountFree => list::count::free(open(settings), request, &call.lock_file),
         Action::Tagged(name) => call.print_tagged(name),

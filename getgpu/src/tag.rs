@@ -21,7 +21,7 @@ pub enum Entered {
     /// holds the user's byte, which delays nobody.
     Free(Option<OfdLock>),
     /// The same request's reservation.
-    Same(HolderProcess),
+    Same(Box<HolderProcess>),
 }
 
 impl Named {
@@ -73,7 +73,7 @@ impl Named {
                     .as_ref()
                     .is_some_and(|tag| tag.asked == *asked) =>
             {
-                Ok(Entered::Same(line))
+                Ok(Entered::Same(Box::new(line)))
             }
             Some(line) => {
                 let devices: Vec<&str> = line

@@ -11,7 +11,7 @@ use crate::{Made, roff, settings};
 
 /// The day on which the pages were last written with other words; not the day on which
 /// they were made, so that they are the same anywhere.
-pub const DATE: &str = "2026-11-21";
+pub const DATE: &str = "2026-11-22";
 
 pub fn all() -> Result<Vec<Made>, String> {
     let mut made: Vec<Made> = programs::all()

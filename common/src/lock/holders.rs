@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::holder_args::HolderArgs;
+use super::holder_args::{HolderArgs, Until};
 use super::ownership_proof::HolderProcess;
 use super::{Held, LockFile, OfdLock, Range, Side, Span, UNITS, Units};
 use crate::error::Failure;
@@ -32,6 +32,10 @@ pub struct Holder {
     pub share: Option<f64>,
     /// When it started, in Unix seconds.
     pub since: Option<u64>,
+    /// When a hold ends at the latest, in Unix seconds; null where it has no such end.
+    pub until: Option<u64>,
+    /// Whether a reservation lasts whatever runs (`--hold`); null for a lease.
+    pub hold: Option<bool>,
     pub tag: Option<String>,
     /// The batch job, with its step: `4711.0`.
     pub job: Option<String>,
@@ -50,9 +54,32 @@ impl Holder {
             program: None,
             share: None,
             since: None,
+            until: None,
+            hold: None,
             tag: None,
             job: None,
             task: None,
+        }
+    }
+}
+
+impl Holder {
+    /// Adds what getgpu-hold was started with: for whom, until when, under which name.
+    fn describe(&mut self, args: &HolderArgs) {
+        // What it is held for says more than who asked, which for a task is Slurm's hook.
+        let held = args
+            .held_for()
+            .filter(|process| process.pid != args.caller.pid)
+            .and_then(|process| Stat::read(process.pid))
+            .filter(Stat::alive);
+        let (pid, name) = held.map_or((args.caller.pid, args.caller.name.clone()), |held| {
+            (held.pid, procfs::program_name(held.pid, &held.comm))
+        });
+        (self.pid, self.program) = (Some(pid), Some(name));
+        self.tag = args.tag.as_ref().map(|tag| tag.name.clone());
+        self.hold = Some(!args.is_plain());
+        if let Until::Over(_, Some(longest)) = &args.until {
+            self.until = self.since.map(|since| since + longest.as_secs());
         }
     }
 }
@@ -223,36 +250,20 @@ fn holder(
         .as_ref()
         .map_or_else(|| Job::of(stat.pid), |holder| holder.args.job());
     let (job, task) = job.map_or((None, None), |job| (Some(job.id), job.task));
-    let (pid, program, tag) = match caller {
-        Some(line) => {
-            // What it is held for says more than who asked, which for a task is Slurm's
-            // hook.
-            let HolderArgs { caller, tag, .. } = &line.args;
-            let held = line
-                .args
-                .held_for()
-                .filter(|process| process.pid != caller.pid)
-                .and_then(|process| Stat::read(process.pid))
-                .filter(Stat::alive);
-            let (pid, name) = held.map_or((caller.pid, caller.name.clone()), |held| {
-                (held.pid, procfs::program_name(held.pid, &held.comm))
-            });
-            (pid, name, tag.as_ref().map(|tag| tag.name.clone()))
-        }
-        None => (stat.pid, procfs::program_name(stat.pid, &stat.comm), None),
-    };
-    Holder {
-        kind,
-        uid: Some(uid),
-        user: Some(procfs::user_name(uid)),
-        pid: Some(pid),
-        program: Some(program),
+    let since = since(stat);
+    let mut found = Holder {
+        pid: Some(stat.pid),
         share: (own > 0).then(|| own as f64 / UNITS as f64),
-        since: since(stat),
-        tag,
+        since,
         job,
         task,
+        ..Holder::by_uid(kind, Some(uid))
+    };
+    match caller {
+        Some(line) => found.describe(&line.args),
+        None => found.program = Some(procfs::program_name(stat.pid, &stat.comm)),
     }
+    found
 }
 
 /// Adds the processes that say they hold a device; whether each side that is held has

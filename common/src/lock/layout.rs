@@ -109,8 +109,8 @@ impl Span {
 
 /// The first span has no device: byte 0 is the dispenser of the line's numbers, byte 16
 /// lets those in who choose several devices or a part of one, from 1,024 on lie the
-/// numbers of the lines, one after the other, behind them 2^24 bytes for tags, and in the
-/// last quarter a byte for every uid.
+/// numbers of the lines, one after the other, behind them 2^24 bytes for tags and a byte for
+/// every process id that waits, and in the last quarter a byte for every uid.
 pub const fn dispenser() -> Range {
     Range::byte(0)
 }
@@ -145,6 +145,11 @@ pub const fn uid(uid: u32) -> Range {
 /// a byte by their hash, which only makes two calls wait for each other.
 pub fn tag(uid: u32, name: &str) -> Range {
     Range::byte(0x2_f000_0000 + (fnv1a(format!("{uid}:{name}").as_bytes()) & 0xff_ffff) as i64)
+}
+
+/// One byte per process id of those who wait, for people: nothing is decided by it.
+pub const fn waiter_pids() -> Range {
+    fixed(0x2_f200_0000, 1 << 22)
 }
 
 /// All spans of devices: one question over it tells whether anything at all is held.
@@ -241,6 +246,10 @@ mod tests {
             (1024, 1024 + 4_194_304, 12_884_901_888)
         );
         assert!(last.end() < uid(0).start() && uid(u32::MAX).end() == SPAN);
+        let (tags, waiters) = (0x2_f000_0000 + 0x100_0000, waiter_pids());
+        assert!(last.end() < 0x2_f000_0000 && tags < waiters.start());
+        assert_eq!(waiters.start(), 0x2_f200_0000);
+        assert!(waiters.end() < uid(0).start());
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The line of waiters: served in order of arrival, across users and programs, by locks
 //! alone, so that who is killed blocks nobody. `ticket` is a place in the line, `waiter`
 //! waits for its turn and then for a device, `watch` and `retry_schedule` tell when to look,
-//! `stalled_head` when nobody does, `progress` says so.
+//! `stalled_head` when nobody does, `progress` says so, `queued` tells people who waits.
 
 pub mod interrupt_timer;
 pub mod progress;
+pub mod queued;
 pub mod retry_schedule;
 pub mod search;
 pub mod stalled_head;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Failure, Kind};
 use crate::lock::{Held, LockFile, LockResult, OfdLock, Range, layout};
+use crate::procfs::namespaces;
 use crate::queue::interrupt_timer::InterruptTimer;
 
 /// How long the dispenser is waited for. It is held for microseconds; whoever holds it
@@ -38,6 +39,11 @@ impl Ticket {
         let dispenser = lock_file.open()?;
         dispenser.write_within(layout::dispenser(), DISPENSER)?;
         let own = lock_file.open()?;
+        if namespaces::host_pids() {
+            // So that people can be told who waits.
+            let pids = layout::waiter_pids();
+            own.try_read(Range::byte(pids.start() + i64::from(std::process::id())))?;
+        }
         loop {
             let at = above(&own, line)?;
             if at >= line.end() {

@@ -1,6 +1,7 @@
 //! The listing as JSON, schema 1: names may be added, never changed. Bytes and Unix
 //! seconds; null where not known.
 
+use getgpu_common::queue::queued::Queued;
 use serde::Serialize;
 
 use super::Listing;
@@ -15,6 +16,7 @@ struct Document<'a> {
     lock: &'a str,
     lock_shared: bool,
     waiting: usize,
+    queue: &'a [Queued],
     devices: &'a [Row],
     problems: &'a [String],
 }
@@ -32,6 +34,7 @@ pub fn text(listing: &Listing) -> String {
         lock: &listing.lock,
         lock_shared: listing.lock_shared,
         waiting: listing.waiting,
+        queue: &listing.queue,
         devices: &listing.rows,
         problems: &listing.problems,
     };

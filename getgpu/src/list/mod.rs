@@ -1,27 +1,34 @@
 //! `--list`: everything on the node with its state and holders, as a table for people or
 //! as JSON. Locks are only looked at, never taken, so a listing disturbs nobody.
 
+mod columns;
 pub mod count;
+mod csv;
 mod json;
 mod prometheus;
+pub mod queue;
 mod rows;
+mod summary;
 mod table;
+mod terminal;
 
 use std::time::Duration;
 
 use getgpu_common::diag::{self, Level};
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Inventory};
 use getgpu_common::lock::claimers::Claimers;
 use getgpu_common::lock::holders::{self, Holdings};
 use getgpu_common::lock::{LockFile, OfdLock, Span, host_sharing};
 use getgpu_common::nvml_client::{Client, Worker};
-use getgpu_common::queue;
+use getgpu_common::queue::queued::{Queued, queued};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Settings, allowed};
 use getgpu_common::visible::{self, Visible};
 
-use crate::options::Format;
+use crate::options::{Form, Only};
+use terminal::Look;
 
 /// Everything that a listing shows.
 pub struct Listing {
@@ -31,25 +38,14 @@ pub struct Listing {
     lock: String,
     lock_shared: bool,
     waiting: usize,
+    queue: Vec<Queued>,
 }
 
-/// How a listing is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    Table,
-    Json,
-    Prometheus,
-}
-
-impl Form {
-    /// What was asked for.
-    pub const fn of(json: bool, format: Format) -> Self {
-        match (json, format) {
-            (true, _) => Self::Json,
-            (false, Format::Prometheus) => Self::Prometheus,
-            (false, _) => Self::Table,
-        }
-    }
+/// What of a listing is shown, and how.
+pub struct Shown<'a> {
+    pub form: Form,
+    pub only: &'a [Only],
+    pub level: Level,
 }
 
 /// Shows the listing, which is empty where there is a driver and no GPU.
@@ -58,22 +54,39 @@ pub fn show<W: Worker>(
     request: Request,
     settings: &Settings,
     lock_file: &LockFile,
-    form: Form,
-    level: Level,
+    shown: Shown<'_>,
 ) -> Result<(), Failure> {
-    let listing = match client
+    let mut listing = match client
         .and_then(|client| client.ask_all(|client| collect(client, request, settings, lock_file)))
     {
         // Without a GPU there is nothing to list, which is no failure.
         Err(none) if none.kind == Kind::NoUsableGpu => Listing::empty(lock_file, none.message)?,
         other => other?,
     };
-    match form {
+    let summary = summary::text(&listing.rows, listing.queue.len().max(listing.waiting));
+    listing
+        .rows
+        .retain(|row| shown.only.iter().all(|only| row.is_shown(only)));
+    let uuids = shown.level == Level::Verbose;
+    match shown.form {
         Form::Json => return diag::show(&json::text(&listing)),
+        Form::Csv => return diag::show(&csv::text(&listing.rows)),
         Form::Prometheus => return diag::show(&prometheus::text(&listing)),
-        Form::Table => {}
+        Form::Table => match Look::of_stdout(uuids) {
+            Some(look) => {
+                diag::show(&terminal::text(&listing.rows, &summary, &look))?;
+                // The summary says it.
+                listing.waiting = 0;
+            }
+            None => diag::show(&table::text(&listing.rows, uuids))?,
+        },
     }
-    diag::show(&table::text(&listing.rows, level == Level::Verbose))?;
+    warn(&listing, shown.level);
+    Ok(())
+}
+
+/// Says beside a table what is wrong on the node, and what the table does not show.
+fn warn(listing: &Listing, level: Level) {
     let diag = diag::Diag::new("getgpu", level);
     if listing.waiting > 0 {
         diag.warn(&format!("{} waiting in line for a device", listing.waiting));
@@ -91,7 +104,23 @@ pub fn show<W: Worker>(
         ));
         diag.hint("as root, getgpu --list names the process");
     }
-    Ok(())
+}
+
+/// The device that has this index in the list.
+pub fn device_at<W: Worker>(
+    client: Client<W>,
+    mut request: Request,
+    index: usize,
+) -> Result<Uuid, Failure> {
+    let inventory = client.ask_all(|client| client.scan(Detail::Uuid))?;
+    grant(&mut request, &inventory);
+    let mut pool = request.filter.pool(&inventory);
+    pool.nth(index)
+        .map(|device| device.uuid.clone())
+        .ok_or_else(|| {
+            Failure::new(Kind::Usage, format!("{index}: no tag and no device"))
+                .hint("getgpu --list")
+        })
 }
 
 impl Listing {
@@ -102,7 +131,8 @@ impl Listing {
             problems: vec![problem],
             lock: lock_file.path.display().to_string(),
             lock_shared: host_sharing::with_host(lock_file),
-            waiting: queue::waiting(&lock_file.open()?, None)?,
+            waiting: getgpu_common::queue::waiting(&lock_file.open()?, None)?,
+            queue: queued(&lock_file.open()?)?,
         })
     }
 }
@@ -141,7 +171,8 @@ fn collect<W: Worker>(
         problems,
         lock: lock_file.path.display().to_string(),
         lock_shared: host_sharing::with_host(lock_file),
-        waiting: queue::waiting(&probe, None)?,
+        waiting: getgpu_common::queue::waiting(&probe, None)?,
+        queue: queued(&probe)?,
     })
 }
 

@@ -85,6 +85,26 @@ pub fn text(listing: &Listing) -> String {
         "Part of the device that the user, and job, holds; 1 where not known.",
         holdings,
     );
+    let empty = |row: &Row| row.empty.map(|empty| u8::from(empty).to_string());
+    family(
+        "getgpu_device_empty",
+        "Whether a device that is held is used by no program.",
+        each(&empty),
+    );
+    let excluded = |row: &Row| Some(u8::from(row.excluded).to_string());
+    family(
+        "getgpu_device_excluded",
+        "Whether the device is on the site's list of excluded ones.",
+        each(&excluded),
+    );
+    family(
+        "getgpu_user_devices",
+        "Devices of which the user holds a part or all.",
+        super::summary::users(&listing.rows)
+            .into_iter()
+            .map(|(user, devices)| format!("{{user=\"{}\"}} {devices}", escaped(user)))
+            .collect(),
+    );
     let total = |row: &Row| row.memory_total.map(|bytes| bytes.to_string());
     family(
         "getgpu_device_memory_bytes",
@@ -101,6 +121,18 @@ pub fn text(listing: &Listing) -> String {
         "getgpu_waiting",
         "Programs in line for a device.",
         vec![format!(" {}", listing.waiting)],
+    );
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |now| now.as_secs());
+    let longest = listing.queue.iter().filter_map(|one| one.since).min();
+    family(
+        "getgpu_longest_wait_seconds",
+        "How long the program that waits longest has waited, 0 if none does.",
+        vec![format!(
+            " {}",
+            longest.map_or(0, |since| now.saturating_sub(since))
+        )],
     );
     family(
         "getgpu_problems",

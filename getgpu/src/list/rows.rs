@@ -9,6 +9,8 @@ use getgpu_common::pool::Outside;
 use getgpu_common::procfs;
 use serde::Serialize;
 
+use crate::options::Only;
+
 /// What a device is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -27,6 +29,21 @@ pub enum State {
     Claimed,
     /// Free, if it is in the pool.
     Free,
+}
+
+impl State {
+    /// As the JSON has it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Leased => "leased",
+            Self::Shared => "shared",
+            Self::Reserved => "reserved",
+            Self::Busy => "busy",
+            Self::Unknown => "unknown",
+            Self::Claimed => "claimed",
+            Self::Free => "free",
+        }
+    }
 }
 
 /// A process that NVML shows.
@@ -65,6 +82,9 @@ pub struct Row {
     pub state: State,
     pub share_used: f64,
     pub reason: Option<String>,
+    /// Held, although NVML shows that nobody uses it now; null if it is not held, or NVML
+    /// does not tell.
+    pub empty: Option<bool>,
     pub holders: Vec<Holder>,
     pub processes: Vec<Process>,
     /// Why it is not in the pool.
@@ -108,12 +128,23 @@ impl Row {
             usable: device.usable,
             excluded,
             state: state(&held, usage.activity),
+            empty: empty(&held, usage.activity),
             share_used: held.used as f64 / UNITS as f64,
             reason: usage.reason,
             holders: held.holders,
             processes: usage.processes.iter().map(process).collect(),
             outside,
         }
+    }
+}
+
+/// Whether a device that is held is used by nobody.
+fn empty(held: &Holdings, activity: Activity) -> Option<bool> {
+    match activity {
+        _ if held.used == 0 => None,
+        Activity::Idle => Some(true),
+        Activity::Busy => Some(false),
+        Activity::Unknown => None,
     }
 }
 
@@ -144,6 +175,27 @@ fn process(process: &getgpu_common::inventory::Process) -> Process {
         since: procfs::Stat::read(process.pid as i32)
             .as_ref()
             .and_then(holders::since),
+    }
+}
+
+impl Row {
+    /// Whether a listing of only some devices shows it.
+    pub fn is_shown(&self, only: &Only) -> bool {
+        match only {
+            Only::Free => self.state == State::Free && self.index.is_some(),
+            Only::Mine => {
+                let own = nix::unistd::geteuid().as_raw();
+                self.is_of(own, &procfs::user_name(own))
+            }
+            Only::User(user) => self.is_of(user.parse().unwrap_or(u32::MAX), user),
+        }
+    }
+
+    fn is_of(&self, uid: u32, name: &str) -> bool {
+        let holds =
+            |holder: &Holder| holder.uid == Some(uid) || holder.user.as_deref() == Some(name);
+        let uses = |process: &Process| process.user.as_deref() == Some(name);
+        self.holders.iter().any(holds) || self.processes.iter().any(uses)
     }
 }
 

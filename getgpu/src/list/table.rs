@@ -58,7 +58,7 @@ pub fn text(rows: &[Row], uuids: bool) -> String {
 }
 
 /// `4711.0 task 3`
-fn job(holder: Option<&Holder>) -> String {
+pub fn job(holder: Option<&Holder>) -> String {
     let job = holder.and_then(|holder| {
         Some(Job {
             id: holder.job.clone()?,
@@ -70,7 +70,7 @@ fn job(holder: Option<&Holder>) -> String {
 }
 
 /// Whether several have parts of the device: then each has a line.
-fn shares(row: &Row) -> bool {
+pub fn shares(row: &Row) -> bool {
     row.holders.len() > 1
         && row
             .holders
@@ -79,7 +79,7 @@ fn shares(row: &Row) -> bool {
 }
 
 /// The line of a further sharer: its part in the place of the state.
-fn sharer(holder: &Holder, now: u64) -> [String; 8] {
+pub fn sharer(holder: &Holder, now: u64) -> [String; 8] {
     let part = holder
         .share
         .map_or_else(|| "?".into(), |share| format!("{:.0}%", share * 100.0));
@@ -110,7 +110,7 @@ fn ago(since: Option<u64>, now: u64) -> Option<String> {
     since.map(|since| brief(Duration::from_secs(now.saturating_sub(since))))
 }
 
-fn cells(row: &Row, now: u64) -> [String; 8] {
+pub fn cells(row: &Row, now: u64) -> [String; 8] {
     let dash = || "-".to_owned();
     let gib = |bytes: Option<u64>| {
         bytes.map_or("-".into(), |b| {

@@ -20,8 +20,6 @@ pub enum Format {
     Index,
     /// A line for the shell.
     Env,
-    /// Of a listing: for node_exporter's textfile collector.
-    Prometheus,
     /// Export lines for a task: CUDA_VISIBLE_DEVICES, and for a part of a device what
     /// frameworks read.
     Task,
@@ -38,13 +36,35 @@ pub enum Keep {
     Hold(Option<i32>),
 }
 
+/// How a listing is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Table,
+    Json,
+    Csv,
+    /// For node_exporter's textfile collector.
+    Prometheus,
+}
+
+/// Which devices a listing shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Only {
+    /// Those that the caller's user holds or uses.
+    Mine,
+    Free,
+    /// Those that this user holds or uses, by name or number.
+    User(String),
+}
+
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Print a device: this one of the order, or any free one.
     Print(Option<usize>),
     /// Show all devices.
-    List { json: bool },
+    List(Form, Vec<Only>),
+    /// Show who waits.
+    Queue { json: bool },
     /// Look whether this node is set up, and at wrapped programs below these directories.
     Check(Vec<PathBuf>),
     /// Print how many are free.

@@ -10,8 +10,8 @@ use getgpu_common::flags;
 use getgpu_common::overrides::Overrides;
 use getgpu_common::quantity;
 
-use super::table::{CALLER, FORMATS, GUIDE, command};
-use super::{Action, Format, Keep, Options};
+use super::table::{CALLER, FORMATS, GUIDE, LIST_FORMATS, command};
+use super::{Action, Form, Format, Keep, Only, Options};
 use getgpu_common::diag::Level;
 
 /// Settings whose options choose, share or wait, which INDEX excludes; the type decides
@@ -54,8 +54,10 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         Some("index") => Format::Index,
         Some("env") => Format::Env,
         Some("task") => Format::Task,
-        Some("prometheus") if given("list") && !given("json") => Format::Prometheus,
-        Some("prometheus") => return Err(usage("--format prometheus goes with --list".into())),
+        Some(_) if given("list") => Format::Uuid,
+        Some(other) if LIST_FORMATS.contains(&other) => {
+            return Err(usage(format!("--format {other} goes with --list")));
+        }
         Some(other) => {
             return Err(usage(format!(
                 "--format {other}: not one of {}",
@@ -106,6 +108,15 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
             "{other} goes with printing a device, and nothing else"
         )));
     }
+    let printing = matches!(
+        action,
+        Action::Print(_) | Action::Tagged(_) | Action::ShowConfig
+    );
+    if let (false, Some(other)) = (printing, only_for_printing(typed)) {
+        return Err(usage(format!(
+            "--{other} goes with printing a device, and nothing else"
+        )));
+    }
     let options = Options {
         action,
         choices,
@@ -153,14 +164,17 @@ fn action(typed: &ArgMatches) -> Result<Action, Failure> {
         wanted.push(("INDEX", Action::Print(Some(number))));
     }
     if given("list") {
-        wanted.push((
-            "--list",
-            Action::List {
-                json: given("json"),
-            },
-        ));
-    } else if given("json") {
-        return Err(usage("--json goes with --list".into()));
+        wanted.push(("--list", Action::List(form(typed)?, only(typed))));
+    } else if let Some(name) = ["free", "mine"].into_iter().find(|name| given(name)) {
+        return Err(usage(format!("--{name} goes with --list")));
+    } else if typed.contains_id("user") {
+        return Err(usage("--user goes with --list".into()));
+    }
+    if given("queue") {
+        let json = given("json");
+        wanted.push(("--queue", Action::Queue { json }));
+    } else if given("json") && !given("list") {
+        return Err(usage("--json goes with --list or --queue".into()));
     }
     if given("count-free") {
         wanted.push(("--count-free", Action::CountFree));
@@ -183,6 +197,37 @@ fn action(typed: &ArgMatches) -> Result<Action, Failure> {
     }
 }
 
+/// How the listing is shown.
+fn form(typed: &ArgMatches) -> Result<Form, Failure> {
+    let format = typed.get_one::<String>("format").map(String::as_str);
+    match (format, typed.get_flag("json")) {
+        (None | Some("json"), true) | (Some("json"), false) => Ok(Form::Json),
+        (Some(other), true) => Err(usage(format!(
+            "--json and --format {other} exclude each other"
+        ))),
+        (None | Some("table"), false) => Ok(Form::Table),
+        (Some("csv"), false) => Ok(Form::Csv),
+        (Some("prometheus"), false) => Ok(Form::Prometheus),
+        (Some(other), false) if FORMATS.contains(&other) => Err(usage(format!(
+            "--format {other} is how a device is printed, not a list"
+        ))),
+        (Some(other), false) => Err(usage(format!(
+            "--format {other}: a list is one of {}",
+            LIST_FORMATS.join(", ")
+        ))),
+    }
+}
+
+/// Which devices the listing shows.
+fn only(typed: &ArgMatches) -> Vec<Only> {
+    let user = typed.get_one::<String>("user").cloned().map(Only::User);
+    let given = |name, only| typed.get_flag(name).then_some(only);
+    [given("free", Only::Free), given("mine", Only::Mine), user]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
 fn keep(hold: Option<&str>, no_reserve: bool) -> Result<Keep, Failure> {
     match (hold, no_reserve) {
         (Some(_), true) => Err(usage("--hold and --no-reserve exclude each other".into())),
@@ -194,6 +239,19 @@ fn keep(hold: Option<&str>, no_reserve: bool) -> Result<Keep, Failure> {
             _ => Err(usage(format!("--hold={pid}: not a process id"))),
         },
     }
+}
+
+/// An option that says how a device is kept or chosen, which has no meaning elsewhere.
+fn only_for_printing(typed: &ArgMatches) -> Option<&'static str> {
+    let valued = ["for", "hold"]
+        .into_iter()
+        .find(|name| typed.contains_id(name));
+    let flags = || {
+        ["no-reserve", "explain"]
+            .into_iter()
+            .find(|name| typed.get_flag(name))
+    };
+    valued.or_else(flags)
 }
 
 /// Whether nothing but the tag was asked for: then what is reserved under it is printed.

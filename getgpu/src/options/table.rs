@@ -11,7 +11,9 @@ const SHOW: &str = "Looking";
 /// What `--hold` means without a value.
 pub const CALLER: &str = "caller";
 
-pub const FORMATS: [&str; 5] = ["uuid", "index", "env", "task", "prometheus"];
+pub const FORMATS: [&str; 4] = ["uuid", "index", "env", "task"];
+/// What `--format` takes beside `--list`.
+pub const LIST_FORMATS: [&str; 4] = ["table", "json", "csv", "prometheus"];
 
 /// What only getgpu has.
 const FLAGS: &[Flag] = &[
@@ -44,9 +46,9 @@ const FLAGS: &[Flag] = &[
     flag(
         "release",
         &[],
-        Takes::Value("UUID-or-TAG"),
+        Takes::Value("DEVICE-or-TAG"),
         KEEP,
-        "Give up my reservation of UUID, or under TAG (root: anybody's)",
+        "Give up my reservation under TAG, or of a device by UUID or INDEX (root: anybody's)",
     ),
     flag(
         "release-all",
@@ -67,7 +69,35 @@ const FLAGS: &[Flag] = &[
         &[],
         Takes::Nothing,
         SHOW,
-        "With --list: for programs",
+        "With --list or --queue: for programs",
+    ),
+    flag(
+        "free",
+        &[],
+        Takes::Nothing,
+        SHOW,
+        "With --list: only free devices",
+    ),
+    flag(
+        "mine",
+        &[],
+        Takes::Nothing,
+        SHOW,
+        "With --list: only devices that you hold or use",
+    ),
+    flag(
+        "user",
+        &[],
+        Takes::Value("NAME"),
+        SHOW,
+        "With --list: only devices that this user holds or uses",
+    ),
+    flag(
+        "queue",
+        &[],
+        Takes::Nothing,
+        SHOW,
+        "Show who waits for a device, and since when",
     ),
     flag(
         "count-free",
@@ -81,7 +111,7 @@ const FLAGS: &[Flag] = &[
         &[],
         Takes::Value("FORMAT"),
         SHOW,
-        "uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) env (an export line) or task (env, and for a part what frameworks read); with --list: prometheus",
+        "uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) env (an export line) or task (env, and for a part what frameworks read); with --list: table, json, csv, prometheus",
     ),
     flag(
         "explain",

@@ -20,10 +20,10 @@ fn schema_1_has_these_names() {
     };
     assert_eq!(
         names(&listing),
-        sorted("schema host time driver lock lock_shared waiting devices problems")
+        sorted("schema host time driver lock lock_shared waiting queue devices problems")
     );
     let fields = "index uuid gpu gpu_uuid gpu_name pci_bus_id mig gpu_instance compute_instance mig_index profile memory_total memory_used \
-                  allowed usable excluded state share_used reason holders processes";
+                  allowed usable excluded state share_used reason empty holders processes";
     assert_eq!(names(&listing["devices"][0]), sorted(fields));
     assert_eq!(
         (&listing["schema"], &listing["driver"]),
@@ -32,7 +32,7 @@ fn schema_1_has_these_names() {
     let reserved = listing::device(&listing, &uuids[2]);
     assert_eq!(
         names(&reserved["holders"][0]),
-        sorted("kind uid user pid program share since tag job task")
+        sorted("kind uid user pid program share since until hold tag job task")
     );
     assert_eq!(
         (&reserved["state"], &reserved["holders"][0]["kind"]),

@@ -5,3 +5,4 @@ mod check_and_metrics;
 mod explain;
 mod json;
 mod table;
+mod views;

@@ -1,0 +1,96 @@
+//! Who waits, for people: the processes that have signed their ticket, with what they were
+//! started with. Anybody can lock such a byte, so nothing is decided by it.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::error::Failure;
+use crate::lock::{Held, OfdLock, holders, layout};
+use crate::procfs::{self, Stat, process_memory, process_memory::Secret};
+use crate::sys;
+
+/// More waiters than this are not listed.
+const MOST: usize = 2000;
+/// How long one stranger's command line is waited for, and all of them together: its
+/// owner could make the read hang (proc_pid_cmdline(5)).
+const STRANGER: Duration = Duration::from_millis(200);
+const STRANGERS: Duration = Duration::from_secs(1);
+
+/// A process that waits for a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Queued {
+    pub pid: i32,
+    pub uid: u32,
+    pub user: String,
+    /// What it was started with; only its name where that cannot be read.
+    pub command: String,
+    /// When it started, in Unix seconds.
+    pub since: Option<u64>,
+}
+
+/// The processes that wait, in the order in which they started.
+pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
+    let region = layout::waiter_pids();
+    let began = Instant::now();
+    let mut found = Vec::new();
+    for conflict in probe.conflicts(region, MOST)?.found {
+        if conflict.held != Held::Settled {
+            continue;
+        }
+        for offset in (conflict.range.start()..conflict.range.end()).take(MOST) {
+            let pid = i32::try_from(offset - region.start()).unwrap_or(0);
+            if let Some(stat) = Stat::read(pid).filter(waits) {
+                found.extend(procfs::euid(pid).map(|uid| (stat, uid)));
+            }
+        }
+    }
+    found.sort_by_key(|(stat, _)| (stat.start, stat.pid));
+    let one = |(stat, uid): (Stat, u32)| Queued {
+        pid: stat.pid,
+        uid,
+        user: procfs::user_name(uid),
+        command: command(&stat, uid, STRANGERS.saturating_sub(began.elapsed())),
+        since: holders::since(&stat),
+    };
+    Ok(found.into_iter().map(one).collect())
+}
+
+/// Whether it is one of our programs, before it becomes another one.
+fn waits(stat: &Stat) -> bool {
+    stat.alive() && ["getgpu", "cudawrap"].contains(&stat.comm.as_str())
+        || procfs::program_name(stat.pid, &stat.comm) != stat.comm
+        || is_link_to_cudawrap(stat.pid)
+}
+
+/// cudawrap under the name of a link has the link's name.
+fn is_link_to_cudawrap(pid: i32) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe"))
+        .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "cudawrap"))
+}
+
+fn command(stat: &Stat, uid: u32, left: Duration) -> String {
+    let pid = stat.pid;
+    let read = move || match process_memory::cmdline(pid) {
+        Secret::Bytes(bytes) => bytes,
+        _ => Vec::new(),
+    };
+    let bytes = if uid == nix::unistd::geteuid().as_raw() {
+        Some(read())
+    } else {
+        sys::within(STRANGER.min(left), read)
+    };
+    let words = bytes.unwrap_or_default();
+    let words = words
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty());
+    let text = words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect::<Vec<_>>()
+        .join(" ");
+    if text.is_empty() {
+        stat.comm.clone()
+    } else {
+        text
+    }
+}

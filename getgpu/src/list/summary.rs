@@ -1,0 +1,44 @@
+//! The last line of a listing: how many devices of the pool are free, who has how many,
+//! and how many programs wait. Pure.
+
+use std::collections::BTreeMap;
+
+use super::rows::{Row, State};
+
+/// `36 of 56 free; ana 12, ben 8; 5 waiting`
+pub fn text(rows: &[Row], waiting: usize) -> String {
+    let pool = || rows.iter().filter(|row| row.index.is_some());
+    let free = pool().filter(|row| row.state == State::Free).count();
+    let mut parts = vec![format!("{free} of {} free", pool().count())];
+    let mut users = users(rows);
+    users.sort_by_key(|(_, devices)| std::cmp::Reverse(*devices));
+    let users: Vec<String> = users
+        .iter()
+        .map(|(name, devices)| format!("{name} {devices}"))
+        .collect();
+    if !users.is_empty() {
+        parts.push(users.join(", "));
+    }
+    if waiting > 0 {
+        parts.push(format!("{waiting} waiting"));
+    }
+    parts.join("; ")
+}
+
+/// On how many devices each user holds something, by name.
+pub fn users(rows: &[Row]) -> Vec<(&str, usize)> {
+    let mut users: BTreeMap<&str, usize> = BTreeMap::new();
+    for row in rows {
+        let mut names: Vec<&str> = row
+            .holders
+            .iter()
+            .filter_map(|holder| holder.user.as_deref())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            *users.entry(name).or_default() += 1;
+        }
+    }
+    users.into_iter().collect()
+}

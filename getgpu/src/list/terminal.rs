@@ -1,0 +1,247 @@
+//! The listing on a terminal: a heading for each GPU, columns as wide as the terminal
+//! allows, memory as a bar, states in colour and always in words. What is written to a
+//! pipe or a file stays the plain table.
+
+use std::io::IsTerminal;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use getgpu_common::diag::printable;
+
+use super::columns::{fit, padded, width};
+use super::rows::{Row, State};
+use super::table;
+
+/// What the terminal is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    columns: usize,
+    colour: bool,
+    /// Bars of block characters, which a terminal without UTF-8 cannot show.
+    blocks: bool,
+    /// UUIDs, although they do not fit.
+    uuids: bool,
+}
+
+impl Look {
+    /// That of standard output; none if it is no terminal. NO_COLOR (no-color.org) and
+    /// TERM=dumb turn colours off.
+    pub fn of_stdout(uuids: bool) -> Option<Self> {
+        if !std::io::stdout().is_terminal() {
+            return None;
+        }
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let dumb = set("TERM").is_none_or(|term| term == "dumb");
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
+        let utf8 = locale.is_some_and(|name| {
+            let name = name.to_ascii_uppercase();
+            name.ends_with("UTF-8") || name.ends_with("UTF8")
+        });
+        let size = terminal_size::terminal_size_of(std::io::stdout());
+        Some(Self {
+            columns: size.map_or(80, |(width, _)| usize::from(width.0)).max(40),
+            colour: !dumb && set("NO_COLOR").is_none(),
+            blocks: utf8 && !dumb,
+            uuids,
+        })
+    }
+
+    fn paint(self, text: &str, code: &str) -> String {
+        if self.colour && !code.is_empty() {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// Names of the columns, and down to which width each gives way to the others.
+const COLUMNS: [(&str, Option<usize>); 11] = [
+    ("INDEX", None),
+    ("DEVICE", Some(8)),
+    ("MEMORY", None),
+    ("STATE", None),
+    ("WHO", Some(8)),
+    ("PROGRAM", Some(12)),
+    ("SINCE", None),
+    ("UNTIL", None),
+    ("TAG", Some(6)),
+    ("JOB", Some(8)),
+    ("UUID", None),
+];
+const STATE: usize = 3;
+const UUID: usize = 10;
+/// Columns that are left out where no line has anything to say there.
+const OPTIONAL: [usize; 3] = [7, 8, 9];
+
+/// One line of the table: its cells, and how it is painted.
+struct Line {
+    cells: [String; 11],
+    state: Option<State>,
+    dim: bool,
+}
+
+/// The table, then the summary.
+pub fn text(rows: &[Row], summary: &str, look: &Look) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_secs());
+    let blocks: Vec<(String, Vec<Line>)> = by_gpu(rows)
+        .into_iter()
+        .map(|rows| {
+            let lines = rows.iter().flat_map(|row| lines(row, now, *look));
+            (heading(&rows[0]), lines.collect())
+        })
+        .collect();
+    let all = || blocks.iter().flat_map(|(_, lines)| lines);
+    let wanted = |at: usize| all().map(|line| width(&line.cells[at])).max().unwrap_or(0);
+    let says = |at: usize| all().any(|line| line.cells[at] != "-" && !line.cells[at].is_empty());
+    let mut shown: Vec<usize> = (0..COLUMNS.len())
+        .filter(|at| *at != UUID && (!OPTIONAL.contains(at) || says(*at)))
+        .collect();
+    let needed = |shown: &[usize]| {
+        let widths = shown
+            .iter()
+            .map(|at| wanted(*at).max(COLUMNS[*at].0.len()) + 1);
+        widths.sum::<usize>()
+    };
+    if look.uuids || needed(&shown) + wanted(UUID) <= look.columns {
+        shown.push(UUID);
+    }
+    let widths: Vec<usize> = shown
+        .iter()
+        .map(|at| wanted(*at).max(COLUMNS[*at].0.len()))
+        .collect();
+    let smallest: Vec<Option<usize>> = shown.iter().map(|at| COLUMNS[*at].1).collect();
+    let most = if look.uuids { usize::MAX } else { look.columns };
+    let widths = fit(&widths, &smallest, most);
+    let columns: Vec<(usize, usize)> = shown.into_iter().zip(widths).collect();
+    let head = columns
+        .iter()
+        .map(|(at, width)| padded(COLUMNS[*at].0, *width))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let mut text = format!("{}\n", head.trim_end());
+    for (heading, lines) in &blocks {
+        text.push_str(&format!("{}\n", look.paint(heading, "1")));
+        for line in lines {
+            text.push_str(&painted(line, &columns, *look));
+        }
+    }
+    text.push_str(&format!("{summary}\n"));
+    text
+}
+
+/// The rows of each GPU, in their order.
+fn by_gpu(rows: &[Row]) -> Vec<&[Row]> {
+    rows.chunk_by(|one, other| one.gpu == other.gpu).collect()
+}
+
+/// `GPU 0  NVIDIA A100-SXM4-40GB  00000000:07:00.0`
+fn heading(row: &Row) -> String {
+    let more = [row.gpu_name.as_deref(), row.pci_bus_id.as_deref()];
+    let more = more
+        .into_iter()
+        .flatten()
+        .map(|text| format!("  {}", printable(text)));
+    format!("GPU {}{}", row.gpu, more.collect::<String>())
+}
+
+/// The lines of a device: one, and one for each further sharer.
+fn lines(row: &Row, now: u64, look: Look) -> Vec<Line> {
+    let [index, _, device, figures, state, who, program, since] = table::cells(row, now);
+    let state = match row.empty {
+        Some(true) => format!("{state}, empty"),
+        _ => state,
+    };
+    let holder = row.holders.first();
+    let mut first = Line {
+        cells: [
+            index,
+            device,
+            format!("{} {figures}", bar(row, look)),
+            state,
+            who,
+            program,
+            since,
+            until(holder.and_then(|holder| holder.until), now),
+            holder
+                .and_then(|holder| holder.tag.clone())
+                .unwrap_or_default(),
+            table::job(holder),
+            row.uuid.clone(),
+        ],
+        state: Some(row.state),
+        dim: row.index.is_none(),
+    };
+    first.cells = first.cells.map(|cell| printable(&cell));
+    let mut lines = vec![first];
+    if table::shares(row) {
+        for holder in row.holders.iter().skip(1) {
+            let [.., state, who, program, since] = table::sharer(holder, now);
+            let mut cells: [String; 11] = Default::default();
+            (cells[STATE], cells[4], cells[5], cells[6]) = (state, who, program, since);
+            cells[7] = until(holder.until, now);
+            cells[8] = holder.tag.clone().unwrap_or_default();
+            cells[9] = table::job(Some(holder));
+            lines.push(Line {
+                cells: cells.map(|cell| printable(&cell)),
+                state: None,
+                dim: row.index.is_none(),
+            });
+        }
+    }
+    lines
+}
+
+/// `in 45 min`
+fn until(until: Option<u64>, now: u64) -> String {
+    let left = |until: u64| std::time::Duration::from_secs(until.saturating_sub(now));
+    until.map_or_else(String::new, |until| {
+        format!("in {}", getgpu_common::quantity::brief(left(until)))
+    })
+}
+
+/// How much of the memory is in use.
+fn bar(row: &Row, look: Look) -> String {
+    const CELLS: u64 = 6;
+    let (full, empty) = if look.blocks {
+        ('▮', '▯')
+    } else {
+        ('#', '.')
+    };
+    let filled = match (row.memory_used, row.memory_total) {
+        (Some(used), Some(total)) if total > 0 => ((used * CELLS + total / 2) / total).min(CELLS),
+        _ => return " ".repeat(CELLS as usize),
+    };
+    (0..CELLS)
+        .map(|cell| if cell < filled { full } else { empty })
+        .collect()
+}
+
+fn painted(line: &Line, columns: &[(usize, usize)], look: Look) -> String {
+    let cells = columns.iter().map(|(at, width)| {
+        let cell = padded(&line.cells[*at], *width);
+        match line.state {
+            Some(state) if *at == STATE && !line.dim => look.paint(&cell, colour(state)),
+            _ => cell,
+        }
+    });
+    let text = cells.collect::<Vec<_>>().join(" ");
+    let text = text.trim_end();
+    let text = if line.dim {
+        look.paint(text, "2")
+    } else {
+        text.to_owned()
+    };
+    format!("{text}\n")
+}
+
+/// SGR codes (ECMA-48 8.3.117).
+const fn colour(state: State) -> &'static str {
+    match state {
+        State::Free => "32",
+        State::Leased | State::Shared => "33",
+        State::Reserved | State::Claimed => "36",
+        State::Busy => "31",
+        State::Unknown => "35",
+    }
+}
