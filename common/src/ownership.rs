@@ -4,6 +4,7 @@
 
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
+use crate::lock::holder_args::HolderArgs;
 use crate::lock::ownership_proof::{self, HolderProcess};
 use crate::lock::{LockFile, Span, Units};
 use crate::procfs::ancestry;
@@ -264,8 +265,9 @@ fn lease(basis: Basis, grant: &[Uuid], lock_file: &LockFile, locks: &[OwnLock]) 
 }
 
 fn reservations(lock_file: &LockFile, grant: &[Uuid]) -> Vec<Candidate> {
-    let mut lines = ownership_proof::reservations(lock_file, Some(nix::unistd::geteuid().as_raw()));
-    lines.retain(|line| grant.iter().all(|uuid| line.args.devices.contains(uuid)));
+    let covers = |args: &HolderArgs| grant.iter().all(|uuid| args.devices.contains(uuid));
+    let uid = nix::unistd::geteuid().as_raw();
+    let lines = ownership_proof::reservations(lock_file, Some(uid), &covers);
     let lineage = ancestry::lineage();
     let probe = lock_file.open().ok();
     let candidate = |line: HolderProcess| {

@@ -17,7 +17,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 fn mine(lock_file: &LockFile) -> Vec<HolderProcess> {
     let uid = nix::unistd::geteuid();
-    ownership_proof::reservations(lock_file, (!uid.is_root()).then_some(uid.as_raw()))
+    ownership_proof::reservations(lock_file, (!uid.is_root()).then_some(uid.as_raw()), &|_| {
+        true
+    })
 }
 
 /// Gives up the reservation under the tag `name`, or of the device with this UUID or, if no

@@ -9,6 +9,7 @@ use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Inventory};
 use getgpu_common::lock::claim::{join, sign};
+use getgpu_common::lock::holder_args::HolderArgs;
 use getgpu_common::lock::ownership_proof::{self, HolderProcess, Shows};
 use getgpu_common::lock::{Level, LockFile, Occupancy, OfdLock, Side, Span, UNITS, Units, layout};
 use getgpu_common::ownership::{self, Basis, Candidate, Decision, OwnershipQuestion, Proven};
@@ -115,12 +116,11 @@ fn candidates(lock_file: &LockFile, caller: &Process) -> Result<Vec<Candidate>, 
         return Ok(Vec::new());
     }
     let uid = nix::unistd::geteuid().as_raw();
-    let mut lines = ownership_proof::reservations(lock_file, Some(uid));
-    lines.retain(|line| {
-        line.args.is_plain()
-            && line.args.tag.is_none()
-            && (line.args.caller.pid, line.args.caller.start) == (caller.pid, caller.start)
-    });
+    let of_caller = |args: &HolderArgs| {
+        let same = (args.caller.pid, args.caller.start) == (caller.pid, caller.start);
+        args.is_plain() && args.tag.is_none() && same
+    };
+    let lines = ownership_proof::reservations(lock_file, Some(uid), &of_caller);
     let candidate = |line: HolderProcess| {
         let devices = ownership_proof::reserved(lock_file, &line);
         Candidate {

@@ -10,7 +10,7 @@ use getgpu_common::request::Request;
 
 use crate::options::{Action, Options};
 use getgpu_common::detached::User;
-use getgpu_common::lock::holder_args::Tag;
+use getgpu_common::lock::holder_args::{HolderArgs, Tag};
 
 /// A name with what is asked for under it.
 pub struct Named(Tag);
@@ -95,8 +95,8 @@ impl Named {
 
 /// The reservations under a name, those of this user or everybody's, the oldest first.
 fn under(lock_file: &LockFile, uid: Option<u32>, name: &str) -> Vec<HolderProcess> {
-    let mut lines = ownership_proof::reservations(lock_file, uid);
-    lines.retain(|line| line.args.tag.as_ref().is_some_and(|tag| tag.name == name));
+    let named = |args: &HolderArgs| args.tag.as_ref().is_some_and(|tag| tag.name == name);
+    let mut lines = ownership_proof::reservations(lock_file, uid, &named);
     lines.sort_by_key(|line| (line.args.since, line.pid));
     lines
 }

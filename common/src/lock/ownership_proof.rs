@@ -70,30 +70,35 @@ fn called(pid: i32) -> bool {
 const STRANGER: Duration = Duration::from_millis(200);
 const STRANGERS: Duration = Duration::from_secs(1);
 
-/// The holders of `uid` (all uids for root that asks for everybody's): found by name,
-/// believed by proof.
-pub fn reservations(lock_file: &LockFile, uid: Option<u32>) -> Vec<HolderProcess> {
+/// The holders of `uid` (all uids for root that asks for everybody's) that `wanted` agrees
+/// to: found by name, believed by proof.
+pub fn reservations(
+    lock_file: &LockFile,
+    uid: Option<u32>,
+    wanted: &dyn Fn(&HolderArgs) -> bool,
+) -> Vec<HolderProcess> {
     let (own, began) = (std::process::id() as i32, Instant::now());
     let ours = nix::unistd::geteuid().as_raw();
-    procfs::pids()
-        .into_iter()
-        // The cheapest question first, since it is asked of thousands: a file's owner,
-        // then a name, then a whole status.
-        .filter(|pid| {
-            *pid != own && uid.is_none_or(|uid| procfs::may_be_of(*pid, uid)) && called(*pid)
-        })
-        .filter(|pid| uid.is_none_or(|uid| procfs::euid(*pid) == Some(uid)))
+    // The cheapest question first, since it is asked of thousands: a file's owner, then a
+    // name, then a whole status.
+    let may_be = |pid: &i32| {
+        *pid != own && uid.is_none_or(|uid| procfs::may_be_of(*pid, uid)) && called(*pid)
+    };
+    let read = |pid: i32| match procfs::euid(pid)? {
+        owner if uid.is_some_and(|uid| uid != owner) => None,
+        // The proof is dear: with 56 holders it is asked of those that matter.
+        owner if owner == ours => HolderProcess::of(pid),
         // Anybody may call a process so. Whether it holds anything is seen without its
         // help.
-        .filter(|pid| holds_something(lock_file, *pid))
-        .filter_map(|pid| {
-            if procfs::euid(pid) == Some(ours) {
-                return HolderProcess::of(pid);
-            }
+        _ if holds_something(lock_file, pid) => {
             let left = STRANGERS.saturating_sub(began.elapsed());
             HolderProcess::of_stranger(pid, STRANGER.min(left))
-        })
-        .filter(|line| proven(lock_file, line))
+        }
+        _ => None,
+    };
+    let pids = procfs::pids().into_iter().filter(may_be);
+    pids.filter_map(read)
+        .filter(|holder| wanted(&holder.args) && proven(lock_file, holder))
         .collect()
 }
 
