@@ -6,9 +6,11 @@ complete -c getgpu -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10
 complete -c getgpu -s w -d 'The same as --wait=TIME' -r -f
 complete -c getgpu -l for -d 'How long the reservation waits for its program to appear [default: 60]' -r -f
 complete -c getgpu -l tag -d 'Name the reservation; alone: print what is reserved under NAME' -r -f
+complete -c getgpu -l unless-tag -d 'Print what is reserved under NAME instead, if anything is' -r -f
 complete -c getgpu -l uid -d 'Root: for this user' -r -f
 complete -c getgpu -l release -d 'Give up my reservation under TAG, or of a device by UUID or INDEX (root: anybody\'s)' -r -f
 complete -c getgpu -l user -d 'With --list: only devices that this user holds or uses' -r -f
+complete -c getgpu -l timeout -d 'Fail with status 3 if it takes longer, whatever hangs' -r -f
 complete -c getgpu -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
 mig\t''
 gpu\t''

@@ -51,10 +51,15 @@ pub struct Invocation<'a> {
 }
 
 impl Invocation<'_> {
-    /// Prints a device: the one reserved under the tag, else what the caller owns of its
+    /// Prints a device: the one reserved under a tag, else what the caller owns of its
     /// grant, else its lingering reservation, else the device of INDEX or free ones, else
     /// what the queue brings.
     pub fn print(&self, mut request: Request) -> Result<(), Failure> {
+        for name in &self.options.unless_tags {
+            if let Ok(reserved) = tag::find(&self.lock_file, name) {
+                return self.print_again(&reserved);
+            }
+        }
         let (caller, held) = self.caller()?;
         if request.visible == Visible::Nothing {
             return Err(request.empty_grant());

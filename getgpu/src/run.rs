@@ -5,10 +5,11 @@ use std::ffi::OsString;
 
 use getgpu_common::diag::{Diag, Level, show};
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::exit;
 use getgpu_common::node_lock::find_lock_file;
+use getgpu_common::quantity;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Source};
+use getgpu_common::{deadline, exit};
 use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
 
@@ -33,6 +34,11 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
     };
     let diag = Diag::new("getgpu", options.level);
     let environment = Environment::of_process();
+    if let Some(limit) = options.timeout {
+        let text = quantity::time_text(limit);
+        let line = format!("getgpu: not done within {text} (--timeout)");
+        deadline::end_after(limit, line, exit::getgpu(Kind::Nvml));
+    }
     match run(&options, &environment, &diag) {
         Ok(()) => exit::OK,
         Err(mut failure) => {

@@ -95,6 +95,10 @@ pub struct Options {
     pub keep: Keep,
     /// `--tag`
     pub tag: Option<String>,
+    /// `--unless-tag`
+    pub unless_tags: Vec<String>,
+    /// `--timeout`
+    pub timeout: Option<Duration>,
     /// `--uid`
     pub uid: Option<u32>,
     /// `--format`

@@ -77,11 +77,22 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         ));
     }
     let tag = text("tag").map(tag_name).transpose()?;
+    let unless_tags = typed.get_many::<String>("unless-tag");
+    let unless_tags: Vec<String> = unless_tags
+        .into_iter()
+        .flatten()
+        .map(|name| tag_name(name))
+        .collect::<Result<_, _>>()?;
+    let time = |name: &str| {
+        let read = |t| quantity::time(t).map_err(|e| usage(format!("--{name}: {e}")));
+        text(name).map(read).transpose()
+    };
     let uid = text("uid").map(uid_number).transpose()?;
     let mut action = action(typed)?;
-    if (tag.is_some() || uid.is_some()) && !matches!(action, Action::Print(_)) {
+    let tagged = tag.is_some() || uid.is_some() || !unless_tags.is_empty();
+    if tagged && !matches!(action, Action::Print(_)) {
         return Err(usage(
-            "--tag and --uid go with printing a device, and nothing else".into(),
+            "--tag, --unless-tag and --uid go with printing a device, and nothing else".into(),
         ));
     }
     if let (Some(name), true) = (&tag, only_the_tag(typed, &choices, &action)) {
@@ -121,11 +132,11 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         action,
         choices,
         ignore_grant: given("ignore-grant"),
-        reserve_for: text("for")
-            .map(|t| quantity::time(t).map_err(|e| usage(format!("--for: {e}"))))
-            .transpose()?,
+        reserve_for: time("for")?,
         keep: keep(text("hold"), given("no-reserve"))?,
         tag,
+        unless_tags,
+        timeout: time("timeout")?,
         uid,
         format,
         explain: given("explain"),
@@ -295,6 +306,8 @@ impl Options {
             reserve_for: None,
             keep: Keep::ForProgram,
             tag: None,
+            unless_tags: Vec::new(),
+            timeout: None,
             uid: None,
             format: Format::Uuid,
             explain: false,

@@ -41,6 +41,13 @@ const FLAGS: &[Flag] = &[
         KEEP,
         "Name the reservation; alone: print what is reserved under NAME",
     ),
+    flag(
+        "unless-tag",
+        &[],
+        Takes::Many("NAME"),
+        KEEP,
+        "Print what is reserved under NAME instead, if anything is",
+    ),
     flag("uid", &[], Takes::Value("UID"), KEEP, "Root: for this user"),
     flag("no-reserve", &[], Takes::Nothing, KEEP, "Print only"),
     flag(
@@ -112,6 +119,13 @@ const FLAGS: &[Flag] = &[
         Takes::Value("FORMAT"),
         SHOW,
         "uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) env (an export line) or task (env, and for a part what frameworks read); with --list: table, json, csv, prometheus",
+    ),
+    flag(
+        "timeout",
+        &[],
+        Takes::Value("TIME"),
+        KEEP,
+        "Fail with status 3 if it takes longer, whatever hangs",
     ),
     flag(
         "explain",
