@@ -226,7 +226,7 @@ fn a_setuid_program_is_left_alone() {
     let words = [&library, "visible", "hook", "visible"];
     let outcome = sandbox
         .command(&copy)
-        .args(&words)
+        .args(words)
         .env(VARIABLE, hook(&sandbox))
         .uid(OTHER + 1)
         .run();
@@ -237,7 +237,7 @@ fn a_setuid_program_is_left_alone() {
     let script = format!("#!/bin/sh\ntouch {}\n", sandbox.text("work/started"));
     sandbox.file("bin/cudawrap", &script, 0o755);
     let run = |program: &Path| {
-        let command = sandbox.command(program).args(&words);
+        let command = sandbox.command(program).args(words);
         command.env(VARIABLE, hook(&sandbox)).uid(OTHER + 1).run();
         sandbox.path("work/started").exists()
     };
