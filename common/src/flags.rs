@@ -274,5 +274,19 @@ pub fn usage_failure(program: &str, error: &clap::Error) -> Failure {
     } else {
         format!("{line}: {}", missing.join(" "))
     };
-    Failure::new(Kind::Usage, line).hint(format!("{program} --help"))
+    let hint = similar(error).map_or_else(
+        || format!("{program} --help"),
+        |option| format!("did you mean {option}? {program} --help lists all options"),
+    );
+    Failure::new(Kind::Usage, line).hint(hint)
+}
+
+/// The option that was meant, where one is like what was typed.
+fn similar(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue};
+    match error.get(ContextKind::SuggestedArg)? {
+        ContextValue::String(option) => Some(option.clone()),
+        ContextValue::Strings(options) => options.first().cloned(),
+        _ => None,
+    }
 }

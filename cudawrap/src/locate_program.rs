@@ -163,7 +163,14 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
             Kind::CannotRun,
             format!("{}: Permission denied", path.display()),
         ),
-        None => Failure::new(Kind::NotFound, format!("{shown}: no such program in PATH")),
+        None => {
+            let failure = Failure::new(Kind::NotFound, format!("{shown}: no such program in PATH"));
+            if executable(Path::new(name)) {
+                failure.hint(format!("did you mean ./{shown}?"))
+            } else {
+                failure
+            }
+        }
     })
 }
 

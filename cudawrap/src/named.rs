@@ -87,6 +87,9 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
     let name = program.file_name().map(OsStr::to_string_lossy);
     let mut loaded = Loaded::read(&environment, name.as_deref())?.strict()?;
     options::variables(&mut loaded)?;
+    for name in options::unknown_variables() {
+        diag.warn(&format!("{name}: no such variable, ignored"));
+    }
     options.choices.put(&mut loaded)?;
     if options.mps {
         loaded.put("mps", &["true".to_owned()], "--mps")?;

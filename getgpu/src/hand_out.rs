@@ -1,6 +1,7 @@
 //! The end of a call that prints a device: a holder takes the reservation over, then the
 //! device is printed. If printing fails, the holder is told to end.
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use getgpu_common::choice::chooser::Guard;
@@ -120,12 +121,25 @@ impl Invocation<'_> {
         match print(&text) {
             Ok(()) => {
                 started.printed();
+                self.explain_reservation(&text);
                 Ok(())
             }
             Err(failure) => {
                 started.cancel();
                 Err(failure)
             }
+        }
+    }
+
+    /// A UUID that appears on a terminal reaches no program by itself.
+    fn explain_reservation(&self, text: &str) {
+        let plain = self.options.keep == Keep::ForProgram && self.options.tag.is_none();
+        if plain && self.options.format == Format::Uuid && std::io::stdout().is_terminal() {
+            let time = getgpu_common::quantity::brief(self.settings.reserve_for);
+            self.diag.hint(&format!(
+                "{} is reserved for {time}: CUDA_VISIBLE_DEVICES=$(getgpu) ./app",
+                text.trim_end()
+            ));
         }
     }
 

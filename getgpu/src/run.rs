@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use getgpu_common::diag::{Diag, Level, show};
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::lock::LockFile;
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::quantity;
 use getgpu_common::request::Request;
@@ -84,7 +85,12 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
         for unknown in std::mem::take(&mut loaded.unknown) {
             diag.warn(&unknown);
         }
-        return show(&show_config::text(&loaded));
+        let lock = LockFile::find(environment.lock.clone(), loaded.settings.lock.clone());
+        let lock = match lock {
+            Ok(lock) => lock.path.display().to_string(),
+            Err(failure) => failure.message,
+        };
+        return show(&show_config::text(&loaded, environment, &lock));
     }
     let loaded = settings(options, environment)?.strict()?;
     let settings = &loaded.settings;

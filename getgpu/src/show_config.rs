@@ -1,10 +1,27 @@
 //! `--show-config`: every setting with its value in force and where that comes from, then
 //! what files say for single programs. Each line could stand in a settings file.
 
-use getgpu_common::settings::{Loaded, Source, keys, quoted};
+use std::path::PathBuf;
 
-/// A line per setting, as it would be written in a file.
-pub fn text(loaded: &Loaded) -> String {
+use getgpu_common::settings::{Environment, Loaded, Source, keys, quoted};
+
+/// The files that were looked for and the lock in use, as comments; then a line per
+/// setting, as it would be written in a file.
+pub fn text(loaded: &Loaded, environment: &Environment, lock: &str) -> String {
+    let files = [
+        Some(&environment.system_file),
+        environment.prefix_file.as_ref(),
+        environment.user_file.as_ref(),
+    ];
+    let file = |path: &PathBuf| {
+        let state = if path.exists() { "read" } else { "not there" };
+        format!("# {}: {state}\n", path.display())
+    };
+    let head: String = files.into_iter().flatten().map(file).collect();
+    format!("{head}# lock: {lock}\n{}", settings(loaded))
+}
+
+fn settings(loaded: &Loaded) -> String {
     let lines = keys::KEYS
         .iter()
         .zip(&loaded.sources)

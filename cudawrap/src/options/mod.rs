@@ -12,7 +12,7 @@ use getgpu_common::diag::Level;
 use getgpu_common::overrides::Overrides;
 
 pub use parse::{no_program, parse};
-pub use variables::{disabled, grant_ignored, variables};
+pub use variables::{disabled, grant_ignored, unknown_variables, variables};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {

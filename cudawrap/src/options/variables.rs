@@ -2,7 +2,9 @@
 //! Under secure execution (setuid, file capabilities) none is believed.
 
 use getgpu_common::error::Failure;
+use getgpu_common::flags;
 use getgpu_common::overrides::Overrides;
+use getgpu_common::resolve_program::PREFIX;
 use getgpu_common::settings::{Loaded, switches};
 use getgpu_common::sys;
 
@@ -24,6 +26,21 @@ pub fn disabled() -> Result<bool, Failure> {
 /// Its value is neither yes nor no.
 pub fn grant_ignored() -> Result<bool, Failure> {
     switches::is_on("CUDAWRAP_IGNORE_GRANT")
+}
+
+/// CUDAWRAP_* variables that no version so far has read: probably mistyped.
+pub fn unknown_variables() -> Vec<String> {
+    let known = |name: &str| {
+        let option = FLAGS
+            .iter()
+            .chain(&flags::CHOOSING)
+            .any(|flag| flag.variable() == name);
+        option || ["CUDAWRAP_DISABLE", "CUDAWRAP_IGNORE_GRANT"].contains(&name)
+    };
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names
+        .filter(|name| name.starts_with(PREFIX) && !known(name))
+        .collect()
 }
 
 /// Puts the CUDAWRAP_* variables over the settings. Under secure execution none is

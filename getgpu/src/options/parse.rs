@@ -10,7 +10,7 @@ use getgpu_common::flags;
 use getgpu_common::overrides::Overrides;
 use getgpu_common::quantity;
 
-use super::table::{CALLER, FORMATS, GUIDE, LIST_FORMATS, command};
+use super::table::{CALLER, FORMATS, GUIDE, LIST_FORMATS, command, table};
 use super::{Action, Form, Format, Keep, Only, Options};
 use getgpu_common::diag::Level;
 
@@ -168,9 +168,15 @@ fn action(typed: &ArgMatches) -> Result<Action, Failure> {
         return Err(usage(format!("{first} and {second}: one INDEX at a time")));
     } else if let [index] = words[..] {
         let number = index.parse().map_err(|_| {
-            usage(format!(
+            let failure = usage(format!(
                 "`{index}` is not an index: 0, 1, ... as getgpu --list shows them"
-            ))
+            ));
+            // `getgpu list`, as subcommands of other programs are typed.
+            if table().any(|flag| flag.long == index.as_str()) {
+                failure.hint(format!("did you mean getgpu --{index}?"))
+            } else {
+                failure
+            }
         })?;
         wanted.push(("INDEX", Action::Print(Some(number))));
     }

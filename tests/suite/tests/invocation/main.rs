@@ -3,6 +3,7 @@
 
 mod arguments;
 mod callers;
+mod hints;
 mod program_search;
 mod users_and_namespaces;
 mod ways_to_start;
