@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 mod check_and_metrics;
+mod dashboards;
 mod explain;
 mod json;
 mod table;
