@@ -19,7 +19,7 @@ INSTALL     = install
 programs    = target/release
 portable    = target/x86_64-unknown-linux-gnu/release
 
-.PHONY: all build portable demo check check-gpu torture fuzz soak budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only clean
+.PHONY: all build portable demo check check-gpu torture fuzz soak budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
 
 all: build
 
@@ -176,6 +176,23 @@ deb-only:
 rpm-only:
 	$(MAKE) --no-print-directory stage-rpm
 	$(CARGO) generate-rpm -p getgpu --payload-compress gzip $(RPM)
+
+# The Python package with the programs in it, into target/wheel: for glibc 2.28 and newer where cargo-zigbuild is, else for this machine's
+# glibc and newer. pip fetches hatchling, which builds it.
+PYTHON   = python3
+wheels   = target/wheel
+platform = manylinux_$(shell getconf GNU_LIBC_VERSION | tr -c '0-9\n' _ | sed 's/^_*//')_$(shell uname -m)
+
+wheel:
+	if command -v cargo-zigbuild >/dev/null; then \
+	    $(MAKE) --no-print-directory portable && $(MAKE) --no-print-directory wheel-only programs=$(portable) platform=manylinux_2_28_x86_64; \
+	else \
+	    echo 'no cargo-zigbuild here: the wheel is for $(platform)'; \
+	    $(MAKE) --no-print-directory build wheel-only; \
+	fi
+
+wheel-only:
+	CUDAWRAP_PROGRAMS="$$(cd $(call quoted,$(programs)) && pwd)" CUDAWRAP_PLATFORM=$(platform) $(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir $(wheels) $(PIP) ./packaging/python
 
 clean:
 	$(CARGO) clean

@@ -8,6 +8,7 @@ set version 0.1.0
 proc ModulesHelp { } {
     puts stderr "getgpu, cudawrap and create-cudawrap: a free MIG device or GPU for every program on a shared node."
     puts stderr "    CUDA_VISIBLE_DEVICES=\$(getgpu) ./app    or    cudawrap -- ./app"
+    puts stderr "In Python: import cudawrap; cudawrap.lease() (package cudawrap, which pip installs from packaging/python)"
     puts stderr "man getgpu, man cudawrap and man create-cudawrap say more."
 }
 

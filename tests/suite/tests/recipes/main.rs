@@ -6,4 +6,5 @@ mod apptainer;
 mod build_tools;
 mod docker;
 mod jupyter;
+mod python;
 mod torchrun;

@@ -1,0 +1,31 @@
+"""The options of getgpu and cudawrap for the arguments of lease() and run()."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Union
+
+Share = Union[str, float, int]
+Wait = Union[bool, str, float, int]
+
+
+def choosing(
+    count: int,
+    share: Share | None,
+    min_memory: str | int | None,
+    profile: str | Sequence[str] | None,
+    wait: Wait | None,
+) -> list[str]:
+    """Words for the command line. What they mean is checked by the program itself."""
+    words = [f"--count={count}"] if count != 1 else []
+    if share is not None:
+        words.append(f"--share={share}")
+    if min_memory is not None:
+        words.append(f"--min-memory={min_memory}")
+    profiles = [profile] if isinstance(profile, str) else profile or []
+    words += [f"--profile={name}" for name in profiles]
+    if wait is True:
+        words.append("--wait")
+    elif wait is not None:
+        words.append(f"--wait={0 if wait is False else wait}")
+    return words

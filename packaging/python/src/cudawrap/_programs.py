@@ -1,0 +1,72 @@
+"""Finds getgpu and cudawrap, and calls getgpu.
+
+The site's programs come before those in the wheel: only the site knows its lock and its settings.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import subprocess
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ._errors import CudawrapWarning, ProgramMissing, failure, read
+
+SITE_DIRECTORIES = ("/usr/bin", "/usr/local/bin")
+_warned: set[str] = set()
+
+
+@functools.cache
+def _carried() -> dict[str, Path]:
+    """The programs that came with this wheel, by name."""
+    try:
+        files = importlib.metadata.files("cudawrap") or []
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+    ours = [file for file in files if file.name in ("getgpu", "cudawrap")]
+    programs = {file.name: Path(os.path.realpath(file.locate())) for file in ours}
+    return {name: path for name, path in programs.items() if _executable(path)}
+
+
+def _executable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def find(name: str, path: str | None = None) -> str:
+    """Where a program is: in `path` (or PATH), in the site's directories, in the wheel."""
+    carried = _carried().get(name)
+    search = os.environ.get("PATH", os.defpath) if path is None else path
+    # An empty or relative entry means the working directory, which others may write to.
+    directories = [entry for entry in search.split(os.pathsep) if os.path.isabs(entry)]
+    for directory in [*directories, *SITE_DIRECTORIES]:
+        program = Path(directory, name)
+        if _executable(program) and Path(os.path.realpath(program)) != carried:
+            return str(program)
+    if carried is None:
+        raise ProgramMissing(f"{name}: not found in PATH", "install getgpu on this node, or a wheel that has it")
+    return str(carried)
+
+
+def getgpu(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
+    """Calls getgpu and gives its output; what it says besides becomes a warning, once for each text."""
+    search = None if environment is None else environment.get("PATH")
+    done = subprocess.run(
+        [find("getgpu", search), *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    if done.returncode != 0:
+        raise failure(done.returncode, done.stderr)
+    for line in read(done.stderr).lines:
+        # How long the call waited is no warning.
+        if line not in _warned and not line.startswith(("waiting for ", "waited ")):
+            _warned.add(line)
+            warnings.warn(line, CudawrapWarning, stacklevel=3)
+    return done.stdout

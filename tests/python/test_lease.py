@@ -1,0 +1,278 @@
+"""One process: leases, the environment that they set, forks, errors, and CUDA that is in use already."""
+
+import importlib.metadata
+import os
+import pathlib
+import re
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import warnings
+
+import cudawrap
+import pytest
+from conftest import states, until
+from cudawrap import _lease
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def test_the_version_is_the_workspaces() -> None:
+    manifest = pathlib.Path(__file__).parents[2].joinpath("Cargo.toml").read_text()
+    version = re.search(r'^version = "(.*)"$', manifest, re.MULTILINE)
+    assert version and importlib.metadata.version("cudawrap") == version[1]
+
+
+def test_a_lease_reserves_a_device_for_this_process_until_the_block_ends() -> None:
+    with cudawrap.lease() as lease:
+        [uuid] = lease.uuids
+        assert os.environ[VISIBLE] == uuid
+        [device] = [device for device in cudawrap.devices() if device.uuid == uuid]
+        assert (device.state, device.free) == ("reserved", False)
+        [holder] = device.holders
+        assert (holder.kind, holder.uid, holder.hold) == ("reservation", os.getuid(), True)
+        assert states().count("free") == 3
+    assert VISIBLE not in os.environ
+    assert states().count("free") == 4, "release() returns when the device is free"
+    lease.release()  # once more does nothing
+
+
+def test_the_variable_becomes_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    grant = ",".join(device.uuid for device in cudawrap.devices()[:2])
+    monkeypatch.setenv(VISIBLE, grant)
+    with cudawrap.lease() as one, cudawrap.lease() as other:
+        assert sorted([*one.uuids, *other.uuids]) == sorted(grant.split(",")), "both inside the grant, and different"
+        with pytest.raises(cudawrap.NoDeviceFree):
+            cudawrap.lease()
+        assert os.environ[VISIBLE] == other.uuids[0]
+        one.release()
+        assert os.environ[VISIBLE] == other.uuids[0], "the other lease goes on"
+    assert os.environ[VISIBLE] == grant
+
+
+def test_env_false_leaves_the_environment_alone() -> None:
+    before = dict(os.environ)
+    with cudawrap.lease(count=2, env=False) as lease:
+        assert len(set(lease.uuids)) == 2
+        assert dict(os.environ) == before
+
+
+def test_a_share_tells_frameworks_their_part_and_releases_nothing_else() -> None:
+    with cudawrap.lease(share="1/2") as one:
+        assert os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.45"
+        others = [cudawrap.lease(share=0.5, env=False) for _ in range(7)]
+        with pytest.raises(cudawrap.NoDeviceFree):
+            cudawrap.lease(share="50%")
+        [same] = [other for other in others if other.uuids == one.uuids]
+        one.release()
+        [device] = [device for device in cudawrap.devices() if device.uuid == same.uuids[0]]
+        assert device.share_used == 0.5, "the other half of the device is still reserved"
+    assert "XLA_PYTHON_CLIENT_MEM_FRACTION" not in os.environ
+    for other in others:
+        other.release()
+
+
+def test_a_forked_child_cannot_release_its_parents_lease() -> None:
+    lease = cudawrap.lease()
+    child = os.fork()
+    if child == 0:
+        with lease:
+            pass
+        lease.release()
+        os._exit(0 if os.environ[VISIBLE] == lease.uuids[0] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert states().count("reserved") == 1
+    lease.release()
+
+
+def test_a_child_that_is_forked_while_a_thread_leases_can_lease() -> None:
+    # What a thread of the parent holds at that instant is held by nobody in the child.
+    with _lease._variables._guard:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            with cudawrap.lease():
+                os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_threads_that_lease_at_once_have_different_devices() -> None:
+    leases: list[cudawrap.Lease] = []
+    refused: list[cudawrap.CudawrapError] = []
+
+    def take() -> None:
+        try:
+            leases.append(cudawrap.lease())
+        except cudawrap.NoDeviceFree as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=take) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len({lease.uuids for lease in leases}), len(leases), len(refused)) == (4, 4, 2)
+    for lease in leases:
+        lease.release()
+    assert VISIBLE not in os.environ
+
+
+def test_waiting_in_the_queue_brings_the_next_device() -> None:
+    full = cudawrap.lease(count=4, env=False)
+    with pytest.raises(cudawrap.NoDeviceFree):
+        cudawrap.lease(wait=0.2)
+    timer = threading.Timer(0.3, full.release)
+    timer.start()
+    with cudawrap.lease(wait="20") as lease:
+        assert lease.uuids[0] in full.uuids
+    timer.join()
+
+
+def test_an_interrupt_while_waiting_leaves_nothing() -> None:
+    with cudawrap.lease(count=4, env=False):
+        script = "import cudawrap; print('waits', flush=True); cudawrap.lease(wait=True)"
+        program = [sys.executable, "-c", script]
+        waiter = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert waiter.stdout and waiter.stdout.readline() == "waits\n"
+        until(lambda: '"waiting":1' in listing(), "it waits")
+        waiter.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in waiter.communicate(timeout=20)[1]
+        until(lambda: '"waiting":0' in listing(), "it waits no more")
+
+
+def listing() -> str:
+    return subprocess.check_output(["getgpu", "--list", "--json"], text=True)
+
+
+def test_a_killed_process_gives_its_device_back() -> None:
+    script = "import cudawrap, time; cudawrap.lease(); print('has', flush=True); time.sleep(600)"
+    program = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert program.stdout and program.stdout.readline() == "has\n"
+    assert states().count("reserved") == 1
+    program.kill()
+    program.communicate()
+    until(lambda: states().count("free") == 4, "its device is free again", 2.0)
+
+
+def test_each_status_has_its_exception(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    with cudawrap.lease(count=4, env=False):
+        with pytest.raises(cudawrap.NoDeviceFree, match=r"^no free device: 4 of 4 in use ") as none:
+            cudawrap.lease()
+    assert none.value.hint and "getgpu: " not in str(none.value)
+    with pytest.raises(cudawrap.UsageError, match="--share"):
+        cudawrap.lease(share=2)
+    with pytest.raises(cudawrap.NoSuchDevice, match="5 devices wanted: only 4 such devices exist here"):
+        cudawrap.lease(count=5)
+    with pytest.raises(cudawrap.NoSuchDevice, match="no device of the request"):
+        cudawrap.lease(profile="7g.1tb")
+    lock = os.environ["GETGPU_LOCK"]
+    with monkeypatch.context() as changed:
+        tmp_path.joinpath("lock").write_text("")
+        changed.setenv("GETGPU_LOCK", str(tmp_path / "lock"))
+        with pytest.raises(cudawrap.LockUnusable, match=str(tmp_path)):
+            cudawrap.lease()
+    assert os.environ["GETGPU_LOCK"] == lock
+
+
+@pytest.mark.usefixtures("other_users")
+def test_the_sites_limit_has_its_own_exception() -> None:
+    config = pathlib.Path(os.environ["GETGPU_CONFIG"])
+    before = config.read_text()
+    config.write_text(before + "max_per_user = 1\n")
+    try:
+        program = [sys.executable, "-c", LIMITED]
+        done = subprocess.run(program, user=1001, group=1001, extra_groups=[], check=False, cwd="/")
+    finally:
+        config.write_text(before)
+    assert done.returncode == 0
+
+
+LIMITED = """
+import cudawrap
+with cudawrap.lease():
+    try:
+        cudawrap.lease()
+    except cudawrap.LimitReached as error:
+        assert str(error).startswith("you hold 1 of at most 1: MIG-"), error
+    else:
+        raise SystemExit(1)
+"""
+
+
+def test_a_sick_driver_is_a_driver_error(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    monkeypatch.setenv("SIM_NODE", str(tmp_path))
+    with pytest.raises(cudawrap.DriverError):
+        cudawrap.lease()
+    monkeypatch.undo()
+
+
+IN_USE = """
+import ctypes, cudawrap
+driver = ctypes.CDLL("libcuda.so.1")
+cudawrap.lease().release()
+assert driver.cuInit(0) == 0
+cudawrap.lease(env=False).release()
+cudawrap.lease()
+"""
+
+
+def test_a_process_that_uses_cuda_already_is_refused() -> None:
+    done = subprocess.run([sys.executable, "-c", IN_USE], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("cudawrap._errors.CudaInitialized: CUDA is initialised already in this process"), (
+        done.stderr
+    )
+    assert "CDLL" not in done.stderr
+
+
+def test_run_is_subprocess_run_under_cudawrap() -> None:
+    program = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES; exit 3"]
+    done = cudawrap.run(program, share="1/2", stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 3
+    assert done.stdout.strip() in [device.uuid for device in cudawrap.devices()]
+    with cudawrap.lease(count=4, env=False):
+        done = cudawrap.run(["true"], stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, done.stderr.split(":")[:2]) == (75, ["cudawrap", " no free device"])
+    with cudawrap.lease() as lease:
+        done = cudawrap.run(["printenv", VISIBLE], stdout=subprocess.PIPE, text=True, check=True)
+        assert done.stdout.strip() == lease.uuids[0], "inside a lease it runs on its device"
+    with pytest.raises(TypeError):
+        cudawrap.run("true")
+
+
+def test_programs_of_the_site_come_first_and_relative_entries_of_path_never(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    from cudawrap import _programs
+
+    def program(directory: str) -> pathlib.Path:
+        path = tmp_path / directory / "getgpu"
+        path.parent.mkdir()
+        path.write_text("#!/bin/sh\nexit 4\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return path
+
+    wheel, site = program("wheel"), program("site")
+    monkeypatch.setattr(_programs, "_carried", lambda: {"getgpu": wheel})
+    monkeypatch.setattr(_programs, "SITE_DIRECTORIES", ())
+    monkeypatch.chdir(site.parent)
+    assert _programs.find("getgpu", f"{wheel.parent}:{site.parent}") == str(site)
+    assert _programs.find("getgpu", f".::{wheel.parent}") == str(wheel)
+    monkeypatch.setattr(_programs, "_carried", dict)
+    with pytest.raises(cudawrap.ProgramMissing):
+        _programs.find("getgpu", ".")
+
+
+def test_what_getgpu_says_besides_becomes_one_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(pathlib.Path(os.environ["GETGPU_CONFIG"]).read_text() + 'max_hold = "1h"\n')
+    monkeypatch.setenv("GETGPU_CONFIG", str(config))
+    with pytest.warns(cudawrap.CudawrapWarning, match="max_hold"):
+        cudawrap.lease().release()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cudawrap.lease().release()
+    monkeypatch.undo()
