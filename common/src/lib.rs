@@ -3,7 +3,7 @@
 //!
 //! | layer | modules |
 //! | --- | --- |
-//! | the kernel's edges | `sys` system calls that no crate offers, `byte_range` ranges of the lock file, `procfs` what /proc tells, `resolve_program` which program a wrapped path runs, `descriptors` which ones a process has, `deadline` ends a process after a time, `process_reset` and `detached` start the small processes that outlive a program, `unseen_child` those that a program waits for and never sees |
+//! | the kernel's edges | `sys` system calls that no crate offers, `byte_range` ranges of the lock file, `procfs` what /proc tells, `resolve_program` which program a wrapped path runs, `descriptors` which ones a process has, `deadline` ends a process after a time, `reader_child` reads what may hang, `process_reset` and `detached` start the small processes that outlive a program, `unseen_child` those that a program waits for and never sees |
 //! | words and values | `error` and `exit` failures and their statuses, `diag` lines for people, `ident` UUIDs, `quantity` sizes and times, `cpus` sets of CPUs, `batch` and `job` what a batch system says, `frameworks` variables for shares |
 //! | the lock | `lock` taking, settling and reading locks, `share` parts of a device in units of the lock |
 //! | the node | `inventory` GPUs and devices as data, `visible` CUDA_VISIBLE_DEVICES, `settings` files, variables and the site's lists, `node_lock` the lock of this node, `syslog` and `lease_log` the system's log |
@@ -19,6 +19,7 @@ pub mod descriptors;
 pub mod detached;
 pub mod process_reset;
 pub mod procfs;
+pub mod reader_child;
 pub mod resolve_program;
 pub mod sys;
 pub mod unseen_child;

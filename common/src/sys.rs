@@ -212,57 +212,6 @@ fn write_all(fd: libc::c_int, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What `read` gives, asked in a child process (fork(2)) that is killed after `limit`:
-/// for a read that somebody else's process can keep from ending. For programs of one
-/// thread.
-pub fn within(limit: std::time::Duration, read: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>> {
-    use std::io::{Read, Write};
-    let (reader, writer) = io::pipe().ok()?;
-    // SAFETY: with one thread the child may use all of its memory; it ends by _exit,
-    // which runs nothing of the parent's.
-    let child = unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            drop(reader);
-            let _ = (&writer).write_all(&read());
-            libc::_exit(0);
-        }
-        child
-    };
-    drop(writer);
-    if child < 0 {
-        return None;
-    }
-    let (mut reader, mut bytes, began) = (reader, Vec::new(), std::time::Instant::now());
-    let mut piece = [0u8; 4096];
-    let whole = loop {
-        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-        use std::os::fd::AsFd;
-        let left = PollTimeout::try_from(limit.saturating_sub(began.elapsed()))
-            .unwrap_or(PollTimeout::ZERO);
-        match poll(&mut [PollFd::new(reader.as_fd(), PollFlags::POLLIN)], left) {
-            Err(nix::errno::Errno::EINTR) => {}
-            Ok(ready) if ready > 0 => match reader.read(&mut piece) {
-                Ok(0) => break true,
-                Ok(read) => bytes.extend_from_slice(piece.get(..read).unwrap_or_default()),
-                Err(_) => break false,
-            },
-            _ => break false,
-        }
-    };
-    // SAFETY: it is our child, and nobody has waited for it.
-    unsafe {
-        libc::kill(child, libc::SIGKILL);
-        // One in the middle of a read that even SIGKILL does not end is left alone.
-        libc::waitpid(
-            child,
-            std::ptr::null_mut(),
-            if whole { 0 } else { libc::WNOHANG },
-        );
-    }
-    whole.then_some(bytes)
-}
-
 /// Takes ownership of a descriptor that a call has just returned as a number.
 pub fn own_fd(number: i32) -> OwnedFd {
     assert!(number >= 0, "a descriptor is never negative");

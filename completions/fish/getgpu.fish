@@ -33,6 +33,7 @@ complete -c getgpu -s l -s L -l list -d 'Table of all devices: state, who, progr
 complete -c getgpu -l json -d 'With --list or --queue: for programs'
 complete -c getgpu -l free -d 'With --list: only free devices'
 complete -c getgpu -l mine -d 'With --list: only devices that you hold or use'
+complete -c getgpu -l watch -d 'The list on a terminal, drawn anew every SECONDS (default: 2) until you press q'
 complete -c getgpu -l queue -d 'Show who waits for a device, and since when'
 complete -c getgpu -l count-free -d 'Print the number of free devices'
 complete -c getgpu -l explain -d 'Say for every other device why it was not taken'

@@ -15,7 +15,7 @@ use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
 
 use crate::invocation::{Invocation, open};
-use crate::options::{self, Action, Format, Options};
+use crate::options::{self, Action, Form, Format, Options};
 use crate::{check, list, release, show_config};
 
 /// Runs with the arguments behind the program's name; gives the exit status.
@@ -112,7 +112,7 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
     // What is looked at, or reserved already, is told to a job without a GPU too.
     let looking = matches!(
         options.action,
-        Action::List(..) | Action::CountFree | Action::Tagged(_)
+        Action::List(..) | Action::Watch(..) | Action::CountFree | Action::Tagged(_)
     );
     let request = if looking {
         Request::listed
@@ -141,7 +141,18 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
                 only,
                 level: options.level,
             };
-            list::show(open(settings), request, settings, &call.lock_file, shown)
+            list::show(open(settings), request, settings, &call.lock_file, &shown)
+        }
+        Action::Watch(every, only) => {
+            let shown = list::Shown {
+                form: Form::Table,
+                only,
+                level: options.level,
+            };
+            list::watch::run(*every, || {
+                let (client, request) = (open(settings), request.clone());
+                list::drawn(client, request, settings, &call.lock_file, &shown).into_bytes()
+            })
         }
         Action::CountFree => list::count::free(open(settings), request, &call.lock_file),
         Action::Tagged(name) => call.print_tagged(name),

@@ -46,7 +46,7 @@ impl HolderProcess {
             Secret::Bytes(bytes) => bytes,
             _ => Vec::new(),
         };
-        Self::parse(pid, start, &crate::sys::within(limit, read)?)
+        Self::parse(pid, start, &crate::reader_child::within(limit, read)?)
     }
 
     /// Reads `getgpu --holder MIG-...[,...] caller=4711(bash) ...`, NUL between the words.

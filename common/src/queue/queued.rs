@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::error::Failure;
 use crate::lock::{Held, OfdLock, holders, layout};
 use crate::procfs::{self, Stat, process_memory, process_memory::Secret};
-use crate::sys;
+use crate::reader_child;
 
 /// More waiters than this are not listed.
 const MOST: usize = 2000;
@@ -78,7 +78,7 @@ fn command(stat: &Stat, uid: u32, left: Duration) -> String {
     let bytes = if uid == nix::unistd::geteuid().as_raw() {
         Some(read())
     } else {
-        sys::within(STRANGER.min(left), read)
+        reader_child::within(STRANGER.min(left), read)
     };
     let words = bytes.unwrap_or_default();
     let words = words

@@ -11,6 +11,7 @@ mod rows;
 mod summary;
 mod table;
 mod terminal;
+pub mod watch;
 
 use std::time::Duration;
 
@@ -48,25 +49,36 @@ pub struct Shown<'a> {
     pub level: Level,
 }
 
+/// The table for a terminal as text, or why there is none: what `--watch` draws.
+pub fn drawn<W: Worker>(
+    client: Result<Client<W>, Failure>,
+    request: Request,
+    settings: &Settings,
+    lock_file: &LockFile,
+    shown: &Shown<'_>,
+) -> String {
+    let listing = gather(client, request, settings, lock_file, shown);
+    let look = Look::of_stdout(shown.level == Level::Verbose);
+    match (listing, look) {
+        (Ok((listing, summary)), Some(look)) => {
+            let table = terminal::text(&listing.rows, &summary, &look);
+            let problems = listing.problems.iter();
+            table + &problems.map(|line| format!("{line}\n")).collect::<String>()
+        }
+        (Err(failure), _) => format!("{failure}\n"),
+        (Ok(_), None) => String::new(),
+    }
+}
+
 /// Shows the listing, which is empty where there is a driver and no GPU.
 pub fn show<W: Worker>(
     client: Result<Client<W>, Failure>,
     request: Request,
     settings: &Settings,
     lock_file: &LockFile,
-    shown: Shown<'_>,
+    shown: &Shown<'_>,
 ) -> Result<(), Failure> {
-    let mut listing = match client
-        .and_then(|client| client.ask_all(|client| collect(client, request, settings, lock_file)))
-    {
-        // Without a GPU there is nothing to list, which is no failure.
-        Err(none) if none.kind == Kind::NoUsableGpu => Listing::empty(lock_file, none.message)?,
-        other => other?,
-    };
-    let summary = summary::text(&listing.rows, listing.queue.len().max(listing.waiting));
-    listing
-        .rows
-        .retain(|row| shown.only.iter().all(|only| row.is_shown(only)));
+    let (mut listing, summary) = gather(client, request, settings, lock_file, shown)?;
     let uuids = shown.level == Level::Verbose;
     match shown.form {
         Form::Json => return diag::show(&json::text(&listing)),
@@ -83,6 +95,29 @@ pub fn show<W: Worker>(
     }
     warn(&listing, shown.level);
     Ok(())
+}
+
+/// Everything on the node, of which only what is to be shown is kept, and the summary of
+/// all.
+fn gather<W: Worker>(
+    client: Result<Client<W>, Failure>,
+    request: Request,
+    settings: &Settings,
+    lock_file: &LockFile,
+    shown: &Shown<'_>,
+) -> Result<(Listing, String), Failure> {
+    let mut listing = match client
+        .and_then(|client| client.ask_all(|client| collect(client, request, settings, lock_file)))
+    {
+        // Without a GPU there is nothing to list, which is no failure.
+        Err(none) if none.kind == Kind::NoUsableGpu => Listing::empty(lock_file, none.message)?,
+        other => other?,
+    };
+    let summary = summary::text(&listing.rows, listing.queue.len().max(listing.waiting));
+    listing
+        .rows
+        .retain(|row| shown.only.iter().all(|only| row.is_shown(only)));
+    Ok((listing, summary))
 }
 
 /// Says beside a table what is wrong on the node, and what the table does not show.

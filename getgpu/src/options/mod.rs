@@ -63,6 +63,8 @@ pub enum Action {
     Print(Option<usize>),
     /// Show all devices.
     List(Form, Vec<Only>),
+    /// Show them again and again, so often.
+    Watch(Duration, Vec<Only>),
     /// Show who waits.
     Queue { json: bool },
     /// Look whether this node is set up, and at wrapped programs below these directories.

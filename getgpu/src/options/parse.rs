@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ArgMatches;
 use getgpu_common::error::{Failure, Kind};
@@ -180,12 +181,20 @@ fn action(typed: &ArgMatches) -> Result<Action, Failure> {
         })?;
         wanted.push(("INDEX", Action::Print(Some(number))));
     }
-    if given("list") {
+    if let Some(every) = typed.get_one::<String>("watch") {
+        let every = quantity::time(every).map_err(|e| usage(format!("--watch: {e}")))?;
+        if typed.contains_id("format") || given("json") {
+            return Err(usage("--watch draws a table on a terminal".into()));
+        }
+        // `--list --watch` means the same.
+        let every = every.max(Duration::from_millis(200));
+        wanted.push(("--watch", Action::Watch(every, only(typed))));
+    } else if given("list") {
         wanted.push(("--list", Action::List(form(typed)?, only(typed))));
     } else if let Some(name) = ["free", "mine"].into_iter().find(|name| given(name)) {
-        return Err(usage(format!("--{name} goes with --list")));
+        return Err(usage(format!("--{name} goes with --list or --watch")));
     } else if typed.contains_id("user") {
-        return Err(usage("--user goes with --list".into()));
+        return Err(usage("--user goes with --list or --watch".into()));
     }
     if given("queue") {
         let json = given("json");

@@ -11,6 +11,9 @@ const SHOW: &str = "Looking";
 /// What `--hold` means without a value.
 pub const CALLER: &str = "caller";
 
+/// How often `--watch` looks without a value.
+pub const WATCH: &str = "2";
+
 pub const FORMATS: [&str; 4] = ["uuid", "index", "env", "task"];
 /// What `--format` takes beside `--list`.
 pub const LIST_FORMATS: [&str; 4] = ["table", "json", "csv", "prometheus"];
@@ -98,6 +101,16 @@ const FLAGS: &[Flag] = &[
         Takes::Value("NAME"),
         SHOW,
         "With --list: only devices that this user holds or uses",
+    ),
+    flag(
+        "watch",
+        &[],
+        Takes::Optional {
+            name: "SECONDS",
+            default: WATCH,
+        },
+        SHOW,
+        "The list on a terminal, drawn anew every SECONDS (default: 2) until you press q",
     ),
     flag(
         "queue",

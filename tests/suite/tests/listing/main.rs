@@ -7,3 +7,4 @@ mod explain;
 mod json;
 mod table;
 mod views;
+mod watch;

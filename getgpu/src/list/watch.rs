@@ -1,0 +1,188 @@
+//! `--watch`: the list, drawn in place again and again until you press q. Each look is made
+//! by a child process, so a driver that hangs never keeps a key from being answered, and
+//! NVML is held no longer than one look takes.
+
+use std::io::{IsTerminal, Write, stdout};
+use std::time::{Duration, Instant};
+
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+use crossterm::terminal::{
+    self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+    enable_raw_mode,
+};
+use crossterm::{execute, queue};
+use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::quantity;
+use getgpu_common::reader_child::ReaderChild;
+
+use super::columns::cut;
+
+/// How long a key waits while a look is made.
+const TICK: Duration = Duration::from_millis(50);
+const HELP: &str = "q quits; up, down, page up, page down, home, end scroll; r looks at once";
+
+/// Draws what `look` gives, every `interval`.
+///
+/// # Errors
+///
+/// Standard input or output is not a terminal, or it cannot be set up.
+pub fn run(interval: Duration, look: impl Fn() -> Vec<u8>) -> Result<(), Failure> {
+    if !stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        let failure = Failure::new(Kind::Usage, "--watch: this is not a terminal");
+        return Err(failure.hint("for programs: getgpu --list --json"));
+    }
+    let failed = |error: std::io::Error| {
+        Failure::new(Kind::LockPlace, format!("terminal: {}", reason(&error)))
+    };
+    let _restored = Screen::enter().map_err(failed)?;
+    let mut view = View {
+        text: "looking ...\n".to_owned(),
+        ..View::default()
+    };
+    loop {
+        let began = Instant::now();
+        let mut child = ReaderChild::start(&look);
+        while began.elapsed() < interval || child.is_some() {
+            if let Some(text) = child
+                .as_mut()
+                .and_then(|child| child.answer(Duration::ZERO))
+            {
+                view.text = String::from_utf8_lossy(&text).into_owned();
+                child = None;
+                view.draw(interval).map_err(failed)?;
+            }
+            let left = interval.saturating_sub(began.elapsed());
+            let wait = if child.is_some() { TICK } else { left };
+            if !event::poll(wait).map_err(failed)? {
+                continue;
+            }
+            match view.answer(&event::read().map_err(failed)?) {
+                Next::Quit => return Ok(()),
+                Next::Look => break,
+                Next::Draw => view.draw(interval).map_err(failed)?,
+            }
+        }
+    }
+}
+
+/// The alternate screen in raw mode, until it is dropped.
+struct Screen;
+
+impl Screen {
+    fn enter() -> std::io::Result<Self> {
+        enable_raw_mode()?;
+        let screen = Self;
+        execute!(stdout(), EnterAlternateScreen, Hide)?;
+        Ok(screen)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = execute!(stdout(), Show, LeaveAlternateScreen);
+        let _ = disable_raw_mode();
+    }
+}
+
+/// What a key asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Quit,
+    /// A new look at once.
+    Look,
+    Draw,
+}
+
+#[derive(Default)]
+struct View {
+    text: String,
+    /// Lines that are scrolled away above.
+    top: usize,
+    help: bool,
+}
+
+impl View {
+    fn answer(&mut self, event: &Event) -> Next {
+        let Event::Key(KeyEvent {
+            code, modifiers, ..
+        }) = event
+        else {
+            // The terminal has another size: what was drawn no longer fits.
+            return Next::Look;
+        };
+        let page = terminal::size().map_or(20, |(_, rows)| usize::from(rows.max(3) - 2));
+        let last = self.text.lines().count().saturating_sub(page);
+        match code {
+            KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => return Next::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return Next::Quit,
+            KeyCode::Char('r') => return Next::Look,
+            KeyCode::Char('?' | 'h') => self.help = !self.help,
+            KeyCode::Up | KeyCode::Char('k') => self.top = self.top.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => self.top += 1,
+            KeyCode::PageUp => self.top = self.top.saturating_sub(page),
+            KeyCode::PageDown | KeyCode::Char(' ') => self.top += page,
+            KeyCode::Home => self.top = 0,
+            KeyCode::End => self.top = last,
+            _ => {}
+        }
+        self.top = self.top.min(last);
+        Next::Draw
+    }
+
+    /// Line by line over what is there, so that nothing flickers.
+    fn draw(&self, interval: Duration) -> std::io::Result<()> {
+        let (columns, rows) = terminal::size()?;
+        let mut out = stdout().lock();
+        let head = if self.help {
+            HELP.to_owned()
+        } else {
+            let host = nix::unistd::gethostname().unwrap_or_default();
+            let every = quantity::time_text(interval);
+            format!(
+                "{}, every {every}; q quits, ? explains",
+                host.to_string_lossy()
+            )
+        };
+        let lines = self.text.lines().skip(self.top);
+        let lines = std::iter::once(head.as_str()).chain(lines);
+        queue!(out, MoveTo(0, 0))?;
+        for (row, line) in lines.take(usize::from(rows)).enumerate() {
+            // Lines with colours were made for this width already.
+            let line = if line.contains('\x1b') {
+                line.to_owned()
+            } else {
+                cut(line, usize::from(columns))
+            };
+            queue!(out, MoveTo(0, u16::try_from(row).unwrap_or(u16::MAX)))?;
+            write!(out, "{line}")?;
+            queue!(out, Clear(ClearType::UntilNewLine))?;
+        }
+        queue!(out, Clear(ClearType::FromCursorDown))?;
+        out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_scroll_within_the_list_and_quit() {
+        let mut view = View {
+            text: "line\n".repeat(200),
+            ..View::default()
+        };
+        let mut press = |code| {
+            let next = view.answer(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+            (next, view.top)
+        };
+        assert_eq!(press(KeyCode::Down), (Next::Draw, 1));
+        assert_eq!(press(KeyCode::Home), (Next::Draw, 0));
+        assert_eq!(press(KeyCode::Up), (Next::Draw, 0));
+        let (_, last) = press(KeyCode::End);
+        assert!(last > 100 && press(KeyCode::Down) == (Next::Draw, last));
+        assert_eq!(press(KeyCode::Char('q')).0, Next::Quit);
+        assert_eq!(press(KeyCode::Char('r')).0, Next::Look);
+    }
+}
