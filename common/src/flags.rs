@@ -131,7 +131,7 @@ pub const CHOOSING: [Flag; 9] = [
             default: "forever",
         },
         SHARE,
-        "Wait in line, first come first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)",
+        "Wait in the queue, first come, first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)",
     ),
 ];
 

@@ -308,9 +308,9 @@ impl Request {
         self
     }
 
-    /// The line that waiters with this request stand in: the same for everybody who could
+    /// The queue of waiters with this request: the same for everybody who could
     /// take the same devices.
-    pub fn line(&self) -> u32 {
+    pub fn queue(&self) -> u32 {
         (layout::fnv1a(self.text().as_bytes()) % u64::from(layout::LINES)) as u32
     }
 

@@ -84,7 +84,7 @@ impl<A: Ask> Selection<'_, A> {
     ) -> Result<Selected, Failure> {
         cap::possible(self.request)?;
         let probe = self.lock_file.open()?;
-        let ahead = queue::waiting(&probe, Some(self.request.line()))?;
+        let ahead = queue::waiting(&probe, Some(self.request.queue()))?;
         let mut known = known;
         // Of several devices it has to be known whether a program can use them together.
         if known.is_none() && (self.request.count > 1 || ahead > 0) {

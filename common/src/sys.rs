@@ -52,7 +52,7 @@ pub fn exec_path() -> Option<OsString> {
     Some(OsString::from_vec(bytes))
 }
 
-/// A descriptor that becomes readable when `pid` is over (pidfd_open(2), Linux 5.3).
+/// A descriptor that becomes readable when `pid` exits (pidfd_open(2), Linux 5.3).
 pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open takes two integers and returns a new close-on-exec descriptor or
     // -1.

@@ -13,11 +13,11 @@ first\t''
 last\t''
 spread\t''
 pack\t''"
-complete -c cudawrap -l visible -d 'one: the program sees its own device; first: its own first, the others behind it; all: the list as it is' -r -f -a "one\t''
+complete -c cudawrap -l visible -d 'one: the program sees its own device; first: its own first, the others behind it; all: the inherited list' -r -f -a "one\t''
 first\t''
 all\t''"
 complete -c cudawrap -l ignore-grant -d 'Ignore an inherited CUDA_VISIBLE_DEVICES'
-complete -c cudawrap -l wait -d 'Wait in line, first come first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)'
+complete -c cudawrap -l wait -d 'Wait in the queue, first come, first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)'
 complete -c cudawrap -l mps -d 'With --share: run as a client of NVIDIA\'s MPS daemon, which is started and ended as needed'
 complete -c cudawrap -l bind -d 'Run on the CPUs near the device, with --share on a part of them that no other share has'
 complete -c cudawrap -l auto -d 'Take the device at the program\'s first CUDA call (libcudawrap.so), not now'

@@ -7,7 +7,7 @@ complete -c getgpu -s w -d 'The same as --wait=TIME' -r -f
 complete -c getgpu -l for -d 'How long the reservation waits for its program to appear [default: 60]' -r -f
 complete -c getgpu -l tag -d 'Name the reservation; alone: print what is reserved under NAME' -r -f
 complete -c getgpu -l unless-tag -d 'Print what is reserved under NAME instead, if anything is' -r -f
-complete -c getgpu -l uid -d 'Root: for this user' -r -f
+complete -c getgpu -l uid -d 'Reserve on behalf of UID (root only)' -r -f
 complete -c getgpu -l release -d 'Give up my reservation under TAG, or of a device by UUID or INDEX (root: anybody\'s)' -r -f
 complete -c getgpu -l user -d 'With --list: only devices that this user holds or uses' -r -f
 complete -c getgpu -l timeout -d 'Fail with status 3 if it takes longer, whatever hangs' -r -f
@@ -25,8 +25,8 @@ index\t''
 env\t''
 task\t''"
 complete -c getgpu -l ignore-grant -d 'Ignore an inherited CUDA_VISIBLE_DEVICES'
-complete -c getgpu -l wait -d 'Wait in line, first come first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)'
-complete -c getgpu -l hold -d 'Keep it until PID (default: the caller) is over, whatever runs; 0 (root): until released'
+complete -c getgpu -l wait -d 'Wait in the queue, first come, first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)'
+complete -c getgpu -l hold -d 'Hold it until PID (default: the calling process) exits, whatever runs; 0: until it is released (root only)'
 complete -c getgpu -l no-reserve -d 'Print only'
 complete -c getgpu -l release-all -d 'Give up all my reservations (root: everybody\'s)'
 complete -c getgpu -s l -s L -l list -d 'Table of all devices: state, who, program, since when'

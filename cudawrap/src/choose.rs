@@ -1,4 +1,4 @@
-//! Choosing: free devices of the pool, at once or after waiting in line, or those that
+//! Choosing: free devices of the pool, at once or after waiting in the queue, or those that
 //! the grant names, if it names as many as are wanted. NVML is asked by the helper, which
 //! is over before anything is settled.
 
@@ -45,7 +45,7 @@ enum Look {
     Done(Choice),
     /// Nothing is free: why, and, for those who wait, the node and the request.
     Failed(Failure),
-    InLine(Inventory, Box<Request>),
+    InQueue(Inventory, Box<Request>),
 }
 
 impl ChoiceContext<'_> {
@@ -67,7 +67,7 @@ impl ChoiceContext<'_> {
         self.settings.longest_wait()
     }
 
-    /// What is shown while this call stands in line; a wait that the site cuts short is
+    /// What is shown while this call waits in the queue; a wait that the site cuts short is
     /// said first.
     pub fn progress(&self) -> Progress {
         if let Some(line) = self.settings.wait_is_cut() {
@@ -81,8 +81,8 @@ impl ChoiceContext<'_> {
         match self.ask(|client| self.look(client, request))? {
             Look::Done(choice) => Ok(choice),
             Look::Failed(failure) => Err(failure),
-            Look::InLine(inventory, request) => {
-                let line = request.line();
+            Look::InQueue(inventory, request) => {
+                let line = request.queue();
                 let progress = self.progress();
                 let mut open = || self.open();
                 let search = Search::new(
@@ -135,7 +135,7 @@ impl ChoiceContext<'_> {
                     Look::Done(Choice::Free(picked, guard, Box::new(request)))
                 }
                 Selected::Failed(failure) => Look::Failed(failure),
-                Selected::Queue(inventory) => Look::InLine(inventory, Box::new(request)),
+                Selected::Queue(inventory) => Look::InQueue(inventory, Box::new(request)),
             },
         )
     }
@@ -271,9 +271,9 @@ impl Observer<Client<Helper>> for Together {
 
     fn hint(&self, queue: bool) -> &'static str {
         if queue {
-            "--wait stands in line"
+            "--wait joins the queue"
         } else {
-            "getgpu --list shows who holds what; --wait stands in line"
+            "getgpu --list shows who holds what; --wait joins the queue"
         }
     }
 }

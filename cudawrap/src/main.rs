@@ -1,5 +1,5 @@
 //! cudawrap: runs a program on a free device, leased by a kernel lock until the program
-//! is over. There is no Rust `main`: the standard library's start-up would change signals
+//! exits. There is no Rust `main`: the standard library's start-up would change signals
 //! and descriptors that the program must find as they were.
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code, reason = "the test harness has its own main"))]

@@ -181,14 +181,14 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
 }
 
 /// The devices that the grant names, waited for if somebody else has them. What is ours
-/// already is taken at once; of anything else those who stand in line for it come first.
+/// already is taken at once; of anything else those who wait in the queue for it come first.
 fn only(
     call: &ChoiceContext<'_>,
     devices: Vec<Device>,
     mut request: Request,
 ) -> Result<Lease, Failure> {
     request.filter.grant = Some(uuids(&devices));
-    let (line, waits) = (request.line(), call.wait() != Wait::No);
+    let (line, waits) = (request.queue(), call.wait() != Wait::No);
     let probe = call.lock_file.open()?;
     let mut ahead = queue::waiting(&probe, Some(line))?;
     if ahead > 0 {
@@ -210,7 +210,7 @@ fn only(
                 .map(|availability| availability.free)
         };
         if queue::stalled_head::alone(availability, many, queue::stalled_head::ALONE)?.is_empty() {
-            return Err(queue::taken_by(ahead).hint("--wait stands in line"));
+            return Err(queue::taken_by(ahead).hint("--wait joins the queue"));
         }
     }
     drop(probe);

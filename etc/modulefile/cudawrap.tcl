@@ -6,7 +6,7 @@ set root /opt/getgpu/0.1.0
 
 proc ModulesHelp { } {
     puts stderr "CUDA programs take a free MIG device or GPU at their first CUDA call, and hold it until they exit."
-    puts stderr "CUDAWRAP_DISABLE=1 runs a program as it is. Profilers set the same variable: cudawrap -- nsys ..."
+    puts stderr "CUDAWRAP_DISABLE=1 runs a program unchanged. Profilers set the same variable: cudawrap -- nsys ..."
 }
 
 module-whatis "a free MIG device or GPU for every CUDA program, at its first CUDA call"

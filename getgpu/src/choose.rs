@@ -174,7 +174,7 @@ impl Invocation<'_> {
                 Ok(Chosen::Claimed(self.claimed(picked, guard, known.as_ref())))
             }
             Selected::Failed(failure) => Err(failure),
-            Selected::Queue(inventory) => Ok(Chosen::InLine(inventory)),
+            Selected::Queue(inventory) => Ok(Chosen::InQueue(inventory)),
         }
     }
 
@@ -183,12 +183,12 @@ impl Invocation<'_> {
     }
 
     /// Waits for what is not free now; the request comes back with what is ours by then.
-    pub fn stand_in_line(
+    pub fn wait_in_queue(
         &self,
         request: Request,
         inventory: Inventory,
     ) -> Result<(Claimed, Request), Failure> {
-        let line = request.line();
+        let line = request.queue();
         if let Some(line) = self.settings.wait_is_cut() {
             self.diag.warn(&line);
         }

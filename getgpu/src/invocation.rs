@@ -86,11 +86,11 @@ impl Invocation<'_> {
             match self.choose_or_queue(&mut request, &whose.caller)? {
                 Chosen::Settled(answer) => answer,
                 Chosen::Claimed(claimed) => claimed.settle(&request, &self.lock_file)?,
-                Chosen::InLine(inventory) => {
+                Chosen::InQueue(inventory) => {
                     // Another call for the tag may come and go while this one waits, so
                     // afterwards the tag is looked at once more.
                     drop(turn.take());
-                    let (claimed, request) = self.stand_in_line(request, inventory)?;
+                    let (claimed, request) = self.wait_in_queue(request, inventory)?;
                     turn = match self.enter(tag.as_ref(), &request)? {
                         tag::Entered::Free(turn) => turn,
                         tag::Entered::Same(holder) => {
@@ -145,7 +145,7 @@ impl Invocation<'_> {
         let chosen = choose(request);
         let none = match &chosen {
             Err(failure) => failure.kind == Kind::NoneFree,
-            Ok(chosen) => matches!(chosen, Chosen::InLine(_)),
+            Ok(chosen) => matches!(chosen, Chosen::InQueue(_)),
         };
         if none && self.reserved_by_sibling(request) {
             return choose(request);
@@ -253,7 +253,7 @@ pub enum Chosen {
     /// Claimed just now.
     Claimed(Claimed),
     /// Nothing is free, and the caller waits; what is known of the node.
-    InLine(Inventory),
+    InQueue(Inventory),
 }
 
 /// Devices that are claimed.

@@ -23,7 +23,7 @@ pub enum Until {
         /// Behind the last one, while the caller lives.
         linger: Duration,
     },
-    /// Until this process is over, so long at most.
+    /// Until this process exits, so long at most.
     Over(Process, Option<Duration>),
     /// Until it is released.
     Released,

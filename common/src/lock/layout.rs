@@ -70,7 +70,7 @@ impl Span {
         self.range(0x0050_0000, 1)
     }
 
-    /// Read-locked by a holder whose programs are over and whose caller is not.
+    /// Read-locked by a holder whose programs have exited while its caller lives.
     pub const fn lingering(self) -> Range {
         self.range(0x0050_0010, 1)
     }

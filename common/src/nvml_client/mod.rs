@@ -36,7 +36,7 @@ const LONGEST_ANSWER: usize = 64 << 20;
 pub trait Worker {
     /// The connection to it.
     fn channel(&self) -> &OwnedFd;
-    /// Waits until it is over, until `deadline` at most; false if it is not (then it was
+    /// Waits until it exits, until `deadline` at most; false if it does not (then it was
     /// killed and not waited for).
     fn end(self, deadline: Instant) -> bool;
 }

@@ -1,5 +1,5 @@
-//! The line of waiters: served in order of arrival, across users and programs, by locks
-//! alone, so that who is killed blocks nobody. `ticket` is a place in the line, `waiter`
+//! The queue of waiters: served in order of arrival, across users and programs, by locks
+//! alone, so that a killed waiter blocks nobody. `ticket` is a place in the queue, `waiter`
 //! waits for its turn and then for a device, `watch` and `retry_schedule` tell when to look,
 //! `stalled_head` when nobody does, `progress` says so, `queued` tells people who waits.
 

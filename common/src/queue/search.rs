@@ -19,7 +19,7 @@ use crate::quantity;
 use crate::request::Request;
 use crate::settings::{Environment, Loaded, allowed};
 
-/// The node is listed again so often by the head of the line, should it have been
+/// The node is listed again so often by the head of the queue, should it have been
 /// re-partitioned.
 const RELIST: Duration = Duration::from_secs(30);
 /// After it could not be listed.
@@ -276,8 +276,9 @@ impl<W: Worker> Seeker for Search<'_, W> {
             .count();
         let mut failure = RejectionReport::take(&rejected, probe).failure();
         if free == rejected.len() {
-            failure.message =
-                format!("not served: those before you in line have not taken {free} free devices");
+            failure.message = format!(
+                "not served: those before you in the queue have not taken {free} free devices"
+            );
         }
         failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
         failure.hint("getgpu --list shows who holds what")

@@ -1,4 +1,4 @@
-//! Devices that nobody in the line takes: those who stand there have all been stopped,
+//! Devices that nobody in the queue takes: all who wait there have been stopped,
 //! and must not keep others from a free device. A head that is alive shows itself, since
 //! it tries every device that has room once a second, and keeps it while it asks NVML.
 

@@ -1,4 +1,4 @@
-//! A place in the line: a write-locked number, drawn above all others while the dispenser
+//! A place in the queue: a write-locked byte, above all others, taken while the dispenser
 //! is held. Whoever has no number below is the head; a number that is read-locked stands
 //! aside (`max_per_user`), and is passed over.
 
@@ -19,13 +19,13 @@ const POLL: Duration = Duration::from_millis(20);
 /// How far below the next number is looked for first.
 const NEAR: i64 = 8;
 
-/// A place in a line.
+/// A place in a queue.
 #[derive(Debug)]
 pub struct Ticket {
-    line: Range,
+    queue: Range,
     at: i64,
     /// Whether the number is locked. Without one, since somebody holds the last number of
-    /// the line, the waiter looks for itself.
+    /// the queue, the waiter looks for itself.
     drawn: bool,
     own: OfdLock,
     /// To wait on others with: a lock that was got by waiting is given up by closing it.
@@ -33,9 +33,9 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Draws the next number of a line.
-    pub fn draw(lock_file: &LockFile, line: u32) -> Result<Self, Failure> {
-        let line = layout::numbers(line);
+    /// Draws the next number of a queue.
+    pub fn draw(lock_file: &LockFile, queue: u32) -> Result<Self, Failure> {
+        let queue = layout::numbers(queue);
         let dispenser = lock_file.open()?;
         dispenser.write_within(layout::dispenser(), DISPENSER)?;
         let own = lock_file.open()?;
@@ -45,10 +45,10 @@ impl Ticket {
             own.try_read(Range::byte(pids.start() + i64::from(std::process::id())))?;
         }
         loop {
-            let at = above(&own, line)?;
-            if at >= line.end() {
+            let at = above(&own, queue)?;
+            if at >= queue.end() {
                 return Ok(Self {
-                    line,
+                    queue,
                     at,
                     drawn: false,
                     own,
@@ -57,7 +57,7 @@ impl Ticket {
             }
             if own.try_write(Range::byte(at))? {
                 return Ok(Self {
-                    line,
+                    queue,
                     at,
                     drawn: true,
                     own,
@@ -70,8 +70,8 @@ impl Ticket {
     /// Draws a number if there was none to draw.
     pub fn redraw(&mut self) -> Result<(), Failure> {
         if !self.drawn {
-            self.at = above(&self.own, self.line)?;
-            self.drawn = self.at < self.line.end() && self.own.try_write(Range::byte(self.at))?;
+            self.at = above(&self.own, self.queue)?;
+            self.drawn = self.at < self.queue.end() && self.own.try_write(Range::byte(self.at))?;
         }
         Ok(())
     }
@@ -89,20 +89,20 @@ impl Ticket {
     /// kernel walks past every lock on the file to answer.
     fn below(&self, at: i64) -> Result<Option<i64>, Failure> {
         for reach in [NEAR, i64::MAX] {
-            let lowest = at.saturating_sub(reach).max(self.line.start());
+            let lowest = at.saturating_sub(reach).max(self.queue.start());
             let near = Range::between(lowest, at);
             let highest =
                 near.map_or(Ok(None), |near| bisect(near, |range| self.own.tried(range)))?;
-            if highest.is_some() || lowest == self.line.start() {
+            if highest.is_some() || lowest == self.queue.start() {
                 return Ok(highest.map(|end| end - 1));
             }
         }
         Ok(None)
     }
 
-    /// How many stand before this one.
+    /// How many wait before this one.
     pub fn ahead(&self) -> Result<usize, Failure> {
-        Range::between(self.line.start(), self.at).map_or(Ok(0), |below| count(&self.own, below))
+        Range::between(self.queue.start(), self.at).map_or(Ok(0), |below| count(&self.own, below))
     }
 
     /// The same, if it is not more than `most`; counted downwards from here.
@@ -158,16 +158,16 @@ impl Ticket {
         Ok(())
     }
 
-    /// Takes the place in the line again; false if somebody looks at it at this moment.
+    /// Takes the place in the queue again; false if somebody looks at it at this moment.
     pub fn stand_again(&self) -> Result<bool, Failure> {
         Ok(!self.drawn || self.own.try_write(Range::byte(self.at))?)
     }
 }
 
 /// The first number above all that are locked.
-fn above(own: &OfdLock, line: Range) -> Result<i64, Failure> {
+fn above(own: &OfdLock, queue: Range) -> Result<i64, Failure> {
     let any = |range| Ok(own.conflict(range)?.map(|conflict| conflict.range));
-    Ok(bisect(line, any)?.unwrap_or(line.start()))
+    Ok(bisect(queue, any)?.unwrap_or(queue.start()))
 }
 
 /// The end of the highest of the ranges that `some` answers with, some of those in its
@@ -192,11 +192,11 @@ fn bisect(
     Ok(Some(low))
 }
 
-/// How many wait: in one line, or in all.
-pub fn waiting(probe: &OfdLock, line: Option<u32>) -> Result<usize, Failure> {
+/// How many wait: in one queue, or in all.
+pub fn waiting(probe: &OfdLock, queue: Option<u32>) -> Result<usize, Failure> {
     count(
         probe,
-        line.map_or_else(layout::all_numbers, layout::numbers),
+        queue.map_or_else(layout::all_numbers, layout::numbers),
     )
 }
 
@@ -286,7 +286,7 @@ mod tests {
         assert!(held.try_write(Range::byte(low)).unwrap());
         for gap in [1, NEAR, NEAR + 1, 1024, 1025, 1_000_000] {
             let number = Ticket {
-                line,
+                queue: line,
                 at: low + gap,
                 drawn: true,
                 own: lock_file.open().unwrap(),

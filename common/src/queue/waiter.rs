@@ -13,7 +13,7 @@ use crate::lock::{LockFile, OfdLock};
 use crate::queue::watch::Watch;
 use crate::settings::Wait;
 
-/// Between two looks of those who stand behind; a device is left to the head for as long,
+/// Between two looks of those who wait behind; a device is left to the head for as long,
 /// and to each further one before.
 const TICK: Duration = Duration::from_secs(1);
 /// So many stand close behind a head, and look at every tick whether it leaves a device
@@ -60,9 +60,9 @@ pub trait Seeker {
 pub struct Waiter<'a, S: Seeker> {
     lock_file: &'a LockFile,
     probe: OfdLock,
-    number: Ticket,
+    ticket: Ticket,
     seeker: S,
-    memory: RetrySchedule,
+    schedule: RetrySchedule,
     progress: Progress,
     limit: Option<Duration>,
     /// Why this user may not have more, while that is so.
@@ -72,10 +72,10 @@ pub struct Waiter<'a, S: Seeker> {
 }
 
 impl<'a, S: Seeker> Waiter<'a, S> {
-    /// Stands in line.
+    /// Takes a place in the queue.
     pub fn new(
         lock_file: &'a LockFile,
-        line: u32,
+        queue: u32,
         seeker: S,
         progress: Progress,
         wait: Wait,
@@ -85,14 +85,14 @@ impl<'a, S: Seeker> Waiter<'a, S> {
             Wait::For(time) => Some(time),
             Wait::Forever => None,
         };
-        let (probe, number) = (lock_file.open()?, Ticket::draw(lock_file, line)?);
-        let (memory, looked) = (RetrySchedule::default(), Instant::now());
+        let (probe, ticket) = (lock_file.open()?, Ticket::draw(lock_file, queue)?);
+        let (schedule, looked) = (RetrySchedule::default(), Instant::now());
         Ok(Self {
             lock_file,
             probe,
-            number,
+            ticket,
             seeker,
-            memory,
+            schedule,
             progress,
             limit,
             over: None,
@@ -109,7 +109,7 @@ impl<'a, S: Seeker> Waiter<'a, S> {
 
     fn served(&mut self) -> Result<S::Found, Failure> {
         loop {
-            let served = match self.number.next_below()? {
+            let served = match self.ticket.next_below()? {
                 Some(below) => self.behind(below)?,
                 None => self.head()?,
             };
@@ -140,24 +140,24 @@ impl<'a, S: Seeker> Waiter<'a, S> {
         let left = self.left()?;
         self.say()?;
         let began = Instant::now();
-        self.number
+        self.ticket
             .wait_behind(self.lock_file, below, left.min(TICK))?;
         if began.elapsed() < TICK {
             return Ok(None);
         }
-        let before = match self.number.few_ahead(CLOSE)? {
+        let before = match self.ticket.few_ahead(CLOSE)? {
             Some(0) => return Ok(None),
             Some(ahead) => u32::try_from(ahead).unwrap_or(1),
             None if self.looked.elapsed() >= SELDOM => u32::try_from(CLOSE + 2).unwrap_or(1),
             None => return Ok(None),
         };
         self.looked = Instant::now();
-        // Each leaves more time to those who stand before.
+        // Each leaves more time to those who wait before.
         let wanted = self.seeker.wanted();
-        let (number, seeker, probe) = (&self.number, &mut self.seeker, &self.probe);
+        let (ticket, seeker, probe) = (&self.ticket, &mut self.seeker, &self.probe);
         let availability = || {
             // Whose turn it may be now has better to do.
-            if number.next_below()? != Some(below) {
+            if ticket.next_below()? != Some(below) {
                 Ok(Vec::new())
             } else {
                 seeker
@@ -174,12 +174,12 @@ impl<'a, S: Seeker> Waiter<'a, S> {
         Ok(found)
     }
 
-    /// Watches the lock until served, or until somebody stands before again.
+    /// Watches the lock until served, or until somebody waits before it again.
     fn head(&mut self) -> Result<Option<S::Found>, Failure> {
         let mut watch = Watch::new(self.lock_file);
         self.over = None;
-        while self.number.next_below()?.is_none() {
-            self.number.redraw()?;
+        while self.ticket.next_below()?.is_none() {
+            self.ticket.redraw()?;
             if let Some(found) = self.look(&|_| true)? {
                 return Ok(Some(found));
             }
@@ -192,7 +192,7 @@ impl<'a, S: Seeker> Waiter<'a, S> {
             let (pids, all) = self.seeker.holders(&self.probe)?;
             watch.follow(&pids, all);
             watch.wait(
-                self.memory
+                self.schedule
                     .pause(Instant::now())
                     .map_or(left, |pause| pause.min(left)),
             );
@@ -205,11 +205,11 @@ impl<'a, S: Seeker> Waiter<'a, S> {
     fn look(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Option<S::Found>, Failure> {
         let availability = self.seeker.availability(&self.probe)?;
         let now = Instant::now();
-        self.memory.update(&availability, now);
+        self.schedule.update(&availability, now);
         let due: Vec<Uuid> = availability
             .free
             .iter()
-            .filter(|uuid| may(uuid) && self.memory.due(uuid, now))
+            .filter(|uuid| may(uuid) && self.schedule.due(uuid, now))
             .cloned()
             .collect();
         if due.len() < self.seeker.wanted().max(1) && !self.seeker.stale() {
@@ -223,9 +223,9 @@ impl<'a, S: Seeker> Waiter<'a, S> {
             Tried::Busy(busy) => {
                 for uuid in &due {
                     if busy.contains(uuid) {
-                        self.memory.busy(uuid, later);
+                        self.schedule.busy(uuid, later);
                     } else {
-                        self.memory.lost(uuid, later);
+                        self.schedule.lost(uuid, later);
                     }
                 }
             }
@@ -235,12 +235,12 @@ impl<'a, S: Seeker> Waiter<'a, S> {
 
     /// Lets others pass until this user may have more.
     fn stand_aside(&mut self) -> Result<(), Failure> {
-        self.number.stand_aside()?;
+        self.ticket.stand_aside()?;
         loop {
             let left = self.left()?;
             self.say()?;
             std::thread::sleep(left.min(ASIDE));
-            if self.seeker.may_have_more(&self.probe)? && self.number.stand_again()? {
+            if self.seeker.may_have_more(&self.probe)? && self.ticket.stand_again()? {
                 self.over = None;
                 return Ok(());
             }
@@ -248,19 +248,19 @@ impl<'a, S: Seeker> Waiter<'a, S> {
     }
 
     fn say(&mut self) -> Result<(), Failure> {
-        let (number, seeker, memory, probe) = (
-            &self.number,
+        let (ticket, seeker, schedule, probe) = (
+            &self.ticket,
             &mut self.seeker,
-            &mut self.memory,
+            &mut self.schedule,
             &self.probe,
         );
         let mut ahead = Ok(0);
         self.progress.update(|| {
-            ahead = number.ahead();
+            ahead = ticket.ahead();
             let total = seeker.total();
             let free = seeker
                 .availability(probe)
-                .map_or(0, |availability| memory.idle(&availability.free));
+                .map_or(0, |availability| schedule.idle(&availability.free));
             (
                 total.saturating_sub(free),
                 total,

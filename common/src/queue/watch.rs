@@ -1,5 +1,5 @@
-//! When the head of the line looks at the lock: at once when a process that holds a
-//! device is over, which the kernel tells by its pidfd and after it has dropped the
+//! When the head of the queue looks at the lock: at once when a process that holds a
+//! device exits, which the kernel tells by its pidfd and after it has dropped the
 //! locks; else four times a second. Where a holder cannot be watched the close event of
 //! the lock shortens the wait; ending that watch takes the kernel some 15 ms, so it is
 //! not begun without need.

@@ -74,7 +74,7 @@ keys! {
         |s| show_json(&s.auto), |s, t| s.auto = read(t)?;
     policy "auto_except", "programs that libcudawrap.so leaves alone (* and ? as in file names), beside MPS daemons, nvidia-*, ompi_info, ucx_info and lstopo",
         |s| show_json(&s.auto_except), |s, t| s.auto_except = names(t)?;
-    policy "auto_none", "where libcudawrap.so can give no device: \"hide\" all of them, \"exit\" with status 75, or \"run\" the program as it is",
+    policy "auto_none", "where libcudawrap.so can give no device: \"hide\" all of them, \"exit\" with status 75, or \"run\" the program unchanged",
         |s| show_json(&s.auto_none), |s, t| s.auto_none = read(t)?;
     policy "auto_wait", "how long a first CUDA call waits for a device: \"0\", a time, or \"forever\"; unset: as `wait` says",
         |s| show_or(s.auto_wait, Wait::text), |s, t| s.auto_wait = Some(read(t)?);
@@ -92,7 +92,7 @@ keys! {
         |s| show_or(s.policy.as_ref(), show_json), |s, t| s.policy = Some(read(t)?);
     preference "share", "a part of a device: \"1/2\", 0.5, \"25%\", or a size: \"10G\"; \"auto\": ranks divide them; unset: a whole one",
         |s| show_share(s), |s, t| put_share(s, t)?;
-    preference "wait", "how long to wait in line for a device: \"0\", a time, or \"forever\"",
+    preference "wait", "how long to wait in the queue for a device: \"0\", a time, or \"forever\"",
         |s| s.wait.text(), |s, t| s.wait = read(t)?;
     preference "reserve_for", "how long a reservation waits for its program to appear",
         |s| show_time(s.reserve_for), |s, t| s.reserve_for = time(t)?;

@@ -63,7 +63,7 @@ pub struct Settings {
     pub max_per_user: Option<u32>,
     /// The longest that --hold keeps a device.
     pub max_hold: Option<Duration>,
-    /// The longest wait in line.
+    /// The longest wait in the queue.
     pub max_wait: Option<Duration>,
     /// Who may share a device.
     pub share_users: ShareUsers,
@@ -75,7 +75,7 @@ pub struct Settings {
     pub auto_except: Vec<String>,
     /// What becomes of a program that it can give no device.
     pub auto_none: AutoNone,
-    /// How long a first CUDA call waits in line; none: as `wait` says.
+    /// How long a first CUDA call waits in the queue; none: as `wait` says.
     pub auto_wait: Option<Wait>,
     /// What sort of device is wanted.
     pub kind: Type,
@@ -99,7 +99,7 @@ pub struct Settings {
     pub share_auto: bool,
     /// What a program sees of the devices that it could have had.
     pub visible: Shown,
-    /// How long to wait in line.
+    /// How long to wait in the queue.
     pub wait: Wait,
     /// How long a reservation waits for its program.
     pub reserve_for: Duration,
@@ -118,7 +118,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// How long a call stands in line, by what it asks for and what the site allows.
+    /// How long a call waits in the queue, by what it asks for and what the site allows.
     pub fn longest_wait(&self) -> Wait {
         self.wait.capped(self.max_wait)
     }

@@ -160,7 +160,7 @@ words! {
     }
 }
 
-/// How long to wait in line for a device.
+/// How long to wait in the queue for a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
     /// Not at all.

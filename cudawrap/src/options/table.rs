@@ -15,7 +15,7 @@ pub const FLAGS: [Flag; 3] = [
         &[],
         Takes::Value("WHICH"),
         RUN,
-        "one: the program sees its own device; first: its own first, the others behind it; all: the list as it is",
+        "one: the program sees its own device; first: its own first, the others behind it; all: the inherited list",
     ),
     flag(
         "mps",
@@ -72,7 +72,7 @@ pub fn command() -> Command {
 
 /// What is said beside the options.
 pub const GUIDE: HelpText = HelpText {
-    about: "Run a program on a free MIG device or GPU, leased until the program is over",
+    about: "Run a program on a free MIG device or GPU, leased until the program exits",
     note: "An executable that is a link to cudawrap runs its sibling CUDAWRAP_<name> in the same way, with every argument \
            untouched; create-cudawrap makes such links.",
     examples: &[
@@ -81,7 +81,7 @@ pub const GUIDE: HelpText = HelpText {
             "cudawrap -- ./app",
         ),
         (
-            "waiting in line for a device of at least 10 GiB",
+            "waiting in the queue for a device of at least 10 GiB",
             "cudawrap --min-memory 10G --wait -- ./app",
         ),
         (
@@ -120,7 +120,7 @@ pub const GUIDE: HelpText = HelpText {
              CUDAWRAP_MIN_MEMORY, CUDAWRAP_GPU, CUDAWRAP_POLICY, CUDAWRAP_SHARE, CUDAWRAP_WAIT (a time, or forever), \
              CUDAWRAP_IGNORE_GRANT=1, CUDAWRAP_MPS=1 (or 0), CUDAWRAP_BIND=1 (or 0), CUDAWRAP_VISIBLE",
         ),
-        ("CUDAWRAP_DISABLE=1", "run the program as it is"),
+        ("CUDAWRAP_DISABLE=1", "run the program unchanged"),
         ("GETGPU_CONFIG", "stands for /etc/getgpu/config.toml"),
         ("GETGPU_LOCK", "stands for /run/getgpu/lock (tests)"),
     ],

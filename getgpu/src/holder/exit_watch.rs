@@ -1,5 +1,5 @@
 //! Waiting for processes to be over: by pidfd, or, before Linux 5.3, by looking once a
-//! second. At most 16 at a time; when all of them are over a new look finds any others.
+//! second. At most 16 at a time; when all of them have exited a new look finds any others.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// None if the process is over already.
+    /// None if the process has exited already.
     fn new(pid: i32, start: u64) -> Option<Self> {
         let fd = sys::pidfd(pid).ok();
         // Looked at after the pidfd was opened: the number cannot have gone to another
@@ -46,7 +46,7 @@ impl Watch {
         )
     }
 
-    /// Waits until all are over, `limit` at most; whether they are.
+    /// Waits until all have exited, `limit` at most; whether they have.
     pub fn all_over(&mut self, limit: Option<Duration>) -> bool {
         let deadline = limit.map(|limit| Instant::now() + limit);
         while !self.0.is_empty() {

@@ -22,7 +22,7 @@ const MOST: usize = 16;
 pub struct Snapshot(Vec<(i32, u64)>);
 
 impl Snapshot {
-    /// Of a caller; none if it is over, or has too many children.
+    /// Of a caller; none if it has exited, or has too many children.
     pub fn of(caller: i32) -> Option<Self> {
         let own = Stat::read(caller).filter(Stat::alive)?;
         let children = children(caller);

@@ -124,7 +124,10 @@ fn gather<W: Worker>(
 fn warn(listing: &Listing, level: Level) {
     let diag = diag::Diag::new("getgpu", level);
     if listing.waiting > 0 {
-        diag.warn(&format!("{} waiting in line for a device", listing.waiting));
+        diag.warn(&match listing.waiting {
+            1 => "1 program waits for a device".to_owned(),
+            many => format!("{many} programs wait for a device"),
+        });
     }
     for problem in &listing.problems {
         diag.warn(problem);

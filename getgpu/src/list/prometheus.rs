@@ -119,7 +119,7 @@ pub fn text(listing: &Listing) -> String {
     );
     family(
         "getgpu_waiting",
-        "Programs in line for a device.",
+        "Programs that wait for a device.",
         vec![format!(" {}", listing.waiting)],
     );
     let now = std::time::SystemTime::now()

@@ -32,7 +32,7 @@ pub enum Keep {
     No,
     /// While programs name the device.
     ForProgram,
-    /// Until this process is over; none: the caller.
+    /// Until this process exits; none: the caller.
     Hold(Option<i32>),
 }
 

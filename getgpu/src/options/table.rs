@@ -35,7 +35,7 @@ const FLAGS: &[Flag] = &[
             default: CALLER,
         },
         KEEP,
-        "Keep it until PID (default: the caller) is over, whatever runs; 0 (root): until released",
+        "Hold it until PID (default: the calling process) exits, whatever runs; 0: until it is released (root only)",
     ),
     flag(
         "tag",
@@ -51,7 +51,13 @@ const FLAGS: &[Flag] = &[
         KEEP,
         "Print what is reserved under NAME instead, if anything is",
     ),
-    flag("uid", &[], Takes::Value("UID"), KEEP, "Root: for this user"),
+    flag(
+        "uid",
+        &[],
+        Takes::Value("UID"),
+        KEEP,
+        "Reserve on behalf of UID (root only)",
+    ),
     flag("no-reserve", &[], Takes::Nothing, KEEP, "Print only"),
     flag(
         "release",
@@ -187,7 +193,7 @@ pub const GUIDE: HelpText = HelpText {
     note: "",
     examples: &[
         (
-            "one program, reserved until it is over",
+            "one program, reserved until it exits",
             "CUDA_VISIBLE_DEVICES=$(getgpu) ./app",
         ),
         (
@@ -203,7 +209,7 @@ pub const GUIDE: HelpText = HelpText {
             "cudawrap -- ./app",
         ),
         (
-            "the smallest device with 10 GiB, waiting in line for it for an hour at most",
+            "the smallest device with 10 GiB, waiting for it in the queue for an hour at most",
             "d=$(getgpu --min-memory 10G --wait=1h) && CUDA_VISIBLE_DEVICES=$d ./app",
         ),
     ],

@@ -48,7 +48,7 @@ fn handover(rounds: usize) {
         while line.len() < 4 {
             line.push_back(waiter(&sandbox));
             let last = line.len() - 1;
-            wait::until("it stands in line", || {
+            wait::until("it waits in the queue", || {
                 line[last].stderr().contains("ahead of you")
             });
         }

@@ -10,7 +10,7 @@ pub(crate) fn line_up(sandbox: &Sandbox, commands: Vec<Command>) -> Vec<Running>
     let before = listing::waiting(sandbox);
     let each = commands.into_iter().zip(1..).map(|(command, number)| {
         let running = command.limit(Duration::from_secs(120)).spawn();
-        wait::until("it stands in line", || {
+        wait::until("it waits in the queue", || {
             listing::waiting(sandbox) == before + number
         });
         running

@@ -287,7 +287,7 @@ fn a_waiter_is_bound_too() {
         &["cudawrap", "--wait=60", "--bind", "--", "probe"],
     )
     .spawn();
-    wait::until("it stands in line", || {
+    wait::until("it waits in the queue", || {
         sandbox
             .getgpu(["--list", "--json"])
             .run()

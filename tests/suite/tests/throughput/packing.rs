@@ -205,7 +205,7 @@ fn a_hundred_and_forty_in_line_for_seven() {
     for number in 0..140 {
         waiters.push(start(number));
         // In line before the next one comes, so that the order of arrival is known.
-        wait::until("it stands in line", || {
+        wait::until("it waits in the queue", || {
             waiters[waiters.len() - 1].stderr().contains("ahead of you")
         });
     }

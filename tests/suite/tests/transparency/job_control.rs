@@ -188,7 +188,7 @@ fn a_waiter_in_the_background_leaves_the_prompt_alone() {
             .getgpu(["--list"])
             .run()
             .stderr
-            .contains("1 waiting in line")
+            .contains("1 program waits for a device")
     };
     let mut terminal = Terminal::new(&sandbox, "bin");
     terminal.prompt();
