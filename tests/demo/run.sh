@@ -72,7 +72,7 @@ kill -9 "$victim"
 until_true free_is 37
 echo "37 of 56 are free"
 
-say "Quarters of one GPU's seven devices: as many programs as fit, and five more that wait in line"
+say "Quarters of one GPU's seven devices: as many programs as fit, and five more that wait in the queue"
 share=(cudawrap -q --gpu 7 --share 1/4 --wait --)
 rm -f "$room/quarters"
 before=$(starts)
