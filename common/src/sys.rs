@@ -226,3 +226,15 @@ pub fn end(status: i32) -> ! {
     // SAFETY: _exit has no preconditions.
     unsafe { libc::_exit(status) }
 }
+
+/// Whether so many bytes can be allocated. Without them a program would be aborted in the
+/// middle of something (setrlimit(2), RLIMIT_AS).
+pub fn memory_is_left(bytes: usize) -> bool {
+    // SAFETY: what malloc(3) gives is given back, and not used.
+    unsafe {
+        let memory = libc::malloc(bytes);
+        let left = !memory.is_null();
+        libc::free(memory);
+        left
+    }
+}

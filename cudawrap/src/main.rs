@@ -22,6 +22,13 @@ mod options;
 mod ranks;
 mod walk;
 
+#[cfg(not(test))]
+use getgpu_common::{exit, sys};
+
+/// What cudawrap needs for itself, in bytes.
+#[cfg(not(test))]
+const LEAST_MEMORY: usize = 1 << 20;
+
 /// The C entry point (ISO C 5.1.2.2.1). Arguments are taken from the standard library,
 /// which has them from the loader.
 #[allow(unsafe_code)]
@@ -30,5 +37,12 @@ mod walk;
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
 pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
+    if !sys::memory_is_left(LEAST_MEMORY) {
+        // Said without an allocation.
+        sys::write_stderr(
+            b"cudawrap: not enough memory to start in\ncudawrap: hint: ulimit -v limits it\n",
+        );
+        return exit::CUDAWRAP_FAILED;
+    }
     invocation::run()
 }

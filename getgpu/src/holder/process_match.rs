@@ -95,7 +95,10 @@ pub fn naming(processes: &[(Stat, Seen)], view: &View) -> Vec<Stat> {
         let (stat, seen) = &processes[*place];
         // A root daemon's fork that has changed its uid cannot be read either, for a
         // moment, and is no program yet.
-        let hidden = seen.denied && !stat.forked && stat.start >= view.since;
+        // The caller is older than the reservation, although it may have begun in the
+        // same clock tick; from another user namespace it cannot be read.
+        let hidden =
+            seen.denied && !stat.forked && stat.start >= view.since && !view.is_caller(stat);
         let part = seen.has_part && !view.is_caller(stat);
         seen.own && (part || seen.has_argument || hidden)
     });

@@ -159,3 +159,17 @@ fn who_had_the_value_as_a_grant_counts_after_exec_only() {
         "the caller has exec'ed its program, and its children are the program's"
     );
 }
+
+#[test]
+fn a_caller_of_the_same_tick_that_may_not_be_read_is_no_program() {
+    let view = View {
+        caller: (10, 200),
+        since: 200,
+        granted: None,
+    };
+    let all = [
+        (stat(10, 1, 200, "sh"), DENIED),
+        (stat(20, 10, 200, "app"), DENIED),
+    ];
+    assert_eq!(pids(&all, &view), [20]);
+}

@@ -57,7 +57,10 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         Some("task") => Format::Task,
         Some(_) if given("list") => Format::Uuid,
         Some(other) if LIST_FORMATS.contains(&other) => {
-            return Err(usage(format!("--format {other} goes with --list")));
+            return Err(usage(format!(
+                "--format {other}: not one of {} (a list has it: getgpu --list --format {other})",
+                FORMATS.join(", ")
+            )));
         }
         Some(other) => {
             return Err(usage(format!(
