@@ -35,6 +35,12 @@ fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
     let no_driver = || Failure::new(Kind::NoDriver, "no NVIDIA driver on this node");
     let no_gpu = || Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node");
     let code = Fault::from("Init", error).code;
+    if let NvmlError::LibloadingError(cause) = error
+        && lacks_memory(&cause.to_string())
+    {
+        let text = format!("cannot load {}: {cause}", library.display());
+        return Failure::new(Kind::Nvml, text).hint("ulimit -v limits this process");
+    }
     let unloadable = matches!(
         error,
         NvmlError::LibloadingError(_) | NvmlError::FailedToLoadSymbol(_)
@@ -79,6 +85,18 @@ fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
         _ => "does `nvidia-smi -L` work on this node?",
     };
     Failure::new(Kind::Nvml, format!("NVML {}", Fault::from("Init", error))).hint(hint)
+}
+
+/// Whether the loader found the library and had no memory for it, which says nothing about
+/// the node (dlerror(3) has nothing but its text).
+fn lacks_memory(says: &str) -> bool {
+    [
+        "failed to map segment",
+        "cannot allocate memory",
+        "cannot create",
+    ]
+    .iter()
+    .any(|text| says.contains(text))
 }
 
 /// Whether the loader says that this very library does not exist (dlerror(3) has nothing
