@@ -2,9 +2,11 @@
 //! device is printed. If printing fails, the holder is told to end.
 
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use getgpu_common::choice::chooser::Guard;
+use getgpu_common::deadline;
 use getgpu_common::detached::User;
 use getgpu_common::diag::print;
 use getgpu_common::error::Failure;
@@ -118,6 +120,7 @@ impl Invocation<'_> {
         record.send(self.settings);
         // The holder has signed: from now on this user's next call counts it.
         drop(answer.guard);
+        deadline::lift(std::io::stdout().as_fd());
         match print(&text) {
             Ok(()) => {
                 started.printed();

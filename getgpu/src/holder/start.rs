@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
+use getgpu_common::deadline;
 use getgpu_common::detached::{self, Detached, User};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::lock::OfdLock;
@@ -22,7 +23,7 @@ pub const LOCK_FD: RawFd = process_reset::FIRST;
 /// Where the holder finds its starter.
 pub const STARTER_FD: RawFd = process_reset::SECOND;
 /// The word that ends a holder whose device was never printed.
-pub const CANCEL: u8 = b'c';
+pub const CANCEL: u8 = deadline::CANCEL;
 /// The word that the device was printed.
 const PRINTED: u8 = b'p';
 /// How long a holder may take to be ready.
@@ -52,6 +53,7 @@ pub fn start(line: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Sta
         descriptors: [lock.number(), theirs.as_raw_fd()],
         user,
     };
+    deadline::tell(&ours);
     detached::launch(&spec).map_err(|e| failed(&reason(&e.into())))?;
     // From here on it is the holder's alone.
     drop((lock, theirs));

@@ -305,3 +305,27 @@ fn a_tagged_reservation_is_not_taken_over_by_a_loop() {
     assert_ne!(runs[0].uuid, runs[1].uuid);
     sandbox.getgpu(PLAIN).run().line();
 }
+
+#[test]
+fn a_limit_in_time_takes_back_what_was_not_printed() {
+    let sandbox = Sandbox::new("mig4");
+    let (reader, writer) = nix::unistd::pipe().unwrap();
+    // Nobody reads, and the pipe is full to its last byte.
+    let flags = nix::fcntl::OFlag::O_NONBLOCK;
+    nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFL(flags)).unwrap();
+    while nix::unistd::write(&writer, &[0; 4096]).is_ok() {}
+    nix::fcntl::fcntl(
+        &writer,
+        nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::empty()),
+    )
+    .unwrap();
+    for keep in ["--hold=0", "--for=1h"] {
+        let outcome = sandbox
+            .getgpu([keep, "--tag", "a", "--timeout", "1s"])
+            .stdout(writer.try_clone().unwrap())
+            .run();
+        outcome.refuses("getgpu", 3, "not done within 1s (--timeout)");
+        sandbox.assert_clean(Duration::from_secs(2));
+    }
+    drop(reader);
+}
