@@ -1,7 +1,8 @@
 //! Starting a program that the starting process never sees as a child: an intermediate
 //! made by clone with exit signal 0, which does not exec, forks it, waits for it and
 //! exits, and is reaped with __WALL. wait(-1) does not return it, no SIGCHLD is sent, and
-//! no zombie is left, also in process 1 or a subreaper.
+//! no zombie is left, also in process 1 or a subreaper: what a killed program leaves is
+//! the intermediate's.
 //!
 //! The starting process may have any number of threads and signal handlers. So whatever
 //! the program needs is prepared before the first clone, the intermediate blocks every
@@ -208,6 +209,9 @@ fn intermediate(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -
         libc::sigemptyset(&raw mut watched);
         libc::sigaddset(&raw mut watched, libc::SIGCHLD);
         libc::sigaddset(&raw mut watched, libc::SIGTERM);
+        // Else what the program leaves would be found by the starting process, if that is
+        // process 1 or a subreaper (prctl(2)).
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         // Ignored, it would reap the program in the kernel, and SIGTERM would not come.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         let terminated = libc::signal(libc::SIGTERM, libc::SIG_DFL);
@@ -229,8 +233,11 @@ fn intermediate(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -
             let mut status = 0;
             let reaped = libc::waitpid(program, &raw mut status, libc::WNOHANG);
             if reaped != 0 {
-                let well =
-                    reaped == program && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
+                let exited = reaped == program && libc::WIFEXITED(status);
+                // What it has started dies with one that was killed, and takes a moment.
+                let patience = if exited { Duration::ZERO } else { LAST_WAIT };
+                reap_orphans(deadline.unwrap_or_else(|| Instant::now() + patience));
+                let well = exited && libc::WEXITSTATUS(status) == 0;
                 libc::_exit(if well { 0 } else { 1 });
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -245,6 +252,27 @@ fn intermediate(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -
             if signal == libc::SIGTERM && deadline.is_none() {
                 libc::kill(program, libc::SIGKILL);
                 deadline = Some(Instant::now() + LAST_WAIT);
+            }
+        }
+    }
+}
+
+/// Waits for every child until `deadline`, and for those that have exited already. One
+/// that lives on, such as a daemon, finds another parent.
+fn reap_orphans(deadline: Instant) {
+    let pause = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 1_000_000,
+    };
+    loop {
+        // SAFETY: system calls alone; the pause is only read.
+        unsafe {
+            let reaped = libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL);
+            if reaped < 0 || (reaped == 0 && Instant::now() >= deadline) {
+                return;
+            }
+            if reaped == 0 {
+                libc::nanosleep(&raw const pause, std::ptr::null_mut());
             }
         }
     }
@@ -275,6 +303,11 @@ fn execute(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -> ! {
         if plan.directory == Directory::Root {
             libc::chdir(c"/".as_ptr());
         }
+        // Batch systems send these to every process of a job that wants to be told of its
+        // end. A starting process that lives on by a handler of its own is not to lose its
+        // answer by them.
+        libc::signal(libc::SIGUSR1, libc::SIG_IGN);
+        libc::signal(libc::SIGUSR2, libc::SIG_IGN);
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         set_mask(&none);

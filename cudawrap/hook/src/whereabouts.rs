@@ -19,6 +19,19 @@ pub fn program() -> PathBuf {
     OsStr::from_bytes(bytes.strip_suffix(DELETED).unwrap_or(bytes)).into()
 }
 
+/// Whether what this process starts is in another pid namespace than itself: after
+/// unshare(2) or setns(2). The second link leads nowhere while that namespace is new.
+pub fn children_elsewhere() -> bool {
+    let [own, theirs] = ["pid", "pid_for_children"].map(|name| {
+        let link = Path::new("/proc/self/ns").join(name);
+        // Linux has the second one from 4.12 on.
+        link.symlink_metadata()
+            .is_ok()
+            .then(|| link.read_link().ok())
+    });
+    matches!((own, theirs), (Some(own), Some(theirs)) if own != theirs)
+}
+
 /// This library's file, links followed.
 fn library() -> Option<PathBuf> {
     // SAFETY: all-zero bytes are a valid place for the answer; the address is one of this

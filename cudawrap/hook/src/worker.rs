@@ -18,7 +18,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv};
 
-use crate::thread;
+use crate::{thread, whereabouts};
 
 /// What the start takes beside what cudawrap itself asks for.
 const START: Duration = Duration::from_secs(5);
@@ -49,6 +49,13 @@ impl Question<'_> {
     /// Asks. A failure is one of cudawrap's own, or that it did not answer.
     pub fn ask(&self) -> Result<Found, Failure> {
         let failed = |error: io::Error| self.failed(&reason(&error));
+        // The helper would be process 1 of that namespace, and no fork of the program would
+        // succeed after its end.
+        if whereabouts::children_elsewhere() {
+            return Err(self.failed(
+                "what this program starts is in another pid namespace (see unshare --fork)",
+            ));
+        }
         let (answers, theirs) = hook::channel().map_err(failed)?;
         let (lines, errors) = nvml_client::channel().map_err(failed)?;
         let words: [OsString; 5] = [

@@ -5,7 +5,8 @@
 //! `library=PATH` (before any call), `init`, `version`, `count`, `uuid`, `context`, `visible` (the variable), `env=NAME`,
 //! `threads=N` (cuInit in so many at once), `hook` (the tool alone: its answer and whether errno stays), `alarm` (the same, left by siglongjmp after a second), `fork` ... `join` (the words between are a
 //! child's, which is waited for), `fork` ... `leave` (which is not), `wait-any`
-//! (waitpid(-1)), `sigchld`, `signals`, `close=FIRST`, `nofile=N`, `memory=BYTES`,
+//! (waitpid(-1)), `sigchld`, `usr1` (handled), `signals`, `subreaper`,
+//! `new-pids` (a pid namespace for its children), `close=FIRST`, `nofile=N`, `memory=BYTES`,
 //! `descriptors`, `mask`, `unload`, `preload=PATH`, `spawn=PROGRAM`,
 //! `ready=FILE`, `until=FILE`, `hold`.
 #![allow(unsafe_code)]
@@ -227,6 +228,18 @@ fn system(name: &str, value: &str, child: Option<i32>) -> Option<String> {
             unsafe { libc::signal(libc::SIGCHLD, child_ended as *const () as usize) };
             String::new()
         }
+        "usr1" => {
+            // SAFETY: as above.
+            unsafe { libc::signal(libc::SIGUSR1, child_ended as *const () as usize) };
+            String::new()
+        }
+        "subreaper" => {
+            // SAFETY: a flag of this process.
+            unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+            String::new()
+        }
+        // SAFETY: it has no preconditions.
+        "new-pids" => unsafe { libc::unshare(libc::CLONE_NEWPID) }.to_string(),
         "signals" => format!(
             "{} reaped {}",
             SIGNALS.load(Ordering::Relaxed),
