@@ -42,7 +42,7 @@ keys! {
         |s| show_or(s.allowed.as_ref(), show_json), |s, t| s.allowed = Some(t.to_vec());
     policy "allowed_file", "list of devices that may be handed out, one UUID a line; all if there is no such file",
         |s| show_text(&s.allowed_file.display()), |s, t| s.allowed_file = path(t)?;
-    policy "excluded", "devices that are never chosen; running programs go on",
+    policy "excluded", "devices that are never chosen; programs that run there continue",
         |s| show_json(&s.excluded), |s, t| s.excluded = t.to_vec();
     policy "lock", "the lock file, if not /run/getgpu/lock",
         |s| show_path(s.lock.as_ref()), |s, t| s.lock = Some(path(t)?);
@@ -104,7 +104,7 @@ keys! {
         |s| show_json(&s.when_no_gpu), |s, t| s.when_no_gpu = read(t)?;
     preference "visible", "what a program sees of the devices it could have had: \"one\" (its own), its own \"first\", \"all\"",
         |s| show_json(&s.visible), |s, t| s.visible = read(t)?;
-    preference "framework_memory", "tell TensorFlow and JAX how much memory a share has",
+    preference "framework_memory", "set the variables that keep TensorFlow and JAX within a share's memory",
         |s| s.framework_memory.to_string(), |s, t| s.framework_memory = truth(t)?;
     preference "mps", "programs with a share are clients of NVIDIA's MPS daemon, started and ended as needed",
         |s| s.mps.to_string(), |s, t| s.mps = truth(t)?;
