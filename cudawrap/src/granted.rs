@@ -14,23 +14,19 @@ use getgpu_common::lock::claim::named_lease;
 use getgpu_common::lock::holders::{self, Holder};
 use getgpu_common::lock::ownership_proof;
 use getgpu_common::lock::{
-    Claim, Held, Level, LockFile, Occupancy, OfdLock, Side, Span, UNITS, Units, occupancy,
+    Claim, Held, Level, LockFile, Occupancy, OfdLock, Side, Span, Units, occupancy,
 };
 use getgpu_common::ownership::{Basis, Cover};
 use getgpu_common::pool::Portion;
 use getgpu_common::procfs::namespaces;
 use getgpu_common::quantity;
-use getgpu_common::queue::{Availability, Seeker, Tried};
 use getgpu_common::request::Request;
 
-use crate::choose::ChoiceContext;
 use crate::lease::Lease;
 
 /// How long a part of a device is tried again while others take theirs.
 const PATIENCE: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_micros(200);
-/// How often a waiter looks whether the devices have become its own.
-const RELOOK: Duration = Duration::from_secs(1);
 
 /// What became of named devices.
 pub enum Named {
@@ -249,7 +245,7 @@ fn part_of_unowned(
     }
 }
 
-fn first_holder(
+pub fn first_holder(
     lock_file: &LockFile,
     probe: &OfdLock,
     device: &Device,
@@ -280,152 +276,4 @@ pub fn in_use(uuid: &Uuid, holder: Option<&Holder>) -> String {
 pub fn taken(uuid: &Uuid, holder: Option<&Holder>, request: &Request) -> Failure {
     let hint = request.remedy("unset CUDA_VISIBLE_DEVICES to get a free device");
     Failure::new(Kind::NoneFree, in_use(uuid, holder)).hint(hint)
-}
-
-/// Somebody who waits for the devices that the grant names.
-pub struct Wanted<'a> {
-    pub lock_file: &'a LockFile,
-    pub diag: &'a Diag,
-    pub request: Request,
-    pub devices: Vec<Device>,
-    /// The process that they are for.
-    pid: i32,
-    /// When it was last looked which of them are ours.
-    looked: Instant,
-}
-
-impl<'a> Wanted<'a> {
-    /// A waiter for these devices.
-    pub fn new(call: &ChoiceContext<'a>, devices: Vec<Device>, request: Request) -> Self {
-        Self {
-            lock_file: call.lock_file,
-            diag: call.diag,
-            request,
-            devices,
-            pid: call.lessee.pid,
-            looked: Instant::now(),
-        }
-    }
-
-    /// A reservation of ours may have begun or ended since the last attempt.
-    fn look_again(&mut self) {
-        if self.looked.elapsed() >= RELOOK {
-            self.looked = Instant::now();
-            self.request.cover = self.request.owned(self.lock_file, None).cover();
-        }
-    }
-
-    /// Whether a device cannot be had now, as far as the lock tells; of what was ours at
-    /// the last attempt only that counts.
-    fn taken(&self, probe: &OfdLock, device: &Device) -> Result<bool, Failure> {
-        let ours = self
-            .request
-            .cover
-            .as_ref()
-            .and_then(|cover| cover.units(&device.uuid));
-        let span = Span::of(&device.uuid);
-        Ok(
-            match (
-                ours,
-                self.request
-                    .filter
-                    .portion(ours.unwrap_or(&Units::whole()), device.memory),
-            ) {
-                (_, Portion::TooLarge) => true,
-                (Some(_), Portion::Units(_)) => {
-                    attempt::units(probe, &self.request, device)?.is_err()
-                }
-                (Some(ours), Portion::All) => {
-                    ours.without(&occupancy::in_region(probe, span.lease())?) != *ours
-                }
-                (None, portion) => {
-                    let wanted = if let Portion::Units(wanted) = portion {
-                        wanted
-                    } else {
-                        UNITS
-                    };
-                    Units::whole()
-                        .without(&Occupancy::look(probe, Level::Outer, span)?.settled)
-                        .count()
-                        < wanted
-                }
-            },
-        )
-    }
-}
-
-impl Seeker for Wanted<'_> {
-    type Found = Named;
-
-    fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure> {
-        self.look_again();
-        let mut availability = Availability::default();
-        for device in &self.devices {
-            if !self.taken(probe, device)? {
-                availability.free.push(device.uuid.clone());
-            }
-        }
-        Ok(availability)
-    }
-
-    fn holders(&mut self, probe: &OfdLock) -> Result<(Vec<i32>, bool), Failure> {
-        let (mut pids, mut all) = (Vec::new(), true);
-        for device in &self.devices {
-            all &= holders::watchable(probe, Span::of(&device.uuid), &mut pids)?;
-        }
-        Ok((pids, all))
-    }
-
-    fn wanted(&self) -> usize {
-        self.devices.len()
-    }
-
-    fn total(&self) -> usize {
-        self.devices.len()
-    }
-
-    fn attempt(&mut self, _may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Named>, Failure> {
-        Ok(
-            match lease(
-                self.lock_file,
-                &mut self.request,
-                &self.devices,
-                self.pid,
-                self.diag,
-            )? {
-                // Not asked about again at once: whose it is can change only when
-                // somebody ends.
-                Named::Taken(..) => Tried::Busy(
-                    self.devices
-                        .iter()
-                        .map(|device| device.uuid.clone())
-                        .collect(),
-                ),
-                Named::TooLarge(failure) => return Err(failure),
-                found @ Named::Leased(_) => Tried::Found(found),
-            },
-        )
-    }
-
-    fn may_have_more(&mut self, _probe: &OfdLock) -> Result<bool, Failure> {
-        Ok(true)
-    }
-
-    fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {
-        let device = self
-            .devices
-            .iter()
-            .find(|device| self.taken(probe, device).unwrap_or(true))
-            .or(self.devices.first());
-        let Some(device) = device else {
-            return Failure::new(Kind::NoneFree, "no free device");
-        };
-        let mut failure = taken(
-            &device.uuid,
-            first_holder(self.lock_file, probe, device, "lease").as_ref(),
-            &self.request,
-        );
-        failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
-        failure
-    }
 }

@@ -9,6 +9,7 @@ mod auto;
 mod bind;
 mod choose;
 mod granted;
+mod granted_wait;
 mod handover;
 mod helper;
 mod invocation;

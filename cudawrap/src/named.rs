@@ -21,6 +21,7 @@ use getgpu_common::visible::Visible;
 use crate::bind::Around;
 use crate::choose::{Choice, ChoiceContext, uuids};
 use crate::granted::{self, Named};
+use crate::granted_wait::WantedDevices;
 use crate::handover::exec;
 use crate::launch::fail;
 use crate::launch::{Launch, LaunchSpec};
@@ -201,7 +202,7 @@ fn only(
         };
         request.cover = owned.cover();
     }
-    let mut wanted = granted::Wanted::new(call, devices, request);
+    let mut wanted = WantedDevices::new(call, devices, request);
     if ahead > 0 && !waits {
         let many = wanted.devices.len();
         let availability = || {

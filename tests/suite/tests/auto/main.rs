@@ -8,6 +8,7 @@
 
 mod first_call;
 mod guest;
+mod helper_process;
 mod no_device;
 mod option_and_check;
 mod programs;

@@ -1,0 +1,116 @@
+//! The process that leases for a program at its first CUDA call, when signals, kills and
+//! namespaces come in its way.
+
+use std::fs;
+use std::time::Duration;
+
+use getgpu_tests::hooked::{cuda, said};
+use getgpu_tests::listing;
+use harness::skip::{self, Need};
+use harness::{Sandbox, Signal, wait};
+
+#[test]
+fn a_call_that_a_signal_handler_has_left_is_made_again() {
+    let sandbox = Sandbox::new("h200x1");
+    let holder = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .spawn();
+    sandbox.until_running(1);
+    let words = ["alarm", "ready=left", "until=go", "init", "context"];
+    let program = cuda(&sandbox, &words)
+        .env("CUDAWRAP_WAIT", "forever")
+        .spawn();
+    sandbox.until_file("work/left");
+    holder.signal(Signal::SIGKILL);
+    holder.wait();
+    fs::write(sandbox.path("work/go"), "").unwrap();
+    let outcome = program.wait();
+    assert_eq!(said(&outcome, "alarm"), "left");
+    assert_eq!(
+        (said(&outcome, "init"), said(&outcome, "context")),
+        ("0", "0")
+    );
+}
+
+/// The number behind a word of /proc/PID/status.
+fn status(pid: i32, word: &str) -> i32 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    text.lines()
+        .find_map(|line| line.strip_prefix(word)?.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+#[test]
+fn a_subreaper_finds_nothing_of_a_helper_that_was_killed() {
+    let sandbox = Sandbox::new("mig4");
+    sandbox.faults("[[rule]]\nfunction = 'nvmlInit_v2'\ndoes = 'hang'\n");
+    let words = ["subreaper", "sigchld", "init", "signals", "wait-any"];
+    let program = cuda(&sandbox, &words).spawn();
+    let asks = |pid: &i32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words == *b"getgpu\0--nvml-worker\0"
+    };
+    let mut asker = None;
+    wait::until("NVML is asked", || {
+        asker = sandbox.processes().into_iter().find(asks);
+        asker.is_some()
+    });
+    let helper = status(status(asker.unwrap(), "PPid:"), "PPid:");
+    assert!(helper > 1 && helper != i32::try_from(program.pid()).unwrap());
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(helper), Signal::SIGKILL).unwrap();
+    let outcome = program.wait();
+    outcome.exits(0).mentions("it ended without an answer");
+    assert_eq!(
+        (said(&outcome, "signals"), said(&outcome, "wait-any")),
+        ("0 reaped 0", "ECHILD: No child processes")
+    );
+    sandbox.assert_clean(Duration::from_secs(2));
+}
+
+#[test]
+fn a_signal_that_the_program_handles_does_not_cost_it_its_place_in_the_queue() {
+    let sandbox = Sandbox::new("h200x1");
+    let holder = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .spawn();
+    sandbox.until_running(1);
+    let program = cuda(&sandbox, &["usr1", "init", "context", "signals"])
+        .env("CUDAWRAP_WAIT", "forever")
+        .spawn();
+    wait::until("it is in the queue", || listing::waiting(&sandbox) == 1);
+    // As a batch system tells all processes of a job.
+    let group = nix::unistd::Pid::from_raw(program.pid().try_into().unwrap());
+    nix::sys::signal::killpg(group, Signal::SIGUSR1).unwrap();
+    holder.signal(Signal::SIGKILL);
+    holder.wait();
+    let outcome = program.wait();
+    assert_eq!(
+        (said(&outcome, "init"), said(&outcome, "context")),
+        ("0", "0"),
+        "{outcome:#?}"
+    );
+    assert_eq!(said(&outcome, "signals"), "1 reaped 0");
+}
+
+#[test]
+fn no_helper_becomes_the_first_process_of_a_new_pid_namespace() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let words = [
+        "new-pids", "init", "visible", "fork", "uuid", "join", "child",
+    ];
+    let outcome = cuda(&sandbox, &words).run();
+    outcome
+        .exits(0)
+        .mentions("what this program starts is in another pid namespace");
+    assert_eq!(
+        (said(&outcome, "new-pids"), said(&outcome, "visible")),
+        ("0", "empty")
+    );
+    // Else the kernel would refuse every fork from then on.
+    assert_ne!(said(&outcome, "child"), "-1");
+}
