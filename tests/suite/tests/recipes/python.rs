@@ -115,6 +115,16 @@ fn each_worker_of_a_python_pool_has_its_own_device() {
     passes("test_pools.py");
 }
 
+#[test]
+fn each_worker_of_pytest_has_its_own_device() {
+    passes("test_pytest_plugin.py");
+}
+
+#[test]
+fn each_jupyter_kernel_has_its_own_device_by_the_provisioner() {
+    passes("test_jupyter.py");
+}
+
 /// Installed alone, in an environment whose PATH has no getgpu.
 #[test]
 fn the_wheel_carries_the_programs() {

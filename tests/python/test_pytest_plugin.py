@@ -1,0 +1,144 @@
+"""The pytest plugin, in real runs of pytest and pytest-xdist on a node with four devices."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+
+import cudawrap
+import pytest
+from conftest import states
+
+TESTS = """
+import os, pathlib, subprocess, time
+import pytest
+
+PLACE = pathlib.Path(__file__).parent
+AT_COLLECTION = os.environ.get("CUDA_VISIBLE_DEVICES")
+
+@pytest.mark.parametrize("number", range(16))
+def test_runs_on_its_device(number):
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == AT_COLLECTION
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+    PLACE.joinpath(f"{worker}.worker").write_text(AT_COLLECTION)
+    end = time.monotonic() + 20
+    while len(list(PLACE.glob("*.worker"))) < int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    subprocess.run(["sim-cuda", "--run", "0.02", *os.environ.get("FLAGS", "").split()], check=True)
+"""
+
+KILLS = """
+import os, pathlib, signal
+
+def test_kills_its_worker():
+    marker = pathlib.Path(__file__).with_suffix(".killed")
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+class Project:
+    """A directory with tests."""
+
+    def __init__(self, place: pathlib.Path) -> None:
+        self.place = place
+        place.joinpath("test_gpu.py").write_text(TESTS)
+
+    def pytest(self, *words: str, **environment: str) -> tuple[int, str]:
+        """Runs pytest there; gives its status and what it printed."""
+        program = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        done = subprocess.run(
+            program,
+            cwd=self.place,
+            env={**clean, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+        )
+        return done.returncode, done.stdout
+
+    def used(self) -> dict[str, str]:
+        """The device of each worker."""
+        return {path.stem: path.read_text() for path in self.place.glob("*.worker")}
+
+
+@pytest.fixture
+def project(tmp_path: pathlib.Path) -> Project:
+    return Project(tmp_path)
+
+
+def test_each_worker_has_its_own_device_and_gives_it_back(project: Project) -> None:
+    status, said = project.pytest("-n4", "--gpu-lease")
+    assert status == 0, said
+    assert len(project.used()) == len(set(project.used().values())) == 4
+    assert states() == ["free"] * 4
+
+
+def test_more_workers_than_devices_are_refused_with_the_reason(project: Project) -> None:
+    for words in (["--gpu-lease"], ["--gpu-lease", "--gpu-lease-wait=forever"]):
+        status, said = project.pytest("-n8", *words)
+        assert status == 4, said
+        assert "--gpu-lease: 8 workers, and 4 devices for them (hint: -n 4, or --gpu-lease=auto" in said
+    assert project.used() == {}
+
+
+@pytest.mark.parametrize("share", ["1/2", "auto"])
+def test_more_workers_than_devices_share_them(project: Project, share: str) -> None:
+    status, said = project.pytest("-n8", f"--gpu-lease={share}", FLAGS="--shared")
+    assert status == 0, said
+    used = list(project.used().values())
+    assert sorted(used.count(device) for device in set(used)) == [2, 2, 2, 2]
+
+
+def test_a_killed_worker_is_replaced_by_one_with_a_device(project: Project) -> None:
+    project.place.joinpath("test_kills.py").write_text(KILLS)
+    status, said = project.pytest("-n4", "test_kills.py", "test_gpu.py", "--gpu-lease")
+    assert status == 1, said
+    assert "1 failed, 16 passed" in said, said
+    assert "replacing crashed worker" in said, said
+
+
+def test_workers_lease_inside_the_inherited_grant(project: Project) -> None:
+    grant = [device.uuid for device in cudawrap.devices()[1:3]]
+    status, said = project.pytest("-n2", "--gpu-lease", CUDA_VISIBLE_DEVICES=",".join(grant))
+    assert status == 0, said
+    assert sorted(project.used().values()) == sorted(grant)
+    status, said = project.pytest("-n3", "--gpu-lease", CUDA_VISIBLE_DEVICES=",".join(grant))
+    assert (status, "3 workers, and 2 devices for them" in said) == (4, True), said
+
+
+def test_devices_that_others_use_are_waited_for_or_end_the_run_with_the_reason(project: Project) -> None:
+    other = cudawrap.lease(env=False)
+    status, said = project.pytest("-n4", "--gpu-lease")
+    assert status != 0, said
+    assert "no free device" in said and "INTERNALERROR" not in said, said
+    assert project.used() == {}
+    assert states().count("free") == 3
+    timer = threading.Timer(1, other.release)
+    timer.start()
+    status, said = project.pytest("-n4", "--gpu-lease", "--gpu-lease-wait=30")
+    timer.join()
+    assert (status, len(project.used())) == (0, 4), said
+
+
+def test_one_process_leases_one_device_and_without_the_option_none(project: Project) -> None:
+    for words in (["-p", "no:xdist"], []):
+        status, said = project.pytest("--gpu-lease", *words)
+        assert status == 0, said
+        assert f"gpu-lease: {project.used()['alone']}" in said
+    project.place.joinpath("pytest.ini").write_text("[pytest]\ngpu_lease = 1/2\n")
+    status, said = project.pytest("-p", "no:xdist")
+    assert status == 0, said
+    project.place.joinpath("pytest.ini").write_text("[pytest]\n")
+    status, said = project.pytest("--gpu-lease", "test_gpu.py")
+    assert (status, "test_gpu.py: not a share: write --gpu-lease=1 before a path" in said) == (4, True), said
+    status, said = project.pytest("-p", "no:xdist")
+    assert status == 1 and "KeyError: 'CUDA_VISIBLE_DEVICES'" in said, said
+    with cudawrap.lease(count=4, env=False):
+        status, said = project.pytest("-p", "no:xdist", "--gpu-lease")
+        assert (status, "ERROR: --gpu-lease: no free device: 4 of 4 in use" in said) == (4, True), said
