@@ -6,5 +6,6 @@ mod apptainer;
 mod build_tools;
 mod docker;
 mod jupyter;
+mod launchers;
 mod python;
 mod torchrun;

@@ -36,19 +36,10 @@ fn interpreter() -> Result<&'static Path, String> {
     static MADE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     MADE.get_or_init(|| {
         let system = python().ok_or("python3 is not installed")?;
-        let folder = top().join("target/python");
-        std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-        // One test process at a time; the lock ends with the file.
-        let lock = File::create(folder.join("lock")).map_err(|error| error.to_string())?;
-        let _lock =
-            Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, error)| error.to_string())?;
-        let environment = folder.join("venv");
+        let _lock = turn()?;
+        let environment = top().join("target/python/venv");
         let own = environment.join("bin/python");
-        if !own.exists() {
-            let venv = ["-m", "venv", &environment.display().to_string()].map(str::to_owned);
-            let words: Vec<&str> = venv.iter().map(String::as_str).collect();
-            quietly(Path::new(&system), &words)?;
-        }
+        make(&system, &environment)?;
         let pip = |words: &[&str]| {
             let quiet = ["-m", "pip", "install", "-q", "--disable-pip-version-check"];
             quietly(&own, &[&quiet[..], words].concat())
@@ -68,6 +59,52 @@ fn interpreter() -> Result<&'static Path, String> {
     .map_err(Clone::clone)
 }
 
+/// The directory of programs of a virtual environment that has this package of PyPI, or
+/// none; then it has been said.
+pub fn tool(package: &str) -> Option<PathBuf> {
+    from_pypi(package).map_err(|why| skip::say(&why)).ok()
+}
+
+fn from_pypi(package: &str) -> Result<PathBuf, String> {
+    let system = python().ok_or("python3 is not installed")?;
+    let _lock = turn()?;
+    let environment = top().join("target/python/launchers");
+    make(&system, &environment)?;
+    let bin = environment.join("bin");
+    let installed = environment.join(format!(".{package}"));
+    if !installed.exists() {
+        let words = [
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            package,
+        ];
+        quietly(&bin.join("python"), &words)
+            .map_err(|why| format!("pip cannot install {package} from PyPI: {why}"))?;
+        File::create(installed).map_err(|error| error.to_string())?;
+    }
+    Ok(bin)
+}
+
+/// Makes a virtual environment if there is none.
+fn make(python: &str, environment: &Path) -> Result<(), String> {
+    if environment.join("bin/pip").exists() {
+        return Ok(());
+    }
+    let directory = environment.display().to_string();
+    quietly(Path::new(python), &["-m", "venv", &directory])
+}
+
+/// One test process at a time; the lock ends with what is returned.
+fn turn() -> Result<Flock<File>, String> {
+    let folder = top().join("target/python");
+    std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let file = File::create(folder.join("lock")).map_err(|error| error.to_string())?;
+    Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error.to_string())
+}
+
 /// The same, or none if it cannot be had; then it has been said.
 fn ready() -> Option<&'static Path> {
     interpreter().map_err(|why| skip::say(&why)).ok()
@@ -75,10 +112,8 @@ fn ready() -> Option<&'static Path> {
 
 /// Runs a file of tests/python on a node with four MIG devices.
 #[track_caller]
-fn passes(file: &str) {
-    let Some(python) = ready() else {
-        return;
-    };
+fn passes(file: &str) -> Option<Sandbox> {
+    let python = ready()?;
     let sandbox = Sandbox::new("mig4");
     let tests = top().join("tests/python");
     let outcome = sandbox
@@ -101,8 +136,8 @@ fn passes(file: &str) {
             skip::say(why);
         }
     }
-    sandbox.assert_exclusive();
     sandbox.assert_clean(Duration::from_secs(5));
+    Some(sandbox)
 }
 
 #[test]
@@ -112,7 +147,9 @@ fn a_python_process_leases_devices_for_itself() {
 
 #[test]
 fn each_worker_of_a_python_pool_has_its_own_device() {
-    passes("test_pools.py");
+    if let Some(sandbox) = passes("test_pools.py") {
+        sandbox.assert_exclusive();
+    }
 }
 
 #[test]

@@ -1,0 +1,339 @@
+//! The lines of docs/LAUNCHERS.md, run by the tools themselves: eight jobs on four
+//! devices, sixteen halves at most, and the launcher's status when a job fails.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use harness::skip::{self, Need};
+use harness::{Command, Sandbox};
+
+use crate::python::tool;
+
+/// A job: a CUDA program, then status 3 if this job is to fail.
+const JOB: &str = "#!/bin/sh\n\
+    sim-cuda --run 0.1 --tag \"$1\" $FLAGS || exit\n\
+    [ \"$1\" != \"${FAILS-}\" ] || exit 3\n";
+/// What the page puts before a job.
+const LEASED: &str = "cudawrap --wait --";
+const JOBS: usize = 8;
+
+/// Asserts that the page has this text.
+#[track_caller]
+fn documented(text: &str) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/LAUNCHERS.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(
+        page.contains(text),
+        "docs/LAUNCHERS.md does not say: {text}"
+    );
+}
+
+/// A node of four devices with the job.
+fn node() -> Sandbox {
+    let sandbox = Sandbox::new("mig4");
+    sandbox.file("work/job", JOB, 0o755);
+    sandbox
+}
+
+/// Runs the launcher's jobs `0..jobs` behind `prefix`; gives its status.
+fn status(launcher: &dyn Fn(&Sandbox, &str) -> Command, prefix: &str, fails: &str) -> Option<i32> {
+    let sandbox = node();
+    let command = launcher(&sandbox, prefix).env("FAILS", fails);
+    let outcome = command
+        .env("FLAGS", if prefix.is_empty() { "--shared" } else { "" })
+        .limit(Duration::from_secs(180))
+        .run();
+    outcome.code()
+}
+
+/// Each of `jobs` jobs has a device to itself, or a half of one, and a failing job fails
+/// the launcher as it does without cudawrap.
+#[track_caller]
+fn leases(jobs: usize, launcher: &dyn Fn(&Sandbox, &str) -> Command) {
+    for (prefix, flags) in [(LEASED, ""), ("cudawrap --share 1/2 --wait --", "--max 2")] {
+        let sandbox = node();
+        let command = launcher(&sandbox, prefix).env("FLAGS", flags);
+        let outcome = command.limit(Duration::from_secs(180)).run();
+        outcome.exits(0);
+        if flags.is_empty() {
+            sandbox.assert_exclusive();
+        }
+        let runs = sandbox.folder().runs().unwrap();
+        let tags: BTreeSet<&str> = runs.iter().map(|run| run.tag.as_str()).collect();
+        assert_eq!((tags.len(), runs.len()), (jobs, jobs), "{outcome:#?}");
+        sandbox.assert_clean(Duration::from_secs(2));
+    }
+    let failed = status(launcher, LEASED, "1");
+    assert_eq!(failed, status(launcher, "", "1"), "status of a failing job");
+    assert_ne!(failed, Some(0));
+}
+
+#[test]
+fn xargs() {
+    documented(r"xargs -P16 -I{} cudawrap --wait -- ./job {}");
+    leases(JOBS, &|sandbox, prefix| {
+        sandbox.shell(
+            "bash",
+            &format!("seq 0 7 | xargs -P16 -I{{}} {prefix} ./job {{}}"),
+        )
+    });
+}
+
+#[test]
+fn gnu_parallel() {
+    if skip::lacks(&[Need::Tool("parallel")]) {
+        return;
+    }
+    documented("parallel -j16 cudawrap --wait -- ./job {} ::: ");
+    leases(JOBS, &|sandbox, prefix| {
+        let line = format!("parallel --will-cite -j16 {prefix} ./job {{}} ::: $(seq 0 7)");
+        sandbox.shell("bash", &line)
+    });
+}
+
+#[test]
+fn make() {
+    if skip::lacks(&[Need::Tool("make")]) {
+        return;
+    }
+    documented(r#"make -j16 RUN="cudawrap --wait --""#);
+    documented("$(RUN) ./job $@");
+    leases(JOBS, &|sandbox, prefix| {
+        let text = "all: 0 1 2 3 4 5 6 7\n0 1 2 3 4 5 6 7:\n\t$(RUN) ./job $@\n.PHONY: all 0 1 2 3 4 5 6 7\n";
+        sandbox.file("work/Makefile", text, 0o644);
+        sandbox.shell("bash", &format!("make -sj16 RUN={prefix:?}"))
+    });
+}
+
+/// CMAKE_TEST_LAUNCHER is for tests that are programs of the project.
+#[test]
+fn ctest() {
+    if skip::lacks(&[Need::Tool("make"), Need::Tool("cc")]) {
+        return;
+    }
+    let Some(bin) = tool("cmake") else {
+        return;
+    };
+    documented(r#"cmake -B build -DCMAKE_TEST_LAUNCHER="cudawrap;--wait;--""#);
+    documented("ctest --test-dir build -j16");
+    leases(JOBS, &|sandbox, prefix| {
+        let job = "#include <unistd.h>\nint main(int c, char **v) { execv(JOB, v); return 127; }\n";
+        sandbox.file("work/job.c", job, 0o644);
+        let text = "cmake_minimum_required(VERSION 3.29)\nproject(jobs C)\nenable_testing()\n\
+            add_executable(run job.c)\n\
+            target_compile_definitions(run PRIVATE JOB=\"${CMAKE_SOURCE_DIR}/job\")\n\
+            foreach(n RANGE 7)\nadd_test(NAME job${n} COMMAND run ${n})\nendforeach()\n";
+        sandbox.file("work/CMakeLists.txt", text, 0o644);
+        let words = prefix.replace(' ', ";");
+        let line = format!(
+            "cmake -B build -DCMAKE_TEST_LAUNCHER={words:?} && make -sC build && ctest --test-dir build -j16"
+        );
+        with(sandbox.shell("bash", &line), sandbox, &bin)
+    });
+}
+
+#[test]
+fn meson() {
+    let (Some(bin), Some(_)) = (tool("meson"), tool("ninja")) else {
+        return;
+    };
+    documented(r#"meson test -C build --wrapper "cudawrap --wait --""#);
+    leases(JOBS, &|sandbox, prefix| {
+        let text = "project('jobs')\njob = find_program('./job')\n\
+            foreach n : range(8)\ntest('job@0@'.format(n), job, args: [n.to_string()])\nendforeach\n";
+        sandbox.file("work/meson.build", text, 0o644);
+        let wrapper = if prefix.is_empty() {
+            String::new()
+        } else {
+            format!("--wrapper {prefix:?}")
+        };
+        let line = format!("meson setup build && meson test -C build {wrapper}");
+        with(sandbox.shell("bash", &line), sandbox, &bin)
+    });
+}
+
+#[test]
+fn just() {
+    let Some(bin) = tool("rust-just") else {
+        return;
+    };
+    documented(r#"just --set run "cudawrap --wait --" all"#);
+    documented(r#"`run := ""` and recipes `{{run}} ./job`"#);
+    leases(JOBS, &|sandbox, prefix| {
+        let each = "    {{run}} ./job 0 & {{run}} ./job 2 & {{run}} ./job 3 & wait";
+        let more = "    {{run}} ./job 4\n    {{run}} ./job 5\n    {{run}} ./job 6\n    {{run}} ./job 7\n    {{run}} ./job 1";
+        sandbox.file(
+            "work/justfile",
+            &format!("run := \"\"\nall:\n{each}\n{more}\n"),
+            0o644,
+        );
+        with(
+            sandbox.shell("bash", &format!("just --set run {prefix:?} all")),
+            sandbox,
+            &bin,
+        )
+    });
+}
+
+/// Cargo runs a test program at a time.
+#[test]
+fn cargo() {
+    documented(r#"CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="cudawrap --wait --" cargo test"#);
+    if !cfg!(all(target_arch = "x86_64", target_env = "gnu")) {
+        skip::say("the line is for x86_64");
+        return;
+    }
+    let cargo = PathBuf::from(std::env::var_os("CARGO").unwrap_or_default());
+    let Some(bin) = cargo.parent().filter(|bin| bin.join("rustc").exists()) else {
+        skip::say("not run by cargo, or rustc is elsewhere");
+        return;
+    };
+    leases(2, &|sandbox, prefix| {
+        sandbox.file(
+            "work/Cargo.toml",
+            "[package]\nname = \"jobs\"\nedition = \"2021\"\n[workspace]\n",
+            0o644,
+        );
+        sandbox.file("work/src/lib.rs", "", 0o644);
+        for number in 0..2 {
+            let text = format!(
+                "#[test] fn job() {{ assert!(std::process::Command::new(\"./job\").arg(\"{number}\").status().unwrap().success()) }}"
+            );
+            sandbox.file(&format!("work/tests/job{number}.rs"), &text, 0o644);
+        }
+        let command = sandbox.shell("bash", "cargo test --offline --tests");
+        let command = if prefix.is_empty() {
+            command
+        } else {
+            command.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", prefix)
+        };
+        with(command, sandbox, bin)
+    });
+}
+
+#[test]
+fn snakemake() {
+    let Some(bin) = tool("snakemake") else {
+        return;
+    };
+    documented(r#"shell: "cudawrap --wait -- ./job {wildcards.n}""#);
+    leases(JOBS, &|sandbox, prefix| {
+        let text = format!(
+            "rule all:\n    input: expand(\"out{{n}}\", n=range(8))\n\
+             rule job:\n    output: \"out{{n}}\"\n    shell: \"{prefix} ./job {{wildcards.n}} && touch {{output}}\"\n"
+        );
+        sandbox.file("work/Snakefile", &text, 0o644);
+        with(sandbox.shell("bash", "snakemake -j8 -q all"), sandbox, &bin)
+    });
+}
+
+#[test]
+fn a_window_of_tmux() {
+    if skip::lacks(&[Need::Tool("tmux")]) {
+        return;
+    }
+    documented("tmux new-session cudawrap --wait -- bash");
+    let sandbox = node();
+    let line = "tmux -S socket -f /dev/null new-session -d cudawrap --wait -- bash --norc -c './job 0 && exec sleep 600'";
+    sandbox.shell("bash", line).run().exits(0);
+    harness::wait::until("the window's job has run", || {
+        !sandbox.folder().runs().unwrap().is_empty()
+    });
+    assert_eq!(getgpu_tests::listing::free_devices(&sandbox), "3");
+    sandbox
+        .shell("bash", "tmux -S socket kill-server")
+        .run()
+        .exits(0);
+    sandbox.assert_clean(Duration::from_secs(5));
+}
+
+#[test]
+fn hyperfine_measures_on_one_device() {
+    if skip::lacks(&[Need::Tool("hyperfine")]) {
+        return;
+    }
+    documented("cudawrap --wait -- hyperfine ./job");
+    let sandbox = node();
+    let line = "cudawrap --wait -- hyperfine --runs 3 './job 0'";
+    sandbox.shell("bash", line).run().exits(0);
+    assert_eq!(sandbox.runs_by_device().len(), 1);
+    sandbox.assert_clean(Duration::from_secs(2));
+}
+
+#[test]
+fn the_projects_variable() {
+    documented(r#"export GPU_LEASE_CMD="cudawrap --wait --""#);
+    documented("`$GPU_LEASE_CMD ./job`");
+    leases(JOBS, &|sandbox, prefix| {
+        let line = "for n in 0 2 3 4 5 6 7; do $GPU_LEASE_CMD ./job $n & done; $GPU_LEASE_CMD ./job 1; s=$?; wait; exit $s";
+        let command = sandbox.shell("bash", line);
+        if prefix.is_empty() {
+            command
+        } else {
+            command.env("GPU_LEASE_CMD", prefix)
+        }
+    });
+}
+
+/// Runs a program of tests/python/launchers: eight jobs by four workers.
+#[track_caller]
+fn workers_lease(package: &str, file: &str) {
+    let Some(bin) = tool(package) else {
+        return;
+    };
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let run = |sandbox: &Sandbox, fails: &str| {
+        let command = sandbox
+            .command(bin.join("python"))
+            .args([checkout.join("tests/python/launchers").join(file)]);
+        command
+            .env("PYTHONPATH", checkout.join("packaging/python/src"))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+            .env("FAILS", fails)
+            .limit(Duration::from_secs(180))
+            .run()
+    };
+    let sandbox = node();
+    let outcome = run(&sandbox, "");
+    outcome.exits(0).prints("True\n");
+    sandbox.assert_exclusive();
+    assert_eq!(sandbox.folder().runs().unwrap().len(), JOBS);
+    sandbox.assert_clean(Duration::from_secs(10));
+    let sandbox = node();
+    let outcome = run(&sandbox, "1");
+    outcome.exits(1).mentions("returned non-zero exit status 3");
+    sandbox.assert_clean(Duration::from_secs(10));
+}
+
+#[test]
+fn joblib() {
+    documented(
+        "Parallel(n_jobs=4, initializer=cudawrap.lease)(delayed(job)(n) for n in range(80))",
+    );
+    workers_lease("joblib", "joblib_workers.py");
+}
+
+#[test]
+fn dask() {
+    documented("client = Client(LocalCluster(n_workers=4, threads_per_worker=1))");
+    documented("client.register_worker_callbacks(cudawrap.lease)");
+    workers_lease("distributed", "dask_workers.py");
+}
+
+#[test]
+fn ray() {
+    documented("`ray.init(num_gpus=0)` with `RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO=0` set");
+    workers_lease("ray", "ray_actors.py");
+}
+
+/// With the tools of this directory first, after the sandbox's own.
+fn with(command: Command, sandbox: &Sandbox, bin: &Path) -> Command {
+    let path = format!(
+        "{}:{}:/usr/local/bin:/usr/bin:/bin",
+        sandbox.text("bin"),
+        bin.display()
+    );
+    command.env("PATH", path)
+}
