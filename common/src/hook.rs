@@ -27,7 +27,8 @@ pub const PROBE: &str = "CUDAWRAP_PROBE";
 pub const CALLED: &str = "CUDAWRAP_CALLED";
 
 /// The hidden first argument that makes cudawrap find a device for another process. Its
-/// pid, its program and [`MANY`] or [`ONE`] follow; standard input is the socket.
+/// pid, its program, [`MANY`] or [`ONE`], and the locks that it holds follow; standard
+/// input is the socket.
 pub const WORKER_OPTION: &str = "--lease-worker";
 /// The program has one thread, so that any variable may be set in it.
 pub const ONE: &str = "one-thread";

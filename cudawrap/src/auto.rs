@@ -12,6 +12,7 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::hook::{self, Message};
 use getgpu_common::lock::ownership_proof;
 use getgpu_common::node_lock::find_lock_file;
+use getgpu_common::procfs::fdinfo::{self, OwnLock};
 use getgpu_common::settings::{Environment, Loaded, Settings, Source, Wait};
 use getgpu_common::sys;
 use getgpu_common::visible::Visible;
@@ -30,23 +31,24 @@ const MPS: Duration = Duration::from_secs(45);
 pub fn main(words: &[OsString]) -> i32 {
     let diag = Diag::new("cudawrap", Level::Normal);
     let parsed = (|| {
-        let [pid, program, threads] = words else {
+        let [pid, program, threads, locks] = words else {
             return None;
         };
         Some((
             pid.to_str()?.parse().ok()?,
             Path::new(program),
             threads == hook::MANY,
+            fdinfo::from_word(locks.to_str()?),
         ))
     })();
-    let (Some((pid, program, threads)), Ok(number)) = (
+    let (Some((pid, program, threads, locks)), Ok(number)) = (
         parsed,
         nix::fcntl::fcntl(std::io::stdin(), nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(3)),
     ) else {
         return 2;
     };
     let (socket, lessee) = (sys::own_fd(number), Lessee { program, pid });
-    let sent = match device(&socket, lessee, threads, &diag) {
+    let sent = match device(&socket, lessee, threads, &locks, &diag) {
         Ok(ready) => {
             let descriptors: Vec<RawFd> = ready
                 .lease
@@ -69,6 +71,7 @@ fn device(
     socket: &OwnedFd,
     lessee: Lessee<'_>,
     threads: bool,
+    locks: &[OwnLock],
     diag: &Diag,
 ) -> Result<LaunchSpec, Failure> {
     let environment = Environment::of_process();
@@ -77,7 +80,7 @@ fn device(
         threads,
     );
     let _ = hook::send(socket, &Message::Limit(limit(&settings)), &[]);
-    if has_it(&settings, &environment, lessee.pid, diag)? {
+    if has_it(&settings, &environment, locks, diag)? {
         return Ok(LaunchSpec::unchanged());
     }
     linked::ready(&settings, &environment, lessee, diag).map_err(|failure| match failure.kind {
@@ -116,11 +119,12 @@ fn limit(settings: &Settings) -> Option<Duration> {
 }
 
 /// Whether the program itself holds a lease on the one device that it sees, as one that
-/// cudawrap started does.
+/// cudawrap started does. It tells its locks itself: where its file is not readable (mode
+/// 0711) nobody else of its user may ask the kernel.
 fn has_it(
     settings: &Settings,
     environment: &Environment,
-    pid: i32,
+    locks: &[OwnLock],
     diag: &Diag,
 ) -> Result<bool, Failure> {
     let visible = Visible::parse(environment.visible.as_deref());
@@ -128,5 +132,5 @@ fn has_it(
         return Ok(false);
     };
     let lock_file = find_lock_file(settings, environment, diag, true)?;
-    Ok(!ownership_proof::leased(&ownership_proof::locks_of(pid), &lock_file, uuid).is_empty())
+    Ok(!ownership_proof::leased(locks, &lock_file, uuid).is_empty())
 }

@@ -62,6 +62,28 @@ pub(super) fn parse(line: &str, kind: &str) -> Option<OwnLock> {
     })
 }
 
+/// Locks as one word, `inode:start:end,...`, for a process of ours that may not read them:
+/// the kernel hides those of a program whose file is not readable.
+pub fn to_word(locks: &[OwnLock]) -> String {
+    let one = |lock: &OwnLock| {
+        let (start, end) = (lock.range.start(), lock.range.end());
+        format!("{}:{start}:{end}", lock.inode)
+    };
+    locks.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+/// The locks of such a word; what is none is left out.
+pub fn from_word(word: &str) -> Vec<OwnLock> {
+    let one = |text: &str| {
+        let mut fields = text.split(':');
+        Some(OwnLock {
+            inode: fields.next()?.parse().ok()?,
+            range: Range::between(fields.next()?.parse().ok()?, fields.next()?.parse().ok()?)?,
+        })
+    };
+    word.split(',').filter_map(one).collect()
+}
+
 /// The parts of `range` on file `inode` that `locks` cover, clipped to it, in order,
 /// duplicates removed.
 pub fn within(locks: &[OwnLock], inode: u64, range: Range) -> Vec<Range> {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::hook::{self, Message};
 use getgpu_common::nvml_client;
+use getgpu_common::procfs::fdinfo;
 use getgpu_common::sys;
 use getgpu_common::unseen_child::{self, Directory, Plan, UnseenChild};
 use nix::errno::Errno;
@@ -58,7 +59,7 @@ impl Question<'_> {
         }
         let (answers, theirs) = hook::channel().map_err(failed)?;
         let (lines, errors) = nvml_client::channel().map_err(failed)?;
-        let words: [OsString; 5] = [
+        let words: [OsString; 6] = [
             "cudawrap".into(),
             hook::WORKER_OPTION.into(),
             std::process::id().to_string().into(),
@@ -69,6 +70,7 @@ impl Question<'_> {
                 hook::ONE
             }
             .into(),
+            fdinfo::to_word(&fdinfo::settled_locks("self")).into(),
         ];
         let without: &[&str] = if self.again {
             &[hook::VARIABLE, "CUDA_VISIBLE_DEVICES"]

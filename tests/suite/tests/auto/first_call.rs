@@ -2,6 +2,8 @@
 //! and they get a device as a linked program does and hold it until they exit.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -243,4 +245,31 @@ fn a_setuid_program_is_left_alone() {
     };
     assert!(!run(&copy));
     assert!(run(&sandbox.path("bin/cuda")), "without setuid it is");
+}
+
+#[test]
+fn a_wrapped_program_that_may_not_be_read_keeps_its_device() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("mig4")
+        .settings("when_taken = 'fail'")
+        .build();
+    // The lock of the node, which only root makes.
+    sandbox.getgpu(["--no-reserve"]).run().exits(0);
+    let program = sandbox.path("work/closed");
+    fs::copy(sandbox.path("bin/cuda"), &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o711)).unwrap();
+    for words in [&["--"][..], &["--share", "1/2", "--"]] {
+        let outcome = sandbox
+            .command("cudawrap")
+            .args(words)
+            .args([&program])
+            .args(["init", "visible", "uuid"])
+            .env(VARIABLE, hook(&sandbox))
+            .uid(OTHER)
+            .run();
+        outcome.exits(0).says(&[]);
+        assert_eq!(bytes(said(&outcome, "visible")), said(&outcome, "uuid"));
+    }
 }
