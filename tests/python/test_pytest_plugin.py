@@ -30,13 +30,21 @@ def test_runs_on_its_device(number):
 """
 
 KILLS = """
-import os, pathlib, signal
+import os, pathlib, signal, subprocess
+
+def command_line(process):
+    try:
+        return process.joinpath("cmdline").read_text()
+    except OSError:
+        return ""
 
 def test_kills_its_worker():
-    marker = pathlib.Path(__file__).with_suffix(".killed")
-    if not marker.exists():
-        marker.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+    processes = pathlib.Path("/proc").glob("[0-9]*")
+    [holder] = [int(process.name) for process in processes if f"tag=python-{os.getpid()}-" in command_line(process)]
+    # For some seconds nobody notices that the worker is gone, and all other devices are in use.
+    subprocess.Popen(["sh", "-c", f"sleep 4; kill -CONT {holder}"], start_new_session=True)
+    os.kill(holder, signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -110,6 +118,15 @@ def test_workers_lease_inside_the_inherited_grant(project: Project) -> None:
     assert sorted(project.used().values()) == sorted(grant)
     status, said = project.pytest("-n3", "--gpu-lease", CUDA_VISIBLE_DEVICES=",".join(grant))
     assert (status, "3 workers, and 2 devices for them" in said) == (4, True), said
+
+
+def test_the_device_is_free_after_pytest_in_a_process_that_goes_on(project: Project) -> None:
+    script = """
+import cudawrap, pytest
+assert pytest.main(["-q", "--gpu-lease", "-p", "no:cacheprovider", "-p", "no:xdist"]) == 0
+assert {device.state for device in cudawrap.devices()} == {"free"}
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=project.place, check=True, timeout=60)
 
 
 def test_devices_that_others_use_are_waited_for_or_end_the_run_with_the_reason(project: Project) -> None:
