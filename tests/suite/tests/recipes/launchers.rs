@@ -10,8 +10,10 @@ use harness::{Command, Sandbox};
 
 use crate::python::tool;
 
-/// A job: a CUDA program, then status 3 if this job is to fail.
+/// A job: a CUDA program on the device that it was given, then status 3 if this job is to
+/// fail.
 const JOB: &str = "#!/bin/sh\n\
+    [ \"$FLAGS\" = --shared ] || [ -n \"$CUDA_VISIBLE_DEVICES\" ] || exit 4\n\
     sim-cuda --run 0.1 --tag \"$1\" $FLAGS || exit\n\
     [ \"$1\" != \"${FAILS-}\" ] || exit 3\n";
 /// What the page puts before a job.
