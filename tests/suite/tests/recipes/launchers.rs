@@ -294,6 +294,8 @@ fn workers_lease(package: &str, file: &str) {
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
             .env("FAILS", fails)
+            .env("TMPDIR", sandbox.path("work"))
+            .env("RAY_TMPDIR", sandbox.path("work"))
             .limit(Duration::from_secs(180))
             .run()
     };
