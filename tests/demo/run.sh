@@ -9,7 +9,7 @@ room=$(mktemp -d "${TMPDIR:-/tmp}/getgpu-demo.XXXXXX")
 jobs_started=()
 cleanup() {
     status=$?
-    for pid in "${jobs_started[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
+    for pid in "${jobs_started[@]}" ${sharers[@]+"${sharers[@]}"}; do kill -9 "$pid" 2>/dev/null || true; done
     getgpu --release-all -q 2>/dev/null || true
     rm -rf "$room"
     [ "$status" -eq 0 ] && echo "demo: all as it should be" || echo "demo: FAILED (status $status)" >&2
@@ -82,11 +82,11 @@ places=$(getgpu --count-free --gpu 7 --share 1/4)
 for n in $(seq $((places + 5))); do
     "${share[@]}" sim-cuda --max 4 --tag "quarter-$n" --until-file "$room/quarters" >/dev/null & sharers+=($!)
 done
-line_is() { getgpu --list 2>&1 >/dev/null | grep -q "^getgpu: $1 waiting"; }
+line_is() { getgpu --list 2>&1 >/dev/null | grep -q "^getgpu: $1 programs wait"; }
 until_true started $((before + places))
 until_true line_is 5
 getgpu --list 2>/dev/null | awk 'NR == 1 || ($2 == 7 && /shared/)' | sed -n '1,4p'
-getgpu --list 2>&1 >/dev/null | grep waiting
+getgpu --list 2>&1 >/dev/null | grep 'programs wait'
 : >"$room/quarters"
 for pid in "${sharers[@]}"; do must wait "$pid"; done
 must [ ! -s "$room/node/collisions.log" ]
