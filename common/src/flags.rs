@@ -6,6 +6,7 @@ use clap::{Arg, ArgAction, Command};
 
 use crate::diag::Level;
 use crate::error::{Failure, Kind};
+use crate::settings::value_types::policy_words;
 
 /// Whether an option takes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +108,7 @@ pub const CHOOSING: [Flag; 9] = [
         &[],
         Takes::Value("POLICY"),
         CHOOSE,
-        "random, first, last, spread (over GPUs) or pack (onto GPUs)",
+        policy_words!(),
     ),
     flag(
         "ignore-grant",

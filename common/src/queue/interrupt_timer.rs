@@ -1,6 +1,10 @@
 //! A time limit on a call that has none: a timer's signal interrupts it, again and again,
 //! so that one that comes too early is not the last. Nothing of it is left when it is
 //! dropped, and POSIX timers do not survive exec (timer_create(2)).
+//!
+//! F_OFD_SETLKW waits without a limit (fcntl(2)), and a waiter has to look whether the head
+//! of the queue is stopped. Polling instead would let each of hundreds of waiters ask the
+//! kernel, which walks all locks of the file for every answer.
 #![allow(unsafe_code)]
 
 use std::time::Duration;

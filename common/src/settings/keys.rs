@@ -6,6 +6,7 @@ use super::value_codec::{
     count, memory, names, path, read, selectors, show_json, show_or, show_path, show_size,
     show_text, show_time, size, time, truth,
 };
+use super::value_types::policy_words;
 use super::{Settings, Wait};
 
 pub struct Key {
@@ -23,7 +24,7 @@ pub struct Key {
 }
 
 macro_rules! keys {
-    ($($kind:ident $name:literal, $help:literal, $show:expr, |$settings:ident, $texts:ident| $put:expr;)*) => {
+    ($($kind:ident $name:literal, $help:expr, $show:expr, |$settings:ident, $texts:ident| $put:expr;)*) => {
         /// Every setting, policy first.
         pub const KEYS: &[Key] = &[$(Key {
             name: $name,
@@ -88,7 +89,7 @@ keys! {
         |s| show_size(s.min_memory), |s, t| s.min_memory = Some(memory(t)?);
     preference "gpu", "only devices on these GPUs: NVML indices or UUIDs",
         |s| show_json(&s.gpu.iter().map(ToString::to_string).collect::<Vec<_>>()), |s, t| s.gpu = selectors(t)?;
-    preference "policy", "which free device: \"random\", \"first\", \"last\", \"spread\" or \"pack\"; shares: the least loaded",
+    preference "policy", concat!("which free device: ", policy_words!(), "; shares: the least loaded"),
         |s| show_or(s.policy.as_ref(), show_json), |s, t| s.policy = Some(read(t)?);
     preference "share", "a part of a device: \"1/2\", 0.5, \"25%\", or a size: \"10G\"; \"auto\": ranks divide them; unset: a whole one",
         |s| show_share(s), |s, t| put_share(s, t)?;

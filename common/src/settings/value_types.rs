@@ -50,6 +50,14 @@ words! {
     }
 }
 
+/// The policies as the help, the pages and the completions name them.
+macro_rules! policy_words {
+    () => {
+        "random, first, last, spread (over GPUs) or pack (onto GPUs)"
+    };
+}
+pub(crate) use policy_words;
+
 words! {
     /// Which of the free devices is taken.
     Policy {
@@ -216,6 +224,12 @@ impl Wait {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_help_names_every_policy() {
+        let named = |word: &&str| policy_words!().contains(*word);
+        assert!(Policy::WORDS.iter().all(|word| named(word)));
+    }
 
     #[test]
     fn times_to_wait() {
