@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::error::Failure;
+use crate::hook::WORKER_OPTION;
 use crate::lock::{Held, OfdLock, holders, layout};
 use crate::procfs::{self, Stat, process_memory, process_memory::Secret};
 use crate::reader_child;
@@ -46,14 +47,30 @@ pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
         }
     }
     found.sort_by_key(|(stat, _)| (stat.start, stat.pid));
-    let one = |(stat, uid): (Stat, u32)| Queued {
-        pid: stat.pid,
-        uid,
-        user: procfs::user_name(uid),
-        command: command(&stat, uid, STRANGERS.saturating_sub(began.elapsed())),
-        since: holders::since(&stat),
+    let one = |(stat, uid): (Stat, u32)| {
+        let words = words(&stat, uid, STRANGERS.saturating_sub(began.elapsed()));
+        let (pid, command) = waits_for(&stat, &words);
+        Queued {
+            pid,
+            uid,
+            user: procfs::user_name(uid),
+            command,
+            since: holders::since(&stat),
+        }
     };
     Ok(found.into_iter().map(one).collect())
+}
+
+/// The process that is to have the device, and its command: a program at its first CUDA
+/// call has another process wait for it (`hook`).
+fn waits_for(stat: &Stat, words: &[String]) -> (i32, String) {
+    match words {
+        [_, option, pid, program, ..] if option == WORKER_OPTION => {
+            (pid.parse().unwrap_or(stat.pid), program.clone())
+        }
+        [] => (stat.pid, stat.comm.clone()),
+        words => (stat.pid, words.join(" ")),
+    }
 }
 
 /// Whether it is one of our programs, before it becomes another one.
@@ -69,7 +86,8 @@ fn is_link_to_cudawrap(pid: i32) -> bool {
         .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "cudawrap"))
 }
 
-fn command(stat: &Stat, uid: u32, left: Duration) -> String {
+/// What a process was started with; nothing where that cannot be read.
+fn words(stat: &Stat, uid: u32, left: Duration) -> Vec<String> {
     let pid = stat.pid;
     let read = move || match process_memory::cmdline(pid) {
         Secret::Bytes(bytes) => bytes,
@@ -80,17 +98,33 @@ fn command(stat: &Stat, uid: u32, left: Duration) -> String {
     } else {
         reader_child::within(STRANGER.min(left), read)
     };
-    let words = bytes.unwrap_or_default();
-    let words = words
+    let bytes = bytes.unwrap_or_default();
+    bytes
         .split(|byte| *byte == 0)
-        .filter(|word| !word.is_empty());
-    let text = words
+        .filter(|word| !word.is_empty())
         .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect::<Vec<_>>()
-        .join(" ");
-    if text.is_empty() {
-        stat.comm.clone()
-    } else {
-        text
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_another_process_waits_for_is_shown_itself() {
+        let stat = Stat::read(std::process::id() as i32).unwrap();
+        let shown = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            waits_for(&stat, &words)
+        };
+        assert_eq!(
+            shown(&["cudawrap", WORKER_OPTION, "77", "/opt/app", "one-thread"]),
+            (77, "/opt/app".to_owned())
+        );
+        assert_eq!(
+            shown(&["getgpu", "--wait"]),
+            (stat.pid, "getgpu --wait".into())
+        );
+        assert_eq!(shown(&[]), (stat.pid, stat.comm.clone()));
     }
 }

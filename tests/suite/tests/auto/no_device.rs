@@ -81,6 +81,8 @@ fn a_first_call_waits_in_the_queue_where_that_is_set() {
         let began = Instant::now();
         let mut waiter = command.spawn();
         wait::until("it is in the queue", || listing::waiting(&sandbox) == 1);
+        let queue = &listing::json(&sandbox)["queue"];
+        assert_eq!(queue[0]["pid"], waiter.pid(), "{queue}");
         if variable == Some("60") {
             // The queue is not bound by the time that NVML has.
             wait::until("it has waited longer", || began.elapsed() > LONGER);
