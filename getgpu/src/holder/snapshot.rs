@@ -62,18 +62,32 @@ mod tests {
         }
     }
 
+    /// Of a process of its own, since other tests may start children of this one.
     #[test]
     fn a_real_child_is_seen() {
-        let own = std::process::id() as i32;
-        let before = Snapshot::of(own).unwrap();
-        let mut child = std::process::Command::new("sleep")
-            .arg("100")
+        use std::io::Write;
+        let mut shell = std::process::Command::new("sh")
+            .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        assert!(Snapshot::of(own).unwrap().shows_more_than(&before));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(!Snapshot::of(own).unwrap().shows_more_than(&before));
-        assert_eq!(Snapshot::of(child.id() as i32), None);
+        let pid = shell.id() as i32;
+        let began = std::time::Instant::now();
+        let until = |holds: &dyn Fn(&Snapshot) -> bool| {
+            while !Snapshot::of(pid).is_some_and(|now| holds(&now)) {
+                assert!(began.elapsed().as_secs() < 60);
+                std::thread::yield_now();
+            }
+        };
+        let comm = format!("/proc/{pid}/comm");
+        until(&|_| std::fs::read_to_string(&comm).is_ok_and(|name| name == "sh\n"));
+        let before = Snapshot::of(pid).unwrap();
+        let mut keys = shell.stdin.take().unwrap();
+        keys.write_all(b"sleep 100 &\n").unwrap();
+        until(&|now| now.shows_more_than(&before));
+        keys.write_all(b"kill $!; wait\n").unwrap();
+        until(&|now| !now.shows_more_than(&before));
+        drop(keys);
+        shell.wait().unwrap();
+        assert_eq!(Snapshot::of(pid), None);
     }
 }
