@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn the_help_names_every_policy() {
         let named = |word: &&str| policy_words!().contains(*word);
-        assert!(Policy::WORDS.iter().all(|word| named(word)));
+        assert!(Policy::WORDS.iter().all(named));
     }
 
     #[test]
