@@ -2,6 +2,7 @@
 //! went wrong ends in one line and a documented status.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 
 use getgpu_common::diag::{Diag, Level, show};
 use getgpu_common::error::{Failure, Kind};
@@ -90,7 +91,10 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
             Ok(lock) => lock.path.display().to_string(),
             Err(failure) => failure.message,
         };
-        return show(&show_config::text(&loaded, environment, &lock));
+        let people = options.level == Level::Verbose || std::io::stdout().is_terminal();
+        let head = show_config::head(environment, &lock);
+        let head = if people { head.as_str() } else { "" };
+        return show(&format!("{head}{}", show_config::text(&loaded)));
     }
     let loaded = settings(options, environment)?.strict()?;
     let settings = &loaded.settings;

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use getgpu_common::settings::{Environment, Loaded, Source, keys, quoted};
 
-/// The files that were looked for and the lock in use, as comments; then a line per
-/// setting, as it would be written in a file.
-pub fn text(loaded: &Loaded, environment: &Environment, lock: &str) -> String {
+/// The files that were looked for and the lock in use, as comments for people.
+pub fn head(environment: &Environment, lock: &str) -> String {
     let files = [
         Some(&environment.system_file),
         environment.prefix_file.as_ref(),
@@ -18,10 +17,11 @@ pub fn text(loaded: &Loaded, environment: &Environment, lock: &str) -> String {
         format!("# {}: {state}\n", path.display())
     };
     let head: String = files.into_iter().flatten().map(file).collect();
-    format!("{head}# lock: {lock}\n{}", settings(loaded))
+    format!("{head}# lock: {lock}\n")
 }
 
-fn settings(loaded: &Loaded) -> String {
+/// A line per setting, as it would be written in a file.
+pub fn text(loaded: &Loaded) -> String {
     let lines = keys::KEYS
         .iter()
         .zip(&loaded.sources)

@@ -56,11 +56,9 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         Some("env") => Format::Env,
         Some("task") => Format::Task,
         Some(_) if given("list") => Format::Uuid,
-        Some(other) if LIST_FORMATS.contains(&other) => {
-            return Err(usage(format!(
-                "--format {other}: not one of {} (a list has it: getgpu --list --format {other})",
-                FORMATS.join(", ")
-            )));
+        // `json` is what other programs take here.
+        Some(other) if LIST_FORMATS.contains(&other) && other != "json" => {
+            return Err(usage(format!("--format {other} goes with --list")));
         }
         Some(other) => {
             return Err(usage(format!(

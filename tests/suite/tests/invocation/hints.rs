@@ -58,7 +58,7 @@ fn a_variable_that_nobody_reads_is_named() {
 #[test]
 fn the_settings_are_shown_with_the_files_and_the_lock() {
     let sandbox = Sandbox::new("mig4");
-    let shown = sandbox.getgpu(["--show-config"]).run();
+    let shown = sandbox.getgpu(["-v", "--show-config"]).run();
     let lines: Vec<&str> = shown.stdout.lines().collect();
     let file = format!("# {}: read", sandbox.settings_file().display());
     let lock = format!("# lock: {}", sandbox.lock().display());
