@@ -1,6 +1,6 @@
-//! A limit in time for a whole process: when it is over the process says one line and ends,
-//! whatever it waits for then. A timer of the kernel and its signal do it, so no part of
-//! the program has to look at the clock (setitimer(2)).
+//! A time limit for a whole process: when the time has passed, the process prints one line
+//! and exits, whatever it waits for. A kernel timer and its signal enforce the limit
+//! (setitimer(2)), so no part of the program has to look at the clock.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};

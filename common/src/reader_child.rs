@@ -29,11 +29,14 @@ impl ReaderChild {
     /// Starts it; `None` if that is not possible now.
     pub fn start(read: impl FnOnce() -> Vec<u8>) -> Option<Self> {
         let (pipe, writer) = io::pipe().ok()?;
+        let parent = std::process::id();
         // SAFETY: with one thread the child may use all of its memory; it ends by _exit,
         // which runs nothing of the parent's.
         let pid = unsafe {
             let pid = libc::fork();
             if pid == 0 {
+                // A read that hangs must not outlive a starter that was killed.
+                crate::sys::die_with(parent);
                 drop(pipe);
                 let _ = (&writer).write_all(&read());
                 libc::_exit(0);

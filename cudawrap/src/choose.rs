@@ -1,6 +1,6 @@
 //! Choosing: free devices of the pool, at once or after waiting in the queue, or those that
-//! the grant names, if it names as many as are wanted. NVML is asked by the helper, which
-//! is over before anything is settled.
+//! the grant names, if it names as many as are wanted. The helper asks NVML; it exits before
+//! a claim is confirmed.
 
 use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
 use getgpu_common::choice::rejection_report::Rejected;

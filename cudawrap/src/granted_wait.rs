@@ -22,7 +22,7 @@ use crate::granted::{Named, first_holder, lease, taken};
 /// How often a waiter looks whether the devices have become its own.
 const RELOOK: Duration = Duration::from_secs(1);
 
-/// Somebody who waits for the devices that the grant names.
+/// A waiter for the devices that the grant names.
 pub struct WantedDevices<'a> {
     pub lock_file: &'a LockFile,
     pub diag: &'a Diag,

@@ -211,7 +211,7 @@ impl AsFd for OfdLock {
     }
 }
 
-/// Tries at doubling intervals until it succeeds, or `limit` is over.
+/// Tries at doubling intervals until it succeeds, or until `limit` has passed.
 fn poll(limit: Duration, tried: impl Fn() -> LockResult<bool>) -> LockResult<bool> {
     let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
     while !tried()? {

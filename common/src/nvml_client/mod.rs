@@ -57,8 +57,8 @@ impl<W: Worker> Ask for Client<W> {
     }
 }
 
-/// A session that is opened at the first question: who waits claims a device first, so
-/// that nobody takes it while the library loads.
+/// A session that opens at the first question. A waiter claims a device before it asks, so
+/// that nobody takes the device while the library loads.
 pub struct Later<'a, W: Worker> {
     /// Opens it.
     pub open: &'a mut dyn FnMut() -> Result<Client<W>, Failure>,

@@ -1,6 +1,6 @@
 //! Texts to values and back, for the table of settings: one reader and one writer for
 //! each kind of value. A reader gets what a file, an option or a variable says, as one
-//! text or several, and tells what is wrong with it.
+//! text or several, and returns what is wrong with it.
 
 use std::fmt::Display;
 use std::path::PathBuf;

@@ -10,6 +10,7 @@ use getgpu_common::descriptors::{highest, keep_open, lowest};
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::hook;
+use getgpu_common::resolve_program::PREFIX;
 use getgpu_common::settings::{Auto, AutoNone, Environment, Loaded, Settings, matches, switches};
 use getgpu_common::{exit, sys};
 
@@ -80,7 +81,7 @@ fn policy(cudawrap: Option<&Path>) -> Result<Settings, Failure> {
 fn is_one_of(program: &Path, patterns: &[impl AsRef<str>]) -> bool {
     let name = program.file_name().map(OsStr::to_string_lossy);
     let name = name.as_deref().unwrap_or_default();
-    let name = name.strip_prefix("CUDAWRAP_").unwrap_or(name);
+    let name = name.strip_prefix(PREFIX).unwrap_or(name);
     patterns
         .iter()
         .any(|pattern| matches(pattern.as_ref(), name))

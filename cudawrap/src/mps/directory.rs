@@ -137,8 +137,8 @@ impl MpsDirectory {
         matches!((ours, there), (Ok(ours), Ok(there)) if ours == there)
     }
 
-    /// Removes everything, the lock file last: who waits for that finds it gone and
-    /// begins anew. While the mutex is held.
+    /// Removes everything, the lock file last: a process that waits for the lock file finds
+    /// it gone and starts from the beginning. The caller holds the mutex.
     pub fn remove(&self) {
         let _ = fs::remove_dir_all(self.pipe());
         let _ = fs::remove_dir_all(self.log());

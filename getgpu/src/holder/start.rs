@@ -1,7 +1,7 @@
-//! Starting a holder: forked twice so that no child appears in the caller's wait,
-//! executed afresh so that it is small and has nothing of NVML's, with an empty
-//! environment, its own session, and no descriptor but the lock and the word from its
-//! starter.
+//! Starts a holder. getgpu forks twice, so that no child appears in the caller's wait, and
+//! executes itself, so that the holder is small and contains nothing of NVML. The holder
+//! has an empty environment, a session of its own, and two descriptors: the lock and the
+//! connection to the getgpu that started it.
 
 use std::ffi::CString;
 use std::fs::File;

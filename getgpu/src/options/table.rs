@@ -123,7 +123,7 @@ const FLAGS: &[Flag] = &[
         &[],
         Takes::Nothing,
         SHOW,
-        "Show who waits for a device, and since when",
+        "List the waiters in the queue, each with its start and command",
     ),
     flag(
         "count-free",

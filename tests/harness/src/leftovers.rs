@@ -79,7 +79,7 @@ impl Sandbox {
             .collect()
     }
 
-    /// Asserts that all is over within `limit`: no holder, nothing locked, nothing beside
+    /// Asserts that nothing is left within `limit`: no holder, no lock, no file beside
     /// the lock.
     #[track_caller]
     pub fn assert_clean(&self, limit: Duration) {

@@ -209,7 +209,7 @@ impl Way {
 }
 
 /// So many launches on 56 devices, 56 at a time, of a program that runs for this time;
-/// each is replaced as soon as it is over.
+/// each is replaced as soon as it exits.
 fn launches(count: usize, time: &str, ways: &[Way]) {
     println!("== {count} launches on 56 devices, 56 at a time, programs of {time}");
     let mut by_hand = None;
