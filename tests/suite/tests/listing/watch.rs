@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use harness::{Running, Sandbox, wait};
+use harness::{Running, Sandbox, Signal, wait};
 use nix::pty::{Winsize, openpty};
 
 struct Watched {
@@ -95,4 +95,17 @@ fn without_a_terminal_it_is_refused() {
         .getgpu(["--watch"])
         .run()
         .refuses("getgpu", 2, "not a terminal");
+}
+
+#[test]
+fn a_killed_watch_leaves_no_process_behind() {
+    let sandbox = Sandbox::new("mig4");
+    sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
+    let watched = Watched::start(&sandbox);
+    wait::until("it is on the screen", || watched.shows("\x1b[?1049h"));
+    watched.program.signal(Signal::SIGKILL);
+    watched.program.wait();
+    // Long before the time limit of NVML passes.
+    let gone = wait::holds_within(Duration::from_secs(5), || sandbox.processes().is_empty());
+    assert!(gone, "{:?}", sandbox.processes());
 }
