@@ -16,7 +16,7 @@ impl Debian {
             .iter()
             .find(|tool| Command::new(tool).arg("--version").output().is_err());
         if let Some(tool) = missing {
-            println!("SKIPPED: {tool} is not installed");
+            harness::skip::say(&format!("{tool} is not installed"));
             return None;
         }
         let debian = Self {

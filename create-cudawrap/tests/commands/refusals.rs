@@ -112,7 +112,7 @@ fn a_directory_that_may_not_be_written() {
 #[test]
 fn root_keeps_out_of_what_others_can_write() {
     if !is_root() {
-        println!("SKIPPED: not root");
+        harness::skip::say("not run as root");
         return;
     }
     let sandbox = Sandbox::with_program();

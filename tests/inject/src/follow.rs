@@ -34,6 +34,27 @@ pub fn follow(
     released: impl Fn(i32) -> bool,
     ended: impl FnOnce(i32),
 ) -> Story {
+    run(command, blow, released, ended, &mut |_| ())
+}
+
+/// Starts `command` and follows it to its end without a blow. `look` is called before each
+/// system call, while the process that makes it is stopped, so that it sees every state
+/// that others could see.
+pub fn watch(
+    command: &mut Command,
+    released: impl Fn(i32) -> bool,
+    mut look: impl FnMut(Call),
+) -> Story {
+    run(command, None, released, |_| (), &mut look)
+}
+
+fn run(
+    command: &mut Command,
+    blow: Option<(Point, Blow)>,
+    released: impl Fn(i32) -> bool,
+    ended: impl FnOnce(i32),
+    look: &mut dyn FnMut(Call),
+) -> Story {
     // SAFETY: between fork and exec; ptrace(2) is one system call and allocates nothing.
     unsafe { command.pre_exec(|| ptrace::traceme().map_err(std::io::Error::from)) };
     let watchdog = Watchdog::start();
@@ -66,6 +87,7 @@ pub fn follow(
         blow,
         calls: Vec::new(),
         struck: None,
+        look,
     };
     let _ = ptrace::syscall(root, None);
     let (mut ended, mut end) = (Some(ended), None);
@@ -112,7 +134,7 @@ enum Next {
     LetGo,
 }
 
-struct Follower {
+struct Follower<'a> {
     processes: BTreeMap<Pid, Process>,
     /// Stopped at birth, before their parent has told of them.
     early: BTreeSet<Pid>,
@@ -120,9 +142,10 @@ struct Follower {
     blow: Option<(Point, Blow)>,
     calls: Vec<Call>,
     struck: Option<Call>,
+    look: &'a mut dyn FnMut(Call),
 }
 
-impl Follower {
+impl Follower<'_> {
     fn step(&mut self, pid: Pid, status: WaitStatus, released: &impl Fn(i32) -> bool) -> Next {
         let signal = match status {
             WaitStatus::PtraceSyscall(_) => {
@@ -210,6 +233,7 @@ impl Follower {
         let number = i64::try_from(unsafe { info.u.entry.nr }).unwrap_or(-1);
         let call = Call { point, number };
         self.calls.push(call);
+        (self.look)(call);
         match self.blow {
             Some((at, Blow::Kill)) if at == point => {
                 self.struck = Some(call);

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use nix::errno::Errno;
 
-pub use follow::follow;
+pub use follow::{follow, watch};
 pub use registers::SUPPORTED;
 
 /// A system call, counted.

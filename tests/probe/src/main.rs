@@ -191,8 +191,19 @@ fn facts() -> String {
             .trim()
             .to_owned();
         fact(&format!("fd{fd}"), &format!("{flags} {}", link(&path)));
+        for lock in info.lines().filter_map(|line| line.strip_prefix("lock:")) {
+            fact(&format!("lock{fd}"), &range_of(lock));
+        }
     }
     facts
+}
+
+/// Kind, first and last byte of a lock as proc_pid_fdinfo(5) shows it:
+/// `1: OFDLCK ADVISORY READ -1 00:1b:77 1048576 1769295`.
+fn range_of(lock: &str) -> String {
+    let words: Vec<&str> = lock.split_ascii_whitespace().collect();
+    let word = |number: usize| words.get(number).copied().unwrap_or("?");
+    format!("{} {} {}", word(3), word(6), word(7))
 }
 
 /// Open descriptors, without the one of the look itself.

@@ -13,6 +13,18 @@ use nix::libc;
 pub const LEASE: i64 = 0x10_0000;
 /// Where its reservations begin.
 pub const RESERVATION: i64 = 0x20_0000;
+/// Where the leases inside a reservation begin.
+pub const INNER_LEASE: i64 = 0x30_0000;
+/// Where the reservations inside a reservation begin.
+pub const INNER_RESERVATION: i64 = 0x40_0000;
+/// Locked by whoever takes a reservation over.
+pub const HANDOVER: i64 = 0x50_0000;
+/// Locked by a holder whose programs have exited.
+pub const LINGERING: i64 = 0x50_0010;
+/// Locked by a holder that agrees to give its reservation up.
+pub const CONSENT: i64 = 0x50_0020;
+/// Locked by a holder that does not.
+pub const REFUSAL: i64 = 0x50_0030;
 /// Where the uids of those who lease it begin.
 pub const LEASE_UIDS: i64 = 0x1_0000_0000;
 /// Where the uids of those who reserve it begin.
@@ -21,6 +33,8 @@ pub const RESERVATION_UIDS: i64 = 0x2_1000_0000;
 pub const NUMBERS: i64 = 1024;
 /// How many bytes all lines have together.
 pub const ALL_NUMBERS: i64 = 3000 << 22;
+/// Where the uids begin whose calls count what their user holds.
+pub const COUNTING_UIDS: i64 = 3 << 32;
 /// Where the tags begin, 2^24 bytes.
 pub const TAGS: i64 = 0x2_f000_0000;
 /// The units of a device.
@@ -59,4 +73,17 @@ pub fn lock(file: &File, kind: i32, start: i64, length: i64) -> nix::Result<()> 
         l_pid: 0,
     };
     fcntl(file, FcntlArg::F_OFD_SETLK(&range)).map(drop)
+}
+
+/// Whether any other description has a lock on one of these bytes.
+pub fn is_locked(file: &File, start: i64, length: i64) -> bool {
+    let mut range = libc::flock {
+        l_type: i16::try_from(libc::F_WRLCK).expect("a kind of lock"),
+        l_whence: 0,
+        l_start: start,
+        l_len: length,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut range)).expect("asks for locks");
+    i32::from(range.l_type) != libc::F_UNLCK
 }

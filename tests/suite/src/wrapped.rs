@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use harness::{Sandbox, skip};
 
+use crate::bytes;
+
 /// Puts `program` of the sandbox's `bin` into `directory` as `CUDAWRAP_name`, and `name`
 /// beside it as a link to cudawrap.
 pub fn wrap(sandbox: &Sandbox, directory: &str, name: &str, program: &str) -> PathBuf {
@@ -94,6 +96,35 @@ impl Facts {
             Some((number, value.strip_suffix(&end)?.to_owned()))
         };
         self.lines.iter().filter_map(of).collect()
+    }
+
+    /// The descriptors of the lock that hold the lease of a whole device, by a read lock on
+    /// all of its units.
+    pub fn leases(&self, sandbox: &Sandbox, uuid: &str) -> Vec<i32> {
+        let first = bytes::span(uuid) + bytes::LEASE;
+        let locked = |fd: &i32| {
+            let name = format!("lock{fd}");
+            let is_lease = |value: &str| {
+                let Some((start, end)) = value
+                    .strip_prefix("READ ")
+                    .and_then(|range| range.split_once(' '))
+                else {
+                    return false;
+                };
+                let number = |text: &str| text.parse::<i64>().ok();
+                number(start).is_some_and(|start| start <= first)
+                    && number(end).is_some_and(|end| end >= first + bytes::UNITS - 1)
+            };
+            self.lines
+                .iter()
+                .any(|(known, value)| *known == name && is_lease(value))
+        };
+        let numbers = self.descriptors_of(&sandbox.lock());
+        numbers
+            .into_iter()
+            .map(|(fd, _)| fd)
+            .filter(locked)
+            .collect()
     }
 
     /// All facts but those that `leave_out` names, as lines.

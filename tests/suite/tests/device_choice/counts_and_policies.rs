@@ -179,6 +179,19 @@ fn policies_decide_between_the_ends_and_between_gpus() {
 }
 
 #[test]
+fn the_devices_of_one_call_are_spread_and_packed_too() {
+    let sandbox = Sandbox::new("a100x8");
+    let uuids = sandbox.uuids();
+    let gpus = |count: &str, policy: &str| -> BTreeSet<usize> {
+        let words = ["-q", "--no-reserve", "-n", count, "--policy", policy];
+        let line = sandbox.getgpu(words).run().line();
+        let gpu = |uuid: &str| uuids.iter().position(|known| known == uuid).unwrap() / 7;
+        line.split(',').map(gpu).collect()
+    };
+    assert_eq!((gpus("8", "spread").len(), gpus("7", "pack").len()), (8, 1));
+}
+
+#[test]
 fn a_program_that_never_asked_counts_for_spread_and_pack() {
     let sandbox = Sandbox::new("gpus4");
     sandbox.set_node(TWO);

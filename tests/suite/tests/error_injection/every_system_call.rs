@@ -311,7 +311,9 @@ fn cudawrap(sandbox: &Sandbox, run: &Run) -> Result<(), String> {
         if !sandbox.uuids().iter().any(|known| known == device) {
             return Err("a program without a device".to_owned());
         }
-        if facts.descriptors_of(&sandbox.lock()).is_empty() {
+        // One descriptor may be all that there was room for; none may be without the lock.
+        let leased = facts.leases(sandbox, device).len();
+        if leased == 0 || leased != facts.descriptors_of(&sandbox.lock()).len() {
             return Err("a program without its lease".to_owned());
         }
         return if status == 0 {

@@ -1,8 +1,10 @@
-//! SIGKILL and errors at each system call of the programs, by a ptrace tracer of our own.
+//! SIGKILL and errors at each system call of the programs, and what others do between two of
+//! them, by a ptrace tracer of our own.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a panic is a failed test; figures and SKIPPED lines are read"
 )]
 
+mod between_calls;
 mod every_system_call;

@@ -35,7 +35,7 @@ const SHELLS: [(&str, &str); 7] = [
 const INNER: &str = "READY; GO";
 
 /// In Python, before READY and GO; and whether the lease is held then.
-const PYTHON: [(&str, &str, bool); 4] = [
+const PYTHON: [(&str, &str, bool); 5] = [
     (
         "a program that closes all descriptors",
         "os.closerange(3, 4096)",
@@ -44,6 +44,11 @@ const PYTHON: [(&str, &str, bool); 4] = [
     (
         "a program that closes all low ones",
         "os.closerange(3, 800)",
+        true,
+    ),
+    (
+        "a program that closes all high ones",
+        "os.closerange(100, 4096)",
         true,
     ),
     (

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, all_at_once, free_again, nobody_gets_one_before_the_end, somebody};
+use getgpu_tests::{
+    OTHER, all_at_once, bytes, free_again, line_of, nobody_gets_one_before_the_end, somebody,
+};
 use harness::{Sandbox, skip, wait};
 
 /// The devices on which programs ran, in order.
@@ -62,6 +64,102 @@ fn quick_programs_one_after_the_other_use_one_device() {
     sandbox.shell("bash", script).run().exits(0).says(&[]);
     assert_eq!(ran_on(&sandbox).iter().collect::<BTreeSet<_>>().len(), 1);
     sandbox.assert_exclusive();
+}
+
+/// Each of two scripts has a reservation that lingers; whichever asks first has its own
+/// again.
+#[test]
+fn a_script_reuses_its_own_reservation_and_not_another_scripts() {
+    for first_to_ask in ["one", "two"] {
+        let sandbox = Sandbox::builder("mig4").settings("linger = '30s'").build();
+        let start = |name: &str| {
+            nix::unistd::mkfifo(
+                &sandbox.path(&format!("work/go-{name}")),
+                nix::sys::stat::Mode::S_IRWXU,
+            )
+            .unwrap();
+            let script = format!(
+                "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G sim-cuda --run 0.1; echo $G >{name}; read x <go-{name}; \
+                 H=$(getgpu); echo $G $H"
+            );
+            let shell = sandbox.shell("bash", &script).spawn();
+            let device = line_of(&sandbox, name);
+            lingers(&sandbox, &device);
+            (shell, device)
+        };
+        let scripts = [("one", start("one")), ("two", start("two"))];
+        let other = scripts.iter().position(|(name, _)| *name != first_to_ask);
+        let mut scripts = Vec::from(scripts);
+        scripts.rotate_left(1 - other.unwrap());
+        for (name, (shell, device)) in scripts {
+            std::fs::write(sandbox.path(&format!("work/go-{name}")), "\n").unwrap();
+            let outcome = shell.wait();
+            outcome.exits(0).says(&[]);
+            let lines: Vec<&str> = outcome.stdout.lines().collect();
+            assert_eq!(
+                lines.last(),
+                Some(&format!("{device} {device}").as_str()),
+                "{first_to_ask} first: {name}"
+            );
+        }
+    }
+}
+
+/// Waits until the holder of a device shows on the lock that its programs have exited.
+#[track_caller]
+fn lingers(sandbox: &Sandbox, device: &str) {
+    let probe = bytes::open(sandbox);
+    let byte = bytes::span(device) + bytes::LINGERING;
+    wait::until("the reservation lingers", || {
+        bytes::is_locked(&probe, byte, 1)
+    });
+}
+
+#[test]
+fn a_reservation_that_is_used_again_lingers_no_longer() {
+    let sandbox = Sandbox::builder("mig4").settings("linger = '30s'").build();
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.1; echo $CUDA_VISIBLE_DEVICES >device; \
+                  read x; sim-cuda --until-file over; true";
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let shell = sandbox.shell("bash", script).stdin(reader).spawn();
+    let device = line_of(&sandbox, "device");
+    lingers(&sandbox, &device);
+    drop(writer);
+    let probe = bytes::open(&sandbox);
+    wait::until("its holder has seen the second program", || {
+        !bytes::is_locked(&probe, bytes::span(&device) + bytes::LINGERING, 1)
+    });
+    assert_eq!((sandbox.running(), sandbox.holders().len()), (1, 1));
+    sandbox.file("work/over", "", 0o644);
+    shell.wait().exits(0);
+}
+
+/// A process that is no descendant of the caller asks as getgpu does: by the handover byte
+/// and a signal.
+#[test]
+fn a_lingering_holder_refuses_a_process_that_is_not_below_its_caller() {
+    let sandbox = Sandbox::builder("mig4").settings("linger = '30s'").build();
+    let script = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.1 >device; read x; true";
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let shell = sandbox.shell("bash", script).stdin(reader).spawn();
+    let device = line_of(&sandbox, "device")
+        .split(' ')
+        .nth(1)
+        .unwrap()
+        .to_owned();
+    lingers(&sandbox, &device);
+    let asker = bytes::open(&sandbox);
+    let byte = |offset: i64| bytes::span(&device) + offset;
+    bytes::lock(&asker, nix::libc::F_WRLCK, byte(bytes::HANDOVER), 1).unwrap();
+    let holder = nix::unistd::Pid::from_raw(sandbox.holders()[0].pid);
+    nix::sys::signal::kill(holder, nix::sys::signal::Signal::SIGURG).unwrap();
+    let answered = |offset: i64| bytes::is_locked(&asker, byte(offset), 1);
+    wait::until("it answers", || {
+        answered(bytes::CONSENT) || answered(bytes::REFUSAL)
+    });
+    assert!(answered(bytes::REFUSAL) && !answered(bytes::CONSENT));
+    drop((asker, writer));
+    shell.wait().exits(0);
 }
 
 #[test]

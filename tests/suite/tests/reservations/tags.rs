@@ -2,7 +2,7 @@
 //! the job's user finds by its tag, and an epilog releases. Equal requests under one tag
 //! share one reservation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use getgpu_tests::{OTHER, PLAIN, assert_devices, bytes, listing};
@@ -258,6 +258,41 @@ fn root_reserves_for_a_user_who_finds_it_and_runs_there() {
     sandbox.getgpu(["--release", "slurm-17"]).run().exits(1);
     drop(program);
     wait::until("free", || !sandbox.locked());
+}
+
+/// Root finds anybody's reservation by its tag, but reserves under a tag of its own.
+#[test]
+fn one_tag_of_several_users_is_several_reservations() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let request = ["--hold=0", "--tag", "t", "--uid"];
+    let hold = format!("--hold={}", std::process::id());
+    let theirs = sandbox
+        .getgpu([&hold, "--tag", "t"])
+        .uid(OTHER)
+        .run()
+        .line();
+    assert_eq!(sandbox.getgpu(["--tag", "t"]).run().line(), theirs);
+    let third = (OTHER + 1).to_string();
+    let of_third = sandbox
+        .getgpu(request.into_iter().chain([third.as_str()]))
+        .run()
+        .line();
+    // The very request of the other user.
+    let own = sandbox.getgpu([&hold, "--tag", "t"]).run().line();
+    assert_eq!(
+        BTreeSet::from([&theirs, &of_third, &own]).len(),
+        3,
+        "{theirs} {of_third} {own}"
+    );
+    for (uid, uuid) in [(OTHER, &theirs), (OTHER + 1, &of_third)] {
+        let line = sandbox.getgpu(["--tag", "t"]).uid(uid).run().line();
+        assert_eq!(line, *uuid, "uid {uid}");
+    }
+    let all = sandbox.getgpu(["--tag", "t"]).run().line();
+    assert_eq!(all.split(',').count(), 3, "{all}");
 }
 
 #[test]

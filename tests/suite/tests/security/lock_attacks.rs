@@ -197,6 +197,8 @@ fn a_process_that_locks_in_a_loop_only_takes_devices() {
         }
         over.store(true, Ordering::Relaxed);
         println!("under a hog: {ran} ran, {none} told that none is free");
+        assert!(ran > 0, "none of {none} ran");
+        assert_eq!(sandbox.folder().runs().unwrap().len(), ran);
     });
     sandbox.assert_exclusive();
     sandbox

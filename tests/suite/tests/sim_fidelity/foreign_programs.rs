@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use harness::Sandbox;
+use harness::{Sandbox, skip};
 
 /// Where fetched packages are kept between runs.
 fn kept(name: &str) -> PathBuf {
@@ -31,7 +31,7 @@ fn script(name: &str, folder: &Path) -> Option<String> {
     match output.status.code() {
         Some(0) => Some(text),
         Some(77) => {
-            println!("{}", text.trim());
+            skip::say(text.trim().trim_start_matches("SKIPPED: "));
             None
         }
         _ => panic!(
@@ -52,7 +52,7 @@ fn header_bindings_nvisel_and_gpustat_agree_with_the_simulated_node() {
 #[test]
 fn the_real_library_without_a_driver_is_status_3_and_one_line() {
     if Path::new("/proc/driver/nvidia/version").exists() {
-        println!("SKIPPED: this machine has a driver");
+        skip::say("this machine has a driver");
         return;
     }
     let Some(text) = script("real-library.sh", &kept("library")) else {

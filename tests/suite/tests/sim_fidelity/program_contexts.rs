@@ -206,7 +206,7 @@ fn a_program_in_a_container_is_seen_by_its_pid_outside() {
         .status()
         .is_ok_and(|status| status.success())
     {
-        eprintln!("SKIPPED: no pid namespaces for this user here");
+        harness::skip::say("no pid namespaces for this user here");
         return;
     }
     let bench = Bench::new("a100x1");
@@ -245,7 +245,7 @@ fn users_with_any_umask_work_in_one_folder() {
         .status()
         .is_ok_and(|s| s.success())
     {
-        eprintln!("SKIPPED: cannot run as another user");
+        harness::skip::say("cannot run as another user");
         return;
     }
     let bench = Bench::new("a100x1");

@@ -78,3 +78,33 @@ fn variable(line: &str) -> Option<String> {
         .next()
         .map(str::to_owned)
 }
+
+/// `println!` is captured by the test runner, so that nobody would see what was not tried.
+#[test]
+fn no_test_says_that_it_is_skipped_where_the_runner_hides_it() {
+    fn sources(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    for folder in ["tests", "common", "getgpu", "cudawrap", "create-cudawrap"] {
+        sources(&root.join(folder), &mut files);
+    }
+    assert!(files.len() > 200, "{}", files.len());
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let hidden = ["println!(\"", "print!(\""].map(|start| format!("{start}SKIPPED"));
+        assert!(
+            !hidden.iter().any(|hidden| text.contains(hidden)),
+            "{}: say it by skip::say",
+            file.display()
+        );
+    }
+}

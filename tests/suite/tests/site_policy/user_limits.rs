@@ -166,7 +166,7 @@ fn a_strangers_lock_on_a_users_bytes_counts_as_nothing() {
     bytes::lock(
         &stranger,
         nix::libc::F_WRLCK,
-        (3 << 32) + i64::from(OTHER),
+        bytes::COUNTING_UIDS + i64::from(OTHER),
         1,
     )
     .unwrap();

@@ -236,7 +236,12 @@ fn a_hundred_and_forty_in_line_for_seven() {
         "140 waiters, 7 devices, 0.2 s each: {inverted} of {pairs} pairs out of order, all over after {:.2} s, ideal {ideal} s",
         elapsed.as_secs_f64()
     );
-    assert!(inverted * 100 < pairs * 3, "{inverted} of {pairs}");
+    // The seven of one wave open their contexts each by itself, on a busy machine in any
+    // order. Nobody is served before one who came a whole wave earlier.
+    for (place, number) in order.iter().enumerate() {
+        let late = order[place + 1..].iter().find(|late| **late + 7 <= *number);
+        assert_eq!(late, None, "served after {number}: {order:?}");
+    }
     sandbox.assert_exclusive();
     sandbox.assert_clean(Duration::from_secs(2));
     // Nobody waited more than twice the ideal: that of the one who came at this place.

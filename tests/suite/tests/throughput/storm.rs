@@ -50,10 +50,14 @@ fn a_crowd_of_shells_with_kills_among_them_never_meets_on_a_device() {
     let sandbox = Sandbox::builder("mig4")
         .settings("linger = '200ms'\nreserve_for = '1s'")
         .build();
-    let script = "for i in 1 2; do until d=$(getgpu 2>/dev/null); do sleep 0.05; done; \
-                  CUDA_VISIBLE_DEVICES=$d sim-cuda --run 0.2; done; true";
+    let script = |number: usize| {
+        format!(
+            "for i in 1 2; do until d=$(getgpu 2>/dev/null); do [ $? = 1 ] || exit 2; sleep 0.05; done; \
+             CUDA_VISIBLE_DEVICES=$d sim-cuda --run 0.2 --tag {number}-$i || exit 3; done"
+        )
+    };
     let shells: Vec<_> = (0..16)
-        .map(|_| sandbox.shell("bash", script).spawn())
+        .map(|number| sandbox.shell("bash", &script(number)).spawn())
         .collect();
     for (number, shell) in shells
         .iter()
@@ -64,10 +68,17 @@ fn a_crowd_of_shells_with_kills_among_them_never_meets_on_a_device() {
         wait::until("some have run", || runs() > number);
         shell.signal(Signal::SIGKILL);
     }
-    for shell in shells {
-        drop(shell.wait());
-    }
+    let outcomes: Vec<_> = shells.into_iter().map(harness::Running::wait).collect();
     sandbox.assert_clean(Duration::from_secs(5));
     sandbox.assert_exclusive();
-    assert!(sandbox.folder().runs().unwrap().len() >= 16);
+    let runs = sandbox.folder().runs().unwrap();
+    let ran = |number: usize| {
+        let tags = [format!("{number}-1"), format!("{number}-2")];
+        tags.map(|tag| runs.iter().filter(|run| run.tag == tag).count())
+    };
+    for (number, outcome) in outcomes.iter().enumerate() {
+        let killed = number.is_multiple_of(3) && outcome.signal() == Some(9);
+        assert!(killed || outcome.code() == Some(0), "{number}: {outcome:?}");
+        assert!(killed || ran(number) == [1, 1], "{number}: {runs:?}");
+    }
 }

@@ -11,6 +11,7 @@ use harness::{Sandbox, wait};
 fn left_out(lock: &str, name: &str, value: &str) -> bool {
     let own = ["pid", "pgrp", "ppid", "exe", "arg0", "Name", "env _"];
     own.contains(&name)
+        || name.starts_with("lock")
         || (name.starts_with("fd") && (value.ends_with(lock) || value.contains(" (deleted)")))
         || name == "env CUDA_VISIBLE_DEVICES"
 }
@@ -67,6 +68,8 @@ fn same(how: &str, visible: Option<usize>) {
         );
         let leased = facts.descriptors_of(Path::new(&lock));
         assert!(!leased.is_empty() && leased.len() <= 2, "{leased:?}");
+        let locked = facts.leases(&sandbox, device);
+        assert_eq!(locked.len(), leased.len(), "all lock it: {leased:?}");
         for (fd, flags) in &leased {
             assert!(*fd >= 3);
             let flags = i32::from_str_radix(flags.split(' ').next().unwrap(), 8).unwrap();

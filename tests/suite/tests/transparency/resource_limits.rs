@@ -66,8 +66,13 @@ fn limited(how: &str, works: bool) {
         assert!(ran || !works, "{how}: {outcome:#?}");
         assert_eq!(facts.exists(), ran && number > 0, "{how}: {outcome:#?}");
         if facts.exists() {
-            let leased = Facts::read(&facts).descriptors_of(&sandbox.lock());
-            assert!(!leased.is_empty(), "{how}: without its lease");
+            let facts = Facts::read(&facts);
+            let leased = facts.leases(&sandbox, facts.visible().unwrap_or(""));
+            let open = facts.descriptors_of(&sandbox.lock());
+            assert!(
+                !leased.is_empty() && leased.len() == open.len(),
+                "{how}: without its lease: {open:?}"
+            );
         }
     }
     sandbox.assert_clean(Duration::from_secs(5));
