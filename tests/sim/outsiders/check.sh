@@ -1,9 +1,10 @@
 #!/bin/sh
-# Holds the simulated node against programs and headers that know nothing of it.
-# Usage: check.sh DIR (a folder to work in). Status 0: all agree; 77: something needed is missing; else a difference.
+# Holds the simulated node against NVIDIA's headers and Python binding, which know nothing of it.
+# Usage: check.sh DIR PYTHON (a folder to work in; a Python with nvidia-ml-py, nvidia-nvml-dev-cu12 and nvidia-nvml-dev).
+# Status 0: all agree; 77: something needed is missing; else a difference.
 set -eu
 
-dir=$1
+dir=$1 python=$2
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 
@@ -13,72 +14,40 @@ skip() {
 }
 
 command -v cc >/dev/null || skip "no C compiler"
-command -v python3 >/dev/null || skip "no python3"
 command -v cargo >/dev/null || skip "no cargo"
-python3 -c 'import sys, tomllib, venv' 2>/dev/null || skip "python3 is older than 3.11 or has no venv"
+"$python" -c 'import sys, tomllib, pynvml' 2>/dev/null || skip "$python is older than 3.11 or has no nvidia-ml-py"
+# Of CUDA 12.9, and the newest.
+headers=$("$python" -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_path("purelib") + "/nvidia/**/nvml.h", recursive=True), sep="\n")')
+[ "$(echo "$headers" | grep -c .)" -ge 2 ] || skip "nvidia-nvml-dev-cu12 and nvidia-nvml-dev are not both installed"
 
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
-[ -x "$dir/venv/bin/pip" ] || python3 -m venv "$dir/venv" >"$dir/venv.log" 2>&1 || skip "cannot make a venv: $(tail -n 1 "$dir/venv.log")"
-"$dir/venv/bin/pip" install -q --disable-pip-version-check nvidia-ml-py nvidia-nvml-dev-cu12 nvitop gpustat \
-    >"$dir/pip.log" 2>&1 || skip "pip cannot install: $(tail -n 1 "$dir/pip.log")"
-header=$(find "$dir/venv" -name nvml.h | head -n 1)
-[ -n "$header" ] || skip "nvidia-nvml-dev-cu12 has no nvml.h"
-
 # A target folder of its own: what cargo builds for a part of the workspace differs from what it builds for all of it, and this may
 # run while tests of the whole use theirs.
 target=$dir/target
 export CARGO_TARGET_DIR="$target"
-(cd "$root" && cargo build -q -p sim-nvml -p sim-cuda && cargo build -q -p sim-nvml --example layouts)
+(cd "$root" && cargo build -q -p sim-nvml && cargo build -q -p sim-nvml --example layouts)
 mkdir -p "$dir/lib"
 cp -f "$target/debug/libsim_nvml.so" "$dir/lib/libnvidia-ml.so.1"
 export LD_LIBRARY_PATH="$dir/lib"
-unset CUDA_VISIBLE_DEVICES SIM_CUDA
+unset CUDA_VISIBLE_DEVICES
 
-echo "layouts against $(basename "$header"):"
 "$target/debug/examples/layouts" >"$dir/layouts.sim"
-python3 "$here/layouts.py" <"$dir/layouts.sim" >"$dir/layouts.c"
-cc -I "$(dirname "$header")" -o "$dir/layouts" "$dir/layouts.c"
-"$dir/layouts" >"$dir/layouts.nvidia"
-diff "$dir/layouts.sim" "$dir/layouts.nvidia"
-sed 's/^/  /' "$dir/layouts.nvidia"
-
-# A node folder from an inventory.
-node() {
-    rm -rf "$dir/node"
-    mkdir -p "$dir/node/running"
-    cp "$1" "$dir/node/node.toml"
-    export SIM_NODE="$dir/node"
-}
+"$python" "$here/layouts.py" <"$dir/layouts.sim" >"$dir/layouts.c"
+for header in $headers; do
+    version=$(sed -n 's/^#define NVML_API_VERSION  *\([0-9]*\).*/\1/p' "$header")
+    cc -I "$(dirname "$header")" -o "$dir/layouts" "$dir/layouts.c"
+    "$dir/layouts" >"$dir/layouts.nvidia"
+    diff "$dir/layouts.sim" "$dir/layouts.nvidia"
+    echo "$(grep -c . "$dir/layouts.nvidia") sizes and offsets as in nvml.h of API version $version"
+done
 
 echo "nodes by nvidia-ml-py:"
 for inventory in "$here"/../nodes/*.toml; do
-    node "$inventory"
+    rm -rf "$dir/node"
+    mkdir -p "$dir/node/running"
+    cp "$inventory" "$dir/node/node.toml"
     printf '  %s: ' "$(basename "$inventory" .toml)"
-    "$dir/venv/bin/python" "$here/enumerate.py"
+    SIM_NODE="$dir/node" "$python" "$here/enumerate.py"
 done
-
-echo "nvisel and gpustat, one device in use:"
-node "$here/../nodes/a100x1.toml"
-"$target/debug/sim-cuda" --run forever --ready "$dir/node/ready" >/dev/null &
-program=$!
-trap 'kill "$program" 2>/dev/null || true' EXIT
-tries=0
-until [ -e "$dir/node/ready" ]; do
-    tries=$((tries + 1))
-    [ "$tries" -lt 500 ] || { echo "the simulated program does not start"; exit 1; }
-    sleep 0.02
-done
-read -r _ used pid <"$dir/node/ready"
-chosen=$("$dir/venv/bin/nvisel" --min-free-memory 4600MiB 2>"$dir/nvisel.log") || { cat "$dir/nvisel.log"; exit 1; }
-echo "  in use: $used"
-echo "  nvisel: $chosen"
-case $chosen in
-    *"$used"* | "") echo "  nvisel chose the device in use, or none"; exit 1 ;;
-    MIG-*) ;;
-    *) echo "  nvisel chose no MIG device"; exit 1 ;;
-esac
-"$dir/venv/bin/gpustat" --json >"$dir/gpustat.json"
-grep -q "\"pid\": $pid" "$dir/gpustat.json" || { echo "  gpustat does not show process $pid"; exit 1; }
-echo "  gpustat: shows process $pid"
 echo "all agree"

@@ -13,9 +13,21 @@ pub mod storm;
 pub mod wrapped;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use harness::{Command, Running, Sandbox, wait};
+
+/// A path below the folder that cargo builds into: what is kept there between runs.
+///
+/// # Panics
+///
+/// If the test program is not where cargo puts it.
+pub fn on_target(name: &str) -> PathBuf {
+    let program = std::env::current_exe().expect("the test program");
+    let target = program.ancestors().nth(3).expect("cargo's target folder");
+    target.join(name)
+}
 
 /// No arguments.
 pub const PLAIN: [&str; 0] = [];

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use getgpu_tests::hooked::{VARIABLE, cuda, hook, said};
 use getgpu_tests::mps::Node;
+use getgpu_tests::on_target;
 use harness::skip::{self, Need};
 use harness::{Sandbox, Signal};
 
@@ -150,12 +151,7 @@ fn a_share_makes_the_program_a_client_of_mps() {
 
 /// NVIDIA's libcuda.so.1 from Debian's non-free, kept between runs.
 fn real_driver() -> Option<PathBuf> {
-    let folder = std::env::current_exe()
-        .unwrap()
-        .ancestors()
-        .nth(3)
-        .unwrap()
-        .join("outsiders/driver");
+    let folder = on_target("outsiders/driver");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/outsiders/real-library.sh");
     let output = std::process::Command::new("sh")
         .arg(script)
