@@ -8,9 +8,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigSet, Signal};
+
+use crate::poll;
 
 struct End {
     line: Vec<u8>,
@@ -65,8 +66,7 @@ pub fn lift(output: BorrowedFd<'_>) {
     if END.get().is_none() {
         return;
     }
-    let mut listened = [PollFd::new(output, PollFlags::POLLOUT)];
-    while matches!(poll(&mut listened, PollTimeout::NONE), Err(Errno::EINTR)) {}
+    let _ = poll::until(&mut [PollFd::new(output, PollFlags::POLLOUT)], None);
     let mut set = SigSet::empty();
     set.add(Signal::SIGALRM);
     let _ = set.thread_block();

@@ -4,10 +4,9 @@
 #![allow(unsafe_code)]
 
 use std::io::{self, PipeReader, Read, Write};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use crate::poll;
 
 /// What `read` gives; `None` if it takes longer than `limit`.
 pub fn within(limit: Duration, read: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>> {
@@ -53,24 +52,17 @@ impl ReaderChild {
 
     /// The answer, if all of it arrives within `limit`; it may be asked for again.
     pub fn answer(&mut self, limit: Duration) -> Option<Vec<u8>> {
-        let began = Instant::now();
+        let deadline = Instant::now() + limit;
         let mut piece = [0u8; 4096];
         while !self.whole {
-            let left = PollTimeout::try_from(limit.saturating_sub(began.elapsed()))
-                .unwrap_or(PollTimeout::ZERO);
-            match poll(
-                &mut [PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN)],
-                left,
-            ) {
-                Err(nix::errno::Errno::EINTR) => {}
-                Ok(ready) if ready > 0 => match self.pipe.read(&mut piece) {
-                    Ok(0) => self.whole = true,
-                    Ok(read) => self
-                        .bytes
-                        .extend_from_slice(piece.get(..read).unwrap_or_default()),
-                    Err(_) => return None,
-                },
-                _ => return None,
+            if poll::readable(&self.pipe, deadline) != Ok(true) {
+                return None;
+            }
+            match self.pipe.read(&mut piece).ok()? {
+                0 => self.whole = true,
+                read => self
+                    .bytes
+                    .extend_from_slice(piece.get(..read).unwrap_or_default()),
             }
         }
         Some(std::mem::take(&mut self.bytes))

@@ -12,14 +12,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, socketpair};
 
 use crate::cpus::CpuSet;
 use crate::error::{Failure, Kind, reason};
 use crate::ident::Uuid;
 use crate::inventory::{Detail, Device, Gpu, Inventory, Usage};
-
+use crate::poll;
 use crate::procfs::namespaces;
 use crate::settings::Settings;
 use rules::Rules;
@@ -298,22 +297,11 @@ impl<W: Worker> Client<W> {
     }
 
     fn wait(&self) -> Result<(), Failure> {
-        loop {
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(self.late());
-            }
-            let timeout =
-                PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
-            let mut fds = [PollFd::new(
-                self.worker.channel().as_fd(),
-                PollFlags::POLLIN,
-            )];
-            match poll(&mut fds, timeout) {
-                Ok(n) if n > 0 => return Ok(()),
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(errno) => return Err(broken(&reason(&errno.into()))),
-            }
+        let late = Instant::now() >= self.deadline;
+        match poll::readable(self.worker.channel(), self.deadline) {
+            Ok(true) if !late => Ok(()),
+            Ok(_) => Err(self.late()),
+            Err(errno) => Err(broken(&reason(&errno.into()))),
         }
     }
 

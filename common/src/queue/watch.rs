@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::resource::{Resource, getrlimit};
 
 use crate::lock::LockFile;
 use crate::procfs::Stat;
-use crate::sys;
+use crate::{poll, sys};
 
 /// Looks after an event: a close comes before the lock is dropped.
 const AFTER: [u64; 4] = [0, 1, 5, 20];
@@ -88,8 +88,6 @@ impl<'a> Watch<'a> {
             .min()
             .map_or(PAUSE, |look| look.duration_since(now));
         let pause = planned.min(PAUSE).min(limit);
-        let timeout =
-            PollTimeout::try_from(pause + Duration::from_micros(999)).unwrap_or(PollTimeout::ZERO);
         let (pids, mut polled): (Vec<i32>, Vec<PollFd<'_>>) = self
             .holders
             .iter()
@@ -100,7 +98,7 @@ impl<'a> Watch<'a> {
                 .as_ref()
                 .map(|closes| PollFd::new(closes.as_fd(), PollFlags::POLLIN)),
         );
-        if !poll(&mut polled, timeout).is_ok_and(|ready| ready > 0) {
+        if !poll::until(&mut polled, Some(now + pause)).unwrap_or(false) {
             return;
         }
         let over: Vec<bool> = polled.iter().map(|fd| fd.any().unwrap_or(false)).collect();

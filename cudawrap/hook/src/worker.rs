@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::hook::{self, Message};
 use getgpu_common::nvml_client;
+use getgpu_common::poll;
 use getgpu_common::procfs::fdinfo;
 use getgpu_common::sys;
 use getgpu_common::unseen_child::{self, Directory, Plan, UnseenChild};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{MsgFlags, recv};
 
 use crate::{thread, whereabouts};
@@ -150,26 +151,20 @@ impl Talk<'_> {
         let failed = |why: &str| self.question.failed(why);
         let (mut heard, started) = (true, Instant::now());
         loop {
-            let left = self
+            if self
                 .deadline
-                .map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
+                .is_some_and(|deadline| deadline <= Instant::now())
+            {
                 let waited = started.elapsed().as_secs();
                 return Err(failed(&format!("no answer within {waited} s")));
             }
-            let timeout = left.map_or(PollTimeout::NONE, |left| {
-                PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
-            });
             let readable = PollFlags::POLLIN;
             let mut both = [
                 PollFd::new(self.answers.as_fd(), readable),
                 PollFd::new(self.lines.as_fd(), readable),
             ];
             let listened = if heard { &mut both[..] } else { &mut both[..1] };
-            match poll(listened, timeout) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(errno) => return Err(failed(&reason(&errno.into()))),
-            }
+            poll::until(listened, self.deadline).map_err(|errno| failed(&reason(&errno.into())))?;
             let [answered, said] = both.map(|fd| fd.any().unwrap_or(false));
             heard = heard && (!said || self.pass_on());
             if !answered {

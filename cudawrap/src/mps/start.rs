@@ -4,15 +4,14 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use getgpu_common::detached::{self, Detached};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::lock::OfdLock;
 use getgpu_common::nvml_client::channel;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use getgpu_common::poll;
 
 use super::args::{self, SupervisorArgs};
 use super::daemon::Control;
@@ -78,17 +77,12 @@ fn answer(mut from: File) -> Result<Vec<u8>, String> {
     let mut answer = Vec::new();
     let mut part = [0u8; 1024];
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(from.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(0) => return Err(format!("no answer after {} s", LIMIT.as_secs())),
-            Ok(_) => match from.read(&mut part) {
-                Ok(0) => return Ok(answer),
-                Ok(read) => answer.extend_from_slice(&part[..read]),
-                Err(error) => return Err(reason(&error)),
-            },
-            Err(Errno::EINTR) => {}
-            Err(errno) => return Err(reason(&errno.into())),
+        if !poll::readable(&from, deadline).map_err(|errno| reason(&errno.into()))? {
+            return Err(format!("no answer after {} s", LIMIT.as_secs()));
+        }
+        match from.read(&mut part).map_err(|error| reason(&error))? {
+            0 => return Ok(answer),
+            read => answer.extend_from_slice(&part[..read]),
         }
     }
 }

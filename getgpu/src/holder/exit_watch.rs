@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use getgpu_common::procfs::Stat;
-use getgpu_common::sys;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use getgpu_common::{poll, sys};
+use nix::poll::{PollFd, PollFlags};
 
 /// Processes that are waited for at once.
 const MOST: usize = 16;
@@ -50,48 +50,32 @@ impl Watch {
     pub fn all_over(&mut self, limit: Option<Duration>) -> bool {
         let deadline = limit.map(|limit| Instant::now() + limit);
         while !self.0.is_empty() {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return false;
             }
-            self.wait(left);
+            self.wait(deadline);
         }
         true
     }
 
     /// Returns whether all have exited.
     pub fn are_over(&mut self) -> bool {
-        self.wait(Some(Duration::ZERO));
+        self.wait(Some(Instant::now()));
         self.0.is_empty()
     }
 
-    fn wait(&mut self, left: Option<Duration>) {
+    /// Without a pidfd for each it looks again after a second.
+    fn wait(&mut self, deadline: Option<Instant>) {
         let blind = self.0.iter().any(|watched| watched.fd.is_none());
-        let slice = if blind {
-            Some(Duration::from_secs(1))
-        } else {
-            None
-        };
-        let timeout = match (left, slice) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        let timeout = timeout.map_or(PollTimeout::NONE, |t| {
-            // Rounded up, so that what is left is never waited for again and again.
-            let up = if t.is_zero() {
-                t
-            } else {
-                t + Duration::from_millis(1)
-            };
-            PollTimeout::try_from(up).unwrap_or(PollTimeout::MAX)
-        });
+        let slice = blind.then(|| Instant::now() + Duration::from_secs(1));
+        let until = deadline.into_iter().chain(slice).min();
         let mut fds: Vec<PollFd<'_>> = self
             .0
             .iter()
             .filter_map(|w| w.fd.as_ref())
             .map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN))
             .collect();
-        let _ = poll(&mut fds, timeout);
+        let _ = poll::until(&mut fds, until);
         let ended: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
         let mut ended = ended.into_iter();
         self.0.retain(|watched| match watched.fd {

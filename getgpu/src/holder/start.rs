@@ -7,16 +7,16 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use getgpu_common::deadline;
 use getgpu_common::detached::{self, Detached, User};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::lock::OfdLock;
-use getgpu_common::nvml_client::channel;
-use getgpu_common::process_reset;
-
 use getgpu_common::lock::holder_args::{HolderArgs, OPTION};
+use getgpu_common::nvml_client::channel;
+use getgpu_common::poll;
+use getgpu_common::process_reset;
 
 /// Where the holder finds the lock.
 pub const LOCK_FD: RawFd = process_reset::FIRST;
@@ -67,16 +67,10 @@ pub fn start(line: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Sta
 }
 
 fn wait_readable(file: &File) -> Result<(), String> {
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use std::os::fd::AsFd;
-    let timeout = PollTimeout::try_from(READY).unwrap_or(PollTimeout::MAX);
-    loop {
-        match poll(&mut [PollFd::new(file.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(0) => return Err("it is not ready after 10 s".into()),
-            Ok(_) => return Ok(()),
-            Err(nix::errno::Errno::EINTR) => {}
-            Err(errno) => return Err(reason(&errno.into())),
-        }
+    match poll::readable(file, Instant::now() + READY) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("it is not ready after 10 s".into()),
+        Err(errno) => Err(reason(&errno.into())),
     }
 }
 
