@@ -12,6 +12,7 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
+use crate::child::clone_process;
 use crate::{process_reset, sys};
 
 /// The path by which an executable of ours executes itself. Nobody else is started under
@@ -65,14 +66,12 @@ pub fn launch(spec: &Detached<'_>) -> nix::Result<()> {
     if reaper != 0 {
         set_reaper(0);
     }
-    // SAFETY: flags 0 is fork(2) with no exit signal; this process has one thread, so the
-    // child may use all of its memory.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
-    let result = match pid {
-        -1 => Err(Errno::last()),
-        0 => intermediate(spec),
-        pid => loop {
-            match waitpid(Pid::from_raw(pid as i32), Some(WaitPidFlag::__WALL)) {
+    // SAFETY: this process has one thread, so the child may use all of its memory.
+    let result = match unsafe { clone_process(0) } {
+        Err(errno) => Err(errno),
+        Ok(0) => intermediate(spec),
+        Ok(pid) => loop {
+            match waitpid(Pid::from_raw(pid), Some(WaitPidFlag::__WALL)) {
                 Err(Errno::EINTR) => {}
                 Err(errno) => break Err(errno),
                 Ok(_) => break Ok(()),

@@ -15,10 +15,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use crate::child::{clone_process, reap};
 use crate::{descriptors, sys};
 
 /// How long the intermediate waits for a program that it has killed. In D state it does
@@ -117,20 +116,14 @@ pub fn start(plan: &Plan, input: &OwnedFd, errors: Option<&OwnedFd>) -> nix::Res
     let (input, errors) = (input.as_raw_fd(), errors.map(AsRawFd::as_raw_fd));
     // A handler of this process must not run in the copy of it.
     let before = block_signals();
-    match clone_process(0) {
-        -1 => {
-            let errno = Errno::last();
-            set_mask(&before);
-            Err(errno)
-        }
-        0 => intermediate(plan, parent, input, errors),
-        pid => {
-            set_mask(&before);
-            Ok(UnseenChild {
-                intermediate: Pid::from_raw(pid),
-            })
-        }
+    // SAFETY: the intermediate makes system calls alone.
+    let cloned = unsafe { clone_process(0) };
+    if cloned == Ok(0) {
+        intermediate(plan, parent, input, errors);
     }
+    set_mask(&before);
+    let intermediate = Pid::from_raw(cloned?);
+    Ok(UnseenChild { intermediate })
 }
 
 impl UnseenChild {
@@ -157,30 +150,6 @@ impl UnseenChild {
         let _ = reap(self.intermediate, Instant::now() + 2 * LAST_WAIT);
         false
     }
-}
-
-/// Waits for the intermediate; none if it is still there at `deadline`.
-fn reap(pid: Pid, deadline: Instant) -> Option<i32> {
-    let mut pause = Duration::from_micros(20);
-    loop {
-        match waitpid(pid, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL)) {
-            Ok(WaitStatus::Exited(_, status)) => return Some(status),
-            Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => {}
-            _ => return Some(-1),
-        }
-        if Instant::now() >= deadline {
-            return None;
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(1));
-    }
-}
-
-/// fork(2) by the system call alone: glibc's runs handlers of the process and takes the
-/// allocator's locks.
-fn clone_process(exit_signal: libc::c_int) -> libc::pid_t {
-    // SAFETY: no memory is shared; the child makes system calls alone.
-    unsafe { libc::syscall(libc::SYS_clone, exit_signal, 0, 0, 0, 0) as libc::pid_t }
 }
 
 fn block_signals() -> libc::sigset_t {
@@ -215,16 +184,14 @@ fn intermediate(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -
         // Ignored, it would reap the program in the kernel, and SIGTERM would not come.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         let terminated = libc::signal(libc::SIGTERM, libc::SIG_DFL);
-        let program = clone_process(libc::SIGCHLD);
-        match program {
-            -1 => libc::_exit(1),
-            0 => {
-                if terminated == libc::SIG_IGN {
-                    libc::signal(libc::SIGTERM, libc::SIG_IGN);
-                }
-                execute(plan, own, input, errors)
+        let Ok(program) = clone_process(libc::SIGCHLD) else {
+            libc::_exit(1)
+        };
+        if program == 0 {
+            if terminated == libc::SIG_IGN {
+                libc::signal(libc::SIGTERM, libc::SIG_IGN);
             }
-            _ => {}
+            execute(plan, own, input, errors);
         }
         // Whoever waits for the end of a pipe of the starting process must not wait for us.
         descriptors::close_from(0);
