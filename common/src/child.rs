@@ -5,9 +5,12 @@
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+/// How long a killed child is waited for. In D state it does not even die.
+const KILLED: Duration = Duration::from_millis(100);
 /// The longest pause between two looks whether a child has exited.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
@@ -40,5 +43,26 @@ pub fn reap(pid: Pid, deadline: Instant) -> Option<i32> {
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Kills a child and waits for it, so that no zombie is left; one in the middle of a call
+/// that even SIGKILL does not end is given up after a moment.
+pub fn kill_and_reap(pid: Pid) {
+    let _ = kill(pid, Signal::SIGKILL);
+    reap(pid, Instant::now() + KILLED);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_child_leaves_no_zombie() {
+        let child = std::process::Command::new("sleep").arg("100").spawn();
+        let pid = Pid::from_raw(child.unwrap().id() as i32);
+        assert_eq!(reap(pid, Instant::now()), None);
+        kill_and_reap(pid);
+        assert_eq!(waitpid(pid, None), Err(Errno::ECHILD));
     }
 }

@@ -6,6 +6,9 @@
 use std::io::{self, PipeReader, Read, Write};
 use std::time::{Duration, Instant};
 
+use nix::unistd::Pid;
+
+use crate::child::kill_and_reap;
 use crate::poll;
 
 /// What `read` gives; `None` if it takes longer than `limit`.
@@ -17,7 +20,7 @@ pub fn within(limit: Duration, read: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>
 /// A child that reads.
 #[derive(Debug)]
 pub struct ReaderChild {
-    pid: libc::pid_t,
+    pid: Pid,
     pipe: PipeReader,
     bytes: Vec<u8>,
     /// Everything has arrived.
@@ -42,8 +45,8 @@ impl ReaderChild {
             }
             pid
         };
-        (pid > 0).then_some(Self {
-            pid,
+        (pid > 0).then(|| Self {
+            pid: Pid::from_raw(pid),
             pipe,
             bytes: Vec::new(),
             whole: false,
@@ -71,12 +74,34 @@ impl ReaderChild {
 
 impl Drop for ReaderChild {
     fn drop(&mut self) {
-        // SAFETY: it is our child, and nobody has waited for it.
-        unsafe {
-            libc::kill(self.pid, libc::SIGKILL);
-            // One in the middle of a read that even SIGKILL does not end is left alone.
-            let options = if self.whole { 0 } else { libc::WNOHANG };
-            libc::waitpid(self.pid, std::ptr::null_mut(), options);
-        }
+        kill_and_reap(self.pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::errno::Errno;
+    use nix::sys::wait::waitpid;
+
+    use super::*;
+
+    #[test]
+    fn one_that_takes_too_long_leaves_no_zombie() {
+        let mut child = ReaderChild::start(|| {
+            std::thread::sleep(Duration::from_secs(100));
+            Vec::new()
+        })
+        .unwrap();
+        let pid = child.pid;
+        assert_eq!(child.answer(Duration::from_millis(1)), None);
+        drop(child);
+        assert_eq!(waitpid(pid, None), Err(Errno::ECHILD));
+    }
+
+    #[test]
+    fn an_answer_is_whole_and_its_child_gone() {
+        let bytes = vec![b'x'; 1 << 20];
+        let answer = within(Duration::from_secs(100), || bytes.clone());
+        assert_eq!(answer, Some(bytes));
     }
 }

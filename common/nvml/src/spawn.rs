@@ -6,12 +6,11 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use nix::errno::Errno;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 
+use getgpu_common::child::{kill_and_reap, reap};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::nvml_client::{Worker, channel};
 use getgpu_common::{descriptors, sys};
@@ -99,21 +98,10 @@ impl Worker for Forked {
 
     fn end(self, deadline: Instant) -> bool {
         drop(self.channel);
-        let mut pause = Duration::from_micros(50);
-        loop {
-            match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) if Instant::now() < deadline => {
-                    std::thread::sleep(pause);
-                    pause = (pause * 2).min(Duration::from_millis(5));
-                }
-                Ok(WaitStatus::StillAlive) => break,
-                Err(Errno::EINTR) => {}
-                _ => return true,
-            }
+        let exited = reap(self.pid, deadline).is_some();
+        if !exited {
+            kill_and_reap(self.pid);
         }
-        // In D state it does not even die; it is not waited for.
-        let _ = nix::sys::signal::kill(self.pid, nix::sys::signal::Signal::SIGKILL);
-        let _ = waitpid(self.pid, Some(WaitPidFlag::WNOHANG));
-        false
+        exited
     }
 }

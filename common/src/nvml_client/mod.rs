@@ -36,7 +36,7 @@ pub trait Worker {
     /// The connection to it.
     fn channel(&self) -> &OwnedFd;
     /// Waits until it exits, until `deadline` at most; false if it does not (then it was
-    /// killed and not waited for).
+    /// killed).
     fn end(self, deadline: Instant) -> bool;
 }
 
