@@ -6,6 +6,7 @@
 use std::io::{self, PipeReader, Read, Write};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use crate::child::kill_and_reap;
@@ -13,7 +14,7 @@ use crate::poll;
 
 /// What `read` gives; `None` if it takes longer than `limit`.
 pub fn within(limit: Duration, read: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>> {
-    let mut child = ReaderChild::start(read)?;
+    let mut child = ReaderChild::start(read).ok()?;
     child.answer(limit)
 }
 
@@ -28,9 +29,9 @@ pub struct ReaderChild {
 }
 
 impl ReaderChild {
-    /// Starts it; `None` if that is not possible now.
-    pub fn start(read: impl FnOnce() -> Vec<u8>) -> Option<Self> {
-        let (pipe, writer) = io::pipe().ok()?;
+    /// Starts it.
+    pub fn start(read: impl FnOnce() -> Vec<u8>) -> io::Result<Self> {
+        let (pipe, writer) = io::pipe()?;
         let parent = std::process::id();
         // SAFETY: with one thread the child may use all of its memory; it ends by _exit,
         // which runs nothing of the parent's.
@@ -45,8 +46,8 @@ impl ReaderChild {
             }
             pid
         };
-        (pid > 0).then(|| Self {
-            pid: Pid::from_raw(pid),
+        Ok(Self {
+            pid: Pid::from_raw(Errno::result(pid)?),
             pipe,
             bytes: Vec::new(),
             whole: false,
@@ -80,7 +81,6 @@ impl Drop for ReaderChild {
 
 #[cfg(test)]
 mod tests {
-    use nix::errno::Errno;
     use nix::sys::wait::waitpid;
 
     use super::*;

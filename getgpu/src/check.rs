@@ -3,51 +3,19 @@
 //! what one part of it finds does not keep the others from looking.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use getgpu_common::diag::{printable, show};
-use getgpu_common::error::{Failure, Kind};
+use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Detail, Inventory};
 use getgpu_common::lock::{LockFile, LockOrigin, Span, host_sharing, occupancy};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Settings};
 
+use crate::findings::Findings;
 use crate::invocation::{Asker, open};
 use crate::{check_hook, explain};
-
-/// What has been found so far.
-#[derive(Default)]
-pub struct Findings {
-    text: String,
-    wrong: usize,
-}
-
-impl Findings {
-    /// Notes what is as it should be.
-    pub fn fine(&mut self, what: &str, found: &str) {
-        let _ = writeln!(self.text, "ok       {what}: {}", printable(found));
-    }
-
-    /// Notes what is not, and what to do.
-    pub fn wrong(&mut self, what: &str, found: &str, remedy: &str) {
-        self.wrong += 1;
-        let _ = writeln!(self.text, "problem  {what}: {}", printable(found));
-        if !remedy.is_empty() {
-            let _ = writeln!(self.text, "  remedy: {}", printable(remedy));
-        }
-    }
-
-    fn failed(&mut self, what: &str, failure: &Failure, otherwise: &str) {
-        self.wrong(
-            what,
-            &failure.message,
-            failure.hint.as_deref().unwrap_or(otherwise),
-        );
-    }
-}
 
 /// Looks at everything and prints what was found; the failure is that something is wrong.
 pub fn check(environment: &Environment, directories: &[PathBuf]) -> Result<(), Failure> {
@@ -60,15 +28,7 @@ pub fn check(environment: &Environment, directories: &[PathBuf]) -> Result<(), F
     }
     check_hook::look(&settings, &mut findings);
     programs(directories, &mut findings);
-    show(&findings.text)?;
-    match findings.wrong {
-        0 => Ok(()),
-        1 => Err(Failure::new(Kind::NoneFree, "--check: 1 problem")),
-        many => Err(Failure::new(
-            Kind::NoneFree,
-            format!("--check: {many} problems"),
-        )),
-    }
+    findings.report()
 }
 
 /// The settings in force; with an unreadable file those that are built in.

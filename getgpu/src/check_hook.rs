@@ -3,21 +3,19 @@
 //! else; the library does nothing there but say that it was called.
 #![allow(unsafe_code)]
 
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use getgpu_common::diag;
-use getgpu_common::exit;
+use getgpu_common::error::reason;
 use getgpu_common::hook;
+use getgpu_common::reader_child::ReaderChild;
 use getgpu_common::settings::{Auto, Settings};
+use getgpu_nvml::spawn::seclude;
 
-use crate::check::Findings;
+use crate::findings::Findings;
 
-/// The hidden first argument that makes getgpu the process that calls cuInit.
-pub const OPTION: &str = "--hook-probe";
-/// What it prints where there is no driver for CUDA.
+/// What the process that calls cuInit says where there is no driver for CUDA.
 const NO_DRIVER: &str = "no-driver";
-/// What it prints before cuInit's status, by whether the library was called.
+/// What it says before cuInit's status, by whether the library was called.
 const CALLED: &str = "called";
 const NOT_CALLED: &str = "not-called";
 
@@ -34,78 +32,58 @@ pub fn look(settings: &Settings, findings: &mut Findings) {
         );
         return;
     };
-    let turned_off = if settings.auto == Auto::Off {
-        "; auto = \"off\": it gives no devices here"
-    } else {
-        ""
-    };
     let remedy = "unset CUDA_INJECTION64_PATH here, and use cudawrap -- PROGRAM or create-cudawrap";
-    let asked = Command::new("/proc/self/exe")
-        .arg(OPTION)
-        .env(hook::VARIABLE, &library)
-        .env(hook::PROBE, "1")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut asked = match asked {
+    let mut asked = match ReaderChild::start(|| probe(&library).into_bytes()) {
         Ok(asked) => asked,
         Err(error) => {
-            let why = getgpu_common::error::reason(&error);
+            let why = reason(&error);
             findings.wrong(what, &format!("cannot be tried: {why}"), "");
             return;
         }
     };
-    let deadline = Instant::now() + settings.nvml_timeout;
-    while matches!(asked.try_wait(), Ok(None)) {
-        if Instant::now() >= deadline {
-            let _ = asked.kill();
-            let limit = settings.nvml_timeout.as_secs_f64();
-            findings.wrong(
-                what,
-                &format!("cuInit did not return within {limit} s"),
-                remedy,
-            );
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let answer = asked
-        .wait_with_output()
-        .map(|output| output.stdout)
-        .unwrap_or_default();
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    let path = library.display();
-    match answer.trim().split_once(' ') {
-        Some((CALLED, status)) => findings.fine(
-            what,
-            &format!("cuInit (status {status}) calls {path}{turned_off}"),
-        ),
-        Some((NOT_CALLED, status)) => findings.wrong(
-            what,
-            &format!("cuInit (status {status}) does not call {path}: this driver has no such hook"),
-            remedy,
-        ),
-        _ if answer.trim() == NO_DRIVER => findings.fine(
-            what,
-            &format!("there is no libcuda.so.1 here to call {path}"),
-        ),
-        _ => findings.wrong(what, "cuInit ended the process that called it", remedy),
+    let Some(answer) = asked.answer(settings.nvml_timeout) else {
+        let limit = settings.nvml_timeout.as_secs_f64();
+        let found = format!("cuInit did not return within {limit} s");
+        findings.wrong(what, &found, remedy);
+        return;
+    };
+    match meaning(&String::from_utf8_lossy(&answer), &library, settings.auto) {
+        Ok(found) => findings.fine(what, &found),
+        Err(found) => findings.wrong(what, &found, remedy),
     }
 }
 
-/// The process that calls cuInit.
-pub fn probe() -> i32 {
-    let text = match initialize() {
-        None => NO_DRIVER.to_owned(),
-        Some(status) => {
-            let called = std::env::var_os(hook::CALLED).is_some();
-            format!("{} {status}", if called { CALLED } else { NOT_CALLED })
-        }
+/// What the answer of [`probe`] says about this node; the failure is that something is
+/// wrong.
+fn meaning(answer: &str, library: &Path, auto: Auto) -> Result<String, String> {
+    let path = library.display();
+    let turned_off = match auto {
+        Auto::Off => "; auto = \"off\": it gives no devices here",
+        _ => "",
     };
-    let printed = diag::print(&format!("{text}\n"));
-    // What the driver does when a process ends may crash, and is nobody's answer.
-    getgpu_common::sys::end(if printed.is_ok() { exit::OK } else { 1 })
+    match answer.split_once(' ') {
+        Some((CALLED, status)) => Ok(format!("cuInit (status {status}) calls {path}{turned_off}")),
+        Some((NOT_CALLED, status)) => Err(format!(
+            "cuInit (status {status}) does not call {path}: this driver has no such hook"
+        )),
+        _ if answer == NO_DRIVER => Ok(format!("there is no libcuda.so.1 here to call {path}")),
+        _ => Err("cuInit ended the process that called it".to_owned()),
+    }
+}
+
+/// What the child does: has the driver load `library` at cuInit, and says how that went.
+fn probe(library: &Path) -> String {
+    seclude();
+    // SAFETY: this process has one thread, so nobody reads the environment meanwhile.
+    unsafe {
+        std::env::set_var(hook::VARIABLE, library);
+        std::env::set_var(hook::PROBE, "1");
+    }
+    let Some(status) = initialize() else {
+        return NO_DRIVER.to_owned();
+    };
+    let called = std::env::var_os(hook::CALLED).is_some();
+    format!("{} {status}", if called { CALLED } else { NOT_CALLED })
 }
 
 /// cuInit's status; none without libcuda.so.1.

@@ -7,6 +7,7 @@ mod check;
 mod check_hook;
 mod choose;
 mod explain;
+mod findings;
 mod hand_out;
 mod holder;
 mod invocation;
@@ -32,11 +33,6 @@ fn main() {
         holder::main(&words)
     } else if let Some(words) = words_behind(lease_log::OPTION, &arguments) {
         lease_log::main(&words)
-    } else if arguments
-        .get(1)
-        .is_some_and(|word| word == check_hook::OPTION)
-    {
-        check_hook::probe()
     } else if arguments.get(1).is_some_and(|word| word == WORKER_OPTION) {
         run::worker()
     } else {

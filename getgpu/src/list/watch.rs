@@ -42,7 +42,7 @@ pub fn run(interval: Duration, look: impl Fn() -> Vec<u8>) -> Result<(), Failure
     };
     loop {
         let began = Instant::now();
-        let mut child = ReaderChild::start(&look);
+        let mut child = ReaderChild::start(&look).ok();
         while began.elapsed() < interval || child.is_some() {
             if let Some(text) = child
                 .as_mut()
