@@ -145,7 +145,10 @@ type Steps = Result<(Vec<Step>, Outcome), Failure>;
 fn wrap(seen: &Seen, now: State, request: &Request) -> Steps {
     match now {
         State::Plain => Ok((first(request.method), Outcome::Wrapped)),
-        State::Interrupted => Ok((half(seen, request), Outcome::Wrapped)),
+        State::Interrupted => Ok((
+            half(seen, request.method, request.wrapper),
+            Outcome::Wrapped,
+        )),
         State::SameFile => Ok((relink(request.method), Outcome::Wrapped)),
         // Interrupted before the last step of an adoption.
         State::Wrapped if seen.hidden.is_program() && seen.former.id == seen.hidden.id => {

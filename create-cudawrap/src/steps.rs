@@ -2,9 +2,10 @@
 //! running: with an exchange of two names where the file system has it (renameat2(2)), with
 //! hard links and renames where not.
 
+use std::ffi::OsStr;
+
 use crate::inspect::Seen;
 use crate::names::Place::{self, App, Hidden, Tmp};
-use crate::plan::Request;
 
 /// Whether two names can change places in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +49,9 @@ pub fn first(method: Method) -> Vec<Step> {
 
 /// Interrupted before the exchange; a link that leads elsewhere than wanted is made anew
 /// first.
-pub fn half(seen: &Seen, request: &Request) -> Vec<Step> {
-    let usable = seen.hidden.runs && seen.hidden.text.as_deref() == Some(request.wrapper);
-    match request.method {
+pub fn half(seen: &Seen, method: Method, wrapper: &OsStr) -> Vec<Step> {
+    let usable = seen.hidden.runs && seen.hidden.text.as_deref() == Some(wrapper);
+    match method {
         Method::Exchange if usable => vec![Step::Swap(App, Hidden)],
         Method::Exchange => {
             vec![
@@ -61,7 +62,7 @@ pub fn half(seen: &Seen, request: &Request) -> Vec<Step> {
                 Step::Swap(App, Hidden),
             ]
         }
-        Method::Replace => renew(request.method),
+        Method::Replace => renew(method),
     }
 }
 

@@ -7,7 +7,7 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::hook;
 use getgpu_common::settings::{Auto, Environment, Loaded};
 
-use crate::launch::LaunchSpec;
+use crate::launch_spec::LaunchSpec;
 use crate::options::{self, Options};
 
 /// What the program is started with: no lease, but the variables that have it get one.

@@ -17,7 +17,7 @@ use getgpu_common::settings::{Environment, Loaded, Settings, Source, Wait};
 use getgpu_common::sys;
 use getgpu_common::visible::Visible;
 
-use crate::launch::LaunchSpec;
+use crate::launch_spec::LaunchSpec;
 use crate::lease::{Lease, Lessee};
 use crate::linked;
 

@@ -14,6 +14,7 @@ mod handover;
 mod helper;
 mod invocation;
 mod launch;
+mod launch_spec;
 mod lease;
 mod linked;
 mod locate_program;

@@ -15,9 +15,9 @@ use getgpu_common::select::{Observer, Selected, Selection};
 use getgpu_common::settings::Wait;
 use getgpu_common::visible::Visible;
 
+use crate::answer::{Answer, Chosen, Claimed};
 use crate::explain;
-use crate::hand_out::Answer;
-use crate::invocation::{Asker, Chosen, Claimed, Invocation, open};
+use crate::invocation::{Asker, Invocation, open};
 use crate::options::{Action, Format, Keep};
 use getgpu_common::procfs::Process;
 

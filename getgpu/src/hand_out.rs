@@ -5,47 +5,21 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use getgpu_common::choice::chooser::Guard;
 use getgpu_common::deadline;
-use getgpu_common::detached::User;
 use getgpu_common::diag::print;
 use getgpu_common::error::Failure;
 use getgpu_common::frameworks;
-use getgpu_common::ident::Uuid;
 use getgpu_common::job::Job;
-use getgpu_common::lock::OfdLock;
-use getgpu_common::lock::holder_args::{HolderArgs, Tag, Until};
-use getgpu_common::procfs::{Process, Stat};
+use getgpu_common::lock::holder_args::{HolderArgs, Until};
+use getgpu_common::procfs::Stat;
 use getgpu_common::settings::Log;
 use getgpu_common::syslog::Record;
 
+use crate::answer::{Answer, Whose};
 use crate::caller;
 use crate::holder;
 use crate::invocation::Invocation;
 use crate::options::{Format, Keep};
-
-/// What is to be printed, and the lock behind it.
-pub struct Answer {
-    /// The devices.
-    pub uuids: Vec<Uuid>,
-    /// What is printed for them.
-    pub value: String,
-    /// The settled reservation, if there is to be one.
-    pub lock: Option<OfdLock>,
-    /// The smallest part of a device that it is.
-    pub part: f64,
-    /// Kept until the holder can be counted.
-    pub guard: Guard,
-}
-
-/// For whom a device is reserved, and under which name.
-pub struct Whose {
-    pub caller: Process,
-    /// The process that `--hold=PID` names.
-    pub held: Option<Process>,
-    pub user: Option<User>,
-    pub tag: Option<Tag>,
-}
 
 impl Invocation<'_> {
     /// Starts the holder, prints, and tells the holder how that went.

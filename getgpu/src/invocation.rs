@@ -8,10 +8,10 @@ use getgpu_common::choice::chooser::Guard;
 use getgpu_common::diag::{Diag, print};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Inventory};
-use getgpu_common::lock::claim::{join, settle_all};
+use getgpu_common::inventory::Detail;
+use getgpu_common::lock::claim::join;
 use getgpu_common::lock::ownership_proof::{self, HolderProcess};
-use getgpu_common::lock::{Claim, LockFile, Side, Span};
+use getgpu_common::lock::{LockFile, Side, Span};
 use getgpu_common::nvml_client::Client;
 use getgpu_common::ownership::{Cover, Decision};
 use getgpu_common::request::Request;
@@ -22,8 +22,8 @@ use getgpu_nvml::spawn;
 
 use getgpu_common::procfs::Process;
 
+use crate::answer::{Answer, Chosen, Whose};
 use crate::caller;
-use crate::hand_out::{Answer, Whose};
 use crate::options::{Action, Format, Keep, Options};
 use crate::tag;
 
@@ -241,43 +241,6 @@ impl Invocation<'_> {
             lock,
             part,
             guard: Guard::default(),
-        })
-    }
-}
-
-/// A choice whose claims may still have to be settled, which happens only when NVML has
-/// let go.
-pub enum Chosen {
-    /// Ours already.
-    Settled(Answer),
-    /// Claimed just now.
-    Claimed(Claimed),
-    /// Nothing is free, and the caller waits; what is known of the node.
-    InQueue(Inventory),
-}
-
-/// Devices that are claimed.
-pub struct Claimed {
-    pub uuids: Vec<Uuid>,
-    /// What is printed for them.
-    pub value: String,
-    /// To be settled.
-    pub claims: Vec<Claim>,
-    /// Kept until the holder can be counted.
-    pub guard: Guard,
-}
-
-impl Claimed {
-    fn settle(self, request: &Request, lock_file: &LockFile) -> Result<Answer, Failure> {
-        let part = share::smallest(self.claims.iter().map(Claim::units));
-        let lock = Some(settle_all(lock_file, self.claims, request.user)?);
-        request.confirm(lock_file)?;
-        Ok(Answer {
-            uuids: self.uuids,
-            value: self.value,
-            lock,
-            part,
-            guard: self.guard,
         })
     }
 }

@@ -2,6 +2,7 @@
 //! will use it. The same executable is the holder of a reservation and the process that
 //! asks NVML for cudawrap.
 
+mod answer;
 mod caller;
 mod check;
 mod check_hook;

@@ -19,7 +19,7 @@ use getgpu_common::request::Request;
 use getgpu_common::{share, sys};
 use nix::sys::signal::Signal;
 
-use crate::hand_out::Answer;
+use crate::answer::Answer;
 use crate::holder::QUESTION;
 use crate::invocation::{Asker, Invocation};
 use getgpu_common::procfs::Process;

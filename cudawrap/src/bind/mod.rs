@@ -22,7 +22,7 @@ use getgpu_common::inventory::Device;
 use getgpu_common::settings::Settings;
 
 use crate::helper;
-use crate::launch::LaunchSpec;
+use crate::launch_spec::LaunchSpec;
 use crate::lease::Lease;
 
 /// Where the kernel tells about CPUs (Documentation/admin-guide/cputopology.rst).

@@ -21,7 +21,7 @@ use getgpu_common::inventory::Device;
 use getgpu_common::settings::Settings;
 use getgpu_common::visible::Visible;
 
-use crate::launch::LaunchSpec;
+use crate::launch_spec::LaunchSpec;
 use directory::MpsDirectory;
 
 /// `--mps` was typed: refuses before anything is chosen, where it is clear that there

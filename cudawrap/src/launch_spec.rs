@@ -1,0 +1,59 @@
+//! What a program is started with: variables to be set, and the lease that it inherits.
+//! MPS and the binding to CPUs add to it.
+
+use getgpu_common::frameworks;
+use getgpu_common::ident::Uuid;
+use getgpu_common::settings::Settings;
+
+use crate::lease::Lease;
+
+/// How a program is to be run.
+#[derive(Debug, Default)]
+pub struct LaunchSpec {
+    /// Variables to be set.
+    pub variables: Vec<(String, String)>,
+    /// The lease, if there is one.
+    pub lease: Option<Lease>,
+}
+
+impl LaunchSpec {
+    /// As it is: nothing set, nothing leased.
+    pub fn unchanged() -> Self {
+        Self::default()
+    }
+
+    /// Without a lease, on devices that were named for it. `devices`: as for a lease.
+    pub fn without_lease(devices: Option<&[Uuid]>) -> Self {
+        Self {
+            variables: devices.map(visible).into_iter().collect(),
+            lease: None,
+        }
+    }
+
+    /// With a lease. `devices`: those to be named in CUDA_VISIBLE_DEVICES; none: that
+    /// stays as it is.
+    pub fn leased(devices: Option<&[Uuid]>, lease: Lease, settings: &Settings) -> Self {
+        let mut variables: Vec<(String, String)> = devices.map(visible).into_iter().collect();
+        let part = lease.part;
+        if settings.framework_memory && part < 1.0 {
+            let unset = frameworks::variables(part)
+                .into_iter()
+                .filter(|(name, _)| std::env::var_os(name).is_none());
+            variables.extend(unset.map(|(name, value)| (name.to_owned(), value)));
+        }
+        Self {
+            variables,
+            lease: Some(lease),
+        }
+    }
+}
+
+/// CUDA_VISIBLE_DEVICES for these devices.
+fn visible(devices: &[Uuid]) -> (String, String) {
+    let value = devices
+        .iter()
+        .map(Uuid::as_str)
+        .collect::<Vec<_>>()
+        .join(",");
+    ("CUDA_VISIBLE_DEVICES".to_owned(), value)
+}
