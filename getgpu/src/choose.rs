@@ -7,7 +7,7 @@ use getgpu_common::choice::rejection_report::{self, Rejected};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
-use getgpu_common::lock::{OfdLock, Side};
+use getgpu_common::lock::{Claim, OfdLock, Side};
 use getgpu_common::ownership::Decision;
 use getgpu_common::queue::{Progress, Search, Waiter};
 use getgpu_common::request::{Request, WITHOUT_GRANT};
@@ -78,62 +78,22 @@ impl Invocation<'_> {
             ));
         }
         let Some(device) = pool.get(index).copied() else {
-            let there = match pool.len() {
-                1 => "there is 1 device, 0".to_owned(),
-                many => format!("there are {many} devices, 0 to {}", many - 1),
-            };
-            let (lock_file, hint) = match request.filter.grant {
-                Some(_) => (
-                    ", within CUDA_VISIBLE_DEVICES",
-                    request.remedy(WITHOUT_GRANT),
-                ),
-                None => (
-                    "",
-                    "getgpu --list; to wait for a free device: getgpu --wait",
-                ),
-            };
-            return Err(Failure::new(
-                Kind::Usage,
-                format!("no device {index}: {there}{lock_file}"),
-            )
-            .hint(hint));
+            return Err(no_such_index(index, pool.len(), request));
         };
         let value = self.value(std::iter::once(&device.uuid), Some(inventory));
         let uuids = vec![device.uuid.clone()];
-        let probe = self.lock_file.open()?;
-        let mut chooser = Chooser {
-            client,
-            lock_file: &self.lock_file,
-            side: Side::Reservation,
-            request,
-            skip: &|other| other != device,
+        let why = match self.claim_device(client, request, inventory, device)? {
+            Attempt::Claimed(claim, guard) => {
+                return Ok(Chosen::Claimed(Claimed {
+                    uuids,
+                    value,
+                    claims: vec![claim],
+                    guard,
+                }));
+            }
+            Attempt::PassedOver(why) => why,
         };
         // The device that was named is printed in any case.
-        let (why, guard) = match chooser.within_cap(&probe, inventory)? {
-            Ok(guard) => match chooser.try_device(&probe, device)? {
-                Ok(claim) => {
-                    let guard = guard.sign_claims(
-                        &self.lock_file,
-                        Side::Reservation,
-                        std::iter::once(&claim),
-                    )?;
-                    return Ok(Chosen::Claimed(Claimed {
-                        uuids,
-                        value,
-                        claims: vec![claim],
-                        guard,
-                    }));
-                }
-                Err(why) => (
-                    explain::passed_over(device, Some(&why), &self.lock_file, &probe),
-                    Guard::default(),
-                ),
-            },
-            Err(over) => (
-                format!("{}: {}", device.uuid, over.message),
-                Guard::default(),
-            ),
-        };
         if matches!(self.options.keep, Keep::Hold(_)) {
             let hint = "getgpu --hold without INDEX holds a free device; getgpu --list shows them";
             return Err(Failure::new(Kind::NoneFree, format!("not held: {why}")).hint(hint));
@@ -146,8 +106,46 @@ impl Invocation<'_> {
             value,
             lock: None,
             part: 1.0,
-            guard,
+            guard: Guard::default(),
         }))
+    }
+
+    /// Claims this device if it is free.
+    fn claim_device(
+        &self,
+        client: &mut Asker,
+        request: &Request,
+        inventory: &Inventory,
+        device: &Device,
+    ) -> Result<Attempt, Failure> {
+        let probe = self.lock_file.open()?;
+        let mut chooser = Chooser {
+            client,
+            lock_file: &self.lock_file,
+            side: Side::Reservation,
+            request,
+            skip: &|other| other != device,
+        };
+        let guard = match chooser.within_cap(&probe, inventory)? {
+            Ok(guard) => guard,
+            Err(over) => {
+                let why = format!("{}: {}", device.uuid, over.message);
+                return Ok(Attempt::PassedOver(why));
+            }
+        };
+        match chooser.try_device(&probe, device)? {
+            Ok(claim) => {
+                let claims = std::iter::once(&claim);
+                let guard = guard.sign_claims(&self.lock_file, Side::Reservation, claims)?;
+                Ok(Attempt::Claimed(claim, guard))
+            }
+            Err(why) => Ok(Attempt::PassedOver(explain::passed_over(
+                device,
+                Some(&why),
+                &self.lock_file,
+                &probe,
+            ))),
+        }
     }
 
     fn free(
@@ -254,14 +252,39 @@ impl Invocation<'_> {
             .unwrap_or_default();
         let each = uuids.map(|uuid| {
             let mut usable = gpus.iter().filter(|gpu| gpu.usable);
-            let lock_file = usable.position(|gpu| gpu.uuid.as_ref() == Some(uuid));
-            match lock_file.filter(|_| self.options.format == Format::Index) {
-                Some(lock_file) => lock_file.to_string(),
+            let place = usable.position(|gpu| gpu.uuid.as_ref() == Some(uuid));
+            match place.filter(|_| self.options.format == Format::Index) {
+                Some(place) => place.to_string(),
                 None => uuid.to_string(),
             }
         });
         each.collect::<Vec<_>>().join(",")
     }
+}
+
+/// What came of a device that was named.
+enum Attempt {
+    Claimed(Claim, Guard),
+    /// It is not free; why, for people.
+    PassedOver(String),
+}
+
+fn no_such_index(index: usize, devices: usize, request: &Request) -> Failure {
+    let there = match devices {
+        1 => "there is 1 device, 0".to_owned(),
+        many => format!("there are {many} devices, 0 to {}", many - 1),
+    };
+    let (within, hint) = match request.filter.grant {
+        Some(_) => (
+            ", within CUDA_VISIBLE_DEVICES",
+            request.remedy(WITHOUT_GRANT),
+        ),
+        None => (
+            "",
+            "getgpu --list; to wait for a free device: getgpu --wait",
+        ),
+    };
+    Failure::new(Kind::Usage, format!("no device {index}: {there}{within}")).hint(hint)
 }
 
 /// Says with `--explain` why devices were not taken.

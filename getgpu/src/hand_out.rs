@@ -24,73 +24,39 @@ use crate::options::{Format, Keep};
 impl Invocation<'_> {
     /// Starts the holder, prints, and tells the holder how that went.
     pub fn hand_out(&self, answer: Answer, whose: Whose) -> Result<(), Failure> {
-        let Whose {
-            caller,
-            held,
-            user,
-            tag,
-        } = whose;
         let text = self.text(&answer.value, answer.part);
         let Some(lock) = answer.lock.filter(|_| self.options.keep != Keep::No) else {
             return print(&text);
         };
-        let until = match (self.options.keep, held) {
-            (Keep::Hold(Some(0)), _) => Until::Released,
-            (Keep::Hold(_), held) => Until::Over(
-                held.unwrap_or_else(|| caller.clone()),
-                self.settings.max_hold,
-            ),
-            _ => {
-                // Else --for would be a way around it.
-                let wait = self
-                    .settings
-                    .max_hold
-                    .map_or(self.settings.reserve_for, |most| {
-                        self.settings.reserve_for.min(most)
-                    });
-                Until::Programs {
-                    wait,
-                    linger: self.settings.linger,
-                }
-            }
-        };
-        let asked = match &until {
-            Until::Released => Some(Duration::ZERO),
-            Until::Over(..) => None,
-            Until::Programs { .. } => Some(self.settings.reserve_for),
-        };
-        if let Some(line) = self.settings.hold_is_cut(asked) {
-            self.diag.warn(&line);
-        }
+        let until = self.until(&whose);
+        self.warn_if_cut(&until);
         let job = Job::own();
+        let own_uid = || nix::unistd::geteuid().as_raw();
         let record = Record {
             by: "getgpu",
             pid: std::process::id() as i32,
             what: "reserved",
             devices: &answer.uuids,
-            uid: user.map_or_else(|| nix::unistd::geteuid().as_raw(), |user| user.uid),
-            program: ("for", &caller.name),
+            uid: whose.user.map_or_else(own_uid, |user| user.uid),
+            program: ("for", &whose.caller.name),
             share: answer.part,
             job: job.as_ref(),
             waited: self.began.elapsed(),
         };
-        let line = HolderArgs {
+        let grant = self.environment.visible.as_deref();
+        let args = HolderArgs {
             devices: answer.uuids.clone(),
-            granted: self
-                .environment
-                .visible
-                .as_deref()
-                .is_some_and(|own| own == answer.value.as_str()),
+            granted: grant.is_some_and(|own| own == answer.value.as_str()),
             value: answer.value,
-            caller: caller.clone(),
+            caller: whose.caller.clone(),
             record: (self.settings.log != Log::None).then(|| record.text()),
             job: job.clone(),
             forks: caller::forks(),
             since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),
             until,
-            tag,
+            tag: whose.tag,
         };
-        let started = holder::start(&line, lock, user)?;
+        let started = holder::start(&args, lock, whose.user)?;
         record.send(self.settings);
         // The holder has signed: from now on this user's next call counts it.
         drop(answer.guard);
@@ -105,6 +71,38 @@ impl Invocation<'_> {
                 started.cancel();
                 Err(failure)
             }
+        }
+    }
+
+    /// When the reservation ends.
+    fn until(&self, whose: &Whose) -> Until {
+        let most = self.settings.max_hold;
+        match self.options.keep {
+            Keep::Hold(Some(0)) => Until::Released,
+            Keep::Hold(_) => {
+                let process = whose.held.as_ref().unwrap_or(&whose.caller);
+                Until::Over(process.clone(), most)
+            }
+            Keep::No | Keep::ForProgram => {
+                let wait = self.settings.reserve_for;
+                Until::Programs {
+                    // Else --for would be a way around max_hold.
+                    wait: most.map_or(wait, |most| wait.min(most)),
+                    linger: self.settings.linger,
+                }
+            }
+        }
+    }
+
+    /// Says that the site's limit cuts what was asked for.
+    fn warn_if_cut(&self, until: &Until) {
+        let asked = match until {
+            Until::Released => Some(Duration::ZERO),
+            Until::Over(..) => None,
+            Until::Programs { .. } => Some(self.settings.reserve_for),
+        };
+        if let Some(line) = self.settings.hold_is_cut(asked) {
+            self.diag.warn(&line);
         }
     }
 

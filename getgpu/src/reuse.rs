@@ -54,27 +54,11 @@ impl Invocation<'_> {
                 Some(&scanned)
             }
         };
-        let reusable = |line: &HolderProcess, devices: &Proven| {
-            fits(devices, request, inventory) && lingers(&self.lock_file, line)
-        };
-        let wish = OwnershipQuestion {
-            grant: None,
-            by_uuid: false,
-            count: request.count,
-            wants_all: &|_, _| true,
-            reusable: &reusable,
-        };
-        let Decision::Reuse(line) = ownership::decide(&wish, &candidates) else {
+        let Some(line) = self.reusable(&candidates, request, inventory) else {
             return Ok(None);
         };
-        for uuid in &line.args.devices {
-            if !self.shared(&line, uuid)?
-                && !client
-                    .usage_of(uuid)?
-                    .is_ok_and(|u| u.activity == Activity::Idle)
-            {
-                return Ok(None);
-            }
+        if !self.is_idle(client, &line)? {
+            return Ok(None);
         }
         let Some(lock) = take(&self.lock_file, &line)? else {
             return Ok(None);
@@ -97,6 +81,43 @@ impl Invocation<'_> {
             part,
             guard: Guard::default(),
         }))
+    }
+
+    /// The reservation among `candidates` that fits the request and lingers.
+    fn reusable(
+        &self,
+        candidates: &[Candidate],
+        request: &Request,
+        inventory: Option<&Inventory>,
+    ) -> Option<HolderProcess> {
+        let reusable = |line: &HolderProcess, devices: &Proven| {
+            fits(devices, request, inventory) && lingers(&self.lock_file, line)
+        };
+        let wish = OwnershipQuestion {
+            grant: None,
+            by_uuid: false,
+            count: request.count,
+            wants_all: &|_, _| true,
+            reusable: &reusable,
+        };
+        match ownership::decide(&wish, candidates) {
+            Decision::Reuse(line) => Some(*line),
+            _ => None,
+        }
+    }
+
+    /// Whether no program is on the reserved devices, apart from those that share them.
+    fn is_idle(&self, client: &mut Asker, line: &HolderProcess) -> Result<bool, Failure> {
+        for uuid in &line.args.devices {
+            if self.shared(line, uuid)? {
+                continue;
+            }
+            let usage = client.usage_of(uuid)?;
+            if !usage.is_ok_and(|usage| usage.activity == Activity::Idle) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether others have shares of the device, so that its being busy says nothing.

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::time::Instant;
 
 use getgpu_common::diag::{Diag, Level, show};
 use getgpu_common::error::{Failure, Kind};
@@ -10,7 +11,7 @@ use getgpu_common::lock::LockFile;
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::quantity;
 use getgpu_common::request::Request;
-use getgpu_common::settings::{Environment, Loaded, Source};
+use getgpu_common::settings::{Environment, Loaded, Settings, Source};
 use getgpu_common::{deadline, exit};
 use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
@@ -73,92 +74,99 @@ pub fn worker() -> i32 {
 }
 
 fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), Failure> {
-    let began = std::time::Instant::now();
-    if let Action::Text(text) = &options.action {
-        return show(text);
-    }
-    if let Action::Check(directories) = &options.action {
-        return check::check(environment, directories);
-    }
-    if options.action == Action::ShowConfig {
-        let mut loaded = settings(options, environment)?;
-        // It is what the message about an unknown setting sends people to.
-        for unknown in std::mem::take(&mut loaded.unknown) {
-            diag.warn(&unknown);
-        }
-        let lock = LockFile::find(environment.lock.clone(), loaded.settings.lock.clone());
-        let lock = match lock {
-            Ok(lock) => lock.path.display().to_string(),
-            Err(failure) => failure.message,
-        };
-        let people = options.level == Level::Verbose || std::io::stdout().is_terminal();
-        let head = show_config::head(environment, &lock);
-        let head = if people { head.as_str() } else { "" };
-        return show(&format!("{head}{}", show_config::text(&loaded)));
+    let began = Instant::now();
+    match &options.action {
+        Action::Text(text) => return show(text),
+        Action::Check(directories) => return check::check(environment, directories),
+        Action::ShowConfig => return show_settings(options, environment, diag),
+        _ => {}
     }
     let loaded = settings(options, environment)?.strict()?;
     let settings = &loaded.settings;
+    let lock_file = || find_lock_file(settings, environment, diag, false);
     match &options.action {
         Action::Release(name) => {
-            let lock_file = find_lock_file(settings, environment, diag, false)?;
             let listed = || Request::listed(settings, environment, options.ignore_grant);
             let device = |index| list::device_at(open(settings)?, listed()?, index);
-            return release::one(&lock_file, name, device, diag);
+            release::one(&lock_file()?, name, device, diag)
         }
-        Action::Queue { json } => {
-            return list::queue::show(&find_lock_file(settings, environment, diag, false)?, *json);
+        Action::ReleaseAll => release::all(&lock_file()?, diag),
+        Action::Queue { json } => list::queue::show(&lock_file()?, *json),
+        _ => {
+            let request = request(options, settings, environment)?;
+            let call = Invocation {
+                options,
+                environment,
+                settings,
+                lock_file: lock_file()?,
+                diag,
+                began,
+            };
+            look_or_print(&call, request)
         }
-        Action::ReleaseAll => {
-            return release::all(&find_lock_file(settings, environment, diag, false)?, diag);
-        }
-        _ => {}
     }
-    // What is looked at, or reserved already, is told to a job without a GPU too.
-    let looking = matches!(
-        options.action,
-        Action::List(..) | Action::Watch(..) | Action::CountFree | Action::Tagged(_)
-    );
-    let request = if looking {
-        Request::listed
-    } else {
-        Request::new
+}
+
+/// Says what the settings are, and where each comes from.
+fn show_settings(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), Failure> {
+    let mut loaded = settings(options, environment)?;
+    // It is what the message about an unknown setting sends people to.
+    for unknown in std::mem::take(&mut loaded.unknown) {
+        diag.warn(&unknown);
+    }
+    let lock = LockFile::find(environment.lock.clone(), loaded.settings.lock.clone());
+    let lock = match lock {
+        Ok(lock) => lock.path.display().to_string(),
+        Err(failure) => failure.message,
     };
-    let request = request(settings, environment, options.ignore_grant)?;
-    let request = if matches!(options.action, Action::Print(Some(_))) {
-        request.by_index()
-    } else {
-        request
-    };
-    let lock_file = find_lock_file(settings, environment, diag, false)?;
-    let call = Invocation {
-        options,
-        environment,
-        settings,
-        lock_file,
-        diag,
-        began,
-    };
-    match &options.action {
+    let people = options.level == Level::Verbose || std::io::stdout().is_terminal();
+    let head = show_config::head(environment, &lock);
+    let head = if people { head.as_str() } else { "" };
+    show(&format!("{head}{}", show_config::text(&loaded)))
+}
+
+/// Which devices the call is about.
+fn request(
+    options: &Options,
+    settings: &Settings,
+    environment: &Environment,
+) -> Result<Request, Failure> {
+    match options.action {
+        // What is looked at, or reserved already, is told to a job without a GPU too.
+        Action::List(..) | Action::Watch(..) | Action::CountFree | Action::Tagged(_) => {
+            Request::listed(settings, environment, options.ignore_grant)
+        }
+        Action::Print(Some(_)) => {
+            Request::new(settings, environment, options.ignore_grant).map(Request::by_index)
+        }
+        _ => Request::new(settings, environment, options.ignore_grant),
+    }
+}
+
+/// What a call with a request does: shows devices, or prints one.
+fn look_or_print(call: &Invocation<'_>, request: Request) -> Result<(), Failure> {
+    let (settings, lock_file) = (call.settings, &call.lock_file);
+    match &call.options.action {
         Action::List(form, only) => {
             let shown = list::Shown {
                 form: *form,
                 only,
-                level: options.level,
+                level: call.options.level,
             };
-            list::show(open(settings), request, settings, &call.lock_file, &shown)
+            list::show(open(settings), request, settings, lock_file, &shown)
         }
         Action::Watch(every, only) => {
             let shown = list::Shown {
                 form: Form::Table,
                 only,
-                level: options.level,
+                level: call.options.level,
             };
             list::watch::run(*every, || {
                 let (client, request) = (open(settings), request.clone());
-                list::drawn(client, request, settings, &call.lock_file, &shown).into_bytes()
+                list::drawn(client, request, settings, lock_file, &shown).into_bytes()
             })
         }
-        Action::CountFree => list::count::free(open(settings), request, &call.lock_file),
+        Action::CountFree => list::count::free(open(settings), request, lock_file),
         Action::Tagged(name) => call.print_tagged(name),
         _ => call.print(request),
     }

@@ -87,33 +87,71 @@ pub fn agrees(evidence: &Evidence) -> bool {
 /// Reads the evidence, apart from what the lock tells and whether a process names the
 /// device. `everything`: all processes of the user, and the caller's descendants.
 pub fn read(line: &HolderArgs, asker: i32, everything: &[(Stat, Seen)]) -> Evidence {
-    let Some(own) = Stat::read(asker).filter(Stat::alive) else {
+    let caller = (line.caller.pid, line.caller.start);
+    let Some(lineage) = Lineage::of(asker, caller) else {
         return Evidence::default();
     };
-    let ancestors = ancestry::ancestors(asker, 64);
-    let caller = (line.caller.pid, line.caller.start);
-    let forks: Vec<&Stat> = ancestors
+    let below = descendants(line.caller.pid, everything);
+    let (below, elsewhere): (Vec<_>, Vec<_>) = everything
         .iter()
-        .take_while(|stat| (stat.pid, stat.start) != caller)
-        .collect();
-    let lineage: HashSet<i32> = std::iter::once(asker)
-        .chain(ancestors.iter().map(|stat| stat.pid))
-        .collect();
-    let below_pids = descendants(line.caller.pid, everything);
-    let is_below = |stat: &Stat| below_pids.contains(&stat.pid);
-    let below: Vec<&(Stat, Seen)> = everything
-        .iter()
-        .filter(|(stat, _)| is_below(stat))
-        .collect();
-    let started_with = pipeline(
-        std::iter::once(&own)
-            .chain(forks.iter().copied())
-            .map(|stat| stat.pid),
-        &below,
-    );
+        .partition(|(stat, _)| below.contains(&stat.pid));
+    let lives = |(pid, start): &(i32, u64)| runs(*pid, *start) && !lineage.contains(*pid);
+    let mut others = others_below(&below, &lineage, line.since);
+    others.extend(strays(&elsewhere, &lineage, line.since));
+    Evidence {
+        same_caller: lineage.caller().is_some(),
+        threads: file::numbers(&format!("/proc/{}/task", line.caller.pid)).len(),
+        made_elsewhere: line.forks.iter().any(lives),
+        held: false,
+        named: false,
+        others,
+    }
+}
+
+/// The process that asks, and its ancestors.
+struct Lineage {
+    asker: i32,
+    ancestors: Vec<Stat>,
+    /// The pid and the start of the caller that the reservation was made for.
+    caller: (i32, u64),
+}
+
+impl Lineage {
+    /// None if the process has exited.
+    fn of(asker: i32, caller: (i32, u64)) -> Option<Self> {
+        Stat::read(asker).filter(Stat::alive)?;
+        Some(Self {
+            asker,
+            ancestors: ancestry::ancestors(asker, 64),
+            caller,
+        })
+    }
+
+    fn contains(&self, pid: i32) -> bool {
+        pid == self.asker || self.ancestors.iter().any(|stat| stat.pid == pid)
+    }
+
+    /// The caller, if the one that asks descends from it.
+    fn caller(&self) -> Option<&Stat> {
+        let is_caller = |stat: &&Stat| (stat.pid, stat.start) == self.caller;
+        self.ancestors.iter().find(is_caller)
+    }
+
+    /// The one that asks, and the forks of the caller above it.
+    fn below_caller(&self) -> impl Iterator<Item = i32> {
+        let above = self.ancestors.iter();
+        let forks = above.take_while(|stat| (stat.pid, stat.start) != self.caller);
+        std::iter::once(self.asker).chain(forks.map(|stat| stat.pid))
+    }
+}
+
+/// The processes below the caller, apart from the one that asks, its lineage, its child
+/// and its pipeline.
+fn others_below(below: &[&(Stat, Seen)], lineage: &Lineage, since: u64) -> Vec<Other> {
+    let started_with = pipeline(lineage.below_caller(), below);
     let others = below.iter().filter(|(stat, _)| {
         // The one that asks has NVML asked by a child of its own.
-        let of_asker = lineage.contains(&stat.pid) || stat.ppid == asker;
+        let of_asker = lineage.contains(stat.pid) || stat.ppid == lineage.asker;
         stat.alive()
             && !stat.kernel
             && !of_asker
@@ -122,37 +160,27 @@ pub fn read(line: &HolderArgs, asker: i32, everything: &[(Stat, Seen)]) -> Evide
     });
     let other = |(stat, seen): &&(Stat, Seen)| Other {
         names: seen.has_value || seen.has_part || seen.has_argument,
-        younger: stat.start >= line.since,
+        younger: stat.start >= since,
         forked: stat.forked,
         hidden: seen.denied,
     };
-    let lives = |(pid, start): &(i32, u64)| runs(*pid, *start) && !lineage.contains(pid);
-    // A fork of the caller that outlived the fork above it is no descendant any more, and
-    // may use what it was told.
-    let caller_arguments = ancestors
-        .iter()
-        .find(|stat| (stat.pid, stat.start) == caller)
-        .map_or(0, |stat| stat.arg_start);
-    let strays = everything.iter().map(|(stat, _)| stat).filter(|stat| {
+    others.map(other).collect()
+}
+
+/// A fork of the caller that outlived the fork above it is no descendant any more, and
+/// may use what it was told.
+fn strays(elsewhere: &[&(Stat, Seen)], lineage: &Lineage, since: u64) -> Vec<Other> {
+    let caller_arguments = lineage.caller().map_or(0, |stat| stat.arg_start);
+    let strays = elsewhere.iter().filter(|(stat, _)| {
         let of_caller = caller_arguments != 0 && stat.arg_start == caller_arguments;
-        let elsewhere = !is_below(stat) && !lineage.contains(&stat.pid);
-        stat.forked && stat.alive() && of_caller && elsewhere
+        stat.forked && stat.alive() && of_caller && !lineage.contains(stat.pid)
     });
-    let stray = |stat: &Stat| Other {
-        younger: stat.start >= line.since,
+    let stray = |(stat, _): &&(Stat, Seen)| Other {
+        younger: stat.start >= since,
         forked: true,
         ..Other::default()
     };
-    Evidence {
-        same_caller: ancestors
-            .iter()
-            .any(|stat| (stat.pid, stat.start) == caller),
-        threads: file::numbers(&format!("/proc/{}/task", line.caller.pid)).len(),
-        made_elsewhere: line.forks.iter().any(lives),
-        held: false,
-        named: false,
-        others: others.map(other).chain(strays.map(stray)).collect(),
-    }
+    strays.map(stray).collect()
 }
 
 /// A process and its descendants.

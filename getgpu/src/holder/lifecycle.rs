@@ -3,6 +3,7 @@
 //! ends, the kernel gives it up.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -37,20 +38,11 @@ const HANDOVER: Duration = Duration::from_millis(200);
 /// Lives as the command line says.
 pub fn live(line: &HolderArgs) -> i32 {
     sys::set_name(c"getgpu-hold");
-    let (lock, mut starter) = (
+    let (lock, starter) = (
         OfdLock::new(sys::own_fd(super::start::LOCK_FD)),
-        std::fs::File::from(sys::own_fd(super::start::STARTER_FD)),
+        File::from(sys::own_fd(super::start::STARTER_FD)),
     );
-    let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
-    let pid = namespaces::host_pids().then(|| std::process::id() as i32);
-    for device in &line.devices {
-        sign(&lock, Side::Reservation, Span::of(device), uid, pid);
-    }
-    if let (Some(text), Some(first), Some(pid)) = (&line.record, line.devices.first(), pid) {
-        reopen(&lock)
-            .iter()
-            .for_each(|lock| lease_log::launch(lock, Side::Reservation, pid, first, text));
-    }
+    sign_in(line, &lock);
     let questions = Questions::receive();
     // Without memory or descriptors /proc tells nothing: a reservation in doubt stays.
     file::persist();
@@ -59,16 +51,9 @@ pub fn live(line: &HolderArgs) -> i32 {
     let before = line
         .is_plain()
         .then(|| (ProcScanner::new(line), Snapshot::of(line.caller.pid)));
-    // Ready; then the word whether printing went well. No word at all means that getgpu
-    // was killed: in doubt reserved.
-    let mut word = [0u8; 1];
-    if starter.write_all(b"r").is_err() {
-        return 1;
-    }
-    if matches!(starter.read(&mut word), Ok(1) if word[0] == super::start::CANCEL) {
+    if !printed(starter) {
         return 0;
     }
-    drop(starter);
     match &line.until {
         Until::Released => loop {
             nix::unistd::pause();
@@ -90,6 +75,28 @@ pub fn live(line: &HolderArgs) -> i32 {
         }
     }
     0
+}
+
+/// Says who holds the devices, where others look for that.
+fn sign_in(line: &HolderArgs, lock: &OfdLock) {
+    let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
+    let pid = namespaces::host_pids().then(|| std::process::id() as i32);
+    for device in &line.devices {
+        sign(lock, Side::Reservation, Span::of(device), uid, pid);
+    }
+    if let (Some(text), Some(first), Some(pid)) = (&line.record, line.devices.first(), pid) {
+        reopen(lock)
+            .iter()
+            .for_each(|lock| lease_log::launch(lock, Side::Reservation, pid, first, text));
+    }
+}
+
+/// Tells the starter that this process is ready, and waits for its word whether printing
+/// went well. No word at all means that getgpu was killed: in doubt reserved.
+fn printed(mut starter: File) -> bool {
+    let mut word = [0u8; 1];
+    starter.write_all(b"r").is_ok()
+        && !matches!(starter.read(&mut word), Ok(1) if word[0] == super::start::CANCEL)
 }
 
 struct Reservation<'a> {

@@ -48,6 +48,19 @@ impl View {
             .is_some_and(|first| first.get(&stat.pid) == Some(&(stat.start, stat.arg_start)))
     }
 
+    /// Whether a descendant of the caller counts by a part of the value or an argument, or
+    /// because it may not be read.
+    fn named_below_caller(&self, stat: &Stat, seen: &Seen) -> bool {
+        // A root daemon's fork that has changed its uid cannot be read either, for a
+        // moment, and is no program yet.
+        // The caller is older than the reservation, although it may have begun in the
+        // same clock tick; from another user namespace it cannot be read.
+        let hidden =
+            seen.denied && !stat.forked && stat.start >= self.since && !self.is_caller(stat);
+        let part = seen.has_part && !self.is_caller(stat);
+        seen.own && (part || seen.has_argument || hidden)
+    }
+
     /// Whether `stat` is the caller, and not another process with its number.
     fn is_caller(&self, stat: &Stat) -> bool {
         (stat.pid, stat.start) == self.caller
@@ -56,51 +69,14 @@ impl View {
 
 /// The processes that name the device.
 pub fn naming(processes: &[(Stat, Seen)], view: &View) -> Vec<Stat> {
-    let counts = |stat: &Stat, seen: &Seen| {
-        stat.alive() && !stat.kernel && !seen.wrapper && !NEVER.contains(&stat.comm.as_str())
-    };
-    let mut children: HashMap<i32, Vec<usize>> = HashMap::new();
-    for (place, (stat, _)) in processes.iter().enumerate() {
-        children.entry(stat.ppid).or_default().push(place);
-    }
-    let descend = |roots: Vec<usize>| -> HashSet<usize> {
-        let (mut reached, mut todo) = (HashSet::new(), roots);
-        while let Some(place) = todo.pop() {
-            if reached.insert(place) {
-                todo.extend(
-                    children
-                        .get(&processes[place].0.pid)
-                        .into_iter()
-                        .flatten()
-                        .copied(),
-                );
-            }
-        }
-        reached
-    };
-    let places = |test: &dyn Fn(&Stat, &Seen) -> bool| -> Vec<usize> {
-        processes
-            .iter()
-            .enumerate()
-            .filter(|(_, (stat, seen))| test(stat, seen))
-            .map(|(place, _)| place)
-            .collect()
-    };
     let named = |stat: &Stat, seen: &Seen| {
         seen.own && seen.has_value && counts(stat, seen) && !view.had_before(stat)
     };
-    let by_value = descend(places(&named));
-    let of_caller = descend(places(&|stat, _| view.is_caller(stat)));
+    let by_value = descendants(processes, named);
+    let of_caller = descendants(processes, |stat, _| view.is_caller(stat));
     let by_argument = of_caller.into_iter().filter(|place| {
         let (stat, seen) = &processes[*place];
-        // A root daemon's fork that has changed its uid cannot be read either, for a
-        // moment, and is no program yet.
-        // The caller is older than the reservation, although it may have begun in the
-        // same clock tick; from another user namespace it cannot be read.
-        let hidden =
-            seen.denied && !stat.forked && stat.start >= view.since && !view.is_caller(stat);
-        let part = seen.has_part && !view.is_caller(stat);
-        seen.own && (part || seen.has_argument || hidden)
+        view.named_below_caller(stat, seen)
     });
     let mut found: Vec<usize> = by_value.into_iter().chain(by_argument).collect();
     found.retain(|place| counts(&processes[*place].0, &processes[*place].1));
@@ -110,6 +86,30 @@ pub fn naming(processes: &[(Stat, Seen)], view: &View) -> Vec<Stat> {
         .into_iter()
         .map(|place| processes[place].0.clone())
         .collect()
+}
+
+/// Whether a process can be one that uses the device.
+fn counts(stat: &Stat, seen: &Seen) -> bool {
+    stat.alive() && !stat.kernel && !seen.wrapper && !NEVER.contains(&stat.comm.as_str())
+}
+
+/// The places in `processes` of those that `test` finds, and of their descendants.
+fn descendants(processes: &[(Stat, Seen)], test: impl Fn(&Stat, &Seen) -> bool) -> HashSet<usize> {
+    let (mut children, mut todo) = (HashMap::<i32, Vec<usize>>::new(), Vec::new());
+    for (place, (stat, seen)) in processes.iter().enumerate() {
+        children.entry(stat.ppid).or_default().push(place);
+        if test(stat, seen) {
+            todo.push(place);
+        }
+    }
+    let mut reached = HashSet::new();
+    while let Some(place) = todo.pop() {
+        if reached.insert(place) {
+            let pid = processes[place].0.pid;
+            todo.extend(children.get(&pid).into_iter().flatten().copied());
+        }
+    }
+    reached
 }
 
 #[cfg(test)]
