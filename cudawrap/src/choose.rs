@@ -4,6 +4,7 @@
 
 use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
 use getgpu_common::choice::rejection_report::Rejected;
+use getgpu_common::cpus::CpuSet;
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
@@ -156,39 +157,13 @@ impl ChoiceContext<'_> {
             None => client.scan(request.detail())?,
         };
         if self.settings.bind {
-            client.near(
-                inventory
-                    .devices
-                    .iter_mut()
-                    .filter(|device| request.filter.allows(device)),
-            )?;
-            let near = |device: &Device| Some((device.uuid.clone(), device.cpus.clone()?));
-            let neighbours = inventory
-                .devices
-                .iter()
-                .filter(|device| request.filter.allows(device))
-                .filter_map(near);
-            request.neighbours = neighbours.collect();
-            if request
-                .filter
-                .grant
-                .as_ref()
-                .is_some_and(|grant| grant.len() == 1)
-            {
-                request.neighbours.clear();
-            }
+            let allowed = |device: &&mut Device| request.filter.allows(device);
+            client.near(inventory.devices.iter_mut().filter(allowed))?;
+            request.neighbours = neighbours(request, &inventory);
         } else if self.rank.is_some() && request.policy.is_none() {
-            let pool: Vec<Uuid> = request
-                .filter
-                .pool(&inventory)
-                .map(|device| device.uuid.clone())
-                .collect();
-            client.near(
-                inventory
-                    .devices
-                    .iter_mut()
-                    .filter(|device| pool.contains(&device.uuid)),
-            )?;
+            let pool = uuids(request.filter.pool(&inventory));
+            let in_pool = |device: &&mut Device| pool.contains(&device.uuid);
+            client.near(inventory.devices.iter_mut().filter(in_pool))?;
         }
         if !apply_rank::matters(self.settings, self.rank) {
             return Ok(Some(inventory));
@@ -225,6 +200,21 @@ impl ChoiceContext<'_> {
             _ => None,
         }
     }
+}
+
+/// The devices whose CPUs are divided among programs, with those CPUs; none where a job
+/// was granted one device.
+fn neighbours(request: &Request, inventory: &Inventory) -> Vec<(Uuid, CpuSet)> {
+    let grant = request.filter.grant.as_ref();
+    if grant.is_some_and(|grant| grant.len() == 1) {
+        return Vec::new();
+    }
+    let allowed = inventory
+        .devices
+        .iter()
+        .filter(|device| request.filter.allows(device));
+    let near = |device: &Device| Some((device.uuid.clone(), device.cpus.clone()?));
+    allowed.filter_map(near).collect()
 }
 
 /// Sees to it that one program can use all the devices that it gets.
@@ -309,6 +299,7 @@ fn check_instances(
     Err(Failure::new(Kind::Nvml, text).hint("run one program on each"))
 }
 
-pub fn uuids(devices: &[Device]) -> Vec<Uuid> {
-    devices.iter().map(|device| device.uuid.clone()).collect()
+pub fn uuids<'d>(devices: impl IntoIterator<Item = &'d Device>) -> Vec<Uuid> {
+    let uuids = devices.into_iter().map(|device| device.uuid.clone());
+    uuids.collect()
 }

@@ -105,58 +105,95 @@ fn lease_once(
     }
     let (mut claims, mut inherited) = (Vec::new(), Vec::new());
     for device in devices {
-        let span = Span::of(&device.uuid);
-        let ours = request
-            .cover
-            .as_ref()
-            .and_then(|cover| cover.units(&device.uuid));
-        let reserved = request.cover.as_ref().is_some_and(Cover::is_reservation);
-        let portion = request
-            .filter
-            .portion(ours.unwrap_or(&Units::whole()), device.memory);
-        let claim = match (ours, portion) {
-            (_, Portion::TooLarge) => return Ok(Named::TooLarge(too_large(request, device))),
-            // A share of what is ours is one among several of ours.
-            (Some(_), Portion::Units(_)) => part_of_ours(lock_file, &probe, request, device)?,
-            (Some(ours), Portion::All) if !reserved => {
-                inherited.push((span, ours.clone()));
-                continue;
-            }
-            (Some(ours), Portion::All) => named_lease(lock_file, span, ours.clone())?,
-            (None, Portion::All) => named_lease(lock_file, span, Units::whole())?,
-            (None, Portion::Units(wanted)) => part_of_unowned(lock_file, &probe, span, wanted)?,
+        let named = NamedDevice {
+            lock_file,
+            probe: &probe,
+            request,
+            device,
+            diag,
         };
-        let Some(claim) = claim else {
-            return Ok(Named::Taken(
-                device.uuid.clone(),
-                first_holder(lock_file, &probe, device, "lease"),
-            ));
-        };
-        // What is ours may be divided by others of ours at this moment; what is not may
-        // be somebody's reservation.
-        let in_the_way = match ours {
-            Some(_) if portion == Portion::All => {
-                claim.others_inside(&inside(lock_file, request, device))? == Some(Held::Settled)
-            }
-            Some(_) => false,
-            None => {
-                claim.other_side()? == Some(Held::Settled)
-                    && !reserved_for_us(&probe, device, diag)?
-            }
-        };
-        if in_the_way {
-            return Ok(Named::Taken(
-                device.uuid.clone(),
-                first_holder(lock_file, &probe, device, "reservation"),
-            ));
+        match named.claim()? {
+            Part::Claimed(claim) => claims.push(claim),
+            Part::Inherited(units) => inherited.push((Span::of(&device.uuid), units)),
+            Part::None(why) => return Ok(why),
         }
-        claims.push(claim);
     }
     // Its number is for the lease, which is to lie as low as it can.
     drop(probe);
     let lease = Lease::settle(claims, &inherited, lock_file, pid)?;
     request.confirm(lock_file)?;
     Ok(Named::Leased(lease))
+}
+
+/// What can be had of one named device.
+enum Part {
+    Claimed(Claim),
+    /// An ancestor's lease on these units is ours.
+    Inherited(Units),
+    /// Nothing.
+    None(Named),
+}
+
+/// One of the devices that are to be leased.
+struct NamedDevice<'a> {
+    lock_file: &'a LockFile,
+    probe: &'a OfdLock,
+    request: &'a Request,
+    device: &'a Device,
+    diag: &'a Diag,
+}
+
+impl NamedDevice<'_> {
+    fn claim(&self) -> Result<Part, Failure> {
+        let (lock_file, span) = (self.lock_file, Span::of(&self.device.uuid));
+        let cover = self.request.cover.as_ref();
+        let ours = cover.and_then(|cover| cover.units(&self.device.uuid));
+        let reserved = cover.is_some_and(Cover::is_reservation);
+        let portion = self
+            .request
+            .filter
+            .portion(ours.unwrap_or(&Units::whole()), self.device.memory);
+        let claim = match (ours, portion) {
+            (_, Portion::TooLarge) => {
+                let failure = too_large(self.request, self.device);
+                return Ok(Part::None(Named::TooLarge(failure)));
+            }
+            // A share of what is ours is one among several of ours.
+            (Some(_), Portion::Units(_)) => {
+                part_of_ours(lock_file, self.probe, self.request, self.device)?
+            }
+            (Some(ours), Portion::All) if !reserved => return Ok(Part::Inherited(ours.clone())),
+            (Some(ours), Portion::All) => named_lease(lock_file, span, ours.clone())?,
+            (None, Portion::All) => named_lease(lock_file, span, Units::whole())?,
+            (None, Portion::Units(wanted)) => part_of_unowned(lock_file, self.probe, span, wanted)?,
+        };
+        let Some(claim) = claim else {
+            return Ok(self.taken("lease"));
+        };
+        // What is ours may be divided by others of ours at this moment; what is not may
+        // be somebody's reservation.
+        let in_the_way = match ours {
+            Some(_) if portion == Portion::All => {
+                let inside = inside(lock_file, self.request, self.device);
+                claim.others_inside(&inside)? == Some(Held::Settled)
+            }
+            Some(_) => false,
+            None => {
+                claim.other_side()? == Some(Held::Settled)
+                    && !reserved_for_us(self.probe, self.device, self.diag)?
+            }
+        };
+        if in_the_way {
+            return Ok(self.taken("reservation"));
+        }
+        Ok(Part::Claimed(claim))
+    }
+
+    /// Somebody else's lease or reservation is in the way.
+    fn taken(&self, kind: &str) -> Part {
+        let holder = first_holder(self.lock_file, self.probe, self.device, kind);
+        Part::None(Named::Taken(self.device.uuid.clone(), holder))
+    }
 }
 
 /// What the reservation that a device is ours by has reserved inside another one of ours:
@@ -252,12 +289,9 @@ pub fn first_holder(
     kind: &str,
 ) -> Option<Holder> {
     let held = holders::of(lock_file, probe, Span::of(&device.uuid)).ok()?;
-    let lock_file = held
-        .holders
-        .iter()
-        .position(|holder| holder.kind == kind)
-        .unwrap_or(0);
-    held.holders.into_iter().nth(lock_file)
+    let mut kinds = held.holders.iter().map(|holder| holder.kind);
+    let place = kinds.position(|other| other == kind).unwrap_or(0);
+    held.holders.into_iter().nth(place)
 }
 
 /// `MIG-12..: in use by ben (pid 4711, python3)`

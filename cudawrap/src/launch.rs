@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use getgpu_common::cpus::CpuSet;
 use getgpu_common::diag::Diag;
 use getgpu_common::error::Failure;
 use getgpu_common::exit;
@@ -17,6 +18,7 @@ use getgpu_common::settings::{Log, Settings};
 use getgpu_common::syslog::Record;
 
 use crate::bind::{self, Around};
+use crate::choose::ChoiceContext;
 use crate::launch_spec::LaunchSpec;
 use crate::lease::{Lease, Lessee};
 use crate::mps;
@@ -36,7 +38,27 @@ pub struct Launch<'a> {
     pub diag: &'a Diag,
 }
 
-impl Launch<'_> {
+impl<'a> Launch<'a> {
+    /// Behind a choice, with the CPUs of these devices to divide.
+    pub fn behind(
+        call: &ChoiceContext<'a>,
+        began: Instant,
+        neighbours: Vec<(Uuid, CpuSet)>,
+    ) -> Self {
+        Self {
+            lessee: call.lessee,
+            settings: call.settings,
+            mps: false,
+            began,
+            lock_file: call.lock_file,
+            around: Around {
+                neighbours,
+                in_job: call.environment.batch_job,
+            },
+            diag: call.diag,
+        }
+    }
+
     /// With a lease on these devices. `shown`: those to be named in CUDA_VISIBLE_DEVICES;
     /// none: that stays as it is.
     ///

@@ -56,21 +56,9 @@ impl Lease {
         lock_file: &LockFile,
         pid: i32,
     ) -> Result<Self, Failure> {
-        let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
-        let pid = namespaces::host_pids().then_some(pid);
-        let hold = |description: &OfdLock| -> Result<(), Failure> {
-            claims
-                .iter()
-                .try_for_each(|claim| claim.hold_on(description))?;
-            claims
-                .iter()
-                .for_each(|claim| sign(description, Side::Lease, claim.span(), uid, pid));
-            for (span, units) in inherited {
-                if join(description, Side::Lease, *span, units)? {
-                    sign(description, Side::Lease, *span, uid, pid);
-                }
-            }
-            Ok(())
+        let signature = Signature {
+            uid: namespaces::host_uid(nix::unistd::geteuid().as_raw()),
+            pid: namespaces::host_pids().then_some(pid),
         };
         claims.iter().try_for_each(Claim::settle)?;
         let claimed = claims
@@ -78,38 +66,33 @@ impl Lease {
             .map(|claim| (claim.span(), claim.units().clone()));
         let units: Vec<(Span, Units)> = claimed.chain(inherited.iter().cloned()).collect();
         let part = share::smallest(units.iter().map(|(_, units)| units));
-        let inode = lock_file.identity.1;
-        let Ok(low) = lock_file.open_read_only() else {
+        let held = match lock_file.open_read_only() {
+            Ok(low) => {
+                signature.hold(&low, &claims, inherited)?;
+                let high = lock_file.open_read_only().ok();
+                if let Some(high) = &high {
+                    signature.hold(high, &claims, inherited)?;
+                }
+                drop(claims);
+                let low = lowest(low.into_fd());
+                let high = high.and_then(|high| highest(&high.into_fd()));
+                std::iter::once(low).chain(high).collect()
+            }
             // No descriptor is left: then the writable ones have to be inherited.
-            claims
-                .iter()
-                .for_each(|claim| sign(claim.description(), Side::Lease, claim.span(), uid, pid));
-            let held = claims
-                .into_iter()
-                .map(|claim| claim.into_description().into_fd())
-                .collect();
-            return Ok(Self {
-                held,
-                carries: false,
-                part,
-                units,
-                inode,
-            });
+            Err(_) => {
+                for claim in &claims {
+                    signature.write(claim.description(), claim.span());
+                }
+                let fds = claims.into_iter().map(|c| c.into_description().into_fd());
+                fds.collect()
+            }
         };
-        hold(&low)?;
-        let high = lock_file.open_read_only().ok();
-        if let Some(high) = &high {
-            hold(high)?;
-        }
-        drop(claims);
-        let mut held = vec![lowest(low.into_fd())];
-        held.extend(high.and_then(|high| highest(&high.into_fd())));
         Ok(Self {
             held,
             carries: false,
             part,
             units,
-            inode,
+            inode: lock_file.identity.1,
         })
     }
 
@@ -147,5 +130,38 @@ impl Lease {
     /// The descriptors that the program inherits.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
         self.held.iter().map(AsRawFd::as_raw_fd)
+    }
+}
+
+/// Who a lease is signed by, as the host numbers users and processes.
+struct Signature {
+    uid: u32,
+    pid: Option<i32>,
+}
+
+impl Signature {
+    /// Has `description` hold the claims, and what ancestors lease already.
+    fn hold(
+        &self,
+        description: &OfdLock,
+        claims: &[Claim],
+        inherited: &[(Span, Units)],
+    ) -> Result<(), Failure> {
+        for claim in claims {
+            claim.hold_on(description)?;
+        }
+        for claim in claims {
+            self.write(description, claim.span());
+        }
+        for (span, units) in inherited {
+            if join(description, Side::Lease, *span, units)? {
+                self.write(description, *span);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, description: &OfdLock, span: Span) {
+        sign(description, Side::Lease, span, self.uid, self.pid);
     }
 }

@@ -17,7 +17,6 @@ use getgpu_common::settings::{Environment, Loaded, RunOrFail, Settings};
 use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
-use crate::bind::Around;
 use crate::choose::{Choice, ChoiceContext, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
@@ -158,20 +157,7 @@ fn lease_named(
     let (settings, diag) = (call.settings, call.diag);
     match granted::lease(call.lock_file, request, devices, call.lessee.pid, diag)? {
         Named::Leased(lease) => {
-            let around = Around {
-                neighbours: request.neighbours.clone(),
-                in_job: call.environment.batch_job,
-            };
-            Launch {
-                lessee: call.lessee,
-                settings,
-                mps: false,
-                began,
-                lock_file: call.lock_file,
-                around,
-                diag,
-            }
-            .with(devices, shown, lease)
+            Launch::behind(call, began, request.neighbours.clone()).with(devices, shown, lease)
         }
         Named::TooLarge(failure) => {
             diag.warn(&format!("{}: running without a lease", failure.message));
@@ -190,6 +176,7 @@ fn lease_named(
     }
 }
 
+/// The variable is not set: a device is chosen.
 fn choose(
     settings: &Settings,
     environment: &Environment,
@@ -199,63 +186,48 @@ fn choose(
 ) -> Result<LaunchSpec, Failure> {
     let began = Instant::now();
     let rank = apply_rank::of_linked(diag);
-    let rank = rank.as_ref();
-    let chosen = Request::new(settings, environment, grant_ignored).and_then(|request| {
+    let request = Request::new(settings, environment, grant_ignored).and_then(|request| {
         let lock_file = find_lock_file(settings, environment, diag, true)?;
-        let choice = ChoiceContext {
-            settings,
-            environment,
-            lock_file: &lock_file,
-            lessee,
-            rank,
-            diag,
-        }
-        .free(request)?;
-        Ok((lock_file, choice))
+        Ok((request, lock_file))
     });
-    match chosen {
-        Ok((lock_file, Choice::Free(picked, guard, request))) => {
+    let (request, lock_file) = match request {
+        Ok(found) => found,
+        Err(failure) => return without_gpu(settings, failure),
+    };
+    let call = ChoiceContext {
+        settings,
+        environment,
+        lock_file: &lock_file,
+        lessee,
+        rank: rank.as_ref(),
+        diag,
+    };
+    match call.free(request) {
+        Ok(Choice::Free(picked, guard, request)) => {
             let (devices, claims): (Vec<_>, _) =
                 picked.into_iter().map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::settle(claims, &[], &lock_file, lessee.pid)?;
             drop(guard);
             let shown = apply_rank::shown(uuids(&devices), &request, settings);
-            let around = Around {
-                neighbours: request.neighbours,
-                in_job: environment.batch_job,
-            };
-            Launch {
-                lessee,
-                settings,
-                mps: false,
-                began,
-                lock_file: &lock_file,
-                around,
-                diag,
-            }
-            .with(&devices, shown.as_deref(), lease)
+            let launch = Launch::behind(&call, began, request.neighbours);
+            launch.with(&devices, shown.as_deref(), lease)
         }
         // A batch job has just this device, although CUDA_VISIBLE_DEVICES does not say
         // so.
-        Ok((lock_file, Choice::Only(devices, mut request))) => {
-            let call = ChoiceContext {
-                settings,
-                environment,
-                lock_file: &lock_file,
-                lessee,
-                rank,
-                diag,
-            };
+        Ok(Choice::Only(devices, mut request)) => {
             let shown = apply_rank::shown(uuids(&devices), &request, settings);
             lease_named(&call, &mut request, &devices, began, shown.as_deref())
         }
-        // Programs are shared with nodes without GPUs.
+        Err(failure) => without_gpu(settings, failure),
+    }
+}
+
+/// Programs are shared with nodes without GPUs.
+fn without_gpu(settings: &Settings, failure: Failure) -> Result<LaunchSpec, Failure> {
+    let none = matches!(failure.kind, Kind::NoDriver | Kind::NoUsableGpu);
+    if none && settings.when_no_gpu == RunOrFail::Run {
+        Ok(LaunchSpec::unchanged())
+    } else {
         Err(failure)
-            if matches!(failure.kind, Kind::NoDriver | Kind::NoUsableGpu)
-                && settings.when_no_gpu == RunOrFail::Run =>
-        {
-            Ok(LaunchSpec::unchanged())
-        }
-        Err(failure) => Err(failure),
     }
 }

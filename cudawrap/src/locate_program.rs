@@ -45,15 +45,13 @@ fn locate(
         .iter()
         .map(|p| chain(p))
         .collect();
-    let mut ours: Vec<&Chain> = chains
-        .iter()
-        .filter(|chain| chain.end.is_some_and(|end| ourselves.is(end)))
-        .collect();
     // What the kernel was told to execute is what was started, whatever else has the name
     // of argv[0] in PATH.
     let executed = chains
         .first()
         .filter(|chain| given && !walk::nameless(chain));
+    let is_ours = |chain: &&Chain| chain.end.is_some_and(|end| ourselves.is(end));
+    let mut ours: Vec<&Chain> = chains.iter().filter(is_ours).collect();
     if ours.first().is_some_and(|first| Some(*first) == executed) {
         ours.truncate(1);
     }
@@ -62,21 +60,8 @@ fn locate(
         is_wrapper: &|path| ourselves.behind(path),
         directories: &directories,
     };
-    if let Some(found) = ours.iter().find_map(|chain| rule.beside(chain)) {
-        return Ok(Called::Link(found.program));
-    }
-    let in_progress = |chain: &&Chain| {
-        let mut there = walk::unprefixed(chain).filter(|path| identity(path).is_some());
-        there.find_map(|path| {
-            Rule {
-                directories: &[],
-                ..rule
-            }
-            .program(&path)
-        })
-    };
-    if let Some(found) = ours.iter().find_map(in_progress) {
-        return Ok(Called::Link(found.program));
+    if let Some(program) = beside(&ours, &rule) {
+        return Ok(Called::Link(program));
     }
     let named = ours.iter().find(|chain| !walk::nameless(chain));
     match named {
@@ -91,6 +76,22 @@ fn locate(
             .ok_or_else(|| nowhere(chain)),
         None => replaced(&chains, first_argument, ourselves).map(Called::Link),
     }
+}
+
+/// The program beside a link; else, where wrapping or undoing is in progress, the one that
+/// has its own name already or still.
+fn beside(links: &[&Chain], rule: &Rule<'_>) -> Option<PathBuf> {
+    let in_progress = |link: &&Chain| {
+        let alone = Rule {
+            directories: &[],
+            ..*rule
+        };
+        let mut there = walk::unprefixed(link).filter(|path| identity(path).is_some());
+        there.find_map(|path| alone.program(&path))
+    };
+    let found = links.iter().find_map(|link| rule.beside(link));
+    let found = found.or_else(|| links.iter().find_map(in_progress));
+    found.map(|found| found.program)
 }
 
 fn nowhere(chain: &Chain) -> Failure {

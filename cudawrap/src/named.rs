@@ -6,11 +6,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Instant;
 
+use getgpu_common::cpus::CpuSet;
 use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::Failure;
 use getgpu_common::exit;
 use getgpu_common::hook;
+use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
+use getgpu_common::lock::OfdLock;
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::ownership::Decision;
 use getgpu_common::queue::{self, Seeker, Waiter};
@@ -18,7 +21,6 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Wait};
 use getgpu_common::visible::Visible;
 
-use crate::bind::Around;
 use crate::choose::{Choice, ChoiceContext, uuids};
 use crate::granted::{self, Named};
 use crate::granted_wait::WantedDevices;
@@ -86,26 +88,10 @@ fn become_program(options: &Options, diag: &Diag) -> Failure {
 
 fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
     let (began, environment) = (Instant::now(), Environment::of_process());
-    let name = program.file_name().map(OsStr::to_string_lossy);
-    let mut loaded = Loaded::read(&environment, name.as_deref())?.strict()?;
-    options::variables(&mut loaded)?;
-    for name in options::unknown_variables() {
-        diag.warn(&format!("{name}: no such variable, ignored"));
-    }
-    options.choices.put(&mut loaded)?;
-    if options.mps {
-        loaded.put("mps", &["true".to_owned()], "--mps")?;
-    }
-    if options.bind {
-        loaded.put("bind", &["true".to_owned()], "--bind")?;
-    }
-    if let Some(visible) = &options.visible {
-        loaded.put("visible", std::slice::from_ref(visible), "--visible")?;
-    }
+    let loaded = settings(options, &environment, program, diag)?;
     let settings = &loaded.settings;
     let rank = apply_rank::of_process()?;
-    let rank = rank.as_ref();
-    let mut request = Request::new(
+    let request = Request::new(
         settings,
         &environment,
         options.ignore_grant || options::grant_ignored()?,
@@ -122,9 +108,49 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
         environment: &environment,
         lock_file: &lock_file,
         lessee: Lessee::to_be(program),
-        rank,
+        rank: rank.as_ref(),
         diag,
     };
+    let leased = lease(&call, choose(&call, request)?)?;
+    for device in &leased.devices {
+        diag.note(&format!("{}: leased", device.uuid));
+    }
+    let launch = Launch {
+        mps: options.mps,
+        ..Launch::behind(&call, began, leased.neighbours)
+    };
+    launch.with(&leased.devices, leased.shown.as_deref(), leased.lease)
+}
+
+/// What is in force: files and variables, then the options.
+fn settings(
+    options: &Options,
+    environment: &Environment,
+    program: &Path,
+    diag: &Diag,
+) -> Result<Loaded, Failure> {
+    let name = program.file_name().map(OsStr::to_string_lossy);
+    let mut loaded = Loaded::read(environment, name.as_deref())?.strict()?;
+    options::variables(&mut loaded)?;
+    for name in options::unknown_variables() {
+        diag.warn(&format!("{name}: no such variable, ignored"));
+    }
+    options.choices.put(&mut loaded)?;
+    if options.mps {
+        loaded.put("mps", &["true".to_owned()], "--mps")?;
+    }
+    if options.bind {
+        loaded.put("bind", &["true".to_owned()], "--bind")?;
+    }
+    if let Some(visible) = &options.visible {
+        loaded.put("visible", std::slice::from_ref(visible), "--visible")?;
+    }
+    Ok(loaded)
+}
+
+/// The devices that the program is to have.
+fn choose(call: &ChoiceContext<'_>, mut request: Request) -> Result<Choice, Failure> {
+    let settings = call.settings;
     // A grant of one device, given by its full UUID: nothing to choose, so neither NVML
     // nor reservations are asked.
     let sized = settings
@@ -135,51 +161,50 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
         .single_uuid()
         .filter(|uuid| uuid.is_mig() && request.count == 1 && !sized)
         .cloned();
-    let choice = match single {
+    match single {
         Some(uuid) => {
-            apply_rank::alone(&mut request, &lock_file, &uuid, settings, rank);
-            Choice::Only(vec![granted::by_name(uuid)], Box::new(request))
+            apply_rank::alone(&mut request, call.lock_file, &uuid, settings, call.rank);
+            Ok(Choice::Only(
+                vec![granted::by_name(uuid)],
+                Box::new(request),
+            ))
         }
-        None => call.free(request)?,
-    };
-    let (devices, lease, shown, neighbours) = match choice {
+        None => call.free(request),
+    }
+}
+
+/// A choice that was leased.
+struct Leased {
+    devices: Vec<Device>,
+    lease: Lease,
+    /// What CUDA_VISIBLE_DEVICES is to name; none: it stays as it is.
+    shown: Option<Vec<Uuid>>,
+    /// The devices whose CPUs are divided.
+    neighbours: Vec<(Uuid, CpuSet)>,
+}
+
+fn lease(call: &ChoiceContext<'_>, choice: Choice) -> Result<Leased, Failure> {
+    match choice {
         Choice::Free(picked, guard, request) => {
             let (devices, claims): (Vec<_>, _) =
                 picked.into_iter().map(|p| (p.device, p.claim)).unzip();
-            let lease = Lease::settle(claims, &[], &lock_file, call.lessee.pid)?;
-            request.confirm(&lock_file)?;
+            let lease = Lease::settle(claims, &[], call.lock_file, call.lessee.pid)?;
+            request.confirm(call.lock_file)?;
             drop(guard);
-            let shown = apply_rank::shown(uuids(&devices), &request, settings);
-            (devices, lease, shown, request.neighbours)
+            Ok(Leased {
+                shown: apply_rank::shown(uuids(&devices), &request, call.settings),
+                devices,
+                lease,
+                neighbours: request.neighbours,
+            })
         }
-        Choice::Only(devices, request) => {
-            let shown = apply_rank::shown(uuids(&devices), &request, settings);
-            let neighbours = request.neighbours.clone();
-            (
-                devices.clone(),
-                only(&call, devices, *request)?,
-                shown,
-                neighbours,
-            )
-        }
-    };
-    for device in &devices {
-        diag.note(&format!("{}: leased", device.uuid));
+        Choice::Only(devices, request) => Ok(Leased {
+            shown: apply_rank::shown(uuids(&devices), &request, call.settings),
+            neighbours: request.neighbours.clone(),
+            lease: only(call, devices.clone(), *request)?,
+            devices,
+        }),
     }
-    let around = Around {
-        neighbours,
-        in_job: environment.batch_job,
-    };
-    Launch {
-        lessee: call.lessee,
-        settings,
-        mps: options.mps,
-        began,
-        lock_file: &lock_file,
-        around,
-        diag,
-    }
-    .with(&devices, shown.as_deref(), lease)
 }
 
 /// The devices that the grant names, waited for if somebody else has them. What is ours
@@ -196,47 +221,58 @@ fn only(
     if ahead > 0 {
         // Whether it is ours is a walk through /proc: only where somebody waits.
         let owned = request.owned(call.lock_file, None);
-        ahead = if matches!(owned, Decision::All(_)) {
-            0
-        } else {
-            ahead
-        };
+        if matches!(owned, Decision::All(_)) {
+            ahead = 0;
+        }
         request.cover = owned.cover();
     }
     let mut wanted = WantedDevices::new(call, devices, request);
     if ahead > 0 && !waits {
-        let many = wanted.devices.len();
-        let availability = || {
-            wanted
-                .availability(&probe)
-                .map(|availability| availability.free)
-        };
-        if queue::stalled_head::alone(availability, many, queue::stalled_head::ALONE)?.is_empty() {
-            return Err(queue::taken_by(ahead).hint("--wait joins the queue"));
-        }
+        yield_to_queue(&mut wanted, &probe, ahead)?;
     }
     drop(probe);
     if ahead == 0 || !waits {
-        match granted::lease(
+        let named = granted::lease(
             call.lock_file,
             &mut wanted.request,
             &wanted.devices,
             call.lessee.pid,
             call.diag,
-        )? {
-            Named::Leased(lease) => return Ok(lease),
-            Named::TooLarge(failure) => return Err(failure),
-            Named::Taken(uuid, holder) if !waits => {
-                return Err(granted::taken(&uuid, holder.as_ref(), &wanted.request));
-            }
-            Named::Taken(..) => {}
+        )?;
+        if !(waits && matches!(named, Named::Taken(..))) {
+            return leased(named, &wanted.request);
         }
     }
     let asked = wanted.request.clone();
     let progress = call.progress();
-    match Waiter::new(call.lock_file, line, wanted, progress, call.wait())?.wait()? {
+    let waiter = Waiter::new(call.lock_file, line, wanted, progress, call.wait())?;
+    leased(waiter.wait()?, &asked)
+}
+
+/// Fails for the sake of those who wait, unless the head of the queue leaves the devices
+/// alone.
+fn yield_to_queue(
+    wanted: &mut WantedDevices<'_>,
+    probe: &OfdLock,
+    ahead: usize,
+) -> Result<(), Failure> {
+    let many = wanted.devices.len();
+    let availability = || {
+        wanted
+            .availability(probe)
+            .map(|availability| availability.free)
+    };
+    if queue::stalled_head::alone(availability, many, queue::stalled_head::ALONE)?.is_empty() {
+        return Err(queue::taken_by(ahead).hint("--wait joins the queue"));
+    }
+    Ok(())
+}
+
+/// The lease, or why there is none.
+fn leased(named: Named, request: &Request) -> Result<Lease, Failure> {
+    match named {
         Named::Leased(lease) => Ok(lease),
         Named::TooLarge(failure) => Err(failure),
-        Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref(), &asked)),
+        Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref(), request)),
     }
 }

@@ -14,69 +14,80 @@ pub struct Own {
     pub alone: bool,
 }
 
+/// Cores that are near to the same devices.
+struct Group<'a> {
+    /// Places in the list of neighbours.
+    devices: Vec<usize>,
+    cores: Vec<&'a CpuSet>,
+}
+
+impl Group<'_> {
+    /// The first core of the device that comes as number `rank` among those of the group.
+    fn first(&self, rank: usize) -> usize {
+        rank * self.cores.len() / self.devices.len().max(1)
+    }
+
+    fn rank(&self, device: usize) -> usize {
+        let known = self.devices.iter().position(|other| *other == device);
+        known.unwrap_or(0)
+    }
+
+    /// The part of the group that is the device's; empty where there are fewer cores than
+    /// devices.
+    fn part(&self, device: usize) -> &[&CpuSet] {
+        if self.cores.len() < self.devices.len() {
+            return &[];
+        }
+        let rank = self.rank(device);
+        &self.cores[self.first(rank)..self.first(rank + 1)]
+    }
+}
+
 /// The part of `cores`, all near to the device `own`, that is the device's. `neighbours`:
 /// the devices that programs may run on, each with the CPUs near it; cores that are near
 /// to the same of them are divided in the order of the list.
 pub fn divide(cores: &[CpuSet], own: &Uuid, neighbours: &[(Uuid, CpuSet)]) -> Own {
-    let near = |core: &CpuSet| -> Vec<usize> {
-        let near = |(uuid, cpus): &(Uuid, CpuSet)| uuid == own || overlap(core, cpus) > 0;
-        neighbours
-            .iter()
-            .enumerate()
-            .filter(|(_, device)| near(device))
-            .map(|(lock_file, _)| lock_file)
-            .collect()
-    };
-    let Some(lock_file) = neighbours.iter().position(|(uuid, _)| uuid == own) else {
+    let Some(device) = neighbours.iter().position(|(uuid, _)| uuid == own) else {
         return Own {
             cores: cores.to_vec(),
             alone: neighbours.is_empty(),
         };
     };
-    // Cores by the devices that they are near to, in the order of the cores.
-    let mut groups: Vec<(Vec<usize>, Vec<&CpuSet>)> = Vec::new();
-    for core in cores {
-        let devices = near(core);
-        match groups.iter_mut().find(|(known, _)| *known == devices) {
-            Some((_, group)) => group.push(core),
-            None => groups.push((devices, vec![core])),
-        }
-    }
-    let first = |devices: &[usize], group: &[&CpuSet], rank: usize| {
-        rank * group.len() / devices.len().max(1)
-    };
-    let rank = |devices: &[usize]| {
-        devices
-            .iter()
-            .position(|device| *device == lock_file)
-            .unwrap_or(0)
-    };
-    let mut own = Vec::new();
-    for (devices, group) in groups
-        .iter()
-        .filter(|(devices, group)| group.len() >= devices.len())
-    {
-        let rank = rank(devices);
-        own.extend(
-            group[first(devices, group, rank)..first(devices, group, rank + 1)]
-                .iter()
-                .map(|core| (*core).clone()),
-        );
-    }
-    if !own.is_empty() {
+    let groups = groups(cores, own, neighbours);
+    let parts = groups.iter().flat_map(|group| group.part(device));
+    let parts: Vec<CpuSet> = parts.map(|core| (*core).clone()).collect();
+    if !parts.is_empty() {
         return Own {
-            cores: own,
+            cores: parts,
             alone: true,
         };
     }
     // Fewer cores than devices: some have one together.
     let shared = groups
         .first()
-        .map(|(devices, group)| group[first(devices, group, rank(devices))].clone());
+        .map(|group| group.cores[group.first(group.rank(device))].clone());
     Own {
         cores: shared.into_iter().collect(),
         alone: false,
     }
+}
+
+/// Cores by the devices that they are near to, in the order of the cores.
+fn groups<'a>(cores: &'a [CpuSet], own: &Uuid, neighbours: &[(Uuid, CpuSet)]) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for core in cores {
+        let near = |(uuid, cpus): &(Uuid, CpuSet)| uuid == own || overlap(core, cpus) > 0;
+        let devices = (0..neighbours.len()).filter(|place| near(&neighbours[*place]));
+        let devices: Vec<usize> = devices.collect();
+        match groups.iter_mut().find(|group| group.devices == devices) {
+            Some(group) => group.cores.push(core),
+            None => groups.push(Group {
+                devices,
+                cores: vec![core],
+            }),
+        }
+    }
+    groups
 }
 
 #[cfg(test)]

@@ -78,20 +78,7 @@ impl Control {
     /// says.
     pub fn start(&self, directory: &MpsDirectory) -> Result<(), Failure> {
         let said = directory.log().join("start.log");
-        let failed = |why: String| {
-            let failure = Failure::new(
-                Kind::Refused,
-                format!("{}: the MPS daemon cannot be started: {why}", self.device),
-            );
-            match last_line(&directory.log().join("control.log")) {
-                Some(line) => failure.hint(format!("its log ends with: {line}")),
-                None => failure.hint(format!(
-                    "it has written no log; the program is {}",
-                    self.program.display()
-                )),
-            }
-        };
-        let cannot = |error: std::io::Error| failed(reason(&error));
+        let cannot = |error: io::Error| self.failed(directory, &reason(&error));
         let output = File::create(&said).map_err(cannot)?;
         let errors = output.try_clone().map_err(cannot)?;
         let mut command = self.command(directory);
@@ -123,7 +110,22 @@ impl Control {
                 LISTENS.as_secs()
             ),
         });
-        Err(failed(why))
+        Err(self.failed(directory, &why))
+    }
+
+    /// Why it cannot be started, with what its log says.
+    fn failed(&self, directory: &MpsDirectory, why: &str) -> Failure {
+        let failure = Failure::new(
+            Kind::Refused,
+            format!("{}: the MPS daemon cannot be started: {why}", self.device),
+        );
+        match last_line(&directory.log().join("control.log")) {
+            Some(line) => failure.hint(format!("its log ends with: {line}")),
+            None => failure.hint(format!(
+                "it has written no log; the program is {}",
+                self.program.display()
+            )),
+        }
     }
 
     /// Ends the daemon and its server, which first waits for clients that it still has.

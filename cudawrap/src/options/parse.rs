@@ -19,17 +19,12 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
         .try_get_matches_from(words)
         .map_err(|error| flags::usage_failure("cudawrap", &error))?;
     if typed.get_flag("help") {
-        return Ok(Wanted::Text(format!(
-            "{}\n{}\n",
-            command().render_help(),
-            GUIDE.after()
-        )));
+        let (help, after) = (command().render_help(), GUIDE.after());
+        return Ok(Wanted::Text(format!("{help}\n{after}\n")));
     }
     if typed.get_flag("version") {
-        return Ok(Wanted::Text(format!(
-            "cudawrap {}\n",
-            env!("CARGO_PKG_VERSION")
-        )));
+        let version = env!("CARGO_PKG_VERSION");
+        return Ok(Wanted::Text(format!("cudawrap {version}\n")));
     }
     let choices = Overrides::of(&typed, "cudawrap")?;
     let program: Vec<OsString> = typed
@@ -48,19 +43,15 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
         )
         .hint(format!("cudawrap --wait={time} -- PROGRAM")));
     }
-    let level = flags::level(&typed);
     let flag = |name| typed.get_flag(name);
-    let (ignore_grant, mps, bind) = (flag("ignore-grant"), flag("mps"), flag("bind"));
-    let auto = flag("auto");
-    let visible = typed.get_one::<String>("visible").cloned();
     Ok(Wanted::Run(Options {
         choices,
-        ignore_grant,
-        visible,
-        mps,
-        bind,
-        auto,
-        level,
+        ignore_grant: flag("ignore-grant"),
+        visible: typed.get_one::<String>("visible").cloned(),
+        mps: flag("mps"),
+        bind: flag("bind"),
+        auto: flag("auto"),
+        level: flags::level(&typed),
         program,
     }))
 }

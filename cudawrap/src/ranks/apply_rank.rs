@@ -90,10 +90,10 @@ pub fn place(
     }
     let listed = listed(request, inventory);
     if let Some(rank) = rank {
+        let ours_alone = || is_ours_alone(request, lock_file, &listed);
         // Whose devices are divided: those of a grant, and everybody's only if that is
         // said.
-        let divided = request.visible != Visible::Unset || settings.share_auto;
-        let divided = divided && !is_ours_alone(request, lock_file, &listed);
+        let divided = (request.visible != Visible::Unset || settings.share_auto) && !ours_alone();
         if divided && settings.share.is_none() {
             divide(request, distribution::share(rank, listed.len()));
             request.memory |= settings.mps;
@@ -101,14 +101,11 @@ pub fn place(
                 diag.warn(&line);
             }
         }
-        let block = if divided {
-            distribution::block(rank, listed.len())
-        } else {
-            None
-        };
         request.nearest = Some(Nearest {
             cpus: mask::of(0).unwrap_or_default(),
-            block,
+            block: divided
+                .then(|| distribution::block(rank, listed.len()))
+                .flatten(),
         });
     }
     match settings.visible {
