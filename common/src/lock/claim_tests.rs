@@ -191,7 +191,13 @@ fn inside_what_is_ours_the_inner_ranges_decide() {
 
 #[test]
 fn untrusted_places_are_refused() {
+    use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
+    let mode = |mode| {
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    // A test beside this one may have changed the umask when the directory was made.
+    mode(0o755);
     let path = dir.path().join("lock");
     std::fs::write(&path, "").unwrap();
     let failure = LockFile::find(Some(path.clone()), None).unwrap_err();
@@ -203,8 +209,7 @@ fn untrusted_places_are_refused() {
         Kind::LockPlace
     );
     std::fs::remove_file(&path).unwrap();
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    mode(0o777);
     let failure = LockFile::find(Some(path), None).unwrap_err();
     assert!(failure.message.contains("others can write"), "{failure}");
 }
