@@ -26,14 +26,9 @@ pub(super) fn memory(nvml: &Nvml, handle: &Handle<'_>) -> Result<Memory, Fault> 
     }
 }
 
-/// All of it, in bytes, also where the use may not be seen (nvmlDeviceGetAttributes_v2,
-/// MIG devices); none if nobody tells.
-pub(super) fn total(nvml: &Nvml, handle: &Handle<'_>) -> Option<u64> {
-    let told = memory(nvml, handle).map(|memory| memory.total).ok();
-    told.or_else(|| {
-        handle
-            .attributes()
-            .ok()
-            .and_then(|attributes| attributes.memory_size_mb.checked_mul(1 << 20))
-    })
+/// Its size in bytes, also where its use may not be seen (nvmlDeviceGetAttributes_v2, MIG
+/// devices); none if nobody tells.
+pub(super) fn by_attributes(handle: &Handle<'_>) -> Option<u64> {
+    let attributes = handle.attributes().ok()?;
+    attributes.memory_size_mb.checked_mul(1 << 20)
 }

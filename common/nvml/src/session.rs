@@ -13,7 +13,7 @@ use super::fault::{self, Fault, with_retries};
 use super::{device_files, memory, raw};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Device, Gpu, Inventory};
+use getgpu_common::inventory::{Detail, Device, Gpu, Inventory, Memory};
 
 /// More MIG devices than this on one GPU are a library gone wrong; the largest GPU has 8
 /// compute instances in 7 instances.
@@ -114,6 +114,11 @@ pub(super) struct Session<'n> {
     slots: HashMap<(u32, u32), Rc<Handle<'n>>>,
     uuids: HashMap<u32, Uuid>,
     minors: HashMap<u32, Option<u32>>,
+    /// What was told of MIG devices and does not change while the session lives.
+    instances: HashMap<(u32, u32), (u32, u32)>,
+    profiles: HashMap<(u32, u32), String>,
+    /// The memory that a scan was told, for the question about the use that follows it.
+    memories: HashMap<(u32, Option<u32>), Memory>,
     nodes: bool,
 }
 
@@ -125,6 +130,9 @@ impl<'n> Session<'n> {
             slots: HashMap::new(),
             uuids: HashMap::new(),
             minors: HashMap::new(),
+            instances: HashMap::new(),
+            profiles: HashMap::new(),
+            memories: HashMap::new(),
             nodes: device_files::exist(),
         }
     }
@@ -279,8 +287,8 @@ impl<'n> Session<'n> {
         };
         let minor = self.minor(gpu, &parent);
         let instance = match slot {
-            Some(_) if detail >= Detail::Place || minor.is_some() => {
-                raw::instance(self.nvml, &handle).ok()
+            Some(slot) if detail >= Detail::Place || minor.is_some() => {
+                self.instance(gpu, slot, &handle)
             }
             _ => None,
         };
@@ -289,13 +297,12 @@ impl<'n> Session<'n> {
                 && instance.is_none_or(|(gi, ci)| device_files::instance_usable(minor, gi, ci))
         });
         let sized = detail >= Detail::Size;
-        let profile = if slot.is_some() && sized {
-            self.profile(&handle)
-        } else {
-            None
+        let profile = match slot {
+            Some(slot) if sized => self.profile(gpu, slot, &handle),
+            _ => None,
         };
         let memory = if sized {
-            memory::total(self.nvml, &handle)
+            self.size(gpu, slot, &handle)
         } else {
             None
         };
@@ -312,11 +319,49 @@ impl<'n> Session<'n> {
         }))
     }
 
+    /// GPU instance and compute instance of a MIG device, asked once in a session.
+    pub(super) fn instance(
+        &mut self,
+        gpu: u32,
+        slot: u32,
+        handle: &Handle<'n>,
+    ) -> Option<(u32, u32)> {
+        let known = self.instances.get(&(gpu, slot)).copied();
+        let instance = known.or_else(|| raw::instance(self.nvml, handle).ok())?;
+        self.instances.insert((gpu, slot), instance);
+        Some(instance)
+    }
+
     /// The profile at the end of a MIG device's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
-    fn profile(&self, handle: &Handle<'n>) -> Option<String> {
+    fn profile(&mut self, gpu: u32, slot: u32, handle: &Handle<'n>) -> Option<String> {
         let name = raw::name(self.nvml, handle).ok()?;
-        name.rsplit_once("MIG ")
-            .map(|(_, profile)| profile.trim().to_owned())
+        let profile = name.rsplit_once("MIG ")?.1.trim().to_owned();
+        self.profiles.insert((gpu, slot), profile.clone());
+        Some(profile)
+    }
+
+    /// Whether a device may have graphics contexts: a whole GPU, and a MIG device whose
+    /// profile ends in `+gfx`. A profile that nobody asked for may.
+    pub(super) fn may_draw(&self, gpu: u32, slot: Option<u32>) -> bool {
+        let profile = slot.and_then(|slot| self.profiles.get(&(gpu, slot)));
+        profile.is_none_or(|profile| profile.contains("+gfx"))
+    }
+
+    /// Bytes of a device's memory; the question about its use need not ask for them
+    /// again.
+    fn size(&mut self, gpu: u32, slot: Option<u32>, handle: &Handle<'n>) -> Option<u64> {
+        match memory::memory(self.nvml, handle) {
+            Ok(memory) => {
+                self.memories.insert((gpu, slot), memory);
+                Some(memory.total)
+            }
+            Err(_) => memory::by_attributes(handle),
+        }
+    }
+
+    /// What the last scan was told of a device's memory, once.
+    pub(super) fn scanned_memory(&mut self, gpu: u32, slot: Option<u32>) -> Option<Memory> {
+        self.memories.remove(&(gpu, slot))
     }
 
     /// All GPUs and devices; what does not answer becomes a problem and stops nothing

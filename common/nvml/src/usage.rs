@@ -2,6 +2,8 @@
 //! few calls as the verdict needs; people who want to see everything ask with full
 //! detail.
 
+use std::rc::Rc;
+
 use nvml_wrapper::Device as Handle;
 
 use super::fault::{Fault, with_retries};
@@ -11,9 +13,24 @@ use super::processes::Entry;
 use super::raw::{self, List};
 use super::session::Session;
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Memory, Process, Usage};
+use getgpu_common::inventory::{Activity, Detail, Memory, Process, Usage};
 use getgpu_common::nvml_client::rules::Rules;
 use getgpu_common::procfs;
+
+/// The device whose use is asked for.
+struct Asked<'n> {
+    handle: Rc<Handle<'n>>,
+    mig: bool,
+    /// GPU and slot, unless only the UUID is known.
+    place: Option<(u32, Option<u32>)>,
+    detail: Detail,
+}
+
+impl Asked<'_> {
+    fn wants_all(&self) -> bool {
+        self.detail >= Detail::Full
+    }
+}
 
 /// The use of one device.
 pub(super) fn usage(
@@ -23,20 +40,18 @@ pub(super) fn usage(
     slot: Option<u32>,
     detail: Detail,
 ) -> Result<Usage, Fault> {
-    let handle = session.handle(gpu, slot)?;
-    witnesses(
-        session,
-        rules,
-        &handle,
-        slot.is_some(),
+    let asked = Asked {
+        handle: session.handle(gpu, slot)?,
+        mig: slot.is_some(),
+        place: Some((gpu, slot)),
         detail,
-        |session, question| match question {
-            Question::Neighbours => slot.is_some_and(|slot| shares_instance(session, gpu, slot)),
-            Question::NumaNode => session
-                .handle(gpu, None)
-                .is_ok_and(|gpu| raw::is_numa_node(session.nvml, &gpu)),
-        },
-    )
+    };
+    witnesses(session, rules, &asked, |session, question| match question {
+        Question::Neighbours => slot.is_some_and(|slot| shares_instance(session, gpu, slot)),
+        Question::NumaNode => session
+            .handle(gpu, None)
+            .is_ok_and(|gpu| raw::is_numa_node(session.nvml, &gpu)),
+    })
 }
 
 /// The use of the device of a UUID. Where compute instances share memory that cannot be
@@ -52,95 +67,93 @@ pub(super) fn usage_of(
         nvml.device_by_uuid(uuid.as_str())
             .map_err(|e| Fault::from(call, &e))
     })?;
-    witnesses(
-        session,
-        rules,
-        &handle,
-        uuid.is_mig(),
-        Detail::Uuid,
-        |session, question| match question {
-            Question::Neighbours => false,
-            Question::NumaNode if uuid.is_mig() => handle
-                .mig_parent_device()
-                .is_ok_and(|gpu| raw::is_numa_node(session.nvml, &gpu)),
-            Question::NumaNode => raw::is_numa_node(session.nvml, &handle),
-        },
-    )
+    let asked = Asked {
+        handle: Rc::new(handle),
+        mig: uuid.is_mig(),
+        place: None,
+        detail: Detail::Uuid,
+    };
+    witnesses(session, rules, &asked, |session, question| match question {
+        Question::Neighbours => false,
+        Question::NumaNode if asked.mig => asked
+            .handle
+            .mig_parent_device()
+            .is_ok_and(|gpu| raw::is_numa_node(session.nvml, &gpu)),
+        Question::NumaNode => raw::is_numa_node(session.nvml, &asked.handle),
+    })
 }
 
 fn witnesses<'n>(
     session: &mut Session<'n>,
     rules: &Rules,
-    handle: &Handle<'n>,
-    mig: bool,
-    detail: Detail,
+    asked: &Asked<'n>,
     mut ask: impl FnMut(&mut Session<'n>, Question) -> bool,
 ) -> Result<Usage, Fault> {
-    let processes = processes(session, rules, handle, mig, detail);
+    let processes = processes(session, rules, asked);
+    let scanned = match asked.place {
+        Some((gpu, slot)) if asked.wants_all() => session.scanned_memory(gpu, slot),
+        _ => None,
+    };
+    let mut verdict = |session: &mut Session<'n>, memory: &Result<Memory, Fault>| {
+        judge(
+            rules,
+            processes.as_deref(),
+            memory.as_ref().copied(),
+            |question| ask(session, question),
+        )
+    };
     let busy = processes
         .as_ref()
         .is_ok_and(|list| list.iter().any(|p| !p.ignored));
-    let full = detail >= Detail::Full;
     // A process is proof enough: memory is asked for only where it can still decide, or
     // is wanted.
-    let memory = if !full && (processes.is_err() || busy) {
-        None
+    let (memory, (activity, reason)) = if !asked.wants_all() && (processes.is_err() || busy) {
+        let nothing = Memory { total: 0, used: 0 };
+        (None, verdict(session, &Ok(nothing)))
     } else {
-        Some(memory::memory(session.nvml, handle))
+        let mut memory = scanned.map_or_else(|| memory::memory(session.nvml, &asked.handle), Ok);
+        let mut told = verdict(session, &memory);
+        // The scan was a moment before the process list: a process that has exited since
+        // must not look like one that is hidden.
+        if scanned.is_some() && told.0 != Activity::Idle && !busy {
+            memory = memory::memory(session.nvml, &asked.handle);
+            told = verdict(session, &memory);
+        }
+        (memory.ok(), told)
     };
-    let told = match &memory {
-        Some(Ok(memory)) => Ok(*memory),
-        Some(Err(fault)) => Err(fault.clone()),
-        None => Ok(Memory { total: 0, used: 0 }),
-    };
-    let (activity, reason) = judge(
-        rules,
-        processes.as_deref(),
-        told.as_ref().copied(),
-        |question| ask(session, question),
-    );
     Ok(Usage {
         activity,
         reason,
         processes: processes.unwrap_or_default(),
-        memory: memory.and_then(Result::ok),
+        memory,
     })
 }
 
-fn processes(
-    session: &Session<'_>,
+fn processes<'n>(
+    session: &mut Session<'n>,
     rules: &Rules,
-    handle: &Handle<'_>,
-    mig: bool,
-    detail: Detail,
+    asked: &Asked<'n>,
 ) -> Result<Vec<Process>, Fault> {
-    let list = |list| with_retries(|| raw::processes(session.nvml, handle, list));
+    let nvml = session.nvml;
+    let list = |list| with_retries(|| raw::processes(nvml, &asked.handle, list));
     let mut entries = list(List::Compute)?;
-    let server = |e: &Entry| {
-        procfs::comm(e.pid as i32).is_some_and(|name| name.starts_with("nvidia-cuda-mps"))
-    };
-    let full = detail >= Detail::Full;
-    // Graphics exists on whole GPUs and on few profiles; MPS clients only where there is
-    // a server.
-    let others = [
-        (List::Graphics, !mig),
-        (List::Mps, entries.iter().any(server)),
-    ];
-    for (kind, decides) in others {
-        if decides || full {
-            match list(kind) {
-                Ok(more) => entries.extend(more),
-                // A list that is there and not told may hold a process: that is not known
-                // to be idle.
-                Err(fault) if decides && !fault.absent() => return Err(fault),
-                Err(_) => {}
-            }
+    for other in others(session, asked, &entries) {
+        match list(other.list) {
+            Ok(more) => entries.extend(more),
+            // A list that is there and not told may hold a process: that is not known to
+            // be idle.
+            Err(fault) if other.decides && !fault.absent() => return Err(fault),
+            Err(_) => {}
         }
     }
-    if mig && entries.iter().any(|entry| entry.instance.is_some()) {
+    if asked.mig && entries.iter().any(|entry| entry.instance.is_some()) {
         // It is not certain that the handle of one of two compute instances lists only
         // its own.
-        if let Ok(own) = raw::instance(session.nvml, handle) {
+        let own = match asked.place {
+            Some((gpu, Some(slot))) => session.instance(gpu, slot, &asked.handle),
+            _ => raw::instance(nvml, &asked.handle).ok(),
+        };
+        if let Some(own) = own {
             entries.retain(|entry| entry.instance.is_none_or(|instance| instance == own));
         }
     }
@@ -151,6 +164,44 @@ fn processes(
         .map(|entry| named(entry, rules))
         .collect())
 }
+
+/// A list beside that of the compute processes.
+struct Other {
+    list: List,
+    /// Whether its failure leaves open if the device is idle.
+    decides: bool,
+}
+
+/// The other lists that can hold anything: graphics contexts exist on whole GPUs and on
+/// few profiles; MPS clients only where a server is among the compute processes.
+fn others(session: &Session<'_>, asked: &Asked<'_>, compute: &[Entry]) -> Vec<Other> {
+    let comm = |entry: &Entry| procfs::comm(entry.pid as i32);
+    let server = |entry: &Entry| comm(entry).is_some_and(|name| name.starts_with(MPS));
+    let draws = match asked.place {
+        Some((gpu, slot)) => session.may_draw(gpu, slot),
+        None => true,
+    };
+    let graphics = Other {
+        list: List::Graphics,
+        decides: !asked.mig,
+    };
+    let clients = Other {
+        list: List::Mps,
+        decides: compute.iter().any(server),
+    };
+    let wanted = asked.wants_all();
+    let mut lists = Vec::new();
+    if graphics.decides || wanted && draws {
+        lists.push(graphics);
+    }
+    if clients.decides || wanted && !compute.is_empty() {
+        lists.push(clients);
+    }
+    lists
+}
+
+/// How the names of MPS processes begin, as far as the kernel keeps names (15 bytes).
+const MPS: &str = "nvidia-cuda-mps";
 
 fn named(entry: Entry, rules: &Rules) -> Process {
     let comm = procfs::comm(entry.pid as i32);
@@ -166,17 +217,16 @@ fn named(entry: Entry, rules: &Rules) -> Process {
 
 /// Whether another compute instance is in the same GPU instance, whose memory they share.
 fn shares_instance(session: &mut Session<'_>, gpu: u32, slot: u32) -> bool {
-    let Ok(own) = session
-        .handle(gpu, Some(slot))
-        .and_then(|handle| raw::instance(session.nvml, &handle))
-    else {
+    let instance = |session: &mut Session<'_>, slot| {
+        let handle = session.handle(gpu, Some(slot)).ok()?;
+        session.instance(gpu, slot, &handle)
+    };
+    let Some(own) = instance(session, slot) else {
         return false;
     };
     let slots = session.gpu(gpu, Detail::Uuid).map_or(0, |gpu| gpu.slots);
-    (0..slots).filter(|other| *other != slot).any(|other| {
-        let instance = session
-            .handle(gpu, Some(other))
-            .and_then(|handle| raw::instance(session.nvml, &handle));
-        instance.is_ok_and(|(gi, _)| gi == own.0)
-    })
+    (0..slots)
+        .filter(|other| *other != slot)
+        .filter_map(|other| instance(session, other))
+        .any(|(gi, _)| gi == own.0)
 }

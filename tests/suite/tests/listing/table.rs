@@ -223,3 +223,20 @@ fn a_program_that_never_asked_is_shown_with_its_own_start() {
         since(1)[1].parse::<u32>().unwrap() >= 1
     });
 }
+
+#[test]
+fn a_listing_asks_at_most_nine_calls_for_a_device() {
+    let sandbox = Sandbox::new("a100x8");
+    let uuids = sandbox.uuids();
+    let calls = || {
+        sandbox.folder().log_calls().unwrap();
+        sandbox.getgpu(["--list"]).run().exits(0).says(&[]);
+        let calls = sandbox.folder().calls().unwrap();
+        calls.len() - sandbox.folder().attaches().unwrap().len()
+    };
+    let idle = calls();
+    let _programs = sandbox.occupy(&uuids[..uuids.len() / 2], "");
+    let half = calls();
+    println!("calls for 56 devices: {idle} idle, {half} half busy");
+    assert!(idle.max(half) <= 9 * uuids.len(), "{idle}, {half}");
+}
