@@ -1,7 +1,7 @@
 //! Starting a small process of ours that outlives the program, without a trace in the
 //! program: no child, no signal, no descriptor. An intermediate made by clone with exit
-//! signal 0 forks it and is reaped with __WALL; it is executed with an empty environment
-//! and a session of its own.
+//! signal 0 forks it and is reaped with __WALL; it is executed with the environment that
+//! it is given and a session of its own.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsString};
@@ -32,6 +32,8 @@ pub struct User {
 pub struct Detached<'a> {
     /// argv.
     pub words: &'a [CString],
+    /// Its environment, `NAME=VALUE`.
+    pub environment: &'a [CString],
     /// What is to be at 3 and at 4.
     pub descriptors: [RawFd; 2],
     /// Root only.
@@ -111,8 +113,7 @@ fn execute(spec: &Detached<'_>) {
         libc::umask(0o022);
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
     }
-    let nothing: [CString; 0] = [];
-    let _ = nix::unistd::execve(OURSELVES, spec.words, &nothing);
+    let _ = nix::unistd::execve(OURSELVES, spec.words, spec.environment);
 }
 
 /// Gives up what is root's, groups first, since afterwards it may not.

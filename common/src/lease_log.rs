@@ -62,6 +62,7 @@ pub fn launch(lock: &OfdLock, side: Side, pid: i32, device: &Uuid, text: &str) {
     // Accounting is no reason to keep a program from running.
     let _ = detached::launch(&Detached {
         words: &words,
+        environment: &[],
         descriptors: [lock.number(), null.as_raw_fd()],
         user: None,
     });

@@ -148,6 +148,17 @@ pub fn boot_time() -> std::time::Duration {
     std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
+/// Seconds since boot, suspend excluded (CLOCK_MONOTONIC, clock_gettime(2)).
+pub fn running_time() -> std::time::Duration {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: every Linux has the clock, and now is a valid place for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
 /// What this thread has had of a processor (CLOCK_THREAD_CPUTIME_ID of clock_gettime(2)).
 pub fn processor_time() -> std::time::Duration {
     let mut now = libc::timespec {

@@ -18,6 +18,7 @@ use getgpu_common::syslog::Record;
 use crate::answer::{Answer, Whose};
 use crate::caller;
 use crate::holder;
+use crate::idle;
 use crate::invocation::Invocation;
 use crate::options::{Format, Keep};
 
@@ -56,6 +57,11 @@ impl Invocation<'_> {
             until,
             tag: whose.tag,
         };
+        // What the site keeps until it is released is the site's own affair.
+        let watched = match &args.until {
+            Until::Over(process, _) if self.settings.max_idle.is_some() => Some(process.clone()),
+            _ => None,
+        };
         let started = holder::start(&args, lock, whose.user)?;
         record.send(self.settings);
         // The holder has signed: from now on this user's next call counts it.
@@ -63,6 +69,9 @@ impl Invocation<'_> {
         deadline::lift(std::io::stdout().as_fd());
         match print(&text) {
             Ok(()) => {
+                if let Some(process) = watched {
+                    idle::watch(started.pid, &process, &answer.uuids, whose.user);
+                }
                 started.printed();
                 self.explain_reservation(&text);
                 Ok(())

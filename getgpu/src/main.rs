@@ -11,6 +11,7 @@ mod explain;
 mod findings;
 mod hand_out;
 mod holder;
+mod idle;
 mod invocation;
 mod list;
 mod options;
@@ -34,6 +35,8 @@ fn main() {
         holder::main(&words)
     } else if let Some(words) = words_behind(lease_log::OPTION, &arguments) {
         lease_log::main(&words)
+    } else if let Some(words) = words_behind(idle::OPTION, &arguments) {
+        idle::main(&words)
     } else if arguments.get(1).is_some_and(|word| word == WORKER_OPTION) {
         run::worker()
     } else {

@@ -50,6 +50,7 @@ mod tests {
             comm: "sh".into(),
             state: 'S',
             ppid: 0,
+            terminal: 0,
             kernel: false,
             forked: false,
             start: 1,

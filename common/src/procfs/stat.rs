@@ -17,6 +17,8 @@ pub struct Stat {
     pub state: char,
     /// Parent.
     pub ppid: i32,
+    /// Device number of its controlling terminal (field 7); 0 without one.
+    pub terminal: u32,
     /// Whether it is a kernel thread.
     pub kernel: bool,
     /// Whether it was forked and has not executed a program since.
@@ -54,6 +56,7 @@ impl Stat {
             comm,
             state: field(3)?.chars().next()?,
             ppid: field(4)?.parse().ok()?,
+            terminal: field(7).and_then(|f| f.parse().ok()).unwrap_or(0),
             kernel: flags & PF_KTHREAD != 0,
             forked: flags & PF_FORKNOEXEC != 0,
             start: field(22)?.parse().ok()?,
@@ -94,6 +97,7 @@ mod tests {
             (stat.start, stat.arg_start, stat.kernel, stat.forked),
             (22, 48, true, false)
         );
+        assert_eq!(stat.terminal, 7);
         let stat = parsed("64");
         assert_eq!((stat.kernel, stat.forked), (false, true));
     }

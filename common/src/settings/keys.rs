@@ -65,6 +65,10 @@ keys! {
         |s| show_or(s.max_per_user, |n| n.to_string()), |s, t| s.max_per_user = Some(count(t)?);
     policy "max_hold", "the longest that --hold keeps a device, and --for one without a program; unset: as long as is asked for",
         |s| show_or(s.max_hold, show_time), |s, t| s.max_hold = Some(time(t)?);
+    policy "max_idle", "how long a device that --hold keeps may be unused before idle_action; unset: as long as it is kept",
+        |s| show_or(s.max_idle, show_time), |s, t| s.max_idle = Some(time(t)?);
+    policy "idle_action", "what happens after max_idle, with a warning at 80 %: \"log\" tells the user and the system's log, \"end\" ends the reservation",
+        |s| show_json(&s.idle_action), |s, t| s.idle_action = read(t)?;
     policy "max_wait", "the longest that --wait waits; unset: as long as it says",
         |s| show_or(s.max_wait, show_time), |s, t| s.max_wait = Some(time(t)?);
     policy "log", "a line for each lease and reservation: \"none\", or in the system's log: \"syslog\"",

@@ -24,7 +24,8 @@ pub use environment::Environment;
 pub use loaded::{Loaded, Source, matches};
 pub use value_codec::quoted;
 pub use value_types::{
-    Auto, AutoNone, Log, Policy, RunOrFail, ShareUsers, Shown, Type, Unshared, Wait, WithoutGrant,
+    Auto, AutoNone, IdleAction, Log, Policy, RunOrFail, ShareUsers, Shown, Type, Unshared, Wait,
+    WithoutGrant,
 };
 
 /// The site's list of devices if no setting names another.
@@ -63,6 +64,10 @@ pub struct Settings {
     pub max_per_user: Option<u32>,
     /// The longest that --hold keeps a device.
     pub max_hold: Option<Duration>,
+    /// How long a reservation of --hold may be without use.
+    pub max_idle: Option<Duration>,
+    /// What becomes of it then.
+    pub idle_action: IdleAction,
     /// The longest wait in the queue.
     pub max_wait: Option<Duration>,
     /// Who may share a device.
@@ -171,6 +176,8 @@ impl Default for Settings {
             unshared: Unshared::Warn,
             max_per_user: None,
             max_hold: None,
+            max_idle: None,
+            idle_action: IdleAction::Log,
             max_wait: None,
             share_users: ShareUsers::Any,
             log: Log::None,

@@ -76,6 +76,17 @@ words! {
 }
 
 words! {
+    /// What becomes of a reservation that nobody uses for `max_idle`.
+    IdleAction {
+        /// The user and the system's log are told.
+        #[default]
+        Log = "log",
+        /// It ends.
+        End = "end",
+    }
+}
+
+words! {
     /// A batch job without a grant: all devices, or none.
     WithoutGrant {
         /// As outside a job.

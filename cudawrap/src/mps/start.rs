@@ -47,6 +47,7 @@ pub fn keeper(directory: &MpsDirectory, control: &Control, mutex: OfdLock) -> Re
     );
     let spec = Detached {
         words: &line,
+        environment: &[],
         descriptors: [mutex.number(), theirs.as_raw_fd()],
         user: None,
     };

@@ -91,11 +91,13 @@ fn sign_in(line: &HolderArgs, lock: &OfdLock) {
     }
 }
 
-/// Tells the starter that this process is ready, and waits for its word whether printing
-/// went well. No word at all means that getgpu was killed: in doubt reserved.
+/// Tells the starter that this process is ready, by its number, and waits for its word
+/// whether printing went well. No word at all means that getgpu was killed: in doubt
+/// reserved.
 fn printed(mut starter: File) -> bool {
     let mut word = [0u8; 1];
-    starter.write_all(b"r").is_ok()
+    let ready = std::process::id().to_ne_bytes();
+    starter.write_all(&ready).is_ok()
         && !matches!(starter.read(&mut word), Ok(1) if word[0] == super::start::CANCEL)
 }
 

@@ -4,7 +4,7 @@
 
 mod backoff;
 mod consent;
-mod exit_watch;
+pub mod exit_watch;
 mod lifecycle;
 mod proc_scanner;
 mod process_match;

@@ -6,6 +6,7 @@ fn stat(pid: i32, ppid: i32, start: u64, comm: &str) -> Stat {
         comm: comm.into(),
         state: 'S',
         ppid,
+        terminal: 0,
         kernel: false,
         forked: false,
         start,

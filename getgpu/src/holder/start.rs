@@ -31,7 +31,11 @@ const READY: Duration = Duration::from_secs(10);
 
 /// A holder that has taken the reservation over and waits for the word.
 #[derive(Debug)]
-pub struct Started(File);
+pub struct Started {
+    channel: File,
+    /// Its process id.
+    pub pid: i32,
+}
 
 /// Starts a holder for a settled reservation. When this returns the reservation is the
 /// holder's.
@@ -50,6 +54,7 @@ pub fn start(line: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Sta
     words.extend(line.words());
     let spec = Detached {
         words: &words,
+        environment: &[],
         descriptors: [lock.number(), theirs.as_raw_fd()],
         user,
     };
@@ -58,9 +63,12 @@ pub fn start(line: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Sta
     // From here on it is the holder's alone.
     drop((lock, theirs));
     let mut ours = File::from(ours);
-    let mut ready = [0u8; 1];
-    match wait_readable(&ours).and_then(|()| ours.read(&mut ready).map_err(|e| reason(&e))) {
-        Ok(1) => Ok(Started(ours)),
+    let mut pid = [0u8; 4];
+    match wait_readable(&ours).and_then(|()| ours.read(&mut pid).map_err(|e| reason(&e))) {
+        Ok(4) => Ok(Started {
+            channel: ours,
+            pid: i32::from_ne_bytes(pid),
+        }),
         Ok(_) => Err(failed("it ended at once")),
         Err(why) => Err(failed(&why)),
     }
@@ -77,14 +85,14 @@ fn wait_readable(file: &File) -> Result<(), String> {
 impl Started {
     /// The device was printed: the reservation begins its life.
     pub fn printed(mut self) {
-        let _ = self.0.write_all(&[PRINTED]);
+        let _ = self.channel.write_all(&[PRINTED]);
     }
 
     /// Nothing was printed: ends the holder and waits until the device is free.
     pub fn cancel(mut self) {
-        let _ = self.0.write_all(&[CANCEL]);
+        let _ = self.channel.write_all(&[CANCEL]);
         // The connection's end closes with the holder's last descriptor.
-        let _ = wait_readable(&self.0);
-        let _ = self.0.read(&mut [0u8; 1]);
+        let _ = wait_readable(&self.channel);
+        let _ = self.channel.read(&mut [0u8; 1]);
     }
 }

@@ -6,7 +6,7 @@ use getgpu_common::lock::holders::Holder;
 
 use super::rows::Row;
 
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "index",
     "uuid",
     "gpu",
@@ -17,6 +17,7 @@ const NAMES: [&str; 19] = [
     "state",
     "share_used",
     "empty",
+    "empty_since",
     "kinds",
     "users",
     "pids",
@@ -38,7 +39,7 @@ pub fn text(rows: &[Row]) -> String {
     text
 }
 
-fn fields(row: &Row) -> [String; 19] {
+fn fields(row: &Row) -> [String; 20] {
     let number = |number: Option<u64>| number.map_or_else(String::new, |n| n.to_string());
     let each = |value: &dyn Fn(&Holder) -> Option<String>| {
         let all: Vec<String> = row
@@ -62,6 +63,7 @@ fn fields(row: &Row) -> [String; 19] {
         row.share_used.to_string(),
         row.empty
             .map_or_else(String::new, |empty| empty.to_string()),
+        number(row.empty_since),
         each(&|holder| Some(holder.kind.to_owned())),
         each(&|holder| holder.user.clone()),
         each(&|holder| holder.pid.map(|pid| pid.to_string())),

@@ -202,6 +202,7 @@ fn collect<W: Worker>(
         ));
     }
     rows::number(&mut rows);
+    rows::date_empty(&mut rows, crate::idle::watchers::read);
     let problems = crate::explain::problems(&request.filter, &inventory);
     Ok(Listing {
         inventory,

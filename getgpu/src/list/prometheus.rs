@@ -18,6 +18,60 @@ const STATES: [(State, &str); 7] = [
     (State::Claimed, "claimed"),
 ];
 
+/// A family whose lines are of devices: name, help, and a device's value if it has one.
+type PerDevice = (&'static str, &'static str, fn(&Row) -> Option<String>);
+
+const PER_DEVICE: [PerDevice; 8] = [
+    (
+        "getgpu_device_in_pool",
+        "Whether the device is handed out.",
+        |row| flag(row.index.is_some()),
+    ),
+    (
+        "getgpu_device_share_used",
+        "Part of the device that is leased or reserved, 0 to 1.",
+        |row| Some(row.share_used.to_string()),
+    ),
+    (
+        "getgpu_device_holders",
+        "Leases and reservations on the device.",
+        |row| Some(row.holders.len().to_string()),
+    ),
+    (
+        "getgpu_device_empty",
+        "Whether a device that is held is used by no program.",
+        |row| flag(row.empty?),
+    ),
+    (
+        "getgpu_device_empty_since_seconds",
+        "Since when, in Unix seconds, a device that is held with max_idle is used by no program.",
+        |row| Some(row.empty_since?.to_string()),
+    ),
+    (
+        "getgpu_device_excluded",
+        "Whether the device is on the site's list of excluded ones.",
+        |row| flag(row.excluded),
+    ),
+    (
+        "getgpu_device_memory_bytes",
+        "Memory of the device.",
+        |row| Some(row.memory_total?.to_string()),
+    ),
+    (
+        "getgpu_device_memory_used_bytes",
+        "Memory of the device in use.",
+        |row| Some(row.memory_used?.to_string()),
+    ),
+];
+
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "the table's functions give an option"
+)]
+fn flag(set: bool) -> Option<String> {
+    Some(u8::from(set).to_string())
+}
+
 pub fn text(listing: &Listing) -> String {
     let mut text = String::new();
     let mut family = |name: &str, help: &str, lines: Vec<String>| {
@@ -26,44 +80,71 @@ pub fn text(listing: &Listing) -> String {
             let _ = writeln!(text, "{name}{line}");
         }
     };
-    let each = |value: &dyn Fn(&Row) -> Option<String>| -> Vec<String> {
-        let line = |row: &Row| value(row).map(|value| format!("{{{}}} {value}", labels(row)));
-        listing.rows.iter().filter_map(line).collect()
-    };
-    let states = listing.rows.iter().flat_map(|row| {
-        STATES.iter().map(|(state, name)| {
-            format!(
-                "{{{},state=\"{name}\"}} {}",
-                labels(row),
-                u8::from(row.state == *state)
-            )
-        })
-    });
     family(
         "getgpu_device_state",
         "Whether the device is in this state.",
-        states.collect(),
+        states(&listing.rows),
     );
-    let pool = |row: &Row| Some(u8::from(row.index.is_some()).to_string());
+    for (name, help, value) in PER_DEVICE {
+        let line = |row: &Row| value(row).map(|value| format!("{{{}}} {value}", labels(row)));
+        family(name, help, listing.rows.iter().filter_map(line).collect());
+    }
     family(
-        "getgpu_device_in_pool",
-        "Whether the device is handed out.",
-        each(&pool),
+        "getgpu_device_held",
+        "Part of the device that the user, and job, holds; 1 where not known.",
+        held(&listing.rows),
     );
-    let share = |row: &Row| Some(row.share_used.to_string());
+    let users = super::summary::users(&listing.rows).into_iter();
     family(
-        "getgpu_device_share_used",
-        "Part of the device that is leased or reserved, 0 to 1.",
-        each(&share),
+        "getgpu_user_devices",
+        "Devices of which the user holds a part or all.",
+        users
+            .map(|(user, devices)| format!("{{user=\"{}\"}} {devices}", escaped(user)))
+            .collect(),
     );
-    let holders = |row: &Row| Some(row.holders.len().to_string());
-    family(
-        "getgpu_device_holders",
-        "Leases and reservations on the device.",
-        each(&holders),
-    );
+    let numbers = [
+        (
+            "getgpu_waiting",
+            "Programs that wait for a device.",
+            listing.waiting as u64,
+        ),
+        (
+            "getgpu_longest_wait_seconds",
+            "How long the program that waits longest has waited, 0 if none does.",
+            longest_wait(listing),
+        ),
+        (
+            "getgpu_problems",
+            "Sick GPUs and wrong lines in lists.",
+            listing.problems.len() as u64,
+        ),
+        (
+            "getgpu_lock_shared",
+            "Whether the lock is the host's.",
+            u64::from(listing.lock_shared),
+        ),
+    ];
+    for (name, help, number) in numbers {
+        family(name, help, vec![format!(" {number}")]);
+    }
+    text
+}
+
+fn states(rows: &[Row]) -> Vec<String> {
+    let of_row = |row| STATES.iter().map(move |state| (row, state));
+    rows.iter()
+        .flat_map(of_row)
+        .map(|(row, (state, name)): (&Row, _)| {
+            let is = u8::from(row.state == *state);
+            format!("{{{},state=\"{name}\"}} {is}", labels(row))
+        })
+        .collect()
+}
+
+/// Who holds how much of each device; one user's several parts are one series.
+fn held(rows: &[Row]) -> Vec<String> {
     let mut held: BTreeMap<String, f64> = BTreeMap::new();
-    for row in &listing.rows {
+    for row in rows {
         for holder in &row.holders {
             let label = |text: &Option<String>| escaped(text.as_deref().unwrap_or(""));
             let (user, job) = (label(&holder.user), label(&holder.job));
@@ -72,80 +153,20 @@ pub fn text(listing: &Listing) -> String {
                 labels(row),
                 holder.kind
             );
-            // One user's several parts are one series.
             *held.entry(labels).or_default() += holder.share.unwrap_or(1.0);
         }
     }
-    let holdings = held
-        .into_iter()
+    held.into_iter()
         .map(|(labels, share)| format!("{labels} {share}"))
-        .collect();
-    family(
-        "getgpu_device_held",
-        "Part of the device that the user, and job, holds; 1 where not known.",
-        holdings,
-    );
-    let empty = |row: &Row| row.empty.map(|empty| u8::from(empty).to_string());
-    family(
-        "getgpu_device_empty",
-        "Whether a device that is held is used by no program.",
-        each(&empty),
-    );
-    let excluded = |row: &Row| Some(u8::from(row.excluded).to_string());
-    family(
-        "getgpu_device_excluded",
-        "Whether the device is on the site's list of excluded ones.",
-        each(&excluded),
-    );
-    family(
-        "getgpu_user_devices",
-        "Devices of which the user holds a part or all.",
-        super::summary::users(&listing.rows)
-            .into_iter()
-            .map(|(user, devices)| format!("{{user=\"{}\"}} {devices}", escaped(user)))
-            .collect(),
-    );
-    let total = |row: &Row| row.memory_total.map(|bytes| bytes.to_string());
-    family(
-        "getgpu_device_memory_bytes",
-        "Memory of the device.",
-        each(&total),
-    );
-    let used = |row: &Row| row.memory_used.map(|bytes| bytes.to_string());
-    family(
-        "getgpu_device_memory_used_bytes",
-        "Memory of the device in use.",
-        each(&used),
-    );
-    family(
-        "getgpu_waiting",
-        "Programs that wait for a device.",
-        vec![format!(" {}", listing.waiting)],
-    );
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |now| now.as_secs());
-    let longest = listing.queue.iter().filter_map(|one| one.since).min();
-    family(
-        "getgpu_longest_wait_seconds",
-        "How long the program that waits longest has waited, 0 if none does.",
-        vec![format!(
-            " {}",
-            longest.map_or(0, |since| now.saturating_sub(since))
-        )],
-    );
-    family(
-        "getgpu_problems",
-        "Sick GPUs and wrong lines in lists.",
-        vec![format!(" {}", listing.problems.len())],
-    );
-    let shared = u8::from(listing.lock_shared);
-    family(
-        "getgpu_lock_shared",
-        "Whether the lock is the host's.",
-        vec![format!(" {shared}")],
-    );
-    text
+        .collect()
+}
+
+/// In seconds.
+fn longest_wait(listing: &Listing) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_secs());
+    let first = listing.queue.iter().filter_map(|one| one.since).min();
+    first.map_or(0, |since| now.saturating_sub(since))
 }
 
 fn labels(row: &Row) -> String {

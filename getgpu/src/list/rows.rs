@@ -9,6 +9,7 @@ use getgpu_common::pool::Outside;
 use getgpu_common::procfs;
 use serde::Serialize;
 
+use crate::idle::watchers::Watched;
 use crate::options::Only;
 
 /// What a device is doing.
@@ -85,6 +86,8 @@ pub struct Row {
     /// Held, although NVML shows that nobody uses it now; null if it is not held, or NVML
     /// does not tell.
     pub empty: Option<bool>,
+    /// Since when, in Unix seconds, where a site that sets `max_idle` has it watched.
+    pub empty_since: Option<u64>,
     pub holders: Vec<Holder>,
     pub processes: Vec<Process>,
     /// Why it is not in the pool.
@@ -129,12 +132,33 @@ impl Row {
             excluded,
             state: state(&held, usage.activity),
             empty: empty(&held, usage.activity),
+            empty_since: None,
             share_used: held.used as f64 / UNITS as f64,
             reason: usage.reason,
             holders: held.holders,
             processes: usage.processes.iter().map(process).collect(),
             outside,
         }
+    }
+}
+
+/// Adds since when devices have been empty. A watcher is believed only about what its own
+/// user holds; there is none to be asked where no held device is empty.
+pub fn date_empty(rows: &mut [Row], watchers: impl FnOnce() -> Vec<Watched>) {
+    if rows.iter().all(|row| row.empty != Some(true)) {
+        return;
+    }
+    let watchers = watchers();
+    for row in rows.iter_mut().filter(|row| row.empty == Some(true)) {
+        let of_row = |watched: &&Watched| {
+            watched.device.as_str() == row.uuid
+                && row
+                    .holders
+                    .iter()
+                    .any(|holder| holder.kind == "reservation" && holder.uid == Some(watched.uid))
+        };
+        let since = watchers.iter().filter(of_row);
+        row.empty_since = since.map(|watched| watched.empty_since).min();
     }
 }
 

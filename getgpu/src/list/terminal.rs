@@ -149,7 +149,13 @@ fn heading(row: &Row) -> String {
 fn lines(row: &Row, now: u64, look: Look) -> Vec<Line> {
     let [index, _, device, figures, state, who, program, since] = table::cells(row, now);
     let state = match row.empty {
-        Some(true) => format!("{state}, empty"),
+        Some(true) => match row.empty_since {
+            Some(since) => {
+                let time = std::time::Duration::from_secs(now.saturating_sub(since));
+                format!("{state}, empty {}", getgpu_common::quantity::brief(time))
+            }
+            None => format!("{state}, empty"),
+        },
         _ => state,
     };
     let holder = row.holders.first();

@@ -93,6 +93,7 @@ fn what_is_installed_where_and_that_nothing_is_left() {
         ("share/doc/getgpu/examples/getgpu-alerts.yml", "644"),
         ("share/doc/getgpu/examples/getgpu-dashboard.json", "644"),
         ("share/doc/getgpu/examples/getgpu-metrics.service", "644"),
+        ("share/doc/getgpu/examples/list.schema.json", "644"),
         ("share/doc/getgpu/examples/getgpu-metrics.timer", "644"),
         ("share/doc/getgpu/examples/gpu-app.service", "644"),
         ("share/doc/getgpu/examples/cudawrap.sh", "644"),

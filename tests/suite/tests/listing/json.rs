@@ -23,7 +23,7 @@ fn schema_1_has_these_names() {
         sorted("schema host time driver lock lock_shared waiting queue devices problems")
     );
     let fields = "index uuid gpu gpu_uuid gpu_name pci_bus_id mig gpu_instance compute_instance mig_index profile memory_total memory_used \
-                  allowed usable excluded state share_used reason empty holders processes";
+                  allowed usable excluded state share_used reason empty empty_since holders processes";
     assert_eq!(names(&listing["devices"][0]), sorted(fields));
     assert_eq!(
         (&listing["schema"], &listing["driver"]),
@@ -58,6 +58,55 @@ fn schema_1_has_these_names() {
         (&free["profile"], &free["gpu_instance"], &free["mig"]),
         (&"1g.5gb".into(), &7.into(), &true.into())
     );
+}
+
+/// The schema that is installed for other people's programs.
+const SCHEMA: &str = "../../etc/list.schema.json";
+
+/// Fails unless every name of `value` is described by `schema`.
+fn assert_described(value: &Value, schema: &Value, at: &str) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let known = &schema["properties"][name];
+                assert!(known.is_object(), "{at}.{name} is not in the schema");
+                assert_described(value, known, &format!("{at}.{name}"));
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                assert_described(item, &schema["items"], &format!("{at}[]"));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_list_agrees_with_the_schema_that_is_published() {
+    let text = std::fs::read_to_string(SCHEMA).unwrap();
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+    let compiled = compiler.compile(SCHEMA, &mut schemas).unwrap();
+    for node in ["a100x1", "mixed", "pre470", "none", "h200x1"] {
+        let sandbox = Sandbox::new(node);
+        let _held = sandbox.getgpu(["--hold", "--tag", "a"]).run();
+        let _shared = sandbox.getgpu(["--share", "1/2", "--for", "600"]).run();
+        let uuids = sandbox.uuids();
+        let _busy = uuids
+            .last()
+            .map(|last| sandbox.occupy(std::slice::from_ref(last), ""));
+        let waiter = sandbox
+            .getgpu(["--wait", "--count", "64", "--no-reserve"])
+            .spawn();
+        let listing = listing::json(&sandbox);
+        drop(waiter);
+        if let Err(error) = schemas.validate(&listing, compiled) {
+            panic!("{node}: {error:#}\n{listing:#}");
+        }
+        assert_described(&listing, &schema, "");
+        sandbox.getgpu(["--release-all"]).run();
+    }
 }
 
 #[test]

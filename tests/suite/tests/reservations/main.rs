@@ -9,5 +9,6 @@
 mod hold_option;
 mod holder_process;
 mod lifetime;
+mod max_idle;
 mod scripts;
 mod tags;

@@ -1,0 +1,154 @@
+//! `max_idle`: a held device that nobody uses is warned of on its caller's terminal and
+//! then reported or given back. Use, a lease and a driver in doubt each keep it.
+
+use std::fs::File;
+use std::io::Read;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use getgpu_tests::listing;
+use harness::{Running, Sandbox, Signal, wait};
+use nix::pty::openpty;
+
+/// A shell with a controlling terminal that holds a device until it is killed.
+struct Held {
+    shell: Running,
+    seen: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Held {
+    fn start(sandbox: &Sandbox, script: &str) -> Self {
+        let pty = openpty(None, None).unwrap();
+        let slave = File::from(pty.slave);
+        let script = format!("X=$(getgpu --hold) && echo $$ >held; {script}; exec sleep 1000");
+        let shell = sandbox
+            .command("setsid")
+            .args(["--ctty", "sh", "-c", &script])
+            .stdin(slave)
+            .limit(Duration::MAX)
+            .spawn();
+        let (mut screen, seen) = (File::from(pty.master), Arc::default());
+        let theirs: Arc<Mutex<Vec<u8>>> = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            let mut part = [0u8; 4096];
+            while let Ok(read @ 1..) = screen.read(&mut part) {
+                theirs.lock().unwrap().extend_from_slice(&part[..read]);
+            }
+        });
+        sandbox.until_file("work/held");
+        Self { shell, seen }
+    }
+
+    fn until_told(&self, text: &str) {
+        wait::until(text, || {
+            String::from_utf8_lossy(&self.seen.lock().unwrap()).contains(text)
+        });
+    }
+
+    fn end(self, sandbox: &Sandbox) {
+        // setsid has forked: the shell is not our child.
+        let pid = std::fs::read_to_string(sandbox.path("work/held")).unwrap();
+        let pid = nix::unistd::Pid::from_raw(pid.trim().parse().unwrap());
+        nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
+        drop(self.shell);
+        sandbox.assert_clean(Duration::from_secs(10));
+        wait::until("nobody watches", || watchers(sandbox).is_empty());
+    }
+}
+
+/// The command lines of the processes that watch.
+fn watchers(sandbox: &Sandbox) -> Vec<String> {
+    let read = |pid: i32, file: &str| {
+        std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
+    };
+    let pids = sandbox.processes().into_iter();
+    pids.filter(|pid| read(*pid, "comm").trim_end() == "getgpu-idle")
+        .map(|pid| read(pid, "cmdline").replace('\0', " "))
+        // The process that asks NVML for it has the same name until it exits.
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+fn sandbox(settings: &str) -> Sandbox {
+    Sandbox::builder("h200x1").settings(settings).build()
+}
+
+#[test]
+fn an_empty_reservation_ends_after_a_warning() {
+    let sandbox = sandbox("max_idle = '3s'\nidle_action = 'end'");
+    let held = Held::start(&sandbox, ":");
+    let empty_since = || {
+        let device = &listing::json(&sandbox)["devices"][0];
+        device["empty_since"].as_u64()
+    };
+    wait::until("the list knows since when", || empty_since().is_some());
+    held.until_told("the reservation ends in");
+    assert_eq!(sandbox.holders().len(), 1, "the warning came too late");
+    held.until_told("the reservation has ended: unused for 3 s (max_idle)");
+    sandbox.assert_clean(Duration::from_secs(10));
+    wait::until("nobody watches", || watchers(&sandbox).is_empty());
+    sandbox.getgpu(["--for", "0"]).run().exits(0).says(&[]);
+    drop(held);
+}
+
+#[test]
+fn by_default_it_is_reported_and_stays() {
+    let sandbox = sandbox("max_idle = '1s'");
+    let held = Held::start(&sandbox, ":");
+    held.until_told("give it back with getgpu --release");
+    assert_eq!(sandbox.holders().len(), 1);
+    held.end(&sandbox);
+}
+
+#[test]
+fn a_process_a_lease_and_doubt_each_keep_it() {
+    let fault = "[[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo_v2'\nreturns = 15\n\
+                 [[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo'\nreturns = 15\n";
+    // A program of its own, one that has not touched the device yet, a driver in doubt.
+    let cases = [
+        ("CUDA_VISIBLE_DEVICES=$X sim-cuda --run forever &", ""),
+        ("CUDA_VISIBLE_DEVICES=$X cudawrap -- sleep 1000 &", ""),
+        (":", fault),
+    ];
+    for (script, faults) in cases {
+        let script = script.trim_end_matches('&');
+        let sandbox = sandbox("max_idle = '1s'\nidle_action = 'end'");
+        let background = if script == ":" {
+            ":".to_owned()
+        } else {
+            format!("{{ {script}; }} & :")
+        };
+        let held = Held::start(&sandbox, &background);
+        sandbox.faults(faults);
+        wait::until(script, || {
+            watchers(&sandbox)
+                .iter()
+                .any(|line| line.contains(" empty=no "))
+        });
+        wait::throughout(Duration::from_secs(2), script, || {
+            let lines = watchers(&sandbox);
+            sandbox.holders().len() == 1 && lines.iter().all(|line| line.contains(" empty=no "))
+        });
+        sandbox.kill_programs();
+        for pid in sandbox.processes() {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            if name.trim_end() == "sleep" {
+                let pid = nix::unistd::Pid::from_raw(pid);
+                let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+            }
+        }
+        held.end(&sandbox);
+    }
+}
+
+#[test]
+fn nobody_watches_where_the_site_sets_no_limit_nor_plain_reservations() {
+    let plain = sandbox("");
+    let held = Held::start(&plain, ":");
+    assert_eq!(watchers(&plain), Vec::<String>::new());
+    held.end(&plain);
+    let limited = sandbox("max_idle = '1s'");
+    limited.getgpu(["--for", "600"]).run().exits(0);
+    assert_eq!(watchers(&limited), Vec::<String>::new());
+    limited.getgpu(["--release-all"]).run().exits(0);
+}
