@@ -126,6 +126,7 @@ mod tests {
             comm: name.into(),
             state: 'S',
             ppid: 0,
+            terminal: 0,
             kernel: false,
             forked: false,
             start: 1,
