@@ -237,6 +237,5 @@ fn a_listing_asks_at_most_nine_calls_for_a_device() {
     let idle = calls();
     let _programs = sandbox.occupy(&uuids[..uuids.len() / 2], "");
     let half = calls();
-    println!("calls for 56 devices: {idle} idle, {half} half busy");
     assert!(idle.max(half) <= 9 * uuids.len(), "{idle}, {half}");
 }
