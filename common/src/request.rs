@@ -12,6 +12,7 @@ use crate::nvml_client::{Client, Worker};
 use crate::ownership::{self, Cover, Decision, OwnershipQuestion};
 use crate::pool::{Filter, Portion};
 use crate::procfs::namespaces;
+use crate::settings::allowed::List;
 use crate::settings::{Environment, Policy, Settings, ShareUsers, WithoutGrant, allowed};
 use crate::share::Share;
 use crate::visible::{self, Visible};
@@ -87,37 +88,25 @@ impl Request {
             .batch_gpus
             .clone()
             .filter(|_| environment.batch_job && value.is_none() && !ignore_grant);
+        let outside_grant = settings.without_grant == WithoutGrant::None
+            && environment.batch_job
+            && batch_gpus.is_none();
         let visible = match Visible::parse(value) {
-            Visible::Unset
-                if batch_gpus.is_none()
-                    && environment.batch_job
-                    && settings.without_grant == WithoutGrant::None =>
-            {
-                Visible::Nothing
-            }
+            Visible::Unset if outside_grant => Visible::Nothing,
             visible => visible,
         };
         // What a batch system has granted is not cut by the list for interactive use, nor
         // counted.
         let named = matches!(visible, Visible::Entries(_)) || batch_gpus.is_some();
         let granted_by_batch = environment.batch_job && named;
+        let counted = !granted_by_batch && !namespaces::is_host_root();
         let allowed = if granted_by_batch {
             None
         } else {
             allowed::allowed(settings)?
         };
         Ok(Self {
-            filter: Filter {
-                kind: settings.kind,
-                allowed,
-                excluded: allowed::excluded(settings),
-                grant: None,
-                profiles: settings.profile.clone(),
-                min_memory: settings.min_memory,
-                share: settings.share,
-                share_by_default: settings.share_by_default,
-                gpus: settings.gpu.clone(),
-            },
+            filter: filter(settings, allowed),
             count: settings.count as usize,
             policy: settings.policy,
             cover: None,
@@ -128,9 +117,7 @@ impl Request {
             others: Vec::new(),
             neighbours: Vec::new(),
             user: nix::unistd::geteuid().as_raw(),
-            cap: settings
-                .max_per_user
-                .filter(|_| !granted_by_batch && !namespaces::is_host_root()),
+            cap: settings.max_per_user.filter(|_| counted),
             value: value
                 .map(|v| v.to_string_lossy().into_owned())
                 .unwrap_or_default(),
@@ -392,5 +379,20 @@ impl Request {
 
     pub fn value(&self) -> &str {
         &self.value
+    }
+}
+
+/// Which devices the settings leave, of those that are `allowed`.
+fn filter(settings: &Settings, allowed: Option<List>) -> Filter {
+    Filter {
+        kind: settings.kind,
+        allowed,
+        excluded: allowed::excluded(settings),
+        grant: None,
+        profiles: settings.profile.clone(),
+        min_memory: settings.min_memory,
+        share: settings.share,
+        share_by_default: settings.share_by_default,
+        gpus: settings.gpu.clone(),
     }
 }

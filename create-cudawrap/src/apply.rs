@@ -109,12 +109,12 @@ impl Run<'_> {
         match step {
             Step::Sync => dir.sync(),
             Step::Divert => {
-                self.divert(true)?;
+                self.divert()?;
                 self.back.push(Step::Undivert);
                 Ok(())
             }
             Step::Undivert => {
-                self.divert(false)?;
+                self.undivert()?;
                 self.back.push(Step::Divert);
                 Ok(())
             }
@@ -136,21 +136,7 @@ impl Run<'_> {
             }
             Step::Move(a, b) => {
                 dir.rename_new(names.at(a), names.at(b))?;
-                let known = self.known(a).id;
-                self.now_swapped(a, b);
-                self.set(a, Entry::ABSENT);
-                // Before it is looked at: should that fail, the way back begins here.
-                if b != App {
-                    self.back.push(Step::Move(b, a));
-                }
-                self.set(b, self.look(b)?);
-                // A program put back under its name may be newer than the one seen; what
-                // is to be dropped may not.
-                if b == App || self.known(b).id == known {
-                    Ok(())
-                } else {
-                    Err(changed())
-                }
+                self.moved(a, b)
             }
             Step::Over(a, b) => {
                 self.expect(b, self.known(b))?;
@@ -171,6 +157,25 @@ impl Run<'_> {
                 self.back.clear();
                 Ok(())
             }
+        }
+    }
+
+    /// What comes of a rename to a free name that is done.
+    fn moved(&mut self, a: Place, b: Place) -> io::Result<()> {
+        let known = self.known(a).id;
+        self.now_swapped(a, b);
+        self.set(a, Entry::ABSENT);
+        // Before it is looked at: should that fail, the way back begins here.
+        if b != App {
+            self.back.push(Step::Move(b, a));
+        }
+        self.set(b, self.look(b)?);
+        // A program put back under its name may be newer than the one seen; what is to be
+        // dropped may not.
+        if b == App || self.known(b).id == known {
+            Ok(())
+        } else {
+            Err(changed())
         }
     }
 
@@ -218,8 +223,8 @@ impl Run<'_> {
                         Ok(())
                     }
                 }),
-                Step::Divert => self.divert(true),
-                Step::Undivert => self.divert(false),
+                Step::Divert => self.divert(),
+                Step::Undivert => self.undivert(),
                 _ => Ok(()),
             };
             if let Err(error) = done {
@@ -259,14 +264,7 @@ impl Run<'_> {
             return Ok(());
         }
         let (dir, names) = (self.work.dir, self.work.names);
-        let mut second_name = false;
-        for place in [App, Hidden, Tmp, Former]
-            .into_iter()
-            .filter(|place| *place != removed)
-        {
-            let other = self.look(place)?.id;
-            second_name |= other.is_some() && (other == entry.id || other == entry.leads_to);
-        }
+        let second_name = self.has_second_name(removed, &entry)?;
         let here = id(&rustix::fs::fstat(dir.file())?);
         let runs = wrapper::beside_links(&dir.path().join(names.at(then_runs)), self.work.own);
         let needed = runs
@@ -278,14 +276,25 @@ impl Run<'_> {
         Err(io::Error::other("it may be the last copy of the program"))
     }
 
-    fn divert(&self, begin: bool) -> io::Result<()> {
-        let (path, hidden) = (self.work.known_as, self.work.names.at(Hidden));
-        let done = if begin {
-            package::divert(path, hidden)
-        } else {
-            package::undivert(path, hidden)
-        };
-        done.map_err(|failure| io::Error::other(failure.message))
+    /// Whether another of our names is the file at `place` too, or what a link there leads
+    /// to.
+    fn has_second_name(&self, place: Place, entry: &Entry) -> io::Result<bool> {
+        let mut found = false;
+        for other in [App, Hidden, Tmp, Former] {
+            if other != place {
+                let id = self.look(other)?.id;
+                found |= id.is_some() && (id == entry.id || id == entry.leads_to);
+            }
+        }
+        Ok(found)
+    }
+
+    fn divert(&self) -> io::Result<()> {
+        package::divert(self.work.known_as, self.work.names.at(Hidden)).map_err(other)
+    }
+
+    fn undivert(&self) -> io::Result<()> {
+        package::undivert(self.work.known_as, self.work.names.at(Hidden)).map_err(other)
     }
 
     fn look(&self, place: Place) -> io::Result<Entry> {
@@ -321,6 +330,10 @@ fn index(place: Place) -> usize {
         Tmp => 2,
         Former => 3,
     }
+}
+
+fn other(failure: Failure) -> io::Error {
+    io::Error::other(failure.message)
 }
 
 fn changed() -> io::Error {

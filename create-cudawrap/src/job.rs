@@ -2,6 +2,7 @@
 //! Each PATH is a job of its own, so that one that fails stops no other.
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use getgpu_common::diag::Diag;
@@ -59,31 +60,14 @@ impl Job<'_> {
             Some(dir) => linkdir::target(dir, path)?,
             None => Target::parse(path)?,
         };
-        checks::name(&target.name)?;
-        let failed = |error: std::io::Error| Failure::new(Kind::Refused, reason(&error));
-        let dir = Directory::open(&target.dir).map_err(failed)?;
-        let longest = dir.filesystem().map_err(failed)?.f_namelen;
-        checks::length(&target.name, u64::try_from(longest).unwrap_or(255))?;
-        if !self.options.dry_run {
-            dirlock::lock(dir.file(), dirlock::PATIENCE, self.options.force)
-                .map_err(|failure| self.blame(failure))?;
-        }
+        let dir = self.enter(&target)?;
         let names = Names::of(&target.name);
-        let own = self.wrapper.map(|wrapper| wrapper.id);
-        let text = self.wrapper.map_or(OsStr::new(""), |wrapper| &wrapper.text);
-        let mut seen = look(&dir, &names, own).map_err(failed)?;
-        // Where the list does not say so, the tool is asked when it matters.
-        let matters = self.goal == Goal::Undo
-            || self.options.divert
-            || (state(&seen) == State::Plain && !self.options.force);
-        if seen.diverted.is_none() && matters {
-            seen.diverted = package::diverted(&target.path(), names.at(Place::Hidden))?;
-        }
+        let seen = self.look(&target, &dir, &names)?;
         let mut work = Work {
             dir: &dir,
             names: &names,
-            wrapper: text,
-            own,
+            wrapper: self.wrapper.map_or(OsStr::new(""), |wrapper| &wrapper.text),
+            own: self.wrapper.map(|wrapper| wrapper.id),
             known_as: path,
         };
         let first = self.plan(&seen, &work, path, Method::Exchange)?;
@@ -110,13 +94,40 @@ impl Job<'_> {
         Ok(done)
     }
 
+    /// Opens the directory in which something is to be done, and locks it.
+    fn enter(&self, target: &Target) -> Result<Directory, Failure> {
+        checks::name(&target.name)?;
+        let dir = Directory::open(&target.dir).map_err(failed)?;
+        let longest = dir.filesystem().map_err(failed)?.f_namelen;
+        checks::length(&target.name, u64::try_from(longest).unwrap_or(255))?;
+        if !self.options.dry_run {
+            dirlock::lock(dir.file(), dirlock::PATIENCE, self.options.force)
+                .map_err(|failure| self.blame(failure))?;
+        }
+        Ok(dir)
+    }
+
+    /// What is there.
+    fn look(&self, target: &Target, dir: &Directory, names: &Names) -> Result<Seen, Failure> {
+        let own = self.wrapper.map(|wrapper| wrapper.id);
+        let mut seen = look(dir, names, own).map_err(failed)?;
+        // Where the list does not say so, the tool is asked when it matters.
+        let matters = self.goal == Goal::Undo
+            || self.options.divert
+            || (state(&seen) == State::Plain && !self.options.force);
+        if seen.diverted.is_none() && matters {
+            seen.diverted = package::diverted(&target.path(), names.at(Place::Hidden))?;
+        }
+        Ok(seen)
+    }
+
     /// Whether the path is a link to another one that leads to cudawrap.
     pub fn leads_on(&self, path: &Path) -> bool {
         let own = self.wrapper.map(|wrapper| wrapper.id);
         let seen = Target::parse(path).and_then(|target| {
             let dir = Directory::open(&target.dir)
                 .and_then(|dir| look(&dir, &Names::of(&target.name), own));
-            dir.map_err(|error| Failure::new(Kind::Refused, reason(&error)))
+            dir.map_err(failed)
         });
         seen.is_ok_and(|seen| state(&seen) == State::Through)
     }
@@ -212,30 +223,10 @@ impl Job<'_> {
         match apply::apply(work, seen, &plan) {
             Ok(()) => {}
             Err(Stop::Failed(failure)) => return Err(failure),
-            Err(Stop::NoExchange) => {
-                self.diag.note(&format!(
-                    "{}: no exchange of names on this file system: by hard link",
-                    path.display()
-                ));
-                let mut now = look(work.dir, work.names, work.own)
-                    .map_err(|e| Failure::new(Kind::Refused, reason(&e)))?;
-                now.diverted = now.diverted.or_else(|| seen.diverted.clone());
-                let plan = self.plan(&now, work, path, Method::Replace)?;
-                match apply::apply(work, &now, &plan) {
-                    Ok(()) => {}
-                    Err(Stop::Failed(failure)) => return Err(failure),
-                    Err(Stop::NoExchange) => {
-                        return Err(Failure::new(
-                            Kind::Refused,
-                            "renaming is not supported here",
-                        ));
-                    }
-                }
-            }
+            Err(Stop::NoExchange) => self.carry_out_by_links(work, seen, path)?,
         }
         drop(held);
-        let after = look(work.dir, work.names, work.own)
-            .map_err(|e| Failure::new(Kind::Refused, reason(&e)))?;
+        let after = look(work.dir, work.names, work.own).map_err(failed)?;
         if fits(outcome, state(&after)) {
             return Ok(());
         }
@@ -243,6 +234,21 @@ impl Job<'_> {
             Failure::new(Kind::Refused, "somebody else changed it at the same moment")
                 .hint("--status shows what it is now"),
         )
+    }
+
+    /// The same on a file system that cannot exchange names.
+    fn carry_out_by_links(&self, work: &Work, seen: &Seen, path: &Path) -> Result<(), Failure> {
+        self.diag.note(&format!(
+            "{}: no exchange of names on this file system: by hard link",
+            path.display()
+        ));
+        let mut now = look(work.dir, work.names, work.own).map_err(failed)?;
+        now.diverted = now.diverted.or_else(|| seen.diverted.clone());
+        let plan = self.plan(&now, work, path, Method::Replace)?;
+        apply::apply(work, &now, &plan).map_err(|stop| match stop {
+            Stop::Failed(failure) => failure,
+            Stop::NoExchange => Failure::new(Kind::Refused, "renaming is not supported here"),
+        })
     }
 
     /// Failing to keep the note fails nothing else.
@@ -264,6 +270,10 @@ impl Job<'_> {
             ));
         }
     }
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::new(Kind::Refused, reason(&error))
 }
 
 /// Before anything is done: whether what a plan has to do about diversions can be done.

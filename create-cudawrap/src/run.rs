@@ -79,14 +79,7 @@ fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
         diag.note(&format!("links lead to {}", found.text.to_string_lossy()));
     }
     if let Some(dir) = &options.link_dir {
-        std::fs::canonicalize(dir)
-            .and_then(|dir| Directory::open(&dir))
-            .map_err(|e| {
-                Failure::new(
-                    Kind::Refused,
-                    format!("--link-dir {}: {}", dir.display(), reason(&e)),
-                )
-            })?;
+        link_dir_exists(dir)?;
     }
     let note = Note::find();
     let mut paths = paths(options, note.as_ref())?;
@@ -101,43 +94,7 @@ fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
         note: note.as_ref(),
         diag,
     };
-    let mut failed = 0;
-    // A link that leads to a wrapped path is as it was once that is undone, in whatever
-    // order they were given.
-    let mut later = Vec::new();
-    let mut left: VecDeque<&PathBuf> = paths.iter().collect();
-    while let Some(path) = left.pop_front() {
-        match job.run(path) {
-            Err(_)
-                if goal == Goal::Undo
-                    && !later.contains(&path)
-                    && !left.is_empty()
-                    && job.leads_on(path) =>
-            {
-                later.push(path);
-                left.push_back(path);
-            }
-            Ok(done) => {
-                for step in &done.steps {
-                    print(
-                        format!(
-                            "{}: {}\n",
-                            printable(&path.to_string_lossy()),
-                            printable(step)
-                        )
-                        .as_bytes(),
-                    )?;
-                }
-                if done.steps.is_empty() {
-                    diag.warn(&format!("{}: {}", path.display(), done.text));
-                }
-            }
-            Err(failure) => {
-                failed += 1;
-                fail(diag, &about(path, failure));
-            }
-        }
-    }
+    let failed = run_all(&job, &paths)?;
     if paths.len() > 1 {
         diag.warn(&format!(
             "{} paths: {} done, {failed} failed",
@@ -146,6 +103,51 @@ fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
         ));
     }
     Ok(failed == 0)
+}
+
+fn link_dir_exists(dir: &Path) -> Result<(), Failure> {
+    let opened = std::fs::canonicalize(dir).and_then(|dir| Directory::open(&dir));
+    opened.map(drop).map_err(|error| {
+        let text = format!("--link-dir {}: {}", dir.display(), reason(&error));
+        Failure::new(Kind::Refused, text)
+    })
+}
+
+/// Does the job for each path, and gives how many have failed.
+fn run_all(job: &Job<'_>, paths: &[PathBuf]) -> Result<usize, Failure> {
+    let mut failed = 0;
+    // A link that leads to a wrapped path is as it was once that is undone, in whatever
+    // order they were given.
+    let mut later = Vec::new();
+    let mut left: VecDeque<&PathBuf> = paths.iter().collect();
+    while let Some(path) = left.pop_front() {
+        match job.run(path) {
+            Err(_)
+                if job.goal == Goal::Undo
+                    && !later.contains(&path)
+                    && !left.is_empty()
+                    && job.leads_on(path) =>
+            {
+                later.push(path);
+                left.push_back(path);
+            }
+            Ok(done) => {
+                let shown = path.to_string_lossy();
+                for step in &done.steps {
+                    let line = format!("{}: {}\n", printable(&shown), printable(step));
+                    print(line.as_bytes())?;
+                }
+                if done.steps.is_empty() {
+                    job.diag.warn(&format!("{}: {}", path.display(), done.text));
+                }
+            }
+            Err(failure) => {
+                failed += 1;
+                fail(job.diag, &about(path, failure));
+            }
+        }
+    }
+    Ok(failed)
 }
 
 /// `--status`; whether nothing needs attention.

@@ -41,7 +41,11 @@ struct Document<'a> {
 
 /// The line for what `seen` shows at `path`; none when nothing is there.
 pub fn line(path: &Path, seen: &Seen) -> Option<StatusLine> {
-    let (state, attention, detail) = words(seen)?;
+    let Words {
+        state,
+        attention,
+        detail,
+    } = words(seen)?;
     let litter = leftover(seen) == Leftover::Ours;
     let left =
         || "an interrupted run left .CUDAWRAP_name~ beside it: --repair removes it".to_owned();
@@ -61,27 +65,41 @@ pub fn line(path: &Path, seen: &Seen) -> Option<StatusLine> {
     })
 }
 
-fn words(seen: &Seen) -> Option<(&'static str, bool, Option<String>)> {
-    let good = |name, detail| Some((name, false, detail));
-    let bad = |name, detail: &str| Some((name, true, Some(detail.to_owned())));
-    match state(seen) {
-        State::Missing => None,
+/// What is said about a state.
+struct Words {
+    state: &'static str,
+    attention: bool,
+    detail: Option<String>,
+}
+
+fn good(state: &'static str, detail: Option<String>) -> Words {
+    Words {
+        state,
+        attention: false,
+        detail,
+    }
+}
+
+fn bad(state: &'static str, detail: &str) -> Words {
+    Words {
+        state,
+        attention: true,
+        detail: Some(detail.to_owned()),
+    }
+}
+
+fn words(seen: &Seen) -> Option<Words> {
+    let words = match state(seen) {
+        State::Missing => return None,
+        State::Wrapped => wrapped(seen),
+        State::Through => through(seen),
+        State::LinkOnly => link_only(seen),
+        State::Bypassed => bypassed(seen),
         State::Plain if seen.diverted.is_some() => bad(
             "plain",
             "dpkg diverts it to CUDAWRAP_name, which nothing runs: --undo or --repair ends that",
         ),
         State::Plain => good("plain", None),
-        State::Bypassed if !seen.app.runs => bad(
-            "broken",
-            "it leads to CUDAWRAP_name beside it, which cannot be run",
-        ),
-        State::Bypassed => good(
-            "plain",
-            Some(
-                "unwrapped by hand: it leads to its program, CUDAWRAP_name; --undo puts that back"
-                    .to_owned(),
-            ),
-        ),
         State::Superseded => bad(
             "upgraded over",
             "dpkg has put a newer program at CUDAWRAP_name, where it is diverted: --repair",
@@ -89,38 +107,6 @@ fn words(seen: &Seen) -> Option<(&'static str, bool, Option<String>)> {
         State::Interrupted | State::SameFile => {
             bad("plain", "an interrupted run: wrap it again, or --undo")
         }
-        State::Wrapped if !seen.app.runs => {
-            bad("broken", "the cudawrap that it leads to cannot be reached")
-        }
-        State::Wrapped if seen.reach.is_none() && !seen.hidden.runs => bad(
-            "broken",
-            "its program, CUDAWRAP_name beside it, cannot be run",
-        ),
-        State::Wrapped => good("wrapped", None),
-        State::Through if !seen.app.runs => bad(
-            "broken",
-            "it leads to a link to cudawrap, which runs nothing",
-        ),
-        State::Through => good(
-            "wrapped",
-            seen.app
-                .through
-                .as_ref()
-                .map(|hop| format!("through {}", hop.display())),
-        ),
-        State::LinkOnly if !seen.app.runs => {
-            bad("broken", "the cudawrap that it leads to is gone: --repair")
-        }
-        State::LinkOnly => match &seen.behind {
-            Some(program) => good(
-                "wrapped",
-                Some(format!("runs {} by PATH", program.display())),
-            ),
-            None => bad(
-                "broken",
-                "no program of its name beside it, or behind it in PATH",
-            ),
-        },
         State::Vanished => bad("broken", "the cudawrap that it leads to is gone: --repair"),
         State::Upgraded => bad(
             "upgraded over",
@@ -143,7 +129,62 @@ fn words(seen: &Seen) -> Option<(&'static str, bool, Option<String>)> {
             bad("broken", "a link that leads to no file")
         }
         State::NotAProgram => good("plain", Some("not a program".to_owned())),
+    };
+    Some(words)
+}
+
+fn wrapped(seen: &Seen) -> Words {
+    if !seen.app.runs {
+        bad("broken", "the cudawrap that it leads to cannot be reached")
+    } else if seen.reach.is_none() && !seen.hidden.runs {
+        bad(
+            "broken",
+            "its program, CUDAWRAP_name beside it, cannot be run",
+        )
+    } else {
+        good("wrapped", None)
     }
+}
+
+fn through(seen: &Seen) -> Words {
+    if !seen.app.runs {
+        return bad(
+            "broken",
+            "it leads to a link to cudawrap, which runs nothing",
+        );
+    }
+    let hop = seen.app.through.as_ref();
+    good(
+        "wrapped",
+        hop.map(|hop| format!("through {}", hop.display())),
+    )
+}
+
+fn link_only(seen: &Seen) -> Words {
+    if !seen.app.runs {
+        return bad("broken", "the cudawrap that it leads to is gone: --repair");
+    }
+    match &seen.behind {
+        Some(program) => {
+            let detail = format!("runs {} by PATH", program.display());
+            good("wrapped", Some(detail))
+        }
+        None => bad(
+            "broken",
+            "no program of its name beside it, or behind it in PATH",
+        ),
+    }
+}
+
+fn bypassed(seen: &Seen) -> Words {
+    if !seen.app.runs {
+        return bad(
+            "broken",
+            "it leads to CUDAWRAP_name beside it, which cannot be run",
+        );
+    }
+    let detail = "unwrapped by hand: it leads to its program, CUDAWRAP_name; --undo puts that back";
+    good("plain", Some(detail.to_owned()))
 }
 
 /// The names in a directory that have to do with wrapping.

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Activity, Detail, Inventory};
+use getgpu_common::inventory::{Activity, Detail, Device, Inventory};
 use getgpu_common::lock::{LockFile, LockOrigin, Span, host_sharing, occupancy};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Settings};
@@ -16,6 +16,8 @@ use getgpu_common::settings::{Environment, Loaded, Settings};
 use crate::findings::Findings;
 use crate::invocation::{Asker, open};
 use crate::{check_hook, explain};
+
+const SICK_GPU: &str = "nvidia-smi -q tells more; a GPU that is lost needs a reset or a reboot";
 
 /// Looks at everything and prints what was found; the failure is that something is wrong.
 pub fn check(environment: &Environment, directories: &[PathBuf]) -> Result<(), Failure> {
@@ -120,13 +122,18 @@ fn driver(
         ),
     );
     for problem in &inventory.problems {
-        findings.wrong(
-            "driver",
-            problem,
-            "nvidia-smi -q tells more; a GPU that is lost needs a reset or a reboot",
-        );
+        findings.wrong("driver", problem, SICK_GPU);
     }
-    for (reason, devices) in &silent {
+    report_silent(&silent, findings);
+    count_devices(&inventory, findings);
+    empty_gpus(&inventory, findings);
+    closed_devices(&inventory, findings);
+    Some(inventory)
+}
+
+/// Devices whose use NVML does not tell.
+fn report_silent(silent: &BTreeMap<String, Vec<Uuid>>, findings: &mut Findings) {
+    for (reason, devices) in silent {
         let others = match devices.len() {
             1 => String::new(),
             2 => " and 1 other".to_owned(),
@@ -136,17 +143,14 @@ fn driver(
             "{}{others}: never free, since NVML does not tell who uses it: {reason}",
             devices[0]
         );
-        findings.wrong(
-            "devices",
-            &text,
-            "nvidia-smi -q tells more; a GPU that is lost needs a reset or a reboot",
-        );
+        findings.wrong("devices", &text, SICK_GPU);
     }
-    let mig = inventory
-        .devices
-        .iter()
-        .filter(|device| device.slot.is_some())
-        .count();
+}
+
+/// How many devices there are, of each kind.
+fn count_devices(inventory: &Inventory, findings: &mut Findings) {
+    let mig = |device: &&Device| device.slot.is_some();
+    let mig = inventory.devices.iter().filter(mig).count();
     let whole = inventory.devices.len() - mig;
     let text = format!(
         "{mig} MIG devices and {whole} whole GPUs on {} GPUs",
@@ -161,6 +165,10 @@ fn driver(
     } else {
         findings.fine("devices", &text);
     }
+}
+
+/// GPUs in MIG mode on which no MIG devices were made.
+fn empty_gpus(inventory: &Inventory, findings: &mut Findings) {
     for gpu in inventory.gpus.iter().filter(|gpu| gpu.mig) {
         if !inventory
             .devices
@@ -178,11 +186,12 @@ fn driver(
             );
         }
     }
-    let closed = inventory
-        .devices
-        .iter()
-        .filter(|device| !device.usable)
-        .count();
+}
+
+/// Devices whose files this process may not open.
+fn closed_devices(inventory: &Inventory, findings: &mut Findings) {
+    let closed = |device: &&Device| !device.usable;
+    let closed = inventory.devices.iter().filter(closed).count();
     if closed > 0 {
         let text = format!(
             "{closed} of {} cannot be opened by this process",
@@ -194,7 +203,6 @@ fn driver(
             "see the rights of /dev/nvidia* and /dev/nvidia-caps, and the device cgroup",
         );
     }
-    Some(inventory)
 }
 
 /// The devices whose use NVML does not tell, by what it says instead. They can never be
@@ -267,15 +275,12 @@ fn lists(
 /// The three programs beside each other, and what create-cudawrap says of wrapped
 /// programs.
 fn programs(directories: &[PathBuf], findings: &mut Findings) {
-    let beside = |name: &str| {
-        std::fs::read_link("/proc/self/exe")
-            .ok()
-            .map(|own| own.with_file_name(name))
-    };
-    let runs = |path: &Path| nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok();
+    let own = std::fs::read_link("/proc/self/exe").ok();
+    let runs = |path: &PathBuf| nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok();
     let mut creator = None;
     for name in ["cudawrap", "create-cudawrap"] {
-        match beside(name).filter(|path| runs(path)) {
+        let beside = own.as_ref().map(|own| own.with_file_name(name));
+        match beside.filter(runs) {
             Some(path) => {
                 findings.fine("programs", &format!("{}", path.display()));
                 creator = Some(path);
@@ -289,9 +294,14 @@ fn programs(directories: &[PathBuf], findings: &mut Findings) {
             }
         }
     }
-    let Some(creator) = creator.filter(|path| path.ends_with("create-cudawrap")) else {
-        return;
-    };
+    if let Some(creator) = creator.filter(|path| path.ends_with("create-cudawrap")) {
+        wrapped(&creator, directories, findings);
+    }
+}
+
+/// What create-cudawrap says of wrapped programs, of those in `directories` if there are
+/// any.
+fn wrapped(creator: &Path, directories: &[PathBuf], findings: &mut Findings) {
     let mut command = Command::new(creator);
     command.arg("--status");
     if directories.is_empty() {

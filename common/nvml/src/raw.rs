@@ -142,76 +142,38 @@ pub(super) fn processes(nvml: &Nvml, device: &Device<'_>, list: List) -> Result<
     // Entry types differ between the versions; all are called with bytes and read at the
     // stride that the version writes.
     macro_rules! ask {
-        ($name:literal, $field:ident, $layout:expr) => {
-            match lib.$field.as_ref() {
-                Ok(call) => {
-                    let found = fill($name, $layout, |count, entries| {
-                        // SAFETY: the buffer behind entries has room for *count entries
-                        // of the widest layout.
-                        unsafe { call(device.handle(), count, entries.cast()) }
-                    });
-                    match found {
-                        Err(fault) if fault.code == FUNCTION_NOT_FOUND => {}
-                        other => return other,
-                    }
+        ($function:ident, $layout:expr) => {
+            if let Ok(call) = lib.$function.as_ref() {
+                let name = &stringify!($function)["nvml".len()..];
+                let found = fill(name, $layout, |count, entries| {
+                    // SAFETY: the buffer behind entries has room for *count entries of the
+                    // widest layout.
+                    unsafe { call(device.handle(), count, entries.cast()) }
+                });
+                match found {
+                    Err(fault) if fault.code == FUNCTION_NOT_FOUND => {}
+                    other => return other,
                 }
-                Err(_) => {}
             }
         };
     }
     let v3 = if wide { Layout::Wide } else { Layout::Present };
     match list {
         List::Compute => {
-            ask!(
-                "DeviceGetComputeRunningProcesses_v3",
-                nvmlDeviceGetComputeRunningProcesses_v3,
-                v3
-            );
-            ask!(
-                "DeviceGetComputeRunningProcesses_v2",
-                nvmlDeviceGetComputeRunningProcesses_v2,
-                Layout::Present
-            );
-            ask!(
-                "DeviceGetComputeRunningProcesses",
-                nvmlDeviceGetComputeRunningProcesses,
-                Layout::First
-            );
+            ask!(nvmlDeviceGetComputeRunningProcesses_v3, v3);
+            ask!(nvmlDeviceGetComputeRunningProcesses_v2, Layout::Present);
+            ask!(nvmlDeviceGetComputeRunningProcesses, Layout::First);
         }
         List::Graphics => {
-            ask!(
-                "DeviceGetGraphicsRunningProcesses_v3",
-                nvmlDeviceGetGraphicsRunningProcesses_v3,
-                v3
-            );
-            ask!(
-                "DeviceGetGraphicsRunningProcesses_v2",
-                nvmlDeviceGetGraphicsRunningProcesses_v2,
-                Layout::Present
-            );
-            ask!(
-                "DeviceGetGraphicsRunningProcesses",
-                nvmlDeviceGetGraphicsRunningProcesses,
-                Layout::First
-            );
+            ask!(nvmlDeviceGetGraphicsRunningProcesses_v3, v3);
+            ask!(nvmlDeviceGetGraphicsRunningProcesses_v2, Layout::Present);
+            ask!(nvmlDeviceGetGraphicsRunningProcesses, Layout::First);
         }
         // Drivers 470 to 495 have the second version only.
         List::Mps => {
-            ask!(
-                "DeviceGetMPSComputeRunningProcesses_v3",
-                nvmlDeviceGetMPSComputeRunningProcesses_v3,
-                v3
-            );
-            ask!(
-                "DeviceGetMPSComputeRunningProcesses_v2",
-                nvmlDeviceGetMPSComputeRunningProcesses_v2,
-                Layout::Present
-            );
-            ask!(
-                "DeviceGetMPSComputeRunningProcesses",
-                nvmlDeviceGetMPSComputeRunningProcesses,
-                Layout::First
-            );
+            ask!(nvmlDeviceGetMPSComputeRunningProcesses_v3, v3);
+            ask!(nvmlDeviceGetMPSComputeRunningProcesses_v2, Layout::Present);
+            ask!(nvmlDeviceGetMPSComputeRunningProcesses, Layout::First);
         }
     }
     Err(Fault::new("DeviceGetRunningProcesses", FUNCTION_NOT_FOUND))

@@ -5,11 +5,14 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 
-use super::affinity;
-use super::session::{self, Session};
-use super::usage;
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::inventory::Detail;
+use getgpu_common::nvml_client::rules::Rules;
 use getgpu_common::nvml_client::wire::{Answer, Request};
+
+use super::fault::Fault;
+use super::session::{self, Session};
+use super::{affinity, usage};
 
 /// Serves until `Quit` or the end of the requests.
 pub fn serve(channel: &File) {
@@ -37,34 +40,11 @@ pub fn serve(channel: &File) {
     if !say(&Answer::Opened) {
         return;
     }
-    let fault = |fault: super::fault::Fault| {
-        Answer::Failed(Failure::new(Kind::Nvml, format!("NVML {fault}")))
-    };
     while let Some(request) = next() {
-        let answer = match request {
-            Request::Count => session.count().map_or_else(fault, Answer::Count),
-            Request::Gpu { gpu } => session
-                .gpu(gpu, getgpu_common::inventory::Detail::Uuid)
-                .map_or_else(fault, Answer::Gpu),
-            Request::Device { gpu, slot, detail } => session
-                .device(gpu, slot, detail)
-                .map_or_else(fault, Answer::Device),
-            Request::Usage { gpu, slot, detail } => {
-                usage::usage(&mut session, &rules, gpu, slot, detail)
-                    .map_or_else(fault, Answer::Usage)
-            }
-            Request::UsageOf { uuid } => {
-                usage::usage_of(&mut session, &rules, &uuid).map_or_else(fault, Answer::Usage)
-            }
-            Request::Cpus { gpu } => {
-                affinity::cpus(&mut session, gpu).map_or_else(fault, Answer::Cpus)
-            }
-            Request::CpusOf { uuid } => {
-                affinity::cpus_of(&session, &uuid).map_or_else(fault, Answer::Cpus)
-            }
-            Request::Scan { detail } => session.scan(detail).map_or_else(fault, Answer::Scan),
-            Request::Quit => break,
-            Request::Open { .. } => Answer::Failed(Failure::new(Kind::Nvml, "opened twice")),
+        let answer = match answer(&mut session, &rules, request) {
+            Ok(Some(answer)) => answer,
+            Ok(None) => break,
+            Err(fault) => Answer::Failed(Failure::new(Kind::Nvml, format!("NVML {fault}"))),
         };
         if !say(&answer) {
             break;
@@ -75,4 +55,26 @@ pub fn serve(channel: &File) {
     // let go of the GPUs.
     drop(nvml);
     say(&Answer::Bye);
+}
+
+/// The answer to a request; none to the last one.
+fn answer(
+    session: &mut Session<'_>,
+    rules: &Rules,
+    request: Request,
+) -> Result<Option<Answer>, Fault> {
+    Ok(Some(match request {
+        Request::Count => Answer::Count(session.count()?),
+        Request::Gpu { gpu } => Answer::Gpu(session.gpu(gpu, Detail::Uuid)?),
+        Request::Device { gpu, slot, detail } => Answer::Device(session.device(gpu, slot, detail)?),
+        Request::Usage { gpu, slot, detail } => {
+            Answer::Usage(usage::usage(session, rules, gpu, slot, detail)?)
+        }
+        Request::UsageOf { uuid } => Answer::Usage(usage::usage_of(session, rules, &uuid)?),
+        Request::Cpus { gpu } => Answer::Cpus(affinity::cpus(session, gpu)?),
+        Request::CpusOf { uuid } => Answer::Cpus(affinity::cpus_of(session, &uuid)?),
+        Request::Scan { detail } => Answer::Scan(session.scan(detail)?),
+        Request::Quit => return Ok(None),
+        Request::Open { .. } => Answer::Failed(Failure::new(Kind::Nvml, "opened twice")),
+    }))
 }

@@ -37,26 +37,54 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure
 fn checked(matches: &ArgMatches) -> Result<Options, Failure> {
     let on = |name: &str| matches.get_flag(name);
     let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
-    let task = match (on("undo"), on("repair"), on("status")) {
-        (false, false, false) => Task::Change(Goal::Wrap),
-        (true, false, false) => Task::Change(Goal::Undo),
-        (false, true, false) => Task::Change(Goal::Repair),
-        (false, false, true) => Task::Status { json: on("json") },
-        _ => {
-            return Err(usage(
-                "only one of --undo, --repair and --status can be given",
-            ));
-        }
-    };
-    let status = matches!(task, Task::Status { .. });
-    let wrap = task == Task::Change(Goal::Wrap);
+    let task = task(matches)?;
     let paths: Vec<PathBuf> = matches
         .get_many("paths")
         .into_iter()
         .flatten()
         .cloned()
         .collect();
+    let status = matches!(task, Task::Status { .. });
     let all = on("all") || (status && paths.is_empty());
+    if let Some(why) = contradiction(matches, task, all, &paths) {
+        return Err(usage(why));
+    }
+    Ok(Options {
+        task,
+        paths: (!all).then_some(paths),
+        link_dir: path("link-dir"),
+        divert: on("divert"),
+        dry_run: on("dry-run"),
+        force: on("force"),
+        wrapper: path("wrapper"),
+        level: flags::level(matches),
+    })
+}
+
+fn task(matches: &ArgMatches) -> Result<Task, Failure> {
+    let on = |name: &str| matches.get_flag(name);
+    match (on("undo"), on("repair"), on("status")) {
+        (false, false, false) => Ok(Task::Change(Goal::Wrap)),
+        (true, false, false) => Ok(Task::Change(Goal::Undo)),
+        (false, true, false) => Ok(Task::Change(Goal::Repair)),
+        (false, false, true) => Ok(Task::Status { json: on("json") }),
+        _ => Err(usage(
+            "only one of --undo, --repair and --status can be given",
+        )),
+    }
+}
+
+/// What does not go together. `all`: the noted paths are meant.
+fn contradiction(
+    matches: &ArgMatches,
+    task: Task,
+    all: bool,
+    paths: &[PathBuf],
+) -> Option<&'static str> {
+    let on = |name: &str| matches.get_flag(name);
+    let status = matches!(task, Task::Status { .. });
+    let wrap = task == Task::Change(Goal::Wrap);
+    let link_dir = matches.contains_id("link-dir");
     let wrong = [
         (on("json") && !status, "--json goes with --status"),
         (
@@ -73,11 +101,11 @@ fn checked(matches: &ArgMatches) -> Result<Options, Failure> {
             "--divert goes with wrapping; --undo ends a diversion by itself",
         ),
         (
-            on("divert") && path("link-dir").is_some(),
+            on("divert") && link_dir,
             "--divert and --link-dir exclude each other",
         ),
         (
-            path("link-dir").is_some() && (all || status),
+            link_dir && (all || status),
             "--link-dir needs PATH, and --status takes the directory as PATH",
         ),
         (
@@ -89,19 +117,7 @@ fn checked(matches: &ArgMatches) -> Result<Options, Failure> {
             "--verbose and --quiet exclude each other",
         ),
     ];
-    if let Some((_, why)) = wrong.iter().find(|(is, _)| *is) {
-        return Err(usage(why));
-    }
-    Ok(Options {
-        task,
-        paths: (!all).then_some(paths),
-        link_dir: path("link-dir"),
-        divert: on("divert"),
-        dry_run: on("dry-run"),
-        force: on("force"),
-        wrapper: path("wrapper"),
-        level: flags::level(matches),
-    })
+    wrong.iter().find(|(is, _)| *is).map(|(_, why)| *why)
 }
 
 fn usage(why: &str) -> Failure {
