@@ -35,6 +35,22 @@ pub struct Candidate {
     pub in_use: bool,
 }
 
+impl Candidate {
+    /// The lowest is used.
+    fn order(&self, cover: &Cover) -> impl Ord + use<> {
+        let by_lease = matches!(self.basis, Basis::InheritedLease | Basis::AncestorLease);
+        // The smallest is the innermost: a second `$(getgpu)` under a first.
+        let units: i64 = cover.devices.iter().map(|(_, units)| units.count()).sum();
+        (
+            !by_lease,
+            self.distance,
+            self.in_use,
+            self.devices.len(),
+            units,
+        )
+    }
+}
+
 /// Devices with the units of each that are proven.
 pub type Proven = [(Uuid, Units)];
 
@@ -102,21 +118,6 @@ pub fn decide(wish: &OwnershipQuestion<'_>, candidates: &[Candidate]) -> Decisio
             .find_map(reusable)
             .map_or(Decision::Nothing, Decision::Reuse);
     };
-    let order = |(candidate, cover): &(&Candidate, Cover)| {
-        let by_lease = matches!(
-            candidate.basis,
-            Basis::InheritedLease | Basis::AncestorLease
-        );
-        // The smallest is the innermost: a second `$(getgpu)` under a first.
-        let units: i64 = cover.devices.iter().map(|(_, units)| units.count()).sum();
-        (
-            !by_lease,
-            candidate.distance,
-            candidate.in_use,
-            candidate.devices.len(),
-            units,
-        )
-    };
     let all = |cover: &Cover| {
         cover.devices.len() == wish.count
             && cover
@@ -129,7 +130,7 @@ pub fn decide(wish: &OwnershipQuestion<'_>, candidates: &[Candidate]) -> Decisio
         .filter_map(|candidate| Some((candidate, cover(candidate, grant)?)));
     let around = covering
         .filter(|(candidate, cover)| all(cover) || !is_a_siblings_part(candidate, cover, wish));
-    match around.min_by_key(order) {
+    match around.min_by_key(|(candidate, cover)| candidate.order(cover)) {
         None => Decision::Nothing,
         Some((_, cover)) if all(&cover) => Decision::All(cover),
         Some((_, cover)) => Decision::Inside(cover),

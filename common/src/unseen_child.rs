@@ -195,8 +195,22 @@ fn intermediate(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -
         }
         // Whoever waits for the end of a pipe of the starting process must not wait for us.
         descriptors::close_from(0);
-        let mut deadline: Option<Instant> = None;
-        loop {
+        wait_for(program, &watched)
+    }
+}
+
+/// Waits for the program and exits with what came of it; kills it at SIGTERM. `watched`:
+/// SIGTERM and SIGCHLD, which are blocked.
+fn wait_for(program: libc::pid_t, watched: &libc::sigset_t) -> ! {
+    let mut deadline: Option<Instant> = None;
+    let slice = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: SLICE,
+    };
+    loop {
+        // SAFETY: system calls on our own child, on a set and a time that are only read,
+        // and a place for the status.
+        unsafe {
             let mut status = 0;
             let reaped = libc::waitpid(program, &raw mut status, libc::WNOHANG);
             if reaped != 0 {
@@ -210,12 +224,7 @@ fn intermediate(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 libc::_exit(3);
             }
-            let slice = libc::timespec {
-                tv_sec: 0,
-                tv_nsec: SLICE,
-            };
-            let signal =
-                libc::sigtimedwait(&raw const watched, std::ptr::null_mut(), &raw const slice);
+            let signal = libc::sigtimedwait(watched, std::ptr::null_mut(), &raw const slice);
             if signal == libc::SIGTERM && deadline.is_none() {
                 libc::kill(program, libc::SIGKILL);
                 deadline = Some(Instant::now() + LAST_WAIT);

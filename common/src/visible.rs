@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::ident::{Selector, Uuid};
-use crate::inventory::{Device, Inventory};
+use crate::inventory::{Device, Gpu, Inventory};
 
 /// What the variable says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,57 +83,47 @@ pub fn resolve(entries: &[Selector], inventory: &Inventory) -> Vec<Device> {
 }
 
 fn matching<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
-    let of_gpu = |gpu: u32| {
-        inventory
-            .devices
-            .iter()
-            .filter(move |d| d.gpu == gpu)
-            .collect::<Vec<_>>()
-    };
+    let (gpus, devices) = (&inventory.gpus, &inventory.devices);
     match entry {
         Selector::Index(index) => {
-            let mut openable = inventory.gpus.iter().filter(|gpu| gpu.usable);
-            openable
-                .nth(*index as usize)
-                .map(|gpu| of_gpu(gpu.index))
-                .unwrap_or_default()
+            let mut openable = gpus.iter().filter(|gpu| gpu.usable);
+            let gpu = openable.nth(*index as usize);
+            gpu.map_or_else(Vec::new, |gpu| of_gpu(gpu, inventory))
         }
-        // Two fit: CUDA takes neither.
-        Selector::Prefix(_) => {
-            let mut gpus = inventory
-                .gpus
-                .iter()
-                .filter(|gpu| gpu.uuid.as_ref().is_some_and(|uuid| entry.names(uuid)));
-            let mut devices = inventory
-                .devices
-                .iter()
-                .filter(|d| d.uuid.is_mig() && entry.names(&d.uuid));
-            match (gpus.next(), gpus.next(), devices.next(), devices.next()) {
-                (Some(gpu), None, None, _) => of_gpu(gpu.index),
-                (None, _, Some(device), None) => vec![device],
-                _ => Vec::new(),
-            }
+        Selector::Prefix(_) => by_prefix(entry, inventory),
+        Selector::Full(uuid) => {
+            let gpu = gpus.iter().find(|gpu| gpu.uuid.as_ref() == Some(uuid));
+            gpu.map_or_else(
+                || devices.iter().filter(|d| d.uuid == *uuid).collect(),
+                |gpu| of_gpu(gpu, inventory),
+            )
         }
-        Selector::Full(uuid) => match inventory
-            .gpus
-            .iter()
-            .find(|gpu| gpu.uuid.as_ref() == Some(uuid))
-        {
-            Some(gpu) => of_gpu(gpu.index),
-            None => inventory
-                .devices
-                .iter()
-                .filter(|d| d.uuid == *uuid)
-                .collect(),
-        },
-        Selector::OldMig { gpu, gi, ci } => inventory
-            .devices
-            .iter()
-            .filter(|d| {
-                entry.names(&d.uuid)
-                    || (d.gpu_uuid.as_ref() == Some(gpu) && d.instance == Some((*gi, *ci)))
-            })
-            .collect(),
+        Selector::OldMig { gpu, gi, ci } => {
+            let parts =
+                |d: &Device| d.gpu_uuid.as_ref() == Some(gpu) && d.instance == Some((*gi, *ci));
+            let named = devices.iter().filter(|d| entry.names(&d.uuid) || parts(d));
+            named.collect()
+        }
+    }
+}
+
+fn of_gpu<'a>(gpu: &Gpu, inventory: &'a Inventory) -> Vec<&'a Device> {
+    let of_gpu = inventory.devices.iter().filter(|d| d.gpu == gpu.index);
+    of_gpu.collect()
+}
+
+/// Where two fit, CUDA takes neither.
+fn by_prefix<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
+    let named = |gpu: &&Gpu| gpu.uuid.as_ref().is_some_and(|uuid| entry.names(uuid));
+    let mut gpus = inventory.gpus.iter().filter(named);
+    let mut devices = inventory
+        .devices
+        .iter()
+        .filter(|d| d.uuid.is_mig() && entry.names(&d.uuid));
+    match (gpus.next(), gpus.next(), devices.next(), devices.next()) {
+        (Some(gpu), None, None, _) => of_gpu(gpu, inventory),
+        (None, _, Some(device), None) => vec![device],
+        _ => Vec::new(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -190,15 +190,7 @@ fn ask(program: &Path, args: &[&OsStr]) -> Result<Answer, Failure> {
         .spawn()
         .map_err(|e| failed(&reason(&e)))?;
     let until = Instant::now() + LIMIT;
-    let (send, receive) = mpsc::channel();
-    if let Some(pipe) = child.stdout.take() {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let _ = pipe.take(1 << 20).read_to_end(&mut bytes);
-            send.send(bytes)
-        });
-    }
-    let Ok(bytes) = receive.recv_timeout(LIMIT) else {
+    let Some(bytes) = output(&mut child) else {
         let _ = child.kill();
         return Err(failed("no answer in 10 s"));
     };
@@ -218,6 +210,19 @@ fn ask(program: &Path, args: &[&OsStr]) -> Result<Answer, Failure> {
             None => std::thread::sleep(Duration::from_millis(2)),
         }
     }
+}
+
+/// What a program prints until it closes its standard output; none if that takes too long.
+fn output(child: &mut Child) -> Option<Vec<u8>> {
+    let (send, receive) = mpsc::channel();
+    if let Some(pipe) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = pipe.take(1 << 20).read_to_end(&mut bytes);
+            send.send(bytes)
+        });
+    }
+    receive.recv_timeout(LIMIT).ok()
 }
 
 /// With and without `/usr`: where /bin is a link to /usr/bin, packages may have recorded

@@ -120,9 +120,15 @@ impl Note {
             _ => {}
         }
         let mut all = parse(&bytes);
-        if !edit(&mut all) {
-            return Ok(());
+        if edit(&mut all) {
+            self.replace(dir, &print(&all))
+        } else {
+            Ok(())
         }
+    }
+
+    /// Writes the note anew, durably, under another name first.
+    fn replace(&self, dir: &Path, bytes: &[u8]) -> io::Result<()> {
         let new = dir.join(".wrapped~");
         let mut file = OpenOptions::new()
             .write(true)
@@ -130,7 +136,7 @@ impl Note {
             .truncate(true)
             .mode(0o644)
             .open(&new)?;
-        file.write_all(&print(&all))?;
+        file.write_all(bytes)?;
         file.sync_all()?;
         std::fs::rename(&new, &self.file)
     }

@@ -71,61 +71,38 @@ impl<'a> Launch<'a> {
         shown: Option<&[Uuid]>,
         lease: Lease,
     ) -> Result<LaunchSpec, Failure> {
-        log_lease(
-            self.settings,
-            self.lock_file,
-            devices,
-            lease.part,
-            self.lessee,
-            self.began,
-        );
+        self.log(devices, lease.part);
         let mut ready = LaunchSpec::leased(shown, lease, self.settings);
         mps::join(&mut ready, devices, self.settings, self.mps, self.diag)?;
         bind::join(&mut ready, devices, &self.around, self.settings, self.diag);
         Ok(ready)
     }
-}
 
-/// Writes a lease down, and later its end, where the site wants that.
-fn log_lease(
-    settings: &Settings,
-    lock_file: &LockFile,
-    devices: &[Device],
-    part: f64,
-    lessee: Lessee<'_>,
-    began: Instant,
-) {
-    if settings.log == Log::None {
-        return;
-    }
-    let devices: Vec<Uuid> = devices.iter().map(|device| device.uuid.clone()).collect();
-    let name = lessee
-        .program
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
-    let job = Job::own();
-    let record = Record {
-        by: "cudawrap",
-        pid: lessee.pid,
-        what: "leased",
-        devices: &devices,
-        uid: nix::unistd::geteuid().as_raw(),
-        program: ("program", name.strip_prefix(PREFIX).unwrap_or(&name)),
-        share: part,
-        job: job.as_ref(),
-        waited: began.elapsed(),
-    };
-    record.send(settings);
-    if let Some(first) = devices.first() {
-        lease_log::start(
-            settings,
-            lock_file,
-            Side::Lease,
-            lessee.pid,
-            first,
-            &record.text(),
-        );
+    /// Writes a lease down, and later its end, where the site wants that.
+    fn log(&self, devices: &[Device], part: f64) {
+        if self.settings.log == Log::None {
+            return;
+        }
+        let Lessee { program, pid } = self.lessee;
+        let devices: Vec<Uuid> = devices.iter().map(|device| device.uuid.clone()).collect();
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let job = Job::own();
+        let record = Record {
+            by: "cudawrap",
+            pid,
+            what: "leased",
+            devices: &devices,
+            uid: nix::unistd::geteuid().as_raw(),
+            program: ("program", name.strip_prefix(PREFIX).unwrap_or(&name)),
+            share: part,
+            job: job.as_ref(),
+            waited: self.began.elapsed(),
+        };
+        record.send(self.settings);
+        if let Some(first) = devices.first() {
+            let (lock_file, text) = (self.lock_file, record.text());
+            lease_log::start(self.settings, lock_file, Side::Lease, pid, first, &text);
+        }
     }
 }
 

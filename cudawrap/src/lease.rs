@@ -68,24 +68,18 @@ impl Lease {
         let part = share::smallest(units.iter().map(|(_, units)| units));
         let held = match lock_file.open_read_only() {
             Ok(low) => {
-                signature.hold(&low, &claims, inherited)?;
                 let high = lock_file.open_read_only().ok();
-                if let Some(high) = &high {
-                    signature.hold(high, &claims, inherited)?;
+                for description in std::iter::once(&low).chain(&high) {
+                    signature.hold(description, &claims, inherited)?;
                 }
+                // Their numbers are for what is inherited.
                 drop(claims);
-                let low = lowest(low.into_fd());
-                let high = high.and_then(|high| highest(&high.into_fd()));
-                std::iter::once(low).chain(high).collect()
+                let high = high.map(OfdLock::into_fd);
+                let high = high.and_then(|high| highest(&high));
+                std::iter::once(lowest(low.into_fd())).chain(high).collect()
             }
             // No descriptor is left: then the writable ones have to be inherited.
-            Err(_) => {
-                for claim in &claims {
-                    signature.write(claim.description(), claim.span());
-                }
-                let fds = claims.into_iter().map(|c| c.into_description().into_fd());
-                fds.collect()
-            }
+            Err(_) => signature.inherit(claims),
         };
         Ok(Self {
             held,
@@ -159,6 +153,15 @@ impl Signature {
             }
         }
         Ok(())
+    }
+
+    /// Signs the descriptions that made the claims, and has those inherited.
+    fn inherit(&self, claims: Vec<Claim>) -> Vec<OwnedFd> {
+        let inherited = |claim: Claim| {
+            self.write(claim.description(), claim.span());
+            claim.into_description().into_fd()
+        };
+        claims.into_iter().map(inherited).collect()
     }
 
     fn write(&self, description: &OfdLock, span: Span) {

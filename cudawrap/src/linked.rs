@@ -116,23 +116,8 @@ fn keep(
         rank: rank.as_ref(),
         diag,
     };
-    let visible = Visible::parse(environment.visible.as_deref());
-    let by_size = settings.share.is_some_and(Share::needs_memory);
-    let sized = by_size || (settings.mps && settings.share.is_some());
     let mut request = Request::new(settings, environment, false)?;
-    let device = match visible.single_uuid().filter(|_| !sized) {
-        Some(uuid) => Some(granted::by_name(uuid.clone())),
-        None => call.resolve(Request::new(settings, environment, false)?),
-    };
-    // For MPS alone the memory need not be known.
-    let device = device.or_else(|| {
-        visible
-            .single_uuid()
-            .filter(|_| !by_size)
-            .cloned()
-            .map(granted::by_name)
-    });
-    let Some(device) = device else {
+    let Some(device) = named_device(&call, &request) else {
         return Ok(LaunchSpec::unchanged());
     };
     apply_rank::alone(
@@ -143,6 +128,17 @@ fn keep(
         rank.as_ref(),
     );
     lease_named(&call, &mut request, &[device], began, None)
+}
+
+/// The device that CUDA_VISIBLE_DEVICES names, if that can be told.
+fn named_device(call: &ChoiceContext<'_>, request: &Request) -> Option<Device> {
+    let by_name = || request.visible.single_uuid().cloned().map(granted::by_name);
+    let by_size = call.settings.share.is_some_and(Share::needs_memory);
+    let sized = by_size || (call.settings.mps && call.settings.share.is_some());
+    let known = by_name().filter(|_| !sized);
+    let device = known.or_else(|| call.resolve(request.clone()));
+    // For MPS alone the memory need not be known.
+    device.or_else(|| by_name().filter(|_| !by_size))
 }
 
 /// Leases named devices if they can be had, and runs the program there in any case.

@@ -2,6 +2,7 @@
 //! index, or free devices by the policy. Claims only; what is chosen here is settled by
 //! `call` when NVML has let go.
 
+use getgpu_common::choice::cap::Admission;
 use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
 use getgpu_common::choice::rejection_report::{self, Rejected};
 use getgpu_common::error::{Failure, Kind};
@@ -127,8 +128,8 @@ impl Invocation<'_> {
             skip: &|other| other != device,
         };
         let guard = match chooser.within_cap(&probe, inventory)? {
-            Ok(guard) => guard,
-            Err(over) => {
+            Admission::Within(guard) => guard,
+            Admission::Over(over) => {
                 let why = format!("{}: {}", device.uuid, over.message);
                 return Ok(Attempt::PassedOver(why));
             }

@@ -3,6 +3,7 @@
 //! same reservation, so that a prolog may run twice.
 
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::ident::Uuid;
 use getgpu_common::lock::ownership_proof::{self, HolderProcess};
 use getgpu_common::lock::{LockFile, OfdLock, layout, user_locks};
 use getgpu_common::procfs::namespaces;
@@ -63,33 +64,20 @@ impl Named {
                     return Err(Failure::new(Kind::NoneFree, text));
                 }
             };
-        let mut lines = under(lock_file, Some(uid), name);
-        match lines.pop() {
-            None => Ok(Entered::Free(guard)),
-            Some(line)
-                if line
-                    .args
-                    .tag
-                    .as_ref()
-                    .is_some_and(|tag| tag.asked == *asked) =>
-            {
-                Ok(Entered::Same(Box::new(line)))
-            }
-            Some(line) => {
-                let devices: Vec<&str> = line
-                    .args
-                    .devices
-                    .iter()
-                    .map(getgpu_common::ident::Uuid::as_str)
-                    .collect();
-                let text = format!(
-                    "--tag {name}: in use for {}, which was asked for otherwise",
-                    devices.join(",")
-                );
-                Err(Failure::new(Kind::Usage, text)
-                    .hint(format!("getgpu --release {name} gives it up")))
-            }
+        let Some(line) = under(lock_file, Some(uid), name).pop() else {
+            return Ok(Entered::Free(guard));
+        };
+        let same = |tag: &Tag| tag.asked == *asked;
+        if line.args.tag.as_ref().is_some_and(same) {
+            return Ok(Entered::Same(Box::new(line)));
         }
+        let devices: Vec<&str> = line.args.devices.iter().map(Uuid::as_str).collect();
+        let text = format!(
+            "--tag {name}: in use for {}, which was asked for otherwise",
+            devices.join(",")
+        );
+        let hint = format!("getgpu --release {name} gives it up");
+        Err(Failure::new(Kind::Usage, text).hint(hint))
     }
 }
 

@@ -52,26 +52,12 @@ pub(super) fn judge(
     memory: Result<Memory, &Fault>,
     mut ask: impl FnMut(Question) -> bool,
 ) -> (Activity, Option<String>) {
-    let unknown = |reason: String| (Activity::Unknown, Some(reason));
     let processes = match processes {
         Ok(processes) => processes,
         Err(fault) => return unknown(fault.to_string()),
     };
-    if let Some(process) = processes
-        .iter()
-        .find(|p| !p.ignored && processes::is_pid(p.pid))
-    {
-        let name = process.name.as_deref().unwrap_or("?");
-        return (
-            Activity::Busy,
-            Some(format!("used by pid {} ({name})", process.pid)),
-        );
-    }
-    if let Some(process) = processes.iter().find(|p| !processes::is_pid(p.pid)) {
-        return unknown(format!(
-            "used by a process that NVML cannot name (pid {})",
-            process.pid
-        ));
+    if let Some(verdict) = by_processes(processes) {
+        return verdict;
     }
     let memory = match memory {
         Ok(memory) => memory,
@@ -95,6 +81,25 @@ pub(super) fn judge(
         return (Activity::Idle, None);
     }
     (Activity::Busy, Some(text))
+}
+
+fn unknown(reason: String) -> (Activity, Option<String>) {
+    (Activity::Unknown, Some(reason))
+}
+
+/// What the processes alone tell; none if they leave it open.
+fn by_processes(processes: &[Process]) -> Option<(Activity, Option<String>)> {
+    let using = |process: &&Process| !process.ignored && processes::is_pid(process.pid);
+    if let Some(process) = processes.iter().find(using) {
+        let name = process.name.as_deref().unwrap_or("?");
+        let reason = format!("used by pid {} ({name})", process.pid);
+        return Some((Activity::Busy, Some(reason)));
+    }
+    let nameless = processes.iter().find(|p| !processes::is_pid(p.pid))?;
+    Some(unknown(format!(
+        "used by a process that NVML cannot name (pid {})",
+        nameless.pid
+    )))
 }
 
 #[cfg(test)]

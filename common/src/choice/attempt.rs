@@ -82,19 +82,11 @@ pub fn units(
     };
     if wanted.is_none() && level == Level::Outer {
         // The usual case, in two questions.
-        return Ok(match occupancy::seen(probe, span)? {
-            None => Ok(ours),
-            Some(Held::Settled) => Err(Rejected::Taken),
-            Some(Held::Try) => Err(Rejected::Tried),
-        });
+        return Ok(unless_held(occupancy::seen(probe, span)?, ours));
     }
     let taken = Occupancy::look(probe, level, span)?;
     let Some(wanted) = wanted else {
-        return Ok(match taken.of(&ours) {
-            None => Ok(ours),
-            Some(Held::Settled) => Err(Rejected::Taken),
-            Some(Held::Try) => Err(Rejected::Tried),
-        });
+        return Ok(unless_held(taken.of(&ours), ours));
     };
     let room = ours.without(&taken.all()).first(wanted);
     Ok(room.ok_or_else(|| {
@@ -105,6 +97,14 @@ pub fn units(
             Rejected::NoRoom
         }
     }))
+}
+
+fn unless_held(held: Option<Held>, units: Units) -> Result<Units, Rejected> {
+    match held {
+        None => Ok(units),
+        Some(Held::Settled) => Err(Rejected::Taken),
+        Some(Held::Try) => Err(Rejected::Tried),
+    }
 }
 
 /// Where only one user's programs may share a device: our uid is written down first, then

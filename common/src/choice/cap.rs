@@ -70,16 +70,23 @@ struct Held {
     names: Vec<String>,
 }
 
-/// Counts what this user holds. With `more` units it must not be more than `most`
-/// devices; then the user's other calls do not count before the guard has signed. The
-/// inner failure is being over the cap.
+/// Whether this user may have more.
+#[derive(Debug)]
+pub enum Admission {
+    /// Yes; the user's other calls do not count before the guard has signed.
+    Within(Guard),
+    /// Not now, and why.
+    Over(Failure),
+}
+
+/// Counts what this user holds. With `more` units it must not be more than `most` devices.
 pub fn enter(
     lock_file: &LockFile,
     probe: &OfdLock,
     inventory: &Inventory,
     most: u32,
     more: i64,
-) -> Result<Result<Guard, Failure>, Failure> {
+) -> Result<Admission, Failure> {
     let uid = nix::unistd::geteuid().as_raw();
     let byte = layout::uid(namespaces::host_uid(uid));
     let counting = match user_locks::enter(lock_file, byte, &[uid])? {
@@ -88,32 +95,35 @@ pub fn enter(
         // stranger's, and another description stands for it.
         user_locks::Entered::Strangers if namespaces::host_pids() => lock_file.open()?,
         user_locks::Entered::Strangers | user_locks::Entered::Late => {
-            return Ok(Err(Failure::new(
-                Kind::NoneFree,
-                "another call of yours has been choosing for too long",
-            )));
+            let text = "another call of yours has been choosing for too long";
+            return Ok(Admission::Over(Failure::new(Kind::NoneFree, text)));
         }
     };
     let held = count(lock_file, probe, inventory, uid)?;
     if held.units + more <= i64::from(most) * UNITS {
-        return Ok(Ok(Guard {
+        return Ok(Admission::Within(Guard {
             counting: Some(counting),
             ..Guard::default()
         }));
     }
-    let number = (held.units as f64 / UNITS as f64 * 100.0).round() / 100.0;
-    let names = if held.names.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", held.names.join(", "))
-    };
-    Ok(Err(Failure::new(
-        Kind::NoneFree,
-        format!("you hold {number} of at most {most}{names}"),
-    )
-    .hint(
-        "getgpu --release UUID gives up a reservation; getgpu --list shows all",
-    )))
+    Ok(Admission::Over(held.over(most)))
+}
+
+impl Held {
+    /// The failure of a user who has as many as `most` devices.
+    fn over(&self, most: u32) -> Failure {
+        let number = (self.units as f64 / UNITS as f64 * 100.0).round() / 100.0;
+        let names = if self.names.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", self.names.join(", "))
+        };
+        Failure::new(
+            Kind::NoneFree,
+            format!("you hold {number} of at most {most}{names}"),
+        )
+        .hint("getgpu --release UUID gives up a reservation; getgpu --list shows all")
+    }
 }
 
 /// A request for more devices than a user may ever have fails at once, waiting or not.
@@ -158,33 +168,12 @@ fn count(
         for side in [Side::Lease, Side::Reservation] {
             // Anybody can lock a byte with this uid, so it counts only beside units that
             // somebody holds.
-            if !held_at_all(probe, span, side)?
-                || !holders::uids(probe, span, side)?.contains(&host)
+            if held_at_all(probe, span, side)? && holders::uids(probe, span, side)?.contains(&host)
             {
-                continue;
+                let shown = shown(lock_file, probe, uid, side, span)?;
+                units = units.and(&shown.units);
+                who = who.or(shown.who);
             }
-            let (mut seen, mut all) = (Units::default(), true);
-            for pid in holders::process_ids(probe, span, side)? {
-                match procfs::euid(pid) {
-                    Some(euid) if euid == uid => {
-                        let shown = holders::claimed_units_of(lock_file, pid, side, span);
-                        all &= !shown.is_empty();
-                        seen = seen.and(&shown);
-                        who = who.or_else(|| {
-                            procfs::comm(pid).map(|name| format!(" (pid {pid}, {name})"))
-                        });
-                    }
-                    Some(_) => {}
-                    // Over, and a child has what it held: whose, and how much, is not
-                    // known.
-                    None => all = false,
-                }
-            }
-            units = units.and(&if seen.is_empty() || !all {
-                Units::whole()
-            } else {
-                seen
-            });
         }
         if !units.is_empty() {
             held.units += units.count();
@@ -193,6 +182,44 @@ fn count(
         }
     }
     Ok(held)
+}
+
+/// What a user's processes show of one side of a device.
+struct Shown {
+    /// All units where it is not known how many.
+    units: Units,
+    /// The first of the processes, for people.
+    who: Option<String>,
+}
+
+fn shown(
+    lock_file: &LockFile,
+    probe: &OfdLock,
+    uid: u32,
+    side: Side,
+    span: Span,
+) -> Result<Shown, Failure> {
+    let (mut seen, mut all, mut who) = (Units::default(), true, None);
+    for pid in holders::process_ids(probe, span, side)? {
+        match procfs::euid(pid) {
+            Some(euid) if euid == uid => {
+                let units = holders::claimed_units_of(lock_file, pid, side, span);
+                all &= !units.is_empty();
+                seen = seen.and(&units);
+                let name = |name| format!(" (pid {pid}, {name})");
+                who = who.or_else(|| procfs::comm(pid).map(name));
+            }
+            Some(_) => {}
+            // Over, and a child has what it held: whose, and how much, is not known.
+            None => all = false,
+        }
+    }
+    let units = if seen.is_empty() || !all {
+        Units::whole()
+    } else {
+        seen
+    };
+    Ok(Shown { units, who })
 }
 
 /// Whether anybody holds or claims units of one side of a device.

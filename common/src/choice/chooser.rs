@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 pub use crate::choice::attempt::Picked;
+use crate::choice::cap::Admission;
 pub use crate::choice::cap::Guard;
-use crate::choice::policy::{self, Candidate};
+use crate::choice::policy::{Candidate, Preference};
 use crate::choice::rejection_report::{self, Rejected};
 use crate::choice::sampling::SlotSampler;
 use crate::choice::{cap, sampling};
@@ -159,8 +160,8 @@ impl<A: Ask> Chooser<'_, A> {
             None
         };
         let guard = match self.within_cap(probe, inventory)? {
-            Ok(guard) => guard,
-            Err(over) => return Ok(Outcome::OverCap(over)),
+            Admission::Within(guard) => guard,
+            Admission::Over(over) => return Ok(Outcome::OverCap(over)),
         };
         let (patience, pause) = if share {
             (SHARE_PATIENCE, Duration::from_micros(100))
@@ -250,13 +251,12 @@ impl<A: Ask> Chooser<'_, A> {
         if round.picked.len() + left.len() < request.count {
             return Ok(Vec::new());
         }
-        policy::order(
-            &mut left,
-            request.policy,
+        let preference = Preference {
+            policy: request.policy,
             share,
-            request.filter.by_size(),
-            &mut sampling::generator(),
-        );
+            by_size: request.filter.by_size(),
+        };
+        preference.order(&mut left, &mut sampling::generator());
         if round.apart {
             let beside = |candidate: &Candidate<'_>| round.is_beside_picked(candidate.device);
             // What getgpu prints may be for several programs; cudawrap starts one, which
@@ -269,13 +269,9 @@ impl<A: Ask> Chooser<'_, A> {
 
     /// Whether this user may have what is asked for; the guard keeps the user's other
     /// calls from counting meanwhile.
-    pub fn within_cap(
-        &self,
-        probe: &OfdLock,
-        inventory: &Inventory,
-    ) -> Result<Result<Guard, Failure>, Failure> {
+    pub fn within_cap(&self, probe: &OfdLock, inventory: &Inventory) -> Result<Admission, Failure> {
         let Some(most) = self.request.cap() else {
-            return Ok(Ok(Guard::default()));
+            return Ok(Admission::Within(Guard::default()));
         };
         let more = self.request.most_units(inventory);
         cap::enter(self.lock_file, probe, inventory, most, more)

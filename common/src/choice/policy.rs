@@ -23,55 +23,60 @@ pub struct Candidate<'a> {
     pub distance: Distance,
 }
 
-/// Puts candidates into the order in which they are tried.
-pub fn order(
-    candidates: &mut [Candidate<'_>],
-    policy: Option<Policy>,
-    share: bool,
-    by_size: bool,
-    rng: &mut impl rand::Rng,
-) {
-    let sizes = if by_size {
-        sizes(candidates)
-    } else {
-        Vec::new()
-    };
-    let chance: Vec<i64> = candidates
-        .iter()
-        .map(|_| rng.random::<i32>().into())
-        .collect();
-    // Every key is worked out before the sort, so that it is one and the same at every
-    // comparison.
-    let key = |i: usize, c: &Candidate<'_>| -> (usize, Distance, i64, i64, i64) {
+/// What decides the order.
+#[derive(Clone, Copy, Debug)]
+pub struct Preference {
+    pub policy: Option<Policy>,
+    /// A part of a device is wanted.
+    pub share: bool,
+    /// The smallest that fits goes first.
+    pub by_size: bool,
+}
+
+impl Preference {
+    /// Puts candidates into the order in which they are tried.
+    pub fn order(self, candidates: &mut [Candidate<'_>], rng: &mut impl rand::Rng) {
+        let sizes = if self.by_size {
+            sizes(candidates)
+        } else {
+            Vec::new()
+        };
+        // Every key is worked out before the sort, so that it is one and the same at every
+        // comparison.
+        let mut keyed: Vec<_> = candidates
+            .iter()
+            .enumerate()
+            .map(|(i, candidate)| {
+                let size = sizes.get(i).copied().unwrap_or(0);
+                let chance = rng.random::<i32>().into();
+                (size, self.key(candidate, chance), candidate.clone())
+            })
+            .collect();
+        keyed.sort_by_key(|(size, key, _)| (*size, *key));
+        for (position, (_, _, candidate)) in candidates.iter_mut().zip(keyed) {
+            *position = candidate;
+        }
+    }
+
+    /// Among candidates of one size; the lowest goes first.
+    fn key(self, c: &Candidate<'_>, chance: i64) -> (Distance, [i64; 3]) {
         let position = i64::try_from(c.position).unwrap_or(i64::MAX);
-        let size = sizes.get(i).copied().unwrap_or(0);
-        let (first, second, third) = match (policy, share) {
-            (None, true) => (c.load, position, 0),
-            (None | Some(Policy::Random), _) => (chance[i], 0, 0),
-            (Some(Policy::First), _) => (position, 0, 0),
-            (Some(Policy::Last), _) => (-position, 0, 0),
-            (Some(Policy::Spread), true) => (c.gpu_load, c.load, position),
-            (Some(Policy::Spread), false) => (c.gpu_load, chance[i], 0),
-            (Some(Policy::Pack), true) => (-c.gpu_load, -c.load, position),
-            (Some(Policy::Pack), false) => (-c.gpu_load, chance[i], 0),
+        let order = match (self.policy, self.share) {
+            (None, true) => [c.load, position, 0],
+            (None | Some(Policy::Random), _) => [chance, 0, 0],
+            (Some(Policy::First), _) => [position, 0, 0],
+            (Some(Policy::Last), _) => [-position, 0, 0],
+            (Some(Policy::Spread), true) => [c.gpu_load, c.load, position],
+            (Some(Policy::Spread), false) => [c.gpu_load, chance, 0],
+            (Some(Policy::Pack), true) => [-c.gpu_load, -c.load, position],
+            (Some(Policy::Pack), false) => [-c.gpu_load, chance, 0],
         };
         // A policy that somebody has set is followed by ranks too.
-        let distance = if policy.is_none() {
-            c.distance
-        } else {
-            Distance::default()
+        let distance = match self.policy {
+            None => c.distance,
+            Some(_) => Distance::default(),
         };
-        (size, distance, first, second, third)
-    };
-    let mut keyed: Vec<_> = candidates
-        .iter()
-        .cloned()
-        .enumerate()
-        .map(|(i, c)| (key(i, &c), c))
-        .collect();
-    keyed.sort_by_key(|(key, _)| *key);
-    for (position, (_, candidate)) in candidates.iter_mut().zip(keyed) {
-        *position = candidate;
+        (distance, order)
     }
 }
 

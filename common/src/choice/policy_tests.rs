@@ -35,7 +35,12 @@ fn ordered(
             distance: Distance::default(),
         })
         .collect();
-    order(&mut candidates, policy, share, by_size, &mut rng);
+    let preference = Preference {
+        policy,
+        share,
+        by_size,
+    };
+    preference.order(&mut candidates, &mut rng);
     candidates.iter().map(|c| c.position).collect()
 }
 

@@ -34,32 +34,25 @@ impl Claimers {
         let shows = |locks: &[fdinfo::OwnLock], region: Range| {
             !fdinfo::within(locks, lock_file.identity.1, region).is_empty()
         };
-        let claims = |locks: &[fdinfo::OwnLock]| {
+        let claims = |(_, locks): &&(i32, Vec<fdinfo::OwnLock>)| {
             shows(locks, span.lease()) || shows(locks, span.reservation())
         };
-        let found = self
-            .0
-            .iter()
-            .filter(|(_, locks)| claims(locks))
-            .filter_map(|(pid, _)| Stat::read(*pid));
-        let mut holders: Vec<Holder> = found
-            .map(|stat| {
-                let uid = procfs::euid(stat.pid).map(namespaces::host_uid);
-                Holder {
-                    pid: Some(stat.pid),
-                    program: Some(stat.comm),
-                    ..Holder::by_uid("claim", uid)
-                }
-            })
-            .collect();
+        let process = |stat: Stat| {
+            let uid = procfs::euid(stat.pid).map(namespaces::host_uid);
+            Holder {
+                pid: Some(stat.pid),
+                program: Some(stat.comm),
+                ..Holder::by_uid("claim", uid)
+            }
+        };
+        let found = self.0.iter().filter(claims);
+        let found = found.filter_map(|(pid, _)| Stat::read(*pid));
+        let mut holders: Vec<Holder> = found.map(process).collect();
         if holders.is_empty() {
             let mut signed = uids(probe, span, Side::Lease)?;
             signed.extend(uids(probe, span, Side::Reservation)?);
-            holders.extend(
-                signed
-                    .into_iter()
-                    .map(|uid| Holder::by_uid("claim", Some(uid))),
-            );
+            let user = |uid| Holder::by_uid("claim", Some(uid));
+            holders.extend(signed.into_iter().map(user));
         }
         if holders.is_empty() {
             holders.push(Holder::by_uid("claim", None));

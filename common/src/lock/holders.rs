@@ -115,15 +115,6 @@ pub fn of(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings,
     let leases = probe.conflicts(span.lease(), MOST)?.found;
     let inner = probe.conflicts(span.inner_lease(), MOST)?.found;
     let reservations = probe.conflicts(span.reservation(), MOST)?.found;
-    let settled = |found: &[super::Conflict], region| {
-        Units::of(
-            found
-                .iter()
-                .filter(|c| c.held == Held::Settled)
-                .map(|c| c.range),
-            region,
-        )
-    };
     let leased = settled(&leases, span.lease()).and(&settled(&inner, span.inner_lease()));
     let reserved = settled(&reservations, span.reservation());
     (held.leased, held.reserved, held.used) = (
@@ -155,6 +146,12 @@ pub fn of(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings,
         )?);
     }
     Ok(held)
+}
+
+/// The units of a region that confirmed claims hold.
+fn settled(found: &[super::Conflict], region: Range) -> Units {
+    let settled = found.iter().filter(|c| c.held == Held::Settled);
+    Units::of(settled.map(|c| c.range), region)
 }
 
 /// The host uids that hold one side of a device.

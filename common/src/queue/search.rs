@@ -10,7 +10,7 @@ use super::{Availability, Seeker, Tried};
 use crate::choice::chooser::{Chooser, Guard, Outcome, Picked};
 use crate::choice::rejection_report::{self, Rejected, RejectionReport};
 use crate::choice::{attempt, cap};
-use crate::error::Failure;
+use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
 use crate::inventory::{Device, Inventory};
 use crate::lock::{LockFile, OfdLock, Side, Span, holders};
@@ -123,6 +123,44 @@ impl<'a, W: Worker> Search<'a, W> {
     }
 }
 
+impl<W: Worker> Search<'_, W> {
+    /// Goes on after a failure of NVML's, unless there were too many in a row. Listing
+    /// anew is no hurry, and no reason to give up.
+    fn bear(&mut self, failure: Failure, listing: bool) -> Result<(), Failure> {
+        if failure.kind != Kind::Nvml || !(listing || self.failures + 1 < FAILURES) {
+            return Err(failure);
+        }
+        if listing {
+            self.listed = Instant::now()
+                .checked_sub(RELIST - RELIST_AGAIN)
+                .unwrap_or_else(Instant::now);
+        } else {
+            self.failures += 1;
+        }
+        Ok(())
+    }
+
+    /// Of devices that were left alone this time, what was found before still holds.
+    fn note_rejected(&mut self, rejected: Vec<(Device, Rejected)>, may: &dyn Fn(&Uuid) -> bool) {
+        let before = std::mem::take(&mut self.rejected);
+        let kept = before.into_iter().filter(|(device, _)| !may(&device.uuid));
+        let new = rejected.into_iter().filter(|(device, _)| may(&device.uuid));
+        self.rejected = new.chain(kept).collect();
+    }
+
+    /// The devices that NVML shows in use, or does not tell about.
+    fn in_use(&self) -> Vec<Uuid> {
+        let in_use = |why: &Rejected| {
+            matches!(
+                why,
+                Rejected::Busy(_) | Rejected::Unknown(_) | Rejected::OtherUser
+            )
+        };
+        let busy = self.rejected.iter().filter(|(_, why)| in_use(why));
+        busy.map(|(device, _)| device.uuid.clone()).collect()
+    }
+}
+
 /// Keeps a terminal from stopping this process for some milliseconds.
 struct Unstoppable(Option<SigSet>);
 
@@ -179,53 +217,20 @@ impl<W: Worker> Seeker for Search<'_, W> {
         drop(stoppable);
         match chosen {
             Ok(Outcome::Picked(picked, guard)) => {
-                return Ok(Tried::Found((picked, guard, self.request.clone())));
+                Ok(Tried::Found((picked, guard, self.request.clone())))
             }
-            Ok(Outcome::OverCap(failure)) => return Ok(Tried::OverCap(failure)),
+            Ok(Outcome::OverCap(failure)) => Ok(Tried::OverCap(failure)),
             Ok(Outcome::NoneFree(rejected)) => {
-                // Of devices that were left alone this time, what was found before still
-                // holds.
-                let before = std::mem::take(&mut self.rejected);
-                let kept = before.into_iter().filter(|(device, _)| !may(&device.uuid));
-                self.rejected = rejected
-                    .into_iter()
-                    .filter(|(device, _)| may(&device.uuid))
-                    .chain(kept)
-                    .collect();
+                self.failures = 0;
+                self.note_rejected(rejected, may);
+                Ok(Tried::Busy(self.in_use()))
             }
-            Err(failure)
-                if failure.kind == crate::error::Kind::Nvml
-                    && (stale || self.failures + 1 < FAILURES) =>
-            {
-                // Listing anew is no hurry, and no reason to give up.
-                if stale {
-                    self.listed = Instant::now()
-                        .checked_sub(RELIST - RELIST_AGAIN)
-                        .unwrap_or_else(Instant::now);
-                } else {
-                    self.failures += 1;
-                }
-                return Ok(Tried::Busy(
-                    self.inventory
-                        .devices
-                        .iter()
-                        .map(|device| device.uuid.clone())
-                        .collect(),
-                ));
+            Err(failure) => {
+                self.bear(failure, stale)?;
+                let devices = self.inventory.devices.iter();
+                Ok(Tried::Busy(devices.map(|d| d.uuid.clone()).collect()))
             }
-            Err(failure) => return Err(failure),
         }
-        self.failures = 0;
-        let in_use = |why: &Rejected| {
-            matches!(
-                why,
-                Rejected::Busy(_) | Rejected::Unknown(_) | Rejected::OtherUser
-            )
-        };
-        let busy = self.rejected.iter().filter(|(_, why)| in_use(why));
-        Ok(Tried::Busy(
-            busy.map(|(device, _)| device.uuid.clone()).collect(),
-        ))
     }
 
     fn stale(&self) -> bool {

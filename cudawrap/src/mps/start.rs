@@ -58,17 +58,20 @@ pub fn keeper(directory: &MpsDirectory, control: &Control, mutex: OfdLock) -> Re
     drop(mutex);
     match answer.split_first() {
         Some((&args::READY, _)) => Ok(()),
-        Some((&args::FAILED, text)) => {
-            let text = String::from_utf8_lossy(text);
-            let (message, hint) = text.split_once('\n').unwrap_or((&text, ""));
-            let failure = Failure::new(Kind::Refused, message);
-            Err(if hint.is_empty() {
-                failure
-            } else {
-                failure.hint(hint)
-            })
-        }
+        Some((&args::FAILED, text)) => Err(failure(&String::from_utf8_lossy(text))),
         _ => Err(failed("its keeper ended at once")),
+    }
+}
+
+/// What the keeper says when the daemon does not start: a message, and a hint if there is
+/// one.
+fn failure(text: &str) -> Failure {
+    let (message, hint) = text.split_once('\n').unwrap_or((text, ""));
+    let failure = Failure::new(Kind::Refused, message);
+    if hint.is_empty() {
+        failure
+    } else {
+        failure.hint(hint)
     }
 }
 

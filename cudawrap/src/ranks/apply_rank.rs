@@ -90,23 +90,7 @@ pub fn place(
     }
     let listed = listed(request, inventory);
     if let Some(rank) = rank {
-        let ours_alone = || is_ours_alone(request, lock_file, &listed);
-        // Whose devices are divided: those of a grant, and everybody's only if that is
-        // said.
-        let divided = (request.visible != Visible::Unset || settings.share_auto) && !ours_alone();
-        if divided && settings.share.is_none() {
-            divide(request, distribution::share(rank, listed.len()));
-            request.memory |= settings.mps;
-            if let Some(line) = distribution::uneven(rank, listed.len()) {
-                diag.warn(&line);
-            }
-        }
-        request.nearest = Some(Nearest {
-            cpus: mask::of(0).unwrap_or_default(),
-            block: divided
-                .then(|| distribution::block(rank, listed.len()))
-                .flatten(),
-        });
+        place_rank(request, lock_file, &listed, settings, rank, diag);
     }
     match settings.visible {
         Shown::One => {}
@@ -120,6 +104,36 @@ pub fn place(
         }
     }
     Ok(())
+}
+
+/// Gives a rank its part of the devices that ranks divide, and says which is nearest.
+fn place_rank(
+    request: &mut Request,
+    lock_file: &LockFile,
+    listed: &[Uuid],
+    settings: &Settings,
+    rank: &Rank,
+    diag: &Diag,
+) {
+    let ours_alone = || is_ours_alone(request, lock_file, listed);
+    // Whose devices are divided: those of a grant, and everybody's only if that is said.
+    let divided = (request.visible != Visible::Unset || settings.share_auto) && !ours_alone();
+    if divided && settings.share.is_none() {
+        divide(request, distribution::share(rank, listed.len()));
+        request.memory |= settings.mps;
+        if let Some(line) = distribution::uneven(rank, listed.len()) {
+            diag.warn(&line);
+        }
+    }
+    let block = if divided {
+        distribution::block(rank, listed.len())
+    } else {
+        None
+    };
+    request.nearest = Some(Nearest {
+        cpus: mask::of(0).unwrap_or_default(),
+        block,
+    });
 }
 
 /// The devices of the pool, in the order of the grant where there is one.
