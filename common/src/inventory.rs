@@ -59,7 +59,7 @@ pub struct Device {
     pub memory: Option<u64>,
     /// Whether this process may open its nodes.
     pub usable: bool,
-    /// The CPUs near its GPU; only where they were asked for (`ask::Client::near`).
+    /// The CPUs near its GPU; only where they were asked for (`nvml_client::Client::near`).
     pub cpus: Option<CpuSet>,
 }
 
