@@ -1,6 +1,6 @@
 //! A directory of links to wrapped programs, and links to a wrapped path.
 
-use crate::support::{Sandbox, said};
+use crate::support::Sandbox;
 
 #[test]
 fn a_directory_of_links_leaves_the_program_alone() {
@@ -9,16 +9,7 @@ fn a_directory_of_links_leaves_the_program_alone() {
     let links = sandbox.path("links");
     let links = links.to_str().unwrap();
     let path = format!("{links}:{}:/usr/bin:/bin", sandbox.path("app").display());
-    let with = |args: &[&str]| {
-        said(
-            sandbox
-                .command()
-                .env("PATH", &path)
-                .args(args)
-                .output()
-                .unwrap(),
-        )
-    };
+    let with = |args: &[&str]| sandbox.with("PATH", &path, args);
     let said = with(&["--link-dir", links, "x"]);
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(!said.err.contains("warning"), "{}", said.err);
@@ -211,16 +202,7 @@ fn a_program_behind_a_directory_of_links_may_be_wrapped_in_place_later() {
     let links = sandbox.path("links");
     let links = links.to_str().unwrap();
     let path = format!("{links}:{}:/usr/bin:/bin", sandbox.path("app").display());
-    let with = |args: &[&str]| {
-        said(
-            sandbox
-                .command()
-                .env("PATH", &path)
-                .args(args)
-                .output()
-                .unwrap(),
-        )
-    };
+    let with = |args: &[&str]| sandbox.with("PATH", &path, args);
     assert_eq!(with(&["--link-dir", links, "x"]).code, 0);
     sandbox.ok(&["x"]);
     let status = with(&["--status", links]);

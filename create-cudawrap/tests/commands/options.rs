@@ -244,16 +244,7 @@ fn a_typo_in_the_settings_keeps_nobody_from_undoing_or_looking() {
     sandbox.ok(&["x"]);
     let file = sandbox.path("state/config.toml");
     std::fs::write(&file, "this is [no toml\n").unwrap();
-    let with = |args: &[&str]| {
-        said(
-            sandbox
-                .command()
-                .env("GETGPU_CONFIG", &file)
-                .args(args)
-                .output()
-                .unwrap(),
-        )
-    };
+    let with = |args: &[&str]| sandbox.with("GETGPU_CONFIG", &file, args);
     assert_eq!(with(&["--status", "x"]).out, "x: wrapped\n");
     assert_eq!(with(&["--repair", "x"]).code, 2);
     let undone = with(&["--undo", "--all"]);

@@ -159,16 +159,7 @@ fn a_package_owns_it() {
             &format!("bin/{tool}"),
             &format!("#!/bin/sh\n[ \"$HOME\" = /dev/null ] && echo '{answer}'\n"),
         );
-        let with = |args: &[&str]| {
-            said(
-                sandbox
-                    .command()
-                    .env("PATH", sandbox.path("bin"))
-                    .args(args)
-                    .output()
-                    .unwrap(),
-            )
-        };
+        let with = |args: &[&str]| sandbox.with("PATH", sandbox.path("bin"), args);
         let before = sandbox.listing("app");
         let refused = with(&["x"]);
         assert_eq!(refused.code, 1);
@@ -205,16 +196,7 @@ fn a_diversion_is_made_first_and_ended_by_undo() {
     );
     sandbox.program("bin/dpkg-divert", &divert);
     let path_of_tools = format!("{}:/usr/bin:/bin", sandbox.path("bin").display());
-    let with = |args: &[&str]| {
-        said(
-            sandbox
-                .command()
-                .env("PATH", &path_of_tools)
-                .args(args)
-                .output()
-                .unwrap(),
-        )
-    };
+    let with = |args: &[&str]| sandbox.with("PATH", &path_of_tools, args);
     let dry = with(&["--divert", "--dry-run", "x"]);
     assert!(dry.out.contains(": divert "), "{} {}", dry.out, dry.err);
     assert!(!log.exists());
@@ -244,16 +226,7 @@ fn a_tool_that_hangs_does_not_hang_us() {
     let sandbox = Sandbox::with_program();
     sandbox.program("bin/dpkg", "#!/bin/sh\nexec sleep 60\n");
     let path = format!("{}:/usr/bin:/bin", sandbox.path("bin").display());
-    let with = |args: &[&str]| {
-        said(
-            sandbox
-                .command()
-                .env("PATH", &path)
-                .args(args)
-                .output()
-                .unwrap(),
-        )
-    };
+    let with = |args: &[&str]| sandbox.with("PATH", &path, args);
     let said = with(&["x"]);
     assert_eq!(said.code, 1);
     assert!(

@@ -181,6 +181,11 @@ impl Sandbox {
     }
 
     /// Succeeds, or the test fails with what was said.
+    /// With one variable of its environment set.
+    pub(crate) fn with(&self, name: &str, value: impl AsRef<OsStr>, args: &[&str]) -> Said {
+        said(self.command().env(name, value).args(args).output().unwrap())
+    }
+
     pub(crate) fn ok(&self, args: &[&str]) -> Said {
         let said = self.create(args);
         assert_eq!(said.code, 0, "{args:?}: {}", said.err);

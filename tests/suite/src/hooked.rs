@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use harness::{Command, Outcome, Sandbox};
+use harness::{Command, Outcome, Running, Sandbox};
 
 /// The variable that names the library.
 pub const VARIABLE: &str = "CUDA_INJECTION64_PATH";
@@ -19,6 +19,14 @@ pub fn cuda(sandbox: &Sandbox, words: &[&str]) -> Command {
         .command("cuda")
         .args(words)
         .env(VARIABLE, hook(sandbox))
+}
+
+/// A program that has leased a device of the node, until it is killed.
+pub fn holder(sandbox: &Sandbox) -> Running {
+    let words = ["--", "sim-cuda", "--run", "forever"];
+    let holder = sandbox.command("cudawrap").args(words).spawn();
+    sandbox.until_running(1);
+    holder
 }
 
 /// What the program said of one of its words, the first time.

@@ -108,46 +108,34 @@ pub(crate) unsafe fn put_list<T: From<Process>>(
 }
 
 impl From<Process> for ProcessInfoV1 {
-    fn from(Process { pid, memory, .. }: Process) -> Self {
+    fn from(process: Process) -> Self {
         Self {
-            pid,
-            used_gpu_memory: memory,
+            pid: process.pid,
+            used_gpu_memory: process.memory,
         }
     }
 }
 
 impl From<Process> for ProcessInfo {
-    fn from(
-        Process {
-            pid,
-            memory,
-            gi,
-            ci,
-        }: Process,
-    ) -> Self {
+    fn from(process: Process) -> Self {
         Self {
-            pid,
-            used_gpu_memory: memory,
-            gpu_instance_id: gi,
-            compute_instance_id: ci,
+            pid: process.pid,
+            used_gpu_memory: process.memory,
+            gpu_instance_id: process.gi,
+            compute_instance_id: process.ci,
         }
     }
 }
 
+/// A detail has the members of an info, and the memory that is protected.
 impl From<Process> for ProcessDetail {
-    fn from(
-        Process {
-            pid,
-            memory,
-            gi,
-            ci,
-        }: Process,
-    ) -> Self {
+    fn from(process: Process) -> Self {
+        let info = ProcessInfo::from(process);
         Self {
-            pid,
-            used_gpu_memory: memory,
-            gpu_instance_id: gi,
-            compute_instance_id: ci,
+            pid: info.pid,
+            used_gpu_memory: info.used_gpu_memory,
+            gpu_instance_id: info.gpu_instance_id,
+            compute_instance_id: info.compute_instance_id,
             used_gpu_cc_protected_memory: 0,
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use getgpu_tests::hooked::{VARIABLE, all_said, bytes, cuda, hook, said};
+use getgpu_tests::hooked::{VARIABLE, all_said, bytes, cuda, holder, hook, said};
 use getgpu_tests::listing;
 use harness::skip::{self, Need};
 use harness::{Sandbox, Signal, wait};
@@ -259,11 +259,7 @@ fn unloading_and_preloading_change_nothing() {
 #[test]
 fn the_helper_has_no_descriptor_and_no_library_of_the_program() {
     let sandbox = Sandbox::new("h200x1");
-    let _holder = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .spawn();
-    sandbox.until_running(1);
+    let _holder = holder(&sandbox);
     let marked = sandbox.file("work/marked", "", 0o644);
     let script = format!(
         "exec 7<{} 20<{}; exec cuda init",

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use getgpu_tests::hooked::{cuda, said};
+use getgpu_tests::hooked::{cuda, holder, said};
 use getgpu_tests::listing;
 use harness::skip::{self, Need};
 use harness::{Sandbox, Signal, wait};
@@ -12,11 +12,7 @@ use harness::{Sandbox, Signal, wait};
 #[test]
 fn a_call_that_a_signal_handler_has_left_is_made_again() {
     let sandbox = Sandbox::new("h200x1");
-    let holder = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .spawn();
-    sandbox.until_running(1);
+    let holder = holder(&sandbox);
     let words = ["alarm", "ready=left", "until=go", "init", "context"];
     let program = cuda(&sandbox, &words)
         .env("CUDAWRAP_WAIT", "forever")
@@ -71,11 +67,7 @@ fn a_subreaper_finds_nothing_of_a_helper_that_was_killed() {
 #[test]
 fn a_signal_that_the_program_handles_does_not_cost_it_its_place_in_the_queue() {
     let sandbox = Sandbox::new("h200x1");
-    let holder = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .spawn();
-    sandbox.until_running(1);
+    let holder = holder(&sandbox);
     let program = cuda(&sandbox, &["usr1", "init", "context", "signals"])
         .env("CUDAWRAP_WAIT", "forever")
         .spawn();

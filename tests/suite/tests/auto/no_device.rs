@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_tests::hooked::{VARIABLE, all_said, cuda, said};
+use getgpu_tests::hooked::{VARIABLE, all_said, cuda, holder, said};
 use getgpu_tests::listing;
 use harness::{Sandbox, Signal, wait};
 
@@ -13,11 +13,7 @@ const LONGER: Duration = Duration::from_secs(7);
 #[test]
 fn where_none_is_free_the_site_decides() {
     let sandbox = Sandbox::new("h200x1");
-    let holder = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .spawn();
-    sandbox.until_running(1);
+    let holder = holder(&sandbox);
     let hint = "cudawrap: hint: getgpu --list shows who holds what; with CUDAWRAP_WAIT=10m a program waits";
     let line = |what: &str| format!("cudawrap: no free device: 1 of 1 in use (root 1){what}");
     let hidden = line(": CUDA finds no device in this program");
@@ -68,11 +64,7 @@ fn a_first_call_waits_in_the_queue_where_that_is_set() {
         ("auto_wait = '0'\nnvml_timeout = '1s'", Some("60")),
     ] {
         let sandbox = Sandbox::builder("h200x1").settings(settings).build();
-        let holder = sandbox
-            .command("cudawrap")
-            .args(["--", "sim-cuda", "--run", "forever"])
-            .spawn();
-        sandbox.until_running(1);
+        let holder = holder(&sandbox);
         let command = cuda(&sandbox, &["init", "context", "mask", "wait-any"]);
         let command = match variable {
             Some(time) => command.env("CUDAWRAP_WAIT", time),
@@ -99,11 +91,7 @@ fn a_first_call_waits_in_the_queue_where_that_is_set() {
     }
     // Who is killed while it waits leaves nothing.
     let sandbox = Sandbox::new("h200x1");
-    let holder = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .spawn();
-    sandbox.until_running(1);
+    let holder = holder(&sandbox);
     let waiter = cuda(&sandbox, &["init"])
         .env("CUDAWRAP_WAIT", "forever")
         .spawn();
