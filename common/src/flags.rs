@@ -2,6 +2,7 @@
 //! for, once. The parser, --help, man pages and completions are all made from such a
 //! table.
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command};
 
 use crate::diag::Level;
@@ -171,7 +172,13 @@ pub const COMMON: [Flag; 4] = [
         OTHER,
         "Print the version",
     ),
-    flag("help", &['h'], Takes::Nothing, OTHER, "Print this"),
+    flag(
+        "help",
+        &['h'],
+        Takes::Nothing,
+        OTHER,
+        "Print help: the common options (-h) or everything (--help)",
+    ),
 ];
 
 /// How much is to be said, by `-v` and `-q`.
@@ -275,6 +282,12 @@ pub fn usage_failure(program: &str, error: &clap::Error) -> Failure {
     } else {
         format!("{line}: {}", missing.join(" "))
     };
+    let line = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument => {
+            format!("{word}: no such option")
+        }
+        _ => line,
+    };
     let hint = similar(error).map_or_else(
         || format!("{program} --help"),
         |option| format!("did you mean {option}? {program} --help lists all options"),
@@ -284,7 +297,6 @@ pub fn usage_failure(program: &str, error: &clap::Error) -> Failure {
 
 /// The option that was meant, where one is like what was typed.
 fn similar(error: &clap::Error) -> Option<String> {
-    use clap::error::{ContextKind, ContextValue};
     match error.get(ContextKind::SuggestedArg)? {
         ContextValue::String(option) => Some(option.clone()),
         ContextValue::Strings(options) => options.first().cloned(),

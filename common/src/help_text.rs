@@ -2,11 +2,17 @@
 //! variables, once for the help and the man page. The help is made here; the man page by
 //! the package `xtask`.
 
+use std::ffi::OsString;
+
+use clap::Command;
+
 /// What a program's help and man page say beside its options.
 #[derive(Clone, Copy, Debug)]
 pub struct HelpText {
     /// What it is for, in one line without a full stop.
     pub about: &'static str,
+    /// The options that `-h` shows, by their long names; none: it shows all.
+    pub common: &'static [&'static str],
     /// Words between the options and the examples; may be empty.
     pub note: &'static str,
     /// What somebody wants to do, and the line to type.
@@ -17,12 +23,49 @@ pub struct HelpText {
     pub environment: &'static [(&'static str, &'static str)],
 }
 
-/// The widest line of the help's lists, so that it fits a terminal of 100 columns.
-const WIDTH: usize = 96;
+/// The widest help, and how wide it is where there is no terminal.
+pub const WIDEST: usize = 100;
+
+/// Which help is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// `-h`: the common options.
+    Brief,
+    /// `--help`: everything.
+    Full,
+}
+
+impl Asked {
+    /// By the words that were typed, of which one asks for help.
+    pub fn by<'a>(words: impl IntoIterator<Item = &'a OsString>) -> Self {
+        if words.into_iter().any(|word| word == "--help") {
+            Self::Full
+        } else {
+            Self::Brief
+        }
+    }
+}
 
 impl HelpText {
+    /// The whole text for a program's parser, as wide as the terminal.
+    pub fn text(&self, command: Command, asked: Asked) -> String {
+        if asked == Asked::Full || self.common.is_empty() {
+            let mut command = command;
+            return format!("{}\n{}\n", command.render_help(), self.after(width()));
+        }
+        let name = command.get_name().to_owned();
+        let mut brief = command.mut_args(|arg| {
+            let shown = arg.is_positional() || self.common.contains(&arg.get_id().as_str());
+            arg.hide(!shown)
+        });
+        format!(
+            "{}\n{name} --help lists all options, examples and exit statuses; so does man {name}.\n",
+            brief.render_help()
+        )
+    }
+
     /// What follows the options in the help.
-    pub fn after(&self) -> String {
+    fn after(&self, width: usize) -> String {
         let examples = self
             .examples
             .iter()
@@ -34,12 +77,12 @@ impl HelpText {
                 if self.note.is_empty() {
                     String::new()
                 } else {
-                    format!("{}\n", wrapped("", self.note, 0))
+                    format!("{}\n", wrapped("", self.note, 0, width))
                 },
             ),
             ("Examples:\n".to_owned(), examples),
-            ("Exit status:\n".to_owned(), list(self.exit)),
-            ("Environment:\n".to_owned(), list(self.environment)),
+            ("Exit status:\n".to_owned(), list(self.exit, width)),
+            ("Environment:\n".to_owned(), list(self.environment, width)),
         ];
         let shown: Vec<String> = parts
             .iter()
@@ -50,8 +93,18 @@ impl HelpText {
     }
 }
 
+/// As clap wraps the options: the terminal's width, [`WIDEST`] at most.
+fn width() -> usize {
+    let terminal = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal
+        .or_else(columns)
+        .unwrap_or(WIDEST)
+        .clamp(40, WIDEST)
+}
+
 /// Names on the left, meanings on the right.
-fn list(lines: &[(&str, &str)]) -> String {
+fn list(lines: &[(&str, &str)], width: usize) -> String {
     let column = lines
         .iter()
         .map(|(name, _)| name.chars().count())
@@ -61,23 +114,20 @@ fn list(lines: &[(&str, &str)]) -> String {
     let line = |(name, meaning): &(&str, &str)| {
         format!(
             "{}\n",
-            wrapped(
-                &format!("  {name:<width$}", width = column - 2),
-                meaning,
-                column
-            )
+            wrapped(&format!("  {name:<0$}", column - 2), meaning, column, width)
         )
     };
     lines.iter().map(line).collect()
 }
 
-/// `start` and then `text`, broken between words, further lines indented to `column`.
-fn wrapped(start: &str, text: &str, column: usize) -> String {
+/// `start` and then `text`, broken between words at `width`, further lines indented to
+/// `column`.
+fn wrapped(start: &str, text: &str, column: usize, width: usize) -> String {
     let mut lines = vec![start.to_owned()];
     let mut fresh = true;
     for word in text.split_whitespace() {
         if let Some(line) = lines.last_mut()
-            && (fresh || line.chars().count() + 1 + word.chars().count() <= WIDTH)
+            && (fresh || line.chars().count() + 1 + word.chars().count() <= width)
         {
             line.push_str(if fresh { "" } else { " " });
             line.push_str(word);
@@ -104,19 +154,20 @@ mod tests {
         );
         let guide = HelpText {
             about: "",
+            common: &[],
             note: "",
             examples: &[("do", "x")],
             exit: &[],
             environment,
         };
-        let after = guide.after();
+        let after = guide.after(80);
         assert!(
             after.starts_with(
                 "Examples:\n  do:\n    x\n\nEnvironment:\n  A       one\n  LONGER  word"
             ),
             "{after}"
         );
-        assert!(after.lines().all(|line| line.len() <= WIDTH), "{after}");
+        assert!(after.lines().all(|line| line.len() <= 80), "{after}");
         assert_eq!(after.matches("word").count(), 30);
         assert!(
             after

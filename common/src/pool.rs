@@ -2,6 +2,7 @@
 //! why not. Pure. Usable, allowed, not excluded, inside the grant, of the right type.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use crate::ident::{Selector, Uuid};
 use crate::inventory::{Detail, Device, Inventory};
@@ -32,6 +33,8 @@ pub struct Filter {
     pub share_by_default: bool,
     /// GPUs, or devices; empty: any.
     pub gpus: Vec<Selector>,
+    /// Where files set what narrows the pool: `path:line`, by setting.
+    pub places: BTreeMap<&'static str, String>,
 }
 
 /// How much of what is ours of a device a call wants.
@@ -85,7 +88,37 @@ impl Outside {
     }
 }
 
+impl Outside {
+    /// The settings that can be behind it.
+    const fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::NotAllowed => &["allowed", "allowed_file"],
+            Self::Excluded => &["excluded"],
+            Self::WrongType => &["type"],
+            Self::OtherGpu => &["gpu"],
+            Self::OtherProfile => &["profile"],
+            Self::TooSmall | Self::UnknownMemory => &["min_memory", "share"],
+            Self::NotUsable | Self::NotGranted => &[],
+        }
+    }
+}
+
 impl Filter {
+    /// Why a device is outside, with the setting and its place where a file says so.
+    pub fn reason(&self, outside: Outside) -> String {
+        let settings = outside.settings().iter();
+        match settings.filter_map(|name| self.place(name)).next() {
+            Some(place) => format!("{} ({place})", outside.text()),
+            None => outside.text().to_owned(),
+        }
+    }
+
+    /// ``setting `count` in /etc/getgpu/config.toml:3``, if a file sets it.
+    pub fn place(&self, setting: &str) -> Option<String> {
+        let place = self.places.get(setting)?;
+        Some(format!("setting `{setting}` in {place}"))
+    }
+
     /// Whether a random slot may be drawn: nothing narrows the pool but what a device's
     /// UUID alone can tell.
     pub fn is_open(&self) -> bool {

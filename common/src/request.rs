@@ -143,7 +143,8 @@ impl Request {
         let inventory = client.scan(self.detail())?;
         let named = visible::resolve(entries, &inventory);
         if named.is_empty() {
-            return Err(self.vanished());
+            let any_mig = !self.batch_job && inventory.gpus.iter().any(|gpu| gpu.mig);
+            return Err(index_of_mig(entries, any_mig).unwrap_or_else(|| self.vanished()));
         }
         self.filter.grant = Some(named.into_iter().map(|device| device.uuid).collect());
         Ok(Some(inventory))
@@ -394,5 +395,18 @@ fn filter(settings: &Settings, allowed: Option<List>) -> Filter {
         share: settings.share,
         share_by_default: settings.share_by_default,
         gpus: settings.gpu.clone(),
+        places: settings.places.clone(),
     }
+}
+
+/// The failure for an index where MIG devices are: CUDA knows no index of them.
+fn index_of_mig(entries: &[Selector], any_mig: bool) -> Option<Failure> {
+    let Some(Selector::Index(index)) = entries.first().filter(|_| any_mig) else {
+        return None;
+    };
+    let text = format!(
+        "CUDA_VISIBLE_DEVICES={index}: no such device on this node: {index} is a GPU index, and MIG devices go by UUID"
+    );
+    let hint = format!("CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant {index}) ./app");
+    Some(Failure::new(Kind::NoDevice, text).hint(hint))
 }

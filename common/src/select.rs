@@ -2,6 +2,8 @@
 //! the caller is to wait in the queue. The same for getgpu and cudawrap; what each adds
 //! to it, such as `--explain`, it adds as an `Observer`.
 
+use std::io::IsTerminal;
+
 use crate::choice::cap;
 use crate::choice::chooser::{Chooser, Guard, Outcome, Picked};
 use crate::choice::rejection_report::{self, Rejected, RejectionReport};
@@ -160,8 +162,11 @@ impl<A: Ask> Selection<'_, A> {
             Outcome::OverCap(failure) => Ok(Selected::Failed(failure)),
             Outcome::NoneFree(rejected) => {
                 observer.rejected(&rejected, probe);
-                let failure = RejectionReport::take(&rejected, probe).failure();
-                Ok(Selected::Failed(failure.hint(observer.hint(false))))
+                let report = RejectionReport::take(&rejected, probe);
+                // For people: what a script does with an empty answer is the other hint's.
+                let remedy = report.remedy().filter(|_| std::io::stderr().is_terminal());
+                let hint = remedy.unwrap_or_else(|| observer.hint(false).to_owned());
+                Ok(Selected::Failed(report.failure().hint(hint)))
             }
         }
     }

@@ -11,4 +11,4 @@ complete -c create-cudawrap -l force -d 'Wrap also a package\'s file, one under 
 complete -c create-cudawrap -s v -l verbose -d 'Say what is decided'
 complete -c create-cudawrap -s q -l quiet -d 'Errors only, no hints'
 complete -c create-cudawrap -s V -l version -d 'Print the version'
-complete -c create-cudawrap -s h -l help -d 'Print this'
+complete -c create-cudawrap -s h -l help -d 'Print help: the common options (-h) or everything (--help)'

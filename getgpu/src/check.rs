@@ -38,12 +38,14 @@ fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
     match Loaded::read(environment, None).and_then(Loaded::strict) {
         Ok(loaded) => {
             let file = environment.system_file.display();
-            let there = if environment.system_file.exists() {
-                "is read"
+            let there = if environment.system_file_must_exist {
+                ", named by GETGPU_CONFIG, is tried in place of /etc/getgpu/config.toml"
+            } else if environment.system_file.exists() {
+                " is read"
             } else {
-                "is not there: all is as built in"
+                " does not exist: using defaults"
             };
-            findings.fine("settings", &format!("{file} {there}"));
+            findings.fine("settings", &format!("{file}{there}"));
             loaded.settings
         }
         Err(failure) => {

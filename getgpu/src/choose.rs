@@ -74,6 +74,7 @@ impl Invocation<'_> {
         let pool: Vec<&Device> = request.filter.pool(inventory).collect();
         if pool.is_empty() {
             return Err(rejection_report::empty_pool(
+                &request.filter,
                 inventory,
                 &request.filter.sort(inventory),
             ));

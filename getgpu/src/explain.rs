@@ -10,7 +10,9 @@ use getgpu_common::pool::{Filter, Outside};
 pub fn outside(filter: &Filter, inventory: &Inventory, sorted: &[Option<Outside>]) -> Vec<String> {
     let devices = inventory.devices.iter().zip(sorted);
     let mut lines: Vec<String> = devices
-        .filter_map(|(device, out)| out.map(|out| format!("{}: {}", name(device), out.text())))
+        .filter_map(|(device, out)| {
+            out.map(|out| format!("{}: {}", name(device), filter.reason(out)))
+        })
         .collect();
     lines.extend(problems(filter, inventory));
     lines

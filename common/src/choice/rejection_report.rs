@@ -7,7 +7,7 @@ use crate::error::{Failure, Kind};
 use crate::inventory::{Activity, Device, Inventory, Usage};
 use crate::lock::{OfdLock, Side, Span, holders};
 use crate::pool::{Filter, Outside};
-use crate::procfs;
+use crate::procfs::{self, namespaces};
 use crate::request;
 
 /// Why a device was not taken.
@@ -38,6 +38,8 @@ pub struct RejectionReport {
     pub leased: usize,
     /// Reserved, or just being tried.
     pub reserved: usize,
+    /// Those of them that are reserved for this user.
+    pub own: usize,
     /// Used by programs that never asked.
     pub other: usize,
     /// NVML would not tell.
@@ -67,6 +69,9 @@ impl RejectionReport {
         let leased = probe.conflict(span.lease()).ok().flatten().is_some();
         if !leased {
             self.reserved += 1;
+            let uids = holders::uids(probe, span, Side::Reservation).unwrap_or_default();
+            let own = namespaces::host_uid(nix::unistd::geteuid().as_raw());
+            self.own += usize::from(uids.contains(&own));
             return;
         }
         let uids = holders::uids(probe, span, Side::Lease).unwrap_or_default();
@@ -96,6 +101,18 @@ impl RejectionReport {
             .map(|(name, n)| format!("{name} {n}"))
             .collect();
         format!("{used} of {total} in use ({})", parts.join(", "))
+    }
+
+    /// What this user can do, who has reserved some of them.
+    pub fn remedy(&self) -> Option<String> {
+        let them = match self.own {
+            0 => return None,
+            1 => "1 of them is",
+            many => &format!("{many} of them are"),
+        };
+        Some(format!(
+            "{them} reserved for you: getgpu --list --mine shows which, getgpu --release-all gives them back"
+        ))
     }
 
     /// The failure that says it.
@@ -137,7 +154,7 @@ pub fn pool<'i>(
         .filter(|(_, out)| out.is_none());
     let pool: Vec<(usize, &Device)> = inside.map(|(device, _)| device).collect();
     let there = match pool.len() {
-        0 => return Err(empty_pool(inventory, &outside)),
+        0 => return Err(empty_pool(filter, inventory, &outside)),
         there if there >= count => return Ok(pool),
         there => there,
     };
@@ -146,19 +163,22 @@ pub fn pool<'i>(
     } else {
         format!("{there} such devices exist")
     };
+    let wanted_by = filter
+        .place("count")
+        .map_or_else(String::new, |place| format!(" ({place})"));
     let (there_by, hint) = match filter.grant {
         Some(_) => (" within CUDA_VISIBLE_DEVICES", request::WITHOUT_GRANT),
         None => ("", "getgpu --list shows what there is"),
     };
     Err(Failure::new(
         Kind::NoDevice,
-        format!("{count} devices wanted: only {there} here{there_by}"),
+        format!("{count} devices wanted{wanted_by}: only {there} here{there_by}"),
     )
     .hint(hint))
 }
 
 /// Nothing in the pool: what there is instead. Asking again cannot help.
-pub fn empty_pool(inventory: &Inventory, outside: &[Option<Outside>]) -> Failure {
+pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outside>]) -> Failure {
     if inventory.devices.is_empty() {
         return match inventory.problems.first() {
             Some(problem) => Failure::new(Kind::Nvml, format!("no device answers: {problem}"))
@@ -185,7 +205,7 @@ pub fn empty_pool(inventory: &Inventory, outside: &[Option<Outside>]) -> Failure
     }
     let parts: Vec<String> = counts
         .iter()
-        .map(|(out, n)| format!("{n} {}", out.text()))
+        .map(|(out, n)| format!("{n} {}", filter.reason(*out)))
         .collect();
     Failure::new(
         Kind::NoDevice,
@@ -255,9 +275,9 @@ mod tests {
             problems: vec!["GPU 0: lost".into()],
             ..Inventory::default()
         };
-        assert_eq!(empty_pool(&sick, &[]).kind, Kind::Nvml);
+        assert_eq!(empty_pool(&Filter::default(), &sick, &[]).kind, Kind::Nvml);
         assert_eq!(
-            empty_pool(&Inventory::default(), &[]).kind,
+            empty_pool(&Filter::default(), &Inventory::default(), &[]).kind,
             Kind::NoUsableGpu
         );
     }

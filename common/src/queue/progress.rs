@@ -6,6 +6,19 @@ use std::time::{Duration, Instant};
 
 use crate::diag::{Diag, Level};
 
+/// How a waiter stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// In the queue.
+    Queued {
+        used: usize,
+        total: usize,
+        ahead: usize,
+    },
+    /// Over the user's own limit, which this says.
+    OverLimit(String),
+}
+
 /// Says how the waiting goes.
 #[derive(Debug)]
 pub struct Progress {
@@ -38,12 +51,11 @@ impl Progress {
     }
 
     /// Says how it stands: `state` is asked for only if it is to be said.
-    pub fn update(&mut self, state: impl FnOnce() -> (usize, usize, usize)) {
+    pub fn update(&mut self, state: impl FnOnce() -> Standing) {
         if self.diag.level() < Level::Normal || (self.said && !self.terminal) || !self.may_paint() {
             return;
         }
-        let (used, total, ahead) = state();
-        let text = line(used, total, ahead);
+        let text = line(&state());
         if self.terminal {
             self.write(&format!(
                 "\r{}: {text}, {}\x1b[K",
@@ -85,8 +97,15 @@ impl Progress {
     }
 }
 
-fn line(used: usize, total: usize, ahead: usize) -> String {
-    format!("waiting for a device: {used} of {total} in use, {ahead} ahead of you")
+fn line(standing: &Standing) -> String {
+    match standing {
+        Standing::Queued { used, total, ahead } => {
+            format!("waiting for a device: {used} of {total} in use, {ahead} ahead of you")
+        }
+        Standing::OverLimit(text) => {
+            format!("waiting for a device: {text}; others pass until you hold less")
+        }
+    }
 }
 
 /// `00:42`, `1:00:07`
@@ -106,13 +125,20 @@ mod tests {
 
     #[test]
     fn the_line_says_how_it_stands() {
+        let queued = Standing::Queued {
+            used: 7,
+            total: 8,
+            ahead: 2,
+        };
         assert_eq!(
-            line(7, 7, 2),
-            "waiting for a device: 7 of 7 in use, 2 ahead of you"
+            line(&queued),
+            "waiting for a device: 7 of 8 in use, 2 ahead of you"
         );
         assert_eq!(
-            line(7, 7, 0),
-            "waiting for a device: 7 of 7 in use, 0 ahead of you"
+            line(&Standing::OverLimit(
+                "you hold 1 of at most 1: MIG-a".into()
+            )),
+            "waiting for a device: you hold 1 of at most 1: MIG-a; others pass until you hold less"
         );
         assert_eq!(
             [42, 725, 3607].map(|s| clock(Duration::from_secs(s))),

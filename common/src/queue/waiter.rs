@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::progress::Standing;
 use super::retry_schedule::{Availability, RetrySchedule};
 use super::{Progress, Ticket, stalled_head};
 use crate::error::Failure;
@@ -255,17 +256,21 @@ impl<'a, S: Seeker> Waiter<'a, S> {
             &self.probe,
         );
         let mut ahead = Ok(0);
+        let over = self.over.as_ref();
         self.progress.update(|| {
+            if let Some(over) = over {
+                return Standing::OverLimit(over.message.clone());
+            }
             ahead = ticket.ahead();
             let total = seeker.total();
             let free = seeker
                 .availability(probe)
                 .map_or(0, |availability| schedule.idle(&availability.free));
-            (
-                total.saturating_sub(free),
+            Standing::Queued {
+                used: total.saturating_sub(free),
                 total,
-                ahead.as_ref().map_or(0, |ahead| *ahead),
-            )
+                ahead: ahead.as_ref().map_or(0, |ahead| *ahead),
+            }
         });
         ahead.map(drop)
     }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::file::{Entry, File};
 use super::{Environment, Settings, keys, trusted};
 use crate::error::{Failure, Kind};
+use crate::similar::similar;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,8 +104,11 @@ impl Loaded {
             value_place,
         } = entry;
         let Some(key) = keys::find(name) else {
+            let meant = similar(name, keys::KEYS.iter().map(|key| key.name));
+            let meant =
+                meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
             self.unknown
-                .push(format!("{place}: unknown setting `{name}`"));
+                .push(format!("{place}: unknown setting `{name}`{meant}"));
             return Ok(());
         };
         if key.policy && !system {
@@ -117,6 +121,11 @@ impl Loaded {
         (key.put)(&mut self.settings, texts)
             .map_err(|why| Failure::new(Kind::Usage, format!("{value_place}: `{name}`: {why}")))?;
         self.from(key.name, Source::File(file.path.clone()));
+        // Without the column, which says nothing of a whole setting.
+        let line = place
+            .rsplit_once(':')
+            .map_or(place.as_str(), |(line, _)| line);
+        self.settings.places.insert(key.name, line.to_owned());
         Ok(())
     }
 
@@ -129,6 +138,7 @@ impl Loaded {
         (known.put)(&mut self.settings, texts)
             .map_err(|why| Failure::new(Kind::Usage, format!("{typed}: {why}")))?;
         self.settings.share_by_default &= known.name != "share";
+        self.settings.places.remove(known.name);
         self.from(known.name, Source::Typed(typed.to_owned()));
         Ok(())
     }

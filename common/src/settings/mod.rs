@@ -14,6 +14,7 @@ mod trusted;
 mod value_codec;
 pub mod value_types;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -120,6 +121,8 @@ pub struct Settings {
     pub mps: bool,
     /// Whether programs run on the CPUs near their device only.
     pub bind: bool,
+    /// Where a file sets what it sets: `path:line`, by setting.
+    pub places: BTreeMap<&'static str, String>,
 }
 
 impl Settings {
@@ -203,6 +206,7 @@ impl Default for Settings {
             framework_memory: true,
             mps: false,
             bind: false,
+            places: BTreeMap::new(),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::ArgMatches;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::flags;
+use getgpu_common::help_text::Asked;
 
 use super::table::{GUIDE, PROGRAM, command};
 use super::{Options, Parsed, Task};
@@ -19,11 +20,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure
         .try_get_matches_from(args)
         .map_err(|error| flags::usage_failure(PROGRAM, &error))?;
     if typed.get_flag("help") {
-        return Ok(Parsed::Print(format!(
-            "{}\n{}\n",
-            command().render_help(),
-            GUIDE.after()
-        )));
+        return Ok(Parsed::Print(GUIDE.text(command(), Asked::Full)));
     }
     if typed.get_flag("version") {
         return Ok(Parsed::Print(format!(

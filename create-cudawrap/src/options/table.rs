@@ -116,6 +116,7 @@ pub fn command() -> Command {
 /// What is said beside the options.
 pub const GUIDE: HelpText = HelpText {
     about: "Make programs start through cudawrap, which gives each of them a free MIG device",
+    common: &[],
     note: "",
     examples: &[
         (

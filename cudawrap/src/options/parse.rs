@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::flags;
+use getgpu_common::help_text::Asked;
 use getgpu_common::overrides::Overrides;
 use getgpu_common::quantity;
 
@@ -19,8 +20,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
         .try_get_matches_from(words)
         .map_err(|error| flags::usage_failure("cudawrap", &error))?;
     if typed.get_flag("help") {
-        let (help, after) = (command().render_help(), GUIDE.after());
-        return Ok(Wanted::Text(format!("{help}\n{after}\n")));
+        let asked = Asked::by(arguments);
+        return Ok(Wanted::Text(GUIDE.text(command(), asked)));
     }
     if typed.get_flag("version") {
         let version = env!("CARGO_PKG_VERSION");

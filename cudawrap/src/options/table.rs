@@ -73,6 +73,19 @@ pub fn command() -> Command {
 /// What is said beside the options.
 pub const GUIDE: HelpText = HelpText {
     about: "Run a program on a free MIG device or GPU, leased until the program exits",
+    common: &[
+        "type",
+        "count",
+        "min-memory",
+        "gpu",
+        "policy",
+        "share",
+        "wait",
+        "mps",
+        "bind",
+        "verbose",
+        "help",
+    ],
     note: "An executable that is a link to cudawrap runs its sibling CUDAWRAP_<name> in the same way, with every argument \
            untouched; create-cudawrap makes such links.",
     examples: &[

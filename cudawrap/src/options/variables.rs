@@ -2,10 +2,11 @@
 //! Under secure execution (setuid, file capabilities) none is believed.
 
 use getgpu_common::error::Failure;
-use getgpu_common::flags;
+use getgpu_common::flags::{self, Flag};
 use getgpu_common::overrides::Overrides;
 use getgpu_common::resolve_program::PREFIX;
 use getgpu_common::settings::{Loaded, switches};
+use getgpu_common::similar::similar;
 use getgpu_common::sys;
 
 use super::table::FLAGS;
@@ -28,18 +29,26 @@ pub fn grant_ignored() -> Result<bool, Failure> {
     switches::is_on("CUDAWRAP_IGNORE_GRANT")
 }
 
-/// CUDAWRAP_* variables that no version so far has read: probably mistyped.
-pub fn unknown_variables() -> Vec<String> {
-    let known = |name: &str| {
-        let option = FLAGS
-            .iter()
-            .chain(&flags::CHOOSING)
-            .any(|flag| flag.variable() == name);
-        option || ["CUDAWRAP_DISABLE", "CUDAWRAP_IGNORE_GRANT"].contains(&name)
+/// CUDAWRAP_* variables that no version so far has read, probably mistyped, each with the
+/// one that may have been meant.
+pub fn unknown_variables() -> Vec<(String, Option<String>)> {
+    let options = FLAGS.iter().chain(&flags::CHOOSING).map(Flag::variable);
+    let others = ["CUDAWRAP_DISABLE", "CUDAWRAP_IGNORE_GRANT"].map(str::to_owned);
+    let known: Vec<String> = options.chain(others).collect();
+    // All begin alike, which must not count as likeness.
+    let behind = |name: &str| name.strip_prefix(PREFIX).unwrap_or_default().to_owned();
+    let meant = |name: &str| {
+        let ends: Vec<String> = known.iter().map(|known| behind(known)).collect();
+        let meant = similar(&behind(name), ends.iter().map(String::as_str))?;
+        Some(format!("{PREFIX}{meant}"))
     };
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     names
-        .filter(|name| name.starts_with(PREFIX) && !known(name))
+        .filter(|name| name.starts_with(PREFIX) && !known.contains(name))
+        .map(|name| {
+            let meant = meant(&name);
+            (name, meant)
+        })
         .collect()
 }
 

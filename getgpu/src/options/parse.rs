@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::flags;
+use getgpu_common::help_text::Asked;
 use getgpu_common::overrides::Overrides;
 use getgpu_common::quantity;
 
@@ -29,21 +30,19 @@ const WITHOUT_INDEX: [&str; 7] = [
 
 /// Reads the arguments behind the program's name.
 pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, Failure> {
-    let typed =
-        command().try_get_matches_from(std::iter::once(OsString::from("getgpu")).chain(arguments));
-    check(&typed.map_err(|error| flags::usage_failure("getgpu", &error))?)
+    let words: Vec<OsString> = std::iter::once("getgpu".into()).chain(arguments).collect();
+    let typed = command().try_get_matches_from(&words);
+    let typed = typed.map_err(|error| flags::usage_failure("getgpu", &error))?;
+    if typed.get_flag("help") {
+        let text = GUIDE.text(command(), Asked::by(&words));
+        return Ok(Options::only(Action::Text(text)));
+    }
+    check(&typed)
 }
 
 fn check(typed: &ArgMatches) -> Result<Options, Failure> {
     let given = |name: &str| typed.get_flag(name);
     let text = |name: &str| typed.get_one::<String>(name).map(String::as_str);
-    if given("help") {
-        return Ok(Options::only(Action::Text(format!(
-            "{}\n{}\n",
-            command().render_help(),
-            GUIDE.after()
-        ))));
-    }
     if given("version") {
         return Ok(Options::only(Action::Text(format!(
             "getgpu {}\n",
@@ -186,6 +185,11 @@ fn action(typed: &ArgMatches) -> Result<Action, Failure> {
         let every = quantity::time(every).map_err(|e| usage(format!("--watch: {e}")))?;
         if typed.contains_id("format") || given("json") {
             return Err(usage("--watch draws a table on a terminal".into()));
+        }
+        if typed.contains_id("timeout") {
+            return Err(usage(
+                "--watch ends when you press q: it has no --timeout".into(),
+            ));
         }
         // `--list --watch` means the same.
         let every = every.max(Duration::from_millis(200));

@@ -190,6 +190,19 @@ pub fn command() -> Command {
 /// What is said beside the options.
 pub const GUIDE: HelpText = HelpText {
     about: "Print the UUID of a free MIG device or GPU, and keep it reserved for the program that will use it",
+    common: &[
+        "type",
+        "count",
+        "min-memory",
+        "share",
+        "wait",
+        "hold",
+        "release",
+        "list",
+        "watch",
+        "check",
+        "help",
+    ],
     note: "",
     examples: &[
         (

@@ -26,6 +26,7 @@ mod sandbox;
 mod signals;
 mod size;
 pub mod skip;
+mod terminal;
 pub mod wait;
 
 pub use builder::Builder;
@@ -40,3 +41,4 @@ pub use signals::as_from_a_terminal;
 pub use sim_node::{Folder, Node};
 pub use sim_nvml::install::{BEFORE_510, Damage, WIDE_PROCESSES};
 pub use size::{full, size, thousands};
+pub use terminal::Terminal;

@@ -1,6 +1,6 @@
 //! What was typed slightly wrong is answered with what was probably meant.
 
-use harness::Sandbox;
+use harness::{Sandbox, Terminal};
 
 #[test]
 fn a_mistyped_option_is_answered_with_the_right_one() {
@@ -40,9 +40,12 @@ fn a_variable_that_nobody_reads_is_named() {
         let command = sandbox.command("cudawrap").args(["--", "true"]);
         command.env(name, value).run()
     };
-    run("CUDAWRAP_SHRAE", "1/2")
+    run("CUDAWRAP_SHRAE", "1/2").exits(0).says(&[
+        "cudawrap: CUDAWRAP_SHRAE: no such variable, ignored; did you mean CUDAWRAP_SHARE?",
+    ]);
+    run("CUDAWRAP_XYZZY", "1")
         .exits(0)
-        .says(&["cudawrap: CUDAWRAP_SHRAE: no such variable, ignored"]);
+        .says(&["cudawrap: CUDAWRAP_XYZZY: no such variable, ignored"]);
     for (name, value) in [
         ("CUDAWRAP_SHARE", "1/2"),
         ("CUDAWRAP_WAIT", "3"),
@@ -64,4 +67,100 @@ fn the_settings_are_shown_with_the_files_and_the_lock() {
     let lock = format!("# lock: {}", sandbox.lock().display());
     assert!(lines.contains(&file.as_str()), "{shown:#?}");
     assert!(lines.contains(&lock.as_str()), "{shown:#?}");
+}
+
+#[test]
+fn a_setting_that_leaves_nothing_is_named_with_its_file_and_line() {
+    let sandbox = Sandbox::new("mig4");
+    let file = sandbox.settings_file();
+    let place = |setting: &str| {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let line = text
+            .lines()
+            .position(|line| line.starts_with(setting))
+            .unwrap()
+            + 1;
+        format!("(setting `{setting}` in {}:{line})", file.display())
+    };
+    for (line, setting) in [
+        ("profile = ['9g.9gb']", "profile"),
+        ("type = 'gpu'", "type"),
+        ("gpu = [7]", "gpu"),
+        ("min_memory = '900G'", "min_memory"),
+        ("count = 9", "count"),
+        (
+            "allowed = ['MIG-00000000-0000-0000-0000-000000000000']",
+            "allowed",
+        ),
+    ] {
+        sandbox.set_settings(&format!("# a site's file\n{line}\n"));
+        let outcome = sandbox.getgpu(["--for", "0"]).run();
+        outcome.exits(3).mentions(&place(setting));
+        sandbox
+            .command("cudawrap")
+            .args(["--", "true"])
+            .run()
+            .exits(125)
+            .mentions(&place(setting));
+    }
+    // What was typed needs no place.
+    sandbox.set_settings("# a site's file\nprofile = ['1g.5gb']\n");
+    let outcome = sandbox.getgpu(["--profile", "9g.9gb"]).run();
+    outcome.refuses("getgpu", 3, "4 not of the profile asked for");
+    assert!(!outcome.stderr.contains("setting"), "{outcome:#?}");
+    sandbox.set_settings("wiat = 3");
+    let outcome = sandbox.getgpu(["--for", "0"]).run();
+    outcome.refuses("getgpu", 2, "unknown setting `wiat`: did you mean `wait`?");
+}
+
+#[test]
+fn an_index_where_mig_devices_are_is_explained() {
+    let sandbox = Sandbox::new("mig4");
+    let getgpu = sandbox.getgpu(["--for", "0"]).visible("3").run();
+    getgpu.exits(3).mentions("MIG devices go by UUID");
+    getgpu.mentions("hint: CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant 3) ./app");
+    // Inside a job it is the batch system's affair.
+    let job = sandbox.getgpu(["--for", "0"]).visible("3");
+    let job = job.env("SLURM_JOB_ID", "7").run();
+    job.exits(3).mentions("ask it for other GPUs");
+}
+
+#[test]
+fn on_a_terminal_ones_own_reservations_come_with_their_remedy() {
+    let sandbox = Sandbox::new("mig4");
+    sandbox.getgpu(["--count", "4", "--for=600"]).run().exits(0);
+    let call = || sandbox.getgpu(["--for", "0"]);
+    let remedy = "4 of them are reserved for you: getgpu --list --mine shows which, getgpu --release-all gives them back";
+    let terminal = Terminal::new(200, 24);
+    let outcome = call().stderr(terminal.slave()).run();
+    outcome.exits(1);
+    let text = terminal.rest();
+    assert!(text.contains(remedy), "{text}");
+    let piped = call().run();
+    assert!(!piped.exits(1).stderr.contains("reserved for you"));
+}
+
+#[test]
+fn h_is_short_and_help_is_everything() {
+    let sandbox = Sandbox::new("mig4");
+    for program in ["getgpu", "cudawrap"] {
+        let shown = |option: &str| {
+            let outcome = sandbox.command(program).args([option]).run();
+            outcome.exits(0).says(&[]).stdout.clone()
+        };
+        let (short, long) = (shown("-h"), shown("--help"));
+        assert!(short.lines().count() < 40, "{short}");
+        assert!(short.contains(&format!("{program} --help")), "{short}");
+        assert!(long.contains("Exit status:") && !short.contains("Exit status:"));
+        for option in ["--ignore-grant", "--profile"] {
+            assert!(long.contains(option) && !short.contains(option), "{option}");
+        }
+        let terminal = Terminal::new(60, 24);
+        let command = sandbox.command(program).args(["--help"]);
+        command.stdout(terminal.slave()).run().exits(0);
+        let lists = terminal.rest();
+        let lists = lists.split("Exit status:").nth(1).unwrap();
+        let widest = lists.lines().map(|line| line.trim_end().chars().count());
+        assert!(widest.max() <= Some(60), "{lists}");
+    }
 }

@@ -236,9 +236,7 @@ fn in_another_pid_namespace_the_uid_decides_whose_reservation_it_is() {
         return;
     }
     // It must outlive the pauses between the programs.
-    let sandbox = Sandbox::builder("mig4")
-        .settings("linger = '60s'")
-        .build();
+    let sandbox = Sandbox::builder("mig4").settings("linger = '60s'").build();
     let uuid = sandbox.getgpu(["--for=600"]).uid(OTHER).run().line();
     let container = ["unshare", "-p", "-f", "--kill-child", "--mount-proc"];
     let run = |outside: &[&str], uid: u32| {

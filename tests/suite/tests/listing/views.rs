@@ -1,12 +1,8 @@
 //! What of a listing is shown and how: some of the devices, JSON, CSV, the queue, a table
 //! for a terminal.
 
-use std::fs::File;
-use std::io::Read;
-
 use getgpu_tests::{OTHER, listing};
-use harness::{Sandbox, wait};
-use nix::pty::{Winsize, openpty};
+use harness::{Sandbox, Terminal, wait};
 
 #[test]
 fn a_listing_of_some_devices_keeps_their_index() {
@@ -163,32 +159,17 @@ fn a_reservation_is_released_by_its_index_unless_a_tag_is_called_so() {
 
 /// What `getgpu --list` shows on a terminal with so many columns.
 fn on_terminal(sandbox: &Sandbox, columns: u16, environment: &[(&str, &str)]) -> String {
-    let size = Winsize {
-        ws_row: 40,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    let pty = openpty(Some(&size), None).unwrap();
+    let terminal = Terminal::new(columns, 40);
     let mut command = sandbox
         .getgpu(["--list"])
         .env("TERM", "xterm")
         .env("LC_ALL", "C.UTF-8")
-        .stdout(File::from(pty.slave));
+        .stdout(terminal.slave());
     for (name, value) in environment {
         command = command.env(name, *value);
     }
-    let mut master = File::from(pty.master);
-    let reader = std::thread::spawn(move || {
-        let (mut seen, mut part) = (Vec::new(), [0u8; 4096]);
-        // The end of a terminal is an error (EIO, ioctl_tty(2)).
-        while let Ok(read @ 1..) = master.read(&mut part) {
-            seen.extend_from_slice(&part[..read]);
-        }
-        String::from_utf8(seen).unwrap()
-    });
     command.run().exits(0);
-    reader.join().unwrap()
+    terminal.rest()
 }
 
 #[test]

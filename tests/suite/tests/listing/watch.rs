@@ -1,54 +1,29 @@
 //! `--watch` draws the list in place, answers keys whatever the driver does, and leaves the
 //! terminal as it was.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use harness::{Running, Sandbox, Signal, wait};
-use nix::pty::{Winsize, openpty};
+use harness::{Running, Sandbox, Signal, Terminal, wait};
 
 struct Watched {
     program: Running,
-    keys: File,
-    seen: Arc<Mutex<Vec<u8>>>,
+    terminal: Terminal,
 }
 
 impl Watched {
     fn start(sandbox: &Sandbox) -> Self {
-        let size = Winsize {
-            ws_row: 20,
-            ws_col: 100,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        let pty = openpty(Some(&size), None).unwrap();
-        let slave = File::from(pty.slave);
+        let terminal = Terminal::new(100, 20);
         let program = sandbox
             .getgpu(["--watch=0.2"])
             .env("TERM", "xterm")
-            .stdin(slave.try_clone().unwrap())
-            .stdout(slave)
+            .stdin(terminal.slave())
+            .stdout(terminal.slave())
             .spawn();
-        let keys = File::from(pty.master);
-        let (mut screen, seen) = (keys.try_clone().unwrap(), Arc::default());
-        let theirs: Arc<Mutex<Vec<u8>>> = Arc::clone(&seen);
-        std::thread::spawn(move || {
-            let mut part = [0u8; 4096];
-            while let Ok(read @ 1..) = screen.read(&mut part) {
-                theirs.lock().unwrap().extend_from_slice(&part[..read]);
-            }
-        });
-        Self {
-            program,
-            keys,
-            seen,
-        }
+        Self { program, terminal }
     }
 
     fn shows(&self, text: &str) -> bool {
-        String::from_utf8_lossy(&self.seen.lock().unwrap()).contains(text)
+        self.terminal.shows(text)
     }
 }
 
@@ -65,9 +40,9 @@ fn the_list_is_drawn_again_and_again_until_a_key_ends_it() {
         .spawn();
     wait::until("the lease is drawn", || watched.shows("leased"));
     // The last line is below the screen.
-    watched.keys.write_all(b"\x1b[F").unwrap();
+    watched.terminal.type_keys(b"\x1b[F");
     wait::until("the end is drawn", || watched.shows("55 of 56 free"));
-    watched.keys.write_all(b"q").unwrap();
+    watched.terminal.type_keys(b"q");
     wait::until("the screen is as before", || {
         watched.shows("\x1b[?25h") && watched.shows("\x1b[?1049l")
     });
@@ -82,7 +57,7 @@ fn a_driver_that_hangs_keeps_no_key_from_being_answered() {
         let mut watched = Watched::start(&sandbox);
         wait::until("it is on the screen", || watched.shows("\x1b[?1049h"));
         let began = Instant::now();
-        watched.keys.write_all(key).unwrap();
+        watched.terminal.type_keys(key);
         watched.program.wait().exits(0);
         assert!(began.elapsed() < wait::LONG);
     }
@@ -95,6 +70,10 @@ fn without_a_terminal_it_is_refused() {
         .getgpu(["--watch"])
         .run()
         .refuses("getgpu", 2, "not a terminal");
+    sandbox
+        .getgpu(["--watch", "--timeout", "5"])
+        .run()
+        .refuses("getgpu", 2, "it has no --timeout");
 }
 
 #[test]

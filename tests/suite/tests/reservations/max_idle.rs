@@ -1,48 +1,29 @@
 //! `max_idle`: a held device that nobody uses is warned of on its caller's terminal and
 //! then reported or given back. Use, a lease and a driver in doubt each keep it.
 
-use std::fs::File;
-use std::io::Read;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use getgpu_tests::listing;
-use harness::{Running, Sandbox, Signal, wait};
-use nix::pty::openpty;
+use harness::{Running, Sandbox, Signal, Terminal, wait};
 
 /// A shell with a controlling terminal that holds a device until it is killed.
 struct Held {
     shell: Running,
-    seen: Arc<Mutex<Vec<u8>>>,
+    terminal: Terminal,
 }
 
 impl Held {
     fn start(sandbox: &Sandbox, script: &str) -> Self {
-        let pty = openpty(None, None).unwrap();
-        let slave = File::from(pty.slave);
+        let terminal = Terminal::new(80, 24);
         let script = format!("X=$(getgpu --hold) && echo $$ >held; {script}; exec sleep 1000");
         let shell = sandbox
             .command("setsid")
             .args(["--ctty", "sh", "-c", &script])
-            .stdin(slave)
+            .stdin(terminal.slave())
             .limit(Duration::MAX)
             .spawn();
-        let (mut screen, seen) = (File::from(pty.master), Arc::default());
-        let theirs: Arc<Mutex<Vec<u8>>> = Arc::clone(&seen);
-        std::thread::spawn(move || {
-            let mut part = [0u8; 4096];
-            while let Ok(read @ 1..) = screen.read(&mut part) {
-                theirs.lock().unwrap().extend_from_slice(&part[..read]);
-            }
-        });
         sandbox.until_file("work/held");
-        Self { shell, seen }
-    }
-
-    fn until_told(&self, text: &str) {
-        wait::until(text, || {
-            String::from_utf8_lossy(&self.seen.lock().unwrap()).contains(text)
-        });
+        Self { shell, terminal }
     }
 
     fn end(self, sandbox: &Sandbox) {
@@ -82,9 +63,10 @@ fn an_empty_reservation_ends_after_a_warning() {
         device["empty_since"].as_u64()
     };
     wait::until("the list knows since when", || empty_since().is_some());
-    held.until_told("the reservation ends in");
+    held.terminal.until_shows("the reservation ends in");
     assert_eq!(sandbox.holders().len(), 1, "the warning came too late");
-    held.until_told("the reservation has ended: unused for 3 s (max_idle)");
+    held.terminal
+        .until_shows("the reservation has ended: unused for 3 s (max_idle)");
     sandbox.assert_clean(Duration::from_secs(10));
     wait::until("nobody watches", || watchers(&sandbox).is_empty());
     sandbox.getgpu(["--for", "0"]).run().exits(0).says(&[]);
@@ -95,7 +77,8 @@ fn an_empty_reservation_ends_after_a_warning() {
 fn by_default_it_is_reported_and_stays() {
     let sandbox = sandbox("max_idle = '1s'");
     let held = Held::start(&sandbox, ":");
-    held.until_told("give it back with getgpu --release");
+    held.terminal
+        .until_shows("give it back with getgpu --release");
     assert_eq!(sandbox.holders().len(), 1);
     held.end(&sandbox);
 }

@@ -1,26 +1,22 @@
 //! Keys, stops, background jobs and their messages, typed into an interactive shell on a
 //! terminal, give the same transcript with the program and with the wrapped program.
 
-use std::fs::File;
-use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use harness::skip::{self, Need};
-use harness::{Running, Sandbox, wait};
-use nix::pty::openpty;
+use harness::{Running, Sandbox, Terminal, wait};
 
 /// A shell on a terminal of its own.
-struct Terminal {
+struct ShellTerminal {
     shell: Running,
-    keys: File,
-    seen: std::sync::Arc<std::sync::Mutex<Vec<u8>>>,
+    terminal: Terminal,
 }
 
-impl Terminal {
+impl ShellTerminal {
     /// `shell -i` with `directory` first in its PATH.
     fn new(sandbox: &Sandbox, directory: &str) -> Self {
-        let pty = openpty(None, None).unwrap();
+        let terminal = Terminal::new(0, 0);
         let path = format!("{}:/usr/bin:/bin", sandbox.text(directory));
         // setsid(1) makes the terminal the controlling one of the new session.
         let words = ["-c", "-w", "bash", "--norc", "--noediting", "-i"];
@@ -30,26 +26,15 @@ impl Terminal {
             .env("PATH", path)
             .env("PS1", "> ")
             .env("TERM", "dumb");
-        let slave = File::from(pty.slave);
-        let shell = command
-            .stdin(slave.try_clone().unwrap())
-            .stdout(slave.try_clone().unwrap());
-        let shell = shell.stderr(slave).limit(Duration::from_secs(60)).spawn();
-        let keys = File::from(pty.master);
-        let (mut screen, seen) = (keys.try_clone().unwrap(), std::sync::Arc::default());
-        let theirs: std::sync::Arc<std::sync::Mutex<Vec<u8>>> = std::sync::Arc::clone(&seen);
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            // EIO when the last process has closed the terminal.
-            while let Ok(count @ 1..) = screen.read(&mut bytes) {
-                theirs.lock().unwrap().extend_from_slice(&bytes[..count]);
-            }
-        });
-        Self { shell, keys, seen }
+        let shell = terminal
+            .all_streams(command)
+            .limit(Duration::from_secs(60))
+            .spawn();
+        Self { shell, terminal }
     }
 
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.seen.lock().unwrap()).replace('\r', "")
+        self.terminal.text().replace('\r', "")
     }
 
     /// Waits for the shell's first prompt.
@@ -60,7 +45,7 @@ impl Terminal {
     /// Types, and waits until the screen shows `until` once more than before.
     fn type_until(&mut self, keys: &str, until: &str) {
         let before = self.text().matches(until).count();
-        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.terminal.type_keys(keys.as_bytes());
         let text = || self.text();
         assert!(
             wait::holds_within(wait::LONG, || text().matches(until).count() > before),
@@ -72,7 +57,7 @@ impl Terminal {
 
 /// What was typed and seen, without process ids.
 fn transcript(sandbox: &Sandbox, directory: &str) -> Vec<String> {
-    let mut terminal = Terminal::new(sandbox, directory);
+    let mut terminal = ShellTerminal::new(sandbox, directory);
     terminal.prompt();
     terminal.type_until("cat\n", "cat\n");
     // cat reads, so the line comes twice: echoed and printed.
@@ -109,7 +94,7 @@ fn transcript(sandbox: &Sandbox, directory: &str) -> Vec<String> {
     terminal.type_until("end\n", "end\nend\n");
     terminal.type_until("\x04", "> ");
     let text = terminal.text();
-    terminal.keys.write_all(b"exit 7\n").unwrap();
+    terminal.terminal.type_keys(b"exit 7\n");
     assert_eq!(terminal.shell.wait().code(), Some(7), "{text}");
     // `[1] 4711` says a process id; the warning comes when the shell is slower than the
     // stop.
@@ -164,12 +149,12 @@ fn keys_and_jobs_are_the_same_wrapped_and_not() {
 #[test]
 fn a_stopped_program_whose_shell_ends_is_over_and_its_device_free() {
     let sandbox = Sandbox::new("mig4");
-    let mut terminal = Terminal::new(&sandbox, "bin");
+    let mut terminal = ShellTerminal::new(&sandbox, "bin");
     terminal.prompt();
     terminal.type_until("cudawrap -- sim-cuda --run forever\n", "RUN ");
     terminal.type_until("\x1a", "Stopped");
     assert!(sandbox.locked(), "a stopped program keeps its device");
-    terminal.keys.write_all(b"exit\nexit\n").unwrap();
+    terminal.terminal.type_keys(b"exit\nexit\n");
     terminal.shell.wait();
     wait::until("the device is free", || !sandbox.locked());
 }
@@ -190,9 +175,9 @@ fn a_waiter_in_the_background_leaves_the_prompt_alone() {
             .stderr
             .contains("1 program waits for a device")
     };
-    let mut terminal = Terminal::new(&sandbox, "bin");
+    let mut terminal = ShellTerminal::new(&sandbox, "bin");
     terminal.prompt();
-    let quiet = |terminal: &Terminal, what: &str| {
+    let quiet = |terminal: &ShellTerminal, what: &str| {
         wait::until("it waits", waiting);
         let before = terminal.text().matches("waiting for a device").count();
         wait::throughout(Duration::from_millis(2500), what, || {

@@ -1,0 +1,28 @@
+//! What was meant by a word that does not exist. Pure.
+
+/// How alike two words must be: what clap asks of mistyped options.
+const LIKE: f64 = 0.7;
+
+/// The candidate that is most like `word`, if one is much like it.
+pub fn similar<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let rated = candidates
+        .into_iter()
+        .map(|candidate| (strsim::jaro(word, candidate), candidate))
+        .filter(|(likeness, _)| *likeness > LIKE);
+    rated
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::similar;
+
+    #[test]
+    fn the_most_similar_word_if_any() {
+        let words = ["wait", "share", "share_users"];
+        assert_eq!(similar("wiat", words), Some("wait"));
+        assert_eq!(similar("shaer", words), Some("share"));
+        assert_eq!(similar("xyzzy", words), None);
+    }
+}
