@@ -75,11 +75,8 @@ fn a_setting_that_leaves_nothing_is_named_with_its_file_and_line() {
     let file = sandbox.settings_file();
     let place = |setting: &str| {
         let text = std::fs::read_to_string(&file).unwrap();
-        let line = text
-            .lines()
-            .position(|line| line.starts_with(setting))
-            .unwrap()
-            + 1;
+        let sets = |line: &str| line.split(' ').next() == Some(setting);
+        let line = text.lines().position(sets).unwrap() + 1;
         format!("(setting `{setting}` in {}:{line})", file.display())
     };
     for (line, setting) in [
