@@ -1,7 +1,17 @@
 use super::*;
 use crate::ident::Uuid;
 use crate::lock::LockOrigin;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+/// A directory that others cannot write to. A test beside this one, which creates a lock
+/// file, has umask 0 for a moment.
+pub(crate) fn private_directory() -> tempfile::TempDir {
+    let private = std::fs::Permissions::from_mode(0o755);
+    tempfile::Builder::new()
+        .permissions(private)
+        .tempdir()
+        .unwrap()
+}
 
 fn lock_file(dir: &tempfile::TempDir) -> LockFile {
     let path = dir.path().join("lock");
@@ -43,7 +53,7 @@ fn got(attempt: Attempt) -> Claim {
 
 #[test]
 fn the_lock_is_made_once_and_found_again() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = private_directory();
     let (a, b) = (lock_file(&dir), lock_file(&dir));
     assert_eq!(a.identity, b.identity);
     assert_eq!(a.origin, LockOrigin::Environment);
@@ -58,7 +68,7 @@ fn the_lock_is_made_once_and_found_again() {
 
 #[test]
 fn a_lease_and_a_reservation_exclude_each_other() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = private_directory();
     let lock_file = lock_file(&dir);
     let lease = got(attempt(&lock_file, &whole(Side::Lease), span()).unwrap());
     assert!(matches!(
@@ -91,7 +101,7 @@ fn a_lease_and_a_reservation_exclude_each_other() {
 
 #[test]
 fn a_lease_waits_out_a_reservation_that_is_only_tried() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = private_directory();
     let lock_file = lock_file(&dir);
     let description = lock_file.open().unwrap();
     assert!(description.try_write(span().reservation()).unwrap());
@@ -105,7 +115,7 @@ fn a_lease_waits_out_a_reservation_that_is_only_tried() {
 
 #[test]
 fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = private_directory();
     let lock_file = lock_file(&dir);
     let claim =
         |side, number| attempt(&lock_file, &part(side, Level::Outer, number, 3), span()).unwrap();
@@ -136,7 +146,7 @@ fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
 
 #[test]
 fn inside_what_is_ours_the_inner_ranges_decide() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = private_directory();
     let lock_file = lock_file(&dir);
     let ours = got(attempt(&lock_file, &whole(Side::Reservation), span()).unwrap());
     ours.settle().unwrap();
@@ -191,13 +201,7 @@ fn inside_what_is_ours_the_inner_ranges_decide() {
 
 #[test]
 fn untrusted_places_are_refused() {
-    use std::os::unix::fs::PermissionsExt;
-    let dir = tempfile::tempdir().unwrap();
-    let mode = |mode| {
-        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(mode)).unwrap();
-    };
-    // A test beside this one may have changed the umask when the directory was made.
-    mode(0o755);
+    let dir = private_directory();
     let path = dir.path().join("lock");
     std::fs::write(&path, "").unwrap();
     let failure = LockFile::find(Some(path.clone()), None).unwrap_err();
@@ -209,7 +213,7 @@ fn untrusted_places_are_refused() {
         Kind::LockPlace
     );
     std::fs::remove_file(&path).unwrap();
-    mode(0o777);
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let failure = LockFile::find(Some(path), None).unwrap_err();
     assert!(failure.message.contains("others can write"), "{failure}");
 }

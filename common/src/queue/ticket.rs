@@ -222,6 +222,7 @@ fn count(probe: &OfdLock, range: Range) -> Result<usize, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::claim::tests::private_directory;
 
     fn lock_file(dir: &tempfile::TempDir) -> LockFile {
         LockFile::find(Some(dir.path().join("lock")), None).unwrap()
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn numbers_rise_and_begin_again_when_the_line_is_empty() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = private_directory();
         let lock_file = lock_file(&dir);
         let draw = |line| Ticket::draw(&lock_file, line).unwrap();
         let (a, b, c) = (draw(7), draw(7), draw(7));
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_next_one_is_found_however_far_below_it_is() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = private_directory();
         let lock_file = lock_file(&dir);
         let line = layout::numbers(5);
         let low = line.start() + 100;
@@ -302,7 +303,7 @@ mod tests {
 
     #[test]
     fn who_stands_aside_is_passed_over_and_may_come_back() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = private_directory();
         let lock_file = lock_file(&dir);
         let (a, b) = (
             Ticket::draw(&lock_file, 1).unwrap(),
@@ -316,7 +317,7 @@ mod tests {
 
     #[test]
     fn waiting_ends_with_the_number_or_with_the_tick() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = private_directory();
         let lock_file = lock_file(&dir);
         let a = Ticket::draw(&lock_file, 1).unwrap();
         let mut b = Ticket::draw(&lock_file, 1).unwrap();
