@@ -25,3 +25,4 @@ complete -c cudawrap -s v -l verbose -d 'Say what is decided'
 complete -c cudawrap -s q -l quiet -d 'Errors only, no hints'
 complete -c cudawrap -s V -l version -d 'Print the version'
 complete -c cudawrap -s h -l help -d 'Print help: the common options (-h) or everything (--help)'
+complete -c cudawrap -x -a "(__fish_complete_subcommand --fcs-skip=1)"

@@ -8,7 +8,7 @@ complete -c getgpu -l for -d 'How long the reservation waits for its program to 
 complete -c getgpu -l tag -d 'Name the reservation; alone: print what is reserved under NAME' -r -f
 complete -c getgpu -l unless-tag -d 'Print what is reserved under NAME instead, if anything is' -r -f
 complete -c getgpu -l uid -d 'Reserve on behalf of UID (root only)' -r -f
-complete -c getgpu -l release -d 'Give up my reservation under TAG, or of a device by UUID or INDEX (root: anybody\'s)' -r -f
+complete -c getgpu -l release -d 'Give up my reservation under TAG, or of a device by UUID or INDEX (root: anybody\'s)' -r -f -a "(getgpu --complete release 2>/dev/null)"
 complete -c getgpu -l user -d 'With --list: only devices that this user holds or uses' -r -f
 complete -c getgpu -l timeout -d 'Fail with status 3 if it takes longer, whatever hangs' -r -f
 complete -c getgpu -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''

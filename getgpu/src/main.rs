@@ -39,6 +39,8 @@ fn main() {
         idle::main(&words)
     } else if arguments.get(1).is_some_and(|word| word == WORKER_OPTION) {
         run::worker()
+    } else if arguments.get(1).is_some_and(|word| word == run::COMPLETE) {
+        run::complete()
     } else {
         run::main(arguments.into_iter().skip(1))
     };

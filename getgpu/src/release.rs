@@ -1,6 +1,7 @@
 //! Giving up reservations: finds the holders by name and proof, ends them through a
 //! pidfd, waits until the devices are free. A user gives up their own, root anybody's.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use getgpu_common::diag::Diag;
@@ -53,6 +54,18 @@ pub fn one(
         );
     }
     end(lock_file, &found, diag)
+}
+
+/// What can be typed behind `--release`: tags and UUIDs of one's own reservations (root:
+/// everybody's), each once. The driver is not asked, so that a key waits for nothing.
+pub fn names(lock_file: &LockFile) -> BTreeSet<String> {
+    let names = |holder: HolderProcess| {
+        let tag = holder.args.tag.map(|tag| tag.name);
+        let devices = holder.args.devices.into_iter();
+        tag.into_iter()
+            .chain(devices.map(|device| device.to_string()))
+    };
+    mine(lock_file).into_iter().flat_map(names).collect()
 }
 
 /// Gives up all.

@@ -34,11 +34,13 @@ pub fn all() -> Vec<Made> {
                 &mut script,
             );
             let text = String::from_utf8_lossy(&script).into_owned();
-            made.extend(files(
-                shell,
-                program.name,
-                same_word(text, &program.command),
-            ));
+            let text = same_word(text, &program.command);
+            let text = match program.name {
+                "getgpu" => reservations(&text, shell),
+                "cudawrap" => commands(text, shell, &program.command),
+                _ => text,
+            };
+            made.extend(files(shell, program.name, text));
         }
     }
     made
@@ -85,6 +87,102 @@ fn files(shell: Shell, program: &str, text: String) -> Vec<Made> {
             ),
             file(&format!("fish/{program}.fish"), text),
         ],
+    }
+}
+
+/// What getgpu answers when a completion asks for the values of `--release`.
+const ASK: &str = "getgpu --complete release 2>/dev/null";
+
+/// Behind `--release`: one's own reservations, which only getgpu knows.
+fn reservations(text: &str, shell: Shell) -> String {
+    let mut found = false;
+    let mut in_release = false;
+    let line = |line: &str| -> String {
+        let new = match shell {
+            Shell::Bash => {
+                let value = in_release && line.trim() == "COMPREPLY=(\"${cur}\")";
+                in_release = line.trim() == "--release)";
+                value.then(|| {
+                    let start = &line[..line.find('C').unwrap_or(0)];
+                    format!("{start}COMPREPLY=($(compgen -W \"$({ASK})\" -- \"${{cur}}\"))\n{start}return 0")
+                })
+            }
+            Shell::Zsh => line.starts_with("'--release=").then(|| {
+                line.replace(
+                    ":DEVICE-or-TAG:'",
+                    &format!(":DEVICE-or-TAG:{{compadd - ${{(f)\"$({ASK})\"}}}}'"),
+                )
+            }),
+            _ => line
+                .starts_with("complete -c getgpu -l release -d")
+                .then(|| format!("{line} -a \"({ASK})\"")),
+        };
+        found |= new.is_some();
+        new.unwrap_or_else(|| line.to_owned()) + "\n"
+    };
+    let text: String = text.lines().map(line).collect();
+    assert!(found, "clap_complete writes --release in another way");
+    text
+}
+
+/// The function for bash: skips cudawrap's own options, and leaves the rest to the
+/// completion of commands, where bash-completion is loaded.
+const BEHIND_OPTIONS: &str = r#"_cudawrap_command() {
+    local word=1
+    while [[ $word -lt $COMP_CWORD ]]; do
+        case "${COMP_WORDS[word]}" in
+            --) word=$((word + 1)); break ;;
+            VALUED) word=$((word + 1)) ;;
+            -*) ;;
+            *) break ;;
+        esac
+        word=$((word + 1))
+    done
+    if [[ $word -gt $COMP_CWORD || ( $word -eq $COMP_CWORD && "$2" == -* ) ]]; then
+        _cudawrap "$@"
+    elif declare -F _command_offset >/dev/null; then
+        _command_offset "$word"
+    elif [[ $word -eq $COMP_CWORD ]]; then
+        COMPREPLY=($(compgen -c -- "$2"))
+    else
+        COMPREPLY=()
+    fi
+}
+
+"#;
+
+/// The options of a parser that take the next word as their value.
+fn valued(command: &Command) -> Vec<String> {
+    let options = command.get_arguments().filter(|arg| {
+        !arg.is_positional() && arg.get_action().takes_values() && !arg.is_require_equals_set()
+    });
+    options
+        .flat_map(|arg| {
+            let long = arg.get_long().map(|long| format!("--{long}"));
+            let short = arg.get_short().map(|short| format!("-{short}"));
+            long.into_iter().chain(short)
+        })
+        .collect()
+}
+
+/// What stands behind cudawrap's options is a command with its own arguments. zsh is told
+/// by the parser.
+fn commands(text: String, shell: Shell, command: &Command) -> String {
+    match shell {
+        Shell::Bash => {
+            let offset = BEHIND_OPTIONS.replace("VALUED", &valued(command).join("|"));
+            let (functions, registered) = text
+                .rsplit_once("\nif [[ ")
+                .expect("clap_complete registers the function in another way");
+            format!(
+                "{functions}\n{offset}if [[ {}",
+                registered.replace("-F _cudawrap ", "-F _cudawrap_command ")
+            )
+        }
+        Shell::Fish => {
+            text + "complete -c cudawrap -x -a \"(__fish_complete_subcommand --fcs-skip=1)\"\n"
+        }
+        _ => text,
     }
 }
 

@@ -36,10 +36,11 @@ fn bash(words: &[&str]) -> Vec<String> {
             .collect::<Vec<_>>()
             .join(" ")
     );
-    said("bash", &["--norc", "--noprofile", "-c", &script])
-        .lines()
-        .map(str::to_owned)
-        .collect()
+    let said = said("bash", &["--norc", "--noprofile", "-c", &script]);
+    let mut words: Vec<String> = said.lines().map(str::to_owned).collect();
+    // A command may be in two folders of PATH.
+    words.dedup();
+    words
 }
 
 #[test]
@@ -53,6 +54,13 @@ fn bash_completes_options_and_their_words() {
         (&["getgpu", "--policy", "sp"], &["spread"]),
         (&["cudawrap", "--vis"], &["--visible"]),
         (&["create-cudawrap", "--link"], &["--link-dir"]),
+        // A program, and its own arguments, which are files here.
+        (&["cudawrap", "--", "mkfif"], &["mkfifo"]),
+        (&["cudawrap", "--share", "1/2", "mkfif"], &["mkfifo"]),
+        (&["cudawrap", "mkfifo", "--po"], &[""]),
+        (&["cudawrap", "--share", "1/2", "--po"], &["--policy"]),
+        // Nothing is reserved here.
+        (&["getgpu", "--release", ""], &[""]),
         (&["create_cudawrap", "--link"], &["--link-dir"]),
         // A number or a size is not the name of a file.
         (&["getgpu", "--share", "R"], &["R"]),
