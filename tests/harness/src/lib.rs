@@ -15,6 +15,7 @@
 mod binaries;
 mod builder;
 mod command;
+mod drivers;
 mod groups;
 mod leftovers;
 pub mod mounts;
@@ -31,6 +32,7 @@ pub mod wait;
 
 pub use builder::Builder;
 pub use command::Command;
+pub use drivers::{DRIVERS, Driver};
 pub use groups::Groups;
 pub use leftovers::Holder;
 pub use nix::sys::signal::Signal;

@@ -7,5 +7,6 @@
 )]
 
 mod busy_or_idle;
+mod drivers;
 mod failing_library;
 mod nvml_hangs;
