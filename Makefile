@@ -19,7 +19,7 @@ INSTALL     = install
 programs    = target/release
 portable    = target/x86_64-unknown-linux-gnu/release
 
-.PHONY: all build portable demo check check-gpu torture fuzz soak budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
+.PHONY: all build portable demo check check-gpu torture fuzz mutants miri coverage properties soak budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
 
 all: build
 
@@ -57,8 +57,24 @@ torture:
 	TORTURE=full $(CARGO) test -p create-cudawrap --locked --no-fail-fast --test toggle --test crash_safety -- --nocapture
 	$(CARGO) test --release -p getgpu-common --locked --lib protocol -- --include-ignored
 
-# Random input to everything that is read: settings, lists, variables, /proc, NVML's answers, names of programs.
+# Mutated input to everything that is read, FUZZ_SECONDS for each target of tests/fuzz; needs a nightly compiler and cargo-fuzz.
 fuzz:
+	tests/fuzz/run.sh $${FUZZ_SECONDS:-60}
+
+# Changes to the pure modules, one at a time, each of which a unit test has to see (.cargo/mutants.toml); needs cargo-mutants, takes hours.
+mutants:
+	$(CARGO) mutants --workspace --no-times -j $${MUTANT_JOBS:-1} -o target/mutants
+
+# The pure modules and the parsers of raw memory under Miri; needs a nightly compiler with miri and rust-src.
+miri:
+	tests/miri.sh
+
+# Lines of the products that the unit tests run, by crate and file; needs cargo-llvm-cov and llvm-tools.
+coverage:
+	tests/coverage.sh
+
+# Random input by proptest, which also knows what the answer has to be: settings, lists, variables, /proc, NVML's answers, names of programs.
+properties:
 	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} $(CARGO) test --release -p getgpu-common -p cudawrap -p create-cudawrap --locked --no-fail-fast properties
 
 # Storm after storm of launches and kills, for SOAK_MINUTES.

@@ -143,7 +143,7 @@ impl Note {
 }
 
 /// A newline in a name is written `\012` and a backslash `\134`, as in /proc/mounts.
-fn print(paths: &[PathBuf]) -> Vec<u8> {
+pub fn print(paths: &[PathBuf]) -> Vec<u8> {
     let mut text = Vec::new();
     for path in paths {
         for &byte in path.as_os_str().as_bytes() {
@@ -158,7 +158,8 @@ fn print(paths: &[PathBuf]) -> Vec<u8> {
     text
 }
 
-fn parse(text: &[u8]) -> Vec<PathBuf> {
+/// The absolute paths of a note, one a line; any other line is left out.
+pub fn parse(text: &[u8]) -> Vec<PathBuf> {
     let lines = text
         .split(|&b| b == b'\n')
         .filter(|line| line.first() == Some(&b'/'));

@@ -47,7 +47,7 @@ fn locks(pid: &str, left_out: &[i32], kind: &str) -> Vec<OwnLock> {
 
 /// `lock:  1: OFDLCK ADVISORY  READ -1 fd:01:131 123 456`; the end is `EOF` for a lock to
 /// the end of the file.
-pub(super) fn parse(line: &str, kind: &str) -> Option<OwnLock> {
+pub fn parse(line: &str, kind: &str) -> Option<OwnLock> {
     let mut fields = line.strip_prefix("lock:")?.split_ascii_whitespace().skip(1);
     (fields.next()? == "OFDLCK").then_some(())?;
     fields.next()?;

@@ -59,7 +59,7 @@ impl File {
     }
 
     /// Reads the text of a file that is at `path`.
-    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
+    pub fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
         let table = DeTable::parse(text).map_err(|error| {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
             wrong(

@@ -1,0 +1,48 @@
+//! Settings files and lists of devices, which a site and its users write: every mistake has
+//! its place, and a setting that is taken can be shown and read again.
+#![no_main]
+
+use std::path::Path;
+
+use getgpu_common::settings::allowed::List;
+use getgpu_common::settings::file::File;
+use getgpu_common::settings::{Settings, keys};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let _ = List::from(text.lines());
+    let file = match File::parse(Path::new("/f"), text) {
+        Ok(file) => file,
+        Err(failure) => {
+            assert!(failure.message.starts_with("/f:"), "{failure}");
+            return;
+        }
+    };
+    for entry in file
+        .entries
+        .iter()
+        .chain(file.programs.iter().flat_map(|(_, entries)| entries))
+    {
+        let Some(key) = keys::find(&entry.name) else {
+            continue;
+        };
+        let mut settings = Settings::default();
+        if (key.put)(&mut settings, &entry.texts).is_err() {
+            assert_eq!(
+                settings,
+                Settings::default(),
+                "what is refused changes nothing"
+            );
+            continue;
+        }
+        let shown = format!("{} = {}\n", key.name, (key.show)(&settings));
+        let again = File::parse(Path::new("/f"), &shown).expect("what is shown is a setting");
+        let mut read = Settings::default();
+        assert_eq!(
+            (key.put)(&mut read, &again.entries[0].texts),
+            Ok(()),
+            "{shown}"
+        );
+        assert_eq!(read, settings, "{shown}");
+    }
+});

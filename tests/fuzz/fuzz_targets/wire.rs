@@ -1,0 +1,33 @@
+//! What comes from the process that asks NVML, and goes to it: an error, or one line that
+//! means the same when it is sent again. Names of devices are names of devices.
+#![no_main]
+
+use getgpu_common::ident::Uuid;
+use getgpu_common::nvml_client::wire::{Answer, Request};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(answer) = serde_json::from_slice::<Answer>(bytes) {
+        let line = serde_json::to_vec(&answer).expect("a line");
+        assert!(!line.contains(&b'\n'));
+        assert_eq!(
+            serde_json::from_slice::<Answer>(&line).expect("the same"),
+            answer
+        );
+        if let Answer::Scan(inventory) = &answer {
+            for device in &inventory.devices {
+                assert_eq!(
+                    Uuid::parse(device.uuid.as_str()).as_ref(),
+                    Some(&device.uuid)
+                );
+            }
+        }
+    }
+    if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
+        let line = serde_json::to_vec(&request).expect("a line");
+        assert_eq!(
+            serde_json::from_slice::<Request>(&line).expect("the same"),
+            request
+        );
+    }
+});
