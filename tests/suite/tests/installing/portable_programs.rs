@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use getgpu_tests::packages::{PROGRAMS, TOP, alone, glibc, live, live_clean, make, run};
+use getgpu_tests::packages::{PROGRAMS, TOP, alone, built, glibc, live, live_clean, make, run};
 use harness::skip::{Need, lacks};
 
 /// The oldest glibc that is served.
@@ -110,4 +110,25 @@ fn portable_programs_ask_for_no_glibc_above_2_28_and_so_do_packages_of_them() {
     let room = tempfile::tempdir().unwrap();
     deb(&programs, room.path());
     rpm(&programs, room.path());
+}
+
+/// The loader has one library less to find and map at every start.
+#[test]
+fn programs_contain_the_unwinder_where_the_compiler_has_one() {
+    if lacks(&[Need::Tool("cc"), Need::Tool("ldd")]) {
+        return;
+    }
+    let unwinder = run("cc", &["-print-file-name=libgcc_eh.a"]);
+    if !Path::new(unwinder.trim()).is_absolute() {
+        println!("SKIPPED: this compiler has no libgcc_eh.a");
+        return;
+    }
+    for name in PROGRAMS.into_iter().chain(["libcudawrap.so"]) {
+        let program = built().join(name).display().to_string();
+        let libraries = run("ldd", &[&program]);
+        assert!(
+            libraries.contains("libc.so.6") && !libraries.contains("libgcc_s"),
+            "{name}: {libraries}"
+        );
+    }
 }
