@@ -36,6 +36,7 @@ pub fn all() -> Vec<Made> {
             let text = String::from_utf8_lossy(&script).into_owned();
             let text = same_word(text, &program.command);
             let text = match program.name {
+                "getgpu" if shell == Shell::Zsh => index_is_told(&reservations(&text, shell)),
                 "getgpu" => reservations(&text, shell),
                 "cudawrap" => commands(text, shell, &program.command),
                 _ => text,
@@ -165,8 +166,25 @@ fn valued(command: &Command) -> Vec<String> {
         .collect()
 }
 
-/// What stands behind cudawrap's options is a command with its own arguments. zsh is told
-/// by the parser.
+/// zsh offers an option at the first Tab only if the words beside it have an action
+/// (zshcompsys(1), _arguments): a message is one.
+fn index_is_told(text: &str) -> String {
+    let line = |line: &str| match line.strip_prefix("'*::index -- ") {
+        Some(help) => {
+            let help = help
+                .split(":'")
+                .next()
+                .unwrap_or_default()
+                .replace(';', ",");
+            format!("'*:index:_message \"INDEX\\: {help}\"' \\\n")
+        }
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+/// What stands behind cudawrap's options is a command with its own arguments. To zsh the
+/// parser says so, but not that `--` is no part of it.
 fn commands(text: String, shell: Shell, command: &Command) -> String {
     match shell {
         Shell::Bash => {
@@ -182,7 +200,11 @@ fn commands(text: String, shell: Shell, command: &Command) -> String {
         Shell::Fish => {
             text + "complete -c cudawrap -x -a \"(__fish_complete_subcommand --fcs-skip=1)\"\n"
         }
-        _ => text,
+        _ => text.replacen(
+            "    local context curcontext",
+            "    if (( $words[(i)--] < CURRENT )); then\n        words[(i)--]=()\n        (( CURRENT-- ))\n    fi\n    local context curcontext",
+            1,
+        ),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use getgpu_tests::{OTHER, PLAIN, assert_devices, bytes, listing, somebody};
 use harness::skip::{self, Need};
-use harness::{Sandbox, wait};
+use harness::{Sandbox, Terminal, wait};
 
 #[test]
 fn a_tag_prints_its_reservation_again_and_releases_it() {
@@ -405,5 +405,41 @@ fn completions_offer_ones_own_reservations() {
         assert_eq!(own.count(), 2, "{shell}: {outcome:#?}");
         // Root can release everybody's.
         assert_eq!(offered.contains(&"theirs"), root, "{shell}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn zsh_completes_at_the_first_tab() {
+    if skip::lacks(&[Need::Tool("zsh")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    sandbox
+        .getgpu(["--tag", "train", "--for=600"])
+        .run()
+        .exits(0);
+    let mut terminal = Terminal::new(160, 24);
+    let shell = sandbox
+        .command("zsh")
+        .args(["-f", "-i"])
+        .env("TERM", "dumb");
+    let _shell = terminal.all_streams(shell).spawn();
+    let completions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../completions/zsh");
+    let load = format!(
+        "fpath=({} $fpath); autoload -U compinit; compinit -D -u; echo loaded=$?\n",
+        completions.display()
+    );
+    terminal.type_keys(load.as_bytes());
+    terminal.until_shows("loaded=0");
+    for (typed, completed) in [
+        ("getgpu --release tr", "getgpu --release train"),
+        ("getgpu --poli", "getgpu --policy"),
+        ("cudawrap --vis", "cudawrap --visible"),
+        ("cudawrap -- mkfif", "cudawrap -- mkfifo"),
+    ] {
+        terminal.type_keys(format!("{typed}\t").as_bytes());
+        terminal.until_shows(completed);
+        // The line is given up.
+        terminal.type_keys(b"\x15");
     }
 }
