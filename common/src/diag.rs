@@ -8,7 +8,7 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::error::{Failure, Kind, reason};
 
-/// How much is said.
+/// How much a program prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// `-q`: errors only, no hints.

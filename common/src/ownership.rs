@@ -69,7 +69,7 @@ pub struct OwnershipQuestion<'a> {
     pub reusable: &'a dyn Fn(&HolderProcess, &Proven) -> bool,
 }
 
-/// What is ours of the devices of a grant.
+/// Which parts of a grant's devices this call owns already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cover {
     /// How it came to be ours.
@@ -93,7 +93,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// What is ours of the grant.
+    /// The parts of the grant that this call owns already.
     pub fn cover(self) -> Option<Cover> {
         match self {
             Self::All(cover) | Self::Inside(cover) => Some(cover),

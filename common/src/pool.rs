@@ -37,7 +37,7 @@ pub struct Filter {
     pub places: BTreeMap<&'static str, String>,
 }
 
-/// How much of what is ours of a device a call wants.
+/// How much a call wants of the part of a device that it owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Portion {
     /// All that is ours.
@@ -170,9 +170,9 @@ impl Filter {
         too_small.then_some(Outside::TooSmall)
     }
 
-    /// How much the share is of what is ours of a device with `memory` bytes, `None`
-    /// where NVML does not tell. A fraction is one of what is ours, a size is one of the
-    /// device's memory.
+    /// How much the share is of the units that we own of a device with `memory` bytes
+    /// (`None` if NVML does not report it). A fraction is one of these units, a size is
+    /// one of the device's memory.
     pub fn portion(&self, ours: &Units, memory: Option<u64>) -> Portion {
         let Some(share) = self.share else {
             return Portion::All;

@@ -1,6 +1,6 @@
-//! One look at the node: free devices are claimed, or it is said why there are none, or
-//! the caller is to wait in the queue. The same for getgpu and cudawrap; what each adds
-//! to it, such as `--explain`, it adds as an `Observer`.
+//! One look at the node: free devices are claimed, or the failure says why there are
+//! none, or the caller is to wait in the queue. The same for getgpu and cudawrap; what
+//! each adds to it, such as `--explain`, it adds as an `Observer`.
 
 use std::io::IsTerminal;
 
@@ -114,7 +114,7 @@ impl<A: Ask> Selection<'_, A> {
             return Ok(Selected::Failed(failure));
         }
         let inventory = known.map_or_else(|| self.scan(), Ok)?;
-        // What no device of the node could ever meet is said at once.
+        // A request that no device of the node could ever meet fails at once.
         let pool: Vec<&Device> =
             rejection_report::pool(&self.request.filter, &inventory, self.request.count)?
                 .into_iter()
@@ -163,7 +163,8 @@ impl<A: Ask> Selection<'_, A> {
             Outcome::NoneFree(rejected) => {
                 observer.rejected(&rejected, probe);
                 let report = RejectionReport::take(&rejected, probe);
-                // For people: what a script does with an empty answer is the other hint's.
+                // For people: what a script does with an empty answer is the other
+                // hint's.
                 let remedy = report.remedy().filter(|_| std::io::stderr().is_terminal());
                 let hint = remedy.unwrap_or_else(|| observer.hint(false).to_owned());
                 Ok(Selected::Failed(report.failure().hint(hint)))
@@ -172,8 +173,8 @@ impl<A: Ask> Selection<'_, A> {
     }
 }
 
-/// A share that is larger than what is ours of every device of the grant is none that
-/// waiting could find room for.
+/// Fails if the share is larger than the part that we own of every device of the grant:
+/// waiting could not find room for it.
 fn fits_inside(request: &Request, inventory: &Inventory) -> Result<(), Failure> {
     let Some(cover) = &request.cover else {
         return Ok(());

@@ -198,7 +198,7 @@ impl Run<'_> {
         Err(changed())
     }
 
-    /// Takes back what was done; what could not be is said.
+    /// Takes back what was done; the result names what could not be.
     fn roll_back(&mut self) -> Option<String> {
         let mut left = None;
         let (dir, names) = (self.work.dir, self.work.names);
@@ -276,8 +276,8 @@ impl Run<'_> {
         Err(io::Error::other("it may be the last copy of the program"))
     }
 
-    /// Whether another of our names is the file at `place` too, or what a link there leads
-    /// to.
+    /// Whether another of our names is the file at `place` too, or what a link there
+    /// leads to.
     fn has_second_name(&self, place: Place, entry: &Entry) -> io::Result<bool> {
         let mut found = false;
         for other in [App, Hidden, Tmp, Former] {

@@ -24,9 +24,8 @@ pub fn lock(dir: &File, patience: Duration, force: bool) -> Result<(), Failure> 
             Err(TryLockError::Error(_)) if force => return Ok(()),
             Err(TryLockError::Error(error)) => {
                 let message = format!("its directory cannot be locked: {}", reason(&error));
-                return Err(Failure::new(Kind::Refused, message).hint(
-                    "with --force it goes on without: then be the only one who wraps there",
-                ));
+                return Err(Failure::new(Kind::Refused, message)
+                    .hint("--force skips the lock; make sure nobody else is wrapping here"));
             }
             Err(TryLockError::WouldBlock) if Instant::now() >= until => {
                 return Err(held(dir, patience));

@@ -30,7 +30,7 @@ pub struct Job<'a> {
     pub wrapper: Option<&'a Wrapper>,
     /// Where wrapped paths are noted.
     pub note: Option<&'a Note>,
-    /// For what is said on the way.
+    /// For lines on the way.
     pub diag: &'a Diag,
 }
 

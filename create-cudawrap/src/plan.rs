@@ -22,7 +22,7 @@ pub enum Goal {
     Repair,
 }
 
-/// What is said when all steps are done.
+/// The line when all steps are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is wrapped now.

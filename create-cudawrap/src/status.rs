@@ -15,7 +15,7 @@ use crate::inspect::{self, Kind, Leads, Seen};
 use crate::names;
 use crate::state::{Leftover, State, leftover, state};
 
-/// What is said about one path.
+/// The report on one path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StatusLine {
     /// The path; bytes that are no UTF-8 are replaced.
@@ -65,7 +65,7 @@ pub fn line(path: &Path, seen: &Seen) -> Option<StatusLine> {
     })
 }
 
-/// What is said about a state.
+/// The words for a state.
 struct Words {
     state: &'static str,
     attention: bool,

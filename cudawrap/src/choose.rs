@@ -1,6 +1,6 @@
-//! Choosing: free devices of the pool, at once or after waiting in the queue, or those that
-//! the grant names, if it names as many as are wanted. The helper asks NVML; it exits before
-//! a claim is confirmed.
+//! Choosing: free devices of the pool, at once or after waiting in the queue, or those
+//! that the grant names, if it names as many as are wanted. The helper asks NVML; it
+//! exits before a claim is confirmed.
 
 use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
 use getgpu_common::choice::rejection_report::Rejected;
@@ -68,8 +68,8 @@ impl ChoiceContext<'_> {
         self.settings.longest_wait()
     }
 
-    /// What is shown while this call waits in the queue; a wait that the site cuts short is
-    /// said first.
+    /// What is shown while this call waits in the queue; a wait that the site cuts short
+    /// is said first.
     pub fn progress(&self) -> Progress {
         if let Some(line) = self.settings.wait_is_cut() {
             self.diag.warn(&line);
@@ -224,7 +224,7 @@ struct Together {
 
 impl Observer<Client<Helper>> for Together {
     fn known(&mut self, inventory: &Inventory, pool: &[&Device]) -> Result<(), Failure> {
-        // A pool that is too small is said by the choice itself.
+        // The choice itself reports a pool that is too small.
         if self.count < 2 || pool.len() < self.count {
             return Ok(());
         }

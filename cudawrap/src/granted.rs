@@ -1,6 +1,6 @@
 //! Leasing the devices that CUDA_VISIBLE_DEVICES names: nothing is chosen and NVML is not
-//! asked. What is ours of them already is leased as far as it is ours; a lease of
-//! somebody else's is in the way, and may be waited for.
+//! asked. If this process owns a part of a device already, it leases that part; if
+//! another program has a lease there, it can wait for its end.
 
 use std::time::{Duration, Instant};
 
@@ -55,9 +55,9 @@ pub fn by_name(uuid: Uuid) -> Device {
     }
 }
 
-/// Leases named devices for process `pid`. An own reservation that covers them all, or a lease of an
-/// ancestor, is used as far as it goes; any other reservation or lease on the units that
-/// are wanted keeps them from us.
+/// Leases named devices for process `pid`. An own reservation that covers them all, or a
+/// lease of an ancestor, is used as far as it goes; any other reservation or lease on the
+/// units that are wanted keeps them from us.
 pub fn lease(
     lock_file: &LockFile,
     request: &mut Request,
@@ -158,7 +158,7 @@ impl NamedDevice<'_> {
                 let failure = too_large(self.request, self.device);
                 return Ok(Part::None(Named::TooLarge(failure)));
             }
-            // A share of what is ours is one among several of ours.
+            // A share of a part that we own is one among several of ours.
             (Some(_), Portion::Units(_)) => {
                 part_of_ours(lock_file, self.probe, self.request, self.device)?
             }
@@ -170,8 +170,8 @@ impl NamedDevice<'_> {
         let Some(claim) = claim else {
             return Ok(self.taken("lease"));
         };
-        // What is ours may be divided by others of ours at this moment; what is not may
-        // be somebody's reservation.
+        // Others of ours may be dividing a part that we own at this moment; a part that
+        // we do not own may be reserved for somebody else.
         let in_the_way = match ours {
             Some(_) if portion == Portion::All => {
                 let inside = inside(lock_file, self.request, self.device);
@@ -206,8 +206,8 @@ fn inside(lock_file: &LockFile, request: &Request, device: &Device) -> Units {
 }
 
 /// Whether a reservation counts as ours although nothing can be proven: in another pid
-/// namespace the uid that it is signed with decides. There uid 0 may be anybody's, so
-/// that is said.
+/// namespace the uid that it is signed with decides. There uid 0 may be anybody's, so a
+/// line says what was assumed.
 fn reserved_for_us(probe: &OfdLock, device: &Device, diag: &Diag) -> Result<bool, Failure> {
     if namespaces::host_pids() {
         return Ok(false);
@@ -243,7 +243,7 @@ fn too_large(request: &Request, device: &Device) -> Failure {
         .hint("a fraction, such as --share 1/2, fits every device")
 }
 
-/// A part of what is ours, among others of ours that take theirs in the same moment.
+/// A share of a part that we own, among others of ours that take theirs at this moment.
 fn part_of_ours(
     lock_file: &LockFile,
     probe: &OfdLock,

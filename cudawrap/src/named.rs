@@ -208,8 +208,9 @@ fn lease(call: &ChoiceContext<'_>, choice: Choice) -> Result<Leased, Failure> {
     }
 }
 
-/// The devices that the grant names, waited for if somebody else has them. What is ours
-/// already is taken at once; of anything else those who wait in the queue for it come first.
+/// Leases the devices that the grant names, and waits if another program has them. A part
+/// that this process owns already is leased at once; for anything else the queue comes
+/// first.
 fn only(
     call: &ChoiceContext<'_>,
     devices: Vec<Device>,

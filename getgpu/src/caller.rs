@@ -123,7 +123,7 @@ pub fn to_hold(pid: i32) -> Result<Process, Failure> {
     // Root of a user namespace, which anybody can make, is not meant.
     let root = namespaces::is_host_root();
     if !root && (pid == 1 || stat.kernel) {
-        return refuse("it is never over; only root may hold until then");
+        return refuse("this process never exits; only root may hold until then");
     }
     Ok(Process::from(&stat))
 }

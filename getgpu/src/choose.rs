@@ -182,7 +182,8 @@ impl Invocation<'_> {
         self.settings.longest_wait()
     }
 
-    /// Waits for what is not free now; the request comes back with what is ours by then.
+    /// Waits for what is not free now; the request comes back with what this call owns by
+    /// then.
     pub fn wait_in_queue(
         &self,
         request: Request,

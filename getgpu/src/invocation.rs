@@ -1,6 +1,7 @@
-//! One call that prints a device: what is ours already is printed again, else a device is
-//! chosen; then it is settled, held and printed. Nothing is settled before NVML has let
-//! go, and nothing is printed before a holder has the reservation.
+//! One call that prints a device. A device that the caller has reserved already is
+//! printed again, else a free one is chosen; then it is settled, held and printed.
+//! Nothing is settled before NVML has let go, and nothing is printed before a holder has
+//! the reservation.
 
 use std::time::{Duration, Instant};
 

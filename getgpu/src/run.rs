@@ -85,8 +85,8 @@ pub fn worker() -> i32 {
     let channel = getgpu_common::sys::own_fd(channel);
     spawn::seclude();
     serve(&std::fs::File::from(channel));
-    // All is said. What the library does when a process ends may crash, and is nobody's
-    // answer.
+    // Every answer is given. What the library does when a process ends may crash, and is
+    // nobody's answer.
     getgpu_common::sys::end(0)
 }
 

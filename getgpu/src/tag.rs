@@ -73,7 +73,7 @@ impl Named {
         }
         let devices: Vec<&str> = line.args.devices.iter().map(Uuid::as_str).collect();
         let text = format!(
-            "--tag {name}: in use for {}, which was asked for otherwise",
+            "--tag {name}: in use for {}: the tag already belongs to a different request",
             devices.join(",")
         );
         let hint = format!("getgpu --release {name} gives it up");

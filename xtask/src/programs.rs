@@ -19,7 +19,7 @@ pub struct Program {
     /// Its options, in the order of the help.
     pub flags: Vec<Flag>,
     pub command: Command,
-    /// What is said beside the options.
+    /// The texts beside the options.
     pub guide: HelpText,
     /// Its hand-written page, with places for what the tables know.
     pub page: &'static str,

@@ -209,8 +209,8 @@ impl<A: Ask> Chooser<'_, A> {
                 }
                 Err(Rejected::Tried) => {
                     contended = true;
-                    // Another one takes its part there: what is least loaded now has to be
-                    // seen again.
+                    // Another one takes its part there: what is least loaded now has to
+                    // be seen again.
                     if share {
                         break;
                     }
@@ -225,7 +225,8 @@ impl<A: Ask> Chooser<'_, A> {
         })
     }
 
-    /// What is left of the pool, in the order of the policy; nothing if that is too little.
+    /// What is left of the pool, in the order of the policy; nothing if that is too
+    /// little.
     fn candidates<'d>(
         &self,
         probe: &OfdLock,
@@ -358,8 +359,8 @@ impl<A: Ask> Chooser<'_, A> {
             Ok(claim) => claim,
             Err(why) => return Ok(Err(why)),
         };
-        // What is ours already is not asked about, nor is a device on which others have
-        // their shares: these make it busy.
+        // A device that this call owns already is not asked about, nor is a device on
+        // which others have their shares: these make it busy.
         let part = !claim.units().is_whole();
         if self.request.cover.is_some() || (part && shared(probe, device)?) {
             return Ok(Ok(claim));

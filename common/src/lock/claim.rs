@@ -258,7 +258,7 @@ impl Claim {
         Ok(())
     }
 
-    /// The claim's own description: close it, and the claim is over.
+    /// The claim's own description: closing it ends the claim.
     pub fn into_description(self) -> OfdLock {
         self.description
     }

@@ -23,7 +23,7 @@ pub trait Locks {
     fn write(&mut self, region: Region) -> Result<Option<Held>, Self::Error>;
     /// What others hold there.
     fn look(&mut self, region: Region) -> Result<Option<Held>, Self::Error>;
-    /// Lets some time pass; false when patience is over.
+    /// Lets some time pass; false when the time has run out.
     fn rest(&mut self) -> Result<bool, Self::Error>;
 }
 

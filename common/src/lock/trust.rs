@@ -41,7 +41,7 @@ pub fn directory(origin: LockOrigin, path: &Path, meta: &Metadata) -> Result<(),
     // ourselves.
     if meta.uid() != 0 && meta.uid() != nix::unistd::geteuid().as_raw() && writable(path) {
         return Err(format!(
-            "{name} has an owner without a name here, and is writable"
+            "{name} is owned by a user id that is not mapped here, and is writable"
         ));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What is said between a program that chooses a device and the process that asks NVML
+//! The messages between a program that chooses a device and the process that asks NVML
 //! for it: one JSON line each way. Both ends are of one release, so nothing here is kept
 //! compatible.
 

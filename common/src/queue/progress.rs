@@ -29,7 +29,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing is said yet.
+    /// Nothing is printed yet.
     pub fn new(diag: &Diag) -> Self {
         let terminal = std::io::stderr().is_terminal();
         Self {
@@ -68,7 +68,7 @@ impl Progress {
         self.said = true;
     }
 
-    /// The waiting is over: with a device, or in vain, which another line will say.
+    /// The wait has ended: with a device, or in vain, and then another line says so.
     pub fn end(&mut self, served: bool) {
         if !self.said {
             return;

@@ -84,7 +84,7 @@ impl<'a, W: Worker> Search<'a, W> {
         }
     }
 
-    /// One choice, with a session of its own that is over when it answers.
+    /// One choice, with a session of its own that ends with the answer.
     fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Outcome, Failure> {
         let relist = self.stale();
         // What was ours when the waiting began may have ended, or begun.

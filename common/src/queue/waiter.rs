@@ -101,7 +101,7 @@ impl<'a, S: Seeker> Waiter<'a, S> {
         })
     }
 
-    /// Waits until served, or until the time is over.
+    /// Waits until served, or until the time has run out.
     pub fn wait(mut self) -> Result<S::Found, Failure> {
         let result = self.served();
         self.progress.end(result.is_ok());

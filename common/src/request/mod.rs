@@ -150,7 +150,8 @@ impl Request {
         }
     }
 
-    /// Among whom devices are claimed: inside what is ours, or everybody on the node.
+    /// Among whom devices are claimed: inside what this call owns, or everybody on the
+    /// node.
     pub fn level(&self) -> Level {
         self.cover
             .as_ref()
@@ -208,14 +209,14 @@ impl Request {
         ownership::of_grant(lock_file, &wish)
     }
 
-    /// The most devices that this user may have at a time; of what is ours already
-    /// nothing is counted again.
+    /// The most devices that this user may have at a time; what this call owns
+    /// already is not counted again.
     pub fn cap(&self) -> Option<u32> {
         self.cap.filter(|_| self.cover.is_none())
     }
 
-    /// Confirms, after something was settled inside what is ours, that the enclosing
-    /// reservation or lease survived.
+    /// Confirms that the enclosing reservation or lease survived while something was
+    /// settled inside it.
     ///
     /// # Errors
     ///

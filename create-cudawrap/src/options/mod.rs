@@ -40,7 +40,7 @@ pub struct Options {
     pub force: bool,
     /// `--wrapper`.
     pub wrapper: Option<PathBuf>,
-    /// How much is said.
+    /// How much is printed.
     pub level: Level,
 }
 

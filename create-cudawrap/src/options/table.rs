@@ -113,7 +113,7 @@ pub fn command() -> Command {
         .arg(paths)
 }
 
-/// What is said beside the options.
+/// The texts beside the options.
 pub const GUIDE: HelpText = HelpText {
     about: "Make programs start through cudawrap, which gives each of them a free MIG device",
     common: &[],

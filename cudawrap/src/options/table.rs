@@ -70,7 +70,7 @@ pub fn command() -> Command {
         .override_usage("cudawrap [OPTIONS] [--] PROGRAM [ARG]...")
 }
 
-/// What is said beside the options.
+/// The texts beside the options.
 pub const GUIDE: HelpText = HelpText {
     about: "Run a program on a free MIG device or GPU, leased until the program exits",
     common: &[

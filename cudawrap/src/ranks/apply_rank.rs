@@ -116,7 +116,8 @@ fn place_rank(
     diag: &Diag,
 ) {
     let ours_alone = || is_ours_alone(request, lock_file, listed);
-    // Whose devices are divided: those of a grant, and everybody's only if that is said.
+    // Whose devices are divided: those of a grant, and everybody's only if the user asks
+    // for that.
     let divided = (request.visible != Visible::Unset || settings.share_auto) && !ours_alone();
     if divided && settings.share.is_none() {
         divide(request, distribution::share(rank, listed.len()));

@@ -1,5 +1,5 @@
 //! So many ranks on so many devices: evenly, in blocks, the first devices one more where
-//! it does not come out even. Pure arithmetic; who gets which device in the end is
+//! the counts are uneven. Pure arithmetic; who gets which device in the end is
 //! decided by leases.
 
 use getgpu_common::share::Share;
@@ -35,7 +35,7 @@ pub fn block(rank: &Rank, devices: usize) -> Option<usize> {
     })
 }
 
-/// What rank 0 says of counts that do not come out even, for people who meant them to.
+/// The line by which rank 0 reports uneven counts, for people who meant them to be even.
 pub fn uneven(rank: &Rank, devices: usize) -> Option<String> {
     let size = rank
         .size

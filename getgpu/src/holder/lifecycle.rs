@@ -140,7 +140,7 @@ impl Reservation<'_> {
         }
     }
 
-    /// Waits for the first program; none when the time is over.
+    /// Waits for the first program; none when the time has run out.
     fn wait(&mut self, limit: Duration) -> Option<Vec<Stat>> {
         let deadline = sys::boot_time() + limit;
         if let Some(found) = self.watch_closely(limit.min(snapshot::CLOSELY)) {

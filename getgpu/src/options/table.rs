@@ -183,11 +183,11 @@ pub fn command() -> Command {
         .value_name("INDEX")
         .num_args(0..)
         .action(ArgAction::Append)
-        .help("That device of the order, in use or not; reserved if it is free");
+        .help("The device with this number in getgpu --list, even if it is in use; reserved if it is free");
     flags::command("getgpu", GUIDE.about, table()).arg(index)
 }
 
-/// What is said beside the options.
+/// The texts beside the options.
 pub const GUIDE: HelpText = HelpText {
     about: "Print the UUID of a free MIG device or GPU, and keep it reserved for the program that will use it",
     common: &[

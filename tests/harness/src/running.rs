@@ -52,7 +52,7 @@ impl Running {
         let _ = kill(self.raw(), signal);
     }
 
-    /// Whether it is over.
+    /// Whether it has exited.
     pub fn is_over(&mut self) -> bool {
         self.status().is_some()
     }
@@ -65,7 +65,7 @@ impl Running {
         Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"))
     }
 
-    /// Waits for its end; fails when the time limit is over.
+    /// Waits for its end; fails when the time limit has passed.
     #[track_caller]
     pub fn wait(mut self) -> Outcome {
         let left = self.limit.saturating_sub(self.started.elapsed());

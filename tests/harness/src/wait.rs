@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Long enough for anything that does happen, on a machine under load.
 pub const LONG: Duration = Duration::from_secs(30);
 
-/// Waits until `done`; panics with `what` when `limit` is over.
+/// Waits until `done`; panics with `what` when `limit` has passed.
 #[track_caller]
 pub fn until_within(limit: Duration, what: &str, done: impl FnMut() -> bool) {
     assert!(

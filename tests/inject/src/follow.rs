@@ -27,7 +27,7 @@ struct Process {
 
 /// Starts `command` and follows it and all that it starts until the blow is struck or
 /// they end. What `released` says to be the user's program, just executed, is let go too.
-/// `ended` is called when process 0 is over, before anybody who is followed goes on.
+/// `ended` is called when process 0 has exited, before anybody who is followed goes on.
 pub fn follow(
     command: &mut Command,
     blow: Option<(Point, Blow)>,
@@ -37,9 +37,9 @@ pub fn follow(
     run(command, blow, released, ended, &mut |_| ())
 }
 
-/// Starts `command` and follows it to its end without a blow. `look` is called before each
-/// system call, while the process that makes it is stopped, so that it sees every state
-/// that others could see.
+/// Starts `command` and follows it to its end without a blow. `look` is called before
+/// each system call, while the process that makes it is stopped, so that it sees every
+/// state that others could see.
 pub fn watch(
     command: &mut Command,
     released: impl Fn(i32) -> bool,

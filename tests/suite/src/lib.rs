@@ -1,6 +1,6 @@
 //! Tests of the commands as users meet them: each folder of `tests/` is one theme and one
-//! test binary, each test is named after the guarantee it holds. They start the built programs in a sandbox
-//! of `harness`, so `cargo build --workspace` comes first.
+//! test binary, each test is named after the guarantee it holds. They start the built
+//! programs in a sandbox of `harness`, so `cargo build --workspace` comes first.
 
 pub mod bytes;
 pub mod docker;
@@ -116,8 +116,8 @@ pub fn somebody(sandbox: &Sandbox, arguments: &[&str]) -> Command {
     }
 }
 
-/// Asks for a device about 20 times a second until `program` is over; asserts that nobody
-/// gets one before. Gives how often it asked.
+/// Asks for a device about 20 times a second until `program` has exited; asserts that
+/// nobody gets one before. Gives how often it asked.
 ///
 /// For a node with one device: whoever gets one gets that of the program.
 #[track_caller]

@@ -222,7 +222,7 @@ fn launches(count: usize, time: &str, ways: &[Way]) {
         let mut started = running.len();
         while !running.is_empty() {
             let mut over = None;
-            wait::until("one is over", || {
+            wait::until("one has exited", || {
                 over = running.iter_mut().position(Running::is_over);
                 over.is_some()
             });

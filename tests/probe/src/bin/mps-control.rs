@@ -43,7 +43,7 @@ fn main() {
     std::process::exit(status);
 }
 
-/// The parent is over when the child listens; the lock is the child's, since fcntl(2)
+/// The parent has exited when the child listens; the lock is the child's, since fcntl(2)
 /// locks are not inherited.
 fn daemon(directory: &Path, log: &Path) -> io::Result<i32> {
     if !directory.is_dir() {

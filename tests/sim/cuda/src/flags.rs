@@ -26,7 +26,7 @@ pub(crate) struct Flags {
     pub(crate) init: Duration,
     /// Time for which it exists; `None`: for ever.
     pub(crate) run: Option<Duration>,
-    /// Until this file exists (and `run` is over).
+    /// Until this file exists (and `run` has ended).
     pub(crate) until_file: Option<PathBuf>,
     /// Exit status.
     pub(crate) exit: i32,

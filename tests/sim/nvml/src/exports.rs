@@ -1,5 +1,5 @@
 //! The C functions of libnvidia-ml.so.1 that exist here, under their exact names and in
-//! their exact forms. Each only hands its arguments on; what is said is in `answers.rs`
+//! their exact forms. Each only hands its arguments on; the answers are in `answers.rs`
 //! and `processes.rs`.
 //!
 //! A pointer from the caller is either NULL or good for what nvml.h says: that is the

@@ -36,7 +36,7 @@ fn auto_starts_a_program_that_takes_its_device_at_the_first_call() {
     let gpu = auto(&["--type", "gpu"], &[]).run();
     gpu.mentions("CUDA finds no device in this program");
     assert_eq!(all_said(&gpu, "visible")[1], "empty");
-    // A tool of somebody else's is not loaded, and that is said.
+    // A tool of somebody else's is not loaded, and a line says so.
     auto(&[], &[])
         .env(VARIABLE, "/opt/nsight/tool.so")
         .run()

@@ -128,7 +128,7 @@ fn only_the_hosts_root_may_hold_for_any_process() {
     outcome.refuses(
         "getgpu",
         2,
-        "--hold=1: it is never over; only root may hold until then",
+        "--hold=1: this process never exits; only root may hold until then",
     );
     let script = "mount -t proc -o hidepid=2 proc /proc && setpriv --reuid 1001 --regid 1001 --clear-groups getgpu --hold; exit $?";
     let outcome = sandbox

@@ -1,6 +1,6 @@
 //! A lease lasts until the last process that inherited it exits: forks, daemons, shells
-//! that close descriptors, programs that start others. It is lost only if every descriptor
-//! is closed, as the README says.
+//! that close descriptors, programs that start others. It is lost only if every
+//! descriptor is closed, as the README says.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -52,7 +52,7 @@ const PYTHON: [(&str, &str, bool); 5] = [
         true,
     ),
     (
-        "a child without descriptors whose parent is over",
+        "a child without descriptors whose parent has exited",
         "if os.fork(): os._exit(0)\nos.closerange(3, 4096)",
         false,
     ),

@@ -33,7 +33,7 @@ fn a_device_that_the_variable_names_is_leased_in_every_form() {
             let outcome = somebody(&sandbox, &["--explain", "--no-reserve"]).run();
             outcome.mentions(&format!("{uuid} (GPU 0 MIG device 1): leased by "));
             drop(program);
-            wait::until("it is over", || sandbox.running() == 0);
+            wait::until("it has exited", || sandbox.running() == 0);
         }
     }
     let whole = Sandbox::new("gpus4");
@@ -52,7 +52,7 @@ fn a_device_that_the_variable_names_is_leased_in_every_form() {
             .run()
             .mentions(&format!("{} (GPU 2): leased by ", whole.uuids()[2]));
         drop(program);
-        wait::until("it is over", || whole.running() == 0);
+        wait::until("it has exited", || whole.running() == 0);
     }
 }
 
@@ -228,8 +228,8 @@ fn another_users_program_is_named_in_the_message() {
     ));
 }
 
-/// In another pid namespace /proc cannot prove whose a reservation is, so the uid that signs
-/// it decides; a container's uid 0 may be anybody, so cudawrap warns and runs.
+/// In another pid namespace /proc cannot prove whose a reservation is, so the uid that
+/// signs it decides; a container's uid 0 may be anybody, so cudawrap warns and runs.
 #[test]
 fn in_another_pid_namespace_the_uid_decides_whose_reservation_it_is() {
     if skip::lacks(&[Need::Mounts, Need::Tool("setpriv")]) {

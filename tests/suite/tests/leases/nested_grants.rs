@@ -1,6 +1,6 @@
-//! A call inside a reservation or a lease divides what its caller owns: fewer devices than
-//! the grant names are some of them, all different; as many are the grant itself; one
-//! level deeper nothing is left.
+//! A call inside a reservation or a lease divides what its caller owns: fewer devices
+//! than the grant names are some of them, all different; as many are the grant itself;
+//! one level deeper nothing is left.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn getgpu_and_cudawrap_inside_give_way_to_each_other() {
     let third: Vec<&str> = lines[0].split(',').collect();
     assert_eq!(
         lines[2], third[2],
-        "the lease of a program that is over is free again"
+        "the lease of a program that has exited is free again"
     );
     assert_eq!(
         outcome.stderr.lines().next(),
@@ -175,7 +175,7 @@ fn a_program_inside_a_lease_keeps_its_device_when_the_one_around_it_is_gone() {
         .run()
         .exits(1);
     sandbox.file("work/go", "", 0o644);
-    wait::until("it is over", || !sandbox.locked());
+    wait::until("it has exited", || !sandbox.locked());
     sandbox.assert_exclusive();
 }
 

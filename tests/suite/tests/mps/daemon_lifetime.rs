@@ -1,5 +1,5 @@
-//! The daemon ends with its last client, however that ended, and every program that starts
-//! finds one, whatever was killed before.
+//! The daemon ends with its last client, however that ended, and every program that
+//! starts finds one, whatever was killed before.
 
 use std::fs;
 use std::io::Write;
@@ -81,7 +81,8 @@ fn a_killed_daemon_is_started_anew_by_the_next_program() {
         wait::until("one keeper", || node.keepers() == keepers);
         assert_eq!(node.daemons().len(), 1);
         assert_ne!(node.daemons(), daemons);
-        // Both at once, and then nobody but the keeper sees that the last client is over.
+        // Both at once, and then nobody but the keeper sees that the last client has
+        // exited.
         end(node.daemons()[0]);
         end(node.keepers()[0]);
         let mut third = node.client("third", |c| c);

@@ -105,7 +105,7 @@ fn a_driver_in_which_processes_cannot_even_be_killed() {
         .run()
         .exits(0);
     ice.freeze("-u");
-    wait::until("what hung is over", || sandbox.processes().is_empty());
+    wait::until("what hung has exited", || sandbox.processes().is_empty());
     sandbox.getgpu(["--no-reserve"]).run().line();
 }
 

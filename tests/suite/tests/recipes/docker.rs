@@ -48,7 +48,7 @@ fn a_container_in_the_background_has_its_device_until_it_is_over() {
         let mut client = shell(&format!("{script}; echo $id >id")).spawn();
         wait::until("it is reserved", || !sandbox.holders().is_empty());
         // From the first reservation to the second there is no gap.
-        wait::until("the shell is over", || {
+        wait::until("the shell has exited", || {
             let over = client.is_over();
             assert!(over || sandbox.locked(), "free meanwhile");
             over
@@ -67,7 +67,7 @@ fn a_container_in_the_background_has_its_device_until_it_is_over() {
     });
 }
 
-/// docker says 0 of a container that is over, which to root's getgpu would mean: until
+/// docker says 0 of a container that has exited, which to root's getgpu would mean: until
 /// released.
 #[test]
 fn of_a_container_that_is_over_already_nothing_is_kept() {

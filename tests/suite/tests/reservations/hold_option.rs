@@ -1,6 +1,6 @@
 //! `--hold` in every shell and form: held until the calling shell exits, then free at
-//! once. The caller is the shell itself, not the fork that a pipe, a function or a command
-//! substitution makes.
+//! once. The caller is the shell itself, not the fork that a pipe, a function or a
+//! command substitution makes.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ const FORMS: [(&str, &str); 18] = [
     ("zsh", "X=$(getgpu --hold | cat)"),
     ("zsh", "f() { getgpu --hold || exit; }; X=$(f)"),
     ("tcsh", "set X = `getgpu --hold`"),
-    // There tcsh makes cat the parent of getgpu, and cat is over at once.
+    // There tcsh makes cat the parent of getgpu, and cat exits at once.
     ("tcsh", "set X = `getgpu --hold | cat`"),
     ("tcsh", "set X = `getgpu --hold || exit`"),
 ];

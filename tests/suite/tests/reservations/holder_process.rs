@@ -131,7 +131,7 @@ fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
         .collect();
     wait::until("the holder has seen both", || watched(&sandbox) == 2);
     kill(Pid::from_raw(pids[0]), Signal::SIGKILL).unwrap();
-    wait::until("the parent is over", || watched(&sandbox) == 1);
+    wait::until("the parent has exited", || watched(&sandbox) == 1);
     wait::throughout(
         Duration::from_millis(500),
         "its child has the device",
@@ -236,7 +236,7 @@ fn getgpu_killed_during_nvml_holds_nothing_and_leaves_no_process() {
         program.signal(signal);
         assert_eq!(program.wait().signal(), Some(signal as i32));
         sandbox.assert_clean(Duration::from_millis(500));
-        wait::until("the process that asks NVML is over", || {
+        wait::until("the process that asks NVML has exited", || {
             sandbox.processes().is_empty()
         });
     }

@@ -1,6 +1,6 @@
-//! A reservation lasts until its program exits, even if the program takes minutes to touch
-//! the GPU, and no longer. The node has one device, so any device that is printed is the
-//! reserved one.
+//! A reservation lasts until its program exits, even if the program takes minutes to
+//! touch the GPU, and no longer. The node has one device, so any device that is printed
+//! is the reserved one.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const PREFIX: [(&str, &str); 4] = [
     ),
 ];
 
-/// A program that is over before the holder's first regular look, 5 ms after printing. No
+/// A program that exits before the holder's first regular look, 5 ms after printing. No
 /// look is certain to meet it, so most is enough.
 #[test]
 fn a_program_of_three_milliseconds_does_not_leave_its_device_reserved() {
@@ -122,7 +122,7 @@ fn getgpu_returns_at_once_and_leaves_no_child() {
     assert_eq!(
         sandbox.holders().len(),
         1,
-        "in doubt reserved, although the shell is over"
+        "in doubt reserved, although the shell has exited"
     );
 }
 
@@ -149,13 +149,13 @@ fn a_killed_program_frees_its_device_and_nothing_is_left() {
         )
         .spawn();
     sandbox.until_running(1);
-    // A program that is over before the holder's first looks is never seen; its device
+    // A program that exits before the holder's first looks is never seen; its device
     // then stays reserved for --for.
     wait::throughout(Duration::from_millis(300), "it is reserved", || {
         sandbox.holders().len() == 1
     });
     program.signal(Signal::SIGKILL);
-    wait::until("it is over", || program.is_over());
+    wait::until("it has exited", || program.is_over());
     free_again(&sandbox);
     for directory in ["work", "home", "run"] {
         let left: Vec<_> = std::fs::read_dir(sandbox.path(directory))

@@ -130,7 +130,7 @@ fn a_slow_end_of_nvml_keeps_no_other_call_from_being_counted() {
     };
     for call in calls.into_iter().chain(parts) {
         let mut call = call;
-        wait::until("it is over", || {
+        wait::until("it has exited", || {
             go_on();
             call.is_over()
         });

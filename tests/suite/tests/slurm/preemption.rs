@@ -68,7 +68,7 @@ impl Watched<'_> {
         assert!(self.sandbox.locked(), "kept until the end");
         self.sandbox
             .file(&format!("work/{}-stop", self.name), "", 0o644);
-        wait::until("it is over", || self.over());
+        wait::until("it has exited", || self.over());
         wait::until_within(within, "its device is free", || !self.sandbox.locked());
     }
 }
@@ -191,7 +191,7 @@ fn a_requeued_job_finds_nothing_in_its_way() {
         .exits(0);
     first.until_log(&["CONT", "TERM"]);
     sandbox.file("work/run0-stop", "", 0o644);
-    wait::until("it is over", || first.over());
+    wait::until("it has exited", || first.over());
     let second = Watched {
         name: "run1",
         ..first

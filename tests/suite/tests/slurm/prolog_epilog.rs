@@ -1,6 +1,6 @@
-//! Prolog and Epilog called as Slurm calls them: as root, with Slurm's variables alone, 50
-//! at once, twice, and not at all. They always end with status 0 and leave nothing behind a
-//! job.
+//! Prolog and Epilog called as Slurm calls them: as root, with Slurm's variables alone,
+//! 50 at once, twice, and not at all. They always end with status 0 and leave nothing
+//! behind a job.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -77,7 +77,7 @@ fn hooks_may_run_twice_alone_or_for_nothing() {
     // The holder killed: nothing is left, the epilog finds nothing, the prolog makes
     // another.
     kill(Pid::from_raw(sandbox.holders()[0].pid), Signal::SIGKILL).unwrap();
-    wait::until("it is over", || sandbox.holders().is_empty());
+    wait::until("it has exited", || sandbox.holders().is_empty());
     quiet(epilog(&sandbox, &job(0)));
     sandbox.assert_clean(Duration::ZERO);
     quiet(prolog(&sandbox, &job(0)));

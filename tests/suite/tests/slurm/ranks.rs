@@ -1,5 +1,6 @@
-//! Every `cudawrap -- program` of a step gets its own device of the job's grant, or an even
-//! share of one. Inside a batch script the launcher's own numbers count, not Slurm's.
+//! Every `cudawrap -- program` of a step gets its own device of the job's grant, or an
+//! even share of one. Inside a batch script the launcher's own numbers count, not
+//! Slurm's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -54,7 +55,7 @@ fn ranks_under_srun_get_one_device_each_or_even_parts() {
         sandbox.until_running(ranks);
         assert_eq!(spread(&sandbox), expected, "{ranks} ranks {gpus}");
         let said = go_on(&sandbox, vec![step]);
-        // What does not come out even is said once.
+        // Uneven counts are reported once.
         let uneven = usize::from(!gpus.is_empty() && 4 % ranks != 0 && ranks % 4 != 0);
         assert_eq!(
             said[0]

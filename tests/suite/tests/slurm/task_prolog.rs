@@ -27,7 +27,7 @@ fn a_task_is_told_one_device_that_is_kept_until_it_is_over() {
         .spawn();
     let read =
         |name: &str| fs::read_to_string(sandbox.path(&format!("work/{name}"))).unwrap_or_default();
-    wait::until("the script is over", || {
+    wait::until("the script has exited", || {
         !read("status").is_empty() || task.is_over()
     });
     assert_eq!(read("status"), "0\n");

@@ -144,8 +144,8 @@ fn keys_and_jobs_are_the_same_wrapped_and_not() {
     sandbox.assert_clean(Duration::from_secs(1));
 }
 
-/// An orphaned group: its parent is over, so the kernel sends HUP and CONT to a stopped
-/// one.
+/// An orphaned group: its parent has exited, so the kernel sends HUP and CONT to a
+/// stopped one.
 #[test]
 fn a_stopped_program_whose_shell_ends_is_over_and_its_device_free() {
     let sandbox = Sandbox::new("mig4");
@@ -191,5 +191,5 @@ fn a_waiter_in_the_background_leaves_the_prompt_alone() {
     terminal.type_until("bg\n", "sim-cuda &");
     quiet(&terminal, "nor after bg");
     terminal.type_until("kill %1\n", "> ");
-    wait::until("it is over", || !waiting());
+    wait::until("it has exited", || !waiting());
 }
