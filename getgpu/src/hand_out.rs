@@ -24,38 +24,28 @@ use crate::options::{Format, Keep};
 
 impl Invocation<'_> {
     /// Starts the holder, prints, and tells the holder how that went.
-    pub fn hand_out(&self, answer: Answer, whose: Whose) -> Result<(), Failure> {
+    pub fn hand_out(&self, mut answer: Answer, whose: Whose) -> Result<(), Failure> {
         let text = self.text(&answer.value, answer.part);
-        let Some(lock) = answer.lock.filter(|_| self.options.keep != Keep::No) else {
+        let lock = answer.lock.take();
+        let Some(lock) = lock.filter(|_| self.options.keep != Keep::No) else {
             return print(&text);
         };
         let until = self.until(&whose);
         self.warn_if_cut(&until);
         let job = Job::own();
-        let own_uid = || nix::unistd::geteuid().as_raw();
-        let record = Record {
-            by: "getgpu",
-            pid: std::process::id() as i32,
-            what: "reserved",
-            devices: &answer.uuids,
-            uid: whose.user.map_or_else(own_uid, |user| user.uid),
-            program: ("for", &whose.caller.name),
-            share: answer.part,
-            job: job.as_ref(),
-            waited: self.began.elapsed(),
-        };
+        let record = self.record(&answer, &whose, job.as_ref());
         let grant = self.environment.visible.as_deref();
         let args = HolderArgs {
             devices: answer.uuids.clone(),
             granted: grant.is_some_and(|own| own == answer.value.as_str()),
-            value: answer.value,
+            value: answer.value.clone(),
             caller: whose.caller.clone(),
             record: (self.settings.log != Log::None).then(|| record.text()),
             job: job.clone(),
             forks: caller::forks(),
             since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),
             until,
-            tag: whose.tag,
+            tag: whose.tag.clone(),
         };
         // What the site keeps until it is released is the site's own affair.
         let watched = match &args.until {
@@ -80,6 +70,22 @@ impl Invocation<'_> {
                 started.cancel();
                 Err(failure)
             }
+        }
+    }
+
+    /// What the site's log says.
+    fn record<'a>(&self, answer: &'a Answer, whose: &'a Whose, job: Option<&'a Job>) -> Record<'a> {
+        let own_uid = || nix::unistd::geteuid().as_raw();
+        Record {
+            by: "getgpu",
+            pid: std::process::id() as i32,
+            what: "reserved",
+            devices: &answer.uuids,
+            uid: whose.user.map_or_else(own_uid, |user| user.uid),
+            program: ("for", &whose.caller.name),
+            share: answer.part,
+            job,
+            waited: self.began.elapsed(),
         }
     }
 

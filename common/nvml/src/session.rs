@@ -62,21 +62,7 @@ fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
         _ => {}
     }
     if unloadable {
-        let cause = match error {
-            NvmlError::LibloadingError(cause) => cause.to_string(),
-            other => other.to_string(),
-        };
-        let hint = if is_missing(library, &cause) {
-            "the NVIDIA driver is loaded but its library is not found: install libnvidia-ml1 or set `library`"
-        } else {
-            "the NVIDIA driver is loaded but this file is not its library (empty, damaged or for another machine): \
-             install libnvidia-ml1 again or set `library`"
-        };
-        return Failure::new(
-            Kind::Nvml,
-            format!("cannot load {}: {cause}", library.display()),
-        )
-        .hint(hint);
+        return cannot_load(library, error);
     }
     let hint = match code {
         fault::VERSION_MISMATCH => {
@@ -85,6 +71,22 @@ fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
         _ => "does `nvidia-smi -L` work on this node?",
     };
     Failure::new(Kind::Nvml, format!("NVML {}", Fault::from("Init", error))).hint(hint)
+}
+
+/// A driver is loaded, and the file is not its library.
+fn cannot_load(library: &Path, error: &NvmlError) -> Failure {
+    let cause = match error {
+        NvmlError::LibloadingError(cause) => cause.to_string(),
+        other => other.to_string(),
+    };
+    let hint = if is_missing(library, &cause) {
+        "the NVIDIA driver is loaded but its library is not found: install libnvidia-ml1 or set `library`"
+    } else {
+        "the NVIDIA driver is loaded but this file is not its library (empty, damaged or for another machine): \
+         install libnvidia-ml1 again or set `library`"
+    };
+    let text = format!("cannot load {}: {cause}", library.display());
+    Failure::new(Kind::Nvml, text).hint(hint)
 }
 
 /// Whether the loader found the library and had no memory for it, which says nothing about
@@ -262,6 +264,19 @@ impl<'n> Session<'n> {
         Uuid::parse(&text).ok_or_else(|| Fault::new("DeviceGetUUID: not a UUID", 0))
     }
 
+    /// The handle of a device; `None` for an empty slot, or one that may not be asked about.
+    fn filled(&mut self, gpu: u32, slot: Option<u32>) -> Result<Option<Rc<Handle<'n>>>, Fault> {
+        match self.handle(gpu, slot) {
+            Ok(handle) => Ok(Some(handle)),
+            Err(fault)
+                if slot.is_some() && (fault.empty_slot() || fault.code == fault::NO_PERMISSION) =>
+            {
+                Ok(None)
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
     /// One device; `None` for an empty slot.
     pub(super) fn device(
         &mut self,
@@ -269,14 +284,8 @@ impl<'n> Session<'n> {
         slot: Option<u32>,
         detail: Detail,
     ) -> Result<Option<Device>, Fault> {
-        let handle = match self.handle(gpu, slot) {
-            Ok(handle) => handle,
-            Err(fault)
-                if slot.is_some() && (fault.empty_slot() || fault.code == fault::NO_PERMISSION) =>
-            {
-                return Ok(None);
-            }
-            Err(fault) => return Err(fault),
+        let Some(handle) = self.filled(gpu, slot)? else {
+            return Ok(None);
         };
         let uuid = self.uuid(&handle)?;
         let parent = self.gpu_handle(gpu)?;

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::choice::rejection_report::Rejected;
+use crate::choice::rejection_report::{Rejected, Verdict};
 use crate::error::Failure;
 use crate::inventory::Device;
 use crate::lock::claim::{self, sign};
@@ -35,7 +35,7 @@ pub fn claim(
     side: Side,
     request: &Request,
     device: &Device,
-) -> Result<Result<Claim, Rejected>, Failure> {
+) -> Result<Verdict<Claim>, Failure> {
     let span = Span::of(&device.uuid);
     let units = match units(probe, request, device)? {
         Ok(units) => units,
@@ -66,7 +66,7 @@ pub fn units(
     probe: &OfdLock,
     request: &Request,
     device: &Device,
-) -> Result<Result<Units, Rejected>, Failure> {
+) -> Result<Verdict<Units>, Failure> {
     let span = Span::of(&device.uuid);
     let level = request.level();
     let ours = request
@@ -99,7 +99,7 @@ pub fn units(
     }))
 }
 
-fn unless_held(held: Option<Held>, units: Units) -> Result<Units, Rejected> {
+fn unless_held(held: Option<Held>, units: Units) -> Verdict<Units> {
     match held {
         None => Ok(units),
         Some(Held::Settled) => Err(Rejected::Taken),

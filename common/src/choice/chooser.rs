@@ -9,7 +9,7 @@ pub use crate::choice::attempt::Picked;
 use crate::choice::cap::Admission;
 pub use crate::choice::cap::Guard;
 use crate::choice::policy::{Candidate, Preference};
-use crate::choice::rejection_report::{self, Rejected};
+use crate::choice::rejection_report::{self, Rejected, Verdict};
 use crate::choice::sampling::SlotSampler;
 use crate::choice::{cap, sampling};
 use crate::error::Failure;
@@ -348,7 +348,7 @@ impl<A: Ask> Chooser<'_, A> {
         &mut self,
         probe: &OfdLock,
         device: &Device,
-    ) -> Result<Result<Claim, Rejected>, Failure> {
+    ) -> Result<Verdict<Claim>, Failure> {
         let claim = match crate::choice::attempt::claim(
             self.lock_file,
             probe,

@@ -10,6 +10,9 @@ use crate::pool::{Filter, Outside};
 use crate::procfs::{self, namespaces};
 use crate::request;
 
+/// What can be had of one device, or why nothing.
+pub type Verdict<T> = Result<T, Rejected>;
+
 /// Why a device was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejected {

@@ -31,6 +31,10 @@ pub const WORKER_OPTION: &str = "--nvml-worker";
 /// More than this in one answer is a library gone wrong.
 const LONGEST_ANSWER: usize = 64 << 20;
 
+/// What NVML tells of one GPU or device. That it fails there does not end the session, as
+/// any other failure does.
+pub type Told<T> = Result<T, Failure>;
+
 /// The other process, whichever way it was started.
 pub trait Worker {
     /// The connection to it.
@@ -124,9 +128,8 @@ impl<W: Worker> Client<W> {
         }
     }
 
-    /// One GPU's MIG mode and slots. The outer error ends the session, the inner one is
-    /// this GPU's.
-    pub fn gpu(&mut self, gpu: u32) -> Result<Result<Gpu, Failure>, Failure> {
+    /// One GPU's MIG mode and slots.
+    pub fn gpu(&mut self, gpu: u32) -> Result<Told<Gpu>, Failure> {
         match self.tell(&Request::Gpu { gpu })? {
             Answer::Gpu(gpu) => Ok(Ok(gpu)),
             Answer::Failed(failure) => Ok(Err(failure)),
@@ -140,7 +143,7 @@ impl<W: Worker> Client<W> {
         gpu: u32,
         slot: Option<u32>,
         detail: Detail,
-    ) -> Result<Result<Option<Device>, Failure>, Failure> {
+    ) -> Result<Told<Option<Device>>, Failure> {
         match self.tell(&Request::Device { gpu, slot, detail })? {
             Answer::Device(device) => Ok(Ok(device)),
             Answer::Failed(failure) => Ok(Err(failure)),
@@ -149,11 +152,7 @@ impl<W: Worker> Client<W> {
     }
 
     /// Who uses a device.
-    pub fn usage(
-        &mut self,
-        device: &Device,
-        detail: Detail,
-    ) -> Result<Result<Usage, Failure>, Failure> {
+    pub fn usage(&mut self, device: &Device, detail: Detail) -> Result<Told<Usage>, Failure> {
         match self.tell(&Request::Usage {
             gpu: device.gpu,
             slot: device.slot,
@@ -166,7 +165,7 @@ impl<W: Worker> Client<W> {
     }
 
     /// Who uses the device of this UUID (nvmlDeviceGetHandleByUUID).
-    pub fn usage_of(&mut self, uuid: &Uuid) -> Result<Result<Usage, Failure>, Failure> {
+    pub fn usage_of(&mut self, uuid: &Uuid) -> Result<Told<Usage>, Failure> {
         match self.tell(&Request::UsageOf { uuid: uuid.clone() })? {
             Answer::Usage(usage) => Ok(Ok(usage)),
             Answer::Failed(failure) => Ok(Err(failure)),
@@ -208,11 +207,11 @@ impl<W: Worker> Client<W> {
 
     /// Which CPUs are near the GPU of the device of this UUID
     /// (nvmlDeviceGetHandleByUUID).
-    pub fn near_uuid(&mut self, uuid: &Uuid) -> Result<Result<CpuSet, Failure>, Failure> {
+    pub fn near_uuid(&mut self, uuid: &Uuid) -> Result<Told<CpuSet>, Failure> {
         self.cpus(&Request::CpusOf { uuid: uuid.clone() })
     }
 
-    fn cpus(&mut self, request: &Request) -> Result<Result<CpuSet, Failure>, Failure> {
+    fn cpus(&mut self, request: &Request) -> Result<Told<CpuSet>, Failure> {
         match self.tell(request)? {
             Answer::Cpus(cpus) => Ok(Ok(cpus)),
             Answer::Failed(failure) => Ok(Err(failure)),
