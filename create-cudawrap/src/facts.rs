@@ -9,7 +9,7 @@ use crate::filesystem::network;
 use crate::identity::Id;
 use crate::inspect::Entry;
 use crate::names::OWN;
-use crate::package::{self, Owner};
+use crate::package::Owner;
 use crate::target::Target;
 use crate::wrapper::{Wrapper, identity};
 use crate::{apparmor, names};
@@ -56,23 +56,15 @@ pub fn keeper(dir: &Directory) -> Result<Keeper, Failure> {
     })
 }
 
-/// Gathers the rest; `diverted` as dpkg has it or shall have it; `ask` says whether
-/// package managers are asked.
-pub fn facts(
-    target: &Target,
-    dir: &Directory,
-    wrapper: &Wrapper,
-    diverted: bool,
-    ask: bool,
-) -> Result<Facts, Failure> {
-    let path = target.path();
-    Ok(Facts {
+/// Gathers the rest, apart from what package managers say.
+pub fn facts(target: &Target, dir: &Directory, wrapper: &Wrapper) -> Facts {
+    Facts {
         own: own(target, wrapper),
-        diverted,
-        owner: if ask { package::owner(&path)? } else { None },
-        apparmor: apparmor::profile(&path),
+        diverted: false,
+        owner: None,
+        apparmor: apparmor::profile(&target.path()),
         network: other_file_system(dir, wrapper.id),
-    })
+    }
 }
 
 /// Which of our programs the target is or leads to, by name or by being the same file.

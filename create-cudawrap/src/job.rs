@@ -11,6 +11,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 use crate::apply::{self, Stop, Work};
 use crate::directory::Directory;
+use crate::facts::Facts;
 use crate::inspect::{Seen, look};
 use crate::names::{Names, Place};
 use crate::options::Options;
@@ -197,13 +198,16 @@ impl Job<'_> {
         if now != State::Plain && !divert {
             return Ok(known_as);
         }
-        let facts = facts::facts(
-            target,
-            work.dir,
-            wrapper,
-            divert || seen.diverted.is_some(),
-            divert || !force,
-        )?;
+        let owner = if divert || !force {
+            package::owner(&known_as)?
+        } else {
+            None
+        };
+        let facts = Facts {
+            diverted: divert || seen.diverted.is_some(),
+            owner,
+            ..facts::facts(target, work.dir, wrapper)
+        };
         if now == State::Plain {
             checks::program(&seen.app, &facts, force)?;
             for warning in facts::warnings(target, &seen.app) {
