@@ -42,7 +42,7 @@ check:
 	tests/skipped.sh
 
 # The modules of the suite whose tests have a full size.
-hard = launches:: lease_lifetime:: lock_attacks:: planted_files:: nvml_hangs:: busy_or_idle::
+hard = launches:: lease_lifetime:: lock_attacks:: planted_files:: nvml_hangs:: busy_or_idle:: drivers::
 
 # On a machine with a driver and a GPU: a table of what was shown there, to be sent with a report. No setting of a GPU is changed.
 check-gpu:

@@ -75,3 +75,22 @@ fn entries_as_cuda_reads_them() {
             .names(&old)
     );
 }
+
+#[test]
+fn what_is_nearly_an_entry_is_none() {
+    for typed in [
+        format!("GPU-{}", "a".repeat(36)),
+        format!("MIG-{}", "0".repeat(36)),
+        format!("MIG-GPU-{HEX}/1000/0"),
+        format!("MIG-GPU-{HEX}/+1/0"),
+        format!("MIG-GPU-{HEX}/1/1000"),
+        format!("MIG-GPU-{HEX}//0"),
+    ] {
+        assert_eq!(Selector::parse(&typed), None, "{typed}");
+    }
+    let longest = format!("GPU-{}", "a".repeat(35));
+    assert_eq!(
+        Selector::parse(&longest),
+        Some(Selector::Prefix(longest.clone()))
+    );
+}

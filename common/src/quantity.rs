@@ -119,6 +119,10 @@ mod tests {
             ("1.5m", 90_000),
             ("2h", 7_200_000),
             ("200ms", 200),
+            // Ten years are the longest.
+            ("315360000", 315_360_000_000),
+            ("315360001", 315_360_000_000),
+            ("20y", 315_360_000_000),
         ] {
             assert_eq!(time(typed), Ok(Duration::from_millis(ms)), "{typed}");
         }
@@ -136,6 +140,8 @@ mod tests {
             ("10GB", 10 << 30),
             ("1.5k", 1536),
             ("128M", 128 << 20),
+            ("2T", 2 << 40),
+            ("1048575TiB", 1_048_575 << 40),
         ] {
             assert_eq!(size(typed), Ok(bytes), "{typed}");
         }
@@ -151,6 +157,7 @@ mod tests {
             "10 Gig",
             "1e5",
             "9999999999T",
+            "1048576T",
             "10i",
             "1GiiB",
             "1bb",
@@ -164,8 +171,8 @@ mod tests {
     fn times_for_people() {
         let s = Duration::from_secs;
         assert_eq!(
-            [waited(Duration::from_millis(500)), waited(s(42))],
-            ["0.5 s", "42 s"]
+            [Duration::from_millis(500), s(10), s(42)].map(waited),
+            ["0.5 s", "10 s", "42 s"]
         );
         assert_eq!(
             [

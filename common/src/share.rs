@@ -211,11 +211,39 @@ mod tests {
             );
         }
         for text in [
-            "", "0", "0%", "3/2", "1.5", "101%", "-1/2", "1/0", "a", "1/2/3", "0.5x", "1e-1", "/",
-            ".", "0G", "2.0", "10", "1..0",
+            "",
+            "0",
+            "0%",
+            "3/2",
+            "1.5",
+            "101%",
+            "-1/2",
+            "1/0",
+            "a",
+            "1/2/3",
+            "0.5x",
+            "1e-1",
+            "/",
+            ".",
+            "0G",
+            "2.0",
+            "10",
+            "1..0",
+            "+1/2",
+            "1/+2",
+            // Longer than any that is printed.
+            "1/1000000000000000000",
         ] {
             assert!(text.parse::<Share>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn units_are_a_part_of_a_device() {
+        let part = |of: i64| Units::whole().first(UNITS / of).unwrap();
+        assert_eq!([&part(4), &part(2)].map(fraction), [0.25, 0.5]);
+        assert_eq!(smallest([&part(2), &part(8), &part(4)]), 0.125);
+        assert_eq!(smallest([]), 1.0, "nothing shared is whole");
     }
 
     #[test]

@@ -137,3 +137,13 @@ fn a_single_full_uuid_needs_no_nvml() {
     );
     assert_eq!(parse(&format!("{},0", uuid("MIG", 1))).full_uuids(), None);
 }
+
+#[test]
+fn full_uuids_are_all_of_the_entries_or_none() {
+    let (a, b) = (uuid("MIG", 1), uuid("GPU", 2));
+    let of = |value: &str| Visible::parse(Some(OsStr::new(value))).full_uuids();
+    assert_eq!(of(&format!("{a},{b}")), Some(vec![a.clone(), b]));
+    for value in [format!("{a},0"), format!("{a},MIG-00"), String::new()] {
+        assert_eq!(of(&value), None, "{value}");
+    }
+}

@@ -96,6 +96,8 @@ mod tests {
                 (&old_link, &new),
                 Verdict::Leave,
             ),
+            // A program from the temporary name in a link's place, and upgraded after it.
+            (Tmp, App, (&old, &link), (&link, &new), Verdict::Fine),
             // The superseded program out of the way: as planned; another one than was
             // seen.
             (Tmp, Hidden, (&link, &old), (&old, &link), Verdict::Fine),

@@ -103,3 +103,16 @@ fn the_smallest_that_fits_goes_first_and_equal_profiles_are_equal() {
         .collect();
     assert_eq!(orders, [vec![2, 1, 3, 0], vec![2, 3, 1, 0]].into());
 }
+
+/// Memory decides before compute slices, but for a fiftieth of it.
+#[test]
+fn memory_that_differs_by_a_fiftieth_is_equal() {
+    let by_size = |node: &[Device]| ordered(node, &[(0, 0); 2], None, false, true, 1);
+    let larger_with_fewer_slices = [
+        device(0, 0, "1g.20gb", 19968),
+        device(1, 0, "2g.10gb", 9856),
+    ];
+    assert_eq!(by_size(&larger_with_fewer_slices), [1, 0]);
+    let equal = [device(0, 0, "2g.10gb", 50), device(1, 0, "1g.10gb", 51)];
+    assert_eq!(by_size(&equal), [1, 0]);
+}

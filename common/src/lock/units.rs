@@ -156,5 +156,10 @@ mod tests {
             units(&[(0, 5), (25, 5)])
         );
         assert!(Units::whole().is_whole() && Units::default().is_empty());
+        let two = units(&[(0, 60), (1000, 5)]);
+        assert_eq!(
+            two.runs().collect::<Vec<_>>(),
+            [range(0, 60), range(1000, 5)]
+        );
     }
 }
