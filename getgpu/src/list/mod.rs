@@ -195,11 +195,12 @@ fn collect<W: Worker>(
         .zip(holdings(lock_file, &probe, &inventory)?)
     {
         let usage = client.usage(device, Detail::Full)?;
-        let allowed = list.as_ref().is_none_or(|list| list.names(device.names()));
-        let excluded = request.filter.excluded.names(device.names());
-        rows.push(rows::Row::new(
-            device, &inventory, usage, held, *outside, allowed, excluded,
-        ));
+        let membership = rows::Membership {
+            allowed: list.as_ref().is_none_or(|list| list.names(device.names())),
+            excluded: request.filter.excluded.names(device.names()),
+            outside: *outside,
+        };
+        rows.push(rows::Row::new(device, &inventory, usage, held, membership));
     }
     rows::number(&mut rows);
     rows::date_empty(&mut rows, crate::idle::watchers::read);

@@ -95,6 +95,17 @@ pub struct Row {
     pub outside: Option<Outside>,
 }
 
+/// How a device stands to the pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Membership {
+    /// On the site's list.
+    pub allowed: bool,
+    /// On the list of devices that are never chosen.
+    pub excluded: bool,
+    /// Why it is not in the pool.
+    pub outside: Option<Outside>,
+}
+
 impl Row {
     /// Puts together what NVML and the lock say of a device.
     pub fn new(
@@ -102,9 +113,7 @@ impl Row {
         inventory: &Inventory,
         usage: Result<Usage, Failure>,
         held: Holdings,
-        outside: Option<Outside>,
-        allowed: bool,
-        excluded: bool,
+        membership: Membership,
     ) -> Self {
         let usage = usage.unwrap_or_else(|failure| Usage {
             activity: Activity::Unknown,
@@ -127,9 +136,9 @@ impl Row {
             profile: device.profile.clone(),
             memory_total: usage.memory.map(|m| m.total),
             memory_used: usage.memory.map(|m| m.used),
-            allowed,
+            allowed: membership.allowed,
             usable: device.usable,
-            excluded,
+            excluded: membership.excluded,
             state: state(&held, usage.activity),
             empty: empty(&held, usage.activity),
             empty_since: None,
@@ -137,7 +146,7 @@ impl Row {
             reason: usage.reason,
             holders: held.holders,
             processes: usage.processes.iter().map(process).collect(),
-            outside,
+            outside: membership.outside,
         }
     }
 }

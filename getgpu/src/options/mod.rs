@@ -1,7 +1,8 @@
 //! getgpu's options as one checked value, which is all that later files see of what was
-//! typed. `table` is what there is to type, `parse` reads and checks it. Nothing here
-//! touches the system.
+//! typed. `table` is what there is to type, `parse` reads and checks it, `listing` what
+//! stands beside `--list`. Nothing here touches the system.
 
+mod listing;
 mod parse;
 mod table;
 

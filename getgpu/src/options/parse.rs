@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::ArgMatches;
 use getgpu_common::error::{Failure, Kind};
@@ -13,7 +12,7 @@ use getgpu_common::overrides::Overrides;
 use getgpu_common::quantity;
 
 use super::table::{CALLER, FORMATS, GUIDE, LIST_FORMATS, command, table};
-use super::{Action, Form, Format, Keep, Only, Options};
+use super::{Action, Format, Keep, Options, listing};
 use getgpu_common::diag::Level;
 
 /// Settings whose options choose, share or wait, which INDEX excludes; the type decides
@@ -41,65 +40,95 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, Failu
 }
 
 fn check(typed: &ArgMatches) -> Result<Options, Failure> {
-    let given = |name: &str| typed.get_flag(name);
-    let text = |name: &str| typed.get_one::<String>(name).map(String::as_str);
-    if given("version") {
-        return Ok(Options::only(Action::Text(format!(
-            "getgpu {}\n",
-            env!("CARGO_PKG_VERSION")
-        ))));
+    if typed.get_flag("version") {
+        let version = format!("getgpu {}\n", env!("CARGO_PKG_VERSION"));
+        return Ok(Options::only(Action::Text(version)));
     }
-    let format = match text("format") {
-        None | Some("uuid") => Format::Uuid,
-        Some("index") => Format::Index,
-        Some("env") => Format::Env,
-        Some("task") => Format::Task,
-        Some(_) if given("list") => Format::Uuid,
-        // `json` is what other programs take here.
-        Some(other) if LIST_FORMATS.contains(&other) && other != "json" => {
-            return Err(usage(format!("--format {other} goes with --list")));
-        }
-        Some(other) => {
-            return Err(usage(format!(
-                "--format {other}: not one of {}",
-                FORMATS.join(", ")
-            )));
-        }
-    };
-    let choices = Overrides::of(typed, "getgpu")?;
-    if format == Format::Index && matches!(text("type"), Some("mig" | "any")) {
-        return Err(usage(
-            "--format index names whole GPUs only; MIG devices have no CUDA index".into(),
-        ));
-    }
-    if text("share") == Some("auto") {
-        return Err(usage(
-            "--share auto: divides a grant among ranks, which cudawrap does".into(),
-        ));
-    }
-    let tag = text("tag").map(tag_name).transpose()?;
-    let unless_tags = typed.get_many::<String>("unless-tag");
-    let unless_tags: Vec<String> = unless_tags
-        .into_iter()
-        .flatten()
-        .map(|name| tag_name(name))
-        .collect::<Result<_, _>>()?;
     let time = |name: &str| {
         let read = |t| quantity::time(t).map_err(|e| usage(format!("--{name}: {e}")));
-        text(name).map(read).transpose()
+        text(typed, name).map(read).transpose()
     };
-    let uid = text("uid").map(uid_number).transpose()?;
-    let mut action = action(typed)?;
-    let tagged = tag.is_some() || uid.is_some() || !unless_tags.is_empty();
-    if tagged && !matches!(action, Action::Print(_)) {
-        return Err(usage(
-            "--tag, --unless-tag and --uid go with printing a device, and nothing else".into(),
-        ));
+    let mut options = Options {
+        format: format(typed)?,
+        choices: Overrides::of(typed, "getgpu")?,
+        tag: text(typed, "tag").map(tag_name).transpose()?,
+        unless_tags: unless_tags(typed)?,
+        uid: text(typed, "uid").map(uid_number).transpose()?,
+        reserve_for: time("for")?,
+        keep: keep(text(typed, "hold"), typed.get_flag("no-reserve"))?,
+        timeout: time("timeout")?,
+        action: action(typed)?,
+        ignore_grant: typed.get_flag("ignore-grant"),
+        explain: typed.get_flag("explain"),
+        level: flags::level(typed),
+    };
+    contradiction(typed, &options)?;
+    if let (Some(name), true) = (&options.tag, options.only_the_tag(typed)) {
+        options.action = Action::Tagged(name.clone());
     }
-    if let (Some(name), true) = (&tag, only_the_tag(typed, &choices, &action)) {
-        action = Action::Tagged(name.clone());
+    printing_alone(typed, &options)?;
+    Ok(options)
+}
+
+fn text<'t>(typed: &'t ArgMatches, name: &str) -> Option<&'t str> {
+    typed.get_one::<String>(name).map(String::as_str)
+}
+
+/// How a device is printed.
+fn format(typed: &ArgMatches) -> Result<Format, Failure> {
+    match text(typed, "format") {
+        None | Some("uuid") => Ok(Format::Uuid),
+        Some("index") => Ok(Format::Index),
+        Some("env") => Ok(Format::Env),
+        Some("task") => Ok(Format::Task),
+        Some(_) if typed.get_flag("list") => Ok(Format::Uuid),
+        // `json` is what other programs take here.
+        Some(other) if LIST_FORMATS.contains(&other) && other != "json" => {
+            Err(usage(format!("--format {other} goes with --list")))
+        }
+        Some(other) => Err(usage(format!(
+            "--format {other}: not one of {}",
+            FORMATS.join(", ")
+        ))),
     }
-    if let (Action::Print(Some(index)), Some(other)) = (&action, choices.first_of(&WITHOUT_INDEX)) {
+}
+
+fn unless_tags(typed: &ArgMatches) -> Result<Vec<String>, Failure> {
+    let names = typed.get_many::<String>("unless-tag").into_iter().flatten();
+    names.map(|name| tag_name(name)).collect()
+}
+
+/// Refuses values and options that contradict each other whatever is to be done.
+fn contradiction(typed: &ArgMatches, options: &Options) -> Result<(), Failure> {
+    let Options {
+        keep,
+        format,
+        tag,
+        uid,
+        ..
+    } = options;
+    let refused = if *format == Format::Index && matches!(text(typed, "type"), Some("mig" | "any"))
+    {
+        "--format index names whole GPUs only; MIG devices have no CUDA index"
+    } else if text(typed, "share") == Some("auto") {
+        "--share auto: divides a grant among ranks, which cudawrap does"
+    } else if *keep != Keep::ForProgram && options.reserve_for.is_some() {
+        "--for has no meaning with --hold or --no-reserve"
+    } else if *keep == Keep::No && (tag.is_some() || uid.is_some()) {
+        "--no-reserve reserves nothing that could have a tag or a user"
+    } else {
+        return Ok(());
+    };
+    Err(usage(refused.into()))
+}
+
+/// Refuses options that choose or keep a device where none is printed, and those that
+/// choose beside INDEX.
+fn printing_alone(typed: &ArgMatches, options: &Options) -> Result<(), Failure> {
+    let Options {
+        action, choices, ..
+    } = options;
+    if let (Action::Print(Some(index)), Some(other)) = (action, choices.first_of(&WITHOUT_INDEX)) {
         let failure = usage(format!("INDEX {index} and {other} exclude each other"));
         return Err(if matches!(other, "--wait" | "-w") {
             failure.hint(format!(
@@ -109,98 +138,32 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
             failure
         });
     }
-    if let (false, Some(other)) = (
-        matches!(
-            action,
-            Action::Print(_) | Action::ShowConfig | Action::Tagged(_)
-        ),
-        choices.first_of(&["wait", "count", "policy"]),
-    ) {
-        return Err(usage(format!(
-            "{other} goes with printing a device, and nothing else"
-        )));
+    let tagged = options.tag.is_some() || options.uid.is_some() || !options.unless_tags.is_empty();
+    if tagged && !matches!(action, Action::Print(_) | Action::Tagged(_)) {
+        let text = "--tag, --unless-tag and --uid go with printing a device, and nothing else";
+        return Err(usage(text.into()));
     }
-    let printing = matches!(
+    let prints = matches!(
         action,
         Action::Print(_) | Action::Tagged(_) | Action::ShowConfig
     );
-    if let (false, Some(other)) = (printing, only_for_printing(typed)) {
-        return Err(usage(format!(
-            "--{other} goes with printing a device, and nothing else"
-        )));
+    let chooses = || choices.first_of(&["wait", "count", "policy"]);
+    let other = chooses().map(str::to_owned);
+    let other = other.or_else(|| only_for_printing(typed).map(|name| format!("--{name}")));
+    match other.filter(|_| !prints) {
+        Some(other) => Err(usage(format!(
+            "{other} goes with printing a device, and nothing else"
+        ))),
+        None => Ok(()),
     }
-    let options = Options {
-        action,
-        choices,
-        ignore_grant: given("ignore-grant"),
-        reserve_for: time("for")?,
-        keep: keep(text("hold"), given("no-reserve"))?,
-        tag,
-        unless_tags,
-        timeout: time("timeout")?,
-        uid,
-        format,
-        explain: given("explain"),
-        level: flags::level(typed),
-    };
-    if options.keep != Keep::ForProgram && options.reserve_for.is_some() {
-        return Err(usage(
-            "--for has no meaning with --hold or --no-reserve".into(),
-        ));
-    }
-    if options.keep == Keep::No && (options.tag.is_some() || options.uid.is_some()) {
-        return Err(usage(
-            "--no-reserve reserves nothing that could have a tag or a user".into(),
-        ));
-    }
-    Ok(options)
 }
 
+/// What is to be done: the one action that was asked for, else printing a device.
 fn action(typed: &ArgMatches) -> Result<Action, Failure> {
     let given = |name: &str| typed.get_flag(name);
     let mut wanted: Vec<(&str, Action)> = Vec::new();
-    let words: Vec<&String> = typed.get_many("index").into_iter().flatten().collect();
-    if given("check") {
-        wanted.push((
-            "--check",
-            Action::Check(words.iter().map(PathBuf::from).collect()),
-        ));
-    } else if let [first, second, ..] = words[..] {
-        return Err(usage(format!("{first} and {second}: one INDEX at a time")));
-    } else if let [index] = words[..] {
-        let number = index.parse().map_err(|_| {
-            let failure = usage(format!(
-                "`{index}` is not an index: 0, 1, ... as getgpu --list shows them"
-            ));
-            // `getgpu list`, as subcommands of other programs are typed.
-            if table().any(|flag| flag.long == index.as_str()) {
-                failure.hint(format!("did you mean getgpu --{index}?"))
-            } else {
-                failure
-            }
-        })?;
-        wanted.push(("INDEX", Action::Print(Some(number))));
-    }
-    if let Some(every) = typed.get_one::<String>("watch") {
-        let every = quantity::time(every).map_err(|e| usage(format!("--watch: {e}")))?;
-        if typed.contains_id("format") || given("json") {
-            return Err(usage("--watch draws a table on a terminal".into()));
-        }
-        if typed.contains_id("timeout") {
-            return Err(usage(
-                "--watch ends when you press q: it has no --timeout".into(),
-            ));
-        }
-        // `--list --watch` means the same.
-        let every = every.max(Duration::from_millis(200));
-        wanted.push(("--watch", Action::Watch(every, only(typed))));
-    } else if given("list") {
-        wanted.push(("--list", Action::List(form(typed)?, only(typed))));
-    } else if let Some(name) = ["free", "mine"].into_iter().find(|name| given(name)) {
-        return Err(usage(format!("--{name} goes with --list or --watch")));
-    } else if typed.contains_id("user") {
-        return Err(usage("--user goes with --list or --watch".into()));
-    }
+    wanted.extend(words(typed)?);
+    wanted.extend(listing::action(typed)?);
     if given("queue") {
         let json = given("json");
         wanted.push(("--queue", Action::Queue { json }));
@@ -210,8 +173,8 @@ fn action(typed: &ArgMatches) -> Result<Action, Failure> {
     if given("count-free") {
         wanted.push(("--count-free", Action::CountFree));
     }
-    if let Some(name) = typed.get_one::<String>("release") {
-        wanted.push(("--release", Action::Release(name.clone())));
+    if let Some(name) = text(typed, "release") {
+        wanted.push(("--release", Action::Release(name.to_owned())));
     }
     if given("release-all") {
         wanted.push(("--release-all", Action::ReleaseAll));
@@ -228,35 +191,31 @@ fn action(typed: &ArgMatches) -> Result<Action, Failure> {
     }
 }
 
-/// How the listing is shown.
-fn form(typed: &ArgMatches) -> Result<Form, Failure> {
-    let format = typed.get_one::<String>("format").map(String::as_str);
-    match (format, typed.get_flag("json")) {
-        (None | Some("json"), true) | (Some("json"), false) => Ok(Form::Json),
-        (Some(other), true) => Err(usage(format!(
-            "--json and --format {other} exclude each other"
-        ))),
-        (None | Some("table"), false) => Ok(Form::Table),
-        (Some("csv"), false) => Ok(Form::Csv),
-        (Some("prometheus"), false) => Ok(Form::Prometheus),
-        (Some(other), false) if FORMATS.contains(&other) => Err(usage(format!(
-            "--format {other} is how a device is printed, not a list"
-        ))),
-        (Some(other), false) => Err(usage(format!(
-            "--format {other}: a list is one of {}",
-            LIST_FORMATS.join(", ")
-        ))),
+/// What the words without an option mean: an INDEX, or the directories of `--check`.
+fn words(typed: &ArgMatches) -> Result<Option<(&'static str, Action)>, Failure> {
+    let words: Vec<&String> = typed.get_many("index").into_iter().flatten().collect();
+    if typed.get_flag("check") {
+        let directories = words.iter().map(PathBuf::from).collect();
+        return Ok(Some(("--check", Action::Check(directories))));
     }
-}
-
-/// Which devices the listing shows.
-fn only(typed: &ArgMatches) -> Vec<Only> {
-    let user = typed.get_one::<String>("user").cloned().map(Only::User);
-    let given = |name, only| typed.get_flag(name).then_some(only);
-    [given("free", Only::Free), given("mine", Only::Mine), user]
-        .into_iter()
-        .flatten()
-        .collect()
+    match words[..] {
+        [] => Ok(None),
+        [first, second, ..] => Err(usage(format!("{first} and {second}: one INDEX at a time"))),
+        [index] => {
+            let number = index.parse().map_err(|_| {
+                let failure = usage(format!(
+                    "`{index}` is not an index: 0, 1, ... as getgpu --list shows them"
+                ));
+                // `getgpu list`, as subcommands of other programs are typed.
+                if table().any(|flag| flag.long == index.as_str()) {
+                    failure.hint(format!("did you mean getgpu --{index}?"))
+                } else {
+                    failure
+                }
+            })?;
+            Ok(Some(("INDEX", Action::Print(Some(number)))))
+        }
+    }
 }
 
 fn keep(hold: Option<&str>, no_reserve: bool) -> Result<Keep, Failure> {
@@ -285,14 +244,6 @@ fn only_for_printing(typed: &ArgMatches) -> Option<&'static str> {
     valued.or_else(flags)
 }
 
-/// Whether nothing but the tag was asked for: then what is reserved under it is printed.
-fn only_the_tag(typed: &ArgMatches, choices: &Overrides, action: &Action) -> bool {
-    let kept = ["for", "hold", "uid"]
-        .iter()
-        .any(|name| typed.contains_id(name));
-    *action == Action::Print(None) && choices.is_empty() && !kept && !typed.get_flag("no-reserve")
-}
-
 /// A tag is a word that can stand in a command line, a file name and a unit's name.
 fn tag_name(name: &str) -> Result<String, Failure> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
@@ -313,11 +264,20 @@ fn uid_number(text: &str) -> Result<u32, Failure> {
         .ok_or_else(|| usage(format!("--uid {text}: not a user's number")))
 }
 
-fn usage(message: String) -> Failure {
+pub(super) fn usage(message: String) -> Failure {
     Failure::new(Kind::Usage, message).hint("getgpu --help")
 }
 
 impl Options {
+    /// Whether nothing but the tag was asked for: then what is reserved under it is printed.
+    fn only_the_tag(&self, typed: &ArgMatches) -> bool {
+        let kept = ["for", "hold", "uid"]
+            .iter()
+            .any(|name| typed.contains_id(name));
+        let plain = self.action == Action::Print(None) && self.choices.is_empty();
+        plain && !kept && !typed.get_flag("no-reserve")
+    }
+
     fn only(action: Action) -> Self {
         Self {
             action,
