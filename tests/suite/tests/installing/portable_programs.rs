@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use getgpu_tests::packages::{PROGRAMS, TOP, alone, built, glibc, live, live_clean, make, run};
-use harness::skip::{Need, lacks};
+use harness::skip::{Need, lacks, say};
 
 /// The oldest glibc that is served.
 const FLOOR: (u32, u32) = (2, 28);
@@ -120,7 +120,7 @@ fn programs_contain_the_unwinder_where_the_compiler_has_one() {
     }
     let unwinder = run("cc", &["-print-file-name=libgcc_eh.a"]);
     if !Path::new(unwinder.trim()).is_absolute() {
-        println!("SKIPPED: this compiler has no libgcc_eh.a");
+        say("this compiler has no libgcc_eh.a");
         return;
     }
     for name in PROGRAMS.into_iter().chain(["libcudawrap.so"]) {
