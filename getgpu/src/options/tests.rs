@@ -9,6 +9,12 @@ fn parse(words: &str) -> Result<Options, Failure> {
 }
 
 #[test]
+fn without_words_the_parser_would_say_the_same() {
+    let parsed = super::parse::parsed(&[OsString::from("getgpu")]);
+    assert_eq!(parse("").unwrap(), parsed.unwrap());
+}
+
+#[test]
 fn what_was_typed() {
     assert_eq!(parse("").unwrap().action, Action::Print(None));
     assert_eq!(parse("3").unwrap().action, Action::Print(Some(3)));
