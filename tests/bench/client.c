@@ -31,12 +31,30 @@ static void look(device it, char *uuid, unsigned *processes, memory *used)
     CALL("DeviceGetMemoryInfo_v2", (device, memory *), it, used);
 }
 
-/* Prints the first device; with any argument all MIG devices of the node, as nvidia-smi would have to find them for a list. */
+/* What a list of names and places needs beside it. */
+static void name(device gpu, device mig)
+{
+    char text[96];
+    unsigned gi, ci;
+    if (!mig) {
+        char pci[128];
+        CALL("DeviceGetUUID", (device, char *, unsigned), gpu, text, 96);
+        CALL("DeviceGetName", (device, char *, unsigned), gpu, text, 96);
+        CALL("DeviceGetPciInfo_v3", (device, void *), gpu, pci);
+        return;
+    }
+    CALL("DeviceGetGpuInstanceId", (device, unsigned *), mig, &gi);
+    CALL("DeviceGetComputeInstanceId", (device, unsigned *), mig, &ci);
+    CALL("DeviceGetName", (device, char *, unsigned), mig, text, 96);
+}
+
+/* Prints the first device; with any argument all MIG devices of the node, as nvidia-smi would have to find them for a list; with `names` it
+ * asks for all that `getgpu --list` asks for. */
 int main(int arguments, char **argument)
 {
     char driver[80], uuid[96];
     unsigned count = 0, mode = 0, pending = 0, slots = 0, processes = 0;
-    int all = arguments > 1 && argument[1];
+    int all = arguments > 1 && argument[1], names = all && argument[1][0] == 'n';
     device gpu, mig;
     memory used = { .version = sizeof(memory) | 2 << 24 };
 
@@ -49,9 +67,11 @@ int main(int arguments, char **argument)
         CALL("DeviceGetHandleByIndex_v2", (unsigned, device *), i, &gpu);
         CALL("DeviceGetMigMode", (device, unsigned *, unsigned *), gpu, &mode, &pending);
         CALL("DeviceGetMaxMigDeviceCount", (device, unsigned *), gpu, &slots);
+        if (names) name(gpu, NULL);
         for (unsigned j = 0; j < (all ? slots : 1); j++) {
             CALL("DeviceGetMigDeviceHandleByIndex", (device, unsigned, device *), gpu, j, &mig);
             look(mig, uuid, &processes, &used);
+            if (names) name(gpu, mig);
             if (all) printf("%u:%u %s %llu %u\n", i, j, uuid, used.used, processes);
         }
     }

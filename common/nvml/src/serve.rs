@@ -44,7 +44,7 @@ pub fn serve(channel: &File) {
         let answer = match answer(&mut session, &rules, request) {
             Ok(Some(answer)) => answer,
             Ok(None) => break,
-            Err(fault) => Answer::Failed(Failure::new(Kind::Nvml, format!("NVML {fault}"))),
+            Err(fault) => Answer::Failed(failure(fault)),
         };
         if !say(&answer) {
             break;
@@ -70,6 +70,11 @@ fn answer(
         Request::Usage { gpu, slot, detail } => {
             Answer::Usage(usage::usage(session, rules, gpu, slot, detail)?)
         }
+        Request::Usages { devices, detail } => {
+            let usage =
+                |(gpu, slot)| usage::usage(session, rules, gpu, slot, detail).map_err(failure);
+            Answer::Usages(devices.into_iter().map(usage).collect())
+        }
         Request::UsageOf { uuid } => Answer::Usage(usage::usage_of(session, rules, &uuid)?),
         Request::Cpus { gpu } => Answer::Cpus(affinity::cpus(session, gpu)?),
         Request::CpusOf { uuid } => Answer::Cpus(affinity::cpus_of(session, &uuid)?),
@@ -77,4 +82,8 @@ fn answer(
         Request::Quit => return Ok(None),
         Request::Open { .. } => Answer::Failed(Failure::new(Kind::Nvml, "opened twice")),
     }))
+}
+
+fn failure(fault: Fault) -> Failure {
+    Failure::new(Kind::Nvml, format!("NVML {fault}"))
 }

@@ -164,6 +164,24 @@ impl<W: Worker> Client<W> {
         }
     }
 
+    /// Who uses each of these devices, in one question: for each device one costs a
+    /// listing more than NVML does.
+    pub fn usages(
+        &mut self,
+        devices: &[Device],
+        detail: Detail,
+    ) -> Result<Vec<Told<Usage>>, Failure> {
+        let places = devices.iter().map(|device| (device.gpu, device.slot));
+        let request = Request::Usages {
+            devices: places.collect(),
+            detail,
+        };
+        match self.ask(&request)? {
+            Answer::Usages(usages) if usages.len() == devices.len() => Ok(usages),
+            other => Err(nonsense(&other)),
+        }
+    }
+
     /// Who uses the device of this UUID (nvmlDeviceGetHandleByUUID).
     pub fn usage_of(&mut self, uuid: &Uuid) -> Result<Told<Usage>, Failure> {
         match self.tell(&Request::UsageOf { uuid: uuid.clone() })? {

@@ -44,6 +44,13 @@ pub enum Request {
         /// How much to ask.
         detail: Detail,
     },
+    /// Who uses each of these devices.
+    Usages {
+        /// NVML index of the GPU, and MIG index.
+        devices: Vec<(u32, Option<u32>)>,
+        /// How much to ask.
+        detail: Detail,
+    },
     /// Who uses the device of this UUID, wherever it is.
     UsageOf {
         uuid: Uuid,
@@ -75,6 +82,8 @@ pub enum Answer {
     /// A device, or an empty slot.
     Device(Option<Device>),
     Usage(Usage),
+    /// In the order of the question.
+    Usages(Vec<Result<Usage, Failure>>),
     /// The CPUs near a GPU.
     Cpus(CpuSet),
     Scan(Inventory),

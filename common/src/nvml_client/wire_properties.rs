@@ -131,9 +131,27 @@ fn request() -> impl Strategy<Value = Request> {
         at().prop_map(|(gpu, slot, detail)| Request::Device { gpu, slot, detail }),
         at().prop_map(|(gpu, slot, detail)| Request::Usage { gpu, slot, detail }),
         uuid().prop_map(|uuid| Request::UsageOf { uuid }),
+        (
+            prop::collection::vec((any::<u32>(), maybe(any::<u32>())), 0..4),
+            detail()
+        )
+            .prop_map(|(devices, detail)| Request::Usages { devices, detail }),
         detail().prop_map(|detail| Request::Scan { detail }),
         Just(Request::Quit),
     ]
+}
+
+fn failure() -> impl Strategy<Value = Failure> {
+    (
+        prop::sample::select(vec![Kind::Nvml, Kind::NoDriver]),
+        any::<String>(),
+        maybe(any::<String>()),
+    )
+        .prop_map(|(kind, message, hint)| Failure {
+            kind,
+            message,
+            hint,
+        })
 }
 
 fn answer() -> impl Strategy<Value = Answer> {
@@ -152,24 +170,17 @@ fn answer() -> impl Strategy<Value = Answer> {
             devices,
             problems,
         });
-    let failure = (
-        prop::sample::select(vec![Kind::Nvml, Kind::NoDriver]),
-        any::<String>(),
-        maybe(any::<String>()),
-    )
-        .prop_map(|(kind, message, hint)| Failure {
-            kind,
-            message,
-            hint,
-        });
+    let told = prop_oneof![usage().prop_map(Ok), failure().prop_map(Err)];
+    let usages = prop::collection::vec(told, 0..4);
     prop_oneof![
         Just(Answer::Opened),
         any::<u32>().prop_map(Answer::Count),
         gpu().prop_map(Answer::Gpu),
         maybe(device()).prop_map(Answer::Device),
         usage().prop_map(Answer::Usage),
+        usages.prop_map(Answer::Usages),
         inventory.prop_map(Answer::Scan),
-        failure.prop_map(Answer::Failed),
+        failure().prop_map(Answer::Failed),
         Just(Answer::Bye),
     ]
 }

@@ -188,13 +188,10 @@ fn collect<W: Worker>(
     let probe = lock_file.open()?;
     let sorted = request.filter.sort(&inventory);
     let mut rows = Vec::new();
-    for ((device, outside), held) in inventory
-        .devices
-        .iter()
-        .zip(&sorted)
-        .zip(holdings(lock_file, &probe, &inventory)?)
-    {
-        let usage = client.usage(device, Detail::Full)?;
+    let held = holdings(lock_file, &probe, &inventory)?;
+    let usages = client.usages(&inventory.devices, Detail::Full)?;
+    let devices = inventory.devices.iter().zip(&sorted);
+    for ((device, outside), (held, usage)) in devices.zip(held.into_iter().zip(usages)) {
         let membership = rows::Membership {
             allowed: list.as_ref().is_none_or(|list| list.names(device.names())),
             excluded: request.filter.excluded.names(device.names()),

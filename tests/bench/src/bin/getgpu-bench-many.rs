@@ -80,10 +80,11 @@ fn sizes() {
         );
         std::fs::remove_file(sandbox.folder().path("calls.log")).unwrap();
         sandbox.faults(LATENCY);
-        let words: [(&str, &[&str]); 4] = [
+        let words: [(&str, &[&str]); 5] = [
             ("C client, first device", &["client"]),
             ("getgpu", &["getgpu", "--for", "0"]),
             ("C scan of all devices", &["client", "all"]),
+            ("C scan with names and places", &["client", "names"]),
             ("getgpu --list", &["getgpu", "--list"]),
         ];
         race(
