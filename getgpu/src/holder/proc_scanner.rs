@@ -6,12 +6,14 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use getgpu_common::lock::holder_args::HolderArgs;
+use getgpu_common::lease_log;
+use getgpu_common::lock::holder_args::{self, HolderArgs};
 use getgpu_common::procfs::process_memory::{self, Secret};
 use getgpu_common::procfs::{self, Stat, file};
 use getgpu_common::sys;
 
 use super::process_match::{Seen, View, naming};
+use crate::idle;
 
 /// Looks for the programs of one reservation.
 pub struct ProcScanner {
@@ -163,11 +165,7 @@ impl ProcScanner {
             && value.is_some_and(|value| value.split(|b| *b == b',').all(known));
         let has_argument = arguments
             && match process_memory::cmdline(stat.pid) {
-                Secret::Bytes(words) => self.uuids.iter().any(|uuid| {
-                    words
-                        .windows(uuid.len())
-                        .any(|part| part == uuid.as_slice())
-                }),
+                Secret::Bytes(words) => !is_attendant(&words) && self.named_in(&words),
                 _ => false,
             };
         Seen {
@@ -179,6 +177,22 @@ impl ProcScanner {
             wrapper: (has_value || has_part) && is_wrapper(stat.pid),
         }
     }
+
+    fn named_in(&self, words: &[u8]) -> bool {
+        self.uuids.iter().any(|uuid| {
+            words
+                .windows(uuid.len())
+                .any(|part| part == uuid.as_slice())
+        })
+    }
+}
+
+/// Whether these are the arguments of a process of ours beside a lease or a reservation:
+/// they have UUIDs in them, and below a caller that is a subreaper is where it is.
+fn is_attendant(words: &[u8]) -> bool {
+    let options = [holder_args::OPTION, lease_log::OPTION, idle::OPTION];
+    let second = words.split(|byte| *byte == 0).nth(1);
+    second.is_some_and(|word| options.iter().any(|option| word == option.as_bytes()))
 }
 
 /// Whether the environment of a process may not be read.

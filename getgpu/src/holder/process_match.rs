@@ -8,7 +8,14 @@ use getgpu_common::lock::ownership_proof::HOLDER_NAME;
 use getgpu_common::procfs::Stat;
 
 /// Names of processes that never count: our own, which only pass a value on.
-const NEVER: [&str; 4] = ["getgpu", "cudawrap", "create-cudawrap", HOLDER_NAME];
+const NEVER: [&str; 6] = [
+    "getgpu",
+    "cudawrap",
+    "create-cudawrap",
+    HOLDER_NAME,
+    "getgpu-idle",
+    "getgpu-log",
+];
 
 /// What was read of one process's secrets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

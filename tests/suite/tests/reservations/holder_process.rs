@@ -116,7 +116,7 @@ fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
     // alone.
     let script = format!(
         "d=$(getgpu) || exit; export DEVICE=$d; mkfifo -m 666 work/ready; setsid -f dash -c '
-            setpriv --reuid={OTHER} --regid={OTHER} --clear-groups dash -c \"echo >work/ready; exec sleep 1000\" &
+            setpriv --reuid={OTHER} --regid={OTHER} --clear-groups dash -c \"echo >ready; exec sleep 1000\" &
             read ready <work/ready; echo $$ $!; exec env CUDA_VISIBLE_DEVICES=$DEVICE sleep 1000'"
     );
     let shell = sandbox
@@ -340,4 +340,37 @@ fn an_unreadable_later_process_keeps_the_device_only_for_a_while() {
         "{:?}",
         began.elapsed()
     );
+}
+
+/// The caller adopts what getgpu started beside the reservation, with the UUID among its
+/// arguments: that is no program which uses the device.
+#[test]
+fn what_a_subreaper_adopts_keeps_no_reservation() {
+    let reserve = "getgpu --share 1/2 --policy first --for 500ms >/dev/null";
+    let cases = [
+        ("log = 'syslog'", String::new(), 0),
+        (
+            "max_idle = '600s'",
+            "getgpu --share 1/2 --policy first --hold >/dev/null; ".to_owned(),
+            1,
+        ),
+    ];
+    for (settings, before, holders) in cases {
+        let sandbox = Sandbox::builder("h200x1").settings(settings).build();
+        let script = format!("{before}{reserve}; echo >ready; exec sleep 1000");
+        let caller = sandbox
+            .command("launch")
+            .args(["--subreaper", "sh", "-c", &script])
+            .limit(Duration::MAX)
+            .spawn();
+        sandbox.until_file("work/ready");
+        let over = || sandbox.holders().len() == holders;
+        assert!(
+            wait::holds_within(wait::LONG, over),
+            "{settings}: {:#?}",
+            sandbox.holders()
+        );
+        caller.signal(Signal::SIGKILL);
+        sandbox.assert_clean(Duration::from_secs(10));
+    }
 }
