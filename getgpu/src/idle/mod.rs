@@ -16,7 +16,9 @@ use std::time::Duration;
 use getgpu_common::choice::sampling::generator;
 use getgpu_common::detached::{self, Detached, User};
 use getgpu_common::diag::{Diag, Level};
+use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
+use getgpu_common::lock::LockFile;
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::procfs::{Process, Stat};
 use getgpu_common::settings::value_types::IdleAction;
@@ -28,6 +30,10 @@ use crate::holder::exit_watch::{Watch, runs};
 use spell::{Act, Clocks};
 use watch_args::WatchArgs;
 pub use watch_args::{NAME, OPTION};
+
+/// How long settings that cannot be read, such as those that are just being edited, are
+/// left alone.
+const UNSETTLED: Duration = Duration::from_secs(2);
 
 /// Starts the process for a reservation that `holder` keeps for `caller`.
 pub fn watch(holder: i32, caller: &Process, devices: &[Uuid], user: Option<User>) {
@@ -46,23 +52,31 @@ pub fn watch(holder: i32, caller: &Process, devices: &[Uuid], user: Option<User>
     // A reservation is good without it: nothing here is a reason to fail.
     let _ = detached::launch(&Detached {
         words: &args.words(),
-        environment: &environment(),
+        environment: &environment(|name| user.is_none() || is_told(name)),
         descriptors: [null.as_raw_fd(); 2],
         user,
     });
 }
 
-/// Our own environment, for the settings and the loader of NVIDIA's library, without the
-/// variable that would make this process a program of the reservation.
-fn environment() -> Vec<CString> {
+/// The part of our own environment that `is_passed_on`, without the variable that would
+/// make this process a program of the reservation.
+fn environment(is_passed_on: impl Fn(&str) -> bool) -> Vec<CString> {
     std::env::vars_os()
         .filter(|(name, _)| name != "CUDA_VISIBLE_DEVICES")
+        .filter(|(name, _)| name.to_str().is_some_and(&is_passed_on))
         .filter_map(|(mut name, value)| {
             name.push("=");
             name.push(value);
             CString::new(name.into_vec()).ok()
         })
         .collect()
+}
+
+/// Whether another user may be told root's variable of this name, since a process's
+/// environment is its user's to read: what the settings and the loader of NVIDIA's library
+/// need.
+fn is_told(name: &str) -> bool {
+    ["GETGPU_CONFIG", "GETGPU_LOCK", "LD_LIBRARY_PATH"].contains(&name)
 }
 
 /// The main of that process, with the words behind [`OPTION`].
@@ -78,15 +92,16 @@ pub fn main(words: &[OsString]) -> i32 {
 /// listings read it, so a new finding is executed anew.
 fn run(args: WatchArgs) -> i32 {
     let environment = Environment::of_process();
-    let Ok(settings) = Loaded::read(&environment, None).map(|loaded| loaded.settings) else {
-        return 1;
+    let mut holder = Watch::new(std::iter::once(args.holder));
+    let (settings, lock_file) = loop {
+        match site(&environment) {
+            Ok(found) => break found,
+            Err(_) if holder.all_over(Some(UNSETTLED)) => return 0,
+            Err(_) => {}
+        }
     };
-    let quiet = Diag::new("getgpu", Level::Quiet);
-    let (Some(limit), Ok(lock_file)) = (
-        settings.max_idle,
-        find_lock_file(&settings, &environment, &quiet, false),
-    ) else {
-        return 1;
+    let Some(limit) = settings.max_idle else {
+        return 0;
     };
     let mut random = generator();
     let mut pause = match args.spell {
@@ -94,7 +109,6 @@ fn run(args: WatchArgs) -> i32 {
         None => spell::pause(None, Duration::ZERO, limit, 0.0).mul_f64(random.random()),
         Some(spell) => spell::pause(spell, Clocks::now().running, limit, random.random()),
     };
-    let mut holder = Watch::new(std::iter::once(args.holder));
     let before = args.spell.flatten();
     loop {
         if holder.all_over(Some(pause)) {
@@ -112,6 +126,14 @@ fn run(args: WatchArgs) -> i32 {
         }
         pause = spell::pause(spell, now.running, limit, random.random());
     }
+}
+
+/// The settings, and the lock that they name.
+fn site(environment: &Environment) -> Result<(Settings, LockFile), Failure> {
+    let settings = Loaded::read(environment, None)?.settings;
+    let quiet = Diag::new("getgpu", Level::Quiet);
+    let lock_file = find_lock_file(&settings, environment, &quiet, false)?;
+    Ok((settings, lock_file))
 }
 
 fn take(act: Act, settings: &Settings, args: &WatchArgs, limit: Duration) {
@@ -146,6 +168,6 @@ fn end((pid, start): (i32, u64)) {
 
 /// Executes this process again with other words; returns only if that fails.
 fn anew(args: &WatchArgs) -> i32 {
-    let _ = nix::unistd::execve(detached::OURSELVES, &args.words(), &environment());
+    let _ = nix::unistd::execve(detached::OURSELVES, &args.words(), &environment(|_| true));
     1
 }

@@ -1,9 +1,11 @@
 //! `max_idle`: a held device that nobody uses is warned of on its caller's terminal and
 //! then reported or given back. Use, a lease and a driver in doubt each keep it.
 
+use std::fs;
 use std::time::Duration;
 
 use getgpu_tests::listing;
+use harness::skip::{self, Need};
 use harness::{Running, Sandbox, Signal, Terminal, wait};
 
 /// A shell with a controlling terminal that holds a device until it is killed.
@@ -134,4 +136,57 @@ fn nobody_watches_where_the_site_sets_no_limit_nor_plain_reservations() {
     limited.getgpu(["--for", "600"]).run().exits(0);
     assert_eq!(watchers(&limited), Vec::<String>::new());
     limited.getgpu(["--release-all"]).run().exits(0);
+}
+
+#[test]
+fn settings_that_are_broken_for_a_while_end_no_watch() {
+    let sandbox = sandbox("max_idle = '3s'\nidle_action = 'end'");
+    let held = Held::start(&sandbox, ":");
+    let whole = fs::read(sandbox.path("config.toml")).unwrap();
+    // The first look, behind which they are read anew, comes within a tenth of the limit.
+    fs::write(sandbox.path("config.toml"), "max_idle = ").unwrap();
+    wait::throughout(Duration::from_millis(1500), "somebody watches", || {
+        watchers(&sandbox).len() == 1
+    });
+    fs::write(sandbox.path("config.toml"), whole).unwrap();
+    held.terminal.until_shows("the reservation has ended");
+    sandbox.assert_clean(Duration::from_secs(10));
+    drop(held);
+}
+
+/// A user reads the environment of every process of theirs.
+#[test]
+fn roots_environment_is_not_shown_to_the_user_it_reserves_for() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = sandbox("max_idle = '600s'");
+    let script = "getgpu --hold=$$ --uid 1001 >uuid && echo $$ >held; exec sleep 1000";
+    let shell = sandbox
+        .shell("sh", script)
+        .env("SECRET", "of-root")
+        .limit(Duration::MAX)
+        .spawn();
+    sandbox.until_file("work/held");
+    let uuid = fs::read_to_string(sandbox.path("work/uuid")).unwrap();
+    let read = |pid: i32, file: &str| {
+        let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let watches = |pid: &i32| {
+        let line = read(*pid, "cmdline");
+        line.contains("--idle-watch") && line.contains(uuid.trim())
+    };
+    let watcher = || {
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.find(watches)
+    };
+    wait::until("it is watched", || watcher().is_some());
+    let environment = read(watcher().unwrap(), "environ");
+    assert!(environment.contains("GETGPU_CONFIG="), "{environment}");
+    assert!(!environment.contains("of-root"), "{environment}");
+    shell.signal(Signal::SIGKILL);
+    sandbox.assert_clean(Duration::from_secs(10));
+    wait::until("nobody watches", || watcher().is_none());
 }
