@@ -1,6 +1,7 @@
 //! Since when reserved devices have been empty, as the processes that watch them say in
 //! their command lines.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use getgpu_common::ident::Uuid;
@@ -24,21 +25,22 @@ pub struct Watched {
 const ONE: Duration = Duration::from_millis(200);
 const ALL: Duration = Duration::from_secs(1);
 
-/// What all of them say, as far as we may see them.
-pub fn read() -> Vec<Watched> {
+/// What those of these users say, as far as we may see them.
+pub fn read(uids: &HashSet<u32>) -> Vec<Watched> {
     let began = Instant::now();
     let name = NAME.to_string_lossy();
     let watches = |pid: &i32| procfs::comm(*pid).is_some_and(|comm| comm == name);
     procfs::pids()
         .into_iter()
         .filter(watches)
-        .filter_map(|pid| of(pid, ONE.min(ALL.saturating_sub(began.elapsed()))))
+        .filter_map(|pid| Some((pid, procfs::euid(pid).filter(|uid| uids.contains(uid))?)))
+        .take_while(|_| began.elapsed() < ALL)
+        .filter_map(|(pid, uid)| of(pid, uid, ONE))
         .flatten()
         .collect()
 }
 
-fn of(pid: i32, limit: Duration) -> Option<Vec<Watched>> {
-    let uid = procfs::euid(pid)?;
+fn of(pid: i32, uid: u32, limit: Duration) -> Option<Vec<Watched>> {
     let read = || match process_memory::cmdline(pid) {
         Secret::Bytes(bytes) => bytes,
         Secret::Denied | Secret::Gone => Vec::new(),
