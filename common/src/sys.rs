@@ -136,38 +136,30 @@ pub fn set_name(name: &CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
-/// Seconds since boot, suspend included (CLOCK_BOOTTIME, clock_gettime(2)).
+/// Seconds since boot, suspend included (CLOCK_BOOTTIME, since Linux 2.6.39).
 pub fn boot_time() -> std::time::Duration {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the clock exists since Linux 2.6.39 and now is a valid place for the
-    // answer.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
-    std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    clock(libc::CLOCK_BOOTTIME)
 }
 
-/// Seconds since boot, suspend excluded (CLOCK_MONOTONIC, clock_gettime(2)).
+/// Seconds since boot, suspend excluded (CLOCK_MONOTONIC).
 pub fn running_time() -> std::time::Duration {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: every Linux has the clock, and now is a valid place for the answer.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    clock(libc::CLOCK_MONOTONIC)
 }
 
-/// What this thread has had of a processor (CLOCK_THREAD_CPUTIME_ID of clock_gettime(2)).
+/// What this thread has had of a processor (CLOCK_THREAD_CPUTIME_ID).
 pub fn processor_time() -> std::time::Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// A clock of this name, which the kernel has (clock_gettime(2)).
+fn clock(name: libc::clockid_t) -> std::time::Duration {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the clock exists since Linux 2.6.12 and now is a valid place for the
-    // answer.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
+    // SAFETY: now is a valid place for the answer; of a clock that does not exist it stays
+    // zero.
+    unsafe { libc::clock_gettime(name, &raw mut now) };
     std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
