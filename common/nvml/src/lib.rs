@@ -1,12 +1,13 @@
 //! Asking NVML: runs only in the short process that `ask` starts, never in one that
-//! becomes the user's program. `raw` holds the calls that nvml-wrapper lacks, `session`
-//! walks GPUs and MIG devices, `usage` judges, `affinity` tells the CPUs, `serve` answers
-//! requests.
+//! becomes the user's program. `library` loads it, `raw` holds the calls that
+//! nvml-wrapper lacks, `session` walks GPUs and MIG devices, `usage` judges, `affinity`
+//! tells the CPUs, `serve` answers requests.
 
 mod affinity;
 mod device_files;
 pub mod fault;
 mod judge;
+mod library;
 mod memory;
 mod processes;
 mod raw;

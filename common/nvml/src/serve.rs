@@ -11,7 +11,8 @@ use getgpu_common::nvml_client::rules::Rules;
 use getgpu_common::nvml_client::wire::{Answer, Request};
 
 use super::fault::Fault;
-use super::session::{self, Session};
+use super::library;
+use super::session::Session;
 use super::{affinity, usage};
 
 /// Serves until `Quit` or the end of the requests.
@@ -29,7 +30,7 @@ pub fn serve(channel: &File) {
     let Some(Request::Open { library, rules }) = next() else {
         return;
     };
-    let nvml = match session::open(library.as_deref()) {
+    let nvml = match library::open(library.as_deref()) {
         Ok(nvml) => nvml,
         Err(failure) => {
             say(&Answer::Failed(failure));

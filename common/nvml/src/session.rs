@@ -1,17 +1,14 @@
-//! One NVML session: loads the library, walks GPUs and MIG devices, and asks for no more
-//! than the detail wanted. A GPU is attached at the first touch, which can take seconds,
+//! One NVML session: walks GPUs and MIG devices, and asks for no more than the detail
+//! wanted. A GPU is attached at the first touch, which can take seconds,
 //! so handles are kept for the session and touched on demand.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::rc::Rc;
 
-use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device as Handle, Nvml};
 
 use super::fault::{self, Fault, with_retries};
 use super::{device_files, memory, raw};
-use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Device, Gpu, Inventory, Memory};
 
@@ -20,95 +17,6 @@ use getgpu_common::inventory::{Detail, Device, Gpu, Inventory, Memory};
 const MOST_SLOTS: u32 = 64;
 /// More GPUs than this in one node likewise.
 const MOST_GPUS: u32 = 1024;
-
-/// Loads and initialises the library.
-pub(super) fn open(library: Option<&Path>) -> Result<Nvml, Failure> {
-    let name = library.unwrap_or(Path::new("libnvidia-ml.so.1"));
-    raw::keep_loaded(name);
-    Nvml::builder()
-        .lib_path(name.as_os_str())
-        .init()
-        .map_err(|error| cannot_open(name, &error))
-}
-
-fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
-    let no_driver = || Failure::new(Kind::NoDriver, "no NVIDIA driver on this node");
-    let no_gpu = || Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node");
-    let code = Fault::from("Init", error).code;
-    if let NvmlError::LibloadingError(cause) = error
-        && lacks_memory(&cause.to_string())
-    {
-        let text = format!("cannot load {}: {cause}", library.display());
-        return Failure::new(Kind::Nvml, text).hint("ulimit -v limits this process");
-    }
-    let unloadable = matches!(
-        error,
-        NvmlError::LibloadingError(_) | NvmlError::FailedToLoadSymbol(_)
-    );
-    match code {
-        fault::DRIVER_NOT_LOADED => return no_driver(),
-        fault::GPU_NOT_FOUND => return no_gpu(),
-        // Container images have empty and foreign files of this name: without a driver
-        // they say nothing.
-        _ if unloadable && !device_files::driver_loaded() => return no_driver(),
-        // The driver was asked, and what it says is no container's doing.
-        fault::VERSION_MISMATCH => {}
-        // A container without GPUs on a node with GPUs: the driver's files in /proc are
-        // the host's.
-        _ if device_files::driver_loaded() && !device_files::exist() => return no_gpu(),
-        _ if device_files::all_closed() => {
-            return Failure::new(Kind::NoUsableGpu, "no GPU that this process may open");
-        }
-        _ => {}
-    }
-    if unloadable {
-        return cannot_load(library, error);
-    }
-    let hint = match code {
-        fault::VERSION_MISMATCH => {
-            "the driver was updated while in use: the node needs a reboot or a reload of the nvidia module"
-        }
-        _ => "does `nvidia-smi -L` work on this node?",
-    };
-    Failure::new(Kind::Nvml, format!("NVML {}", Fault::from("Init", error))).hint(hint)
-}
-
-/// A driver is loaded, and the file is not its library.
-fn cannot_load(library: &Path, error: &NvmlError) -> Failure {
-    let cause = match error {
-        NvmlError::LibloadingError(cause) => cause.to_string(),
-        other => other.to_string(),
-    };
-    let hint = if is_missing(library, &cause) {
-        "the NVIDIA driver is loaded but its library is not found: install libnvidia-ml1 or set `library`"
-    } else {
-        "the NVIDIA driver is loaded but this file is not its library (empty, damaged or for another machine): \
-         install libnvidia-ml1 again or set `library`"
-    };
-    let text = format!("cannot load {}: {cause}", library.display());
-    Failure::new(Kind::Nvml, text).hint(hint)
-}
-
-/// Whether the loader found the library and had no memory for it, which says nothing about
-/// the node (dlerror(3) has nothing but its text).
-fn lacks_memory(says: &str) -> bool {
-    [
-        "failed to map segment",
-        "cannot allocate memory",
-        "cannot create",
-    ]
-    .iter()
-    .any(|text| says.contains(text))
-}
-
-/// Whether the loader says that this very library does not exist (dlerror(3) has nothing
-/// but its text), not that it cannot be read or lacks another one.
-fn is_missing(library: &Path, says: &str) -> bool {
-    says.contains(&format!(
-        "{}: cannot open shared object file: No such file",
-        library.display()
-    ))
-}
 
 pub(super) struct Session<'n> {
     pub(super) nvml: &'n Nvml,

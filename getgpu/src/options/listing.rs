@@ -6,9 +6,8 @@ use clap::ArgMatches;
 use getgpu_common::error::Failure;
 use getgpu_common::quantity;
 
-use super::parse::usage;
 use super::table::{FORMATS, LIST_FORMATS};
-use super::{Action, Form, Only};
+use super::{Action, Form, Only, usage};
 
 /// The shortest time between two looks of `--watch`.
 const OFTEN: Duration = Duration::from_millis(200);

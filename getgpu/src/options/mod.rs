@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use getgpu_common::diag::Level;
+use getgpu_common::error::{Failure, Kind};
 use getgpu_common::overrides::Overrides;
 
 pub use parse::parse;
@@ -110,6 +111,11 @@ pub struct Options {
     pub explain: bool,
     /// `-v`, `-q`
     pub level: Level,
+}
+
+/// The failure of a call that is typed wrongly.
+fn usage(message: String) -> Failure {
+    Failure::new(Kind::Usage, message).hint("getgpu --help")
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ArgMatches;
-use getgpu_common::error::{Failure, Kind};
+use getgpu_common::error::Failure;
 use getgpu_common::flags;
 use getgpu_common::help_text::Asked;
 use getgpu_common::overrides::Overrides;
 use getgpu_common::quantity;
 
 use super::table::{CALLER, FORMATS, GUIDE, LIST_FORMATS, command, table};
-use super::{Action, Format, Keep, Options, listing};
+use super::{Action, Format, Keep, Options, listing, usage};
 use getgpu_common::diag::Level;
 
 /// Settings whose options choose, share or wait, which INDEX excludes; the type decides
@@ -272,10 +272,6 @@ fn uid_number(text: &str) -> Result<u32, Failure> {
         .ok()
         .filter(|uid| *uid != u32::MAX)
         .ok_or_else(|| usage(format!("--uid {text}: not a user's number")))
-}
-
-pub(super) fn usage(message: String) -> Failure {
-    Failure::new(Kind::Usage, message).hint("getgpu --help")
 }
 
 impl Options {
