@@ -262,3 +262,18 @@ fn a_job_whose_processes_all_have_the_value_does_not_keep_it_for_ever() {
     sandbox.assert_clean(Duration::from_secs(3));
     drop((job, writer));
 }
+
+#[test]
+fn linger_is_how_long_a_gap_may_be() {
+    let sandbox = Sandbox::builder("h200x1").settings("linger = '1s'").build();
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.3; : >over; read x; true";
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let program = sandbox.shell("bash", script).stdin(reader).spawn();
+    sandbox.until_file("work/over");
+    wait::throughout(Duration::from_millis(700), "lingering", || {
+        sandbox.holders().len() == 1
+    });
+    sandbox.assert_clean(Duration::from_secs(2));
+    drop(writer);
+    program.wait().exits(0);
+}

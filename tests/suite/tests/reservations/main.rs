@@ -6,6 +6,7 @@
     reason = "a panic is a failed test; figures and SKIPPED lines are read"
 )]
 
+mod completions;
 mod hold_option;
 mod holder_process;
 mod lifetime;

@@ -372,21 +372,6 @@ fn a_script_that_exports_keeps_its_device_between_its_programs() {
 }
 
 #[test]
-fn linger_is_how_long_a_gap_may_be() {
-    let sandbox = Sandbox::builder("h200x1").settings("linger = '1s'").build();
-    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.3; : >over; read x; true";
-    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
-    let program = sandbox.shell("bash", script).stdin(reader).spawn();
-    sandbox.until_file("work/over");
-    wait::throughout(Duration::from_millis(700), "lingering", || {
-        sandbox.holders().len() == 1
-    });
-    sandbox.assert_clean(Duration::from_secs(2));
-    drop(writer);
-    program.wait().exits(0);
-}
-
-#[test]
 fn two_reservations_of_one_exporting_shell_both_end() {
     let sandbox = Sandbox::builder("mig4")
         .settings("linger = '500ms'")

@@ -3,12 +3,11 @@
 //! share one reservation.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, PLAIN, assert_devices, bytes, listing, somebody};
+use getgpu_tests::{OTHER, PLAIN, assert_devices, bytes, listing};
 use harness::skip::{self, Need};
-use harness::{Sandbox, Terminal, wait};
+use harness::{Sandbox, wait};
 
 #[test]
 fn a_tag_prints_its_reservation_again_and_releases_it() {
@@ -364,82 +363,4 @@ fn a_limit_in_time_takes_back_what_was_not_printed() {
         sandbox.assert_clean(Duration::from_secs(2));
     }
     drop(reader);
-}
-
-#[test]
-fn completions_offer_ones_own_reservations() {
-    let sandbox = Sandbox::new("mig4");
-    let completions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../completions");
-    let completions = completions.display();
-    let uuid = sandbox.getgpu(["--tag", "train", "--for=600"]).run().line();
-    somebody(&sandbox, &["--tag", "theirs", "--for=600"])
-        .run()
-        .exits(0);
-    // A driver that hangs keeps no key from being answered.
-    sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
-    for (shell, script) in [
-        (
-            "bash",
-            format!(
-                "source {completions}/bash/getgpu; COMP_WORDS=(getgpu --release ''); COMP_CWORD=2; \
-                 _getgpu getgpu '' --release; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-            ),
-        ),
-        (
-            "fish",
-            format!(
-                "source {completions}/fish/getgpu.fish; complete -C 'getgpu --release ' | cut -f1"
-            ),
-        ),
-    ] {
-        if skip::lacks(&[skip::Need::Tool(shell)]) {
-            continue;
-        }
-        let outcome = sandbox.shell(shell, &script).run();
-        let mut offered: Vec<&str> = outcome.exits(0).stdout.lines().collect();
-        offered.sort_unstable();
-        let root = nix::unistd::geteuid().is_root();
-        let own = offered
-            .iter()
-            .filter(|name| **name == "train" || **name == uuid);
-        assert_eq!(own.count(), 2, "{shell}: {outcome:#?}");
-        // Root can release everybody's.
-        assert_eq!(offered.contains(&"theirs"), root, "{shell}: {outcome:#?}");
-    }
-}
-
-#[test]
-fn zsh_completes_at_the_first_tab() {
-    if skip::lacks(&[Need::Tool("zsh")]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
-    sandbox
-        .getgpu(["--tag", "train", "--for=600"])
-        .run()
-        .exits(0);
-    let mut terminal = Terminal::new(160, 24);
-    let shell = sandbox
-        .command("zsh")
-        .args(["-f", "-i"])
-        .env("TERM", "dumb");
-    let _shell = terminal.all_streams(shell).spawn();
-    let completions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../completions/zsh");
-    let load = format!(
-        "fpath=({} $fpath); autoload -U compinit; compinit -D -u; echo loaded=$?\n",
-        completions.display()
-    );
-    terminal.type_keys(load.as_bytes());
-    terminal.until_shows("loaded=0");
-    for (typed, completed) in [
-        ("getgpu --release tr", "getgpu --release train"),
-        ("getgpu --poli", "getgpu --policy"),
-        ("cudawrap --vis", "cudawrap --visible"),
-        ("cudawrap -- mkfif", "cudawrap -- mkfifo"),
-    ] {
-        terminal.type_keys(format!("{typed}\t").as_bytes());
-        terminal.until_shows(completed);
-        // The line is given up.
-        terminal.type_keys(b"\x15");
-    }
 }
