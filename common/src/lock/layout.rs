@@ -43,6 +43,11 @@ impl Span {
         fixed(self.0 + offset, len)
     }
 
+    /// All of it.
+    pub const fn all(self) -> Range {
+        self.range(0, SPAN)
+    }
+
     /// Locked by programs that run on the device.
     pub const fn lease(self) -> Range {
         self.range(0x0010_0000, UNITS)
