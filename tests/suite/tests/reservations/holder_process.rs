@@ -116,7 +116,7 @@ fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
     // alone.
     let script = format!(
         "d=$(getgpu) || exit; export DEVICE=$d; mkfifo -m 666 work/ready; setsid -f dash -c '
-            setpriv --reuid={OTHER} --regid={OTHER} --clear-groups dash -c \"echo >ready; exec sleep 1000\" &
+            setpriv --reuid={OTHER} --regid={OTHER} --clear-groups dash -c \"echo >work/ready; exec sleep 1000\" &
             read ready <work/ready; echo $$ $!; exec env CUDA_VISIBLE_DEVICES=$DEVICE sleep 1000'"
     );
     let shell = sandbox
