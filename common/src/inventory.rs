@@ -63,6 +63,24 @@ pub struct Device {
     pub cpus: Option<CpuSet>,
 }
 
+impl Device {
+    /// A device of which only the UUID is known. Whether it is a MIG device its UUID tells;
+    /// where it is, it does not.
+    pub fn by_uuid(uuid: Uuid) -> Self {
+        Self {
+            gpu: 0,
+            slot: uuid.is_mig().then_some(0),
+            uuid,
+            gpu_uuid: None,
+            instance: None,
+            profile: None,
+            memory: None,
+            usable: true,
+            cpus: None,
+        }
+    }
+}
+
 /// A process that NVML shows on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {

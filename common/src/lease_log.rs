@@ -3,7 +3,7 @@
 //! process waits until the kernel gives up the lock, however the program ended, and then
 //! writes the line.
 
-use std::ffi::{CString, OsString};
+use std::ffi::{CStr, CString, OsString};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ use crate::syslog;
 
 /// The word on the command line that makes a process a recorder.
 pub const OPTION: &str = "--recorder";
+/// The name of such a process.
+pub const NAME: &CStr = c"getgpu-log";
 
 /// Starts one for what process `pid` has just settled on `device`; `text` is the rest of
 /// the line. Without it nothing else is different.
@@ -45,7 +47,7 @@ pub fn launch(lock: &OfdLock, side: Side, pid: i32, device: &Uuid, text: &str) {
         "reservation"
     };
     let words = [
-        "getgpu-log",
+        NAME.to_str().unwrap_or_default(),
         OPTION,
         side,
         &pid.to_string(),
@@ -71,7 +73,7 @@ pub fn launch(lock: &OfdLock, side: Side, pid: i32, device: &Uuid, text: &str) {
 /// The recorder's own main, with the words behind [`OPTION`] and the lock on descriptor
 /// 3.
 pub fn main(words: &[OsString]) -> i32 {
-    sys::set_name(c"getgpu-log");
+    sys::set_name(NAME);
     let words: Vec<String> = words
         .iter()
         .map(|word| word.to_string_lossy().into_owned())

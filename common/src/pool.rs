@@ -237,19 +237,7 @@ impl Filter {
 
     /// Whether a device of which only the UUID is known is in an open pool.
     pub fn fits_uuid(&self, uuid: &Uuid) -> bool {
-        let slot = uuid.is_mig().then_some(0);
-        self.is_open()
-            && self.takes(&Device {
-                uuid: uuid.clone(),
-                gpu: 0,
-                slot,
-                gpu_uuid: None,
-                instance: None,
-                profile: None,
-                memory: None,
-                usable: true,
-                cpus: None,
-            })
+        self.is_open() && self.takes(&Device::by_uuid(uuid.clone()))
     }
 
     /// The devices of the pool, in the order of the inventory.

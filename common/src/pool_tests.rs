@@ -5,15 +5,9 @@ fn device(n: u32, slot: Option<u32>) -> Device {
     let kind = if slot.is_some() { "MIG" } else { "GPU" };
     let uuid = Uuid::parse(&format!("{kind}-{n:08x}-1111-5222-8333-444455556666")).unwrap();
     Device {
-        uuid,
         gpu: n,
         slot,
-        gpu_uuid: None,
-        instance: None,
-        profile: None,
-        memory: None,
-        usable: true,
-        cpus: None,
+        ..Device::by_uuid(uuid)
     }
 }
 

@@ -39,22 +39,6 @@ pub enum Named {
     TooLarge(Failure),
 }
 
-/// A device of which nothing is known but its name.
-pub fn by_name(uuid: Uuid) -> Device {
-    let slot = uuid.is_mig().then_some(0);
-    Device {
-        uuid,
-        gpu: 0,
-        slot,
-        gpu_uuid: None,
-        instance: None,
-        profile: None,
-        memory: None,
-        usable: true,
-        cpus: None,
-    }
-}
-
 /// Leases named devices for process `pid`. An own reservation that covers them all, or a
 /// lease of an ancestor, is used as far as it goes; any other reservation or lease on the
 /// units that are wanted keeps them from us.

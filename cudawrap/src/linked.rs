@@ -132,7 +132,7 @@ fn keep(
 
 /// The device that CUDA_VISIBLE_DEVICES names, if that can be told.
 fn named_device(call: &ChoiceContext<'_>, request: &Request) -> Option<Device> {
-    let by_name = || request.visible.single_uuid().cloned().map(granted::by_name);
+    let by_name = || request.visible.single_uuid().cloned().map(Device::by_uuid);
     let by_size = call.settings.share.is_some_and(Share::needs_memory);
     let sized = by_size || (call.settings.mps && call.settings.share.is_some());
     let known = by_name().filter(|_| !sized);

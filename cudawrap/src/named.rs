@@ -165,10 +165,7 @@ fn choose(call: &ChoiceContext<'_>, mut request: Request) -> Result<Choice, Fail
     match single {
         Some(uuid) => {
             apply_rank::alone(&mut request, call.lock_file, &uuid, settings, call.rank);
-            Ok(Choice::Only(
-                vec![granted::by_name(uuid)],
-                Box::new(request),
-            ))
+            Ok(Choice::Only(vec![Device::by_uuid(uuid)], Box::new(request)))
         }
         None => call.free(request),
     }

@@ -5,6 +5,7 @@
 use std::ffi::CString;
 use std::time::Duration;
 
+use super::device_words::DeviceWords;
 use crate::ident::Uuid;
 use crate::job::Job;
 use crate::procfs::Process;
@@ -114,16 +115,8 @@ impl HolderArgs {
     /// Reads the words behind `--holder`. A word that an older version did not write has
     /// the value that it stood for then.
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
-        let mut words = words.into_iter();
-        let devices = words.next()?.split(',').map(Uuid::parse);
-        let devices = devices.collect::<Option<Vec<_>>>()?;
-        let words: Vec<(&str, &str)> = words.filter_map(|word| word.split_once('=')).collect();
-        let find = |key: &str| {
-            words
-                .iter()
-                .find(|(k, _)| *k == key)
-                .map(|(_, value)| *value)
-        };
+        let words = DeviceWords::parse(words)?;
+        let find = |key: &str| words.find(key);
         let number = |key: &str| find(key).map_or(Some(0), |text| text.parse::<u64>().ok());
         let seconds = |key: &str| Duration::try_from_secs_f64(find(key)?.parse().ok()?).ok();
         let until = match find("hold") {
@@ -151,7 +144,7 @@ impl HolderArgs {
                 name: name.into(),
                 asked: find("asked").unwrap_or_default().into(),
             }),
-            devices,
+            devices: words.devices,
             until,
         })
     }

@@ -3,9 +3,13 @@
 //! caller, by a part of it or an argument.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::CStr;
 
+use getgpu_common::lease_log;
 use getgpu_common::lock::ownership_proof::HOLDER_NAME;
 use getgpu_common::procfs::Stat;
+
+use crate::idle;
 
 /// Names of processes that never count: our own, which only pass a value on.
 const NEVER: [&str; 6] = [
@@ -13,9 +17,16 @@ const NEVER: [&str; 6] = [
     "cudawrap",
     "create-cudawrap",
     HOLDER_NAME,
-    "getgpu-idle",
-    "getgpu-log",
+    text(idle::NAME),
+    text(lease_log::NAME),
 ];
+
+const fn text(name: &'static CStr) -> &'static str {
+    match name.to_str() {
+        Ok(text) => text,
+        Err(_) => panic!("names of processes are ASCII"),
+    }
+}
 
 /// What was read of one process's secrets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 use std::time::Duration;
 
 use getgpu_common::ident::Uuid;
+use getgpu_common::lock::device_words::DeviceWords;
 
 use super::spell::{Clocks, Spell, Told};
 
@@ -50,27 +51,20 @@ impl WatchArgs {
 
     /// Reads the words behind [`OPTION`].
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
-        let mut words = words.into_iter();
-        let devices = words.next()?.split(',').map(Uuid::parse);
-        let devices = devices.collect::<Option<Vec<_>>>()?;
-        let words: Vec<(&str, &str)> = words.filter_map(|word| word.split_once('=')).collect();
-        let find = |key: &str| {
-            let found = words.iter().find(|(name, _)| *name == key);
-            found.map(|(_, value)| *value)
-        };
+        let words = DeviceWords::parse(words)?;
         let process = |key: &str| {
-            let (pid, start) = find(key)?.split_once(':')?;
+            let (pid, start) = words.find(key)?.split_once(':')?;
             Some((pid.parse().ok()?, start.parse().ok()?))
         };
         Some(Self {
-            devices,
             holder: process("holder")?,
             caller: process("caller")?,
-            spell: match find("empty") {
+            spell: match words.find("empty") {
                 None => None,
                 Some("no") => Some(None),
                 Some(text) => Some(Some(parse_spell(text)?)),
             },
+            devices: words.devices,
         })
     }
 }

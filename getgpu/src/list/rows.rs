@@ -262,17 +262,8 @@ mod tests {
     use getgpu_common::ident::Uuid;
 
     fn reserved_by(uid: u32) -> Row {
-        let device = Device {
-            uuid: Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap(),
-            gpu: 0,
-            slot: Some(0),
-            gpu_uuid: None,
-            instance: None,
-            profile: None,
-            memory: None,
-            usable: true,
-            cpus: None,
-        };
+        let uuid = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
+        let device = Device::by_uuid(uuid);
         let usage = Usage {
             activity: Activity::Idle,
             reason: None,

@@ -76,8 +76,8 @@ fn other_namespaces_and_a_hidden_proc_exclude_as_ever() {
     ];
     for (what, how) in ways {
         let sandbox = Sandbox::builder("mig4")
-            // A program that is over before the holder's next look, half a second apart,
-            // was never there for it: it goes on waiting for as long as this.
+            // getgpu-hold looks every half second. It never sees a program that exits
+            // between two looks, and then waits for as long as this.
             .settings("linger = '100ms'\nreserve_for = '20s'")
             .build();
         let how = how.replace("RUN", &sandbox.text("run"));

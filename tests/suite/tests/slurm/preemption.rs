@@ -199,7 +199,7 @@ fn a_requeued_job_finds_nothing_in_its_way() {
     // Slurm would wait two minutes, since a node refuses the second run's credential if
     // it is of the second in which the first one's ended.
     let ended = Instant::now();
-    wait::until("that second is over", || {
+    wait::until("that second has passed", || {
         ended.elapsed() > Duration::from_secs(2)
     });
     let now = wait::holds_within(wait::LONG, || {
