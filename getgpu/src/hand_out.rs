@@ -56,12 +56,14 @@ impl Invocation<'_> {
         record.send(self.settings);
         // The holder has signed: from now on this user's next call counts it.
         drop(answer.guard);
+        // Before anything is printed: whoever kills this process behind that moment has a
+        // reservation that is watched. If printing fails, it ends with the holder.
+        if let Some(process) = watched {
+            idle::watch(started.pid, &process, &answer.uuids, whose.user);
+        }
         deadline::lift(std::io::stdout().as_fd());
         match print(&text) {
             Ok(()) => {
-                if let Some(process) = watched {
-                    idle::watch(started.pid, &process, &answer.uuids, whose.user);
-                }
                 started.printed();
                 self.explain_reservation(&text);
                 Ok(())
