@@ -3,6 +3,8 @@
 //! alone.
 
 use std::fs::{File, OpenOptions};
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use harness::Sandbox;
@@ -51,18 +53,43 @@ pub fn span(uuid: &str) -> i64 {
         << 34
 }
 
+/// The lock, opened by somebody who can lock any byte of it. Its locks are undone when it
+/// is dropped: a child that another test starts at that moment has a copy of the
+/// descriptor until it executes its program, so closing alone would not free them yet.
+pub struct Stranger(File);
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = lock(&self.0, libc::F_UNLCK, 0, 0);
+    }
+}
+
+impl Deref for Stranger {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl AsFd for Stranger {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// A description of the lock that can lock anything.
-pub fn open(sandbox: &Sandbox) -> File {
+pub fn open(sandbox: &Sandbox) -> Stranger {
     let mut options = OpenOptions::new();
-    options
+    let lock = options
         .read(true)
         .write(true)
         .custom_flags(libc::O_NONBLOCK)
-        .open(sandbox.lock())
-        .expect("the lock")
+        .open(sandbox.lock());
+    Stranger(lock.expect("the lock"))
 }
 
-/// Locks bytes for as long as the file is open; `kind`: `F_RDLCK` or `F_WRLCK`.
+/// Locks bytes, or with `F_UNLCK` frees them; `kind`: `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
 pub fn lock(file: &File, kind: i32, start: i64, length: i64) -> nix::Result<()> {
     let kind = i16::try_from(kind).expect("a kind of lock");
     let range = libc::flock {
