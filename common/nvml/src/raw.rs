@@ -169,7 +169,7 @@ pub(super) fn processes(nvml: &Nvml, device: &Device<'_>, list: List) -> Result<
             ask!(nvmlDeviceGetGraphicsRunningProcesses_v2, Layout::Present);
             ask!(nvmlDeviceGetGraphicsRunningProcesses, Layout::First);
         }
-        // Drivers 470 to 495 have the second version only.
+        // Drivers 470 to 495 have no third version, 450 and 460 only the first.
         List::Mps => {
             ask!(nvmlDeviceGetMPSComputeRunningProcesses_v3, v3);
             ask!(nvmlDeviceGetMPSComputeRunningProcesses_v2, Layout::Present);

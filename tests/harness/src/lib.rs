@@ -41,6 +41,8 @@ pub use running::Running;
 pub use sandbox::Sandbox;
 pub use signals::as_from_a_terminal;
 pub use sim_node::{Folder, Node};
-pub use sim_nvml::install::{BEFORE_510, Damage, WIDE_PROCESSES};
+pub use sim_nvml::install::{
+    BEFORE_470, BEFORE_510, BEFORE_535, BEFORE_550, Damage, WIDE_PROCESSES, WITHOUT_V3,
+};
 pub use size::{full, size, thousands};
 pub use terminal::Terminal;

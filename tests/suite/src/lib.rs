@@ -8,6 +8,7 @@ pub mod hooked;
 pub mod listing;
 pub mod mps;
 pub mod packages;
+pub mod real;
 pub mod slurm;
 pub mod storm;
 pub mod wrapped;

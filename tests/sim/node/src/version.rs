@@ -42,8 +42,8 @@ impl Version {
         self >= Self(510, 0, 0) && !(self >= Self(535, 98, 0) && self < Self(535, 104, 5))
     }
 
-    /// The lists of MPS clients came with 470.
-    pub fn has_mps_clients(self) -> bool {
+    /// The lists of MPS clients with instance ids came with 470.
+    pub fn has_mps_clients_v2(self) -> bool {
         self.0 >= 470
     }
 

@@ -9,12 +9,16 @@ use crate::codes::FUNCTION_NOT_FOUND;
 
 /// By the C calling conventions arguments do no harm to a function that takes none.
 macro_rules! absent {
-    ($($name:ident)*) => {$(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() -> c_int {
-            FUNCTION_NOT_FOUND
-        }
-    )*};
+    ($($name:ident)*) => {
+        /// All of them.
+        pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
+        $(
+            #[unsafe(no_mangle)]
+            extern "C" fn $name() -> c_int {
+                FUNCTION_NOT_FOUND
+            }
+        )*
+    };
 }
 
 absent! {

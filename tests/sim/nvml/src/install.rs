@@ -6,6 +6,18 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What drivers before 470 do not have.
+pub const BEFORE_470: &[&str] = &[
+    "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetRunningProcessDetailList",
+    "nvmlDeviceGetConfComputeMemSizeInfo",
+    "nvmlDeviceGetNumaNodeId",
+];
+
 /// What drivers before 510 do not have.
 pub const BEFORE_510: &[&str] = &[
     "nvmlDeviceGetComputeRunningProcesses_v3",
@@ -14,6 +26,25 @@ pub const BEFORE_510: &[&str] = &[
     "nvmlDeviceGetMemoryInfo_v2",
     "nvmlDeviceGetRunningProcessDetailList",
     "nvmlDeviceGetConfComputeMemSizeInfo",
+    "nvmlDeviceGetNumaNodeId",
+];
+
+/// What drivers before 535 do not have.
+pub const BEFORE_535: &[&str] = &[
+    "nvmlDeviceGetRunningProcessDetailList",
+    "nvmlDeviceGetConfComputeMemSizeInfo",
+    "nvmlDeviceGetNumaNodeId",
+];
+
+/// What drivers before 550 do not have.
+pub const BEFORE_550: &[&str] = &["nvmlDeviceGetNumaNodeId"];
+
+/// What driver 535.98 does not have.
+pub const WITHOUT_V3: &[&str] = &[
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    "nvmlDeviceGetNumaNodeId",
 ];
 
 /// What may lie at the library's path without being the library.
@@ -60,7 +91,10 @@ pub fn install_damaged(dir: &Path, damage: Damage) -> io::Result<PathBuf> {
 
 /// What drivers 535.43 to 535.86 do not have; with such a driver in `node.toml` the `_v3`
 /// lists have wide entries.
-pub const WIDE_PROCESSES: &[&str] = &["nvmlDeviceGetRunningProcessDetailList"];
+pub const WIDE_PROCESSES: &[&str] = &[
+    "nvmlDeviceGetRunningProcessDetailList",
+    "nvmlDeviceGetNumaNodeId",
+];
 
 /// The library that cargo built beside the running test program.
 ///

@@ -9,6 +9,7 @@ mod answers;
 mod codes;
 mod copy;
 mod exports;
+pub mod functions;
 mod handle;
 pub mod install;
 mod library;

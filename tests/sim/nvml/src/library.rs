@@ -3,10 +3,11 @@
 //! answered.
 
 use crate::codes::{DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, Reply, UNINITIALIZED, UNKNOWN};
+use crate::functions;
 use crate::handle::Device;
 use crate::session::{Session, Target};
 use crate::trouble::{self, Counts};
-use sim_node::{Folder, Version};
+use sim_node::Folder;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -123,7 +124,7 @@ impl Library {
             for gpu in &attached {
                 session.folder.log_call("attach", &format!("GPU {gpu}"));
             }
-            if !exists(session.node.version, function) {
+            if !functions::exists(session.node.version, function) {
                 return Err(FUNCTION_NOT_FOUND);
             }
             let (gpu, uuids) = session.names(device.unwrap_or(Device::None));
@@ -195,18 +196,5 @@ fn args(session: &Session, target: &Target, device: Reply<Device>) -> String {
         ),
         (Target::Node, _) => String::new(),
         _ => "bad handle".to_owned(),
-    }
-}
-
-/// Whether a driver of this version has the function.
-fn exists(version: Version, function: &str) -> bool {
-    match function {
-        "nvmlDeviceGetMPSComputeRunningProcesses"
-        | "nvmlDeviceGetMPSComputeRunningProcesses_v2" => version.has_mps_clients(),
-        "nvmlDeviceGetMemoryInfo_v2" => version.has_memory_v2(),
-        "nvmlDeviceGetRunningProcessDetailList" => version.has_process_details(),
-        "nvmlDeviceGetConfComputeMemSizeInfo" => version >= Version(535, 43, 0),
-        name if name.ends_with("RunningProcesses_v3") => version.has_processes_v3(),
-        _ => true,
     }
 }

@@ -3,12 +3,11 @@
 //! device.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use getgpu_tests::hooked::{VARIABLE, cuda, hook, said};
 use getgpu_tests::mps::Node;
-use getgpu_tests::on_target;
+use getgpu_tests::real::{self, Driver};
 use harness::skip::{self, Need};
 use harness::{Sandbox, Signal};
 
@@ -149,40 +148,16 @@ fn a_share_makes_the_program_a_client_of_mps() {
     });
 }
 
-/// NVIDIA's libcuda.so.1 from Debian's non-free, kept between runs.
-fn real_driver() -> Option<PathBuf> {
-    let folder = on_target("outsiders/driver");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/outsiders/real-library.sh");
-    let output = std::process::Command::new("sh")
-        .arg(script)
-        .arg(folder)
-        .args(["libcuda1", "libcuda.so.1"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.code() == Some(77) {
-        skip::say(text.trim().trim_start_matches("SKIPPED: "));
-        return None;
-    }
-    assert!(
-        output.status.success(),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    text.lines().last().map(PathBuf::from)
-}
-
 #[test]
 fn nvidias_driver_calls_the_library_before_it_opens_a_device() {
-    if Path::new("/proc/driver/nvidia/version").exists() {
-        skip::say("this machine has a driver: make check-gpu shows it there");
-        return;
+    for driver in real::drivers() {
+        calls_before_it_opens(&driver);
     }
-    let Some(driver) = real_driver() else {
-        return;
-    };
+}
+
+fn calls_before_it_opens(driver: &Driver) {
     let sandbox = Sandbox::new("mig4");
-    let library = format!("library={}", driver.display());
+    let library = format!("library={}", driver.library("libcuda.so.1").display());
     let words = [
         library.as_str(),
         "init",
@@ -223,7 +198,8 @@ fn nvidias_driver_calls_the_library_before_it_opens_a_device() {
     let (called, opened) = (place("libcudawrap.so").unwrap(), place("/dev/nvidia"));
     assert!(opened.is_none_or(|opened| called < opened), "{text}");
     println!(
-        "libcudawrap.so is loaded at line {called}, a device node opened at line {opened:?} of {}",
+        "{}: libcudawrap.so is loaded at line {called}, a device node opened at line {opened:?} of {}",
+        driver.version,
         text.lines().count()
     );
 }

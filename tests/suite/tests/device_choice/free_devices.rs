@@ -2,7 +2,7 @@
 //! of node. The lock and NVML decide what is free; what NVML cannot tell is not free.
 
 use getgpu_tests::{PLAIN, assert_devices, chi_square, listing, until_none_is_free};
-use harness::{BEFORE_510, Sandbox, Signal, WIDE_PROCESSES};
+use harness::{BEFORE_470, Sandbox, Signal, WIDE_PROCESSES};
 
 /// NVML calls and GPUs touched by one pick.
 fn cost(sandbox: &Sandbox, arguments: &[&str]) -> (usize, usize) {
@@ -142,7 +142,7 @@ fn two_compute_instances_in_one_gpu_instance_are_two_devices() {
 
 #[test]
 fn drivers_old_and_new_tell_who_is_busy() {
-    let old = Sandbox::builder("pre470").hide(BEFORE_510).build();
+    let old = Sandbox::builder("pre470").hide(BEFORE_470).build();
     assert!(
         old.getgpu(["--no-reserve"])
             .run()

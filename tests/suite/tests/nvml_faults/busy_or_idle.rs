@@ -178,8 +178,13 @@ fn an_ignored_process_hides_a_gib_and_no_clients() {
         .getgpu(PLAIN)
         .run()
         .refuses("getgpu", 1, "1 of 1 in use (other programs 1)");
-    // Drivers 470 to 495 have the list of clients by its second version only.
-    for (driver, hidden) in [("550.54.15", &[][..]), ("470.256.02", harness::BEFORE_510)] {
+    // Drivers before 510 do not have the third version of the list of clients, those before
+    // 470 have the first one only.
+    for (driver, hidden) in [
+        ("550.54.15", &[][..]),
+        ("470.256.02", harness::BEFORE_510),
+        ("460.106.00", harness::BEFORE_470),
+    ] {
         let node = format!("driver = '{driver}'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\n");
         let old = Sandbox::builder(&node).hide(hidden).build();
         let clients =

@@ -10,4 +10,5 @@
 mod evidence_table;
 mod foreign_programs;
 mod program_contexts;
+mod real_libraries;
 mod sandbox_checks;

@@ -1,0 +1,30 @@
+//! Which functions the library of a driver version has. Tests hold it against NVIDIA's own
+//! libraries, those of 450.248, 460.106, 470.256, 525.147, 535.274, 550.163 and 555.58.
+
+use sim_node::Version;
+
+use crate::absent;
+
+/// Whether a driver of this version has the function.
+pub fn exists(version: Version, function: &str) -> bool {
+    match function {
+        // The first version of this list is older than the drivers that are simulated.
+        "nvmlDeviceGetMPSComputeRunningProcesses_v2" => version.has_mps_clients_v2(),
+        "nvmlDeviceGetMemoryInfo_v2" => version.has_memory_v2(),
+        "nvmlDeviceGetRunningProcessDetailList" => version.has_process_details(),
+        "nvmlDeviceGetConfComputeMemSizeInfo" => version >= Version(535, 43, 0),
+        // 535.274 does not have it, 550.54 does.
+        "nvmlDeviceGetNumaNodeId" => version >= Version(550, 0, 0),
+        "nvmlDeviceGetDriverModel_v2" => version >= Version(555, 0, 0),
+        // In the header of CUDA 12.9, which came with 575, and not in 555.58.
+        "nvmlDeviceGetTemperatureV" => version >= Version(575, 0, 0),
+        name if name.ends_with("RunningProcesses_v3") => version.has_processes_v3(),
+        _ => true,
+    }
+}
+
+/// Functions that are only there to be looked up: whatever the driver, they say
+/// FUNCTION_NOT_FOUND.
+pub const fn without_an_answer() -> &'static [&'static str] {
+    absent::NAMES
+}
