@@ -12,9 +12,13 @@ pub struct Faults {
     pub banner: Option<String>,
     /// No monitor capability: GPUs in MIG mode tell neither processes nor memory (4).
     pub no_monitor: bool,
+    /// The same for everyone but root outside of user namespaces.
+    pub monitor_is_for_root: bool,
     /// Processes outside the caller's pid namespace are left out of lists; their memory
     /// still counts.
     pub foreign_pidns_blind: bool,
+    /// Processes outside the caller's pid namespace are in lists with pid 0.
+    pub foreign_pidns_nameless: bool,
     /// Each list of compute processes has this many invented entries more than the one
     /// before.
     pub processes_grow: u32,

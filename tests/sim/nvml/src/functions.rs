@@ -28,3 +28,24 @@ pub fn exists(version: Version, function: &str) -> bool {
 pub const fn without_an_answer() -> &'static [&'static str] {
     absent::NAMES
 }
+
+/// Whether the function answers where MPS locality domains are listed instead of GPUs
+/// (nvml.h 13.5); every other one is not supported there.
+pub(crate) fn knows_mps_domains(function: &str) -> bool {
+    matches!(
+        function,
+        "nvmlDeviceGetCount_v2"
+            | "nvmlDeviceGetHandleByIndex_v2"
+            | "nvmlDeviceGetIndex"
+            | "nvmlDeviceGetHandleByUUID"
+            | "nvmlDeviceGetUUID"
+            | "nvmlDeviceGetHandleByPciBusId_v2"
+            | "nvmlDeviceGetName"
+            | "nvmlDeviceGetCudaComputeCapability"
+            | "nvmlDeviceGetPciInfo_v3"
+            | "nvmlDeviceGetNumaNodeId"
+            | "nvmlDeviceGetCpuAffinity"
+            | "nvmlDeviceGetMemoryInfo"
+            | "nvmlDeviceGetMemoryInfo_v2"
+    )
+}

@@ -2,7 +2,9 @@
 //! call is logged, finds its device, meets its trouble, takes its time, and only then is
 //! answered.
 
-use crate::codes::{DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, Reply, UNINITIALIZED, UNKNOWN};
+use crate::codes::{
+    DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, NOT_SUPPORTED, Reply, UNINITIALIZED, UNKNOWN,
+};
 use crate::functions;
 use crate::handle::Device;
 use crate::session::{Session, Target};
@@ -126,6 +128,9 @@ impl Library {
             }
             if !functions::exists(session.node.version, function) {
                 return Err(FUNCTION_NOT_FOUND);
+            }
+            if session.mps_domains && !functions::knows_mps_domains(function) {
+                return Err(NOT_SUPPORTED);
             }
             let (gpu, uuids) = session.names(device.unwrap_or(Device::None));
             let trouble = state.counts.find(&session.folder, function, gpu, &uuids);

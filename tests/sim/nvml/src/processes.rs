@@ -5,7 +5,7 @@ use crate::abi::{Memory, MemoryV2};
 use crate::codes::{NO_PERMISSION, NOT_SUPPORTED, Reply, UNKNOWN};
 use crate::handle::Device;
 use crate::session::Session;
-use sim_node::{Gpu, Kind, MIB, MigDevice, Record};
+use sim_node::{Gpu, Kind, MIB, MigDevice};
 
 /// What stands for "not told" and "not MIG".
 const NO_ID: u32 = u32::MAX;
@@ -34,9 +34,6 @@ impl Session {
     /// for who may monitor.
     pub(crate) fn processes(&mut self, device: Device, kind: Kind) -> Reply<Vec<Process>> {
         self.may_monitor(device)?;
-        if self.mps_domains {
-            return Err(NOT_SUPPORTED);
-        }
         let mut processes = Vec::new();
         for (uuid, gi, ci) in self.places(device)? {
             if kind == Kind::Compute {
@@ -44,9 +41,14 @@ impl Session {
                 let listed = running
                     .iter()
                     .filter(|record| !(record.foreign && self.faults.foreign_pidns_blind));
-                processes.extend(listed.map(|Record { pid, memory, .. }| Process {
-                    pid: *pid,
-                    memory: *memory,
+                let nameless = self.faults.foreign_pidns_nameless;
+                processes.extend(listed.map(|record| Process {
+                    pid: if record.foreign && nameless {
+                        0
+                    } else {
+                        record.pid
+                    },
+                    memory: record.memory,
                     gi,
                     ci,
                 }));
@@ -113,7 +115,8 @@ impl Session {
 
     fn may_monitor(&self, device: Device) -> Reply<()> {
         let parent = matches!(device, Device::Gpu(_)) && self.parent(device)?.in_mig_mode();
-        if parent && self.faults.no_monitor {
+        let closed = self.faults.no_monitor || self.faults.monitor_is_for_root && self.uid != 0;
+        if parent && closed {
             Err(NO_PERMISSION)
         } else {
             Ok(())

@@ -36,6 +36,8 @@ pub(crate) struct Session {
     /// The caller's environment asks for MPS locality domains (nvml.h 13.5): they have
     /// names of their own, no MIG mode and no lists of processes.
     pub(crate) mps_domains: bool,
+    /// The caller, as the initial user namespace knows it.
+    pub(crate) uid: u32,
     attached: Vec<bool>,
 }
 
@@ -44,7 +46,7 @@ impl Session {
         let whole = folder.node()?;
         let faults = folder.faults()?;
         let mut node = whole.clone();
-        let uid = nix::unistd::geteuid().as_raw();
+        let uid = outer_uid(nix::unistd::geteuid().as_raw());
         for gpu in &mut node.gpus {
             let before = gpu.devices.len();
             gpu.devices
@@ -81,6 +83,7 @@ impl Session {
             number: 0,
             grown: 0,
             mps_domains,
+            uid,
             attached,
         })
     }
@@ -167,6 +170,20 @@ impl Session {
             ),
         }
     }
+}
+
+/// A uid of the caller's user namespace outside of it (user_namespaces(7)); device files
+/// and capabilities go by that one.
+fn outer_uid(uid: u32) -> u32 {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let outer = map.lines().find_map(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+        let mut next = || numbers.next()?.ok();
+        let (inside, outside, count) = (next()?, next()?, next()?);
+        let place = uid.checked_sub(inside).filter(|place| *place < count)?;
+        outside.checked_add(place)
+    });
+    outer.unwrap_or(uid)
 }
 
 /// NVML takes domains of four and of eight digits, in either case.

@@ -1,50 +1,16 @@
-//! Each driver, kind of device, privilege and namespace: a pick, a list and two programs at
-//! once. An ordinary run tries every pair of these four, the full size every combination.
+//! Each driver, kind of GPUs, privilege, namespace and surroundings: a pick, a list and two
+//! programs at once. An ordinary run tries every pair of these five, the full size every
+//! combination.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use getgpu_tests::{OTHER, all_at_once};
 use harness::skip::{self, Need};
-use harness::{Command, DRIVERS, Driver, Sandbox, full};
+use harness::{Command, DRIVERS, Driver, Sandbox};
 
-/// Three devices of each kind that one call may choose from.
-const KINDS: [(&str, &str); 3] = [
-    (
-        "MIG",
-        "[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\nlayout = '3x1g.5gb'\n",
-    ),
-    (
-        "whole GPUs",
-        "[[gpu]]\nmodel = 'A100-SXM4-40GB'\ncount = 2\n[[gpu]]\nmodel = 'T4'\n",
-    ),
-    (
-        "MIG beside whole GPUs",
-        "[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\n\
-         device = [{ gi = 2, profile = '3g.20gb', index = 0 }, { gi = 9, profile = '1g.5gb', index = 4 }, \
-         { gi = 10, profile = '1g.5gb', index = 5 }]\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\n",
-    ),
-];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Privilege {
-    Root,
-    User,
-    /// Root of a user namespace, an ordinary user outside.
-    NamespaceRoot,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Namespace {
-    Host,
-    /// A pid namespace, whose processes NVML shows.
-    Pid,
-    /// One to which NVML shows no process outside, but the memory of all.
-    BlindPid,
-}
-
-const PRIVILEGES: [Privilege; 3] = [Privilege::Root, Privilege::User, Privilege::NamespaceRoot];
-const NAMESPACES: [Namespace; 3] = [Namespace::Host, Namespace::Pid, Namespace::BlindPid];
+use crate::driver_matrix::{Kind, Memory, Namespace, Node, Privilege, Surroundings, nodes};
 
 /// A shell with this privilege in this namespace.
 fn shell(sandbox: &Sandbox, privilege: Privilege, namespace: Namespace, script: &str) -> Command {
@@ -78,78 +44,125 @@ fn shell(sandbox: &Sandbox, privilege: Privilege, namespace: Namespace, script: 
 
 /// A pick, a list, two programs at once, a list of them, and what is left. A program that
 /// never asked runs on the first of the three devices, outside of the namespace.
-const SCRIPT: &str = "getgpu --no-reserve && getgpu --list --json >DIR/before && \
+const FREE: &str = "getgpu --no-reserve && getgpu --list --json >DIR/before && \
     { rm -f DIR/over DIR/one DIR/two; cudawrap -- sim-cuda --until-file DIR/over --ready DIR/one >/dev/null & \
       cudawrap -- sim-cuda --until-file DIR/over --ready DIR/two >/dev/null & \
       until [ -e DIR/one ] && [ -e DIR/two ]; do sleep 0.01; done; \
       getgpu --count-free; getgpu --list --json >DIR/during; : >DIR/over; wait; }";
 
+/// The same where NVML says too little of every device: their statuses.
+const CLOSED: &str = "getgpu --no-reserve; echo $?; getgpu --list --json >DIR/before; \
+    cudawrap -- sim-cuda & one=$!; cudawrap -- sim-cuda; echo $?; wait $one; echo $?; getgpu --count-free";
+
+/// States of devices, and how many processes are listed on them.
+struct Expected {
+    /// On which nothing runs.
+    idle: (&'static str, usize),
+    /// With the program that never asked.
+    strangers: (&'static str, usize),
+}
+
+/// What NVML lets be known. What it does not is not free.
+fn expected(driver: &Driver, kind: &Kind, namespace: Namespace) -> Expected {
+    let container = namespace != Namespace::Host;
+    let idle = match kind.memory {
+        Memory::Own => "free",
+        // Nothing shows the processes outside.
+        Memory::None | Memory::NumaNode if container => "unknown",
+        Memory::None => "free",
+        // Older drivers cannot say whose this memory is.
+        Memory::NumaNode if driver.is_from("550") => "free",
+        Memory::NumaNode => "busy",
+    };
+    let strangers = match namespace {
+        Namespace::Host | Namespace::Pid => ("busy", 1),
+        Namespace::BlindPid => ("unknown", 0),
+        Namespace::NamelessPid => ("unknown", 1),
+    };
+    Expected {
+        idle: (idle, 0),
+        strangers,
+    }
+}
+
+/// A listing that a cell wrote is as expected; `held` are leased.
+fn assert_listed(file: &Path, uuids: &[String], expected: &Expected, held: &[String], what: &str) {
+    let text = std::fs::read_to_string(file).unwrap();
+    let list: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let devices = list["devices"].as_array().unwrap();
+    let listed: Vec<&str> = devices.iter().filter_map(|d| d["uuid"].as_str()).collect();
+    assert_eq!(listed, uuids, "{what}");
+    for device in devices {
+        let expected = if device["uuid"] == uuids[0] {
+            expected.strangers
+        } else if held.iter().any(|uuid| device["uuid"] == *uuid) {
+            ("leased", 1)
+        } else {
+            expected.idle
+        };
+        let processes = device["processes"].as_array().unwrap().len();
+        let state = device["state"].as_str().unwrap();
+        assert_eq!((state, processes), expected, "{what}: {device}");
+    }
+}
+
 /// One cell of the matrix.
-fn cell(sandbox: &Sandbox, what: &str, privilege: Privilege, namespace: Namespace) {
-    let what = format!("{what}, {privilege:?}, {namespace:?}");
-    let blind = namespace == Namespace::BlindPid;
-    sandbox.faults(&format!("foreign_pidns_blind = {blind}"));
-    let directory = sandbox.path(&format!("work/{privilege:?}-{namespace:?}"));
+fn cell(sandbox: &Sandbox, node: &Node, values: (Privilege, Namespace, Surroundings)) {
+    let (privilege, namespace, surroundings) = values;
+    let driver = &DRIVERS[node.driver];
+    let what = format!("driver {}, {}, {values:?}", driver.version, node.kind.name);
+    sandbox.faults(&format!(
+        "foreign_pidns_blind = {}\nforeign_pidns_nameless = {}\nmonitor_is_for_root = {}\n",
+        namespace == Namespace::BlindPid,
+        namespace == Namespace::NamelessPid,
+        surroundings == Surroundings::ClosedParents,
+    ));
+    let directory = sandbox.path(&format!(
+        "work/{privilege:?}-{namespace:?}-{surroundings:?}"
+    ));
     std::fs::create_dir(&directory).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(&directory, mode).unwrap();
-    let script = SCRIPT.replace("DIR", &directory.display().to_string());
+    let expected = expected(driver, &node.kind, namespace);
+    let free = expected.idle.0 == "free";
+    let script = if free { FREE } else { CLOSED };
+    let script = script.replace("DIR", &directory.display().to_string());
     let uuids = sandbox.uuids();
-    let stranger = sandbox.occupy(&uuids[..1], "--memory 300000000");
-    let outcome = shell(sandbox, privilege, namespace, &script).run();
+    // No memory to speak of where NVML lists it: the entry alone has to tell.
+    let memory = if namespace == Namespace::BlindPid {
+        "--memory 300000000"
+    } else {
+        "--memory 1000"
+    };
+    let stranger = sandbox.occupy(&uuids[..1], memory);
+    let command = shell(sandbox, privilege, namespace, &script);
+    let outcome = match surroundings {
+        Surroundings::MpsDomains => command.env("NVML_MPS_DEVICE_ENUMERATION", "1").run(),
+        _ => command.run(),
+    };
     assert_eq!(outcome.code(), Some(0), "{what}: {outcome:#?}");
     let lines: Vec<&str> = outcome.stdout.lines().collect();
-    let picked = uuids[1..].iter().any(|uuid| uuid == lines[0]);
-    assert!(picked && lines[1..] == ["0"], "{what}: {outcome:#?}");
-    let ran = ["one", "two"].map(|name| {
-        let text = std::fs::read_to_string(directory.join(name)).unwrap();
-        text.split_whitespace().nth(1).unwrap_or("").to_owned()
-    });
-    assert!(
-        ran[0] != ran[1] && ran.iter().all(|uuid| uuids[1..].contains(uuid)),
-        "{what}: {ran:?}"
-    );
-    for (list, held) in [("before", &[][..]), ("during", &ran[..])] {
-        let text = std::fs::read_to_string(directory.join(list)).unwrap();
-        let list: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let devices = list["devices"].as_array().unwrap();
-        let listed: Vec<&str> = devices.iter().filter_map(|d| d["uuid"].as_str()).collect();
-        assert_eq!(listed, uuids, "{what}");
-        for device in devices {
-            let expected = if device["uuid"] == uuids[0] {
-                // Memory that nobody is shown to use is nobody's to give away.
-                if blind { ("unknown", 0) } else { ("busy", 1) }
-            } else if held.iter().any(|uuid| device["uuid"] == *uuid) {
-                ("leased", 1)
-            } else {
-                ("free", 0)
-            };
-            let processes = device["processes"].as_array().unwrap().len();
-            let state = device["state"].as_str().unwrap();
-            assert_eq!((state, processes), expected, "{what}: {device}");
-        }
+    let before = directory.join("before");
+    assert_listed(&before, &uuids, &expected, &[], &what);
+    if free {
+        let picked = uuids[1..].iter().any(|uuid| uuid == lines[0]);
+        assert!(picked && lines[1..] == ["0"], "{what}: {outcome:#?}");
+        let ran = ["one", "two"].map(|name| {
+            let text = std::fs::read_to_string(directory.join(name)).unwrap();
+            text.split_whitespace().nth(1).unwrap_or("").to_owned()
+        });
+        assert!(
+            ran[0] != ran[1] && ran.iter().all(|uuid| uuids[1..].contains(uuid)),
+            "{what}: {ran:?}"
+        );
+        assert_listed(&directory.join("during"), &uuids, &expected, &ran, &what);
+    } else {
+        assert_eq!(lines, ["1", "75", "75", "0"], "{what}: {outcome:#?}");
+        outcome.mentions("getgpu: no free device: 3 of 3 in use (");
     }
     sandbox.assert_exclusive();
     drop(stranger);
     sandbox.assert_clean(Duration::from_secs(5));
-}
-
-fn on(driver: &Driver, number: usize, tried: &AtomicUsize) {
-    for (kind, (name, gpus)) in KINDS.iter().enumerate() {
-        let sandbox = Sandbox::builder(&format!("driver = '{}'\n{gpus}", driver.version))
-            .hide(driver.hidden)
-            .build();
-        let what = format!("driver {}, {name}", driver.version);
-        for (p, privilege) in PRIVILEGES.into_iter().enumerate() {
-            for (n, namespace) in NAMESPACES.into_iter().enumerate() {
-                // Of three rows and columns each pair once.
-                if full() || (p + n + number + kind).is_multiple_of(3) {
-                    cell(&sandbox, &what, privilege, namespace);
-                    tried.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        }
-    }
 }
 
 #[test]
@@ -158,14 +171,20 @@ fn every_driver_kind_privilege_and_namespace_picks_lists_and_excludes() {
         return;
     }
     let tried = AtomicUsize::new(0);
-    let drivers: Vec<(usize, &Driver)> = DRIVERS.iter().enumerate().collect();
-    all_at_once(drivers.chunks(3), |drivers| {
-        for (number, driver) in drivers {
-            on(driver, *number, &tried);
+    let nodes = nodes();
+    all_at_once(nodes.chunks(nodes.len().div_ceil(4)), |nodes| {
+        for node in nodes {
+            let Driver { version, hidden } = DRIVERS[node.driver];
+            let gpus = format!("driver = '{version}'\n{}", node.kind.gpus);
+            let sandbox = Sandbox::builder(&gpus).hide(hidden).build();
+            for values in &node.cells {
+                cell(&sandbox, node, *values);
+                tried.fetch_add(1, Ordering::Relaxed);
+            }
         }
     });
     let tried = tried.into_inner();
+    let cells: usize = nodes.iter().map(|node| node.cells.len()).sum();
     println!("{tried} cells: a pick, a list and two programs at once in each");
-    let all = DRIVERS.len() * KINDS.len() * 9;
-    assert_eq!(tried, if full() { all } else { all / 3 });
+    assert_eq!(tried, cells);
 }

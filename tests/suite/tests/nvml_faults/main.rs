@@ -7,6 +7,7 @@
 )]
 
 mod busy_or_idle;
+mod driver_matrix;
 mod drivers;
 mod failing_library;
 mod nvml_hangs;

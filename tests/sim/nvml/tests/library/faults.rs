@@ -139,6 +139,43 @@ fn without_the_monitor_capability_gpus_in_mig_mode_tell_nothing() {
 }
 
 #[test]
+fn the_monitor_capability_may_be_for_root_alone() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let test = "the_monitor_capability_may_be_for_root_alone";
+    on_node(test, "mixed", "monitor_is_for_root = true\n", |folder| {
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.root().parent().unwrap(), open).unwrap();
+        for (uid, code) in [(0, 0), (1001, 4)] {
+            nix::unistd::seteuid(uid.into()).unwrap();
+            nvmlInit_v2();
+            let parent = gpu(0).unwrap();
+            assert_eq!(
+                (processes(parent, 9).0, memory(parent).err().unwrap_or(0)),
+                (code, code)
+            );
+            assert_eq!(processes(mig(parent, 0).unwrap(), 0).0, 0);
+            nvmlShutdown();
+        }
+    });
+}
+
+#[test]
+fn only_some_functions_know_mps_domains() {
+    let test = "only_some_functions_know_mps_domains";
+    on_node(test, "mixed", "", |folder| {
+        // SAFETY: this process has one thread that reads the environment.
+        unsafe { std::env::set_var("NVML_MPS_DEVICE_ENUMERATION", "1") };
+        nvmlInit_v2();
+        let domain = gpu(0).unwrap();
+        assert!(memory(domain).is_ok());
+        assert_ne!(uuid(domain).unwrap(), folder.node().unwrap().gpus[0].uuid);
+        assert_eq!((processes(domain, 9).0, mig(domain, 0)), (3, Err(3)));
+    });
+}
+
+#[test]
 fn lists_may_grow_between_calls() {
     on_node(
         "lists_may_grow_between_calls",
@@ -256,11 +293,20 @@ fn other_pid_namespaces_may_be_blind_but_see_the_memory() {
         nvmlInit_v2();
         let device = mig(gpu(0).unwrap(), 0).unwrap();
         assert_eq!(memory(device).unwrap().used, 112 * MIB);
-        let blind = folder.faults().unwrap().foreign_pidns_blind;
-        assert_eq!(processes(device, 4).2.len(), usize::from(!blind));
+        let faults = folder.faults().unwrap();
+        let listed: Vec<bool> = processes(device, 4).2.iter().map(|p| p.pid == 0).collect();
+        let expected = match (faults.foreign_pidns_blind, faults.foreign_pidns_nameless) {
+            (true, _) => vec![],
+            (false, nameless) => vec![nameless],
+        };
+        assert_eq!(listed, expected);
         return;
     }
-    for faults in ["", "foreign_pidns_blind = true\n"] {
+    for faults in [
+        "",
+        "foreign_pidns_blind = true\n",
+        "foreign_pidns_nameless = true\n",
+    ] {
         match from_another_pid_namespace(test, faults) {
             Some(passed) => assert!(passed, "{faults}"),
             None => {
