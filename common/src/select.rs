@@ -154,7 +154,7 @@ impl<A: Ask> Selection<'_, A> {
             request: self.request,
             skip: &skip,
         };
-        match chooser.choose(known)? {
+        match chooser.choose(probe, known)? {
             Outcome::Picked(picked, guard) => {
                 observer.picked(&mut chooser, &picked, known)?;
                 Ok(Selected::Picked(picked, guard))

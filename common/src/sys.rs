@@ -16,8 +16,8 @@ pub fn stdout_was_closed() -> bool {
 
 static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Rust's runtime puts /dev/null in the place of a closed stream before main, so that
-/// writing there succeeds: this is asked before.
+/// In the place of a closed stream is /dev/null soon (by Rust's start-up, or by
+/// [`open_standard_streams`]), so that writing there succeeds: this is asked before.
 // SAFETY: the C library calls the functions of this section once, before main; this one
 // makes one system call and stores a flag.
 #[used]
@@ -118,8 +118,28 @@ pub fn die_with(parent: u32) {
     }
 }
 
-/// Ends this process by SIGPIPE, which Rust's runtime ignores from the start (signal(2),
-/// raise(3)). Comes back where the signal is blocked.
+/// Has a write to a pipe that nobody reads fail with EPIPE (signal(2)).
+pub fn ignore_sigpipe() {
+    // SAFETY: to ignore a signal needs no handler and touches no memory of ours.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// Puts /dev/null in the place of each standard stream that is closed: what is opened next
+/// would be in its place, and lines for people would go there.
+pub fn open_standard_streams() {
+    for stream in 0..3 {
+        // SAFETY: F_GETFD has no preconditions; open reads a NUL-terminated text, and gives
+        // the lowest number that is free, which is this one.
+        unsafe {
+            if libc::fcntl(stream, libc::F_GETFD) < 0 {
+                libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+            }
+        }
+    }
+}
+
+/// Ends this process by SIGPIPE, which it ignores ([`ignore_sigpipe`], raise(3)). Comes back
+/// where the signal is blocked.
 pub fn end_by_sigpipe() {
     // SAFETY: the default action needs no handler, and both calls touch no memory of
     // ours.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::nvml_client::{Client, WORKER_OPTION, Worker, channel};
+use getgpu_common::nvml_client::{Client, WORKER_OPTION, Worker, channel, hang_up};
 use getgpu_common::settings::Settings;
 use getgpu_common::unseen_child::{self, Directory, Plan, UnseenChild};
 
@@ -31,7 +31,7 @@ fn find_getgpu(settings: &Settings) -> Result<PathBuf, Failure> {
 
 /// Starts the helper and opens a session with it.
 pub fn open(settings: &Settings) -> Result<Client<Helper>, Failure> {
-    Client::open(Helper::start(settings)?, settings)
+    Ok(Client::open(Helper::start(settings)?, settings))
 }
 
 /// A session with the helper, ended whatever comes of it.
@@ -75,7 +75,7 @@ impl Worker for Helper {
     }
 
     fn end(self, deadline: Instant) -> bool {
-        drop(self.channel);
+        hang_up(self.channel, deadline);
         self.child.end(deadline)
     }
 }

@@ -37,7 +37,7 @@ pub type Asker = Client<spawn::Forked>;
 
 /// Starts such a session.
 pub fn open(settings: &Settings) -> Result<Asker, Failure> {
-    Client::open(spawn::fork_worker()?, settings)
+    Ok(Client::open(spawn::fork_worker()?, settings))
 }
 
 /// One call that prints a device.

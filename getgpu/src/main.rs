@@ -1,6 +1,10 @@
 //! getgpu: prints the UUID of a free device and keeps it reserved for the program that
 //! will use it. The same executable is the holder of a reservation and the process that
-//! asks NVML for cudawrap.
+//! asks NVML for cudawrap. There is no Rust `main`: the standard library's start-up reads
+//! /proc/self/maps and sets signals up for a message at a stack overflow, which takes a
+//! tenth of what a pick takes.
+#![cfg_attr(not(test), no_main)]
+#![cfg_attr(test, allow(dead_code, reason = "the test harness has its own main"))]
 
 mod answer;
 mod caller;
@@ -28,21 +32,38 @@ use getgpu_common::detached::words_behind;
 use getgpu_common::lease_log;
 use getgpu_common::lock::holder_args;
 use getgpu_common::nvml_client::WORKER_OPTION;
+#[cfg(not(test))]
+use getgpu_common::sys;
 
-fn main() {
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    let status = if let Some(words) = words_behind(holder_args::OPTION, &arguments) {
+/// The C entry point (ISO C 5.1.2.2.1). Arguments are taken from the standard library,
+/// which has them from the loader.
+#[allow(unsafe_code)]
+// SAFETY: this program has no other function of this name, and the C start-up code calls
+// it with this signature.
+#[cfg(not(test))]
+#[unsafe(no_mangle)]
+pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
+    sys::open_standard_streams();
+    sys::ignore_sigpipe();
+    let status = run_as_called(&std::env::args_os().collect::<Vec<_>>());
+    // What is left of it in a buffer is written.
+    std::process::exit(status)
+}
+
+/// One of the programs that this executable is, by the hidden word that it was started with;
+/// its exit status.
+fn run_as_called(arguments: &[OsString]) -> i32 {
+    if let Some(words) = words_behind(holder_args::OPTION, arguments) {
         holder::main(&words)
-    } else if let Some(words) = words_behind(lease_log::OPTION, &arguments) {
+    } else if let Some(words) = words_behind(lease_log::OPTION, arguments) {
         lease_log::main(&words)
-    } else if let Some(words) = words_behind(idle::OPTION, &arguments) {
+    } else if let Some(words) = words_behind(idle::OPTION, arguments) {
         idle::main(&words)
     } else if arguments.get(1).is_some_and(|word| word == WORKER_OPTION) {
         run::worker()
     } else if arguments.get(1).is_some_and(|word| word == run::COMPLETE) {
         run::complete()
     } else {
-        run::main(arguments.into_iter().skip(1))
-    };
-    std::process::exit(status);
+        run::main(arguments.iter().skip(1).cloned())
+    }
 }

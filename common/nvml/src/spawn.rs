@@ -12,7 +12,7 @@ use nix::unistd::{ForkResult, Pid, fork};
 
 use getgpu_common::child::{kill_and_reap, reap};
 use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::nvml_client::{Worker, channel};
+use getgpu_common::nvml_client::{Worker, channel, hang_up};
 use getgpu_common::{descriptors, sys};
 
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Worker for Forked {
     }
 
     fn end(self, deadline: Instant) -> bool {
-        drop(self.channel);
+        hang_up(self.channel, deadline);
         let exited = reap(self.pid, deadline).is_some();
         if !exited {
             kill_and_reap(self.pid);

@@ -99,18 +99,21 @@ impl Round<'_> {
 
 impl<A: Ask> Chooser<'_, A> {
     /// Chooses. `known` is an inventory that was needed already; then nothing is drawn.
-    pub fn choose(&mut self, known: Option<&Inventory>) -> Result<Outcome, Failure> {
-        let probe = self.lock_file.open()?;
+    pub fn choose(
+        &mut self,
+        probe: &OfdLock,
+        known: Option<&Inventory>,
+    ) -> Result<Outcome, Failure> {
         if let Some(inventory) = known {
-            return self.among(&probe, inventory);
+            return self.among(probe, inventory);
         }
         if self.request.may_draw()
-            && let Some(picked) = self.draw(&probe)?
+            && let Some(picked) = self.draw(probe)?
         {
             return Ok(Outcome::Picked(vec![picked], Guard::default()));
         }
         let inventory = self.client.client()?.scan(self.request.detail())?;
-        self.among(&probe, &inventory)
+        self.among(probe, &inventory)
     }
 
     fn draw(&mut self, probe: &OfdLock) -> Result<Option<Picked>, Failure> {

@@ -58,6 +58,11 @@ impl Span {
         self.range(0x0020_0000, UNITS)
     }
 
+    /// Both, with the bytes between them, which nobody uses.
+    pub const fn lease_and_reservation(self) -> Range {
+        self.range(0x0010_0000, 0x0010_0000 + UNITS)
+    }
+
     /// Leases of those who choose fewer devices than the reservation around them names.
     pub const fn inner_lease(self) -> Range {
         self.range(0x0030_0000, UNITS)

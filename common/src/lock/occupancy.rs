@@ -74,8 +74,16 @@ pub fn in_region(probe: &OfdLock, region: Range) -> Result<Units, Failure> {
     })
 }
 
-/// Whether anybody has or tries any of a device: two questions to the kernel.
+/// Whether anybody has or tries any of a device: of a free one, and of most others, one
+/// question to the kernel, which walks past every lock on the file for each.
 pub fn seen(probe: &OfdLock, span: Span) -> Result<Option<Held>, Failure> {
+    let Some(first) = probe.conflict(span.lease_and_reservation())? else {
+        return Ok(None);
+    };
+    let meets = |region: Range| region.intersection(first.range).is_some();
+    if first.held == Held::Settled && (meets(span.lease()) || meets(span.reservation())) {
+        return Ok(Some(Held::Settled));
+    }
     let lease = probe.conflict(span.lease())?;
     let reservation = probe.conflict(span.reservation())?;
     let held = [lease, reservation].into_iter().flatten().map(|c| c.held);

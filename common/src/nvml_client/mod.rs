@@ -12,7 +12,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, socketpair};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, send, shutdown, socketpair,
+};
 
 use crate::cpus::CpuSet;
 use crate::error::{Failure, Kind, reason};
@@ -30,6 +32,9 @@ pub const WORKER_OPTION: &str = "--nvml-worker";
 
 /// More than this in one answer is a library gone wrong.
 const LONGEST_ANSWER: usize = 64 << 20;
+
+/// How long a worker that was told to end may take before its process is looked at.
+const HANG_UP: Duration = Duration::from_millis(50);
 
 /// What NVML tells of one GPU or device. That it fails there does not end the session, as
 /// any other failure does.
@@ -87,37 +92,33 @@ pub struct Client<W: Worker> {
     deadline: Instant,
     limit: Duration,
     buffer: Vec<u8>,
+    /// Whether the library is known to be open.
+    opened: bool,
 }
 
 impl<W: Worker> Client<W> {
-    /// Opens a session; the time limit of the settings runs from now on.
-    pub fn open(worker: W, settings: &Settings) -> Result<Self, Failure> {
+    /// Opens a session; the time limit of the settings runs from now on. It is not waited
+    /// for: what the library says is read with the answer to the first question.
+    pub fn open(worker: W, settings: &Settings) -> Self {
         let limit = settings.nvml_timeout;
-        let mut client = Self {
-            worker,
-            deadline: Instant::now() + limit,
-            limit,
-            buffer: Vec::new(),
-        };
         let rules = Rules {
             idle_memory: settings.idle_memory,
             ignore_processes: settings.ignore_processes.clone(),
             container: !namespaces::host_pids(),
         };
-        match client.ask(&Request::Open {
+        let client = Self {
+            worker,
+            deadline: Instant::now() + limit,
+            limit,
+            buffer: Vec::new(),
+            opened: false,
+        };
+        // If it cannot be sent, neither can the first question.
+        let _ = client.send(&Request::Open {
             library: settings.library.clone(),
             rules,
-        }) {
-            Ok(_) => Ok(client),
-            Err(failure) => {
-                // Its process is reaped, or killed, before anything else happens.
-                let deadline = client.deadline;
-                client
-                    .worker
-                    .end(deadline.min(Instant::now() + Duration::from_secs(1)));
-                Err(failure)
-            }
-        }
+        });
+        client
     }
 
     /// nvmlDeviceGetCount_v2
@@ -274,6 +275,20 @@ impl<W: Worker> Client<W> {
     }
 
     fn tell(&mut self, request: &Request) -> Result<Answer, Failure> {
+        let sent = self.send(request);
+        if !self.opened {
+            // A process that cannot open the library says so and is gone.
+            match self.receive()? {
+                Answer::Opened => self.opened = true,
+                Answer::Failed(failure) => return Err(failure),
+                other => return Err(nonsense(&other)),
+            }
+        }
+        sent?;
+        self.receive()
+    }
+
+    fn send(&self, request: &Request) -> Result<(), Failure> {
         let mut line = serde_json::to_vec(request).map_err(|e| broken(&e.to_string()))?;
         line.push(b'\n');
         let mut rest = line.as_slice();
@@ -289,6 +304,10 @@ impl<W: Worker> Client<W> {
                 Err(errno) => return Err(broken(&reason(&errno.into()))),
             }
         }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Answer, Failure> {
         let line = self.line()?;
         serde_json::from_slice(&line).map_err(|e| broken(&e.to_string()))
     }
@@ -305,7 +324,10 @@ impl<W: Worker> Client<W> {
             self.wait()?;
             let mut part = [0; 16 << 10];
             match nix::unistd::read(self.worker.channel().as_fd(), &mut part) {
-                Ok(0) => return Err(broken("it ended without an answer")),
+                // Reset: with a question that it has not read.
+                Ok(0) | Err(Errno::ECONNRESET) => {
+                    return Err(broken("it ended without an answer"));
+                }
                 Ok(n) => self.buffer.extend_from_slice(&part[..n]),
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(broken(&reason(&errno.into()))),
@@ -349,6 +371,17 @@ fn broken(why: &str) -> Failure {
 
 fn nonsense(answer: &Answer) -> Failure {
     broken(&format!("unexpected answer {answer:?}"))
+}
+
+/// Ends a connection, and waits until the worker has ended it too, which it does by
+/// exiting: nobody is told of the end of a process that sends no signal, and to look for it
+/// again and again takes longer. Until `deadline` at most, and not for long: what the library
+/// has left running may have the other end too.
+pub fn hang_up(channel: OwnedFd, deadline: Instant) {
+    if shutdown(channel.as_raw_fd(), Shutdown::Write).is_ok() {
+        // Whatever comes of it, the process is looked at next.
+        let _ = poll::readable(&channel, deadline.min(Instant::now() + HANG_UP));
+    }
 }
 
 /// A connection to a worker: both ends close-on-exec and above the standard streams.

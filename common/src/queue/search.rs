@@ -96,6 +96,7 @@ impl<'a, W: Worker> Search<'a, W> {
             open: &mut *self.open,
             opened: None,
         };
+        let probe = self.lock_file.open()?;
         let skip = |device: &Device| !may(&device.uuid);
         let (lock_file, side, request) = (self.lock_file, self.side, &self.request);
         let mut choose = || {
@@ -110,7 +111,7 @@ impl<'a, W: Worker> Search<'a, W> {
                 request,
                 skip: &skip,
             }
-            .choose(Some(&self.inventory))
+            .choose(&probe, Some(&self.inventory))
         };
         match (choose(), client.opened) {
             (Ok(outcome), Some(client)) => client.close().map(|()| outcome),

@@ -35,6 +35,20 @@ pub struct Options {
 }
 
 impl Options {
+    /// A program without options.
+    pub fn of(program: Vec<OsString>) -> Self {
+        Self {
+            choices: Overrides::default(),
+            ignore_grant: false,
+            visible: None,
+            mps: false,
+            bind: false,
+            auto: false,
+            level: Level::Normal,
+            program,
+        }
+    }
+
     /// The variables that stand for what is typed without a choice of devices.
     pub fn switches(&self) -> Vec<(String, String)> {
         let on = |is_on: bool, name: &str| is_on.then(|| (name.to_owned(), "1".to_owned()));

@@ -14,6 +14,18 @@ use super::{Options, Wanted};
 
 /// Reads all arguments, the first being our own name.
 pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
+    match arguments {
+        // To build the parser takes a tenth of what a start takes (`make budget`), and in
+        // `cudawrap -- PROGRAM` there is nothing for it.
+        [_, dashes, program @ ..] if dashes == "--" && !program.is_empty() => {
+            Ok(Wanted::Run(Options::of(program.to_vec())))
+        }
+        _ => parsed(arguments),
+    }
+}
+
+/// The same by the parser in any case.
+fn parsed(arguments: &[OsString]) -> Result<Wanted, Failure> {
     let words =
         std::iter::once(OsString::from("cudawrap")).chain(arguments.iter().skip(1).cloned());
     let typed = command()
@@ -104,6 +116,20 @@ mod tests {
                 options.program,
                 ["app", "--type", "gpu", "-v", "--help", "--"]
             );
+        }
+    }
+
+    #[test]
+    fn without_options_the_parser_is_not_missed() {
+        for program in [
+            &["app"][..],
+            &["app", "--type", "--", "-h"],
+            &["--", "x"],
+            &["-h"],
+        ] {
+            let words = ["cudawrap", "--"].iter().chain(program);
+            let words: Vec<OsString> = words.map(OsString::from).collect();
+            assert_eq!(super::parse(&words), parsed(&words), "{program:?}");
         }
     }
 
