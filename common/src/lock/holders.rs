@@ -112,11 +112,6 @@ impl Holdings {
 /// Reads from the lock what is held of `span` and by whom.
 pub fn of(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings, Failure> {
     let mut held = Holdings::default();
-    // The kernel goes through all locks of the file for each question (fs/locks.c), and
-    // most devices of a listing need no second one.
-    if probe.conflict(span.all())?.is_none() {
-        return Ok(held);
-    }
     let leases = probe.conflicts(span.lease(), MOST)?.found;
     let inner = probe.conflicts(span.inner_lease(), MOST)?.found;
     let reservations = probe.conflicts(span.reservation(), MOST)?.found;

@@ -17,6 +17,7 @@ pub mod occupancy;
 pub mod ofd_lock;
 pub mod ownership_proof;
 pub mod protocol;
+pub mod touched;
 pub mod trust;
 pub mod units;
 pub mod user_locks;

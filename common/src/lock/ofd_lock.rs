@@ -169,6 +169,15 @@ impl OfdLock {
     /// answer are asked about again. For each answer it walks past all locks of the file,
     /// so without a limit in time a scan of many takes the square of it.
     pub fn conflicts(&self, range: Range, most: usize) -> LockResult<Scan> {
+        self.scan(libc::F_WRLCK, range, most)
+    }
+
+    /// The same of those who are trying: the kernel itself passes by read locks.
+    pub fn tries(&self, range: Range, most: usize) -> LockResult<Scan> {
+        self.scan(libc::F_RDLCK, range, most)
+    }
+
+    fn scan(&self, kind: i32, range: Range, most: usize) -> LockResult<Scan> {
         let mut found = Vec::new();
         let mut ask = vec![range];
         let began = Instant::now();
@@ -178,7 +187,7 @@ impl OfdLock {
                 flood = true;
                 break;
             }
-            let Some(conflict) = self.conflict(part)? else {
+            let Some(conflict) = self.ask(kind, part)? else {
                 continue;
             };
             ask.extend(Range::between(part.start(), conflict.range.start()));

@@ -49,4 +49,16 @@ fn every_conflict_is_found_and_clipped() {
         .collect();
     assert_eq!(found, [(1000, 10), (1200, 20), (1500, 20), (1839, 1)]);
     assert_eq!(b.conflicts(A, 2).unwrap().found.len(), 2);
+    // Of these only those that are being tried.
+    assert_eq!(b.tries(A, 100).unwrap().found, []);
+    let written = Range::new(1201, 5).unwrap();
+    assert!(a.try_write(written).unwrap());
+    let tries = b.tries(A, 100).unwrap().found;
+    assert_eq!(
+        tries,
+        [Conflict {
+            held: Held::Try,
+            range: written
+        }]
+    );
 }

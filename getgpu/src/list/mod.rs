@@ -21,6 +21,7 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Inventory};
 use getgpu_common::lock::claimers::Claimers;
 use getgpu_common::lock::holders::{self, Holdings};
+use getgpu_common::lock::touched::touched;
 use getgpu_common::lock::{LockFile, OfdLock, Span, host_sharing};
 use getgpu_common::nvml_client::{Client, Worker};
 use getgpu_common::queue::queued::{Queued, queued};
@@ -229,9 +230,15 @@ fn holdings(
             .iter()
             .map(|device| Span::of(&device.uuid))
     };
-    let mut all = spans()
-        .map(|span| holders::of(lock_file, probe, span))
-        .collect::<Result<Vec<_>, _>>()?;
+    let touched = touched(probe, spans())?;
+    let of = |span| {
+        if touched.contains(&span) {
+            holders::of(lock_file, probe, span)
+        } else {
+            Ok(Holdings::default())
+        }
+    };
+    let mut all = spans().map(of).collect::<Result<Vec<_>, _>>()?;
     if !all.iter().any(Holdings::claimed) {
         return Ok(all);
     }

@@ -74,6 +74,34 @@ fn tens_of_thousands_of_ranges_mislead_nobody() {
     assert_eq!(listing::free_devices(&sandbox), "7");
 }
 
+/// The kernel walks past every lock of the file for each of these calls, and anybody can
+/// have many.
+#[test]
+fn few_calls_are_made_to_a_lock_that_anybody_can_fill() {
+    if skip::lacks(&[Need::Tool("strace")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("a100x8");
+    let calls = |words: &[&str]| {
+        let trace = sandbox.path("work/trace");
+        let run = sandbox.command("strace").args(["-f", "-qq", "-o"]);
+        let run = run
+            .args([trace.as_os_str()])
+            .args(["-e", "trace=fcntl,openat"]);
+        run.args(words).run().exits(0);
+        let text = fs::read_to_string(&trace).unwrap();
+        let lock = sandbox.lock().display().to_string();
+        let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+        (count("F_OFD_"), count(&lock))
+    };
+    sandbox.getgpu(["--list"]).run().exits(0);
+    // 56 free devices; the queue; who waits.
+    assert_eq!(calls(&["getgpu", "--list"]), (3, 2));
+    // The queue, the device, the try, the other side, the settling, and three on each of
+    // two descriptions that the program inherits.
+    assert_eq!(calls(&["cudawrap", "--", "true"]), (11, 5));
+}
+
 /// Without a number to draw a waiter looks for itself.
 #[test]
 fn a_queue_whose_last_ticket_is_locked_still_serves() {
