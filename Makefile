@@ -19,7 +19,7 @@ INSTALL     = install
 programs    = target/release
 portable    = target/x86_64-unknown-linux-gnu/release
 
-.PHONY: all build portable demo check check-gpu torture fuzz mutants miri coverage properties soak budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
+.PHONY: all build portable demo check check-gpu torture fuzz asan mutants miri coverage properties soak budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
 
 all: build
 
@@ -42,7 +42,7 @@ check:
 	tests/skipped.sh
 
 # The modules of the suite whose tests have a full size.
-hard = launches:: lease_lifetime:: lock_attacks:: planted_files:: nvml_hangs:: busy_or_idle:: drivers::
+hard = launches:: lease_lifetime:: lock_attacks:: planted_files:: nvml_hangs:: hostile_library:: busy_or_idle:: drivers::
 
 # On a machine with a driver and a GPU: a table of what was shown there, to be sent with a report. No setting of a GPU is changed.
 check-gpu:
@@ -60,6 +60,10 @@ torture:
 # Mutated input to everything that is read, FUZZ_SECONDS for each target of tests/fuzz; needs a nightly compiler and cargo-fuzz.
 fuzz:
 	tests/fuzz/run.sh $${FUZZ_SECONDS:-60}
+
+# Libraries that hang, lie and write noise, with AddressSanitizer in the programs; needs a nightly compiler, takes 4 minutes.
+asan:
+	tests/asan.sh
 
 # Changes to the pure modules, one at a time, each of which a unit test has to see (.cargo/mutants.toml); needs cargo-mutants, takes hours.
 mutants:

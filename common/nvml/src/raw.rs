@@ -1,6 +1,7 @@
 //! The NVML calls that nvml-wrapper lacks or makes unsafely: instance ids, texts in a
 //! checked buffer, memory of old drivers, and process lists at either entry size. Sizes
-//! and layouts: nvml.h and its history.
+//! and layouts: nvml.h and its history. What nvml-wrapper still reads without a bound is
+//! the driver's version, once, at init.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_uint, c_ulonglong};
@@ -15,6 +16,11 @@ use getgpu_common::inventory::Memory;
 
 /// NVML_DEVICE_UUID_V2_BUFFER_SIZE and NVML_DEVICE_NAME_V2_BUFFER_SIZE
 const TEXT: usize = 96;
+/// NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
+const VERSION: usize = 80;
+/// sizeof(nvmlPciInfo_t), in words of 8 bytes and rounded up, and where its `busId` lies.
+const PCI_WORDS: usize = 9;
+const PCI_BUS_ID: std::ops::Range<usize> = 36..68;
 /// Room for processes at the first question; the kernel lists about 950 at most.
 const ROOM: u32 = 64;
 /// The most entries that a driver is given room for.
@@ -73,9 +79,31 @@ pub(super) fn name(nvml: &Nvml, device: &Device<'_>) -> Result<String, Fault> {
     Ok(text(&buffer))
 }
 
-fn text(buffer: &[u8; TEXT + 1]) -> String {
-    let end = buffer.iter().position(|b| *b == 0).unwrap_or(TEXT);
-    String::from_utf8_lossy(&buffer[..end]).into_owned()
+/// nvmlSystemGetDriverVersion, bounded likewise.
+pub(super) fn driver_version(nvml: &Nvml) -> Result<String, Fault> {
+    let call = symbol!(nvml, nvmlSystemGetDriverVersion)?;
+    let mut buffer = [0u8; VERSION + 1];
+    // SAFETY: the buffer has room for the length given.
+    let code = unsafe { call(buffer.as_mut_ptr().cast(), VERSION as c_uint) };
+    check("SystemGetDriverVersion", code)?;
+    Ok(text(&buffer))
+}
+
+/// The bus id of nvmlDeviceGetPciInfo_v3, bounded likewise.
+pub(super) fn pci_bus_id(nvml: &Nvml, gpu: &Device<'_>) -> Result<String, Fault> {
+    let call = symbol!(nvml, nvmlDeviceGetPciInfo_v3)?;
+    let mut info = [0u64; PCI_WORDS];
+    // SAFETY: nvmlPciInfo_t has 68 bytes, and numbers of four bytes among them.
+    let code = unsafe { call(gpu.handle(), info.as_mut_ptr().cast()) };
+    check("DeviceGetPciInfo_v3", code)?;
+    let bytes: Vec<u8> = info.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    Ok(text(&bytes[PCI_BUS_ID]))
+}
+
+/// The text in a buffer, up to the first NUL, if there is one.
+fn text(buffer: &[u8]) -> String {
+    let end = buffer.iter().position(|byte| *byte == 0);
+    String::from_utf8_lossy(&buffer[..end.unwrap_or(buffer.len())]).into_owned()
 }
 
 /// nvmlDeviceGetGpuInstanceId and nvmlDeviceGetComputeInstanceId of a MIG device.
@@ -209,7 +237,13 @@ fn more_room(room: c_uint, count: c_uint) -> c_uint {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_ROOM, more_room};
+    use super::{MOST_ROOM, more_room, text};
+
+    #[test]
+    fn a_text_ends_with_its_nul_or_its_room() {
+        let texts: [&[u8]; 4] = [b"a\0b", b"abc", b"\0", b""];
+        assert_eq!(texts.map(text), ["a", "abc", "", ""]);
+    }
 
     #[test]
     fn a_driver_that_asks_for_ever_more_is_believed_up_to_a_point() {

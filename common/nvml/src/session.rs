@@ -105,7 +105,7 @@ impl<'n> Session<'n> {
                 .map_err(|e| Fault::from("DeviceGetMigMode", &e))
         });
         let mig = match mode {
-            Ok(mode) => mode.current == 1,
+            Ok(mode) => in_mig_mode(mode.current)?,
             Err(fault) if fault.absent() => false,
             Err(fault) => return Err(fault),
         };
@@ -133,7 +133,7 @@ impl<'n> Session<'n> {
                 None
             },
             pci_bus_id: if full {
-                handle.pci_info().ok().map(|pci| pci.bus_id)
+                raw::pci_bus_id(self.nvml, &handle).ok()
             } else {
                 None
             },
@@ -286,7 +286,7 @@ impl<'n> Session<'n> {
     pub(super) fn scan(&mut self, detail: Detail) -> Result<Inventory, Fault> {
         let mut found = Inventory::default();
         if detail >= Detail::Size {
-            found.driver = self.nvml.sys_driver_version().ok();
+            found.driver = raw::driver_version(self.nvml).ok();
         }
         for index in 0..self.count()? {
             let gpu = match self.gpu(index, detail) {
@@ -324,5 +324,28 @@ impl<'n> Session<'n> {
             found.gpus.push(gpu);
         }
         Ok(found)
+    }
+}
+
+/// Whether MIG mode is on (NVML_DEVICE_MIG_ENABLE). A GPU whose mode is neither on nor off
+/// must not be given away whole.
+fn in_mig_mode(mode: u32) -> Result<bool, Fault> {
+    match mode {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Fault::new("DeviceGetMigMode: neither on nor off", 0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_mig_mode;
+
+    #[test]
+    fn a_mode_that_is_neither_on_nor_off_is_a_fault() {
+        assert_eq!([0, 1].map(in_mig_mode), [Ok(false), Ok(true)]);
+        for mode in [2, 0x0100, u32::MAX] {
+            assert!(in_mig_mode(mode).is_err(), "{mode}");
+        }
     }
 }

@@ -134,6 +134,9 @@ pub struct Rule {
     /// What it does instead of answering.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub does: Option<Action>,
+    /// Which noise it writes, if it writes noise.
+    #[serde(default)]
+    pub seed: u64,
 }
 
 /// What a call may do instead of answering.
@@ -148,6 +151,12 @@ pub enum Action {
     Abort,
     /// Answers, but with bytes that are not text where text is due.
     Garbage,
+    /// Fills the place for a text to its last byte, without a NUL.
+    Unterminated,
+    /// Says that it succeeded, or that a list needs more room, and writes noise into all of
+    /// the room that it was given: no NUL, no sense in numbers and counts, other noise at
+    /// each call.
+    Noise,
 }
 
 impl Faults {

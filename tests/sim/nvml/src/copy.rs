@@ -4,7 +4,9 @@
 
 use crate::abi::{ProcessDetail, ProcessInfo, ProcessInfoV1};
 use crate::codes::{INSUFFICIENT_SIZE, INVALID_ARGUMENT, Reply};
+use crate::noise::Noise;
 use crate::processes::Process;
+use crate::trouble::Lie;
 use std::ffi::{CStr, c_char};
 
 /// Writes a value.
@@ -33,21 +35,47 @@ pub(crate) unsafe fn get<T: Copy>(from: *const T) -> Reply<T> {
     Ok(unsafe { from.read_unaligned() })
 }
 
-/// Writes a text and its NUL; garbage if told so, which is no UTF-8 but still ends with a
-/// NUL.
+/// Writes noise in place of a value.
+///
+/// # Safety
+/// `to` is NULL or may be written to.
+pub(crate) unsafe fn put_noise<T>(to: *mut T, noise: &mut Noise) -> Reply<()> {
+    // SAFETY: as this function's.
+    unsafe { put_noises(to, 1, noise) }
+}
+
+/// Writes noise in place of `count` values.
+///
+/// # Safety
+/// `to` is NULL or may be written to, for as many of them.
+pub(crate) unsafe fn put_noises<T>(to: *mut T, count: usize, noise: &mut Noise) -> Reply<()> {
+    if to.is_null() {
+        return Err(INVALID_ARGUMENT);
+    }
+    // SAFETY: not NULL, so the caller vouches for it; bytes need no alignment.
+    noise.fill(unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), count * size_of::<T>()) });
+    Ok(())
+}
+
+/// Writes a text and its NUL, or what `lie` wants there. Garbage is no UTF-8, but it ends
+/// with a NUL.
 ///
 /// # Safety
 /// `to` is NULL or has room for `length` bytes.
-pub(crate) unsafe fn put_text(
-    to: *mut c_char,
-    length: u32,
-    text: &str,
-    garbage: bool,
-) -> Reply<()> {
-    let bytes = if garbage {
-        b"\xff\xfe\x1b[31m\xc3(\n\x80"
-    } else {
-        text.as_bytes()
+pub(crate) unsafe fn put_text(to: *mut c_char, length: u32, text: &str, lie: Lie) -> Reply<()> {
+    let bytes = match lie {
+        Lie::None => text.as_bytes(),
+        Lie::Garbage => b"\xff\xfe\x1b[31m\xc3(\n\x80",
+        Lie::Unterminated => {
+            let mut full = text.as_bytes().to_vec();
+            full.resize(length as usize, b'G');
+            // SAFETY: as this function's.
+            return unsafe { put_bytes(to, &full) };
+        }
+        Lie::Noise(mut noise) => {
+            // SAFETY: as this function's.
+            return unsafe { put_noises(to, length as usize, &mut noise) };
+        }
     };
     if to.is_null() {
         return Err(INVALID_ARGUMENT);
@@ -56,10 +84,17 @@ pub(crate) unsafe fn put_text(
         return Err(INSUFFICIENT_SIZE);
     }
     // SAFETY: text and NUL fit into `length` bytes, for which the caller vouches.
-    unsafe {
-        std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), to, bytes.len());
-        to.add(bytes.len()).write(0);
+    unsafe { put_bytes(to, &[bytes, b"\0"].concat()) }
+}
+
+/// # Safety
+/// `to` is NULL or has room for these bytes.
+unsafe fn put_bytes(to: *mut c_char, bytes: &[u8]) -> Reply<()> {
+    if to.is_null() {
+        return Err(INVALID_ARGUMENT);
     }
+    // SAFETY: not NULL, so the caller vouches for it.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), to, bytes.len()) };
     Ok(())
 }
 
@@ -105,6 +140,29 @@ pub(crate) unsafe fn put_list<T: From<Process>>(
         unsafe { entries.add(n).write_unaligned(T::from(*process)) };
     }
     Ok(())
+}
+
+/// Noise in place of a list: entries as far as there is room, and any count.
+///
+/// # Safety
+/// As for [`put_list`].
+pub(crate) unsafe fn put_noisy_list<T>(
+    count: *mut u32,
+    entries: *mut T,
+    noise: &mut Noise,
+) -> Reply<()> {
+    // SAFETY: as this function's.
+    let room = unsafe { get(count) }?;
+    // SAFETY: as this function's.
+    unsafe {
+        put_noises(entries, room as usize, noise)?;
+        put(count, noise.count(room))?;
+    }
+    if noise.number().is_multiple_of(3) {
+        Err(INSUFFICIENT_SIZE)
+    } else {
+        Ok(())
+    }
 }
 
 impl From<Process> for ProcessInfoV1 {

@@ -7,29 +7,27 @@
 //! followed.
 #![allow(unsafe_code, non_snake_case, reason = "the names are NVIDIA's")]
 
-use crate::abi::{
-    DeviceAttributes, MEMORY_V2, Memory, MemoryV2, PciInfo, ProcessInfo, ProcessInfoV1, Utilization,
-};
+use crate::abi::{DeviceAttributes, MEMORY_V2, Memory, MemoryV2, PciInfo, Utilization};
 use crate::codes::{
     self, ARGUMENT_VERSION_MISMATCH, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reply, SUCCESS,
 };
 use crate::handle::Device;
 use crate::library::LIBRARY;
 use crate::session::{Session, Target};
+use crate::trouble::Lie;
 use crate::{affinity, copy};
-use sim_node::Kind;
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
-type Handle = *mut c_void;
+pub(crate) type Handle = *mut c_void;
 
 /// Bytes of the window to the host; `nvmlBAR1Memory_t` has the form of `nvmlMemory_t`.
 const BAR1: u64 = 32767 << 20;
 
-fn code(reply: Reply<()>) -> c_int {
+pub(crate) fn code(reply: Reply<()>) -> c_int {
     reply.err().unwrap_or(SUCCESS)
 }
 
-fn device(handle: Handle) -> Target {
+pub(crate) fn device(handle: Handle) -> Target {
     Target::Handle(handle as usize)
 }
 
@@ -38,9 +36,8 @@ macro_rules! getters {
     ($($name:ident: $out:ty = $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(handle: Handle, out: *mut $out) -> c_int {
-            let reply = LIBRARY.call(stringify!($name), &device(handle), $answer);
             // SAFETY: the caller vouches for `out`.
-            code(reply.and_then(|value| unsafe { copy::put(out, value) }))
+            unsafe { put_answer(stringify!($name), &device(handle), out, $answer) }
         }
     )*};
 }
@@ -56,37 +53,24 @@ macro_rules! texts {
     )*};
 }
 
-/// Lists of processes.
-macro_rules! lists {
-    ($($name:ident: $entry:ty = $kind:expr;)*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(handle: Handle, count: *mut c_uint, entries: *mut $entry) -> c_int {
-            let reply = LIBRARY.call(stringify!($name), &device(handle), |s, d| s.processes(d, $kind));
-            // SAFETY: the caller vouches for `count` and `entries`.
-            code(reply.and_then(|processes| unsafe { copy::put_list(&processes, count, entries) }))
+/// # Safety
+/// `out` is NULL or may be written to.
+unsafe fn put_answer<T>(
+    function: &str,
+    target: &Target,
+    out: *mut T,
+    answer: impl FnOnce(&mut Session, Device) -> Reply<T>,
+) -> c_int {
+    let reply = LIBRARY.enter(function, target).and_then(|entered| {
+        if let Lie::Noise(mut noise) = entered.lie {
+            // SAFETY: as this function's.
+            return unsafe { copy::put_noise(out, &mut noise) };
         }
-    )*};
-}
-
-/// Lists of processes whose entries have 32 bytes with some drivers.
-macro_rules! wide_lists {
-    ($($name:ident = $kind:expr;)*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(handle: Handle, count: *mut c_uint, entries: *mut c_void) -> c_int {
-            let answer = |s: &mut Session, d| Ok((s.processes(d, $kind)?, s.node.version.has_wide_processes()));
-            let reply = LIBRARY.call(stringify!($name), &device(handle), answer);
-            code(reply.and_then(|(processes, wide)| {
-                if wide {
-                    // SAFETY: the caller vouches for the pointers; too short entries are
-                    // the trap of those drivers.
-                    unsafe { copy::put_list::<crate::abi::ProcessDetail>(&processes, count, entries.cast()) }
-                } else {
-                    // SAFETY: the caller vouches for the pointers.
-                    unsafe { copy::put_list::<ProcessInfo>(&processes, count, entries.cast()) }
-                }
-            }))
-        }
-    )*};
+        let value = LIBRARY.answer(|session| answer(session, entered.device))?;
+        // SAFETY: as this function's.
+        unsafe { copy::put(out, value) }
+    });
+    code(reply)
 }
 
 /// # Safety
@@ -101,7 +85,7 @@ unsafe fn put_text(
     let reply = LIBRARY.enter(function, target).and_then(|entered| {
         let text = LIBRARY.answer(|session| answer(session, entered.device))?;
         // SAFETY: as this function's.
-        unsafe { copy::put_text(out, length, &text, entered.garbage) }
+        unsafe { copy::put_text(out, length, &text, entered.lie) }
     });
     code(reply)
 }
@@ -150,7 +134,7 @@ unsafe extern "C" fn nvmlSystemGetNVMLVersion(out: *mut c_char, length: c_uint) 
             out,
             length,
             version.as_deref().unwrap_or("12.550.54.15"),
-            false,
+            Lie::None,
         )
     })
 }
@@ -201,17 +185,15 @@ unsafe extern "C" fn nvmlSystemGetProcessName(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCount_v2(out: *mut c_uint) -> c_int {
     let count = |s: &mut Session, _| Ok(u32::try_from(s.node.gpus.len()).unwrap_or(u32::MAX));
-    let reply = LIBRARY.call("nvmlDeviceGetCount_v2", &Target::Node, count);
     // SAFETY: the caller vouches for `out`.
-    code(reply.and_then(|count| unsafe { copy::put(out, count) }))
+    unsafe { put_answer("nvmlDeviceGetCount_v2", &Target::Node, out, count) }
 }
 
 /// # Safety
 /// `out` is NULL or may be written to.
 unsafe fn put_handle(function: &str, target: &Target, out: *mut Handle) -> c_int {
-    let reply = LIBRARY.call(function, target, |s, d| Ok(s.handle(d)));
     // SAFETY: as this function's.
-    code(reply.and_then(|handle| unsafe { copy::put(out, handle as Handle) }))
+    unsafe { put_answer(function, target, out, |s, d| Ok(s.handle(d) as Handle)) }
 }
 
 #[unsafe(no_mangle)]
@@ -248,11 +230,10 @@ unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
     out: *mut Handle,
 ) -> c_int {
     let function = "nvmlDeviceGetMigDeviceHandleByIndex";
-    let reply = LIBRARY.call(function, &Target::Slot(handle as usize, index), |s, d| {
-        s.mig_by_index(d, index)
-    });
+    let target = Target::Slot(handle as usize, index);
+    let answer = |s: &mut Session, d| Ok(s.mig_by_index(d, index)? as Handle);
     // SAFETY: the caller vouches for `out`.
-    code(reply.and_then(|handle| unsafe { copy::put(out, handle as Handle) }))
+    unsafe { put_answer(function, &target, out, answer) }
 }
 
 texts! {
@@ -280,36 +261,25 @@ getters! {
     nvmlDeviceGetRunningProcessDetailList: c_void = |_, _| Err(NOT_SUPPORTED);
 }
 
-lists! {
-    nvmlDeviceGetComputeRunningProcesses: ProcessInfoV1 = Kind::Compute;
-    nvmlDeviceGetComputeRunningProcesses_v2: ProcessInfo = Kind::Compute;
-    nvmlDeviceGetGraphicsRunningProcesses: ProcessInfoV1 = Kind::Graphics;
-    nvmlDeviceGetGraphicsRunningProcesses_v2: ProcessInfo = Kind::Graphics;
-    nvmlDeviceGetMPSComputeRunningProcesses: ProcessInfoV1 = Kind::Mps;
-    nvmlDeviceGetMPSComputeRunningProcesses_v2: ProcessInfo = Kind::Mps;
-}
-
-wide_lists! {
-    nvmlDeviceGetComputeRunningProcesses_v3 = Kind::Compute;
-    nvmlDeviceGetGraphicsRunningProcesses_v3 = Kind::Graphics;
-    nvmlDeviceGetMPSComputeRunningProcesses_v3 = Kind::Mps;
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMigMode(
     handle: Handle,
     current: *mut c_uint,
     pending: *mut c_uint,
 ) -> c_int {
-    let reply = LIBRARY.call("nvmlDeviceGetMigMode", &device(handle), |s, d| {
-        s.mig_mode(d)
+    let reply = LIBRARY.enter("nvmlDeviceGetMigMode", &device(handle));
+    let reply = reply.and_then(|entered| {
+        if let Lie::Noise(mut noise) = entered.lie {
+            // SAFETY: the caller vouches for both.
+            return unsafe {
+                copy::put_noise(current, &mut noise).and(copy::put_noise(pending, &mut noise))
+            };
+        }
+        let (now, later) = LIBRARY.answer(|session| session.mig_mode(entered.device))?;
+        // SAFETY: the caller vouches for both.
+        unsafe { copy::put(current, now).and(copy::put(pending, later)) }
     });
-    // SAFETY: the caller vouches for both.
-    code(
-        reply.and_then(|(now, later)| unsafe {
-            copy::put(current, now).and(copy::put(pending, later))
-        }),
-    )
+    code(reply)
 }
 
 #[unsafe(no_mangle)]
@@ -329,18 +299,14 @@ unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, out: *mut MemoryV2) -> c_int {
-    let reply = LIBRARY.call("nvmlDeviceGetMemoryInfo_v2", &device(handle), |s, d| {
-        s.memory(d)
-    });
     // SAFETY: the caller vouches for `out`; only its version word is read.
-    code(
-        reply.and_then(|figures| match unsafe { copy::get(out.cast::<u32>()) }? {
-            // SAFETY: the same, and the version word says that the caller means this
-            // structure.
-            MEMORY_V2 => unsafe { copy::put(out, figures.v2(MEMORY_V2)) },
-            _ => Err(ARGUMENT_VERSION_MISMATCH),
-        }),
-    )
+    let version = unsafe { copy::get(out.cast::<u32>()) };
+    let answer = |s: &mut Session, d| match (s.memory(d)?, version?) {
+        (figures, MEMORY_V2) => Ok(figures.v2(MEMORY_V2)),
+        _ => Err(ARGUMENT_VERSION_MISMATCH),
+    };
+    // SAFETY: the version word says that the caller means this structure.
+    unsafe { put_answer("nvmlDeviceGetMemoryInfo_v2", &device(handle), out, answer) }
 }
 
 #[unsafe(no_mangle)]
@@ -367,15 +333,18 @@ unsafe extern "C" fn nvmlDeviceGetCpuAffinityWithinScope(
 /// # Safety
 /// `out` is NULL or has room for `size` words.
 unsafe fn put_affinity(function: &str, handle: Handle, size: c_uint, out: *mut c_ulong) -> c_int {
-    let reply = LIBRARY.call(function, &device(handle), |s, d| Ok(s.gpu(d)?.cpus.clone()));
-    code(reply.and_then(|cpus| {
+    let reply = LIBRARY.enter(function, &device(handle));
+    code(reply.and_then(|entered| {
         if size == 0 || out.is_null() {
             return Err(INVALID_ARGUMENT);
         }
-        for (n, word) in affinity::words(&cpus, size as usize)
-            .into_iter()
-            .enumerate()
-        {
+        if let Lie::Noise(mut noise) = entered.lie {
+            // SAFETY: as this function's.
+            return unsafe { copy::put_noises(out, size as usize, &mut noise) };
+        }
+        let cpus = LIBRARY.answer(|session| Ok(session.gpu(entered.device)?.cpus.clone()))?;
+        let words = affinity::words(&cpus, size as usize).into_iter();
+        for (n, word) in words.enumerate() {
             // SAFETY: n is below `size`, for which the caller vouches.
             unsafe { copy::put(out.add(n), word) }?;
         }

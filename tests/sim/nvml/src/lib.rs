@@ -13,6 +13,8 @@ pub mod functions;
 mod handle;
 pub mod install;
 mod library;
+mod list_exports;
+mod noise;
 mod processes;
 mod session;
 mod trouble;

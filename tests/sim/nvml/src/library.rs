@@ -8,7 +8,7 @@ use crate::codes::{
 use crate::functions;
 use crate::handle::Device;
 use crate::session::{Session, Target};
-use crate::trouble::{self, Counts};
+use crate::trouble::{self, Counts, Lie};
 use sim_node::Folder;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,8 +34,8 @@ struct State {
 /// A call that may be answered.
 pub(crate) struct Entered {
     pub(crate) device: Device,
-    /// Texts shall be garbage.
-    pub(crate) garbage: bool,
+    /// What shall be wrong with the answer.
+    pub(crate) lie: Lie,
 }
 
 impl Library {
@@ -139,10 +139,10 @@ impl Library {
         // Without the lock: a call that hangs or takes its time does not stop other
         // threads.
         trouble::sleep(time);
-        let garbage = trouble::act(trouble)?;
+        let lie = trouble::act(trouble)?;
         Ok(Entered {
             device: device?,
-            garbage,
+            lie,
         })
     }
 

@@ -1,6 +1,7 @@
 //! Finds the rule of `faults.toml` that acts on a call, and acts.
 //! Calls are counted per rule, in this process or on the whole node.
 
+use crate::noise::Noise;
 use crate::session::Session;
 use sim_node::{Action, Faults, Folder, Rule};
 use std::thread;
@@ -12,6 +13,20 @@ pub(crate) enum Trouble {
     None,
     Returns(i32),
     Does(Action),
+    Lies(Lie),
+}
+
+/// What is wrong with an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    /// Nothing.
+    None,
+    /// Texts are no UTF-8.
+    Garbage,
+    /// Texts have no NUL.
+    Unterminated,
+    /// All of it is noise.
+    Noise(Noise),
 }
 
 /// How many calls each rule was about in this process.
@@ -53,6 +68,11 @@ impl Counts {
             if trouble == Trouble::None && rule.acts_on(call) {
                 trouble = match (rule.returns, rule.does) {
                     (Some(code), _) => Trouble::Returns(code),
+                    (None, Some(Action::Garbage)) => Trouble::Lies(Lie::Garbage),
+                    (None, Some(Action::Unterminated)) => Trouble::Lies(Lie::Unterminated),
+                    (None, Some(Action::Noise)) => {
+                        Trouble::Lies(Lie::Noise(Noise::new(rule.seed, call)))
+                    }
                     (None, Some(action)) => Trouble::Does(action),
                     (None, None) => Trouble::None,
                 };
@@ -62,21 +82,21 @@ impl Counts {
     }
 }
 
-/// Acts. Comes back with whether texts shall be garbage, if at all.
-pub(crate) fn act(trouble: Trouble) -> Result<bool, i32> {
+/// Acts. Comes back with what is wrong with the answer, if at all.
+pub(crate) fn act(trouble: Trouble) -> Result<Lie, i32> {
     match trouble {
-        Trouble::None => Ok(false),
-        Trouble::Returns(0) => Ok(false),
+        Trouble::None | Trouble::Returns(0) => Ok(Lie::None),
         Trouble::Returns(code) => Err(code),
-        Trouble::Does(Action::Garbage) => Ok(true),
+        Trouble::Lies(lie) => Ok(lie),
         Trouble::Does(Action::Abort) => std::process::abort(),
         Trouble::Does(Action::Hang) => loop {
             nix::unistd::pause();
         },
         Trouble::Does(Action::Stop) => {
             let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);
-            Ok(false)
+            Ok(Lie::None)
         }
+        Trouble::Does(Action::Garbage | Action::Unterminated | Action::Noise) => Ok(Lie::None),
     }
 }
 

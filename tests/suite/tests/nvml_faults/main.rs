@@ -10,4 +10,5 @@ mod busy_or_idle;
 mod driver_matrix;
 mod drivers;
 mod failing_library;
+mod hostile_library;
 mod nvml_hangs;

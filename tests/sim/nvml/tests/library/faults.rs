@@ -207,6 +207,37 @@ fn texts_may_be_garbage() {
 }
 
 #[test]
+fn lies_fill_the_room_that_they_are_given_and_no_more() {
+    let faults = "[[rule]]\nfunction='nvmlDeviceGetName'\ndoes='unterminated'\nfirst=1\n\
+        [[rule]]\nfunction='nvmlDeviceGetName'\ndoes='noise'\n\
+        [[rule]]\nfunction='nvmlDeviceGetComputeRunningProcesses_v2'\ndoes='noise'\n";
+    let test = "lies_fill_the_room_that_they_are_given_and_no_more";
+    on_node(test, "a100x1", faults, |_| {
+        nvmlInit_v2();
+        let gpu = gpu(0).unwrap();
+        let name = || {
+            let mut room = [7u8; 120];
+            // SAFETY: there is room for as many bytes as are said.
+            let code = unsafe { nvmlDeviceGetName(gpu, room.as_mut_ptr().cast(), 100) };
+            assert_eq!((code, &room[100..]), (0, &[7; 20][..]));
+            room[..100].to_vec()
+        };
+        let full = name();
+        assert!(full.starts_with(b"NVIDIA A100") && !full.contains(&0));
+        let noise: Vec<Vec<u8>> = (0..20).map(|_| name()).collect();
+        assert!(
+            noise
+                .iter()
+                .any(|text| *text != noise[0] && !text.contains(&0))
+        );
+        let lists: Vec<_> = (0..40).map(|_| processes(gpu, 9)).collect();
+        let codes = [0, 7].map(|code| lists.iter().any(|list| list.0 == code));
+        let more = lists.iter().any(|list| list.0 == 0 && list.1 > 9);
+        assert!(codes == [true; 2] && more, "{lists:?}");
+    });
+}
+
+#[test]
 fn a_banner_goes_to_stdout() {
     let test = "a_banner_goes_to_stdout";
     if Folder::from_env().is_some() {
