@@ -19,7 +19,7 @@ INSTALL     = install
 programs    = target/release
 portable    = target/x86_64-unknown-linux-gnu/release
 
-.PHONY: all build portable demo check check-gpu torture fuzz asan mutants miri coverage properties soak budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
+.PHONY: all build portable demo check check-gpu torture fuzz asan mutants miri coverage properties soak storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
 
 all: build
 
@@ -81,10 +81,16 @@ coverage:
 properties:
 	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} $(CARGO) test --release -p getgpu-common -p cudawrap -p create-cudawrap --locked --no-fail-fast properties
 
-# Storm after storm of launches and kills, for SOAK_MINUTES.
+# Ordinary traffic for SOAK_MINUTES while one disturbance after the other goes on, then target/soak.svg; best as root, with libfaketime.
 soak:
 	$(CARGO) build --workspace --locked
-	SOAK_MINUTES=$${SOAK_MINUTES:-60} $(CARGO) test -p getgpu-tests --locked --test throughput -- launches:: --nocapture --ignored
+	SOAK_MINUTES=$${SOAK_MINUTES:-60} $(CARGO) test -p getgpu-tests --locked --test throughput -- soak::a_soak --nocapture --ignored
+	docs/soak-picture.py target/soak.csv target/soak.svg
+
+# STORMS storms of 400 launches and kills, one after the other; the seed of the first that fails is printed.
+storms:
+	$(CARGO) build --workspace --locked
+	STORMS=$${STORMS:-1000} $(CARGO) test -p getgpu-tests --locked --test throughput -- soak::storms --nocapture --ignored
 
 # Instructions of a call as ratios to a minimal C client, against a budget.
 budget:

@@ -9,7 +9,9 @@ pub mod listing;
 pub mod mps;
 pub mod packages;
 pub mod real;
+pub mod random;
 pub mod slurm;
+pub mod soak;
 pub mod storm;
 pub mod wrapped;
 

@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, reason = "the figures are read")]
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
@@ -11,20 +12,9 @@ use harness::{Command, Running, Sandbox, Signal, skip};
 
 use crate::OTHER;
 use crate::hooked::hook;
+use crate::random::Random;
 
-/// A small generator, so that a failed run can be repeated from its seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-}
-
+/// `opt/app`, a wrapped program.
 fn wrapped_app(sandbox: &Sandbox) -> std::path::PathBuf {
     let directory = sandbox.path("opt");
     std::fs::create_dir(&directory).expect("a step of the storm");
@@ -63,7 +53,7 @@ pub fn storm(node: &str, ways: Ways, launches: u64, least: u64, seed: u64) {
     if !root {
         skip::say("other users need root; all launches are this user's");
     }
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let start = |number: u64, run: u64| -> Command {
         let time = format!("{}ms", least + run);
         let command = match number % 3 {
@@ -87,7 +77,7 @@ pub fn storm(node: &str, ways: Ways, launches: u64, least: u64, seed: u64) {
         }
     };
     let mut running: Vec<(u64, Running)> = Vec::new();
-    let (mut killed, mut over) = (0, Vec::new());
+    let (mut victims, mut over) = (BTreeSet::new(), Vec::new());
     let began = Instant::now();
     for number in 0..launches {
         while running.len() >= AT_ONCE {
@@ -103,7 +93,7 @@ pub fn storm(node: &str, ways: Ways, launches: u64, least: u64, seed: u64) {
         if random.below(10) < 3 {
             let victim = random.below(running.len() as u64) as usize;
             running[victim].1.signal(Signal::SIGKILL);
-            killed += 1;
+            victims.insert(running[victim].0);
         }
     }
     let (mut ran, mut none, mut dead) = (0, 0, 0);
@@ -123,13 +113,14 @@ pub fn storm(node: &str, ways: Ways, launches: u64, least: u64, seed: u64) {
                 outcome.mentions("no free device: ");
                 none += 1;
             }
-            (None, _) if outcome.signal() == Some(9) => dead += 1,
+            (None, _) if outcome.signal() == Some(9) && victims.contains(&number) => dead += 1,
             _ => panic!("launch {number}: {outcome:?}"),
         }
     }
     let runs = sandbox.folder().runs().expect("a step of the storm").len();
     println!(
-        "{node}, seed {seed}: {launches} launches, {killed} signals: {ran} ran to their end, {dead} killed, {none} told that none is free; {runs} contexts, {:.0?}",
+        "{node}, seed {seed}: {launches} launches, {} signals: {ran} ran to their end, {dead} killed, {none} told that none is free; {runs} contexts, {:.0?}",
+        victims.len(),
         began.elapsed()
     );
     sandbox.assert_exclusive();

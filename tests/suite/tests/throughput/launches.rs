@@ -1,8 +1,6 @@
 //! Launches in all three ways by four users, a third of them killed at random instants:
 //! no two programs ever meet on a device, and a launch without a device is told so.
 
-use std::time::{Duration, Instant};
-
 use getgpu_tests::listing;
 use getgpu_tests::storm::{Ways, storm};
 use harness::{Sandbox, Signal, size, wait};
@@ -62,38 +60,4 @@ fn a_killed_programs_device_is_free_for_the_next() {
         });
     }
     sandbox.assert_exclusive();
-}
-
-/// `make soak`: storm after storm for SOAK_MINUTES (60), on small and large nodes, and
-/// nothing grows.
-#[test]
-#[ignore = "takes as long as it is told to"]
-fn a_soak_leaves_nothing_behind_and_nothing_grows() {
-    let _turn = crate::GROUPS.enter(module_path!());
-    let minutes: u64 = std::env::var("SOAK_MINUTES")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(60);
-    let (began, mut rounds) = (Instant::now(), 0);
-    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let children = || {
-        std::fs::read_to_string(format!(
-            "/proc/self/task/{}/children",
-            nix::unistd::gettid()
-        ))
-        .unwrap()
-    };
-    let before = (open(), children());
-    while began.elapsed() < Duration::from_secs(60 * minutes) {
-        let (node, least) = if rounds % 2 == 0 {
-            ("a100x1", 100)
-        } else {
-            ("a100x8", 600)
-        };
-        storm(node, Ways::Ours, 400, least, rounds + 100);
-        rounds += 1;
-        // Locks, holders and processes of its sandbox are looked at by each storm itself.
-        assert_eq!((open(), children()), before, "round {rounds}");
-    }
-    println!("{rounds} storms of 400 launches in {minutes} minutes");
 }

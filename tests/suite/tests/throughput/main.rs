@@ -8,6 +8,7 @@
 
 mod launches;
 mod packing;
+mod soak;
 mod storm;
 
 /// Storms, launches and packed repetitions fill the machine: one kind at a time.
