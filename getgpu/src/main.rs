@@ -33,7 +33,11 @@ use getgpu_common::lease_log;
 use getgpu_common::lock::holder_args;
 use getgpu_common::nvml_client::WORKER_OPTION;
 #[cfg(not(test))]
-use getgpu_common::sys;
+use getgpu_common::{error::Kind, exit, sys};
+
+/// What getgpu needs for itself, in bytes. Without it the allocator would abort.
+#[cfg(not(test))]
+const LEAST_MEMORY: usize = 512 << 10;
 
 /// The C entry point (ISO C 5.1.2.2.1). Arguments are taken from the standard library,
 /// which has them from the loader.
@@ -45,6 +49,13 @@ use getgpu_common::sys;
 pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
     sys::open_standard_streams();
     sys::ignore_sigpipe();
+    if !sys::memory_is_left(LEAST_MEMORY) {
+        // Said without an allocation.
+        sys::write_stderr(
+            b"getgpu: not enough memory to start in\ngetgpu: hint: ulimit -v limits it\n",
+        );
+        return exit::getgpu(Kind::LockPlace);
+    }
     let status = run_as_called(&std::env::args_os().collect::<Vec<_>>());
     // What is left of it in a buffer is written.
     std::process::exit(status)

@@ -97,11 +97,44 @@ fn little_memory_for_addresses() {
     if skip::lacks(&[Need::Tool("prlimit")]) {
         return;
     }
-    // Below 12 MiB a debug build of getgpu does not come through the Rust runtime.
+    // Below 12 MiB the loader of a debug build gives up: the next test.
     for megabytes in [12, 16, 24, 32, 48] {
         limited(&format!("prlimit --as={}", megabytes << 20), false);
     }
     limited(&format!("prlimit --as={}", 64 << 20), true);
+}
+
+#[test]
+fn getgpu_does_not_abort_where_memory_ends_at_its_start() {
+    if skip::lacks(&[Need::Tool("prlimit")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let below = |kib: u64| {
+        let limit = format!("--as={}", kib << 10);
+        let words = [&limit, "getgpu", "--no-reserve"];
+        sandbox.command("prlimit").args(words).run()
+    };
+    // The kernel and the loader need most of it; what they leave ends somewhere above.
+    let ours = |outcome: &Outcome| outcome.code() != Some(127) && outcome.signal().is_none();
+    let least = (32..)
+        .map(|step| 64 * step)
+        .find(|kib| ours(&below(*kib)))
+        .unwrap();
+    let mut said = 0;
+    for kib in (least - 256..least + 768).step_by(8) {
+        let outcome = below(kib);
+        let aborted = outcome.signal() == Some(nix::libc::SIGABRT);
+        assert!(
+            !aborted && !outcome.stderr.contains("memory allocation"),
+            "{kib} KiB: {outcome:#?}"
+        );
+        if outcome.stderr.contains("not enough memory") {
+            outcome.refuses("getgpu", 4, "not enough memory to start in");
+            said += 1;
+        }
+    }
+    assert!(said > 0, "nowhere between {least} KiB and what is enough");
 }
 
 #[test]
