@@ -7,7 +7,7 @@ use crate::shared_file;
 use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// A simulated program with a context, as its file in `running/` says.
@@ -113,7 +113,7 @@ impl Folder {
             else {
                 continue;
             };
-            records.extend(read_if_alive(&self.running_dir().join(name)));
+            records.extend(read_if_alive(&self.running_dir().join(name))?);
         }
         records.sort_by_key(|record| record.pid);
         Ok(records)
@@ -127,20 +127,26 @@ impl Drop for Registration {
 }
 
 /// The record, if the program that wrote it is alive; otherwise the file is removed.
-fn read_if_alive(path: &Path) -> Option<Record> {
-    let file = File::open(path).ok()?;
+fn read_if_alive(path: &Path) -> io::Result<Option<Record>> {
+    let mut file = match File::open(path) {
+        // Its program has ended since the directory was read.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
     let mut lock = whole_file(libc::F_WRLCK);
-    fcntl(&file, FcntlArg::F_GETLK(&mut lock)).ok()?;
+    fcntl(&file, FcntlArg::F_GETLK(&mut lock))?;
     if lock.l_type == libc::F_UNLCK as libc::c_short {
         let _ = fs::remove_file(path);
-        return None;
+        return Ok(None);
     }
-    let mut record: Record = toml::from_str(&fs::read_to_string(path).ok()?).ok()?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    let mut record: Record = toml::from_str(&text).map_err(io::Error::other)?;
     match u32::try_from(lock.l_pid) {
         Ok(pid) if pid > 0 => record.pid = pid,
         _ => record.foreign = true,
     }
-    Some(record)
+    Ok(Some(record))
 }
 
 fn whole_file(kind: libc::c_int) -> libc::flock {

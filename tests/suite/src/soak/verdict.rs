@@ -37,9 +37,7 @@ pub(crate) fn judge(kind: Kind, way: Way, outcome: &Outcome) -> Result<End, Stri
     }
     match (outcome.code(), outcome.signal()) {
         (Some(0), _) => Ok(End::Done),
-        (Some(code), _) if code == way.none() && outcome.stderr.contains("no free device") => {
-            Ok(End::None)
-        }
+        (Some(code), _) if code == way.none() && none_is_free(&outcome.stderr) => Ok(End::None),
         (Some(code), _) if kind.statuses().contains(&code) => {
             if said == 0 && !kind.others_speak() {
                 return wrong("refused without a line");
@@ -49,6 +47,12 @@ pub(crate) fn judge(kind: Kind, way: Way, outcome: &Outcome) -> Result<End, Stri
         (None, Some(signal)) if kind.signals().contains(&signal) => Ok(End::Killed),
         _ => wrong("an end that is not foreseen"),
     }
+}
+
+/// Devices may be free that are those of others in the queue.
+fn none_is_free(stderr: &str) -> bool {
+    let words = ["no free device: ", "too few free devices: "];
+    words.iter().any(|words| stderr.contains(words))
 }
 
 fn ours(stderr: &str) -> usize {

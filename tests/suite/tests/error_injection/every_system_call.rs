@@ -15,13 +15,14 @@ use inject::{Blow, Call, Point, Story};
 use nix::errno::Errno;
 use nix::libc;
 
-const FATES: [Blow; 9] = [
+const FATES: [Blow; 10] = [
     Blow::Kill,
     Blow::Fail(Errno::EIO),
     Blow::Fail(Errno::ENOSPC),
     Blow::Fail(Errno::EINTR),
     Blow::Fail(Errno::EPERM),
     Blow::Fail(Errno::EMFILE),
+    Blow::Fail(Errno::ENFILE),
     Blow::Fail(Errno::ENOMEM),
     Blow::Fail(Errno::EAGAIN),
     Blow::Fail(Errno::ENOLCK),

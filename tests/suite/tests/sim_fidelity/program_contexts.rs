@@ -289,3 +289,21 @@ fn users_with_any_umask_work_in_one_folder() {
     kill(first);
     assert_eq!(as_user(65534, "").status().unwrap().code(), Some(0));
 }
+
+/// A library that could open no file of a context took its program for gone, and a device
+/// in use was given away.
+#[test]
+fn whoever_has_few_descriptors_sees_every_context_or_fails() {
+    let sandbox = harness::Sandbox::new("mig4");
+    let _strangers = sandbox.occupy(&sandbox.uuids(), "");
+    for number in 3..=24 {
+        let limit = number.to_string();
+        let limited = |words: &[&str]| {
+            let command = sandbox.command("launch").args(["--nofile", &limit]);
+            command.args(words).run().code()
+        };
+        for words in [&["getgpu", "--no-reserve"][..], &["cudawrap", "--", "true"]] {
+            assert_ne!(limited(words), Some(0), "{number} descriptors: {words:?}");
+        }
+    }
+}
