@@ -61,3 +61,46 @@ impl Range {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Range;
+
+    fn range(start: i64, len: i64) -> Range {
+        Range::new(start, len).unwrap()
+    }
+
+    #[test]
+    fn no_range_is_empty_or_reaches_past_the_last_offset() {
+        assert_eq!((range(5, 1).len(), range(5, 3).end()), (1, 8));
+        for (start, len) in [(5, 0), (5, -1), (i64::MAX, 1), (1, i64::MAX)] {
+            assert_eq!(Range::new(start, len), None, "{start} {len}");
+        }
+        assert_eq!(Range::between(5, 8), Some(range(5, 3)));
+        for (start, end) in [(5, 5), (6, 5), (i64::MIN, i64::MAX)] {
+            assert_eq!(Range::between(start, end), None, "{start} {end}");
+        }
+        assert_eq!(Range::byte(i64::MAX - 1).end(), i64::MAX);
+    }
+
+    #[test]
+    fn only_bytes_of_both_are_in_an_intersection() {
+        let with = |start, len| range(10, 10).intersection(range(start, len));
+        assert_eq!([with(0, 10), with(20, 5)], [None, None], "they only touch");
+        assert_eq!(with(0, 11), Some(Range::byte(10)));
+        assert_eq!(with(19, 9), Some(Range::byte(19)));
+        assert_eq!(
+            [with(12, 3), with(0, 99)],
+            [Some(range(12, 3)), Some(range(10, 10))]
+        );
+    }
+
+    #[test]
+    fn a_moved_range_is_as_long_or_none() {
+        assert_eq!(range(10, 3).moved(-10), Some(range(0, 3)));
+        assert_eq!(range(10, 3).moved(1 << 34), Some(range(10 + (1 << 34), 3)));
+        for by in [i64::MAX, i64::MAX - 12] {
+            assert_eq!(range(10, 3).moved(by), None, "{by}");
+        }
+    }
+}

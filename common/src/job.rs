@@ -159,4 +159,54 @@ mod tests {
             assert_eq!(Job::of_cgroups(text), expected, "{text}");
         }
     }
+
+    #[test]
+    fn a_name_that_could_harm_a_log_is_no_job() {
+        let of = |id: String| {
+            let get = |name: &str| (name == "PBS_JOBID").then(|| id.clone());
+            Job::of_environment(&get).map(|job| job.id)
+        };
+        assert_eq!(of("x".repeat(64)), Some("x".repeat(64)));
+        for id in ["x".repeat(65), String::new(), "7;id".into(), "7=8".into()] {
+            assert_eq!(of(id.clone()), None, "{id}");
+        }
+    }
+
+    /// Where Slurm uses no cgroups, the daemon above a task tells its job and step.
+    #[test]
+    fn others_are_known_by_the_slurmstepd_above_them() {
+        use std::io::{BufRead, BufReader};
+        use std::os::unix::process::CommandExt;
+        use std::process::{Command, Stdio};
+
+        let folder = tempfile::tempdir().unwrap();
+        let daemon = folder.path().join("slurmstepd");
+        std::fs::copy("/bin/sh", &daemon).unwrap();
+        for (title, expected) in [
+            ("slurmstepd: [4711.3]", job("4711.3", None)),
+            ("slurmstepd: [4711.batch]", job("4711", None)),
+            ("slurmstepd: [x.0]", None),
+            ("slurmstepd", None),
+        ] {
+            let mut child = Command::new(&daemon)
+                .arg0(title)
+                .args(["-c", "sleep 60 & echo $!; wait"])
+                .stdout(Stdio::piped())
+                .process_group(0)
+                .spawn()
+                .unwrap();
+            let mut line = String::new();
+            let output = child.stdout.take().unwrap();
+            BufReader::new(output).read_line(&mut line).unwrap();
+            let task: i32 = line.trim().parse().unwrap();
+            assert_eq!(Job::of(task), expected, "{title}");
+            nix::sys::signal::killpg(
+                nix::unistd::Pid::from_raw(child.id() as i32),
+                nix::sys::signal::Signal::SIGKILL,
+            )
+            .unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(Job::of(i32::MAX), None);
+    }
 }

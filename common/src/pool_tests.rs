@@ -119,3 +119,193 @@ fn an_empty_list_allows_nothing() {
         Vec::<u32>::new()
     );
 }
+
+/// A MIG device of GPU 3 with everything told of it.
+fn full_device() -> Device {
+    Device {
+        gpu_uuid: Uuid::parse("GPU-00000003-1111-5222-8333-444455556666"),
+        instance: Some((9, 0)),
+        profile: Some("1g.5gb".into()),
+        memory: Some(5 << 30),
+        ..device(3, Some(0))
+    }
+}
+
+fn outside(filter: &Filter, device: &Device) -> Option<Outside> {
+    let devices = vec![device.clone()];
+    let inventory = Inventory {
+        devices,
+        ..Inventory::default()
+    };
+    filter.sort(&inventory)[0]
+}
+
+#[test]
+fn each_reason_is_told_by_what_is_missing() {
+    let good = full_device();
+    let plain = Filter::default;
+    assert_eq!(outside(&plain(), &good), None);
+    let unusable = Device {
+        usable: false,
+        ..good.clone()
+    };
+    assert_eq!(outside(&plain(), &unusable), Some(Outside::NotUsable));
+    let unknown = Device {
+        memory: None,
+        ..good.clone()
+    };
+    let share = |text: &str| Filter {
+        share: Some(text.parse().unwrap()),
+        ..plain()
+    };
+    let memory = |gib: u64| Filter {
+        min_memory: Some(gib << 30),
+        ..plain()
+    };
+    for (filter, device, reason) in [
+        (memory(5), &good, None),
+        (memory(6), &good, Some(Outside::TooSmall)),
+        (memory(1), &unknown, Some(Outside::UnknownMemory)),
+        (share("1/2"), &unknown, None),
+        (share("1G"), &unknown, Some(Outside::UnknownMemory)),
+        (share("5G"), &good, None),
+        (share("6G"), &good, Some(Outside::TooSmall)),
+    ] {
+        assert_eq!(outside(&filter, device), reason, "{filter:?}");
+    }
+    // The least memory is that of the part.
+    let half = |gib: u64| Filter {
+        min_memory: Some(gib << 30),
+        ..share("1/2")
+    };
+    assert_eq!(outside(&half(2), &good), None);
+    assert_eq!(outside(&half(3), &good), Some(Outside::TooSmall));
+    let profiles = |names: &[&str]| Filter {
+        profiles: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..plain()
+    };
+    assert_eq!(outside(&profiles(&["2g.10gb", "1G.5GB"]), &good), None);
+    let other = outside(&profiles(&["1g.5gb+me"]), &good);
+    assert_eq!(other, Some(Outside::OtherProfile));
+}
+
+#[test]
+fn a_gpu_is_named_by_index_uuid_or_instance() {
+    let on = |name: &str| {
+        let filter = Filter {
+            gpus: vec![Selector::parse(name).unwrap()],
+            ..Filter::default()
+        };
+        outside(&filter, &full_device())
+    };
+    for name in [
+        "3",
+        "GPU-00000003",
+        "GPU-00000003-1111-5222-8333-444455556666",
+        "MIG-00000003-1111",
+        "MIG-GPU-00000003-1111-5222-8333-444455556666/9/0",
+    ] {
+        assert_eq!(on(name), None, "{name}");
+    }
+    for name in [
+        "0",
+        "GPU-00000004",
+        "MIG-00000004",
+        "MIG-GPU-00000003-1111-5222-8333-444455556666/9/1",
+        "MIG-GPU-00000004-1111-5222-8333-444455556666/9/0",
+    ] {
+        assert_eq!(on(name), Some(Outside::OtherGpu), "{name}");
+    }
+}
+
+#[test]
+fn a_reason_names_the_file_that_is_behind_it() {
+    let filter = Filter {
+        places: [("allowed_file", "/x/ids:3"), ("share", "/x/config.toml:7")]
+            .map(|(name, place)| (name, place.to_owned()))
+            .into(),
+        ..Filter::default()
+    };
+    let list = "not on the site's list of allowed devices (setting `allowed_file` in /x/ids:3)";
+    assert_eq!(filter.reason(Outside::NotAllowed), list);
+    let small = "smaller than asked for (setting `share` in /x/config.toml:7)";
+    assert_eq!(filter.reason(Outside::TooSmall), small);
+    for plain in [
+        Outside::NotUsable,
+        Outside::Excluded,
+        Outside::NotGranted,
+        Outside::WrongType,
+        Outside::OtherGpu,
+        Outside::OtherProfile,
+    ] {
+        assert_eq!(filter.reason(plain), plain.text());
+    }
+}
+
+/// A device that is drawn alone is taken by its UUID only where that is enough.
+#[test]
+fn only_an_open_pool_takes_a_device_by_its_uuid() {
+    let (mig, gpu) = (device(0, Some(0)), device(1, None));
+    let of = |kind| Filter {
+        kind,
+        ..Filter::default()
+    };
+    let taken = |filter: &Filter| [&mig, &gpu].map(|device| filter.fits_uuid(&device.uuid));
+    assert_eq!(taken(&of(Type::Auto)), [true, false]);
+    assert_eq!(taken(&of(Type::Gpu)), [false, true]);
+    assert_eq!(taken(&of(Type::Any)), [true, true]);
+    let list = |text: &str| List::from([text].into_iter());
+    let narrowed = [
+        Filter {
+            allowed: Some(list(mig.uuid.as_str())),
+            ..of(Type::Any)
+        },
+        Filter {
+            grant: Some(vec![mig.uuid.clone()]),
+            ..of(Type::Any)
+        },
+        Filter {
+            gpus: vec![Selector::Index(0)],
+            ..of(Type::Any)
+        },
+        Filter {
+            profiles: vec!["1g.5gb".into()],
+            ..of(Type::Any)
+        },
+        Filter {
+            min_memory: Some(1),
+            ..of(Type::Any)
+        },
+    ];
+    for filter in &narrowed {
+        assert_eq!(taken(filter), [false, false], "{filter:?}");
+    }
+    // Whoever excludes one device by its UUID leaves the others to be drawn.
+    let excluded = Filter {
+        excluded: list(mig.uuid.as_str()),
+        ..of(Type::Any)
+    };
+    assert_eq!(taken(&excluded), [false, true]);
+    assert!(excluded.allows(&gpu) && !excluded.allows(&mig));
+}
+
+#[test]
+fn sizes_are_asked_for_only_where_they_decide() {
+    let detail = |share: Option<&str>, min_memory| {
+        let share = share.map(|text| text.parse().unwrap());
+        Filter {
+            share,
+            min_memory,
+            ..Filter::default()
+        }
+        .detail()
+    };
+    assert_eq!(
+        [detail(None, None), detail(Some("1/2"), None)],
+        [Detail::Place; 2]
+    );
+    assert_eq!(
+        [detail(Some("1G"), None), detail(None, Some(1))],
+        [Detail::Size; 2]
+    );
+}

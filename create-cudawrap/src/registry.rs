@@ -232,4 +232,54 @@ mod tests {
             0o600
         );
     }
+
+    #[test]
+    fn notes_that_are_made_at_once_are_all_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        for readers in [Readers::All, Readers::Owner] {
+            let note = Note {
+                file: dir.path().join(format!("{readers:?}/wrapped")),
+                readers,
+            };
+            let path = |n: usize| PathBuf::from(format!("/x/{n}"));
+            note.add(&path(99)).unwrap();
+            std::thread::scope(|scope| {
+                for n in 0..8 {
+                    let note = &note;
+                    scope.spawn(move || note.add(&path(n)).unwrap());
+                }
+                scope.spawn(|| note.remove(&path(99)).unwrap());
+            });
+            let mut kept = note.read().unwrap();
+            kept.sort();
+            assert_eq!(kept, (0..8).map(path).collect::<Vec<_>>(), "{readers:?}");
+        }
+    }
+
+    #[test]
+    fn a_note_that_cannot_be_read_is_an_error_and_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let note = Note {
+            file: dir.path().join("wrapped"),
+            readers: Readers::Owner,
+        };
+        assert!(note.read().unwrap().is_empty(), "there is none");
+        std::fs::create_dir_all(note.path().join("kept")).unwrap();
+        assert!(note.read().is_err());
+        assert!(note.add(Path::new("/x")).is_err() && note.remove(Path::new("/x")).is_err());
+        assert!(note.path().join("kept").is_dir());
+    }
+
+    #[test]
+    fn only_the_owner_looks_into_a_note_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        for (readers, expected) in [(Readers::All, 0o755), (Readers::Owner, 0o700)] {
+            let folder = dir.path().join(format!("{readers:?}"));
+            let file = folder.join("wrapped");
+            Note { file, readers }.add(Path::new("/x")).unwrap();
+            let mode = std::fs::metadata(&folder).unwrap().permissions();
+            let mode = std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777;
+            assert_eq!(mode, expected, "{readers:?}");
+        }
+    }
 }

@@ -79,3 +79,55 @@ fn what_an_older_holder_wrote_is_read() {
         assert_eq!(read(bad.as_bytes()), None, "{bad}");
     }
 }
+
+/// A holder with these words behind its device.
+fn holder(words: &[&str]) -> Option<HolderArgs> {
+    let device = "MIG-0d1e2f30-1111-5222-8333-444455556666";
+    let always = [device, "caller=7(sh)", "start=1"];
+    HolderArgs::parse(always.into_iter().chain(words.iter().copied()))
+}
+
+#[test]
+fn a_holder_with_a_word_that_cannot_be_meant_is_none() {
+    assert!(holder(&[]).is_some());
+    for bad in [
+        "since=soon",
+        "forks=8",
+        "forks=8:80,x:1",
+        "forks=",
+        "hold=x(sh)",
+        "hold=8(sh",
+    ] {
+        assert_eq!(holder(&[bad]), None, "{bad}");
+    }
+}
+
+#[test]
+fn what_kind_of_reservation_it_is() {
+    let kind = |words: &[&str]| {
+        let args = holder(words).unwrap();
+        (args.is_plain(), args.held_for().map(|process| process.pid))
+    };
+    assert_eq!(kind(&["for=60"]), (true, None));
+    assert_eq!(kind(&["hold=0()"]), (false, None));
+    assert_eq!(
+        kind(&["hold=4711(sh)", "hold-start=5"]),
+        (false, Some(4711))
+    );
+}
+
+#[test]
+fn a_prologs_reservation_is_for_the_job_of_its_name() {
+    let job = |words: &[&str]| holder(words).unwrap().job().map(|job| job.to_string());
+    assert_eq!(job(&["tag=slurm-4711"]).as_deref(), Some("4711"));
+    for other in ["tag=slurm-4711.0", "tag=slurm-mine", "tag=mine-4711"] {
+        assert_eq!(job(&[other]), None, "{other}");
+    }
+    let own = ["tag=slurm-4711", "job=4712.1", "task=2"];
+    assert_eq!(
+        job(&own).as_deref(),
+        Some("4712.1 task 2"),
+        "its own is nearer"
+    );
+    assert_eq!(job(&["job=12.host", "task=x"]).as_deref(), Some("12.host"));
+}

@@ -133,6 +133,55 @@ mod tests {
     }
 
     #[test]
+    fn a_word_of_locks_is_read_back_and_rubbish_left_out() {
+        let lock = |inode, start, len| OwnLock {
+            inode,
+            range: Range::new(start, len).unwrap(),
+        };
+        let locks = [lock(5, 0, 1), lock(u64::MAX, 1 << 40, 720_720)];
+        let word = to_word(&locks);
+        assert!(word.starts_with("5:0:1,"), "{word}");
+        assert_eq!(from_word(&word), locks);
+        assert_eq!((to_word(&[]), from_word("")), (String::new(), Vec::new()));
+        // No lock at all, an empty one, one without an end, and a good one.
+        assert_eq!(from_word("x,5:7:7,5:7,-1:0:1,5:0:1"), locks[..1]);
+    }
+
+    /// The kernel's own lines, of a lock that this process holds.
+    #[test]
+    fn locks_of_open_descriptors_are_seen_by_their_kind() {
+        use nix::fcntl::{FcntlArg, fcntl};
+        use std::os::fd::AsRawFd;
+        use std::os::unix::fs::MetadataExt;
+
+        let file = tempfile::tempfile().unwrap();
+        let inode = file.metadata().unwrap().ino();
+        let lock = |kind, start, len| {
+            let lock = libc::flock {
+                l_type: kind as libc::c_short,
+                l_whence: libc::SEEK_SET as libc::c_short,
+                l_start: start,
+                l_len: len,
+                l_pid: 0,
+            };
+            fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+        };
+        lock(libc::F_RDLCK, 100, 20);
+        lock(libc::F_WRLCK, 500, 1);
+        let of = |locks: Vec<OwnLock>| -> Vec<Range> {
+            let mut ours = locks.into_iter().filter(|lock| lock.inode == inode);
+            ours.by_ref().map(|lock| lock.range).collect()
+        };
+        let (read, write) = (Range::new(100, 20).unwrap(), Range::byte(500));
+        assert_eq!(
+            (of(settled_locks("self")), of(write_locks("self"))),
+            (vec![read], vec![write])
+        );
+        assert_eq!(of(settled_locks_but("self", &[file.as_raw_fd()])), []);
+        assert_eq!(settled_locks("0"), []);
+    }
+
+    #[test]
     fn parts_of_a_range() {
         let lock = |start, len| OwnLock {
             inode: 5,

@@ -188,3 +188,61 @@ fn what_is_no_rank_is_said() {
         found(1, None, false)
     );
 }
+
+#[test]
+fn a_message_names_the_variables_and_says_what_to_unset() {
+    for (variables, text, hint) in [
+        (
+            "OMPI_COMM_WORLD_LOCAL_RANK=x",
+            "OMPI_COMM_WORLD_LOCAL_RANK=x: not the number of a rank",
+            "unset OMPI_COMM_WORLD_LOCAL_RANK to choose without ranks",
+        ),
+        (
+            "PMI_LOCAL_RANK=0 PMI_LOCAL_SIZE=many",
+            "PMI_LOCAL_SIZE=many: not the number of a rank",
+            "unset PMI_LOCAL_SIZE to choose without ranks",
+        ),
+        (
+            "LOCAL_RANK=4 LOCAL_WORLD_SIZE=4",
+            "LOCAL_RANK=4 is not below LOCAL_WORLD_SIZE=4",
+            "unset both to choose without ranks",
+        ),
+    ] {
+        let failure = rank(variables).unwrap_err();
+        assert_eq!(failure.message, text);
+        assert_eq!(failure.hint.as_deref(), Some(hint));
+    }
+}
+
+/// Flux tells the size of the whole job, which is that of the node only where there is one.
+#[test]
+fn the_size_of_a_flux_job_counts_on_one_node_alone() {
+    let size = |more: &str| {
+        let task = "FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=1";
+        rank(&format!("{task} {more}")).unwrap().unwrap().size
+    };
+    assert_eq!(size("FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=1"), Some(4));
+    assert_eq!(size("FLUX_JOB_SIZE=4"), Some(4));
+    assert_eq!(size("FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=2"), None);
+    assert_eq!(
+        size("FLUX_JOB_SIZE=1"),
+        None,
+        "less than this rank's number"
+    );
+}
+
+/// What is taken from a program's environment, so that it is no rank, is what makes one.
+#[test]
+fn each_variable_of_a_local_rank_makes_a_rank() {
+    let names: Vec<&str> = local_ranks().collect();
+    assert_eq!(names.len(), LAUNCHERS.len() + 2);
+    for name in names {
+        let step = if name == "SLURM_LOCALID" {
+            "SLURM_STEP_ID=0"
+        } else {
+            ""
+        };
+        let found = rank(&format!("{name}=0 {step}")).unwrap();
+        assert_eq!(found.map(|rank| rank.local), Some(0), "{name}");
+    }
+}
