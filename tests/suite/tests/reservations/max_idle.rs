@@ -2,11 +2,13 @@
 //! then reported or given back. Use, a lease and a driver in doubt each keep it.
 
 use std::fs;
+use std::io::Write;
 use std::time::Duration;
 
 use getgpu_tests::listing;
 use harness::skip::{self, Need};
 use harness::{Running, Sandbox, Signal, Terminal, wait};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 /// A shell with a controlling terminal that holds a device until it is killed.
 struct Held {
@@ -73,6 +75,30 @@ fn an_empty_reservation_ends_after_a_warning() {
     wait::until("nobody watches", || watchers(&sandbox).is_empty());
     sandbox.getgpu(["--for", "0"]).run().exits(0).says(&[]);
     drop(held);
+}
+
+/// A getgpu that is killed behind its answer leaves no hold without its limit.
+#[test]
+fn it_is_watched_before_its_uuid_is_printed() {
+    let sandbox = sandbox("max_idle = '1h'");
+    let (_reader, full) = std::io::pipe().unwrap();
+    let blocks = |blocks| {
+        let flags = if blocks {
+            OFlag::empty()
+        } else {
+            OFlag::O_NONBLOCK
+        };
+        fcntl(&full, FcntlArg::F_SETFL(flags)).unwrap();
+    };
+    blocks(false);
+    while (&full).write(&[0; 4096]).is_ok() {}
+    blocks(true);
+    let getgpu = sandbox.getgpu(["--hold"]).stdout(full).spawn();
+    wait::until("it is watched", || !watchers(&sandbox).is_empty());
+    getgpu.signal(Signal::SIGKILL);
+    sandbox.getgpu(["--release-all"]).run().exits(0);
+    sandbox.assert_clean(Duration::from_secs(10));
+    wait::until("nobody watches", || watchers(&sandbox).is_empty());
 }
 
 #[test]
