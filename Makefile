@@ -67,7 +67,9 @@ asan:
 
 # Changes to the pure modules, one at a time, each of which a unit test has to see (.cargo/mutants.toml); needs cargo-mutants, takes hours.
 mutants:
-	$(CARGO) mutants --workspace --no-times -j $${MUTANT_JOBS:-1} -o target/mutants
+	mkdir -p target/mutants/libraries target/mutants/programs
+	$(CARGO) mutants -p getgpu-common -p getgpu-nvml -p create-cudawrap --cargo-arg=--lib --no-times -j $${MUTANT_JOBS:-1} -o target/mutants/libraries
+	$(CARGO) mutants -p getgpu -p cudawrap --cargo-arg=--bins --no-times -j $${MUTANT_JOBS:-1} -o target/mutants/programs
 
 # The pure modules and the parsers of raw memory under Miri; needs a nightly compiler with miri and rust-src.
 miri:
