@@ -57,7 +57,12 @@ def main():
         f"<title>{html.escape(title)}</title>",
         f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/>',
         f'<text x="{LEFT}" y="22" font-size="13">{html.escape(title)}</text>',
+        '<defs><g id="bands">',
     ]
+    for kind, begin, stop in bands(rows):
+        if kind != "calm":
+            out.append(f'<path d="M{at(begin):.1f} 0H{at(stop):.1f}V{PANEL}H{at(begin):.1f}z" fill="{BANDS.get(kind, PAPER)}"/>')
+    out.append("</g></defs>")
     place = LEFT
     for name, colour in BANDS.items():
         out.append(f'<rect x="{place}" y="34" width="11" height="11" fill="{colour}" stroke="{FAINT}" stroke-width="0.5"/>')
@@ -70,8 +75,7 @@ def main():
         def up(value, top=top, most=most):
             return top + PANEL - PANEL * min(value, most) / most
 
-        for kind, begin, stop in bands(rows):
-            out.append(f'<rect x="{at(begin):.1f}" y="{top}" width="{at(stop) - at(begin):.1f}" height="{PANEL}" fill="{BANDS.get(kind, PAPER)}"/>')
+        out.append(f'<use href="#bands" y="{top}"/>')
         out.append(f'<text x="{LEFT}" y="{top - 4}" fill="{FAINT}">{text}</text>')
         for part in (0, 0.5, 1):
             mark = most / 1.08 * part

@@ -21,7 +21,7 @@ pub(crate) struct Sample {
     pub(crate) zombies: usize,
     /// Their open descriptors.
     pub(crate) descriptors: usize,
-    /// Locked ranges of the sandbox's lock, also a stranger's.
+    /// Ranges of the sandbox's lock that are locked on them, and a stranger's.
     pub(crate) locks: usize,
     /// Resident memory, in KiB.
     pub(crate) rss: u64,
@@ -40,13 +40,17 @@ impl Sample {
     pub(crate) fn take(sandbox: &Sandbox) -> Self {
         let processes = sandbox.processes();
         let mut sample = Self {
-            locks: locks(sandbox),
             files: files(sandbox.root(), &sandbox.path("node")),
             contexts: sandbox.running(),
             collisions: sandbox.folder().collisions().map_or(0, |all| all.len()),
             ..Self::default()
         };
+        let lock = fs::metadata(sandbox.lock()).expect("the lock");
+        // The stranger is this process itself.
+        let own = i32::try_from(std::process::id()).expect("a process id");
+        sample.locks = locks(own, &lock);
         for pid in &processes {
+            sample.locks += locks(*pid, &lock);
             sample.descriptors +=
                 fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
             let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
@@ -98,14 +102,27 @@ fn kib(status: &str, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// The lines of /proc/locks with the lock's inode, those of blocked callers included.
-fn locks(sandbox: &Sandbox) -> usize {
-    let Ok(lock) = fs::metadata(sandbox.lock()) else {
-        return 0;
-    };
-    let inode = format!(":{} ", lock.ino());
-    let all = fs::read_to_string("/proc/locks").unwrap_or_default();
-    all.lines().filter(|line| line.contains(&inode)).count()
+/// Locked ranges on descriptors of this process that are open on the lock (proc(5),
+/// fdinfo). /proc/locks is read in parts: while somebody gives up thousands of locks, it
+/// leaves out others.
+fn locks(pid: i32, lock: &fs::Metadata) -> usize {
+    let open = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten();
+    open.flatten()
+        .filter(|entry| {
+            fs::metadata(entry.path())
+                .is_ok_and(|file| (file.dev(), file.ino()) == (lock.dev(), lock.ino()))
+        })
+        .map(|entry| {
+            let number = entry.file_name();
+            let path = format!("/proc/{pid}/fdinfo/{}", number.to_string_lossy());
+            let info = fs::read_to_string(path).unwrap_or_default();
+            info.lines()
+                .filter(|line| line.starts_with("lock:"))
+                .count()
+        })
+        .sum()
 }
 
 fn files(directory: &Path, without: &Path) -> usize {
