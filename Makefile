@@ -75,7 +75,7 @@ mutants:
 miri:
 	tests/miri.sh
 
-# Lines of the products that the unit tests run, by crate and file; needs cargo-llvm-cov and llvm-tools.
+# Lines of the products that run in the unit tests, and in the processes of all tests, by crate and file; needs llvm-tools.
 coverage:
 	tests/coverage.sh
 

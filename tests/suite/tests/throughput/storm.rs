@@ -12,9 +12,9 @@ fn three_hundred_at_once_get_fifty_six_devices_and_no_device_twice() {
     let sandbox = Sandbox::new("a100x8");
     let start = |n: u32| {
         if n.is_multiple_of(2) {
-            sandbox.getgpu(["--for=60"])
+            sandbox.getgpu(["--for=600"])
         } else {
-            somebody(&sandbox, &["--for=60"])
+            somebody(&sandbox, &["--for=600"])
         }
     };
     let running: Vec<_> = (0..300)
