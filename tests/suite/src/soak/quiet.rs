@@ -139,6 +139,12 @@ fn judge_runs(sandbox: &Sandbox, tally: &mut Tally) {
     fs::write(sandbox.folder().path("runs.log"), "").expect("the log of runs");
 }
 
+/// The command lines of all live processes of the sandbox.
+pub(crate) fn commands(sandbox: &Sandbox) -> String {
+    let all: Vec<String> = sandbox.processes().iter().map(words).collect();
+    format!("{all:?}")
+}
+
 fn words(pid: &i32) -> String {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     format!(
