@@ -92,6 +92,11 @@ mod tests {
                 of(&[1], None),
             ),
             (&[("SLURM_JOB_GPUS", "9-1")], None),
+            (
+                &[("SLURM_JOB_GPUS", "1-1024")],
+                of(&(1..=1024).collect::<Vec<_>>(), None),
+            ),
+            (&[("SLURM_JOB_GPUS", "1-1025")], None),
             (&[("SLURM_JOB_GPUS", "")], None),
         ] {
             assert_eq!(found(pairs), expected, "{pairs:?}");
