@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::{Called, locate};
 use crate::walk::{self, Ourselves};
-use getgpu_common::resolve_program::{beside, chain, identity, is_cudawrap};
+use getgpu_common::resolve_program::{beside, chain, directories, identity, is_cudawrap};
 
 const DIRS: [&str; 3] = ["a", "b", "c"];
 const NAMES: [&str; 6] = [
@@ -85,15 +85,16 @@ fn path_of(root: &Path, (dir, name): &(Option<usize>, String)) -> OsString {
     )
 }
 
-/// Every hop of these paths, and of what is beside a hop as its program.
-fn reachable(paths: &[PathBuf]) -> Vec<PathBuf> {
+/// Every hop of these paths, of what is beside a hop as its program, and of what has its
+/// name in PATH.
+fn reachable(paths: &[PathBuf], path: Option<&OsStr>) -> Vec<PathBuf> {
     let mut hops: Vec<PathBuf> = paths.iter().flat_map(|path| chain(path).hops).collect();
     let mut at = 0;
     while at < hops.len() {
-        for hop in beside(&hops[at])
-            .into_iter()
-            .flat_map(|path| chain(&path).hops)
-        {
+        let name = hops[at].file_name().unwrap_or_default().to_owned();
+        let in_path = directories(path).into_iter().map(|dir| dir.join(&name));
+        let next = beside(&hops[at]).into_iter().chain(in_path);
+        for hop in next.flat_map(|path| chain(&path).hops) {
             if !hops.contains(&hop) && hops.len() < 200 {
                 hops.push(hop);
             }
@@ -142,7 +143,7 @@ proptest! {
             Ok(Called::Link(program)) => {
                 prop_assert!(!identity(&program).is_some_and(|id| ourselves.is(id)), "ourselves: {:?}", program);
                 prop_assert!(!is_cudawrap(&program), "a cudawrap: {:?}", program);
-                let hops = reachable(&candidates);
+                let hops = reachable(&candidates, path.as_deref());
                 let parent = program.parent().unwrap();
                 let in_path = path.iter().flat_map(|path| std::env::split_paths(path)).any(|dir| dir == parent);
                 let beside = hops.iter().any(|hop| hop.parent() == Some(parent));
