@@ -85,15 +85,17 @@ fn path_of(root: &Path, (dir, name): &(Option<usize>, String)) -> OsString {
     )
 }
 
-/// Every hop of these paths, of what is beside a hop as its program, and of what has its
-/// name in PATH.
+/// Every hop of these paths, of what is beside a hop as its program or, where wrapping is
+/// in progress, as its link, and of what has its name in PATH.
 fn reachable(paths: &[PathBuf], path: Option<&OsStr>) -> Vec<PathBuf> {
     let mut hops: Vec<PathBuf> = paths.iter().flat_map(|path| chain(path).hops).collect();
     let mut at = 0;
     while at < hops.len() {
         let name = hops[at].file_name().unwrap_or_default().to_owned();
         let in_path = directories(path).into_iter().map(|dir| dir.join(&name));
-        let next = beside(&hops[at]).into_iter().chain(in_path);
+        let links = chain(&hops[at]);
+        let next = beside(&hops[at]).into_iter();
+        let next = next.chain(walk::unprefixed(&links)).chain(in_path);
         for hop in next.flat_map(|path| chain(&path).hops) {
             if !hops.contains(&hop) && hops.len() < 200 {
                 hops.push(hop);
