@@ -1,6 +1,8 @@
 //! Who called getgpu, and which process a reservation is to outlast with --hold.
 //! Reads stat only, so no sick process can stop it.
 
+use nix::unistd::{Pid, getsid};
+
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::procfs::process_memory::{self as process_memory, Secret};
 use getgpu_common::procfs::{Process, Stat, ancestry, namespaces};
@@ -98,6 +100,36 @@ fn reads_our_output(parent: &Stat) -> bool {
         .is_some_and(|own| own.start.saturating_sub(parent.start) <= PIPELINE_TICKS);
     let shell = SHELLS.contains(&parent.comm.as_str());
     young && !shell && ours.is_some() && link(format!("/proc/{}/fd/0", parent.pid)) == ours
+}
+
+/// Whether whoever called has exited, and `caller` is only the process that adopted us,
+/// which may never exit. A process is born into the session of its parent (setsid(2)), so a
+/// caller of another session is none unless the session began below it.
+pub fn is_adopter(caller: &Process) -> bool {
+    let parent = nix::unistd::getppid();
+    let whom = if caller.seen() {
+        Pid::from_raw(caller.pid)
+    } else {
+        parent
+    };
+    let (Ok(ours), Ok(theirs)) = (getsid(None), getsid(Some(whom))) else {
+        return false;
+    };
+    let own = std::process::id() as i32;
+    let between = || {
+        let ancestors = ancestry::ancestors(own, 64).into_iter();
+        ancestors
+            .map(|stat| stat.pid)
+            .take_while(|pid| *pid != caller.pid)
+    };
+    let began_below = ours.as_raw() == own || between().any(|pid| pid == ours.as_raw());
+    parent.as_raw() != 0 && ours != theirs && !began_below
+}
+
+/// The failure of a call that nobody waits for any more.
+pub fn adopted() -> Failure {
+    Failure::new(Kind::Usage, "--hold: the process that called has exited")
+        .hint("name the process to hold for: --hold=PID")
 }
 
 /// Why the caller cannot be watched: it is outside this pid namespace, or /proc does not

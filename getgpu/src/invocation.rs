@@ -117,6 +117,7 @@ impl Invocation<'_> {
                 return Err(failure.hint("getgpu --hold"));
             }
             Keep::Hold(Some(pid)) if pid > 0 => return Ok((caller, Some(caller::to_hold(pid)?))),
+            Keep::Hold(None) if caller::is_adopter(&caller) => return Err(caller::adopted()),
             Keep::Hold(None) if !caller.seen() => return Err(caller::unseen()),
             Keep::Hold(None) if caller::exits_at_once() => {
                 self.diag.warn(&format!(

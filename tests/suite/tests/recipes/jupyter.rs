@@ -33,7 +33,8 @@ def run(name, code, interrupt=False):
             said.append(message["content"]["text"].strip())
             if interrupt:
                 managers[name].interrupt_kernel()
-    reply = clients[name].execute_interactive(code, output_hook=listen, timeout=60)["content"]
+    # Behind an error a kernel drops what is asked meanwhile, unless it is told not to.
+    reply = clients[name].execute_interactive(code, output_hook=listen, timeout=60, stop_on_error=False)["content"]
     return reply.get("ename") or " ".join(said)
 
 for line in sys.stdin:

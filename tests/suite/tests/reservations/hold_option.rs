@@ -204,3 +204,48 @@ fn owners_and_root_release_and_the_device_is_free_when_that_returns() {
         .prints("")
         .says(&[]);
 }
+
+/// Process 1 adopts what a shell leaves behind, and never exits: nothing is held for it.
+/// Whoever is asked by a shell that began a session is held for that shell.
+#[test]
+fn nothing_is_held_for_whoever_adopts_the_call_of_a_dead_shell() {
+    let sandbox = Sandbox::new("h200x1");
+    let adopted =
+        "( while read -r _ _ _ parent _ </proc/$BASHPID/stat && [ $parent = $$ ]; do :; done
+        exec getgpu --hold >out 2>err ) & disown; kill -9 $$";
+    for words in [
+        ["bash", "-c", adopted].as_slice(),
+        &["setsid", "bash", "-c", adopted],
+    ] {
+        sandbox.command(words[0]).args(&words[1..]).run();
+        let read = |file: &str| std::fs::read_to_string(sandbox.path(file)).unwrap_or_default();
+        wait::until("it answers", || {
+            !read("work/out").is_empty() || read("work/err").contains("hint")
+        });
+        assert_eq!(
+            (read("work/out").as_str(), read("work/err").as_str()),
+            (
+                "",
+                "getgpu: --hold: the process that called has exited\n\
+                 getgpu: hint: name the process to hold for: --hold=PID\n"
+            )
+        );
+        std::fs::remove_file(sandbox.path("work/err")).unwrap();
+        sandbox.assert_clean(Duration::from_secs(5));
+    }
+    for words in [
+        [
+            "setsid",
+            "-w",
+            "bash",
+            "-c",
+            "d=$(getgpu --hold) && echo $d",
+        ]
+        .as_slice(),
+        &["bash", "-c", "d=$(setsid -w getgpu --hold) && echo $d"],
+    ] {
+        let line = sandbox.command(words[0]).args(&words[1..]).run().line();
+        assert_eq!(line, sandbox.uuids()[0]);
+        sandbox.assert_clean(Duration::from_secs(5));
+    }
+}
