@@ -30,3 +30,41 @@ impl Nearest {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ident::Uuid;
+
+    #[test]
+    fn cpus_come_before_the_block() {
+        let uuid = Uuid::parse("GPU-0d1e2f30-1111-5222-8333-444455556666").unwrap();
+        let near = |cpus: &[usize]| Device {
+            cpus: Some(cpus.iter().copied().collect()),
+            ..Device::by_uuid(uuid.clone())
+        };
+        let nearest = Nearest {
+            cpus: [0, 1, 2].into_iter().collect(),
+            block: Some(3),
+        };
+        let distance = |device: &Device, place| nearest.distance(device, place);
+        let (all, one, none) = (near(&[0, 1, 2, 9]), near(&[2]), near(&[9]));
+        // The best first.
+        let rising = [
+            distance(&all, 3),
+            distance(&all, 0),
+            distance(&one, 3),
+            distance(&none, 3),
+            distance(&none, 0),
+        ];
+        assert!(
+            rising.is_sorted_by(|better, worse| better < worse),
+            "{rising:?}"
+        );
+        assert_eq!(
+            distance(&Device::by_uuid(uuid.clone()), 3),
+            distance(&none, 3),
+            "not known is as not near"
+        );
+    }
+}

@@ -286,6 +286,24 @@ fn a_cover_has_the_proven_units_of_the_granted_devices() {
 }
 
 #[test]
+fn what_is_owned_is_chosen_from_and_what_is_reused_is_not() {
+    let cover = |basis: Basis| Cover {
+        basis,
+        devices: vec![(uuid(1), half())],
+    };
+    let leased = cover(Basis::InheritedLease);
+    assert!(!leased.is_reservation());
+    for decision in [
+        Decision::All(leased.clone()),
+        Decision::Inside(leased.clone()),
+    ] {
+        assert_eq!(decision.cover().as_ref(), Some(&leased));
+    }
+    assert_eq!(Decision::Nothing.cover(), None);
+    assert_eq!(Decision::Reuse(Box::new(holder(5, &[1]))).cover(), None);
+}
+
+#[test]
 fn a_part_that_a_sibling_reserved_is_not_around_us() {
     let held = |pid: i32, hold: i32, distance| {
         let text = format!(
