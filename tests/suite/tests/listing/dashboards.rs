@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use getgpu_tests::on_target;
 use harness::Sandbox;
 use harness::skip::{self, Need};
 
@@ -36,6 +37,40 @@ fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
     }
 }
 
+/// There is no Grafana to be had here, but the types of what it imports are published.
+#[test]
+fn the_dashboard_is_of_the_types_that_grafana_publishes() {
+    let tsc = on_target("tools/node/node_modules/typescript/bin/tsc");
+    if skip::lacks(&[Need::Tool("node")]) {
+        return;
+    }
+    if !tsc.exists() {
+        skip::say("typescript is not installed below target/tools/node (.ci/run does that)");
+        return;
+    }
+    // Beside the packages, where tsc looks for them.
+    let module = on_target("tools/node/dashboard.ts");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/listing/dashboard-types.mjs"
+    );
+    let node = |words: &[&std::ffi::OsStr]| Command::new("node").args(words).output().unwrap();
+    let dashboard = format!("{SHIPPED}/getgpu-dashboard.json");
+    let printed = node(&[script.as_ref(), dashboard.as_ref()]);
+    assert!(printed.status.success(), "{printed:?}");
+    std::fs::write(&module, printed.stdout).unwrap();
+    let flags = "--noEmit --strict --skipLibCheck --module esnext --moduleResolution bundler \
+                 --target es2022";
+    let mut words: Vec<&std::ffi::OsStr> = vec![tsc.as_ref(), module.as_ref()];
+    words.extend(flags.split_whitespace().map(std::ffi::OsStr::new));
+    let checked = node(&words);
+    assert!(
+        checked.status.success(),
+        "{}",
+        String::from_utf8_lossy(&checked.stdout)
+    );
+}
+
 #[test]
 fn prometheus_takes_the_metrics_and_the_alerts() {
     if skip::lacks(&[Need::Tool("promtool")]) {
@@ -56,6 +91,134 @@ fn prometheus_takes_the_metrics_and_the_alerts() {
         .output()
         .unwrap();
     assert!(rules.status.success(), "{rules:?}");
+}
+
+/// A test of promtool: series that stay as they are for two hours, and what its engine
+/// must make of them then.
+fn promtool_test(series: &[(String, f64)], expected: &[(String, Vec<(String, f64)>)]) -> String {
+    let mut text = String::from("  - interval: 1m\n    input_series:\n");
+    for (name, value) in series {
+        text += &format!("      - series: '{name}'\n        values: '{value:.0}+0x120'\n");
+    }
+    text += "    promql_expr_test:\n";
+    for (expression, samples) in expected {
+        text += &format!("      - expr: '{expression}'\n        eval_time: 2h\n");
+        text += "        exp_samples:\n";
+        for (labels, value) in samples {
+            text += &format!("          - labels: '{labels}'\n            value: {value}\n");
+        }
+    }
+    text
+}
+
+/// The metrics of a node as Prometheus stores them: with the node's name.
+fn series(metrics: &str) -> Vec<(String, f64)> {
+    let samples = metrics.lines().filter(|line| !line.starts_with('#'));
+    let series = samples.map(|line| {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        let name = match name.strip_suffix('}') {
+            Some(labelled) => format!("{labelled},instance=\"n1\"}}"),
+            None => format!("{name}{{instance=\"n1\"}}"),
+        };
+        (name, value.parse().unwrap())
+    });
+    series.collect()
+}
+
+#[test]
+fn prometheus_makes_the_nodes_figures_of_each_query_and_fires_the_right_alerts() {
+    if skip::lacks(&[Need::Tool("promtool")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    sandbox.getgpu(["--hold", "--tag", "train"]).run().exits(0);
+    let _program = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever", "--memory", "1000000"])
+        .spawn();
+    sandbox.until_running(1);
+    let given = sandbox.getgpu(["--list", "--format", "prometheus"]).run();
+    let node = series(&given.exits(0).stdout);
+    let memory = node
+        .iter()
+        .filter(|(name, _)| name.starts_with("getgpu_device_memory_used_bytes"));
+    let memory: f64 = memory.map(|(_, bytes)| bytes).sum();
+
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).unwrap();
+    let states = [
+        ("busy", 0.0),
+        ("claimed", 0.0),
+        ("free", 2.0),
+        ("leased", 1.0),
+        ("reserved", 1.0),
+        ("shared", 0.0),
+        ("unknown", 0.0),
+    ];
+    let one = |labels: &str, value: f64| vec![(labels.to_owned(), value)];
+    let figures = [
+        ("Free devices", one("{}", 2.0)),
+        ("Waiting programs", one("{}", 0.0)),
+        ("Held but empty", one("{}", 1.0)),
+        ("Longest wait", one("{}", 0.0)),
+        (
+            "Who holds devices",
+            one(&format!("{{user=\"{}\"}}", user.unwrap().name), 2.0),
+        ),
+        (
+            "State of the devices",
+            states
+                .map(|(state, n)| (format!("{{state=\"{state}\"}}"), n))
+                .to_vec(),
+        ),
+        ("Waiting", one("{instance=\"n1\"}", 0.0)),
+        ("Memory in use", one("{instance=\"n1\"}", memory)),
+    ];
+    let dashboard: serde_json::Value =
+        serde_json::from_str(&shipped("getgpu-dashboard.json")).unwrap();
+    let query = |title: &str| {
+        let panels = dashboard["panels"].as_array().unwrap();
+        let panel = panels.iter().find(|panel| panel["title"] == title);
+        let query = panel.unwrap()["targets"][0]["expr"].as_str().unwrap();
+        query.replace("$node", "n1|n2")
+    };
+    let mut expected: Vec<_> = figures
+        .into_iter()
+        .map(|(title, samples)| (query(title), samples))
+        .collect();
+    assert_eq!(
+        expected.len(),
+        dashboard["panels"].as_array().unwrap().len()
+    );
+    let firing = "count by (alertname) (ALERTS{alertstate=\"firing\"})".to_owned();
+    let alerts = |names: &[&str]| {
+        let labels = names
+            .iter()
+            .map(|name| (format!("{{alertname=\"{name}\"}}"), 1.0));
+        (firing.clone(), labels.collect())
+    };
+    expected.push(alerts(&["GpuHeldButEmpty"]));
+    let ill = "getgpu_device_state{uuid=\"MIG-1\",state=\"unknown\"} 1\n\
+               getgpu_waiting 3\ngetgpu_longest_wait_seconds 4000\ngetgpu_problems 2\n\
+               getgpu_lock_shared 0\nnode_textfile_mtime_seconds{file=\"/x/getgpu.prom\"} 0\n";
+    let all = [
+        "GetgpuMetricsOld",
+        "GpuLockNotShared",
+        "GpuNodeSick",
+        "GpuUnknown",
+        "GpusAllTaken",
+    ];
+    let text = format!(
+        "rule_files: ['{SHIPPED}/getgpu-alerts.yml']\nevaluation_interval: 1m\ntests:\n{}{}",
+        promtool_test(&node, &expected),
+        promtool_test(&series(ill), &[alerts(&all)])
+    );
+    let file = sandbox.file("work/test.yml", &text, 0o644);
+    let test = Command::new("promtool")
+        .args(["test", "rules"])
+        .arg(file)
+        .output()
+        .unwrap();
+    assert!(test.status.success(), "{test:?}\n{text}");
 }
 
 #[test]
