@@ -83,7 +83,7 @@ impl Diag {
 /// Writes an answer to standard output and makes sure that it has arrived. A full disk, a
 /// closed pipe or no standard output at all is a failure, never a panic.
 pub fn print(text: &str) -> Result<(), Failure> {
-    write(text).map_err(|error| {
+    write(text.as_bytes()).map_err(|error| {
         Failure::new(
             Kind::LockPlace,
             format!("standard output: {}", reason(&error)),
@@ -94,7 +94,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// The same for a text that gives nobody a device: if its reader has seen enough
 /// (head(1)), this process ends by SIGPIPE without a word, as every filter does.
 pub fn show(text: &str) -> Result<(), Failure> {
-    write(text).map_err(|error| {
+    write(text.as_bytes()).map_err(|error| {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             crate::sys::end_by_sigpipe();
         }
@@ -105,7 +105,12 @@ pub fn show(text: &str) -> Result<(), Failure> {
     })
 }
 
-fn write(text: &str) -> std::io::Result<()> {
+/// Writes `bytes` to standard output and makes sure that they have arrived.
+///
+/// # Errors
+///
+/// Those of write(2), and a standard output that was closed from the start.
+pub fn write(bytes: &[u8]) -> std::io::Result<()> {
     if crate::sys::stdout_was_closed() {
         return Err(std::io::Error::other("it is closed"));
     }
@@ -116,7 +121,7 @@ fn write(text: &str) -> std::io::Result<()> {
         .collect::<SigSet>()
         .thread_block();
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    out.write_all(bytes).and_then(|()| out.flush())
 }
 
 /// `text` with control characters made visible, so that a name cannot forge a second line

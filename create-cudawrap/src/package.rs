@@ -4,17 +4,25 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::poll;
 
 use crate::wrapper::tool;
 
+/// dpkg-query(1): 1 says that no package has such a file; 2 is a failure, such as a data base
+/// that cannot be read.
+const DPKG_KNOWS_NONE: RangeInclusive<i32> = 1..=1;
+/// rpm says the same by any status; from 126 on it did not even run.
+const RPM_KNOWS_NONE: RangeInclusive<i32> = 1..=125;
 const LIMIT: Duration = Duration::from_secs(10);
+/// More of an answer is not read.
+const LONGEST: usize = 1 << 20;
 
 /// A package, and the path by which it knows the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,34 +36,21 @@ pub struct Owner {
 pub fn owner(path: &Path) -> Result<Option<Owner>, Failure> {
     if let Some(dpkg) = tool("dpkg") {
         for path in spellings(path) {
-            let answer = ask(
-                &dpkg,
-                &[OsStr::new("-S"), OsStr::new("--"), &literal(&path)],
-            )?;
-            if let Some(package) = answer.ok.then(|| dpkg_package(&answer.text)).flatten() {
+            let args = [OsStr::new("-S"), OsStr::new("--"), &literal(&path)];
+            let known = ask(&dpkg, &args)?.known(&dpkg, DPKG_KNOWS_NONE)?;
+            if let Some(package) = known.as_deref().and_then(dpkg_package) {
                 return Ok(Some(Owner { package, path }));
             }
         }
     }
     if let Some(rpm) = tool("rpm") {
-        let answer = ask(
-            &rpm,
-            &[
-                OsStr::new("-qf"),
-                OsStr::new("--queryformat"),
-                OsStr::new("%{NAME}\\n"),
-                path.as_os_str(),
-            ],
-        )?;
-        if let Some(package) = answer
-            .ok
-            .then(|| answer.text.lines().next().map(str::to_owned))
-            .flatten()
-        {
-            return Ok(Some(Owner {
-                package,
-                path: path.to_owned(),
-            }));
+        let args = ["-qf", "--queryformat", "%{NAME}\\n"].map(OsStr::new);
+        let args = [&args[..], &[path.as_os_str()]].concat();
+        let known = ask(&rpm, &args)?.known(&rpm, RPM_KNOWS_NONE)?;
+        if let Some(package) = known.as_deref().and_then(|text| text.lines().next()) {
+            let package = package.to_owned();
+            let path = path.to_owned();
+            return Ok(Some(Owner { package, path }));
         }
     }
     Ok(None)
@@ -73,7 +68,7 @@ pub fn diverted(path: &Path, hidden: &OsStr) -> Result<Option<PathBuf>, Failure>
     };
     for path in spellings(path) {
         let answer = ask(&divert, &[OsStr::new("--truename"), path.as_os_str()])?;
-        if answer.ok
+        if answer.status.success()
             && answer.bytes.strip_suffix(b"\n")
                 == Some(path.with_file_name(hidden).as_os_str().as_bytes())
         {
@@ -155,7 +150,7 @@ fn change(tool: Option<PathBuf>, path: &Path, hidden: &OsStr, what: &str) -> Res
         &[to.as_os_str(), OsStr::new(what), path.as_os_str()],
     ]
     .concat();
-    if ask(&divert, &args)?.ok {
+    if ask(&divert, &args)?.status.success() {
         return Ok(());
     }
     let message = format!("dpkg-divert {what} {} failed", path.display());
@@ -166,18 +161,31 @@ fn change(tool: Option<PathBuf>, path: &Path, hidden: &OsStr, what: &str) -> Res
 }
 
 struct Answer {
-    ok: bool,
-    text: String,
+    status: ExitStatus,
     bytes: Vec<u8>,
+}
+
+impl Answer {
+    /// What `tool` knows of a file; nothing if it ended by one of the statuses `none`.
+    /// Any other end, such as that by a signal or for want of memory, is no answer.
+    fn known(self, tool: &Path, none: RangeInclusive<i32>) -> Result<Option<String>, Failure> {
+        match self.status.code() {
+            Some(0) => Ok(Some(String::from_utf8_lossy(&self.bytes).into_owned())),
+            Some(code) if none.contains(&code) => Ok(None),
+            _ => Err(unanswered(tool, &format!("failed ({})", self.status))),
+        }
+    }
+}
+
+/// The failure of a tool that does not say whose file it is.
+fn unanswered(tool: &Path, why: &str) -> Failure {
+    Failure::new(Kind::Refused, format!("{}: {why}", tool.display()))
+        .hint("--force wraps without asking whose file it is")
 }
 
 /// Runs a tool that reads a data base and answers; one that hangs is given up.
 fn ask(program: &Path, args: &[&OsStr]) -> Result<Answer, Failure> {
-    let shown = program.display();
-    let failed = |why: &str| {
-        Failure::new(Kind::Refused, format!("{shown}: {why}"))
-            .hint("--force wraps without asking whose file it is")
-    };
+    let failed = |why: &str| unanswered(program, why);
     let mut child = Command::new(program)
         .args(args)
         .env("LC_ALL", "C")
@@ -190,18 +198,14 @@ fn ask(program: &Path, args: &[&OsStr]) -> Result<Answer, Failure> {
         .spawn()
         .map_err(|e| failed(&reason(&e)))?;
     let until = Instant::now() + LIMIT;
-    let Some(bytes) = output(&mut child) else {
+    let Some(bytes) = output(&mut child, until) else {
         let _ = child.kill();
         return Err(failed("no answer in 10 s"));
     };
     loop {
         match child.try_wait().map_err(|e| failed(&reason(&e)))? {
             Some(status) => {
-                return Ok(Answer {
-                    ok: status.success(),
-                    text: String::from_utf8_lossy(&bytes).into_owned(),
-                    bytes,
-                });
+                return Ok(Answer { status, bytes });
             }
             None if Instant::now() >= until => {
                 let _ = child.kill();
@@ -212,17 +216,22 @@ fn ask(program: &Path, args: &[&OsStr]) -> Result<Answer, Failure> {
     }
 }
 
-/// What a program prints until it closes its standard output; none if that takes too long.
-fn output(child: &mut Child) -> Option<Vec<u8>> {
-    let (send, receive) = mpsc::channel();
-    if let Some(pipe) = child.stdout.take() {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let _ = pipe.take(1 << 20).read_to_end(&mut bytes);
-            send.send(bytes)
-        });
+/// What a program prints until it closes its standard output; none if it has not at `until`.
+fn output(child: &mut Child, until: Instant) -> Option<Vec<u8>> {
+    let mut pipe = child.stdout.take()?;
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    while bytes.len() < LONGEST {
+        if !poll::readable(&pipe, until).ok()? {
+            return None;
+        }
+        match pipe.read(&mut piece) {
+            Ok(0) => break,
+            Ok(length) => bytes.extend_from_slice(piece.get(..length)?),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
     }
-    receive.recv_timeout(LIMIT).ok()
+    Some(bytes)
 }
 
 /// With and without `/usr`: where /bin is a link to /usr/bin, packages may have recorded

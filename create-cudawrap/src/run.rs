@@ -3,11 +3,9 @@
 //! output.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use getgpu_common::diag::{Diag, Level, printable};
+use getgpu_common::diag::{Diag, Level, printable, write};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::exit;
 use getgpu_common::settings::{Environment, Loaded};
@@ -24,7 +22,8 @@ use crate::status;
 use crate::target::{self, Target};
 use crate::wrapper;
 
-pub fn main() -> ExitCode {
+/// Runs with this process's arguments; gives the exit status.
+pub fn main() -> i32 {
     let diag = Diag::new(PROGRAM, Level::Normal);
     let result = match options::parse(std::env::args_os().skip(1)) {
         Ok(Parsed::Print(text)) => print(text.as_bytes()).map(|()| true),
@@ -40,15 +39,14 @@ pub fn main() -> ExitCode {
         }
         Err(failure) => Err(failure),
     };
-    let status = match result {
+    match result {
         Ok(true) => exit::OK,
         Ok(false) => exit::create_cudawrap(Kind::Refused),
         Err(failure) => {
             diag.error(&failure);
             exit::create_cudawrap(failure.kind)
         }
-    };
-    u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from)
+    }
 }
 
 /// Nothing is set for this program yet, but a settings file that cannot be right is told
@@ -258,8 +256,6 @@ fn fail(diag: &Diag, failure: &Failure) -> bool {
 }
 
 fn print(bytes: &[u8]) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(bytes)
-        .and_then(|()| out.flush())
+    write(bytes)
         .map_err(|e| Failure::new(Kind::Refused, format!("standard output: {}", reason(&e))))
 }

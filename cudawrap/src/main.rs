@@ -25,7 +25,7 @@ mod ranks;
 mod walk;
 
 #[cfg(not(test))]
-use getgpu_common::{exit, sys};
+use getgpu_common::{entry, exit};
 
 /// What cudawrap needs for itself, in bytes.
 #[cfg(not(test))]
@@ -39,11 +39,7 @@ const LEAST_MEMORY: usize = 1 << 20;
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
 pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
-    if !sys::memory_is_left(LEAST_MEMORY) {
-        // Said without an allocation.
-        sys::write_stderr(
-            b"cudawrap: not enough memory to start in\ncudawrap: hint: ulimit -v limits it\n",
-        );
+    if !entry::has_memory("cudawrap", LEAST_MEMORY) {
         return exit::CUDAWRAP_FAILED;
     }
     invocation::run()

@@ -33,9 +33,9 @@ use getgpu_common::lease_log;
 use getgpu_common::lock::holder_args;
 use getgpu_common::nvml_client::WORKER_OPTION;
 #[cfg(not(test))]
-use getgpu_common::{error::Kind, exit, sys};
+use getgpu_common::{entry, error::Kind, exit, sys};
 
-/// What getgpu needs for itself, in bytes. Without it the allocator would abort.
+/// What getgpu needs for itself, in bytes.
 #[cfg(not(test))]
 const LEAST_MEMORY: usize = 512 << 10;
 
@@ -49,11 +49,7 @@ const LEAST_MEMORY: usize = 512 << 10;
 pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
     sys::open_standard_streams();
     sys::ignore_sigpipe();
-    if !sys::memory_is_left(LEAST_MEMORY) {
-        // Said without an allocation.
-        sys::write_stderr(
-            b"getgpu: not enough memory to start in\ngetgpu: hint: ulimit -v limits it\n",
-        );
+    if !entry::has_memory("getgpu", LEAST_MEMORY) {
         return exit::getgpu(Kind::LockPlace);
     }
     let status = run_as_called(&std::env::args_os().collect::<Vec<_>>());

@@ -91,7 +91,7 @@ fn a_standard_output_that_cannot_be_written_is_a_failure() {
             .write(true)
             .open("/dev/full")
             .unwrap();
-        let said = said(
+        let to_full = said(
             sandbox
                 .command()
                 .args(args)
@@ -100,13 +100,18 @@ fn a_standard_output_that_cannot_be_written_is_a_failure() {
                 .output()
                 .unwrap(),
         );
-        assert_eq!(said.code, 1, "{args:?}: {}", said.err);
-        assert!(
-            said.err
-                .contains("standard output: No space left on device"),
-            "{}",
-            said.err
-        );
+        let mut closed = sandbox.prepared(Command::new("sh"));
+        closed.args(["-c", "exec \"$0\" \"$@\" >&-"]);
+        closed.arg(sandbox.command().get_program()).args(args);
+        let to_none = said(closed.output().unwrap());
+        for (said, why) in [
+            (to_full, "No space left on device"),
+            (to_none, "it is closed"),
+        ] {
+            assert_eq!(said.code, 1, "{args:?}: {}", said.err);
+            let line = format!("create-cudawrap: standard output: {why}\n");
+            assert!(said.err.contains(&line), "{}", said.err);
+        }
     }
 }
 

@@ -177,6 +177,39 @@ fn a_package_owns_it() {
 }
 
 #[test]
+fn a_package_tool_that_fails_does_not_mean_that_no_package_owns_it() {
+    let sandbox = Sandbox::with_program();
+    let with = |args: &[&str]| sandbox.with("PATH", sandbox.path("bin"), args);
+    for (tool, ends, answers) in [
+        ("dpkg", "exit 1", true),
+        ("dpkg", "exit 2", false),
+        ("dpkg", "exit 127", false),
+        ("dpkg", "kill -9 $$", false),
+        ("rpm", "exit 1", true),
+        ("rpm", "exit 4", true),
+        ("rpm", "exit 127", false),
+        ("rpm", "kill -9 $$", false),
+    ] {
+        sandbox.program(&format!("bin/{tool}"), &format!("#!/bin/sh\n{ends}\n"));
+        let before = sandbox.listing("app");
+        let said = with(&["x"]);
+        assert_eq!(said.code == 0, answers, "{tool}: {ends}: {}", said.err);
+        if !answers {
+            assert!(
+                said.err.contains(&format!("bin/{tool}: failed ("))
+                    && said.err.contains("hint: --force"),
+                "{}",
+                said.err
+            );
+            assert_eq!(sandbox.listing("app"), before);
+            assert_eq!(with(&["--force", "x"]).code, 0);
+        }
+        assert_eq!(with(&["--undo", "x"]).code, 0);
+        std::fs::remove_file(sandbox.path(&format!("bin/{tool}"))).unwrap();
+    }
+}
+
+#[test]
 fn a_diversion_is_made_first_and_ended_by_undo() {
     let sandbox = Sandbox::with_program();
     let (path, hidden) = (sandbox.path("app/x"), sandbox.path("app/CUDAWRAP_x"));

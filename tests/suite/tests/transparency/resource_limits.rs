@@ -104,15 +104,16 @@ fn little_memory_for_addresses() {
     limited(&format!("prlimit --as={}", 64 << 20), true);
 }
 
-#[test]
-fn getgpu_does_not_abort_where_memory_ends_at_its_start() {
+/// Runs `words` with address spaces of ever more KiB, from what the loader needs on to
+/// `more` above it: nothing is aborted or panics, and somewhere there is too little to start.
+fn starts_or_says_why(words: &[&str], status: i32, more: u64) {
     if skip::lacks(&[Need::Tool("prlimit")]) {
         return;
     }
     let sandbox = Sandbox::new("mig4");
     let below = |kib: u64| {
         let limit = format!("--as={}", kib << 10);
-        let words = [&limit, "getgpu", "--no-reserve"];
+        let words = std::iter::once(limit.as_str()).chain(words.iter().copied());
         sandbox.command("prlimit").args(words).run()
     };
     // The kernel and the loader need most of it; what they leave ends somewhere above.
@@ -121,20 +122,33 @@ fn getgpu_does_not_abort_where_memory_ends_at_its_start() {
         .map(|step| 64 * step)
         .find(|kib| ours(&below(*kib)))
         .unwrap();
+    let near = (least - 256..least + 768).step_by(8);
     let mut said = 0;
-    for kib in (least - 256..least + 768).step_by(8) {
+    for kib in near.chain((least + 768..least + more).step_by(256)) {
         let outcome = below(kib);
         let aborted = outcome.signal() == Some(nix::libc::SIGABRT);
+        let panicked = outcome.stderr.contains("panicked");
         assert!(
-            !aborted && !outcome.stderr.contains("memory allocation"),
+            !aborted && !panicked && !outcome.stderr.contains("memory allocation"),
             "{kib} KiB: {outcome:#?}"
         );
         if outcome.stderr.contains("not enough memory") {
-            outcome.refuses("getgpu", 4, "not enough memory to start in");
+            outcome.refuses(words[0], status, "not enough memory to start in");
             said += 1;
         }
     }
     assert!(said > 0, "nowhere between {least} KiB and what is enough");
+}
+
+#[test]
+fn getgpu_does_not_abort_where_memory_ends_at_its_start() {
+    starts_or_says_why(&["getgpu", "--no-reserve"], 4, 768);
+}
+
+#[test]
+fn create_cudawrap_neither_aborts_nor_panics_where_memory_ends() {
+    // Asks dpkg and rpm about it, where they are.
+    starts_or_says_why(&["create-cudawrap", "--dry-run", "/usr/bin/env"], 1, 4096);
 }
 
 #[test]
