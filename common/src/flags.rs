@@ -88,14 +88,14 @@ pub const CHOOSING: [Flag; 9] = [
         &[],
         Takes::Many("NAME"),
         CHOOSE,
-        "Only MIG devices of this profile (1g.10gb); may be repeated; the smallest first",
+        "Only MIG devices with this profile (1g.10gb), the smallest first; may be repeated",
     ),
     flag(
         "min-memory",
         &[],
         Takes::Value("SIZE"),
         CHOOSE,
-        "Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB); the smallest first",
+        "Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB), the smallest first",
     ),
     flag(
         "gpu",
@@ -123,7 +123,7 @@ pub const CHOOSING: [Flag; 9] = [
         &[],
         Takes::Value("F"),
         SHARE,
-        "A part of a device: 1/2, 0.5, 25%, or a size (10G); the least loaded device first",
+        "A part of a device: 1/2, 0.5, 25%, or a size (10G), on the least loaded device",
     ),
     flag(
         "wait",
@@ -133,7 +133,7 @@ pub const CHOOSING: [Flag; 9] = [
             default: "forever",
         },
         SHARE,
-        "Wait in the queue, first come, first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)",
+        "Wait in the queue, first come, first served, for as long as it takes or for at most TIME (--wait=30, -w 1.5m, -w 2h)",
     ),
 ];
 
@@ -156,14 +156,14 @@ pub const COMMON: [Flag; 4] = [
         &['v'],
         Takes::Nothing,
         OTHER,
-        "Say what is decided",
+        "Print what is decided and why",
     ),
     flag(
         "quiet",
         &['q'],
         Takes::Nothing,
         OTHER,
-        "Errors only, no hints",
+        "Print errors only, no hints",
     ),
     flag(
         "version",

@@ -81,6 +81,12 @@ pub fn size_text(bytes: u64) -> String {
     }
 }
 
+/// A number with its noun: `1 program`, `2 programs`.
+pub fn counted(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
 /// How long somebody waited: `0.5 s`, `42 s`, `12 min`.
 pub fn waited(duration: Duration) -> String {
     if duration < Duration::from_secs(10) {
@@ -107,7 +113,7 @@ mod properties;
 
 #[cfg(test)]
 mod tests {
-    use super::{brief, size, size_text, time, waited};
+    use super::{brief, counted, size, size_text, time, waited};
     use std::time::Duration;
 
     #[test]
@@ -165,6 +171,12 @@ mod tests {
         ] {
             assert!(size(typed).is_err(), "{typed}");
         }
+    }
+
+    #[test]
+    fn nouns_follow_their_number() {
+        let programs = [0, 1, 2].map(|number| counted(number, "program"));
+        assert_eq!(programs, ["0 programs", "1 program", "2 programs"]);
     }
 
     #[test]

@@ -196,5 +196,5 @@ fn fits_inside(request: &Request, inventory: &Inventory) -> Result<(), Failure> 
         Kind::NoDevice,
         format!("--share {share}: larger than the part of the device that is reserved for you"),
     )
-    .hint("a fraction, such as --share 1/2, is one of that part"))
+    .hint("a fraction, such as --share 1/2, is a fraction of that part"))
 }

@@ -1,45 +1,45 @@
 complete -c getgpu -s n -l count -d 'N different devices, separated by commas; all or none' -r -f
-complete -c getgpu -l profile -d 'Only MIG devices of this profile (1g.10gb); may be repeated; the smallest first' -r -f
-complete -c getgpu -l min-memory -d 'Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB); the smallest first' -r -f
+complete -c getgpu -l profile -d 'Only MIG devices with this profile (1g.10gb), the smallest first; may be repeated' -r -f
+complete -c getgpu -l min-memory -d 'Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB), the smallest first' -r -f
 complete -c getgpu -l gpu -d 'Only devices on this GPU: its NVML index or UUID; may be repeated' -r -f
-complete -c getgpu -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10G); the least loaded device first' -r -f
+complete -c getgpu -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10G), on the least loaded device' -r -f
 complete -c getgpu -s w -d 'The same as --wait=TIME' -r -f
 complete -c getgpu -l for -d 'How long the reservation waits for its program to appear [default: 60]' -r -f
-complete -c getgpu -l tag -d 'Name the reservation; alone: print what is reserved under NAME' -r -f
-complete -c getgpu -l unless-tag -d 'Print what is reserved under NAME instead, if anything is' -r -f
+complete -c getgpu -l tag -d 'Name the reservation; without other options: print the devices reserved under NAME' -r -f
+complete -c getgpu -l unless-tag -d 'If devices are reserved under NAME, print those and choose none; may be repeated' -r -f
 complete -c getgpu -l uid -d 'Reserve on behalf of UID (root only)' -r -f
-complete -c getgpu -l release -d 'Give up my reservation under TAG, or of a device by UUID or INDEX (root: anybody\'s)' -r -f -a "(getgpu --complete release 2>/dev/null)"
+complete -c getgpu -l release -d 'Give up your reservation with this TAG, or of the device with this UUID or INDEX (root: anybody\'s)' -r -f -a "(getgpu --complete release 2>/dev/null)"
 complete -c getgpu -l user -d 'With --list: only devices that this user holds or uses' -r -f
-complete -c getgpu -l timeout -d 'Fail with status 3 if it takes longer, whatever hangs' -r -f
+complete -c getgpu -l timeout -d 'Fail with status 3 if the whole call takes longer, for example because the driver hangs' -r -f
 complete -c getgpu -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
 mig\t''
 gpu\t''
 any\t''"
-complete -c getgpu -l policy -d 'random, first, last, spread (over GPUs) or pack (onto GPUs)' -r -f -a "random\t''
+complete -c getgpu -l policy -d 'random, first, last, spread (over many GPUs) or pack (onto few GPUs)' -r -f -a "random\t''
 first\t''
 last\t''
 spread\t''
 pack\t''"
-complete -c getgpu -l format -d 'uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) env (an export line) or task (env, and for a part what frameworks read); with --list: table, json, csv, prometheus' -r -f -a "uuid\t''
+complete -c getgpu -l format -d 'uuid, index (with CUDA_DEVICE_ORDER=PCI_BUS_ID; whole GPUs only), env (an export line) or task (env and, for a share, the variables that frameworks read); with --list: table, json, csv, prometheus' -r -f -a "uuid\t''
 index\t''
 env\t''
 task\t''"
 complete -c getgpu -l ignore-grant -d 'Ignore an inherited CUDA_VISIBLE_DEVICES'
-complete -c getgpu -l wait -d 'Wait in the queue, first come, first served: without end, or at most TIME (--wait=30, -w 1.5m, -w 2h)'
-complete -c getgpu -l hold -d 'Hold it until PID (default: the calling process) exits, whatever runs; 0: until it is released (root only)'
-complete -c getgpu -l no-reserve -d 'Print only'
-complete -c getgpu -l release-all -d 'Give up all my reservations (root: everybody\'s)'
-complete -c getgpu -s l -s L -l list -d 'Table of all devices: state, who, program, since when'
-complete -c getgpu -l json -d 'With --list or --queue: for programs'
+complete -c getgpu -l wait -d 'Wait in the queue, first come, first served, for as long as it takes or for at most TIME (--wait=30, -w 1.5m, -w 2h)'
+complete -c getgpu -l hold -d 'Keep the device until PID (default: the calling process) exits, whatever runs; 0: until it is released (root only)'
+complete -c getgpu -l no-reserve -d 'Only print a device, reserve nothing'
+complete -c getgpu -l release-all -d 'Give up all your reservations (root: everybody\'s)'
+complete -c getgpu -s l -s L -l list -d 'List all devices: state, user, program, since when'
+complete -c getgpu -l json -d 'With --list or --queue: print JSON'
 complete -c getgpu -l free -d 'With --list: only free devices'
 complete -c getgpu -l mine -d 'With --list: only devices that you hold or use'
-complete -c getgpu -l watch -d 'The list on a terminal, drawn anew every SECONDS (default: 2) until you press q'
+complete -c getgpu -l watch -d 'Show the list on a terminal and redraw it every SECONDS (default: 2) until you press q'
 complete -c getgpu -l queue -d 'List the waiters in the queue, each with its start and command'
 complete -c getgpu -l count-free -d 'Print the number of free devices'
-complete -c getgpu -l explain -d 'Say for every other device why it was not taken'
-complete -c getgpu -l check -d 'Is this node set up? A remedy for each finding; [DIR]...: wrapped programs there too'
-complete -c getgpu -l show-config -d 'Each setting and where it comes from'
-complete -c getgpu -s v -l verbose -d 'Say what is decided'
-complete -c getgpu -s q -l quiet -d 'Errors only, no hints'
+complete -c getgpu -l explain -d 'Also print, for every other device, why it was not chosen'
+complete -c getgpu -l check -d 'Check whether this node is set up and print a remedy for each problem; with DIR...: check the wrapped programs there too'
+complete -c getgpu -l show-config -d 'Print each setting and where it comes from'
+complete -c getgpu -s v -l verbose -d 'Print what is decided and why'
+complete -c getgpu -s q -l quiet -d 'Print errors only, no hints'
 complete -c getgpu -s V -l version -d 'Print the version'
 complete -c getgpu -s h -l help -d 'Print help: the common options (-h) or everything (--help)'

@@ -68,7 +68,7 @@ pub fn apply(work: &Work, seen: &Seen, plan: &Plan) -> Result<(), Stop> {
         return Err(Stop::Failed(match left {
             None => failure,
             Some(left) => failure.hint(format!(
-                "left half done ({left}); the path runs: do the same again"
+                "interrupted half way ({left}); the path still runs its program: run the same command again"
             )),
         }));
     }

@@ -17,8 +17,10 @@ pub fn name(name: &OsStr) -> Result<(), Failure> {
         return Err(own(&name.to_string_lossy()));
     }
     match names::original(name) {
-        Some(app) => Err(refused("is a program's name behind a link")
-            .hint(format!("name the link: {}", app.to_string_lossy()))),
+        Some(app) => Err(
+            refused("is the name that a wrapped program has, not a path to wrap")
+                .hint(format!("did you mean {}?", app.to_string_lossy())),
+        ),
         None => Ok(()),
     }
 }
@@ -45,14 +47,14 @@ pub fn directory(keeper: Keeper) -> Result<(), Failure> {
         return Ok(());
     }
     let hint = if keeper.uid == 0 {
-        "take their write permission away: chmod go-w".to_owned()
+        "make the directory writable for root only: chmod go-w".to_owned()
     } else {
         format!(
-            "do it as its owner: setpriv --reuid {} --regid {} --clear-groups create-cudawrap ...",
+            "run this command as the directory's owner: setpriv --reuid {} --regid {} --clear-groups create-cudawrap ...",
             keeper.uid, keeper.gid
         )
     };
-    Err(refused("is in a directory that others than root can write").hint(hint))
+    Err(refused("is in a directory that users other than root can write to").hint(hint))
 }
 
 /// What speaks against wrapping a program that is not wrapped.
@@ -70,14 +72,14 @@ pub fn program(app: &Entry, facts: &Facts, force: bool) -> Result<(), Failure> {
         return Err(refused(&format!(
             "is under the AppArmor profile {profile}, which would not apply to it any more"
         ))
-        .hint("use --link-dir; or --force, and without the profile"));
+        .hint("use --link-dir; --force wraps it anyway, and the profile then has no effect"));
     }
     if let Some(system) = facts.network {
         let message = format!(
             "is on {system}, and cudawrap is not: nodes without cudawrap would lose the program"
         );
         return Err(refused(&message)
-            .hint("put copies of cudawrap and getgpu there and name the former with --wrapper"));
+            .hint("copy cudawrap and getgpu there, and name that cudawrap with --wrapper"));
     }
     match &facts.owner {
         Some(owner) if !facts.diverted => Err(refused(&format!(

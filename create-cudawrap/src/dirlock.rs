@@ -51,11 +51,11 @@ fn held(dir: &File, patience: Duration) -> Failure {
     Failure::new(
         Kind::Refused,
         format!(
-            "its directory is {who} for {} s already",
+            "its directory has been {who} for {} s",
             patience.as_secs_f32()
         ),
     )
-    .hint("wait for it or end it, then try again")
+    .hint("wait until that process exits, or end it; then try again")
 }
 
 /// The pid that holds a flock on that inode; some file systems show another device number

@@ -99,12 +99,12 @@ pub fn own(target: &Target, wrapper: &Wrapper) -> Option<String> {
 pub fn warnings(target: &Target, entry: &Entry) -> Vec<&'static str> {
     let mut all = Vec::new();
     if entry.kind == crate::inspect::Kind::File && entry.linked {
-        all.push("the file has other names too: through those it starts without cudawrap");
+        all.push("the file has other names (hard links); started by one of those, it runs without cudawrap");
     }
     if entry.mode & 0o6000 != 0 {
-        all.push("is setuid or setgid: whether the CUDA library heeds CUDA_VISIBLE_DEVICES there is not known");
+        all.push("is setuid or setgid: the CUDA library may ignore CUDA_VISIBLE_DEVICES in such a program");
     } else if has_capabilities(target) {
-        all.push("has file capabilities: whether the CUDA library heeds CUDA_VISIBLE_DEVICES there is not known");
+        all.push("has file capabilities: the CUDA library may ignore CUDA_VISIBLE_DEVICES in such a program");
     }
     all
 }

@@ -20,16 +20,16 @@ pub fn refused(why: &str) -> Failure {
 
 pub fn in_the_way() -> Failure {
     refused("something else has the name CUDAWRAP_name beside it")
-        .hint("look what it is, and move it away")
+        .hint("find out what it is, and move it away")
 }
 
 pub fn migtools() -> Failure {
     refused("is wrapped by migtools")
-        .hint("create-cudawrap without --undo adopts it; or put its program back: mv -T MIGTOOLS_name name")
+        .hint("create-cudawrap without --undo takes it over; or put its program back: mv -T MIGTOOLS_name name")
 }
 
 pub fn lost() -> Failure {
-    refused("is a link to cudawrap, and its program is nowhere")
+    refused("is a link to cudawrap, but its program does not exist")
         .hint("install the program again, then wrap it")
 }
 
@@ -39,7 +39,7 @@ pub fn hopeless(seen: &Seen, now: State) -> Failure {
         State::Orphan => refused("no such file; its program is CUDAWRAP_name beside it")
             .hint("--undo puts it back"),
         State::Through => refused(&format!(
-            "leads to {}, which leads to cudawrap, and runs nothing",
+            "leads to {}, a link to cudawrap that runs no program",
             hop(seen)
         ))
         .hint("create-cudawrap --status shows what is wrong there"),

@@ -51,7 +51,7 @@ impl Job<'_> {
             if self.goal == Goal::Undo && !self.options.dry_run {
                 self.keep_note(path, Outcome::NotWrapped);
             }
-            let text = "is gone, and so is its directory: nothing is left to do there".to_owned();
+            let text = "no longer exists, nor does its directory: nothing to do".to_owned();
             return Ok(Done {
                 text,
                 steps: Vec::new(),
@@ -163,7 +163,7 @@ impl Job<'_> {
         if gone {
             // Noted once, and removed by somebody: nothing is left to do there.
             self.diag
-                .note(&format!("{}: no such file any more", path.display()));
+                .note(&format!("{}: no longer exists", path.display()));
             return Ok(Plan {
                 steps: Vec::new(),
                 outcome: Outcome::NotWrapped,
@@ -243,7 +243,7 @@ impl Job<'_> {
     /// The same on a file system that cannot exchange names.
     fn carry_out_by_links(&self, work: &Work, seen: &Seen, path: &Path) -> Result<(), Failure> {
         self.diag.note(&format!(
-            "{}: no exchange of names on this file system: by hard link",
+            "{}: this file system cannot exchange two names: using a hard link instead",
             path.display()
         ));
         let mut now = look(work.dir, work.names, work.own).map_err(failed)?;
@@ -268,7 +268,7 @@ impl Job<'_> {
         if let Err(error) = kept {
             let file = note.path().display();
             self.diag.warn(&format!(
-                "{file}: cannot note {}: {}: --all will not know it",
+                "{file}: cannot record {}: {}: --all will not find it",
                 path.display(),
                 reason(&error)
             ));
@@ -292,13 +292,13 @@ fn can_divert(plan: &Plan) -> Result<(), Failure> {
         return Ok(());
     }
     Err(if begin {
-        Failure::new(Kind::Refused, "--divert: there is no dpkg-divert here").hint("use --link-dir")
+        Failure::new(Kind::Refused, "--divert: dpkg-divert is not installed").hint("use --link-dir")
     } else {
         Failure::new(
             Kind::Refused,
-            "dpkg diverts it to CUDAWRAP_name, and there is no dpkg-divert here to end that",
+            "dpkg diverts it to CUDAWRAP_name, and dpkg-divert, which could end that, is not installed",
         )
-        .hint("do it again with dpkg-divert in PATH; nothing has changed")
+        .hint("nothing has changed; run the same command again with dpkg-divert in PATH")
     })
 }
 
@@ -349,22 +349,24 @@ fn said(plan: &Plan, names: &Names, seen: &Seen) -> String {
     let hidden = names.shown(Place::Hidden);
     if plan.steps == [Step::Drop(Place::Tmp), Step::Sync] {
         return format!(
-            "what an interrupted run had left, {}, is removed",
+            "{}, which an interrupted run had left, is removed",
             names.shown(Place::Tmp)
         );
     }
     match plan.outcome {
         Outcome::Wrapped => format!("wrapped; the program is {hidden} beside it"),
         Outcome::AlreadyWrapped => "is already wrapped; nothing changed".to_owned(),
-        Outcome::Linked => "a link of its name to cudawrap is in the directory of links".to_owned(),
+        Outcome::Linked => {
+            "the directory of links now has a link of this name to cudawrap".to_owned()
+        }
         Outcome::AlreadyLinked => "is already a link to cudawrap; nothing changed".to_owned(),
         Outcome::Undone => "the program is back under its name".to_owned(),
         Outcome::LinkRemoved => "the link to cudawrap is removed".to_owned(),
         Outcome::NotWrapped => "is not wrapped; nothing changed".to_owned(),
-        Outcome::Adopted => format!(
-            "is wrapped by cudawrap now, and no longer by migtools; the program is {hidden}"
-        ),
-        Outcome::Renewed => format!("the newer program is wrapped, the older {hidden} is gone"),
+        Outcome::Adopted => {
+            format!("is now wrapped by cudawrap instead of migtools; the program is {hidden}")
+        }
+        Outcome::Renewed => format!("the newer program is wrapped; the older {hidden} is removed"),
         Outcome::Repointed => "leads to cudawrap again".to_owned(),
         Outcome::AlreadyThrough => {
             let hop = seen

@@ -32,8 +32,8 @@ pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), F
     let refused = |why: &str| Failure::new(Kind::Refused, why);
     let program = Target::parse(program)?;
     if program.dir == target.dir {
-        return Err(refused("--link-dir is the directory that it is in")
-            .hint("give another one, before it in PATH"));
+        return Err(refused("is already in the directory of --link-dir")
+            .hint("give another directory, which comes before that in PATH"));
     }
     let meta = std::fs::metadata(program.path()).map_err(|e| refused(&reason(&e)))?;
     if !meta.is_file() {
@@ -77,7 +77,7 @@ pub fn plan_link(seen: &Seen, request: &Request) -> Result<Plan, Failure> {
             Kind::Refused,
             "that name is taken in the directory of links",
         )
-        .hint("look what it is, and move it away")),
+        .hint("find out what it is, and move it away")),
     }
 }
 
@@ -98,7 +98,7 @@ pub fn warning(target: &Target, program: &Path, own: Id) -> Option<String> {
             )
         }
         None => format!(
-            "with this PATH the link finds no program: put {dir} and the program's directory behind it into PATH"
+            "with this PATH the link finds no program: put {dir} into PATH, and the program's directory after it"
         ),
     })
 }

@@ -141,7 +141,7 @@ pub fn undivert(path: &Path, hidden: &OsStr) -> Result<(), Failure> {
 
 fn change(tool: Option<PathBuf>, path: &Path, hidden: &OsStr, what: &str) -> Result<(), Failure> {
     let Some(divert) = tool else {
-        return Err(Failure::new(Kind::Refused, "there is no dpkg-divert here"));
+        return Err(Failure::new(Kind::Refused, "dpkg-divert is not installed"));
     };
     let to = path.with_file_name(hidden);
     let words = ["--local", "--no-rename", "--quiet", "--divert"].map(OsStr::new);
@@ -155,7 +155,7 @@ fn change(tool: Option<PathBuf>, path: &Path, hidden: &OsStr, what: &str) -> Res
     }
     let message = format!("dpkg-divert {what} {} failed", path.display());
     Err(Failure::new(Kind::Refused, message).hint(format!(
-        "what it says: dpkg-divert --list '*{}'",
+        "to see the diversion: dpkg-divert --list '*{}'",
         path.display()
     )))
 }
@@ -180,7 +180,7 @@ impl Answer {
 /// The failure of a tool that does not say whose file it is.
 fn unanswered(tool: &Path, why: &str) -> Failure {
     Failure::new(Kind::Refused, format!("{}: {why}", tool.display()))
-        .hint("--force wraps without asking whose file it is")
+        .hint("--force wraps without asking which package owns the file")
 }
 
 /// Runs a tool that reads a data base and answers; one that hangs is given up.
@@ -209,7 +209,7 @@ fn ask(program: &Path, args: &[&OsStr]) -> Result<Answer, Failure> {
             }
             None if Instant::now() >= until => {
                 let _ = child.kill();
-                return Err(failed("does not end"));
+                return Err(failed("does not exit"));
             }
             None => std::thread::sleep(Duration::from_millis(2)),
         }

@@ -92,7 +92,7 @@ pub fn plan(seen: &Seen, request: &Request) -> Result<Plan, Failure> {
         Leftover::Ours => steps.insert(0, Step::Drop(Tmp)),
         Leftover::Foreign if uses_tmp => {
             return Err(refused("the file .CUDAWRAP_name~ beside it is in the way")
-                .hint("look what it is, and move it away"));
+                .hint("find out what it is, and move it away"));
         }
         Leftover::None | Leftover::Foreign => {}
     }
@@ -165,7 +165,7 @@ fn wrap(seen: &Seen, now: State, request: &Request) -> Steps {
         State::Superseded if !seen.calls_hidden => Ok((relink(request.method), Outcome::Renewed)),
         State::Through if seen.app.runs => Ok((vec![], Outcome::AlreadyThrough)),
         State::Upgraded | State::Superseded => Err(refused("is a program, and so is the CUDAWRAP_name beside it")
-            .hint("after an upgrade: create-cudawrap --repair, which drops the one beside it; else move that away")),
+            .hint("after an upgrade: create-cudawrap --repair, which removes CUDAWRAP_name; otherwise move one of the two away")),
         State::InTheWay => Err(in_the_way()),
         State::LinkOnly if seen.app.runs && seen.behind.is_some() => Ok((vec![], Outcome::AlreadyLinked)),
         _ => Err(hopeless(seen, now)),
@@ -181,12 +181,12 @@ fn repair(seen: &Seen, now: State, request: &Request) -> Steps {
                 .hint("chmod +x, if it is the new program; else remove it, and --undo puts the other back"))
         }
         State::Upgraded if seen.calls_hidden => {
-            Err(refused("is a script that names CUDAWRAP_name beside it, so it is no newer program: both kept")
-                .hint("to wrap the program again, move the script away, and create-cudawrap --undo, then wrap it"))
+            Err(refused("is a script that names CUDAWRAP_name beside it, so it is not a newer program: both are kept")
+                .hint("to wrap the program again: move the script away, run create-cudawrap --undo, then wrap it"))
         }
         State::Upgraded if seen.diverted.is_some() => {
-            Err(refused("is a program, and so is the CUDAWRAP_name beside it, where dpkg diverts it: which one is newer cannot be told")
-                .hint("move the one that is not wanted away: what dpkg installed is CUDAWRAP_name"))
+            Err(refused("is a program, and so is the CUDAWRAP_name beside it, where dpkg diverts it: it is not clear which is newer")
+                .hint("move the one away that you do not want; dpkg installed CUDAWRAP_name"))
         }
         State::Upgraded => Ok((renew(request.method), Outcome::Renewed)),
         State::Superseded if seen.calls_hidden => wrap(seen, State::Upgraded, request),
@@ -212,7 +212,7 @@ fn adopt(seen: &Seen) -> Steps {
     let begun = seen.hidden.id.is_some() && seen.hidden.id == seen.former.id;
     if !seen.former.is_program() || !seen.former.runs {
         return Err(refused(
-            "is wrapped by migtools, and its program, MIGTOOLS_name beside it, is not there",
+            "is wrapped by migtools, but its program, MIGTOOLS_name beside it, does not exist",
         )
         .hint("install the program again, then wrap it"));
     }
@@ -262,10 +262,10 @@ fn undo(seen: &Seen, now: State, method: Method) -> Steps {
         (State::LinkOnly, _) => return Ok((discard(App, method), Outcome::LinkRemoved)),
         (State::Plain | State::NotAProgram, _) => return Ok((vec![], Outcome::NotWrapped)),
         (State::Upgraded | State::InTheWay, _) => {
-            return Err(refused(
-                "is a program of its own already, and CUDAWRAP_name beside it another: both kept",
-            )
-            .hint("an upgrade has replaced the link; remove the one that is not wanted"));
+            return Err(
+                refused("is a program, and so is CUDAWRAP_name beside it: both are kept")
+                    .hint("an upgrade has replaced the link; remove the one that is not wanted"),
+            );
         }
         // A diversion is left over, then.
         (State::Through, _) if seen.diverted.is_some() => return Ok((vec![], Outcome::NotWrapped)),

@@ -58,7 +58,10 @@ fn check_settings(task: Task, diag: &Diag) -> Result<(), Failure> {
         .map(|_| ());
     match (task, read) {
         (Task::Change(Goal::Undo) | Task::Status { .. }, Err(failure)) => {
-            diag.warn(&format!("warning: {}: not needed here", failure.message));
+            diag.warn(&format!(
+                "warning: {} (this command does not need the settings)",
+                failure.message
+            ));
             Ok(())
         }
         (_, read) => read,
@@ -160,10 +163,13 @@ fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
     for path in paths(options, note.as_ref())? {
         match look_at(&path, own) {
             Err(_) if noted && target::is_gone(&path) => {
-                diag.note(&format!("{}: no such directory any more", path.display()));
+                diag.note(&format!(
+                    "{}: its directory no longer exists",
+                    path.display()
+                ));
             }
             Ok(found) if found.is_empty() && noted => {
-                diag.note(&format!("{}: no such file any more", path.display()));
+                diag.note(&format!("{}: no longer exists", path.display()));
             }
             Ok(found) if found.is_empty() && !path.is_dir() => {
                 good = fail(

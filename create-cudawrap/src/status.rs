@@ -97,7 +97,7 @@ fn words(seen: &Seen) -> Option<Words> {
         State::Bypassed => bypassed(seen),
         State::Plain if seen.diverted.is_some() => bad(
             "plain",
-            "dpkg diverts it to CUDAWRAP_name, which nothing runs: --undo or --repair ends that",
+            "dpkg diverts it to CUDAWRAP_name, which no link runs: --undo or --repair ends the diversion",
         ),
         State::Plain => good("plain", None),
         State::Superseded => bad(
@@ -114,11 +114,11 @@ fn words(seen: &Seen) -> Option<Words> {
         ),
         State::Orphan => bad(
             "broken",
-            "nothing at the path, its program is CUDAWRAP_name beside it: --undo puts it back",
+            "nothing is at the path; its program is CUDAWRAP_name beside it: --undo puts it back",
         ),
         State::Lost => bad(
             "broken",
-            "a link, and its program is nowhere: install it again",
+            "a link to cudawrap whose program does not exist: install it again",
         ),
         State::Migtools => bad("foreign", "migtools"),
         State::InTheWay => bad(
@@ -150,7 +150,7 @@ fn through(seen: &Seen) -> Words {
     if !seen.app.runs {
         return bad(
             "broken",
-            "it leads to a link to cudawrap, which runs nothing",
+            "it leads to a link to cudawrap that runs no program",
         );
     }
     let hop = seen.app.through.as_ref();

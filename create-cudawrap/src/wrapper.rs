@@ -61,7 +61,7 @@ pub fn find(named: Option<&Path>) -> Result<Wrapper, Failure> {
             Kind::Refused,
             format!("{WRAPPER}: not found beside create-cudawrap, in PATH or in {SITE}"),
         )
-        .hint("say where it is with --wrapper")),
+        .hint("name it with --wrapper PATH")),
     }
 }
 
@@ -79,7 +79,7 @@ fn from_option(path: &Path) -> Result<Wrapper, Failure> {
     }
     if absolute.file_name() != Some(OsStr::new(WRAPPER)) {
         return Err(
-            refused("its name must be cudawrap").hint("links to cudawrap are known by that name")
+            refused("its name must be cudawrap").hint("cudawrap recognises its links by that name")
         );
     }
     Ok(Wrapper {

@@ -13,8 +13,8 @@ use crate::options::{self, Options};
 /// What the program is started with: no lease, but the variables that have it get one.
 pub fn prepare(options: &Options, diag: &Diag) -> Result<LaunchSpec, Failure> {
     if options.bind {
-        let text = "--auto: --bind has no effect on a program that runs already";
-        return Err(Failure::new(Kind::Usage, text).hint("leave one of the two out"));
+        let text = "--auto: --bind has no effect on a program that is already running";
+        return Err(Failure::new(Kind::Usage, text).hint("use --auto or --bind, not both"));
     }
     let library = std::env::current_exe()
         .ok()
@@ -29,12 +29,12 @@ pub fn prepare(options: &Options, diag: &Diag) -> Result<LaunchSpec, Failure> {
     let mut loaded = Loaded::read(&Environment::of_process(), None)?.strict()?;
     options::variables(&mut loaded)?;
     if loaded.settings.auto == Auto::Off {
-        diag.warn("--auto: turned off on this node (auto = \"off\"): the program runs as it is");
+        diag.warn("--auto: turned off on this node (auto = \"off\"): the program runs unchanged");
     }
     let library = library.to_string_lossy().into_owned();
     if let Some(other) = std::env::var_os(hook::VARIABLE).filter(|other| **other != *library) {
         diag.warn(&format!(
-            "{}={}: not loaded: libcudawrap.so takes its place",
+            "{}={}: not loaded: libcudawrap.so replaces it",
             hook::VARIABLE,
             other.to_string_lossy()
         ));

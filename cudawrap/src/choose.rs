@@ -280,7 +280,7 @@ fn check_together(devices: &[Device], inventory: Option<&Inventory>) -> Result<(
         let text = format!(
             "{mig} MIG devices: with this driver (before 570) a program sees only the first of them"
         );
-        return Err(Failure::new(Kind::Nvml, text).hint("run one program on each"));
+        return Err(Failure::new(Kind::Nvml, text).hint("start one program on each"));
     }
     check_instances(devices.len(), usable_together(devices), inventory)
 }
@@ -296,7 +296,7 @@ fn check_instances(
     let text = format!(
         "{wanted} devices: a program sees only one compute instance of each GPU instance, here {together} of them"
     );
-    Err(Failure::new(Kind::Nvml, text).hint("run one program on each"))
+    Err(Failure::new(Kind::Nvml, text).hint("start one program on each"))
 }
 
 pub fn uuids<'d>(devices: impl IntoIterator<Item = &'d Device>) -> Vec<Uuid> {

@@ -221,7 +221,10 @@ fn too_large(request: &Request, device: &Device) -> Failure {
             device.uuid,
             quantity::size_text(memory)
         ),
-        None => format!("{}: NVML does not tell how much memory it has", device.uuid),
+        None => format!(
+            "{}: NVML does not report how much memory it has",
+            device.uuid
+        ),
     };
     Failure::new(Kind::NoDevice, format!("--share {share}: {why}"))
         .hint("a fraction, such as --share 1/2, fits every device")

@@ -133,7 +133,7 @@ fn replaced(
     found.ok_or_else(|| {
         Failure::new(
             Kind::Refused,
-            "cannot tell under which name this was started (by descriptor, or through ld.so?)",
+            "cannot tell by which name this program was started (by descriptor, or through ld.so?)",
         )
         .hint("start it by its path")
     })

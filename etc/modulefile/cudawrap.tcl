@@ -1,5 +1,5 @@
 #%Module1.0
-# For environment-modules and Lmod: who loads this has CUDA programs take a free device at their first CUDA call (docs/AUTO.md).
+# For environment-modules and Lmod: after loading this module, CUDA programs take a free device at their first CUDA call (docs/AUTO.md).
 # Copy it to MODULEPATH/cudawrap/0.1.0 and set root.
 
 set root /opt/getgpu/0.1.0

@@ -14,7 +14,7 @@ It belongs beside slurm.conf on the controller's host, under this name. If the s
    NodeName=n[1-4] Name=gpuquarter Count=8 Flags=CountOnly
    NodeName=n[5-6] Name=gpuhalf Count=4 Flags=CountOnly
 
-Parts of one size always fit while Slurm's count is not used up. With two sizes on the same devices they need not: the counts do not know each other.
+Parts of one size always fit until Slurm's count is used up. With two sizes on the same devices they may not, since Slurm counts the sizes independently.
 ]]
 
 -- The constraint that GETGPU_SLURM_SHARES of the prolog knows, and the gres that counts it.
@@ -59,7 +59,7 @@ function share_of_job(job_desc)
         local wanted = count_of(known.gres, job_desc.tres_per_node)
         if features[known.feature] or comment[known.feature] or wanted then
             if share then
-                slurm.log_user("a job has a part of one size: " .. share.feature .. " or " .. known.feature)
+                slurm.log_user("a job can have a part of one size only: " .. share.feature .. " or " .. known.feature)
                 return slurm.ERROR
             end
             share, count = known, wanted
@@ -75,12 +75,12 @@ function share_of_job(job_desc)
         return nil
     end
     if count and count ~= 1 then
-        slurm.log_user("a job has one part per node: use --gres=" .. share.gres .. ":1, or a larger part")
+        slurm.log_user("a job can have one part per node: use --gres=" .. share.gres .. ":1, or a larger part")
         return slurm.ERROR
     end
     -- `a|gpushare4` could start on a node without parts, where the count would keep it waiting for ever.
     if string.find(job_desc.features or "", "[|%[%]]") then
-        slurm.log_user("a part of a GPU goes with constraints joined by & only: --constraint=\"" .. share.feature .. "&...\"")
+        slurm.log_user("with a part of a GPU, join constraints by & only: --constraint=\"" .. share.feature .. "&...\"")
         return slurm.ERROR
     end
     if not count then

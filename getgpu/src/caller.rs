@@ -128,7 +128,7 @@ pub fn is_adopter(caller: &Process) -> bool {
 
 /// The failure of a call that nobody waits for any more.
 pub fn adopted() -> Failure {
-    Failure::new(Kind::Usage, "--hold: the process that called has exited")
+    Failure::new(Kind::Usage, "--hold: the calling process has exited")
         .hint("name the process to hold for: --hold=PID")
 }
 

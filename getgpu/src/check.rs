@@ -10,6 +10,7 @@ use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Detail, Device, Inventory};
 use getgpu_common::lock::{LockFile, LockOrigin, Span, host_sharing, occupancy};
+use getgpu_common::quantity::counted;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Settings};
 
@@ -17,7 +18,7 @@ use crate::findings::Findings;
 use crate::invocation::{Asker, open};
 use crate::{check_hook, explain};
 
-const SICK_GPU: &str = "nvidia-smi -q tells more; a GPU that is lost needs a reset or a reboot";
+const SICK_GPU: &str = "nvidia-smi -q shows more; a GPU that is lost needs a reset or a reboot";
 
 /// Looks at everything and prints what was found; the failure is that something is wrong.
 pub fn check(environment: &Environment, directories: &[PathBuf]) -> Result<(), Failure> {
@@ -39,7 +40,7 @@ fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
         Ok(loaded) => {
             let file = environment.system_file.display();
             let there = if environment.system_file_must_exist {
-                ", named by GETGPU_CONFIG, is tried in place of /etc/getgpu/config.toml"
+                ", named by GETGPU_CONFIG, replaces /etc/getgpu/config.toml"
             } else if environment.system_file.exists() {
                 " is read"
             } else {
@@ -52,7 +53,7 @@ fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
             findings.failed(
                 "settings",
                 &failure,
-                "mend the line; man getgpu.toml lists the settings",
+                "correct the line; man getgpu.toml lists the settings",
             );
             Settings::default()
         }
@@ -86,7 +87,10 @@ fn lock(
     } else {
         findings.fine(
             "lock",
-            &format!("{}, a FIFO that can be trusted", lock_file.path.display()),
+            &format!(
+                "{}, a FIFO with the right owner and permissions",
+                lock_file.path.display()
+            ),
         );
     }
     Some(lock_file)
@@ -110,7 +114,7 @@ fn driver(
         Ok(found) => found,
         Err(failure) => {
             let remedy =
-                "install the NVIDIA driver, and see whether `nvidia-smi -L` lists the GPUs";
+                "install the NVIDIA driver, then check that `nvidia-smi -L` lists the GPUs";
             findings.failed("driver", &failure, remedy);
             return None;
         }
@@ -142,7 +146,7 @@ fn report_silent(silent: &BTreeMap<String, Vec<Uuid>>, findings: &mut Findings) 
             many => format!(" and {} others", many - 1),
         };
         let text = format!(
-            "{}{others}: never free, since NVML does not tell who uses it: {reason}",
+            "{}{others}: never free, since NVML does not report who uses it: {reason}",
             devices[0]
         );
         findings.wrong("devices", &text, SICK_GPU);
@@ -155,8 +159,10 @@ fn count_devices(inventory: &Inventory, findings: &mut Findings) {
     let mig = inventory.devices.iter().filter(mig).count();
     let whole = inventory.devices.len() - mig;
     let text = format!(
-        "{mig} MIG devices and {whole} whole GPUs on {} GPUs",
-        inventory.gpus.len()
+        "{} and {} on {}",
+        counted(mig, "MIG device"),
+        counted(whole, "whole GPU"),
+        counted(inventory.gpus.len(), "GPU")
     );
     if inventory.devices.is_empty() {
         findings.wrong(
@@ -178,7 +184,7 @@ fn empty_gpus(inventory: &Inventory, findings: &mut Findings) {
             .any(|device| device.gpu == gpu.index)
         {
             let text = format!(
-                "GPU {} is in MIG mode and has no MIG devices: nobody can use it",
+                "GPU {} is in MIG mode but has no MIG devices: nobody can use it",
                 gpu.index
             );
             findings.wrong(
@@ -197,12 +203,12 @@ fn closed_devices(inventory: &Inventory, findings: &mut Findings) {
     if closed > 0 {
         let text = format!(
             "{closed} of {} cannot be opened by this process",
-            inventory.devices.len()
+            counted(inventory.devices.len(), "device")
         );
         findings.wrong(
             "devices",
             &text,
-            "see the rights of /dev/nvidia* and /dev/nvidia-caps, and the device cgroup",
+            "check the permissions of /dev/nvidia* and /dev/nvidia-caps, and the device cgroup",
         );
     }
 }
@@ -257,7 +263,7 @@ fn lists(
         findings.wrong(
             "lists",
             line,
-            "take the line out; getgpu --list -v shows the UUIDs that exist",
+            "remove the entry; getgpu --list -v shows the UUIDs that exist",
         );
     }
     let pool = request.filter.pool(inventory).count();
@@ -270,7 +276,10 @@ fn lists(
                 "getgpu --explain --no-reserve says why for each",
             );
         }
-        _ => findings.fine("pool", &format!("{pool} of {all} devices are handed out")),
+        _ => findings.fine(
+            "pool",
+            &format!("{pool} of {} may be handed out", counted(all, "device")),
+        ),
     }
 }
 
@@ -291,7 +300,7 @@ fn programs(directories: &[PathBuf], findings: &mut Findings) {
                 findings.wrong(
                     "programs",
                     &format!("{name} is not beside getgpu"),
-                    "install all three of one version",
+                    "install all three programs from one version",
                 );
             }
         }
@@ -315,7 +324,7 @@ fn wrapped(creator: &Path, directories: &[PathBuf], findings: &mut Findings) {
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
-        findings.fine("wrapped", &format!("{} programs", said.lines().count()));
+        findings.fine("wrapped", &counted(said.lines().count(), "program"));
         return;
     }
     let fine = |line: &str| {
@@ -326,7 +335,7 @@ fn wrapped(creator: &Path, directories: &[PathBuf], findings: &mut Findings) {
     };
     for line in said.lines().filter(|line| !fine(line)) {
         let remedy = if line.contains(": foreign") {
-            "see what it is: create-cudawrap did not make it"
+            "find out what it is: create-cudawrap did not make it"
         } else {
             "create-cudawrap --repair PATH, or create-cudawrap --undo PATH"
         };

@@ -28,7 +28,7 @@ pub fn look(settings: &Settings, findings: &mut Findings) {
     else {
         findings.fine(
             what,
-            "libcudawrap.so is not installed: CUDA programs are not given devices by themselves",
+            "libcudawrap.so is not installed: programs that are not wrapped get no device",
         );
         return;
     };
@@ -58,7 +58,7 @@ pub fn look(settings: &Settings, findings: &mut Findings) {
 fn meaning(answer: &str, library: &Path, auto: Auto) -> Result<String, String> {
     let path = library.display();
     let turned_off = match auto {
-        Auto::Off => "; auto = \"off\": it gives no devices here",
+        Auto::Off => "; auto = \"off\": it gives out no devices here",
         _ => "",
     };
     match answer.split_once(' ') {

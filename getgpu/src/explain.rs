@@ -51,9 +51,9 @@ pub fn passed_over(
     probe: &OfdLock,
 ) -> String {
     let why = match why {
-        None => "free; another one was drawn".to_owned(),
+        None => "free, but another device was chosen".to_owned(),
         Some(Rejected::Taken | Rejected::Tried) => holder(lock_file, probe, device),
-        Some(Rejected::TooFew) => "free; too few with it".to_owned(),
+        Some(Rejected::TooFew) => "free, but too few devices are free".to_owned(),
         Some(Rejected::NoRoom) => {
             format!(
                 "no room for the share: {}",
@@ -82,7 +82,7 @@ fn name(device: &Device) -> String {
 fn holder(lock_file: &LockFile, probe: &OfdLock, device: &Device) -> String {
     let held = holders::of(lock_file, probe, Span::of(&device.uuid)).unwrap_or_default();
     let Some(holder) = held.holders.first() else {
-        return "another call is choosing it at this moment".into();
+        return "another call is taking it at this moment".into();
     };
     let what = if holder.kind == "lease" {
         "leased by"

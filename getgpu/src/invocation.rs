@@ -113,7 +113,10 @@ impl Invocation<'_> {
         let caller = caller::find();
         match self.options.keep {
             Keep::Hold(Some(0)) if !root() => {
-                let failure = Failure::new(Kind::Usage, "--hold=0: only root may hold without end");
+                let failure = Failure::new(
+                    Kind::Usage,
+                    "--hold=0: only root may hold a device without end",
+                );
                 return Err(failure.hint("getgpu --hold"));
             }
             Keep::Hold(Some(pid)) if pid > 0 => return Ok((caller, Some(caller::to_hold(pid)?))),

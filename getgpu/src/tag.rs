@@ -59,8 +59,9 @@ impl Named {
                 user_locks::Entered::Ours(guard) => Some(guard),
                 user_locks::Entered::Strangers => None,
                 user_locks::Entered::Late => {
-                    let text =
-                        format!("--tag {name}: another call for it has been choosing for a minute");
+                    let text = format!(
+                        "--tag {name}: another call with this tag has been choosing for a minute"
+                    );
                     return Err(Failure::new(Kind::NoneFree, text));
                 }
             };

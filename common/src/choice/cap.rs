@@ -95,7 +95,7 @@ pub fn enter(
         // stranger's, and another description stands for it.
         user_locks::Entered::Strangers if namespaces::host_pids() => lock_file.open()?,
         user_locks::Entered::Strangers | user_locks::Entered::Late => {
-            let text = "another call of yours has been choosing for too long";
+            let text = "another call of yours has not finished choosing in time";
             return Ok(Admission::Over(Failure::new(Kind::NoneFree, text)));
         }
     };

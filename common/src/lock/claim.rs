@@ -238,7 +238,7 @@ impl Claim {
             if !description.try_read(range)? {
                 return Err(Failure::new(
                     Kind::LockPlace,
-                    "the lock was lost while it was being settled",
+                    "the lock was lost while the claim was being confirmed",
                 ));
             }
         }

@@ -319,14 +319,14 @@ impl<W: Worker> Client<W> {
                 return Ok(std::mem::replace(&mut self.buffer, rest));
             }
             if self.buffer.len() > LONGEST_ANSWER {
-                return Err(broken("an answer without end"));
+                return Err(broken("its answer does not end"));
             }
             self.wait()?;
             let mut part = [0; 16 << 10];
             match nix::unistd::read(self.worker.channel().as_fd(), &mut part) {
                 // Reset: with a question that it has not read.
                 Ok(0) | Err(Errno::ECONNRESET) => {
-                    return Err(broken("it ended without an answer"));
+                    return Err(broken("it exited without an answer"));
                 }
                 Ok(n) => self.buffer.extend_from_slice(&part[..n]),
                 Err(Errno::EINTR) => {}

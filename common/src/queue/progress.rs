@@ -103,7 +103,7 @@ fn line(standing: &Standing) -> String {
             format!("waiting for a device: {used} of {total} in use, {ahead} ahead of you")
         }
         Standing::OverLimit(text) => {
-            format!("waiting for a device: {text}; others pass until you hold less")
+            format!("waiting for a device: {text}; others are served first until you hold less")
         }
     }
 }
@@ -138,7 +138,7 @@ mod tests {
             line(&Standing::OverLimit(
                 "you hold 1 of at most 1: MIG-a".into()
             )),
-            "waiting for a device: you hold 1 of at most 1: MIG-a; others pass until you hold less"
+            "waiting for a device: you hold 1 of at most 1: MIG-a; others are served first until you hold less"
         );
         assert_eq!(
             [42, 725, 3607].map(|s| clock(Duration::from_secs(s))),

@@ -282,9 +282,8 @@ impl<W: Worker> Seeker for Search<'_, W> {
             .count();
         let mut failure = RejectionReport::take(&rejected, probe).failure();
         if free == rejected.len() {
-            failure.message = format!(
-                "not served: those before you in the queue have not taken {free} free devices"
-            );
+            failure.message =
+                format!("not served: the waiters before you have not taken {free} free devices");
         }
         failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
         failure.hint("getgpu --list shows who holds what")

@@ -53,7 +53,7 @@ impl Request {
         if granted.is_empty() {
             let text = "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set and the batch system does not name them";
             return Err(Failure::new(Kind::NoDevice, text).hint(
-                "run the program by srun without --gpu-bind=none, or set CUDA_VISIBLE_DEVICES to the job's GPUs",
+                "start the program with srun but without --gpu-bind=none, or set CUDA_VISIBLE_DEVICES to the job's GPUs",
             ));
         }
         self.value = granted

@@ -78,7 +78,7 @@ impl File {
                 continue;
             }
             let tables = value.get_ref().as_table();
-            let form = "wanted is [program.\"NAME\"], and the settings of that program below it";
+            let form = "expected [program.\"NAME\"] with settings below it";
             let tables =
                 tables.ok_or_else(|| wrong(&position(path, text, key.span().start), form))?;
             for (name, settings) in tables {

@@ -47,47 +47,47 @@ keys! {
         |s| show_json(&s.excluded), |s, t| s.excluded = t.to_vec();
     policy "lock", "the lock file, if not /run/getgpu/lock",
         |s| show_path(s.lock.as_ref()), |s, t| s.lock = Some(path(t)?);
-    policy "library", "the NVIDIA library, if not libnvidia-ml.so.1 of the usual search",
+    policy "library", "the NVIDIA library, if the loader does not find libnvidia-ml.so.1",
         |s| show_path(s.library.as_ref()), |s, t| s.library = Some(path(t)?);
-    policy "getgpu", "getgpu, if it is not beside cudawrap",
+    policy "getgpu", "the path of getgpu, if it is not beside cudawrap",
         |s| show_path(s.getgpu.as_ref()), |s, t| s.getgpu = Some(path(t)?);
-    policy "idle_memory", "more memory in use makes a device busy; unset: the larger of 128M and 1 %, in a container 64M",
+    policy "idle_memory", "a device with more memory in use than this is busy; unset: the larger of 128M and 1 % of the device, in a container 64M",
         |s| show_size(s.idle_memory), |s, t| s.idle_memory = Some(size(t)?);
     policy "ignore_processes", "names of programs that do not make a device busy",
         |s| show_json(&s.ignore_processes), |s, t| s.ignore_processes = t.to_vec();
-    policy "nvml_timeout", "how long the NVIDIA library may take in all",
+    policy "nvml_timeout", "how long the NVIDIA library may take in all before a call fails",
         |s| show_time(s.nvml_timeout), |s, t| s.nvml_timeout = time(t)?;
-    policy "without_grant", "a batch job without CUDA_VISIBLE_DEVICES: \"all\" devices or \"none\"",
+    policy "without_grant", "what a batch job without CUDA_VISIBLE_DEVICES may use: \"all\" devices or \"none\"",
         |s| show_json(&s.without_grant), |s, t| s.without_grant = read(t)?;
-    policy "unshared", "a lock that is not the host's: \"warn\", \"quiet\" or \"fail\"",
+    policy "unshared", "what a call does in a container whose lock is not the host's: \"warn\", \"quiet\" or \"fail\"",
         |s| show_json(&s.unshared), |s, t| s.unshared = read(t)?;
     policy "max_per_user", "devices that one user may have leased or reserved at a time; unset: any number",
         |s| show_or(s.max_per_user, |n| n.to_string()), |s, t| s.max_per_user = Some(count(t)?);
-    policy "max_hold", "the longest that --hold keeps a device, and --for one without a program; unset: as long as is asked for",
+    policy "max_hold", "the longest time for --hold, and for --for; unset: no limit",
         |s| show_or(s.max_hold, show_time), |s, t| s.max_hold = Some(time(t)?);
-    policy "max_idle", "how long a device that --hold keeps may be unused before idle_action; unset: as long as it is kept",
+    policy "max_idle", "how long a device that --hold keeps may be unused before idle_action; unset: no limit",
         |s| show_or(s.max_idle, show_time), |s, t| s.max_idle = Some(time(t)?);
     policy "idle_action", "what happens after max_idle, with a warning at 80 %: \"log\" tells the user and the system's log, \"end\" ends the reservation",
         |s| show_json(&s.idle_action), |s, t| s.idle_action = read(t)?;
-    policy "max_wait", "the longest that --wait waits; unset: as long as it says",
+    policy "max_wait", "the longest time for --wait; unset: no limit",
         |s| show_or(s.max_wait, show_time), |s, t| s.max_wait = Some(time(t)?);
-    policy "log", "a line for each lease and reservation: \"none\", or in the system's log: \"syslog\"",
+    policy "log", "where each lease and reservation is logged, a line each: \"none\" (nowhere) or \"syslog\" (the system's log)",
         |s| show_json(&s.log), |s, t| s.log = read(t)?;
     policy "share_users", "who may share a device: \"any\" users, or the \"same\" user's programs only",
         |s| show_json(&s.share_users), |s, t| s.share_users = read(t)?;
     policy "auto", "programs that load libcudawrap.so get a device at their first CUDA call: \"on\" or \"off\"",
         |s| show_json(&s.auto), |s, t| s.auto = read(t)?;
-    policy "auto_except", "programs that libcudawrap.so leaves alone (* and ? as in file names), beside MPS daemons, nvidia-*, ompi_info, ucx_info and lstopo",
+    policy "auto_except", "programs that libcudawrap.so leaves alone (* and ? as in file names), in addition to MPS daemons, nvidia-*, ompi_info, ucx_info and lstopo",
         |s| show_json(&s.auto_except), |s, t| s.auto_except = names(t)?;
-    policy "auto_none", "where libcudawrap.so can give no device: \"hide\" all of them, \"exit\" with status 75, or \"run\" the program unchanged",
+    policy "auto_none", "what happens if libcudawrap.so can give no device: \"hide\" all of them, \"exit\" with status 75, or \"run\" the program unchanged",
         |s| show_json(&s.auto_none), |s, t| s.auto_none = read(t)?;
-    policy "auto_wait", "how long a first CUDA call waits for a device: \"0\", a time, or \"forever\"; unset: as `wait` says",
+    policy "auto_wait", "how long a first CUDA call waits for a device: \"0\", a time, or \"forever\"; unset: the value of `wait`",
         |s| show_or(s.auto_wait, Wait::text), |s, t| s.auto_wait = Some(read(t)?);
     preference "type", "\"auto\" (MIG devices if there are any, else whole GPUs), \"mig\", \"gpu\" or \"any\"",
         |s| show_json(&s.kind), |s, t| s.kind = read(t)?;
     preference "count", "how many devices are chosen at a time",
         |s| s.count.to_string(), |s, t| s.count = count(t)?;
-    preference "profile", "only MIG devices of these profiles, the smallest first",
+    preference "profile", "only MIG devices with these profiles, the smallest first",
         |s| show_json(&s.profile), |s, t| s.profile = names(t)?;
     preference "min_memory", "only devices, or shares, with at least this much memory, the smallest first",
         |s| show_size(s.min_memory), |s, t| s.min_memory = Some(memory(t)?);
@@ -95,25 +95,25 @@ keys! {
         |s| show_json(&s.gpu.iter().map(ToString::to_string).collect::<Vec<_>>()), |s, t| s.gpu = selectors(t)?;
     preference "policy", concat!("which free device: ", policy_words!(), "; shares: the least loaded"),
         |s| show_or(s.policy.as_ref(), show_json), |s, t| s.policy = Some(read(t)?);
-    preference "share", "a part of a device: \"1/2\", 0.5, \"25%\", or a size: \"10G\"; \"auto\": ranks divide them; unset: a whole one",
+    preference "share", "a part of a device: \"1/2\", 0.5, \"25%\", or a size: \"10G\"; \"auto\": ranks divide the devices evenly; unset: a whole device",
         |s| show_share(s), |s, t| put_share(s, t)?;
     preference "wait", "how long to wait in the queue for a device: \"0\", a time, or \"forever\"",
         |s| s.wait.text(), |s, t| s.wait = read(t)?;
     preference "reserve_for", "how long a reservation waits for its program to appear",
         |s| show_time(s.reserve_for), |s, t| s.reserve_for = time(t)?;
-    preference "linger", "how long a reservation outlasts its last program while its caller lives",
+    preference "linger", "how long a reservation outlasts its last program while the calling shell or script lives",
         |s| show_time(s.linger), |s, t| s.linger = time(t)?;
-    preference "when_taken", "a wrapped program on a device that somebody else has: \"run\" or \"fail\"",
+    preference "when_taken", "what happens to a wrapped program whose CUDA_VISIBLE_DEVICES names a device that somebody else has: \"run\" or \"fail\"",
         |s| show_json(&s.when_taken), |s, t| s.when_taken = read(t)?;
-    preference "when_no_gpu", "a wrapped program on a node without GPUs: \"run\" or \"fail\"",
+    preference "when_no_gpu", "what happens to a wrapped program on a node without GPUs: \"run\" or \"fail\"",
         |s| show_json(&s.when_no_gpu), |s, t| s.when_no_gpu = read(t)?;
-    preference "visible", "what a program sees of the devices it could have had: \"one\" (its own), its own \"first\", \"all\"",
+    preference "visible", "what a program sees of the devices that it could choose from: \"one\" (its own), its own \"first\" and then the others, or \"all\" as inherited",
         |s| show_json(&s.visible), |s, t| s.visible = read(t)?;
     preference "framework_memory", "set the variables that keep TensorFlow and JAX within a share's memory",
         |s| s.framework_memory.to_string(), |s, t| s.framework_memory = truth(t)?;
-    preference "mps", "programs with a share are clients of NVIDIA's MPS daemon, started and ended as needed",
+    preference "mps", "programs with a share run as clients of NVIDIA's MPS daemon, which is started and ended as needed",
         |s| s.mps.to_string(), |s, t| s.mps = truth(t)?;
-    preference "bind", "programs run on the CPUs near their device, with a share on their part of them",
+    preference "bind", "programs run on the CPUs near their device; with a share, on their part of them",
         |s| s.bind.to_string(), |s, t| s.bind = truth(t)?;
 }
 

@@ -116,7 +116,7 @@ impl Loaded {
                 Kind::Usage,
                 format!("{place}: `{name}` can be set by the administrator only"),
             )
-            .hint("policy belongs into /etc/getgpu/config.toml, outside its [program] tables"));
+            .hint("policy belongs in /etc/getgpu/config.toml, outside its [program] tables"));
         }
         (key.put)(&mut self.settings, texts)
             .map_err(|why| Failure::new(Kind::Usage, format!("{value_place}: `{name}`: {why}")))?;
@@ -155,7 +155,7 @@ impl Loaded {
         match self.unknown.first() {
             None => Ok(self),
             Some(first) => Err(Failure::new(Kind::Usage, first.clone())
-                .hint("getgpu --show-config lists the settings that there are")),
+                .hint("getgpu --show-config lists all settings")),
         }
     }
 }

@@ -61,7 +61,7 @@ fn what_is_wrong_is_told_with_line_and_column() {
         (
             "type = [\"mig\", \"gpu\"]",
             "system.toml:1:8",
-            "one value is wanted",
+            "expected one value",
         ),
         (
             "share = { a = 1 }",
@@ -71,12 +71,12 @@ fn what_is_wrong_is_told_with_line_and_column() {
         (
             "count = 0",
             "system.toml:1:9",
-            "`0` is not a number from 1 on",
+            "`0` is not a whole number of 1 or more",
         ),
         (
             "program = 3",
             "system.toml:1:1",
-            "wanted is [program.\"NAME\"]",
+            "expected [program.\"NAME\"]",
         ),
         (
             "[program.x]\nallowed = []",

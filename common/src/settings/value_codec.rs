@@ -13,7 +13,7 @@ use crate::quantity;
 pub(super) fn one(texts: &[String]) -> Result<&str, String> {
     match texts {
         [text] => Ok(text),
-        _ => Err("one value is wanted, not a list".into()),
+        _ => Err("expected one value, not a list".into()),
     }
 }
 
@@ -60,13 +60,13 @@ pub(super) fn truth(texts: &[String]) -> Result<bool, String> {
     }
 }
 
-/// A number from 1 on.
+/// A whole number of 1 or more.
 pub(super) fn count(texts: &[String]) -> Result<u32, String> {
     let text = one(texts)?;
     text.parse()
         .ok()
         .filter(|count| *count > 0)
-        .ok_or_else(|| format!("`{text}` is not a number from 1 on"))
+        .ok_or_else(|| format!("`{text}` is not a whole number of 1 or more"))
 }
 
 /// Names, each on its own or separated by commas; none may be empty.

@@ -53,7 +53,7 @@ words! {
 /// The policies as the help, the pages and the completions name them.
 macro_rules! policy_words {
     () => {
-        "random, first, last, spread (over GPUs) or pack (onto GPUs)"
+        "random, first, last, spread (over many GPUs) or pack (onto few GPUs)"
     };
 }
 pub(crate) use policy_words;

@@ -21,21 +21,21 @@ const FLAGS: &[Flag] = &[
         &[],
         Takes::Nothing,
         TASK,
-        "Put the program back under its name, the same file that it was; in a directory, every wrapped program",
+        "Give the program its name back, the very same file; for a directory: every wrapped program in it",
     ),
     flag(
         "repair",
         &[],
         Takes::Nothing,
         TASK,
-        "Wrap the new program after an upgrade replaced the link; renew links to a cudawrap that is gone",
+        "Wrap the new program if an upgrade has replaced the link; renew a link to a cudawrap that no longer exists",
     ),
     flag(
         "status",
         &[],
         Takes::Nothing,
         TASK,
-        "Show a line for each PATH, or for each wrapped program in it if it is a directory; status 1 if one needs attention",
+        "Print a line for each PATH or, if it is a directory, for each wrapped program in it; exit status 1 if one needs attention",
     ),
     flag(
         "json",
@@ -49,14 +49,14 @@ const FLAGS: &[Flag] = &[
         &[],
         Takes::Nothing,
         TASK,
-        "With --undo, --repair, --status: every path noted when it was wrapped",
+        "With --undo, --repair, --status: every path that was recorded when it was wrapped",
     ),
     flag(
         "link-dir",
         &[],
         Takes::Value("DIR"),
         HOW,
-        "Leave the program alone and put a link of its name into DIR, which comes before it in PATH",
+        "Leave the program alone and put a link with its name into DIR, which must come before the program's directory in PATH",
     ),
     flag(
         "divert",
@@ -77,7 +77,7 @@ const FLAGS: &[Flag] = &[
         &[],
         Takes::Nothing,
         HOW,
-        "Wrap also a package's file, one under an AppArmor profile, one on a network file system without cudawrap",
+        "Also wrap a file of a package, a program under an AppArmor profile, or one on a network file system without cudawrap",
     ),
     flag(
         "wrapper",
@@ -100,7 +100,7 @@ pub fn command() -> Command {
         .num_args(0..)
         .value_parser(value_parser!(PathBuf))
         .value_hint(ValueHint::AnyPath)
-        .help("The programs to wrap; a symbolic link is the link, not what it leads to");
+        .help("The programs to wrap; for a symbolic link, the link itself and not its target");
     let path = |arg: Arg, hint| {
         arg.value_parser(value_parser!(PathBuf))
             .value_hint(hint)
@@ -124,16 +124,16 @@ pub const GUIDE: HelpText = HelpText {
             "create-cudawrap /opt/amber/bin/pmemd.cuda",
         ),
         (
-            "as it was",
+            "the program is back under its name",
             "create-cudawrap --undo /opt/amber/bin/pmemd.cuda",
         ),
         (
-            "what is wrapped there",
+            "list what is wrapped in a directory",
             "create-cudawrap --status /opt/amber/bin",
         ),
         ("after an upgrade", "create-cudawrap --repair --all"),
         (
-            "a file of a package manager, left alone",
+            "a file of a package manager, which stays unchanged",
             "create-cudawrap --link-dir /usr/local/bin /usr/bin/gmx",
         ),
     ],
@@ -141,19 +141,22 @@ pub const GUIDE: HelpText = HelpText {
         ("0", "done"),
         (
             "1",
-            "refused or failed (of one PATH at least), or attention needed",
+            "refused or failed for at least one PATH, or --status found one that needs attention",
         ),
-        ("2", "usage or settings"),
+        ("2", "wrong usage or settings"),
     ],
     environment: &[
-        ("GETGPU_CONFIG", "stands for /etc/getgpu/config.toml"),
+        (
+            "GETGPU_CONFIG",
+            "is read instead of /etc/getgpu/config.toml",
+        ),
         (
             "PATH",
             "where cudawrap is looked for if it is not beside create-cudawrap",
         ),
         (
             "XDG_STATE_HOME",
-            "where it is noted what is wrapped (other users than root): getgpu/wrapped there",
+            "for users other than root: wrapped paths are recorded in getgpu/wrapped below it",
         ),
     ],
 };

@@ -198,7 +198,7 @@ fn a_crash_where_a_diversion_begins_or_ends_loses_no_version() {
             // Where an upgrade came over the link both versions are kept until --repair.
             if first.code != 0 {
                 assert!(
-                    first.err.contains("--repair") || first.err.contains("both kept"),
+                    first.err.contains("--repair") || first.err.contains("both are kept"),
                     "{what}: {}",
                     first.err
                 );

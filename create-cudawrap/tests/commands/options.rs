@@ -204,7 +204,7 @@ fn a_record_that_cannot_be_written_fails_nothing() {
     let sandbox = Sandbox::with_program();
     std::fs::write(sandbox.path("state/getgpu"), "").unwrap();
     let said = sandbox.ok(&["x"]);
-    assert!(said.err.contains("cannot note"), "{}", said.err);
+    assert!(said.err.contains("cannot record"), "{}", said.err);
     assert_eq!(sandbox.output_of("app/x"), "one a b");
 }
 

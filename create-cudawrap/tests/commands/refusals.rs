@@ -41,7 +41,7 @@ fn what_is_not_a_program_is_refused() {
     sandbox.run_sh("mkfifo app/pipe");
     sandbox.refused(&["--force", "pipe"], "not a program");
     sandbox.ok(&["x"]);
-    sandbox.refused(&["CUDAWRAP_x"], "behind a link");
+    sandbox.refused(&["CUDAWRAP_x"], "not a path to wrap");
     assert_eq!(sandbox.output_of("app/x"), "one a b");
 }
 
@@ -125,7 +125,7 @@ fn root_keeps_out_of_what_others_can_write() {
         let said = said(output.unwrap());
         assert_eq!(said.code, 1, "{}", said.err);
         assert!(
-            said.err.contains("that others than root can write"),
+            said.err.contains("that users other than root can write to"),
             "{}",
             said.err
         );
@@ -296,6 +296,6 @@ fn a_locked_note_delays_and_fails_nothing() {
     let lock = std::fs::File::open(sandbox.path("state/getgpu")).unwrap();
     fs4::FileExt::lock(&lock).unwrap();
     let said = sandbox.ok(&["x"]);
-    assert!(said.err.contains("cannot note"), "{}", said.err);
+    assert!(said.err.contains("cannot record"), "{}", said.err);
     assert_eq!(sandbox.output_of("app/x"), "one a b");
 }

@@ -136,7 +136,7 @@ pub(crate) const ROWS: &[Row] = &[
         attention: true,
         wrap: Err("--repair"),
         repair: WRAPPED,
-        undo: Err("both kept"),
+        undo: Err("both are kept"),
     },
     Row {
         name: "a file that cannot be started over it",
@@ -148,7 +148,7 @@ pub(crate) const ROWS: &[Row] = &[
         attention: true,
         wrap: Err("--repair"),
         repair: Err("not executable"),
-        undo: Err("both kept"),
+        undo: Err("both are kept"),
     },
     Row {
         name: "a script over it that runs the program",
@@ -159,8 +159,8 @@ pub(crate) const ROWS: &[Row] = &[
         status: "upgraded over",
         attention: true,
         wrap: Err("--repair"),
-        repair: Err("no newer program"),
-        undo: Err("both kept"),
+        repair: Err("not a newer program"),
+        undo: Err("both are kept"),
     },
     Row {
         name: "upgraded from one version behind a link to another",
@@ -173,7 +173,7 @@ pub(crate) const ROWS: &[Row] = &[
         attention: true,
         wrap: Err("--repair"),
         repair: Ok(("CUDAWRAP_x x x-2", "one a b")),
-        undo: Err("both kept"),
+        undo: Err("both are kept"),
     },
     Row {
         name: "unwrapped by hand",
@@ -251,8 +251,8 @@ pub(crate) const ROWS: &[Row] = &[
         files: migtools,
         status: "foreign",
         attention: true,
-        wrap: Err("is not there"),
-        repair: Err("is not there"),
+        wrap: Err("does not exist"),
+        repair: Err("does not exist"),
         undo: Err("migtools"),
     },
     Row {
@@ -265,7 +265,7 @@ pub(crate) const ROWS: &[Row] = &[
         attention: true,
         wrap: Err("something else"),
         repair: Err("something else"),
-        undo: Err("both kept"),
+        undo: Err("both are kept"),
     },
     Row {
         name: "another's directory in the way",
@@ -277,7 +277,7 @@ pub(crate) const ROWS: &[Row] = &[
         attention: true,
         wrap: Err("something else"),
         repair: Err("something else"),
-        undo: Err("both kept"),
+        undo: Err("both are kept"),
     },
     Row {
         name: "link to a program",

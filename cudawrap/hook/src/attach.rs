@@ -141,7 +141,7 @@ pub fn without(policy: AutoNone, failure: &Failure, diag: &Diag) -> Outcome {
             sys::end(exit::cudawrap(Kind::NoneFree))
         }
         AutoNone::Run => {
-            say(": this program may run on somebody's device");
+            say(": this program may use a device that somebody else has");
             Outcome::Final
         }
     }

@@ -55,7 +55,7 @@ impl Question<'_> {
         // succeed after its end.
         if whereabouts::children_elsewhere() {
             return Err(self.failed(
-                "what this program starts is in another pid namespace (see unshare --fork)",
+                "children of this program are in another pid namespace (see unshare --fork)",
             ));
         }
         let (answers, theirs) = hook::channel().map_err(failed)?;
@@ -184,7 +184,7 @@ impl Talk<'_> {
                     });
                 }
                 Ok(Some((Message::Failed(failure), _))) => return Err(failure),
-                Ok(None) => return Err(failed("it ended without an answer")),
+                Ok(None) => return Err(failed("it exited without an answer")),
                 Err(error) => return Err(failed(&reason(&error))),
             }
         }

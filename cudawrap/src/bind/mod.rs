@@ -82,8 +82,8 @@ fn bind(
     around: &Around,
     settings: &Settings,
 ) -> Result<Bound, String> {
-    let mask = mask::of(0)
-        .map_err(|error| format!("the mask of CPUs cannot be read: {}", reason(&error)))?;
+    let mask =
+        mask::of(0).map_err(|error| format!("the CPU mask cannot be read: {}", reason(&error)))?;
     let root = Path::new(CPUS);
     let (mut ours, mut near) = (CpuSet::default(), CpuSet::default());
     let mut alone = around.in_job || !around.neighbours.is_empty();
@@ -99,7 +99,7 @@ fn bind(
     }
     if ours.is_empty() {
         return Err(format!(
-            "the device's CPUs ({near}) are none of those that this process may run on ({mask})"
+            "this process may run on none of the device's CPUs ({near}), only on {mask}"
         ));
     }
     if ours != mask {

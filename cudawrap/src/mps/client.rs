@@ -77,7 +77,7 @@ fn enter(
 fn busy(directory: &MpsDirectory, control: &Control) -> Failure {
     let waited = PATIENCE.as_secs();
     let text = format!(
-        "{}: the MPS daemon is being started or ended, for {waited} s already",
+        "{}: another process has been starting or ending the MPS daemon for {waited} s",
         control.device
     );
     // `quit` waits for programs that are still its clients although they have closed the

@@ -210,7 +210,7 @@ fn refused(path: &Path, why: &str) -> Failure {
         Kind::Refused,
         format!("MPS directory {}: {why}", path.display()),
     )
-    .hint("it has to be moved out of the way, by its owner or an administrator")
+    .hint("its owner or an administrator has to move it away")
 }
 
 /// A directory or file of the place that cannot be made, opened or locked.

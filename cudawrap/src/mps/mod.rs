@@ -57,7 +57,7 @@ pub fn join(
             devices.len()
         );
         return Err(Failure::new(Kind::Usage, text)
-            .hint("run one program on each, or without MPS (CUDAWRAP_MPS=0)"));
+            .hint("start one program on each, or switch MPS off (CUDAWRAP_MPS=0)"));
     };
     let uuid = &device.uuid;
     let control = daemon::Control::find(
@@ -72,7 +72,7 @@ pub fn join(
     ));
     if device.memory.is_none() {
         diag.note(&format!(
-            "{uuid}: its memory is not known: {} is not set",
+            "{uuid}: NVML does not report its memory: {} is not set",
             variables::MEMORY
         ));
     }

@@ -59,7 +59,7 @@ pub fn keeper(directory: &MpsDirectory, control: &Control, mutex: OfdLock) -> Re
     match answer.split_first() {
         Some((&args::READY, _)) => Ok(()),
         Some((&args::FAILED, text)) => Err(failure(&String::from_utf8_lossy(text))),
-        _ => Err(failed("its keeper ended at once")),
+        _ => Err(failed("cudawrap-mps exited at once")),
     }
 }
 

@@ -15,7 +15,7 @@ pub const FLAGS: [Flag; 3] = [
         &[],
         Takes::Value("WHICH"),
         RUN,
-        "one: the program sees its own device; first: its own first, the others behind it; all: the inherited list",
+        "one: the program sees its own device only; first: its own first, then the other inherited ones; all: the inherited list unchanged",
     ),
     flag(
         "mps",
@@ -29,12 +29,12 @@ pub const FLAGS: [Flag; 3] = [
         &[],
         Takes::Nothing,
         RUN,
-        "Run on the CPUs near the device, with --share on a part of them that no other share has",
+        "Run on the CPUs near the device; with --share, on a part of them that no other share has",
     ),
 ];
 
-/// How the program gets its device. Of no account under a link, so no variable stands for
-/// it.
+/// How the program gets its device. It has no meaning under a link, so it has no
+/// variable.
 pub const AUTO: Flag = flag(
     "auto",
     &[],
@@ -94,7 +94,7 @@ pub const GUIDE: HelpText = HelpText {
             "cudawrap -- ./app",
         ),
         (
-            "waiting in the queue for a device of at least 10 GiB",
+            "after waiting in the queue for a device with at least 10 GiB",
             "cudawrap --min-memory 10G --wait -- ./app",
         ),
         (
@@ -109,15 +109,15 @@ pub const GUIDE: HelpText = HelpText {
     exit: &[
         (
             "status",
-            "of the program, since this process becomes the program",
+            "that of the program, since this process becomes the program",
         ),
         (
             "75",
-            "no device is free now, or within the time to wait; or over the site's limit",
+            "no device is free, or none became free in the time to wait; or you are over the site's limit",
         ),
         (
             "125",
-            "cudawrap failed: usage, settings, no driver, no such device exists here, the lock cannot be used",
+            "cudawrap failed: wrong usage or settings, no driver, no such device exists here, the lock cannot be used",
         ),
         ("126", "the program cannot be run"),
         ("127", "the program was not found"),
@@ -129,12 +129,18 @@ pub const GUIDE: HelpText = HelpText {
         ),
         (
             "CUDAWRAP_NAME",
-            "stands for option --NAME, under a link too: CUDAWRAP_TYPE, CUDAWRAP_COUNT, CUDAWRAP_PROFILE, \
+            "the same as option --NAME, also under a link: CUDAWRAP_TYPE, CUDAWRAP_COUNT, CUDAWRAP_PROFILE, \
              CUDAWRAP_MIN_MEMORY, CUDAWRAP_GPU, CUDAWRAP_POLICY, CUDAWRAP_SHARE, CUDAWRAP_WAIT (a time, or forever), \
              CUDAWRAP_IGNORE_GRANT=1, CUDAWRAP_MPS=1 (or 0), CUDAWRAP_BIND=1 (or 0), CUDAWRAP_VISIBLE",
         ),
         ("CUDAWRAP_DISABLE=1", "run the program unchanged"),
-        ("GETGPU_CONFIG", "stands for /etc/getgpu/config.toml"),
-        ("GETGPU_LOCK", "stands for /run/getgpu/lock (tests)"),
+        (
+            "GETGPU_CONFIG",
+            "is read instead of /etc/getgpu/config.toml",
+        ),
+        (
+            "GETGPU_LOCK",
+            "is used instead of /run/getgpu/lock (for tests)",
+        ),
     ],
 };

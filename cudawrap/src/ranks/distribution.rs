@@ -44,9 +44,10 @@ pub fn uneven(rank: &Rank, devices: usize) -> Option<String> {
         return None;
     }
     if size < devices {
+        let unused = devices - size;
         return Some(format!(
-            "{size} ranks on {devices} devices: {} are not used",
-            devices - size
+            "{size} ranks on {devices} devices: {unused} {} not used",
+            if unused == 1 { "is" } else { "are" }
         ));
     }
     let counts: Vec<String> = (0..devices)
@@ -127,7 +128,7 @@ mod tests {
         );
         assert_eq!(
             uneven(&rank(0, 3), 4).unwrap(),
-            "3 ranks on 4 devices: 1 are not used"
+            "3 ranks on 4 devices: 1 is not used"
         );
         for (local, size, devices) in [(1, 6, 4), (0, 8, 4), (0, 4, 4), (0, 2, 4), (0, 1, 3)] {
             assert_eq!(

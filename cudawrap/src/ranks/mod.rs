@@ -129,7 +129,7 @@ fn by(launcher: &Launcher, get: &impl Fn(&str) -> Option<String>) -> Result<Opti
     };
     if let Some(size) = size.filter(|size| *size <= local) {
         let text = format!(
-            "{}={local} is not below {}={size}",
+            "{}={local} is not less than {}={size}",
             launcher.local, launcher.size
         );
         return Err(Failure::new(Kind::Usage, text).hint("unset both to choose without ranks"));

@@ -204,7 +204,7 @@ fn a_message_names_the_variables_and_says_what_to_unset() {
         ),
         (
             "LOCAL_RANK=4 LOCAL_WORLD_SIZE=4",
-            "LOCAL_RANK=4 is not below LOCAL_WORLD_SIZE=4",
+            "LOCAL_RANK=4 is not less than LOCAL_WORLD_SIZE=4",
             "unset both to choose without ranks",
         ),
     ] {

@@ -43,7 +43,7 @@ pub fn start(line: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Sta
     let failed = |why: &str| {
         Failure::new(
             Kind::LockPlace,
-            format!("cannot start the holder of the reservation: {why}"),
+            format!("cannot start getgpu-hold, which keeps the reservation: {why}"),
         )
     };
     let (ours, theirs) = channel().map_err(|e| failed(&reason(&e)))?;
@@ -69,7 +69,7 @@ pub fn start(line: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Sta
             channel: ours,
             pid: i32::from_ne_bytes(pid),
         }),
-        Ok(_) => Err(failed("it ended at once")),
+        Ok(_) => Err(failed("it exited at once")),
         Err(why) => Err(failed(&why)),
     }
 }

@@ -19,7 +19,7 @@ pub fn warning(limit: Duration, ends: bool) -> String {
     let what = if ends {
         "the reservation ends"
     } else {
-        "it is reported"
+        "it is reported again"
     };
     format!(
         "reserved and unused for {}; {what} in {} unless a program uses it (max_idle)",

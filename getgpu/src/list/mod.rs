@@ -157,8 +157,11 @@ pub fn device_at<W: Worker>(
     pool.nth(index)
         .map(|device| device.uuid.clone())
         .ok_or_else(|| {
-            Failure::new(Kind::Usage, format!("{index}: no tag and no device"))
-                .hint("getgpu --list")
+            Failure::new(
+                Kind::Usage,
+                format!("{index}: neither a tag of yours nor the index of a device"),
+            )
+            .hint("getgpu --list")
         })
 }
 

@@ -50,10 +50,10 @@ fn form(typed: &ArgMatches) -> Result<Form, Failure> {
         (Some("csv"), false) => Ok(Form::Csv),
         (Some("prometheus"), false) => Ok(Form::Prometheus),
         (Some(other), false) if FORMATS.contains(&other) => Err(usage(format!(
-            "--format {other} is how a device is printed, not a list"
+            "--format {other} is a format for one device, not for a list"
         ))),
         (Some(other), false) => Err(usage(format!(
-            "--format {other}: a list is one of {}",
+            "--format {other}: the formats of a list are {}",
             LIST_FORMATS.join(", ")
         ))),
     }

@@ -119,13 +119,13 @@ fn contradiction(typed: &ArgMatches, options: &Options) -> Result<(), Failure> {
     } = options;
     let refused = if *format == Format::Index && matches!(text(typed, "type"), Some("mig" | "any"))
     {
-        "--format index names whole GPUs only; MIG devices have no CUDA index"
+        "--format index works for whole GPUs only: MIG devices have no CUDA index"
     } else if text(typed, "share") == Some("auto") {
         "--share auto: divides a grant among ranks, which cudawrap does"
     } else if *keep != Keep::ForProgram && options.reserve_for.is_some() {
         "--for has no meaning with --hold or --no-reserve"
     } else if *keep == Keep::No && (tag.is_some() || uid.is_some()) {
-        "--no-reserve reserves nothing that could have a tag or a user"
+        "--no-reserve excludes --tag and --uid, which name a reservation"
     } else {
         return Ok(());
     };
@@ -150,7 +150,7 @@ fn printing_alone(typed: &ArgMatches, options: &Options) -> Result<(), Failure> 
     }
     let tagged = options.tag.is_some() || options.uid.is_some() || !options.unless_tags.is_empty();
     if tagged && !matches!(action, Action::Print(_) | Action::Tagged(_)) {
-        let text = "--tag, --unless-tag and --uid go with printing a device, and nothing else";
+        let text = "--tag, --unless-tag and --uid can only be used when a device is printed";
         return Err(usage(text.into()));
     }
     let prints = matches!(
@@ -162,7 +162,7 @@ fn printing_alone(typed: &ArgMatches, options: &Options) -> Result<(), Failure> 
     let other = other.or_else(|| only_for_printing(typed).map(|name| format!("--{name}")));
     match other.filter(|_| !prints) {
         Some(other) => Err(usage(format!(
-            "{other} goes with printing a device, and nothing else"
+            "{other} can only be used when a device is printed"
         ))),
         None => Ok(()),
     }
@@ -261,7 +261,7 @@ fn tag_name(name: &str) -> Result<String, Failure> {
         return Ok(name.to_owned());
     }
     Err(usage(format!(
-        "--tag {}: not 1 to 64 of A-Z a-z 0-9 . _ -",
+        "--tag {}: expected 1 to 64 characters of A-Z a-z 0-9 . _ -",
         getgpu_common::diag::printable(name)
     )))
 }
@@ -271,7 +271,7 @@ fn uid_number(text: &str) -> Result<u32, Failure> {
     text.parse()
         .ok()
         .filter(|uid| *uid != u32::MAX)
-        .ok_or_else(|| usage(format!("--uid {text}: not a user's number")))
+        .ok_or_else(|| usage(format!("--uid {text}: not a user id")))
 }
 
 impl Options {

@@ -35,21 +35,21 @@ const FLAGS: &[Flag] = &[
             default: CALLER,
         },
         KEEP,
-        "Hold it until PID (default: the calling process) exits, whatever runs; 0: until it is released (root only)",
+        "Keep the device until PID (default: the calling process) exits, whatever runs; 0: until it is released (root only)",
     ),
     flag(
         "tag",
         &[],
         Takes::Value("NAME"),
         KEEP,
-        "Name the reservation; alone: print what is reserved under NAME",
+        "Name the reservation; without other options: print the devices reserved under NAME",
     ),
     flag(
         "unless-tag",
         &[],
         Takes::Many("NAME"),
         KEEP,
-        "Print what is reserved under NAME instead, if anything is",
+        "If devices are reserved under NAME, print those and choose none; may be repeated",
     ),
     flag(
         "uid",
@@ -58,34 +58,40 @@ const FLAGS: &[Flag] = &[
         KEEP,
         "Reserve on behalf of UID (root only)",
     ),
-    flag("no-reserve", &[], Takes::Nothing, KEEP, "Print only"),
+    flag(
+        "no-reserve",
+        &[],
+        Takes::Nothing,
+        KEEP,
+        "Only print a device, reserve nothing",
+    ),
     flag(
         "release",
         &[],
         Takes::Value("DEVICE-or-TAG"),
         KEEP,
-        "Give up my reservation under TAG, or of a device by UUID or INDEX (root: anybody's)",
+        "Give up your reservation with this TAG, or of the device with this UUID or INDEX (root: anybody's)",
     ),
     flag(
         "release-all",
         &[],
         Takes::Nothing,
         KEEP,
-        "Give up all my reservations (root: everybody's)",
+        "Give up all your reservations (root: everybody's)",
     ),
     flag(
         "list",
         &['l', 'L'],
         Takes::Nothing,
         SHOW,
-        "Table of all devices: state, who, program, since when",
+        "List all devices: state, user, program, since when",
     ),
     flag(
         "json",
         &[],
         Takes::Nothing,
         SHOW,
-        "With --list or --queue: for programs",
+        "With --list or --queue: print JSON",
     ),
     flag(
         "free",
@@ -116,7 +122,7 @@ const FLAGS: &[Flag] = &[
             default: WATCH,
         },
         SHOW,
-        "The list on a terminal, drawn anew every SECONDS (default: 2) until you press q",
+        "Show the list on a terminal and redraw it every SECONDS (default: 2) until you press q",
     ),
     flag(
         "queue",
@@ -137,35 +143,35 @@ const FLAGS: &[Flag] = &[
         &[],
         Takes::Value("FORMAT"),
         SHOW,
-        "uuid, index (CUDA_DEVICE_ORDER=PCI_BUS_ID, whole GPUs only) env (an export line) or task (env, and for a part what frameworks read); with --list: table, json, csv, prometheus",
+        "uuid, index (with CUDA_DEVICE_ORDER=PCI_BUS_ID; whole GPUs only), env (an export line) or task (env and, for a share, the variables that frameworks read); with --list: table, json, csv, prometheus",
     ),
     flag(
         "timeout",
         &[],
         Takes::Value("TIME"),
         KEEP,
-        "Fail with status 3 if it takes longer, whatever hangs",
+        "Fail with status 3 if the whole call takes longer, for example because the driver hangs",
     ),
     flag(
         "explain",
         &[],
         Takes::Nothing,
         SHOW,
-        "Say for every other device why it was not taken",
+        "Also print, for every other device, why it was not chosen",
     ),
     flag(
         "check",
         &[],
         Takes::Nothing,
         SHOW,
-        "Is this node set up? A remedy for each finding; [DIR]...: wrapped programs there too",
+        "Check whether this node is set up and print a remedy for each problem; with DIR...: check the wrapped programs there too",
     ),
     flag(
         "show-config",
         &[],
         Takes::Nothing,
         SHOW,
-        "Each setting and where it comes from",
+        "Print each setting and where it comes from",
     ),
 ];
 
@@ -184,7 +190,9 @@ pub fn command() -> Command {
         .num_args(0..)
         .action(ArgAction::Append)
         .help("The device with this number in getgpu --list, even if it is in use; reserved if it is free");
-    flags::command("getgpu", GUIDE.about, table()).arg(index)
+    flags::command("getgpu", GUIDE.about, table())
+        .arg(index)
+        .override_usage("getgpu [OPTIONS] [INDEX]")
 }
 
 /// The texts beside the options.
@@ -218,25 +226,28 @@ pub const GUIDE: HelpText = HelpText {
             "os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()",
         ),
         (
-            "leased by the program itself, and nothing is run if no device is free",
+            "leased by the program itself; not started if no device is free",
             "cudawrap -- ./app",
         ),
         (
-            "the smallest device with 10 GiB, waiting for it in the queue for an hour at most",
+            "the smallest device with at least 10 GiB, after at most an hour in the queue",
             "d=$(getgpu --min-memory 10G --wait=1h) && CUDA_VISIBLE_DEVICES=$d ./app",
         ),
     ],
     exit: &[
-        ("0", "printed"),
+        ("0", "done; a chosen device is printed"),
         (
             "1",
-            "no device is free now, or within the time to wait; or over the site's limit; --check found a problem",
+            "no device is free, or none became free in the time to wait; you are over the site's limit; --check found a problem",
         ),
-        ("2", "usage or settings, no such index"),
-        ("3", "no driver, NVML failed, no such device exists here"),
+        ("2", "wrong usage or settings, no such index"),
+        (
+            "3",
+            "no driver, NVML failed or timed out, no such device exists here",
+        ),
         (
             "4",
-            "the lock cannot be used, or no holder could be started",
+            "the lock cannot be used, or getgpu-hold cannot be started",
         ),
     ],
     environment: &[
@@ -244,7 +255,13 @@ pub const GUIDE: HelpText = HelpText {
             "CUDA_VISIBLE_DEVICES",
             "a grant: only these devices are considered",
         ),
-        ("GETGPU_CONFIG", "stands for /etc/getgpu/config.toml"),
-        ("GETGPU_LOCK", "stands for /run/getgpu/lock (tests)"),
+        (
+            "GETGPU_CONFIG",
+            "is read instead of /etc/getgpu/config.toml",
+        ),
+        (
+            "GETGPU_LOCK",
+            "is used instead of /run/getgpu/lock (for tests)",
+        ),
     ],
 };

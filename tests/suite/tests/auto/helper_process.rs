@@ -56,7 +56,7 @@ fn a_subreaper_finds_nothing_of_a_helper_that_was_killed() {
     assert!(helper > 1 && helper != i32::try_from(program.pid()).unwrap());
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(helper), Signal::SIGKILL).unwrap();
     let outcome = program.wait();
-    outcome.exits(0).mentions("it ended without an answer");
+    outcome.exits(0).mentions("it exited without an answer");
     assert_eq!(
         (said(&outcome, "signals"), said(&outcome, "wait-any")),
         ("0 reaped 0", "ECHILD: No child processes")
@@ -98,7 +98,7 @@ fn no_helper_becomes_the_first_process_of_a_new_pid_namespace() {
     let outcome = cuda(&sandbox, &words).run();
     outcome
         .exits(0)
-        .mentions("what this program starts is in another pid namespace");
+        .mentions("children of this program are in another pid namespace");
     assert_eq!(
         (said(&outcome, "new-pids"), said(&outcome, "visible")),
         ("0", "empty")

@@ -25,7 +25,10 @@ fn where_none_is_free_the_site_decides() {
     );
     sandbox.set_settings("auto_none = 'run'");
     let outcome = cuda(&sandbox, &["init", "visible"]).run();
-    outcome.says(&[&line(": this program may run on somebody's device"), hint]);
+    outcome.says(&[
+        &line(": this program may use a device that somebody else has"),
+        hint,
+    ]);
     assert_eq!(
         (said(&outcome, "init"), said(&outcome, "visible")),
         ("0", "unset")
@@ -134,7 +137,7 @@ fn what_fails_is_one_line_and_no_guess() {
     failing(&sandbox, "getgpu");
     // A cudawrap that ends, and one that never does.
     for (body, part) in [
-        ("exit 3", "it ended without an answer"),
+        ("exit 3", "it exited without an answer"),
         ("exec sleep 1000", "no answer within 6 s"),
     ] {
         let sandbox = Sandbox::builder("mig4")

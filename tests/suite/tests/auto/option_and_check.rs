@@ -44,7 +44,7 @@ fn auto_starts_a_program_that_takes_its_device_at_the_first_call() {
     auto(&["--bind"], &[]).run().refuses(
         "cudawrap",
         125,
-        "cudawrap: --auto: --bind has no effect on a program that runs already",
+        "cudawrap: --auto: --bind has no effect on a program that is already running",
     );
     sandbox.set_settings("auto = 'off'");
     let off = auto(&[], &[]).run();

@@ -98,7 +98,8 @@ fn a_directory_that_another_user_has_planted_is_refused() {
     };
     fs::create_dir(&planted).unwrap();
     own(&planted, 1002);
-    told("it belongs to uid 1002, not to you").mentions("hint: it has to be moved out of the way");
+    told("it belongs to uid 1002, not to you")
+        .mentions("hint: its owner or an administrator has to move it away");
     own(&planted, uid);
     fs::set_permissions(&planted, fs::Permissions::from_mode(0o770)).unwrap();
     told("others can enter it");

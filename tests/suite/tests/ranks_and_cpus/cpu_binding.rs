@@ -101,7 +101,7 @@ fn the_mask_only_ever_gets_narrower_and_never_empty() {
     };
     let outcome = apart("-v");
     let line = format!(
-        "CPUs ({near}) are none of those that this process may run on ({}): not bound",
+        "this process may run on none of the device's CPUs ({near}), only on {}: not bound",
         cores[0]
     );
     outcome.exits(0).mentions(&line);

@@ -55,7 +55,7 @@ fn every_rank_has_its_block_of_the_grant() {
         let said: Vec<String> = ranks.iter().map(Running::stderr).collect();
         let line = match size {
             6 => "cudawrap: 6 ranks on 4 devices: 2, 2, 1, 1 of them on each\n",
-            3 => "cudawrap: 3 ranks on 4 devices: 1 are not used\n",
+            3 => "cudawrap: 3 ranks on 4 devices: 1 is not used\n",
             _ => "",
         };
         assert_eq!(said[0], line);

@@ -236,7 +236,7 @@ fn nothing_is_held_for_whoever_adopts_the_call_of_a_dead_shell() {
             (read("work/out").as_str(), read("work/err").as_str()),
             (
                 "",
-                "getgpu: --hold: the process that called has exited\n\
+                "getgpu: --hold: the calling process has exited\n\
                  getgpu: hint: name the process to hold for: --hold=PID\n"
             )
         );

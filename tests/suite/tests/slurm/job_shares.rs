@@ -196,12 +196,15 @@ fn jobs_queue_in_slurm_until_a_part_is_free() {
     // What Slurm refuses, and why.
     for (options, why) in [
         ("--gres=gpuquarter:2", "one part per node"),
-        ("--constraint=gpushare4|fast", "joined by & only"),
+        ("--constraint=gpushare4|fast", "join constraints by & only"),
         (
             "--constraint=gpushare4 --comment=gpushare2",
             "a part of one size",
         ),
-        ("--constraint=[gpushare4*1&fast*1]", "joined by & only"),
+        (
+            "--constraint=[gpushare4*1&fast*1]",
+            "join constraints by & only",
+        ),
     ] {
         let refused = cluster
             .command(&["sbatch", "--wrap=true"])
