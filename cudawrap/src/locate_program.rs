@@ -27,7 +27,7 @@ pub fn find(first_argument: Option<&OsStr>, path: Option<&OsStr>) -> Result<Call
     let ourselves = Ourselves::find().ok_or_else(|| {
         Failure::new(
             Kind::Refused,
-            "/proc is not mounted: cannot tell under which name this was started",
+            "/proc is not mounted: cannot tell by which name this program was started",
         )
     })?;
     locate(sys::exec_path(), first_argument, path, &ourselves)

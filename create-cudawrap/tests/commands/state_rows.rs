@@ -211,9 +211,9 @@ pub(crate) const ROWS: &[Row] = &[
         files: |s| (ours(s, "app/x"), ours(s, "app/CUDAWRAP_x")).1,
         status: "broken",
         attention: true,
-        wrap: Err("nowhere"),
-        repair: Err("nowhere"),
-        undo: Err("nowhere"),
+        wrap: Err("its program does not exist"),
+        repair: Err("its program does not exist"),
+        undo: Err("its program does not exist"),
     },
     Row {
         name: "link without program",

@@ -253,7 +253,7 @@ fn where_no_name_can_be_known_it_says_how_to_start_it() {
     let sandbox = Sandbox::new("mig4");
     let link = wrap(&sandbox, "work/a", "app", "probe");
     let link = link.display();
-    let line = "cannot tell under which name this was started";
+    let line = "cannot tell by which name this program was started";
     for how in [
         format!("launch --as other --by-fd {link}"),
         format!("launch --no-argv --by-fd {link}"),

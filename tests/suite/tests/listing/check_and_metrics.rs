@@ -89,7 +89,7 @@ fn every_problem_is_told_with_a_remedy() {
     problem(&sandbox, &[], "it is not a FIFO");
     let empty =
         Sandbox::new("driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\n");
-    problem(&empty, &[], "GPU 0 is in MIG mode and has no MIG devices");
+    problem(&empty, &[], "GPU 0 is in MIG mode but has no MIG devices");
     // A wrapped program without its hidden one.
     let broken = Sandbox::new("mig4");
     let app = wrap(&broken, "opt", "app", "probe");

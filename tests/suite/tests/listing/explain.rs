@@ -46,7 +46,7 @@ fn every_device_but_the_one_printed_has_a_line_with_its_reason() {
     outcome.mentions("getgpu: excluded list: MIG-7a1b2c3d-0001-5abc-8def-000000000009 does not exist on this node");
     for uuid in uuids[4..].iter().filter(|uuid| **uuid != printed) {
         outcome.mentions(&format!("getgpu: {uuid} (GPU 0 MIG device "));
-        outcome.mentions("): free; another device was chosen");
+        outcome.mentions("): free, but another device was chosen");
     }
     assert!(!outcome.stderr.contains(&printed));
     drop(leased);
