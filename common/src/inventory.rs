@@ -125,6 +125,18 @@ pub struct Usage {
     pub memory: Option<Memory>,
 }
 
+impl Usage {
+    /// That of a device which NVML would not tell about, for this reason.
+    pub fn unknown(reason: String) -> Self {
+        Self {
+            activity: Activity::Unknown,
+            reason: Some(reason),
+            processes: Vec::new(),
+            memory: None,
+        }
+    }
+}
+
 /// Everything on the node that could be asked about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Inventory {

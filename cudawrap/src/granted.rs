@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use getgpu_common::choice::attempt;
-use getgpu_common::choice::rejection_report::Rejected;
+use getgpu_common::choice::rejection_report::{Offer, Rejected};
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
@@ -240,8 +240,11 @@ fn part_of_ours(
     let began = Instant::now();
     loop {
         match attempt::claim(lock_file, probe, Side::Lease, request, device)? {
-            Err(Rejected::Tried) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
-            other => return Ok(other.ok()),
+            Offer::Available(claim) => return Ok(Some(claim)),
+            Offer::Rejected(Rejected::Tried) if began.elapsed() < PATIENCE => {
+                std::thread::sleep(PAUSE);
+            }
+            Offer::Rejected(_) => return Ok(None),
         }
     }
 }

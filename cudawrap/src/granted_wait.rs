@@ -73,7 +73,7 @@ impl<'a> WantedDevices<'a> {
             ) {
                 (_, Portion::TooLarge) => true,
                 (Some(_), Portion::Units(_)) => {
-                    attempt::units(probe, &self.request, device)?.is_err()
+                    !attempt::units(probe, &self.request, device)?.is_available()
                 }
                 (Some(ours), Portion::All) => {
                     ours.without(&occupancy::in_region(probe, span.lease())?) != *ours

@@ -229,13 +229,13 @@ fn silent(
         }) {
             continue;
         }
-        let reason = match client.usage(device, Detail::Uuid)? {
-            // With its memory told it is unknown only for as long as a program outside
-            // this container uses it.
-            Ok(usage) if usage.activity != Activity::Unknown || usage.memory.is_some() => continue,
-            Ok(usage) => usage.reason.unwrap_or_default(),
-            Err(failure) => failure.message,
-        };
+        let usage = client.usage(device, Detail::Uuid)?;
+        // With its memory told it is unknown only for as long as a program outside this
+        // container uses it.
+        if usage.activity != Activity::Unknown || usage.memory.is_some() {
+            continue;
+        }
+        let reason = usage.reason.unwrap_or_default();
         silent.entry(reason).or_default().push(device.uuid.clone());
     }
     Ok(silent)

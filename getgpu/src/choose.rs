@@ -4,7 +4,7 @@
 
 use getgpu_common::choice::cap::Admission;
 use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
-use getgpu_common::choice::rejection_report::{self, Rejected};
+use getgpu_common::choice::rejection_report::{self, Offer, Rejected};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
@@ -95,14 +95,7 @@ impl Invocation<'_> {
             }
             Attempt::PassedOver(why) => why,
         };
-        // The device that was named is printed in any case.
-        if matches!(self.options.keep, Keep::Hold(_)) {
-            let hint = "getgpu --hold without INDEX holds a free device; getgpu --list shows them";
-            return Err(Failure::new(Kind::NoneFree, format!("not held: {why}")).hint(hint));
-        }
-        if self.options.keep != Keep::No {
-            self.diag.warn(&format!("not reserved: {why}"));
-        }
+        self.accept_unreserved(&why)?;
         Ok(Chosen::Settled(Answer {
             uuids,
             value,
@@ -110,6 +103,23 @@ impl Invocation<'_> {
             part: 1.0,
             guard: Guard::default(),
         }))
+    }
+
+    /// A device that was named is printed although it cannot be reserved, but never held.
+    fn accept_unreserved(&self, why: &str) -> Result<(), Failure> {
+        match self.options.keep {
+            Keep::Hold(_) => {
+                let failure = Failure::new(Kind::NoneFree, format!("not held: {why}"));
+                Err(failure.hint(
+                    "getgpu --hold without INDEX holds a free device; getgpu --list shows them",
+                ))
+            }
+            Keep::No => Ok(()),
+            Keep::ForProgram => {
+                self.diag.warn(&format!("not reserved: {why}"));
+                Ok(())
+            }
+        }
     }
 
     /// Claims this device if it is free.
@@ -136,12 +146,12 @@ impl Invocation<'_> {
             }
         };
         match chooser.try_device(&probe, device)? {
-            Ok(claim) => {
+            Offer::Available(claim) => {
                 let claims = std::iter::once(&claim);
                 let guard = guard.sign_claims(&self.lock_file, Side::Reservation, claims)?;
                 Ok(Attempt::Claimed(claim, guard))
             }
-            Err(why) => Ok(Attempt::PassedOver(explain::passed_over(
+            Offer::Rejected(why) => Ok(Attempt::PassedOver(explain::passed_over(
                 device,
                 Some(&why),
                 &self.lock_file,

@@ -34,19 +34,7 @@ impl Invocation<'_> {
         self.warn_if_cut(&until);
         let job = Job::own();
         let record = self.record(&answer, &whose, job.as_ref());
-        let grant = self.environment.visible.as_deref();
-        let args = HolderArgs {
-            devices: answer.uuids.clone(),
-            granted: grant.is_some_and(|own| own == answer.value.as_str()),
-            value: answer.value.clone(),
-            caller: whose.caller.clone(),
-            record: (self.settings.log != Log::None).then(|| record.text()),
-            job: job.clone(),
-            forks: caller::forks(),
-            since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),
-            until,
-            tag: whose.tag.clone(),
-        };
+        let args = self.holder_args(&answer, &whose, &record, until);
         // What the site keeps until it is released is the site's own affair.
         let watched = match &args.until {
             Until::Over(process, _) if self.settings.max_idle.is_some() => Some(process.clone()),
@@ -72,6 +60,29 @@ impl Invocation<'_> {
                 started.cancel();
                 Err(failure)
             }
+        }
+    }
+
+    /// What the holder has to know.
+    fn holder_args(
+        &self,
+        answer: &Answer,
+        whose: &Whose,
+        record: &Record,
+        until: Until,
+    ) -> HolderArgs {
+        let grant = self.environment.visible.as_deref();
+        HolderArgs {
+            devices: answer.uuids.clone(),
+            granted: grant.is_some_and(|own| own == answer.value.as_str()),
+            value: answer.value.clone(),
+            caller: whose.caller.clone(),
+            record: (self.settings.log != Log::None).then(|| record.text()),
+            job: record.job.cloned(),
+            forks: caller::forks(),
+            since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),
+            until,
+            tag: whose.tag.clone(),
         }
     }
 

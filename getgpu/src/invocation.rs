@@ -12,16 +12,15 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Detail;
 use getgpu_common::lock::claim::join;
 use getgpu_common::lock::ownership_proof::{self, HolderProcess};
-use getgpu_common::lock::{LockFile, Side, Span};
+use getgpu_common::lock::{LockFile, OfdLock, Side, Span};
 use getgpu_common::nvml_client::Client;
 use getgpu_common::ownership::{Cover, Decision};
+use getgpu_common::procfs::Process;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Settings};
 use getgpu_common::share::{self, Share};
 use getgpu_common::visible::Visible;
 use getgpu_nvml::spawn;
-
-use getgpu_common::procfs::Process;
 
 use crate::answer::{Answer, Chosen, Whose};
 use crate::caller;
@@ -51,6 +50,14 @@ pub struct Invocation<'a> {
     pub began: Instant,
 }
 
+/// What a call that prints a device comes to.
+enum Obtained {
+    /// Devices of its own, and its turn at the tag until their holder stands for it.
+    Now(Answer, Option<OfdLock>),
+    /// Another call has reserved devices under the tag while this one waited.
+    Meanwhile(Box<HolderProcess>),
+}
+
 impl Invocation<'_> {
     /// Prints a device: the one reserved under a tag, else what the caller owns of its
     /// grant, else its lingering reservation, else the device of INDEX or free ones, else
@@ -71,7 +78,7 @@ impl Invocation<'_> {
         let tag = name.map(|name| tag::Named::new(name, &request, self.options));
         // Until the holder stands for it no other call of this user may look whether the
         // tag is in use.
-        let mut turn = match self.enter(tag.as_ref(), &request)? {
+        let turn = match self.enter(tag.as_ref(), &request)? {
             tag::Entered::Free(turn) => turn,
             tag::Entered::Same(holder) => return self.print_again(std::slice::from_ref(&*holder)),
         };
@@ -81,31 +88,48 @@ impl Invocation<'_> {
             user,
             tag: tag.as_ref().map(tag::Named::tag),
         };
-        let answer = if let Some(answer) = self.granted_again(&request)? {
-            answer
-        } else {
-            match self.choose_or_queue(&mut request, &whose.caller)? {
-                Chosen::Settled(answer) => answer,
-                Chosen::Claimed(claimed) => claimed.settle(&request, &self.lock_file)?,
-                Chosen::InQueue(inventory) => {
-                    // Another call for the tag may come and go while this one waits, so
-                    // afterwards the tag is looked at once more.
-                    drop(turn.take());
-                    let (claimed, request) = self.wait_in_queue(request, inventory)?;
-                    turn = match self.enter(tag.as_ref(), &request)? {
-                        tag::Entered::Free(turn) => turn,
-                        tag::Entered::Same(holder) => {
-                            drop(claimed);
-                            return self.print_again(std::slice::from_ref(&*holder));
-                        }
-                    };
-                    claimed.settle(&request, &self.lock_file)?
+        match self.obtain(request, &whose.caller, tag.as_ref(), turn)? {
+            Obtained::Now(answer, turn) => {
+                let printed = self.hand_out(answer, whose);
+                drop(turn);
+                printed
+            }
+            Obtained::Meanwhile(holder) => self.print_again(std::slice::from_ref(&*holder)),
+        }
+    }
+
+    /// Devices for the request, at once or after waiting; `turn` is this call's turn at
+    /// its tag.
+    fn obtain(
+        &self,
+        mut request: Request,
+        caller: &Process,
+        tag: Option<&tag::Named>,
+        turn: Option<OfdLock>,
+    ) -> Result<Obtained, Failure> {
+        if let Some(answer) = self.granted_again(&request)? {
+            return Ok(Obtained::Now(answer, turn));
+        }
+        match self.choose_or_queue(&mut request, caller)? {
+            Chosen::Settled(answer) => Ok(Obtained::Now(answer, turn)),
+            Chosen::Claimed(claimed) => {
+                let answer = claimed.settle(&request, &self.lock_file)?;
+                Ok(Obtained::Now(answer, turn))
+            }
+            Chosen::InQueue(inventory) => {
+                // Another call for the tag may come and go while this one waits, so
+                // afterwards the tag is looked at once more.
+                drop(turn);
+                let (claimed, request) = self.wait_in_queue(request, inventory)?;
+                match self.enter(tag, &request)? {
+                    tag::Entered::Free(turn) => {
+                        let answer = claimed.settle(&request, &self.lock_file)?;
+                        Ok(Obtained::Now(answer, turn))
+                    }
+                    tag::Entered::Same(holder) => Ok(Obtained::Meanwhile(holder)),
                 }
             }
-        };
-        let printed = self.hand_out(answer, whose);
-        drop(turn);
-        printed
+        }
     }
 
     /// The caller, and the process that `--hold` names if it is another one.

@@ -67,20 +67,20 @@ impl Invocation<'_> {
         self.diag.note(&format!(
             "{value}: reused from this caller's last reservation"
         ));
-        let units: Vec<_> = line
-            .args
-            .devices
-            .iter()
-            .map(|uuid| ownership_proof::reserved_units(&self.lock_file, &line, uuid))
-            .collect();
-        let part = share::smallest(&units);
-        Ok(Some(Answer {
+        Ok(Some(self.answer_of(line, value, lock)))
+    }
+
+    /// What is printed for a reservation that this call has joined by `lock`.
+    fn answer_of(&self, line: HolderProcess, value: String, lock: OfdLock) -> Answer {
+        let reserved = |uuid| ownership_proof::reserved_units(&self.lock_file, &line, uuid);
+        let units: Vec<_> = line.args.devices.iter().map(reserved).collect();
+        Answer {
+            part: share::smallest(&units),
             uuids: line.args.devices,
             value,
             lock: Some(lock),
-            part,
             guard: Guard::default(),
-        }))
+        }
     }
 
     /// The reservation among `candidates` that fits the request and lingers.
@@ -112,8 +112,7 @@ impl Invocation<'_> {
             if self.shared(line, uuid)? {
                 continue;
             }
-            let usage = client.usage_of(uuid)?;
-            if !usage.is_ok_and(|usage| usage.activity == Activity::Idle) {
+            if client.usage_of(uuid)?.activity != Activity::Idle {
                 return Ok(false);
             }
         }

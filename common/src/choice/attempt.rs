@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::choice::rejection_report::{Rejected, Verdict};
+use crate::choice::rejection_report::{Offer, Rejected};
 use crate::error::Failure;
 use crate::inventory::Device;
 use crate::lock::claim::{self, sign};
@@ -35,11 +35,11 @@ pub fn claim(
     side: Side,
     request: &Request,
     device: &Device,
-) -> Result<Verdict<Claim>, Failure> {
+) -> Result<Offer<Claim>, Failure> {
     let span = Span::of(&device.uuid);
     let units = match units(probe, request, device)? {
-        Ok(units) => units,
-        Err(why) => return Ok(Err(why)),
+        Offer::Available(units) => units,
+        Offer::Rejected(why) => return Ok(Offer::Rejected(why)),
     };
     let aim = ClaimSpec {
         side,
@@ -49,24 +49,20 @@ pub fn claim(
     let claim = match claim::attempt(lock_file, &aim, span)? {
         Attempt::Got(claim) => claim,
         // Of a part, what was free a moment ago is not, and there may be room beside it.
-        Attempt::Taken if aim.units.is_whole() => return Ok(Err(Rejected::Taken)),
-        Attempt::Taken | Attempt::Tried => return Ok(Err(Rejected::Tried)),
+        Attempt::Taken if aim.units.is_whole() => return Ok(Offer::Rejected(Rejected::Taken)),
+        Attempt::Taken | Attempt::Tried => return Ok(Offer::Rejected(Rejected::Tried)),
     };
     if request.same_user
         && !claim.units().is_whole()
         && let Some(why) = other_users(lock_file, probe, &claim, side, request.user)?
     {
-        return Ok(Err(why));
+        return Ok(Offer::Rejected(why));
     }
-    Ok(Ok(claim))
+    Ok(Offer::Available(claim))
 }
 
 /// Which units can be had now. Takes nothing.
-pub fn units(
-    probe: &OfdLock,
-    request: &Request,
-    device: &Device,
-) -> Result<Verdict<Units>, Failure> {
+pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offer<Units>, Failure> {
     let span = Span::of(&device.uuid);
     let level = request.level();
     let ours = request
@@ -78,7 +74,7 @@ pub fn units(
     let wanted = match request.filter.portion(&ours, device.memory) {
         Portion::All => None,
         Portion::Units(wanted) => Some(wanted),
-        Portion::TooLarge => return Ok(Err(Rejected::NoRoom)),
+        Portion::TooLarge => return Ok(Offer::Rejected(Rejected::NoRoom)),
     };
     if wanted.is_none() && level == Level::Outer {
         // The usual case, in two questions.
@@ -88,22 +84,19 @@ pub fn units(
     let Some(wanted) = wanted else {
         return Ok(unless_held(taken.of(&ours), ours));
     };
-    let room = ours.without(&taken.all()).first(wanted);
-    Ok(room.ok_or_else(|| {
-        let later = ours.without(&taken.settled).count() >= wanted;
-        if later {
-            Rejected::Tried
-        } else {
-            Rejected::NoRoom
-        }
-    }))
+    Ok(match ours.without(&taken.all()).first(wanted) {
+        Some(room) => Offer::Available(room),
+        // There is room as soon as those give way that only try.
+        None if ours.without(&taken.settled).count() >= wanted => Offer::Rejected(Rejected::Tried),
+        None => Offer::Rejected(Rejected::NoRoom),
+    })
 }
 
-fn unless_held(held: Option<Held>, units: Units) -> Verdict<Units> {
+fn unless_held(held: Option<Held>, units: Units) -> Offer<Units> {
     match held {
-        None => Ok(units),
-        Some(Held::Settled) => Err(Rejected::Taken),
-        Some(Held::Try) => Err(Rejected::Tried),
+        None => Offer::Available(units),
+        Some(Held::Settled) => Offer::Rejected(Rejected::Taken),
+        Some(Held::Try) => Offer::Rejected(Rejected::Tried),
     }
 }
 

@@ -9,7 +9,7 @@ pub use crate::choice::attempt::Picked;
 use crate::choice::cap::Admission;
 pub use crate::choice::cap::Guard;
 use crate::choice::policy::{Candidate, Preference};
-use crate::choice::rejection_report::{self, Rejected, Verdict};
+use crate::choice::rejection_report::{self, Offer, Rejected};
 use crate::choice::sampling::SlotSampler;
 use crate::choice::{cap, sampling};
 use crate::error::Failure;
@@ -126,7 +126,7 @@ impl<A: Ask> Chooser<'_, A> {
         let mut known: HashMap<u32, Option<Gpu>> = HashMap::new();
         while let Some(slot) = draws.draw(&mut rng) {
             if let std::collections::hash_map::Entry::Vacant(vacant) = known.entry(slot.gpu) {
-                vacant.insert(self.client.client()?.gpu(slot.gpu)?.ok());
+                vacant.insert(self.client.client()?.gpu(slot.gpu)?);
             }
             let Some(gpu) = known.get(&slot.gpu).and_then(Option::as_ref) else {
                 continue;
@@ -136,17 +136,17 @@ impl<A: Ask> Chooser<'_, A> {
                 Ok(None) => continue,
                 Err(crate::choice::sampling::Unfair) => return Ok(None),
             };
-            let Ok(Some(device)) =
-                self.client
-                    .client()?
-                    .device(cell.gpu, cell.slot, Detail::Uuid)?
+            let Some(device) = self
+                .client
+                .client()?
+                .device(cell.gpu, cell.slot, Detail::Uuid)?
             else {
                 continue;
             };
             if !self.request.filter.takes(&device) {
                 continue;
             }
-            if let Ok(claim) = self.try_device(probe, &device)? {
+            if let Offer::Available(claim) = self.try_device(probe, &device)? {
                 return Ok(Some(Picked { device, claim }));
             }
         }
@@ -202,7 +202,7 @@ impl<A: Ask> Chooser<'_, A> {
         for candidate in self.candidates(probe, round)? {
             let device = candidate.device;
             match self.try_device(probe, device)? {
-                Ok(claim) => {
+                Offer::Available(claim) => {
                     *round.gpu_loads.entry(device.gpu).or_default() += claim.units().count();
                     let device = device.clone();
                     round
@@ -210,7 +210,7 @@ impl<A: Ask> Chooser<'_, A> {
                         .push((candidate.position, Picked { device, claim }));
                     return Ok(Next::Picked);
                 }
-                Err(Rejected::Tried) => {
+                Offer::Rejected(Rejected::Tried) => {
                     contended = true;
                     // Another one takes its part there: what is least loaded now has to
                     // be seen again.
@@ -218,7 +218,9 @@ impl<A: Ask> Chooser<'_, A> {
                         break;
                     }
                 }
-                Err(why) => drop(round.rejected.insert(candidate.position, why)),
+                Offer::Rejected(why) => {
+                    round.rejected.insert(candidate.position, why);
+                }
             }
         }
         Ok(if contended {
@@ -318,13 +320,8 @@ impl<A: Ask> Chooser<'_, A> {
         for device in &inventory.devices {
             let mut load = self.load(probe, device)?;
             if load == 0 && self.request.cover.is_none() {
-                let idle = |usage: crate::inventory::Usage| usage.activity == Activity::Idle;
-                load = if self
-                    .client
-                    .client()?
-                    .usage(device, Detail::Uuid)?
-                    .is_ok_and(idle)
-                {
+                let usage = self.client.client()?.usage(device, Detail::Uuid)?;
+                load = if usage.activity == Activity::Idle {
                     0
                 } else {
                     UNITS
@@ -340,7 +337,7 @@ impl<A: Ask> Chooser<'_, A> {
         if occupancy::seen(probe, Span::of(&device.uuid))?.is_some() {
             return Ok(Some(Rejected::Taken));
         }
-        Ok(rejection_report::verdict(
+        Ok(rejection_report::objection(
             self.client.client()?.usage(device, Detail::Uuid)?,
         ))
     }
@@ -351,7 +348,7 @@ impl<A: Ask> Chooser<'_, A> {
         &mut self,
         probe: &OfdLock,
         device: &Device,
-    ) -> Result<Verdict<Claim>, Failure> {
+    ) -> Result<Offer<Claim>, Failure> {
         let claim = match crate::choice::attempt::claim(
             self.lock_file,
             probe,
@@ -359,24 +356,23 @@ impl<A: Ask> Chooser<'_, A> {
             self.request,
             device,
         )? {
-            Ok(claim) => claim,
-            Err(why) => return Ok(Err(why)),
+            Offer::Available(claim) => claim,
+            Offer::Rejected(why) => return Ok(Offer::Rejected(why)),
         };
         // A device that this call owns already is not asked about, nor is a device on
         // which others have their shares: these make it busy.
         let part = !claim.units().is_whole();
         if self.request.cover.is_some() || (part && shared(probe, device)?) {
-            return Ok(Ok(claim));
+            return Ok(Offer::Available(claim));
         }
-        Ok(
-            match rejection_report::verdict(self.client.client()?.usage(device, Detail::Uuid)?) {
-                None => Ok(claim),
-                // Another sharer may have begun while NVML was asked: then it is this one
-                // that makes it busy.
-                Some(Rejected::Busy(_)) if part && shared(probe, device)? => Ok(claim),
-                Some(why) => Err(why),
-            },
-        )
+        let usage = self.client.client()?.usage(device, Detail::Uuid)?;
+        Ok(match rejection_report::objection(usage) {
+            None => Offer::Available(claim),
+            // Another sharer may have begun while NVML was asked: then it is this one that
+            // makes it busy.
+            Some(Rejected::Busy(_)) if part && shared(probe, device)? => Offer::Available(claim),
+            Some(why) => Offer::Rejected(why),
+        })
     }
 }
 

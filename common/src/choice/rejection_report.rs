@@ -10,8 +10,18 @@ use crate::pool::{Filter, Outside};
 use crate::procfs::{self, namespaces};
 use crate::request;
 
-/// What can be had of one device, or why nothing.
-pub type Verdict<T> = Result<T, Rejected>;
+/// What can be had of one device.
+#[derive(Debug)]
+pub enum Offer<T> {
+    Available(T),
+    Rejected(Rejected),
+}
+
+impl<T> Offer<T> {
+    pub fn is_available(&self) -> bool {
+        matches!(self, Self::Available(_))
+    }
+}
 
 /// Why a device was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,15 +139,13 @@ impl RejectionReport {
     }
 }
 
-/// What NVML's answer makes of a device: none if it is idle.
-pub fn verdict(usage: Result<Usage, Failure>) -> Option<Rejected> {
-    match usage {
-        Ok(usage) => match usage.activity {
-            Activity::Idle => None,
-            Activity::Busy => Some(Rejected::Busy(usage.reason.unwrap_or_default())),
-            Activity::Unknown => Some(Rejected::Unknown(usage.reason.unwrap_or_default())),
-        },
-        Err(failure) => Some(Rejected::Unknown(failure.message)),
+/// Why a device with this use is not free; none if it is idle.
+pub fn objection(usage: Usage) -> Option<Rejected> {
+    let reason = usage.reason.unwrap_or_default();
+    match usage.activity {
+        Activity::Idle => None,
+        Activity::Busy => Some(Rejected::Busy(reason)),
+        Activity::Unknown => Some(Rejected::Unknown(reason)),
     }
 }
 

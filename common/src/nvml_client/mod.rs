@@ -36,9 +36,12 @@ const LONGEST_ANSWER: usize = 64 << 20;
 /// How long a worker that was told to end may take before its process is looked at.
 const HANG_UP: Duration = Duration::from_millis(50);
 
-/// What NVML tells of one GPU or device. That it fails there does not end the session, as
-/// any other failure does.
-pub type Told<T> = Result<T, Failure>;
+/// Which CPUs are near a device.
+pub enum Affinity {
+    Near(CpuSet),
+    /// NVML would not tell, which does not end the session.
+    Unknown(Failure),
+}
 
 /// The other process, whichever way it was started.
 pub trait Worker {
@@ -129,67 +132,66 @@ impl<W: Worker> Client<W> {
         }
     }
 
-    /// One GPU's MIG mode and slots.
-    pub fn gpu(&mut self, gpu: u32) -> Result<Told<Gpu>, Failure> {
+    /// One GPU's MIG mode and slots; none if NVML does not answer for it.
+    pub fn gpu(&mut self, gpu: u32) -> Result<Option<Gpu>, Failure> {
         match self.tell(&Request::Gpu { gpu })? {
-            Answer::Gpu(gpu) => Ok(Ok(gpu)),
-            Answer::Failed(failure) => Ok(Err(failure)),
+            Answer::Gpu(gpu) => Ok(Some(gpu)),
+            Answer::Failed(_) => Ok(None),
             other => Err(nonsense(&other)),
         }
     }
 
-    /// One device, or an empty slot.
+    /// One device; none if the slot is empty, or NVML does not answer for it.
     pub fn device(
         &mut self,
         gpu: u32,
         slot: Option<u32>,
         detail: Detail,
-    ) -> Result<Told<Option<Device>>, Failure> {
+    ) -> Result<Option<Device>, Failure> {
         match self.tell(&Request::Device { gpu, slot, detail })? {
-            Answer::Device(device) => Ok(Ok(device)),
-            Answer::Failed(failure) => Ok(Err(failure)),
+            Answer::Device(device) => Ok(device),
+            Answer::Failed(_) => Ok(None),
             other => Err(nonsense(&other)),
         }
     }
 
-    /// Who uses a device.
-    pub fn usage(&mut self, device: &Device, detail: Detail) -> Result<Told<Usage>, Failure> {
-        match self.tell(&Request::Usage {
+    /// Who uses a device; unknown if NVML does not answer for it.
+    pub fn usage(&mut self, device: &Device, detail: Detail) -> Result<Usage, Failure> {
+        self.usage_by(&Request::Usage {
             gpu: device.gpu,
             slot: device.slot,
             detail,
-        })? {
-            Answer::Usage(usage) => Ok(Ok(usage)),
-            Answer::Failed(failure) => Ok(Err(failure)),
+        })
+    }
+
+    fn usage_by(&mut self, request: &Request) -> Result<Usage, Failure> {
+        match self.tell(request)? {
+            Answer::Usage(usage) => Ok(usage),
+            Answer::Failed(failure) => Ok(Usage::unknown(failure.message)),
             other => Err(nonsense(&other)),
         }
     }
 
     /// Who uses each of these devices, in one question: for each device one costs a
     /// listing more than NVML does.
-    pub fn usages(
-        &mut self,
-        devices: &[Device],
-        detail: Detail,
-    ) -> Result<Vec<Told<Usage>>, Failure> {
+    pub fn usages(&mut self, devices: &[Device], detail: Detail) -> Result<Vec<Usage>, Failure> {
         let places = devices.iter().map(|device| (device.gpu, device.slot));
         let request = Request::Usages {
             devices: places.collect(),
             detail,
         };
         match self.ask(&request)? {
-            Answer::Usages(usages) if usages.len() == devices.len() => Ok(usages),
+            Answer::Usages(usages) if usages.len() == devices.len() => Ok(usages
+                .into_iter()
+                .map(|usage| usage.unwrap_or_else(|failure| Usage::unknown(failure.message)))
+                .collect()),
             other => Err(nonsense(&other)),
         }
     }
 
     /// Who uses the device of this UUID (nvmlDeviceGetHandleByUUID).
-    pub fn usage_of(&mut self, uuid: &Uuid) -> Result<Told<Usage>, Failure> {
-        match self.tell(&Request::UsageOf { uuid: uuid.clone() })? {
-            Answer::Usage(usage) => Ok(Ok(usage)),
-            Answer::Failed(failure) => Ok(Err(failure)),
-            other => Err(nonsense(&other)),
-        }
+    pub fn usage_of(&mut self, uuid: &Uuid) -> Result<Usage, Failure> {
+        self.usage_by(&Request::UsageOf { uuid: uuid.clone() })
     }
 
     /// All of a session: `ask`, and then its end, whatever came of it. An answer counts
@@ -216,8 +218,10 @@ impl<W: Worker> Client<W> {
         let mut asked: HashMap<u32, Option<CpuSet>> = HashMap::new();
         for device in devices {
             if let Entry::Vacant(gpu) = asked.entry(device.gpu) {
-                let cpus = self.cpus(&Request::Cpus { gpu: device.gpu })?;
-                gpu.insert(cpus.ok());
+                gpu.insert(match self.affinity(&Request::Cpus { gpu: device.gpu })? {
+                    Affinity::Near(cpus) => Some(cpus),
+                    Affinity::Unknown(_) => None,
+                });
             }
             device.cpus = asked.get(&device.gpu).cloned().flatten();
         }
@@ -226,14 +230,14 @@ impl<W: Worker> Client<W> {
 
     /// Which CPUs are near the GPU of the device of this UUID
     /// (nvmlDeviceGetHandleByUUID).
-    pub fn near_uuid(&mut self, uuid: &Uuid) -> Result<Told<CpuSet>, Failure> {
-        self.cpus(&Request::CpusOf { uuid: uuid.clone() })
+    pub fn near_uuid(&mut self, uuid: &Uuid) -> Result<Affinity, Failure> {
+        self.affinity(&Request::CpusOf { uuid: uuid.clone() })
     }
 
-    fn cpus(&mut self, request: &Request) -> Result<Told<CpuSet>, Failure> {
+    fn affinity(&mut self, request: &Request) -> Result<Affinity, Failure> {
         match self.tell(request)? {
-            Answer::Cpus(cpus) => Ok(Ok(cpus)),
-            Answer::Failed(failure) => Ok(Err(failure)),
+            Answer::Cpus(cpus) => Ok(Affinity::Near(cpus)),
+            Answer::Failed(failure) => Ok(Affinity::Unknown(failure)),
             other => Err(nonsense(&other)),
         }
     }

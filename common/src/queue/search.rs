@@ -8,7 +8,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 
 use super::{Availability, Seeker, Tried};
 use crate::choice::chooser::{Chooser, Guard, Outcome, Picked};
-use crate::choice::rejection_report::{self, Rejected, RejectionReport};
+use crate::choice::rejection_report::{self, Offer, Rejected, RejectionReport};
 use crate::choice::{attempt, cap};
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
@@ -195,7 +195,7 @@ impl<W: Worker> Seeker for Search<'_, W> {
     fn holders(&mut self, probe: &OfdLock) -> Result<(Vec<i32>, bool), Failure> {
         let (mut pids, mut all) = (Vec::new(), true);
         for device in self.request.filter.pool(&self.inventory) {
-            if attempt::units(probe, &self.request, device)?.is_err() {
+            if !attempt::units(probe, &self.request, device)?.is_available() {
                 all &= holders::watchable(probe, Span::of(&device.uuid), &mut pids)?;
             }
         }
@@ -268,9 +268,9 @@ impl<W: Worker> Seeker for Search<'_, W> {
             let room = attempt::units(probe, &self.request, device);
             // What NVML said counts only of devices that nobody holds on the lock.
             let why = match room {
-                Ok(Ok(_)) => known(&device.uuid)
+                Ok(Offer::Available(_)) => known(&device.uuid)
                     .filter(|why| matches!(why, Rejected::Busy(_) | Rejected::Unknown(_))),
-                Ok(Err(why)) => Some(why),
+                Ok(Offer::Rejected(why)) => Some(why),
                 Err(_) => None,
             };
             (device.clone(), why.unwrap_or(Rejected::TooFew))
@@ -282,8 +282,8 @@ impl<W: Worker> Seeker for Search<'_, W> {
             .count();
         let mut failure = RejectionReport::take(&rejected, probe).failure();
         if free == rejected.len() {
-            failure.message =
-                format!("not served: the waiters before you have not taken {free} free devices");
+            let free = quantity::counted(free, "free device");
+            failure.message = format!("not served: the waiters before you have not taken {free}");
         }
         failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
         failure.hint("getgpu --list shows who holds what")
@@ -299,9 +299,9 @@ pub fn availability(
     let mut availability = Availability::default();
     for device in request.filter.pool(inventory) {
         match attempt::units(probe, request, device)? {
-            Ok(_) => availability.free.push(device.uuid.clone()),
-            Err(Rejected::Tried) => availability.tried.push(device.uuid.clone()),
-            Err(_) => {}
+            Offer::Available(_) => availability.free.push(device.uuid.clone()),
+            Offer::Rejected(Rejected::Tried) => availability.tried.push(device.uuid.clone()),
+            Offer::Rejected(_) => {}
         }
     }
     Ok(availability)

@@ -271,7 +271,11 @@ fn a_deleted_directory_is_dropped_from_the_record() {
     let note = || std::fs::read_to_string(sandbox.path("state/getgpu/wrapped")).unwrap();
     assert_eq!(note().lines().count(), 3);
     let undone = sandbox.ok(&["--undo", "--all"]);
-    assert!(undone.err.contains("gone/y: no longer exists"), "{}", undone.err);
+    assert!(
+        undone.err.contains("gone/y: no longer exists"),
+        "{}",
+        undone.err
+    );
     assert_eq!(note(), "");
     // Named, and not noted, it is no path of ours.
     assert_eq!(sandbox.create(&["--undo", "gone/y"]).code, 1);

@@ -19,6 +19,7 @@ use getgpu_common::diag::Diag;
 use getgpu_common::error::reason;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
+use getgpu_common::nvml_client::Affinity;
 use getgpu_common::settings::Settings;
 
 use crate::helper;
@@ -115,8 +116,10 @@ fn bind(
 
 /// What NVML tells of the device: where it was chosen, else in a session for this alone.
 fn cpus_near(device: &Device, settings: &Settings) -> Result<CpuSet, String> {
-    let asked =
-        || helper::ask(settings, |client| client.near_uuid(&device.uuid)).and_then(|told| told);
+    let asked = || match helper::ask(settings, |client| client.near_uuid(&device.uuid))? {
+        Affinity::Near(cpus) => Ok(cpus),
+        Affinity::Unknown(failure) => Err(failure),
+    };
     device
         .cpus
         .clone()

@@ -33,10 +33,10 @@ fn activity(settings: &Settings, devices: &[Uuid]) -> Result<Look, Failure> {
     open(settings)?.ask_all(|client| {
         let mut found = Look::Empty;
         for device in devices {
-            match client.usage_of(device)?.map(|usage| usage.activity) {
-                Ok(Activity::Idle) => {}
-                Ok(Activity::Busy) => return Ok(Look::Used),
-                Ok(Activity::Unknown) | Err(_) => found = Look::Unknown,
+            match client.usage_of(device)?.activity {
+                Activity::Idle => {}
+                Activity::Busy => return Ok(Look::Used),
+                Activity::Unknown => found = Look::Unknown,
             }
         }
         Ok(found)

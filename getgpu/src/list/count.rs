@@ -52,9 +52,7 @@ fn count<W: Worker>(
         let idle = places > 0
             && (settled
                 || request.cover.is_some()
-                || client
-                    .usage(device, Detail::Uuid)?
-                    .is_ok_and(|usage| usage.activity == Activity::Idle));
+                || client.usage(device, Detail::Uuid)?.activity == Activity::Idle);
         free += if idle { places } else { 0 };
     }
     Ok(free)
@@ -70,7 +68,9 @@ fn places(probe: &OfdLock, request: &Request, device: &Device) -> Result<i64, Fa
         .unwrap_or_else(Units::whole);
     match request.filter.portion(&ours, device.memory) {
         Portion::TooLarge => Ok(0),
-        Portion::All => Ok(i64::from(attempt::units(probe, request, device)?.is_ok())),
+        Portion::All => Ok(i64::from(
+            attempt::units(probe, request, device)?.is_available(),
+        )),
         Portion::Units(wanted) => {
             let taken = Occupancy::look(probe, request.level(), Span::of(&device.uuid))?.all();
             Ok(ours.without(&taken).count() / wanted.max(1))

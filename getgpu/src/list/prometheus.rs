@@ -72,62 +72,70 @@ fn flag(set: bool) -> Option<String> {
     Some(u8::from(set).to_string())
 }
 
-pub fn text(listing: &Listing) -> String {
-    let mut text = String::new();
-    let mut family = |name: &str, help: &str, lines: Vec<String>| {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+/// The text format: families of lines, each under its name and help.
+#[derive(Default)]
+struct Exposition(String);
+
+impl Exposition {
+    /// Appends a family; `lines` lack its name.
+    fn gauge(&mut self, name: &str, help: &str, lines: impl IntoIterator<Item = String>) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} gauge");
         for line in lines {
-            let _ = writeln!(text, "{name}{line}");
+            let _ = writeln!(self.0, "{name}{line}");
         }
-    };
-    family(
+    }
+}
+
+pub fn text(listing: &Listing) -> String {
+    let mut text = Exposition::default();
+    text.gauge(
         "getgpu_device_state",
         "Whether the device is in this state.",
         states(&listing.rows),
     );
     for (name, help, value) in PER_DEVICE {
         let line = |row: &Row| value(row).map(|value| format!("{{{}}} {value}", labels(row)));
-        family(name, help, listing.rows.iter().filter_map(line).collect());
+        text.gauge(name, help, listing.rows.iter().filter_map(line));
     }
-    family(
+    text.gauge(
         "getgpu_device_held",
         "Part of the device that the user, and job, holds; 1 where not known.",
         held(&listing.rows),
     );
-    let users = super::summary::users(&listing.rows).into_iter();
-    family(
+    text.gauge(
         "getgpu_user_devices",
         "Devices of which the user holds a part or all.",
-        users
-            .map(|(user, devices)| format!("{{user=\"{}\"}} {devices}", escaped(user)))
-            .collect(),
+        super::summary::users(&listing.rows)
+            .into_iter()
+            .map(|(user, devices)| format!("{{user=\"{}\"}} {devices}", escaped(user))),
     );
-    let numbers = [
-        (
-            "getgpu_waiting",
-            "Programs that wait for a device.",
-            listing.waiting as u64,
-        ),
-        (
-            "getgpu_longest_wait_seconds",
-            "How long the program that waits longest has waited, 0 if none does.",
-            longest_wait(listing),
-        ),
-        (
-            "getgpu_problems",
-            "Sick GPUs and wrong lines in lists.",
-            listing.problems.len() as u64,
-        ),
-        (
-            "getgpu_lock_shared",
-            "Whether the lock is the host's.",
-            u64::from(listing.lock_shared),
-        ),
-    ];
-    for (name, help, number) in numbers {
-        family(name, help, vec![format!(" {number}")]);
-    }
-    text
+    node(listing, &mut text);
+    text.0
+}
+
+/// The families with one number for the node.
+fn node(listing: &Listing, text: &mut Exposition) {
+    let number = |number: u64| [format!(" {number}")];
+    text.gauge(
+        "getgpu_waiting",
+        "Programs that wait for a device.",
+        number(listing.waiting as u64),
+    );
+    text.gauge(
+        "getgpu_longest_wait_seconds",
+        "How long the program that waits longest has waited, 0 if none does.",
+        number(longest_wait(listing)),
+    );
+    text.gauge(
+        "getgpu_problems",
+        "Sick GPUs and wrong lines in lists.",
+        number(listing.problems.len() as u64),
+    );
+    text.gauge(
+        "getgpu_lock_shared",
+        "Whether the lock is the host's.",
+        number(u64::from(listing.lock_shared)),
+    );
 }
 
 fn states(rows: &[Row]) -> Vec<String> {

@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 
-use getgpu_common::error::Failure;
 use getgpu_common::inventory::{Activity, Device, Gpu, Inventory, Usage};
 use getgpu_common::lock::UNITS;
 use getgpu_common::lock::holders::{self, Holder, Holdings};
@@ -113,16 +112,10 @@ impl Row {
     pub fn new(
         device: &Device,
         inventory: &Inventory,
-        usage: Result<Usage, Failure>,
+        usage: Usage,
         held: Holdings,
         membership: Membership,
     ) -> Self {
-        let usage = usage.unwrap_or_else(|failure| Usage {
-            activity: Activity::Unknown,
-            reason: Some(failure.message),
-            processes: Vec::new(),
-            memory: None,
-        });
         let gpu: Option<&Gpu> = inventory.gpus.iter().find(|gpu| gpu.index == device.gpu);
         Self {
             index: None,
@@ -281,7 +274,7 @@ mod tests {
             allowed: true,
             excluded: false,
         };
-        Row::new(&device, &inventory, Ok(usage), held, membership)
+        Row::new(&device, &inventory, usage, held, membership)
     }
 
     #[test]

@@ -11,23 +11,36 @@ use getgpu_common::quantity::brief;
 use super::rows::{Process, Row, State};
 use getgpu_common::lock::holders::Holder;
 
+/// What follows column 80 of each line.
+#[derive(Clone, Copy)]
+struct Beyond {
+    /// The batch job, if any device has one.
+    jobs: bool,
+    /// The device's UUID.
+    uuids: bool,
+}
+
+impl Beyond {
+    fn append(self, line: &str, job: &str, uuid: &str) -> String {
+        let mut line = line.trim_end().to_owned();
+        if self.jobs {
+            line = format!("{line:<80}  {job:<16}").trim_end().to_owned();
+        }
+        if self.uuids {
+            let width = if self.jobs { 98 } else { 80 };
+            line = format!("{line:<width$}  {uuid}");
+        }
+        format!("{}\n", line.trim_end())
+    }
+}
+
 /// The table; with `uuids` each line ends in the device's UUID, and where there are batch
 /// jobs in theirs. Such lines may be longer than 80 columns.
 pub fn text(rows: &[Row], uuids: bool) -> String {
-    let jobs = rows
-        .iter()
-        .flat_map(|row| &row.holders)
-        .any(|holder| holder.job.is_some());
-    // What stands behind column 80.
-    let more = |line: String, job: &str, uuid: &str| {
-        let mut line = line.trim_end().to_owned();
-        if jobs {
-            line = format!("{line:<80}  {job:<16}").trim_end().to_owned();
-        }
-        if uuids {
-            line = format!("{line:<width$}  {uuid}", width = if jobs { 98 } else { 80 });
-        }
-        format!("{}\n", line.trim_end())
+    let holders = || rows.iter().flat_map(|row| &row.holders);
+    let beyond = Beyond {
+        jobs: holders().any(|holder| holder.job.is_some()),
+        uuids,
     };
     let head = line([
         "INDEX",
@@ -39,18 +52,19 @@ pub fn text(rows: &[Row], uuids: bool) -> String {
         "PROGRAM",
         "SINCE",
     ]);
-    let mut text = more(head, "JOB", "UUID");
+    let mut text = beyond.append(&head, "JOB", "UUID");
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |now| now.as_secs());
     for row in rows {
         let cells = cells(row, now);
         let row_line = line(cells.each_ref().map(String::as_str));
-        text.push_str(&more(row_line, &job(row.holders.first()), &row.uuid));
+        let first = job(row.holders.first());
+        text.push_str(&beyond.append(&row_line, &first, &row.uuid));
         if shares(row) {
             for holder in row.holders.iter().skip(1) {
                 let sharer = line(sharer(holder, now).each_ref().map(String::as_str));
-                text.push_str(&more(sharer, &job(Some(holder)), ""));
+                text.push_str(&beyond.append(&sharer, &job(Some(holder)), ""));
             }
         }
     }
@@ -110,6 +124,54 @@ fn ago(since: Option<u64>, now: u64) -> Option<String> {
     since.map(|since| brief(Duration::from_secs(now.saturating_sub(since))))
 }
 
+/// Who uses a device, with which program and since when, as far as it is known.
+#[derive(Default)]
+struct User {
+    name: Option<String>,
+    program: Option<String>,
+    since: Option<u64>,
+}
+
+impl User {
+    /// The first holder, or without one the first process.
+    fn of(row: &Row) -> Self {
+        let process = row.processes.first();
+        match row.holders.first() {
+            // A reservation's program says more than its caller, once NVML shows it.
+            Some(holder) if holder.kind == "reservation" && process.is_some() => Self {
+                name: holder.user.clone(),
+                ..process.map(Self::of_process).unwrap_or_default()
+            },
+            Some(holder) => Self {
+                name: holder.user.clone(),
+                program: holder
+                    .program
+                    .as_ref()
+                    .map(|name| with_pid(name, holder.pid)),
+                since: holder.since,
+            },
+            None => process.map(Self::of_process).unwrap_or_default(),
+        }
+    }
+
+    fn of_process(process: &Process) -> Self {
+        let name = process.name.as_deref().unwrap_or("?");
+        Self {
+            name: process.user.clone(),
+            program: Some(with_pid(name, i32::try_from(process.pid).ok())),
+            since: process.since,
+        }
+    }
+}
+
+/// `ana`, or with two more holders that have no lines of their own `ana +2`.
+fn with_others(user: String, row: &Row) -> String {
+    match row.holders.len().saturating_sub(1) {
+        more if more > 0 && !shares(row) => format!("{user} +{more}"),
+        _ => user,
+    }
+}
+
 pub fn cells(row: &Row, now: u64) -> [String; 8] {
     let dash = || "-".to_owned();
     let gib = |bytes: Option<u64>| {
@@ -117,42 +179,7 @@ pub fn cells(row: &Row, now: u64) -> [String; 8] {
             format!("{:.1}", b as f64 / f64::from(1 << 30))
         })
     };
-    let holder = row.holders.first();
-    let process = row.processes.first();
-    let of_process = || {
-        let name =
-            |p: &Process| with_pid(p.name.as_deref().unwrap_or("?"), i32::try_from(p.pid).ok());
-        (
-            process.map(name),
-            process.and_then(|process| ago(process.since, now)),
-        )
-    };
-    let (who, (program, since)) = match holder {
-        // A reservation's program says more than its caller, once NVML shows it.
-        Some(holder) if holder.kind == "reservation" && process.is_some() => {
-            (holder.user.clone(), of_process())
-        }
-        Some(holder) => {
-            let program = holder
-                .program
-                .as_ref()
-                .map(|name| with_pid(name, holder.pid));
-            (holder.user.clone(), (program, ago(holder.since, now)))
-        }
-        None => (process.and_then(|p| p.user.clone()), of_process()),
-    };
-    let more = if shares(row) {
-        0
-    } else {
-        row.holders.len().saturating_sub(1)
-    };
-    let who = who.map(|user| {
-        if more > 0 {
-            format!("{user} +{more}")
-        } else {
-            user
-        }
-    });
+    let user = User::of(row);
     [
         row.index.map_or_else(dash, |index| index.to_string()),
         row.gpu.to_string(),
@@ -165,9 +192,9 @@ pub fn cells(row: &Row, now: u64) -> [String; 8] {
         }),
         format!("{}/{}", gib(row.memory_used), gib(row.memory_total)),
         state(row),
-        who.unwrap_or_else(dash),
-        program.unwrap_or_else(dash),
-        since.unwrap_or_else(dash),
+        user.name.map_or_else(dash, |name| with_others(name, row)),
+        user.program.unwrap_or_else(dash),
+        ago(user.since, now).unwrap_or_else(dash),
     ]
 }
 

@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use getgpu_common::diag::printable;
+use getgpu_common::lock::holders::Holder;
 
 use super::columns::{fit, padded, width};
 use super::rows::{Row, State};
@@ -80,18 +81,47 @@ struct Line {
     dim: bool,
 }
 
+/// A column that is shown: its place among [`COLUMNS`], and how wide it is.
+struct Column {
+    at: usize,
+    width: usize,
+}
+
+/// The lines of one GPU under its heading.
+struct Block {
+    heading: String,
+    lines: Vec<Line>,
+}
+
 /// The table, then the summary.
 pub fn text(rows: &[Row], summary: &str, look: &Look) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_secs());
-    let blocks: Vec<(String, Vec<Line>)> = by_gpu(rows)
-        .into_iter()
-        .map(|rows| {
-            let lines = rows.iter().flat_map(|row| lines(row, now, *look));
-            (heading(&rows[0]), lines.collect())
-        })
-        .collect();
-    let all = || blocks.iter().flat_map(|(_, lines)| lines);
+    let block = |rows: &[Row]| Block {
+        heading: heading(&rows[0]),
+        lines: rows.iter().flat_map(|row| lines(row, now, *look)).collect(),
+    };
+    let blocks: Vec<Block> = by_gpu(rows).into_iter().map(block).collect();
+    let columns = columns(&blocks, *look);
+    let head = columns
+        .iter()
+        .map(|column| padded(COLUMNS[column.at].0, column.width))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let mut text = format!("{}\n", head.trim_end());
+    for block in &blocks {
+        text.push_str(&format!("{}\n", look.paint(&block.heading, "1")));
+        for line in &block.lines {
+            text.push_str(&painted(line, &columns, *look));
+        }
+    }
+    text.push_str(&format!("{summary}\n"));
+    text
+}
+
+/// The columns that have something to say, as wide as the terminal allows.
+fn columns(blocks: &[Block], look: Look) -> Vec<Column> {
+    let all = || blocks.iter().flat_map(|block| &block.lines);
     let wanted = |at: usize| all().map(|line| width(&line.cells[at])).max().unwrap_or(0);
     let says = |at: usize| all().any(|line| line.cells[at] != "-" && !line.cells[at].is_empty());
     let mut shown: Vec<usize> = (0..COLUMNS.len())
@@ -113,21 +143,8 @@ pub fn text(rows: &[Row], summary: &str, look: &Look) -> String {
     let smallest: Vec<Option<usize>> = shown.iter().map(|at| COLUMNS[*at].1).collect();
     let most = if look.uuids { usize::MAX } else { look.columns };
     let widths = fit(&widths, &smallest, most);
-    let columns: Vec<(usize, usize)> = shown.into_iter().zip(widths).collect();
-    let head = columns
-        .iter()
-        .map(|(at, width)| padded(COLUMNS[*at].0, *width))
-        .collect::<Vec<_>>()
-        .join(" ");
-    let mut text = format!("{}\n", head.trim_end());
-    for (heading, lines) in &blocks {
-        text.push_str(&format!("{}\n", look.paint(heading, "1")));
-        for line in lines {
-            text.push_str(&painted(line, &columns, *look));
-        }
-    }
-    text.push_str(&format!("{summary}\n"));
-    text
+    let column = |(at, width)| Column { at, width };
+    shown.into_iter().zip(widths).map(column).collect()
 }
 
 /// The rows of each GPU, in their order.
@@ -147,55 +164,64 @@ fn heading(row: &Row) -> String {
 
 /// The lines of a device: one, and one for each further sharer.
 fn lines(row: &Row, now: u64, look: Look) -> Vec<Line> {
-    let [index, _, device, figures, state, who, program, since] = table::cells(row, now);
-    let state = match row.empty {
-        Some(true) => match row.empty_since {
-            Some(since) => {
-                let time = std::time::Duration::from_secs(now.saturating_sub(since));
-                format!("{state}, empty {}", getgpu_common::quantity::brief(time))
-            }
-            None => format!("{state}, empty"),
-        },
-        _ => state,
+    let sharers = if table::shares(row) {
+        &row.holders[1..]
+    } else {
+        &[]
     };
-    let holder = row.holders.first();
-    let mut first = Line {
-        cells: [
-            index,
-            device,
-            format!("{} {figures}", bar(row, look)),
-            state,
-            who,
-            program,
-            since,
-            until(holder.and_then(|holder| holder.until), now),
-            holder
-                .and_then(|holder| holder.tag.clone())
-                .unwrap_or_default(),
-            table::job(holder),
-            row.uuid.clone(),
-        ],
+    let more = sharers.iter().map(|holder| Line {
+        cells: sharer_cells(holder, now).map(|cell| printable(&cell)),
+        state: None,
+        dim: row.index.is_none(),
+    });
+    let first = Line {
+        cells: device_cells(row, now, look).map(|cell| printable(&cell)),
         state: Some(row.state),
         dim: row.index.is_none(),
     };
-    first.cells = first.cells.map(|cell| printable(&cell));
-    let mut lines = vec![first];
-    if table::shares(row) {
-        for holder in row.holders.iter().skip(1) {
-            let [.., state, who, program, since] = table::sharer(holder, now);
-            let mut cells: [String; 11] = Default::default();
-            (cells[STATE], cells[4], cells[5], cells[6]) = (state, who, program, since);
-            cells[7] = until(holder.until, now);
-            cells[8] = holder.tag.clone().unwrap_or_default();
-            cells[9] = table::job(Some(holder));
-            lines.push(Line {
-                cells: cells.map(|cell| printable(&cell)),
-                state: None,
-                dim: row.index.is_none(),
-            });
+    std::iter::once(first).chain(more).collect()
+}
+
+fn device_cells(row: &Row, now: u64, look: Look) -> [String; 11] {
+    let [index, _, device, figures, state, who, program, since] = table::cells(row, now);
+    let holder = row.holders.first();
+    [
+        index,
+        device,
+        format!("{} {figures}", bar(row, look)),
+        with_empty(state, row, now),
+        who,
+        program,
+        since,
+        until(holder.and_then(|holder| holder.until), now),
+        holder
+            .and_then(|holder| holder.tag.clone())
+            .unwrap_or_default(),
+        table::job(holder),
+        row.uuid.clone(),
+    ]
+}
+
+/// `reserved, empty 48 min`
+fn with_empty(state: String, row: &Row, now: u64) -> String {
+    match (row.empty, row.empty_since) {
+        (Some(true), Some(since)) => {
+            let time = std::time::Duration::from_secs(now.saturating_sub(since));
+            format!("{state}, empty {}", getgpu_common::quantity::brief(time))
         }
+        (Some(true), None) => format!("{state}, empty"),
+        _ => state,
     }
-    lines
+}
+
+fn sharer_cells(holder: &Holder, now: u64) -> [String; 11] {
+    let [.., state, who, program, since] = table::sharer(holder, now);
+    let mut cells: [String; 11] = Default::default();
+    (cells[STATE], cells[4], cells[5], cells[6]) = (state, who, program, since);
+    cells[7] = until(holder.until, now);
+    cells[8] = holder.tag.clone().unwrap_or_default();
+    cells[9] = table::job(Some(holder));
+    cells
 }
 
 /// `in 45 min`
@@ -223,11 +249,11 @@ fn bar(row: &Row, look: Look) -> String {
         .collect()
 }
 
-fn painted(line: &Line, columns: &[(usize, usize)], look: Look) -> String {
-    let cells = columns.iter().map(|(at, width)| {
-        let cell = padded(&line.cells[*at], *width);
+fn painted(line: &Line, columns: &[Column], look: Look) -> String {
+    let cells = columns.iter().map(|column| {
+        let cell = padded(&line.cells[column.at], column.width);
         match line.state {
-            Some(state) if *at == STATE && !line.dim => look.paint(&cell, colour(state)),
+            Some(state) if column.at == STATE && !line.dim => look.paint(&cell, colour(state)),
             _ => cell,
         }
     });
