@@ -2,11 +2,10 @@
 //! limit for everything. A library that hangs, crashes or talks nonsense ends here, as a
 //! failure with a line.
 
+mod questions;
 pub mod rules;
 pub mod wire;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -16,13 +15,11 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, send, shutdown, socketpair,
 };
 
-use crate::cpus::CpuSet;
 use crate::error::{Failure, Kind, reason};
-use crate::ident::Uuid;
-use crate::inventory::{Detail, Device, Gpu, Inventory, Usage};
 use crate::poll;
 use crate::procfs::namespaces;
 use crate::settings::Settings;
+pub use questions::Affinity;
 use rules::Rules;
 use wire::{Answer, Request};
 
@@ -35,13 +32,6 @@ const LONGEST_ANSWER: usize = 64 << 20;
 
 /// How long a worker that was told to end may take before its process is looked at.
 const HANG_UP: Duration = Duration::from_millis(50);
-
-/// Which CPUs are near a device.
-pub enum Affinity {
-    Near(CpuSet),
-    /// NVML would not tell, which does not end the session.
-    Unknown(Failure),
-}
 
 /// The other process, whichever way it was started.
 pub trait Worker {
@@ -124,76 +114,6 @@ impl<W: Worker> Client<W> {
         client
     }
 
-    /// nvmlDeviceGetCount_v2
-    pub fn count(&mut self) -> Result<u32, Failure> {
-        match self.ask(&Request::Count)? {
-            Answer::Count(count) => Ok(count),
-            other => Err(nonsense(&other)),
-        }
-    }
-
-    /// One GPU's MIG mode and slots; none if NVML does not answer for it.
-    pub fn gpu(&mut self, gpu: u32) -> Result<Option<Gpu>, Failure> {
-        match self.tell(&Request::Gpu { gpu })? {
-            Answer::Gpu(gpu) => Ok(Some(gpu)),
-            Answer::Failed(_) => Ok(None),
-            other => Err(nonsense(&other)),
-        }
-    }
-
-    /// One device; none if the slot is empty, or NVML does not answer for it.
-    pub fn device(
-        &mut self,
-        gpu: u32,
-        slot: Option<u32>,
-        detail: Detail,
-    ) -> Result<Option<Device>, Failure> {
-        match self.tell(&Request::Device { gpu, slot, detail })? {
-            Answer::Device(device) => Ok(device),
-            Answer::Failed(_) => Ok(None),
-            other => Err(nonsense(&other)),
-        }
-    }
-
-    /// Who uses a device; unknown if NVML does not answer for it.
-    pub fn usage(&mut self, device: &Device, detail: Detail) -> Result<Usage, Failure> {
-        self.usage_by(&Request::Usage {
-            gpu: device.gpu,
-            slot: device.slot,
-            detail,
-        })
-    }
-
-    fn usage_by(&mut self, request: &Request) -> Result<Usage, Failure> {
-        match self.tell(request)? {
-            Answer::Usage(usage) => Ok(usage),
-            Answer::Failed(failure) => Ok(Usage::unknown(failure.message)),
-            other => Err(nonsense(&other)),
-        }
-    }
-
-    /// Who uses each of these devices, in one question: for each device one costs a
-    /// listing more than NVML does.
-    pub fn usages(&mut self, devices: &[Device], detail: Detail) -> Result<Vec<Usage>, Failure> {
-        let places = devices.iter().map(|device| (device.gpu, device.slot));
-        let request = Request::Usages {
-            devices: places.collect(),
-            detail,
-        };
-        match self.ask(&request)? {
-            Answer::Usages(usages) if usages.len() == devices.len() => Ok(usages
-                .into_iter()
-                .map(|usage| usage.unwrap_or_else(|failure| Usage::unknown(failure.message)))
-                .collect()),
-            other => Err(nonsense(&other)),
-        }
-    }
-
-    /// Who uses the device of this UUID (nvmlDeviceGetHandleByUUID).
-    pub fn usage_of(&mut self, uuid: &Uuid) -> Result<Usage, Failure> {
-        self.usage_by(&Request::UsageOf { uuid: uuid.clone() })
-    }
-
     /// All of a session: `ask`, and then its end, whatever came of it. An answer counts
     /// only when the library has let go.
     pub fn ask_all<T>(
@@ -206,47 +126,6 @@ impl<W: Worker> Client<W> {
                 self.abandon();
                 Err(failure)
             }
-        }
-    }
-
-    /// Notes of each device which CPUs are near its GPU, where NVML tells. A GPU is asked
-    /// once.
-    pub fn near<'d>(
-        &mut self,
-        devices: impl IntoIterator<Item = &'d mut Device>,
-    ) -> Result<(), Failure> {
-        let mut asked: HashMap<u32, Option<CpuSet>> = HashMap::new();
-        for device in devices {
-            if let Entry::Vacant(gpu) = asked.entry(device.gpu) {
-                gpu.insert(match self.affinity(&Request::Cpus { gpu: device.gpu })? {
-                    Affinity::Near(cpus) => Some(cpus),
-                    Affinity::Unknown(_) => None,
-                });
-            }
-            device.cpus = asked.get(&device.gpu).cloned().flatten();
-        }
-        Ok(())
-    }
-
-    /// Which CPUs are near the GPU of the device of this UUID
-    /// (nvmlDeviceGetHandleByUUID).
-    pub fn near_uuid(&mut self, uuid: &Uuid) -> Result<Affinity, Failure> {
-        self.affinity(&Request::CpusOf { uuid: uuid.clone() })
-    }
-
-    fn affinity(&mut self, request: &Request) -> Result<Affinity, Failure> {
-        match self.tell(request)? {
-            Answer::Cpus(cpus) => Ok(Affinity::Near(cpus)),
-            Answer::Failed(failure) => Ok(Affinity::Unknown(failure)),
-            other => Err(nonsense(&other)),
-        }
-    }
-
-    /// Everything on the node.
-    pub fn scan(&mut self, detail: Detail) -> Result<Inventory, Failure> {
-        match self.ask(&Request::Scan { detail })? {
-            Answer::Scan(inventory) => Ok(inventory),
-            other => Err(nonsense(&other)),
         }
     }
 
