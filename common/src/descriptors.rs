@@ -76,46 +76,44 @@ pub fn close_from(first: RawFd) {
 
 /// The same by the list in /proc, again until it shows none: closing moves its entries.
 fn close_listed(first: RawFd) {
-    // SAFETY: system calls on numbers and on a buffer of the stack that outlives them.
-    unsafe {
-        let list = libc::open(
-            c"/proc/self/fd".as_ptr(),
-            libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC,
-        );
-        if list < 0 {
-            close_numbers(first);
-            return;
-        }
-        let mut closed = true;
-        while closed {
-            closed = false;
-            libc::lseek(list, 0, libc::SEEK_SET);
-            let mut buffer = [0u8; ENTRIES];
-            loop {
-                let read = libc::syscall(
-                    libc::SYS_getdents64,
-                    list,
-                    buffer.as_mut_ptr(),
-                    buffer.len(),
-                );
-                let Some(entries) = usize::try_from(read)
-                    .ok()
-                    .and_then(|read| buffer.get(..read))
-                else {
-                    break;
-                };
-                if entries.is_empty() {
-                    break;
-                }
-                for_each_number(entries, |fd| {
-                    if fd >= first && fd != list {
-                        libc::close(fd);
-                        closed = true;
-                    }
-                });
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    // SAFETY: the path ends with a NUL and outlives the call.
+    let list = unsafe { libc::open(c"/proc/self/fd".as_ptr(), flags) };
+    if list < 0 {
+        close_numbers(first);
+        return;
+    }
+    let mut found = true;
+    while found {
+        found = false;
+        for_each_listed(list, |fd| {
+            if fd >= first && fd != list {
+                // SAFETY: the number is closed and not used again in this process.
+                unsafe { libc::close(fd) };
+                found = true;
             }
+        });
+    }
+    // SAFETY: the list is ours and closed once.
+    unsafe { libc::close(list) };
+}
+
+/// Calls `each` with every number that the directory `list` shows in one reading.
+fn for_each_listed(list: RawFd, mut each: impl FnMut(RawFd)) {
+    let mut buffer = [0u8; ENTRIES];
+    // SAFETY: a number, and below a buffer of the stack that outlives the call.
+    unsafe { libc::lseek(list, 0, libc::SEEK_SET) };
+    loop {
+        let (start, room) = (buffer.as_mut_ptr(), buffer.len());
+        // SAFETY: as above; the kernel writes at most `room` bytes.
+        let read = unsafe { libc::syscall(libc::SYS_getdents64, list, start, room) };
+        match usize::try_from(read)
+            .ok()
+            .and_then(|read| buffer.get(..read))
+        {
+            Some(entries) if !entries.is_empty() => for_each_number(entries, &mut each),
+            _ => return,
         }
-        libc::close(list);
     }
 }
 

@@ -97,24 +97,44 @@ impl<A: Ask> Selection<'_, A> {
             observer.known(inventory, &pool)?;
             fits_inside(self.request, inventory)?;
         }
-        let left_alone = match &known {
-            Some(inventory) if ahead > 0 && !self.waits => self.left_alone(&probe, inventory)?,
+        match self.behind(ahead, &probe, known.as_ref(), observer)? {
+            Selected::Failed(_) if self.waits => {
+                let inventory = known.map_or_else(|| self.scan(), Ok)?;
+                self.enter_queue(inventory, observer)
+            }
+            selected => Ok(selected),
+        }
+    }
+
+    /// Chooses where `ahead` programs wait for the same request: with none of them among
+    /// all devices, else among those that a stopped head leaves alone.
+    fn behind(
+        &mut self,
+        ahead: usize,
+        probe: &OfdLock,
+        known: Option<&Inventory>,
+        observer: &mut dyn Observer<A>,
+    ) -> Result<Selected, Failure> {
+        if ahead == 0 {
+            return self.choose(probe, known, None, observer);
+        }
+        let left_alone = match known {
+            Some(inventory) if !self.waits => self.left_alone(probe, inventory)?,
             _ => Vec::new(),
         };
-        let failure = if ahead > 0 && left_alone.is_empty() {
-            queue::taken_by(ahead).hint(observer.hint(true))
-        } else {
-            let only = (ahead > 0).then_some(left_alone.as_slice());
-            match self.choose(&probe, known.as_ref(), only, observer)? {
-                Selected::Failed(failure) => failure,
-                picked => return Ok(picked),
-            }
-        };
-        if !self.waits {
+        if left_alone.is_empty() {
+            let failure = queue::taken_by(ahead).hint(observer.hint(true));
             return Ok(Selected::Failed(failure));
         }
-        let inventory = known.map_or_else(|| self.scan(), Ok)?;
-        // A request that no device of the node could ever meet fails at once.
+        self.choose(probe, known, Some(&left_alone), observer)
+    }
+
+    /// The caller waits, unless no device of the node could ever meet the request.
+    fn enter_queue(
+        &self,
+        inventory: Inventory,
+        observer: &mut dyn Observer<A>,
+    ) -> Result<Selected, Failure> {
         let pool: Vec<&Device> =
             rejection_report::pool(&self.request.filter, &inventory, self.request.count)?
                 .into_iter()

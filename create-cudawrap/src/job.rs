@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind, reason};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 use crate::apply::{self, Stop, Work};
 use crate::directory::Directory;
 use crate::facts::Facts;
+use crate::held_signals::HeldSignals;
 use crate::inspect::{Seen, look};
 use crate::names::{Names, Place};
 use crate::options::Options;
@@ -20,7 +20,7 @@ use crate::registry::Note;
 use crate::state::{State, state};
 use crate::target::{Target, is_gone};
 use crate::wrapper::Wrapper;
-use crate::{checks, dirlock, facts, linkdir, package};
+use crate::{checks, dirlock, facts, linkdir, outcome_text, package};
 
 /// What all jobs of a run share.
 pub struct Job<'a> {
@@ -47,15 +47,7 @@ impl Job<'_> {
     pub fn run(&self, path: &Path) -> Result<Done, Failure> {
         let noted = self.options.paths.is_none();
         if noted && is_gone(path) {
-            // Removed by somebody together with its directory.
-            if self.goal == Goal::Undo && !self.options.dry_run {
-                self.keep_note(path, Outcome::NotWrapped);
-            }
-            let text = "no longer exists, nor does its directory: nothing to do".to_owned();
-            return Ok(Done {
-                text,
-                steps: Vec::new(),
-            });
+            return Ok(self.forget(path));
         }
         let target = match &self.options.link_dir {
             Some(dir) => linkdir::target(dir, path)?,
@@ -80,12 +72,12 @@ impl Job<'_> {
         can_divert(&first)?;
         let outcome = first.outcome;
         let done = Done {
-            text: said(&first, &names, &seen),
+            text: outcome_text::of(&first, &names, &seen),
             steps: Vec::new(),
         };
         if self.options.dry_run {
             return Ok(Done {
-                steps: shown(&first, &work),
+                steps: outcome_text::steps(&first, &work),
                 ..done
             });
         }
@@ -93,6 +85,17 @@ impl Job<'_> {
             .map_err(|failure| self.blame(failure))?;
         self.keep_note(&target.path(), outcome);
         Ok(done)
+    }
+
+    /// What is to be done for a noted path that somebody has removed with its directory.
+    fn forget(&self, path: &Path) -> Done {
+        if self.goal == Goal::Undo && !self.options.dry_run {
+            self.keep_note(path, Outcome::NotWrapped);
+        }
+        Done {
+            text: "no longer exists, nor does its directory: nothing to do".to_owned(),
+            steps: Vec::new(),
+        }
     }
 
     /// Opens the directory in which something is to be done, and locks it.
@@ -187,12 +190,7 @@ impl Job<'_> {
         };
         let Options { force, divert, .. } = *self.options;
         if self.options.link_dir.is_some() {
-            linkdir::check(target, path, wrapper)?;
-            if let Some(warning) = linkdir::warning(target, path, wrapper.id) {
-                self.diag
-                    .warn(&format!("{}: warning: {warning}", path.display()));
-            }
-            return Ok(known_as);
+            return self.admit_link(target, path, wrapper).map(|()| known_as);
         }
         let now = state(seen);
         if now != State::Plain && !divert {
@@ -218,11 +216,21 @@ impl Job<'_> {
         Ok(facts.owner.map_or(known_as, |owner| owner.path))
     }
 
+    /// The same for a link in the directory of `--link-dir`.
+    fn admit_link(&self, target: &Target, path: &Path, wrapper: &Wrapper) -> Result<(), Failure> {
+        linkdir::check(target, path, wrapper)?;
+        if let Some(warning) = linkdir::warning(target, path, wrapper.id) {
+            self.diag
+                .warn(&format!("{}: warning: {warning}", path.display()));
+        }
+        Ok(())
+    }
+
     fn carry_out(&self, work: &Work, seen: &Seen, plan: Plan, path: &Path) -> Result<(), Failure> {
         if plan.steps.is_empty() {
             return Ok(());
         }
-        let held = Held::new();
+        let held = HeldSignals::hold();
         let outcome = plan.outcome;
         match apply::apply(work, seen, &plan) {
             Ok(()) => {}
@@ -302,33 +310,6 @@ fn can_divert(plan: &Plan) -> Result<(), Failure> {
     })
 }
 
-/// Signals that a person or a batch system sends wait until a plan is done or taken back;
-/// it takes milliseconds.
-struct Held(Option<SigSet>);
-
-impl Held {
-    fn new() -> Self {
-        let set: SigSet = [
-            Signal::SIGHUP,
-            Signal::SIGINT,
-            Signal::SIGQUIT,
-            Signal::SIGTERM,
-        ]
-        .into_iter()
-        .collect();
-        Self(set.thread_swap_mask(SigmaskHow::SIG_BLOCK).ok())
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            // Fails for no mask that was in force before.
-            let _ = before.thread_set_mask();
-        }
-    }
-}
-
 /// Whether the state is the one that the plan was made for.
 fn fits(outcome: Outcome, now: State) -> bool {
     match outcome {
@@ -343,53 +324,4 @@ fn fits(outcome: Outcome, now: State) -> bool {
             true
         }
     }
-}
-
-fn said(plan: &Plan, names: &Names, seen: &Seen) -> String {
-    let hidden = names.shown(Place::Hidden);
-    if plan.steps == [Step::Drop(Place::Tmp), Step::Sync] {
-        return format!(
-            "{}, which an interrupted run had left, is removed",
-            names.shown(Place::Tmp)
-        );
-    }
-    match plan.outcome {
-        Outcome::Wrapped => format!("wrapped; the program is {hidden} beside it"),
-        Outcome::AlreadyWrapped => "is already wrapped; nothing changed".to_owned(),
-        Outcome::Linked => {
-            "the directory of links now has a link of this name to cudawrap".to_owned()
-        }
-        Outcome::AlreadyLinked => "is already a link to cudawrap; nothing changed".to_owned(),
-        Outcome::Undone => "the program is back under its name".to_owned(),
-        Outcome::LinkRemoved => "the link to cudawrap is removed".to_owned(),
-        Outcome::NotWrapped => "is not wrapped; nothing changed".to_owned(),
-        Outcome::Adopted => {
-            format!("is now wrapped by cudawrap instead of migtools; the program is {hidden}")
-        }
-        Outcome::Renewed => format!("the newer program is wrapped; the older {hidden} is removed"),
-        Outcome::Repointed => "leads to cudawrap again".to_owned(),
-        Outcome::AlreadyThrough => {
-            let hop = seen
-                .app
-                .through
-                .as_ref()
-                .map(|hop| hop.display().to_string())
-                .unwrap_or_default();
-            format!(
-                "leads to {hop}, which starts through cudawrap, so it is wrapped already; nothing changed"
-            )
-        }
-        Outcome::Undiverted => {
-            format!("is not wrapped; dpkg does not divert it to {hidden} any more")
-        }
-        Outcome::Healthy => "needs no repair; nothing changed".to_owned(),
-    }
-}
-
-fn shown(plan: &Plan, work: &Work) -> Vec<String> {
-    plan.steps
-        .iter()
-        .filter(|step| **step != Step::Sync)
-        .map(|step| apply::describe(*step, work))
-        .collect()
 }

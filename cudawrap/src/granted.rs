@@ -157,20 +157,24 @@ impl NamedDevice<'_> {
         // Others of ours may be dividing a part that we own at this moment; a part that
         // we do not own may be reserved for somebody else.
         let in_the_way = match ours {
-            Some(_) if portion == Portion::All => {
-                let inside = inside(lock_file, self.request, self.device);
-                claim.others_inside(&inside)? == Some(Held::Settled)
-            }
+            Some(_) if portion == Portion::All => self.divided(&claim)?,
             Some(_) => false,
-            None => {
-                claim.other_side()? == Some(Held::Settled)
-                    && !reserved_for_us(self.probe, self.device, self.diag)?
-            }
+            None => self.reserved_for_others(&claim)?,
         };
         if in_the_way {
             return Ok(self.taken("reservation"));
         }
         Ok(Part::Claimed(claim))
+    }
+
+    fn divided(&self, claim: &Claim) -> Result<bool, Failure> {
+        let inside = inside(self.lock_file, self.request, self.device);
+        Ok(claim.others_inside(&inside)? == Some(Held::Settled))
+    }
+
+    fn reserved_for_others(&self, claim: &Claim) -> Result<bool, Failure> {
+        Ok(claim.other_side()? == Some(Held::Settled)
+            && !reserved_for_us(self.probe, self.device, self.diag)?)
     }
 
     /// Somebody else's lease or reservation is in the way.

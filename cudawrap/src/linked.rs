@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Instant;
 
+use getgpu_common::choice::chooser::{Guard, Picked};
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
@@ -200,13 +201,7 @@ fn choose(
     };
     match call.free(request) {
         Ok(Choice::Free(picked, guard, request)) => {
-            let (devices, claims): (Vec<_>, _) =
-                picked.into_iter().map(|p| (p.device, p.claim)).unzip();
-            let lease = Lease::settle(claims, &[], &lock_file, lessee.pid)?;
-            drop(guard);
-            let shown = apply_rank::shown(uuids(&devices), &request, settings);
-            let launch = Launch::behind(&call, began, request.neighbours);
-            launch.with(&devices, shown.as_deref(), lease)
+            lease_picked(&call, picked, guard, *request, began)
         }
         // A batch job has just this device, although CUDA_VISIBLE_DEVICES does not say
         // so.
@@ -216,6 +211,22 @@ fn choose(
         }
         Err(failure) => without_gpu(settings, failure),
     }
+}
+
+/// Leases devices that were chosen and claimed.
+fn lease_picked(
+    call: &ChoiceContext<'_>,
+    picked: Vec<Picked>,
+    guard: Guard,
+    request: Request,
+    began: Instant,
+) -> Result<LaunchSpec, Failure> {
+    let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
+    let lease = Lease::settle(claims, &[], call.lock_file, call.lessee.pid)?;
+    drop(guard);
+    let shown = apply_rank::shown(uuids(&devices), &request, call.settings);
+    let launch = Launch::behind(call, began, request.neighbours);
+    launch.with(&devices, shown.as_deref(), lease)
 }
 
 /// Programs are shared with nodes without GPUs.

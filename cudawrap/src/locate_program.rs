@@ -45,16 +45,7 @@ fn locate(
         .iter()
         .map(|p| chain(p))
         .collect();
-    // What the kernel was told to execute is what was started, whatever else has the name
-    // of argv[0] in PATH.
-    let executed = chains
-        .first()
-        .filter(|chain| given && !walk::nameless(chain));
-    let is_ours = |chain: &&Chain| chain.end.is_some_and(|end| ourselves.is(end));
-    let mut ours: Vec<&Chain> = chains.iter().filter(is_ours).collect();
-    if ours.first().is_some_and(|first| Some(*first) == executed) {
-        ours.truncate(1);
-    }
+    let ours = leading_here(&chains, given, ourselves);
     let directories = directories(path);
     let rule = Rule {
         is_wrapper: &|path| ourselves.behind(path),
@@ -92,6 +83,20 @@ fn beside(links: &[&Chain], rule: &Rule<'_>) -> Option<PathBuf> {
     let found = links.iter().find_map(|link| rule.beside(link));
     let found = found.or_else(|| links.iter().find_map(in_progress));
     found.map(|found| found.program)
+}
+
+/// The chains that lead to this program. `given`: the first is what the kernel was told to
+/// execute, so it is what was started, whatever else has the name of argv[0] in PATH.
+fn leading_here<'c>(chains: &'c [Chain], given: bool, ourselves: &Ourselves) -> Vec<&'c Chain> {
+    let executed = chains
+        .first()
+        .filter(|chain| given && !walk::nameless(chain));
+    let is_ours = |chain: &&Chain| chain.end.is_some_and(|end| ourselves.is(end));
+    let mut ours: Vec<&Chain> = chains.iter().filter(is_ours).collect();
+    if ours.first().is_some_and(|first| Some(*first) == executed) {
+        ours.truncate(1);
+    }
+    ours
 }
 
 fn nowhere(chain: &Chain) -> Failure {

@@ -13,8 +13,7 @@ const MIB: u64 = 1 << 20;
 const MOST_IGNORED: u64 = 1 << 30;
 
 /// In a container the processes of others are hidden and memory is the only witness: a
-/// bare context has 100 MiB and more (NVML-FACTS 11), and 1 % of a large GPU would hide
-/// it.
+/// bare CUDA context has 100 MiB and more, and 1 % of a large GPU would hide it.
 fn floor(rules: &Rules, total: u64) -> u64 {
     let default = if rules.container {
         64 * MIB
@@ -46,15 +45,42 @@ pub(super) enum Question {
     NumaNode,
 }
 
+/// Whether a device is in use, and why; there is no reason if it is idle.
+pub(super) struct Judgement {
+    pub activity: Activity,
+    pub reason: Option<String>,
+}
+
+impl Judgement {
+    const IDLE: Self = Self {
+        activity: Activity::Idle,
+        reason: None,
+    };
+
+    fn busy(reason: String) -> Self {
+        Self {
+            activity: Activity::Busy,
+            reason: Some(reason),
+        }
+    }
+
+    fn unknown(reason: String) -> Self {
+        Self {
+            activity: Activity::Unknown,
+            reason: Some(reason),
+        }
+    }
+}
+
 pub(super) fn judge(
     rules: &Rules,
     processes: Result<&[Process], &Fault>,
     memory: Result<Memory, &Fault>,
     mut ask: impl FnMut(Question) -> bool,
-) -> (Activity, Option<String>) {
+) -> Judgement {
     let processes = match processes {
         Ok(processes) => processes,
-        Err(fault) => return unknown(fault.to_string()),
+        Err(fault) => return Judgement::unknown(fault.to_string()),
     };
     if let Some(verdict) = by_processes(processes) {
         return verdict;
@@ -64,39 +90,35 @@ pub(super) fn judge(
         // An integrated GPU has no memory of its own: where all processes are seen, they
         // alone decide.
         Err(fault) if fault.code == NOT_SUPPORTED && !rules.container => {
-            return (Activity::Idle, None);
+            return Judgement::IDLE;
         }
-        Err(fault) => return unknown(fault.to_string()),
+        Err(fault) => return Judgement::unknown(fault.to_string()),
     };
     let Some(used) = excess(rules, memory, processes) else {
-        return (Activity::Idle, None);
+        return Judgement::IDLE;
     };
     let text = format!("{} MiB in use and no process shown", used / MIB);
     if rules.container {
-        return unknown(format!(
+        return Judgement::unknown(format!(
             "{text}: processes outside this container are hidden"
         ));
     }
     if ask(Question::Neighbours) || ask(Question::NumaNode) {
-        return (Activity::Idle, None);
+        return Judgement::IDLE;
     }
-    (Activity::Busy, Some(text))
-}
-
-fn unknown(reason: String) -> (Activity, Option<String>) {
-    (Activity::Unknown, Some(reason))
+    Judgement::busy(text)
 }
 
 /// What the processes alone tell; none if they leave it open.
-fn by_processes(processes: &[Process]) -> Option<(Activity, Option<String>)> {
+fn by_processes(processes: &[Process]) -> Option<Judgement> {
     let using = |process: &&Process| !process.ignored && processes::is_pid(process.pid);
     if let Some(process) = processes.iter().find(using) {
         let name = process.name.as_deref().unwrap_or("?");
         let reason = format!("used by pid {} ({name})", process.pid);
-        return Some((Activity::Busy, Some(reason)));
+        return Some(Judgement::busy(reason));
     }
     let nameless = processes.iter().find(|p| !processes::is_pid(p.pid))?;
-    Some(unknown(format!(
+    Some(Judgement::unknown(format!(
         "used by a process that NVML cannot name (pid {})",
         nameless.pid
     )))
@@ -133,7 +155,7 @@ mod tests {
             })
         };
         let verdict = |processes: &[Process], used, neighbours| {
-            judge(&plain, Ok(processes), memory(used), |_| neighbours).0
+            judge(&plain, Ok(processes), memory(used), |_| neighbours).activity
         };
         assert_eq!(verdict(&[], 44, false), Activity::Idle);
         assert_eq!(verdict(&[], 128, false), Activity::Idle);
@@ -167,15 +189,15 @@ mod tests {
             used: 900 * MIB,
         };
         assert_eq!(
-            judge(&plain, Err(&lost), Ok(memory), |_| false).0,
+            judge(&plain, Err(&lost), Ok(memory), |_| false).activity,
             Activity::Unknown
         );
         assert_eq!(
-            judge(&plain, Ok(&[]), Err(&lost), |_| false).0,
+            judge(&plain, Ok(&[]), Err(&lost), |_| false).activity,
             Activity::Unknown
         );
         assert_eq!(
-            judge(&hidden, Ok(&[]), Ok(memory), |_| true).0,
+            judge(&hidden, Ok(&[]), Ok(memory), |_| true).activity,
             Activity::Unknown
         );
     }
@@ -187,7 +209,7 @@ mod tests {
             used: 1 << 30,
         };
         assert_eq!(
-            judge(&rules(false), Ok(&[]), Ok(memory), |_| false).0,
+            judge(&rules(false), Ok(&[]), Ok(memory), |_| false).activity,
             Activity::Idle
         );
         let strict = Rules {
@@ -195,7 +217,7 @@ mod tests {
             ..rules(false)
         };
         assert_eq!(
-            judge(&strict, Ok(&[]), Ok(memory), |_| false).0,
+            judge(&strict, Ok(&[]), Ok(memory), |_| false).activity,
             Activity::Busy
         );
     }
@@ -213,7 +235,7 @@ mod tests {
                 }),
                 |_| true,
             )
-            .0
+            .activity
         };
         assert_eq!(
             [64, 65].map(|used| verdict(&hidden, used)),
@@ -236,15 +258,15 @@ mod tests {
             Fault::new("DeviceGetMemoryInfo", 4),
         );
         assert_eq!(
-            judge(&rules(false), Ok(&[]), Err(&none), |_| false).0,
+            judge(&rules(false), Ok(&[]), Err(&none), |_| false).activity,
             Activity::Idle
         );
         assert_eq!(
-            judge(&rules(true), Ok(&[]), Err(&none), |_| false).0,
+            judge(&rules(true), Ok(&[]), Err(&none), |_| false).activity,
             Activity::Unknown
         );
         assert_eq!(
-            judge(&rules(false), Ok(&[]), Err(&other), |_| false).0,
+            judge(&rules(false), Ok(&[]), Err(&other), |_| false).activity,
             Activity::Unknown
         );
     }
@@ -257,11 +279,11 @@ mod tests {
         };
         let numa = |question| question == Question::NumaNode;
         assert_eq!(
-            judge(&rules(false), Ok(&[]), Ok(memory), numa).0,
+            judge(&rules(false), Ok(&[]), Ok(memory), numa).activity,
             Activity::Idle
         );
         assert_eq!(
-            judge(&rules(true), Ok(&[]), Ok(memory), numa).0,
+            judge(&rules(true), Ok(&[]), Ok(memory), numa).activity,
             Activity::Unknown,
             "nobody else is seen there"
         );
@@ -289,11 +311,11 @@ mod tests {
                     Ok(memory),
                     |_| true
                 )
-                .0,
+                .activity,
                 Activity::Unknown
             );
             assert_eq!(
-                judge(&plain, Ok(&[nameless, named]), Ok(memory), |_| true).0,
+                judge(&plain, Ok(&[nameless, named]), Ok(memory), |_| true).activity,
                 Activity::Busy
             );
         }
@@ -313,7 +335,7 @@ mod tests {
                 }),
                 |_| false,
             )
-            .0
+            .activity
         };
         assert_eq!(
             [1 << 30, 30 << 30].map(verdict),

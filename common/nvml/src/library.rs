@@ -21,8 +21,6 @@ pub(super) fn open(library: Option<&Path>) -> Result<Nvml, Failure> {
 }
 
 fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
-    let no_driver = || Failure::new(Kind::NoDriver, "no NVIDIA driver on this node");
-    let no_gpu = || Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node");
     let code = Fault::from("Init", error).code;
     if let NvmlError::LibloadingError(cause) = error
         && lacks_memory(&cause.to_string())
@@ -34,21 +32,8 @@ fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
         error,
         NvmlError::LibloadingError(_) | NvmlError::FailedToLoadSymbol(_)
     );
-    match code {
-        fault::DRIVER_NOT_LOADED => return no_driver(),
-        fault::GPU_NOT_FOUND => return no_gpu(),
-        // Container images have empty and foreign files of this name: without a driver
-        // they say nothing.
-        _ if unloadable && !device_files::driver_loaded() => return no_driver(),
-        // The driver was asked, and what it says is no container's doing.
-        fault::VERSION_MISMATCH => {}
-        // A container without GPUs on a node with GPUs: the driver's files in /proc are
-        // the host's.
-        _ if device_files::driver_loaded() && !device_files::exist() => return no_gpu(),
-        _ if device_files::all_closed() => {
-            return Failure::new(Kind::NoUsableGpu, "no GPU that this process may open");
-        }
-        _ => {}
+    if let Some(failure) = nothing_usable(code, unloadable) {
+        return failure;
     }
     if unloadable {
         return cannot_load(library, error);
@@ -60,6 +45,30 @@ fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
         _ => "does `nvidia-smi -L` work on this node?",
     };
     Failure::new(Kind::Nvml, format!("NVML {}", Fault::from("Init", error))).hint(hint)
+}
+
+/// The failure of a node, or a container, without a driver or without GPUs that this
+/// process may use.
+fn nothing_usable(code: u32, unloadable: bool) -> Option<Failure> {
+    let no_driver = || Failure::new(Kind::NoDriver, "no NVIDIA driver on this node");
+    let no_gpu = || Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node");
+    match code {
+        fault::DRIVER_NOT_LOADED => Some(no_driver()),
+        fault::GPU_NOT_FOUND => Some(no_gpu()),
+        // Container images have empty and foreign files of this name: without a driver
+        // they say nothing.
+        _ if unloadable && !device_files::driver_loaded() => Some(no_driver()),
+        // The driver was asked, and what it says is no container's doing.
+        fault::VERSION_MISMATCH => None,
+        // A container without GPUs on a node with GPUs: the driver's files in /proc are
+        // the host's.
+        _ if device_files::driver_loaded() && !device_files::exist() => Some(no_gpu()),
+        _ if device_files::all_closed() => Some(Failure::new(
+            Kind::NoUsableGpu,
+            "no GPU that this process may open",
+        )),
+        _ => None,
+    }
 }
 
 /// A driver is loaded, and the file is not its library.

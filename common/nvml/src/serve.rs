@@ -42,13 +42,9 @@ pub fn serve(channel: &File) {
         return;
     }
     while let Some(request) = next() {
-        let answer = match answer(&mut session, &rules, request) {
-            Ok(Some(answer)) => answer,
-            Ok(None) => break,
-            Err(fault) => Answer::Failed(failure(fault)),
-        };
-        if !say(&answer) {
-            break;
+        match answer(&mut session, &rules, request) {
+            Some(answer) if say(&answer) => {}
+            _ => break,
         }
     }
     drop(session);
@@ -59,12 +55,16 @@ pub fn serve(channel: &File) {
 }
 
 /// The answer to a request; none to the last one.
-fn answer(
-    session: &mut Session<'_>,
-    rules: &Rules,
-    request: Request,
-) -> Result<Option<Answer>, Fault> {
-    Ok(Some(match request {
+fn answer(session: &mut Session<'_>, rules: &Rules, request: Request) -> Option<Answer> {
+    if request == Request::Quit {
+        return None;
+    }
+    let answer = asked(session, rules, request);
+    Some(answer.unwrap_or_else(|fault| Answer::Failed(failure(fault))))
+}
+
+fn asked(session: &mut Session<'_>, rules: &Rules, request: Request) -> Result<Answer, Fault> {
+    Ok(match request {
         Request::Count => Answer::Count(session.count()?),
         Request::Gpu { gpu } => Answer::Gpu(session.gpu(gpu, Detail::Uuid)?),
         Request::Device { gpu, slot, detail } => Answer::Device(session.device(gpu, slot, detail)?),
@@ -80,9 +80,10 @@ fn answer(
         Request::Cpus { gpu } => Answer::Cpus(affinity::cpus(session, gpu)?),
         Request::CpusOf { uuid } => Answer::Cpus(affinity::cpus_of(session, &uuid)?),
         Request::Scan { detail } => Answer::Scan(session.scan(detail)?),
-        Request::Quit => return Ok(None),
+        // `serve` ends there, and says so when the library has let go.
+        Request::Quit => Answer::Bye,
         Request::Open { .. } => Answer::Failed(Failure::new(Kind::Nvml, "opened twice")),
-    }))
+    })
 }
 
 fn failure(fault: Fault) -> Failure {

@@ -99,25 +99,8 @@ impl<'n> Session<'n> {
     /// One GPU: its MIG mode, and more by `detail`.
     pub(super) fn gpu(&mut self, index: u32, detail: Detail) -> Result<Gpu, Fault> {
         let handle = self.gpu_handle(index)?;
-        let mode = with_retries(|| {
-            handle
-                .mig_mode()
-                .map_err(|e| Fault::from("DeviceGetMigMode", &e))
-        });
-        let mig = match mode {
-            Ok(mode) => in_mig_mode(mode.current)?,
-            Err(fault) if fault.absent() => false,
-            Err(fault) => return Err(fault),
-        };
-        let slots = if mig {
-            with_retries(|| {
-                handle
-                    .mig_device_count()
-                    .map_err(|e| Fault::from("DeviceGetMaxMigDeviceCount", &e))
-            })?
-        } else {
-            0
-        };
+        let mig = has_mig(&handle)?;
+        let slots = if mig { mig_slots(&handle)? } else { 0 };
         let uuid = if detail >= Detail::Place {
             Some(self.gpu_uuid(index, &handle)?)
         } else {
@@ -209,10 +192,6 @@ impl<'n> Session<'n> {
             }
             _ => None,
         };
-        let usable = minor.is_none_or(|minor| {
-            device_files::gpu_usable(minor)
-                && instance.is_none_or(|(gi, ci)| device_files::instance_usable(minor, gi, ci))
-        });
         let sized = detail >= Detail::Size;
         let profile = match slot {
             Some(slot) if sized => self.profile(gpu, slot, &handle),
@@ -231,7 +210,7 @@ impl<'n> Session<'n> {
             instance,
             profile,
             memory,
-            usable,
+            usable: minor.is_none_or(|minor| is_usable(minor, instance)),
             cpus: None,
         }))
     }
@@ -296,35 +275,64 @@ impl<'n> Session<'n> {
                     continue;
                 }
             };
-            let slots: Vec<Option<u32>> = if gpu.mig {
-                (0..gpu.slots).map(Some).collect()
-            } else {
-                vec![None]
-            };
-            for slot in slots {
-                match self.device(index, slot, detail) {
-                    Ok(None) => {}
-                    // A UUID twice is a library gone wrong: the second one is never
-                    // handed out.
-                    Ok(Some(device))
-                        if found.devices.iter().any(|known| known.uuid == device.uuid) =>
-                    {
-                        found
-                            .problems
-                            .push(format!("GPU {index}: {} is listed twice", device.uuid));
-                    }
-                    Ok(Some(device)) => found.devices.push(device),
-                    Err(fault) => {
-                        let place =
-                            slot.map_or(String::new(), |slot| format!(" MIG device {slot}"));
-                        found.problems.push(format!("GPU {index}{place}: {fault}"));
-                    }
-                }
-            }
+            self.scan_gpu(&gpu, detail, &mut found);
             found.gpus.push(gpu);
         }
         Ok(found)
     }
+
+    /// Adds the devices of one GPU.
+    fn scan_gpu(&mut self, gpu: &Gpu, detail: Detail, found: &mut Inventory) {
+        let index = gpu.index;
+        let slots: Vec<Option<u32>> = if gpu.mig {
+            (0..gpu.slots).map(Some).collect()
+        } else {
+            vec![None]
+        };
+        for slot in slots {
+            match self.device(index, slot, detail) {
+                Ok(None) => {}
+                // A UUID twice is a library gone wrong: the second one is never handed
+                // out.
+                Ok(Some(device)) if found.devices.iter().any(|known| known.uuid == device.uuid) => {
+                    let problem = format!("GPU {index}: {} is listed twice", device.uuid);
+                    found.problems.push(problem);
+                }
+                Ok(Some(device)) => found.devices.push(device),
+                Err(fault) => {
+                    let place = slot.map_or(String::new(), |slot| format!(" MIG device {slot}"));
+                    found.problems.push(format!("GPU {index}{place}: {fault}"));
+                }
+            }
+        }
+    }
+}
+
+/// Whether this process may open the nodes of a device: the GPU's, and for a MIG device
+/// those of its instances.
+fn is_usable(minor: u32, instance: Option<(u32, u32)>) -> bool {
+    device_files::gpu_usable(minor)
+        && instance.is_none_or(|(gi, ci)| device_files::instance_usable(minor, gi, ci))
+}
+
+/// Whether a GPU is in MIG mode; one that does not know the mode is not.
+fn has_mig(gpu: &Handle<'_>) -> Result<bool, Fault> {
+    let mode = with_retries(|| {
+        gpu.mig_mode()
+            .map_err(|e| Fault::from("DeviceGetMigMode", &e))
+    });
+    match mode {
+        Ok(mode) => in_mig_mode(mode.current),
+        Err(fault) if fault.absent() => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
+fn mig_slots(gpu: &Handle<'_>) -> Result<u32, Fault> {
+    with_retries(|| {
+        gpu.mig_device_count()
+            .map_err(|e| Fault::from("DeviceGetMaxMigDeviceCount", &e))
+    })
 }
 
 /// Whether MIG mode is on (NVML_DEVICE_MIG_ENABLE). A GPU whose mode is neither on nor off

@@ -94,7 +94,7 @@ fn witnesses<'n>(
         Some((gpu, slot)) if asked.wants_all() => session.scanned_memory(gpu, slot),
         _ => None,
     };
-    let mut verdict = |session: &mut Session<'n>, memory: &Result<Memory, Fault>| {
+    let mut judged = |session: &mut Session<'n>, memory: &Result<Memory, Fault>| {
         judge(
             rules,
             processes.as_deref(),
@@ -107,23 +107,23 @@ fn witnesses<'n>(
         .is_ok_and(|list| list.iter().any(|p| !p.ignored));
     // A process is proof enough: memory is asked for only where it can still decide, or
     // is wanted.
-    let (memory, (activity, reason)) = if !asked.wants_all() && (processes.is_err() || busy) {
+    let (memory, verdict) = if !asked.wants_all() && (processes.is_err() || busy) {
         let nothing = Memory { total: 0, used: 0 };
-        (None, verdict(session, &Ok(nothing)))
+        (None, judged(session, &Ok(nothing)))
     } else {
         let mut memory = scanned.map_or_else(|| memory::memory(session.nvml, &asked.handle), Ok);
-        let mut told = verdict(session, &memory);
+        let mut verdict = judged(session, &memory);
         // The scan was a moment before the process list: a process that has exited since
         // must not look like one that is hidden.
-        if scanned.is_some() && told.0 != Activity::Idle && !busy {
+        if scanned.is_some() && verdict.activity != Activity::Idle && !busy {
             memory = memory::memory(session.nvml, &asked.handle);
-            told = verdict(session, &memory);
+            verdict = judged(session, &memory);
         }
-        (memory.ok(), told)
+        (memory.ok(), verdict)
     };
     Ok(Usage {
-        activity,
-        reason,
+        activity: verdict.activity,
+        reason: verdict.reason,
         processes: processes.unwrap_or_default(),
         memory,
     })

@@ -166,11 +166,6 @@ impl<A: Ask> Chooser<'_, A> {
             Admission::Within(guard) => guard,
             Admission::Over(over) => return Ok(Outcome::OverCap(over)),
         };
-        let (patience, pause) = if share {
-            (SHARE_PATIENCE, Duration::from_micros(100))
-        } else {
-            (PATIENCE, Duration::from_millis(2))
-        };
         let mut round = Round {
             pool: &pool,
             apart: count > 1 && inventory.one_per_gpu_instance(),
@@ -178,21 +173,34 @@ impl<A: Ask> Chooser<'_, A> {
             rejected: HashMap::new(),
             picked: Vec::new(),
         };
-        let began = Instant::now();
-        while round.picked.len() < count {
-            match self.pick_one(probe, &mut round)? {
-                Next::Picked => {}
-                // Others are deciding about these: whoever gives way leaves one of them
-                // free.
-                Next::Contended if began.elapsed() < patience => std::thread::sleep(pause),
-                Next::Contended | Next::None => return Ok(Outcome::NoneFree(round.reasons(count))),
-            }
+        if !self.pick_all(probe, &mut round)? {
+            return Ok(Outcome::NoneFree(round.reasons(count)));
         }
         drop(gate);
         round.picked.sort_by_key(|(position, _)| *position);
         let picked: Vec<Picked> = round.picked.into_iter().map(|(_, picked)| picked).collect();
         let guard = guard.sign(self.lock_file, self.side, &picked)?;
         Ok(Outcome::Picked(picked, guard))
+    }
+
+    /// Claims as many devices as are wanted; false if too few are free.
+    fn pick_all(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<bool, Failure> {
+        let (patience, pause) = if self.request.filter.share.is_some() {
+            (SHARE_PATIENCE, Duration::from_micros(100))
+        } else {
+            (PATIENCE, Duration::from_millis(2))
+        };
+        let began = Instant::now();
+        while round.picked.len() < self.request.count {
+            match self.pick_one(probe, round)? {
+                Next::Picked => {}
+                // Others are deciding about these: whoever gives way leaves one of them
+                // free.
+                Next::Contended if began.elapsed() < patience => std::thread::sleep(pause),
+                Next::Contended | Next::None => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 
     /// Claims one more device of the pool, the best first.

@@ -62,6 +62,38 @@ pub struct Request {
     batch_job: bool,
 }
 
+/// What the environment says of a grant.
+struct Inherited {
+    /// CUDA_VISIBLE_DEVICES as it is set, for messages.
+    value: String,
+    visible: Visible,
+    /// What the batch system says where that is not set.
+    batch_gpus: Option<BatchGpus>,
+}
+
+impl Inherited {
+    fn read(settings: &Settings, environment: &Environment, ignore_grant: bool) -> Self {
+        let value = environment.visible.as_deref().filter(|_| !ignore_grant);
+        let batch_gpus = environment
+            .batch_gpus
+            .clone()
+            .filter(|_| environment.batch_job && value.is_none() && !ignore_grant);
+        let outside_grant = settings.without_grant == WithoutGrant::None
+            && environment.batch_job
+            && batch_gpus.is_none();
+        let visible = match Visible::parse(value) {
+            Visible::Unset if outside_grant => Visible::Nothing,
+            visible => visible,
+        };
+        let value = value.map(|value| value.to_string_lossy().into_owned());
+        Self {
+            value: value.unwrap_or_default(),
+            visible,
+            batch_gpus,
+        }
+    }
+}
+
 impl Request {
     /// Reads lists and grant. `ignore_grant`: as if CUDA_VISIBLE_DEVICES were not set.
     pub fn new(
@@ -84,18 +116,11 @@ impl Request {
         environment: &Environment,
         ignore_grant: bool,
     ) -> Result<Self, Failure> {
-        let value = environment.visible.as_deref().filter(|_| !ignore_grant);
-        let batch_gpus = environment
-            .batch_gpus
-            .clone()
-            .filter(|_| environment.batch_job && value.is_none() && !ignore_grant);
-        let outside_grant = settings.without_grant == WithoutGrant::None
-            && environment.batch_job
-            && batch_gpus.is_none();
-        let visible = match Visible::parse(value) {
-            Visible::Unset if outside_grant => Visible::Nothing,
-            visible => visible,
-        };
+        let Inherited {
+            value,
+            visible,
+            batch_gpus,
+        } = Inherited::read(settings, environment, ignore_grant);
         // What a batch system has granted is not cut by the list for interactive use, nor
         // counted.
         let named = matches!(visible, Visible::Entries(_)) || batch_gpus.is_some();
@@ -119,9 +144,7 @@ impl Request {
             neighbours: Vec::new(),
             user: nix::unistd::geteuid().as_raw(),
             cap: settings.max_per_user.filter(|_| counted),
-            value: value
-                .map(|v| v.to_string_lossy().into_owned())
-                .unwrap_or_default(),
+            value,
             visible,
             batch_gpus,
             batch_job: environment.batch_job,

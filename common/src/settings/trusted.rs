@@ -47,6 +47,11 @@ pub fn check_prefix(path: &Path) -> Result<(), Failure> {
     }
 }
 
+fn writable(name: &Path, meta: &Metadata) -> Option<String> {
+    (meta.permissions().mode() & 0o022 != 0)
+        .then(|| format!("others can write to {}", name.display()))
+}
+
 /// What is wrong with a file, its directory, or what it is a link to. `whose` says of an
 /// owner who is not trusted whose it is not.
 fn wrong(path: &Path, trusted: &dyn Fn(u32) -> bool, whose: &str) -> Option<String> {
@@ -59,16 +64,8 @@ fn wrong(path: &Path, trusted: &dyn Fn(u32) -> bool, whose: &str) -> Option<Stri
         (!trusted(meta.uid()))
             .then(|| format!("{} belongs to uid {}, {whose}", name.display(), meta.uid()))
     };
-    let writable = |name: &Path, meta: &Metadata| {
-        (meta.permissions().mode() & 0o022 != 0)
-            .then(|| format!("others can write to {}", name.display()))
-    };
     // What is written to /dev/null is never read from it.
-    let content = if file.is_file() {
-        writable(&target, &file)
-    } else {
-        None
-    };
+    let content = writable(&target, &file).filter(|_| file.is_file());
     let directory = |path: &Path| {
         let parent = path
             .parent()
@@ -77,13 +74,7 @@ fn wrong(path: &Path, trusted: &dyn Fn(u32) -> bool, whose: &str) -> Option<Stri
         let meta = fs::metadata(parent).ok()?;
         // Nobody can move or replace what belongs to somebody else in a sticky directory.
         let sticky = meta.permissions().mode() & 0o1000 != 0;
-        owner(parent, &meta).or_else(|| {
-            if sticky {
-                None
-            } else {
-                writable(parent, &meta)
-            }
-        })
+        owner(parent, &meta).or_else(|| writable(parent, &meta).filter(|_| !sticky))
     };
     owner(path, &link)
         .or_else(|| owner(&target, &file))

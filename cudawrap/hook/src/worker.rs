@@ -60,19 +60,7 @@ impl Question<'_> {
         }
         let (answers, theirs) = hook::channel().map_err(failed)?;
         let (lines, errors) = nvml_client::channel().map_err(failed)?;
-        let words: [OsString; 6] = [
-            "cudawrap".into(),
-            hook::WORKER_OPTION.into(),
-            std::process::id().to_string().into(),
-            self.program.into(),
-            if thread::others() {
-                hook::MANY
-            } else {
-                hook::ONE
-            }
-            .into(),
-            fdinfo::to_word(&fdinfo::settled_locks("self")).into(),
-        ];
+        let words = self.words();
         let without: &[&str] = if self.again {
             &[hook::VARIABLE, "CUDA_VISIBLE_DEVICES"]
         } else {
@@ -88,18 +76,27 @@ impl Question<'_> {
             lines,
             deadline: Some(Instant::now() + self.limit + START),
         };
-        let open = [
-            talk.answers.as_raw_fd(),
-            talk.lines.as_raw_fd(),
-            child.number(),
-        ];
-        for (place, number) in ASKED[1..].iter().zip(open) {
-            place.store(number, Ordering::SeqCst);
-        }
-        ASKED[0].store(std::process::id() as i32, Ordering::SeqCst);
+        talk.remember(&child);
         let answer = talk.answer(child);
         ASKED[0].store(0, Ordering::SeqCst);
         answer
+    }
+
+    /// How cudawrap is called.
+    fn words(&self) -> [OsString; 6] {
+        let threads = if thread::others() {
+            hook::MANY
+        } else {
+            hook::ONE
+        };
+        [
+            "cudawrap".into(),
+            hook::WORKER_OPTION.into(),
+            std::process::id().to_string().into(),
+            self.program.into(),
+            threads.into(),
+            fdinfo::to_word(&fdinfo::settled_locks("self")).into(),
+        ]
     }
 
     fn failed(&self, why: &str) -> Failure {
@@ -136,6 +133,19 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
+    /// Writes down what is open, for [`end_left_question`].
+    fn remember(&self, child: &UnseenChild) {
+        let open = [
+            self.answers.as_raw_fd(),
+            self.lines.as_raw_fd(),
+            child.number(),
+        ];
+        for (place, number) in ASKED[1..].iter().zip(open) {
+            place.store(number, Ordering::SeqCst);
+        }
+        ASKED[0].store(std::process::id() as i32, Ordering::SeqCst);
+    }
+
     fn answer(mut self, child: UnseenChild) -> Result<Found, Failure> {
         let answer = self.next();
         // What it has said before it answered.
@@ -167,26 +177,32 @@ impl Talk<'_> {
             poll::until(listened, self.deadline).map_err(|errno| failed(&reason(&errno.into())))?;
             let [answered, said] = both.map(|fd| fd.any().unwrap_or(false));
             heard = heard && (!said || self.pass_on());
-            if !answered {
-                continue;
+            if answered && let Some(answer) = self.receive() {
+                return answer;
             }
-            match hook::receive(&self.answers) {
-                Ok(Some((Message::Limit(limit), _))) => {
-                    self.deadline = limit.map(|limit| Instant::now() + limit);
-                }
-                Ok(Some((Message::Ready { variables, needed }, descriptors))) => {
-                    if descriptors.len() < needed {
-                        return Err(failed("no descriptor is left for the lease (ulimit -n)"));
-                    }
-                    return Ok(Found {
-                        variables,
-                        descriptors,
-                    });
-                }
-                Ok(Some((Message::Failed(failure), _))) => return Err(failure),
-                Ok(None) => return Err(failed("it exited without an answer")),
-                Err(error) => return Err(failed(&reason(&error))),
+        }
+    }
+
+    /// Reads one message: the answer, or none if it only says how long to wait for that.
+    fn receive(&mut self) -> Option<Result<Found, Failure>> {
+        let failed = |why: &str| Some(Err(self.question.failed(why)));
+        match hook::receive(&self.answers) {
+            Ok(Some((Message::Limit(limit), _))) => {
+                self.deadline = limit.map(|limit| Instant::now() + limit);
+                None
             }
+            Ok(Some((Message::Ready { needed, .. }, descriptors)))
+                if descriptors.len() < needed =>
+            {
+                failed("no descriptor is left for the lease (ulimit -n)")
+            }
+            Ok(Some((Message::Ready { variables, .. }, descriptors))) => Some(Ok(Found {
+                variables,
+                descriptors,
+            })),
+            Ok(Some((Message::Failed(failure), _))) => Some(Err(failure)),
+            Ok(None) => failed("it exited without an answer"),
+            Err(error) => failed(&reason(&error)),
         }
     }
 

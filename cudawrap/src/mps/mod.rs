@@ -51,14 +51,7 @@ pub fn join(
     if settings.share.is_none() && part >= 1.0 {
         return if typed { Err(no_share()) } else { Ok(()) };
     }
-    let [device] = devices else {
-        let text = format!(
-            "MPS: {} devices: a program can be a client on one device only",
-            devices.len()
-        );
-        return Err(Failure::new(Kind::Usage, text)
-            .hint("start one program on each, or switch MPS off (CUDAWRAP_MPS=0)"));
-    };
+    let device = only(devices)?;
     let uuid = &device.uuid;
     let control = daemon::Control::find(
         uuid,
@@ -80,6 +73,18 @@ pub fn join(
         .variables
         .extend(variables::of(&directory, uuid, part, device.memory));
     Ok(())
+}
+
+fn only(devices: &[Device]) -> Result<&Device, Failure> {
+    let [device] = devices else {
+        let text = format!(
+            "MPS: {} devices: a program can be a client on one device only",
+            devices.len()
+        );
+        return Err(Failure::new(Kind::Usage, text)
+            .hint("start one program on each, or switch MPS off (CUDAWRAP_MPS=0)"));
+    };
+    Ok(device)
 }
 
 fn no_share() -> Failure {

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 
+use clap::ArgMatches;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::flags;
 use getgpu_common::help_text::Asked;
@@ -39,7 +40,11 @@ fn parsed(arguments: &[OsString]) -> Result<Wanted, Failure> {
         let version = env!("CARGO_PKG_VERSION");
         return Ok(Wanted::Text(format!("cudawrap {version}\n")));
     }
-    let choices = Overrides::of(&typed, "cudawrap")?;
+    options(arguments, &typed).map(Wanted::Run)
+}
+
+fn options(arguments: &[OsString], typed: &ArgMatches) -> Result<Options, Failure> {
+    let choices = Overrides::of(typed, "cudawrap")?;
     let program: Vec<OsString> = typed
         .get_many::<OsString>("program")
         .into_iter()
@@ -57,16 +62,16 @@ fn parsed(arguments: &[OsString]) -> Result<Wanted, Failure> {
         .hint(format!("cudawrap --wait={time} -- PROGRAM")));
     }
     let flag = |name| typed.get_flag(name);
-    Ok(Wanted::Run(Options {
+    Ok(Options {
         choices,
         ignore_grant: flag("ignore-grant"),
         visible: typed.get_one::<String>("visible").cloned(),
         mps: flag("mps"),
         bind: flag("bind"),
         auto: flag("auto"),
-        level: flags::level(&typed),
+        level: flags::level(typed),
         program,
-    }))
+    })
 }
 
 /// `cudawrap --wait 30 app` would run a program called 30.
