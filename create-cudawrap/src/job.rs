@@ -71,15 +71,13 @@ impl Job<'_> {
         work.known_as = seen.diverted.as_deref().unwrap_or(&known_as);
         can_divert(&first)?;
         let outcome = first.outcome;
-        let done = Done {
+        let mut done = Done {
             text: outcome_text::of(&first, &names, &seen),
             steps: Vec::new(),
         };
         if self.options.dry_run {
-            return Ok(Done {
-                steps: outcome_text::steps(&first, &work),
-                ..done
-            });
+            done.steps = outcome_text::steps(&first, &work);
+            return Ok(done);
         }
         self.carry_out(&work, &seen, first, path)
             .map_err(|failure| self.blame(failure))?;

@@ -1,22 +1,21 @@
 //! The choice of one call: a reservation of this caller that lingers, the device of an
-//! index, or free devices by the policy. Claims only; what is chosen here is settled by
-//! `call` when NVML has let go.
+//! INDEX, or free devices by the policy. It only claims: `invocation` confirms the claims
+//! when NVML has let go.
 
-use getgpu_common::choice::cap::Admission;
 use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
-use getgpu_common::choice::rejection_report::{self, Offer, Rejected};
-use getgpu_common::error::{Failure, Kind};
+use getgpu_common::choice::rejection_report::Rejected;
+use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
-use getgpu_common::lock::{Claim, OfdLock, Side};
+use getgpu_common::lock::{OfdLock, Side};
 use getgpu_common::ownership::Decision;
 use getgpu_common::queue::{Progress, Search, Waiter};
-use getgpu_common::request::{Request, WITHOUT_GRANT};
+use getgpu_common::request::Request;
 use getgpu_common::select::{Observer, Selected, Selection};
 use getgpu_common::settings::Wait;
 use getgpu_common::visible::Visible;
 
-use crate::answer::{Answer, Chosen, Claimed};
+use crate::answer::{Chosen, Claimed};
 use crate::explain;
 use crate::invocation::{Asker, Invocation, open};
 use crate::options::{Action, Format, Keep};
@@ -61,103 +60,6 @@ impl Invocation<'_> {
             return Ok(Chosen::Settled(answer));
         }
         self.free(client, request, known)
-    }
-
-    /// The device of this index, in use or not; claimed if it is free.
-    fn indexed(
-        &self,
-        client: &mut Asker,
-        request: &Request,
-        inventory: &Inventory,
-        index: usize,
-    ) -> Result<Chosen, Failure> {
-        let pool: Vec<&Device> = request.filter.pool(inventory).collect();
-        if pool.is_empty() {
-            return Err(rejection_report::empty_pool(
-                &request.filter,
-                inventory,
-                &request.filter.sort(inventory),
-            ));
-        }
-        let Some(device) = pool.get(index).copied() else {
-            return Err(no_such_index(index, pool.len(), request));
-        };
-        let value = self.value(std::iter::once(&device.uuid), Some(inventory));
-        let uuids = vec![device.uuid.clone()];
-        let why = match self.claim_device(client, request, inventory, device)? {
-            Attempt::Claimed(claim, guard) => {
-                return Ok(Chosen::Claimed(Claimed {
-                    uuids,
-                    value,
-                    claims: vec![claim],
-                    guard,
-                }));
-            }
-            Attempt::PassedOver(why) => why,
-        };
-        self.accept_unreserved(&why)?;
-        Ok(Chosen::Settled(Answer {
-            uuids,
-            value,
-            lock: None,
-            part: 1.0,
-            guard: Guard::default(),
-        }))
-    }
-
-    /// A device that was named is printed although it cannot be reserved, but never held.
-    fn accept_unreserved(&self, why: &str) -> Result<(), Failure> {
-        match self.options.keep {
-            Keep::Hold(_) => {
-                let failure = Failure::new(Kind::NoneFree, format!("not held: {why}"));
-                Err(failure.hint(
-                    "getgpu --hold without INDEX holds a free device; getgpu --list shows them",
-                ))
-            }
-            Keep::No => Ok(()),
-            Keep::ForProgram => {
-                self.diag.warn(&format!("not reserved: {why}"));
-                Ok(())
-            }
-        }
-    }
-
-    /// Claims this device if it is free.
-    fn claim_device(
-        &self,
-        client: &mut Asker,
-        request: &Request,
-        inventory: &Inventory,
-        device: &Device,
-    ) -> Result<Attempt, Failure> {
-        let probe = self.lock_file.open()?;
-        let mut chooser = Chooser {
-            client,
-            lock_file: &self.lock_file,
-            side: Side::Reservation,
-            request,
-            skip: &|other| other != device,
-        };
-        let guard = match chooser.within_cap(&probe, inventory)? {
-            Admission::Within(guard) => guard,
-            Admission::Over(over) => {
-                let why = format!("{}: {}", device.uuid, over.message);
-                return Ok(Attempt::PassedOver(why));
-            }
-        };
-        match chooser.try_device(&probe, device)? {
-            Offer::Available(claim) => {
-                let claims = std::iter::once(&claim);
-                let guard = guard.sign_claims(&self.lock_file, Side::Reservation, claims)?;
-                Ok(Attempt::Claimed(claim, guard))
-            }
-            Offer::Rejected(why) => Ok(Attempt::PassedOver(explain::passed_over(
-                device,
-                Some(&why),
-                &self.lock_file,
-                &probe,
-            ))),
-        }
     }
 
     fn free(
@@ -273,31 +175,6 @@ impl Invocation<'_> {
         });
         each.collect::<Vec<_>>().join(",")
     }
-}
-
-/// What came of a device that was named.
-enum Attempt {
-    Claimed(Claim, Guard),
-    /// It is not free; why, for people.
-    PassedOver(String),
-}
-
-fn no_such_index(index: usize, devices: usize, request: &Request) -> Failure {
-    let there = match devices {
-        1 => "there is 1 device, 0".to_owned(),
-        many => format!("there are {many} devices, 0 to {}", many - 1),
-    };
-    let (within, hint) = match request.filter.grant {
-        Some(_) => (
-            ", within CUDA_VISIBLE_DEVICES",
-            request.remedy(WITHOUT_GRANT),
-        ),
-        None => (
-            "",
-            "getgpu --list; to wait for a free device: getgpu --wait",
-        ),
-    };
-    Failure::new(Kind::Usage, format!("no device {index}: {there}{within}")).hint(hint)
 }
 
 /// Says with `--explain` why devices were not taken.

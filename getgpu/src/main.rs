@@ -9,6 +9,7 @@
 mod answer;
 mod caller;
 mod check;
+mod check_devices;
 mod check_hook;
 mod choose;
 mod explain;
@@ -16,6 +17,7 @@ mod findings;
 mod hand_out;
 mod holder;
 mod idle;
+mod indexed;
 mod invocation;
 mod list;
 mod options;

@@ -10,6 +10,7 @@ use crate::choice::cap::Admission;
 pub use crate::choice::cap::Guard;
 use crate::choice::policy::{Candidate, Preference};
 use crate::choice::rejection_report::{self, Offer, Rejected};
+use crate::choice::round::Round;
 use crate::choice::sampling::SlotSampler;
 use crate::choice::{cap, sampling};
 use crate::error::Failure;
@@ -50,51 +51,12 @@ pub struct Chooser<'a, A: Ask> {
     pub skip: &'a dyn Fn(&Device) -> bool,
 }
 
-/// One choice in the making.
-struct Round<'d> {
-    pool: &'d [(usize, &'d Device)],
-    /// Whether a program could not use two devices of one GPU instance.
-    apart: bool,
-    gpu_loads: HashMap<u32, i64>,
-    rejected: HashMap<usize, Rejected>,
-    picked: Vec<(usize, Picked)>,
-}
-
 /// What came of trying to claim one more device.
 enum Next {
     Picked,
     /// None, but others are deciding about some: they may be free in a moment.
     Contended,
     None,
-}
-
-impl Round<'_> {
-    fn has_seen(&self, position: usize) -> bool {
-        let picked = || self.picked.iter().any(|(known, _)| *known == position);
-        self.rejected.contains_key(&position) || picked()
-    }
-
-    /// Whether a device that is picked already is of the same GPU instance.
-    fn is_beside_picked(&self, device: &Device) -> bool {
-        let instance = device.gpu_instance();
-        let same = |(_, other): &(usize, Picked)| other.device.gpu_instance() == instance;
-        instance.is_some() && self.picked.iter().any(same)
-    }
-
-    /// Why each device of the pool was not had. One that could be had, or was not even
-    /// tried, is one of too few; alone it would have been tried.
-    fn reasons(mut self, count: usize) -> Vec<(Device, Rejected)> {
-        let rest = if count > 1 {
-            Rejected::TooFew
-        } else {
-            Rejected::Tried
-        };
-        let reason = |(position, device): &(usize, &Device)| {
-            let why = self.rejected.remove(position);
-            ((*device).clone(), why.unwrap_or_else(|| rest.clone()))
-        };
-        self.pool.iter().map(reason).collect()
-    }
 }
 
 impl<A: Ask> Chooser<'_, A> {

@@ -1,0 +1,161 @@
+//! What `--check` asks NVML: whether the driver answers, which devices there are, and which
+//! of them nobody can ever get.
+
+use std::collections::BTreeMap;
+
+use getgpu_common::error::Failure;
+use getgpu_common::ident::Uuid;
+use getgpu_common::inventory::{Activity, Detail, Device, Inventory};
+use getgpu_common::lock::{LockFile, Span, occupancy};
+use getgpu_common::quantity::counted;
+use getgpu_common::settings::Settings;
+
+use crate::findings::Findings;
+use crate::invocation::{Asker, open};
+
+const SICK_GPU: &str = "nvidia-smi -q shows more; a GPU that is lost needs a reset or a reboot";
+
+/// Asks NVML for everything; none if it does not answer.
+pub fn look(
+    settings: &Settings,
+    lock_file: Option<&LockFile>,
+    findings: &mut Findings,
+) -> Option<Inventory> {
+    let began = std::time::Instant::now();
+    let scanned = open(settings).and_then(|client| {
+        client.ask_all(|client| {
+            let inventory = client.scan(Detail::Full)?;
+            let silent = silent(client, &inventory, lock_file)?;
+            Ok((inventory, silent))
+        })
+    });
+    let (inventory, silent) = match scanned {
+        Ok(found) => found,
+        Err(failure) => {
+            let remedy =
+                "install the NVIDIA driver, then check that `nvidia-smi -L` lists the GPUs";
+            findings.failed("driver", &failure, remedy);
+            return None;
+        }
+    };
+    let driver = inventory.driver.as_deref().unwrap_or("of unknown version");
+    findings.fine(
+        "driver",
+        &format!(
+            "{driver}, NVML answers in {} ms",
+            began.elapsed().as_millis()
+        ),
+    );
+    for problem in &inventory.problems {
+        findings.wrong("driver", problem, SICK_GPU);
+    }
+    report_silent(&silent, findings);
+    count_devices(&inventory, findings);
+    empty_gpus(&inventory, findings);
+    closed_devices(&inventory, findings);
+    Some(inventory)
+}
+
+/// Devices whose use NVML does not tell.
+fn report_silent(silent: &BTreeMap<String, Vec<Uuid>>, findings: &mut Findings) {
+    for (reason, devices) in silent {
+        let others = match devices.len() {
+            1 => String::new(),
+            2 => " and 1 other".to_owned(),
+            many => format!(" and {} others", many - 1),
+        };
+        let text = format!(
+            "{}{others}: never free, since NVML does not report who uses it: {reason}",
+            devices[0]
+        );
+        findings.wrong("devices", &text, SICK_GPU);
+    }
+}
+
+/// How many devices there are, of each kind.
+fn count_devices(inventory: &Inventory, findings: &mut Findings) {
+    let mig = |device: &&Device| device.slot.is_some();
+    let mig = inventory.devices.iter().filter(mig).count();
+    let whole = inventory.devices.len() - mig;
+    let text = format!(
+        "{} and {} on {}",
+        counted(mig, "MIG device"),
+        counted(whole, "whole GPU"),
+        counted(inventory.gpus.len(), "GPU")
+    );
+    if inventory.devices.is_empty() {
+        findings.wrong(
+            "devices",
+            &text,
+            "nvidia-smi mig -cgi PROFILES -C makes MIG devices",
+        );
+    } else {
+        findings.fine("devices", &text);
+    }
+}
+
+/// GPUs in MIG mode on which no MIG devices were made.
+fn empty_gpus(inventory: &Inventory, findings: &mut Findings) {
+    for gpu in inventory.gpus.iter().filter(|gpu| gpu.mig) {
+        if !inventory
+            .devices
+            .iter()
+            .any(|device| device.gpu == gpu.index)
+        {
+            let text = format!(
+                "GPU {} is in MIG mode but has no MIG devices: nobody can use it",
+                gpu.index
+            );
+            findings.wrong(
+                "devices",
+                &text,
+                &format!("nvidia-smi mig -i {} -cgi PROFILES -C", gpu.index),
+            );
+        }
+    }
+}
+
+/// Devices whose files this process may not open.
+fn closed_devices(inventory: &Inventory, findings: &mut Findings) {
+    let closed = |device: &&Device| !device.usable;
+    let closed = inventory.devices.iter().filter(closed).count();
+    if closed > 0 {
+        let text = format!(
+            "{closed} of {} cannot be opened by this process",
+            counted(inventory.devices.len(), "device")
+        );
+        findings.wrong(
+            "devices",
+            &text,
+            "check the permissions of /dev/nvidia* and /dev/nvidia-caps, and the device cgroup",
+        );
+    }
+}
+
+/// The devices whose use NVML does not tell, by what it says instead. They can never be
+/// handed out.
+fn silent(
+    client: &mut Asker,
+    inventory: &Inventory,
+    lock_file: Option<&LockFile>,
+) -> Result<BTreeMap<String, Vec<Uuid>>, Failure> {
+    let probe = lock_file.map(LockFile::open).transpose()?;
+    let mut silent: BTreeMap<String, Vec<Uuid>> = BTreeMap::new();
+    for device in inventory.devices.iter().filter(|device| device.usable) {
+        // Whoever holds a device through the lock uses it, and will end.
+        if probe.as_ref().is_some_and(|probe| {
+            occupancy::seen(probe, Span::of(&device.uuid)).is_ok_and(|held| held.is_some())
+        }) {
+            continue;
+        }
+        let usage = client.usage(device, Detail::Uuid)?;
+        // With its memory told it is unknown only for as long as a program outside this
+        // container uses it.
+        if usage.activity != Activity::Unknown || usage.memory.is_some() {
+            continue;
+        }
+        let reason = usage.reason.unwrap_or_default();
+        silent.entry(reason).or_default().push(device.uuid.clone());
+    }
+    Ok(silent)
+}
