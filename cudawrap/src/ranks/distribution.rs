@@ -114,10 +114,18 @@ mod tests {
             "two tasks for each GPU"
         );
         assert_eq!(block(&own(4, 4), 1), None);
+        assert_eq!(uneven(&own(3, 4), 2), None);
+        assert!(uneven(&own(3, 2), 2).is_some());
         assert_eq!(
             share(&own(4, 1), 1),
             Some(Share::Fraction { of: 1, parts: 4 })
         );
+    }
+
+    #[test]
+    fn where_there_is_no_device_nothing_is_divided() {
+        assert_eq!(block(&rank(0, 4), 0), None);
+        assert_eq!(uneven(&rank(0, 4), 0), None);
     }
 
     #[test]

@@ -96,6 +96,14 @@ fn every_launcher_says_which_rank_it_is() {
             found(1, 4, false),
         ),
         (
+            "SLURM_LOCALID=1 SLURM_NNODES=1 SLURM_NTASKS=4",
+            found(1, 4, false),
+        ),
+        (
+            "SLURM_STEP_ID=0 SLURM_LOCALID=4 SLURM_STEP_TASKS_PER_NODE=4",
+            found(4, None, false),
+        ),
+        (
             "SLURM_LOCALID=0 SLURM_PROCID=4 SLURM_NNODES=2 SLURM_NTASKS=8",
             found(0, None, false),
         ),
