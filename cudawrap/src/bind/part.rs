@@ -65,7 +65,7 @@ fn within(units: &Units, all: &Units) -> Vec<Run<i64>> {
 mod tests {
     use super::*;
     use getgpu_common::cpus::overlap;
-    use getgpu_common::lock::UNITS;
+    use getgpu_common::lock::{Range, UNITS};
 
     /// Cores with two threads each, numbered as most machines do.
     fn cores(count: usize) -> Vec<CpuSet> {
@@ -203,6 +203,17 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn pieces_that_begin_no_core_have_the_one_that_they_share_most_of() {
+        // Of two cores a tenth of the first, and a quarter of the second.
+        let half = UNITS / 2;
+        let pieces = [(1, half / 10), (half + half / 2, half / 4)];
+        let ranges = pieces.map(|(start, length)| Range::new(start, length).unwrap());
+        let units = Units::of(ranges, Range::new(0, UNITS).unwrap());
+        let cores = cores(2);
+        assert_eq!(of(&cores, &units, &Units::whole()), cores[1]);
     }
 
     #[test]

@@ -92,6 +92,8 @@ fn our_own_programs_zombies_and_kernel_threads_never_count() {
         (stat(21, 10, 210, "cudawrap"), VALUE),
         (stat(22, 10, 210, "create-cudawrap"), VALUE),
         (stat(23, 1, 210, "getgpu-hold"), VALUE),
+        (stat(28, 23, 210, "getgpu-idle"), VALUE),
+        (stat(29, 23, 210, "getgpu-log"), VALUE),
         (zombie, VALUE),
         (kernel, VALUE),
         (
