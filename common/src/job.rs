@@ -155,6 +155,8 @@ mod tests {
                 job("17", None),
             ),
             ("0::/job_x/step_0\n", None),
+            ("0::/job_/step_0\n", None),
+            ("0::/job_17/step_a.b\n", job("17", None)),
         ] {
             assert_eq!(Job::of_cgroups(text), expected, "{text}");
         }
