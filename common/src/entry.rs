@@ -1,10 +1,22 @@
 //! What our programs do first, since they have no Rust `main`: look whether there is memory
-//! to start in. Where the address space ends here, the allocator or the standard library's
-//! own start-up would abort the process.
+//! to start in, and put right what the caller may have left closed or ignored. Where the
+//! address space ends here, the allocator or the standard library's own start-up would abort.
 
 use std::io::Write;
 
+use nix::sys::signal::{SigSet, Signal};
+
 use crate::sys;
+
+/// For a program that never becomes another one: its standard streams are open, and a pipe
+/// that nobody reads, a file over the limit of sizes (setrlimit(2)) and a child are errors
+/// and an exit status, whatever the caller has done with the signals.
+pub fn prepare() {
+    sys::open_standard_streams();
+    sys::ignore_sigpipe();
+    sys::keep_exited_children();
+    let _ = SigSet::from(Signal::SIGXFSZ).thread_block();
+}
 
 /// Whether `least` bytes are there for `program`. If not, it says so, without an allocation.
 pub fn has_memory(program: &str, least: usize) -> bool {

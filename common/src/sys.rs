@@ -124,6 +124,13 @@ pub fn ignore_sigpipe() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
+/// Has a child that exits stay until it is waited for. A caller that ignores SIGCHLD leaves
+/// that to us, and then nobody learns how a child ended (waitpid(2), NOTES).
+pub fn keep_exited_children() {
+    // SAFETY: the default action needs no handler and touches no memory of ours.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Puts /dev/null in the place of each standard stream that is closed: what is opened next
 /// would be in its place, and lines for people would go there.
 pub fn open_standard_streams() {

@@ -5,7 +5,7 @@
 #![cfg_attr(not(test), no_main)]
 
 #[cfg(not(test))]
-use getgpu_common::{entry, error::Kind, exit, sys};
+use getgpu_common::{entry, error::Kind, exit};
 
 /// What create-cudawrap needs for itself, in bytes.
 #[cfg(not(test))]
@@ -19,8 +19,7 @@ const LEAST_MEMORY: usize = 512 << 10;
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
 pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
-    sys::open_standard_streams();
-    sys::ignore_sigpipe();
+    entry::prepare();
     if !entry::has_memory("create-cudawrap", LEAST_MEMORY) {
         return exit::create_cudawrap(Kind::Refused);
     }

@@ -35,7 +35,7 @@ use getgpu_common::lease_log;
 use getgpu_common::lock::holder_args;
 use getgpu_common::nvml_client::WORKER_OPTION;
 #[cfg(not(test))]
-use getgpu_common::{entry, error::Kind, exit, sys};
+use getgpu_common::{entry, error::Kind, exit};
 
 /// What getgpu needs for itself, in bytes.
 #[cfg(not(test))]
@@ -49,8 +49,7 @@ const LEAST_MEMORY: usize = 512 << 10;
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
 pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
-    sys::open_standard_streams();
-    sys::ignore_sigpipe();
+    entry::prepare();
     if !entry::has_memory("getgpu", LEAST_MEMORY) {
         return exit::getgpu(Kind::LockPlace);
     }

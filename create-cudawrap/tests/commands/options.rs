@@ -209,6 +209,30 @@ fn a_record_that_cannot_be_written_fails_nothing() {
 }
 
 #[test]
+fn what_the_caller_ignores_and_the_size_of_files_do_not_matter() {
+    let sandbox = Sandbox::with_program();
+    let below = |how: &str| {
+        let mut shell = sandbox.prepared(Command::new("sh"));
+        let script = format!(
+            "PATH={}:$PATH; {how} \"$0\" x",
+            sandbox.path("bin").display()
+        );
+        shell.args(["-c", &script]);
+        said(shell.arg(sandbox.command().get_program()).output().unwrap())
+    };
+    // A tool that says that no package owns the program.
+    sandbox.program("bin/dpkg", "#!/bin/sh\nexit 1\n");
+    // dash itself needs the signal.
+    let ignored = below("exec env --ignore-signal=CHLD");
+    assert_eq!(ignored.code, 0, "{}", ignored.err);
+    assert_eq!(sandbox.ok(&["--undo", "x"]).code, 0);
+    let no_room = below("ulimit -f 0; exec");
+    assert_eq!(no_room.code, 0, "{}", no_room.err);
+    assert!(no_room.err.contains("cannot note"), "{}", no_room.err);
+    assert_eq!(sandbox.output_of("app/x"), "one a b");
+}
+
+#[test]
 fn links_lead_to_the_chosen_cudawrap() {
     let sandbox = Sandbox::with_program();
     sandbox.run_sh("mkdir other && mv bin/cudawrap other/");

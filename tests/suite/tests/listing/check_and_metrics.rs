@@ -97,6 +97,10 @@ fn every_problem_is_told_with_a_remedy() {
     broken.getgpu(["--check", &directory]).run().exits(0);
     std::fs::remove_file(app.with_file_name("CUDAWRAP_app")).unwrap();
     problem(&broken, &[&directory], "app");
+    // Nor does a caller that ignores the end of children hide it.
+    let ignored = ["--ignore-signal=CHLD", "getgpu", "--check", &directory];
+    let ignored = broken.command("env").args(ignored).run();
+    assert_eq!(findings(ignored.exits(1)).0.len(), 1, "{ignored:#?}");
     // A remedy is one that works: nothing can be repaired where nothing is.
     let missing = broken
         .getgpu(["--check", &broken.text("opt/nowhere")])
