@@ -116,6 +116,9 @@ pub fn text(listing: &Listing) -> String {
 /// The families with one number for the node.
 fn node(listing: &Listing, text: &mut Exposition) {
     let number = |number: u64| [format!(" {number}")];
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_secs());
+    let since = listing.queue.iter().filter_map(|one| one.since);
     text.gauge(
         "getgpu_waiting",
         "Programs that wait for a device.",
@@ -124,7 +127,7 @@ fn node(listing: &Listing, text: &mut Exposition) {
     text.gauge(
         "getgpu_longest_wait_seconds",
         "How long the program that waits longest has waited, 0 if none does.",
-        number(longest_wait(listing)),
+        number(longest_wait(since, now)),
     );
     text.gauge(
         "getgpu_problems",
@@ -169,12 +172,9 @@ fn held(rows: &[Row]) -> Vec<String> {
         .collect()
 }
 
-/// In seconds.
-fn longest_wait(listing: &Listing) -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = now.map_or(0, |now| now.as_secs());
-    let first = listing.queue.iter().filter_map(|one| one.since).min();
-    first.map_or(0, |since| now.saturating_sub(since))
+/// In seconds; `since` and `now` in Unix seconds, and the clock may have been set back.
+fn longest_wait(since: impl Iterator<Item = u64>, now: u64) -> u64 {
+    since.min().map_or(0, |since| now.saturating_sub(since))
 }
 
 fn labels(row: &Row) -> String {
@@ -197,6 +197,15 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::longest_wait;
+
+    #[test]
+    fn the_first_of_the_queue_has_waited_longest() {
+        assert_eq!(longest_wait([970, 940, 990].into_iter(), 1000), 60);
+        assert_eq!(longest_wait([1005].into_iter(), 1000), 0);
+        assert_eq!(longest_wait(std::iter::empty(), 1000), 0);
+    }
+
     #[test]
     fn labels_are_escaped() {
         assert_eq!(super::escaped("a\"b\\c\nd"), r#"a\"b\\c\nd"#);
