@@ -7,7 +7,7 @@
 //! | words and values | `error` and `exit` failures and their statuses, `entry` whether there is memory to start in, `diag` lines for people, `ident` UUIDs, `quantity` sizes and times, `similar` what was meant by a mistyped word, `cpus` sets of CPUs, `batch` and `job` what a batch system says, `frameworks` variables for shares |
 //! | the lock | `lock` taking, settling and reading locks, `share` parts of a device in units of the lock |
 //! | the node | `inventory` GPUs and devices as data, `visible` CUDA_VISIBLE_DEVICES, `settings` files, variables and the site's lists, `node_lock` the lock of this node, `syslog` and `lease_log` the system's log |
-//! | what is typed | `flags` tables of options, `help_text` help texts, `overrides` options as settings |
+//! | what is typed | `flags` the form of a table of options, `shared_flags` the options that several programs have, `help_text` help texts, `overrides` options as settings |
 //! | one call | `pool` which devices it may choose from, `nearest` which is best for a rank, `ownership` what it owns already, `nvml_client` the connection to the process that asks NVML, `hook` that between libcudawrap.so and cudawrap, `request` what it asks for |
 //! | choosing | `choice` claiming free devices, `queue` waiting for them, `select` one look at the node |
 //!
@@ -51,6 +51,7 @@ pub mod visible;
 pub mod flags;
 pub mod help_text;
 pub mod overrides;
+pub mod shared_flags;
 
 pub mod hook;
 pub mod nearest;

@@ -3,8 +3,9 @@
 //! file, an option and a variable mean the same.
 
 use crate::error::{Failure, Kind};
-use crate::flags::{CHOOSING, LETTER, Takes};
+use crate::flags::{LETTER, Takes};
 use crate::settings::{Loaded, Settings};
+use crate::shared_flags::CHOOSING;
 
 /// The choosing options that were typed: setting, texts, and the option's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Arg, Command, ValueHint, value_parser};
 use getgpu_common::flags::{self, Flag, Takes, flag};
 use getgpu_common::help_text::HelpText;
+use getgpu_common::shared_flags;
 
 /// The program's name in every message, whatever it was called by.
 pub const PROGRAM: &str = "create-cudawrap";
@@ -90,7 +91,7 @@ const FLAGS: &[Flag] = &[
 
 /// Every option of create-cudawrap.
 pub fn table() -> impl Iterator<Item = Flag> {
-    FLAGS.iter().copied().chain(flags::COMMON)
+    FLAGS.iter().copied().chain(shared_flags::COMMON)
 }
 
 /// The parser, from which completions are made too.

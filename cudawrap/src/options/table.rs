@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use clap::{Arg, ArgAction, Command, ValueHint};
 use getgpu_common::flags::{self, Flag, Takes, flag};
 use getgpu_common::help_text::HelpText;
+use getgpu_common::shared_flags;
 
 /// What only cudawrap has.
 pub const FLAGS: [Flag; 3] = [
@@ -21,7 +22,7 @@ pub const FLAGS: [Flag; 3] = [
         "mps",
         &[],
         Takes::Nothing,
-        flags::SHARE,
+        shared_flags::SHARE,
         "With --share: run as a client of NVIDIA's MPS daemon, which is started and ended as needed",
     ),
     flag(
@@ -48,11 +49,11 @@ const RUN: &str = "How the program runs";
 
 /// Every option of cudawrap: getgpu's that choose, its own, and those that all have.
 pub fn table() -> impl Iterator<Item = Flag> {
-    flags::CHOOSING
+    shared_flags::CHOOSING
         .into_iter()
         .chain(FLAGS)
         .chain([AUTO])
-        .chain(flags::COMMON)
+        .chain(shared_flags::COMMON)
 }
 
 /// The parser, from which completions are made too.

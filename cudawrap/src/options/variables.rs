@@ -2,10 +2,11 @@
 //! Under secure execution (setuid, file capabilities) none is believed.
 
 use getgpu_common::error::Failure;
-use getgpu_common::flags::{self, Flag};
+use getgpu_common::flags::Flag;
 use getgpu_common::overrides::Overrides;
 use getgpu_common::resolve_program::PREFIX;
 use getgpu_common::settings::{Loaded, switches};
+use getgpu_common::shared_flags;
 use getgpu_common::similar::similar;
 use getgpu_common::sys;
 
@@ -32,7 +33,10 @@ pub fn grant_ignored() -> Result<bool, Failure> {
 /// CUDAWRAP_* variables that no version so far has read, probably mistyped, each with the
 /// one that may have been meant.
 pub fn unknown_variables() -> Vec<(String, Option<String>)> {
-    let options = FLAGS.iter().chain(&flags::CHOOSING).map(Flag::variable);
+    let options = FLAGS
+        .iter()
+        .chain(&shared_flags::CHOOSING)
+        .map(Flag::variable);
     let others = ["CUDAWRAP_DISABLE", "CUDAWRAP_IGNORE_GRANT"].map(str::to_owned);
     let known: Vec<String> = options.chain(others).collect();
     // All begin alike, which must not count as likeness.

@@ -5,18 +5,18 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use getgpu_common::lock::claim::sign;
 use getgpu_common::lock::holder_args::{HolderArgs, Until};
-use getgpu_common::lock::{OfdLock, Side, Span, Units, ownership_proof};
-use getgpu_common::procfs::{Stat, fdinfo, file, namespaces};
+use getgpu_common::lock::{OfdLock, Side, Span, ownership_proof};
+use getgpu_common::procfs::{Stat, file, namespaces};
 use getgpu_common::{lease_log, sys};
 
 use super::backoff::Backoff;
 use super::consent::{self, Evidence, Questions};
 use super::exit_watch::{Watch, runs};
+use super::held_lock::HeldLock;
 use super::proc_scanner::ProcScanner;
 use super::snapshot::{self, Snapshot};
 
@@ -32,16 +32,15 @@ const CALLER_LOOK: Duration = Duration::from_millis(50);
 const BETWEEN_ANSWERS: Duration = Duration::from_millis(1);
 /// How long after the end of its last program this process may come to know of it.
 const NOTICE: Duration = Duration::from_millis(100);
-/// How long somebody else may take over or move the lingering mark.
-const HANDOVER: Duration = Duration::from_millis(200);
 
 /// Lives as the command line says.
 pub fn live(line: &HolderArgs) -> i32 {
     sys::set_name(c"getgpu-hold");
-    let (lock, starter) = (
-        OfdLock::new(sys::own_fd(super::start::LOCK_FD)),
-        File::from(sys::own_fd(super::start::STARTER_FD)),
-    );
+    let lock = HeldLock {
+        devices: &line.devices,
+        lock: OfdLock::new(sys::own_fd(super::start::LOCK_FD)),
+    };
+    let starter = File::from(sys::own_fd(super::start::STARTER_FD));
     sign_in(line, &lock);
     let questions = Questions::receive();
     // Without memory or descriptors /proc tells nothing: a reservation in doubt stays.
@@ -78,14 +77,14 @@ pub fn live(line: &HolderArgs) -> i32 {
 }
 
 /// Says who holds the devices, where others look for that.
-fn sign_in(line: &HolderArgs, lock: &OfdLock) {
+fn sign_in(line: &HolderArgs, lock: &HeldLock<'_>) {
     let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
     let pid = namespaces::host_pids().then(|| std::process::id() as i32);
     for device in &line.devices {
-        sign(lock, Side::Reservation, Span::of(device), uid, pid);
+        sign(&lock.lock, Side::Reservation, Span::of(device), uid, pid);
     }
     if let (Some(text), Some(first), Some(pid)) = (&line.record, line.devices.first(), pid) {
-        reopen(lock)
+        lock.reopen()
             .iter()
             .for_each(|lock| lease_log::launch(lock, Side::Reservation, pid, first, text));
     }
@@ -103,7 +102,7 @@ fn printed(mut starter: File) -> bool {
 
 struct Reservation<'a> {
     line: &'a HolderArgs,
-    lock: OfdLock,
+    lock: HeldLock<'a>,
     looker: ProcScanner,
     questions: Option<Questions>,
     /// The caller and its children before anything was printed.
@@ -209,7 +208,7 @@ impl Reservation<'_> {
         if !found.is_empty() {
             return Some(found);
         }
-        let mark = self.mark();
+        let mark = self.lock.mark();
         let mut caller = Watch::new(std::iter::once((
             self.line.caller.pid,
             self.line.caller.start,
@@ -233,7 +232,7 @@ impl Reservation<'_> {
             };
             let found = self.timely(found, since, guest);
             if !found.is_empty() {
-                self.unmark(mark);
+                self.lock.unmark(mark);
                 return Some(found);
             }
             if last {
@@ -268,43 +267,20 @@ impl Reservation<'_> {
     /// bytes. If it is given the device, it joins our locks and then ends this process;
     /// if it exits without doing so, all is as before.
     fn answer(&mut self, asker: i32) {
-        let (Some(answer), Some(probe)) = (self.reopen(), self.reopen()) else {
+        let (Some(answer), Some(probe)) = (self.lock.reopen(), self.lock.reopen()) else {
             return;
         };
         let agreed = consent::agrees(&self.evidence(asker, &probe));
-        for device in &self.line.devices {
-            let span = Span::of(device);
-            let _ = answer.try_read(if agreed {
-                span.consent()
-            } else {
-                span.refusal()
-            });
-        }
-        while self.asked(&probe) {
+        self.lock.answer(&answer, agreed);
+        while self.lock.is_asked_for(&probe) {
             std::thread::sleep(BETWEEN_ANSWERS);
         }
-    }
-
-    /// Whether somebody keeps the handover bytes.
-    fn asked(&self, probe: &OfdLock) -> bool {
-        let held = |device| matches!(probe.conflict(Span::of(device).handover()), Ok(Some(_)));
-        self.line.devices.iter().any(held)
     }
 
     fn evidence(&self, asker: i32, probe: &OfdLock) -> Evidence {
         let everything = self.looker.everything();
         let mut evidence = consent::read(self.line, asker, &everything);
-        let own = fdinfo::settled_locks("self");
-        let inode = nix::sys::stat::fstat(self.lock.as_fd()).map_or(0, |stat| stat.st_ino);
-        evidence.held = self.line.devices.iter().map(Span::of).any(|span| {
-            let units = Units::of(
-                fdinfo::within(&own, inode, span.reservation()),
-                span.reservation(),
-            );
-            let regions = [span.lease(), span.inner_lease(), span.inner_reservation()];
-            let held = |range| !matches!(probe.conflict(range), Ok(None));
-            regions.into_iter().any(|region| units.at(region).any(held))
-        });
+        evidence.held = self.lock.is_held_by_others(probe);
         evidence.named = !self.looker.naming(&everything).is_empty();
         evidence
     }
@@ -326,54 +302,6 @@ impl Reservation<'_> {
         });
         found
     }
-
-    /// Read-locks the lingering bytes, under the handover bytes, on a description of its
-    /// own.
-    fn mark(&self) -> Option<OfdLock> {
-        let mark = self.reopen()?;
-        let handover = self.handover();
-        for device in &self.line.devices {
-            let _ = mark.try_read(Span::of(device).lingering());
-        }
-        drop(handover);
-        Some(mark)
-    }
-
-    /// Takes the mark away, unless somebody is just taking over: then this process is
-    /// about to be ended.
-    fn unmark(&self, mark: Option<OfdLock>) {
-        let handover = self.handover();
-        drop(mark);
-        drop(handover);
-    }
-
-    fn handover(&self) -> Option<OfdLock> {
-        let description = self.reopen()?;
-        let until = Instant::now() + HANDOVER;
-        for device in &self.line.devices {
-            let left = until.saturating_duration_since(Instant::now());
-            let locked = description.write_within(Span::of(device).handover(), left);
-            if matches!(locked, Ok(false)) {
-                return None;
-            }
-        }
-        Some(description)
-    }
-
-    fn reopen(&self) -> Option<OfdLock> {
-        reopen(&self.lock)
-    }
-}
-
-/// Another description of the same lock file, wherever that is now.
-fn reopen(lock: &OfdLock) -> Option<OfdLock> {
-    let path = format!("/proc/self/fd/{}", lock.number());
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path)
-        .ok()?;
-    Some(OfdLock::new(OwnedFd::from(file)))
 }
 
 /// The name that `live` gives this process is the one that others look for.

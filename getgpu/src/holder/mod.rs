@@ -1,10 +1,12 @@
 //! The holder: a small process that keeps a reservation for a program that has not
-//! started yet, and for as long as it runs. `start` makes one, `args` is its command
-//! line, `lifecycle` is what it does, `proc_scanner` and `process_match` find its program.
+//! started yet, and for as long as it runs. `start` makes one, `lifecycle` is
+//! what it does, `held_lock` what it holds, `proc_scanner` and `process_match` find its
+//! program, and `consent` decides whether another getgpu may have the reservation.
 
 mod backoff;
 mod consent;
 pub mod exit_watch;
+mod held_lock;
 mod lifecycle;
 mod proc_scanner;
 mod process_match;

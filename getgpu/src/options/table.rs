@@ -5,6 +5,7 @@
 use clap::{Arg, ArgAction, Command};
 use getgpu_common::flags::{self, Flag, Takes, flag};
 use getgpu_common::help_text::HelpText;
+use getgpu_common::shared_flags;
 
 const KEEP: &str = "Keeping it";
 const SHOW: &str = "Looking";
@@ -177,10 +178,10 @@ const FLAGS: &[Flag] = &[
 
 /// Every option of getgpu.
 pub fn table() -> impl Iterator<Item = Flag> {
-    flags::CHOOSING
+    shared_flags::CHOOSING
         .into_iter()
         .chain(FLAGS.iter().copied())
-        .chain(flags::COMMON)
+        .chain(shared_flags::COMMON)
 }
 
 /// The parser, from which completions are made too.
