@@ -53,11 +53,7 @@ fn shell_role(parent: &Stat) -> Role {
     }
     // A fork of a shell for `$( )` has the arguments of its parent, and is not what runs
     // them.
-    let grandparent = Stat::read(parent.ppid);
-    if parent.forked
-        || grandparent
-            .is_some_and(|above| above.arg_start != 0 && above.arg_start == parent.arg_start)
-    {
+    if parent.forked {
         return Role::Script;
     }
     match process_memory::cmdline(parent.pid) {

@@ -1,6 +1,6 @@
 //! Who called: the chain of parents, and the nearest of them that was started by exec.
-//! Forks of a shell for `$( )`, pipes and functions count as that shell, since they share
-//! its argument pages.
+//! Forks of a shell for `$( )`, pipes and functions count as that shell: they have executed
+//! nothing since, and share its argument pages.
 
 use super::Stat;
 
@@ -31,8 +31,10 @@ pub fn caller(ancestors: &[Stat]) -> Option<&Stat> {
     let mut chain = ancestors.iter();
     let mut caller = chain.next()?;
     for parent in chain {
-        // 0 means that it may not be read: then nothing says that it is a fork.
-        if caller.arg_start == 0 || caller.arg_start != parent.arg_start {
+        // Programs that were executed may have their arguments at one address, too, where
+        // addresses are not randomised (personality(2)). 0 means that it may not be read:
+        // then nothing says that it is a fork of this parent.
+        if !caller.forked || caller.arg_start == 0 || caller.arg_start != parent.arg_start {
             break;
         }
         caller = parent;
@@ -44,7 +46,7 @@ pub fn caller(ancestors: &[Stat]) -> Option<&Stat> {
 mod tests {
     use super::*;
 
-    fn stat(pid: i32, arg_start: u64) -> Stat {
+    fn stat(pid: i32, arg_start: u64, forked: bool) -> Stat {
         Stat {
             pid,
             comm: "sh".into(),
@@ -52,7 +54,7 @@ mod tests {
             ppid: 0,
             terminal: 0,
             kernel: false,
-            forked: false,
+            forked,
             start: 1,
             arg_start,
         }
@@ -61,18 +63,28 @@ mod tests {
     #[test]
     fn forks_count_as_the_shell_they_came_from() {
         let chain = [
-            stat(30, 7),
-            stat(20, 7),
-            stat(10, 7),
-            stat(5, 9),
-            stat(1, 9),
+            stat(30, 7, true),
+            stat(20, 7, true),
+            stat(10, 7, false),
+            stat(5, 9, true),
+            stat(1, 9, false),
         ];
         assert_eq!(caller(&chain).unwrap().pid, 10);
         assert_eq!(caller(&chain[3..]).unwrap().pid, 1);
         assert_eq!(
-            caller(&[stat(3, 0), stat(2, 0)]).unwrap().pid,
+            caller(&[stat(3, 0, true), stat(2, 0, false)]).unwrap().pid,
             3,
             "unreadable: no fork is assumed"
+        );
+        assert_eq!(
+            caller(&[stat(3, 7, false), stat(2, 7, false)]).unwrap().pid,
+            3,
+            "two programs"
+        );
+        assert_eq!(
+            caller(&[stat(3, 7, true), stat(1, 9, false)]).unwrap().pid,
+            3,
+            "a fork that another process has adopted"
         );
         assert_eq!(caller(&[]), None);
     }

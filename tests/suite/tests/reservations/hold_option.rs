@@ -63,6 +63,32 @@ fn hold_lasts_until_that_shell_is_over() {
 }
 
 #[test]
+fn it_is_that_shells_also_where_addresses_are_not_randomised() {
+    if skip::lacks(&[skip::Need::Tool("setarch"), skip::Need::Tool("dash")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    // dash would put PWD right in what it starts.
+    let place = format!("PWD={}", sandbox.text("work"));
+    let fixed = |words: &[&str]| {
+        let command = sandbox.command("env").args([&place, "setarch", "-R"]);
+        command.args(words)
+    };
+    if fixed(&["true"]).run().code() != Some(0) {
+        return skip::say("setarch -R is not allowed here");
+    }
+    // Words and environments of the same length: the arguments lie at one address.
+    sandbox.file("work/inner", "X=$(getgpu --hold); echo $$; :\n", 0o644);
+    let outer = "dash ./inner; : >ready; while [ ! -e go ]; do sleep 0.05; done\n";
+    sandbox.file("work/outer", outer, 0o644);
+    let program = fixed(&["dash", "./outer"]).spawn();
+    sandbox.until_file("work/ready");
+    free_again(&sandbox);
+    sandbox.file("work/go", "", 0o644);
+    program.wait().exits(0);
+}
+
+#[test]
 fn hold_lasts_for_a_session_of_many_programs_and_long_gaps() {
     let sandbox = Sandbox::builder("h200x1")
         .settings("linger = '100ms'")
