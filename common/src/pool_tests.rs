@@ -16,13 +16,14 @@ fn inside(filter: &Filter, devices: &[Device]) -> Vec<u32> {
         devices: devices.to_vec(),
         ..Inventory::default()
     };
-    let sorted = filter.sort(&inventory);
-    devices
-        .iter()
-        .zip(sorted)
-        .filter(|(_, out)| out.is_none())
-        .map(|(d, _)| d.gpu)
-        .collect()
+    let pool: Vec<u32> = filter.pool(&inventory).map(|device| device.gpu).collect();
+    let outside = filter.sort(&inventory);
+    assert_eq!(
+        pool.len() + outside.iter().flatten().count(),
+        devices.len(),
+        "what is not in the pool has a reason"
+    );
+    pool
 }
 
 #[test]
