@@ -228,7 +228,7 @@ fn what_the_caller_ignores_and_the_size_of_files_do_not_matter() {
     assert_eq!(sandbox.ok(&["--undo", "x"]).code, 0);
     let no_room = below("ulimit -f 0; exec");
     assert_eq!(no_room.code, 0, "{}", no_room.err);
-    assert!(no_room.err.contains("cannot note"), "{}", no_room.err);
+    assert!(no_room.err.contains("cannot record"), "{}", no_room.err);
     assert_eq!(sandbox.output_of("app/x"), "one a b");
 }
 
