@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use getgpu_common::ident::Uuid;
+use getgpu_common::lock::holder_args::HolderArgs;
 use getgpu_common::lock::{OfdLock, Span, Units};
 use getgpu_common::procfs::fdinfo;
 
@@ -14,11 +15,18 @@ const HANDOVER: Duration = Duration::from_millis(200);
 
 /// The confirmed reservation of these devices.
 pub struct HeldLock<'a> {
-    pub devices: &'a [Uuid],
+    devices: &'a [Uuid],
     pub lock: OfdLock,
 }
 
-impl HeldLock<'_> {
+impl<'a> HeldLock<'a> {
+    pub fn new(line: &'a HolderArgs, lock: OfdLock) -> Self {
+        Self {
+            devices: &line.devices,
+            lock,
+        }
+    }
+
     /// Another description of the same lock file, wherever that is now.
     pub fn reopen(&self) -> Option<OfdLock> {
         let path = format!("/proc/self/fd/{}", self.lock.number());

@@ -36,10 +36,7 @@ const NOTICE: Duration = Duration::from_millis(100);
 /// Lives as the command line says.
 pub fn live(line: &HolderArgs) -> i32 {
     sys::set_name(c"getgpu-hold");
-    let lock = HeldLock {
-        devices: &line.devices,
-        lock: OfdLock::new(sys::own_fd(super::start::LOCK_FD)),
-    };
+    let lock = HeldLock::new(line, OfdLock::new(sys::own_fd(super::start::LOCK_FD)));
     let starter = File::from(sys::own_fd(super::start::STARTER_FD));
     sign_in(line, &lock);
     let questions = Questions::receive();

@@ -90,6 +90,11 @@ fn every_problem_is_told_with_a_remedy() {
     let empty =
         Sandbox::new("driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\n");
     problem(&empty, &[], "GPU 0 is in MIG mode but has no MIG devices");
+    let counted = empty.getgpu(["--check"]).run().stdout;
+    assert!(
+        counted.contains("0 MIG devices and 0 whole GPUs on 1 GPU\n"),
+        "{counted}"
+    );
     // A wrapped program without its hidden one.
     let broken = Sandbox::new("mig4");
     let app = wrap(&broken, "opt", "app", "probe");
