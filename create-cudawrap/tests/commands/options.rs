@@ -63,6 +63,23 @@ fn a_settings_file_that_is_wrong_is_told_before_anything_is_changed() {
 }
 
 #[test]
+fn steps_and_outcomes_are_told_by_the_names_of_the_files() {
+    let sandbox = Sandbox::with_program();
+    let wrapper = sandbox.path("bin/cudawrap").display().to_string();
+    // Which steps there are depends on the file system.
+    let steps = sandbox.ok(&["--dry-run", "x"]).out;
+    assert!(
+        steps.contains(" CUDAWRAP_x") && steps.contains(&format!(" to {wrapper}\n")),
+        "{steps}"
+    );
+    let wrapped = sandbox.ok(&["x"]).err;
+    assert!(
+        wrapped.contains("x: wrapped; the program is CUDAWRAP_x beside it\n"),
+        "{wrapped}"
+    );
+}
+
+#[test]
 fn help_and_version_go_to_standard_output() {
     let sandbox = Sandbox::new();
     for args in [["--help"], ["-h"], ["--version"], ["-V"]] {
