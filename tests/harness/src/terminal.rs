@@ -1,12 +1,15 @@
-//! A terminal for a program of a test (openpty(3)): what is written to it is kept, and the
+//! A terminal for a program of a test (pty(7)): what is written to it is kept, and the
 //! test can type.
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use nix::pty::{Winsize, openpty};
+use nix::fcntl::OFlag;
+use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 
 use crate::{Command, wait};
 
@@ -27,14 +30,12 @@ impl Terminal {
     /// If the kernel gives none.
     #[must_use]
     pub fn new(columns: u16, rows: u16) -> Self {
-        let size = Winsize {
-            ws_row: rows,
-            ws_col: columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        let pty = openpty(Some(&size), None).expect("a terminal");
-        let keys = File::from(pty.master);
+        let (keys, slave) = open();
+        let sized = std::process::Command::new("stty")
+            .args(["cols", &columns.to_string(), "rows", &rows.to_string()])
+            .stdin(slave.try_clone().expect("a descriptor"))
+            .status();
+        assert!(sized.expect("stty").success());
         let mut screen = keys.try_clone().expect("a descriptor");
         let seen = Arc::default();
         let theirs: Arc<Mutex<Vec<u8>>> = Arc::clone(&seen);
@@ -50,7 +51,7 @@ impl Terminal {
         });
         Self {
             keys,
-            slave: Some(File::from(pty.slave)),
+            slave: Some(slave),
             seen,
             reader,
         }
@@ -120,4 +121,20 @@ impl Terminal {
         let bytes = seen.lock().expect("the screen");
         String::from_utf8_lossy(&bytes).into_owned()
     }
+}
+
+/// Both sides. Programs of other tests, which start meanwhile, inherit neither.
+fn open() -> (File, File) {
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY;
+    let master = posix_openpt(flags | OFlag::O_CLOEXEC).expect("a terminal");
+    grantpt(&master).expect("the program's side");
+    unlockpt(&master).expect("the program's side");
+    let slave = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlag::O_NOCTTY.bits())
+        .open(ptsname_r(&master).expect("the name of the program's side"))
+        .expect("the program's side");
+    let keys = master.as_fd().try_clone_to_owned().expect("a descriptor");
+    (File::from(keys), slave)
 }
