@@ -155,4 +155,21 @@ mod tests {
         );
         assert!(memory.due(&a, at(2126)));
     }
+
+    #[test]
+    fn what_was_lost_is_tried_again_soon_and_the_next_look_is_the_earliest() {
+        let (a, b, start) = (uuid(1), uuid(2), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut memory = RetrySchedule::default();
+        assert_eq!(memory.pause(start), None, "nothing has room");
+        memory.update(&free(&[&a, &b]), start);
+        assert_eq!(memory.pause(start), None, "both may be tried now");
+        assert_eq!(memory.idle(&[a.clone(), b.clone(), uuid(3)]), 3);
+        memory.busy(&a, start);
+        memory.lost(&b, start);
+        assert!(!memory.due(&b, at(1)) && memory.due(&b, at(2)));
+        assert_eq!(memory.pause(start), Some(LOST));
+        assert_eq!(memory.pause(at(2)), Some(Duration::from_millis(998)));
+        assert_eq!(memory.idle(&[a, b, uuid(3)]), 1, "one that was not asked");
+    }
 }

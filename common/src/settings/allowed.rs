@@ -123,3 +123,22 @@ fn from_file(path: &Path) -> Result<Option<List>, Failure> {
         .hint("nothing is handed out until it can be read")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::List;
+
+    #[test]
+    fn a_mig_uuid_alone_needs_nothing_but_the_uuid() {
+        let uuid = "0a1b2c3d-1111-5222-8333-444455556666";
+        for (entry, needs) in [
+            (format!("MIG-{uuid}"), false),
+            (format!("GPU-{uuid}"), true),
+            (format!("MIG-GPU-{uuid}/3/0"), true),
+            ("# none".to_owned(), false),
+        ] {
+            let list = List::from([entry.as_str()].into_iter());
+            assert_eq!(list.needs_place(), needs, "{entry}");
+        }
+    }
+}
