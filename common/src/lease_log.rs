@@ -21,7 +21,7 @@ pub const OPTION: &str = "--recorder";
 /// The name of such a process.
 pub const NAME: &CStr = c"getgpu-log";
 
-/// Starts one for what process `pid` has just settled on `device`; `text` is the rest of
+/// Starts one for what process `pid` has just confirmed on `device`; `text` is the rest of
 /// the line. Without it nothing else is different.
 pub fn start(
     settings: &Settings,
@@ -101,7 +101,7 @@ pub fn main(words: &[OsString]) -> i32 {
     let began = sys::boot_time();
     // The byte that says which process it is ends with the lease, when the last process
     // that has its descriptors ends.
-    while let Ok(false) = lock.wait_for(Range::byte(bytes.start() + pid), Held::Try) {}
+    while let Ok(false) = lock.wait_for(Range::byte(bytes.start() + pid), Held::Tentative) {}
     drop(lock);
     let held: Duration = sys::boot_time().saturating_sub(began);
     syslog::send(&format!(

@@ -184,7 +184,7 @@ impl Cover {
             .map(|(_, units)| units)
     }
 
-    /// Confirms, after something inside was settled, that the enclosing reservation or
+    /// Confirms, after something inside was confirmed, that the enclosing reservation or
     /// lease survived. If it ended before that, another program may have been given the
     /// device in between.
     ///
@@ -199,7 +199,7 @@ impl Cover {
                 let locks = ownership_proof::ancestors_locks();
                 self.devices.iter().all(|(uuid, units)| {
                     units
-                        .without(&ownership_proof::leased(&locks, lock_file, uuid))
+                        .difference(&ownership_proof::leased(&locks, lock_file, uuid))
                         .is_empty()
                 })
             }

@@ -104,7 +104,7 @@ fn lease_once(
     }
     // Its number is for the lease, which is to lie as low as it can.
     drop(probe);
-    let lease = Lease::settle(claims, &inherited, lock_file, pid)?;
+    let lease = Lease::confirm(claims, &inherited, lock_file, pid)?;
     request.confirm(lock_file)?;
     Ok(Named::Leased(lease))
 }
@@ -169,11 +169,11 @@ impl NamedDevice<'_> {
 
     fn divided(&self, claim: &Claim) -> Result<bool, Failure> {
         let inside = inside(self.lock_file, self.request, self.device);
-        Ok(claim.others_inside(&inside)? == Some(Held::Settled))
+        Ok(claim.others_inside(&inside)? == Some(Held::Confirmed))
     }
 
     fn reserved_for_others(&self, claim: &Claim) -> Result<bool, Failure> {
-        Ok(claim.other_side()? == Some(Held::Settled)
+        Ok(claim.other_side()? == Some(Held::Confirmed)
             && !reserved_for_us(self.probe, self.device, self.diag)?)
     }
 
@@ -245,7 +245,7 @@ fn part_of_ours(
     loop {
         match attempt::claim(lock_file, probe, Side::Lease, request, device)? {
             Offer::Available(claim) => return Ok(Some(claim)),
-            Offer::Rejected(Rejected::Tried) if began.elapsed() < PATIENCE => {
+            Offer::Rejected(Rejected::Tentative) if began.elapsed() < PATIENCE => {
                 std::thread::sleep(PAUSE);
             }
             Offer::Rejected(_) => return Ok(None),
@@ -264,7 +264,7 @@ fn part_of_unowned(
     let began = Instant::now();
     loop {
         let taken = Occupancy::look(probe, Level::Outer, span)?.all();
-        let Some(units) = Units::whole().without(&taken).first(wanted) else {
+        let Some(units) = Units::whole().difference(&taken).first(wanted) else {
             return Ok(None);
         };
         if let Some(claim) = named_lease(lock_file, span, units)? {

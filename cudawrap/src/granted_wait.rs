@@ -76,7 +76,7 @@ impl<'a> WantedDevices<'a> {
                     !attempt::units(probe, &self.request, device)?.is_available()
                 }
                 (Some(ours), Portion::All) => {
-                    ours.without(&occupancy::in_region(probe, span.lease())?) != *ours
+                    ours.difference(&occupancy::in_region(probe, span.lease())?) != *ours
                 }
                 (None, portion) => {
                     let wanted = if let Portion::Units(wanted) = portion {
@@ -85,7 +85,7 @@ impl<'a> WantedDevices<'a> {
                         UNITS
                     };
                     Units::whole()
-                        .without(&Occupancy::look(probe, Level::Outer, span)?.settled)
+                        .difference(&Occupancy::look(probe, Level::Outer, span)?.confirmed)
                         .count()
                         < wanted
                 }

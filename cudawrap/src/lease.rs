@@ -47,10 +47,10 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Settles claims for process `pid`, and joins what ancestors lease already, so that a
+    /// Confirms claims for process `pid`, and joins what ancestors lease already, so that a
     /// program that was given none of their descriptors has its device when they are
     /// gone.
-    pub fn settle(
+    pub fn confirm(
         claims: Vec<Claim>,
         inherited: &[(Span, Units)],
         lock_file: &LockFile,
@@ -60,7 +60,7 @@ impl Lease {
             uid: namespaces::host_uid(nix::unistd::geteuid().as_raw()),
             pid: namespaces::host_pids().then_some(pid),
         };
-        claims.iter().try_for_each(Claim::settle)?;
+        claims.iter().try_for_each(Claim::confirm)?;
         let claimed = claims
             .iter()
             .map(|claim| (claim.span(), claim.units().clone()));
@@ -116,7 +116,7 @@ impl Lease {
     pub fn shown(&self, device: &Uuid, pid: &str, but: &[RawFd]) -> Units {
         let region = Span::of(device).lease();
         Units::of(
-            fdinfo::within(&fdinfo::settled_locks_but(pid, but), self.inode, region),
+            fdinfo::within(&fdinfo::confirmed_locks_but(pid, but), self.inode, region),
             region,
         )
     }

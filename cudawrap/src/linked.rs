@@ -222,7 +222,7 @@ fn lease_picked(
     began: Instant,
 ) -> Result<LaunchSpec, Failure> {
     let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
-    let lease = Lease::settle(claims, &[], call.lock_file, call.lessee.pid)?;
+    let lease = Lease::confirm(claims, &[], call.lock_file, call.lessee.pid)?;
     drop(guard);
     let shown = apply_rank::shown(uuids(&devices), &request, call.settings);
     let launch = Launch::behind(call, began, request.neighbours);

@@ -186,7 +186,7 @@ fn lease(call: &ChoiceContext<'_>, choice: Choice) -> Result<Leased, Failure> {
         Choice::Free(picked, guard, request) => {
             let (devices, claims): (Vec<_>, _) =
                 picked.into_iter().map(|p| (p.device, p.claim)).unzip();
-            let lease = Lease::settle(claims, &[], call.lock_file, call.lessee.pid)?;
+            let lease = Lease::confirm(claims, &[], call.lock_file, call.lessee.pid)?;
             request.confirm(call.lock_file)?;
             drop(guard);
             Ok(Leased {

@@ -1,4 +1,4 @@
-//! What a call comes to: devices that are chosen, then claimed, then settled and ready to
+//! What a call comes to: devices that are chosen, then claimed, then confirmed and ready to
 //! be printed, and for whom they are.
 
 use getgpu_common::choice::chooser::Guard;
@@ -13,11 +13,11 @@ use getgpu_common::procfs::Process;
 use getgpu_common::request::Request;
 use getgpu_common::share;
 
-/// A choice whose claims may still have to be settled, which happens only when NVML has
+/// A choice whose claims may still have to be confirmed, which happens only when NVML has
 /// let go.
 pub enum Chosen {
     /// Ours already.
-    Settled(Answer),
+    Confirmed(Answer),
     /// Claimed just now.
     Claimed(Claimed),
     /// Nothing is free, and the caller waits; what is known of the node.
@@ -29,7 +29,7 @@ pub struct Claimed {
     pub uuids: Vec<Uuid>,
     /// What is printed for them.
     pub value: String,
-    /// To be settled.
+    /// To be confirmed.
     pub claims: Vec<Claim>,
     /// Kept until the holder can be counted.
     pub guard: Guard,
@@ -37,7 +37,7 @@ pub struct Claimed {
 
 impl Claimed {
     /// Confirms the claims.
-    pub fn settle(self, request: &Request, lock_file: &LockFile) -> Result<Answer, Failure> {
+    pub fn confirm(self, request: &Request, lock_file: &LockFile) -> Result<Answer, Failure> {
         let part = share::smallest(self.claims.iter().map(Claim::units));
         let lock = Some(settle_all(lock_file, self.claims, request.user)?);
         request.confirm(lock_file)?;
@@ -57,7 +57,7 @@ pub struct Answer {
     pub uuids: Vec<Uuid>,
     /// What is printed for them.
     pub value: String,
-    /// The settled reservation, if there is to be one.
+    /// The confirmed reservation, if there is to be one.
     pub lock: Option<OfdLock>,
     /// The smallest part of a device that it is.
     pub part: f64,

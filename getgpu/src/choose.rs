@@ -44,7 +44,7 @@ impl Invocation<'_> {
         let owned = request.owned(&self.lock_file, known.as_ref());
         if let (Decision::All(cover), false) = (&owned, index_wanted) {
             let value = self.value(cover.devices.iter().map(|(uuid, _)| uuid), known.as_ref());
-            return Ok(Chosen::Settled(self.again(cover, value)?));
+            return Ok(Chosen::Confirmed(self.again(cover, value)?));
         }
         request.cover = owned.cover();
         if let Action::Print(Some(index)) = self.options.action {
@@ -57,7 +57,7 @@ impl Invocation<'_> {
             && plain
             && let Some(answer) = self.reused(client, request, caller, known.as_ref())?
         {
-            return Ok(Chosen::Settled(answer));
+            return Ok(Chosen::Confirmed(answer));
         }
         self.free(client, request, known)
     }

@@ -52,7 +52,7 @@ pub fn passed_over(
 ) -> String {
     let why = match why {
         None => "free, but another device was chosen".to_owned(),
-        Some(Rejected::Taken | Rejected::Tried) => holder(lock_file, probe, device),
+        Some(Rejected::Taken | Rejected::Tentative) => holder(lock_file, probe, device),
         Some(Rejected::TooFew) => "free, but too few devices are free".to_owned(),
         Some(Rejected::NoRoom) => {
             format!(

@@ -48,7 +48,7 @@ impl Invocation<'_> {
             Attempt::PassedOver(why) => why,
         };
         self.accept_unreserved(&why)?;
-        Ok(Chosen::Settled(Answer {
+        Ok(Chosen::Confirmed(Answer {
             uuids,
             value,
             lock: None,

@@ -1,6 +1,6 @@
 //! One call that prints a device. A device that the caller has reserved already is
-//! printed again, else a free one is chosen; then it is settled, held and printed.
-//! Nothing is settled before NVML has let go, and nothing is printed before a holder has
+//! printed again, else a free one is chosen; then it is confirmed, held and printed.
+//! Nothing is confirmed before NVML has let go, and nothing is printed before a holder has
 //! the reservation.
 
 use std::time::{Duration, Instant};
@@ -111,9 +111,9 @@ impl Invocation<'_> {
             return Ok(Obtained::Now(answer, turn));
         }
         match self.choose_or_queue(&mut request, caller)? {
-            Chosen::Settled(answer) => Ok(Obtained::Now(answer, turn)),
+            Chosen::Confirmed(answer) => Ok(Obtained::Now(answer, turn)),
             Chosen::Claimed(claimed) => {
-                let answer = claimed.settle(&request, &self.lock_file)?;
+                let answer = claimed.confirm(&request, &self.lock_file)?;
                 Ok(Obtained::Now(answer, turn))
             }
             Chosen::InQueue(inventory) => {
@@ -123,7 +123,7 @@ impl Invocation<'_> {
                 let (claimed, request) = self.wait_in_queue(request, inventory)?;
                 match self.enter(tag, &request)? {
                     tag::Entered::Free(turn) => {
-                        let answer = claimed.settle(&request, &self.lock_file)?;
+                        let answer = claimed.confirm(&request, &self.lock_file)?;
                         Ok(Obtained::Now(answer, turn))
                     }
                     tag::Entered::Same(holder) => Ok(Obtained::Meanwhile(holder)),

@@ -121,9 +121,12 @@ impl Invocation<'_> {
 
     /// Whether others have shares of the device, so that its being busy says nothing.
     fn shared(&self, line: &HolderProcess, uuid: &Uuid) -> Result<bool, Failure> {
-        let settled =
-            Occupancy::look(&self.lock_file.open()?, Level::Outer, Span::of(uuid))?.settled;
-        Ok(settled.count() > ownership_proof::reserved_units(&self.lock_file, line, uuid).count())
+        let confirmed =
+            Occupancy::look(&self.lock_file.open()?, Level::Outer, Span::of(uuid))?.confirmed;
+        Ok(
+            confirmed.count()
+                > ownership_proof::reserved_units(&self.lock_file, line, uuid).count(),
+        )
     }
 }
 

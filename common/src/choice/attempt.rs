@@ -20,7 +20,7 @@ use crate::request::Request;
 /// How long a claim waits for that of another user, who may yet give way.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A device that is ours to settle.
+/// A device that is ours to confirm.
 #[derive(Debug)]
 pub struct Picked {
     pub device: Device,
@@ -50,7 +50,7 @@ pub fn claim(
         Attempt::Got(claim) => claim,
         // Of a part, what was free a moment ago is not, and there may be room beside it.
         Attempt::Taken if aim.units.is_whole() => return Ok(Offer::Rejected(Rejected::Taken)),
-        Attempt::Taken | Attempt::Tried => return Ok(Offer::Rejected(Rejected::Tried)),
+        Attempt::Taken | Attempt::Tentative => return Ok(Offer::Rejected(Rejected::Tentative)),
     };
     if request.same_user
         && !claim.units().is_whole()
@@ -84,10 +84,12 @@ pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offe
     let Some(wanted) = wanted else {
         return Ok(unless_held(taken.of(&ours), ours));
     };
-    Ok(match ours.without(&taken.all()).first(wanted) {
+    Ok(match ours.difference(&taken.all()).first(wanted) {
         Some(room) => Offer::Available(room),
-        // There is room as soon as those give way that only try.
-        None if ours.without(&taken.settled).count() >= wanted => Offer::Rejected(Rejected::Tried),
+        // There is room as soon as the tentative claims give way.
+        None if ours.difference(&taken.confirmed).count() >= wanted => {
+            Offer::Rejected(Rejected::Tentative)
+        }
         None => Offer::Rejected(Rejected::NoRoom),
     })
 }
@@ -95,8 +97,8 @@ pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offe
 fn unless_held(held: Option<Held>, units: Units) -> Offer<Units> {
     match held {
         None => Offer::Available(units),
-        Some(Held::Settled) => Offer::Rejected(Rejected::Taken),
-        Some(Held::Try) => Offer::Rejected(Rejected::Tried),
+        Some(Held::Confirmed) => Offer::Rejected(Rejected::Taken),
+        Some(Held::Tentative) => Offer::Rejected(Rejected::Tentative),
     }
 }
 
@@ -114,15 +116,15 @@ fn other_users(
     let span = claim.span();
     let own = namespaces::host_uid(uid);
     sign(claim.description(), side, span, own, None);
-    let settled = !Occupancy::look(probe, Level::Outer, span)?
-        .settled
+    let confirmed = !Occupancy::look(probe, Level::Outer, span)?
+        .confirmed
         .is_empty();
-    if settled && !has_share(lock_file, probe, span, uid)? {
-        // Whoever settled just now has not been written down yet, or it is another
+    if confirmed && !has_share(lock_file, probe, span, uid)? {
+        // Whoever confirmed just now has not been written down yet, or it is another
         // user's.
         let nobody = users(probe, span, own)?.is_empty();
         return Ok(Some(if nobody {
-            Rejected::Tried
+            Rejected::Tentative
         } else {
             Rejected::OtherUser
         }));
@@ -133,8 +135,8 @@ fn other_users(
         let Some(lowest) = others.first() else {
             return Ok(None);
         };
-        if (!settled && *lowest < own) || began.elapsed() >= PATIENCE {
-            return Ok(Some(Rejected::Tried));
+        if (!confirmed && *lowest < own) || began.elapsed() >= PATIENCE {
+            return Ok(Some(Rejected::Tentative));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -151,7 +153,7 @@ pub fn others_share(
         && !has_share(lock_file, probe, span, uid)?)
 }
 
-/// The other users that say they hold or try a device.
+/// The other users that say they hold or claim a device.
 fn users(probe: &OfdLock, span: Span, own: u32) -> Result<BTreeSet<u32>, Failure> {
     let mut users = holders::uids(probe, span, Side::Lease)?;
     users.extend(holders::uids(probe, span, Side::Reservation)?);
@@ -159,7 +161,7 @@ fn users(probe: &OfdLock, span: Span, own: u32) -> Result<BTreeSet<u32>, Failure
     Ok(users)
 }
 
-/// Whether a process of this user shows a settled lock on the device.
+/// Whether a process of this user shows a confirmed lock on the device.
 fn has_share(lock_file: &LockFile, probe: &OfdLock, span: Span, uid: u32) -> Result<bool, Failure> {
     for side in [Side::Lease, Side::Reservation] {
         let own = holders::process_ids(probe, span, side)?

@@ -171,7 +171,7 @@ fn count(
             if held_at_all(probe, span, side)? && holders::uids(probe, span, side)?.contains(&host)
             {
                 let shown = shown(lock_file, probe, uid, side, span)?;
-                units = units.and(&shown.units);
+                units = units.union(&shown.units);
                 who = who.or(shown.who);
             }
         }
@@ -205,7 +205,7 @@ fn shown(
             Some(euid) if euid == uid => {
                 let units = holders::claimed_units_of(lock_file, pid, side, span);
                 all &= !units.is_empty();
-                seen = seen.and(&units);
+                seen = seen.union(&units);
                 let name = |name| format!(" (pid {pid}, {name})");
                 who = who.or_else(|| procfs::comm(pid).map(name));
             }

@@ -20,11 +20,11 @@ use crate::nvml_client::Ask;
 use crate::request::Request;
 use crate::settings::Policy;
 
-/// How long devices that were only being tried by others are tried again when nothing
+/// How long devices that others claimed only tentatively are tried again when nothing
 /// else is free.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// The same for shares, where everybody begins with the same device and most looks end in
-/// another one's try.
+/// another one's tentative claim.
 const SHARE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a call that chooses several devices, or a part of one, waits for another such
 /// call. One that is stopped holds the others up so long.
@@ -180,7 +180,7 @@ impl<A: Ask> Chooser<'_, A> {
                         .push((candidate.position, Picked { device, claim }));
                     return Ok(Next::Picked);
                 }
-                Offer::Rejected(Rejected::Tried) => {
+                Offer::Rejected(Rejected::Tentative) => {
                     contended = true;
                     // Another one takes its part there: what is least loaded now has to
                     // be seen again.
@@ -346,11 +346,11 @@ impl<A: Ask> Chooser<'_, A> {
     }
 }
 
-/// Whether a part of the device is settled.
+/// Whether a part of the device is confirmed.
 fn shared(probe: &OfdLock, device: &Device) -> Result<bool, Failure> {
     Ok(
         !Occupancy::look(probe, crate::lock::Level::Outer, Span::of(&device.uuid))?
-            .settled
+            .confirmed
             .is_empty(),
     )
 }

@@ -28,8 +28,8 @@ impl<T> Offer<T> {
 pub enum Rejected {
     /// Leased or reserved.
     Taken,
-    /// Somebody was trying it.
-    Tried,
+    /// Somebody had claimed it tentatively.
+    Tentative,
     /// It is free, and with it there are still fewer than are wanted.
     TooFew,
     /// Less of it is free than the share that is wanted.
@@ -49,7 +49,7 @@ pub struct RejectionReport {
     pub users: BTreeMap<String, usize>,
     /// Leased by somebody whose name cannot be read.
     pub leased: usize,
-    /// Reserved, or just being tried.
+    /// Reserved, or claimed tentatively.
     pub reserved: usize,
     /// Those of them that are reserved for this user.
     pub own: usize,
@@ -70,7 +70,7 @@ impl RejectionReport {
                 Rejected::TooFew => report.free += 1,
                 Rejected::Busy(_) => report.other += 1,
                 Rejected::Unknown(_) => report.unknown += 1,
-                Rejected::Taken | Rejected::Tried | Rejected::NoRoom | Rejected::OtherUser => {
+                Rejected::Taken | Rejected::Tentative | Rejected::NoRoom | Rejected::OtherUser => {
                     report.count_holder(probe, Span::of(&device.uuid));
                 }
             }

@@ -36,7 +36,7 @@ impl Round<'_> {
         let rest = if count > 1 {
             Rejected::TooFew
         } else {
-            Rejected::Tried
+            Rejected::Tentative
         };
         let reason = |(position, device): &(usize, &Device)| {
             let why = self.rejected.remove(position);

@@ -66,13 +66,13 @@ impl CpuSet {
 
     /// CPUs of both.
     #[must_use]
-    pub fn within(&self, other: &Self) -> Self {
+    pub fn intersection(&self, other: &Self) -> Self {
         Self::from_words(self.0.iter().zip(&other.0).map(|(a, b)| a & b).collect())
     }
 
     /// CPUs of either.
     #[must_use]
-    pub fn and(&self, other: &Self) -> Self {
+    pub fn union(&self, other: &Self) -> Self {
         let word = |words: &[c_ulong], place| words.get(place).copied().unwrap_or(0);
         Self(
             (0..self.0.len().max(other.0.len()))
@@ -83,7 +83,7 @@ impl CpuSet {
 
     /// CPUs that are not in `other`.
     #[must_use]
-    pub fn without(&self, other: &Self) -> Self {
+    pub fn difference(&self, other: &Self) -> Self {
         let left =
             |(place, word): (usize, &c_ulong)| word & !other.0.get(place).copied().unwrap_or(0);
         Self::from_words(self.0.iter().enumerate().map(left).collect())
@@ -241,15 +241,15 @@ mod tests {
     fn sets_of_different_lengths() {
         let (short, long) = (set("0-7"), set("4-11,1500"));
         assert_eq!(
-            (short.within(&long), long.within(&short)),
+            (short.intersection(&long), long.intersection(&short)),
             (set("4-7"), set("4-7"))
         );
         assert_eq!(
-            (short.and(&long), long.and(&short)),
+            (short.union(&long), long.union(&short)),
             (set("0-11,1500"), set("0-11,1500"))
         );
         assert_eq!(
-            (short.without(&long), long.without(&short)),
+            (short.difference(&long), long.difference(&short)),
             (set("0-3"), set("8-11,1500"))
         );
         assert_eq!(
@@ -260,6 +260,6 @@ mod tests {
             ),
             (4, 9, 0)
         );
-        assert!(long.without(&long).is_empty() && long.within(&set("1-3")).is_empty());
+        assert!(long.difference(&long).is_empty() && long.intersection(&set("1-3")).is_empty());
     }
 }

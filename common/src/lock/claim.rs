@@ -1,7 +1,8 @@
-//! Claims on a device: the try, the look at the other side, and the settling, as the
-//! protocol of the lock has them. A write lock is a try, a read lock is settled; whoever
-//! reserves looks at leases and gives way to anything, whoever leases looks at
-//! reservations and gives way to settled ones, so of two that meet exactly one wins.
+//! Claims on a device: the tentative one, the look at the other side, and the
+//! confirmation, as the protocol of the lock has them. A write lock is tentative, a read
+//! lock confirmed; whoever reserves looks at leases and gives way to anything, whoever
+//! leases looks at reservations and gives way to confirmed ones, so of two that meet
+//! exactly one wins.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +11,9 @@ use super::{Held, LockFile, OfdLock, Range, Span, Units};
 use crate::error::{Failure, Kind};
 use crate::procfs::namespaces;
 
-/// How long a lease waits for a reservation that is only being tried.
-const TRY_PATIENCE: Duration = Duration::from_millis(100);
-/// Pause between two looks at a try. Tries last for some microseconds to some
+/// How long a lease waits for a reservation that is only tentative.
+const TENTATIVE_PATIENCE: Duration = Duration::from_millis(100);
+/// Pause between two looks at a tentative claim, which lasts for some microseconds to some
 /// milliseconds.
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -70,16 +71,16 @@ impl ClaimSpec {
 /// What became of an attempt to claim a device.
 #[derive(Debug)]
 pub enum Attempt {
-    /// It is ours to ask NVML about, and then to settle or to drop.
+    /// It is ours to ask NVML about, and then to confirm or to drop.
     Got(Claim),
     /// Somebody has it.
     Taken,
     /// Somebody was just trying it too and may yet leave it.
-    Tried,
+    Tentative,
 }
 
-/// A device, or a part of one, that is being tried: write-locked on its side, nothing
-/// settled on the other.
+/// A device, or a part of one, that is claimed tentatively: write-locked on its side,
+/// nothing confirmed on the other.
 #[derive(Debug)]
 pub struct Claim {
     description: OfdLock,
@@ -96,7 +97,7 @@ impl Claim {
                 aim,
             },
             began: Instant::now(),
-            patience: TRY_PATIENCE,
+            patience: TENTATIVE_PATIENCE,
         })
     }
 }
@@ -122,7 +123,7 @@ impl Trial {
         match verdict {
             Verdict::Got => Attempt::Got(self.claim),
             Verdict::Taken => Attempt::Taken,
-            Verdict::Tried => Attempt::Tried,
+            Verdict::Tentative => Attempt::Tentative,
         }
     }
 }
@@ -134,8 +135,10 @@ impl Locks for Trial {
         for range in self.claim.aim.units.at(self.region(region)) {
             if !self.claim.description.try_write(range)? {
                 let conflict = self.claim.description.conflict(range)?;
-                // Gone already: it was a try.
-                return Ok(Some(conflict.map_or(Held::Try, |conflict| conflict.held)));
+                // Gone already: it was tentative.
+                return Ok(Some(
+                    conflict.map_or(Held::Tentative, |conflict| conflict.held),
+                ));
             }
         }
         Ok(None)
@@ -163,7 +166,7 @@ pub fn attempt(lock_file: &LockFile, aim: &ClaimSpec, span: Span) -> Result<Atte
 }
 
 /// Tries to write-lock the lease of a named device, again for at most 200 ms while only
-/// tries are in the way. None: somebody has it.
+/// tentative claims are in the way. None: somebody has it.
 pub fn named_lease(
     lock_file: &LockFile,
     span: Span,
@@ -178,7 +181,7 @@ pub fn named_lease(
             units,
         },
     )?;
-    trial.patience = 2 * TRY_PATIENCE;
+    trial.patience = 2 * TENTATIVE_PATIENCE;
     let verdict = protocol::named(&mut trial)?;
     Ok((verdict == Verdict::Got).then_some(trial.claim))
 }
@@ -193,7 +196,8 @@ impl Claim {
         &self.aim.units
     }
 
-    /// Who has the other side, settled; waits for at most 200 ms while it is only tried.
+    /// Who has the other side, confirmed; waits for at most 200 ms while it is only
+    /// tentative.
     pub fn other_side(&self) -> Result<Option<Held>, Failure> {
         self.patiently(&self.aim.units, self.aim.other(self.span))
     }
@@ -202,7 +206,7 @@ impl Claim {
         let began = Instant::now();
         loop {
             let held = across(&self.description, units, region)?;
-            if held != Some(Held::Try) || began.elapsed() >= 2 * TRY_PATIENCE {
+            if held != Some(Held::Tentative) || began.elapsed() >= 2 * TENTATIVE_PATIENCE {
                 return Ok(held);
             }
             std::thread::sleep(PAUSE);
@@ -210,11 +214,14 @@ impl Claim {
     }
 
     /// Who chose inside these units at the same time; waits for at most 200 ms while that
-    /// is only tried. Leases inside hold the lease range too, so what is left to look at
-    /// are reservations. `own`: what is reserved inside by the reservation that these
+    /// is only tentative. Leases inside hold the lease range too, so what is left to look
+    /// at are reservations. `own`: what is reserved inside by the reservation that these
     /// units are ours by.
     pub fn others_inside(&self, own: &Units) -> Result<Option<Held>, Failure> {
-        self.patiently(&self.aim.units.without(own), self.span.inner_reservation())
+        self.patiently(
+            &self.aim.units.difference(own),
+            self.span.inner_reservation(),
+        )
     }
 
     /// The description that the claim is made with.
@@ -222,13 +229,13 @@ impl Claim {
         &self.description
     }
 
-    /// Turns the try into a settled claim, still with its own description.
-    pub fn settle(&self) -> Result<(), Failure> {
+    /// Turns the tentative claim into a confirmed one, still with its own description.
+    pub fn confirm(&self) -> Result<(), Failure> {
         self.hold_on(&self.description)
     }
 
     /// Read-locks on `description` all that the claim is about. On another one than its
-    /// own only after it is settled.
+    /// own only after it is confirmed.
     pub fn hold_on(&self, description: &OfdLock) -> Result<(), Failure> {
         let mut ranges: Vec<Range> = self.aim.units.at(self.aim.own(self.span)).collect();
         if (self.aim.side, self.aim.level) == (Side::Lease, Level::Inner { reserved: true }) {
@@ -264,11 +271,11 @@ impl Claim {
     }
 }
 
-/// Settles all claims and gives one description that holds them.
+/// Confirms all claims and gives one description that holds them.
 pub fn settle_all(lock_file: &LockFile, claims: Vec<Claim>, user: u32) -> Result<OfdLock, Failure> {
     let uid = namespaces::host_uid(user);
     for claim in &claims {
-        claim.settle()?;
+        claim.confirm()?;
         // Never without a name, not even until the holder writes it down: it is counted,
         // and others may have to keep away.
         sign(&claim.description, claim.aim.side, claim.span, uid, None);
@@ -300,7 +307,7 @@ pub fn sign(description: &OfdLock, side: Side, span: Span, host_uid: u32, pid: O
     }
 }
 
-/// Joins a settled claim that is our own already: both then hold it.
+/// Joins a confirmed claim that is our own already: both then hold it.
 pub fn join(description: &OfdLock, side: Side, span: Span, units: &Units) -> Result<bool, Failure> {
     let region = if side == Side::Lease {
         span.lease()
@@ -315,13 +322,13 @@ pub fn join(description: &OfdLock, side: Side, span: Span, units: &Units) -> Res
     Ok(true)
 }
 
-/// What others hold of `units` in `region`: settled if any of it is.
+/// What others hold of `units` in `region`: confirmed if any of it is.
 fn across(description: &OfdLock, units: &Units, region: Range) -> Result<Option<Held>, Failure> {
     let mut worst = None;
     for range in units.at(region) {
         match description.conflict(range)?.map(|c| c.held) {
-            Some(Held::Settled) => return Ok(Some(Held::Settled)),
-            Some(Held::Try) => worst = Some(Held::Try),
+            Some(Held::Confirmed) => return Ok(Some(Held::Confirmed)),
+            Some(Held::Tentative) => worst = Some(Held::Tentative),
             None => {}
         }
     }

@@ -40,7 +40,7 @@ fn part(side: Side, level: Level, number: i64, of: i64) -> ClaimSpec {
     ClaimSpec {
         side,
         level,
-        units: units.without(&before),
+        units: units.difference(&before),
     }
 }
 
@@ -73,13 +73,13 @@ fn a_lease_and_a_reservation_exclude_each_other() {
     let lease = got(attempt(&lock_file, &whole(Side::Lease), span()).unwrap());
     assert!(matches!(
         attempt(&lock_file, &whole(Side::Lease), span()).unwrap(),
-        Attempt::Tried
+        Attempt::Tentative
     ));
     assert!(matches!(
         attempt(&lock_file, &whole(Side::Reservation), span()).unwrap(),
-        Attempt::Tried
+        Attempt::Tentative
     ));
-    lease.settle().unwrap();
+    lease.confirm().unwrap();
     assert!(matches!(
         attempt(&lock_file, &whole(Side::Lease), span()).unwrap(),
         Attempt::Taken
@@ -90,7 +90,7 @@ fn a_lease_and_a_reservation_exclude_each_other() {
     ));
     drop(lease);
     let reservation = got(attempt(&lock_file, &whole(Side::Reservation), span()).unwrap());
-    reservation.settle().unwrap();
+    reservation.confirm().unwrap();
     assert!(matches!(
         attempt(&lock_file, &whole(Side::Lease), span()).unwrap(),
         Attempt::Taken
@@ -122,7 +122,7 @@ fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
     let held: Vec<Claim> = [(Side::Lease, 0), (Side::Reservation, 1), (Side::Lease, 2)]
         .map(|(side, n)| got(claim(side, n)))
         .into();
-    held.iter().for_each(|claim| claim.settle().unwrap());
+    held.iter().for_each(|claim| claim.confirm().unwrap());
     for number in 0..3 {
         assert!(
             matches!(claim(Side::Lease, number), Attempt::Taken),
@@ -139,7 +139,7 @@ fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
     ));
     let taken =
         crate::lock::Occupancy::look(&lock_file.open().unwrap(), Level::Outer, span()).unwrap();
-    assert!(taken.settled.is_whole() && taken.tried.is_empty());
+    assert!(taken.confirmed.is_whole() && taken.tentative.is_empty());
     drop(held);
     got(attempt(&lock_file, &whole(Side::Lease), span()).unwrap());
 }
@@ -149,7 +149,7 @@ fn inside_what_is_ours_the_inner_ranges_decide() {
     let dir = private_directory();
     let lock_file = lock_file(&dir);
     let ours = got(attempt(&lock_file, &whole(Side::Reservation), span()).unwrap());
-    ours.settle().unwrap();
+    ours.confirm().unwrap();
     let inner = Level::Inner { reserved: true };
     let aim = |side| ClaimSpec {
         side,
@@ -157,7 +157,7 @@ fn inside_what_is_ours_the_inner_ranges_decide() {
         units: Units::whole(),
     };
     let lease = got(attempt(&lock_file, &aim(Side::Lease), span()).unwrap());
-    lease.settle().unwrap();
+    lease.confirm().unwrap();
     assert!(matches!(
         attempt(&lock_file, &aim(Side::Lease), span()).unwrap(),
         Attempt::Taken
@@ -176,7 +176,7 @@ fn inside_what_is_ours_the_inner_ranges_decide() {
     let named = named_lease(&lock_file, span(), Units::whole())
         .unwrap()
         .unwrap();
-    named.settle().unwrap();
+    named.confirm().unwrap();
     for side in [Side::Lease, Side::Reservation] {
         assert!(
             matches!(
@@ -188,7 +188,7 @@ fn inside_what_is_ours_the_inner_ranges_decide() {
     }
     drop(named);
     let reservation = got(attempt(&lock_file, &aim(Side::Reservation), span()).unwrap());
-    reservation.settle().unwrap();
+    reservation.confirm().unwrap();
     drop(ours);
     assert!(
         matches!(

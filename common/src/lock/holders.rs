@@ -1,4 +1,4 @@
-//! Who holds a device, read from the kernel: the settled units, and the bytes that say
+//! Who holds a device, read from the kernel: the confirmed units, and the bytes that say
 //! uid and pid. The bytes only say where to look; user, program and start come from
 //! /proc/PID, the share from fdinfo where readable.
 
@@ -87,16 +87,16 @@ impl Holder {
 /// What the lock says of one device.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
-    /// Units under settled leases.
+    /// Units under confirmed leases.
     pub leased: i64,
-    /// Units under settled reservations.
+    /// Units under confirmed reservations.
     pub reserved: i64,
     /// Units under either.
     pub used: i64,
     /// One lease has the whole device.
     pub whole: bool,
     /// Somebody is trying it at this moment.
-    pub tried: bool,
+    pub tentative: bool,
     /// Who.
     pub holders: Vec<Holder>,
 }
@@ -105,7 +105,7 @@ impl Holdings {
     /// Whether nobody has any of it, and somebody keeps others from taking it at this
     /// moment.
     pub const fn claimed(&self) -> bool {
-        self.tried && self.used == 0
+        self.tentative && self.used == 0
     }
 }
 
@@ -115,23 +115,23 @@ pub fn of(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings,
     let leases = probe.conflicts(span.lease(), MOST)?.found;
     let inner = probe.conflicts(span.inner_lease(), MOST)?.found;
     let reservations = probe.conflicts(span.reservation(), MOST)?.found;
-    let leased = settled(&leases, span.lease()).and(&settled(&inner, span.inner_lease()));
-    let reserved = settled(&reservations, span.reservation());
+    let leased = confirmed(&leases, span.lease()).union(&confirmed(&inner, span.inner_lease()));
+    let reserved = confirmed(&reservations, span.reservation());
     (held.leased, held.reserved, held.used) = (
         leased.count(),
         reserved.count(),
-        leased.and(&reserved).count(),
+        leased.union(&reserved).count(),
     );
     // Locks of different descriptions are told apart, so a run over everything is one
     // program's.
     held.whole = leases
         .iter()
         .chain(&inner)
-        .any(|c| c.held == Held::Settled && c.range.len() == UNITS);
-    held.tried = leases
+        .any(|c| c.held == Held::Confirmed && c.range.len() == UNITS);
+    held.tentative = leases
         .iter()
         .chain(&reservations)
-        .any(|c| c.held == Held::Try);
+        .any(|c| c.held == Held::Tentative);
     if held.leased > 0 {
         held.holders
             .extend(side(lock_file, probe, span, Side::Lease, held.leased)?);
@@ -149,9 +149,9 @@ pub fn of(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings,
 }
 
 /// The units of a region that confirmed claims hold.
-fn settled(found: &[super::Conflict], region: Range) -> Units {
-    let settled = found.iter().filter(|c| c.held == Held::Settled);
-    Units::of(settled.map(|c| c.range), region)
+fn confirmed(found: &[super::Conflict], region: Range) -> Units {
+    let confirmed = found.iter().filter(|c| c.held == Held::Confirmed);
+    Units::of(confirmed.map(|c| c.range), region)
 }
 
 /// The host uids that hold one side of a device.
@@ -183,8 +183,8 @@ pub fn process_ids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<i
 /// The offsets inside `region` that are read-locked.
 fn numbers(probe: &OfdLock, region: Range) -> Result<BTreeSet<i64>, Failure> {
     let scan = probe.conflicts(region, MOST)?;
-    let settled = scan.found.iter().filter(|c| c.held == Held::Settled);
-    Ok(settled
+    let confirmed = scan.found.iter().filter(|c| c.held == Held::Confirmed);
+    Ok(confirmed
         .flat_map(|c| {
             (0..c.range.len().min(MOST as i64)).map(move |i| c.range.start() - region.start() + i)
         })
@@ -283,7 +283,7 @@ pub fn watchable(probe: &OfdLock, span: Span, pids: &mut Vec<i32>) -> Result<boo
 pub fn units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {
     shown(
         lock_file,
-        &fdinfo::settled_locks(&pid.to_string()),
+        &fdinfo::confirmed_locks(&pid.to_string()),
         side,
         span,
     )
@@ -291,7 +291,7 @@ pub fn units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units
 
 /// The same with those that the process is claiming at this moment.
 pub fn claimed_units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {
-    let mut locks = fdinfo::settled_locks(&pid.to_string());
+    let mut locks = fdinfo::confirmed_locks(&pid.to_string());
     locks.extend(fdinfo::write_locks(&pid.to_string()));
     shown(lock_file, &locks, side, span)
 }
@@ -299,7 +299,7 @@ pub fn claimed_units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) 
 fn shown(lock_file: &LockFile, locks: &[fdinfo::OwnLock], side: Side, span: Span) -> Units {
     let within = |region| Units::of(fdinfo::within(locks, lock_file.identity.1, region), region);
     match side {
-        Side::Lease => within(span.lease()).and(&within(span.inner_lease())),
+        Side::Lease => within(span.lease()).union(&within(span.inner_lease())),
         Side::Reservation => within(span.reservation()),
     }
 }

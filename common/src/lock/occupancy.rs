@@ -1,5 +1,5 @@
-//! What is taken of a device at this moment, seen without taking anything: by the settled
-//! and by those who only try. Whoever chooses counts both; a listing counts the settled.
+//! What is taken of a device at this moment, seen without taking anything: by confirmed
+//! and by tentative claims. Whoever chooses counts both; a listing counts the confirmed.
 
 use super::{Conflict, Held, Level, OfdLock, Range, Span, Units};
 use crate::error::Failure;
@@ -12,9 +12,9 @@ const MOST: usize = 4000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     /// By leases and reservations.
-    pub settled: Units,
+    pub confirmed: Units,
     /// By those who are about to decide.
-    pub tried: Units,
+    pub tentative: Units,
 }
 
 impl Occupancy {
@@ -33,8 +33,8 @@ impl Occupancy {
             let scan = probe.conflicts(*region, MOST)?;
             if scan.flood {
                 return Ok(Self {
-                    settled: Units::whole(),
-                    tried: Units::default(),
+                    confirmed: Units::whole(),
+                    tentative: Units::default(),
                 });
             }
             let of = |held| {
@@ -43,28 +43,32 @@ impl Occupancy {
                     .filter(move |c: &&Conflict| c.held == held)
                     .map(|c| c.range)
             };
-            taken.settled = taken.settled.and(&Units::of(of(Held::Settled), *region));
-            taken.tried = taken.tried.and(&Units::of(of(Held::Try), *region));
+            taken.confirmed = taken
+                .confirmed
+                .union(&Units::of(of(Held::Confirmed), *region));
+            taken.tentative = taken
+                .tentative
+                .union(&Units::of(of(Held::Tentative), *region));
         }
         Ok(taken)
     }
 
     /// Everything that whoever chooses must leave alone.
     pub fn all(&self) -> Units {
-        self.settled.and(&self.tried)
+        self.confirmed.union(&self.tentative)
     }
 
     /// Whether some of `units` is taken, and how.
     pub fn of(&self, units: &Units) -> Option<Held> {
-        let meets = |taken: &Units| units.without(taken) != *units;
-        if meets(&self.settled) {
-            return Some(Held::Settled);
+        let meets = |taken: &Units| units.difference(taken) != *units;
+        if meets(&self.confirmed) {
+            return Some(Held::Confirmed);
         }
-        meets(&self.tried).then_some(Held::Try)
+        meets(&self.tentative).then_some(Held::Tentative)
     }
 }
 
-/// What of one region others have or try; all of it if there are too many to read.
+/// What of one region others claim; all of it if there are too many to read.
 pub fn in_region(probe: &OfdLock, region: Range) -> Result<Units, Failure> {
     let scan = probe.conflicts(region, MOST)?;
     Ok(if scan.flood {
@@ -74,18 +78,18 @@ pub fn in_region(probe: &OfdLock, region: Range) -> Result<Units, Failure> {
     })
 }
 
-/// Whether anybody has or tries any of a device: of a free one, and of most others, one
+/// Whether anybody claims any of a device: of a free one, and of most others, one
 /// question to the kernel, which walks past every lock on the file for each.
 pub fn seen(probe: &OfdLock, span: Span) -> Result<Option<Held>, Failure> {
     let Some(first) = probe.conflict(span.lease_and_reservation())? else {
         return Ok(None);
     };
     let meets = |region: Range| region.intersection(first.range).is_some();
-    if first.held == Held::Settled && (meets(span.lease()) || meets(span.reservation())) {
-        return Ok(Some(Held::Settled));
+    if first.held == Held::Confirmed && (meets(span.lease()) || meets(span.reservation())) {
+        return Ok(Some(Held::Confirmed));
     }
     let lease = probe.conflict(span.lease())?;
     let reservation = probe.conflict(span.reservation())?;
     let held = [lease, reservation].into_iter().flatten().map(|c| c.held);
-    Ok(held.max_by_key(|held| *held == Held::Settled))
+    Ok(held.max_by_key(|held| *held == Held::Confirmed))
 }

@@ -35,19 +35,19 @@ impl From<LockError> for Failure {
     }
 }
 
-/// Whether a lock is being tried or has been taken for good.
+/// Whether a claim may yet be dropped, or is there to stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
     /// A write lock: somebody is trying.
-    Try,
+    Tentative,
     /// A read lock: somebody has it.
-    Settled,
+    Confirmed,
 }
 
 /// A lock of another description that is in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Tried or settled.
+    /// Tentative or confirmed.
     pub held: Held,
     /// The bytes it covers; adjacent locks of one description come as one.
     pub range: Range,
@@ -120,9 +120,8 @@ impl OfdLock {
         self.ask(libc::F_WRLCK, range)
     }
 
-    /// The same of those who are trying: a read lock is in the way of none but write
-    /// locks.
-    pub fn tried(&self, range: Range) -> LockResult<Option<Range>> {
+    /// The same of tentative claims: a read lock is in the way of none but write locks.
+    pub fn tentative(&self, range: Range) -> LockResult<Option<Range>> {
         Ok(self
             .ask(libc::F_RDLCK, range)?
             .map(|conflict| conflict.range))
@@ -133,8 +132,8 @@ impl OfdLock {
         fcntl(self, FcntlArg::F_OFD_GETLK(&mut lock)).map_err(LockError)?;
         let held = match i32::from(lock.l_type) {
             libc::F_UNLCK => return Ok(None),
-            libc::F_RDLCK => Held::Settled,
-            _ => Held::Try,
+            libc::F_RDLCK => Held::Confirmed,
+            _ => Held::Tentative,
         };
         // A length of 0 stands for "to the end of the file".
         let end = if lock.l_len == 0 {
@@ -149,7 +148,7 @@ impl OfdLock {
     /// Waits until `range` can be locked as `held` says (F_OFD_SETLKW). False: a signal
     /// came first.
     pub fn wait_for(&self, range: Range, held: Held) -> LockResult<bool> {
-        let kind = if held == Held::Try {
+        let kind = if held == Held::Tentative {
             libc::F_WRLCK
         } else {
             libc::F_RDLCK
@@ -173,7 +172,7 @@ impl OfdLock {
     }
 
     /// The same of those who are trying: the kernel itself passes by read locks.
-    pub fn tries(&self, range: Range, most: usize) -> LockResult<Scan> {
+    pub fn tentative_locks(&self, range: Range, most: usize) -> LockResult<Scan> {
         self.scan(libc::F_RDLCK, range, most)
     }
 

@@ -16,16 +16,16 @@ fn two() -> (OfdLock, OfdLock) {
 const A: Range = Range::new(1000, 840).unwrap();
 
 #[test]
-fn a_write_lock_is_a_try_and_a_read_lock_is_settled() {
+fn a_write_lock_is_tentative_and_a_read_lock_confirmed() {
     let (a, b) = two();
     assert!(a.try_write(A).unwrap());
     assert!(!b.try_write(A).unwrap());
-    assert_eq!(b.conflict(A).unwrap().unwrap().held, Held::Try);
+    assert_eq!(b.conflict(A).unwrap().unwrap().held, Held::Tentative);
     assert!(a.try_read(A).unwrap());
     assert_eq!(
         b.conflict(A).unwrap(),
         Some(Conflict {
-            held: Held::Settled,
+            held: Held::Confirmed,
             range: A
         })
     );
@@ -49,15 +49,15 @@ fn every_conflict_is_found_and_clipped() {
         .collect();
     assert_eq!(found, [(1000, 10), (1200, 20), (1500, 20), (1839, 1)]);
     assert_eq!(b.conflicts(A, 2).unwrap().found.len(), 2);
-    // Of these only those that are being tried.
-    assert_eq!(b.tries(A, 100).unwrap().found, []);
+    // Of these only the tentative ones.
+    assert_eq!(b.tentative_locks(A, 100).unwrap().found, []);
     let written = Range::new(1201, 5).unwrap();
     assert!(a.try_write(written).unwrap());
-    let tries = b.tries(A, 100).unwrap().found;
+    let tries = b.tentative_locks(A, 100).unwrap().found;
     assert_eq!(
         tries,
         [Conflict {
-            held: Held::Try,
+            held: Held::Tentative,
             range: written
         }]
     );

@@ -102,9 +102,9 @@ pub fn reservations(
         .collect()
 }
 
-/// Whether a process shows any settled lock on the file.
+/// Whether a process shows any confirmed lock on the file.
 fn holds_something(lock_file: &LockFile, pid: i32) -> bool {
-    fdinfo::settled_locks(&pid.to_string())
+    fdinfo::confirmed_locks(&pid.to_string())
         .iter()
         .any(|lock| lock.inode == lock_file.identity.1)
 }
@@ -112,7 +112,7 @@ fn holds_something(lock_file: &LockFile, pid: i32) -> bool {
 /// Whether the holder's own descriptors show the lock on every device that its command
 /// line names.
 pub fn proven(lock_file: &LockFile, line: &HolderProcess) -> bool {
-    let locks = fdinfo::settled_locks(&line.pid.to_string());
+    let locks = fdinfo::confirmed_locks(&line.pid.to_string());
     line.args
         .devices
         .iter()
@@ -122,7 +122,7 @@ pub fn proven(lock_file: &LockFile, line: &HolderProcess) -> bool {
 /// The units of a device that the holder's own descriptors show.
 pub fn reserved_units(lock_file: &LockFile, line: &HolderProcess, device: &Uuid) -> Units {
     within(
-        &fdinfo::settled_locks(&line.pid.to_string()),
+        &fdinfo::confirmed_locks(&line.pid.to_string()),
         lock_file,
         Span::of(device).reservation(),
     )
@@ -141,7 +141,7 @@ pub enum Shows {
 
 /// Whether the holder shows this for all of its devices.
 pub fn shows(lock_file: &LockFile, line: &HolderProcess, state: Shows) -> bool {
-    let locks = fdinfo::settled_locks(&line.pid.to_string());
+    let locks = fdinfo::confirmed_locks(&line.pid.to_string());
     let shown = |device| {
         let span = Span::of(device);
         let byte = match state {
@@ -157,7 +157,7 @@ pub fn shows(lock_file: &LockFile, line: &HolderProcess, state: Shows) -> bool {
 /// The locks that descriptors of ours show: before we lease anything, those that we
 /// inherited.
 pub fn inherited_locks() -> Vec<OwnLock> {
-    fdinfo::settled_locks("self")
+    fdinfo::confirmed_locks("self")
 }
 
 /// The locks that ancestors of our uid show.
@@ -167,13 +167,13 @@ pub fn ancestors_locks() -> Vec<OwnLock> {
     let own = own
         .iter()
         .filter(|stat| procfs::euid(stat.pid) == Some(uid));
-    own.flat_map(|stat| fdinfo::settled_locks(&stat.pid.to_string()))
+    own.flat_map(|stat| fdinfo::confirmed_locks(&stat.pid.to_string()))
         .collect()
 }
 
 /// The locks that `pid` shows; none if they may not be read.
 pub fn locks_of(pid: i32) -> Vec<OwnLock> {
-    fdinfo::settled_locks(&pid.to_string())
+    fdinfo::confirmed_locks(&pid.to_string())
 }
 
 /// The units of a device on which `locks` are a lease. They are read once, since a grant

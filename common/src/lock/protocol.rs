@@ -30,32 +30,32 @@ pub trait Locks {
 /// How an attempt ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It may be settled.
+    /// It may be confirmed.
     Got,
     /// Somebody has it.
     Taken,
     /// Somebody is trying it, and may yet leave it.
-    Tried,
+    Tentative,
 }
 
 impl Verdict {
     const fn lost(held: Held) -> Self {
         match held {
-            Held::Settled => Self::Taken,
-            Held::Try => Self::Tried,
+            Held::Confirmed => Self::Taken,
+            Held::Tentative => Self::Tentative,
         }
     }
 }
 
 /// Claims one device among several. Whoever reserves gives way to anything on the other
-/// side; whoever leases gives way to what is settled there, and waits for a try, since
-/// the one who tries sees ours and gives way.
+/// side; whoever leases gives way to what is confirmed there, and waits for what is
+/// tentative, since whoever claims tentatively sees ours and gives way.
 pub fn attempt<L: Locks>(locks: &mut L, side: Side, level: Level) -> Result<Verdict, L::Error> {
     if let Some(held) = locks.write(Region::Own)? {
         return Ok(Verdict::lost(held));
     }
     while let Some(held) = locks.look(Region::Other)? {
-        if held == Held::Settled || side == Side::Reservation || !locks.rest()? {
+        if held == Held::Confirmed || side == Side::Reservation || !locks.rest()? {
             return Ok(Verdict::lost(held));
         }
     }
@@ -67,11 +67,11 @@ pub fn attempt<L: Locks>(locks: &mut L, side: Side, level: Level) -> Result<Verd
     Ok(outer.map_or(Verdict::Got, Verdict::lost))
 }
 
-/// Leases a device that was named: reservations are not looked at, and a try in the way
-/// is waited for.
+/// Leases a device that was named: reservations are not looked at, and a tentative claim
+/// in the way is waited for.
 pub fn named<L: Locks>(locks: &mut L) -> Result<Verdict, L::Error> {
     while let Some(held) = locks.write(Region::Own)? {
-        if held == Held::Settled || !locks.rest()? {
+        if held == Held::Confirmed || !locks.rest()? {
             return Ok(Verdict::lost(held));
         }
     }

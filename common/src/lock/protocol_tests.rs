@@ -30,16 +30,16 @@ enum Answer {
 /// `Held` with an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Held8 {
-    Try,
-    Settled,
+    Tentative,
+    Confirmed,
 }
 
 impl From<Held8> for Held {
     fn from(held: Held8) -> Self {
-        if held == Held8::Try {
-            Self::Try
+        if held == Held8::Tentative {
+            Self::Tentative
         } else {
-            Self::Settled
+            Self::Confirmed
         }
     }
 }
@@ -55,8 +55,8 @@ enum Step {
     Round,
     /// Gives back all it has on a device, which happens by closing.
     Close(u8),
-    /// Turns its try on a device into a settled claim, and keeps it.
-    Settle(u8),
+    /// Turns its tentative claim on a device into a confirmed one, and keeps it.
+    Confirm(u8),
     /// Found nothing; true if only because its patience was over.
     Failed(bool),
 }
@@ -112,8 +112,8 @@ impl Locks for Replay<'_> {
     }
 }
 
-/// A choice as `pick` makes it: each device in turn, those that were only tried again
-/// while patience lasts.
+/// A choice as `pick` makes it: each device in turn, those that others claimed only
+/// tentatively again while patience lasts.
 fn choose(replay: &mut Replay<'_>, kind: Kind) -> Result<(), Stop> {
     let mut left: Vec<u8> = kind
         .order
@@ -129,20 +129,20 @@ fn choose(replay: &mut Replay<'_>, kind: Kind) -> Result<(), Stop> {
             let verdict = match seen
                 .into_iter()
                 .flatten()
-                .max_by_key(|held| *held == Held::Settled)
+                .max_by_key(|held| *held == Held::Confirmed)
             {
                 Some(held) => Verdict::lost(held),
                 None => {
                     let verdict = attempt(replay, kind.side, Level::Outer)?;
                     if verdict == Verdict::Got {
-                        replay.lock(Step::Settle(device))?;
+                        replay.lock(Step::Confirm(device))?;
                         return Ok(());
                     }
                     replay.lock(Step::Close(device))?;
                     verdict
                 }
             };
-            if verdict == Verdict::Tried {
+            if verdict == Verdict::Tentative {
                 again.push(device);
             }
         }
@@ -190,7 +190,7 @@ fn steps(world: &World, kinds: &[Kind], patient: bool) -> Vec<World> {
             next: None,
         };
         if choose(&mut replay, kind).is_ok() {
-            // It keeps what it has settled: for who is patient the others must do without
+            // It keeps what it has confirmed: for who is patient the others must do without
             // it.
             if patient {
                 continue;
@@ -213,7 +213,7 @@ fn steps(world: &World, kinds: &[Kind], patient: bool) -> Vec<World> {
             Step::Write(device, region) => {
                 let way = in_the_way(&table, own, device, lease(kind, region));
                 if way.is_none() {
-                    table.insert((own, device, lease(kind, region)), Held8::Try);
+                    table.insert((own, device, lease(kind, region)), Held8::Tentative);
                 }
                 worlds.push(answered(table, Answer::Lock(way), false));
             }
@@ -241,11 +241,11 @@ fn steps(world: &World, kinds: &[Kind], patient: bool) -> Vec<World> {
                 table.retain(|(process, d, _), _| !(*process == own && *d == device));
                 worlds.push(answered(table, Answer::Lock(None), false));
             }
-            Step::Settle(device) => {
+            Step::Confirm(device) => {
                 let mine = table
                     .get_mut(&(own, device, kind.side == Side::Lease))
-                    .expect("a try to settle");
-                *mine = Held8::Settled;
+                    .expect("a tentative claim");
+                *mine = Held8::Confirmed;
                 worlds.push(answered(table, Answer::Lock(None), false));
             }
             Step::Failed(impatient) => worlds.push(answered(table, Answer::Lock(None), !impatient)),
@@ -275,12 +275,12 @@ fn explore(kinds: &[Kind], patient: bool) -> usize {
     let mut todo = vec![first];
     while let Some(world) = todo.pop() {
         for device in 0..2 {
-            let settled = world
+            let confirmed = world
                 .table
                 .iter()
-                .filter(|((_, d, _), held)| *d == device && **held == Held8::Settled)
+                .filter(|((_, d, _), held)| *d == device && **held == Held8::Confirmed)
                 .count();
-            assert!(settled <= 1, "two have device {device}: {world:#?}");
+            assert!(confirmed <= 1, "two have device {device}: {world:#?}");
         }
         assert!(
             !world.failed.iter().all(|failed| *failed),

@@ -53,13 +53,13 @@ impl Units {
 
     /// Units of either.
     #[must_use]
-    pub fn and(&self, other: &Self) -> Self {
+    pub fn union(&self, other: &Self) -> Self {
         Self::ordered(self.0.iter().chain(&other.0).copied().collect())
     }
 
     /// Units that are not in `taken`.
     #[must_use]
-    pub fn without(&self, taken: &Self) -> Self {
+    pub fn difference(&self, taken: &Self) -> Self {
         let mut left = Vec::new();
         for run in &self.0 {
             let mut start = run.start();
@@ -120,7 +120,7 @@ mod tests {
         for k in (2..=64).chain([100, 847, 848]) {
             let (share, mut free, mut fit) = (UNITS / k, Units::whole(), 0);
             while let Some(part) = free.first(share) {
-                free = free.without(&part);
+                free = free.difference(&part);
                 fit += 1;
             }
             assert_eq!(fit, k);
@@ -129,10 +129,13 @@ mod tests {
 
     #[test]
     fn a_share_may_lie_in_two_pieces() {
-        let free = Units::whole().without(&units(&[(UNITS / 3, UNITS / 3)]));
+        let free = Units::whole().difference(&units(&[(UNITS / 3, UNITS / 3)]));
         let part = free.first(UNITS / 2).unwrap();
         assert_eq!((part.count(), part.0.len()), (UNITS / 2, 2));
-        assert_eq!(free.without(&part).count(), UNITS - UNITS / 3 - UNITS / 2);
+        assert_eq!(
+            free.difference(&part).count(),
+            UNITS - UNITS / 3 - UNITS / 2
+        );
         assert_eq!(
             [UNITS, 0, -1].map(|count| free.first(count)),
             [const { None }; 3]
@@ -150,9 +153,9 @@ mod tests {
             found.at(region).collect::<Vec<_>>(),
             [range(1000, 60), range(2000, 5)]
         );
-        assert_eq!(found.and(&units(&[(30, 970)])), units(&[(0, 1005)]));
+        assert_eq!(found.union(&units(&[(30, 970)])), units(&[(0, 1005)]));
         assert_eq!(
-            units(&[(0, 10), (20, 10)]).without(&units(&[(5, 20)])),
+            units(&[(0, 10), (20, 10)]).difference(&units(&[(5, 20)])),
             units(&[(0, 5), (25, 5)])
         );
         assert!(Units::whole().is_whole() && Units::default().is_empty());

@@ -13,19 +13,19 @@ pub struct OwnLock {
     pub range: Range,
 }
 
-/// The settled (read) locks that the open descriptors of `pid` ("self" for this process)
+/// The confirmed (read) locks that the open descriptors of `pid` ("self" for this process)
 /// hold; empty if not readable.
-pub fn settled_locks(pid: &str) -> Vec<OwnLock> {
-    settled_locks_but(pid, &[])
+pub fn confirmed_locks(pid: &str) -> Vec<OwnLock> {
+    confirmed_locks_but(pid, &[])
 }
 
 /// The same without what the descriptors of these numbers hold.
-pub fn settled_locks_but(pid: &str, left_out: &[i32]) -> Vec<OwnLock> {
+pub fn confirmed_locks_but(pid: &str, left_out: &[i32]) -> Vec<OwnLock> {
     locks(pid, left_out, "READ")
 }
 
-/// The write locks that the open descriptors of `pid` hold: what it tries at this moment,
-/// and the bytes that it takes turns at.
+/// The write locks that the open descriptors of `pid` hold: what it claims tentatively at
+/// this moment, and the bytes that it takes turns at.
 pub fn write_locks(pid: &str) -> Vec<OwnLock> {
     locks(pid, &[], "WRITE")
 }
@@ -174,11 +174,11 @@ mod tests {
         };
         let (read, write) = (Range::new(100, 20).unwrap(), Range::byte(500));
         assert_eq!(
-            (of(settled_locks("self")), of(write_locks("self"))),
+            (of(confirmed_locks("self")), of(write_locks("self"))),
             (vec![read], vec![write])
         );
-        assert_eq!(of(settled_locks_but("self", &[file.as_raw_fd()])), []);
-        assert_eq!(settled_locks("0"), []);
+        assert_eq!(of(confirmed_locks_but("self", &[file.as_raw_fd()])), []);
+        assert_eq!(confirmed_locks("0"), []);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
     let began = Instant::now();
     let mut found = Vec::new();
     for conflict in probe.conflicts(region, MOST)?.found {
-        if conflict.held != Held::Settled {
+        if conflict.held != Held::Confirmed {
             continue;
         }
         for offset in (conflict.range.start()..conflict.range.end()).take(MOST) {

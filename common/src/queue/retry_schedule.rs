@@ -21,12 +21,12 @@ const LOST: Duration = Duration::from_millis(2);
 pub struct Availability {
     pub free: Vec<Uuid>,
     /// If those who try them at this moment leave them.
-    pub tried: Vec<Uuid>,
+    pub tentative: Vec<Uuid>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    tried: bool,
+    tentative: bool,
     since: Instant,
     next: Instant,
     asked: usize,
@@ -44,14 +44,14 @@ impl RetrySchedule {
     pub fn update(&mut self, availability: &Availability, now: Instant) {
         // What others just try, to ask NVML about it, was not in use in between.
         self.seen.retain(|uuid, seen| {
-            seen.tried = availability.tried.contains(uuid);
-            seen.tried || availability.free.contains(uuid)
+            seen.tentative = availability.tentative.contains(uuid);
+            seen.tentative || availability.free.contains(uuid)
         });
         // What had room at the first look has not just become free.
         let asked = if self.begun { 0 } else { AGAIN.len() };
         for uuid in &availability.free {
             self.seen.entry(uuid.clone()).or_insert(Seen {
-                tried: false,
+                tentative: false,
                 since: now,
                 next: now,
                 asked,
@@ -64,7 +64,7 @@ impl RetrySchedule {
     pub fn due(&self, uuid: &Uuid, now: Instant) -> bool {
         self.seen
             .get(uuid)
-            .is_some_and(|seen| !seen.tried && seen.next <= now)
+            .is_some_and(|seen| !seen.tentative && seen.next <= now)
     }
 
     /// NVML says that it is busy, or does not tell.
@@ -112,7 +112,7 @@ mod tests {
     fn free(uuids: &[&Uuid]) -> Availability {
         Availability {
             free: uuids.iter().map(|uuid| (*uuid).clone()).collect(),
-            tried: Vec::new(),
+            tentative: Vec::new(),
         }
     }
 
@@ -143,7 +143,7 @@ mod tests {
         memory.update(
             &Availability {
                 free: vec![b.clone()],
-                tried: vec![a.clone()],
+                tentative: vec![a.clone()],
             },
             at(1200),
         );

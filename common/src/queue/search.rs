@@ -212,7 +212,8 @@ impl<W: Worker> Seeker for Search<'_, W> {
 
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure> {
         let stale = self.stale();
-        // A device that is being tried is nobody's: Ctrl-Z waits until that is decided.
+        // A device that is claimed tentatively is nobody's: Ctrl-Z waits until that is
+        // decided.
         let stoppable = Unstoppable::new();
         let chosen = self.choose(may);
         drop(stoppable);
@@ -300,7 +301,9 @@ pub fn availability(
     for device in request.filter.pool(inventory) {
         match attempt::units(probe, request, device)? {
             Offer::Available(_) => availability.free.push(device.uuid.clone()),
-            Offer::Rejected(Rejected::Tried) => availability.tried.push(device.uuid.clone()),
+            Offer::Rejected(Rejected::Tentative) => {
+                availability.tentative.push(device.uuid.clone());
+            }
             Offer::Rejected(_) => {}
         }
     }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use crate::error::Failure;
 use crate::ident::Uuid;
 
-/// So long a device has room and is not even tried before it counts as left alone.
+/// So long a device has room and is not even claimed tentatively before it counts as left
+/// alone.
 pub const ALONE: Duration = Duration::from_millis(1300);
-/// Between two looks: a try lasts for some milliseconds at least.
+/// Between two looks: a tentative claim lasts for some milliseconds at least.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// What of `rooms`, asked again and again for `time`, has room all along; nothing as soon

@@ -91,8 +91,9 @@ impl Ticket {
         for reach in [NEAR, i64::MAX] {
             let lowest = at.saturating_sub(reach).max(self.queue.start());
             let near = Range::between(lowest, at);
-            let highest =
-                near.map_or(Ok(None), |near| bisect(near, |range| self.own.tried(range)))?;
+            let highest = near.map_or(Ok(None), |near| {
+                bisect(near, |range| self.own.tentative(range))
+            })?;
             if highest.is_some() || lowest == self.queue.start() {
                 return Ok(highest.map(|end| end - 1));
             }
@@ -131,7 +132,7 @@ impl Ticket {
         };
         let range = Range::byte(below);
         let ended = match InterruptTimer::start(tick) {
-            Some(_ticker) => other.wait_for(range, Held::Settled)?,
+            Some(_ticker) => other.wait_for(range, Held::Confirmed)?,
             // Without a timer: asked again and again.
             None => {
                 let began = Instant::now();
@@ -212,7 +213,7 @@ pub fn taken_by(waiting: usize) -> Failure {
 
 fn count(probe: &OfdLock, range: Range) -> Result<usize, Failure> {
     // Numbers that stand aside are read-locked, and anybody can read-lock many.
-    Ok(probe.tries(range, MOST)?.found.len())
+    Ok(probe.tentative_locks(range, MOST)?.found.len())
 }
 
 #[cfg(test)]

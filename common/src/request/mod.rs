@@ -239,7 +239,7 @@ impl Request {
     }
 
     /// Confirms that the enclosing reservation or lease survived while something was
-    /// settled inside it.
+    /// confirmed inside it.
     ///
     /// # Errors
     ///

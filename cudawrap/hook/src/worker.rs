@@ -95,7 +95,7 @@ impl Question<'_> {
             std::process::id().to_string().into(),
             self.program.into(),
             threads.into(),
-            fdinfo::to_word(&fdinfo::settled_locks("self")).into(),
+            fdinfo::to_word(&fdinfo::confirmed_locks("self")).into(),
         ]
     }
 

@@ -2,9 +2,9 @@
 //! belongs to the share. The mask is set in this process just before it becomes the
 //! program, and is inherited; nothing here keeps a program from running.
 //!
-//! `topology` finds the cores in the mask, `neighbours` those of the device, `enclosing_share` the
-//! units that they are divided by, `part` those of the share, `threads` is what the
-//! program is told.
+//! `topology` finds the cores in the mask, `neighbours` those of the device,
+//! `enclosing_share` the units that they are divided by, `part` those of the share,
+//! `threads` is what the program is told.
 
 mod enclosing_share;
 mod neighbours;
@@ -90,13 +90,13 @@ fn bind(
     let mut alone = around.in_job || !around.neighbours.is_empty();
     for device in devices {
         let cpus = cpus_near(device, settings)?;
-        let cores = topology::cores(root, &cpus.within(&mask));
+        let cores = topology::cores(root, &cpus.intersection(&mask));
         let own = neighbours::divide(&cores, &device.uuid, &around.neighbours);
         let all = enclosing_share::of(lease, &device.uuid, &mask);
         let units = lease.units(&device.uuid).unwrap_or(&all);
-        ours = ours.and(&part::of(&own.cores, units, &all));
+        ours = ours.union(&part::of(&own.cores, units, &all));
         alone &= own.alone && part::is_whole_cores(&own.cores, units, &all);
-        near = near.and(&cpus);
+        near = near.union(&cpus);
     }
     if ours.is_empty() {
         return Err(format!(

@@ -123,7 +123,7 @@ mod tests {
             let all = own
                 .cores
                 .iter()
-                .fold(CpuSet::default(), |all, core| all.and(core));
+                .fold(CpuSet::default(), |all, core| all.union(core));
             format!("{all}{}", if own.alone { "" } else { "+" })
         };
         node.iter().map(part).collect()

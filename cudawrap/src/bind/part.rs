@@ -18,7 +18,7 @@ pub fn of(cores: &[CpuSet], units: &Units, all: &Units) -> CpuSet {
     let first = |core: usize| core as i64 * all.count() / cores.len() as i64;
     let owns = |core: usize| runs.iter().any(|run| run.contains(&first(core)));
     let owned = cores.iter().enumerate().filter(|(core, _)| owns(*core));
-    let owned = owned.fold(CpuSet::default(), |cpus, (_, core)| cpus.and(core));
+    let owned = owned.fold(CpuSet::default(), |cpus, (_, core)| cpus.union(core));
     if !owned.is_empty() {
         return owned;
     }
@@ -83,7 +83,7 @@ mod tests {
         let mut free = Units::whole();
         let next = |_| {
             let share = free.first(UNITS / k).unwrap();
-            free = free.without(&share);
+            free = free.difference(&share);
             share
         };
         (0..k).map(next).collect()
@@ -100,7 +100,7 @@ mod tests {
         let mut seen = CpuSet::default();
         parts.iter().all(|part| {
             let apart = overlap(&seen, part) == 0;
-            seen = seen.and(part);
+            seen = seen.union(part);
             apart
         })
     }
@@ -111,7 +111,7 @@ mod tests {
             let cores = cores(n);
             let all = cores
                 .iter()
-                .fold(CpuSet::default(), |all, core| all.and(core));
+                .fold(CpuSet::default(), |all, core| all.union(core));
             assert_eq!(whole(&cores), all);
             for k in 1..=n.min(20) {
                 let parts = parts(&cores, &shares(k as i64));
@@ -152,9 +152,9 @@ mod tests {
             for _ in 0..40 {
                 if random(3) == 0 && !held.is_empty() {
                     let gone: Units = held.swap_remove(random(held.len() as i64) as usize);
-                    free = free.and(&gone);
+                    free = free.union(&gone);
                 } else if let Some(share) = free.first(1 + random(UNITS / 4)) {
-                    free = free.without(&share);
+                    free = free.difference(&share);
                     held.push(share);
                 }
             }
@@ -166,7 +166,7 @@ mod tests {
                         region,
                     )
                 };
-                (0..cores.len()).any(|core| first(core).without(units).is_empty())
+                (0..cores.len()).any(|core| first(core).difference(units).is_empty())
             };
             let (owners, guests): (Vec<Units>, Vec<Units>) = held.into_iter().partition(firsts);
             assert!(disjoint(&parts(&cores, &owners)));
@@ -220,7 +220,7 @@ mod tests {
     fn inside_a_share_its_cores_are_divided_by_its_units() {
         let cores = cores(6);
         let thirds = shares(3);
-        let outer = thirds[0].and(&thirds[2]);
+        let outer = thirds[0].union(&thirds[2]);
         assert_eq!(of(&cores, &outer, &outer), whole(&cores));
         assert_eq!(of(&cores, &thirds[0], &outer).to_string(), "0-2,6-8");
         assert_eq!(of(&cores, &thirds[2], &outer).to_string(), "3-5,9-11");

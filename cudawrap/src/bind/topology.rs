@@ -19,8 +19,8 @@ pub fn cores(root: &Path, cpus: &CpuSet) -> Vec<CpuSet> {
         }
         let one: CpuSet = [cpu].into_iter().collect();
         let siblings = siblings(root, cpu).filter(|siblings| siblings.contains(cpu));
-        let core = siblings.map_or(one, |siblings| siblings.within(&left));
-        left = left.without(&core);
+        let core = siblings.map_or(one, |siblings| siblings.intersection(&left));
+        left = left.difference(&core);
         cores.push((package(root, cpu), core));
     }
     // Neighbours share caches and memory. Some machines number their packages in turns.
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(
             cores
                 .iter()
-                .fold(CpuSet::default(), |all, core| all.and(core)),
+                .fold(CpuSet::default(), |all, core| all.union(core)),
             mask
         );
     }

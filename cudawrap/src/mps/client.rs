@@ -89,6 +89,6 @@ fn busy(directory: &MpsDirectory, control: &Control) -> Failure {
 /// description.
 pub fn wait_for(directory: &MpsDirectory, range: Range) -> io::Result<OfdLock> {
     let description = directory.open()?;
-    while !description.wait_for(range, getgpu_common::lock::Held::Try)? {}
+    while !description.wait_for(range, getgpu_common::lock::Held::Tentative)? {}
     Ok(description)
 }

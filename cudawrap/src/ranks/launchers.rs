@@ -103,7 +103,7 @@ pub fn is_ours_alone(lock_file: &LockFile, cover: &Cover) -> bool {
 }
 
 fn units_overlap(one: &getgpu_common::lock::Units, other: &getgpu_common::lock::Units) -> bool {
-    one.without(other) != *one
+    one.difference(other) != *one
 }
 
 /// Whether a reservation was made for this process, or for an ancestor below the

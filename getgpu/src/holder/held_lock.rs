@@ -1,5 +1,5 @@
-//! The lock that a holder has, and the bytes of it by which the holder and the caller's next
-//! getgpu agree who has the reservation: the mark that it lingers, the handover, the
+//! The lock that a holder has, and the bytes of it by which the holder and the caller's
+//! next getgpu agree who has the reservation: the mark that it lingers, the handover, the
 //! answer.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -92,7 +92,7 @@ impl<'a> HeldLock<'a> {
     /// Whether another program has a lease or a reservation on the units that are held
     /// here; so it is, in doubt.
     pub fn is_held_by_others(&self, probe: &OfdLock) -> bool {
-        let own = fdinfo::settled_locks("self");
+        let own = fdinfo::confirmed_locks("self");
         let inode = nix::sys::stat::fstat(self.lock.as_fd()).map_or(0, |stat| stat.st_ino);
         self.devices.iter().map(Span::of).any(|span| {
             let units = Units::of(

@@ -37,7 +37,7 @@ pub struct Started {
     pub pid: i32,
 }
 
-/// Starts a holder for a settled reservation. When this returns the reservation is the
+/// Starts a holder for a confirmed reservation. When this returns the reservation is the
 /// holder's.
 pub fn start(line: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Started, Failure> {
     let failed = |why: &str| {

@@ -38,11 +38,11 @@ fn count<W: Worker>(
     let mut free = 0;
     for device in request.filter.pool(&inventory) {
         let places = places(&probe, request, device)?;
-        let settled = !Occupancy::look(&probe, request.level(), Span::of(&device.uuid))?
-            .settled
+        let confirmed = !Occupancy::look(&probe, request.level(), Span::of(&device.uuid))?
+            .confirmed
             .is_empty();
         if request.same_user
-            && settled
+            && confirmed
             && attempt::others_share(lock_file, &probe, Span::of(&device.uuid), request.user)?
         {
             continue;
@@ -50,7 +50,7 @@ fn count<W: Worker>(
         // As in a choice: not asked where others have their shares, nor inside what is
         // ours.
         let idle = places > 0
-            && (settled
+            && (confirmed
                 || request.cover.is_some()
                 || client.usage(device, Detail::Uuid)?.activity == Activity::Idle);
         free += if idle { places } else { 0 };
@@ -73,7 +73,7 @@ fn places(probe: &OfdLock, request: &Request, device: &Device) -> Result<i64, Fa
         )),
         Portion::Units(wanted) => {
             let taken = Occupancy::look(probe, request.level(), Span::of(&device.uuid))?.all();
-            Ok(ours.without(&taken).count() / wanted.max(1))
+            Ok(ours.difference(&taken).count() / wanted.max(1))
         }
     }
 }
