@@ -86,7 +86,7 @@ fn beside(links: &[&Chain], rule: &Rule<'_>) -> Option<PathBuf> {
 }
 
 /// The chains that lead to this program. `given`: the first is what the kernel was told to
-/// execute, so it is what was started, whatever else has the name of argv[0] in PATH.
+/// execute, so it is what was started, whatever else has the name of `argv[0]` in PATH.
 fn leading_here<'c>(chains: &'c [Chain], given: bool, ourselves: &Ourselves) -> Vec<&'c Chain> {
     let executed = chains
         .first()
