@@ -108,3 +108,34 @@ fn no_test_says_that_it_is_skipped_where_the_runner_hides_it() {
         );
     }
 }
+
+/// A program of another sandbox that starts at this moment is still a fork of the tests,
+/// with every descriptor that these have open for an instant.
+#[test]
+#[allow(unsafe_code)]
+fn a_program_about_to_start_is_not_ended_with_a_sandbox_whose_lock_the_tests_had_open() {
+    let sandbox = Sandbox::new("mig4");
+    sandbox.getgpu(["--no-reserve"]).run().exits(0);
+    let lock = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(sandbox.lock())
+        .unwrap();
+    let (told, tell) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let (forked, fork) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let mut starts = std::process::Command::new("true");
+    // SAFETY: write(2) and read(2) alone, which are async-signal-safe.
+    unsafe {
+        std::os::unix::process::CommandExt::pre_exec(&mut starts, move || {
+            nix::unistd::write(&fork, b"x")?;
+            nix::unistd::read(&told, &mut [0])?;
+            Ok(())
+        });
+    }
+    let started = std::thread::spawn(move || starts.status());
+    nix::unistd::read(&forked, &mut [0]).unwrap();
+    drop((lock, sandbox));
+    nix::unistd::write(&tell, b"x").unwrap();
+    let ended = started.join().unwrap().unwrap();
+    assert!(ended.success(), "{ended:?}");
+}
