@@ -127,3 +127,28 @@ pub(super) fn show_or<T>(value: Option<T>, show: impl Fn(T) -> String) -> String
 fn unset() -> String {
     "unset".into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::memory;
+
+    #[test]
+    fn a_small_number_without_a_unit_is_refused_as_memory() {
+        let read = |text: &str| memory(&[text.to_owned()]);
+        for (text, bytes) in [
+            ("0", 0),
+            ("1048576", 1 << 20),
+            ("512k", 512 << 10),
+            ("10G", 10 << 30),
+        ] {
+            assert_eq!(read(text), Ok(bytes), "{text}");
+        }
+        for text in ["1", "512", "1048575"] {
+            let refused = read(text).unwrap_err();
+            assert!(
+                refused.contains(&format!("did you mean {text}M?")),
+                "{refused}"
+            );
+        }
+    }
+}
