@@ -1,6 +1,7 @@
 //! What is done to the node while programs are launched: one disturbance after the other,
 //! each for some seconds in a thread of its own.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,6 +84,8 @@ impl Disturbance<'_> {
     /// Everything of the sandbox, for three seconds.
     fn stop(&self) -> u64 {
         let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        // Remembered: a holder that has just given up its lock is not found a second time.
+        let mut stopped = BTreeSet::new();
         let all = wait::holds_within(Duration::from_secs(2), || {
             let running: Vec<i32> = self
                 .sandbox
@@ -93,13 +96,13 @@ impl Disturbance<'_> {
             for pid in &running {
                 let _ = kill(Pid::from_raw(*pid), Signal::SIGSTOP);
             }
+            stopped.extend(running.iter().copied());
             running.is_empty()
         });
         self.pause(Duration::from_secs(3));
+        stopped.extend(self.sandbox.processes());
         // Children first, so that no stopped one loses its parent.
-        let mut stopped = self.sandbox.processes();
-        stopped.sort_unstable_by_key(|pid| std::cmp::Reverse(*pid));
-        for pid in stopped {
+        for pid in stopped.into_iter().rev() {
             let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
         }
         u64::from(all)
