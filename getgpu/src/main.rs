@@ -12,6 +12,7 @@ mod check;
 mod check_devices;
 mod check_hook;
 mod choose;
+mod complete;
 mod explain;
 mod findings;
 mod hand_out;
@@ -69,8 +70,11 @@ fn run_as_called(arguments: &[OsString]) -> i32 {
         idle::main(&words)
     } else if arguments.get(1).is_some_and(|word| word == WORKER_OPTION) {
         run::worker()
-    } else if arguments.get(1).is_some_and(|word| word == run::COMPLETE) {
-        run::complete()
+    } else if arguments
+        .get(1)
+        .is_some_and(|word| word == complete::COMPLETE)
+    {
+        complete::complete()
     } else {
         run::main(arguments.iter().skip(1).cloned())
     }

@@ -56,16 +56,21 @@ pub fn one(
     end(lock_file, &found, diag)
 }
 
-/// What can be typed behind `--release`: tags and UUIDs of one's own reservations (root:
-/// everybody's), each once. The driver is not asked, so that a key waits for nothing.
-pub fn names(lock_file: &LockFile) -> BTreeSet<String> {
-    let names = |holder: HolderProcess| {
-        let tag = holder.args.tag.map(|tag| tag.name);
-        let devices = holder.args.devices.into_iter();
-        tag.into_iter()
-            .chain(devices.map(|device| device.to_string()))
-    };
-    mine(lock_file).into_iter().flat_map(names).collect()
+/// What names one's own reservations (root: everybody's), each once.
+#[derive(Debug, Default)]
+pub struct Names {
+    pub tags: BTreeSet<String>,
+    pub devices: BTreeSet<Uuid>,
+}
+
+/// The names of all that could be released now. The driver is not asked.
+pub fn names(lock_file: &LockFile) -> Names {
+    let mut names = Names::default();
+    for holder in mine(lock_file) {
+        names.tags.extend(holder.args.tag.map(|tag| tag.name));
+        names.devices.extend(holder.args.devices);
+    }
+    names
 }
 
 /// Gives up all.

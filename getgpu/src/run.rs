@@ -59,23 +59,6 @@ fn fail(diag: &Diag, failure: &Failure) -> i32 {
     exit::getgpu(failure.kind)
 }
 
-/// The hidden first argument with which completions ask what `--release` can take.
-pub const COMPLETE: &str = "--complete";
-
-/// Prints it, a line each; nothing where there is nothing, or something is wrong.
-pub fn complete() -> i32 {
-    let (environment, diag) = (Environment::of_process(), Diag::new("getgpu", Level::Quiet));
-    let lock_file = Loaded::read(&environment, None)
-        .and_then(|loaded| find_lock_file(&loaded.settings, &environment, &diag, false));
-    let names = lock_file.map(|lock_file| release::names(&lock_file));
-    for name in names.unwrap_or_default() {
-        if show(&format!("{name}\n")).is_err() {
-            break;
-        }
-    }
-    exit::OK
-}
-
 /// The process that asks NVML for cudawrap: the connection is descriptor 0.
 pub fn worker() -> i32 {
     let Ok(channel) = nix::fcntl::fcntl(std::io::stdin(), nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(3))

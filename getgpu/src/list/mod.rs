@@ -13,6 +13,7 @@ mod table;
 mod terminal;
 pub mod watch;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use getgpu_common::diag::{self, Level};
@@ -148,14 +149,12 @@ fn warn(listing: &Listing, level: Level) {
 /// The device that has this index in the list.
 pub fn device_at<W: Worker>(
     client: Client<W>,
-    mut request: Request,
+    request: Request,
     index: usize,
 ) -> Result<Uuid, Failure> {
-    let inventory = client.ask_all(|client| client.scan(Detail::Uuid))?;
-    grant(&mut request, &inventory);
-    let mut pool = request.filter.pool(&inventory);
-    pool.nth(index)
-        .map(|device| device.uuid.clone())
+    in_order(client, request)?
+        .into_iter()
+        .nth(index)
         .ok_or_else(|| {
             Failure::new(
                 Kind::Usage,
@@ -163,6 +162,27 @@ pub fn device_at<W: Worker>(
             )
             .hint("getgpu --list")
         })
+}
+
+/// The indices that these devices have in the list.
+pub fn indices_of<W: Worker>(
+    client: Client<W>,
+    request: Request,
+    devices: &BTreeSet<Uuid>,
+) -> Result<Vec<usize>, Failure> {
+    let all = in_order(client, request)?.into_iter().enumerate();
+    Ok(all
+        .filter(|(_, uuid)| devices.contains(uuid))
+        .map(|(index, _)| index)
+        .collect())
+}
+
+/// The devices that have an index in the list.
+fn in_order<W: Worker>(client: Client<W>, mut request: Request) -> Result<Vec<Uuid>, Failure> {
+    let inventory = client.ask_all(|client| client.scan(Detail::Uuid))?;
+    grant(&mut request, &inventory);
+    let pool = request.filter.pool(&inventory);
+    Ok(pool.map(|device| device.uuid.clone()).collect())
 }
 
 impl Listing {

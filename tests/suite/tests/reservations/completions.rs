@@ -1,4 +1,5 @@
-//! Completions know one's own reservations, whatever the driver does, and need one Tab.
+//! Completions know one's own reservations, whatever the driver does, and their indices if
+//! it answers; they need one Tab.
 
 use std::path::Path;
 
@@ -15,9 +16,9 @@ fn completions_offer_ones_own_reservations() {
     somebody(&sandbox, &["--tag", "theirs", "--for=600"])
         .run()
         .exits(0);
-    // A driver that hangs keeps no key from being answered.
-    sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
-    for (shell, script) in [
+    let uuids = sandbox.uuids();
+    let index = uuids.iter().position(|device| *device == uuid).unwrap();
+    let scripts = [
         (
             "bash",
             format!(
@@ -31,11 +32,32 @@ fn completions_offer_ones_own_reservations() {
                 "source {completions}/fish/getgpu.fish; complete -C 'getgpu --release ' | cut -f1"
             ),
         ),
-    ] {
+    ];
+    for (shell, script) in &scripts {
         if skip::lacks(&[skip::Need::Tool(shell)]) {
             continue;
         }
-        let outcome = sandbox.shell(shell, &script).run();
+        let offered = sandbox.shell(shell, script).run();
+        let offers = |name: &str| offered.stdout.lines().any(|line| line == name);
+        assert!(
+            offers("train") && offers(&uuid) && offers(&index.to_string()),
+            "{shell}: {offered:#?}"
+        );
+        let reserved = (0..uuids.len()).filter(|index| offers(&index.to_string()));
+        let all = if nix::unistd::geteuid().is_root() {
+            2
+        } else {
+            1
+        };
+        assert_eq!(reserved.count(), all, "{shell}: {offered:#?}");
+    }
+    // A driver that hangs keeps no key from being answered.
+    sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
+    for (shell, script) in &scripts {
+        if skip::lacks(&[skip::Need::Tool(shell)]) {
+            continue;
+        }
+        let outcome = sandbox.shell(shell, script).run();
         let mut offered: Vec<&str> = outcome.exits(0).stdout.lines().collect();
         offered.sort_unstable();
         let root = nix::unistd::geteuid().is_root();
