@@ -1,6 +1,8 @@
 //! What a call comes to: devices that are chosen, then claimed, then confirmed and ready to
 //! be printed, and for whom they are.
 
+use std::cell::LazyCell;
+
 use getgpu_common::choice::chooser::Guard;
 use getgpu_common::detached::User;
 use getgpu_common::error::Failure;
@@ -12,6 +14,8 @@ use getgpu_common::lock::{Claim, LockFile, OfdLock};
 use getgpu_common::procfs::Process;
 use getgpu_common::request::Request;
 use getgpu_common::share;
+
+use crate::caller::Caller;
 
 /// A choice whose claims may still have to be confirmed, which happens only when NVML has
 /// let go.
@@ -66,8 +70,8 @@ pub struct Answer {
 }
 
 /// For whom a device is reserved, and under which name.
-pub struct Whose {
-    pub caller: Process,
+pub struct Whose<'a> {
+    pub caller: &'a LazyCell<Caller>,
     /// The process that `--hold=PID` names.
     pub held: Option<Process>,
     pub user: Option<User>,

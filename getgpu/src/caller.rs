@@ -18,9 +18,18 @@ const SHELLS: [&str; 12] = [
     "sh", "bash", "dash", "ash", "zsh", "tcsh", "csh", "ksh", "ksh93", "mksh", "fish", "busybox",
 ];
 
+/// Who called.
+#[derive(Debug)]
+pub struct Caller {
+    pub process: Process,
+    /// The forks of the caller between it and this process, as pid and start: a `$( )`, a
+    /// background subshell.
+    pub forks: Vec<(i32, u64)>,
+}
+
 /// The nearest ancestor that was started by exec and does more than run this getgpu;
 /// process 1 stands for a parent that cannot be seen.
-pub fn find() -> Process {
+pub fn find() -> Caller {
     let ancestors = ancestry::ancestors(std::process::id() as i32, 64);
     let unseen = || Process {
         pid: 1,
@@ -35,7 +44,12 @@ pub fn find() -> Process {
         }
         _ => &ancestors,
     };
-    ancestry::caller(callers).map_or_else(unseen, Process::from)
+    let process = ancestry::caller(callers).map_or_else(unseen, Process::from);
+    let between = ancestors
+        .iter()
+        .take_while(|stat| process.seen() && stat.pid != process.pid);
+    let forks = between.map(|stat| (stat.pid, stat.start)).collect();
+    Caller { process, forks }
 }
 
 /// Whether the caller is a shell that exits right after this getgpu, so that nothing can
@@ -72,17 +86,6 @@ fn shell_role(parent: &Stat) -> Role {
         }
         Secret::Denied | Secret::Gone => Role::Script,
     }
-}
-
-/// The forks of the caller between it and this process, as pid and start: a `$( )`, a
-/// background subshell.
-pub fn forks() -> Vec<(i32, u64)> {
-    let ancestors = ancestry::ancestors(std::process::id() as i32, 64);
-    let caller = find();
-    let between = ancestors
-        .iter()
-        .take_while(|stat| caller.seen() && stat.pid != caller.pid);
-    between.map(|stat| (stat.pid, stat.start)).collect()
 }
 
 /// Whether our parent is the next command of our own pipeline: tcsh starts the commands

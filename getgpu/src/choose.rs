@@ -2,6 +2,8 @@
 //! INDEX, or free devices by the policy. It only claims: `invocation` confirms the claims
 //! when NVML has let go.
 
+use std::cell::LazyCell;
+
 use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
 use getgpu_common::choice::rejection_report::Rejected;
 use getgpu_common::error::Failure;
@@ -16,10 +18,10 @@ use getgpu_common::settings::Wait;
 use getgpu_common::visible::Visible;
 
 use crate::answer::{Chosen, Claimed};
+use crate::caller::Caller;
 use crate::explain;
 use crate::invocation::{Asker, Invocation, open};
 use crate::options::{Action, Format, Keep};
-use getgpu_common::procfs::Process;
 
 const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
 
@@ -29,7 +31,7 @@ impl Invocation<'_> {
         &self,
         client: &mut Asker,
         request: &mut Request,
-        caller: &Process,
+        caller: &LazyCell<Caller>,
     ) -> Result<Chosen, Failure> {
         let mut known = request.resolve_grant(client)?;
         let index_wanted = matches!(self.options.action, Action::Print(Some(_)));
@@ -55,7 +57,7 @@ impl Invocation<'_> {
             && self.options.uid.is_none();
         if request.visible == Visible::Unset
             && plain
-            && let Some(answer) = self.reused(client, request, caller, known.as_ref())?
+            && let Some(answer) = self.reused(client, request, &caller.process, known.as_ref())?
         {
             return Ok(Chosen::Confirmed(answer));
         }

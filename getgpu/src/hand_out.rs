@@ -16,7 +16,6 @@ use getgpu_common::settings::Log;
 use getgpu_common::syslog::Record;
 
 use crate::answer::{Answer, Whose};
-use crate::caller;
 use crate::holder;
 use crate::idle;
 use crate::invocation::Invocation;
@@ -24,7 +23,7 @@ use crate::options::{Format, Keep};
 
 impl Invocation<'_> {
     /// Starts the holder, prints, and tells the holder how that went.
-    pub fn hand_out(&self, mut answer: Answer, whose: Whose) -> Result<(), Failure> {
+    pub fn hand_out(&self, mut answer: Answer, whose: Whose<'_>) -> Result<(), Failure> {
         let text = self.text(&answer.value, answer.part);
         let lock = answer.lock.take();
         let Some(lock) = lock.filter(|_| self.options.keep != Keep::No) else {
@@ -67,7 +66,7 @@ impl Invocation<'_> {
     fn holder_args(
         &self,
         answer: &Answer,
-        whose: &Whose,
+        whose: &Whose<'_>,
         record: &Record,
         until: Until,
     ) -> HolderArgs {
@@ -76,10 +75,10 @@ impl Invocation<'_> {
             devices: answer.uuids.clone(),
             granted: grant.is_some_and(|own| own == answer.value.as_str()),
             value: answer.value.clone(),
-            caller: whose.caller.clone(),
+            caller: whose.caller.process.clone(),
             record: (self.settings.log != Log::None).then(|| record.text()),
             job: record.job.cloned(),
-            forks: caller::forks(),
+            forks: whose.caller.forks.clone(),
             since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),
             until,
             tag: whose.tag.clone(),
@@ -87,7 +86,12 @@ impl Invocation<'_> {
     }
 
     /// What the site's log says.
-    fn record<'a>(&self, answer: &'a Answer, whose: &'a Whose, job: Option<&'a Job>) -> Record<'a> {
+    fn record<'a>(
+        &self,
+        answer: &'a Answer,
+        whose: &'a Whose<'_>,
+        job: Option<&'a Job>,
+    ) -> Record<'a> {
         let own_uid = || nix::unistd::geteuid().as_raw();
         Record {
             by: "getgpu",
@@ -95,7 +99,7 @@ impl Invocation<'_> {
             what: "reserved",
             devices: &answer.uuids,
             uid: whose.user.map_or_else(own_uid, |user| user.uid),
-            program: ("for", &whose.caller.name),
+            program: ("for", &whose.caller.process.name),
             share: answer.part,
             job,
             waited: self.began.elapsed(),
@@ -103,12 +107,12 @@ impl Invocation<'_> {
     }
 
     /// When the reservation ends.
-    fn until(&self, whose: &Whose) -> Until {
+    fn until(&self, whose: &Whose<'_>) -> Until {
         let most = self.settings.max_hold;
         match self.options.keep {
             Keep::Hold(Some(0)) => Until::Released,
             Keep::Hold(_) => {
-                let process = whose.held.as_ref().unwrap_or(&whose.caller);
+                let process = whose.held.as_ref().unwrap_or(&whose.caller.process);
                 Until::Over(process.clone(), most)
             }
             Keep::No | Keep::ForProgram => {

@@ -3,6 +3,7 @@
 //! Nothing is confirmed before NVML has let go, and nothing is printed before a holder has
 //! the reservation.
 
+use std::cell::LazyCell;
 use std::time::{Duration, Instant};
 
 use getgpu_common::choice::chooser::Guard;
@@ -23,7 +24,7 @@ use getgpu_common::visible::Visible;
 use getgpu_nvml::spawn;
 
 use crate::answer::{Answer, Chosen, Whose};
-use crate::caller;
+use crate::caller::{self, Caller};
 use crate::options::{Action, Format, Keep, Options};
 use crate::tag;
 
@@ -68,7 +69,8 @@ impl Invocation<'_> {
                 return self.print_again(&reserved);
             }
         }
-        let (caller, held) = self.caller()?;
+        let caller: LazyCell<Caller> = LazyCell::new(caller::find);
+        let held = self.held(&caller)?;
         if request.visible == Visible::Nothing {
             return Err(request.empty_grant());
         }
@@ -78,17 +80,21 @@ impl Invocation<'_> {
         let tag = name.map(|name| tag::Named::new(name, &request, self.options));
         // Until the holder stands for it no other call of this user may look whether the
         // tag is in use.
+        if tag.is_some() {
+            // Before anything is waited for, behind which the caller may have exited.
+            LazyCell::force(&caller);
+        }
         let turn = match self.enter(tag.as_ref(), &request)? {
             tag::Entered::Free(turn) => turn,
             tag::Entered::Same(holder) => return self.print_again(std::slice::from_ref(&*holder)),
         };
         let whose = Whose {
-            caller,
+            caller: &caller,
             held,
             user,
             tag: tag.as_ref().map(tag::Named::tag),
         };
-        match self.obtain(request, &whose.caller, tag.as_ref(), turn)? {
+        match self.obtain(request, &caller, tag.as_ref(), turn)? {
             Obtained::Now(answer, turn) => {
                 let printed = self.hand_out(answer, whose);
                 drop(turn);
@@ -103,7 +109,7 @@ impl Invocation<'_> {
     fn obtain(
         &self,
         mut request: Request,
-        caller: &Process,
+        caller: &LazyCell<Caller>,
         tag: Option<&tag::Named>,
         turn: Option<OfdLock>,
     ) -> Result<Obtained, Failure> {
@@ -132,9 +138,9 @@ impl Invocation<'_> {
         }
     }
 
-    /// The caller, and the process that `--hold` names if it is another one.
-    fn caller(&self) -> Result<(Process, Option<Process>), Failure> {
-        let caller = caller::find();
+    /// The process that `--hold` names. Without a name it is the caller, if there is one
+    /// that can be waited for.
+    fn held(&self, caller: &LazyCell<Caller>) -> Result<Option<Process>, Failure> {
         match self.options.keep {
             Keep::Hold(Some(0)) if !root() => {
                 let failure = Failure::new(
@@ -143,20 +149,22 @@ impl Invocation<'_> {
                 );
                 return Err(failure.hint("getgpu --hold"));
             }
-            Keep::Hold(Some(pid)) if pid > 0 => return Ok((caller, Some(caller::to_hold(pid)?))),
-            Keep::Hold(None) if caller::is_adopter(&caller) => return Err(caller::adopted()),
-            Keep::Hold(None) if !caller.seen() => return Err(caller::unseen()),
+            Keep::Hold(Some(pid)) if pid > 0 => return caller::to_hold(pid).map(Some),
+            Keep::Hold(None) if caller::is_adopter(&caller.process) => {
+                return Err(caller::adopted());
+            }
+            Keep::Hold(None) if !caller.process.seen() => return Err(caller::unseen()),
             Keep::Hold(None) if caller::exits_at_once() => {
                 self.diag.warn(&format!(
                     "--hold: {} (pid {}) exits right after this, and the hold with it",
-                    caller.name, caller.pid
+                    caller.process.name, caller.process.pid
                 ));
                 self.diag
                     .hint("name the process to hold for: getgpu --hold=PID");
             }
             _ => {}
         }
-        Ok((caller, None))
+        Ok(None)
     }
 
     /// Waits for this call's turn at its tag; without one there is nothing to wait for.
@@ -167,9 +175,18 @@ impl Invocation<'_> {
     }
 
     /// A choice; made once more if a sibling has reserved the grant for us all meanwhile.
-    fn choose_or_queue(&self, request: &mut Request, caller: &Process) -> Result<Chosen, Failure> {
+    fn choose_or_queue(
+        &self,
+        request: &mut Request,
+        caller: &LazyCell<Caller>,
+    ) -> Result<Chosen, Failure> {
         let choose = |request: &mut Request| {
-            open(self.settings)?.ask_all(|client| self.choose(client, request, caller))
+            let asker = open(self.settings)?;
+            if self.options.keep != Keep::No {
+                // Now, while the library is being loaded.
+                LazyCell::force(caller);
+            }
+            asker.ask_all(|client| self.choose(client, request, caller))
         };
         let chosen = choose(request);
         let none = match &chosen {
