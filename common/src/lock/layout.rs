@@ -211,16 +211,19 @@ mod tests {
     /// of older ones.
     #[test]
     fn the_layout_never_changes() {
-        let span = Span::of(&Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap());
-        let hash = fnv1a(b"MIG-0d1e2f30-1111-5222-8333-444455556666");
+        let of = |end| {
+            let uuid = format!("MIG-0d1e2f30-1111-5222-8333-{end}");
+            Span::of(&Uuid::parse(&uuid).unwrap()).0 / SPAN
+        };
+        // The hashes of the last two are the largest and zero.
+        assert_eq!(
+            ["444455556666", "00000381e1fe", "00000bcfdd2a"].map(of),
+            [235_819_117, (1 << 29) - 2, 1]
+        );
         assert_eq!(
             fnv1a(b"a"),
             0xaf63_dc4c_8601_ec8c,
             "published FNV-1a test value"
-        );
-        assert_eq!(
-            span.0,
-            ((hash ^ (hash >> 29)) & 0x1fff_ffff) as i64 * (1 << 34)
         );
         let starts = regions(Span(0)).map(Range::start);
         assert_eq!(
@@ -241,6 +244,15 @@ mod tests {
             ]
         );
         assert_eq!(UNITS, 720_720);
+        let both = Span(0).lease_and_reservation();
+        assert_eq!(
+            (both.start(), both.end()),
+            (Span(0).lease().start(), Span(0).reservation().end())
+        );
+        assert_eq!(
+            [tag(1001, "train"), tag(0, "slurm-4711")].map(Range::start),
+            [0x2_f06b_288f, 0x2_f062_070e]
+        );
     }
 
     #[test]

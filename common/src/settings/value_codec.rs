@@ -130,7 +130,15 @@ fn unset() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::memory;
+    use super::*;
+
+    #[test]
+    fn a_path_is_the_text_and_nothing_is_shown_as_unset() {
+        let texts = |text: &str| vec![text.to_owned()];
+        assert_eq!(path(&texts("/run/x")), Ok("/run/x".into()));
+        assert_eq!(show_size(None), "unset");
+        assert_eq!(show_or(None::<u64>, |_| "some".into()), "unset");
+    }
 
     #[test]
     fn a_small_number_without_a_unit_is_refused_as_memory() {
