@@ -162,7 +162,8 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
     let there = directories(Some(&path))
         .into_iter()
         .map(|dir| dir.join(name))
-        .find(|path| path.exists());
+        // An empty name would be the directory itself.
+        .find(|path| !name.is_empty() && path.exists());
     let shown = name.to_string_lossy();
     Err(match there {
         Some(path) => Failure::new(
@@ -170,7 +171,9 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
             format!("{}: Permission denied", path.display()),
         ),
         None => {
-            let failure = Failure::new(Kind::NotFound, format!("{shown}: no such program in PATH"));
+            let shown_or_empty = if name.is_empty() { "''" } else { &shown };
+            let text = format!("{shown_or_empty}: no such program in PATH");
+            let failure = Failure::new(Kind::NotFound, text);
             if executable(Path::new(name)) {
                 failure.hint(format!("did you mean ./{shown}?"))
             } else {

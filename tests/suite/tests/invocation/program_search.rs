@@ -216,6 +216,7 @@ fn a_program_that_is_not_there_or_cannot_run_says_so() {
     own("no-such-program").refuses("cudawrap", 127, "no-such-program: no such program in PATH");
     own("./none").refuses("cudawrap", 127, "./none: No such file or directory");
     own("config.toml/x").exits(127);
+    own("").refuses("cudawrap", 127, "'': no such program in PATH");
     fs::set_permissions(
         sandbox.path("node/node.toml"),
         fs::Permissions::from_mode(0o644),
