@@ -21,6 +21,7 @@ use getgpu_common::pool::Portion;
 use getgpu_common::procfs::namespaces;
 use getgpu_common::quantity;
 use getgpu_common::request::Request;
+use getgpu_common::share;
 
 use crate::lease::Lease;
 
@@ -219,13 +220,21 @@ fn too_large(request: &Request, device: &Device) -> Failure {
         .share
         .map(|share| share.to_string())
         .unwrap_or_default();
-    let why = match device.memory {
-        Some(memory) => format!(
+    let ours = request.cover.as_ref();
+    let part = ours
+        .and_then(|cover| cover.units(&device.uuid))
+        .filter(|units| !units.is_whole());
+    let why = match (device.memory, part) {
+        (Some(memory), Some(units)) => {
+            let mebibytes = (memory >> 20) as f64 * share::fraction(units);
+            format!("your part of {} has {mebibytes:.0}M of memory", device.uuid)
+        }
+        (Some(memory), None) => format!(
             "{} has {} of memory",
             device.uuid,
             quantity::size_text(memory)
         ),
-        None => format!(
+        (None, _) => format!(
             "{}: NVML does not report how much memory it has",
             device.uuid
         ),

@@ -113,6 +113,14 @@ fn a_program_runs_on_what_was_reserved_inside_another_reservation() {
         .exits(0)
         .prints("3\n")
         .mentions("getgpu: --share 4G: larger than the part");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold); cudawrap --share 4G true; echo $?";
+    sandbox
+        .shell("bash", script)
+        .run()
+        .exits(0)
+        .prints("125\n")
+        .mentions("cudawrap: --share 4G: your part of MIG-")
+        .mentions(" has 2432M of memory");
 }
 
 #[test]
