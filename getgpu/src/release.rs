@@ -36,7 +36,8 @@ pub fn one(
             let tag = holder.args.tag.as_ref();
             tag.is_some_and(|tag| tag.name == name)
         });
-    if found.is_empty() {
+    // Who has reserved nothing is told so without the driver, which an index needs.
+    if found.is_empty() && !mine.is_empty() {
         let uuid = match (Uuid::parse(name), name.parse()) {
             (None, Ok(index)) => Some(device_at(index)?),
             (uuid, _) => uuid,

@@ -146,7 +146,8 @@ fn warn(listing: &Listing, level: Level) {
     }
 }
 
-/// The device that has this index in the list.
+/// The device that has this index in the list. Without one nothing can be released, as
+/// with a tag that nobody uses, and a tag may be a number too.
 pub fn device_at<W: Worker>(
     client: Client<W>,
     request: Request,
@@ -157,7 +158,7 @@ pub fn device_at<W: Worker>(
         .nth(index)
         .ok_or_else(|| {
             Failure::new(
-                Kind::Usage,
+                Kind::NoneFree,
                 format!("{index}: neither a tag of yours nor the index of a device"),
             )
             .hint("getgpu --list")
