@@ -6,7 +6,7 @@ use std::cell::LazyCell;
 
 use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
 use getgpu_common::choice::rejection_report::Rejected;
-use getgpu_common::error::Failure;
+use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
 use getgpu_common::lock::{OfdLock, Side};
@@ -44,14 +44,14 @@ impl Invocation<'_> {
             known = Some(client.scan(request.detail())?);
         }
         let owned = request.owned(&self.lock_file, known.as_ref());
-        if let (Decision::All(cover), false) = (&owned, index_wanted) {
-            let value = self.value(cover.devices.iter().map(|(uuid, _)| uuid), known.as_ref());
+        if let Action::Print(Some(index)) = self.options.action {
+            return self.indexed(client, request, &known.unwrap_or_default(), index, owned);
+        }
+        if let Decision::All(cover) = &owned {
+            let value = self.value(cover.devices.iter().map(|(uuid, _)| uuid), known.as_ref())?;
             return Ok(Chosen::Confirmed(self.again(cover, value)?));
         }
         request.cover = owned.cover();
-        if let Action::Print(Some(index)) = self.options.action {
-            return self.indexed(client, request, &known.unwrap_or_default(), index);
-        }
         let plain = self.options.keep != Keep::No
             && self.options.tag.is_none()
             && self.options.uid.is_none();
@@ -84,9 +84,11 @@ impl Invocation<'_> {
             explain: self.options.explain,
         };
         match selection.run(known.clone(), &mut explained)? {
-            Selected::Picked(picked, guard) => {
-                Ok(Chosen::Claimed(self.claimed(picked, guard, known.as_ref())))
-            }
+            Selected::Picked(picked, guard) => Ok(Chosen::Claimed(self.claimed(
+                picked,
+                guard,
+                known.as_ref(),
+            )?)),
             Selected::Failed(failure) => Err(failure),
             Selected::Queue(inventory) => Ok(Chosen::InQueue(inventory)),
         }
@@ -120,11 +122,16 @@ impl Invocation<'_> {
         );
         let (picked, guard, request) =
             Waiter::new(&self.lock_file, line, search, progress, self.wait())?.wait()?;
-        Ok((self.claimed(picked, guard, Some(&known)), request))
+        Ok((self.claimed(picked, guard, Some(&known))?, request))
     }
 
-    fn claimed(&self, picked: Vec<Picked>, guard: Guard, inventory: Option<&Inventory>) -> Claimed {
-        let value = self.value(picked.iter().map(|picked| &picked.device.uuid), inventory);
+    fn claimed(
+        &self,
+        picked: Vec<Picked>,
+        guard: Guard,
+        inventory: Option<&Inventory>,
+    ) -> Result<Claimed, Failure> {
+        let value = self.value(picked.iter().map(|picked| &picked.device.uuid), inventory)?;
         let mig = picked
             .iter()
             .filter(|picked| picked.device.slot.is_some())
@@ -143,12 +150,12 @@ impl Invocation<'_> {
             .into_iter()
             .map(|picked| (picked.device.uuid, picked.claim))
             .unzip();
-        Claimed {
+        Ok(Claimed {
             uuids,
             value,
             claims,
             guard,
-        }
+        })
     }
 
     fn lines(&self, lines: &[String]) {
@@ -157,25 +164,30 @@ impl Invocation<'_> {
         }
     }
 
-    /// What is printed for devices: their UUIDs, or CUDA indices among the GPUs that this
-    /// process can open.
+    /// What is printed for devices: their UUIDs, or with `--format index` CUDA indices among
+    /// the GPUs that this process can open. A reservation or a lease of this caller may be of
+    /// MIG devices, which have none: a UUID in the place of an index would be taken for one.
     pub fn value<'u>(
         &self,
         uuids: impl Iterator<Item = &'u Uuid>,
         inventory: Option<&Inventory>,
-    ) -> String {
+    ) -> Result<String, Failure> {
         let gpus = inventory
             .map(|inventory| inventory.gpus.as_slice())
             .unwrap_or_default();
         let each = uuids.map(|uuid| {
+            if self.options.format != Format::Index {
+                return Ok(uuid.to_string());
+            }
             let mut usable = gpus.iter().filter(|gpu| gpu.usable);
             let place = usable.position(|gpu| gpu.uuid.as_ref() == Some(uuid));
-            match place.filter(|_| self.options.format == Format::Index) {
-                Some(place) => place.to_string(),
-                None => uuid.to_string(),
-            }
+            place.map(|place| place.to_string()).ok_or_else(|| {
+                let text = format!("--format index: {uuid}: only a whole GPU has a CUDA index");
+                Failure::new(Kind::NoDevice, text)
+                    .hint("--format uuid, the default, fits all devices")
+            })
         });
-        each.collect::<Vec<_>>().join(",")
+        each.collect::<Result<Vec<_>, _>>().map(|all| all.join(","))
     }
 }
 

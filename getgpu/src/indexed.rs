@@ -7,6 +7,7 @@ use getgpu_common::choice::rejection_report::{self, Offer};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Device, Inventory};
 use getgpu_common::lock::{Claim, Side};
+use getgpu_common::ownership::Decision;
 use getgpu_common::request::{Request, WITHOUT_GRANT};
 
 use crate::answer::{Answer, Chosen, Claimed};
@@ -15,13 +16,15 @@ use crate::invocation::{Asker, Invocation};
 use crate::options::Keep;
 
 impl Invocation<'_> {
-    /// The device of this index, in use or not; claimed if it is free.
+    /// The device of this index, in use or not; claimed if it is free. If it is all that
+    /// the grant names and `owned` already, it is printed again, as without an INDEX.
     pub fn indexed(
         &self,
         client: &mut Asker,
-        request: &Request,
+        request: &mut Request,
         inventory: &Inventory,
         index: usize,
+        owned: Decision,
     ) -> Result<Chosen, Failure> {
         let pool: Vec<&Device> = request.filter.pool(inventory).collect();
         if pool.is_empty() {
@@ -34,9 +37,14 @@ impl Invocation<'_> {
         let Some(device) = pool.get(index).copied() else {
             return Err(no_such_index(index, pool.len(), request));
         };
-        let value = self.value(std::iter::once(&device.uuid), Some(inventory));
+        let device = device.clone();
+        let value = self.value(std::iter::once(&device.uuid), Some(inventory))?;
+        if let Decision::All(cover) = &owned {
+            return Ok(Chosen::Confirmed(self.again(cover, value)?));
+        }
+        request.cover = owned.cover();
         let uuids = vec![device.uuid.clone()];
-        let why = match self.claim_device(client, request, inventory, device)? {
+        let why = match self.claim_device(client, request, inventory, &device)? {
             Attempt::Claimed(claim, guard) => {
                 return Ok(Chosen::Claimed(Claimed {
                     uuids,

@@ -209,7 +209,7 @@ impl Invocation<'_> {
         let uuids = || lines.iter().flat_map(|line| &line.args.devices);
         let inventory = match self.options.format {
             Format::Index => {
-                Some(open(self.settings)?.ask_all(|client| client.scan(Detail::Uuid))?)
+                Some(open(self.settings)?.ask_all(|client| client.scan(Detail::Place))?)
             }
             _ => None,
         };
@@ -223,7 +223,7 @@ impl Invocation<'_> {
             })
             .collect();
         print(&self.text(
-            &self.value(uuids(), inventory.as_ref()),
+            &self.value(uuids(), inventory.as_ref())?,
             share::smallest(&units),
         ))
     }

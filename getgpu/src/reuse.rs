@@ -63,7 +63,7 @@ impl Invocation<'_> {
         let Some(lock) = take(&self.lock_file, &line)? else {
             return Ok(None);
         };
-        let value = self.value(line.args.devices.iter(), inventory);
+        let value = self.value(line.args.devices.iter(), inventory)?;
         self.diag.note(&format!(
             "{value}: reused from this caller's last reservation"
         ));

@@ -102,6 +102,37 @@ fn an_index_counts_within_grants_and_lists() {
 }
 
 #[test]
+fn an_index_of_the_only_device_of_ones_own_grant_prints_it_again() {
+    let sandbox = Sandbox::new("a100x1");
+    // A second reservation inside the first would take the device from the program.
+    for (around, end) in [
+        (
+            "export CUDA_VISIBLE_DEVICES=$(getgpu --hold)",
+            "getgpu --release-all",
+        ),
+        (
+            "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold)",
+            "",
+        ),
+    ] {
+        let script = format!(
+            "{around}; echo $CUDA_VISIBLE_DEVICES; getgpu 0; getgpu --no-reserve 0; getgpu --hold 0; \
+             getgpu 0; cudawrap -- sh -c 'getgpu 0; echo $CUDA_VISIBLE_DEVICES'; {end}"
+        );
+        let outcome = sandbox.shell("bash", &script).run();
+        let lines: Vec<&str> = outcome.exits(0).says(&[]).stdout.lines().collect();
+        assert_eq!(lines, [lines[0]; 7], "{outcome:#?}");
+        sandbox.assert_clean(Duration::from_secs(6));
+    }
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); getgpu 1";
+    sandbox.shell("bash", script).run().refuses(
+        "getgpu",
+        2,
+        "no device 1: there is 1 device, 0, within CUDA_VISIBLE_DEVICES",
+    );
+}
+
+#[test]
 fn a_wrong_index_is_refused_and_nothing_is_reserved() {
     let sandbox = Sandbox::new("a100x1");
     sandbox
@@ -252,6 +283,26 @@ fn a_cuda_index_counts_all_gpus_and_never_names_a_mig_device() {
         .getgpu(["--format=index"])
         .run()
         .refuses("getgpu", 3, "no device of the request exists here");
+}
+
+#[test]
+fn a_uuid_never_stands_in_the_place_of_a_cuda_index() {
+    let sandbox = Sandbox::new("mixed");
+    let uuids = sandbox.uuids();
+    for (kind, index) in [("mig", None), ("gpu", Some("2\n")), ("gpu", Some("3\n"))] {
+        let tag = format!("t{}", index.unwrap_or("0").trim());
+        let hold = ["--hold", "--type", kind, "--policy", "first", "--tag", &tag];
+        let held = sandbox.getgpu(hold).run().line();
+        assert!(uuids.contains(&held));
+        let tagged = sandbox.getgpu(["--tag", &tag, "--format=index"]).run();
+        let again = sandbox.getgpu(["--format=index"]).visible(&held).run();
+        for outcome in [tagged, again] {
+            match index {
+                Some(index) => _ = outcome.exits(0).prints(index).says(&[]),
+                None => _ = outcome.refuses("getgpu", 3, "only a whole GPU has a CUDA index"),
+            }
+        }
+    }
 }
 
 #[test]
