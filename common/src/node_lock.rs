@@ -1,8 +1,11 @@
 //! Finding the lock for one call, and saying what it means where it is not the host's.
 //! Without a lock place nothing is handed out.
 
+use std::path::Path;
+
 use crate::error::{Failure, Kind};
-use crate::lock::{LockFile, LockOrigin};
+use crate::lock::{HOST_LOCK, LockFile, LockOrigin};
+use crate::procfs::namespaces;
 use crate::settings::{Environment, Settings, Unshared};
 
 /// Finds the lock and says, where it is not the host's, what that means. `quiet`: a
@@ -14,7 +17,10 @@ pub fn find_lock_file(
     quiet: bool,
 ) -> Result<LockFile, Failure> {
     let lock_file = LockFile::find(environment.lock.clone(), settings.lock.clone())?;
-    if lock_file.origin == LockOrigin::Private {
+    let private = lock_file.origin == LockOrigin::Private;
+    // In a container a private lock is the container's: what the site says of locks that
+    // are not the host's holds for it too.
+    if private && namespaces::host_pids() {
         if !quiet && settings.unshared != Unshared::Quiet {
             diag.warn(&format!(
                 "no /run/getgpu on this node: {} excludes only your own programs",
@@ -26,12 +32,9 @@ pub fn find_lock_file(
     if settings.unshared == Unshared::Quiet || crate::lock::host_sharing::with_host(&lock_file) {
         return Ok(lock_file);
     }
-    let directory = lock_file
-        .path
-        .parent()
-        .unwrap_or(&lock_file.path)
-        .display()
-        .to_string();
+    let missing = Path::new(HOST_LOCK);
+    let path = if private { missing } else { &lock_file.path };
+    let directory = path.parent().unwrap_or(path).display().to_string();
     let text =
         format!("{directory}: not shared with the host: devices given elsewhere are not excluded");
     let hint = format!("mount {directory}");

@@ -25,7 +25,7 @@ pub mod user_locks;
 pub use crate::byte_range::Range;
 pub use claim::{Attempt, Claim, ClaimSpec, Level, Side};
 pub use layout::{Span, UNITS};
-pub use lock_file::{LockFile, LockOrigin};
+pub use lock_file::{HOST_LOCK, LockFile, LockOrigin};
 pub use occupancy::Occupancy;
 pub use ofd_lock::{Conflict, Held, LockResult, OfdLock};
 

@@ -214,6 +214,45 @@ fn an_unshared_lock_is_reported_once_per_call_or_refused() {
 }
 
 #[test]
+fn a_private_lock_in_a_container_is_reported_or_refused_as_one_that_is_not_shared() {
+    if skip::lacks(&[Need::Mounts]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let uid = 61_235;
+    let run = |script: &str| {
+        let script = format!(
+            "mount -t tmpfs -o mode=755 run /run && mount -t proc proc /proc; \
+             setpriv --reuid {uid} --clear-groups {script}; status=$?; rm -r /tmp/getgpu-{uid}; exit $status"
+        );
+        sandbox
+            .command("unshare")
+            .args(["-mpf", "sh", "-c", &script])
+            .env_remove("GETGPU_LOCK")
+            .run()
+    };
+    let line = "/run/getgpu: not shared with the host: devices given elsewhere are not excluded";
+    let hint = "hint: mount /run/getgpu";
+    for (script, program) in [
+        ("getgpu --no-reserve", "getgpu"),
+        ("cudawrap -- true", "cudawrap"),
+    ] {
+        let said = [line, hint].map(|line| format!("{program}: {line}"));
+        let outcome = run(script);
+        assert_eq!(outcome.exits(0).stderr.lines().collect::<Vec<_>>(), said);
+    }
+    let app = wrap(&sandbox, "opt", "app", "probe");
+    let app = app.to_str().unwrap();
+    run(app).exits(0).says(&[]);
+    sandbox.set_settings("unshared = 'fail'");
+    run("getgpu --no-reserve").refuses("getgpu", 4, line);
+    run("cudawrap -- true").refuses("cudawrap", 125, line);
+    run(app).refuses("cudawrap", 125, line);
+    sandbox.set_settings("unshared = 'quiet'");
+    run("getgpu --no-reserve").exits(0).says(&[]);
+}
+
+#[test]
 fn a_user_namespace_sees_and_respects_the_lock() {
     if skip::lacks(&[Need::Root, Need::UserNamespace]) {
         return;
