@@ -18,6 +18,23 @@ fn a_mistyped_option_is_answered_with_the_right_one() {
 }
 
 #[test]
+fn no_hint_with_quiet_even_if_the_call_is_wrong() {
+    let sandbox = Sandbox::new("mig4");
+    for words in [&["-q", "--lst"][..], &["--lst", "--quiet", "true"]] {
+        for program in ["getgpu", "cudawrap"] {
+            let outcome = sandbox.command(program).args(words).run();
+            outcome.says(&[&format!("{program}: --lst: no such option")]);
+        }
+    }
+    // Behind `--` it is the program's.
+    let outcome = sandbox
+        .command("cudawrap")
+        .args(["--lst", "--", "grep", "-q"])
+        .run();
+    outcome.exits(125).mentions("hint: ");
+}
+
+#[test]
 fn a_program_in_the_working_directory_is_hinted_at() {
     let sandbox = Sandbox::new("mig4");
     sandbox.file("work/simulate", "#!/bin/sh\n", 0o755);
