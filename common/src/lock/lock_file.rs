@@ -47,7 +47,11 @@ impl LockFile {
         configured: Option<PathBuf>,
     ) -> Result<Self, Failure> {
         let (path, origin) = match (environment, configured) {
-            (Some(path), _) => (path, LockOrigin::Environment),
+            // A bare name has no directory that could be looked at.
+            (Some(path), _) => (
+                std::path::absolute(&path).unwrap_or(path),
+                LockOrigin::Environment,
+            ),
             (None, Some(path)) => (path, LockOrigin::Host),
             (None, None) => (PathBuf::from(HOST_LOCK), LockOrigin::Host),
         };

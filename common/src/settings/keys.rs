@@ -3,8 +3,8 @@
 //! it; `--show-config` and the annotated config.toml follow it.
 
 use super::value_codec::{
-    count, memory, names, path, read, selectors, show_json, show_or, show_path, show_size,
-    show_text, show_time, size, time, truth,
+    absolute_path, count, memory, names, path, read, selectors, show_json, show_or, show_path,
+    show_size, show_text, show_time, size, time, truth,
 };
 use super::value_types::policy_words;
 use super::{Settings, Wait};
@@ -46,7 +46,7 @@ keys! {
     policy "excluded", "devices that are never chosen; programs that run there continue",
         |s| show_json(&s.excluded), |s, t| s.excluded = t.to_vec();
     policy "lock", "the lock file, if not /run/getgpu/lock",
-        |s| show_path(s.lock.as_ref()), |s, t| s.lock = Some(path(t)?);
+        |s| show_path(s.lock.as_ref()), |s, t| s.lock = Some(absolute_path(t)?);
     policy "library", "the NVIDIA library, if the loader does not find libnvidia-ml.so.1",
         |s| show_path(s.library.as_ref()), |s, t| s.library = Some(path(t)?);
     policy "getgpu", "the path of getgpu, if it is not beside cudawrap",

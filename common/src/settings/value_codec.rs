@@ -51,6 +51,16 @@ pub(super) fn path(texts: &[String]) -> Result<PathBuf, String> {
     Ok(one(texts)?.into())
 }
 
+/// A path that is the same file for every program, wherever it was started.
+pub(super) fn absolute_path(texts: &[String]) -> Result<PathBuf, String> {
+    let path = path(texts)?;
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err(format!("`{}` is not an absolute path", path.display()))
+    }
+}
+
 /// `true` or `false`.
 pub(super) fn truth(texts: &[String]) -> Result<bool, String> {
     match one(texts)? {

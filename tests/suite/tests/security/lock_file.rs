@@ -35,6 +35,32 @@ fn the_lock_is_created_complete_whatever_the_umask() {
 }
 
 #[test]
+fn a_lock_is_the_same_file_from_every_directory() {
+    let sandbox = Sandbox::new("mig4");
+    let beside = |arguments: &[&str]| {
+        let call = sandbox.getgpu(arguments).env("GETGPU_LOCK", "lock");
+        call.directory(sandbox.path("run")).run()
+    };
+    let held = beside(&["--hold"]).exits(0).line();
+    assert!(
+        listing::json(&sandbox)["devices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|device| device["uuid"] == held && device["state"] == "reserved")
+    );
+    std::fs::remove_file(sandbox.lock()).unwrap();
+    beside(&["--no-reserve"]).exits(0).says(&[]);
+    assert!(sandbox.lock().exists(), "made where it was missing");
+    // Of a setting everybody would read another file.
+    sandbox.set_settings("lock = 'lock'");
+    sandbox
+        .getgpu(["--no-reserve"])
+        .run()
+        .refuses("getgpu", 2, "`lock` is not an absolute path");
+}
+
+#[test]
 fn a_lock_that_cannot_be_trusted_is_status_4_and_one_line() {
     let sandbox = Sandbox::new("mig4");
     let lock = sandbox.lock();
