@@ -228,7 +228,7 @@ mod tests {
             [0, 3, BITS + 1].into_iter().collect()
         );
         assert!(CpuSet::from_words(vec![0; 16]).is_empty() && CpuSet::default().is_empty());
-        let few: CpuSet = [0, 2, BITS + 1].into_iter().collect();
+        let few: CpuSet = [BITS + 1, 2, 0].into_iter().collect();
         let in_it = |cpu: &usize| few.contains(*cpu);
         assert_eq!(
             (0..3 * BITS).filter(in_it).collect::<Vec<_>>(),
