@@ -187,7 +187,9 @@ fn a_reused_reservation_is_counted_throughout() {
     let sandbox = Sandbox::builder("a100x1")
         .settings("max_per_user = 1")
         .build();
-    let script = "for i in $(seq 30); do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.1; done";
+    // A shorter program may begin and exit between two looks of a holder that gets no
+    // processor meanwhile, and then keeps the device for its --for.
+    let script = "for i in $(seq 12); do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.4; done";
     let mut shell = sandbox.shell("bash", script).uid(OTHER).spawn();
     wait::until("it is reserved", || !sandbox.holders().is_empty());
     let mut asked = 0;
