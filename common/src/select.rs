@@ -84,7 +84,7 @@ impl<A: Ask> Selection<'_, A> {
         known: Option<Inventory>,
         observer: &mut dyn Observer<A>,
     ) -> Result<Selected, Failure> {
-        cap::possible(self.request)?;
+        cap::possible(self.request, None)?;
         let probe = self.lock_file.open()?;
         let ahead = queue::waiting(&probe, Some(self.request.queue()))?;
         let mut known = known;
@@ -93,6 +93,7 @@ impl<A: Ask> Selection<'_, A> {
             known = Some(self.scan()?);
         }
         if let Some(inventory) = &known {
+            cap::possible(self.request, Some(inventory))?;
             let pool: Vec<&Device> = self.request.filter.pool(inventory).collect();
             observer.known(inventory, &pool)?;
             fits_inside(self.request, inventory)?;

@@ -126,16 +126,24 @@ impl Held {
     }
 }
 
-/// A request for more devices than a user may ever have fails at once, waiting or not.
-pub fn possible(request: &Request) -> Result<(), Failure> {
-    let Some(most) = request.cap().filter(|_| request.filter.share.is_none()) else {
+/// A request for more than a user may ever have fails at once, waiting or not. How much
+/// several shares are is known with the inventory.
+pub fn possible(request: &Request, inventory: Option<&Inventory>) -> Result<(), Failure> {
+    let wanted = match (request.filter.share, inventory) {
+        (_, Some(inventory)) => request.most_units(inventory),
+        (None, None) => request.most_units(&Inventory::default()),
+        (Some(_), None) => return Ok(()),
+    };
+    let Some(most) = request
+        .cap()
+        .filter(|most| wanted > i64::from(*most) * UNITS)
+    else {
         return Ok(());
     };
-    if request.count <= most as usize {
-        return Ok(());
-    }
+    let share = request.filter.share;
+    let share = share.map_or_else(String::new, |share| format!(" with --share {share}"));
     let text = format!(
-        "--count {}: max_per_user allows {most} at a time on this node",
+        "--count {}{share}: max_per_user allows {most} at a time on this node",
         request.count
     );
     Err(Failure::new(Kind::NoDevice, text).hint("ask for fewer devices"))

@@ -79,6 +79,22 @@ fn a_request_beyond_the_user_limit_is_refused_at_once_also_with_wait() {
             .run()
             .refuses("cudawrap", 125, line);
     }
+    // So are shares that are more together, of which a user can never have that many.
+    sandbox.getgpu(["--release-all"]).run().exits(0);
+    sandbox.set_settings("max_per_user = 1");
+    for (count, share) in [("3", "1/2"), ("2", "100G")] {
+        let line = format!(
+            "--count {count} with --share {share}: max_per_user allows 1 at a time on this node"
+        );
+        let words = ["-n", count, "--share", share, "--wait"];
+        let ask = sandbox.getgpu(words).uid(OTHER).run();
+        ask.refuses("getgpu", 3, &line);
+        let program = [&words[..], &["--", "true"]].concat();
+        let program = sandbox.command("cudawrap").args(program).uid(OTHER).run();
+        program.refuses("cudawrap", 125, &line);
+    }
+    let halves = ["-n", "2", "--share", "1/2", "--no-reserve"];
+    sandbox.getgpu(halves).uid(OTHER).run().exits(0);
 }
 
 /// Each of them is behind its choice and in a library that takes its time to let go.
