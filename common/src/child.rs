@@ -9,12 +9,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::{poll, sys};
-
 /// How long a killed child is waited for. In D state it does not even die.
 const KILLED: Duration = Duration::from_millis(100);
-/// The longest pause between two looks whether a child has exited, where no pidfd says so
-/// (Linux before 5.3, no descriptor left).
+/// The longest pause between two looks whether a child has exited. A pidfd would tell at
+/// once, but a wrapped program under valgrind 3.19 then begins with a warning about it.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// fork(2) by the system call alone: glibc's runs handlers of the process and takes the
@@ -35,7 +33,6 @@ pub unsafe fn clone_process(exit_signal: libc::c_int) -> nix::Result<libc::pid_t
 /// child of ours, none if it still runs at `deadline`.
 pub fn reap(pid: Pid, deadline: Instant) -> Option<i32> {
     let mut pause = Duration::from_micros(20);
-    let mut waits = 0;
     loop {
         match waitpid(pid, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL)) {
             Ok(WaitStatus::Exited(_, status)) => return Some(status),
@@ -44,14 +41,6 @@ pub fn reap(pid: Pid, deadline: Instant) -> Option<i32> {
         }
         if Instant::now() >= deadline {
             return None;
-        }
-        waits += 1;
-        // Only once: a tracer of the child hears of its end before we may wait for it.
-        if waits == 1
-            && let Ok(end) = sys::pidfd(pid.as_raw())
-            && poll::readable(&end, deadline) == Ok(true)
-        {
-            continue;
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
