@@ -11,7 +11,8 @@ use getgpu_common::error::Failure;
 use getgpu_common::frameworks;
 use getgpu_common::job::Job;
 use getgpu_common::lock::holder_args::{HolderArgs, Until};
-use getgpu_common::procfs::Stat;
+use getgpu_common::procfs::{Process, Stat};
+use getgpu_common::quantity;
 use getgpu_common::settings::Log;
 use getgpu_common::syslog::Record;
 
@@ -27,10 +28,14 @@ impl Invocation<'_> {
         let text = self.text(&answer.value, answer.part);
         let lock = answer.lock.take();
         let Some(lock) = lock.filter(|_| self.options.keep != Keep::No) else {
+            if self.options.keep == Keep::No {
+                self.diag.note(&format!("{}: not reserved", answer.value));
+            }
             return print(&text);
         };
         let until = self.until(&whose);
         self.warn_if_cut(&until);
+        let note = format!("{}: {}", answer.value, kept(&until, &whose.caller.process));
         let job = Job::own();
         let record = self.record(&answer, &whose, job.as_ref());
         let args = self.holder_args(&answer, &whose, &record, until);
@@ -52,6 +57,7 @@ impl Invocation<'_> {
         match print(&text) {
             Ok(()) => {
                 started.printed();
+                self.diag.note(&note);
                 self.explain_reservation(&text);
                 Ok(())
             }
@@ -142,7 +148,7 @@ impl Invocation<'_> {
     fn explain_reservation(&self, text: &str) {
         let plain = self.options.keep == Keep::ForProgram && self.options.tag.is_none();
         if plain && self.options.format == Format::Uuid && std::io::stdout().is_terminal() {
-            let time = getgpu_common::quantity::brief(self.settings.reserve_for);
+            let time = quantity::brief(self.settings.reserve_for);
             self.diag.hint(&format!(
                 "{} is reserved for {time}: CUDA_VISIBLE_DEVICES=$(getgpu) ./app",
                 text.trim_end()
@@ -165,6 +171,19 @@ impl Invocation<'_> {
                 )
             }
             Format::Uuid | Format::Index => format!("{value}\n"),
+        }
+    }
+}
+
+/// How long a reservation is kept, and for whom, as `--verbose` says it.
+fn kept(until: &Until, caller: &Process) -> String {
+    let named = |process: &Process| format!("{} (pid {})", process.name, process.pid);
+    match until {
+        Until::Released => "reserved until it is released".to_owned(),
+        Until::Over(process, _) => format!("reserved until {} exits", named(process)),
+        Until::Programs { wait, .. } => {
+            let (whom, time) = (named(caller), quantity::brief(*wait));
+            format!("reserved for the programs of {whom}, for {time} if none starts")
         }
     }
 }

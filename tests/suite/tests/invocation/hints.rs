@@ -18,6 +18,29 @@ fn a_mistyped_option_is_answered_with_the_right_one() {
 }
 
 #[test]
+fn verbose_says_for_whom_a_device_is_reserved() {
+    let sandbox = Sandbox::new("gpus4");
+    for (words, kept) in [
+        (
+            "",
+            "reserved for the programs of dash (pid PID), for 60 s if none starts",
+        ),
+        (
+            "--for 5",
+            "reserved for the programs of dash (pid PID), for 5 s if none starts",
+        ),
+        ("--hold", "reserved until dash (pid PID) exits"),
+        ("--no-reserve", "not reserved"),
+    ] {
+        let line = format!("echo $$; getgpu -v {words}; exit 0");
+        let outcome = sandbox.shell("dash", &line).run();
+        let said: Vec<&str> = outcome.exits(0).stdout.lines().collect();
+        let kept = kept.replace("PID", said[0]);
+        outcome.says(&[&format!("getgpu: {}: {kept}", said[1])]);
+    }
+}
+
+#[test]
 fn no_hint_with_quiet_even_if_the_call_is_wrong() {
     let sandbox = Sandbox::new("mig4");
     for words in [&["-q", "--lst"][..], &["--lst", "--quiet", "true"]] {
