@@ -8,6 +8,7 @@ use super::attempt::Picked;
 use crate::error::{Failure, Kind};
 use crate::inventory::Inventory;
 use crate::lock::claim::sign;
+use crate::lock::ownership_proof::HolderProcess;
 use crate::lock::{
     Claim, LockFile, OfdLock, Side, Span, UNITS, Units, holders, layout, user_locks,
 };
@@ -214,8 +215,7 @@ fn shown(
                 let units = holders::claimed_units_of(lock_file, pid, side, span);
                 all &= !units.is_empty();
                 seen = seen.union(&units);
-                let name = |name| format!(" (pid {pid}, {name})");
-                who = who.or_else(|| procfs::comm(pid).map(name));
+                who = who.or_else(|| named(pid, side));
             }
             Some(_) => {}
             // Over, and a child has what it held: whose, and how much, is not known.
@@ -242,4 +242,17 @@ fn held_at_all(probe: &OfdLock, span: Span, side: Side) -> Result<bool, Failure>
         }
     }
     Ok(false)
+}
+
+/// A program, or for whom a reservation is.
+fn named(pid: i32, side: Side) -> Option<String> {
+    let holder = match side {
+        Side::Reservation => HolderProcess::of(pid),
+        Side::Lease => None,
+    };
+    let (pid, name) = match holder {
+        Some(holder) => holders::stands_for(&holder.args),
+        None => (pid, procfs::comm(pid)?),
+    };
+    Some(format!(" (pid {pid}, {name})"))
 }

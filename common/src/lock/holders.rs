@@ -66,15 +66,7 @@ impl Holder {
 impl Holder {
     /// Adds what getgpu-hold was started with: for whom, until when, under which name.
     fn describe(&mut self, args: &HolderArgs) {
-        // What it is held for says more than who asked, which for a task is Slurm's hook.
-        let held = args
-            .held_for()
-            .filter(|process| process.pid != args.caller.pid)
-            .and_then(|process| Stat::read(process.pid))
-            .filter(Stat::alive);
-        let (pid, name) = held.map_or((args.caller.pid, args.caller.name.clone()), |held| {
-            (held.pid, procfs::program_name(held.pid, &held.comm))
-        });
+        let (pid, name) = stands_for(args);
         (self.pid, self.program) = (Some(pid), Some(name));
         self.tag = args.tag.as_ref().map(|tag| tag.name.clone());
         self.hold = Some(!args.is_plain());
@@ -82,6 +74,19 @@ impl Holder {
             self.until = self.since.map(|since| since + longest.as_secs());
         }
     }
+}
+
+/// The process that a reservation is shown with, and its name: its caller, or what it is
+/// held for, which says more than who asked (for a task that is Slurm's hook).
+pub fn stands_for(args: &HolderArgs) -> (i32, String) {
+    let held = args
+        .held_for()
+        .filter(|process| process.pid != args.caller.pid)
+        .and_then(|process| Stat::read(process.pid))
+        .filter(Stat::alive);
+    held.map_or((args.caller.pid, args.caller.name.clone()), |held| {
+        (held.pid, procfs::program_name(held.pid, &held.comm))
+    })
 }
 
 /// What the lock says of one device.

@@ -24,8 +24,10 @@ fn a_user_has_no_more_than_the_site_allows() {
     sandbox.until_running(1);
     let refused = ask(&[]);
     refused.refuses("getgpu", 1, "you hold 2 of at most 2: MIG-");
+    // The reservation is this process's, who called getgpu.
+    let reserved = format!("{first} (pid {}, site_policy", std::process::id());
     assert!(
-        refused.stderr.contains(&first) && refused.stderr.contains("sim-cuda)"),
+        refused.stderr.contains(&reserved) && refused.stderr.contains("sim-cuda)"),
         "{refused:?}"
     );
     sandbox
