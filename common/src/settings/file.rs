@@ -15,8 +15,9 @@ use crate::error::{Failure, Kind, reason};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub name: String,
-    /// The value's text, or the texts of a list.
-    pub texts: Vec<String>,
+    /// The value's text, or the texts of a list; `None` for a table or a date, which only
+    /// a setting of a newer version can have.
+    pub texts: Option<Vec<String>>,
     /// `path:line:column` of the key.
     pub place: String,
     /// The same of the value.
@@ -74,7 +75,7 @@ impl File {
         for (key, value) in table.get_ref() {
             if key.get_ref() != "program" {
                 file.entries
-                    .push(entry(path, text, key.get_ref(), key.span().start, value)?);
+                    .push(entry(path, text, key.get_ref(), key.span().start, value));
                 continue;
             }
             let tables = value.get_ref().as_table();
@@ -90,30 +91,15 @@ impl File {
                 let entries = settings
                     .iter()
                     .map(|(k, v)| entry(path, text, k.get_ref(), k.span().start, v));
-                file.programs.push((
-                    name.get_ref().to_string(),
-                    entries.collect::<Result<_, _>>()?,
-                ));
+                file.programs
+                    .push((name.get_ref().to_string(), entries.collect()));
             }
         }
         Ok(file)
     }
 }
 
-fn entry(
-    path: &Path,
-    text: &str,
-    name: &str,
-    at: usize,
-    value: &Spanned<DeValue<'_>>,
-) -> Result<Entry, Failure> {
-    let value_place = position(path, text, value.span().start);
-    let unfit = || {
-        wrong(
-            &value_place,
-            &format!("`{name}`: not a value that a setting can have"),
-        )
-    };
+fn entry(path: &Path, text: &str, name: &str, at: usize, value: &Spanned<DeValue<'_>>) -> Entry {
     let texts = match value.get_ref() {
         DeValue::Array(items) => items
             .iter()
@@ -121,12 +107,12 @@ fn entry(
             .collect::<Option<_>>(),
         value => scalar(value).map(|text| vec![text]),
     };
-    Ok(Entry {
+    Entry {
         name: name.to_owned(),
-        texts: texts.ok_or_else(unfit)?,
+        texts,
         place: position(path, text, at),
-        value_place,
-    })
+        value_place: position(path, text, value.span().start),
+    }
 }
 
 fn scalar(value: &DeValue<'_>) -> Option<String> {

@@ -84,13 +84,10 @@ impl Loaded {
                 if let Some(before) = before {
                     (self.settings, self.sources) = before;
                 }
-                let texts = entry.texts.clone();
-                self.programs.push((
-                    file.path.clone(),
-                    pattern.clone(),
-                    entry.name.clone(),
-                    texts,
-                ));
+                if let Some(texts) = entry.texts.clone() {
+                    let (path, name) = (file.path.clone(), entry.name.clone());
+                    self.programs.push((path, pattern.clone(), name, texts));
+                }
             }
         }
         Ok(())
@@ -118,7 +115,11 @@ impl Loaded {
             )
             .hint("policy belongs in /etc/getgpu/config.toml, outside its [program] tables"));
         }
-        (key.put)(&mut self.settings, texts)
+        let unfit = || "not a value that a setting can have".to_owned();
+        texts
+            .as_ref()
+            .ok_or_else(unfit)
+            .and_then(|texts| (key.put)(&mut self.settings, texts))
             .map_err(|why| Failure::new(Kind::Usage, format!("{value_place}: `{name}`: {why}")))?;
         self.from(key.name, Source::File(file.path.clone()));
         // Without the column, which says nothing of a whole setting.

@@ -74,6 +74,11 @@ fn what_is_wrong_is_told_with_line_and_column() {
             "`0` is not a whole number of 1 or more",
         ),
         (
+            "type = \"mig\"\n[newer]\ndate = 1979-05-27",
+            "system.toml:2:",
+            "unknown setting `newer`",
+        ),
+        (
             "program = 3",
             "system.toml:1:1",
             "expected [program.\"NAME\"]",
@@ -102,6 +107,27 @@ fn what_is_wrong_is_told_with_line_and_column() {
         );
         assert!(!failure.message.contains('\n'));
         assert_eq!(failure.kind, Kind::Usage);
+    }
+}
+
+/// A wrapper that is older than the file warns and uses the rest of it.
+#[test]
+fn an_unknown_setting_may_have_any_value() {
+    for text in [
+        "[newer]\nx = 1",
+        "newer = { x = 1 }",
+        "newer = 1979-05-27",
+        "newer = [[1]]",
+        "newer = 0xff",
+        "[program.\"eddy*\"]\nnewer = {}\nlinger = 7",
+        "[program.\"eddy*\".newer]\nx = 1",
+    ] {
+        let text = format!("reserve_for = \"2m\"\n{text}");
+        let loaded = load(&text, "").unwrap();
+        assert_eq!(loaded.settings.reserve_for, Duration::from_secs(120));
+        assert_eq!(loaded.unknown.len(), 1, "{text}: {:?}", loaded.unknown);
+        assert!(loaded.unknown[0].contains("unknown setting `newer`"));
+        assert_eq!(loaded.strict().unwrap_err().kind, Kind::Usage);
     }
 }
 

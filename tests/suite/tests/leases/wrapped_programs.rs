@@ -272,12 +272,14 @@ fn variables_and_options_are_checked() {
         .exits(125)
         .prints("")
         .mentions("cudawrap: --wait 30: 30 would be the program");
-    sandbox.set_settings("allowed_file = '/nowhere'\nnewer = 1");
-    sandbox
-        .command(&app)
-        .run()
-        .exits(0)
-        .mentions("config.toml:2:1: unknown setting `newer`");
+    for newer in ["newer = { x = 1 }", "newer = 1979-05-27", "newer = 1"] {
+        sandbox.set_settings(&format!("allowed_file = '/nowhere'\n{newer}"));
+        sandbox
+            .command(&app)
+            .run()
+            .exits(0)
+            .mentions("config.toml:2:1: unknown setting `newer`");
+    }
     sandbox
         .command("cudawrap")
         .args(["sim-cuda"])
