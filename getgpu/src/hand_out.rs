@@ -17,7 +17,7 @@ use getgpu_common::settings::Log;
 use getgpu_common::syslog::Record;
 
 use crate::answer::{Answer, Whose};
-use crate::holder;
+use crate::holder::{self, Started};
 use crate::idle;
 use crate::invocation::Invocation;
 use crate::options::{Format, Keep};
@@ -53,12 +53,17 @@ impl Invocation<'_> {
         if let Some(process) = watched {
             idle::watch(started.pid, &process, &answer.uuids, whose.user);
         }
+        self.print_reserved(&text, &note, started)
+    }
+
+    /// Prints, and tells the holder how that went.
+    fn print_reserved(&self, text: &str, note: &str, started: Started) -> Result<(), Failure> {
         deadline::lift(std::io::stdout().as_fd());
-        match print(&text) {
+        match print(text) {
             Ok(()) => {
                 started.printed();
-                self.diag.note(&note);
-                self.explain_reservation(&text);
+                self.diag.note(note);
+                self.explain_reservation(text);
                 Ok(())
             }
             Err(failure) => {

@@ -26,25 +26,14 @@ impl Invocation<'_> {
         index: usize,
         owned: Decision,
     ) -> Result<Chosen, Failure> {
-        let pool: Vec<&Device> = request.filter.pool(inventory).collect();
-        if pool.is_empty() {
-            return Err(rejection_report::empty_pool(
-                &request.filter,
-                inventory,
-                &request.filter.sort(inventory),
-            ));
-        }
-        let Some(device) = pool.get(index).copied() else {
-            return Err(no_such_index(index, pool.len(), request));
-        };
-        let device = device.clone();
+        let device = of_index(request, inventory, index)?;
         let value = self.value(std::iter::once(&device.uuid), Some(inventory))?;
         if let Decision::All(cover) = &owned {
             return Ok(Chosen::Confirmed(self.again(cover, value)?));
         }
         request.cover = owned.cover();
         let uuids = vec![device.uuid.clone()];
-        let why = match self.claim_device(client, request, inventory, &device)? {
+        let why = match self.claim_device(client, request, inventory, device)? {
             Attempt::Claimed(claim, guard) => {
                 return Ok(Chosen::Claimed(Claimed {
                     uuids,
@@ -126,6 +115,24 @@ enum Attempt {
     Claimed(Claim, Guard),
     /// It is not free; why, for people.
     PassedOver(String),
+}
+
+/// The device of this index in the pool.
+fn of_index<'a>(
+    request: &Request,
+    inventory: &'a Inventory,
+    index: usize,
+) -> Result<&'a Device, Failure> {
+    let pool: Vec<&Device> = request.filter.pool(inventory).collect();
+    if pool.is_empty() {
+        return Err(rejection_report::empty_pool(
+            &request.filter,
+            inventory,
+            &request.filter.sort(inventory),
+        ));
+    }
+    let device = pool.get(index).copied();
+    device.ok_or_else(|| no_such_index(index, pool.len(), request))
 }
 
 fn no_such_index(index: usize, devices: usize, request: &Request) -> Failure {

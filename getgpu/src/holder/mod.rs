@@ -14,7 +14,7 @@ mod snapshot;
 mod start;
 
 pub use consent::QUESTION;
-pub use start::start;
+pub use start::{Started, start};
 
 use std::ffi::OsString;
 
