@@ -2,6 +2,7 @@
 //! and nowhere else. Writing never fails the program and never lets a file or program
 //! name send control characters to a terminal.
 
+use std::ffi::OsString;
 use std::io::Write;
 
 use nix::sys::signal::{SigSet, Signal};
@@ -17,6 +18,19 @@ pub enum Level {
     Normal,
     /// `-v`: decisions too.
     Verbose,
+}
+
+impl Level {
+    /// For a call whose options are not known yet, or are wrong: only what stands before
+    /// `--` is certainly not the program's.
+    pub fn of_words(words: &[OsString]) -> Self {
+        let mut own = words.iter().take_while(|word| *word != "--");
+        if own.any(|word| word == "-q" || word == "--quiet") {
+            Self::Quiet
+        } else {
+            Self::Normal
+        }
+    }
 }
 
 /// Who speaks, and how much.

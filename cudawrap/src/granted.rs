@@ -226,8 +226,9 @@ fn too_large(request: &Request, device: &Device) -> Failure {
         .filter(|units| !units.is_whole());
     let why = match (device.memory, part) {
         (Some(memory), Some(units)) => {
-            let mebibytes = (memory >> 20) as f64 * share::fraction(units);
-            format!("your part of {} has {mebibytes:.0}M of memory", device.uuid)
+            let mebibytes = ((memory >> 20) as f64 * share::fraction(units)) as u64;
+            let part = quantity::size_text(mebibytes << 20);
+            format!("your part of {} has {part} of memory", device.uuid)
         }
         (Some(memory), None) => format!(
             "{} has {} of memory",

@@ -155,6 +155,10 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
     if name.as_bytes().contains(&b'/') {
         return Ok(name.into());
     }
+    if name.is_empty() {
+        // In a directory of PATH it would be the directory itself.
+        return Err(Failure::new(Kind::NotFound, "'': no such program in PATH"));
+    }
     let path: OsString = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     if let Ok(found) = which::which_in(name, Some(&path), ".") {
         return Ok(found);
@@ -162,8 +166,7 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
     let there = directories(Some(&path))
         .into_iter()
         .map(|dir| dir.join(name))
-        // An empty name would be the directory itself.
-        .find(|path| !name.is_empty() && path.exists());
+        .find(|path| path.exists());
     let shown = name.to_string_lossy();
     Err(match there {
         Some(path) => Failure::new(
@@ -171,9 +174,7 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
             format!("{}: Permission denied", path.display()),
         ),
         None => {
-            let shown_or_empty = if name.is_empty() { "''" } else { &shown };
-            let text = format!("{shown_or_empty}: no such program in PATH");
-            let failure = Failure::new(Kind::NotFound, text);
+            let failure = Failure::new(Kind::NotFound, format!("{shown}: no such program in PATH"));
             if executable(Path::new(name)) {
                 failure.hint(format!("did you mean ./{shown}?"))
             } else {

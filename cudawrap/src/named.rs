@@ -44,13 +44,7 @@ pub fn run(arguments: &[OsString]) -> i32 {
     {
         return auto::main(&arguments[2..]);
     }
-    // Of what is no call at all it is not known where the program's own arguments begin.
-    let quiet = arguments
-        .iter()
-        .take_while(|word| *word != "--")
-        .any(|word| word == "-q" || word == "--quiet");
-    let level = if quiet { Level::Quiet } else { Level::Normal };
-    let plain = Diag::new("cudawrap", level);
+    let plain = Diag::new("cudawrap", Level::of_words(arguments));
     match options::parse(arguments) {
         Err(failure) => fail(&plain, &failure),
         Ok(Wanted::Text(text)) => match getgpu_common::diag::print(&text) {

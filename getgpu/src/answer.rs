@@ -8,7 +8,7 @@ use getgpu_common::detached::User;
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Inventory;
-use getgpu_common::lock::claim::settle_all;
+use getgpu_common::lock::claim::confirm_all;
 use getgpu_common::lock::holder_args::Tag;
 use getgpu_common::lock::{Claim, LockFile, OfdLock};
 use getgpu_common::procfs::Process;
@@ -43,7 +43,7 @@ impl Claimed {
     /// Confirms the claims.
     pub fn confirm(self, request: &Request, lock_file: &LockFile) -> Result<Answer, Failure> {
         let part = share::smallest(self.claims.iter().map(Claim::units));
-        let lock = Some(settle_all(lock_file, self.claims, request.user)?);
+        let lock = Some(confirm_all(lock_file, self.claims, request.user)?);
         request.confirm(lock_file)?;
         Ok(Answer {
             uuids: self.uuids,

@@ -23,17 +23,10 @@ use crate::{check, list, release, show_config};
 /// Runs with the arguments behind the program's name; gives the exit status.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
     let arguments: Vec<OsString> = arguments.collect();
-    let quiet = arguments
-        .iter()
-        .any(|word| word == "-q" || word == "--quiet");
+    let level = Level::of_words(&arguments);
     let options = match options::parse(arguments.into_iter()) {
         Ok(options) => options,
-        Err(failure) => {
-            return fail(
-                &Diag::new("getgpu", if quiet { Level::Quiet } else { Level::Normal }),
-                &failure,
-            );
-        }
+        Err(failure) => return fail(&Diag::new("getgpu", level), &failure),
     };
     let diag = Diag::new("getgpu", options.level);
     let environment = Environment::of_process();

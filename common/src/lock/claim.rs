@@ -272,7 +272,11 @@ impl Claim {
 }
 
 /// Confirms all claims and gives one description that holds them.
-pub fn settle_all(lock_file: &LockFile, claims: Vec<Claim>, user: u32) -> Result<OfdLock, Failure> {
+pub fn confirm_all(
+    lock_file: &LockFile,
+    claims: Vec<Claim>,
+    user: u32,
+) -> Result<OfdLock, Failure> {
     let uid = namespaces::host_uid(user);
     for claim in &claims {
         claim.confirm()?;

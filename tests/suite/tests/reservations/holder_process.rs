@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use getgpu_tests::{OTHER, PLAIN, bytes, free_again};
+use getgpu_tests::{OTHER, PLAIN, bytes, free_again, listing};
 use harness::skip::{self, Need};
 use harness::{Sandbox, Signal, wait};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -101,6 +101,31 @@ fn watched(sandbox: &Sandbox) -> usize {
         fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().contains("pidfd"))
     })
     .count()
+}
+
+/// Found before anything is waited for: behind that, another process would have adopted
+/// getgpu, and the reservation would be shown as that one's.
+#[test]
+fn a_caller_that_is_killed_while_getgpu_waits_is_still_the_caller() {
+    let sandbox = Sandbox::new("mig4");
+    let uuid = sandbox.uuids()[0].clone();
+    let program = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .visible(&uuid)
+        .spawn();
+    sandbox.until_running(1);
+    let shell = sandbox.shell("bash", "getgpu --wait > waited; exit 1");
+    let shell = shell.directory(sandbox.root()).visible(&uuid).spawn();
+    wait::until("it waits", || listing::waiting(&sandbox) == 1);
+    let caller = format!("caller={}(bash)", shell.pid());
+    shell.signal(Signal::SIGKILL);
+    shell.wait();
+    program.signal(Signal::SIGKILL);
+    program.wait();
+    wait::until("it is reserved", || sandbox.holders().len() == 1);
+    let words = sandbox.holders()[0].words.clone();
+    assert!(words.contains(&caller), "{caller}: {words:?}");
 }
 
 #[test]

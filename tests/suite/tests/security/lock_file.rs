@@ -53,11 +53,14 @@ fn a_lock_is_the_same_file_from_every_directory() {
     beside(&["--no-reserve"]).exits(0).says(&[]);
     assert!(sandbox.lock().exists(), "made where it was missing");
     // Of a setting everybody would read another file.
-    sandbox.set_settings("lock = 'lock'");
-    sandbox
-        .getgpu(["--no-reserve"])
-        .run()
-        .refuses("getgpu", 2, "`lock` is not an absolute path");
+    // A list that is not there allows everything.
+    for setting in ["lock", "allowed_file", "getgpu"] {
+        sandbox.set_settings(&format!("{setting} = 'x'"));
+        sandbox
+            .getgpu(["--no-reserve"])
+            .run()
+            .refuses("getgpu", 2, "`x` is not an absolute path");
+    }
 }
 
 #[test]
