@@ -41,15 +41,15 @@ macro_rules! keys {
 keys! {
     policy "allowed", "devices that may be handed out; replaces allowed_file",
         |s| show_or(s.allowed.as_ref(), show_json), |s, t| s.allowed = Some(t.to_vec());
-    policy "allowed_file", "list of devices that may be handed out, one UUID a line; all if there is no such file",
+    policy "allowed_file", "list (absolute path) of devices that may be handed out, one UUID a line; all if there is no such file",
         |s| show_text(&s.allowed_file.display()), |s, t| s.allowed_file = absolute_path(t)?;
     policy "excluded", "devices that are never chosen; programs that run there continue",
         |s| show_json(&s.excluded), |s, t| s.excluded = t.to_vec();
-    policy "lock", "the lock file, if not /run/getgpu/lock",
+    policy "lock", "the lock file (absolute path), if not /run/getgpu/lock",
         |s| show_path(s.lock.as_ref()), |s, t| s.lock = Some(absolute_path(t)?);
     policy "library", "the NVIDIA library, if the loader does not find libnvidia-ml.so.1",
         |s| show_path(s.library.as_ref()), |s, t| s.library = Some(path(t)?);
-    policy "getgpu", "the path of getgpu, if it is not beside cudawrap",
+    policy "getgpu", "the absolute path of getgpu, if it is not beside cudawrap",
         |s| show_path(s.getgpu.as_ref()), |s, t| s.getgpu = Some(absolute_path(t)?);
     policy "idle_memory", "a device with more memory in use than this is busy; unset: the larger of 128M and 1 % of the device, in a container 64M",
         |s| show_size(s.idle_memory), |s, t| s.idle_memory = Some(size(t)?);
