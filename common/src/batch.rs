@@ -6,14 +6,14 @@ use std::ffi::OsString;
 
 /// Variables that list the job's GPUs by their numbers on the node, commas or blanks
 /// between.
-const LISTS: [&str; 6] = [
-    "SLURM_JOB_GPUS",
-    "SLURM_STEP_GPUS",
-    "SGE_HGR_gpu",
-    "SGE_HGR_GPU",
-    "SGE_HGR_gpus",
-    "SGE_HGR_cuda",
-];
+const LISTS: [&str; 2] = ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS"];
+/// Grid Engine does the same in a variable for each resource of which it grants certain
+/// ones, and sites name their resources as they like: a name with one of these words is
+/// taken for GPUs.
+const GRID_ENGINE: &str = "SGE_HGR_";
+const GPU_WORDS: [&str; 2] = ["gpu", "cuda"];
+/// Values of a resource that was not granted.
+const NOTHING: [&str; 3] = ["none", "undefined", "(null)"];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchGpus {
@@ -21,26 +21,48 @@ pub struct BatchGpus {
     pub numbers: Vec<u32>,
     /// How many there are on this node, if only that is told.
     pub count: Option<usize>,
+    /// A list names them, in whatever form.
+    pub listed: bool,
 }
 
 impl BatchGpus {
-    /// Reads the environment that `get` knows; `None` for a job without GPUs, and outside
-    /// of jobs.
-    pub fn from(get: &impl Fn(&str) -> Option<OsString>) -> Option<Self> {
+    /// Reads the environment that `get` knows, with variables of these names; `None` for a
+    /// job without GPUs, and outside of jobs.
+    pub fn from(
+        get: &impl Fn(&str) -> Option<OsString>,
+        names: impl IntoIterator<Item = String>,
+    ) -> Option<Self> {
         let text = |name: &str| {
             get(name)
                 .and_then(|value| value.into_string().ok())
-                .filter(|value| !value.is_empty())
+                .filter(|value| !value.trim().is_empty())
         };
-        let numbers = LISTS
-            .iter()
-            .find_map(|name| numbers(&text(name)?))
-            .unwrap_or_default();
+        let mut resources: Vec<String> = names.into_iter().filter(|name| is_gpus(name)).collect();
+        resources.sort_unstable();
+        let names = LISTS
+            .into_iter()
+            .chain(resources.iter().map(String::as_str));
+        let lists: Vec<String> = names
+            .filter_map(text)
+            .filter(|list| !NOTHING.contains(&list.trim().to_ascii_lowercase().as_str()))
+            .collect();
+        let numbers = lists.iter().find_map(|list| numbers(list));
         let count = text("SLURM_GPUS_ON_NODE")
             .and_then(|count| count.trim().parse().ok())
             .filter(|count| *count > 0);
-        (!numbers.is_empty() || count.is_some()).then_some(Self { numbers, count })
+        let listed = !lists.is_empty();
+        (listed || count.is_some()).then(|| Self {
+            numbers: numbers.unwrap_or_default(),
+            count,
+            listed,
+        })
     }
+}
+
+/// Whether this variable lists what Grid Engine has granted of the node's GPUs.
+fn is_gpus(name: &str) -> bool {
+    let resource = name.strip_prefix(GRID_ENGINE).map(str::to_ascii_lowercase);
+    resource.is_some_and(|resource| GPU_WORDS.iter().any(|word| resource.contains(word)))
 }
 
 /// `0,2-3` or `2 3`; `None` if it is no such list (gres by UUID), or an empty one.
@@ -64,39 +86,51 @@ mod tests {
     #[test]
     fn a_job_says_which_gpus_it_has() {
         let found = |pairs: &[(&str, &str)]| {
-            BatchGpus::from(&|name: &str| {
-                pairs
-                    .iter()
-                    .find(|(known, _)| *known == name)
-                    .map(|(_, v)| (*v).into())
-            })
+            let get = |name: &str| {
+                let pair = pairs.iter().find(|(known, _)| *known == name);
+                pair.map(|(_, value)| (*value).into())
+            };
+            BatchGpus::from(&get, pairs.iter().map(|(name, _)| (*name).to_owned()))
         };
-        let of = |numbers: &[u32], count| {
+        let of = |numbers: &[u32], count, listed| {
             Some(BatchGpus {
                 numbers: numbers.to_vec(),
                 count,
+                listed,
             })
         };
+        let not_told = of(&[], None, true);
         for (pairs, expected) in [
             (&[][..], None),
-            (&[("SLURM_JOB_GPUS", "2,3")], of(&[2, 3], None)),
+            (&[("SLURM_JOB_GPUS", "2,3")], of(&[2, 3], None, true)),
             (
                 &[("SLURM_JOB_GPUS", "0,2-3"), ("SLURM_GPUS_ON_NODE", "3")],
-                of(&[0, 2, 3], Some(3)),
+                of(&[0, 2, 3], Some(3), true),
             ),
-            (&[("SGE_HGR_gpu", "2 3")], of(&[2, 3], None)),
-            (&[("SLURM_GPUS_ON_NODE", "2")], of(&[], Some(2))),
+            (&[("SGE_HGR_gpu", "2 3")], of(&[2, 3], None, true)),
+            (&[("SGE_HGR_nvidia_GPUs", "1")], of(&[1], None, true)),
+            (
+                &[("SGE_HGR_gpu_model", "a100"), ("SGE_HGR_cuda", "1")],
+                of(&[1], None, true),
+            ),
+            (&[("SGE_HGR_license", "1"), ("MY_SGE_HGR_gpu", "1")], None),
+            (&[("SLURM_GPUS_ON_NODE", "2")], of(&[], Some(2), false)),
             (&[("SLURM_GPUS_ON_NODE", "0")], None),
             (
                 &[("SLURM_JOB_GPUS", "MIG-x"), ("SLURM_STEP_GPUS", "1")],
-                of(&[1], None),
+                of(&[1], None, true),
             ),
-            (&[("SLURM_JOB_GPUS", "9-1")], None),
+            (&[("SLURM_JOB_GPUS", "MIG-x")], not_told.clone()),
+            (&[("SGE_HGR_gpu", "gpu0 gpu1")], not_told.clone()),
+            (&[("SLURM_JOB_GPUS", "9-1")], not_told.clone()),
+            (&[("SGE_HGR_gpu", "NONE")], None),
+            (&[("SLURM_JOB_GPUS", "(null)")], None),
             (
                 &[("SLURM_JOB_GPUS", "1-1024")],
-                of(&(1..=1024).collect::<Vec<_>>(), None),
+                of(&(1..=1024).collect::<Vec<_>>(), None, true),
             ),
-            (&[("SLURM_JOB_GPUS", "1-1025")], None),
+            (&[("SLURM_JOB_GPUS", "1-1025")], not_told),
+            (&[("SLURM_JOB_GPUS", " ")], None),
             (&[("SLURM_JOB_GPUS", "")], None),
         ] {
             assert_eq!(found(pairs), expected, "{pairs:?}");

@@ -22,7 +22,7 @@ pub struct Environment {
     pub lock: Option<PathBuf>,
     /// CUDA_VISIBLE_DEVICES.
     pub visible: Option<OsString>,
-    /// SLURM_JOB_ID, PBS_JOBID or LSB_JOBID is set, or SGE names GPUs.
+    /// SLURM_JOB_ID, PBS_JOBID or LSB_JOBID is set, or SGE lists GPUs.
     pub batch_job: bool,
     /// The GPUs that the batch system says this job has.
     pub batch_gpus: Option<BatchGpus>,
@@ -41,6 +41,7 @@ impl Environment {
     pub fn of_program(program: Option<&Path>) -> Self {
         let environment = Self::from(
             |name| std::env::var_os(name),
+            std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()),
             crate::sys::secure_execution(),
         );
         // GETGPU_CONFIG stands for all of the system's settings.
@@ -51,8 +52,13 @@ impl Environment {
         }
     }
 
-    /// Takes the environment that `get` knows; with `secure`, only what cannot do harm.
-    pub fn from(get: impl Fn(&str) -> Option<OsString>, secure: bool) -> Self {
+    /// Takes the environment that `get` knows, with variables of these names; with
+    /// `secure`, only what cannot do harm.
+    pub fn from(
+        get: impl Fn(&str) -> Option<OsString>,
+        names: impl IntoIterator<Item = String>,
+        secure: bool,
+    ) -> Self {
         let own = |name: &str| {
             if secure {
                 None
@@ -71,7 +77,7 @@ impl Environment {
         let batch_job = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"]
             .iter()
             .any(|name| get(name).is_some());
-        let batch_gpus = BatchGpus::from(&get);
+        let batch_gpus = BatchGpus::from(&get, names);
         let chosen = own("GETGPU_CONFIG").map(PathBuf::from);
         Self {
             system_file_must_exist: chosen.is_some(),
@@ -80,10 +86,7 @@ impl Environment {
             user_file: config.map(|dir| dir.join("getgpu/config.toml")),
             lock: own("GETGPU_LOCK").map(PathBuf::from),
             visible: get("CUDA_VISIBLE_DEVICES"),
-            batch_job: batch_job
-                || batch_gpus
-                    .as_ref()
-                    .is_some_and(|gpus| !gpus.numbers.is_empty()),
+            batch_job: batch_job || batch_gpus.as_ref().is_some_and(|gpus| gpus.listed),
             batch_gpus,
             allocation_shell: get("SLURM_JOB_ID").is_some() && get("SLURM_PROCID").is_none(),
         }

@@ -180,19 +180,19 @@ fn what_is_said_for_a_program_holds_for_it_alone() {
 #[test]
 fn the_environment_is_not_believed_under_secure_execution() {
     let get = |name: &str| Some(OsString::from(format!("/set/{name}")));
-    let open = Environment::from(get, false);
+    let open = Environment::from(get, [], false);
     assert_eq!(open.lock, Some("/set/GETGPU_LOCK".into()));
     assert_eq!(
         open.user_file,
         Some("/set/XDG_CONFIG_HOME/getgpu/config.toml".into())
     );
-    let secure = Environment::from(get, true);
+    let secure = Environment::from(get, [], true);
     assert_eq!((secure.lock, secure.user_file), (None, None));
     assert_eq!(
         secure.system_file,
         std::path::Path::new("/etc/getgpu/config.toml")
     );
-    let relative = Environment::from(|name| (name != "HOME").then(|| "rel".into()), false);
+    let relative = Environment::from(|name| (name != "HOME").then(|| "rel".into()), [], false);
     assert_eq!(
         relative.user_file, None,
         "a relative XDG_CONFIG_HOME is ignored"

@@ -26,6 +26,7 @@ fn a_job_that_has_gpus_and_no_variable_stays_in_them() {
         &[("SLURM_JOB_GPUS", "2,3")][..],
         &[("SLURM_JOB_GPUS", "2-3"), ("SLURM_GPUS_ON_NODE", "2")],
         &[("SGE_HGR_gpu", "2 3")],
+        &[("SGE_HGR_nvidia_gpu", "2 3")],
     ] {
         for _ in 0..4 {
             let printed = job("getgpu", variables).args(["--no-reserve"]).run().line();
@@ -84,10 +85,25 @@ fn a_job_that_has_gpus_and_no_variable_stays_in_them() {
         3,
         "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set",
     );
-    job("cudawrap", &[("SLURM_GPUS_ON_NODE", "2")])
-        .args(["--", "true"])
-        .run()
-        .exits(125);
+    // Named in a form that tells nothing here: never all of the node's.
+    for unclear in [
+        ("SLURM_GPUS_ON_NODE", "2"),
+        ("SLURM_JOB_GPUS", "MIG-x"),
+        ("SGE_HGR_gpu", "gpu2 gpu3"),
+    ] {
+        job("getgpu", &[unclear]).run().exits(3).prints("");
+        for program in ["cudawrap", app.to_str().unwrap()] {
+            let words = if program == "cudawrap" {
+                &["--", "true"][..]
+            } else {
+                &[]
+            };
+            let refused = job(program, &[unclear]).args(words).run();
+            refused
+                .exits(125)
+                .mentions("this job has GPUs, but CUDA_VISIBLE_DEVICES is not set");
+        }
+    }
     // It is a grant: neither the list for interactive use nor the cap is asked.
     sandbox.set_settings(&format!(
         "allowed = ['{}']\nmax_per_user = 1\nwithout_grant = 'none'",
