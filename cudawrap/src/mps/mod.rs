@@ -17,10 +17,11 @@ mod variables;
 
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::inventory::Device;
+use getgpu_common::inventory::{Detail, Device};
 use getgpu_common::settings::Settings;
 use getgpu_common::visible::Visible;
 
+use crate::helper;
 use crate::launch_spec::LaunchSpec;
 use directory::MpsDirectory;
 
@@ -57,13 +58,20 @@ pub fn join(
         uuid,
         std::env::var_os("PATH").filter(|_| !getgpu_common::sys::secure_execution()),
     )?;
+    let memory = match memory(device, settings) {
+        Err(failure) if !typed => {
+            diag.note(&failure.message);
+            None
+        }
+        known => known?,
+    };
     let directory = MpsDirectory::of(uuid);
     lease.carry(client::join(&directory, &control)?);
     diag.note(&format!(
         "{uuid}: client of the MPS daemon in {}",
         directory.path().display()
     ));
-    if device.memory.is_none() {
+    if memory.is_none() {
         diag.note(&format!(
             "{uuid}: NVML does not report its memory: {} is not set",
             variables::MEMORY
@@ -71,8 +79,23 @@ pub fn join(
     }
     ready
         .variables
-        .extend(variables::of(&directory, uuid, part, device.memory));
+        .extend(variables::of(&directory, uuid, part, memory));
     Ok(())
+}
+
+/// The device's memory, if NVML reports it.
+///
+/// Of a device that was leased by its name NVML was asked only for a share that was typed
+/// or set. That ranks divide it, or that it is a part that was reserved, is found out
+/// later.
+fn memory(device: &Device, settings: &Settings) -> Result<Option<u64>, Failure> {
+    if device.memory.is_some() || settings.share.is_some() {
+        return Ok(device.memory);
+    }
+    let inventory = helper::ask(settings, |client| client.scan(Detail::Size))?;
+    let mut devices = inventory.devices.into_iter();
+    let known = devices.find(|known| known.uuid == device.uuid);
+    Ok(known.and_then(|known| known.memory))
 }
 
 fn only(devices: &[Device]) -> Result<&Device, Failure> {

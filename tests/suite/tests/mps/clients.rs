@@ -241,6 +241,43 @@ fn a_device_that_the_caller_names_has_a_daemon_too() {
     node.until_gone();
 }
 
+/// Also where NVML is not asked before the device is leased.
+#[test]
+fn a_client_is_told_its_part_of_the_memory_whatever_made_it_a_part() {
+    let mut node = Node::stand_in();
+    let app = wrap(&node.sandbox, "opt", "app", "probe");
+    for kind in ["h200x1", "h200x1-mig"] {
+        node.sandbox.set_node(kind);
+        node.uuid = node.sandbox.uuids().remove(0);
+        let sandbox = &node.sandbox;
+        let listing = listing::json(sandbox);
+        let total = listing["devices"][0]["memory_total"].as_u64().unwrap();
+        let quarter = format!("0={}M", (total / 4) >> 20);
+        let check = |command: Command, what: &str| {
+            let facts = Facts::parse(&command.visible(&node.uuid).run().exits(0).stdout);
+            let told = ["ACTIVE_THREAD_PERCENTAGE", "PINNED_DEVICE_MEM_LIMIT"]
+                .map(|name| facts.get(&format!("env CUDA_MPS_{name}")));
+            assert_eq!(told, [Some("25"), Some(&*quarter)], "{kind}, {what}");
+        };
+        let wrapped = || sandbox.command("cudawrap").args(["--mps", "--", "probe"]);
+        let rank = |command: Command| {
+            command
+                .env("OMPI_COMM_WORLD_LOCAL_RANK", "1")
+                .env("OMPI_COMM_WORLD_LOCAL_SIZE", "4")
+        };
+        let linked = || sandbox.command(&app).env("CUDAWRAP_MPS", "1");
+        check(rank(wrapped()), "a rank");
+        check(rank(linked()), "a rank under a link");
+        sandbox.getgpu(["--share=1/4", "--hold"]).run().exits(0);
+        check(wrapped(), "a reserved part");
+        check(linked(), "a reserved part under a link");
+        sandbox.getgpu(["--release-all"]).run().exits(0);
+        let inside = ["--share=1/4", "--", "cudawrap", "--mps", "--", "probe"];
+        check(sandbox.command("cudawrap").args(inside), "inside a share");
+        node.until_gone();
+    }
+}
+
 #[test]
 fn a_client_has_no_child_and_its_streams_and_signals_as_they_were() {
     let node = Node::stand_in();
