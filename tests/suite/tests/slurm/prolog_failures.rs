@@ -179,7 +179,7 @@ fn a_prolog_waits_for_a_hung_driver_only_so_long() {
 }
 
 /// What a site's file may do to the shell that reads it.
-const BROKEN: [&str; 7] = [
+const BROKEN: [&str; 9] = [
     "set -u\necho $NO_SUCH_VARIABLE",
     ". /no/such/file",
     "export 1x=2",
@@ -187,6 +187,9 @@ const BROKEN: [&str; 7] = [
     "set -e\nfalse",
     "if [ x ; then",
     "echo 'no end",
+    // Names that the scripts use themselves.
+    "readonly PATH",
+    "readonly job=5 status share",
 ];
 
 #[test]
@@ -221,4 +224,48 @@ fn an_error_in_the_sites_file_reserves_nothing_and_fails_no_job() {
     let odd = "GETGPU_SLURM_SHARES='mine=1/2'\necho said; echo said >&2\nset -u\n[ -e /no/such/file ] && PATH=/no";
     slurm::with_site_file(odd, || quiet(hook(&sandbox, "prolog", "", &job(0), "mine")));
     assert_eq!(counts(&sandbox).iter().sum::<usize>(), 1);
+}
+
+/// Beside its settings the site's file is a script like any other: what it does to the
+/// shell, and to names that the hooks use, changes nothing for a job.
+#[test]
+fn what_the_sites_file_does_beside_its_settings_changes_nothing() {
+    if skip::lacks(&[Need::Root, Need::Mounts]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    for odd in [
+        "IFS=,".to_owned(),
+        "IFS=".to_owned(),
+        "job=5; wrong=yes; share=1/3".to_owned(),
+        "set -euC".to_owned(),
+        "trap 'exit 7' EXIT".to_owned(),
+        // As the hooks say it themselves: where getgpu is.
+        format!("PATH={}", sandbox.text("bin")),
+    ] {
+        let text = format!("GETGPU_SLURM_SHARES='more=1/2 mine=1/4'\n{odd}\n");
+        slurm::with_site_file(&text, || {
+            quiet(hook(&sandbox, "prolog", "", &job(0), "mine"));
+            assert_eq!(counts(&sandbox).iter().sum::<usize>(), 1, "{odd}");
+            let part = ["--tag", &format!("slurm-{}", job(0))];
+            sandbox.getgpu(part).run().exits(0);
+            assert!(sandbox.beside_lock().is_empty(), "{odd}");
+            quiet(hook(&sandbox, "epilog", "", &job(0), "mine"));
+            sandbox.getgpu(part).run().exits(1);
+        });
+    }
+    // Without getgpu anywhere the job is marked, and only getgpu is missing.
+    slurm::with_site_file("PATH=/nonexistent", || {
+        let said = hook(&sandbox, "prolog", "", &job(0), "gpushare4").wait();
+        let [line] = &said.stderr.lines().collect::<Vec<_>>()[..] else {
+            panic!("{said:#?}")
+        };
+        assert!(
+            line.contains("getgpu: not found in /nonexistent:"),
+            "{line}"
+        );
+        said.exits(0).prints("");
+        assert_eq!(sandbox.beside_lock(), [mark(0)]);
+    });
+    quiet(epilog(&sandbox, &job(0)));
 }

@@ -72,6 +72,16 @@ fn a_task_that_should_have_had_a_device_sees_none_and_its_user_is_told_why() {
             "getgpu is not installed on this node",
         ),
         (format!("{STEP} GETGPU_SLURM=--share=many"), 2, "many"),
+        (
+            format!("{STEP} GETGPU_SLURM=--help"),
+            2,
+            "GETGPU_SLURM=--help: with these options getgpu chooses no device",
+        ),
+        (
+            format!("{STEP} GETGPU_SLURM=--version"),
+            2,
+            "GETGPU_SLURM=--version: with these options getgpu chooses no device",
+        ),
     ] {
         refused(&sandbox, &variables, status, why);
     }
@@ -141,6 +151,7 @@ fn an_error_in_the_sites_file_gives_nothing_to_those_who_should_have_something()
         "exit 0",
         "set -e\nfalse",
         "if [ x ; then",
+        "readonly why share",
     ] {
         let sandbox = Sandbox::new("gpus4");
         slurm::with_site_file(&format!("GETGPU_SLURM_TASKS=both\n{broken}\n"), || {
@@ -163,9 +174,14 @@ fn an_error_in_the_sites_file_gives_nothing_to_those_who_should_have_something()
             alone.exits(0).prints("").mentions("has an error");
         });
     }
+    // One that only looks odd is read.
     let sandbox = Sandbox::new("gpus4");
-    slurm::with_site_file(
-        "set -u\nGETGPU_SLURM_TASKS=both\necho said\n[ -e /no/such/file ] && PATH=/no\n",
-        || given(&sandbox, STEP),
-    );
+    for odd in [
+        "set -u\necho said\n[ -e /no/such/file ] && PATH=/no".to_owned(),
+        "IFS=,; wrong=yes; share=1/3; options=--help".to_owned(),
+        format!("PATH={}", sandbox.text("bin")),
+    ] {
+        let text = format!("GETGPU_SLURM_TASKS=both\n{odd}\n");
+        slurm::with_site_file(&text, || given(&sandbox, STEP));
+    }
 }
