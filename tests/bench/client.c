@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 typedef void *device;
 typedef struct { unsigned pid; unsigned long long memory; unsigned gi, ci; } process;
@@ -48,13 +50,14 @@ static void name(device gpu, device mig)
     CALL("DeviceGetName", (device, char *, unsigned), mig, text, 96);
 }
 
-/* Prints the first device; with any argument all MIG devices of the node, as nvidia-smi would have to find them for a list; with `names` it
- * asks for all that `getgpu --list` asks for. */
+/* Prints the first device; with `-- PROGRAM...` it executes the program there; with any other argument all MIG devices of the node, as
+ * nvidia-smi would have to find them for a list; with `names` it asks for all that `getgpu --list` asks for. */
 int main(int arguments, char **argument)
 {
     char driver[80], uuid[96];
     unsigned count = 0, mode = 0, pending = 0, slots = 0, processes = 0;
-    int all = arguments > 1 && argument[1], names = all && argument[1][0] == 'n';
+    int execute = arguments > 2 && !strcmp(argument[1], "--");
+    int all = arguments > 1 && !execute, names = all && argument[1][0] == 'n';
     device gpu, mig;
     memory used = { .version = sizeof(memory) | 2 << 24 };
 
@@ -76,6 +79,12 @@ int main(int arguments, char **argument)
         }
     }
     CALL("Shutdown", (void));
+    if (execute) {
+        setenv("CUDA_VISIBLE_DEVICES", uuid, 1);
+        execvp(argument[2], argument + 2);
+        perror(argument[2]);
+        return 127;
+    }
     if (!all) puts(uuid);
     return 0;
 }

@@ -31,7 +31,7 @@ picks() {
 }
 starts() {
     echo "-- a program's start"
-    race "$1" "/bin/true=/bin/true" "env true=env /bin/true" "sh wrapper, C client=shell-wrapper /bin/true" "cudawrap -- /bin/true=cudawrap -- /bin/true" "linked true=$room/true"
+    race "$1" "/bin/true=/bin/true" "env true=env /bin/true" "C client that executes true=client -- /bin/true" "sh wrapper, C client=shell-wrapper /bin/true" "cudawrap -- /bin/true=cudawrap -- /bin/true" "linked true=$room/true"
     echo "-- a program's start, the device named"
     uuid=$(getgpu --no-reserve)
     CUDA_VISIBLE_DEVICES=$uuid race "$1" "/bin/true=/bin/true" "env true=env /bin/true" "sh -c true=sh -c /bin/true" \
