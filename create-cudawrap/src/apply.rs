@@ -66,6 +66,9 @@ pub fn apply(work: &Work, seen: &Seen, plan: &Plan) -> Result<(), Stop> {
             format!("{}: {}", describe(*step, work), reason(&error)),
         );
         return Err(Stop::Failed(match left {
+            None if matches!(step, Step::Divert | Step::Undivert) => {
+                failure.hint(package::how_to_see_diversions(work.known_as))
+            }
             None => failure,
             Some(left) => failure.hint(format!(
                 "interrupted half way ({left}); the path still runs its program: run the same command again"

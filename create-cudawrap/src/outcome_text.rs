@@ -17,6 +17,9 @@ pub fn of(plan: &Plan, names: &Names, seen: &Seen) -> String {
     }
     match plan.outcome {
         Outcome::Wrapped => format!("wrapped; the program is {hidden} beside it"),
+        Outcome::AlreadyWrapped if plan.steps.contains(&Step::Divert) => {
+            format!("is already wrapped; from now on dpkg writes it to {hidden}")
+        }
         Outcome::AlreadyWrapped => "is already wrapped; nothing changed".to_owned(),
         Outcome::Linked => {
             "the directory of links now has a link of this name to cudawrap".to_owned()

@@ -154,10 +154,15 @@ fn change(tool: Option<PathBuf>, path: &Path, hidden: &OsStr, what: &str) -> Res
         return Ok(());
     }
     let message = format!("dpkg-divert {what} {} failed", path.display());
-    Err(Failure::new(Kind::Refused, message).hint(format!(
+    Err(Failure::new(Kind::Refused, message))
+}
+
+/// The hint for a diversion that cannot be made or ended: another one may be in the way.
+pub fn how_to_see_diversions(path: &Path) -> String {
+    format!(
         "to see the diversion: dpkg-divert --list '*{}'",
         path.display()
-    )))
+    )
 }
 
 struct Answer {

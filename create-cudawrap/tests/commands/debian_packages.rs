@@ -132,6 +132,48 @@ fn without_one_an_upgrade_replaces_the_link_and_repair_wraps_the_new_program() {
     assert_eq!(sandbox.output_of("app/x"), "2 a b");
 }
 
+#[test]
+fn a_diversion_of_what_is_wrapped_already_and_one_that_is_in_the_way_are_told() {
+    let Some(debian) = Debian::new() else { return };
+    let sandbox = &debian.sandbox;
+    debian.install("1");
+    assert_eq!(debian.create(&["--force", "x"]).code, 0);
+    let diverted = debian.create(&["--divert", "x"]);
+    assert_eq!(
+        (diverted.code, diverted.err),
+        (
+            0,
+            "create-cudawrap: x: is already wrapped; from now on dpkg writes it to CUDAWRAP_x\n"
+                .to_owned()
+        )
+    );
+    let again = debian.create(&["--divert", "x"]);
+    assert_eq!(
+        again.err,
+        "create-cudawrap: x: is already wrapped; nothing changed\n"
+    );
+    debian.install("2");
+    assert_eq!(sandbox.output_of("app/x"), "2 a b");
+    assert_eq!(debian.create(&["--undo", "x"]).code, 0);
+    // The administrator has diverted it already.
+    let path = sandbox.path("app/x").display().to_string();
+    let to = format!("{path}.orig");
+    let words = ["--local", "--no-rename", "--divert", &to, "--add", &path];
+    let mut command = debian.prepared(Command::new("dpkg-divert"));
+    assert!(command.args(words).output().unwrap().status.success());
+    let refused = debian.create(&["--divert", "x"]);
+    assert!(
+        refused.code == 1
+            && refused.err.contains("failed\n")
+            && refused.err.ends_with(&format!(
+                "create-cudawrap: hint: to see the diversion: dpkg-divert --list '*{path}'\n"
+            )),
+        "{}",
+        refused.err
+    );
+    assert_eq!(sandbox.names("app"), ["x"]);
+}
+
 /// A dpkg-divert that ends create-cudawrap before or after it does its work.
 fn deadly_divert(debian: &Debian, moment: &str) -> String {
     let (before, after) = if moment == "before" {
