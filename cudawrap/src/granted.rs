@@ -106,6 +106,7 @@ fn lease_once(
     // Its number is for the lease, which is to lie as low as it can.
     drop(probe);
     let lease = Lease::confirm(claims, &inherited, lock_file, pid)?;
+    let lease = lease.taken_from(request.cover.as_ref());
     request.confirm(lock_file)?;
     Ok(Named::Leased(lease))
 }

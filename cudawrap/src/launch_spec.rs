@@ -34,12 +34,18 @@ impl LaunchSpec {
     /// stays as it is.
     pub fn leased(devices: Option<&[Uuid]>, lease: Lease, settings: &Settings) -> Self {
         let mut variables: Vec<(String, String)> = devices.map(visible).into_iter().collect();
-        let part = lease.part;
-        if settings.framework_memory && part < 1.0 {
-            let unset = frameworks::variables(part)
-                .into_iter()
-                .filter(|(name, _)| std::env::var_os(name).is_none());
-            variables.extend(unset.map(|(name, value)| (name.to_owned(), value)));
+        if settings.framework_memory && lease.part < 1.0 {
+            // What the enclosing part set is of that part, and no wish of the user's.
+            let above = lease.enclosing.map(frameworks::variables);
+            let is_free = |name: &str| {
+                std::env::var_os(name).is_none_or(|value| {
+                    let mut above = above.iter().flatten();
+                    above.any(|(known, set)| *known == name && value == **set)
+                })
+            };
+            let own = frameworks::variables(lease.part).into_iter();
+            let own = own.filter(|(name, _)| is_free(name));
+            variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
         }
         Self {
             variables,

@@ -11,6 +11,7 @@ use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::lock::claim::{join, sign};
 use getgpu_common::lock::{Claim, LockFile, OfdLock, Side, Span, Units};
+use getgpu_common::ownership::Cover;
 use getgpu_common::procfs::{fdinfo, namespaces};
 use getgpu_common::share;
 
@@ -41,6 +42,8 @@ pub struct Lease {
     carries: bool,
     /// The smallest part of a device that is leased: 1.0 is a whole one.
     pub part: f64,
+    /// The same of the reservation or lease that this one is taken from, if any.
+    pub enclosing: Option<f64>,
     /// What of each device is leased, on the lock file of this inode.
     units: Vec<(Span, Units)>,
     inode: u64,
@@ -85,9 +88,18 @@ impl Lease {
             held,
             carries: false,
             part,
+            enclosing: None,
             units,
             inode: lock_file.identity.1,
         })
+    }
+
+    /// The same lease, taken from what the request says is ours.
+    #[must_use]
+    pub fn taken_from(mut self, cover: Option<&Cover>) -> Self {
+        let part = |cover: &Cover| share::smallest(cover.devices.iter().map(|(_, units)| units));
+        self.enclosing = cover.map(part);
+        self
     }
 
     /// Has the program inherit one more descriptor, a high one.

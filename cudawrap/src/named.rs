@@ -187,6 +187,7 @@ fn lease(call: &ChoiceContext<'_>, choice: Choice) -> Result<Leased, Failure> {
             let (devices, claims): (Vec<_>, _) =
                 picked.into_iter().map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::confirm(claims, &[], call.lock_file, call.lessee.pid)?;
+            let lease = lease.taken_from(request.cover.as_ref());
             request.confirm(call.lock_file)?;
             drop(guard);
             Ok(Leased {

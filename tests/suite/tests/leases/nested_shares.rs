@@ -147,6 +147,39 @@ fn a_share_of_a_share_stays_inside_it() {
     sandbox.assert_clean(Duration::from_secs(6));
 }
 
+/// Inside a part the figures follow the units that are held; what the user set stays.
+#[test]
+fn frameworks_are_told_what_a_share_of_a_share_is() {
+    let sandbox = Sandbox::new("mig4");
+    let inner = "cudawrap --share 1/2 -- sh -c 'echo $TF_FORCE_GPU_ALLOW_GROWTH $XLA_PYTHON_CLIENT_MEM_FRACTION'";
+    for (script, fraction) in [
+        (format!("cudawrap --share 1/2 -- {inner}"), "0.225"),
+        (
+            format!(
+                "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold) XLA_PYTHON_CLIENT_MEM_FRACTION=0.45; {inner}"
+            ),
+            "0.225",
+        ),
+        (
+            format!("XLA_PYTHON_CLIENT_MEM_FRACTION=0.3 cudawrap --share 1/2 -- {inner}"),
+            "0.3",
+        ),
+        (
+            "cudawrap --share 1/2 -- cudawrap -- sh -c 'echo $TF_FORCE_GPU_ALLOW_GROWTH $XLA_PYTHON_CLIENT_MEM_FRACTION'"
+                .to_owned(),
+            "0.45",
+        ),
+    ] {
+        let outcome = sandbox.shell("bash", &script).run();
+        assert_eq!(
+            outcome.stdout,
+            format!("true {fraction}\n"),
+            "{script}: {outcome:#?}"
+        );
+    }
+    sandbox.assert_clean(Duration::from_secs(6));
+}
+
 #[test]
 fn shares_inside_a_reservation_can_be_waited_for() {
     let sandbox = Sandbox::new("mig4");
