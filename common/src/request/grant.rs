@@ -41,21 +41,19 @@ impl Request {
         gpus: &BatchGpus,
     ) -> Result<Inventory, Failure> {
         let inventory = client.scan(self.detail())?;
-        let usable = inventory.gpus.iter().filter(|gpu| gpu.usable).count();
-        let all = usable < inventory.gpus.len() || gpus.count == Some(usable);
-        let named = |device: &&Device| device.usable && (all || gpus.numbers.contains(&device.gpu));
-        let granted: Vec<Uuid> = inventory
-            .devices
-            .iter()
-            .filter(named)
-            .map(|device| device.uuid.clone())
-            .collect();
+        let granted = left_or_named(gpus, &inventory);
         if granted.is_empty() {
             let text = "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set and the batch system does not name them";
             return Err(Failure::new(Kind::NoDevice, text).hint(
                 "start the program with srun but without --gpu-bind=none, or set CUDA_VISIBLE_DEVICES to the job's GPUs",
             ));
         }
+        self.put_grant(granted);
+        Ok(inventory)
+    }
+
+    /// As if CUDA_VISIBLE_DEVICES named these devices.
+    fn put_grant(&mut self, granted: Vec<Uuid>) {
         self.value = granted
             .iter()
             .map(Uuid::as_str)
@@ -63,7 +61,22 @@ impl Request {
             .join(",");
         self.visible = Visible::Entries(granted.iter().cloned().map(Selector::Full).collect());
         self.filter.grant = Some(granted);
-        Ok(inventory)
+    }
+
+    /// The same for a listing, where a grant that names nothing is an empty pool and not
+    /// a failure.
+    pub fn show_grant(&mut self, inventory: &Inventory) {
+        if let (Visible::Unset, Some(gpus)) = (&self.visible, self.batch_gpus.take()) {
+            return self.put_grant(left_or_named(&gpus, inventory));
+        }
+        self.filter.grant = match &self.visible {
+            Visible::Unset => None,
+            Visible::Nothing => Some(Vec::new()),
+            Visible::Entries(entries) => {
+                let named = visible::resolve(entries, inventory).into_iter();
+                Some(named.map(|device| device.uuid).collect())
+            }
+        };
     }
 
     /// The failure of a variable that names no device: on purpose, or since CUDA does not
@@ -110,6 +123,15 @@ impl Request {
             elsewhere
         }
     }
+}
+
+/// The devices that a job's cgroup leaves, else those that the batch system names.
+fn left_or_named(gpus: &BatchGpus, inventory: &Inventory) -> Vec<Uuid> {
+    let usable = inventory.gpus.iter().filter(|gpu| gpu.usable).count();
+    let all = usable < inventory.gpus.len() || gpus.count == Some(usable);
+    let named = |device: &&Device| device.usable && (all || gpus.numbers.contains(&device.gpu));
+    let devices = inventory.devices.iter().filter(named);
+    devices.map(|device| device.uuid.clone()).collect()
 }
 
 /// The failure for an index where MIG devices are: CUDA knows no index of them.

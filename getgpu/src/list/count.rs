@@ -32,7 +32,7 @@ fn count<W: Worker>(
     lock_file: &LockFile,
 ) -> Result<i64, Failure> {
     let inventory = client.scan(request.detail())?;
-    super::grant(request, &inventory);
+    request.show_grant(&inventory);
     request.cover = request.owned(lock_file, Some(&inventory)).cover();
     let probe = lock_file.open()?;
     let mut free = 0;

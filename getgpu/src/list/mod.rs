@@ -28,7 +28,6 @@ use getgpu_common::nvml_client::{Client, Worker};
 use getgpu_common::queue::queued::{Queued, queued};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Settings, allowed};
-use getgpu_common::visible::{self, Visible};
 
 use crate::options::{Form, Only};
 use terminal::Look;
@@ -181,7 +180,7 @@ pub fn indices_of<W: Worker>(
 /// The devices that have an index in the list.
 fn in_order<W: Worker>(client: Client<W>, mut request: Request) -> Result<Vec<Uuid>, Failure> {
     let inventory = client.ask_all(|client| client.scan(Detail::Uuid))?;
-    grant(&mut request, &inventory);
+    request.show_grant(&inventory);
     let pool = request.filter.pool(&inventory);
     Ok(pool.map(|device| device.uuid.clone()).collect())
 }
@@ -207,7 +206,7 @@ fn collect<W: Worker>(
     lock_file: &LockFile,
 ) -> Result<Listing, Failure> {
     let inventory = client.scan(Detail::Full)?;
-    grant(&mut request, &inventory);
+    request.show_grant(&inventory);
     // The list is shown as the site has it, also to a job whose grant goes beyond it.
     let list = allowed::allowed(settings)?;
     let probe = lock_file.open()?;
@@ -281,18 +280,4 @@ fn holdings(
         }
     }
     Ok(all)
-}
-
-/// In a listing a grant that names nothing is an empty pool, not a failure.
-fn grant(request: &mut Request, inventory: &Inventory) {
-    request.filter.grant = match &request.visible {
-        Visible::Unset => None,
-        Visible::Nothing => Some(Vec::new()),
-        Visible::Entries(entries) => Some(
-            visible::resolve(entries, inventory)
-                .into_iter()
-                .map(|d| d.uuid)
-                .collect(),
-        ),
-    };
 }

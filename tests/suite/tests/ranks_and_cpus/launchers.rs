@@ -11,6 +11,20 @@ use harness::{Sandbox, wait};
 
 use crate::rank_calls::{counts, devices};
 
+/// The index of each device in the list.
+#[track_caller]
+fn indices(getgpu: harness::Command) -> Vec<Option<u64>> {
+    let printed = getgpu
+        .args(["--list", "--json"])
+        .run()
+        .exits(0)
+        .stdout
+        .clone();
+    let listing: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let devices = listing["devices"].as_array().unwrap().iter();
+    devices.map(|device| device["index"].as_u64()).collect()
+}
+
 #[test]
 fn a_job_that_has_gpus_and_no_variable_stays_in_them() {
     let sandbox = Sandbox::new("gpus4");
@@ -56,6 +70,15 @@ fn a_job_that_has_gpus_and_no_variable_stays_in_them() {
                 .line(),
             uuids[2..].join(",")
         );
+        // The list's numbers are those that INDEX takes.
+        assert_eq!(
+            indices(job("getgpu", variables)),
+            [None, None, Some(0), Some(1)]
+        );
+        let second = job("getgpu", variables).args(["--no-reserve", "1"]).run();
+        assert_eq!(second.line(), uuids[3]);
+        let free = job("getgpu", variables).args(["--count-free"]).run();
+        assert_eq!(free.line(), "2", "{variables:?}");
     }
     // One device: leased without a choice, and named.
     let one = [("SLURM_JOB_GPUS", "1")];
@@ -92,6 +115,9 @@ fn a_job_that_has_gpus_and_no_variable_stays_in_them() {
         ("SGE_HGR_gpu", "gpu2 gpu3"),
     ] {
         job("getgpu", &[unclear]).run().exits(3).prints("");
+        assert_eq!(indices(job("getgpu", &[unclear])), [None; 4], "{unclear:?}");
+        let free = job("getgpu", &[unclear]).args(["--count-free"]).run();
+        assert_eq!(free.line(), "0", "{unclear:?}");
         for program in ["cudawrap", app.to_str().unwrap()] {
             let words = if program == "cudawrap" {
                 &["--", "true"][..]
