@@ -7,10 +7,10 @@ use std::ffi::OsString;
 /// Variables that list the job's GPUs by their numbers on the node, commas or blanks
 /// between.
 const LISTS: [&str; 2] = ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS"];
-/// Grid Engine does the same in a variable for each resource of which it grants certain
-/// ones, and sites name their resources as they like: a name with one of these words is
-/// taken for GPUs.
-const GRID_ENGINE: &str = "SGE_HGR_";
+/// How Grid Engine's variables begin that do the same: one for each resource of which it
+/// grants certain ones. Sites name their resources as they like: a name with one of
+/// `GPU_WORDS` is taken for GPUs.
+pub const GRID_ENGINE: &str = "SGE_HGR_";
 const GPU_WORDS: [&str; 2] = ["gpu", "cuda"];
 /// Values of a resource that was not granted.
 const NOTHING: [&str; 3] = ["none", "undefined", "(null)"];

@@ -1,4 +1,4 @@
-//! The few system calls that no crate offers safely: auxiliary vector, pidfd,
+//! The few system calls that no crate offers safely: auxiliary vector, environment, pidfd,
 //! parent-death signal, process name. Each is one call with its man page; nothing here
 //! decides anything.
 #![allow(unsafe_code)]
@@ -36,6 +36,29 @@ static BEFORE_MAIN: extern "C" fn() = {
 pub fn secure_execution() -> bool {
     // SAFETY: getauxval has no preconditions.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// The names of this process's variables that begin with `prefix` (environ(7)). To copy all
+/// variables for them would be a tenth of the work of a start with a named device.
+pub fn variables_with(prefix: &str) -> Vec<String> {
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
+    }
+    let mut names = Vec::new();
+    // SAFETY: null, or an array of strings that ends with null (environ(7)); they are read
+    // as std::env reads them, and nothing of them is kept.
+    unsafe {
+        let mut next = environ;
+        while !next.is_null() && !(*next).is_null() {
+            let variable = CStr::from_ptr(*next).to_bytes();
+            if variable.starts_with(prefix.as_bytes()) {
+                let name = variable.split(|byte| *byte == b'=').next();
+                names.extend(name.map(|name| String::from_utf8_lossy(name).into_owned()));
+            }
+            next = next.add(1);
+        }
+    }
+    names
 }
 
 /// The path that this process was executed by (AT_EXECFN, getauxval(3)).

@@ -41,7 +41,7 @@ impl Environment {
     pub fn of_program(program: Option<&Path>) -> Self {
         let environment = Self::from(
             |name| std::env::var_os(name),
-            std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()),
+            crate::sys::variables_with(crate::batch::GRID_ENGINE),
             crate::sys::secure_execution(),
         );
         // GETGPU_CONFIG stands for all of the system's settings.
@@ -52,8 +52,8 @@ impl Environment {
         }
     }
 
-    /// Takes the environment that `get` knows, with variables of these names; with
-    /// `secure`, only what cannot do harm.
+    /// Takes the environment that `get` knows, with Grid Engine's variables of these
+    /// names; with `secure`, only what cannot do harm.
     pub fn from(
         get: impl Fn(&str) -> Option<OsString>,
         names: impl IntoIterator<Item = String>,
