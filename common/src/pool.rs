@@ -240,6 +240,12 @@ impl Filter {
         self.is_open() && self.takes(&Device::by_uuid(uuid.clone()))
     }
 
+    /// Whether the UUID alone tells that. Of a whole GPU it does not where MIG devices
+    /// come first: then it depends on whether the pool has any.
+    pub fn is_told_by_uuid(&self, uuid: &Uuid) -> bool {
+        self.is_open() && (self.kind != Type::Auto || uuid.is_mig())
+    }
+
     /// The devices of the pool, in the order of the inventory.
     pub fn pool<'a>(&self, inventory: &'a Inventory) -> impl Iterator<Item = &'a Device> + use<'a> {
         let sorted = self.sort(inventory);

@@ -255,6 +255,13 @@ fn only_an_open_pool_takes_a_device_by_its_uuid() {
     assert_eq!(taken(&of(Type::Auto)), [true, false]);
     assert_eq!(taken(&of(Type::Gpu)), [false, true]);
     assert_eq!(taken(&of(Type::Any)), [true, true]);
+    let told = |filter: &Filter| [&mig, &gpu].map(|device| filter.is_told_by_uuid(&device.uuid));
+    assert_eq!(
+        told(&of(Type::Auto)),
+        [true, false],
+        "are there MIG devices?"
+    );
+    assert_eq!(told(&of(Type::Gpu)), [true, true]);
     let list = |text: &str| List::from([text].into_iter());
     let narrowed = [
         Filter {

@@ -45,10 +45,20 @@ impl Invocation<'_> {
         if candidates.is_empty() {
             return Ok(None);
         }
+        let told = |(uuid, _): &(Uuid, Units)| request.filter.is_told_by_uuid(uuid);
+        let by_uuid = request.filter.share.is_none()
+            && candidates.iter().all(|of| of.devices.iter().all(told));
         let scanned;
         let inventory = match known {
             Some(known) => Some(known),
-            None if request.filter.is_open() && request.filter.share.is_none() => None,
+            None if by_uuid => None,
+            // Programs that run at a time need no look at the node.
+            None if !candidates
+                .iter()
+                .any(|of| of_lingering(&self.lock_file, of)) =>
+            {
+                return Ok(None);
+            }
             None => {
                 scanned = client.scan(request.detail())?;
                 Some(&scanned)
@@ -196,6 +206,10 @@ fn lingers(lock_file: &LockFile, line: &HolderProcess) -> bool {
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+fn of_lingering(lock_file: &LockFile, candidate: &Candidate) -> bool {
+    matches!(&candidate.basis, Basis::Reservation(line) if lingers(lock_file, line))
 }
 
 /// Asks a lingering holder for its reservation, joins its lock if it agrees, ends it and

@@ -277,3 +277,31 @@ fn linger_is_how_long_a_gap_may_be() {
     drop(writer);
     program.wait().exits(0);
 }
+
+/// Where there are no MIG devices whole GPUs are reused, without a word about their type.
+#[test]
+fn a_loop_of_programs_needs_one_whole_gpu() {
+    let body = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.1";
+    let devices = |node: &str, script: &str| {
+        let sandbox = Sandbox::new(node);
+        sandbox.shell("bash", script).run().exits(0).says(&[]);
+        sandbox.assert_exclusive();
+        let runs = sandbox.folder().runs().unwrap().into_iter();
+        let devices: Vec<String> = runs.map(|run| run.uuid).collect();
+        free_again(&sandbox);
+        devices
+    };
+    let reused = devices("gpus4", &format!("for i in 1 2 3 4 5 6; do {body}; done"));
+    assert_eq!(reused.len(), 6);
+    assert!(reused.iter().all(|uuid| *uuid == reused[0]), "{reused:?}");
+    // Beside MIG devices a whole GPU is for those who ask for one.
+    let asked = body.replace("(getgpu)", "(getgpu --type gpu)");
+    let both = devices("mixed", &format!("{asked}; {body}; {asked}"));
+    assert!(
+        both[0].starts_with("GPU-") && both[1].starts_with("MIG-") && both[2] == both[0],
+        "{both:?}"
+    );
+    // Two at a time have two.
+    let apart = devices("gpus4", &format!("{body} & {body}; wait"));
+    assert!(apart.len() == 2 && apart[0] != apart[1], "{apart:?}");
+}
