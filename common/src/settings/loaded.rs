@@ -2,7 +2,8 @@
 //! user's, variables, options; later wins. Policy is the system's alone, and what this
 //! version does not know is kept for those who are strict about it.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use super::file::{Entry, File};
 use super::{Environment, Settings, keys, trusted};
@@ -44,21 +45,17 @@ impl Loaded {
             unknown: Vec::new(),
             programs: Vec::new(),
         };
-        // A system file that is there and cannot be reached may hold policy; only a
-        // missing one is none.
-        let missing = std::fs::symlink_metadata(&environment.system_file)
-            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
         let callers = environment.system_file_must_exist;
         loaded.settings.callers_list = callers;
         trusted::check(&environment.system_file, "", callers)?;
         if let Some(file) = File::read(
             &environment.system_file,
-            environment.system_file_must_exist || !missing,
+            environment.system_file_must_exist || !is_missing(&environment.system_file),
         )? {
             loaded.apply(file, true, program)?;
         }
         if let Some(path) = &environment.prefix_file
-            && let Some(file) = File::read(path, false)?.filter(File::sets_something)
+            && let Some(file) = File::read(path, !is_missing(path))?.filter(File::sets_something)
         {
             trusted::check_prefix(path)?;
             loaded.apply(file, true, program)?;
@@ -159,6 +156,11 @@ impl Loaded {
                 .hint("getgpu --show-config lists all settings")),
         }
     }
+}
+
+/// Whether no such file exists. One that exists and cannot be reached may hold policy.
+fn is_missing(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// Whether a pattern with `*` (any text) and `?` (any one character) fits all of `name`.

@@ -42,7 +42,7 @@ pub fn check_prefix(path: &Path) -> Result<(), Failure> {
         None => Ok(()),
         Some(why) => Err(
             Failure::new(Kind::Usage, format!("{}: not used: {why}", path.display()))
-                .hint("as the prefix's owner: chmod go-w, for the file and its directory"),
+                .hint("the file and its directory must belong to root or the prefix's owner (chown), and nobody else may write there (chmod go-w)"),
         ),
     }
 }

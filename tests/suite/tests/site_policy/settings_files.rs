@@ -75,6 +75,48 @@ fn a_prefix_has_settings_of_its_own() {
     show("").exits(0);
 }
 
+/// The file may hold policy, such as a list of excluded devices, also where a user cannot
+/// reach it.
+#[test]
+fn settings_of_a_prefix_that_cannot_be_reached_hand_out_nothing() {
+    let sandbox = Sandbox::new("mig4");
+    let prefix = sandbox.path("conda");
+    std::fs::create_dir_all(prefix.join("bin")).unwrap();
+    for program in ["getgpu", "cudawrap"] {
+        std::fs::copy(
+            sandbox.path("bin").join(program),
+            prefix.join("bin").join(program),
+        )
+        .unwrap();
+    }
+    let run = |program: &str, arguments: &[&str]| {
+        let command = sandbox.command(prefix.join("bin").join(program));
+        let command = command.env_remove("GETGPU_CONFIG").args(arguments);
+        if nix::unistd::geteuid().is_root() {
+            command.uid(OTHER).run()
+        } else {
+            command.run()
+        }
+    };
+    let refused = |why: &str| {
+        run("getgpu", &["--count-free"]).refuses("getgpu", 2, why);
+        run("cudawrap", &["--", "true"]).refuses("cudawrap", 125, why);
+    };
+    run("getgpu", &["--count-free"]).exits(0).prints("4\n");
+    let folder = prefix.join("etc/getgpu");
+    std::fs::create_dir_all(prefix.join("etc")).unwrap();
+    std::os::unix::fs::symlink("getgpu", &folder).unwrap();
+    refused("etc/getgpu/config.toml: cannot be read: Too many levels of symbolic links");
+    std::fs::remove_file(&folder).unwrap();
+    sandbox.file("conda/etc/getgpu/config.toml", "excluded = []\n", 0o644);
+    run("getgpu", &["--count-free"]).exits(0);
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+    refused("etc/getgpu/config.toml: cannot be read: Permission denied");
+}
+
 #[test]
 fn errors_are_reported_by_file_line_and_column() {
     let sandbox = Sandbox::new("mig4");
