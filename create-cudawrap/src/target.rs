@@ -33,6 +33,8 @@ impl Target {
             None => (&b"."[..], bytes),
         };
         if matches!(name, b"" | b"." | b"..") {
+            // As for a program with a slash behind its name.
+            std::fs::metadata(path).map_err(|e| refused(&reason(&e)))?;
             return Err(refused("is a directory").hint("name the programs in it"));
         }
         let dir = std::fs::canonicalize(OsStr::from_bytes(parent))
@@ -71,6 +73,9 @@ mod tests {
         for path in ["/", "/usr/", ".", "..", "/usr/.", "/usr/..", ""] {
             assert!(Target::parse(Path::new(path)).is_err(), "{path}");
         }
+        let why = |path: &str| Target::parse(Path::new(path)).unwrap_err().message;
+        assert_eq!(why("/usr/"), "is a directory");
+        assert_eq!(why("/dev/null/"), "Not a directory");
         let target = Target::parse(Path::new("/usr/../usr/x y")).unwrap();
         assert_eq!(target.path(), Path::new("/usr/x y"));
         assert_eq!(Target::parse(Path::new("/x")).unwrap().dir, Path::new("/"));
