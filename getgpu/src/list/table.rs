@@ -11,35 +11,42 @@ use getgpu_common::quantity::brief;
 use super::rows::{Process, Row, State};
 use getgpu_common::lock::holders::Holder;
 
-/// What follows column 80 of each line.
+/// Which columns follow column 80 of each line.
 #[derive(Clone, Copy)]
 struct Beyond {
     /// The batch job, if any device has one.
     jobs: bool,
+    /// When a hold ends, if any does.
+    ends: bool,
     /// The device's UUID.
     uuids: bool,
 }
 
 impl Beyond {
-    fn append(self, line: &str, job: &str, uuid: &str) -> String {
+    fn append(self, line: &str, [job, end, uuid]: [&str; 3]) -> String {
         let mut line = line.trim_end().to_owned();
-        if self.jobs {
-            line = format!("{line:<80}  {job:<16}").trim_end().to_owned();
+        let mut start = 80;
+        for (shown, text, columns) in [
+            (self.jobs, job, 16),
+            (self.ends, end, 12),
+            (self.uuids, uuid, 0),
+        ] {
+            if shown {
+                line = format!("{line:<start$}  {text}").trim_end().to_owned();
+                start += 2 + columns;
+            }
         }
-        if self.uuids {
-            let width = if self.jobs { 98 } else { 80 };
-            line = format!("{line:<width$}  {uuid}");
-        }
-        format!("{}\n", line.trim_end())
+        format!("{line}\n")
     }
 }
 
-/// The table; with `uuids` each line ends in the device's UUID, and where there are batch
-/// jobs in theirs. Such lines may be longer than 80 columns.
+/// The table; with `uuids` each line ends in the device's UUID. Where there are batch jobs
+/// or holds that end, these have columns too. Such lines may be longer than 80 columns.
 pub fn text(rows: &[Row], uuids: bool) -> String {
     let holders = || rows.iter().flat_map(|row| &row.holders);
     let beyond = Beyond {
         jobs: holders().any(|holder| holder.job.is_some()),
+        ends: holders().any(|holder| holder.until.is_some()),
         uuids,
     };
     let head = line([
@@ -52,19 +59,20 @@ pub fn text(rows: &[Row], uuids: bool) -> String {
         "PROGRAM",
         "SINCE",
     ]);
-    let mut text = beyond.append(&head, "JOB", "UUID");
+    let mut text = beyond.append(&head, ["JOB", "UNTIL", "UUID"]);
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |now| now.as_secs());
     for row in rows {
         let cells = cells(row, now);
         let row_line = line(cells.each_ref().map(String::as_str));
-        let first = job(row.holders.first());
-        text.push_str(&beyond.append(&row_line, &first, &row.uuid));
+        let first = row.holders.first();
+        text.push_str(&beyond.append(&row_line, [&job(first), &until(first, now), &row.uuid]));
         if shares(row) {
             for holder in row.holders.iter().skip(1) {
                 let sharer = line(sharer(holder, now).each_ref().map(String::as_str));
-                text.push_str(&beyond.append(&sharer, &job(Some(holder)), ""));
+                let holder = Some(holder);
+                text.push_str(&beyond.append(&sharer, [&job(holder), &until(holder, now), ""]));
             }
         }
     }
@@ -81,6 +89,13 @@ pub fn job(holder: Option<&Holder>) -> String {
     });
     job.map(|job| printable(&job.to_string()))
         .unwrap_or_default()
+}
+
+/// When a hold ends: `in 45 min`
+pub fn until(holder: Option<&Holder>, now: u64) -> String {
+    let left = |until: u64| Duration::from_secs(until.saturating_sub(now));
+    let until = holder.and_then(|holder| holder.until);
+    until.map_or_else(String::new, |until| format!("in {}", brief(left(until))))
 }
 
 /// Whether several have parts of the device: then each has a line.
@@ -205,11 +220,17 @@ fn with_pid(name: &str, pid: Option<i32>) -> String {
     }
 }
 
+/// The longest state that leaves room for ` (x)` in the ten columns.
+const STATE_WITH_MARK: usize = 6;
+
+/// In ten columns; `(x)` marks an excluded device that is in use.
 fn state(row: &Row) -> String {
     let word = match row.state {
         State::Leased => "leased".into(),
+        State::Shared if row.excluded => "shared".into(),
         State::Shared if row.share_used >= 0.995 => "shared all".into(),
         State::Shared => format!("shared {:.0}%", row.share_used * 100.0),
+        State::Reserved if row.excluded => "res.".into(),
         State::Reserved if row.share_used < 1.0 => format!("res. {:.0}%", row.share_used * 100.0),
         State::Reserved => "reserved".into(),
         State::Busy => "busy".into(),
@@ -220,10 +241,11 @@ fn state(row: &Row) -> String {
         State::Free if !row.usable => "not usable".into(),
         State::Free => String::from("free"),
     };
-    if row.excluded && row.state != State::Free {
-        format!("{word} (x)")
-    } else {
-        word
+    // The mark must not be cut off.
+    match word.len() {
+        _ if !row.excluded || row.state == State::Free => word,
+        ..=STATE_WITH_MARK => format!("{word} (x)"),
+        _ => format!("{word}(x)"),
     }
 }
 

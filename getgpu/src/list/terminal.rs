@@ -193,7 +193,7 @@ fn device_cells(row: &Row, now: u64, look: Look) -> [String; 11] {
         who,
         program,
         since,
-        until(holder.and_then(|holder| holder.until), now),
+        table::until(holder, now),
         holder
             .and_then(|holder| holder.tag.clone())
             .unwrap_or_default(),
@@ -218,18 +218,10 @@ fn sharer_cells(holder: &Holder, now: u64) -> [String; 11] {
     let [.., state, who, program, since] = table::sharer(holder, now);
     let mut cells: [String; 11] = Default::default();
     (cells[STATE], cells[4], cells[5], cells[6]) = (state, who, program, since);
-    cells[7] = until(holder.until, now);
+    cells[7] = table::until(Some(holder), now);
     cells[8] = holder.tag.clone().unwrap_or_default();
     cells[9] = table::job(Some(holder));
     cells
-}
-
-/// `in 45 min`
-fn until(until: Option<u64>, now: u64) -> String {
-    let left = |until: u64| std::time::Duration::from_secs(until.saturating_sub(now));
-    until.map_or_else(String::new, |until| {
-        format!("in {}", getgpu_common::quantity::brief(left(until)))
-    })
 }
 
 /// How much of the memory is in use.

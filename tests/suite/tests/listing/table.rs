@@ -161,6 +161,52 @@ fn the_longest_names_and_numbers_fit_eighty_columns() {
     );
 }
 
+/// The mark of an excluded device is never cut off, whatever its state.
+#[test]
+fn an_excluded_device_is_shown_as_such_also_in_use() {
+    let sandbox = Sandbox::new("a100x1");
+    let uuids = sandbox.uuids();
+    let _leased = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .visible(&uuids[1])
+        .spawn();
+    let _shared = sandbox
+        .command("cudawrap")
+        .args(["--share=1/4", "--", "sim-cuda", "--run", "forever"])
+        .visible(&uuids[2])
+        .spawn();
+    sandbox.until_running(2);
+    sandbox.getgpu(["3"]).run().exits(0);
+    let part = sandbox
+        .getgpu(["--share=1/4", "--hold"])
+        .visible(&uuids[4])
+        .run();
+    part.exits(0);
+    sandbox.faults(&format!(
+        "[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\ndevice = '{}'\nreturns = 4\n\
+         [[memory]]\ndevice = '{}'\nused_mib = 900\n",
+        uuids[5], uuids[6]
+    ));
+    let all: Vec<String> = uuids.iter().map(|uuid| format!("'{uuid}'")).collect();
+    sandbox.set_settings(&format!("excluded = [{}]", all.join(", ")));
+    let table = sandbox.getgpu(["--list"]).run();
+    let lines: Vec<&str> = table.exits(0).stdout.lines().skip(1).collect();
+    let states = [
+        "excluded",
+        "leased (x)",
+        "shared (x)",
+        "res. (x)",
+        "res. (x)",
+        "unknown(x)",
+        "busy (x)",
+    ];
+    assert_eq!(lines.len(), states.len(), "{table:#?}");
+    for (line, state) in lines.iter().zip(states) {
+        assert!(line.contains(&format!(" {state} ")), "{state}: {table:#?}");
+    }
+}
+
 /// The kernel keeps 15 bytes of a name, and `CUDAWRAP_` takes nine of them.
 #[test]
 fn a_wrapped_program_goes_by_its_whole_name() {

@@ -93,6 +93,22 @@ fn a_hold_says_until_when_it_lasts() {
     assert_eq!(other["hold"], false);
     assert!(other["until"].is_null(), "{other}");
     assert_eq!(listing::device(&listed, &uuid)["empty"], true);
+    let table = sandbox.getgpu(["--list", "-v"]).run();
+    let line = |text: &str| {
+        let lines = &table.exits(0).stdout;
+        lines.lines().find(|l| l.contains(text)).unwrap().to_owned()
+    };
+    assert!(line("INDEX").contains(" UNTIL "), "{table:#?}");
+    assert!(
+        ["  in 59 min ", "  in 60 min "]
+            .iter()
+            .any(|end| line(&uuid).contains(end)),
+        "{table:#?}"
+    );
+    assert!(!line(&plain).contains(" in "), "{table:#?}");
+    sandbox.getgpu(["--release", "train"]).run().exits(0);
+    let table = sandbox.getgpu(["--list"]).run();
+    assert!(!table.stdout.contains("UNTIL"), "{table:#?}");
 }
 
 #[test]
