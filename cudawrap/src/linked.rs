@@ -7,10 +7,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use getgpu_common::choice::chooser::{Guard, Picked};
+use getgpu_common::choice::rejection_report;
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
+use getgpu_common::lock::LockFile;
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::request::Request;
 use getgpu_common::resolve_program::PREFIX;
@@ -21,6 +23,7 @@ use getgpu_common::visible::Visible;
 use crate::choose::{Choice, ChoiceContext, uuids};
 use crate::granted::{self, Named};
 use crate::handover::exec;
+use crate::helper;
 use crate::launch::Launch;
 use crate::launch_spec::LaunchSpec;
 use crate::lease::{Lease, Lessee};
@@ -107,7 +110,11 @@ fn keep(
     diag: &Diag,
 ) -> Result<LaunchSpec, Failure> {
     let began = Instant::now();
-    let lock_file = find_lock_file(settings, environment, diag, true)?;
+    let mut request = Request::new(settings, environment, false)?;
+    let lock_file = match lock_file(settings, environment, &request, diag) {
+        Ok(found) => found,
+        Err(failure) => return without_gpu(settings, failure),
+    };
     let rank = apply_rank::of_linked(diag);
     let call = ChoiceContext {
         settings,
@@ -117,7 +124,6 @@ fn keep(
         rank: rank.as_ref(),
         diag,
     };
-    let mut request = Request::new(settings, environment, false)?;
     let Some(device) = named_device(&call, &request) else {
         return Ok(LaunchSpec::unchanged());
     };
@@ -184,7 +190,7 @@ fn choose(
     let began = Instant::now();
     let rank = apply_rank::of_linked(diag);
     let request = Request::new(settings, environment, grant_ignored).and_then(|request| {
-        let lock_file = find_lock_file(settings, environment, diag, true)?;
+        let lock_file = lock_file(settings, environment, &request, diag)?;
         Ok((request, lock_file))
     });
     let (request, lock_file) = match request {
@@ -230,10 +236,30 @@ fn lease_picked(
     launch.with(&devices, shown.as_deref(), lease)
 }
 
+/// The lock file. Where it cannot be used and there is no GPU either, that is what failed:
+/// there is nothing to lock.
+fn lock_file(
+    settings: &Settings,
+    environment: &Environment,
+    request: &Request,
+    diag: &Diag,
+) -> Result<LockFile, Failure> {
+    find_lock_file(settings, environment, diag, true).map_err(|failure| {
+        let pool = helper::ask(settings, |client| {
+            let inventory = client.scan(request.detail())?;
+            rejection_report::pool(&request.filter, &inventory, request.count).map(drop)
+        });
+        pool.err().filter(is_no_gpu).unwrap_or(failure)
+    })
+}
+
+fn is_no_gpu(failure: &Failure) -> bool {
+    matches!(failure.kind, Kind::NoDriver | Kind::NoUsableGpu)
+}
+
 /// Programs are shared with nodes without GPUs.
 fn without_gpu(settings: &Settings, failure: Failure) -> Result<LaunchSpec, Failure> {
-    let none = matches!(failure.kind, Kind::NoDriver | Kind::NoUsableGpu);
-    if none && settings.when_no_gpu == RunOrFail::Run {
+    if is_no_gpu(&failure) && settings.when_no_gpu == RunOrFail::Run {
         Ok(LaunchSpec::unchanged())
     } else {
         Err(failure)

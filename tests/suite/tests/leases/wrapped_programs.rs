@@ -6,7 +6,7 @@ use std::time::Duration;
 use getgpu_tests::listing;
 use getgpu_tests::wrapped::wrap;
 use harness::skip::{self, Need};
-use harness::{Sandbox, Signal, wait};
+use harness::{Outcome, Sandbox, Signal, wait};
 
 #[test]
 fn a_linked_program_says_nothing_and_has_a_device_of_its_own() {
@@ -108,6 +108,36 @@ fn a_lease_outlives_shells_that_close_low_descriptors_and_ends_with_its_last_pro
         .unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(child), Signal::SIGKILL).unwrap();
     wait::until("free again", || !sandbox.locked());
+}
+
+/// A node without GPUs need not have what the lock needs, such as a directory of the site.
+#[test]
+fn a_lock_that_cannot_be_used_matters_only_where_there_is_a_gpu() {
+    let sandbox = Sandbox::new("none");
+    let app = wrap(&sandbox, "opt", "app", "sim-cuda");
+    let lock = sandbox.path("absent/lock");
+    let ways = |what: &dyn Fn(&Outcome)| {
+        let unset = sandbox.command(&app).env("GETGPU_LOCK", &lock);
+        what(&unset.run());
+        let named = sandbox.command(&app).env("GETGPU_LOCK", &lock);
+        what(&named.visible("0").run());
+        let no_driver = sandbox.command(&app).env("GETGPU_LOCK", &lock);
+        what(&no_driver.env_remove("SIM_NODE").run());
+    };
+    // As sim-cuda itself says and ends.
+    ways(&|outcome| assert_eq!(outcome.exits(100).stderr, "", "{outcome:#?}"));
+    sandbox.set_settings("when_no_gpu = 'fail'");
+    ways(&|outcome| {
+        outcome.exits(125).mentions("cudawrap: no NVIDIA ");
+    });
+    let with_gpus = Sandbox::new("mig4");
+    let app = wrap(&with_gpus, "opt", "app", "sim-cuda");
+    let command = with_gpus.command(&app).env("GETGPU_LOCK", &lock);
+    command.run().refuses(
+        "cudawrap",
+        125,
+        "cannot be opened: No such file or directory",
+    );
 }
 
 #[test]
