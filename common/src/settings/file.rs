@@ -28,7 +28,8 @@ pub struct Entry {
 pub struct File {
     pub path: PathBuf,
     pub entries: Vec<Entry>,
-    /// Its `[program."NAME"]` tables: the pattern of the name, and the settings.
+    /// Its `[program."NAME"]` tables, in its order: the pattern of the name, and the
+    /// settings.
     pub programs: Vec<(String, Vec<Entry>)>,
 }
 
@@ -82,6 +83,9 @@ impl File {
             let form = "expected [program.\"NAME\"] with settings below it";
             let tables =
                 tables.ok_or_else(|| wrong(&position(path, text, key.span().start), form))?;
+            // In the order of the file, since later settings win; the parser sorts by name.
+            let mut tables: Vec<_> = tables.iter().collect();
+            tables.sort_by_key(|(name, _)| name.span().start);
             for (name, settings) in tables {
                 let place = position(path, text, name.span().start);
                 let settings = settings

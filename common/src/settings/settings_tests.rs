@@ -178,6 +178,26 @@ fn what_is_said_for_a_program_holds_for_it_alone() {
 }
 
 #[test]
+fn of_two_tables_for_a_program_the_later_one_wins() {
+    let (exact, pattern) = (
+        "[program.eddy_cuda10]\nshare = \"1/4\"\n",
+        "[program.\"eddy*\"]\nshare = \"1/2\"\n",
+    );
+    for (file, share) in [
+        (format!("{exact}{pattern}"), "1/2"),
+        (format!("{pattern}{exact}"), "1/4"),
+    ] {
+        let loaded = load(&file, "").unwrap();
+        assert_eq!(
+            loaded.settings.share,
+            Some(share.parse().unwrap()),
+            "{file}"
+        );
+        assert_eq!(loaded.programs.last().unwrap().3, [share], "as it is shown");
+    }
+}
+
+#[test]
 fn the_environment_is_not_believed_under_secure_execution() {
     let get = |name: &str| Some(OsString::from(format!("/set/{name}")));
     let open = Environment::from(get, [], false);
