@@ -26,8 +26,8 @@ impl Request {
         let inventory = client.scan(self.detail())?;
         let named = visible::resolve(entries, &inventory);
         if named.is_empty() {
-            let any_mig = !self.batch_job && inventory.gpus.iter().any(|gpu| gpu.mig);
-            return Err(index_of_mig(entries, any_mig).unwrap_or_else(|| self.vanished()));
+            let index = index_of_mig(entries, &inventory).filter(|_| !self.batch_job);
+            return Err(index.unwrap_or_else(|| self.vanished()));
         }
         self.filter.grant = Some(named.into_iter().map(|device| device.uuid).collect());
         Ok(Some(inventory))
@@ -135,13 +135,20 @@ fn left_or_named(gpus: &BatchGpus, inventory: &Inventory) -> Vec<Uuid> {
 }
 
 /// The failure for an index where MIG devices are: CUDA knows no index of them.
-fn index_of_mig(entries: &[Selector], any_mig: bool) -> Option<Failure> {
+fn index_of_mig(entries: &[Selector], inventory: &Inventory) -> Option<Failure> {
+    let any_mig = inventory.gpus.iter().any(|gpu| gpu.mig);
     let Some(Selector::Index(index)) = entries.first().filter(|_| any_mig) else {
         return None;
+    };
+    let exists = usize::try_from(*index).is_ok_and(|at| at < inventory.devices.len());
+    let meant = if exists {
+        format!(" {index}")
+    } else {
+        String::new()
     };
     let text = format!(
         "CUDA_VISIBLE_DEVICES={index}: no such device on this node: {index} is a GPU index, and MIG devices go by UUID"
     );
-    let hint = format!("CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant {index}) ./app");
+    let hint = format!("CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant{meant}) ./app");
     Some(Failure::new(Kind::NoDevice, text).hint(hint))
 }

@@ -156,6 +156,10 @@ fn an_index_where_mig_devices_are_is_explained() {
     let getgpu = sandbox.getgpu(["--for", "0"]).visible("3").run();
     getgpu.exits(3).mentions("MIG devices go by UUID");
     getgpu.mentions("hint: CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant 3) ./app");
+    // There are four devices here.
+    let getgpu = sandbox.getgpu(["--for", "0"]).visible("4").run();
+    getgpu.exits(3).mentions("MIG devices go by UUID");
+    getgpu.mentions("hint: CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant) ./app");
     // Inside a job it is the batch system's affair.
     let job = sandbox.getgpu(["--for", "0"]).visible("3");
     let job = job.env("SLURM_JOB_ID", "7").run();
