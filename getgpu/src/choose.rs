@@ -15,7 +15,6 @@ use getgpu_common::queue::{Progress, Search, Waiter};
 use getgpu_common::request::Request;
 use getgpu_common::select::{Observer, Selected, Selection};
 use getgpu_common::settings::Wait;
-use getgpu_common::visible::Visible;
 
 use crate::answer::{Chosen, Claimed};
 use crate::caller::Caller;
@@ -55,7 +54,9 @@ impl Invocation<'_> {
         let plain = self.options.keep != Keep::No
             && self.options.tag.is_none()
             && self.options.uid.is_none();
-        if request.visible == Visible::Unset
+        // Inside what this call owns the inner ranges say what is taken, and no reservation
+        // there is handed over.
+        if request.cover.is_none()
             && plain
             && let Some(answer) = self.reused(client, request, &caller.process, known.as_ref())?
         {

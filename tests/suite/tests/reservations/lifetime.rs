@@ -305,3 +305,51 @@ fn a_loop_of_programs_needs_one_whole_gpu() {
     let apart = devices("gpus4", &format!("{body} & {body}; wait"));
     assert!(apart.len() == 2 && apart[0] != apart[1], "{apart:?}");
 }
+
+/// A batch job has a grant of several devices: what lies outside of it is not reused.
+#[test]
+fn a_loop_inside_a_grant_needs_one_device_of_it() {
+    let body = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.1";
+    let ran = |sandbox: &Sandbox| -> Vec<String> {
+        let runs = sandbox.folder().runs().unwrap().into_iter();
+        runs.map(|run| run.uuid).collect()
+    };
+    for node in ["gpus4", "mig4"] {
+        for grant in ["indices", "uuids", "batch"] {
+            let sandbox = Sandbox::new(node);
+            let uuids = sandbox.uuids();
+            let script = format!("for i in 1 2 3 4 5; do {body}; done");
+            // A UUID among a program's arguments would be a device that it uses.
+            let shell = sandbox.shell("bash", &script);
+            let shell = match grant {
+                "uuids" => shell.visible(uuids[..2].join(",")),
+                "indices" => shell.visible("0,1"),
+                _ => shell.env("SLURM_JOB_ID", "7").env("SLURM_JOB_GPUS", "0,1"),
+            };
+            shell.run().exits(0).says(&[]);
+            let devices = ran(&sandbox);
+            assert!(
+                devices.len() == 5 && devices.iter().all(|uuid| *uuid == devices[0]),
+                "{node}, {grant}: {devices:?}"
+            );
+            assert!(node == "mig4" || uuids[..2].contains(&devices[0]));
+            free_again(&sandbox);
+        }
+        let sandbox = Sandbox::new(node);
+        let uuids = sandbox.uuids();
+        let [first, second] = [uuids[..2].join(","), uuids[2..].join(",")];
+        let script = format!("{body}; export CUDA_VISIBLE_DEVICES=$SECOND; {body}; {body}");
+        let shell = sandbox.shell("bash", &script).visible(&first);
+        shell.env("SECOND", &second).run().exits(0).says(&[]);
+        let devices = ran(&sandbox);
+        let [before, after, again] = &devices[..] else {
+            panic!("{devices:?}")
+        };
+        assert!(
+            first.contains(before) && second.contains(after) && again == after,
+            "{devices:?}"
+        );
+        sandbox.assert_exclusive();
+        free_again(&sandbox);
+    }
+}
