@@ -42,7 +42,8 @@ pub fn length(name: &OsStr, longest: u64) -> Result<(), Failure> {
 
 /// A directory in which another user could swap what root has just looked at.
 pub fn directory(keeper: Keeper) -> Result<(), Failure> {
-    let others = keeper.mode & 0o002 != 0 || (keeper.mode & 0o020 != 0 && keeper.gid != 0);
+    let others =
+        keeper.mode & 0o002 != 0 || (keeper.mode & 0o020 != 0 && keeper.gid != 0) || keeper.listed;
     if !keeper.root || (keeper.uid == 0 && !others) {
         return Ok(());
     }
@@ -132,8 +133,16 @@ mod tests {
             uid: 0,
             gid: 0,
             mode: 0o755,
+            listed: false,
         };
         assert!(directory(mine).is_ok());
+        assert!(
+            directory(Keeper {
+                listed: true,
+                ..mine
+            })
+            .is_err()
+        );
         assert!(
             directory(Keeper {
                 mode: 0o775,

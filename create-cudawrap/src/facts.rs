@@ -12,7 +12,7 @@ use crate::names::OWN;
 use crate::package::Owner;
 use crate::target::Target;
 use crate::wrapper::{Wrapper, identity};
-use crate::{apparmor, names};
+use crate::{acl, apparmor, names};
 
 /// Who may change names in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Keeper {
     pub uid: u32,
     pub gid: u32,
     pub mode: u32,
+    /// Whether an access control list lets others than these write.
+    pub listed: bool,
 }
 
 /// What matters for wrapping a program that is not wrapped.
@@ -53,6 +55,7 @@ pub fn keeper(dir: &Directory) -> Result<Keeper, Failure> {
         uid: stat.st_uid,
         gid: stat.st_gid,
         mode: stat.st_mode & 0o7777,
+        listed: acl::lets_others_write(dir),
     })
 }
 

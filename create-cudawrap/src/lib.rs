@@ -3,6 +3,7 @@
 //! `apparmor`, `package`, `registry` and `wrapper` touch the system; `state`, `plan`,
 //! `checks` and `swap_check` are pure.
 
+pub mod acl;
 pub mod apparmor;
 pub mod apply;
 pub mod checks;

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::support::{Sandbox, is_root, said};
+use crate::support::{Said, Sandbox, is_root, said};
 
 #[test]
 fn our_own_programs_are_refused_by_any_name() {
@@ -116,21 +116,57 @@ fn root_keeps_out_of_what_others_can_write() {
         return;
     }
     let sandbox = Sandbox::with_program();
+    // An access control list lets user 65534 write, until chmod g-w sets its mask.
+    let entries: [(u16, u16, u32); 5] = [
+        (0x01, 7, u32::MAX),
+        (0x02, 7, 65534),
+        (0x04, 5, u32::MAX),
+        (0x10, 7, u32::MAX),
+        (0x20, 5, u32::MAX),
+    ];
+    let mut list = vec![2, 0, 0, 0];
+    for (tag, permissions, id) in entries {
+        list.extend(tag.to_le_bytes());
+        list.extend(permissions.to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    let attribute = "system.posix_acl_access";
+    let flags = rustix::fs::XattrFlags::empty();
+    sandbox.run_sh("chown 0:0 app && chmod 755 app");
+    if rustix::fs::setxattr(sandbox.path("app"), attribute, &list, flags).is_ok() {
+        refused(&sandbox);
+        sandbox.run_sh("chmod g-w app");
+        let planned = as_root(&sandbox, "--dry-run");
+        assert_eq!(planned.code, 0, "{}", planned.err);
+        rustix::fs::removexattr(sandbox.path("app"), attribute).unwrap();
+    } else {
+        harness::skip::say("no access control lists here");
+    }
     for (owner, mode) in [(65534, 0o755), (0, 0o777), (0, 0o1777)] {
         sandbox.run_sh(&format!("chown {owner} app && chmod {mode:o} app"));
-        let before = sandbox.listing("app");
-        let output = Command::new(sandbox.path("bin/create-cudawrap"))
-            .arg(sandbox.path("app/x"))
-            .output();
-        let said = said(output.unwrap());
-        assert_eq!(said.code, 1, "{}", said.err);
-        assert!(
-            said.err.contains("that users other than root can write to"),
-            "{}",
-            said.err
-        );
-        assert_eq!(sandbox.listing("app"), before);
+        refused(&sandbox);
     }
+}
+
+fn as_root(sandbox: &Sandbox, option: &str) -> Said {
+    let output = Command::new(sandbox.path("bin/create-cudawrap"))
+        .arg(option)
+        .arg(sandbox.path("app/x"))
+        .output();
+    said(output.unwrap())
+}
+
+/// Fails unless root refuses to wrap the program, and changes nothing.
+fn refused(sandbox: &Sandbox) {
+    let before = sandbox.listing("app");
+    let said = as_root(sandbox, "--");
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(
+        said.err.contains("that users other than root can write to"),
+        "{}",
+        said.err
+    );
+    assert_eq!(sandbox.listing("app"), before);
 }
 
 #[test]
