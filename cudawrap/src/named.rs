@@ -100,7 +100,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
         return Err(request.empty_grant());
     }
     if options.mps {
-        mps::check(settings, &request.visible)?;
+        mps::check(settings, &request)?;
     }
     let lock_file = find_lock_file(settings, &environment, diag, false)?;
     let call = ChoiceContext {

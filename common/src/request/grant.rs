@@ -54,6 +54,7 @@ impl Request {
 
     /// As if CUDA_VISIBLE_DEVICES named these devices.
     fn put_grant(&mut self, granted: Vec<Uuid>) {
+        self.unnamed_grant = true;
         self.value = granted
             .iter()
             .map(Uuid::as_str)

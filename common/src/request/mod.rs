@@ -58,6 +58,8 @@ pub struct Request {
     /// What the batch system says of this job's GPUs, where CUDA_VISIBLE_DEVICES says
     /// nothing.
     batch_gpus: Option<BatchGpus>,
+    /// The grant was found so: the variable itself is not set.
+    unnamed_grant: bool,
     /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
     batch_job: bool,
 }
@@ -147,6 +149,7 @@ impl Request {
             value,
             visible,
             batch_gpus,
+            unnamed_grant: false,
             batch_job: environment.batch_job,
         })
     }
@@ -300,6 +303,17 @@ impl Request {
             grant.as_deref().unwrap_or("all"),
             self.count,
         )
+    }
+
+    /// Whether there is a grant, of whatever origin.
+    pub fn is_granted(&self) -> bool {
+        self.visible != Visible::Unset || self.batch_gpus.is_some()
+    }
+
+    /// Whether a program that is left alone sees just the devices of the grant, since
+    /// CUDA_VISIBLE_DEVICES names them.
+    pub fn is_named_by_variable(&self) -> bool {
+        self.visible != Visible::Unset && !self.unnamed_grant
     }
 
     pub fn value(&self) -> &str {

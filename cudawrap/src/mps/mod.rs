@@ -18,8 +18,8 @@ mod variables;
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Detail, Device};
+use getgpu_common::request::Request;
 use getgpu_common::settings::Settings;
-use getgpu_common::visible::Visible;
 
 use crate::helper;
 use crate::launch_spec::LaunchSpec;
@@ -27,9 +27,9 @@ use directory::MpsDirectory;
 
 /// `--mps` was typed: refuses before anything is chosen, where it is clear that there
 /// will be no share.
-pub fn check(settings: &Settings, visible: &Visible) -> Result<(), Failure> {
-    // What a grant names may be a share that was reserved.
-    if settings.share.is_none() && !settings.share_auto && *visible == Visible::Unset {
+pub fn check(settings: &Settings, request: &Request) -> Result<(), Failure> {
+    // What a grant names may be a share that was reserved, or be divided among ranks.
+    if settings.share.is_none() && !settings.share_auto && !request.is_granted() {
         Err(no_share())
     } else {
         Ok(())

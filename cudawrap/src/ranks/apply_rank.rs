@@ -164,7 +164,7 @@ pub fn shown(own: Vec<Uuid>, request: &Request, settings: &Settings) -> Option<V
                 .collect();
             Some(own.into_iter().chain(others).collect())
         }
-        Shown::All if request.visible == Visible::Unset => Some(request.others.clone()),
-        Shown::All => None,
+        Shown::All if request.is_named_by_variable() => None,
+        Shown::All => Some(request.others.clone()),
     }
 }

@@ -268,6 +268,13 @@ fn a_client_is_told_its_part_of_the_memory_whatever_made_it_a_part() {
         let linked = || sandbox.command(&app).env("CUDAWRAP_MPS", "1");
         check(rank(wrapped()), "a rank");
         check(rank(linked()), "a rank under a link");
+        if kind == "h200x1" {
+            // A batch job's GPU that no variable names.
+            let told = rank(wrapped().env("SLURM_JOB_GPUS", "0")).env("SLURM_JOB_ID", "7");
+            let facts = Facts::parse(&told.run().exits(0).stdout);
+            let limit = facts.get("env CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+            assert_eq!(limit, Some(&*quarter));
+        }
         sandbox.getgpu(["--share=1/4", "--hold"]).run().exits(0);
         check(wrapped(), "a reserved part");
         check(linked(), "a reserved part under a link");

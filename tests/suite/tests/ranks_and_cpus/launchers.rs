@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use getgpu_tests::OTHER;
-use getgpu_tests::wrapped::wrap;
+use getgpu_tests::wrapped::{Facts, wrap};
 use harness::skip::{self, Need};
 use harness::{Sandbox, wait};
 
@@ -79,6 +79,20 @@ fn a_job_that_has_gpus_and_no_variable_stays_in_them() {
         assert_eq!(second.line(), uuids[3]);
         let free = job("getgpu", variables).args(["--count-free"]).run();
         assert_eq!(free.line(), "2", "{variables:?}");
+    }
+    // A program that is to see all sees those of the job, which no variable names.
+    let linked = wrap(&sandbox, "opt", "shown", "probe");
+    for (gpus, expected) in [("2,3", uuids[2..].join(",")), ("3", uuids[3].clone())] {
+        for program in ["cudawrap", linked.to_str().unwrap()] {
+            let variables = [("SLURM_JOB_GPUS", gpus), ("CUDAWRAP_VISIBLE", "all")];
+            let words: &[&str] = match program {
+                "cudawrap" => &["--", "probe"],
+                _ => &[],
+            };
+            let ran = job(program, &variables).args(words).run();
+            let facts = Facts::parse(&ran.exits(0).stdout);
+            assert_eq!(facts.visible(), Some(&*expected), "{program} {gpus}");
+        }
     }
     // One device: leased without a choice, and named.
     let one = [("SLURM_JOB_GPUS", "1")];
