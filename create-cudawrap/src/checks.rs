@@ -37,7 +37,7 @@ pub fn length(name: &OsStr, longest: u64) -> Result<(), Failure> {
         "name too long: at most {} bytes",
         longest.saturating_sub(ADDED)
     );
-    Err(refused(&message).hint("use --link-dir, or a shorter name"))
+    Err(refused(&message).hint("wrap a link to it that has a shorter name"))
 }
 
 /// A directory in which another user could swap what root has just looked at.

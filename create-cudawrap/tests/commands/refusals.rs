@@ -52,6 +52,13 @@ fn names_up_to_the_longest_that_leaves_room() {
     sandbox.script(&format!("app/{longest}"), "one");
     sandbox.script(&format!("app/{longer}"), "one");
     sandbox.refused(&[&longer], "name too long: at most 244 bytes");
+    sandbox.refused(
+        &[&longer],
+        "hint: wrap a link to it that has a shorter name",
+    );
+    sandbox.link(&longer, "app/short");
+    sandbox.ok(&["short"]);
+    assert_eq!(sandbox.output_of("app/short"), "one a b");
     sandbox.ok(&[&longest]);
     // The longest name of all is used by a repair only.
     sandbox.run_sh(&format!("rm app/{longest}"));
