@@ -252,7 +252,7 @@ fn named(pid: i32, side: Side) -> Option<String> {
     };
     let (pid, name) = match holder {
         Some(holder) => holders::stands_for(&holder.args),
-        None => (pid, procfs::comm(pid)?),
+        None => (pid, procfs::program_name(pid, &procfs::comm(pid)?)),
     };
     Some(format!(" (pid {pid}, {name})"))
 }

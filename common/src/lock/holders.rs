@@ -84,9 +84,10 @@ pub fn stands_for(args: &HolderArgs) -> (i32, String) {
         .filter(|process| process.pid != args.caller.pid)
         .and_then(|process| Stat::read(process.pid))
         .filter(Stat::alive);
-    held.map_or((args.caller.pid, args.caller.name.clone()), |held| {
-        (held.pid, procfs::program_name(held.pid, &held.comm))
-    })
+    let (pid, comm) = held.map_or((args.caller.pid, args.caller.name.clone()), |held| {
+        (held.pid, held.comm)
+    });
+    (pid, procfs::program_name(pid, &comm))
 }
 
 /// What the lock says of one device.

@@ -20,6 +20,16 @@ pub fn wrap(sandbox: &Sandbox, directory: &str, name: &str, program: &str) -> Pa
     link
 }
 
+/// Wraps a shell as `directory/name` in `sandbox`; gives the path that is started.
+pub fn wrap_shell(sandbox: &Sandbox, directory: &str, name: &str) -> PathBuf {
+    let hidden = sandbox.path(&format!("{directory}/CUDAWRAP_{name}"));
+    fs::create_dir_all(hidden.parent().expect("a parent")).expect("its directory");
+    fs::copy("/bin/bash", &hidden).expect("a copy of the shell");
+    let link = hidden.with_file_name(name);
+    symlink(sandbox.path("bin/cudawrap"), &link).expect("a link to cudawrap");
+    link
+}
+
 /// Puts `program` of the sandbox's `bin` at `path`, as another name of the same file.
 pub fn put(sandbox: &Sandbox, path: &Path, program: &str) {
     fs::create_dir_all(path.parent().expect("a parent")).expect("its directory");

@@ -1,6 +1,6 @@
 //! `--list`: a line for each device, within 80 columns, for every user.
 
-use getgpu_tests::wrapped::wrap;
+use getgpu_tests::wrapped::{wrap, wrap_shell};
 use getgpu_tests::{OTHER, bytes, listing};
 use harness::{Sandbox, wait};
 use serde_json::Value;
@@ -234,6 +234,31 @@ fn a_wrapped_program_goes_by_its_whole_name() {
     assert_eq!(
         (holders.len(), &holders[0]["program"]),
         (1, &"simulate".into())
+    );
+}
+
+/// Also where it is the caller that a reservation is for.
+#[test]
+fn a_wrapped_program_that_reserves_goes_by_its_whole_name() {
+    let sandbox = Sandbox::new("mig4");
+    let app = wrap_shell(&sandbox, "opt", "simulate");
+    let script = "unset CUDA_VISIBLE_DEVICES; getgpu --hold > given; mv given ran; kill -STOP $$";
+    let _run = sandbox.command(&app).args(["-c", script]).spawn();
+    sandbox.until_file("work/ran");
+    let listing = listing::json(&sandbox);
+    let holders = listing["devices"].as_array().unwrap().iter();
+    let mut holders: Vec<(&Value, &Value)> = holders
+        .flat_map(|device| device["holders"].as_array().unwrap())
+        .map(|holder| (&holder["kind"], &holder["program"]))
+        .collect();
+    holders.sort_by_key(|(kind, _)| kind.as_str().unwrap().to_owned());
+    let simulate: &Value = &"simulate".into();
+    assert_eq!(
+        holders,
+        [
+            (&"lease".into(), simulate),
+            (&"reservation".into(), simulate)
+        ]
     );
 }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use getgpu_tests::wrapped::wrap_shell;
 use getgpu_tests::{OTHER, bytes, listing};
 use harness::{Running, Sandbox, Signal, skip, wait};
 
@@ -53,6 +54,29 @@ fn a_user_has_no_more_than_the_site_allows() {
     ask(&["-q", "-n", "2"]).refuses("getgpu", 1, "you hold 1 of at most 2");
     ask(&["--release-all"]).exits(0);
     assert_eq!(ask(&["-q", "-n", "2"]).line().split(',').count(), 2);
+}
+
+/// As the list names it.
+#[test]
+fn what_a_wrapped_program_holds_is_told_with_its_whole_name() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("mig4")
+        .settings("max_per_user = 2")
+        .build();
+    let app = wrap_shell(&sandbox, "opt", "simulate");
+    let script = "unset CUDA_VISIBLE_DEVICES; getgpu --hold > given; mv given ran; kill -STOP $$";
+    let run = sandbox
+        .command(&app)
+        .args(["-c", script])
+        .uid(OTHER)
+        .spawn();
+    sandbox.until_file("work/ran");
+    let refused = sandbox.getgpu([""; 0]).uid(OTHER).run();
+    refused.refuses("getgpu", 1, "you hold 2 of at most 2: MIG-");
+    let who = format!(" (pid {}, simulate)", run.pid());
+    assert_eq!(refused.stderr.matches(&who).count(), 2, "{refused:#?}");
 }
 
 #[test]
