@@ -47,15 +47,16 @@ pub(super) fn usage(
         detail,
     };
     witnesses(session, rules, &asked, |session, question| match question {
-        Question::Neighbours => slot.is_some_and(|slot| shares_instance(session, gpu, slot)),
+        Question::Neighbours => slot
+            .and_then(|slot| instance(session, gpu, slot))
+            .is_some_and(|own| is_shared(session, gpu, own)),
         Question::NumaNode => session
             .handle(gpu, None)
             .is_ok_and(|gpu| raw::is_numa_node(session.nvml, &gpu)),
     })
 }
 
-/// The use of the device of a UUID. Where compute instances share memory that cannot be
-/// told from it: then memory counts.
+/// The use of the device of a UUID.
 pub(super) fn usage_of(
     session: &mut Session<'_>,
     rules: &Rules,
@@ -74,7 +75,7 @@ pub(super) fn usage_of(
         detail: Detail::Uuid,
     };
     witnesses(session, rules, &asked, |session, question| match question {
-        Question::Neighbours => false,
+        Question::Neighbours => asked.mig && shares_instance(session, &asked.handle),
         Question::NumaNode if asked.mig => asked
             .handle
             .mig_parent_device()
@@ -215,18 +216,25 @@ fn named(entry: Entry, rules: &Rules) -> Process {
     }
 }
 
-/// Whether another compute instance is in the same GPU instance, whose memory they share.
-fn shares_instance(session: &mut Session<'_>, gpu: u32, slot: u32) -> bool {
-    let instance = |session: &mut Session<'_>, slot| {
-        let handle = session.handle(gpu, Some(slot)).ok()?;
-        session.instance(gpu, slot, &handle)
-    };
-    let Some(own) = instance(session, slot) else {
-        return false;
-    };
+/// Whether another compute instance is in the same GPU instance as this MIG device, whose
+/// memory they share.
+fn shares_instance(session: &mut Session<'_>, device: &Handle<'_>) -> bool {
+    let gpu = device.mig_parent_device().and_then(|gpu| gpu.index());
+    match (gpu, raw::instance(session.nvml, device)) {
+        (Ok(gpu), Ok(own)) => is_shared(session, gpu, own),
+        _ => false,
+    }
+}
+
+/// The same of the device that is GPU instance and compute instance `own` of a GPU.
+fn is_shared(session: &mut Session<'_>, gpu: u32, own: (u32, u32)) -> bool {
     let slots = session.gpu(gpu, Detail::Uuid).map_or(0, |gpu| gpu.slots);
     (0..slots)
-        .filter(|other| *other != slot)
-        .filter_map(|other| instance(session, other))
-        .any(|(gi, _)| gi == own.0)
+        .filter_map(|slot| instance(session, gpu, slot))
+        .any(|other| other.0 == own.0 && other != own)
+}
+
+fn instance(session: &mut Session<'_>, gpu: u32, slot: u32) -> Option<(u32, u32)> {
+    let handle = session.handle(gpu, Some(slot)).ok()?;
+    session.instance(gpu, slot, &handle)
 }
