@@ -1,6 +1,6 @@
 //! create-cudawrap in one line: PATH → target → inspect → state → plan → apply → registry, and
 //! the path runs at every instant. Only `inspect`, `directory`, `dirlock`, `facts`,
-//! `apparmor`, `package`, `registry` and `wrapper` touch the system; `state`, `plan`,
+//! `acl`, `apparmor`, `package`, `registry` and `wrapper` touch the system; `state`, `plan`,
 //! `checks` and `swap_check` are pure.
 
 pub mod acl;
