@@ -231,7 +231,7 @@ fn root_reserves_for_a_user_who_finds_it_and_runs_there() {
     let script = format!("{task}; exec cudawrap -- sim-cuda --run forever --shared");
     let program = sandbox.shell("sh", &script).uid(OTHER).spawn();
     sandbox.until_running(1);
-    assert_eq!(sandbox.folder().runs().unwrap()[0].uuid, uuid);
+    assert_eq!(sandbox.folder().running().unwrap()[0].uuid, uuid);
     let used = listing::json(&sandbox);
     let used = used["devices"]
         .as_array()
