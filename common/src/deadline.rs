@@ -3,15 +3,8 @@
 //! (setitimer(2)), so no part of the program has to look at the clock.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
-
-use nix::poll::{PollFd, PollFlags};
-use nix::sys::signal::{SigSet, Signal};
-
-use crate::poll;
 
 struct End {
     line: Vec<u8>,
@@ -19,12 +12,6 @@ struct End {
 }
 
 static END: OnceLock<End> = OnceLock::new();
-
-/// Where [`CANCEL`] is written first; negative: nowhere.
-static LISTENER: AtomicI32 = AtomicI32::new(-1);
-
-/// What a process that was started on the way is told by the end.
-pub const CANCEL: u8 = b'c';
 
 /// Ends this process with `status` after `limit`, with `line` on standard error. Once for a
 /// process; children that are forked have no limit of their own.
@@ -53,36 +40,10 @@ pub fn end_after(limit: Duration, line: String, status: i32) {
     }
 }
 
-/// At the end a process that listens at the other end of `channel` is told [`CANCEL`]: it
-/// keeps something for an answer that nobody gets. Until [`lift`]; the channel must stay
-/// open until then.
-pub fn tell(channel: &impl AsFd) {
-    LISTENER.store(channel.as_fd().as_raw_fd(), Ordering::SeqCst);
-}
-
-/// Nothing is ended any more once `output` takes what is to be written, so that an answer
-/// is either given or taken back. Until it does the limit is in force.
-pub fn lift(output: BorrowedFd<'_>) {
-    if END.get().is_none() {
-        return;
-    }
-    let _ = poll::until(&mut [PollFd::new(output, PollFlags::POLLOUT)], None);
-    let mut set = SigSet::empty();
-    set.add(Signal::SIGALRM);
-    let _ = set.thread_block();
-    LISTENER.store(-1, Ordering::SeqCst);
-}
-
 extern "C" fn end(_signal: libc::c_int) {
     if let Some(end) = END.get() {
-        // SAFETY: the line lives as long as the process. The listener's channel is a
-        // socket that is open; a listener that is gone must not end this process
-        // (MSG_NOSIGNAL).
+        // SAFETY: the line lives as long as the process.
         unsafe {
-            let (listener, word) = (LISTENER.load(Ordering::SeqCst), [CANCEL]);
-            if listener >= 0 {
-                libc::send(listener, word.as_ptr().cast(), 1, libc::MSG_NOSIGNAL);
-            }
             libc::write(
                 libc::STDERR_FILENO,
                 end.line.as_ptr().cast(),

@@ -51,22 +51,16 @@ impl Candidate {
     }
 }
 
-/// Devices with the units of each that are proven.
-pub type Proven = [(Uuid, Units)];
-
 /// What the call asks for.
 pub struct OwnershipQuestion<'a> {
-    /// The devices of the grant; without one, only a reservation whose programs have
-    /// exited is ours.
-    pub grant: Option<&'a [Uuid]>,
+    /// The devices of the grant.
+    pub grant: &'a [Uuid],
     /// The grant names them by their full UUIDs, as getgpu prints them.
     pub by_uuid: bool,
     /// How many different devices.
     pub count: usize,
     /// Whether all of these units of a device are wanted, and not a part of them.
     pub wants_all: &'a dyn Fn(&Uuid, &Units) -> bool,
-    /// Whether a reservation whose programs have exited fits the request.
-    pub reusable: &'a dyn Fn(&HolderProcess, &Proven) -> bool,
 }
 
 /// Which parts of a grant's devices this call owns already.
@@ -88,8 +82,6 @@ pub enum Decision {
     All(Cover),
     /// It wants fewer devices, or less of them, than it owns: it chooses inside.
     Inside(Cover),
-    /// It reuses this reservation, if the holder agrees.
-    Reuse(Box<HolderProcess>),
 }
 
 impl Decision {
@@ -97,7 +89,7 @@ impl Decision {
     pub fn cover(self) -> Option<Cover> {
         match self {
             Self::All(cover) | Self::Inside(cover) => Some(cover),
-            Self::Nothing | Self::Reuse(_) => None,
+            Self::Nothing => None,
         }
     }
 }
@@ -106,18 +98,6 @@ impl Decision {
 /// was given just that. Of several reservations the one made for the nearest ancestor
 /// comes first, then one that nobody uses yet, then the smallest.
 pub fn decide(wish: &OwnershipQuestion<'_>, candidates: &[Candidate]) -> Decision {
-    let Some(grant) = wish.grant else {
-        let reusable = |candidate: &Candidate| match &candidate.basis {
-            Basis::Reservation(line) if (wish.reusable)(line, &candidate.devices) => {
-                Some(line.clone())
-            }
-            _ => None,
-        };
-        return candidates
-            .iter()
-            .find_map(reusable)
-            .map_or(Decision::Nothing, Decision::Reuse);
-    };
     let all = |cover: &Cover| {
         cover.devices.len() == wish.count
             && cover
@@ -127,7 +107,7 @@ pub fn decide(wish: &OwnershipQuestion<'_>, candidates: &[Candidate]) -> Decisio
     };
     let covering = candidates
         .iter()
-        .filter_map(|candidate| Some((candidate, cover(candidate, grant)?)));
+        .filter_map(|candidate| Some((candidate, cover(candidate, wish.grant)?)));
     let around = covering
         .filter(|(candidate, cover)| all(cover) || !is_a_siblings_part(candidate, cover, wish));
     match around.min_by_key(|(candidate, cover)| candidate.order(cover)) {
@@ -219,7 +199,7 @@ impl Cover {
 /// Reads what may be ours of the devices of a grant, the cheap evidence first, and
 /// decides.
 pub fn of_grant(lock_file: &LockFile, wish: &OwnershipQuestion<'_>) -> Decision {
-    let grant = wish.grant.unwrap_or_default();
+    let grant = wish.grant;
     let evidence: [&dyn Fn() -> Vec<Candidate>; 3] = [
         &|| {
             lease(

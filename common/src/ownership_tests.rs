@@ -34,19 +34,13 @@ fn reserved(pid: i32, devices: &[u32]) -> Candidate {
 }
 
 /// The decision as text: what is done, by which basis, with how many devices.
-fn decided(
-    grant: Option<&[u32]>,
-    count: usize,
-    wants_all: bool,
-    candidates: &[Candidate],
-) -> String {
-    let grant: Option<Vec<Uuid>> = grant.map(|grant| grant.iter().map(|n| uuid(*n)).collect());
+fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[Candidate]) -> String {
+    let grant: Vec<Uuid> = grant.iter().map(|n| uuid(*n)).collect();
     let wish = OwnershipQuestion {
-        grant: grant.as_deref(),
+        grant: &grant,
         by_uuid: true,
         count,
         wants_all: &|_, _| wants_all,
-        reusable: &|line, devices| line.pid >= 100 && devices.len() == count,
     };
     let basis = |cover: &Cover| match &cover.basis {
         Basis::InheritedLease => "inherited".to_owned(),
@@ -57,7 +51,6 @@ fn decided(
         Decision::Nothing => "nothing".into(),
         Decision::All(cover) => format!("all: {} x{}", basis(&cover), cover.devices.len()),
         Decision::Inside(cover) => format!("inside: {} x{}", basis(&cover), cover.devices.len()),
-        Decision::Reuse(line) => format!("reuse: holder {}", line.pid),
     }
 }
 
@@ -214,49 +207,10 @@ fn what_is_ours_of_a_grant() {
         ),
     ] {
         assert_eq!(
-            decided(Some(grant), count, wants_all, &candidates),
+            decided(grant, count, wants_all, &candidates),
             decision,
             "{what}"
         );
-    }
-}
-
-#[test]
-fn without_a_grant_only_a_reservation_that_may_be_reused_is_ours() {
-    for (what, count, candidates, decision) in [
-        ("nothing was read", 1, vec![], "nothing"),
-        (
-            "a lease",
-            1,
-            vec![candidate(Basis::AncestorLease, &[1])],
-            "nothing",
-        ),
-        (
-            "a reservation in use",
-            1,
-            vec![reserved(5, &[1])],
-            "nothing",
-        ),
-        (
-            "one that may be reused",
-            1,
-            vec![reserved(5, &[1]), reserved(100, &[2])],
-            "reuse: holder 100",
-        ),
-        (
-            "one that does not fit",
-            2,
-            vec![reserved(100, &[2])],
-            "nothing",
-        ),
-        (
-            "a pair",
-            2,
-            vec![reserved(100, &[2]), reserved(101, &[3, 4])],
-            "reuse: holder 101",
-        ),
-    ] {
-        assert_eq!(decided(None, count, true, &candidates), decision, "{what}");
     }
 }
 
@@ -269,11 +223,10 @@ fn a_cover_has_the_proven_units_of_the_granted_devices() {
     };
     let grant = [uuid(1)];
     let wish = OwnershipQuestion {
-        grant: Some(&grant),
+        grant: &grant,
         by_uuid: true,
         count: 1,
         wants_all: &|_, units| *units == half(),
-        reusable: &|_, _| false,
     };
     let Decision::All(cover) = decide(&wish, &[candidate]) else {
         panic!("all of the half is wanted")
@@ -286,7 +239,7 @@ fn a_cover_has_the_proven_units_of_the_granted_devices() {
 }
 
 #[test]
-fn what_is_owned_is_chosen_from_and_what_is_reused_is_not() {
+fn what_is_owned_is_chosen_from() {
     let cover = |basis: Basis| Cover {
         basis,
         devices: vec![(uuid(1), half())],
@@ -300,7 +253,6 @@ fn what_is_owned_is_chosen_from_and_what_is_reused_is_not() {
         assert_eq!(decision.cover().as_ref(), Some(&leased));
     }
     assert_eq!(Decision::Nothing.cover(), None);
-    assert_eq!(Decision::Reuse(Box::new(holder(5, &[1]))).cover(), None);
 }
 
 #[test]
@@ -352,11 +304,10 @@ fn a_part_that_a_sibling_reserved_is_not_around_us() {
         ("whole", reserved(5, &[1]), false, false, true),
     ] {
         let wish = OwnershipQuestion {
-            grant: Some(&grant),
+            grant: &grant,
             by_uuid,
             count: 1,
             wants_all: &|_, _| wants_all,
-            reusable: &|_, _| false,
         };
         assert_eq!(
             decide(&wish, &[candidate]) != Decision::Nothing,

@@ -3,18 +3,22 @@
 //! each adds to it, such as `--explain`, it adds as an `Observer`.
 
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use crate::choice::cap;
 use crate::choice::chooser::{Chooser, Guard, Outcome, Picked};
 use crate::choice::rejection_report::{self, Rejected, RejectionReport};
+use crate::diag::Diag;
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
 use crate::inventory::{Device, Inventory};
 use crate::lock::{LockFile, OfdLock, Side};
-use crate::nvml_client::Ask;
+use crate::nvml_client::{Ask, Client, Worker};
 use crate::pool::Portion;
-use crate::queue;
+use crate::queue::lingering::{self, Prospect};
+use crate::queue::{self, Patience, Progress, Search, Waiter};
 use crate::request::Request;
+use crate::settings::{Environment, Settings};
 
 /// What came of one look.
 pub enum Selected {
@@ -22,8 +26,73 @@ pub enum Selected {
     Picked(Vec<Picked>, Guard),
     /// There is nothing to have now, and the caller does not wait.
     Failed(Failure),
-    /// There is nothing to have now, and the caller waits; what is known of the node.
-    Queue(Inventory),
+    /// There is nothing to have now, and the caller joins the queue.
+    Queue(Queueing),
+}
+
+/// A request that joins the queue.
+pub struct Queueing {
+    /// What is known of the node.
+    pub inventory: Inventory,
+    /// Whether the caller asked for a wait.
+    asked: bool,
+    prospect: Prospect,
+    /// Why there is nothing to have now.
+    failure: Failure,
+}
+
+impl Queueing {
+    /// Waits in the queue: as long as the caller asked for, and long enough for
+    /// reservations that linger to end.
+    ///
+    /// # Errors
+    ///
+    /// The wait was in vain.
+    pub fn wait<W: Worker>(
+        self,
+        lock_file: &LockFile,
+        side: Side,
+        request: Request,
+        (settings, environment): (&Settings, &Environment),
+        open: &mut dyn FnMut() -> Result<Client<W>, Failure>,
+        diag: &Diag,
+    ) -> Result<(Vec<Picked>, Guard, Request), Failure> {
+        let progress = if self.asked {
+            if let Some(line) = settings.wait_is_cut() {
+                diag.warn(&line);
+            }
+            Progress::new(diag)
+        } else {
+            Progress::silent(diag)
+        };
+        let patience = self.patience(settings);
+        let queue = request.queue();
+        let search = Search::new(lock_file, side, request, self.inventory, environment, open);
+        Waiter::new(lock_file, queue, search, progress, patience)?.wait()
+    }
+
+    fn patience(&self, settings: &Settings) -> Patience {
+        let lingering = settings.linger + lingering::MARGIN;
+        let (least, extension) = match self.prospect {
+            Prospect::None => (Duration::ZERO, None),
+            Prospect::Possible => (lingering::NOTICE, Some(lingering)),
+            Prospect::Lingering => (lingering, None),
+        };
+        let asked = Patience::from(settings.longest_wait());
+        Patience {
+            limit: asked.limit.map(|limit| limit.max(least)),
+            extension,
+            failure: (!self.asked).then(|| self.failure.clone()),
+        }
+    }
+}
+
+/// What came of one look, before the queue is considered.
+enum Look {
+    Picked(Vec<Picked>, Guard),
+    NoneFree(Failure),
+    /// The user holds as many devices as the site allows.
+    OverLimit(Failure),
 }
 
 /// What a program adds to a selection.
@@ -98,13 +167,27 @@ impl<A: Ask> Selection<'_, A> {
             observer.known(inventory, &pool)?;
             fits_inside(self.request, inventory)?;
         }
-        match self.behind(ahead, &probe, known.as_ref(), observer)? {
-            Selected::Failed(_) if self.waits => {
-                let inventory = known.map_or_else(|| self.scan(), Ok)?;
-                self.enter_queue(inventory, observer)
-            }
-            selected => Ok(selected),
+        let (failure, over_limit) = match self.behind(ahead, &probe, &mut known, observer)? {
+            Look::Picked(picked, guard) => return Ok(Selected::Picked(picked, guard)),
+            Look::NoneFree(failure) => (failure, false),
+            Look::OverLimit(failure) => (failure, true),
+        };
+        let inventory = known.map_or_else(|| self.scan(), Ok)?;
+        let prospect = if over_limit {
+            lingering::prospect_within_limit(self.lock_file, &probe, &inventory)?
+        } else {
+            lingering::prospect(self.lock_file, &probe, self.request, &inventory)?
+        };
+        if !self.waits && prospect == Prospect::None {
+            return Ok(Selected::Failed(failure));
         }
+        self.check_pool(&inventory, observer)?;
+        Ok(Selected::Queue(Queueing {
+            inventory,
+            asked: self.waits,
+            prospect,
+            failure,
+        }))
     }
 
     /// Chooses where `ahead` programs wait for the same request: with none of them among
@@ -113,9 +196,9 @@ impl<A: Ask> Selection<'_, A> {
         &mut self,
         ahead: usize,
         probe: &OfdLock,
-        known: Option<&Inventory>,
+        known: &mut Option<Inventory>,
         observer: &mut dyn Observer<A>,
-    ) -> Result<Selected, Failure> {
+    ) -> Result<Look, Failure> {
         if ahead == 0 {
             return self.choose(probe, known, None, observer);
         }
@@ -125,24 +208,20 @@ impl<A: Ask> Selection<'_, A> {
         };
         if left_alone.is_empty() {
             let failure = queue::taken_by(ahead).hint(observer.hint(true));
-            return Ok(Selected::Failed(failure));
+            return Ok(Look::NoneFree(failure));
         }
         self.choose(probe, known, Some(&left_alone), observer)
     }
 
-    /// The caller waits, unless no device of the node could ever meet the request.
-    fn enter_queue(
+    /// Fails if no device of the node could ever meet the request.
+    fn check_pool(
         &self,
-        inventory: Inventory,
+        inventory: &Inventory,
         observer: &mut dyn Observer<A>,
-    ) -> Result<Selected, Failure> {
-        let pool: Vec<&Device> =
-            rejection_report::pool(&self.request.filter, &inventory, self.request.count)?
-                .into_iter()
-                .map(|(_, device)| device)
-                .collect();
-        observer.waits(&pool, &inventory)?;
-        Ok(Selected::Queue(inventory))
+    ) -> Result<(), Failure> {
+        let pool = rejection_report::pool(&self.request.filter, inventory, self.request.count)?;
+        let pool: Vec<&Device> = pool.into_iter().map(|(_, device)| device).collect();
+        observer.waits(&pool, inventory)
     }
 
     fn scan(&mut self) -> Result<Inventory, Failure> {
@@ -163,10 +242,10 @@ impl<A: Ask> Selection<'_, A> {
     fn choose(
         &mut self,
         probe: &OfdLock,
-        known: Option<&Inventory>,
+        known: &mut Option<Inventory>,
         only: Option<&[Uuid]>,
         observer: &mut dyn Observer<A>,
-    ) -> Result<Selected, Failure> {
+    ) -> Result<Look, Failure> {
         let skip = |device: &Device| only.is_some_and(|only| !only.contains(&device.uuid));
         let mut chooser = Chooser {
             client: &mut *self.client,
@@ -175,12 +254,22 @@ impl<A: Ask> Selection<'_, A> {
             request: self.request,
             skip: &skip,
         };
-        match chooser.choose(probe, known)? {
-            Outcome::Picked(picked, guard) => {
-                observer.picked(&mut chooser, &picked, known)?;
-                Ok(Selected::Picked(picked, guard))
+        let inventory = match known {
+            Some(inventory) => inventory,
+            None => {
+                if let Some(picked) = chooser.pick_randomly(probe)? {
+                    return Ok(Look::Picked(vec![picked], Guard::default()));
+                }
+                let scanned = chooser.client.client()?.scan(self.request.detail())?;
+                known.insert(scanned)
             }
-            Outcome::OverCap(failure) => Ok(Selected::Failed(failure)),
+        };
+        match chooser.choose(probe, inventory)? {
+            Outcome::Picked(picked, guard) => {
+                observer.picked(&mut chooser, &picked, Some(inventory))?;
+                Ok(Look::Picked(picked, guard))
+            }
+            Outcome::OverCap(failure) => Ok(Look::OverLimit(failure)),
             Outcome::NoneFree(rejected) => {
                 observer.rejected(&rejected, probe);
                 let report = RejectionReport::take(&rejected, probe);
@@ -188,7 +277,7 @@ impl<A: Ask> Selection<'_, A> {
                 // hint's.
                 let remedy = report.remedy().filter(|_| std::io::stderr().is_terminal());
                 let hint = remedy.unwrap_or_else(|| observer.hint(false).to_owned());
-                Ok(Selected::Failed(report.failure().hint(hint)))
+                Ok(Look::NoneFree(report.failure().hint(hint)))
             }
         }
     }

@@ -20,7 +20,7 @@ mod tests {
 
     #[test]
     fn the_most_similar_word_if_any() {
-        let words = ["wait", "share", "share_users"];
+        let words = ["wait", "share", "share_auto"];
         assert_eq!(similar("wiat", words), Some("wait"));
         assert_eq!(similar("shaer", words), Some("share"));
         assert_eq!(similar("xyzzy", words), None);

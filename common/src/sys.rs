@@ -108,27 +108,6 @@ pub fn pidfd_signal(fd: &OwnedFd, signal: i32) -> io::Result<()> {
     }
 }
 
-/// Waits at most `limit` for a signal that this thread has blocked, and gives the pid of
-/// its sender (sigtimedwait(2)).
-pub fn wait_for_signal(signal: i32, limit: std::time::Duration) -> Option<i32> {
-    let seconds = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
-    let limit = libc::timespec {
-        tv_sec: seconds,
-        tv_nsec: i64::from(limit.subsec_nanos()),
-    };
-    // SAFETY: all-zero bytes are a valid signal set and a valid siginfo; both live until
-    // the call returns, which fills the latter for a signal of kill(2) or
-    // pidfd_send_signal(2), the only ones whose sender is read.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, signal);
-        (libc::sigtimedwait(&raw const set, &raw mut info, &raw const limit) == signal)
-            .then(|| info.si_pid())
-    }
-}
-
 /// Asks for SIGKILL when the parent dies (PR_SET_PDEATHSIG, prctl(2)); ends at once if
 /// `parent` died before that.
 pub fn die_with(parent: u32) {

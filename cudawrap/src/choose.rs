@@ -11,9 +11,9 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
 use getgpu_common::lock::{LockFile, OfdLock, Side};
 use getgpu_common::nvml_client::Client;
-use getgpu_common::queue::{Progress, Search, Waiter};
+use getgpu_common::queue::Progress;
 use getgpu_common::request::Request;
-use getgpu_common::select::{Observer, Selected, Selection};
+use getgpu_common::select::{Observer, Queueing, Selected, Selection};
 use getgpu_common::settings::{Environment, Settings, Wait};
 use getgpu_common::visible::Visible;
 
@@ -46,7 +46,7 @@ enum Look {
     Done(Choice),
     /// Nothing is free: why, and, for those who wait, the node and the request.
     Failed(Failure),
-    InQueue(Inventory, Box<Request>),
+    InQueue(Queueing, Box<Request>),
 }
 
 impl ChoiceContext<'_> {
@@ -82,20 +82,15 @@ impl ChoiceContext<'_> {
         match self.ask(|client| self.look(client, request))? {
             Look::Done(choice) => Ok(choice),
             Look::Failed(failure) => Err(failure),
-            Look::InQueue(inventory, request) => {
-                let line = request.queue();
-                let progress = self.progress();
-                let mut open = || self.open();
-                let search = Search::new(
+            Look::InQueue(queueing, request) => {
+                let (picked, guard, request) = queueing.wait(
                     self.lock_file,
                     Side::Lease,
                     *request,
-                    inventory,
-                    self.environment,
-                    &mut open,
-                );
-                let (picked, guard, request) =
-                    Waiter::new(self.lock_file, line, search, progress, self.wait())?.wait()?;
+                    (self.settings, self.environment),
+                    &mut || self.open(),
+                    self.diag,
+                )?;
                 Ok(Choice::Free(picked, guard, Box::new(request)))
             }
         }
@@ -136,7 +131,7 @@ impl ChoiceContext<'_> {
                     Look::Done(Choice::Free(picked, guard, Box::new(request)))
                 }
                 Selected::Failed(failure) => Look::Failed(failure),
-                Selected::Queue(inventory) => Look::InQueue(inventory, Box::new(request)),
+                Selected::Queue(queueing) => Look::InQueue(queueing, Box::new(request)),
             },
         )
     }

@@ -245,7 +245,7 @@ fn only(
     }
     let asked = wanted.request.clone();
     let progress = call.progress();
-    let waiter = Waiter::new(call.lock_file, line, wanted, progress, call.wait())?;
+    let waiter = Waiter::new(call.lock_file, line, wanted, progress, call.wait().into())?;
     leased(waiter.wait()?, &asked)
 }
 

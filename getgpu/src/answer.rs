@@ -7,15 +7,13 @@ use getgpu_common::choice::chooser::Guard;
 use getgpu_common::detached::User;
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Inventory;
 use getgpu_common::lock::claim::confirm_all;
 use getgpu_common::lock::holder_args::Tag;
 use getgpu_common::lock::{Claim, LockFile, OfdLock};
 use getgpu_common::procfs::Process;
 use getgpu_common::request::Request;
+use getgpu_common::select::Queueing;
 use getgpu_common::share;
-
-use crate::caller::Caller;
 
 /// A choice whose claims may still have to be confirmed, which happens only when NVML has
 /// let go.
@@ -24,8 +22,8 @@ pub enum Chosen {
     Confirmed(Answer),
     /// Claimed just now.
     Claimed(Claimed),
-    /// Nothing is free, and the caller waits; what is known of the node.
-    InQueue(Inventory),
+    /// Nothing is free yet, and the caller joins the queue.
+    InQueue(Queueing),
 }
 
 /// Devices that are claimed.
@@ -46,6 +44,7 @@ impl Claimed {
         let lock = Some(confirm_all(lock_file, self.claims, request.user)?);
         request.confirm(lock_file)?;
         Ok(Answer {
+            larger_grant: request.larger_grant(self.uuids.len()),
             uuids: self.uuids,
             value: self.value,
             lock,
@@ -63,6 +62,8 @@ pub struct Answer {
     pub value: String,
     /// The confirmed reservation, if there is to be one.
     pub lock: Option<OfdLock>,
+    /// The grant that the devices were chosen from, if it names more devices.
+    pub larger_grant: Vec<Uuid>,
     /// The smallest part of a device that it is.
     pub part: f64,
     /// Kept until the holder can be counted.
@@ -71,7 +72,7 @@ pub struct Answer {
 
 /// For whom a device is reserved, and under which name.
 pub struct Whose<'a> {
-    pub caller: &'a LazyCell<Caller>,
+    pub caller: &'a LazyCell<Process>,
     /// The process that `--hold=PID` names.
     pub held: Option<Process>,
     pub user: Option<User>,

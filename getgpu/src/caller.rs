@@ -4,101 +4,18 @@
 use nix::unistd::{Pid, getsid};
 
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::procfs::process_memory::{self as process_memory, Secret};
 use getgpu_common::procfs::{Process, Stat, ancestry, namespaces};
 
-use crate::shell_command::{self, Role};
-
-/// Clock ticks (10 ms) within which the commands of one pipeline are started.
-const PIPELINE_TICKS: u64 = 20;
-
-/// Shells: one that reads our output on its standard input (tcsh does for backquotes) is
-/// the caller all the same.
-const SHELLS: [&str; 12] = [
-    "sh", "bash", "dash", "ash", "zsh", "tcsh", "csh", "ksh", "ksh93", "mksh", "fish", "busybox",
-];
-
-/// Who called.
-#[derive(Debug)]
-pub struct Caller {
-    pub process: Process,
-    /// The forks of the caller between it and this process, as pid and start: a `$( )`, a
-    /// background subshell.
-    pub forks: Vec<(i32, u64)>,
-}
-
-/// The nearest ancestor that was started by exec and does more than run this getgpu;
-/// process 1 stands for a parent that cannot be seen.
-pub fn find() -> Caller {
+/// The nearest ancestor that was started by exec; process 1 stands for a parent that
+/// cannot be seen.
+pub fn find() -> Process {
     let ancestors = ancestry::ancestors(std::process::id() as i32, 64);
     let unseen = || Process {
         pid: 1,
         start: 0,
         name: "?".into(),
     };
-    let callers = match ancestors.split_first() {
-        Some((parent, rest))
-            if reads_our_output(parent) || shell_role(parent) == Role::OnlyRuns =>
-        {
-            rest
-        }
-        _ => &ancestors,
-    };
-    let process = ancestry::caller(callers).map_or_else(unseen, Process::from);
-    let between = ancestors
-        .iter()
-        .take_while(|stat| process.seen() && stat.pid != process.pid);
-    let forks = between.map(|stat| (stat.pid, stat.start)).collect();
-    Caller { process, forks }
-}
-
-/// Whether the caller is a shell that exits right after this getgpu, so that nothing can
-/// be held for it.
-pub fn exits_at_once() -> bool {
-    let parent = Stat::read(std::process::id() as i32).and_then(|own| Stat::read(own.ppid));
-    parent.is_some_and(|parent| shell_role(&parent) == Role::EndsWith)
-}
-
-/// What our own parent does with getgpu, if it is a shell: the only process of which
-/// getgpu itself reads the arguments.
-fn shell_role(parent: &Stat) -> Role {
-    if !SHELLS.contains(&parent.comm.as_str()) {
-        return Role::Script;
-    }
-    // A fork of a shell for `$( )` has the arguments of its parent, and is not what runs
-    // them.
-    if parent.forked {
-        return Role::Script;
-    }
-    match process_memory::cmdline(parent.pid) {
-        Secret::Bytes(bytes) => {
-            let own = std::env::args_os()
-                .skip(1)
-                .map(|word| word.to_string_lossy().into_owned());
-            let own: Vec<String> = own.collect();
-            shell_command::role(
-                bytes
-                    .strip_suffix(b"\0")
-                    .unwrap_or(&bytes)
-                    .split(|byte| *byte == 0),
-                &own,
-            )
-        }
-        Secret::Denied | Secret::Gone => Role::Script,
-    }
-}
-
-/// Whether our parent is the next command of our own pipeline: tcsh starts the commands
-/// of `getgpu | cat` as children of cat. It reads on its standard input what we print, is
-/// no older than the pipeline, and is no shell.
-fn reads_our_output(parent: &Stat) -> bool {
-    let link = |path: String| std::fs::read_link(path).ok();
-    let ours = link("/proc/self/fd/1".into())
-        .filter(|path| path.as_os_str().as_encoded_bytes().starts_with(b"pipe:"));
-    let young = Stat::read(std::process::id() as i32)
-        .is_some_and(|own| own.start.saturating_sub(parent.start) <= PIPELINE_TICKS);
-    let shell = SHELLS.contains(&parent.comm.as_str());
-    young && !shell && ours.is_some() && link(format!("/proc/{}/fd/0", parent.pid)) == ours
+    ancestry::caller(&ancestors).map_or_else(unseen, Process::from)
 }
 
 /// Whether whoever called has exited, and `caller` is only the process that adopted us,

@@ -1,8 +1,5 @@
-//! The choice of one call: a reservation of this caller that lingers, the device of an
-//! INDEX, or free devices by the policy. It only claims: `invocation` confirms the claims
-//! when NVML has let go.
-
-use std::cell::LazyCell;
+//! The choice of one call: the device of an INDEX, or free devices by the policy. It only
+//! claims: `invocation` confirms the claims after NVML has been closed.
 
 use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
 use getgpu_common::choice::rejection_report::Rejected;
@@ -11,27 +8,20 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
 use getgpu_common::lock::{OfdLock, Side};
 use getgpu_common::ownership::Decision;
-use getgpu_common::queue::{Progress, Search, Waiter};
 use getgpu_common::request::Request;
-use getgpu_common::select::{Observer, Selected, Selection};
+use getgpu_common::select::{Observer, Queueing, Selected, Selection};
 use getgpu_common::settings::Wait;
 
 use crate::answer::{Chosen, Claimed};
-use crate::caller::Caller;
 use crate::explain;
 use crate::invocation::{Asker, Invocation, open};
-use crate::options::{Action, Format, Keep};
+use crate::options::{Action, Format};
 
 const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
 
 impl Invocation<'_> {
     /// Chooses.
-    pub fn choose(
-        &self,
-        client: &mut Asker,
-        request: &mut Request,
-        caller: &LazyCell<Caller>,
-    ) -> Result<Chosen, Failure> {
+    pub fn choose(&self, client: &mut Asker, request: &mut Request) -> Result<Chosen, Failure> {
         let mut known = request.resolve_grant(client)?;
         let index_wanted = matches!(self.options.action, Action::Print(Some(_)));
         // Of several devices it has to be known whether a program can use them together.
@@ -51,17 +41,6 @@ impl Invocation<'_> {
             return Ok(Chosen::Confirmed(self.again(cover, value)?));
         }
         request.cover = owned.cover();
-        let plain = self.options.keep != Keep::No
-            && self.options.tag.is_none()
-            && self.options.uid.is_none();
-        // Inside what this call owns the inner ranges say what is taken, and no reservation
-        // there is handed over.
-        if request.cover.is_none()
-            && plain
-            && let Some(answer) = self.reused(client, request, &caller.process, known.as_ref())?
-        {
-            return Ok(Chosen::Confirmed(answer));
-        }
         self.free(client, request, known)
     }
 
@@ -71,7 +50,7 @@ impl Invocation<'_> {
         request: &Request,
         known: Option<Inventory>,
     ) -> Result<Chosen, Failure> {
-        let waits = self.wait() != Wait::No;
+        let waits = self.settings.longest_wait() != Wait::No;
         let selection = Selection {
             client,
             lock_file: &self.lock_file,
@@ -91,12 +70,8 @@ impl Invocation<'_> {
                 known.as_ref(),
             )?)),
             Selected::Failed(failure) => Err(failure),
-            Selected::Queue(inventory) => Ok(Chosen::InQueue(inventory)),
+            Selected::Queue(queueing) => Ok(Chosen::InQueue(queueing)),
         }
-    }
-
-    fn wait(&self) -> Wait {
-        self.settings.longest_wait()
     }
 
     /// Waits for what is not free now; the request comes back with what this call owns by
@@ -104,26 +79,19 @@ impl Invocation<'_> {
     pub fn wait_in_queue(
         &self,
         request: Request,
-        inventory: Inventory,
+        queueing: Queueing,
     ) -> Result<(Claimed, Request), Failure> {
-        let line = request.queue();
-        if let Some(line) = self.settings.wait_is_cut() {
-            self.diag.warn(&line);
-        }
-        let progress = Progress::new(self.diag);
-        let mut open = || open(self.settings);
-        let (side, known) = (Side::Reservation, inventory.clone());
-        let search = Search::new(
+        let known = queueing.inventory.clone();
+        let (picked, guard, request) = queueing.wait(
             &self.lock_file,
-            side,
+            Side::Reservation,
             request,
-            inventory,
-            self.environment,
-            &mut open,
-        );
-        let (picked, guard, request) =
-            Waiter::new(&self.lock_file, line, search, progress, self.wait())?.wait()?;
-        Ok((self.claimed(picked, guard, Some(&known))?, request))
+            (self.settings, self.environment),
+            &mut || open(self.settings),
+            self.diag,
+        )?;
+        let claimed = self.claimed(picked, guard, Some(&known))?;
+        Ok((claimed, request))
     }
 
     fn claimed(

@@ -60,12 +60,6 @@ pub fn passed_over(
                 holder(lock_file, probe, device)
             )
         }
-        Some(Rejected::OtherUser) => {
-            format!(
-                "shared by another user: {}",
-                holder(lock_file, probe, device)
-            )
-        }
         Some(Rejected::Busy(reason)) => format!("busy: {reason}"),
         Some(Rejected::Unknown(reason)) => format!("unknown: {reason}"),
     };

@@ -5,16 +5,19 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use getgpu_common::deadline;
 use getgpu_common::diag::print;
 use getgpu_common::error::Failure;
 use getgpu_common::frameworks;
 use getgpu_common::job::Job;
 use getgpu_common::lock::holder_args::{HolderArgs, Until};
+use getgpu_common::poll;
 use getgpu_common::procfs::{Process, Stat};
 use getgpu_common::quantity;
 use getgpu_common::settings::Log;
 use getgpu_common::syslog::Record;
+use getgpu_common::visible::Visible;
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::signal::SigSet;
 
 use crate::answer::{Answer, Whose};
 use crate::holder::{self, Started};
@@ -35,7 +38,7 @@ impl Invocation<'_> {
         };
         let until = self.until(&whose);
         self.warn_if_cut(&until);
-        let note = format!("{}: {}", answer.value, kept(&until, &whose.caller.process));
+        let note = format!("{}: {}", answer.value, kept(&until, whose.caller));
         let job = Job::own();
         let record = self.record(&answer, &whose, job.as_ref());
         let args = self.holder_args(&answer, &whose, &record, until);
@@ -58,10 +61,11 @@ impl Invocation<'_> {
 
     /// Prints, and tells the holder how that went.
     fn print_reserved(&self, text: &str, note: &str, started: Started) -> Result<(), Failure> {
-        deadline::lift(std::io::stdout().as_fd());
+        let signals = hold_signals(text);
         match print(text) {
             Ok(()) => {
                 started.printed();
+                drop(signals);
                 self.diag.note(note);
                 self.explain_reservation(text);
                 Ok(())
@@ -81,19 +85,32 @@ impl Invocation<'_> {
         record: &Record,
         until: Until,
     ) -> HolderArgs {
-        let grant = self.environment.visible.as_deref();
         HolderArgs {
             devices: answer.uuids.clone(),
-            granted: grant.is_some_and(|own| own == answer.value.as_str()),
+            granted: self.named_before(answer),
+            grant: answer.larger_grant.clone(),
             value: answer.value.clone(),
-            caller: whose.caller.process.clone(),
+            caller: (**whose.caller).clone(),
             record: (self.settings.log != Log::None).then(|| record.text()),
             job: record.job.cloned(),
-            forks: whose.caller.forks.clone(),
             since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),
             until,
             tag: whose.tag.clone(),
         }
+    }
+
+    /// Whether CUDA_VISIBLE_DEVICES held one of the devices when this call began.
+    fn named_before(&self, answer: &Answer) -> bool {
+        let entries = match Visible::parse(self.environment.visible.as_deref()) {
+            Visible::Entries(entries) => entries,
+            Visible::Unset | Visible::Nothing => Vec::new(),
+        };
+        let names = |uuid| entries.iter().any(|entry| entry.names(uuid));
+        let by_text = || {
+            let own = self.environment.visible.as_deref();
+            own.is_some_and(|own| own == answer.value.as_str())
+        };
+        answer.uuids.iter().any(names) || by_text()
     }
 
     /// What the site's log says.
@@ -110,7 +127,7 @@ impl Invocation<'_> {
             what: "reserved",
             devices: &answer.uuids,
             uid: whose.user.map_or_else(own_uid, |user| user.uid),
-            program: ("for", &whose.caller.process.name),
+            program: ("for", &whose.caller.name),
             share: answer.part,
             job,
             waited: self.began.elapsed(),
@@ -123,8 +140,9 @@ impl Invocation<'_> {
         match self.options.keep {
             Keep::Hold(Some(0)) => Until::Released,
             Keep::Hold(_) => {
-                let process = whose.held.as_ref().unwrap_or(&whose.caller.process);
-                Until::Over(process.clone(), most)
+                let process = whose.held.as_ref().unwrap_or(whose.caller);
+                let longest = [most, self.options.reserve_for].into_iter().flatten().min();
+                Until::Over(process.clone(), longest)
             }
             Keep::No | Keep::ForProgram => {
                 let wait = self.settings.reserve_for;
@@ -177,6 +195,27 @@ impl Invocation<'_> {
             }
             Format::Uuid | Format::Index => format!("{value}\n"),
         }
+    }
+}
+
+/// Holds signals back from this thread until the result is dropped, so that none of them
+/// comes between an answer and the word to the holder that it was printed. First waits,
+/// interruptibly, until the output takes the answer at once (POLLOUT of a pipe: PIPE_BUF
+/// bytes, pipe(7)).
+fn hold_signals(text: &str) -> Option<HeldSignals> {
+    let output = std::io::stdout();
+    let _ = poll::until(&mut [PollFd::new(output.as_fd(), PollFlags::POLLOUT)], None);
+    let before = SigSet::thread_get_mask().ok()?;
+    let fits = text.len() <= libc::PIPE_BUF;
+    (fits && SigSet::all().thread_block().is_ok()).then_some(HeldSignals(before))
+}
+
+/// The signal mask to go back to.
+struct HeldSignals(SigSet);
+
+impl Drop for HeldSignals {
+    fn drop(&mut self) {
+        let _ = self.0.thread_set_mask();
     }
 }
 

@@ -46,6 +46,7 @@ impl Invocation<'_> {
         };
         self.accept_unreserved(&why)?;
         Ok(Chosen::Confirmed(Answer {
+            larger_grant: Vec::new(),
             uuids,
             value,
             lock: None,

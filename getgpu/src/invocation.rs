@@ -24,7 +24,7 @@ use getgpu_common::visible::Visible;
 use getgpu_nvml::spawn;
 
 use crate::answer::{Answer, Chosen, Whose};
-use crate::caller::{self, Caller};
+use crate::caller;
 use crate::options::{Action, Format, Keep, Options};
 use crate::tag;
 
@@ -61,15 +61,14 @@ enum Obtained {
 
 impl Invocation<'_> {
     /// Prints a device: the one reserved under a tag, else what the caller owns of its
-    /// grant, else its lingering reservation, else the device of INDEX or free ones, else
-    /// what the queue brings.
+    /// grant, else the device of INDEX or free ones, else what the queue brings.
     pub fn print(&self, mut request: Request) -> Result<(), Failure> {
         for name in &self.options.unless_tags {
             if let Ok(reserved) = tag::find(&self.lock_file, name) {
                 return self.print_again(&reserved);
             }
         }
-        let caller: LazyCell<Caller> = LazyCell::new(caller::find);
+        let caller: LazyCell<Process> = LazyCell::new(caller::find);
         let held = self.held(&caller)?;
         if request.visible == Visible::Nothing {
             return Err(request.empty_grant());
@@ -109,7 +108,7 @@ impl Invocation<'_> {
     fn obtain(
         &self,
         mut request: Request,
-        caller: &LazyCell<Caller>,
+        caller: &LazyCell<Process>,
         tag: Option<&tag::Named>,
         turn: Option<OfdLock>,
     ) -> Result<Obtained, Failure> {
@@ -122,11 +121,11 @@ impl Invocation<'_> {
                 let answer = claimed.confirm(&request, &self.lock_file)?;
                 Ok(Obtained::Now(answer, turn))
             }
-            Chosen::InQueue(inventory) => {
+            Chosen::InQueue(queueing) => {
                 // Another call for the tag may come and go while this one waits, so
                 // afterwards the tag is looked at once more.
                 drop(turn);
-                let (claimed, request) = self.wait_in_queue(request, inventory)?;
+                let (claimed, request) = self.wait_in_queue(request, queueing)?;
                 match self.enter(tag, &request)? {
                     tag::Entered::Free(turn) => {
                         let answer = claimed.confirm(&request, &self.lock_file)?;
@@ -140,7 +139,7 @@ impl Invocation<'_> {
 
     /// The process that `--hold` names. Without a name it is the caller, if there is one
     /// that can be waited for.
-    fn held(&self, caller: &LazyCell<Caller>) -> Result<Option<Process>, Failure> {
+    fn held(&self, caller: &LazyCell<Process>) -> Result<Option<Process>, Failure> {
         match self.options.keep {
             Keep::Hold(Some(0)) if !root() => {
                 let failure = Failure::new(
@@ -150,18 +149,10 @@ impl Invocation<'_> {
                 return Err(failure.hint("getgpu --hold"));
             }
             Keep::Hold(Some(pid)) if pid > 0 => return caller::to_hold(pid).map(Some),
-            Keep::Hold(None) if caller::is_adopter(&caller.process) => {
+            Keep::Hold(None) if caller::is_adopter(caller) => {
                 return Err(caller::adopted());
             }
-            Keep::Hold(None) if !caller.process.seen() => return Err(caller::unseen()),
-            Keep::Hold(None) if caller::exits_at_once() => {
-                self.diag.warn(&format!(
-                    "--hold: {} (pid {}) exits right after this, and the hold with it",
-                    caller.process.name, caller.process.pid
-                ));
-                self.diag
-                    .hint("name the process to hold for: getgpu --hold=PID");
-            }
+            Keep::Hold(None) if !caller.seen() => return Err(caller::unseen()),
             _ => {}
         }
         Ok(None)
@@ -178,7 +169,7 @@ impl Invocation<'_> {
     fn choose_or_queue(
         &self,
         request: &mut Request,
-        caller: &LazyCell<Caller>,
+        caller: &LazyCell<Process>,
     ) -> Result<Chosen, Failure> {
         let choose = |request: &mut Request| {
             let asker = open(self.settings)?;
@@ -186,7 +177,7 @@ impl Invocation<'_> {
                 // Now, while the library is being loaded.
                 LazyCell::force(caller);
             }
-            asker.ask_all(|client| self.choose(client, request, caller))
+            asker.ask_all(|client| self.choose(client, request))
         };
         let chosen = choose(request);
         let none = match &chosen {
@@ -264,12 +255,15 @@ impl Invocation<'_> {
         false
     }
 
-    /// Devices that are ours are printed again; their reservation goes on, and with
-    /// --hold a second holder joins it.
+    /// Prints devices that this call owns once more; their reservation goes on. With
+    /// --hold, --for or --tag a second holder joins it.
     pub fn again(&self, cover: &Cover, value: String) -> Result<Answer, Failure> {
         self.diag.note(&format!("{value}: yours already"));
         let mut lock = None;
-        if matches!(self.options.keep, Keep::Hold(_)) || self.options.tag.is_some() {
+        let held_longer = matches!(self.options.keep, Keep::Hold(_))
+            || self.options.reserve_for.is_some()
+            || self.options.tag.is_some();
+        if held_longer {
             let joined = self.lock_file.open()?;
             let mut all = cover
                 .devices
@@ -282,6 +276,7 @@ impl Invocation<'_> {
         let uuids = cover.devices.iter().map(|(uuid, _)| uuid.clone()).collect();
         let part = share::smallest(cover.devices.iter().map(|(_, units)| units));
         Ok(Answer {
+            larger_grant: Vec::new(),
             uuids,
             value,
             lock,

@@ -23,9 +23,7 @@ mod invocation;
 mod list;
 mod options;
 mod release;
-mod reuse;
 mod run;
-mod shell_command;
 mod show_config;
 mod tag;
 

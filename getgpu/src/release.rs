@@ -9,8 +9,9 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::lock::LockFile;
 use getgpu_common::lock::ownership_proof::{self, HolderProcess};
-
-use crate::reuse::{ask_to_end, over};
+use getgpu_common::procfs::Stat;
+use getgpu_common::sys;
+use nix::sys::signal::Signal;
 
 /// How long the holders may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -86,7 +87,7 @@ fn end(lock_file: &LockFile, lines: &[HolderProcess], diag: &Diag) -> Result<(),
     for line in lines {
         ask_to_end(lock_file, line);
     }
-    let left = || lines.iter().filter(|line| !over(line));
+    let left = || lines.iter().filter(|line| !has_exited(line));
     while left().next().is_some() && began.elapsed() < PATIENCE {
         std::thread::sleep(PAUSE);
     }
@@ -98,7 +99,7 @@ fn end(lock_file: &LockFile, lines: &[HolderProcess], diag: &Diag) -> Result<(),
             .collect::<Vec<_>>()
             .join(",")
     };
-    for line in lines.iter().filter(|line| over(line)) {
+    for line in lines.iter().filter(|line| has_exited(line)) {
         diag.note(&format!("{}: released (pid {})", devices(line), line.pid));
     }
     match left().next() {
@@ -111,5 +112,31 @@ fn end(lock_file: &LockFile, lines: &[HolderProcess], diag: &Diag) -> Result<(),
                 line.pid
             ),
         )),
+    }
+}
+
+/// Whether a holder has exited. One that nobody reaps has given everything up too.
+fn has_exited(line: &HolderProcess) -> bool {
+    Stat::read(line.pid).is_none_or(|stat| !stat.alive() || stat.start != line.start)
+}
+
+/// Asks a holder to end; false if it could not be asked, or has changed into another
+/// process.
+fn ask_to_end(lock_file: &LockFile, line: &HolderProcess) -> bool {
+    // A stopped process acts on a signal once it is continued.
+    signal(lock_file, line, Signal::SIGTERM) && signal(lock_file, line, Signal::SIGCONT)
+}
+
+/// Sends a holder a signal; true if it went to this holder and to no other process that
+/// has got its number.
+fn signal(lock_file: &LockFile, line: &HolderProcess, signal: Signal) -> bool {
+    let fd = sys::pidfd(line.pid);
+    // Looked at again behind the pidfd.
+    if has_exited(line) || !ownership_proof::proven(lock_file, line) {
+        return false;
+    }
+    match &fd {
+        Ok(fd) => sys::pidfd_signal(fd, signal as i32).is_ok(),
+        Err(_) => nix::sys::signal::kill(nix::unistd::Pid::from_raw(line.pid), signal).is_ok(),
     }
 }

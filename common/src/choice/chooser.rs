@@ -60,25 +60,12 @@ enum Next {
 }
 
 impl<A: Ask> Chooser<'_, A> {
-    /// Chooses. `known` is an inventory that was needed already; then nothing is drawn.
-    pub fn choose(
-        &mut self,
-        probe: &OfdLock,
-        known: Option<&Inventory>,
-    ) -> Result<Outcome, Failure> {
-        if let Some(inventory) = known {
-            return self.among(probe, inventory);
+    /// Picks a random free device without a scan of the node, where the request allows
+    /// it. `None`: only a scan can answer.
+    pub fn pick_randomly(&mut self, probe: &OfdLock) -> Result<Option<Picked>, Failure> {
+        if !self.request.may_draw() {
+            return Ok(None);
         }
-        if self.request.may_draw()
-            && let Some(picked) = self.draw(probe)?
-        {
-            return Ok(Outcome::Picked(vec![picked], Guard::default()));
-        }
-        let inventory = self.client.client()?.scan(self.request.detail())?;
-        self.among(probe, &inventory)
-    }
-
-    fn draw(&mut self, probe: &OfdLock) -> Result<Option<Picked>, Failure> {
         let gpus = self.client.client()?.count()?;
         if gpus == 0 {
             return Ok(None);
@@ -115,7 +102,8 @@ impl<A: Ask> Chooser<'_, A> {
         Ok(None)
     }
 
-    fn among(&mut self, probe: &OfdLock, inventory: &Inventory) -> Result<Outcome, Failure> {
+    /// Chooses among the devices of the node.
+    pub fn choose(&mut self, probe: &OfdLock, inventory: &Inventory) -> Result<Outcome, Failure> {
         let count = self.request.count;
         let pool = rejection_report::pool(&self.request.filter, inventory, count)?;
         let share = self.request.filter.share.is_some();

@@ -34,8 +34,6 @@ pub enum Rejected {
     TooFew,
     /// Less of it is free than the share that is wanted.
     NoRoom,
-    /// Another user shares it, and only one user may.
-    OtherUser,
     /// NVML shows it in use.
     Busy(String),
     /// NVML would not tell.
@@ -70,7 +68,7 @@ impl RejectionReport {
                 Rejected::TooFew => report.free += 1,
                 Rejected::Busy(_) => report.other += 1,
                 Rejected::Unknown(_) => report.unknown += 1,
-                Rejected::Taken | Rejected::Tentative | Rejected::NoRoom | Rejected::OtherUser => {
+                Rejected::Taken | Rejected::Tentative | Rejected::NoRoom => {
                     report.count_holder(probe, Span::of(&device.uuid));
                 }
             }

@@ -42,13 +42,14 @@ pub struct HolderArgs {
     pub job: Option<Job>,
     /// What the system's log is told of its end; `None`: nothing.
     pub record: Option<String>,
-    /// The caller's forks between it and the getgpu that made it, as pid and start.
-    pub forks: Vec<(i32, u64)>,
+    /// The grant that the devices were chosen from, where it names more than they are: a
+    /// process that names all of it was granted it, and is no use of the reservation.
+    pub grant: Vec<Uuid>,
     /// Start of the getgpu that made it, in clock ticks: unreadable processes count only
     /// from then on.
     pub since: u64,
-    /// The value was in the environment of getgpu or its caller before: older programs
-    /// that have it do not count.
+    /// One of the devices was in the environment of getgpu before: older programs that
+    /// name it do not count.
     pub granted: bool,
     /// Until when.
     pub until: Until,
@@ -67,14 +68,8 @@ pub struct Tag {
 impl HolderArgs {
     /// The words behind `getgpu --holder`. A NUL cannot occur: process names end at one.
     pub fn words(&self) -> Vec<CString> {
-        let devices = self
-            .devices
-            .iter()
-            .map(Uuid::as_str)
-            .collect::<Vec<_>>()
-            .join(",");
         let mut words = vec![
-            devices,
+            joined(&self.devices),
             format!("caller={}({})", self.caller.pid, self.caller.name),
             format!("start={}", self.caller.start),
         ];
@@ -96,8 +91,8 @@ impl HolderArgs {
             words.push(format!("job={}", job.id));
             words.extend(job.task.map(|task| format!("task={task}")));
         }
-        if !self.forks.is_empty() {
-            words.push(format!("forks={}", forks_text(&self.forks)));
+        if !self.grant.is_empty() {
+            words.push(format!("grant={}", joined(&self.grant)));
         }
         words.push(format!("value={}", self.value));
         if self.granted {
@@ -138,7 +133,7 @@ impl HolderArgs {
                 id: id.into(),
                 task: find("task").and_then(|task| task.parse().ok()),
             }),
-            forks: find("forks").map_or(Some(Vec::new()), parse_forks)?,
+            grant: find("grant").map_or(Some(Vec::new()), parse_devices)?,
             granted: find("granted").is_some(),
             tag: find("tag").map(|name| Tag {
                 name: name.into(),
@@ -178,31 +173,21 @@ impl HolderArgs {
     /// itself 0, `usize::MAX` if it was made for none of its `lineage` (the process and
     /// its ancestors as pid and start, nearest first).
     pub fn distance(&self, lineage: &[(i32, u64)]) -> usize {
-        let made_for = |(pid, start): &(i32, u64)| {
-            self.held_for().is_some_and(|process| process.pid == *pid)
-                || self.caller.pid == *pid
-                || self.forks.contains(&(*pid, *start))
+        let made_for = |(pid, _): &(i32, u64)| {
+            self.held_for().is_some_and(|process| process.pid == *pid) || self.caller.pid == *pid
         };
         lineage.iter().position(made_for).unwrap_or(usize::MAX)
     }
 }
 
-/// Processes as the command line of a holder names them: `4711:1234,4712:1236`, pid and
-/// start.
-pub fn forks_text(forks: &[(i32, u64)]) -> String {
-    forks
-        .iter()
-        .map(|(pid, start)| format!("{pid}:{start}"))
-        .collect::<Vec<_>>()
-        .join(",")
+/// Devices as one word: `MIG-...,MIG-...`.
+fn joined(devices: &[Uuid]) -> String {
+    let devices = devices.iter().map(Uuid::as_str);
+    devices.collect::<Vec<_>>().join(",")
 }
 
-pub fn parse_forks(text: &str) -> Option<Vec<(i32, u64)>> {
-    let one = |text: &str| {
-        let (pid, start) = text.split_once(':')?;
-        Some((pid.parse().ok()?, start.parse().ok()?))
-    };
-    text.split(',').map(one).collect()
+fn parse_devices(text: &str) -> Option<Vec<Uuid>> {
+    text.split(',').map(Uuid::parse).collect()
 }
 
 /// `4711(bash)`

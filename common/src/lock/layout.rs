@@ -74,26 +74,18 @@ impl Span {
         self.range(0x0040_0000, UNITS)
     }
 
-    /// Write-locked by whoever moves a reservation into or out of its lingering part, or
-    /// takes it over.
-    pub const fn handover(self) -> Range {
-        self.range(0x0050_0000, 1)
-    }
+    // The bytes 0x0050_0000, 10, 20 and 30 belonged to earlier versions, which handed
+    // reservations on. Nothing may use them.
 
-    /// Read-locked by a holder whose programs have exited while its caller lives.
+    /// Read-locked, beside its units of `reservation`, by a holder whose programs have
+    /// exited: these units are free within the time that the site's `linger` sets.
     pub const fn lingering(self) -> Range {
-        self.range(0x0050_0010, 1)
+        self.range(0x0060_0000, UNITS)
     }
 
-    /// Read-locked by a lingering holder that agrees that its reservation is reused by
-    /// whoever holds `handover`.
-    pub const fn consent(self) -> Range {
-        self.range(0x0050_0020, 1)
-    }
-
-    /// Read-locked by a lingering holder that does not agree.
-    pub const fn refusal(self) -> Range {
-        self.range(0x0050_0030, 1)
+    /// The same beside `inner_reservation`.
+    pub const fn inner_lingering(self) -> Range {
+        self.range(0x0070_0000, UNITS)
     }
 
     /// One byte per process id (up to 2^22, PID_MAX_LIMIT) of those who lease.
@@ -178,16 +170,14 @@ pub fn fnv1a(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn regions(span: Span) -> [Range; 12] {
+    fn regions(span: Span) -> [Range; 10] {
         [
             span.lease(),
             span.reservation(),
             span.inner_lease(),
             span.inner_reservation(),
-            span.handover(),
             span.lingering(),
-            span.consent(),
-            span.refusal(),
+            span.inner_lingering(),
             span.lease_pids(),
             span.reservation_pids(),
             span.lease_uids(),
@@ -233,10 +223,8 @@ mod tests {
                 0x20_0000,
                 0x30_0000,
                 0x40_0000,
-                0x50_0000,
-                0x50_0010,
-                0x50_0020,
-                0x50_0030,
+                0x60_0000,
+                0x70_0000,
                 0x100_0000,
                 0x200_0000,
                 0x1_0000_0000,

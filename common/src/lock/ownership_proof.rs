@@ -128,32 +128,6 @@ pub fn reserved_units(lock_file: &LockFile, line: &HolderProcess, device: &Uuid)
     )
 }
 
-/// What the holder of a reservation shows of its state, on the lock and with proof.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shows {
-    /// Its programs have exited, and it waits for the caller's next one.
-    Lingering,
-    /// It agrees that the reservation is reused by the process that asked.
-    Consent,
-    /// It does not.
-    Refusal,
-}
-
-/// Whether the holder shows this for all of its devices.
-pub fn shows(lock_file: &LockFile, line: &HolderProcess, state: Shows) -> bool {
-    let locks = fdinfo::confirmed_locks(&line.pid.to_string());
-    let shown = |device| {
-        let span = Span::of(device);
-        let byte = match state {
-            Shows::Lingering => span.lingering(),
-            Shows::Consent => span.consent(),
-            Shows::Refusal => span.refusal(),
-        };
-        !fdinfo::within(&locks, lock_file.identity.1, byte).is_empty()
-    };
-    line.args.devices.iter().all(shown)
-}
-
 /// The locks that descriptors of ours show: before we lease anything, those that we
 /// inherited.
 pub fn inherited_locks() -> Vec<OwnLock> {

@@ -1,9 +1,11 @@
 //! The queue of waiters: served in order of arrival, across users and programs, by locks
 //! alone, so that a killed waiter blocks nobody. `ticket` is a place in the queue, `waiter`
 //! waits for its turn and then for a device, `watch` and `retry_schedule` tell when to look,
-//! `stalled_head` when nobody does, `progress` says so, `queued` tells people who waits.
+//! `stalled_head` when nobody does, `progress` says so, `queued` tells people who waits,
+//! `lingering` finds reservations that are about to end.
 
 pub mod interrupt_timer;
+pub mod lingering;
 pub mod progress;
 pub mod queued;
 pub mod retry_schedule;
@@ -17,4 +19,4 @@ pub use progress::Progress;
 pub use retry_schedule::Availability;
 pub use search::{Search, availability};
 pub use ticket::{Ticket, taken_by, waiting};
-pub use waiter::{Seeker, Tried, Waiter};
+pub use waiter::{Patience, Seeker, Tried, Waiter};

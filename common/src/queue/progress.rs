@@ -26,6 +26,7 @@ pub struct Progress {
     terminal: bool,
     began: Instant,
     said: bool,
+    silent: bool,
 }
 
 impl Progress {
@@ -37,6 +38,15 @@ impl Progress {
             terminal,
             began: Instant::now(),
             said: false,
+            silent: false,
+        }
+    }
+
+    /// Prints nothing at all: for callers that did not ask to wait.
+    pub fn silent(diag: &Diag) -> Self {
+        Self {
+            silent: true,
+            ..Self::new(diag)
         }
     }
 
@@ -52,7 +62,11 @@ impl Progress {
 
     /// Says how it stands: `state` is asked for only if it is to be said.
     pub fn update(&mut self, state: impl FnOnce() -> Standing) {
-        if self.diag.level() < Level::Normal || (self.said && !self.terminal) || !self.may_paint() {
+        if self.silent
+            || self.diag.level() < Level::Normal
+            || (self.said && !self.terminal)
+            || !self.may_paint()
+        {
             return;
         }
         let text = line(&state());

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 
+use super::lingering::{self, Prospect};
 use super::{Availability, Seeker, Tried};
 use crate::choice::chooser::{Chooser, Guard, Outcome, Picked};
 use crate::choice::rejection_report::{self, Offer, Rejected, RejectionReport};
@@ -111,7 +112,7 @@ impl<'a, W: Worker> Search<'a, W> {
                 request,
                 skip: &skip,
             }
-            .choose(&probe, Some(&self.inventory))
+            .choose(&probe, &self.inventory)
         };
         match (choose(), client.opened) {
             (Ok(outcome), Some(client)) => client.close().map(|()| outcome),
@@ -151,12 +152,7 @@ impl<W: Worker> Search<'_, W> {
 
     /// The devices that NVML shows in use, or does not tell about.
     fn in_use(&self) -> Vec<Uuid> {
-        let in_use = |why: &Rejected| {
-            matches!(
-                why,
-                Rejected::Busy(_) | Rejected::Unknown(_) | Rejected::OtherUser
-            )
-        };
+        let in_use = |why: &Rejected| matches!(why, Rejected::Busy(_) | Rejected::Unknown(_));
         let busy = self.rejected.iter().filter(|(_, why)| in_use(why));
         busy.map(|(device, _)| device.uuid.clone()).collect()
     }
@@ -237,6 +233,15 @@ impl<W: Worker> Seeker for Search<'_, W> {
 
     fn stale(&self) -> bool {
         self.listed.elapsed() >= RELIST
+    }
+
+    fn lingers(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
+        let prospect = if self.may_have_more(probe)? {
+            lingering::prospect(self.lock_file, probe, &self.request, &self.inventory)?
+        } else {
+            lingering::prospect_within_limit(self.lock_file, probe, &self.inventory)?
+        };
+        Ok(prospect == Prospect::Lingering)
     }
 
     fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure> {

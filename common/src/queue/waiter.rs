@@ -52,10 +52,39 @@ pub trait Seeker {
     fn stale(&self) -> bool {
         false
     }
+    /// Whether devices are about to become free, since reservations linger.
+    fn lingers(&mut self, _probe: &OfdLock) -> Result<bool, Failure> {
+        Ok(false)
+    }
     /// Whether this user may have more now.
     fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure>;
     /// The failure of having waited in vain.
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure;
+}
+
+/// How long a waiter waits.
+#[derive(Clone, Debug)]
+pub struct Patience {
+    /// `None`: without end.
+    pub limit: Option<Duration>,
+    /// When the limit has passed and reservations linger by then, so much longer, once.
+    pub extension: Option<Duration>,
+    /// What a caller that did not ask to wait is told when the wait was in vain.
+    pub failure: Option<Failure>,
+}
+
+impl From<Wait> for Patience {
+    fn from(wait: Wait) -> Self {
+        Self {
+            limit: match wait {
+                Wait::No => Some(Duration::ZERO),
+                Wait::For(time) => Some(time),
+                Wait::Forever => None,
+            },
+            extension: None,
+            failure: None,
+        }
+    }
 }
 
 pub struct Waiter<'a, S: Seeker> {
@@ -65,7 +94,7 @@ pub struct Waiter<'a, S: Seeker> {
     seeker: S,
     schedule: RetrySchedule,
     progress: Progress,
-    limit: Option<Duration>,
+    patience: Patience,
     /// Why this user may not have more, while that is so.
     over: Option<Failure>,
     /// When one of those far behind has looked last.
@@ -79,13 +108,8 @@ impl<'a, S: Seeker> Waiter<'a, S> {
         queue: u32,
         seeker: S,
         progress: Progress,
-        wait: Wait,
+        patience: Patience,
     ) -> Result<Self, Failure> {
-        let limit = match wait {
-            Wait::No => Some(Duration::ZERO),
-            Wait::For(time) => Some(time),
-            Wait::Forever => None,
-        };
         let (probe, ticket) = (lock_file.open()?, Ticket::draw(lock_file, queue)?);
         let (schedule, looked) = (RetrySchedule::default(), Instant::now());
         Ok(Self {
@@ -95,7 +119,7 @@ impl<'a, S: Seeker> Waiter<'a, S> {
             seeker,
             schedule,
             progress,
-            limit,
+            patience,
             over: None,
             looked,
         })
@@ -121,19 +145,21 @@ impl<'a, S: Seeker> Waiter<'a, S> {
     }
 
     fn left(&mut self) -> Result<Duration, Failure> {
-        let Some(limit) = self.limit else {
+        let Some(limit) = self.patience.limit else {
             return Ok(TICK);
         };
-        match limit
-            .checked_sub(self.progress.waited())
-            .filter(|left| !left.is_zero())
-        {
-            Some(left) => Ok(left),
-            None => match self.over.take() {
-                Some(over) => Err(over),
-                None => Err(self.seeker.in_vain(&self.probe, self.progress.waited())),
-            },
+        let left = limit.saturating_sub(self.progress.waited());
+        if !left.is_zero() {
+            return Ok(left);
         }
+        if let Some(extension) = self.patience.extension.take()
+            && self.seeker.lingers(&self.probe)?
+        {
+            self.patience.limit = Some(self.progress.waited() + extension);
+            return Ok(extension);
+        }
+        let failure = self.patience.failure.take().or_else(|| self.over.take());
+        Err(failure.unwrap_or_else(|| self.seeker.in_vain(&self.probe, self.progress.waited())))
     }
 
     /// Sleeps until the next lower number ends, or for a second.

@@ -14,7 +14,7 @@ use crate::ownership::{self, Cover, Decision, OwnershipQuestion};
 use crate::pool::{Filter, Portion};
 use crate::procfs::namespaces;
 use crate::settings::allowed::List;
-use crate::settings::{Environment, Policy, Settings, ShareUsers, WithoutGrant, allowed};
+use crate::settings::{Environment, Policy, Settings, WithoutGrant, allowed};
 use crate::share::Share;
 use crate::visible::Visible;
 
@@ -36,8 +36,6 @@ pub struct Request {
     /// What of the grant is ours already, once that was found out: then devices are
     /// chosen inside it.
     pub cover: Option<Cover>,
-    /// A device is shared by one user's programs only.
-    pub same_user: bool,
     /// Where a rank of a parallel program is best placed; none: anywhere.
     pub nearest: Option<Nearest>,
     /// All devices that the program is to see behind its own, where it is to see more
@@ -140,7 +138,6 @@ impl Request {
             cover: None,
             // What ranks share is known only when they have been counted.
             memory: settings.mps && (settings.share.is_some() || settings.share_auto),
-            same_user: settings.share_users == ShareUsers::Same,
             nearest: None,
             others: Vec::new(),
             neighbours: Vec::new(),
@@ -199,8 +196,7 @@ impl Request {
         each.saturating_mul(i64::try_from(self.count).unwrap_or(i64::MAX))
     }
 
-    /// What of the grant's devices is ours already. Without a grant that is a question of
-    /// reuse, which getgpu alone asks.
+    /// What of the grant's devices this call owns already; without a grant, nothing.
     pub fn owned(&self, lock_file: &LockFile, inventory: Option<&Inventory>) -> Decision {
         let Some(grant) = self.filter.grant.as_deref() else {
             return Decision::Nothing;
@@ -226,11 +222,10 @@ impl Request {
             |uuid: &Uuid, ours: &Units| self.filter.portion(ours, memory(uuid)) == Portion::All;
         let by_uuid = self.visible.full_uuids().is_some();
         let wish = OwnershipQuestion {
-            grant: Some(grant),
+            grant,
             by_uuid,
             count: self.count,
             wants_all: &wants_all,
-            reusable: &|_, _| false,
         };
         ownership::of_grant(lock_file, &wish)
     }
@@ -303,6 +298,13 @@ impl Request {
             grant.as_deref().unwrap_or("all"),
             self.count,
         )
+    }
+
+    /// The devices of the grant, if they are more than the `chosen` ones.
+    pub fn larger_grant(&self, chosen: usize) -> Vec<Uuid> {
+        let grant = self.filter.grant.as_ref();
+        let larger = grant.filter(|grant| grant.len() > chosen);
+        larger.cloned().unwrap_or_default()
     }
 
     /// Whether there is a grant, of whatever origin.

@@ -73,8 +73,8 @@ keys! {
         |s| show_or(s.max_wait, show_time), |s, t| s.max_wait = Some(time(t)?);
     policy "log", "where each lease and reservation is logged, a line each: \"none\" (nowhere) or \"syslog\" (the system's log)",
         |s| show_json(&s.log), |s, t| s.log = read(t)?;
-    policy "share_users", "who may share a device: \"any\" users, or the \"same\" user's programs only",
-        |s| show_json(&s.share_users), |s, t| s.share_users = read(t)?;
+    policy "linger", "how long a reservation outlasts the last program that names its device",
+        |s| show_time(s.linger), |s, t| s.linger = time(t)?;
     policy "auto", "programs that load libcudawrap.so get a device at their first CUDA call: \"on\" or \"off\"",
         |s| show_json(&s.auto), |s, t| s.auto = read(t)?;
     policy "auto_except", "programs that libcudawrap.so leaves alone (* and ? as in file names), in addition to MPS daemons, nvidia-*, ompi_info, ucx_info and lstopo",
@@ -101,8 +101,6 @@ keys! {
         |s| s.wait.text(), |s, t| s.wait = read(t)?;
     preference "reserve_for", "how long a reservation waits for its program to appear",
         |s| show_time(s.reserve_for), |s, t| s.reserve_for = time(t)?;
-    preference "linger", "how long a reservation outlasts its last program while the calling shell or script lives",
-        |s| show_time(s.linger), |s, t| s.linger = time(t)?;
     preference "when_taken", "what happens to a wrapped program whose CUDA_VISIBLE_DEVICES names a device that somebody else has: \"run\" or \"fail\"",
         |s| show_json(&s.when_taken), |s, t| s.when_taken = read(t)?;
     preference "when_no_gpu", "what happens to a wrapped program on a node without GPUs: \"run\" or \"fail\"",

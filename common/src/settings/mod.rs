@@ -25,8 +25,7 @@ pub use environment::Environment;
 pub use loaded::{Loaded, Source, matches};
 pub use value_codec::quoted;
 pub use value_types::{
-    Auto, AutoNone, IdleAction, Log, Policy, RunOrFail, ShareUsers, Shown, Type, Unshared, Wait,
-    WithoutGrant,
+    Auto, AutoNone, IdleAction, Log, Policy, RunOrFail, Shown, Type, Unshared, Wait, WithoutGrant,
 };
 
 /// The site's list of devices if no setting names another.
@@ -71,8 +70,6 @@ pub struct Settings {
     pub idle_action: IdleAction,
     /// The longest wait in the queue.
     pub max_wait: Option<Duration>,
-    /// Who may share a device.
-    pub share_users: ShareUsers,
     /// Where leases are written down.
     pub log: Log,
     /// Whether programs that load libcudawrap.so get a device.
@@ -182,7 +179,6 @@ impl Default for Settings {
             max_idle: None,
             idle_action: IdleAction::Log,
             max_wait: None,
-            share_users: ShareUsers::Any,
             log: Log::None,
             auto: Auto::On,
             auto_except: Vec::new(),
@@ -200,7 +196,7 @@ impl Default for Settings {
             visible: Shown::One,
             wait: Wait::No,
             reserve_for: Duration::from_secs(60),
-            linger: Duration::from_secs(5),
+            linger: Duration::from_secs(2),
             when_taken: RunOrFail::Run,
             when_no_gpu: RunOrFail::Run,
             framework_memory: true,

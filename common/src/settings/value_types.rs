@@ -122,17 +122,6 @@ words! {
 }
 
 words! {
-    /// Who may share a device.
-    ShareUsers {
-        /// Programs of different users.
-        #[default]
-        Any = "any",
-        /// Programs of one user at a time.
-        Same = "same",
-    }
-}
-
-words! {
     /// Where leases are written down.
     Log {
         /// Nowhere.

@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-/// The longest pause; also what a program that comes late may have to be over in to be
-/// missed.
+/// The longest pause. A program that starts late and exits within it can be missed.
 const LONGEST: Duration = Duration::from_millis(500);
 /// Looks take one part in so many of a processor.
 const PART: u32 = 20;

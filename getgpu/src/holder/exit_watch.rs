@@ -58,12 +58,6 @@ impl Watch {
         true
     }
 
-    /// Returns whether all have exited.
-    pub fn are_over(&mut self) -> bool {
-        self.wait(Some(Instant::now()));
-        self.0.is_empty()
-    }
-
     /// Without a pidfd for each it looks again after a second.
     fn wait(&mut self, deadline: Option<Instant>) {
         let blind = self.0.iter().any(|watched| watched.fd.is_none());

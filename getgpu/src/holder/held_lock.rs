@@ -1,29 +1,35 @@
-//! The lock that a holder has, and the bytes of it by which the holder and the caller's
-//! next getgpu agree who has the reservation: the mark that it lingers, the handover, the
-//! answer.
+//! The lock that a holder has: the units of each reserved device, and the mark beside
+//! them which shows that the reservation lingers.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
 
 use getgpu_common::ident::Uuid;
 use getgpu_common::lock::holder_args::HolderArgs;
 use getgpu_common::lock::{OfdLock, Span, Units};
 use getgpu_common::procfs::fdinfo;
 
-/// How long somebody else may take over or move the lingering mark.
-const HANDOVER: Duration = Duration::from_millis(200);
-
-/// The confirmed reservation of these devices.
+/// The confirmed reservation of some devices.
 pub struct HeldLock<'a> {
     devices: &'a [Uuid],
     pub lock: OfdLock,
+    inode: u64,
+}
+
+/// Which units of a device are reserved, and among whom: for the node, and inside a
+/// reservation or lease of the caller.
+#[derive(Default, PartialEq, Eq)]
+pub struct ReservedUnits {
+    pub outer: Units,
+    pub inner: Units,
 }
 
 impl<'a> HeldLock<'a> {
-    pub fn new(line: &'a HolderArgs, lock: OfdLock) -> Self {
+    pub fn new(args: &'a HolderArgs, lock: OfdLock) -> Self {
+        let inode = nix::sys::stat::fstat(lock.as_fd()).map_or(0, |stat| stat.st_ino);
         Self {
-            devices: &line.devices,
+            devices: &args.devices,
             lock,
+            inode,
         }
     }
 
@@ -38,70 +44,48 @@ impl<'a> HeldLock<'a> {
         Some(OfdLock::new(OwnedFd::from(file)))
     }
 
-    /// Read-locks the lingering bytes, under the handover bytes, on a description of its
-    /// own.
-    pub fn mark(&self) -> Option<OfdLock> {
+    /// Marks the reserved units as lingering until the result is dropped. Callers that
+    /// find no free device wait for such units.
+    #[must_use = "the mark ends when this is dropped"]
+    pub fn mark_lingering(&self) -> Option<OfdLock> {
         let mark = self.reopen()?;
-        let handover = self.handover();
         for device in self.devices {
-            let _ = mark.try_read(Span::of(device).lingering());
+            let (span, reserved) = (Span::of(device), self.reserved("self", device));
+            // Inner units are held on the outer range too, which does not end with them.
+            let marked = if reserved.inner.is_empty() {
+                reserved.outer.at(span.lingering()).collect::<Vec<_>>()
+            } else {
+                reserved.inner.at(span.inner_lingering()).collect()
+            };
+            for range in marked {
+                let _ = mark.try_read(range);
+            }
         }
-        drop(handover);
         Some(mark)
     }
 
-    /// Takes the mark away, unless somebody is just taking over: then this process is
-    /// about to be ended.
-    pub fn unmark(&self, mark: Option<OfdLock>) {
-        let handover = self.handover();
-        drop(mark);
-        drop(handover);
+    /// Whether this is the reservation of a part of a device.
+    pub fn is_share(&self) -> bool {
+        let whole = |device| self.reserved("self", device).outer.is_whole();
+        !self.devices.iter().all(whole)
     }
 
-    fn handover(&self) -> Option<OfdLock> {
-        let description = self.reopen()?;
-        let until = Instant::now() + HANDOVER;
-        for device in self.devices {
-            let left = until.saturating_duration_since(Instant::now());
-            let locked = description.write_within(Span::of(device).handover(), left);
-            if matches!(locked, Ok(false)) {
-                return None;
-            }
-        }
-        Some(description)
-    }
-
-    /// Says on `description` whether the one that asks gets the devices.
-    pub fn answer(&self, description: &OfdLock, agreed: bool) {
-        for device in self.devices {
-            let span = Span::of(device);
-            let _ = description.try_read(if agreed {
-                span.consent()
-            } else {
-                span.refusal()
-            });
-        }
-    }
-
-    /// Whether somebody keeps the handover bytes.
-    pub fn is_asked_for(&self, probe: &OfdLock) -> bool {
-        let held = |device| matches!(probe.conflict(Span::of(device).handover()), Ok(Some(_)));
-        self.devices.iter().any(held)
-    }
-
-    /// Whether another program has a lease or a reservation on the units that are held
-    /// here; so it is, in doubt.
-    pub fn is_held_by_others(&self, probe: &OfdLock) -> bool {
-        let own = fdinfo::confirmed_locks("self");
-        let inode = nix::sys::stat::fstat(self.lock.as_fd()).map_or(0, |stat| stat.st_ino);
-        self.devices.iter().map(Span::of).any(|span| {
-            let units = Units::of(
-                fdinfo::within(&own, inode, span.reservation()),
-                span.reservation(),
-            );
-            let regions = [span.lease(), span.inner_lease(), span.inner_reservation()];
-            let held = |range| !matches!(probe.conflict(range), Ok(None));
-            regions.into_iter().any(|region| units.at(region).any(held))
+    /// Whether process `pid` reserves other units of one of these devices.
+    pub fn is_shared_with(&self, pid: i32) -> bool {
+        self.devices.iter().any(|device| {
+            let own = self.reserved("self", device);
+            let other = self.reserved(&pid.to_string(), device);
+            !other.outer.is_empty() && own != other
         })
+    }
+
+    /// The units of a device that the descriptors of `pid` (or "self") show as reserved.
+    fn reserved(&self, pid: &str, device: &Uuid) -> ReservedUnits {
+        let (span, locks) = (Span::of(device), fdinfo::confirmed_locks(pid));
+        let within = |region| Units::of(fdinfo::within(&locks, self.inode, region), region);
+        ReservedUnits {
+            outer: within(span.reservation()),
+            inner: within(span.inner_reservation()),
+        }
     }
 }

@@ -1,10 +1,9 @@
 //! The holder: a small process that keeps a reservation for a program that has not
 //! started yet, and for as long as it runs. `start` makes one, `lifecycle` is
 //! what it does, `held_lock` what it holds, `proc_scanner` and `process_match` find its
-//! program, and `consent` decides whether another getgpu may have the reservation.
+//! program.
 
 mod backoff;
-mod consent;
 pub mod exit_watch;
 mod held_lock;
 mod lifecycle;
@@ -13,7 +12,6 @@ mod process_match;
 mod snapshot;
 mod start;
 
-pub use consent::QUESTION;
 pub use start::{Started, start};
 
 use std::ffi::OsString;
@@ -28,7 +26,7 @@ pub fn main(words: &[OsString]) -> i32 {
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     match HolderArgs::parse(words.iter().map(String::as_str)) {
-        Some(line) => lifecycle::live(&line),
+        Some(args) => lifecycle::run(&args),
         None => 2,
     }
 }

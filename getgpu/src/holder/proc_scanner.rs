@@ -1,123 +1,151 @@
 //! Looking at /proc for programs that name the device: at the caller and its descendants,
 //! which is quick, or at all processes of the uid, which is kept to one per cent of a
-//! processor. Only here are the environments of strangers' processes read.
+//! processor. Only here are the environments of unknown processes read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use getgpu_common::lease_log;
 use getgpu_common::lock::holder_args::{self, HolderArgs};
+use getgpu_common::lock::ownership_proof::{HOLDER_NAME, HolderProcess};
 use getgpu_common::procfs::process_memory::{self, Secret};
 use getgpu_common::procfs::{self, Stat, file};
 use getgpu_common::sys;
 
-use super::process_match::{Seen, View, naming};
+use super::exit_watch;
+use super::held_lock::HeldLock;
+use super::process_match::{EnvMatch, Evidence, Found, View, find, key, match_value};
 use crate::idle;
 
 /// Looks for the programs of one reservation.
-pub struct ProcScanner {
+pub struct ProcScanner<'a> {
+    args: &'a HolderArgs,
+    lock: &'a HeldLock<'a>,
     uid: u32,
-    value: Vec<u8>,
-    uuids: Vec<Vec<u8>>,
     view: View,
-    /// Whether the kernel tells the children of a process (CONFIG_PROC_CHILDREN); else
+    /// Only a part of a device is reserved, which others may share.
+    shared: bool,
+    /// Whether the kernel lists the children of a process (CONFIG_PROC_CHILDREN); else
     /// only a look at everything finds them.
     tree: bool,
     next_full: Instant,
 }
 
-impl ProcScanner {
-    /// Remembers, where the value was granted before, who is there already.
-    pub fn new(line: &HolderArgs) -> Self {
+impl<'a> ProcScanner<'a> {
+    /// Remembers, where the device was granted before, which programs run already.
+    /// `unreadable_limit`: how long an unreadable process that begins while the device is
+    /// used keeps the reservation.
+    pub fn new(args: &'a HolderArgs, lock: &'a HeldLock<'a>, unreadable_limit: Duration) -> Self {
         let uid = nix::unistd::geteuid().as_raw();
-        let granted = (line.granted || caller_has(line)).then(|| {
+        let mut view = View::of(args, unreadable_limit, sys::ticks_per_second());
+        if args.granted || caller_names(args) {
             let own = procfs::pids()
                 .into_iter()
                 .filter(|pid| procfs::euid(*pid) == Some(uid));
-            own.filter_map(Stat::read)
-                .map(|stat| (stat.pid, (stat.start, stat.arg_start)))
-                .collect::<HashMap<_, _>>()
-        });
+            view.granted = own
+                .filter_map(Stat::read)
+                .map(|stat| (key(&stat), stat.arg_start))
+                .collect();
+        }
         Self {
+            args,
+            lock,
             uid,
-            value: line.value.clone().into_bytes(),
-            uuids: line
-                .devices
-                .iter()
-                .map(|uuid| uuid.as_str().as_bytes().to_vec())
-                .collect(),
-            view: View {
-                caller: (line.caller.pid, line.caller.start),
-                since: line.since,
-                granted,
-            },
+            view,
+            shared: lock.is_share(),
             tree: Path::new("/proc/thread-self/children").exists(),
             next_full: Instant::now(),
         }
     }
 
-    /// Of the caller and its descendants, those that name the device.
-    pub fn quick(&self) -> Vec<Stat> {
+    /// Looks at the caller and its descendants.
+    pub fn quick(&mut self) -> Found {
         let below = self.below(vec![self.view.caller.0], &mut HashSet::new(), true);
-        naming(&below, &self.view)
+        self.find(&below)
     }
 
-    /// Of all processes of the uid, and their descendants under whatever uid, those that
-    /// name the device.
-    pub fn full(&mut self) -> Vec<Stat> {
+    /// Looks at all processes of the uid, and at their descendants under whatever uid.
+    pub fn full(&mut self) -> Found {
         let began = sys::processor_time();
-        let found = self.naming(&self.everything());
+        self.view
+            .seen
+            .retain(|(pid, start)| exit_watch::runs(*pid, *start));
+        let found = self.find(&self.everything());
         self.next_full = Instant::now() + (sys::processor_time().saturating_sub(began)) * 100;
         found
     }
 
-    /// Those of `processes` that name the device.
-    pub fn naming(&self, processes: &[(Stat, Seen)]) -> Vec<Stat> {
-        naming(processes, &self.view)
+    /// Looks at all processes if that is due by the one per cent, else at the caller's;
+    /// also returns what the look at the caller's took of a processor.
+    pub fn look(&mut self) -> (Found, Duration) {
+        let began = sys::processor_time();
+        let mut found = self.quick();
+        let took = sys::processor_time().saturating_sub(began);
+        if found.users.is_empty() && Instant::now() >= self.next_full {
+            found = self.full();
+        }
+        (found, took)
     }
 
-    /// All processes of the uid; descendants of the caller, and of those that have the
-    /// value, under whatever uid.
-    pub fn everything(&self) -> Vec<(Stat, Seen)> {
+    fn find(&mut self, processes: &[(Stat, Evidence)]) -> Found {
+        let ticks = sys::ticks_per_second();
+        self.view.now = (sys::boot_time().as_secs_f64() * ticks as f64) as u64;
+        if self.shared {
+            self.view.other_callers = self.other_callers();
+        }
+        let found = find(processes, &self.view);
+        if !found.users.is_empty() {
+            self.view.used_since.get_or_insert(self.view.now);
+            self.view.seen.extend(found.users.iter().map(key));
+        }
+        found
+    }
+
+    /// The callers of the other reservations of this user on the shared device.
+    fn other_callers(&self) -> HashSet<(i32, u64)> {
+        let own = std::process::id() as i32;
+        let is_holder = |pid: &i32| {
+            *pid != own
+                && procfs::comm(*pid).is_some_and(|name| name == HOLDER_NAME)
+                && procfs::euid(*pid) == Some(self.uid)
+        };
+        let sharers = procfs::pids()
+            .into_iter()
+            .filter(is_holder)
+            .filter(|pid| self.lock.is_shared_with(*pid))
+            .filter_map(HolderProcess::of);
+        sharers
+            .map(|holder| (holder.args.caller.pid, holder.args.caller.start))
+            .filter(|caller| *caller != self.view.caller)
+            .collect()
+    }
+
+    /// All processes of the uid; descendants of the caller, and of those that name the
+    /// device, under whatever uid.
+    fn everything(&self) -> Vec<(Stat, Evidence)> {
         let mut known = HashSet::new();
         let mut all = self.below(vec![self.view.caller.0], &mut known, true);
         // Without the kernel's list of children only a look at everything finds
         // descendants.
-        let ours = |pid: &i32| !self.tree || procfs::may_be_of(*pid, self.uid);
+        let was_seen = |pid: i32| self.view.seen.iter().any(|(seen, _)| *seen == pid);
+        let own = |pid: &i32| !self.tree || procfs::may_be_of(*pid, self.uid) || was_seen(*pid);
         let rest: Vec<i32> = procfs::pids()
             .into_iter()
-            .filter(|pid| ours(pid) && known.insert(*pid))
+            .filter(|pid| own(pid) && known.insert(*pid))
             .collect();
         let first = all.len();
         all.extend(
             rest.into_iter()
                 .filter_map(Stat::read)
-                .map(|stat| self.seen(stat, !self.tree)),
+                .map(|stat| self.with_evidence(stat, !self.tree)),
         );
-        let named = all[first..]
-            .iter()
-            .filter(|(_, seen)| seen.has_value)
-            .map(|(stat, _)| stat.pid);
-        let children = named.flat_map(children).collect();
+        let naming = all[first..].iter().filter(|(stat, evidence)| {
+            evidence.environment == EnvMatch::Device || self.view.seen.contains(&key(stat))
+        });
+        let children = naming.flat_map(|(stat, _)| children(stat.pid)).collect();
         all.extend(self.below(children, &mut known, false));
         all
-    }
-
-    /// All processes if that is due by the one per cent, else the caller's; and what the
-    /// look at the caller's took of a processor.
-    pub fn look(&mut self) -> (Vec<Stat>, Duration) {
-        let began = sys::processor_time();
-        let found = self.quick();
-        let took = sys::processor_time().saturating_sub(began);
-        (
-            if found.is_empty() && Instant::now() >= self.next_full {
-                self.full()
-            } else {
-                found
-            },
-            took,
-        )
     }
 
     /// These processes and their descendants, without the `known`, which they become.
@@ -127,92 +155,111 @@ impl ProcScanner {
         mut todo: Vec<i32>,
         known: &mut HashSet<i32>,
         arguments: bool,
-    ) -> Vec<(Stat, Seen)> {
+    ) -> Vec<(Stat, Evidence)> {
         let (mut found, mut walked) = (Vec::new(), HashSet::new());
         while let Some(pid) = todo.pop() {
             if !walked.insert(pid) {
                 continue;
             }
             if known.insert(pid) {
-                found.extend(Stat::read(pid).map(|stat| self.seen(stat, arguments)));
+                found.extend(Stat::read(pid).map(|stat| self.with_evidence(stat, arguments)));
             }
             todo.extend(children(pid));
         }
         found
     }
 
-    fn seen(&self, stat: Stat, arguments: bool) -> (Stat, Seen) {
-        let seen = self.see(&stat, arguments);
-        (stat, seen)
+    fn with_evidence(&self, stat: Stat, arguments: bool) -> (Stat, Evidence) {
+        let evidence = self.evidence(&stat, arguments);
+        (stat, evidence)
     }
 
-    fn see(&self, stat: &Stat, arguments: bool) -> Seen {
+    fn evidence(&self, stat: &Stat, arguments: bool) -> Evidence {
         if stat.kernel || !stat.alive() || procfs::euid(stat.pid) != Some(self.uid) {
-            return Seen::default();
+            return Evidence::default();
         }
-        let (value, denied) = match process_memory::environ(stat.pid) {
-            Secret::Bytes(block) => (
-                process_memory::value(&block, "CUDA_VISIBLE_DEVICES").map(<[u8]>::to_vec),
-                false,
-            ),
-            Secret::Denied => (None, true),
-            Secret::Gone => return Seen::default(),
+        // Holders have an empty environment, which is read again in vain.
+        if stat.comm == HOLDER_NAME {
+            return Evidence::default();
+        }
+        let block = match process_memory::environ(stat.pid) {
+            Secret::Bytes(block) => Some(block),
+            Secret::Denied => None,
+            Secret::Gone => return Evidence::default(),
         };
-        let has_value = value.as_deref() == Some(self.value.as_slice());
-        let known = |name: &[u8]| self.uuids.iter().any(|uuid| uuid == name);
-        let has_part = !has_value
-            && self.uuids.len() > 1
-            && value.is_some_and(|value| value.split(|b| *b == b',').all(known));
-        let has_argument = arguments
-            && match process_memory::cmdline(stat.pid) {
-                Secret::Bytes(words) => !is_attendant(&words) && self.named_in(&words),
-                _ => false,
-            };
-        Seen {
-            own: true,
-            has_value,
-            has_part,
-            has_argument,
-            denied,
-            wrapper: (has_value || has_part) && is_wrapper(stat.pid),
+        let environment = block.as_ref().map_or(EnvMatch::Unreadable, |block| {
+            process_memory::value(block, "CUDA_VISIBLE_DEVICES")
+                .map_or(EnvMatch::Nothing, |value| {
+                    match_value(&String::from_utf8_lossy(value), self.args)
+                })
+        });
+        let argument = arguments && self.is_named_in(&command_line(stat.pid));
+        let chooses = (argument || environment != EnvMatch::Nothing) && is_chooser(stat);
+        if chooses && ignores_grant(stat.pid, &block.unwrap_or_default()) {
+            return Evidence::default();
+        }
+        Evidence {
+            own_uid: true,
+            environment,
+            argument,
+            chooses,
         }
     }
 
-    fn named_in(&self, words: &[u8]) -> bool {
-        self.uuids.iter().any(|uuid| {
-            words
-                .windows(uuid.len())
-                .any(|part| part == uuid.as_slice())
+    fn is_named_in(&self, words: &[u8]) -> bool {
+        if is_attendant(words) {
+            return false;
+        }
+        let words = words.to_ascii_lowercase();
+        self.args.devices.iter().any(|uuid| {
+            let uuid = uuid.as_str().to_ascii_lowercase().into_bytes();
+            words.windows(uuid.len()).any(|part| part == uuid)
         })
     }
 }
 
-/// Whether these are the arguments of a process of ours beside a lease or a reservation:
-/// they have UUIDs in them, and below a caller that is a subreaper is where it is.
+/// Whether these are the arguments of a process beside a lease or a reservation: they
+/// have UUIDs in them, and below a caller that is a subreaper is where it is.
 fn is_attendant(words: &[u8]) -> bool {
     let options = [holder_args::OPTION, lease_log::OPTION, idle::OPTION];
     let second = words.split(|byte| *byte == 0).nth(1);
     second.is_some_and(|word| options.iter().any(|option| word == option.as_bytes()))
 }
 
-/// Whether the environment of a process may not be read.
-pub fn unreadable(pid: i32) -> bool {
-    process_memory::environ(pid) == Secret::Denied
-}
-
-/// Whether the caller was started with the value that was printed, so that it is a grant
-/// of older processes too.
-fn caller_has(line: &HolderArgs) -> bool {
-    let Secret::Bytes(block) = process_memory::environ(line.caller.pid) else {
+/// Whether the caller was started with a reserved device, so that older processes may
+/// have been granted it, too.
+fn caller_names(args: &HolderArgs) -> bool {
+    let Secret::Bytes(block) = process_memory::environ(args.caller.pid) else {
         return false;
     };
-    process_memory::value(&block, "CUDA_VISIBLE_DEVICES") == Some(line.value.as_bytes())
+    let value = process_memory::value(&block, "CUDA_VISIBLE_DEVICES");
+    value.is_some_and(|value| {
+        match_value(&String::from_utf8_lossy(value), args) != EnvMatch::Nothing
+    })
 }
 
-/// cudawrap under the name of a link, before it becomes its program.
-fn is_wrapper(pid: i32) -> bool {
-    std::fs::read_link(format!("/proc/{pid}/exe"))
-        .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "cudawrap"))
+/// getgpu, or cudawrap before it becomes its program, under whatever name.
+fn is_chooser(stat: &Stat) -> bool {
+    ["getgpu", "cudawrap"].contains(&stat.comm.as_str())
+        || std::fs::read_link(format!("/proc/{}/exe", stat.pid))
+            .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "cudawrap"))
+}
+
+/// Whether getgpu or cudawrap was told not to consider CUDA_VISIBLE_DEVICES, by its
+/// arguments or by a variable of its environment `block`.
+fn ignores_grant(pid: i32, block: &[u8]) -> bool {
+    let words = command_line(pid);
+    let mut words = words.split(|byte| *byte == 0);
+    words.any(|word| word == b"--ignore-grant")
+        || process_memory::value(block, "CUDAWRAP_IGNORE_GRANT").is_some_and(|value| value == b"1")
+}
+
+/// The arguments of a process, NUL between them; empty where they may not be read.
+fn command_line(pid: i32) -> Vec<u8> {
+    match process_memory::cmdline(pid) {
+        Secret::Bytes(words) => words,
+        Secret::Denied | Secret::Gone => Vec::new(),
+    }
 }
 
 /// The children of all threads of a process (CONFIG_PROC_CHILDREN).

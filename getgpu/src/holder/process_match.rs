@@ -1,20 +1,21 @@
-//! Which processes name a reserved device: pure, over what was read of /proc. By the
-//! whole value of CUDA_VISIBLE_DEVICES, by descent from one that has it, or, below the
-//! caller, by a part of it or an argument.
+//! Which processes use a reserved device, and which only keep its reservation: pure, over
+//! what was read of /proc. A process uses it if its CUDA_VISIBLE_DEVICES names the device,
+//! or if it descends from such a process.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
+use std::time::Duration;
 
+use getgpu_common::ident::{Selector, Uuid};
 use getgpu_common::lease_log;
+use getgpu_common::lock::holder_args::HolderArgs;
 use getgpu_common::lock::ownership_proof::HOLDER_NAME;
 use getgpu_common::procfs::Stat;
 
 use crate::idle;
 
-/// Names of processes that never count: our own, which only pass a value on.
-const NEVER: [&str; 6] = [
-    "getgpu",
-    "cudawrap",
+/// Names of processes that never count.
+const NEVER: [&str; 4] = [
     "create-cudawrap",
     HOLDER_NAME,
     text(idle::NAME),
@@ -28,106 +29,278 @@ const fn text(name: &'static CStr) -> &'static str {
     }
 }
 
-/// What was read of one process's secrets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// It runs under the reservation's uid.
-    pub own: bool,
-    /// Its CUDA_VISIBLE_DEVICES is the value that was printed.
-    pub has_value: bool,
-    /// Its CUDA_VISIBLE_DEVICES names some of several devices that were printed: it has
-    /// chosen among them.
-    pub has_part: bool,
-    /// An argument holds the UUID.
-    pub has_argument: bool,
-    /// Its environment may not be read.
-    pub denied: bool,
-    /// It is cudawrap before its exec, under the name of a link.
-    pub wrapper: bool,
+/// A process, by its id and its start.
+pub type ProcessKey = (i32, u64);
+
+pub fn key(stat: &Stat) -> ProcessKey {
+    (stat.pid, stat.start)
 }
 
-/// The reservation's point of view.
-#[derive(Clone, Debug)]
+/// What the environment of a process says of the reservation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EnvMatch {
+    #[default]
+    Nothing,
+    /// CUDA_VISIBLE_DEVICES names a reserved device.
+    Device,
+    /// CUDA_VISIBLE_DEVICES is the text that getgpu printed, which holds no UUID.
+    PrintedText,
+    /// It may not be read.
+    Unreadable,
+}
+
+/// What was read of one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// It runs under the reservation's uid.
+    pub own_uid: bool,
+    pub environment: EnvMatch,
+    /// An argument holds the UUID of a reserved device.
+    pub argument: bool,
+    /// It is getgpu, or cudawrap before its exec: it passes a value on, and is no use of
+    /// the device.
+    pub chooses: bool,
+}
+
+/// Compares the value of a process's CUDA_VISIBLE_DEVICES with a reservation. A value
+/// that names every device of the larger grant is that grant.
+pub fn match_value(value: &str, args: &HolderArgs) -> EnvMatch {
+    let entries: Vec<Selector> = value.split(',').filter_map(Selector::parse).collect();
+    let names = |device: &Uuid| entries.iter().any(|entry| entry.names(device));
+    let is_grant = !args.grant.is_empty() && args.grant.iter().all(names);
+    if !is_grant && args.devices.iter().any(names) {
+        EnvMatch::Device
+    } else if value == args.value && !args.devices.iter().any(names) {
+        EnvMatch::PrintedText
+    } else {
+        EnvMatch::Nothing
+    }
+}
+
+/// The point of view from which a holder looks at processes.
+#[derive(Clone, Debug, Default)]
 pub struct View {
-    /// The caller's pid and start.
-    pub caller: (i32, u64),
-    /// Start of the getgpu that made the reservation.
+    pub caller: ProcessKey,
+    /// Start of the getgpu that made the reservation, in clock ticks.
     pub since: u64,
-    /// pid to (start, arg_start) of the first look, where the value was granted before.
-    pub granted: Option<HashMap<i32, (u64, u64)>>,
+    /// Processes of the first look, with the address of their arguments; filled where the
+    /// device had been granted before.
+    pub granted: HashMap<ProcessKey, u64>,
+    /// Processes that used the device at an earlier look: they use it until they exit.
+    pub seen: HashSet<ProcessKey>,
+    /// The callers of the other reservations on a shared device.
+    pub other_callers: HashSet<ProcessKey>,
+    /// When the first program was found, in clock ticks.
+    pub used_since: Option<u64>,
+    /// How many ticks an unreadable process that began after that keeps the reservation.
+    pub unreadable_limit: u64,
+    /// The time, in clock ticks.
+    pub now: u64,
+}
+
+/// What a look at the processes found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The processes that use the device.
+    pub users: Vec<Stat>,
+    /// A process keeps the reservation without using the device.
+    pub kept: bool,
 }
 
 impl View {
-    /// Whether this process already had the value as part of a grant, and has not exec'ed
-    /// since.
+    pub fn of(args: &HolderArgs, unreadable_limit: Duration, ticks_per_second: u64) -> Self {
+        Self {
+            caller: (args.caller.pid, args.caller.start),
+            since: args.since,
+            unreadable_limit: unreadable_limit.as_secs() * ticks_per_second,
+            ..Self::default()
+        }
+    }
+
+    /// Whether this program named the device before the reservation was made.
     fn had_before(&self, stat: &Stat) -> bool {
-        self.granted
-            .as_ref()
-            .is_some_and(|first| first.get(&stat.pid) == Some(&(stat.start, stat.arg_start)))
+        self.granted.get(&key(stat)) == Some(&stat.arg_start)
     }
 
-    /// Whether a descendant of the caller counts by a part of the value or an argument, or
-    /// because it may not be read.
-    fn named_below_caller(&self, stat: &Stat, seen: &Seen) -> bool {
-        // A root daemon's fork that has changed its uid cannot be read either, for a
-        // moment, and is no program yet.
-        // The caller is older than the reservation, although it may have begun in the
-        // same clock tick; from another user namespace it cannot be read.
-        let hidden =
-            seen.denied && !stat.forked && stat.start >= self.since && !self.is_caller(stat);
-        let part = seen.has_part && !self.is_caller(stat);
-        seen.own && (part || seen.has_argument || hidden)
-    }
-
-    /// Whether `stat` is the caller, and not another process with its number.
     fn is_caller(&self, stat: &Stat) -> bool {
-        (stat.pid, stat.start) == self.caller
+        key(stat) == self.caller
+    }
+
+    /// Whether an unreadable process below the caller counts as a user. The caller is
+    /// older than the reservation, although it may have begun in the same tick. The fork
+    /// of a root daemon that has changed its uid is unreadable for a moment, too.
+    fn is_unreadable_user(&self, stat: &Stat, evidence: &Evidence) -> bool {
+        evidence.environment == EnvMatch::Unreadable
+            && !stat.forked
+            && !evidence.chooses
+            && stat.start >= self.since
+            && !self.is_caller(stat)
+    }
+
+    /// Whether an unreadable process may be something else than the program: it began
+    /// when the device was in use.
+    fn is_latecomer(&self, stat: &Stat) -> bool {
+        self.used_since.is_some_and(|since| stat.start > since) && !self.seen.contains(&key(stat))
+    }
+
+    fn is_in_time(&self, stat: &Stat) -> bool {
+        self.now < stat.start + self.unreadable_limit
     }
 }
 
-/// The processes that name the device.
-pub fn naming(processes: &[(Stat, Seen)], view: &View) -> Vec<Stat> {
-    let named = |stat: &Stat, seen: &Seen| {
-        seen.own && seen.has_value && counts(stat, seen) && !view.had_before(stat)
+/// Finds the users of the device, and whether anything else keeps its reservation.
+pub fn find(processes: &[(Stat, Evidence)], view: &View) -> Found {
+    let tree = Tree::of(processes);
+    let look = Look {
+        below_caller: tree.descendants(|stat| view.is_caller(stat)),
+        tree: &tree,
+        view,
     };
-    let by_value = descendants(processes, named);
-    let of_caller = descendants(processes, |stat, _| view.is_caller(stat));
-    let by_argument = of_caller.into_iter().filter(|place| {
-        let (stat, seen) = &processes[*place];
-        view.named_below_caller(stat, seen)
-    });
-    let mut found: Vec<usize> = by_value.into_iter().chain(by_argument).collect();
-    found.retain(|place| counts(&processes[*place].0, &processes[*place].1));
-    found.sort_unstable();
-    found.dedup();
-    found
-        .into_iter()
-        .map(|place| processes[place].0.clone())
-        .collect()
+    let roles: Vec<Role> = (0..processes.len()).map(|place| look.role(place)).collect();
+    let roots = (0..processes.len()).filter(|place| roles[*place] == Role::Uses);
+    let mut users: Vec<usize> = tree.below(roots.collect()).into_iter().collect();
+    users.sort_unstable();
+    let users = users.into_iter().map(|place| &processes[place]);
+    let users = users.filter(|(stat, evidence)| counts(stat) && !evidence.chooses);
+    Found {
+        users: users.map(|(stat, _)| stat.clone()).collect(),
+        kept: roles.contains(&Role::Keeps),
+    }
+}
+
+/// What a process does with the reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Nothing,
+    /// It keeps the reservation while it lives, and is no use of it.
+    Keeps,
+    /// It uses the device, and so do its descendants.
+    Uses,
+}
+
+/// One look at all processes.
+struct Look<'a> {
+    tree: &'a Tree<'a>,
+    view: &'a View,
+    below_caller: HashSet<usize>,
+}
+
+impl Look<'_> {
+    fn role(&self, place: usize) -> Role {
+        let (stat, evidence) = &self.tree.processes[place];
+        let view = self.view;
+        let names = evidence.own_uid && self.names(place) && !view.had_before(stat);
+        if !counts(stat) || self.belongs_to_other(place) {
+            return Role::Nothing;
+        }
+        if evidence.chooses {
+            return if names { Role::Keeps } else { Role::Nothing };
+        }
+        if names || view.seen.contains(&key(stat)) {
+            return Role::Uses;
+        }
+        if !evidence.own_uid || !self.below_caller.contains(&place) {
+            return Role::Nothing;
+        }
+        let unreadable = view.is_unreadable_user(stat, evidence);
+        if unreadable && !view.is_latecomer(stat) {
+            return Role::Uses;
+        }
+        let argument = evidence.argument && stat.start >= view.since && !view.is_caller(stat);
+        if argument || (unreadable && view.is_in_time(stat)) {
+            return Role::Keeps;
+        }
+        Role::Nothing
+    }
+
+    /// Whether the environment names the device. An index means this reservation below
+    /// the caller only, in a program that began later.
+    fn names(&self, place: usize) -> bool {
+        let (stat, evidence) = &self.tree.processes[place];
+        match evidence.environment {
+            EnvMatch::Device => true,
+            EnvMatch::PrintedText => {
+                let began_later = stat.start >= self.view.since || self.view.is_caller(stat);
+                began_later && self.below_caller.contains(&place)
+            }
+            EnvMatch::Nothing | EnvMatch::Unreadable => false,
+        }
+    }
+
+    /// On a shared device a process belongs to the reservation whose caller is the
+    /// nearest above it.
+    fn belongs_to_other(&self, place: usize) -> bool {
+        !self.view.other_callers.is_empty()
+            && self.tree.nearest_caller(place, self.view) == Nearest::Other
+    }
 }
 
 /// Whether a process can be one that uses the device.
-fn counts(stat: &Stat, seen: &Seen) -> bool {
-    stat.alive() && !stat.kernel && !seen.wrapper && !NEVER.contains(&stat.comm.as_str())
+fn counts(stat: &Stat) -> bool {
+    stat.alive() && !stat.kernel && !NEVER.contains(&stat.comm.as_str())
 }
 
-/// The places in `processes` of those that `test` finds, and of their descendants.
-fn descendants(processes: &[(Stat, Seen)], test: impl Fn(&Stat, &Seen) -> bool) -> HashSet<usize> {
-    let (mut children, mut todo) = (HashMap::<i32, Vec<usize>>::new(), Vec::new());
-    for (place, (stat, seen)) in processes.iter().enumerate() {
-        children.entry(stat.ppid).or_default().push(place);
-        if test(stat, seen) {
-            todo.push(place);
+/// Whose caller is the nearest above a process.
+#[derive(PartialEq, Eq)]
+enum Nearest {
+    Own,
+    Other,
+    Neither,
+}
+
+/// The processes by their parents.
+struct Tree<'a> {
+    processes: &'a [(Stat, Evidence)],
+    children: HashMap<i32, Vec<usize>>,
+    places: HashMap<i32, usize>,
+}
+
+impl<'a> Tree<'a> {
+    fn of(processes: &'a [(Stat, Evidence)]) -> Self {
+        let (mut children, mut places) = (HashMap::<i32, Vec<usize>>::new(), HashMap::new());
+        for (place, (stat, _)) in processes.iter().enumerate() {
+            children.entry(stat.ppid).or_default().push(place);
+            places.insert(stat.pid, place);
+        }
+        Self {
+            processes,
+            children,
+            places,
         }
     }
-    let mut reached = HashSet::new();
-    while let Some(place) = todo.pop() {
-        if reached.insert(place) {
-            let pid = processes[place].0.pid;
-            todo.extend(children.get(&pid).into_iter().flatten().copied());
-        }
+
+    /// The processes that `test` finds, and their descendants.
+    fn descendants(&self, test: impl Fn(&Stat) -> bool) -> HashSet<usize> {
+        let places = self.processes.iter().enumerate();
+        let roots = places.filter(|(_, (stat, _))| test(stat));
+        self.below(roots.map(|(place, _)| place).collect())
     }
-    reached
+
+    fn below(&self, mut todo: Vec<usize>) -> HashSet<usize> {
+        let mut reached = HashSet::new();
+        while let Some(place) = todo.pop() {
+            if reached.insert(place) {
+                let pid = self.processes[place].0.pid;
+                todo.extend(self.children.get(&pid).into_iter().flatten().copied());
+            }
+        }
+        reached
+    }
+
+    fn nearest_caller(&self, place: usize, view: &View) -> Nearest {
+        let (mut next, mut walked) = (Some(place), HashSet::new());
+        while let Some(place) = next.filter(|place| walked.insert(*place)) {
+            let stat = &self.processes[place].0;
+            if view.is_caller(stat) {
+                return Nearest::Own;
+            }
+            if view.other_callers.contains(&key(stat)) {
+                return Nearest::Other;
+            }
+            next = self.places.get(&stat.ppid).copied();
+        }
+        Nearest::Neither
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
 use super::*;
+use getgpu_common::lock::holder_args::Until;
+use getgpu_common::procfs::Process;
 
 fn stat(pid: i32, ppid: i32, start: u64, comm: &str) -> Stat {
     Stat {
@@ -14,71 +16,149 @@ fn stat(pid: i32, ppid: i32, start: u64, comm: &str) -> Stat {
     }
 }
 
-const PLAIN: Seen = Seen {
-    own: true,
-    has_value: false,
-    has_part: false,
-    has_argument: false,
-    denied: false,
-    wrapper: false,
+const PLAIN: Evidence = Evidence {
+    own_uid: true,
+    environment: EnvMatch::Nothing,
+    argument: false,
+    chooses: false,
 };
-const VALUE: Seen = Seen {
-    has_value: true,
+const DEVICE: Evidence = Evidence {
+    environment: EnvMatch::Device,
     ..PLAIN
 };
-const PART: Seen = Seen {
-    has_part: true,
+const TEXT: Evidence = Evidence {
+    environment: EnvMatch::PrintedText,
     ..PLAIN
 };
-const ARGUMENT: Seen = Seen {
-    has_argument: true,
+const ARGUMENT: Evidence = Evidence {
+    argument: true,
     ..PLAIN
 };
-const DENIED: Seen = Seen {
-    denied: true,
+const UNREADABLE: Evidence = Evidence {
+    environment: EnvMatch::Unreadable,
     ..PLAIN
+};
+const WAITS: Evidence = Evidence {
+    chooses: true,
+    ..DEVICE
 };
 
 fn view() -> View {
     View {
         caller: (10, 100),
         since: 200,
-        granted: None,
+        unreadable_limit: 60,
+        now: 300,
+        ..View::default()
     }
 }
 
-fn pids(processes: &[(Stat, Seen)], view: &View) -> Vec<i32> {
-    naming(processes, view)
-        .iter()
-        .map(|stat| stat.pid)
-        .collect()
+fn users(processes: &[(Stat, Evidence)], view: &View) -> Vec<i32> {
+    let found = find(processes, view);
+    found.users.iter().map(|stat| stat.pid).collect()
+}
+
+fn uuid(n: u32) -> Uuid {
+    Uuid::parse(&format!("MIG-{n:08x}-1111-5222-8333-444455556666")).unwrap()
+}
+
+fn reservation(devices: &[u32], grant: &[u32], value: &str) -> HolderArgs {
+    HolderArgs {
+        devices: devices.iter().map(|n| uuid(*n)).collect(),
+        grant: grant.iter().map(|n| uuid(*n)).collect(),
+        value: value.into(),
+        caller: Process {
+            pid: 10,
+            start: 100,
+            name: "bash".into(),
+        },
+        job: None,
+        record: None,
+        since: 200,
+        granted: false,
+        until: Until::Released,
+        tag: None,
+    }
 }
 
 #[test]
-fn the_value_counts_wherever_it_is_and_so_do_descendants() {
+fn a_value_names_a_device_in_every_spelling() {
+    let args = reservation(&[1, 2], &[], "7");
+    for value in [
+        uuid(1).to_string(),
+        uuid(2).to_string().to_uppercase(),
+        format!("{},{}", uuid(9), uuid(1)),
+        format!(" {} ,\n", uuid(1)),
+        format!(",,{}\n", uuid(2)),
+        "MIG-00000001".into(),
+    ] {
+        assert_eq!(match_value(&value, &args), EnvMatch::Device, "{value:?}");
+    }
+    for value in ["", "0", "-1", "GPU-1", &uuid(9).to_string()] {
+        assert_eq!(match_value(value, &args), EnvMatch::Nothing, "{value:?}");
+    }
+}
+
+#[test]
+fn the_whole_larger_grant_names_no_device() {
+    let args = reservation(&[1], &[1, 2, 3], "");
+    let value = |devices: &[u32]| {
+        devices
+            .iter()
+            .map(|n| uuid(*n).to_string())
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    assert_eq!(match_value(&value(&[3, 1, 2]), &args), EnvMatch::Nothing);
+    assert_eq!(match_value(&value(&[1, 2]), &args), EnvMatch::Device);
+    assert_eq!(match_value(&value(&[2, 3]), &args), EnvMatch::Nothing);
+    let all = reservation(&[1, 2], &[], "");
+    assert_eq!(match_value(&value(&[1, 2]), &all), EnvMatch::Device);
+}
+
+#[test]
+fn an_index_counts_below_the_caller_in_later_programs() {
+    let args = reservation(&[1], &[], "0");
+    assert_eq!(match_value("0", &args), EnvMatch::PrintedText);
+    assert_eq!(match_value("1", &args), EnvMatch::Nothing);
     let all = [
         (stat(10, 1, 100, "bash"), PLAIN),
-        (stat(20, 10, 210, "app"), VALUE),
+        (stat(20, 10, 210, "app"), TEXT),
+        (stat(30, 10, 150, "older"), TEXT),
+        (stat(40, 1, 210, "elsewhere"), TEXT),
+    ];
+    assert_eq!(users(&all, &view()), [20]);
+}
+
+#[test]
+fn a_device_counts_wherever_it_is_named_and_so_do_descendants() {
+    let all = [
+        (stat(10, 1, 100, "bash"), PLAIN),
+        (stat(20, 10, 210, "app"), DEVICE),
         (stat(21, 20, 220, "worker"), PLAIN),
-        (stat(30, 1, 230, "other"), VALUE),
+        (stat(22, 20, 220, "sudo"), Evidence::default()),
+        (stat(30, 1, 230, "other"), DEVICE),
         (stat(40, 10, 240, "ls"), PLAIN),
     ];
-    assert_eq!(pids(&all, &view()), [20, 21, 30]);
+    assert_eq!(users(&all, &view()), [20, 21, 22, 30]);
 }
 
 #[test]
-fn ranks_that_have_chosen_among_the_devices_count_below_the_caller() {
+fn a_program_that_was_seen_counts_until_it_exits() {
     let all = [
-        (stat(10, 1, 100, "bash"), PART),
-        (stat(20, 10, 210, "rank"), PART),
-        (stat(21, 20, 220, "worker"), PLAIN),
-        (stat(30, 1, 210, "elsewhere"), PART),
+        (stat(20, 1, 210, "wiped"), PLAIN),
+        (stat(21, 20, 220, "child"), PLAIN),
+        (stat(30, 1, 230, "reused-pid"), PLAIN),
     ];
-    assert_eq!(pids(&all, &view()), [20]);
+    let view = View {
+        seen: [(20, 210), (30, 229)].into(),
+        ..view()
+    };
+    assert_eq!(users(&all, &view), [20, 21]);
 }
 
 #[test]
-fn our_own_programs_zombies_and_kernel_threads_never_count() {
+fn holders_zombies_and_other_users_never_count() {
     let zombie = Stat {
         state: 'Z',
         ..stat(24, 10, 210, "app")
@@ -88,91 +168,131 @@ fn our_own_programs_zombies_and_kernel_threads_never_count() {
         ..stat(25, 2, 210, "kworker")
     };
     let all = [
-        (stat(20, 10, 210, "getgpu"), VALUE),
-        (stat(21, 10, 210, "cudawrap"), VALUE),
-        (stat(22, 10, 210, "create-cudawrap"), VALUE),
-        (stat(23, 1, 210, "getgpu-hold"), VALUE),
-        (stat(28, 23, 210, "getgpu-idle"), VALUE),
-        (stat(29, 23, 210, "getgpu-log"), VALUE),
-        (zombie, VALUE),
-        (kernel, VALUE),
-        (
-            stat(26, 10, 210, "app"),
-            Seen {
-                wrapper: true,
-                ..VALUE
-            },
-        ),
+        (stat(22, 10, 210, "create-cudawrap"), DEVICE),
+        (stat(23, 1, 210, "getgpu-hold"), DEVICE),
+        (zombie, DEVICE),
+        (kernel, DEVICE),
         (
             stat(27, 10, 210, "app"),
-            Seen {
-                own: false,
-                ..VALUE
+            Evidence {
+                own_uid: false,
+                ..DEVICE
             },
         ),
     ];
-    assert_eq!(pids(&all, &view()), Vec::<i32>::new());
+    assert_eq!(find(&all, &view()), Found::default());
 }
 
 #[test]
-fn an_argument_counts_below_the_caller_only() {
-    let all = [
-        (stat(10, 1, 100, "bash"), PLAIN),
-        (stat(20, 10, 210, "docker"), ARGUMENT),
-        (stat(30, 1, 210, "tail"), ARGUMENT),
-        (stat(40, 10, 210, "sealed"), DENIED),
-        (stat(41, 10, 150, "older"), DENIED),
-        (stat(42, 1, 210, "elsewhere"), DENIED),
+fn what_keeps_a_reservation_is_no_use_of_it() {
+    let caller = || (stat(10, 1, 100, "bash"), PLAIN);
+    let kept = |process| find(&[caller(), process], &view());
+    let keeps = Found {
+        users: Vec::new(),
+        kept: true,
+    };
+    assert_eq!(kept((stat(20, 10, 210, "docker"), ARGUMENT)), keeps);
+    assert_eq!(kept((stat(20, 10, 210, "cudawrap"), WAITS)), keeps);
+    assert_eq!(kept((stat(20, 1, 210, "getgpu"), WAITS)), keeps);
+    for none in [
+        (stat(30, 1, 210, "tmux: server"), ARGUMENT),
+        (stat(31, 10, 150, "older"), ARGUMENT),
         (
-            Stat {
-                forked: true,
-                ..stat(43, 10, 210, "slurmstepd")
+            stat(32, 10, 210, "getgpu"),
+            Evidence {
+                chooses: true,
+                ..ARGUMENT
             },
-            DENIED,
         ),
+    ] {
+        let comm = none.0.comm.clone();
+        assert_eq!(kept(none), Found::default(), "{comm}");
+    }
+}
+
+#[test]
+fn an_unreadable_program_below_the_caller_counts() {
+    let fork = Stat {
+        forked: true,
+        ..stat(43, 10, 210, "slurmstepd")
+    };
+    let mut all = [
+        (stat(10, 1, 100, "bash"), UNREADABLE),
+        (stat(40, 10, 210, "sealed"), UNREADABLE),
+        (stat(41, 10, 150, "older"), UNREADABLE),
+        (stat(42, 1, 210, "elsewhere"), UNREADABLE),
+        (fork, UNREADABLE),
     ];
-    assert_eq!(pids(&all, &view()), [20, 40]);
-    let reused = View {
+    assert_eq!(users(&all, &view()), [40]);
+    let same_tick = View {
+        caller: (10, 200),
+        ..view()
+    };
+    all[0].0.start = 200;
+    assert_eq!(users(&all, &same_tick), [40], "the caller is no program");
+    let other_process = View {
         caller: (10, 99),
         ..view()
     };
-    assert_eq!(
-        pids(&all, &reused),
-        Vec::<i32>::new(),
-        "another process has the caller's number"
-    );
+    assert_eq!(users(&all, &other_process), Vec::<i32>::new());
 }
 
 #[test]
-fn who_had_the_value_as_a_grant_counts_after_exec_only() {
+fn a_later_unreadable_program_keeps_the_device_for_a_while() {
+    let all = [
+        (stat(10, 1, 100, "bash"), PLAIN),
+        (stat(40, 10, 260, "ssh"), UNREADABLE),
+    ];
+    let at = |now| {
+        let view = View {
+            used_since: Some(250),
+            now,
+            ..view()
+        };
+        find(&all, &view)
+    };
+    assert_eq!((at(319).kept, at(320).kept), (true, false));
+    assert!(at(300).users.is_empty());
+    let seen = View {
+        used_since: Some(250),
+        seen: [(40, 260)].into(),
+        now: 9999,
+        ..view()
+    };
+    assert_eq!(users(&all, &seen), [40]);
+}
+
+#[test]
+fn an_older_program_with_the_grant_counts_after_exec_only() {
     let granted = View {
-        granted: Some([(10, (100, 1000)), (20, (150, 1500))].into()),
+        granted: [((10, 100), 1000), ((20, 150), 1500)].into(),
         ..view()
     };
     let mut all = [
-        (stat(10, 1, 100, "bash"), VALUE),
-        (stat(20, 10, 150, "daemon"), VALUE),
-        (stat(30, 10, 210, "app"), VALUE),
+        (stat(10, 1, 100, "bash"), DEVICE),
+        (stat(20, 10, 150, "daemon"), DEVICE),
+        (stat(30, 10, 210, "app"), DEVICE),
     ];
-    assert_eq!(pids(&all, &granted), [30]);
+    assert_eq!(users(&all, &granted), [30]);
     all[0].0.arg_start = 7;
-    assert_eq!(
-        pids(&all, &granted),
-        [10, 20, 30],
-        "the caller has exec'ed its program, and its children are the program's"
-    );
+    let found = users(&all, &granted);
+    assert_eq!(found, [10, 20, 30], "the caller has executed its program");
 }
 
 #[test]
-fn a_caller_of_the_same_tick_that_may_not_be_read_is_no_program() {
+fn on_a_shared_device_the_nearest_caller_decides() {
     let view = View {
-        caller: (10, 200),
-        since: 200,
-        granted: None,
+        other_callers: [(50, 110), (60, 120)].into(),
+        ..view()
     };
     let all = [
-        (stat(10, 1, 200, "sh"), DENIED),
-        (stat(20, 10, 200, "app"), DENIED),
+        (stat(10, 1, 100, "bash"), PLAIN),
+        (stat(20, 10, 210, "app"), DEVICE),
+        (stat(60, 10, 120, "nested"), DEVICE),
+        (stat(61, 60, 220, "app"), DEVICE),
+        (stat(50, 1, 110, "elsewhere"), PLAIN),
+        (stat(51, 50, 220, "app"), DEVICE),
+        (stat(70, 1, 220, "detached"), DEVICE),
     ];
-    assert_eq!(pids(&all, &view), [20]);
+    assert_eq!(users(&all, &view), [20, 70]);
 }

@@ -1,6 +1,6 @@
-//! Watching the caller closely for the first moments after printing: a program that is
-//! over in a millisecond, such as printenv, would else never be seen, and its device stay
-//! reserved for a program to come. Only `stat` of the caller and its children is read.
+//! Watching the caller closely for the first moments after printing: a program that exits
+//! within a millisecond, such as printenv, would otherwise never be seen, and its device
+//! would stay reserved. Only `stat` of the caller and its children is read.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::proc_scanner::children;
 
 /// How long it is watched so: until the shell has started the program, with a look or two
 /// at the program.
-pub const CLOSELY: Duration = Duration::from_millis(10);
-/// Between two glances.
-pub const BETWEEN: Duration = Duration::from_micros(100);
-/// With more children than this a glance is no glance.
+pub const CLOSELY: Duration = Duration::from_millis(20);
+/// Between two snapshots.
+pub const BETWEEN: Duration = Duration::from_micros(500);
+/// With more children than this a snapshot takes too long.
 const MOST: usize = 16;
 
 /// The caller and its children, each with the address of its arguments, which another

@@ -9,7 +9,6 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-use getgpu_common::deadline;
 use getgpu_common::detached::{self, Detached, User};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::lock::OfdLock;
@@ -17,15 +16,14 @@ use getgpu_common::lock::holder_args::{HolderArgs, OPTION};
 use getgpu_common::nvml_client::channel;
 use getgpu_common::poll;
 use getgpu_common::process_reset;
+use nix::sys::socket::{Shutdown, shutdown};
 
 /// Where the holder finds the lock.
 pub const LOCK_FD: RawFd = process_reset::FIRST;
 /// Where the holder finds its starter.
 pub const STARTER_FD: RawFd = process_reset::SECOND;
-/// The word that ends a holder whose device was never printed.
-pub const CANCEL: u8 = deadline::CANCEL;
-/// The word that the device was printed.
-const PRINTED: u8 = b'p';
+/// The word that the device was printed. A holder that does not receive it ends.
+pub const PRINTED: u8 = b'p';
 /// How long a holder may take to be ready.
 const READY: Duration = Duration::from_secs(10);
 
@@ -58,7 +56,6 @@ pub fn start(line: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Sta
         descriptors: [lock.number(), theirs.as_raw_fd()],
         user,
     };
-    deadline::tell(&ours);
     detached::launch(&spec).map_err(|e| failed(&reason(&e.into())))?;
     // From here on it is the holder's alone.
     drop((lock, theirs));
@@ -90,8 +87,8 @@ impl Started {
 
     /// Nothing was printed: ends the holder and waits until the device is free.
     pub fn cancel(mut self) {
-        let _ = self.channel.write_all(&[CANCEL]);
-        // The connection's end closes with the holder's last descriptor.
+        let _ = shutdown(self.channel.as_raw_fd(), Shutdown::Write);
+        // The holder's end closes with its last descriptor.
         let _ = wait_readable(&self.channel);
         let _ = self.channel.read(&mut [0u8; 1]);
     }

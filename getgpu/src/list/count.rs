@@ -41,12 +41,6 @@ fn count<W: Worker>(
         let confirmed = !Occupancy::look(&probe, request.level(), Span::of(&device.uuid))?
             .confirmed
             .is_empty();
-        if request.same_user
-            && confirmed
-            && attempt::others_share(lock_file, &probe, Span::of(&device.uuid), request.user)?
-        {
-            continue;
-        }
         // As in a choice: not asked where others have their shares, nor inside what is
         // ours.
         let idle = places > 0

@@ -122,8 +122,10 @@ fn contradiction(typed: &ArgMatches, options: &Options) -> Result<(), Failure> {
         "--format index works for whole GPUs only: MIG devices have no CUDA index"
     } else if text(typed, "share") == Some("auto") {
         "--share auto: divides a grant among ranks, which cudawrap does"
-    } else if *keep != Keep::ForProgram && options.reserve_for.is_some() {
-        "--for has no meaning with --hold or --no-reserve"
+    } else if *keep == Keep::No && options.reserve_for.is_some() {
+        "--for has no meaning with --no-reserve"
+    } else if *keep == Keep::Hold(Some(0)) && options.reserve_for.is_some() {
+        "--for has no meaning with --hold=0, which holds until the device is released"
     } else if *keep == Keep::No && (tag.is_some() || uid.is_some()) {
         "--no-reserve excludes --tag and --uid, which name a reservation"
     } else {

@@ -102,7 +102,7 @@ fn what_is_wrong_is_one_line() {
         "--release",
         "--format index --type mig",
         "--release a --release-all",
-        "--hold --for 3",
+        "--hold=0 --for 3",
     ] {
         let failure = parse(words).unwrap_err();
         assert_eq!(failure.kind, Kind::Usage, "{words}");
