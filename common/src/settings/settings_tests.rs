@@ -26,11 +26,11 @@ fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
 fn later_wins_and_policy_is_the_systems_alone() {
     let loaded = load(
         "linger = 7\nreserve_for = \"2m\"\nidle_memory = \"1G\"",
-        "linger = \"1.5s\"",
+        "reserve_for = \"1.5s\"",
     )
     .unwrap();
-    assert_eq!(loaded.settings.linger, Duration::from_millis(1500));
-    assert_eq!(loaded.settings.reserve_for, Duration::from_secs(120));
+    assert_eq!(loaded.settings.linger, Duration::from_secs(7));
+    assert_eq!(loaded.settings.reserve_for, Duration::from_millis(1500));
     assert_eq!(loaded.settings.idle_memory, Some(1 << 30));
     let failure = load("", "\n\nallowed = []").unwrap_err();
     assert!(
@@ -119,7 +119,7 @@ fn an_unknown_setting_may_have_any_value() {
         "newer = 1979-05-27",
         "newer = [[1]]",
         "newer = 0xff",
-        "[program.\"eddy*\"]\nnewer = {}\nlinger = 7",
+        "[program.\"eddy*\"]\nnewer = {}\nwait = 7",
         "[program.\"eddy*\".newer]\nx = 1",
     ] {
         let text = format!("reserve_for = \"2m\"\n{text}");

@@ -12,12 +12,12 @@ use getgpu_common::lock::{OfdLock, Side, Span, ownership_proof};
 use getgpu_common::procfs::{Stat, file, namespaces};
 use getgpu_common::{lease_log, sys};
 
-use super::backoff::Backoff;
+use super::backoff;
 use super::exit_watch::Watch;
 use super::held_lock::HeldLock;
 use super::proc_scanner::ProcScanner;
 use super::process_match::{Found, key};
-use super::snapshot::{self, Snapshot};
+use super::snapshot::Snapshot;
 
 /// Between two looks while the reservation lingers, or while another process than a
 /// program keeps it.
@@ -114,21 +114,18 @@ impl Reservation<'_> {
     /// Waits for the first program; none if the time has run out. A process that has the
     /// UUID in an argument keeps the reservation past that time, and `linger` longer.
     fn wait_for_program(&mut self) -> Vec<Stat> {
+        let (printed, mut took) = (sys::boot_time(), Duration::ZERO);
         let mut deadline = self.began + self.wait;
-        let found = self.watch_closely(self.wait.min(snapshot::CLOSELY));
-        if !found.is_empty() {
-            return found;
-        }
-        let (mut pauses, mut took) = (Backoff::new(), Duration::ZERO);
         loop {
-            let left = deadline.saturating_sub(sys::boot_time());
-            std::thread::sleep(pauses.next(took).min(left));
+            let now = sys::boot_time();
+            let left = deadline.saturating_sub(now);
+            std::thread::sleep(backoff::pause(now.saturating_sub(printed), took).min(left));
             let last = sys::boot_time() >= deadline;
             let found;
             (found, took) = if last {
                 (self.scanner.full(), took)
             } else {
-                self.scanner.look()
+                self.look_for_program(now.saturating_sub(printed) < backoff::CLOSELY)
             };
             if found.kept {
                 deadline = deadline.max(sys::boot_time() + self.linger);
@@ -139,23 +136,24 @@ impl Reservation<'_> {
         }
     }
 
-    /// For the first moments: looks at the processes as soon as the caller, or a child of
-    /// it, is another program than before.
-    fn watch_closely(&mut self, limit: Duration) -> Vec<Stat> {
-        let began = Instant::now();
-        while began.elapsed() < limit {
-            let (Some(before), Some(now)) = (&self.before, Snapshot::of(self.caller)) else {
-                break;
-            };
-            if now.shows_more_than(before) {
-                let found = self.scanner.quick().users;
-                if !found.is_empty() {
-                    return found;
-                }
-            }
-            std::thread::sleep(snapshot::BETWEEN);
-        }
-        Vec::new()
+    /// Looks at the caller's processes if the caller, or a child of it, is another program
+    /// than before printing; `closely`: at nothing else. Also returns what of a processor
+    /// that took.
+    fn look_for_program(&mut self, closely: bool) -> (Found, Duration) {
+        let began = sys::processor_time();
+        let snapshot = Snapshot::of(self.caller);
+        let changed = match (&self.before, &snapshot) {
+            (Some(before), Some(now)) => now.shows_more_than(before),
+            // Too many children for snapshots.
+            _ => !closely,
+        };
+        let found = match (changed, closely) {
+            (true, true) => self.scanner.quick(),
+            (true, false) => self.scanner.look(),
+            (false, true) => Found::default(),
+            (false, false) => self.scanner.full_if_due(),
+        };
+        (found, sys::processor_time().saturating_sub(began))
     }
 
     /// All programs have exited. The reservation is marked as lingering at once, so that
@@ -184,7 +182,7 @@ impl Reservation<'_> {
             found = if last {
                 self.scanner.full()
             } else {
-                self.scanner.look().0
+                self.scanner.look()
             };
             if last && found == Found::default() {
                 return Vec::new();

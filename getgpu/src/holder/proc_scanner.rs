@@ -39,6 +39,7 @@ impl<'a> ProcScanner<'a> {
     pub fn new(args: &'a HolderArgs, lock: &'a HeldLock<'a>, unreadable_limit: Duration) -> Self {
         let uid = nix::unistd::geteuid().as_raw();
         let mut view = View::of(args, unreadable_limit, sys::ticks_per_second());
+        view.caller_arguments = Stat::read(args.caller.pid).map_or(0, |stat| stat.arg_start);
         if args.granted || caller_names(args) {
             let own = procfs::pids()
                 .into_iter()
@@ -76,16 +77,21 @@ impl<'a> ProcScanner<'a> {
         found
     }
 
-    /// Looks at all processes if that is due by the one per cent, else at the caller's;
-    /// also returns what the look at the caller's took of a processor.
-    pub fn look(&mut self) -> (Found, Duration) {
-        let began = sys::processor_time();
-        let mut found = self.quick();
-        let took = sys::processor_time().saturating_sub(began);
+    /// Looks at the caller's processes, and at all if that is due by the one per cent.
+    pub fn look(&mut self) -> Found {
+        let found = self.quick();
         if found.users.is_empty() && Instant::now() >= self.next_full {
-            found = self.full();
+            return self.full();
         }
-        (found, took)
+        found
+    }
+
+    /// Looks at all processes if that is due.
+    pub fn full_if_due(&mut self) -> Found {
+        if Instant::now() >= self.next_full {
+            return self.full();
+        }
+        Found::default()
     }
 
     fn find(&mut self, processes: &[(Stat, Evidence)]) -> Found {

@@ -81,6 +81,8 @@ pub fn match_value(value: &str, args: &HolderArgs) -> EnvMatch {
 #[derive(Clone, Debug, Default)]
 pub struct View {
     pub caller: ProcessKey,
+    /// The address of the caller's arguments before anything was printed.
+    pub caller_arguments: u64,
     /// Start of the getgpu that made the reservation, in clock ticks.
     pub since: u64,
     /// Processes of the first look, with the address of their arguments; filled where the
@@ -126,15 +128,22 @@ impl View {
         key(stat) == self.caller
     }
 
-    /// Whether an unreadable process below the caller counts as a user. The caller is
-    /// older than the reservation, although it may have begun in the same tick. The fork
-    /// of a root daemon that has changed its uid is unreadable for a moment, too.
+    /// Whether the program began after the reservation was made. The caller may have
+    /// executed its program in its own place.
+    fn began_later(&self, stat: &Stat) -> bool {
+        if self.is_caller(stat) {
+            return stat.arg_start != self.caller_arguments;
+        }
+        stat.start >= self.since
+    }
+
+    /// Whether an unreadable process below the caller counts as a user. The fork of a root
+    /// daemon that has changed its uid is unreadable for a moment, too.
     fn is_unreadable_user(&self, stat: &Stat, evidence: &Evidence) -> bool {
         evidence.environment == EnvMatch::Unreadable
             && !stat.forked
             && !evidence.chooses
-            && stat.start >= self.since
-            && !self.is_caller(stat)
+            && self.began_later(stat)
     }
 
     /// Whether an unreadable process may be something else than the program: it began
@@ -206,7 +215,7 @@ impl Look<'_> {
         if unreadable && !view.is_latecomer(stat) {
             return Role::Uses;
         }
-        let argument = evidence.argument && stat.start >= view.since && !view.is_caller(stat);
+        let argument = evidence.argument && view.began_later(stat);
         if argument || (unreadable && view.is_in_time(stat)) {
             return Role::Keeps;
         }
@@ -220,8 +229,7 @@ impl Look<'_> {
         match evidence.environment {
             EnvMatch::Device => true,
             EnvMatch::PrintedText => {
-                let began_later = stat.start >= self.view.since || self.view.is_caller(stat);
-                began_later && self.below_caller.contains(&place)
+                self.view.began_later(stat) && self.below_caller.contains(&place)
             }
             EnvMatch::Nothing | EnvMatch::Unreadable => false,
         }

@@ -46,6 +46,7 @@ const WAITS: Evidence = Evidence {
 fn view() -> View {
     View {
         caller: (10, 100),
+        caller_arguments: 1000,
         since: 200,
         unreadable_limit: 60,
         now: 300,
@@ -194,6 +195,10 @@ fn what_keeps_a_reservation_is_no_use_of_it() {
     assert_eq!(kept((stat(20, 10, 210, "docker"), ARGUMENT)), keeps);
     assert_eq!(kept((stat(20, 10, 210, "cudawrap"), WAITS)), keeps);
     assert_eq!(kept((stat(20, 1, 210, "getgpu"), WAITS)), keeps);
+    let mut executed = stat(10, 1, 100, "docker");
+    executed.arg_start = 7;
+    assert_eq!(find(&[(executed, ARGUMENT)], &view()), keeps);
+    assert_eq!(find(&[(caller().0, ARGUMENT)], &view()), Found::default());
     for none in [
         (stat(30, 1, 210, "tmux: server"), ARGUMENT),
         (stat(31, 10, 150, "older"), ARGUMENT),
@@ -226,6 +231,7 @@ fn an_unreadable_program_below_the_caller_counts() {
     assert_eq!(users(&all, &view()), [40]);
     let same_tick = View {
         caller: (10, 200),
+        caller_arguments: 1000,
         ..view()
     };
     all[0].0.start = 200;

@@ -1,18 +1,11 @@
-//! Watching the caller closely for the first moments after printing: a program that exits
-//! within a millisecond, such as printenv, would otherwise never be seen, and its device
-//! would stay reserved. Only `stat` of the caller and its children is read.
-
-use std::time::Duration;
+//! The caller and its children at one moment, by `stat` alone, which is cheap enough to be
+//! read every half millisecond: a program that exits within a millisecond, such as
+//! printenv, would otherwise never be seen, and its device would stay reserved.
 
 use getgpu_common::procfs::Stat;
 
 use super::proc_scanner::children;
 
-/// How long it is watched so: until the shell has started the program, with a look or two
-/// at the program.
-pub const CLOSELY: Duration = Duration::from_millis(20);
-/// Between two snapshots.
-pub const BETWEEN: Duration = Duration::from_micros(500);
 /// With more children than this a snapshot takes too long.
 const MOST: usize = 16;
 

@@ -19,14 +19,8 @@ pub const RESERVATION: i64 = 0x20_0000;
 pub const INNER_LEASE: i64 = 0x30_0000;
 /// Where the reservations inside a reservation begin.
 pub const INNER_RESERVATION: i64 = 0x40_0000;
-/// Locked by whoever takes a reservation over.
-pub const HANDOVER: i64 = 0x50_0000;
-/// Locked by a holder whose programs have exited.
-pub const LINGERING: i64 = 0x50_0010;
-/// Locked by a holder that agrees to give its reservation up.
-pub const CONSENT: i64 = 0x50_0020;
-/// Locked by a holder that does not.
-pub const REFUSAL: i64 = 0x50_0030;
+/// Where the units begin that holders mark whose programs have exited.
+pub const LINGERING: i64 = 0x60_0000;
 /// Where the uids of those who lease it begin.
 pub const LEASE_UIDS: i64 = 0x1_0000_0000;
 /// Where the uids of those who reserve it begin.

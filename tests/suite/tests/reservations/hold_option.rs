@@ -153,7 +153,7 @@ fn hold_refuses_what_is_not_there_or_never_ends() {
         .exits(2)
         .prints("");
     sandbox
-        .getgpu(["--hold", "--for=3"])
+        .getgpu(["--hold=0", "--for=3"])
         .run()
         .exits(2)
         .prints("");

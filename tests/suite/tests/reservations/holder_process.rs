@@ -194,20 +194,17 @@ fn full_pipe() -> (OwnedFd, OwnedFd) {
 }
 
 #[test]
-fn getgpu_killed_while_it_prints_leaves_the_device_reserved_for_a_while() {
+fn getgpu_killed_before_it_has_printed_leaves_nothing() {
     let sandbox = Sandbox::new("h200x1");
     let (reader, writer) = full_pipe();
-    let program = sandbox.getgpu(["--for", "1"]).stdout(writer).spawn();
+    let program = sandbox.getgpu(["--for", "60"]).stdout(writer).spawn();
     wait::until("the holder has it", || {
         sandbox.holders().len() == 1 && sandbox.locked()
     });
     sandbox.getgpu(PLAIN).run().exits(1);
     program.signal(Signal::SIGKILL);
     assert_eq!(program.wait().signal(), Some(9));
-    wait::throughout(Duration::from_millis(600), "in doubt reserved", || {
-        sandbox.locked()
-    });
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean(Duration::from_millis(500));
     drop(reader);
 }
 

@@ -1,118 +1,286 @@
-//! Loops, background programs, exported variables with gaps, a script in a script. A loop
-//! needs one device, and two programs at a time get two.
+//! Scripts that call getgpu again and again: no device is printed twice before the first
+//! answer's reservation has ended, and a loop of short programs goes on although every
+//! reservation outlasts its program by `linger`.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use getgpu_tests::{
     OTHER, all_at_once, bytes, free_again, line_of, nobody_gets_one_before_the_end, somebody,
 };
-use harness::{Sandbox, skip, wait};
+use harness::skip::{self, Need};
+use harness::{Command, Sandbox, wait};
 
 /// The devices on which programs ran, in order.
 fn ran_on(sandbox: &Sandbox) -> Vec<String> {
-    sandbox
-        .folder()
-        .runs()
-        .unwrap()
-        .into_iter()
-        .map(|run| run.uuid)
-        .collect()
+    let runs = sandbox.folder().runs().unwrap().into_iter();
+    runs.map(|run| run.uuid).collect()
 }
 
-#[test]
-fn a_loop_of_programs_needs_one_device_and_leaves_the_others_to_others() {
-    let body = "do CUDA_VISIBLE_DEVICES=$(getgpu --for 60) sim-cuda --run 0.3 --tag $i; done";
-    let loops = [
-        ("bash", format!("for i in $(seq 20); {body}")),
-        ("dash", format!("for i in $(seq 20); {body}")),
-        ("zsh", format!("for i in $(seq 20); {body}")),
-    ];
-    all_at_once(loops, |(shell, script)| {
-        if skip::lacks(&[skip::Need::Tool(shell)]) {
-            return;
-        }
-        let sandbox = Sandbox::new("mig4");
-        let mut program = sandbox.shell(shell, &script).spawn();
-        wait::until("it is reserved", || !sandbox.holders().is_empty());
-        while !program.is_over() {
-            let free = somebody(&sandbox, &["--count-free"]).run();
-            assert!(
-                free.stdout == "3\n" || program.is_over(),
-                "{shell}: {free:#?}"
-            );
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        program.wait().exits(0).says(&[]);
-        let devices = ran_on(&sandbox);
-        assert_eq!(
-            (devices.len(), devices.iter().collect::<BTreeSet<_>>().len()),
-            (20, 1),
-            "{shell}: {devices:?}"
-        );
-        sandbox.assert_exclusive();
-        free_again(&sandbox);
-    });
+fn different(devices: &[String]) -> usize {
+    devices.iter().collect::<BTreeSet<_>>().len()
 }
 
-#[test]
-fn quick_programs_one_after_the_other_use_one_device() {
-    let sandbox = Sandbox::new("mig4");
-    let script =
-        "for i in 1 2 3 4 5 6 7 8; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05; done";
-    sandbox.shell("bash", script).run().exits(0).says(&[]);
-    assert_eq!(ran_on(&sandbox).iter().collect::<BTreeSet<_>>().len(), 1);
+/// Runs a script for which each of `programs` programs must have a device of its own.
+#[track_caller]
+fn assert_all_different(node: &str, shell: &str, script: &str, programs: usize) {
+    let sandbox = Sandbox::new(node);
+    sandbox.shell(shell, script).run().exits(0);
+    wait::until("all programs ran", || ran_on(&sandbox).len() == programs);
+    let devices = ran_on(&sandbox);
+    assert_eq!(different(&devices), programs, "{script}: {devices:?}");
     sandbox.assert_exclusive();
 }
 
-/// Each of two scripts has a reservation that lingers; whichever asks first has its own
-/// again.
+/// The lines with which values have been taken for unused while a program was to use
+/// them.
 #[test]
-fn a_script_reuses_its_own_reservation_and_not_another_scripts() {
-    for first_to_ask in ["one", "two"] {
-        let sandbox = Sandbox::builder("mig4").settings("linger = '30s'").build();
-        let start = |name: &str| {
-            nix::unistd::mkfifo(
-                &sandbox.path(&format!("work/go-{name}")),
-                nix::sys::stat::Mode::S_IRWXU,
-            )
-            .unwrap();
-            let script = format!(
-                "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G sim-cuda --run 0.1; echo $G >{name}; read x <go-{name}; \
-                 H=$(getgpu); echo $G $H"
-            );
-            let shell = sandbox.shell("bash", &script).spawn();
-            let device = line_of(&sandbox, name);
-            lingers(&sandbox, &device);
-            (shell, device)
-        };
-        let scripts = [("one", start("one")), ("two", start("two"))];
-        let other = scripts.iter().position(|(name, _)| *name != first_to_ask);
-        let mut scripts = Vec::from(scripts);
-        scripts.rotate_left(1 - other.unwrap());
-        for (name, (shell, device)) in scripts {
-            std::fs::write(sandbox.path(&format!("work/go-{name}")), "\n").unwrap();
-            let outcome = shell.wait();
-            outcome.exits(0).says(&[]);
-            let lines: Vec<&str> = outcome.stdout.lines().collect();
-            assert_eq!(
-                lines.last(),
-                Some(&format!("{device} {device}").as_str()),
-                "{first_to_ask} first: {name}"
-            );
-        }
+#[rustfmt::skip]
+fn programs_that_start_later_have_devices_of_their_own() {
+    let app = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.6";
+    all_at_once([
+        (3, format!("for i in 1 2 3; do setsid -f sh -c \"sleep .3; {}\"; done; sleep 1.5", app.replace('$', "\\$"))),
+        (3, format!("for i in 1 2 3; do setsid -f sh -c \"sleep .3; {app}\"; done; sleep 1.5")),
+        (4, "for i in 1 2; do { CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run .2; CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run .2; } & done | while read x; do :; done".into()),
+        (2, "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G sleep .2; (sleep 1; CUDA_VISIBLE_DEVICES=$G sim-cuda --run 1) & CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 2; wait".into()),
+        (2, "coproc { read x; CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 1 >&2; }; CUDA_VISIBLE_DEVICES=$(getgpu) sleep .1; echo >&${COPROC[1]}; CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 1.5; wait".into()),
+        (4, "for i in 1 2 3 4; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.8 & done; wait".into()),
+        (4, "for i in 1 2 3 4; do d=$(getgpu); CUDA_VISIBLE_DEVICES=$d sim-cuda --init 0.6 --run 0.3 & done; wait".into()),
+    ], |(programs, script)| assert_all_different("mig4", "bash", &script, programs));
+}
+
+#[test]
+fn two_calls_never_print_the_same_device() {
+    for between in ["probe -i $a", ":", "CUDA_VISIBLE_DEVICES=$a sleep 0.1"] {
+        let sandbox = Sandbox::new("mig4");
+        let script = format!("a=$(getgpu); {between} >out; b=$(getgpu); echo $a $b");
+        let outcome = sandbox.shell("bash", &script).run();
+        let devices: BTreeSet<&str> = outcome.exits(0).stdout.split_whitespace().collect();
+        assert_eq!(devices.len(), 2, "{between}: {outcome:#?}");
     }
 }
 
-/// Waits until the holder of a device shows on the lock that its programs have exited.
+/// Three kinds of Python programs whose next program is started by another thread, task
+/// or process than the one that asked.
+#[test]
+#[rustfmt::skip]
+fn workers_of_python_keep_their_devices() {
+    if skip::lacks(&[Need::Tool("python3")]) {
+        return;
+    }
+    let head = "\
+import asyncio, multiprocessing, os, subprocess, threading, time
+def ask():
+    return subprocess.check_output(['getgpu'], text=True).strip()
+def run(device, seconds='0.3'):
+    subprocess.run(['sim-cuda', '--run', seconds], env=dict(os.environ, CUDA_VISIBLE_DEVICES=device), check=True)
+def work(_):
+    device = ask(); run(device, '0.1'); time.sleep(0.5); run(device)
+";
+    let threads = "threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]\nfor t in threads: t.start()\nfor t in threads: t.join()\n";
+    for (what, body) in [
+        ("threads", threads.to_owned()),
+        ("threads of a fork", format!("pid = os.fork()\nif pid == 0:\n    {}\n    os._exit(0)\nos.waitpid(pid, 0)\n", threads.trim_end().replace('\n', "\n    "))),
+        ("workers older than the value", "with multiprocessing.get_context('fork').Pool(3) as pool: pool.map(work, range(3), 1)\n".to_owned()),
+        ("tasks", "\
+async def task():
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(None, work, 0)
+async def main():
+    await asyncio.gather(task(), task(), task())
+asyncio.run(main())
+".to_owned()),
+    ] {
+        let sandbox = Sandbox::new("mig4");
+        let file = sandbox.file("work/workers.py", &format!("{head}{body}"), 0o644);
+        let python = sandbox.command("python3").args([file.to_str().unwrap()]);
+        python.run().exits(0);
+        sandbox.assert_exclusive();
+        let devices = ran_on(&sandbox);
+        assert_eq!((devices.len(), different(&devices)), (6, 3), "{what}: {devices:?}");
+    }
+}
+
+#[test]
+fn an_unused_half_of_two_devices_stays_until_both_are_unused() {
+    let sandbox = Sandbox::builder("gpus4")
+        .settings("linger = '500ms'")
+        .build();
+    let script = "d=$(getgpu -n 2); echo $d >devices; \
+        CUDA_VISIBLE_DEVICES=${d%,*} nohup sim-cuda --until-file over-1 >/dev/null 2>&1 & \
+        CUDA_VISIBLE_DEVICES=${d#*,} nohup sim-cuda --until-file over-2 >/dev/null 2>&1 & \
+        until [ -e started ]; do sleep 0.02; done";
+    let shell = sandbox.shell("bash", script).spawn();
+    let devices = line_of(&sandbox, "devices");
+    sandbox.until_running(2);
+    sandbox.file("work/started", "", 0o644);
+    shell.wait().exits(0);
+    sandbox.file("work/over-1", "", 0o644);
+    sandbox.until_running(1);
+    wait::throughout(Duration::from_secs(1), "both are reserved", || {
+        somebody(&sandbox, &["--count-free"]).run().line() == "2"
+    });
+    assert_eq!(devices.split(',').count(), 2);
+    sandbox.file("work/over-2", "", 0o644);
+    free_again(&sandbox);
+}
+
+/// A terminal multiplexer has the UUID in its arguments, starts the program much later,
+/// and goes on when that has exited.
+#[test]
+fn an_argument_keeps_a_device_and_is_no_use_of_it() {
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("linger = '300ms'\nreserve_for = '4s'")
+        .build();
+    // The server is below the caller only while it starts.
+    let script = "d=$(getgpu); setsid -f probe --sleep 60 $d; probe --sleep 0.5 $d; \
+        setsid -f sh -c \"sleep 2; CUDA_VISIBLE_DEVICES=$d sim-cuda --run 1\"; sleep 3; true";
+    let mut shell = sandbox.shell("bash", script).spawn();
+    wait::until("it is reserved", || !sandbox.holders().is_empty());
+    assert!(nobody_gets_one_before_the_end(&sandbox, &mut shell) > 5);
+    wait::until("the program has run", || ran_on(&sandbox).len() == 1);
+    free_again(&sandbox);
+}
+
+#[test]
+fn a_process_with_the_uuid_in_an_argument_keeps_it_past_for() {
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("linger = '200ms'")
+        .build();
+    let script = "probe --gpus device=$(getgpu --for 0.3) --sleep 1.5";
+    let mut shell = sandbox.shell("bash", script).spawn();
+    wait::until("it is reserved", || !sandbox.holders().is_empty());
+    assert!(nobody_gets_one_before_the_end(&sandbox, &mut shell) > 5);
+    free_again(&sandbox);
+}
+
+/// How many devices a loop has, and what it is.
+struct Loop {
+    what: &'static str,
+    node: &'static str,
+    settings: &'static str,
+    /// Devices that others hold all the time.
+    taken: usize,
+    script: String,
+    programs: usize,
+}
+
+const ONCE: &str = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05";
+
+#[rustfmt::skip]
+fn loops() -> Vec<Loop> {
+    let twelve = |body: &str| format!("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do {body} || exit 9; done");
+    let two_at_a_time = "for i in 1 2 3 4 5; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.1 & a=$!; CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.1 & wait $! || exit 9; wait $a || exit 9; done";
+    let workers = |n: usize| format!("for w in $(seq {n}); do (for i in 1 2 3; do {ONCE} || exit 9; done) & all=\"$all $!\"; done; for p in $all; do wait $p || exit 9; done");
+    let all = |what, node, settings, taken, script, programs| Loop { what, node, settings, taken, script, programs };
+    vec![
+        all("twelve short programs on four devices", "mig4", "", 0, twelve(ONCE), 12),
+        all("with one free", "mig4", "linger = '500ms'", 3, twelve(ONCE), 12),
+        all("inside a grant of two", "mig4", "linger = '500ms'", 0, format!("export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2); {}", twelve(ONCE)), 12),
+        all("by cudawrap", "mig4", "linger = '500ms'", 3, "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05; cudawrap -- sim-cuda --run 0.05".into(), 2),
+        all("two at a time on two GPUs", "gpus4", "linger = '500ms'", 2, two_at_a_time.into(), 10),
+        all("pairs", "gpus4", "linger = '500ms'", 2, twelve("CUDA_VISIBLE_DEVICES=$(getgpu -n 2) sim-cuda --run 0.05"), 12),
+        all("halves", "h200x1", "linger = '500ms'", 0, twelve("CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --run 0.05"), 12),
+        all("as many workers as devices", "a100x1", "linger = '500ms'", 0, workers(7), 21),
+        all("within a limit", "mig4", "linger = '500ms'\nmax_per_user = 1", 0, twelve(ONCE), 12),
+        all("in a pipeline", "h200x1", "linger = '500ms'", 0, format!("seq 4 | while read i; do {ONCE} || exit 9; done | cat"), 4),
+        all("behind an older job", "h200x1", "linger = '500ms'", 0, format!("(sleep 30 & wait) & job=$!; for i in 1 2 3; do {ONCE} || exit 9; done; kill $job"), 3),
+    ]
+}
+
+/// Runs one loop as an ordinary user where that is possible, since root has no limit.
+fn run_loop(case: &Loop) {
+    let sandbox = Sandbox::builder(case.node).settings(case.settings).build();
+    let hold = |_| {
+        let pid = std::process::id();
+        sandbox.getgpu([format!("--hold={pid}")]).run().line()
+    };
+    let taken: Vec<String> = (0..case.taken).map(hold).collect();
+    let shell = sandbox.shell("bash", &case.script);
+    let outcome = as_user(shell).run();
+    outcome.exits(0).says(&[]);
+    let devices = ran_on(&sandbox);
+    assert_eq!(devices.len(), case.programs, "{}: {outcome:#?}", case.what);
+    assert!(
+        devices.iter().all(|device| !taken.contains(device)),
+        "{}",
+        case.what
+    );
+}
+
+fn as_user(command: Command) -> Command {
+    if nix::unistd::geteuid().is_root() {
+        command.uid(OTHER)
+    } else {
+        command
+    }
+}
+
+#[test]
+fn loops_of_short_programs_never_fail_on_a_full_node() {
+    all_at_once(loops(), |case| run_loop(&case));
+}
+
+#[test]
+fn two_loops_of_two_users_share_two_devices() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("gpus4")
+        .settings("linger = '500ms'")
+        .build();
+    for _ in 0..2 {
+        let pid = std::process::id();
+        sandbox.getgpu([format!("--hold={pid}")]).run().line();
+    }
+    let script = format!("for i in 1 2 3 4 5 6; do {ONCE} || exit 9; done");
+    let start = |uid| sandbox.shell("bash", &script).uid(uid).spawn();
+    let loops = [1001, 1002].map(start);
+    for each in loops {
+        each.wait().exits(0);
+    }
+    sandbox.assert_exclusive();
+    assert_eq!(ran_on(&sandbox).len(), 12);
+}
+
+/// A full node whose reservations do not linger is refused at once, and one that lingers
+/// and is used again within the time it would take to end.
+#[test]
+fn a_call_waits_for_what_lingers_and_for_nothing_else() {
+    let sandbox = Sandbox::new("h200x1");
+    let pid = std::process::id();
+    sandbox.getgpu([format!("--hold={pid}")]).run().line();
+    let outcome = somebody(&sandbox, &[]).run();
+    outcome.refuses("getgpu", 1, "no free device: 1 of 1 in use (reserved 1)");
+    assert!(outcome.elapsed < Duration::from_millis(800), "{outcome:#?}");
+    let sandbox = Sandbox::new("h200x1");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.1; : >over; read x; \
+        sim-cuda --until-file end; true";
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let shell = sandbox.shell("bash", script).stdin(reader).spawn();
+    sandbox.until_file("work/over");
+    lingers(&sandbox, &sandbox.uuids()[0], true);
+    let began = Instant::now();
+    let other = somebody(&sandbox, &[]).spawn();
+    wait::until("it waits", || getgpu_tests::listing::waiting(&sandbox) == 1);
+    drop(writer);
+    lingers(&sandbox, &sandbox.uuids()[0], false);
+    other
+        .wait()
+        .refuses("getgpu", 1, "no free device: 1 of 1 in use (reserved 1)");
+    assert!(began.elapsed() >= Duration::from_secs(2));
+    sandbox.file("work/end", "", 0o644);
+    shell.wait().exits(0);
+}
+
+/// Waits until the holder of a device shows on the lock whether its programs have exited.
 #[track_caller]
-fn lingers(sandbox: &Sandbox, device: &str) {
+fn lingers(sandbox: &Sandbox, device: &str, expected: bool) {
     let probe = bytes::open(sandbox);
     let byte = bytes::span(device) + bytes::LINGERING;
-    wait::until("the reservation lingers", || {
-        bytes::is_locked(&probe, byte, 1)
-    });
+    let what = format!("the reservation lingers: {expected}");
+    wait::until(&what, || bytes::is_locked(&probe, byte, 1) == expected);
 }
 
 #[test]
@@ -123,205 +291,106 @@ fn a_reservation_that_is_used_again_lingers_no_longer() {
     let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
     let shell = sandbox.shell("bash", script).stdin(reader).spawn();
     let device = line_of(&sandbox, "device");
-    lingers(&sandbox, &device);
+    lingers(&sandbox, &device, true);
     drop(writer);
     sandbox.until_running(1);
-    let probe = bytes::open(&sandbox);
-    wait::until("its holder has seen the second program", || {
-        !bytes::is_locked(&probe, bytes::span(&device) + bytes::LINGERING, 1)
-    });
+    lingers(&sandbox, &device, false);
     assert_eq!(sandbox.holders().len(), 1);
     sandbox.file("work/over", "", 0o644);
     shell.wait().exits(0);
 }
 
-/// A process that is no descendant of the caller asks as getgpu does: by the handover byte
-/// and a signal.
 #[test]
-fn a_lingering_holder_refuses_a_process_that_is_not_below_its_caller() {
-    let sandbox = Sandbox::builder("mig4").settings("linger = '30s'").build();
-    let script = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.1 >device; read x; true";
-    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
-    let shell = sandbox.shell("bash", script).stdin(reader).spawn();
-    let device = line_of(&sandbox, "device")
-        .split(' ')
-        .nth(1)
-        .unwrap()
-        .to_owned();
-    lingers(&sandbox, &device);
-    let asker = bytes::open(&sandbox);
-    let byte = |offset: i64| bytes::span(&device) + offset;
-    bytes::lock(&asker, nix::libc::F_WRLCK, byte(bytes::HANDOVER), 1).unwrap();
-    let holder = nix::unistd::Pid::from_raw(sandbox.holders()[0].pid);
-    nix::sys::signal::kill(holder, nix::sys::signal::Signal::SIGURG).unwrap();
-    let answered = |offset: i64| bytes::is_locked(&asker, byte(offset), 1);
-    wait::until("it answers", || {
-        answered(bytes::CONSENT) || answered(bytes::REFUSAL)
-    });
-    assert!(answered(bytes::REFUSAL) && !answered(bytes::CONSENT));
-    drop((asker, writer));
-    shell.wait().exits(0);
-}
-
-#[test]
-fn two_programs_at_a_time_get_two_devices() {
-    // One shell that asks four times at once, and one that asks while its last program
-    // has not touched the GPU yet.
-    for script in [
-        "for i in 1 2 3 4; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.8 & done; wait",
-        "for i in 1 2 3 4; do d=$(getgpu); CUDA_VISIBLE_DEVICES=$d sim-cuda --init 0.6 --run 0.3 & done; wait",
-        "for i in 1 2 3 4; do d=$(getgpu); CUDA_VISIBLE_DEVICES=$d sim-cuda --init 1 & probe --sleep 0.1 >x; done; wait",
-    ] {
-        let sandbox = Sandbox::new("mig4");
-        sandbox.shell("bash", script).run().exits(0).says(&[]);
-        assert_eq!(
-            ran_on(&sandbox).into_iter().collect::<BTreeSet<_>>().len(),
-            4,
-            "{script}"
-        );
-        sandbox.assert_exclusive();
-        free_again(&sandbox);
-    }
-}
-
-#[test]
-fn a_lingering_reservation_is_not_reused_while_another_may_use_the_device() {
-    // Each script lets its program's reservation linger, then prints its device and the
-    // one of the next getgpu.
-    let linger = "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G sleep 0.2";
-    for (what, script) in [
-        ("a background subshell that will use it", format!("{linger}; (sleep 2; CUDA_VISIBLE_DEVICES=$G sleep 1) & H=$(getgpu); echo $G $H")),
-        (
-            "a daemon that kept the lease and not the variable",
-            "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G cudawrap -- sh -c 'sleep 0.3; env -u CUDA_VISIBLE_DEVICES sleep 3 &'; \
-             H=$(getgpu); echo $G $H"
-                .to_owned(),
-        ),
-        (
-            "a subshell that its parent left behind",
-            "mkfifo f; (export G=$(getgpu); (CUDA_VISIBLE_DEVICES=$G sleep 0.2; echo $G >mine; read -t 3 x <>f; CUDA_VISIBLE_DEVICES=$G sleep 1) &); \
-             until [ -s mine ]; do sleep 0.01; done; sleep 0.2; H=$(getgpu); echo $(cat mine) $H"
-                .to_owned(),
-        ),
-        (
-            "the background subshell whose reservation it is",
-            format!("({linger}; echo $G >mine; sleep 2) & until [ -s mine ]; do sleep 0.01; done; H=$(getgpu); echo $(cat mine) $H"),
-        ),
-        ("a program that may not be read", format!("{linger}; CUDA_VISIBLE_DEVICES=$G ./hidden 2 & sleep 0.2; H=$(getgpu); echo $G $H")),
-    ] {
-        let sandbox = Sandbox::new("mig4");
-        let file = sandbox.path("work/hidden");
-        std::fs::copy("/bin/sleep", &file).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o111)).unwrap();
-        if nix::unistd::geteuid().is_root() && what.contains("may not be read") {
-            // Root reads everything: as a user.
-            let outcome = sandbox.shell("bash", &script).uid(OTHER).run();
-            let devices: BTreeSet<&str> = outcome.exits(0).stdout.split_whitespace().collect();
-            assert_eq!(devices.len(), 2, "{what}: {outcome:#?}");
-            continue;
-        }
-        let outcome = sandbox.shell("bash", &script).run();
-        let devices: BTreeSet<&str> = outcome.exits(0).stdout.split_whitespace().collect();
-        assert_eq!(devices.len(), 2, "{what}: {outcome:#?}");
-    }
-}
-
-#[test]
-fn a_thread_between_two_of_its_programs_keeps_its_device() {
-    if skip::lacks(&[skip::Need::Tool("python3")]) {
+fn an_unreadable_program_keeps_its_device() {
+    if skip::lacks(&[Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::new("mig4");
-    // Three threads: the second asks while the first is between two programs, the third
-    // behind the second.
-    let script = "\
-import subprocess, os, threading
-devices, paused, go_on = [], [threading.Event() for _ in range(3)], threading.Event()
-def run(device):
-    subprocess.run(['sleep', '0.2'], env=dict(os.environ, CUDA_VISIBLE_DEVICES=device), check=True)
-def work(n):
-    if n: paused[n - 1].wait()
-    device = subprocess.check_output(['getgpu'], text=True).strip()
-    devices.append(device)
-    run(device)
-    paused[n].set()
-    go_on.wait()
-    run(device)
-threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
-for thread in threads: thread.start()
-paused[2].wait()
-go_on.set()
-for thread in threads: thread.join()
-print(len(devices), len(set(devices)))
-";
-    let file = sandbox.file("work/threads.py", script, 0o644);
-    sandbox
-        .command("python3")
-        .args([file.to_str().unwrap()])
-        .run()
-        .exits(0)
-        .says(&[])
-        .prints("3 3\n");
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("linger = '300ms'")
+        .build();
+    let file = sandbox.path("work/hidden");
+    std::fs::copy("/bin/sleep", &file).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o111)).unwrap();
+    let script =
+        "export CUDA_VISIBLE_DEVICES=$(getgpu --for 5); sim-cuda --run 0.1; work/hidden 2; true";
+    let mut shell = sandbox
+        .shell("bash", script)
+        .directory(sandbox.root())
+        .uid(1002)
+        .spawn();
+    wait::until("it is reserved", || !sandbox.holders().is_empty());
+    assert!(nobody_gets_one_before_the_end(&sandbox, &mut shell) > 5);
+    free_again(&sandbox);
 }
 
 #[test]
-fn a_holder_that_does_not_answer_keeps_its_device() {
-    let sandbox = Sandbox::new("mig4");
-    let script = "G=$(getgpu); CUDA_VISIBLE_DEVICES=$G sleep 0.2; \
-                  kill -STOP $(pgrep -f -- \"--holder $G\"); H=$(getgpu); echo $G $H; kill -CONT $(pgrep -f -- \"--holder $G\")";
-    let began = std::time::Instant::now();
-    let outcome = sandbox.shell("bash", script).run();
-    let devices: BTreeSet<&str> = outcome
-        .exits(0)
-        .says(&[])
-        .stdout
-        .split_whitespace()
-        .collect();
-    assert_eq!(devices.len(), 2, "{outcome:#?}");
-    assert!(began.elapsed() < Duration::from_secs(5));
-}
-
-#[test]
-fn loops_in_pipelines_and_behind_older_jobs_need_one_device() {
-    for script in [
-        "for i in 1 2 3 4 5 6; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05 | cat; done",
-        "for i in 1 2 3 4 5 6; do d=$(getgpu | head -n 1); CUDA_VISIBLE_DEVICES=$d sim-cuda --run 0.05; done",
-        "seq 6 | while read i; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05; done | cat",
-        "(sleep 30 & wait) & job=$!; sleep 0.1; \
-         for i in 1 2 3 4 5 6; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05; done; kill $job",
-    ] {
-        let sandbox = Sandbox::new("mig4");
-        sandbox.shell("bash", script).run().exits(0);
-        let devices = ran_on(&sandbox);
-        assert_eq!(
-            (devices.len(), devices.iter().collect::<BTreeSet<_>>().len()),
-            (6, 1),
-            "{script}: {devices:?}"
+fn two_halves_of_a_device_have_a_life_of_their_own() {
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("linger = '300ms'")
+        .build();
+    let half = |file: &str| {
+        let script = format!(
+            "CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --until-file {file}; true"
         );
-    }
+        sandbox.shell("bash", &script).spawn()
+    };
+    let (one, two) = (half("over-1"), half("over-2"));
+    sandbox.until_running(2);
+    assert_eq!(sandbox.holders().len(), 2);
+    sandbox.file("work/over-1", "", 0o644);
+    one.wait().exits(0);
+    wait::until("its half is free", || sandbox.holders().len() == 1);
+    sandbox.file("work/over-2", "", 0o644);
+    two.wait().exits(0);
+    free_again(&sandbox);
 }
 
 #[test]
-fn a_loop_of_shares_or_of_pairs_needs_one_place_for_each() {
-    let sandbox = Sandbox::new("mig4");
-    let each = |option: &str| {
-        format!(
-            "for i in 1 2 3; do CUDA_VISIBLE_DEVICES=$(getgpu -q {option}) sim-cuda --run 0.1 --tag $i; done; "
-        )
-    };
-    let script = each("--share 1/2") + &each("-n 2") + &each("--share 1/2") + "getgpu --count-free";
-    let outcome = sandbox.shell("bash", &script).run();
-    assert!(
-        outcome.exits(0).stdout.ends_with("\n1\n"),
-        "a half and a pair are kept: {outcome:#?}"
+fn a_value_counts_in_every_spelling() {
+    all_at_once(
+        [
+            "$a,$b",
+            "$'\\n'$a",
+            "\"$a \"",
+            "${a,,}",
+            "${a%????}",
+            ",$a,",
+        ],
+        |value| {
+            let sandbox = Sandbox::builder("mig4")
+                .settings("linger = '300ms'")
+                .build();
+            let script = format!(
+                "a=$(getgpu --for 0.4); b=$(getgpu --hold --for 10); export CUDA_VISIBLE_DEVICES={value}; \
+                 unset a b; sleep 2; true"
+            );
+            let mut shell = sandbox.shell("bash", &script).spawn();
+            wait::until("both are reserved", || sandbox.holders().len() == 2);
+            while !shell.is_over() {
+                assert!(sandbox.holders().len() == 2 || shell.is_over(), "{value}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        },
     );
-    let devices = ran_on(&sandbox);
-    let of = |runs: std::ops::Range<usize>| devices[runs].iter().collect::<BTreeSet<_>>();
-    assert_eq!(
-        (of(0..3).len(), of(3..6).len(), of(6..9)),
-        (1, 1, of(0..3)),
-        "{devices:?}"
-    );
+}
+
+/// A process that waits or asks NVML has the grant that it inherited.
+#[test]
+fn a_waiter_keeps_the_reservation_that_it_waits_inside() {
+    let sandbox = Sandbox::builder("gpus4")
+        .settings("linger = '300ms'")
+        .build();
+    let script = "d=$(getgpu -n 2 --for 1); CUDA_VISIBLE_DEVICES=$d cudawrap -- sim-cuda --until-file over & \
+        CUDA_VISIBLE_DEVICES=$d cudawrap -- sim-cuda --until-file over & \
+        until [ -e started ]; do sleep 0.02; done; exec env CUDA_VISIBLE_DEVICES=$d cudawrap --wait -- sim-cuda";
+    let shell = sandbox.shell("bash", script).spawn();
+    sandbox.until_running(2);
+    sandbox.file("work/started", "", 0o644);
+    wait::until("it waits", || getgpu_tests::listing::waiting(&sandbox) == 1);
+    sandbox.file("work/over", "", 0o644);
+    shell.wait().exits(0);
+    assert_eq!(different(&ran_on(&sandbox)), 2);
+    free_again(&sandbox);
 }
 
 #[test]
@@ -359,9 +428,9 @@ fn a_second_export_and_a_script_in_a_script_have_the_same_device() {
 #[test]
 fn a_script_that_exports_keeps_its_device_between_its_programs() {
     let sandbox = Sandbox::new("h200x1");
-    let builtins = "end=$((SECONDS+3)); while [ $SECONDS -lt $end ]; do :; done";
+    let builtins = "read -t 1.2 x <>f";
     let script = format!(
-        "export CUDA_VISIBLE_DEVICES=$(getgpu --for 0.5); sim-cuda --run 0.2; {builtins}; sim-cuda --run 0.2"
+        "mkfifo f; export CUDA_VISIBLE_DEVICES=$(getgpu --for 0.5); sim-cuda --run 0.2; {builtins}; sim-cuda --run 0.2"
     );
     let mut program = sandbox.shell("bash", &format!("{script}; true")).spawn();
     wait::until("it is reserved", || !sandbox.holders().is_empty());
