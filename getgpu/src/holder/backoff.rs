@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 /// The shortest and the longest pause.
-const SHORTEST: Duration = Duration::from_micros(500);
+const SHORTEST: Duration = Duration::from_micros(200);
 const LONGEST: Duration = Duration::from_millis(500);
 /// A pause is one part in so many of the time since the device was printed. A program
 /// that runs for a larger part of that time is seen, also on a machine so busy that the

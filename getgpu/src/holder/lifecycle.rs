@@ -137,23 +137,25 @@ impl Reservation<'_> {
     }
 
     /// Looks at the caller's processes if the caller, or a child of it, is another program
-    /// than before printing; `closely`: at nothing else. Also returns what of a processor
-    /// that took.
+    /// than before printing; `closely`: at nothing else. Also returns what the look at the
+    /// caller's processes took of a processor.
     fn look_for_program(&mut self, closely: bool) -> (Found, Duration) {
         let began = sys::processor_time();
-        let snapshot = Snapshot::of(self.caller);
-        let changed = match (&self.before, &snapshot) {
+        let changed = match (&self.before, Snapshot::of(self.caller)) {
             (Some(before), Some(now)) => now.shows_more_than(before),
             // Too many children for snapshots.
             _ => !closely,
         };
-        let found = match (changed, closely) {
-            (true, true) => self.scanner.quick(),
-            (true, false) => self.scanner.look(),
-            (false, true) => Found::default(),
-            (false, false) => self.scanner.full_if_due(),
+        let mut found = if changed {
+            self.scanner.quick()
+        } else {
+            Found::default()
         };
-        (found, sys::processor_time().saturating_sub(began))
+        let took = sys::processor_time().saturating_sub(began);
+        if found.users.is_empty() && !closely {
+            found.join(self.scanner.full_if_due());
+        }
+        (found, took)
     }
 
     /// All programs have exited. The reservation is marked as lingering at once, so that

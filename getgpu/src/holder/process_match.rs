@@ -109,6 +109,13 @@ pub struct Found {
     pub kept: bool,
 }
 
+impl Found {
+    pub fn join(&mut self, other: Self) {
+        self.users.extend(other.users);
+        self.kept |= other.kept;
+    }
+}
+
 impl View {
     pub fn of(args: &HolderArgs, unreadable_limit: Duration, ticks_per_second: u64) -> Self {
         Self {

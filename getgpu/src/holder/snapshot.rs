@@ -1,31 +1,35 @@
-//! The caller and its children at one moment, by `stat` alone, which is cheap enough to be
-//! read every half millisecond: a program that exits within a millisecond, such as
+//! The programs that the caller has started, by `stat` alone, which is cheap enough to be
+//! read several times in a millisecond: a program that exits within one, such as
 //! printenv, would otherwise never be seen, and its device would stay reserved.
 
 use getgpu_common::procfs::Stat;
 
 use super::proc_scanner::children;
 
-/// With more children than this a snapshot takes too long.
+/// With more processes than this a snapshot takes too long.
 const MOST: usize = 16;
 
-/// The caller and its children, each with the address of its arguments, which another
-/// program has elsewhere.
+/// The caller and the programs below it that only forks of a shell lie between, each with
+/// the address of its arguments, which another program has elsewhere.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Snapshot(Vec<(i32, u64)>);
 
 impl Snapshot {
-    /// Of a caller; none if it has exited, or has too many children.
+    /// Of a caller; none if it has exited, or has too many processes.
     pub fn of(caller: i32) -> Option<Self> {
         let own = Stat::read(caller).filter(Stat::alive)?;
-        let children = children(caller);
-        let seen = (children.len() <= MOST).then(|| children.into_iter().filter_map(Stat::read));
-        Some(Self(
-            std::iter::once(own)
-                .chain(seen?)
-                .map(|stat| (stat.pid, stat.arg_start))
-                .collect(),
-        ))
+        let (mut programs, mut todo) = (vec![(own.pid, own.arg_start)], children(caller));
+        let mut left = MOST;
+        while let Some(pid) = todo.pop() {
+            left = left.checked_sub(1)?;
+            match Stat::read(pid) {
+                // It has not executed its program yet, or is a subshell.
+                Some(stat) if stat.forked => todo.extend(children(pid)),
+                Some(stat) => programs.push((stat.pid, stat.arg_start)),
+                None => {}
+            }
+        }
+        Some(Self(programs))
     }
 
     /// Whether there is a program that was not there before.
@@ -57,7 +61,7 @@ mod tests {
 
     /// Of a process of its own, since other tests may start children of this one.
     #[test]
-    fn a_real_child_is_seen() {
+    fn real_programs_are_seen() {
         use std::io::Write;
         let mut shell = std::process::Command::new("sh")
             .stdin(std::process::Stdio::piped())
@@ -75,10 +79,15 @@ mod tests {
         until(&|_| std::fs::read_to_string(&comm).is_ok_and(|name| name == "sh\n"));
         let before = Snapshot::of(pid).unwrap();
         let mut keys = shell.stdin.take().unwrap();
-        keys.write_all(b"sleep 100 &\n").unwrap();
-        until(&|now| now.shows_more_than(&before));
-        keys.write_all(b"kill $!; wait\n").unwrap();
-        until(&|now| !now.shows_more_than(&before));
+        for (start, end) in [
+            ("sleep 100 &", "kill $!; wait"),
+            ("(sleep 100; :) &", "pkill -P $!; wait"),
+        ] {
+            keys.write_all(format!("{start}\n").as_bytes()).unwrap();
+            until(&|now| now.shows_more_than(&before));
+            keys.write_all(format!("{end}\n").as_bytes()).unwrap();
+            until(&|now| !now.shows_more_than(&before));
+        }
         drop(keys);
         shell.wait().unwrap();
         assert_eq!(Snapshot::of(pid), None);
