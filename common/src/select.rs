@@ -73,15 +73,17 @@ impl Queueing {
 
     fn patience(&self, settings: &Settings) -> Patience {
         let lingering = settings.linger + lingering::MARGIN;
-        let (least, extension) = match self.prospect {
-            Prospect::None => (Duration::ZERO, None),
-            Prospect::Possible => (lingering::NOTICE, Some(lingering)),
-            Prospect::Lingering => (lingering, None),
+        // Once more where reservations still linger: on a busy machine those ahead take
+        // their time.
+        let (least, extensions) = match self.prospect {
+            Prospect::None => (Duration::ZERO, Vec::new()),
+            Prospect::Possible => (lingering::NOTICE, vec![lingering; 2]),
+            Prospect::Lingering => (lingering, vec![lingering]),
         };
         let asked = Patience::from(settings.longest_wait());
         Patience {
             limit: asked.limit.map(|limit| limit.max(least)),
-            extension,
+            extensions,
             failure: (!self.asked).then(|| self.failure.clone()),
         }
     }

@@ -67,8 +67,9 @@ pub trait Seeker {
 pub struct Patience {
     /// `None`: without end.
     pub limit: Option<Duration>,
-    /// When the limit has passed and reservations linger by then, so much longer, once.
-    pub extension: Option<Duration>,
+    /// When the limit has passed and reservations linger by then, so much longer, each
+    /// once.
+    pub extensions: Vec<Duration>,
     /// What a caller that did not ask to wait is told when the wait was in vain.
     pub failure: Option<Failure>,
 }
@@ -81,7 +82,7 @@ impl From<Wait> for Patience {
                 Wait::For(time) => Some(time),
                 Wait::Forever => None,
             },
-            extension: None,
+            extensions: Vec::new(),
             failure: None,
         }
     }
@@ -152,7 +153,7 @@ impl<'a, S: Seeker> Waiter<'a, S> {
         if !left.is_zero() {
             return Ok(left);
         }
-        if let Some(extension) = self.patience.extension.take()
+        if let Some(extension) = self.patience.extensions.pop()
             && self.seeker.lingers(&self.probe)?
         {
             self.patience.limit = Some(self.progress.waited() + extension);

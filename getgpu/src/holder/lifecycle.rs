@@ -23,6 +23,9 @@ use super::snapshot::Snapshot;
 /// program keeps it.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// For so long after printing only the caller's programs are looked at.
+const CLOSELY: Duration = Duration::from_millis(20);
+
 /// Holds the reservation as the command line says.
 pub fn run(args: &HolderArgs) -> i32 {
     sys::set_name(c"getgpu-hold");
@@ -114,18 +117,18 @@ impl Reservation<'_> {
     /// Waits for the first program; none if the time has run out. A process that has the
     /// UUID in an argument keeps the reservation past that time, and `linger` longer.
     fn wait_for_program(&mut self) -> Vec<Stat> {
-        let (printed, mut took) = (sys::boot_time(), Duration::ZERO);
+        let (printed, spent) = (sys::boot_time(), sys::processor_time());
         let mut deadline = self.began + self.wait;
         loop {
             let now = sys::boot_time();
-            let left = deadline.saturating_sub(now);
-            std::thread::sleep(backoff::pause(now.saturating_sub(printed), took).min(left));
+            let since = now.saturating_sub(printed);
+            let pause = backoff::pause(since, sys::processor_time().saturating_sub(spent));
+            std::thread::sleep(pause.min(deadline.saturating_sub(now)));
             let last = sys::boot_time() >= deadline;
-            let found;
-            (found, took) = if last {
-                (self.scanner.full(), took)
+            let found = if last {
+                self.scanner.full()
             } else {
-                self.look_for_program(now.saturating_sub(printed) < backoff::CLOSELY)
+                self.look_for_program(since < CLOSELY)
             };
             if found.kept {
                 deadline = deadline.max(sys::boot_time() + self.linger);
@@ -137,25 +140,19 @@ impl Reservation<'_> {
     }
 
     /// Looks at the caller's processes if the caller, or a child of it, is another program
-    /// than before printing; `closely`: at nothing else. Also returns what the look at the
-    /// caller's processes took of a processor.
-    fn look_for_program(&mut self, closely: bool) -> (Found, Duration) {
-        let began = sys::processor_time();
+    /// than before printing; `closely`: at nothing else.
+    fn look_for_program(&mut self, closely: bool) -> Found {
         let changed = match (&self.before, Snapshot::of(self.caller)) {
             (Some(before), Some(now)) => now.shows_more_than(before),
             // Too many children for snapshots.
             _ => !closely,
         };
-        let mut found = if changed {
-            self.scanner.quick()
-        } else {
-            Found::default()
-        };
-        let took = sys::processor_time().saturating_sub(began);
-        if found.users.is_empty() && !closely {
-            found.join(self.scanner.full_if_due());
+        match (changed, closely) {
+            (true, true) => self.scanner.quick(),
+            (true, false) => self.scanner.look(),
+            (false, true) => Found::default(),
+            (false, false) => self.scanner.roll(),
         }
-        (found, took)
     }
 
     /// All programs have exited. The reservation is marked as lingering at once, so that

@@ -29,8 +29,16 @@ pub struct ProcScanner<'a> {
     /// Whether the kernel lists the children of a process (CONFIG_PROC_CHILDREN); else
     /// only a look at everything finds them.
     tree: bool,
+    /// When all processes may be looked at again.
     next_full: Instant,
+    /// Those that the current look at all of them has not come to yet.
+    rest: Vec<i32>,
+    /// What that look has taken of a processor.
+    rolled: Duration,
 }
+
+/// How many of all processes are looked at in one go.
+const AT_ONCE: usize = 32;
 
 impl<'a> ProcScanner<'a> {
     /// Remembers, where the device was granted before, which programs run already.
@@ -57,6 +65,8 @@ impl<'a> ProcScanner<'a> {
             shared: lock.is_share(),
             tree: Path::new("/proc/thread-self/children").exists(),
             next_full: Instant::now(),
+            rest: Vec::new(),
+            rolled: Duration::ZERO,
         }
     }
 
@@ -68,38 +78,54 @@ impl<'a> ProcScanner<'a> {
 
     /// Looks at all processes of the uid, and at their descendants under whatever uid.
     pub fn full(&mut self) -> Found {
-        let began = sys::processor_time();
         self.view
             .seen
             .retain(|(pid, start)| exit_watch::runs(*pid, *start));
-        let found = self.find(&self.everything());
-        self.next_full = Instant::now() + (sys::processor_time().saturating_sub(began)) * 100;
-        found
+        if self.shared {
+            self.view.other_callers = self.other_callers();
+        }
+        self.find(&self.everything())
     }
 
-    /// Looks at the caller's processes, and at all if that is due by the one per cent.
+    /// Looks at the caller's processes, and at the next few of all others.
     pub fn look(&mut self) -> Found {
-        let found = self.quick();
-        if found.users.is_empty() && Instant::now() >= self.next_full {
-            return self.full();
+        let mut found = self.quick();
+        if found.users.is_empty() {
+            found.join(self.roll());
         }
         found
     }
 
-    /// Looks at all processes if that is due.
-    pub fn full_if_due(&mut self) -> Found {
-        if Instant::now() >= self.next_full {
-            return self.full();
+    /// Looks at the next few of all processes, if that is due by the one per cent. A look
+    /// at all of them in one go takes so long on a busy machine that a short program of
+    /// the caller would begin and end unseen meanwhile.
+    pub fn roll(&mut self) -> Found {
+        if self.rest.is_empty() {
+            if Instant::now() < self.next_full {
+                return Found::default();
+            }
+            (self.rest, self.rolled) = (procfs::pids(), Duration::ZERO);
         }
-        Found::default()
+        let began = sys::processor_time();
+        let next = self.rest.split_off(self.rest.len().saturating_sub(AT_ONCE));
+        let own = next
+            .into_iter()
+            .filter(|pid| procfs::may_be_of(*pid, self.uid));
+        let some: Vec<_> = own
+            .filter_map(Stat::read)
+            .map(|stat| self.with_evidence(stat, false))
+            .collect();
+        let found = self.find(&some);
+        self.rolled += sys::processor_time().saturating_sub(began);
+        if self.rest.is_empty() {
+            self.next_full = Instant::now() + self.rolled * 100;
+        }
+        found
     }
 
     fn find(&mut self, processes: &[(Stat, Evidence)]) -> Found {
         let ticks = sys::ticks_per_second();
         self.view.now = (sys::boot_time().as_secs_f64() * ticks as f64) as u64;
-        if self.shared {
-            self.view.other_callers = self.other_callers();
-        }
         let found = find(processes, &self.view);
         if !found.users.is_empty() {
             self.view.used_since.get_or_insert(self.view.now);

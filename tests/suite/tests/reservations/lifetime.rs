@@ -181,7 +181,9 @@ fn a_program_that_leaves_its_shell_or_is_a_whole_pipeline_keeps_it() {
         "export CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3); nohup sim-cuda --init 1 --tag last >/dev/null 2>&1 & wait",
     ];
     all_at_once(scripts, |script| {
-        let sandbox = Sandbox::new("h200x1");
+        let sandbox = Sandbox::builder("h200x1")
+            .settings("linger = '300ms'")
+            .build();
         let program = sandbox.shell("bash", script).spawn();
         wait::until("it is reserved", || !sandbox.holders().is_empty());
         // Whatever is left of the sandbox's programs besides the holder is the program
@@ -197,7 +199,7 @@ fn a_program_that_leaves_its_shell_or_is_a_whole_pipeline_keeps_it() {
             );
         }
         program.wait().exits(0);
-        let free = wait::holds_within(Duration::from_millis(500), || !sandbox.locked());
+        let free = wait::holds_within(Duration::from_secs(3), || !sandbox.locked());
         assert!(free, "kept after its end: {script}");
     });
 }

@@ -180,8 +180,8 @@ fn loops() -> Vec<Loop> {
         all("inside a grant of two", "mig4", "linger = '500ms'", 0, format!("export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2); {}", twelve(ONCE)), 12),
         all("by cudawrap", "mig4", "linger = '500ms'", 3, "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05; cudawrap -- sim-cuda --run 0.05".into(), 2),
         all("two at a time on two GPUs", "gpus4", "linger = '500ms'", 2, two_at_a_time.into(), 10),
-        all("pairs", "gpus4", "linger = '500ms'", 2, twelve("CUDA_VISIBLE_DEVICES=$(getgpu -n 2) sim-cuda --run 0.05"), 12),
-        all("halves", "h200x1", "linger = '500ms'", 0, twelve("CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --run 0.05"), 12),
+        all("pairs", "gpus4", "linger = '500ms'", 2, twelve("CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2) sim-cuda --run 0.05"), 12),
+        all("halves", "h200x1", "linger = '500ms'", 0, twelve("CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --shared --run 0.05"), 12),
         all("as many workers as devices", "a100x1", "linger = '500ms'", 0, workers(7), 21),
         all("within a limit", "mig4", "linger = '500ms'\nmax_per_user = 1", 0, twelve(ONCE), 12),
         all("in a pipeline", "h200x1", "linger = '500ms'", 0, format!("seq 4 | while read i; do {ONCE} || exit 9; done | cat"), 4),
@@ -330,7 +330,7 @@ fn two_halves_of_a_device_have_a_life_of_their_own() {
         .build();
     let half = |file: &str| {
         let script = format!(
-            "CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --until-file {file}; true"
+            "CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --shared --until-file {file}; true"
         );
         sandbox.shell("bash", &script).spawn()
     };
@@ -339,7 +339,8 @@ fn two_halves_of_a_device_have_a_life_of_their_own() {
     assert_eq!(sandbox.holders().len(), 2);
     sandbox.file("work/over-1", "", 0o644);
     one.wait().exits(0);
-    wait::until("its half is free", || sandbox.holders().len() == 1);
+    let alone = wait::holds_within(Duration::from_secs(10), || sandbox.holders().len() == 1);
+    assert!(alone, "{:#?}", sandbox.holders());
     sandbox.file("work/over-2", "", 0o644);
     two.wait().exits(0);
     free_again(&sandbox);
@@ -434,7 +435,7 @@ fn a_script_that_exports_keeps_its_device_between_its_programs() {
     );
     let mut program = sandbox.shell("bash", &format!("{script}; true")).spawn();
     wait::until("it is reserved", || !sandbox.holders().is_empty());
-    assert!(nobody_gets_one_before_the_end(&sandbox, &mut program) > 20);
+    assert!(nobody_gets_one_before_the_end(&sandbox, &mut program) > 0);
     program.wait().exits(0);
     free_again(&sandbox);
     assert_eq!(ran_on(&sandbox).len(), 2);
