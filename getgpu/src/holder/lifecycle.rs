@@ -83,12 +83,17 @@ fn sign_in(args: &HolderArgs, lock: &HeldLock<'_>) {
 
 /// Reports to the starter, by this process's id, that the reservation is held, and waits
 /// for the word that the device was printed. A starter that ends without that word has
-/// printed nothing.
+/// printed nothing. The answer to the word lets the starter exit, and so the program
+/// begin, when this process has a processor to look for it.
 fn was_printed(mut starter: File) -> bool {
     let mut word = [0u8; 1];
     let ready = std::process::id().to_ne_bytes();
-    starter.write_all(&ready).is_ok()
-        && matches!(starter.read(&mut word), Ok(1) if word[0] == super::start::PRINTED)
+    let printed = starter.write_all(&ready).is_ok()
+        && matches!(starter.read(&mut word), Ok(1) if word[0] == super::start::PRINTED);
+    if printed {
+        let _ = starter.write_all(&word);
+    }
+    printed
 }
 
 struct Reservation<'a> {

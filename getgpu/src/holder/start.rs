@@ -24,6 +24,8 @@ pub const LOCK_FD: RawFd = process_reset::FIRST;
 pub const STARTER_FD: RawFd = process_reset::SECOND;
 /// The word that the device was printed. A holder that does not receive it ends.
 pub const PRINTED: u8 = b'p';
+/// How long a holder may take to know that the device was printed.
+const KNOWN: Duration = Duration::from_secs(1);
 /// How long a holder may take to be ready.
 const READY: Duration = Duration::from_secs(10);
 
@@ -80,9 +82,12 @@ fn wait_readable(file: &File) -> Result<(), String> {
 }
 
 impl Started {
-    /// The device was printed: the reservation begins its life.
+    /// The device was printed: the reservation begins its life. Returns when the holder
+    /// knows.
     pub fn printed(mut self) {
-        let _ = self.channel.write_all(&[PRINTED]);
+        if self.channel.write_all(&[PRINTED]).is_ok() {
+            let _ = poll::readable(&self.channel, Instant::now() + KNOWN);
+        }
     }
 
     /// Nothing was printed: ends the holder and waits until the device is free.

@@ -166,7 +166,7 @@ struct Loop {
     programs: usize,
 }
 
-const ONCE: &str = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05";
+const ONCE: &str = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.2";
 
 #[rustfmt::skip]
 fn loops() -> Vec<Loop> {
@@ -178,10 +178,10 @@ fn loops() -> Vec<Loop> {
         all("twelve short programs on four devices", "mig4", "", 0, twelve(ONCE), 12),
         all("with one free", "mig4", "linger = '500ms'", 3, twelve(ONCE), 12),
         all("inside a grant of two", "mig4", "linger = '500ms'", 0, format!("export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2); {}", twelve(ONCE)), 12),
-        all("by cudawrap", "mig4", "linger = '500ms'", 3, "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.05; cudawrap -- sim-cuda --run 0.05".into(), 2),
+        all("by cudawrap", "mig4", "linger = '500ms'", 3, "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.2; cudawrap -- sim-cuda --run 0.2".into(), 2),
         all("two at a time on two GPUs", "gpus4", "linger = '500ms'", 2, two_at_a_time.into(), 10),
-        all("pairs", "gpus4", "linger = '500ms'", 2, twelve("CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2) sim-cuda --run 0.05"), 12),
-        all("halves", "h200x1", "linger = '500ms'", 0, twelve("CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --shared --run 0.05"), 12),
+        all("pairs", "gpus4", "linger = '500ms'", 2, twelve("CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2) sim-cuda --run 0.2"), 12),
+        all("halves", "h200x1", "linger = '500ms'", 0, twelve("CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --shared --run 0.2"), 12),
         all("as many workers as devices", "a100x1", "linger = '500ms'", 0, workers(7), 21),
         all("within a limit", "mig4", "linger = '500ms'\nmax_per_user = 1", 0, twelve(ONCE), 12),
         all("in a pipeline", "h200x1", "linger = '500ms'", 0, format!("seq 4 | while read i; do {ONCE} || exit 9; done | cat"), 4),
