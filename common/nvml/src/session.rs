@@ -26,7 +26,7 @@ pub(super) struct Session<'n> {
     minors: HashMap<u32, Option<u32>>,
     /// What was told of MIG devices and does not change while the session lives.
     instances: HashMap<(u32, u32), (u32, u32)>,
-    profiles: HashMap<(u32, u32), String>,
+    profiles: HashMap<(u32, u32), Option<String>>,
     /// The memory that a scan was told, for the question about the use that follows it.
     memories: HashMap<(u32, Option<u32>), Memory>,
     nodes: bool,
@@ -228,19 +228,11 @@ impl<'n> Session<'n> {
         Some(instance)
     }
 
-    /// The profile at the end of a MIG device's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
-    fn profile(&mut self, gpu: u32, slot: u32, handle: &Handle<'n>) -> Option<String> {
-        let name = raw::name(self.nvml, handle).ok()?;
-        let profile = name.rsplit_once("MIG ")?.1.trim().to_owned();
-        self.profiles.insert((gpu, slot), profile.clone());
-        Some(profile)
-    }
-
-    /// Whether a device may have graphics contexts: a whole GPU, and a MIG device whose
-    /// profile ends in `+gfx`. A profile that nobody asked for may.
-    pub(super) fn may_draw(&self, gpu: u32, slot: Option<u32>) -> bool {
-        let profile = slot.and_then(|slot| self.profiles.get(&(gpu, slot)));
-        profile.is_none_or(|profile| profile.contains("+gfx"))
+    /// The profile of a MIG device, asked once in a session.
+    pub(super) fn profile(&mut self, gpu: u32, slot: u32, handle: &Handle<'n>) -> Option<String> {
+        let nvml = self.nvml;
+        let profile = self.profiles.entry((gpu, slot));
+        profile.or_insert_with(|| profile_of(nvml, handle)).clone()
     }
 
     /// Bytes of a device's memory; the question about its use need not ask for them
@@ -306,6 +298,12 @@ impl<'n> Session<'n> {
             }
         }
     }
+}
+
+/// The profile at the end of a MIG device's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
+pub(super) fn profile_of(nvml: &Nvml, handle: &Handle<'_>) -> Option<String> {
+    let name = raw::name(nvml, handle).ok()?;
+    Some(name.rsplit_once("MIG ")?.1.trim().to_owned())
 }
 
 /// Whether this process may open the nodes of a device: the GPU's, and for a MIG device
