@@ -9,7 +9,7 @@ use nvml_wrapper::{Device as Handle, Nvml};
 
 use super::fault::{self, Fault, with_retries};
 use super::{device_files, memory, raw};
-use getgpu_common::ident::Uuid;
+use getgpu_common::ident::{Uuid, WITHOUT_PREFIX};
 use getgpu_common::inventory::{Detail, Device, Gpu, Inventory, Memory};
 
 /// More MIG devices than this on one GPU are a library gone wrong; the largest GPU has 8
@@ -152,7 +152,7 @@ impl<'n> Session<'n> {
 
     fn uuid(&self, handle: &Handle<'n>) -> Result<Uuid, Fault> {
         let text = with_retries(|| raw::uuid(self.nvml, handle))?;
-        Uuid::parse(&text).ok_or_else(|| Fault::new("DeviceGetUUID: not a UUID", 0))
+        Uuid::parse(&text).ok_or_else(|| not_a_uuid(&text))
     }
 
     /// The handle of a device; `None` for an empty slot, or one that may not be asked about.
@@ -300,6 +300,18 @@ impl<'n> Session<'n> {
     }
 }
 
+/// A Jetson Orin gives its GPU a UUID without `GPU-` (pytorch issue 167304), which names
+/// nothing in CUDA_VISIBLE_DEVICES.
+fn not_a_uuid(text: &str) -> Fault {
+    let why = if Uuid::parse(&format!("GPU-{text}")).is_some() {
+        format!("{text}: {WITHOUT_PREFIX}: CUDA_VISIBLE_DEVICES cannot name it, so it is not used")
+    } else {
+        // Not the text itself: it may hold anything.
+        "the answer is not a UUID".to_owned()
+    };
+    Fault::unusable("DeviceGetUUID", why)
+}
+
 /// The profile at the end of a MIG device's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
 pub(super) fn profile_of(nvml: &Nvml, handle: &Handle<'_>) -> Option<String> {
     let name = raw::name(nvml, handle).ok()?;
@@ -339,7 +351,10 @@ fn in_mig_mode(mode: u32) -> Result<bool, Fault> {
     match mode {
         0 => Ok(false),
         1 => Ok(true),
-        _ => Err(Fault::new("DeviceGetMigMode: neither on nor off", 0)),
+        _ => Err(Fault::unusable(
+            "DeviceGetMigMode",
+            format!("mode {mode} is neither on nor off"),
+        )),
     }
 }
 

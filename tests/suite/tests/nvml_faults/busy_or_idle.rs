@@ -56,6 +56,32 @@ fn a_bare_context_on_a_large_gpu_is_seen_from_a_container() {
     inside("getgpu --no-reserve").line();
 }
 
+/// The remedy that docs/ADMIN.md has for it.
+#[test]
+fn an_idle_mig_device_above_the_floor_of_containers_needs_idle_memory() {
+    let gpu = "driver = '580.95.05'\n[[gpu]]\nmodel = 'RTX-PRO-6000'\nmig = true\n";
+    let idle = "device = [{ gi = 3, profile = '1g.24gb', idle_mib = 72 }]\n";
+    let sandbox = Sandbox::new(&format!("{gpu}{idle}"));
+    if skip::lacks(&[Need::Mounts]) {
+        return;
+    }
+    sandbox.faults("foreign_pidns_blind = true");
+    let inside = || {
+        let script = "mount -t proc proc /proc; getgpu --explain --no-reserve";
+        sandbox
+            .command("unshare")
+            .args(["-mpf", "--kill-child", "sh", "-c", script])
+            .run()
+    };
+    let hidden = "72 MiB in use and no process shown: processes outside this container are hidden";
+    inside().exits(1).mentions(hidden);
+    sandbox.set_settings("idle_memory = '80M'");
+    inside().exits(0);
+    // A bare context.
+    let _program = sandbox.occupy(&sandbox.uuids(), &format!("--memory {}", 100 << 20));
+    inside().exits(1).mentions("172 MiB in use");
+}
+
 /// DGX Spark, Jetson Thor: NVML reports no memory, and the lists of processes are right.
 #[test]
 fn an_integrated_gpu_is_judged_by_its_processes() {
