@@ -140,7 +140,7 @@ fn auto_corrects_a_fraction_inside_a_part() {
     let show = "env=XLA_PYTHON_CLIENT_MEM_FRACTION";
     let script = format!(
         "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold)\n\
-         cudawrap --auto --share 1/2 -- cuda {show} init {show}"
+         cudawrap --auto --share 1/4 -- cuda {show} init {show}"
     );
     let run = |thread: bool| {
         let shell = sandbox.shell("bash", &script);
@@ -155,10 +155,10 @@ fn auto_corrects_a_fraction_inside_a_part() {
     let outcome = run(false);
     assert_eq!(
         all_said(&outcome, "env"),
-        [format!("{name}=0.45"), format!("{name}=0.225")]
+        [format!("{name}=0.225"), format!("{name}=0.1125")]
     );
     outcome.says(&[]);
-    run(true).mentions(&format!("cudawrap: {name}=0.225: not set: "));
+    run(true).mentions(&format!("cudawrap: {name}=0.1125: not set: "));
 }
 
 #[test]
