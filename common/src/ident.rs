@@ -44,6 +44,11 @@ impl Uuid {
     }
 }
 
+/// What is said of a GPU whose UUID CUDA_VISIBLE_DEVICES cannot take, and what to do.
+pub const WITHOUT_PREFIX: &str = "a UUID without GPU-, as on a Jetson Orin";
+pub const WITHOUT_PREFIX_HINT: &str =
+    "a Jetson has one GPU: run programs there without getgpu and cudawrap (CUDAWRAP_DISABLE=1)";
+
 impl fmt::Display for Uuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -41,9 +41,15 @@ impl Candidate {
         let by_lease = matches!(self.basis, Basis::InheritedLease | Basis::AncestorLease);
         // The smallest is the innermost: a second `$(getgpu)` under a first.
         let units: i64 = cover.devices.iter().map(|(_, units)| units.count()).sum();
+        // A process takes its lease inside what was reserved for it.
+        let is_lease = match &self.basis {
+            Basis::Reservation(line) => line.args.lessee().is_some(),
+            Basis::InheritedLease | Basis::AncestorLease => true,
+        };
         (
             !by_lease,
             self.distance,
+            !is_lease,
             self.in_use,
             self.devices.len(),
             units,
@@ -198,7 +204,13 @@ impl Cover {
 
 /// Reads what may be ours of the devices of a grant, the cheap evidence first, and
 /// decides.
-pub fn of_grant(lock_file: &LockFile, wish: &OwnershipQuestion<'_>) -> Decision {
+///
+/// `lease_of`: a process that asks for a lease of its own (`HolderArgs::is_lease_beside`).
+pub fn of_grant(
+    lock_file: &LockFile,
+    wish: &OwnershipQuestion<'_>,
+    lease_of: Option<i32>,
+) -> Decision {
     let grant = wish.grant;
     let evidence: [&dyn Fn() -> Vec<Candidate>; 3] = [
         &|| {
@@ -217,7 +229,7 @@ pub fn of_grant(lock_file: &LockFile, wish: &OwnershipQuestion<'_>) -> Decision 
                 &ownership_proof::ancestors_locks(),
             )
         },
-        &|| reservations(lock_file, grant),
+        &|| reservations(lock_file, grant, lease_of),
     ];
     // Leases come first in the decision too, so what is read later could not change it.
     let decisions = evidence.iter().map(|read| decide(wish, &read()));
@@ -245,11 +257,14 @@ fn lease(basis: Basis, grant: &[Uuid], lock_file: &LockFile, locks: &[OwnLock]) 
     }]
 }
 
-fn reservations(lock_file: &LockFile, grant: &[Uuid]) -> Vec<Candidate> {
-    let covers = |args: &HolderArgs| grant.iter().all(|uuid| args.devices.contains(uuid));
+fn reservations(lock_file: &LockFile, grant: &[Uuid], lease_of: Option<i32>) -> Vec<Candidate> {
+    let lineage = ancestry::lineage();
+    let covers = |args: &HolderArgs| {
+        grant.iter().all(|uuid| args.devices.contains(uuid))
+            && !args.is_lease_beside(&lineage, lease_of)
+    };
     let uid = nix::unistd::geteuid().as_raw();
     let lines = ownership_proof::reservations(lock_file, Some(uid), &covers);
-    let lineage = ancestry::lineage();
     let probe = lock_file.open().ok();
     let candidate = |line: HolderProcess| {
         let devices = ownership_proof::reserved(lock_file, &line);

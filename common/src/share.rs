@@ -33,6 +33,11 @@ impl Share {
         Some(fraction_of(UNITS, of, parts))
     }
 
+    /// The part of a device that a fraction is; of a size only a device tells.
+    pub fn part(self) -> Option<f64> {
+        self.units(None).map(|units| units as f64 / UNITS as f64)
+    }
+
     /// The part of `total` bytes that it gives.
     pub fn memory(self, total: u64) -> u64 {
         match self {

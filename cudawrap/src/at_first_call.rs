@@ -1,17 +1,20 @@
 //! `cudawrap --auto -- PROGRAM`: the program starts without a device, and libcudawrap.so
 //! gives it one at its first CUDA call. Options become the CUDAWRAP_* variables that the
-//! library goes by.
+//! library goes by. Variables for frameworks are set now, as far as they are known: the
+//! driver has a thread of its own from 550 on when it loads the library, which then sets
+//! no other variable than CUDA_VISIBLE_DEVICES, and Python has copied its environment.
 
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::hook;
-use getgpu_common::settings::{Auto, Environment, Loaded};
+use getgpu_common::settings::{Auto, Loaded, Settings};
+use getgpu_common::{frameworks, hook};
 
 use crate::launch_spec::LaunchSpec;
-use crate::options::{self, Options};
+use crate::options::Options;
 
 /// What the program is started with: no lease, but the variables that have it get one.
-pub fn prepare(options: &Options, diag: &Diag) -> Result<LaunchSpec, Failure> {
+/// `loaded`: the settings that are in force for it, options included.
+pub fn prepare(options: &Options, loaded: &Loaded, diag: &Diag) -> Result<LaunchSpec, Failure> {
     if options.bind {
         let text = "--auto: --bind has no effect on a program that is already running";
         return Err(Failure::new(Kind::Usage, text).hint("use --auto or --bind, not both"));
@@ -26,8 +29,6 @@ pub fn prepare(options: &Options, diag: &Diag) -> Result<LaunchSpec, Failure> {
             )
             .hint("install it as lib/getgpu/libcudawrap.so beside cudawrap's bin")
         })?;
-    let mut loaded = Loaded::read(&Environment::of_process(), None)?.strict()?;
-    options::variables(&mut loaded)?;
     if loaded.settings.auto == Auto::Off {
         diag.warn("--auto: turned off on this node (auto = \"off\"): the program runs unchanged");
     }
@@ -42,8 +43,22 @@ pub fn prepare(options: &Options, diag: &Diag) -> Result<LaunchSpec, Failure> {
     let mut variables = vec![(hook::VARIABLE.to_owned(), library)];
     variables.extend(options.choices.variables());
     variables.extend(options.switches());
+    if loaded.settings.auto != Auto::Off {
+        variables.extend(for_frameworks(&loaded.settings));
+    }
     Ok(LaunchSpec {
         variables,
         lease: None,
     })
+}
+
+/// The variables that a share alone decides, unless they are set.
+fn for_frameworks(settings: &Settings) -> Vec<(String, String)> {
+    let share = settings.share.filter(|_| settings.framework_memory);
+    let known = share.map(frameworks::known_in_advance).unwrap_or_default();
+    known
+        .into_iter()
+        .filter(|(name, _)| std::env::var_os(name).is_none())
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }

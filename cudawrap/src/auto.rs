@@ -75,24 +75,54 @@ fn device(
     diag: &Diag,
 ) -> Result<LaunchSpec, Failure> {
     let environment = Environment::of_process();
-    let settings = in_force(
-        linked::settings(&environment, lessee.program, diag)?,
-        threads,
-    );
+    let settings = in_force(linked::settings(&environment, lessee.program, diag)?);
+    let mps = settings.mps;
+    let settings = Settings {
+        mps: mps && !threads,
+        ..settings
+    };
     let _ = hook::send(socket, &Message::Limit(limit(&settings)), &[]);
     if has_it(&settings, &environment, locks, diag)? {
         return Ok(LaunchSpec::unchanged());
     }
-    linked::ready(&settings, &environment, lessee, diag).map_err(|failure| match failure.kind {
+    let ready = linked::ready(&settings, &environment, lessee, diag);
+    let ready = ready.map_err(|failure| match failure.kind {
         Kind::NoneFree => failure
             .hint("getgpu --list shows who holds what; with CUDAWRAP_WAIT=10m a program waits"),
         _ => failure,
+    })?;
+    Ok(if threads {
+        visible_only(ready, mps, diag)
+    } else {
+        ready
     })
 }
 
-/// The settings of a program that runs already: its threads have their CPUs, and where it
-/// has several nobody may set variables that another one of them may be reading.
-fn in_force(loaded: Loaded, threads: bool) -> Settings {
+/// What may be set in a program with several threads, of which another one may be reading
+/// the environment: CUDA_VISIBLE_DEVICES. A line names what else the program should have.
+fn visible_only(mut ready: LaunchSpec, mps: bool, diag: &Diag) -> LaunchSpec {
+    let part = ready.lease.as_ref().map_or(1.0, |lease| lease.part);
+    let others = ready
+        .variables
+        .extract_if(.., |(name, _)| name != "CUDA_VISIBLE_DEVICES");
+    let mut missing: Vec<String> = others
+        .filter(|(name, value)| std::env::var_os(name).is_none_or(|set| set != **value))
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    if mps && part < 1.0 {
+        missing.push("the variables of MPS".to_owned());
+    }
+    if !missing.is_empty() {
+        diag.warn(&format!(
+            "{}: not set: this program has several threads at its first CUDA call",
+            missing.join(", ")
+        ));
+    }
+    ready
+}
+
+/// The settings of a program that runs already: its threads have their CPUs.
+fn in_force(loaded: Loaded) -> Settings {
     let waits = loaded
         .sources
         .iter()
@@ -102,8 +132,6 @@ fn in_force(loaded: Loaded, threads: bool) -> Settings {
         settings.wait = wait;
     }
     settings.bind = false;
-    settings.mps &= !threads;
-    settings.framework_memory &= !threads;
     settings
 }
 

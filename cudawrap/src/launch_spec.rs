@@ -36,11 +36,14 @@ impl LaunchSpec {
         let mut variables: Vec<(String, String)> = devices.map(visible).into_iter().collect();
         if settings.framework_memory && lease.part < 1.0 {
             // What the enclosing part set is of that part, and no wish of the user's.
+            // `cudawrap --auto` has set what the share alone says, before there was a lease.
             let above = lease.enclosing.map(frameworks::variables);
+            let in_advance = settings.share.map(frameworks::known_in_advance);
             let is_free = |name: &str| {
                 std::env::var_os(name).is_none_or(|value| {
-                    let mut above = above.iter().flatten();
-                    above.any(|(known, set)| *known == name && value == **set)
+                    let above = above.iter().flatten();
+                    let mut ours = above.chain(in_advance.iter().flatten());
+                    ours.any(|(known, set)| *known == name && value == **set)
                 })
             };
             let own = frameworks::variables(lease.part).into_iter();

@@ -70,7 +70,9 @@ fn become_program(options: &Options, diag: &Diag) -> Failure {
         if disabled {
             Ok(LaunchSpec::unchanged())
         } else if options.auto {
-            at_first_call::prepare(options, diag)
+            let environment = Environment::of_process();
+            settings(options, &environment, &program, diag)
+                .and_then(|loaded| at_first_call::prepare(options, &loaded, diag))
         } else {
             prepare(options, &program, diag)
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use getgpu_common::error::Failure;
-use getgpu_common::ident::Uuid;
+use getgpu_common::ident::{Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT};
 use getgpu_common::inventory::{Activity, Detail, Device, Inventory};
 use getgpu_common::lock::{LockFile, Span, occupancy};
 use getgpu_common::quantity::counted;
@@ -47,7 +47,12 @@ pub fn look(
         ),
     );
     for problem in &inventory.problems {
-        findings.wrong("driver", problem, SICK_GPU);
+        let remedy = if problem.contains(WITHOUT_PREFIX) {
+            WITHOUT_PREFIX_HINT
+        } else {
+            SICK_GPU
+        };
+        findings.wrong("driver", problem, remedy);
     }
     report_silent(&silent, findings);
     count_devices(&inventory, findings);

@@ -8,6 +8,7 @@ use std::time::Instant;
 use getgpu_common::diag::{Diag, Level, show};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::lock::LockFile;
+use getgpu_common::lock::holder_args::LEASE_TAG;
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::quantity;
 use getgpu_common::request::Request;
@@ -17,7 +18,7 @@ use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
 
 use crate::invocation::{Invocation, open};
-use crate::options::{self, Action, Form, Format, Options};
+use crate::options::{self, Action, Form, Format, Keep, Options};
 use crate::{check, list, release, show_config};
 
 /// Runs with the arguments behind the program's name; gives the exit status.
@@ -132,7 +133,19 @@ fn request(
         Action::Print(Some(_)) => {
             Request::new(settings, environment, options.ignore_grant).map(Request::by_index)
         }
-        _ => Request::new(settings, environment, options.ignore_grant),
+        _ => {
+            let mut request = Request::new(settings, environment, options.ignore_grant)?;
+            request.lease_of = lease_of(options);
+            Ok(request)
+        }
+    }
+}
+
+/// The process that Python's `cudawrap.lease()` asks for.
+fn lease_of(options: &Options) -> Option<i32> {
+    match options.keep {
+        Keep::Hold(pid) if options.tag.as_deref()?.starts_with(LEASE_TAG) => pid,
+        _ => None,
     }
 }
 

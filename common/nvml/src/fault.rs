@@ -9,7 +9,7 @@ use nvml_wrapper::error::NvmlError;
 pub struct Fault {
     /// The function, without its `nvml` prefix.
     pub call: &'static str,
-    /// The code of nvml.h; 0 where the wrapper itself gave up.
+    /// The code of nvml.h; 0 where the wrapper gave up, or the answer cannot be used.
     pub code: u32,
     text: String,
 }
@@ -41,6 +41,15 @@ impl Fault {
             call,
             code,
             text: NvmlError::from(code).to_string(),
+        }
+    }
+
+    /// An answer of NVML's that cannot be used.
+    pub fn unusable(call: &'static str, why: impl Into<String>) -> Self {
+        Self {
+            call,
+            code: 0,
+            text: why.into(),
         }
     }
 

@@ -9,7 +9,7 @@ use nvml_wrapper::{Device as Handle, Nvml};
 
 use super::fault::{self, Fault, with_retries};
 use super::{device_files, memory, raw};
-use getgpu_common::ident::Uuid;
+use getgpu_common::ident::{Uuid, WITHOUT_PREFIX};
 use getgpu_common::inventory::{Detail, Device, Gpu, Inventory, Memory};
 
 /// More MIG devices than this on one GPU are a library gone wrong; the largest GPU has 8
@@ -26,7 +26,7 @@ pub(super) struct Session<'n> {
     minors: HashMap<u32, Option<u32>>,
     /// What was told of MIG devices and does not change while the session lives.
     instances: HashMap<(u32, u32), (u32, u32)>,
-    profiles: HashMap<(u32, u32), String>,
+    profiles: HashMap<(u32, u32), Option<String>>,
     /// The memory that a scan was told, for the question about the use that follows it.
     memories: HashMap<(u32, Option<u32>), Memory>,
     nodes: bool,
@@ -152,7 +152,7 @@ impl<'n> Session<'n> {
 
     fn uuid(&self, handle: &Handle<'n>) -> Result<Uuid, Fault> {
         let text = with_retries(|| raw::uuid(self.nvml, handle))?;
-        Uuid::parse(&text).ok_or_else(|| Fault::new("DeviceGetUUID: not a UUID", 0))
+        Uuid::parse(&text).ok_or_else(|| not_a_uuid(&text))
     }
 
     /// The handle of a device; `None` for an empty slot, or one that may not be asked about.
@@ -228,19 +228,11 @@ impl<'n> Session<'n> {
         Some(instance)
     }
 
-    /// The profile at the end of a MIG device's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
-    fn profile(&mut self, gpu: u32, slot: u32, handle: &Handle<'n>) -> Option<String> {
-        let name = raw::name(self.nvml, handle).ok()?;
-        let profile = name.rsplit_once("MIG ")?.1.trim().to_owned();
-        self.profiles.insert((gpu, slot), profile.clone());
-        Some(profile)
-    }
-
-    /// Whether a device may have graphics contexts: a whole GPU, and a MIG device whose
-    /// profile ends in `+gfx`. A profile that nobody asked for may.
-    pub(super) fn may_draw(&self, gpu: u32, slot: Option<u32>) -> bool {
-        let profile = slot.and_then(|slot| self.profiles.get(&(gpu, slot)));
-        profile.is_none_or(|profile| profile.contains("+gfx"))
+    /// The profile of a MIG device, asked once in a session.
+    pub(super) fn profile(&mut self, gpu: u32, slot: u32, handle: &Handle<'n>) -> Option<String> {
+        let nvml = self.nvml;
+        let profile = self.profiles.entry((gpu, slot));
+        profile.or_insert_with(|| profile_of(nvml, handle)).clone()
     }
 
     /// Bytes of a device's memory; the question about its use need not ask for them
@@ -308,6 +300,24 @@ impl<'n> Session<'n> {
     }
 }
 
+/// A Jetson Orin gives its GPU a UUID without `GPU-` (pytorch issue 167304), which names
+/// nothing in CUDA_VISIBLE_DEVICES.
+fn not_a_uuid(text: &str) -> Fault {
+    let why = if Uuid::parse(&format!("GPU-{text}")).is_some() {
+        format!("{text}: {WITHOUT_PREFIX}: CUDA_VISIBLE_DEVICES cannot name it, so it is not used")
+    } else {
+        // Not the text itself: it may hold anything.
+        "the answer is not a UUID".to_owned()
+    };
+    Fault::unusable("DeviceGetUUID", why)
+}
+
+/// The profile at the end of a MIG device's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
+pub(super) fn profile_of(nvml: &Nvml, handle: &Handle<'_>) -> Option<String> {
+    let name = raw::name(nvml, handle).ok()?;
+    Some(name.rsplit_once("MIG ")?.1.trim().to_owned())
+}
+
 /// Whether this process may open the nodes of a device: the GPU's, and for a MIG device
 /// those of its instances.
 fn is_usable(minor: u32, instance: Option<(u32, u32)>) -> bool {
@@ -341,7 +351,10 @@ fn in_mig_mode(mode: u32) -> Result<bool, Fault> {
     match mode {
         0 => Ok(false),
         1 => Ok(true),
-        _ => Err(Fault::new("DeviceGetMigMode: neither on nor off", 0)),
+        _ => Err(Fault::unusable(
+            "DeviceGetMigMode",
+            format!("mode {mode} is neither on nor off"),
+        )),
     }
 }
 

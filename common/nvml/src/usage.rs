@@ -11,9 +11,10 @@ use super::judge::{Question, judge};
 use super::memory;
 use super::processes::Entry;
 use super::raw::{self, List};
-use super::session::Session;
+use super::session::{Session, profile_of};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Detail, Memory, Process, Usage};
+use getgpu_common::mig_profile;
 use getgpu_common::nvml_client::rules::Rules;
 use getgpu_common::procfs;
 
@@ -174,31 +175,38 @@ struct Other {
 }
 
 /// The other lists that can hold anything: graphics contexts exist on whole GPUs and on
-/// few profiles; MPS clients only where a server is among the compute processes.
-fn others(session: &Session<'_>, asked: &Asked<'_>, compute: &[Entry]) -> Vec<Other> {
+/// some MIG profiles; MPS clients only where a server is among the compute processes.
+fn others<'n>(session: &mut Session<'n>, asked: &Asked<'n>, compute: &[Entry]) -> Vec<Other> {
     let comm = |entry: &Entry| procfs::comm(entry.pid as i32);
     let server = |entry: &Entry| comm(entry).is_some_and(|name| name.starts_with(MPS));
-    let draws = match asked.place {
-        Some((gpu, slot)) => session.may_draw(gpu, slot),
-        None => true,
-    };
-    let graphics = Other {
-        list: List::Graphics,
-        decides: !asked.mig,
-    };
-    let clients = Other {
-        list: List::Mps,
-        decides: compute.iter().any(server),
-    };
-    let wanted = asked.wants_all();
     let mut lists = Vec::new();
-    if graphics.decides || wanted && draws {
-        lists.push(graphics);
+    if may_have_graphics(session, asked) {
+        lists.push(Other {
+            list: List::Graphics,
+            decides: true,
+        });
     }
-    if clients.decides || wanted && !compute.is_empty() {
-        lists.push(clients);
+    let has_server = compute.iter().any(server);
+    if has_server || asked.wants_all() && !compute.is_empty() {
+        lists.push(Other {
+            list: List::Mps,
+            decides: has_server,
+        });
     }
     lists
+}
+
+/// Whether there can be graphics contexts on a device. A MIG device without `+gfx` is not
+/// asked: what it answers would be one more failure that can hide a free device.
+fn may_have_graphics<'n>(session: &mut Session<'n>, asked: &Asked<'n>) -> bool {
+    if !asked.mig {
+        return true;
+    }
+    let profile = match asked.place {
+        Some((gpu, Some(slot))) => session.profile(gpu, slot, &asked.handle),
+        _ => profile_of(session.nvml, &asked.handle),
+    };
+    mig_profile::may_have_graphics(profile.as_deref())
 }
 
 /// How the names of MPS processes begin, as far as the kernel keeps names (15 bytes).

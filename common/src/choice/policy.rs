@@ -5,6 +5,7 @@
 use rand::RngExt;
 
 use crate::inventory::Device;
+use crate::mig_profile::MigProfile;
 use crate::nearest::Distance;
 use crate::settings::Policy;
 
@@ -113,19 +114,11 @@ fn sizes(candidates: &[Candidate<'_>]) -> Vec<usize> {
 /// The compute slices of a profile (`2g.10gb`, `1c.3g.20gb`); a whole GPU has more than
 /// any.
 fn slices(device: &Device) -> u32 {
-    let digits = |profile: &str| {
-        profile
-            .chars()
-            .take_while(char::is_ascii_digit)
-            .collect::<String>()
-            .parse()
-            .ok()
-    };
     device
         .profile
         .as_deref()
-        .and_then(digits)
-        .unwrap_or(u32::MAX)
+        .and_then(MigProfile::parse)
+        .map_or(u32::MAX, |profile| profile.slices())
 }
 
 #[cfg(test)]

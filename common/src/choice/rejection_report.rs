@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Failure, Kind};
+use crate::ident::{WITHOUT_PREFIX, WITHOUT_PREFIX_HINT};
 use crate::inventory::{Activity, Device, Inventory, Usage};
 use crate::lock::{OfdLock, Side, Span, holders};
 use crate::pool::{Filter, Outside};
@@ -190,6 +191,10 @@ pub fn pool<'i>(
 pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outside>]) -> Failure {
     if inventory.devices.is_empty() {
         return match inventory.problems.first() {
+            Some(problem) if problem.contains(WITHOUT_PREFIX) => {
+                Failure::new(Kind::Nvml, format!("no device can be used: {problem}"))
+                    .hint(WITHOUT_PREFIX_HINT)
+            }
             Some(problem) => Failure::new(Kind::Nvml, format!("no device answers: {problem}"))
                 .hint("does `nvidia-smi -L` work on this node?"),
             None if inventory.gpus.is_empty() => {

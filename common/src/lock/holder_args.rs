@@ -13,6 +13,10 @@ use crate::procfs::Process;
 /// The option that makes a getgpu a holder; the words follow it.
 pub const OPTION: &str = "--holder";
 
+/// How the tags of Python's leases begin (packaging/python): a reservation that is held
+/// for a process under such a tag is the lease of that process.
+pub const LEASE_TAG: &str = "python-";
+
 /// Until when it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Until {
@@ -150,6 +154,22 @@ impl HolderArgs {
             Until::Over(process, _) => Some(process),
             _ => None,
         }
+    }
+
+    /// The process whose lease this is, as if cudawrap had started it: a program beside it
+    /// must not use the device, whatever reservation both run under.
+    pub fn lessee(&self) -> Option<&Process> {
+        let tag = self.tag.as_ref()?;
+        self.held_for().filter(|_| tag.name.starts_with(LEASE_TAG))
+    }
+
+    /// Whether it is the lease of a program that is beside those of a `lineage`, and not
+    /// one of them. To `lease_of`, a process that asks for a lease, its own are such too.
+    pub fn is_lease_beside(&self, lineage: &[(i32, u64)], lease_of: Option<i32>) -> bool {
+        self.lessee().is_some_and(|lessee| {
+            let above = lineage.contains(&(lessee.pid, lessee.start));
+            !above || lease_of == Some(lessee.pid)
+        })
     }
 
     /// Whether it follows the programs that name its devices, as a plain reservation does.

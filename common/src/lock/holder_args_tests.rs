@@ -123,3 +123,35 @@ fn a_prologs_reservation_is_for_the_job_of_its_name() {
     );
     assert_eq!(job(&["job=12.host", "task=x"]).as_deref(), Some("12.host"));
 }
+
+#[test]
+fn a_lease_of_python_is_that_of_its_process_alone() {
+    let line = |words: &str| {
+        let bytes = format!(
+            "getgpu\0--holder\0MIG-0d1e2f30-1111-5222-8333-444455556666\0caller=7(py)\0start=70\0{words}"
+        );
+        HolderProcess::parse(9, 0, bytes.as_bytes()).unwrap().args
+    };
+    let lease = line("hold=8(py)\0hold-start=80\0tag=python-8-1-ab\0asked=1\0");
+    assert_eq!(lease.lessee().map(|process| process.pid), Some(8));
+    let lineage = [(11, 110), (8, 80), (7, 70)];
+    let beside = [(12, 120), (7, 70)];
+    // Programs of its own are inside it, and another lease of its own is not.
+    assert!(!lease.is_lease_beside(&lineage, None));
+    assert!(lease.is_lease_beside(&lineage, Some(8)));
+    assert!(!lease.is_lease_beside(&lineage, Some(11)));
+    assert!(lease.is_lease_beside(&beside, None));
+    // A later process with the same pid.
+    assert!(lease.is_lease_beside(&[(8, 81)], None));
+    // Only what is held for a process under such a tag is a lease.
+    for words in [
+        "hold=8(py)\0hold-start=80\0tag=mine\0asked=1\0",
+        "hold=8(py)\0hold-start=80\0",
+        "hold=0()\0tag=python-8\0asked=1\0",
+        "for=60\0linger=2\0tag=python-8\0asked=1\0",
+    ] {
+        let line = line(words);
+        assert_eq!(line.lessee(), None, "{words}");
+        assert!(!line.is_lease_beside(&beside, Some(8)), "{words}");
+    }
+}

@@ -46,6 +46,9 @@ pub struct Request {
     pub neighbours: Vec<(Uuid, CpuSet)>,
     /// For which user: our own, or the one for whom root reserves.
     pub user: u32,
+    /// The process that asks for a lease, and not for a reservation that its programs
+    /// share: what it owns is divided among such leases, also where it wants all of it.
+    pub lease_of: Option<i32>,
     /// A device's memory is wanted although it decides nothing: an MPS client is told its
     /// part of it.
     pub memory: bool,
@@ -142,6 +145,7 @@ impl Request {
             others: Vec::new(),
             neighbours: Vec::new(),
             user: nix::unistd::geteuid().as_raw(),
+            lease_of: None,
             cap: settings.max_per_user.filter(|_| counted),
             value,
             visible,
@@ -227,7 +231,10 @@ impl Request {
             count: self.count,
             wants_all: &wants_all,
         };
-        ownership::of_grant(lock_file, &wish)
+        match ownership::of_grant(lock_file, &wish, self.lease_of) {
+            Decision::All(cover) if self.lease_of.is_some() => Decision::Inside(cover),
+            decision => decision,
+        }
     }
 
     /// The most devices that this user may have at a time; what this call owns

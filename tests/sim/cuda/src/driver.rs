@@ -45,6 +45,7 @@ fn init() -> Result<(), i32> {
         return Ok(());
     }
     // Threads that come at once all load the tool.
+    injection::start_thread();
     injection::load();
     let mut started = STARTED.lock().map_err(|_| UNKNOWN)?;
     if started

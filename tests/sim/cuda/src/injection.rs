@@ -7,6 +7,26 @@
 use std::env;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Once;
+use std::thread;
+
+/// Starts the thread that drivers from 550 on have by the time that they load a tool's
+/// library, if SIM_CUDA_THREAD is set.
+pub fn start_thread() {
+    static STARTED: Once = Once::new();
+    if env::var_os("SIM_CUDA_THREAD").is_none() {
+        return;
+    }
+    STARTED.call_once(|| {
+        let thread = thread::Builder::new().name("cuda00000000000".to_owned());
+        // Without it the test that wants it fails.
+        let _ = thread.spawn(|| {
+            loop {
+                thread::park();
+            }
+        });
+    });
+}
 
 /// Loads the tool's library, if there is one, and calls its function.
 pub fn load() {

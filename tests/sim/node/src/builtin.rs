@@ -21,6 +21,7 @@ inventories!(
     "none",
     "one-gpu-two-cis",
     "pre470",
+    "rtx-pro-6000",
     "wide535",
 );
 

@@ -28,6 +28,7 @@ fn each_has_its_devices_all_different() {
         ("none", 0, 0),
         ("one-gpu-two-cis", 1, 2),
         ("pre470", 1, 7),
+        ("rtx-pro-6000", 4, 11),
         ("wide535", 1, 7),
     ];
     assert_eq!(
@@ -71,6 +72,7 @@ fn memory_is_what_real_nodes_print() {
     assert_eq!(first("h100x1").memory / MIB, 9984);
     assert_eq!(first("h200x1-mig").memory / MIB, 16384);
     assert_eq!(first("one-gpu-two-cis").attributes.multiprocessors, 14);
+    assert_eq!(first("rtx-pro-6000").memory / MIB, 24192);
 }
 
 #[test]
@@ -87,6 +89,23 @@ fn mixed_has_holes_and_every_kind_of_gpu() {
         modes,
         [on, on, MigMode::Off { pending: false }, MigMode::Incapable]
     );
+}
+
+#[test]
+fn rtx_pro_6000_has_every_kind_of_profile() {
+    let node = node("rtx-pro-6000");
+    let media = |profile: &str| {
+        let mut devices = node.mig_devices().map(|(_, device)| device);
+        let device = devices.find(|device| device.profile == profile).unwrap();
+        let attributes = device.attributes;
+        [attributes.decoders, attributes.jpegs, attributes.ofas]
+    };
+    assert_eq!(media("1g.24gb"), [1, 1, 0]);
+    assert_eq!(media("1g.24gb+gfx"), [1, 1, 0]);
+    assert_eq!(media("1g.24gb+me"), [1, 1, 1]);
+    assert_eq!(media("1g.24gb+me.all"), [4, 4, 1]);
+    assert_eq!(media("1g.24gb-me"), [0, 0, 0]);
+    assert_eq!(media("4g.96gb+gfx"), [4, 4, 1]);
 }
 
 #[test]

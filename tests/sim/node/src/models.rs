@@ -84,6 +84,21 @@ const B200: &[Profile] = &[
     p("4g.90gb", 91136, 2, 4, 72, [4, 4, 4, 0]),
     p("7g.180gb", 182272, 1, 7, 148, [8, 7, 7, 1]),
 ];
+/// NVIDIA's MIG User Guide and `nvidia-smi mig -lgip` have the same figures; without
+/// encoders, which NVML does not count among a MIG device's attributes that are simulated.
+const RTX_PRO_6000: &[Profile] = &[
+    p("1g.24gb", 24192, 4, 1, 46, [1, 1, 1, 0]),
+    p("1g.24gb+me", 24192, 4, 1, 46, [1, 1, 1, 1]),
+    p("1g.24gb+gfx", 24192, 4, 1, 46, [1, 1, 1, 0]),
+    p("1g.24gb+me.all", 24192, 4, 1, 46, [1, 4, 4, 1]),
+    p("1g.24gb-me", 24192, 4, 1, 46, [1, 0, 0, 0]),
+    p("2g.48gb", 48512, 2, 2, 94, [2, 2, 2, 0]),
+    p("2g.48gb+gfx", 48512, 2, 2, 94, [2, 2, 2, 0]),
+    p("2g.48gb+me.all", 48512, 2, 2, 94, [2, 4, 4, 1]),
+    p("2g.48gb-me", 48512, 2, 2, 94, [2, 0, 0, 0]),
+    p("4g.96gb", 97280, 1, 4, 188, [4, 4, 4, 1]),
+    p("4g.96gb+gfx", 97280, 1, 4, 188, [4, 4, 4, 1]),
+];
 
 #[rustfmt::skip]
 const MODELS: &[Model] = &[
@@ -93,6 +108,7 @@ const MODELS: &[Model] = &[
     Model { id: "H100-80GB", name: "H100 80GB HBM3", maker: "NVIDIA ", mib: 81559, cuda: (9, 0), pci: 0x2330_10de, slots: 7, profiles: H100_80 },
     Model { id: "H200", name: "H200", maker: "NVIDIA ", mib: 143771, cuda: (9, 0), pci: 0x2335_10de, slots: 7, profiles: H200 },
     Model { id: "B200", name: "B200", maker: "NVIDIA ", mib: 183359, cuda: (10, 0), pci: 0x2901_10de, slots: 7, profiles: B200 },
+    Model { id: "RTX-PRO-6000", name: "RTX PRO 6000 Blackwell Server Edition", maker: "NVIDIA ", mib: 97887, cuda: (12, 0), pci: 0x2bb5_10de, slots: 4, profiles: RTX_PRO_6000 },
     Model { id: "GB10", name: "GB10", maker: "NVIDIA ", mib: 122_570, cuda: (12, 1), pci: 0x2e12_10de, slots: 0, profiles: &[] },
     Model { id: "GH200-96GB", name: "GH200 480GB", maker: "NVIDIA ", mib: 97_871, cuda: (9, 0), pci: 0x2342_10de, slots: 7, profiles: H100_80 },
     Model { id: "L40S", name: "L40S", maker: "NVIDIA ", mib: 46068, cuda: (8, 9), pci: 0x26b9_10de, slots: 0, profiles: &[] },
@@ -110,15 +126,18 @@ pub(crate) fn model(id: &str) -> Result<&'static Model, String> {
 
 impl Model {
     /// The profile of this name and the slices of its compute instance: `1c.3g.20gb` is
-    /// one slice of a `3g.20gb`. Suffixes such as `+me` change nothing here.
+    /// one slice of a `3g.20gb`. A suffix such as `+me` that the model does not list
+    /// changes nothing here.
     pub(crate) fn profile(&self, name: &str) -> Result<(&'static Profile, u32), String> {
-        let plain = name.split(['+', '-']).next().unwrap_or(name);
-        let (slices, whole) = match plain.split_once("c.") {
+        let (slices, whole) = match name.split_once("c.") {
             Some((slices, rest)) => (slices.parse::<u32>().ok(), rest),
-            None => (None, plain),
+            None => (None, name),
         };
-        let profile = self.profiles.iter().find(|profile| profile.name == whole);
-        let profile = profile.ok_or_else(|| format!("{} has no MIG profile {name:?}", self.id))?;
+        let plain = whole.split(['+', '-']).next().unwrap_or(whole);
+        let named = |name: &str| self.profiles.iter().find(|profile| profile.name == name);
+        let profile = named(whole)
+            .or_else(|| named(plain))
+            .ok_or_else(|| format!("{} has no MIG profile {name:?}", self.id))?;
         Ok((profile, slices.unwrap_or(profile.slices)))
     }
 }

@@ -1,7 +1,7 @@
 //! `cudawrap --auto -- PROGRAM`, what `getgpu --check` says of the driver's hook, and the
 //! table of `make check-gpu`.
 
-use getgpu_tests::hooked::{VARIABLE, all_said, bytes, hook, said};
+use getgpu_tests::hooked::{VARIABLE, all_said, bytes, cuda, hook, said};
 use harness::Sandbox;
 use harness::skip::{self, Need};
 
@@ -56,6 +56,109 @@ fn auto_starts_a_program_that_takes_its_device_at_the_first_call() {
         125,
         "cudawrap: --auto: libcudawrap.so was not found beside cudawrap",
     );
+}
+
+/// Drivers from 550 on have a thread when they load the library, which then sets
+/// CUDA_VISIBLE_DEVICES alone.
+#[test]
+fn auto_sets_framework_variables_before_the_program_starts() {
+    let sandbox = Sandbox::new("mig4");
+    let (growth, fraction) = (
+        "TF_FORCE_GPU_ALLOW_GROWTH",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION",
+    );
+    let [show_growth, show_fraction] = [growth, fraction].map(|name| format!("env={name}"));
+    let auto = |words: &[&str]| {
+        let command = sandbox.command("cudawrap").args(["--auto"]).args(words);
+        let program = ["cuda", &show_growth, &show_fraction, "init", &show_fraction];
+        let command = command.args(["--"]).args(program).args(["visible", "uuid"]);
+        command.env("SIM_CUDA_THREAD", "1")
+    };
+    let shown = |outcome: &harness::Outcome, values: [&str; 3]| {
+        assert_eq!(bytes(said(outcome, "visible")), said(outcome, "uuid"));
+        let names = [growth, fraction, fraction];
+        let expected: Vec<String> = names
+            .iter()
+            .zip(values)
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        assert_eq!(all_said(outcome, "env"), expected, "{outcome:#?}");
+    };
+    let not_set = "not set: this program has several threads at its first CUDA call";
+    let outcome = auto(&["--share", "1/4"]).run();
+    shown(&outcome, ["true", "0.225", "0.225"]);
+    outcome.exits(0).says(&[]);
+    // A setting, and not only an option.
+    let outcome = auto(&[]).env("CUDAWRAP_SHARE", "50%").run();
+    shown(&outcome, ["true", "0.45", "0.45"]);
+    outcome.says(&[]);
+    // What the user has set stays.
+    let own = auto(&["--share", "1/4"]).env(fraction, "0.1").run();
+    shown(&own, ["true", "0.1", "0.1"]);
+    own.says(&[]);
+    for words in [&[][..], &["--share", "1/1"]] {
+        let outcome = auto(words).run();
+        shown(&outcome, ["unset", "unset", "unset"]);
+        outcome.says(&[]);
+    }
+    // Only the device tells which fraction a size is, and a daemon needs the device.
+    let sized = auto(&["--share", "1G"]).run();
+    shown(&sized, ["true", "unset", "unset"]);
+    let [line] = sized.stderr.lines().collect::<Vec<_>>()[..] else {
+        panic!("one line: {sized:#?}");
+    };
+    assert!(
+        line.starts_with(&format!("cudawrap: {fraction}=0.")),
+        "{line}"
+    );
+    assert!(line.ends_with(not_set), "{line}");
+    let outcome = auto(&["--share", "1/4", "--mps"]).run();
+    outcome.says(&[&format!("cudawrap: the variables of MPS: {not_set}")]);
+    // A program that was not started by cudawrap.
+    let outcome = cuda(&sandbox, &["init", &show_growth, &show_fraction])
+        .env("SIM_CUDA_THREAD", "1")
+        .env("CUDAWRAP_SHARE", "1/2")
+        .run();
+    assert_eq!(
+        all_said(&outcome, "env"),
+        [format!("{growth}=unset"), format!("{fraction}=unset")]
+    );
+    outcome.says(&[&format!(
+        "cudawrap: {growth}=true, {fraction}=0.45: {not_set}"
+    )]);
+    sandbox.set_settings("framework_memory = false");
+    let outcome = auto(&["--share", "1/4"]).run();
+    shown(&outcome, ["unset", "unset", "unset"]);
+    outcome.says(&[]);
+}
+
+/// A share of a part that is held already is less than it looked like before the first
+/// CUDA call.
+#[test]
+fn auto_corrects_a_fraction_inside_a_part() {
+    let sandbox = Sandbox::new("mig4");
+    let show = "env=XLA_PYTHON_CLIENT_MEM_FRACTION";
+    let script = format!(
+        "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold)\n\
+         cudawrap --auto --share 1/4 -- cuda {show} init {show}"
+    );
+    let run = |thread: bool| {
+        let shell = sandbox.shell("bash", &script);
+        let shell = if thread {
+            shell.env("SIM_CUDA_THREAD", "1")
+        } else {
+            shell
+        };
+        shell.run()
+    };
+    let name = "XLA_PYTHON_CLIENT_MEM_FRACTION";
+    let outcome = run(false);
+    assert_eq!(
+        all_said(&outcome, "env"),
+        [format!("{name}=0.225"), format!("{name}=0.1125")]
+    );
+    outcome.says(&[]);
+    run(true).mentions(&format!("cudawrap: {name}=0.1125: not set: "));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Whether a device is busy where NVML shows little: other pid namespaces, integrated GPUs,
-//! GPU memory that is a NUMA node, ignored processes.
+//! GPU memory that is a NUMA node, ignored processes, graphics on MIG devices.
 
 use std::os::unix::fs::symlink;
 
-use getgpu_tests::PLAIN;
+use getgpu_tests::{PLAIN, assert_devices, listing, until_none_is_free};
 use harness::skip::{self, Need};
 use harness::{Sandbox, wait};
 
@@ -54,6 +54,32 @@ fn a_bare_context_on_a_large_gpu_is_seen_from_a_container() {
     // A site that knows better says so.
     sandbox.set_settings("idle_memory = '700M'");
     inside("getgpu --no-reserve").line();
+}
+
+/// The remedy that docs/ADMIN.md has for it.
+#[test]
+fn an_idle_mig_device_above_the_floor_of_containers_needs_idle_memory() {
+    let gpu = "driver = '580.95.05'\n[[gpu]]\nmodel = 'RTX-PRO-6000'\nmig = true\n";
+    let idle = "device = [{ gi = 3, profile = '1g.24gb', idle_mib = 72 }]\n";
+    let sandbox = Sandbox::new(&format!("{gpu}{idle}"));
+    if skip::lacks(&[Need::Mounts]) {
+        return;
+    }
+    sandbox.faults("foreign_pidns_blind = true");
+    let inside = || {
+        let script = "mount -t proc proc /proc; getgpu --explain --no-reserve";
+        sandbox
+            .command("unshare")
+            .args(["-mpf", "--kill-child", "sh", "-c", script])
+            .run()
+    };
+    let hidden = "72 MiB in use and no process shown: processes outside this container are hidden";
+    inside().exits(1).mentions(hidden);
+    sandbox.set_settings("idle_memory = '80M'");
+    inside().exits(0);
+    // A bare context.
+    let _program = sandbox.occupy(&sandbox.uuids(), &format!("--memory {}", 100 << 20));
+    inside().exits(1).mentions("172 MiB in use");
 }
 
 /// DGX Spark, Jetson Thor: NVML reports no memory, and the lists of processes are right.
@@ -194,5 +220,104 @@ fn an_ignored_process_hides_a_gib_and_no_clients() {
             .run()
             .exits(1)
             .mentions("busy: used by pid 77");
+    }
+}
+
+/// The devices of a node by profile, and the faults by which a process draws on some.
+fn drawn_on(sandbox: &Sandbox, profile: &str) -> (Vec<String>, String) {
+    let node = sandbox.folder().node().unwrap();
+    let devices = node.mig_devices().map(|(_, device)| device);
+    let drawn = devices.filter(|device| device.profile.ends_with(profile));
+    let uuids: Vec<String> = drawn.map(|device| device.uuid.clone()).collect();
+    let entry = |uuid: &String| {
+        format!("[[process]]\ndevice = '{uuid}'\npid = 77\nkind = 'graphics'\nmemory_mib = 100\n")
+    };
+    let faults = uuids.iter().map(entry).collect();
+    (uuids, faults)
+}
+
+fn others(sandbox: &Sandbox, uuids: &[String]) -> Vec<String> {
+    let mut others = sandbox.uuids();
+    others.retain(|uuid| !uuids.contains(uuid));
+    others
+}
+
+/// Less memory than the rule about memory sees: the graphics list alone shows the program.
+#[test]
+fn graphics_on_a_mig_device_make_it_busy() {
+    let sandbox = Sandbox::new("rtx-pro-6000");
+    let (drawn, faults) = drawn_on(&sandbox, "+gfx");
+    assert_eq!(drawn.len(), 4);
+    sandbox.faults(&faults);
+    let free = others(&sandbox, &drawn);
+    assert_eq!(listing::free_devices(&sandbox), free.len().to_string());
+    assert_devices(&until_none_is_free(&sandbox, &[]), &free);
+    sandbox.getgpu(["--release-all"]).run().exits(0);
+    let linked = sandbox
+        .command("cudawrap")
+        .args(["--profile", "4g.96gb+gfx", "--", "true"])
+        .run();
+    linked.refuses("cudawrap", 75, "1 of 1 in use (other programs 1)");
+    // A grant of one device, which is asked about by its UUID alone.
+    sandbox
+        .getgpu(["--no-reserve"])
+        .env("CUDA_VISIBLE_DEVICES", &drawn[0])
+        .run()
+        .refuses("getgpu", 1, "1 of 1 in use (other programs 1)");
+}
+
+/// NVML gives the profile in the device's name alone.
+#[test]
+fn graphics_count_on_a_mig_device_of_an_unknown_profile() {
+    let sandbox = Sandbox::new("mig4");
+    let (drawn, faults) = drawn_on(&sandbox, "gb");
+    let nameless = "[[rule]]\nfunction = 'nvmlDeviceGetName'\nreturns = 999\n";
+    sandbox.faults(&format!("{faults}{nameless}"));
+    assert_eq!(drawn.len(), 4);
+    sandbox
+        .getgpu(PLAIN)
+        .run()
+        .refuses("getgpu", 1, "4 of 4 in use (other programs 4)");
+    // A profile without graphics is not asked for them.
+    sandbox.faults(&faults);
+    assert_eq!(listing::free_devices(&sandbox), "4");
+}
+
+#[test]
+fn an_untold_graphics_list_is_unknown_on_gfx_profiles_only() {
+    let sandbox = Sandbox::new("rtx-pro-6000");
+    let (drawn, _) = drawn_on(&sandbox, "+gfx");
+    let free = others(&sandbox, &drawn);
+    for (code, count) in [(3, 11), (13, 11), (4, free.len()), (999, free.len())] {
+        sandbox.faults(&format!(
+            "[[rule]]\nfunction = 'nvmlDeviceGetGraphicsRunningProcesses_v3'\nreturns = {code}\n"
+        ));
+        assert_eq!(listing::free_devices(&sandbox), count.to_string(), "{code}");
+    }
+    assert_devices(&until_none_is_free(&sandbox, &[]), &free);
+}
+
+/// The suffix is part of a profile's name.
+#[test]
+fn profiles_with_suffixes_are_chosen_by_their_full_name() {
+    let sandbox = Sandbox::new("rtx-pro-6000");
+    let profiles = [
+        "1g.24gb",
+        "1g.24gb+gfx",
+        "1g.24gb+me",
+        "1g.24gb-me",
+        "1g.24gb+me.all",
+        "2g.48gb",
+        "2g.48gb-me",
+        "4g.96gb+gfx",
+    ];
+    for profile in profiles {
+        let node = sandbox.folder().node().unwrap();
+        let devices = node.mig_devices().map(|(_, device)| device);
+        let same = devices.filter(|device| device.profile == profile);
+        let expected: Vec<String> = same.map(|device| device.uuid.clone()).collect();
+        let picks = until_none_is_free(&sandbox, &["--profile", profile]);
+        assert_devices(&picks, &expected);
+        sandbox.getgpu(["--release-all"]).run().exits(0);
     }
 }

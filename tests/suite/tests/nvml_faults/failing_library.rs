@@ -92,9 +92,13 @@ fn a_library_that_crashes_is_said_to_have_failed() {
 
 #[test]
 fn one_sick_gpu_leaves_the_others_in_use() {
-    // nvmlInit, nvmlShutdown and the count are about no GPU.
-    let about =
-        |name: &String| name.starts_with("nvmlDevice") && !name.starts_with("nvmlDeviceGetCount");
+    // nvmlInit, nvmlShutdown and the count are about no GPU. Without its name, and so
+    // without its profile, a device can be judged all the same.
+    let about = |name: &String| {
+        name.starts_with("nvmlDevice")
+            && !name.starts_with("nvmlDeviceGetCount")
+            && name != "nvmlDeviceGetName"
+    };
     for function in functions(&[]).into_iter().filter(about) {
         let sandbox = Sandbox::new(TWO_GPUS);
         let healthy = sandbox.uuids()[7..].to_vec();
@@ -137,8 +141,10 @@ fn when_every_gpu_is_sick_the_status_says_whether_waiting_helps() {
             sandbox.faults(&rule(&function, &format!("returns = {code}")));
             let outcome = sandbox.getgpu(PLAIN).run();
             match function.as_str() {
-                // Neither of these is needed for an answer.
-                "nvmlShutdown" | "nvmlSystemGetDriverVersion" => drop(outcome.line()),
+                // None of these is needed for an answer.
+                "nvmlShutdown" | "nvmlSystemGetDriverVersion" | "nvmlDeviceGetName" => {
+                    drop(outcome.line());
+                }
                 _ if doing => drop(outcome.refuses(
                     "getgpu",
                     1,
@@ -215,11 +221,46 @@ fn garbage_is_no_uuid() {
     let sandbox = Sandbox::new(TWO_GPUS);
     sandbox.faults(&rule("nvmlDeviceGetUUID", "gpu = 0\ndoes = 'garbage'"));
     assert_devices(&until_none_is_free(&sandbox, &[]), &sandbox.uuids()[7..]);
+    sandbox
+        .getgpu(["--list"])
+        .run()
+        .mentions("GPU 0: DeviceGetUUID: the answer is not a UUID");
     sandbox.faults(&rule("*", "does = 'garbage'"));
     sandbox
         .getgpu(PLAIN)
         .run()
         .refuses("getgpu", 3, "getgpu: no device answers: ");
+}
+
+/// A Jetson Orin's GPU; CUDA_VISIBLE_DEVICES takes no such name.
+#[test]
+fn a_gpu_whose_uuid_has_no_prefix_is_named_and_stops_no_other() {
+    let uuid = "54b6e1a2-1c0d-5f4e-8a7b-0123456789ab";
+    let orin = format!("[[gpu]]\nmodel = 'T4'\nuuid = '{uuid}'\n");
+    let driver = "driver = '540.3.0'\n";
+    let said = format!(
+        "GPU 0: DeviceGetUUID: {uuid}: a UUID without GPU-, as on a Jetson Orin: \
+         CUDA_VISIBLE_DEVICES cannot name it, so it is not used"
+    );
+    let hint = "hint: a Jetson has one GPU: run programs there without getgpu and cudawrap";
+    let alone = Sandbox::new(&format!("{driver}{orin}"));
+    let refused = alone.getgpu(PLAIN).run();
+    refused.refuses("getgpu", 3, &format!("no device can be used: {said}"));
+    refused.mentions(hint);
+    let refused = alone.command("cudawrap").args(["--", "true"]).run();
+    refused.refuses("cudawrap", 125, &said);
+    let check = alone.getgpu(["--check"]).run().stdout;
+    assert!(
+        check.contains(&said) && check.contains("a Jetson has one GPU"),
+        "{check}"
+    );
+    let sandbox = Sandbox::new(&format!("{driver}{orin}[[gpu]]\nmodel = 'T4'\n"));
+    assert_devices(&until_none_is_free(&sandbox, &[]), &sandbox.uuids()[1..]);
+    sandbox.getgpu(["--list"]).run().exits(0).mentions(&said);
+    sandbox
+        .getgpu(["--explain", "--no-reserve"])
+        .run()
+        .mentions(&said);
 }
 
 #[test]

@@ -146,6 +146,11 @@ fn a_python_process_leases_devices_for_itself() {
 }
 
 #[test]
+fn one_python_process_leases_the_one_device_of_a_grant() {
+    passes("test_one_device.py");
+}
+
+#[test]
 fn each_worker_of_a_python_pool_has_its_own_device() {
     if let Some(sandbox) = passes("test_pools.py") {
         sandbox.assert_exclusive();
