@@ -206,15 +206,15 @@ impl Filter {
         {
             return Some(Outside::NotAllowed);
         }
-        if self.excluded.names(device.names()) {
-            return Some(Outside::Excluded);
-        }
         if self
             .grant
             .as_ref()
             .is_some_and(|grant| !grant.contains(&device.uuid))
         {
             return Some(Outside::NotGranted);
+        }
+        if self.excluded.names(device.names()) {
+            return Some(Outside::Excluded);
         }
         None
     }
@@ -235,17 +235,6 @@ impl Filter {
         kind && self.outside_lists(device).is_none()
     }
 
-    /// Whether a device of which only the UUID is known is in an open pool.
-    pub fn fits_uuid(&self, uuid: &Uuid) -> bool {
-        self.is_open() && self.takes(&Device::by_uuid(uuid.clone()))
-    }
-
-    /// Whether the UUID alone tells that. Of a whole GPU it does not where MIG devices
-    /// come first: then it depends on whether the pool has any.
-    pub fn is_told_by_uuid(&self, uuid: &Uuid) -> bool {
-        self.is_open() && (self.kind != Type::Auto || uuid.is_mig())
-    }
-
     /// The devices of the pool, in the order of the inventory.
     pub fn pool<'a>(&self, inventory: &'a Inventory) -> impl Iterator<Item = &'a Device> + use<'a> {
         let sorted = self.sort(inventory);
@@ -255,6 +244,20 @@ impl Filter {
             .zip(sorted)
             .filter(|(_, out)| out.is_none())
             .map(|(device, _)| device)
+    }
+
+    /// The devices that have an index, in its order: that of the grant, else that of the
+    /// node. An excluded device has one, so that draining a device moves no other. For a
+    /// filter without what narrows a request.
+    pub fn indexed<'a>(&self, inventory: &'a Inventory) -> Vec<(&'a Device, Option<Outside>)> {
+        let devices = inventory.devices.iter().zip(self.sort(inventory));
+        let mut indexed: Vec<_> = devices
+            .filter(|(_, out)| matches!(out, None | Some(Outside::Excluded)))
+            .collect();
+        if let Some(grant) = &self.grant {
+            indexed.sort_by_key(|(device, _)| grant.iter().position(|uuid| *uuid == device.uuid));
+        }
+        indexed
     }
 
     /// Every device with the reason why it is not in the pool, in the order of the
@@ -269,7 +272,7 @@ impl Filter {
             .devices
             .iter()
             .zip(&outside)
-            .any(|(device, out)| out.is_none() && device.slot.is_some());
+            .any(|(device, out)| counts_for_type(*out) && device.slot.is_some());
         let mig_wanted = match self.kind {
             Type::Any => return outside,
             Type::Auto => any_mig,
@@ -277,12 +280,17 @@ impl Filter {
             Type::Gpu => false,
         };
         for (device, out) in inventory.devices.iter().zip(&mut outside) {
-            if out.is_none() && device.slot.is_some() != mig_wanted {
+            if counts_for_type(*out) && device.slot.is_some() != mig_wanted {
                 *out = Some(Outside::WrongType);
             }
         }
         outside
     }
+}
+
+/// Whether a device decides of which type the pool is, which draining does not change.
+const fn counts_for_type(outside: Option<Outside>) -> bool {
+    matches!(outside, None | Some(Outside::Excluded))
 }
 
 /// Whether a device is, or is on, what `--gpu` names.

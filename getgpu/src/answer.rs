@@ -44,6 +44,7 @@ impl Claimed {
         let lock = Some(confirm_all(lock_file, self.claims, request.user)?);
         request.confirm(lock_file)?;
         Ok(Answer {
+            repeated: false,
             larger_grant: request.larger_grant(self.uuids.len()),
             uuids: self.uuids,
             value: self.value,
@@ -62,6 +63,8 @@ pub struct Answer {
     pub value: String,
     /// The confirmed reservation, if there is to be one.
     pub lock: Option<OfdLock>,
+    /// The caller owned the devices before this call.
+    pub repeated: bool,
     /// The grant that the devices were chosen from, if it names more devices.
     pub larger_grant: Vec<Uuid>,
     /// The smallest part of a device that it is.

@@ -5,6 +5,7 @@ use getgpu_common::choice::rejection_report::Rejected;
 use getgpu_common::inventory::{Device, Inventory};
 use getgpu_common::lock::{LockFile, OfdLock, Span, holders};
 use getgpu_common::pool::{Filter, Outside};
+use getgpu_common::settings::allowed::List;
 
 /// Lines for the devices outside the pool, and for lists and GPUs that have problems.
 pub fn outside(filter: &Filter, inventory: &Inventory, sorted: &[Option<Outside>]) -> Vec<String> {
@@ -18,20 +19,27 @@ pub fn outside(filter: &Filter, inventory: &Inventory, sorted: &[Option<Outside>
     lines
 }
 
+/// The site's lists, each with what it is.
+fn lists(filter: &Filter) -> impl Iterator<Item = (&List, &'static str)> {
+    let allowed = filter.allowed.iter().map(|list| (list, "allowed"));
+    allowed.chain([(&filter.excluded, "excluded")])
+}
+
+/// The entries of the site's lists that cannot name a device on any node.
+pub fn bad_entries(filter: &Filter) -> Vec<String> {
+    let line = |bad: &String, what| format!("{what} list: `{bad}` is not the UUID of a device");
+    let of_list = |(list, what): (&List, &'static str)| {
+        let lines: Vec<String> = list.bad.iter().map(|bad| line(bad, what)).collect();
+        lines
+    };
+    lists(filter).flat_map(of_list).collect()
+}
+
 /// What is wrong with GPUs and with the site's lists.
 pub fn problems(filter: &Filter, inventory: &Inventory) -> Vec<String> {
     let mut lines = inventory.problems.clone();
-    for (list, what) in filter
-        .allowed
-        .iter()
-        .map(|list| (list, "allowed"))
-        .chain([(&filter.excluded, "excluded")])
-    {
-        lines.extend(
-            list.bad
-                .iter()
-                .map(|bad| format!("{what} list: `{bad}` is not the UUID of a device")),
-        );
+    lines.extend(bad_entries(filter));
+    for (list, what) in lists(filter) {
         let missing = list.without(inventory.devices.iter().map(Device::names));
         lines.extend(
             missing

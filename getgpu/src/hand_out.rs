@@ -28,6 +28,9 @@ use crate::options::{Format, Keep};
 impl Invocation<'_> {
     /// Starts the holder, prints, and tells the holder how that went.
     pub fn hand_out(&self, mut answer: Answer, whose: Whose<'_>) -> Result<(), Failure> {
+        if let (true, [device]) = (answer.repeated, answer.uuids.as_slice()) {
+            self.warn_of_unrelated(device);
+        }
         let text = self.text(&answer.value, answer.part);
         let lock = answer.lock.take();
         let Some(lock) = lock.filter(|_| self.options.keep != Keep::No) else {

@@ -46,6 +46,7 @@ impl Invocation<'_> {
         };
         self.accept_unreserved(&why)?;
         Ok(Chosen::Confirmed(Answer {
+            repeated: false,
             larger_grant: Vec::new(),
             uuids,
             value,
@@ -118,22 +119,29 @@ enum Attempt {
     PassedOver(String),
 }
 
-/// The device of this index in the pool.
+/// The device of this index.
 fn of_index<'a>(
     request: &Request,
     inventory: &'a Inventory,
     index: usize,
 ) -> Result<&'a Device, Failure> {
-    let pool: Vec<&Device> = request.filter.pool(inventory).collect();
-    if pool.is_empty() {
+    let indexed = request.filter.indexed(inventory);
+    if indexed.is_empty() {
         return Err(rejection_report::empty_pool(
             &request.filter,
             inventory,
             &request.filter.sort(inventory),
         ));
     }
-    let device = pool.get(index).copied();
-    device.ok_or_else(|| no_such_index(index, pool.len(), request))
+    match indexed.get(index) {
+        Some((device, None)) => Ok(device),
+        Some((device, Some(outside))) => {
+            let why = request.filter.reason(*outside);
+            let text = format!("device {index}: {}: {why}", device.uuid);
+            Err(Failure::new(Kind::Usage, text).hint("getgpu --list shows which are not excluded"))
+        }
+        None => Err(no_such_index(index, indexed.len(), request)),
+    }
 }
 
 fn no_such_index(index: usize, devices: usize, request: &Request) -> Failure {

@@ -276,6 +276,7 @@ impl Invocation<'_> {
         let uuids = cover.devices.iter().map(|(uuid, _)| uuid.clone()).collect();
         let part = share::smallest(cover.devices.iter().map(|(_, units)| units));
         Ok(Answer {
+            repeated: true,
             larger_grant: Vec::new(),
             uuids,
             value,

@@ -22,10 +22,12 @@ mod indexed;
 mod invocation;
 mod list;
 mod options;
+
 mod release;
 mod run;
 mod show_config;
 mod tag;
+mod unrelated;
 
 use std::ffi::OsString;
 

@@ -124,6 +124,7 @@ impl<A: Ask> Chooser<'_, A> {
             picked: Vec::new(),
         };
         if !self.pick_all(probe, &mut round)? {
+            self.look_at_rest(probe, &mut round)?;
             return Ok(Outcome::NoneFree(round.reasons(count)));
         }
         drop(gate);
@@ -151,6 +152,20 @@ impl<A: Ask> Chooser<'_, A> {
             }
         }
         Ok(true)
+    }
+
+    /// Finds out why each device that was not tried cannot be had, since the choice ends as
+    /// soon as too few are left: the figures of the failure must not depend on the order.
+    fn look_at_rest(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<(), Failure> {
+        for (position, device) in round.pool {
+            if round.has_seen(*position) || (self.skip)(device) {
+                continue;
+            }
+            if let Offer::Rejected(why) = self.try_device(probe, device)? {
+                round.rejected.insert(*position, why);
+            }
+        }
+        Ok(())
     }
 
     /// Claims one more device of the pool, the best first.

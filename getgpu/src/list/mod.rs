@@ -181,8 +181,9 @@ pub fn indices_of<W: Worker>(
 fn in_order<W: Worker>(client: Client<W>, mut request: Request) -> Result<Vec<Uuid>, Failure> {
     let inventory = client.ask_all(|client| client.scan(Detail::Uuid))?;
     request.show_grant(&inventory);
-    let pool = request.filter.pool(&inventory);
-    Ok(pool.map(|device| device.uuid.clone()).collect())
+    let indexed = request.by_index().filter.indexed(&inventory);
+    let uuids = indexed.into_iter().map(|(device, _)| device.uuid.clone());
+    Ok(uuids.collect())
 }
 
 impl Listing {
@@ -223,7 +224,8 @@ fn collect<W: Worker>(
         };
         rows.push(rows::Row::new(device, &inventory, usage, held, membership));
     }
-    rows::number(&mut rows);
+    let by_index = request.clone().by_index();
+    rows::number(&mut rows, &by_index.filter.indexed(&inventory));
     rows::date_empty(&mut rows, crate::idle::watchers::read);
     let problems = crate::explain::problems(&request.filter, &inventory);
     Ok(Listing {

@@ -25,7 +25,7 @@ const PER_DEVICE: [PerDevice; 8] = [
     (
         "getgpu_device_in_pool",
         "Whether the device is handed out.",
-        |row| flag(row.index.is_some()),
+        |row| flag(row.is_in_pool()),
     ),
     (
         "getgpu_device_share_used",

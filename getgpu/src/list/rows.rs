@@ -64,7 +64,7 @@ pub struct Process {
 /// A device in the listing; the names are those of the JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Place in the pool.
+    /// What `getgpu INDEX` calls it.
     pub index: Option<usize>,
     pub uuid: String,
     pub gpu: u32,
@@ -210,6 +210,15 @@ fn process(process: &getgpu_common::inventory::Process) -> Process {
 }
 
 impl Row {
+    /// The first process of a user who holds nothing of the device, where somebody does.
+    pub fn guest(&self) -> Option<&Process> {
+        let known = self.holders.iter().all(|holder| holder.user.is_some());
+        self.processes.iter().find(|process| {
+            let holds = |holder: &Holder| holder.user == process.user;
+            known && process.user.is_some() && !self.holders.iter().any(holds)
+        })
+    }
+
     /// The users who reserve it.
     fn reserving(&self) -> impl Iterator<Item = u32> {
         let holders = self.holders.iter();
@@ -221,13 +230,18 @@ impl Row {
     /// Whether a listing of only some devices shows it.
     pub fn is_shown(&self, only: &Only) -> bool {
         match only {
-            Only::Free => self.state == State::Free && self.index.is_some(),
+            Only::Free => self.state == State::Free && self.is_in_pool(),
             Only::Mine => {
                 let own = nix::unistd::geteuid().as_raw();
                 self.is_of(own, &procfs::user_name(own))
             }
             Only::User(user) => self.is_of(user.parse().unwrap_or(u32::MAX), user),
         }
+    }
+
+    /// Whether a call may choose it.
+    pub const fn is_in_pool(&self) -> bool {
+        self.outside.is_none()
     }
 
     fn is_of(&self, uid: u32, name: &str) -> bool {
@@ -238,14 +252,11 @@ impl Row {
     }
 }
 
-/// Numbers the rows of the pool.
-pub fn number(rows: &mut [Row]) {
-    for (index, row) in rows
-        .iter_mut()
-        .filter(|row| row.outside.is_none())
-        .enumerate()
-    {
-        row.index = Some(index);
+/// Numbers the rows of the devices that have an index, which are in its order.
+pub fn number(rows: &mut [Row], indexed: &[(&Device, Option<Outside>)]) {
+    for row in rows {
+        let is_row = |(device, _): &(&Device, _)| device.uuid.as_str() == row.uuid;
+        row.index = indexed.iter().position(is_row);
     }
 }
 

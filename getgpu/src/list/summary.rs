@@ -7,7 +7,7 @@ use super::rows::{Row, State};
 
 /// `36 of 56 free; ana 12, ben 8; 5 waiting`
 pub fn text(rows: &[Row], waiting: usize) -> String {
-    let pool = || rows.iter().filter(|row| row.index.is_some());
+    let pool = || rows.iter().filter(|row| row.is_in_pool());
     let free = pool().filter(|row| row.state == State::Free).count();
     let mut parts = vec![format!("{free} of {} free", pool().count())];
     let mut users = users(rows);

@@ -139,6 +139,9 @@ fn ago(since: Option<u64>, now: u64) -> Option<String> {
     since.map(|since| brief(Duration::from_secs(now.saturating_sub(since))))
 }
 
+/// Between a device's holder and another user whose program runs there.
+const ALSO: &str = "; also ";
+
 /// Who uses a device, with which program and since when, as far as it is known.
 #[derive(Default)]
 struct User {
@@ -148,8 +151,18 @@ struct User {
 }
 
 impl User {
-    /// The first holder, or without one the first process.
+    /// The first holder, or without one the first process. A program of a user who holds
+    /// nothing of the device is shown with its own user: `ana; also ben`.
     fn of(row: &Row) -> Self {
+        if let (Some(holder), Some(guest)) = (row.holders.first(), row.guest()) {
+            let program = Self::of_process(guest);
+            let names = [holder.user.as_deref(), program.name.as_deref()];
+            let [holder, guest] = names.map(|name| name.unwrap_or("?"));
+            return Self {
+                name: Some(format!("{holder}{ALSO}{guest}")),
+                ..program
+            };
+        }
         let process = row.processes.first();
         match row.holders.first() {
             // A reservation's program says more than its caller, once NVML shows it.
@@ -259,7 +272,7 @@ fn line(cells: [&str; 8]) -> String {
         cut(device, 11),
         cut(memory, 11),
         cut(state, 10),
-        cut(who, 9),
+        cut(who, if who.contains(ALSO) { usize::MAX } else { 9 }),
         cut(program, 15),
         cut(since, 8)
     );

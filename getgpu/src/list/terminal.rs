@@ -172,12 +172,12 @@ fn lines(row: &Row, now: u64, look: Look) -> Vec<Line> {
     let more = sharers.iter().map(|holder| Line {
         cells: sharer_cells(holder, now).map(|cell| printable(&cell)),
         state: None,
-        dim: row.index.is_none(),
+        dim: !row.is_in_pool(),
     });
     let first = Line {
         cells: device_cells(row, now, look).map(|cell| printable(&cell)),
         state: Some(row.state),
-        dim: row.index.is_none(),
+        dim: !row.is_in_pool(),
     };
     std::iter::once(first).chain(more).collect()
 }

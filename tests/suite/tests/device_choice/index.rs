@@ -94,11 +94,14 @@ fn an_index_counts_within_grants_and_lists() {
         "allowed = ['{}', '{}', '{}']\nexcluded = ['{}']",
         uuids[6], uuids[1], uuids[4], uuids[4]
     ));
-    assert_eq!(sandbox.getgpu(["--no-reserve", "1"]).run().line(), uuids[6]);
+    // Draining a device moves no other, and its own index is refused.
+    assert_eq!(sandbox.getgpu(["--no-reserve", "2"]).run().line(), uuids[6]);
+    let line = format!("getgpu: device 1: {}: excluded by the administrator", uuids[4]);
+    sandbox.getgpu(["1"]).run().refuses("getgpu", 2, &line);
     sandbox
-        .getgpu(["2"])
+        .getgpu(["3"])
         .run()
-        .refuses("getgpu", 2, "no device 2");
+        .refuses("getgpu", 2, "no device 3");
 }
 
 #[test]

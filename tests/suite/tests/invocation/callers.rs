@@ -67,43 +67,6 @@ fn pythons_own_processes_stay_on_its_device() {
 /// As torchrun does it: a launcher starts workers, which start helpers, all by the
 /// wrapped name.
 #[test]
-fn hold_skips_a_shell_that_only_runs_getgpu() {
-    if skip::lacks(&[Need::Tool("python3")]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
-    // bash forks for a trap's sake, so that the shell is seen above getgpu; dash and bash
-    // alone execute it in place.
-    for shell in ["sh", "bash"] {
-        let script = format!(
-            "import subprocess, os\n\
-             one = subprocess.check_output('getgpu --hold', shell=True, executable='/bin/{shell}', text=True).strip()\n\
-             two = os.popen('getgpu --hold 2>&1').read().strip()\n\
-             three = subprocess.check_output(['/bin/{shell}', '-c', 'getgpu --hold 2>/dev/null ;'], text=True).strip()\n\
-             print(len(set([one, two, three])))\n\
-             print(subprocess.check_output(['getgpu', '--count-free'], text=True).strip())\n\
-             for n in range(8): subprocess.run(['sleep', '0.1'])\n\
-             print(subprocess.check_output(['getgpu', '--count-free'], text=True).strip())\n"
-        );
-        let file = sandbox.file("work/hold.py", &script, 0o644);
-        let outcome = sandbox
-            .command("python3")
-            .args([file.to_str().unwrap()])
-            .run();
-        outcome.exits(0).says(&[]).prints("3\n1\n1\n");
-        free_again(&sandbox);
-    }
-    let outcome = sandbox
-        .command("bash")
-        .args(["-c", "set -o monitor; true && getgpu --hold"])
-        .run();
-    outcome
-        .exits(0)
-        .mentions(" exits right after this, and the hold with it");
-    outcome.mentions("hint: name the process to hold for: getgpu --hold=PID");
-}
-
-#[test]
 fn a_tree_five_deep_has_one_device() {
     let sandbox = Sandbox::new("mig4");
     std::fs::create_dir_all(sandbox.path("opt")).unwrap();

@@ -167,7 +167,7 @@ fn unreported_devices_are_unknown_and_sick_ones_are_problems() {
 }
 
 #[test]
-fn indices_count_the_pool_and_nothing_else() {
+fn indices_count_allowed_devices_also_excluded_ones() {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();
     sandbox.set_settings(&format!(
@@ -178,7 +178,7 @@ fn indices_count_the_pool_and_nothing_else() {
     let index = |n: usize| listing::device(&listing, &uuids[n])["index"].clone();
     assert_eq!(
         [index(0), index(1), index(2), index(3)],
-        [Value::Null, Value::Null, Value::Null, 0.into()]
+        [Value::Null, 0.into(), Value::Null, 1.into()]
     );
     assert_eq!(listing::device(&listing, &uuids[1])["excluded"], true);
     assert_eq!(listing::device(&listing, &uuids[0])["allowed"], false);

@@ -464,3 +464,26 @@ fn two_reservations_of_one_exporting_shell_both_end() {
         2
     );
 }
+
+/// What a terminal multiplexer does: each of its windows inherits the variable that its
+/// first client had.
+#[test]
+fn an_unrelated_program_on_the_granted_device_is_named() {
+    let sandbox = Sandbox::builder("mig4").build();
+    let device = sandbox
+        .getgpu([format!("--hold={}", std::process::id())])
+        .run()
+        .line();
+    let script = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --until-file over; true";
+    let window = || sandbox.shell("bash", script).visible(&device).spawn();
+    let first = window();
+    sandbox.until_running(1);
+    let second = window();
+    let line = format!("getgpu: {device}: also used by ");
+    wait::until("the second is told", || second.stderr().starts_with(&line));
+    assert!(second.stderr().contains("sim-cuda"), "{}", second.stderr());
+    assert_eq!(first.stderr(), "");
+    sandbox.file("work/over", "", 0o644);
+    first.wait().exits(0);
+    second.wait();
+}
