@@ -243,60 +243,6 @@ fn a_reason_names_the_file_that_is_behind_it() {
     }
 }
 
-/// A device that is drawn alone is taken by its UUID only where that is enough.
-#[test]
-fn only_an_open_pool_takes_a_device_by_its_uuid() {
-    let (mig, gpu) = (device(0, Some(0)), device(1, None));
-    let of = |kind| Filter {
-        kind,
-        ..Filter::default()
-    };
-    let taken = |filter: &Filter| [&mig, &gpu].map(|device| filter.fits_uuid(&device.uuid));
-    assert_eq!(taken(&of(Type::Auto)), [true, false]);
-    assert_eq!(taken(&of(Type::Gpu)), [false, true]);
-    assert_eq!(taken(&of(Type::Any)), [true, true]);
-    let told = |filter: &Filter| [&mig, &gpu].map(|device| filter.is_told_by_uuid(&device.uuid));
-    assert_eq!(
-        told(&of(Type::Auto)),
-        [true, false],
-        "are there MIG devices?"
-    );
-    assert_eq!(told(&of(Type::Gpu)), [true, true]);
-    let list = |text: &str| List::from([text].into_iter());
-    let narrowed = [
-        Filter {
-            allowed: Some(list(mig.uuid.as_str())),
-            ..of(Type::Any)
-        },
-        Filter {
-            grant: Some(vec![mig.uuid.clone()]),
-            ..of(Type::Any)
-        },
-        Filter {
-            gpus: vec![Selector::Index(0)],
-            ..of(Type::Any)
-        },
-        Filter {
-            profiles: vec!["1g.5gb".into()],
-            ..of(Type::Any)
-        },
-        Filter {
-            min_memory: Some(1),
-            ..of(Type::Any)
-        },
-    ];
-    for filter in &narrowed {
-        assert_eq!(taken(filter), [false, false], "{filter:?}");
-    }
-    // Whoever excludes one device by its UUID leaves the others to be drawn.
-    let excluded = Filter {
-        excluded: list(mig.uuid.as_str()),
-        ..of(Type::Any)
-    };
-    assert_eq!(taken(&excluded), [false, true]);
-    assert!(excluded.allows(&gpu) && !excluded.allows(&mig));
-}
-
 #[test]
 fn sizes_are_asked_for_only_where_they_decide() {
     let detail = |share: Option<&str>, min_memory| {

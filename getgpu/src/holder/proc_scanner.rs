@@ -120,6 +120,10 @@ impl<'a> ProcScanner<'a> {
         if self.rest.is_empty() {
             self.next_full = Instant::now() + self.rolled * 100;
         }
+        if found.certain {
+            // With its descendants, which may run under another uid.
+            return self.full();
+        }
         found
     }
 
@@ -127,11 +131,16 @@ impl<'a> ProcScanner<'a> {
         let ticks = sys::ticks_per_second();
         self.view.now = (sys::boot_time().as_secs_f64() * ticks as f64) as u64;
         let found = find(processes, &self.view);
-        if !found.users.is_empty() {
-            self.view.used_since.get_or_insert(self.view.now);
+        if found.certain {
+            self.mark_used();
             self.view.seen.extend(found.users.iter().map(key));
         }
         found
+    }
+
+    /// The device is used from now on: unreadable programs that begin later may be others.
+    pub fn mark_used(&mut self) {
+        self.view.used_since.get_or_insert(self.view.now);
     }
 
     /// The callers of the other reservations of this user on the shared device.

@@ -105,6 +105,9 @@ pub struct View {
 pub struct Found {
     /// The processes that use the device.
     pub users: Vec<Stat>,
+    /// One of them was seen to name it. Else each is, or descends from, a process that
+    /// may not be read at the moment.
+    pub certain: bool,
     /// A process keeps the reservation without using the device.
     pub kept: bool,
 }
@@ -112,6 +115,7 @@ pub struct Found {
 impl Found {
     pub fn join(&mut self, other: Self) {
         self.users.extend(other.users);
+        self.certain |= other.certain;
         self.kept |= other.kept;
     }
 }
@@ -173,13 +177,14 @@ pub fn find(processes: &[(Stat, Evidence)], view: &View) -> Found {
         view,
     };
     let roles: Vec<Role> = (0..processes.len()).map(|place| look.role(place)).collect();
-    let roots = (0..processes.len()).filter(|place| roles[*place] == Role::Uses);
+    let roots = (0..processes.len()).filter(|place| roles[*place].uses());
     let mut users: Vec<usize> = tree.below(roots.collect()).into_iter().collect();
     users.sort_unstable();
     let users = users.into_iter().map(|place| &processes[place]);
     let users = users.filter(|(stat, evidence)| counts(stat) && !evidence.chooses);
     Found {
         users: users.map(|(stat, _)| stat.clone()).collect(),
+        certain: roles.contains(&Role::Uses),
         kept: roles.contains(&Role::Keeps),
     }
 }
@@ -192,6 +197,14 @@ enum Role {
     Keeps,
     /// It uses the device, and so do its descendants.
     Uses,
+    /// It may not be read, and counts like one that uses the device.
+    MayUse,
+}
+
+impl Role {
+    fn uses(self) -> bool {
+        matches!(self, Self::Uses | Self::MayUse)
+    }
 }
 
 /// One look at all processes.
@@ -220,7 +233,7 @@ impl Look<'_> {
         }
         let unreadable = view.is_unreadable_user(stat, evidence);
         if unreadable && !view.is_latecomer(stat) {
-            return Role::Uses;
+            return Role::MayUse;
         }
         let argument = evidence.argument && view.began_later(stat);
         if argument || (unreadable && view.is_in_time(stat)) {

@@ -189,8 +189,8 @@ fn what_keeps_a_reservation_is_no_use_of_it() {
     let caller = || (stat(10, 1, 100, "bash"), PLAIN);
     let kept = |process| find(&[caller(), process], &view());
     let keeps = Found {
-        users: Vec::new(),
         kept: true,
+        ..Found::default()
     };
     assert_eq!(kept((stat(20, 10, 210, "docker"), ARGUMENT)), keeps);
     assert_eq!(kept((stat(20, 10, 210, "cudawrap"), WAITS)), keeps);

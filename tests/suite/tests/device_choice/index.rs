@@ -77,12 +77,8 @@ fn an_index_counts_within_grants_and_lists() {
             .visible(&grant)
             .run()
     };
-    assert_eq!(
-        in_grant("0").line(),
-        uuids[2],
-        "the node's order, not the grant's"
-    );
-    assert_eq!(in_grant("1").line(), uuids[5]);
+    assert_eq!(in_grant("0").line(), uuids[5], "the grant's order");
+    assert_eq!(in_grant("1").line(), uuids[2]);
     in_grant("2")
         .refuses(
             "getgpu",
@@ -96,7 +92,10 @@ fn an_index_counts_within_grants_and_lists() {
     ));
     // Draining a device moves no other, and its own index is refused.
     assert_eq!(sandbox.getgpu(["--no-reserve", "2"]).run().line(), uuids[6]);
-    let line = format!("getgpu: device 1: {}: excluded by the administrator", uuids[4]);
+    let line = format!(
+        "getgpu: device 1: {}: excluded by the administrator",
+        uuids[4]
+    );
     sandbox.getgpu(["1"]).run().refuses("getgpu", 2, &line);
     sandbox
         .getgpu(["3"])

@@ -57,7 +57,6 @@ fn every_problem_is_told_with_a_remedy() {
     sandbox.set_settings("nope = 1");
     problem(&sandbox, &[], "nope");
     sandbox.set_settings("allowed = ['MIG-00000000-0000-0000-0000-000000000000', 'bad']");
-    problem(&sandbox, &[], "does not exist on this node");
     problem(&sandbox, &[], "`bad` is not the UUID of a device");
     problem(&sandbox, &[], "no device is handed out");
     sandbox.set_settings("nvml_timeout = 1");

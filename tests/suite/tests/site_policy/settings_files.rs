@@ -17,7 +17,7 @@ fn a_prefix_has_settings_of_its_own() {
     std::fs::copy(sandbox.path("bin/getgpu"), prefix.join("bin/getgpu")).unwrap();
     let file = sandbox.file(
         "conda/etc/getgpu/config.toml",
-        "linger = 7\nmax_hold = \"1h\"\n",
+        "reserve_for = 7\nmax_hold = \"1h\"\n",
         0o644,
     );
     let home = sandbox.path("home");
@@ -40,14 +40,14 @@ fn a_prefix_has_settings_of_its_own() {
     };
     let shown = show("");
     assert!(
-        has(&shown, "linger = \"7s\"", &from) || has(&shown, "linger = 7", &from),
+        has(&shown, "reserve_for = \"7s\"", &from) || has(&shown, "reserve_for = 7", &from),
         "{shown:#?}"
     );
     assert!(has(&shown, "max_hold = ", &from), "{shown:#?}");
     // The user's come after it, and GETGPU_CONFIG stands for both of the system's.
-    let shown = show("linger = 9\n");
+    let shown = show("reserve_for = 9\n");
     assert!(
-        !has(&shown, "linger", &from) && has(&shown, "max_hold", &from),
+        !has(&shown, "reserve_for", &from) && has(&shown, "max_hold", &from),
         "{shown:#?}"
     );
     let named = sandbox
@@ -71,7 +71,7 @@ fn a_prefix_has_settings_of_its_own() {
     show("").refuses("getgpu", 2, "others can write to");
     // One that only shows what could be set, as it is installed, sets nothing and needs
     // no trust.
-    std::fs::write(&file, "# linger = 7\n").unwrap();
+    std::fs::write(&file, "# reserve_for = 7\n").unwrap();
     show("").exits(0);
 }
 
@@ -127,8 +127,8 @@ fn errors_are_reported_by_file_line_and_column() {
             "2:1: unknown setting `min-memry`",
         ),
         (
-            "linger = 'abc'\nallowed_file = '/nowhere'\n",
-            "1:10: `linger`: `abc` is not a time; write 30 (seconds), 1.5m, 2h or 1d",
+            "reserve_for = 'abc'\nallowed_file = '/nowhere'\n",
+            "1:15: `reserve_for`: `abc` is not a time; write 30 (seconds), 1.5m, 2h or 1d",
         ),
     ] {
         sandbox.set_settings(text);
@@ -156,13 +156,13 @@ fn policy_is_the_administrators_and_preferences_are_the_users() {
     let home = sandbox.path("user");
     std::fs::create_dir_all(home.join(".config/getgpu")).unwrap();
     let file = home.join(".config/getgpu/config.toml");
-    std::fs::write(&file, "linger = 1\nallowed = []\n").unwrap();
+    std::fs::write(&file, "reserve_for = 11\nallowed = []\n").unwrap();
     let ask = |arguments: &[&str]| sandbox.getgpu(arguments).env("HOME", &home).run();
     ask(&["--no-reserve"]).exits(2).mentions(&format!(
         "{}:2:1: `allowed` can be set by the administrator only",
         file.display()
     ));
-    std::fs::write(&file, "linger = 1\ntype = 'gpu'\n").unwrap();
+    std::fs::write(&file, "reserve_for = 11\ntype = 'gpu'\n").unwrap();
     ask(&["--no-reserve"]).exits(3);
     ask(&["--no-reserve", "--type", "mig"]).exits(0);
     let shown = ask(&["--show-config", "--type", "any"])
@@ -170,7 +170,7 @@ fn policy_is_the_administrators_and_preferences_are_the_users() {
         .stdout
         .clone();
     for line in [
-        format!("linger = \"1s\"  # {}", file.display()),
+        format!("reserve_for = \"11s\"  # {}", file.display()),
         "type = \"any\"  # --type".to_owned(),
         "nvml_timeout = \"30s\"  # built in".to_owned(),
         format!("lock = \"{}\"  # GETGPU_LOCK", sandbox.lock().display()),
@@ -299,7 +299,7 @@ fn the_annotated_settings_file_shows_every_key_with_its_built_in_value() {
 #[test]
 fn show_config_lists_the_settings_also_beside_an_unknown_one() {
     let sandbox = Sandbox::new("mig4");
-    sandbox.set_settings("nope = 1\nlinger = '7s'");
+    sandbox.set_settings("nope = 1\nreserve_for = '7s'");
     let refused = sandbox.getgpu(["--no-reserve"]).run();
     refused
         .refuses("getgpu", 2, "unknown setting `nope`")
@@ -310,7 +310,7 @@ fn show_config_lists_the_settings_also_beside_an_unknown_one() {
         shown
             .stdout
             .lines()
-            .any(|line| line.starts_with("linger = \"7s\"")),
+            .any(|line| line.starts_with("reserve_for = \"7s\"")),
         "{shown:#?}"
     );
 }

@@ -222,32 +222,6 @@ fn a_strangers_lock_on_a_users_bytes_counts_as_nothing() {
 }
 
 #[test]
-fn a_reused_reservation_is_counted_throughout() {
-    if skip::lacks(&[skip::Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::builder("a100x1")
-        .settings("max_per_user = 1")
-        .build();
-    // A shorter program may begin and exit between two looks of a holder that gets no
-    // processor meanwhile, and then keeps the device for its --for.
-    let script = "for i in $(seq 12); do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.4; done";
-    let mut shell = sandbox.shell("bash", script).uid(OTHER).spawn();
-    wait::until("it is reserved", || !sandbox.holders().is_empty());
-    let mut asked = 0;
-    while !shell.is_over() {
-        let outcome = sandbox.getgpu(["--no-reserve"]).uid(OTHER).run();
-        assert!(
-            outcome.code() == Some(1) || shell.is_over(),
-            "a second device, at question {asked}: {outcome:?}"
-        );
-        asked += 1;
-    }
-    shell.wait().exits(0).says(&[]);
-    assert!(asked > 40, "{asked}");
-}
-
-#[test]
 fn a_batch_grant_is_never_over_the_limit() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
@@ -290,7 +264,7 @@ fn root_of_a_user_namespace_is_no_root() {
     let sandbox = Sandbox::builder("a100x1")
         .settings("max_per_user = 1")
         .build();
-    let script = "unshare -Ur getgpu --for=600 --tag a; unshare -Ur getgpu --for=600 --tag b; getgpu --for=600 --tag c; true";
+    let script = "unshare -Ur getgpu --hold; unshare -Ur getgpu --hold; getgpu --hold; true";
     let outcome = sandbox.shell("bash", script).uid(OTHER).run();
     assert_eq!(outcome.exits(0).stdout.lines().count(), 1, "{outcome:#?}");
 }
