@@ -33,7 +33,13 @@ fn three_hundred_at_once_get_fifty_six_devices_and_no_device_twice() {
         .collect();
     assert_eq!(refused.len(), 244);
     for outcome in refused {
-        outcome.refuses("getgpu", 1, "no free device: 56 of 56 in use (reserved 56)");
+        // The first ones look for 0.3 s whether a reservation of theirs lingers.
+        outcome.refuses("getgpu", 1, "no free device: ");
+        assert!(
+            outcome.stderr.contains("56 of 56 in use (reserved 56)")
+                || outcome.stderr.contains("waiting"),
+            "{outcome:#?}"
+        );
     }
     assert_eq!(sandbox.holders().len(), 56);
     sandbox
