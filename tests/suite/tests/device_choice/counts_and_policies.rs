@@ -77,6 +77,20 @@ fn cudawrap_leases_several_gpus_and_refuses_several_mig_devices_of_old_drivers()
 
 /// From driver 570 on a program sees several MIG devices, but one compute instance of
 /// each GPU instance.
+/// The choice ends as soon as too few are left, in an order of its own.
+#[test]
+fn too_few_devices_are_counted_alike_every_time() {
+    let sandbox = Sandbox::new("mig4");
+    let _programs = sandbox.occupy(&sandbox.uuids()[1..], "");
+    for _ in 0..12 {
+        sandbox.getgpu(["-n", "4"]).run().refuses(
+            "getgpu",
+            1,
+            "too few free devices: 3 of 4 in use (other programs 3)",
+        );
+    }
+}
+
 #[test]
 fn several_mig_devices_come_from_different_gpu_instances() {
     let instance = |gi: u32, ci: u32| format!("{{ gi = {gi}, ci = {ci}, profile = '1c.3g.20gb' }}");

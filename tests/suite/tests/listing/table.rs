@@ -2,7 +2,7 @@
 
 use getgpu_tests::wrapped::{wrap, wrap_shell};
 use getgpu_tests::{OTHER, bytes, listing};
-use harness::{Sandbox, wait};
+use harness::{Sandbox, skip, wait};
 use serde_json::Value;
 
 const NODES: [&str; 13] = [
@@ -263,6 +263,32 @@ fn a_wrapped_program_that_reserves_goes_by_its_whole_name() {
 }
 
 /// SINCE is about the program in the same row.
+#[test]
+fn a_row_says_whose_program_runs_on_somebody_elses_device() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    sandbox
+        .getgpu(["--hold=1"])
+        .visible(&uuids[0])
+        .run()
+        .exits(0);
+    let other = sandbox
+        .command("sim-cuda")
+        .args(["--run", "forever"])
+        .visible(&uuids[0])
+        .uid(OTHER)
+        .spawn();
+    sandbox.until_running(1);
+    let list = sandbox.getgpu(["--list"]).run();
+    let row = list.exits(0).stdout.lines().nth(1).unwrap().to_owned();
+    for part in ["; also ", &format!(" {} ", other.pid()), " sim-cuda "] {
+        assert!(row.contains(part), "{part}: {row}");
+    }
+}
+
 #[test]
 fn a_program_that_never_asked_is_shown_with_its_own_start() {
     let sandbox = Sandbox::new("mig4");
