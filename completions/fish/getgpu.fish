@@ -6,11 +6,10 @@ complete -c getgpu -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10
 complete -c getgpu -s w -d 'The same as --wait=TIME' -r -f
 complete -c getgpu -l for -d 'How long the reservation waits for its program to appear [default: 60]' -r -f
 complete -c getgpu -l tag -d 'Name the reservation; without other options: print the devices reserved under NAME' -r -f
-complete -c getgpu -l unless-tag -d 'If devices are reserved under NAME, print those and choose none; may be repeated' -r -f
 complete -c getgpu -l uid -d 'Reserve on behalf of UID (root only)' -r -f
 complete -c getgpu -l release -d 'Give up your reservation with this TAG, or of the device with this UUID or INDEX (root: anybody\'s)' -r -f -a "(getgpu --complete release 2>/dev/null)"
 complete -c getgpu -l user -d 'With --list: only devices that this user holds or uses' -r -f
-complete -c getgpu -l timeout -d 'Fail with status 3 if the whole call takes longer, for example because the driver hangs' -r -f
+complete -c getgpu -l slurm -d 'Run as Slurm\'s prolog, task-prolog or epilog, which etc/slurm calls' -r -f
 complete -c getgpu -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
 mig\t''
 gpu\t''

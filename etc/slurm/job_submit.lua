@@ -1,7 +1,8 @@
 --[[
 job_submit.lua for Slurm: has Slurm count the parts of devices that prolog gives out. It adds a counted gres to every job that asks for a part by
 --constraint=gpushare4, --comment=gpushare4 or --gres=gpuquarter, and the constraint, by which the prolog knows the job. So squeue and scontrol show
-the request, and a job waits in Slurm's queue until a node has a part left.
+the request, and a job waits in Slurm's queue until a node has a part left. The job's environment gets GETGPU_SLURM_PART, so that a task whose prolog
+did not run sees no GPU; jobs of srun and salloc have no environment here.
 
 It belongs beside slurm.conf on the controller's host, under this name. If the site has a job_submit.lua of its own, call `share_of_job` from it.
 
@@ -17,7 +18,7 @@ It belongs beside slurm.conf on the controller's host, under this name. If the s
 Parts of one size always fit until Slurm's count is used up. With two sizes on the same devices they may not, since Slurm counts the sizes independently.
 ]]
 
--- The constraint that GETGPU_SLURM_SHARES of the prolog knows, and the gres that counts it.
+-- The constraint that `[slurm] shares` of config.toml knows, and the gres that counts it.
 SHARES = {
     { feature = "gpushare2", gres = "gpuhalf" },
     { feature = "gpushare4", gres = "gpuquarter" },
@@ -89,6 +90,9 @@ function share_of_job(job_desc)
     if not features[share.feature] then
         job_desc.features = joined(job_desc.features, share.feature, "&")
     end
+    if job_desc.environment then
+        job_desc.environment["GETGPU_SLURM_PART"] = share.feature
+    end
     return slurm.SUCCESS
 end
 
@@ -96,13 +100,22 @@ function slurm_job_submit(job_desc, _, _)
     return share_of_job(job_desc) or slurm.SUCCESS
 end
 
--- A part is fixed at submission: `scontrol update` could take the count away and keep the constraint.
-function slurm_job_modify(job_desc, _, _, _)
+-- Whether a request names a part of a device.
+local function names_part(request)
     for _, known in ipairs(SHARES) do
-        if words(job_desc.features)[known.feature] or count_of(known.gres, job_desc.tres_per_node) then
-            slurm.log_user("a part of a GPU cannot be changed after submission: submit the job again")
-            return slurm.ERROR
+        if words(request.features)[known.feature] or count_of(known.gres, request.tres_per_node) then
+            return true
         end
+    end
+    return false
+end
+
+-- A part is fixed at submission: `scontrol update` could take the count, or the constraint, away and keep the other.
+function slurm_job_modify(job_desc, job_rec, _, _)
+    local changed = job_desc.features ~= nil or job_desc.tres_per_node ~= nil
+    if names_part(job_desc) or (changed and names_part(job_rec)) then
+        slurm.log_user("a part of a GPU cannot be changed after submission: submit the job again")
+        return slurm.ERROR
     end
     return slurm.SUCCESS
 end

@@ -37,7 +37,7 @@ impl Invocation<'_> {
             if self.options.keep == Keep::No {
                 self.diag.note(&format!("{}: not reserved", answer.value));
             }
-            return print(&text);
+            return print_text(&text);
         };
         let until = self.until(&whose);
         self.warn_if_cut(&until);
@@ -65,7 +65,7 @@ impl Invocation<'_> {
     /// Prints, and tells the holder how that went.
     fn print_reserved(&self, text: &str, note: &str, started: Started) -> Result<(), Failure> {
         let signals = hold_signals(text);
-        match print(text) {
+        match print_text(text) {
             Ok(()) => {
                 started.printed();
                 drop(signals);
@@ -196,9 +196,15 @@ impl Invocation<'_> {
                     more.collect::<String>()
                 )
             }
+            Format::Nothing => String::new(),
             Format::Uuid | Format::Index => format!("{value}\n"),
         }
     }
+}
+
+/// Prints; where there is nothing to print no output is needed.
+fn print_text(text: &str) -> Result<(), Failure> {
+    if text.is_empty() { Ok(()) } else { print(text) }
 }
 
 /// Holds signals back from this thread until the result is dropped, so that none of them

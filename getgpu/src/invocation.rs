@@ -63,11 +63,6 @@ impl Invocation<'_> {
     /// Prints a device: the one reserved under a tag, else what the caller owns of its
     /// grant, else the device of INDEX or free ones, else what the queue brings.
     pub fn print(&self, mut request: Request) -> Result<(), Failure> {
-        for name in &self.options.unless_tags {
-            if let Ok(reserved) = tag::find(&self.lock_file, name) {
-                return self.print_again(&reserved);
-            }
-        }
         let caller: LazyCell<Process> = LazyCell::new(caller::find);
         let held = self.held(&caller)?;
         if request.visible == Visible::Nothing {

@@ -22,10 +22,10 @@ mod indexed;
 mod invocation;
 mod list;
 mod options;
-
 mod release;
 mod run;
 mod show_config;
+mod slurm;
 mod tag;
 mod unrelated;
 

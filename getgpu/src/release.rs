@@ -58,6 +58,16 @@ pub fn one(
     end(lock_file, &found, diag)
 }
 
+/// Gives up the reservations under the tag `name`.
+///
+/// # Errors
+///
+/// There are none, or one does not end.
+pub fn tagged(lock_file: &LockFile, name: &str, diag: &Diag) -> Result<(), Failure> {
+    let no_index = |_| Err(Failure::new(Kind::NoneFree, "not a device"));
+    one(lock_file, name, no_index, diag)
+}
+
 /// What names one's own reservations (root: everybody's), each once.
 #[derive(Debug, Default)]
 pub struct Names {

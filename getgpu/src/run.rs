@@ -7,19 +7,18 @@ use std::time::Instant;
 
 use getgpu_common::diag::{Diag, Level, show};
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::exit;
 use getgpu_common::lock::LockFile;
 use getgpu_common::lock::holder_args::LEASE_TAG;
 use getgpu_common::node_lock::find_lock_file;
-use getgpu_common::quantity;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Settings, Source};
-use getgpu_common::{deadline, exit};
 use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
 
 use crate::invocation::{Invocation, open};
 use crate::options::{self, Action, Form, Format, Keep, Options};
-use crate::{check, list, release, show_config};
+use crate::{check, list, release, show_config, slurm};
 
 /// Runs with the arguments behind the program's name; gives the exit status.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
@@ -31,10 +30,8 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
     };
     let diag = Diag::new("getgpu", options.level);
     let environment = Environment::of_process();
-    if let Some(limit) = options.timeout {
-        let text = quantity::time_text(limit);
-        let line = format!("getgpu: not done within {text} (--timeout)");
-        deadline::end_after(limit, line, exit::getgpu(Kind::Nvml));
+    if let Action::Slurm(hook) = options.action {
+        return slurm::run(hook);
     }
     match run(&options, &environment, &diag) {
         Ok(()) => exit::OK,
@@ -68,14 +65,25 @@ pub fn worker() -> i32 {
 }
 
 fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), Failure> {
-    let began = Instant::now();
     match &options.action {
         Action::Text(text) => return show(text),
         Action::Check(directories) => return check::check(environment, directories),
         Action::ShowConfig => return show_settings(options, environment, diag),
         _ => {}
     }
-    let loaded = settings(options, environment)?.strict()?;
+    answer(options, Loaded::read(environment, None)?, environment, diag)
+}
+
+/// Does what the options ask for, under the settings of files.
+pub fn answer(
+    options: &Options,
+    mut loaded: Loaded,
+    environment: &Environment,
+    diag: &Diag,
+) -> Result<(), Failure> {
+    let began = Instant::now();
+    put_options(options, environment, &mut loaded)?;
+    let loaded = loaded.strict()?;
     let settings = &loaded.settings;
     let lock_file = || find_lock_file(settings, environment, diag, false);
     match &options.action {
@@ -103,7 +111,8 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
 
 /// Says what the settings are, and where each comes from.
 fn show_settings(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), Failure> {
-    let mut loaded = settings(options, environment)?;
+    let mut loaded = Loaded::read(environment, None)?;
+    put_options(options, environment, &mut loaded)?;
     // It is what the message about an unknown setting sends people to.
     for unknown in std::mem::take(&mut loaded.unknown) {
         diag.warn(&unknown);
@@ -178,9 +187,13 @@ fn look_or_print(call: &Invocation<'_>, request: Request) -> Result<(), Failure>
     }
 }
 
-fn settings(options: &Options, environment: &Environment) -> Result<Loaded, Failure> {
-    let mut loaded = Loaded::read(environment, None)?;
-    options.choices.put(&mut loaded)?;
+/// Puts in force what was typed.
+fn put_options(
+    options: &Options,
+    environment: &Environment,
+    loaded: &mut Loaded,
+) -> Result<(), Failure> {
+    options.choices.put(loaded)?;
     if options.format == Format::Index {
         loaded.put("type", &["gpu".into()], "--format index")?;
     }
@@ -192,5 +205,5 @@ fn settings(options: &Options, environment: &Environment) -> Result<Loaded, Fail
         loaded.settings.lock.clone_from(&environment.lock);
         loaded.from("lock", Source::Typed("GETGPU_LOCK".into()));
     }
-    Ok(loaded)
+    Ok(())
 }

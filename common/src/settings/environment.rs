@@ -2,6 +2,7 @@
 //! Under secure execution (setuid, file capabilities) none of them is believed.
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::batch::BatchGpus;
@@ -39,8 +40,22 @@ impl Environment {
     /// The same with the settings of the prefix that `program` is installed in, which need
     /// not be the one that runs.
     pub fn of_program(program: Option<&Path>) -> Self {
+        Self::with(|name| std::env::var_os(name), program)
+    }
+
+    /// The same for a hook of a batch system, which may run in a job's environment: a
+    /// file that GETGPU_CONFIG or GETGPU_LOCK names there counts only if it is root's.
+    pub fn of_hook() -> Self {
+        let get = |name: &str| {
+            let of_file = ["GETGPU_CONFIG", "GETGPU_LOCK"].contains(&name);
+            std::env::var_os(name).filter(|value| !of_file || is_roots(Path::new(value)))
+        };
+        Self::with(get, std::env::current_exe().ok().as_deref())
+    }
+
+    fn with(get: impl Fn(&str) -> Option<OsString>, program: Option<&Path>) -> Self {
         let environment = Self::from(
-            |name| std::env::var_os(name),
+            get,
             crate::sys::variables_with(crate::batch::GRID_ENGINE),
             crate::sys::secure_execution(),
         );
@@ -91,6 +106,14 @@ impl Environment {
             allocation_shell: get("SLURM_JOB_ID").is_some() && get("SLURM_PROCID").is_none(),
         }
     }
+}
+
+/// Whether a file belongs to root and nobody else can replace it.
+fn is_roots(path: &Path) -> bool {
+    let owner = |path: &Path| std::fs::symlink_metadata(path).map(|meta| meta.uid());
+    let directory = path.parent().map(std::fs::symlink_metadata);
+    matches!(owner(path), Ok(0))
+        && matches!(directory, Some(Ok(meta)) if meta.uid() == 0 && meta.mode() & 0o022 == 0)
 }
 
 /// The settings beside the `bin` of an executable. The system's own directories have

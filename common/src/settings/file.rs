@@ -74,6 +74,14 @@ impl File {
             ..Self::default()
         };
         for (key, value) in table.get_ref() {
+            if let ("slurm", Some(hooks)) = (key.get_ref().as_ref(), value.get_ref().as_table()) {
+                for (key, value) in hooks {
+                    let name = format!("slurm.{}", key.get_ref());
+                    file.entries
+                        .push(entry(path, text, &name, key.span().start, value));
+                }
+                continue;
+            }
             if key.get_ref() != "program" {
                 file.entries
                     .push(entry(path, text, key.get_ref(), key.span().start, value));

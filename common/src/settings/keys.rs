@@ -2,9 +2,10 @@
 //! for, how it is read and shown. Files, options and CUDAWRAP_* variables are all read by
 //! it; `--show-config` and the annotated config.toml follow it.
 
+use super::slurm::PromisedShare;
 use super::value_codec::{
-    absolute_path, count, memory, names, path, read, selectors, show_json, show_or, show_path,
-    show_size, show_text, show_time, size, time, truth,
+    absolute_path, count, each, memory, names, path, read, selectors, show_json, show_or,
+    show_path, show_size, show_text, show_time, size, some_time, time, truth, words,
 };
 use super::value_types::policy_words;
 use super::{Settings, Wait};
@@ -83,6 +84,26 @@ keys! {
         |s| show_json(&s.auto_none), |s, t| s.auto_none = read(t)?;
     policy "auto_wait", "how long a first CUDA call waits for a device: \"0\", a time, or \"forever\"; unset: the value of `wait`",
         |s| show_or(s.auto_wait, Wait::text), |s, t| s.auto_wait = Some(read(t)?);
+    policy "slurm.tasks", "which tasks of Slurm get a device from the TaskProlog: \"auto\" (of jobs with a grant), \"ungranted\", \"both\", \"all\" (one device for the only task of a job, too) or \"asked\"",
+        |s| show_json(&s.slurm.tasks), |s, t| s.slurm.tasks = read(t)?;
+    policy "slurm.strict", "a task that should have a device and gets none is not started; else it starts with an empty CUDA_VISIBLE_DEVICES",
+        |s| s.slurm.strict.to_string(), |s, t| s.slurm.strict = truth(t)?;
+    policy "slurm.taken", "what the only task of a job sees whose granted device somebody else has: \"hide\" (no GPU) or \"run\" (its grant)",
+        |s| show_json(&s.slurm.taken), |s, t| s.slurm.taken = read(t)?;
+    policy "slurm.job_options", "whether a job may choose by options in GETGPU_SLURM",
+        |s| s.slurm.job_options.to_string(), |s, t| s.slurm.job_options = truth(t)?;
+    policy "slurm.auto", "tasks that the TaskProlog gives nothing load libcudawrap.so, and get a device at their first CUDA call",
+        |s| s.slurm.auto.to_string(), |s, t| s.slurm.auto = truth(t)?;
+    policy "slurm.timeout", "how long the NVIDIA library may take in one of Slurm's hooks",
+        |s| show_time(s.slurm.timeout), |s, t| s.slurm.timeout = some_time(t)?;
+    policy "slurm.shares", "which part of a device a job with this constraint, or in this partition, has from prolog to epilog; []: none",
+        |s| show_json(&s.slurm.shares.iter().map(PromisedShare::text).collect::<Vec<_>>()), |s, t| s.slurm.shares = each(t)?;
+    policy "slurm.options", "more options of getgpu for such parts of jobs without GPUs of their own, such as \"--gpu 3\"",
+        |s| show_json(&s.slurm.options.join(" ")), |s, t| s.slurm.options = words(t)?;
+    policy "slurm.wait", "how long a job waits in its prolog for its part",
+        |s| show_time(s.slurm.wait), |s, t| s.slurm.wait = time(t)?;
+    policy "slurm.old", "the age from which on the prolog clears what jobs that are over have left",
+        |s| show_time(s.slurm.old), |s, t| s.slurm.old = time(t)?;
     preference "type", "\"auto\" (MIG devices if there are any, else whole GPUs), \"mig\", \"gpu\" or \"any\"",
         |s| show_json(&s.kind), |s, t| s.kind = read(t)?;
     preference "count", "how many devices are chosen at a time",

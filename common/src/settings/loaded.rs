@@ -33,10 +33,9 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Reads the system's and the user's file, with what they say for `program`. A
-    /// missing file is fine, an unreadable or wrong one is not.
-    pub fn read(environment: &Environment, program: Option<&str>) -> Result<Self, Failure> {
-        let mut loaded = Self {
+    /// The built-in settings alone.
+    pub fn built_in() -> Self {
+        Self {
             settings: Settings::default(),
             sources: keys::KEYS
                 .iter()
@@ -44,7 +43,13 @@ impl Loaded {
                 .collect(),
             unknown: Vec::new(),
             programs: Vec::new(),
-        };
+        }
+    }
+
+    /// Reads the system's and the user's file, with what they say for `program`. A
+    /// missing file is fine, an unreadable or wrong one is not.
+    pub fn read(environment: &Environment, program: Option<&str>) -> Result<Self, Failure> {
+        let mut loaded = Self::built_in();
         let callers = environment.system_file_must_exist;
         loaded.settings.callers_list = callers;
         trusted::check(&environment.system_file, "", callers)?;

@@ -9,6 +9,7 @@ pub mod environment;
 pub mod file;
 pub mod keys;
 pub mod loaded;
+pub mod slurm;
 pub mod switches;
 mod trusted;
 mod value_codec;
@@ -23,9 +24,11 @@ use crate::quantity;
 use crate::share::Share;
 pub use environment::Environment;
 pub use loaded::{Loaded, Source, matches};
+pub use slurm::SlurmSettings;
 pub use value_codec::quoted;
 pub use value_types::{
-    Auto, AutoNone, IdleAction, Log, Policy, RunOrFail, Shown, Type, Unshared, Wait, WithoutGrant,
+    Auto, AutoNone, IdleAction, Log, Policy, RunOrFail, Shown, SlurmTaken, SlurmTasks, Type,
+    Unshared, Wait, WithoutGrant,
 };
 
 /// The site's list of devices if no setting names another.
@@ -118,6 +121,8 @@ pub struct Settings {
     pub mps: bool,
     /// Whether programs run on the CPUs near their device only.
     pub bind: bool,
+    /// Slurm's hooks.
+    pub slurm: SlurmSettings,
     /// Where a file sets what it sets: `path:line`, by setting.
     pub places: BTreeMap<&'static str, String>,
 }
@@ -202,6 +207,7 @@ impl Default for Settings {
             framework_memory: true,
             mps: false,
             bind: false,
+            slurm: SlurmSettings::default(),
             places: BTreeMap::new(),
         }
     }

@@ -26,6 +26,28 @@ pub(super) fn time(texts: &[String]) -> Result<Duration, String> {
     quantity::time(one(texts)?)
 }
 
+/// A time that is more than none.
+pub(super) fn some_time(texts: &[String]) -> Result<Duration, String> {
+    let time = time(texts)?;
+    if time.is_zero() {
+        return Err(format!(
+            "`{}` is no time: write 15 (seconds), or 1m",
+            one(texts)?
+        ));
+    }
+    Ok(time)
+}
+
+/// A list of values that read themselves.
+pub(super) fn each<T: FromStr<Err = String>>(texts: &[String]) -> Result<Vec<T>, String> {
+    texts.iter().map(|text| text.parse()).collect()
+}
+
+/// The words of one text, split at blanks.
+pub(super) fn words(texts: &[String]) -> Result<Vec<String>, String> {
+    Ok(one(texts)?.split_whitespace().map(str::to_owned).collect())
+}
+
 /// A size in bytes.
 pub(super) fn size(texts: &[String]) -> Result<u64, String> {
     quantity::size(one(texts)?)

@@ -87,6 +87,34 @@ words! {
 }
 
 words! {
+    /// Which tasks of Slurm get a device from the TaskProlog.
+    SlurmTasks {
+        /// Those of jobs with a grant.
+        #[default]
+        Auto = "auto",
+        /// Those of jobs without a grant.
+        Ungranted = "ungranted",
+        /// Those of jobs with and without a grant.
+        Both = "both",
+        /// As `both`, and the only task of a job has one device of its grant.
+        All = "all",
+        /// Those of jobs that ask.
+        Asked = "asked",
+    }
+}
+
+words! {
+    /// What the only task of a job sees whose granted device somebody else has.
+    SlurmTaken {
+        /// No GPU.
+        #[default]
+        Hide = "hide",
+        /// Its grant.
+        Run = "run",
+    }
+}
+
+words! {
     /// A batch job without a grant: all devices, or none.
     WithoutGrant {
         /// As outside a job.

@@ -21,10 +21,6 @@ pub(super) fn action(typed: &ArgMatches) -> Result<Option<(&'static str, Action)
         if typed.contains_id("format") || given("json") {
             return Err(usage("--watch draws a table on a terminal".into()));
         }
-        if typed.contains_id("timeout") {
-            let text = "--watch ends when you press q: it has no --timeout";
-            return Err(usage(text.into()));
-        }
         let action = Action::Watch(every.max(OFTEN), only(typed));
         return Ok(Some(("--watch", action)));
     }

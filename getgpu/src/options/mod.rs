@@ -25,6 +25,8 @@ pub enum Format {
     /// Export lines for a task: CUDA_VISIBLE_DEVICES, and for a part of a device what
     /// frameworks read.
     Task,
+    /// Nothing is printed.
+    Nothing,
 }
 
 /// Until when a reservation is kept.
@@ -58,6 +60,26 @@ pub enum Only {
     User(String),
 }
 
+/// When Slurm calls (slurm.conf(5)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// On a node, before a job.
+    Prolog,
+    /// Before each task.
+    TaskProlog,
+    /// On a node, behind a job.
+    Epilog,
+}
+
+impl Hook {
+    /// Each with its word.
+    pub const ALL: [(&str, Self); 3] = [
+        ("prolog", Self::Prolog),
+        ("task-prolog", Self::TaskProlog),
+        ("epilog", Self::Epilog),
+    ];
+}
+
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -81,6 +103,8 @@ pub enum Action {
     ReleaseAll,
     /// Show the settings.
     ShowConfig,
+    /// Run one of Slurm's hooks.
+    Slurm(Hook),
     /// Print this text and be done.
     Text(String),
 }
@@ -99,10 +123,6 @@ pub struct Options {
     pub keep: Keep,
     /// `--tag`
     pub tag: Option<String>,
-    /// `--unless-tag`
-    pub unless_tags: Vec<String>,
-    /// `--timeout`
-    pub timeout: Option<Duration>,
     /// `--uid`
     pub uid: Option<u32>,
     /// `--format`

@@ -12,7 +12,7 @@ use getgpu_common::overrides::Overrides;
 use getgpu_common::quantity;
 
 use super::table::{CALLER, FORMATS, GUIDE, LIST_FORMATS, command, table};
-use super::{Action, Format, Keep, Options, listing, usage};
+use super::{Action, Format, Hook, Keep, Options, listing, usage};
 use getgpu_common::diag::Level;
 
 /// Settings whose options choose, share or wait, which INDEX excludes; the type decides
@@ -62,11 +62,9 @@ fn check(typed: &ArgMatches) -> Result<Options, Failure> {
         format: format(typed)?,
         choices: Overrides::of(typed, "getgpu")?,
         tag: text(typed, "tag").map(tag_name).transpose()?,
-        unless_tags: unless_tags(typed)?,
         uid: text(typed, "uid").map(uid_number).transpose()?,
         reserve_for: time("for")?,
         keep: keep(text(typed, "hold"), typed.get_flag("no-reserve"))?,
-        timeout: time("timeout")?,
         action: action(typed)?,
         ignore_grant: typed.get_flag("ignore-grant"),
         explain: typed.get_flag("explain"),
@@ -101,11 +99,6 @@ fn format(typed: &ArgMatches) -> Result<Format, Failure> {
             FORMATS.join(", ")
         ))),
     }
-}
-
-fn unless_tags(typed: &ArgMatches) -> Result<Vec<String>, Failure> {
-    let names = typed.get_many::<String>("unless-tag").into_iter().flatten();
-    names.map(|name| tag_name(name)).collect()
 }
 
 /// Refuses values and options that contradict each other whatever is to be done.
@@ -150,9 +143,9 @@ fn printing_alone(typed: &ArgMatches, options: &Options) -> Result<(), Failure> 
             failure
         });
     }
-    let tagged = options.tag.is_some() || options.uid.is_some() || !options.unless_tags.is_empty();
+    let tagged = options.tag.is_some() || options.uid.is_some();
     if tagged && !matches!(action, Action::Print(_) | Action::Tagged(_)) {
-        let text = "--tag, --unless-tag and --uid can only be used when a device is printed";
+        let text = "--tag and --uid can only be used when a device is printed";
         return Err(usage(text.into()));
     }
     let prints = matches!(
@@ -193,6 +186,9 @@ fn action(typed: &ArgMatches) -> Result<Action, Failure> {
     }
     if given("show-config") {
         wanted.push(("--show-config", Action::ShowConfig));
+    }
+    if let Some(word) = text(typed, "slurm") {
+        wanted.push(("--slurm", Action::Slurm(slurm_hook(word)?)));
     }
     match wanted.as_slice() {
         [] => Ok(Action::Print(None)),
@@ -268,6 +264,14 @@ fn tag_name(name: &str) -> Result<String, Failure> {
     )))
 }
 
+fn slurm_hook(word: &str) -> Result<Hook, Failure> {
+    let known = Hook::ALL.iter().find(|(name, _)| *name == word);
+    known.map(|(_, hook)| *hook).ok_or_else(|| {
+        let words = Hook::ALL.map(|(name, _)| name).join(", ");
+        usage(format!("--slurm {word}: not one of {words}"))
+    })
+}
+
 fn uid_number(text: &str) -> Result<u32, Failure> {
     // The last number stands for no user at all (setuid(2)).
     text.parse()
@@ -294,8 +298,6 @@ impl Options {
             reserve_for: None,
             keep: Keep::ForProgram,
             tag: None,
-            unless_tags: Vec::new(),
-            timeout: None,
             uid: None,
             format: Format::Uuid,
             explain: false,

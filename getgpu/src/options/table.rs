@@ -9,6 +9,7 @@ use getgpu_common::shared_flags;
 
 const KEEP: &str = "Keeping it";
 const SHOW: &str = "Looking";
+const OTHER: &str = "Other";
 /// What `--hold` means without a value.
 pub const CALLER: &str = "caller";
 
@@ -44,13 +45,6 @@ const FLAGS: &[Flag] = &[
         Takes::Value("NAME"),
         KEEP,
         "Name the reservation; without other options: print the devices reserved under NAME",
-    ),
-    flag(
-        "unless-tag",
-        &[],
-        Takes::Many("NAME"),
-        KEEP,
-        "If devices are reserved under NAME, print those and choose none; may be repeated",
     ),
     flag(
         "uid",
@@ -147,13 +141,6 @@ const FLAGS: &[Flag] = &[
         "uuid, index (with CUDA_DEVICE_ORDER=PCI_BUS_ID; whole GPUs only), env (an export line) or task (env and, for a share, the variables that frameworks read); with --list: table, json, csv, prometheus",
     ),
     flag(
-        "timeout",
-        &[],
-        Takes::Value("TIME"),
-        KEEP,
-        "Fail with status 3 if the whole call takes longer, for example because the driver hangs",
-    ),
-    flag(
         "explain",
         &[],
         Takes::Nothing,
@@ -166,6 +153,13 @@ const FLAGS: &[Flag] = &[
         Takes::Nothing,
         SHOW,
         "Check whether this node is set up and print a remedy for each problem; with DIR...: check the wrapped programs there too",
+    ),
+    flag(
+        "slurm",
+        &[],
+        Takes::Value("HOOK"),
+        OTHER,
+        "Run as Slurm's prolog, task-prolog or epilog, which etc/slurm calls",
     ),
     flag(
         "show-config",

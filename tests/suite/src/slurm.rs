@@ -5,7 +5,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{self, Child, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -182,10 +182,16 @@ fn watcher(jobs: u16, conf: &Path) -> Child {
     command.spawn().expect("a shell")
 }
 
-/// A hook of `etc/slurm` with the sandbox's environment and these settings before it:
-/// Slurm hands its own hooks nothing but its own variables.
+/// A hook of `etc/slurm` with the sandbox's environment before it, since Slurm hands its
+/// own hooks nothing but its own variables. `settings`: lines of the table `[slurm]`, and
+/// lines `export ...` for the environment.
 pub fn hook(sandbox: &Sandbox, name: &str, settings: &str) -> String {
-    let text = format!("#!/bin/sh\n{}\n", hook_lines(sandbox, name, settings));
+    hook_of_lines(sandbox, name, &hook_lines(sandbox, name, settings))
+}
+
+/// A hook of these lines for a shell.
+pub fn hook_of_lines(sandbox: &Sandbox, name: &str, lines: &str) -> String {
+    let text = format!("#!/bin/sh\n{lines}\n");
     sandbox
         .file(&format!("hooks/{name}"), &text, 0o755)
         .display()
@@ -194,14 +200,34 @@ pub fn hook(sandbox: &Sandbox, name: &str, settings: &str) -> String {
 
 /// The same as lines for a shell.
 pub fn hook_lines(sandbox: &Sandbox, name: &str, settings: &str) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../etc/slurm")
-        .join(name);
+    let (exports, settings): (Vec<&str>, Vec<&str>) = settings
+        .lines()
+        .partition(|line| line.starts_with("export "));
     format!(
-        "{}\n{settings}\nexec {}",
+        "{}\n{}\nexport GETGPU_CONFIG='{}'\nexec {}",
         environment(sandbox),
-        script.display()
+        exports.join("\n"),
+        with_settings(sandbox, &settings.join("\n")).display(),
+        script(name).display()
     )
+}
+
+/// One of the scripts that are installed.
+pub fn script(name: &str) -> PathBuf {
+    let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/slurm");
+    hooks.join(name)
+}
+
+/// The sandbox's settings file or, with lines for the table `[slurm]`, a copy with these.
+pub fn with_settings(sandbox: &Sandbox, lines: &str) -> PathBuf {
+    static NUMBER: AtomicU16 = AtomicU16::new(0);
+    if lines.is_empty() {
+        return sandbox.settings_file();
+    }
+    let text = fs::read_to_string(sandbox.settings_file()).unwrap_or_default();
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("config-{number}.toml");
+    sandbox.file(&name, &format!("{text}\n[slurm]\n{lines}\n"), 0o644)
 }
 
 /// Does `work` where the site's file for the hooks, `/etc/default/getgpu-slurm`, has this

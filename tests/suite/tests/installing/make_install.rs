@@ -98,7 +98,6 @@ fn what_is_installed_where_and_that_nothing_is_left() {
         ("share/doc/getgpu/examples/gpu-app.service", "644"),
         ("share/doc/getgpu/examples/cudawrap.sh", "644"),
         ("share/doc/getgpu/examples/60-cudawrap.conf", "644"),
-        ("share/doc/getgpu/examples/task-prolog-auto", "644"),
     ] {
         assert_eq!(
             there.get(name).map(String::as_str),

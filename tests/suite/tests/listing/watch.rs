@@ -70,10 +70,6 @@ fn without_a_terminal_it_is_refused() {
         .getgpu(["--watch"])
         .run()
         .refuses("getgpu", 2, "not a terminal");
-    sandbox
-        .getgpu(["--watch", "--timeout", "5"])
-        .run()
-        .refuses("getgpu", 2, "it has no --timeout");
 }
 
 #[test]

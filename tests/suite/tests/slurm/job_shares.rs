@@ -167,7 +167,7 @@ fn jobs_that_were_promised_a_part_in_vain_see_no_gpu() {
             );
         } else {
             said.prints("\n\n")
-                .mentions("asked for a part of a GPU and none was free on this node");
+                .mentions("asked for a part of a GPU: none was free on this node");
         }
     }
     cluster.until_empty();
@@ -271,9 +271,13 @@ fn each_component_of_a_heterogeneous_job_finds_its_own_part() {
         .collect();
     let environment = format!("case $SLURMD_NODENAME in\n{}\nesac", cases.join("\n"));
     // Not the device that a program takes without being told.
-    let settings = format!("{environment}\nexport GETGPU_SLURM_OPTIONS='--gpu 3'");
-    let lines =
-        ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&nodes[0], name, &settings));
+    for node in &nodes {
+        node.set_settings("[slurm]\noptions = '--gpu 3'");
+    }
+    let lines = ["prolog", "epilog", "task-prolog"].map(|name| {
+        let lines = format!("{environment}\nexec {}", slurm::script(name).display());
+        slurm::hook_of_lines(&nodes[0], name, &lines)
+    });
     let lines = format!(
         "Prolog={}\nEpilog={}\nTaskProlog={}",
         lines[0], lines[1], lines[2]

@@ -91,7 +91,7 @@ fn signals_of_slurm_reach_the_program_and_its_device_stays_until_its_end() {
             1,
             &format!(
                 "TaskProlog={}",
-                slurm::hook(&sandbox, "task-prolog", "export GETGPU_SLURM_TASKS=asked")
+                slurm::hook(&sandbox, "task-prolog", "tasks = 'asked'")
             ),
         );
         sandbox.file("work/program", PROGRAM, 0o755);
@@ -166,7 +166,7 @@ fn a_requeued_job_finds_nothing_in_its_way() {
     let sandbox = Sandbox::new("h200x1");
     // No epilog: what the first run had reserved is still there at the second.
     let lines = ["prolog", "task-prolog"]
-        .map(|name| slurm::hook(&sandbox, name, "export GETGPU_SLURM_SHARES=gpushare4=1"));
+        .map(|name| slurm::hook(&sandbox, name, "shares = ['gpushare4=1']"));
     let cluster = Cluster::start(
         &sandbox,
         1,

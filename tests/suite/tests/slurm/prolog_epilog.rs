@@ -21,7 +21,7 @@ fn fifty_prologs_at_once_are_balanced_and_their_jobs_named() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    let settings = "export GETGPU_SLURM_SHARES='other=1 gpushare16=1/16'";
+    let settings = "shares = ['other=1', 'gpushare16=1/16']";
     let all: Vec<Running> = (0..50)
         .map(|number| hook(&sandbox, "prolog", settings, &job(number), "gpushare16"))
         .collect();
@@ -88,7 +88,7 @@ fn hooks_may_run_twice_alone_or_for_nothing() {
     quiet(hook(
         &sandbox,
         "prolog",
-        "export GETGPU_SLURM_SHARES=main=1/2",
+        "shares = ['main=1/2']",
         &job(1),
         "",
     ));
@@ -156,14 +156,7 @@ fn the_next_prolog_gives_up_what_no_epilog_did() {
     quiet(prolog(&sandbox, &young));
     assert_eq!(tags(), [dead.clone(), live.clone(), young.clone()]);
     // Old, and over. (Its own number is never given up, nor a job's that has a step.)
-    let said = hook(
-        &sandbox,
-        "prolog",
-        "export GETGPU_SLURM_OLD=0",
-        &next,
-        "gpushare4",
-    )
-    .wait();
+    let said = hook(&sandbox, "prolog", "old = 0", &next, "gpushare4").wait();
     assert_eq!(tags(), [live.clone(), next]);
     said.exits(0).prints("");
     let expected = [
@@ -197,13 +190,7 @@ fn a_process_that_looks_like_an_old_holder_takes_nothing_away() {
     let _feint = start.uid(OTHER).limit(Duration::MAX).spawn();
     wait::until("it is old", || began.elapsed() > Duration::from_secs(4));
     quiet(prolog(&sandbox, &job(0)));
-    quiet(hook(
-        &sandbox,
-        "prolog",
-        "export GETGPU_SLURM_OLD=3",
-        &job(1),
-        "gpushare4",
-    ));
+    quiet(hook(&sandbox, "prolog", "old = 3", &job(1), "gpushare4"));
     assert_eq!(
         sandbox
             .holders()
@@ -231,21 +218,21 @@ fn a_jobs_own_gpus_are_what_its_part_is_of() {
         "gpushare4",
     ));
     assert_eq!(counts(&sandbox), [0, 0, 1, 0]);
-    let options = "export GETGPU_SLURM_OPTIONS='--gpu 3'";
+    let options = "options = '--gpu 3'";
     quiet(hook(&sandbox, "prolog", options, &job(1), "gpushare4"));
     assert_eq!(counts(&sandbox), [0, 0, 1, 1]);
     // The site's options are for jobs without GPUs of their own: GPU 3 is not this job's.
     quiet(hook(
         &sandbox,
         "prolog",
-        &format!("{options} CUDA_VISIBLE_DEVICES=1"),
+        &format!("{options}\nexport CUDA_VISIBLE_DEVICES=1"),
         &job(2),
         "gpushare4",
     ));
     quiet(hook(
         &sandbox,
         "prolog",
-        &format!("{options} SLURM_JOB_GPUS=0"),
+        &format!("{options}\nexport SLURM_JOB_GPUS=0"),
         &job(3),
         "gpushare4",
     ));

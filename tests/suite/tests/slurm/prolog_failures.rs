@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use getgpu_tests::slurm;
+use getgpu_tests::{listing, slurm};
 use harness::skip::{self, Need};
 use harness::{Sandbox, wait};
 
@@ -27,7 +27,7 @@ fn errors_are_reported_and_never_fail_the_job() {
     refused
         .exits(0)
         .prints("")
-        .mentions("nothing reserved: getgpu: no free");
+        .mentions("nothing reserved: no free");
     sandbox.getgpu(["--release-all"]).run().exits(0);
     assert_eq!(all.split(',').count(), 4);
     quiet(epilog(&sandbox, &job(0)));
@@ -39,36 +39,18 @@ fn errors_are_reported_and_never_fail_the_job() {
             )]);
         }
         // No getgpu at all.
-        hook(
+        let said = hook(
             &sandbox,
             name,
-            "export PATH=/usr/bin:/bin",
+            "export PATH=/nonexistent",
             &job(0),
             "gpushare4",
-        )
-        .wait()
-        .exits(0)
-        .prints("")
-        .mentions("getgpu: not found");
-        assert_eq!(
-            sandbox.beside_lock(),
-            if name == "prolog" {
-                vec![mark(0)]
-            } else {
-                Vec::new()
-            }
         );
+        said.wait()
+            .exits(0)
+            .prints("")
+            .mentions("getgpu: not found");
     }
-    hook(
-        &sandbox,
-        "prolog",
-        "export GETGPU_SLURM_SHARES='gpushare4=many'",
-        &job(0),
-        "gpushare4",
-    )
-    .wait()
-    .exits(0)
-    .mentions("many");
     quiet(epilog(&sandbox, &job(0)));
     sandbox.assert_clean(Duration::ZERO);
 }
@@ -87,7 +69,7 @@ fn a_job_that_was_promised_a_part_in_vain_is_marked_until_its_epilog() {
         .wait()
         .exits(0)
         .prints("")
-        .mentions("nothing reserved: getgpu: no free");
+        .mentions("nothing reserved: no free");
     // A job that does not ask is promised nothing.
     quiet(hook(&sandbox, "prolog", "", &job(1), ""));
     assert_eq!(sandbox.beside_lock(), [mark(0)]);
@@ -117,23 +99,11 @@ fn a_job_that_was_promised_a_part_in_vain_is_marked_until_its_epilog() {
     wait::until("the step runs", || {
         fs::read_to_string(&comm).unwrap_or_default() == "slurmstepd\n"
     });
-    quiet(hook(
-        &sandbox,
-        "prolog",
-        "export GETGPU_SLURM_OLD=0",
-        &job(1),
-        "",
-    ));
+    quiet(hook(&sandbox, "prolog", "old = 0", &job(1), ""));
     assert_eq!(sandbox.beside_lock(), [mark(2)]);
     // Run again with something free: the part is reserved, and the mark goes. A prolog
     // may also wait for that.
-    let waiting = hook(
-        &sandbox,
-        "prolog",
-        "export GETGPU_SLURM_WAIT=60",
-        &job(2),
-        "gpushare4",
-    );
+    let waiting = hook(&sandbox, "prolog", "wait = 60", &job(2), "gpushare4");
     wait::until("it waits in the queue", || {
         sandbox
             .getgpu(["--list", "--json"])
@@ -160,112 +130,82 @@ fn a_prolog_waits_for_a_hung_driver_only_so_long() {
     let sandbox = Sandbox::new("mig4");
     sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
     let began = Instant::now();
-    let said = hook(
-        &sandbox,
-        "prolog",
-        "export GETGPU_SLURM_TIMEOUT=1",
-        &job(0),
-        "gpushare4",
-    )
-    .wait();
+    let said = hook(&sandbox, "prolog", "timeout = 1", &job(0), "gpushare4").wait();
     assert!(
         began.elapsed() < Duration::from_secs(10),
         "{:?}",
         began.elapsed()
     );
     said.exits(0)
-        .mentions("nothing reserved: getgpu did not answer within 1 s");
+        .mentions("nothing reserved: NVML did not answer within 1 s");
     assert_eq!(sandbox.beside_lock(), [mark(0)]);
 }
 
-/// What a site's file may do to the shell that reads it.
-const BROKEN: [&str; 9] = [
-    "set -u\necho $NO_SUCH_VARIABLE",
-    ". /no/such/file",
-    "export 1x=2",
-    "exit 0",
-    "set -e\nfalse",
-    "if [ x ; then",
-    "echo 'no end",
-    // Names that the scripts use themselves.
-    "readonly PATH",
-    "readonly job=5 status share",
-];
-
+/// The file of earlier versions is read as lines, and never executed.
 #[test]
-fn an_error_in_the_sites_file_reserves_nothing_and_fails_no_job() {
+fn settings_of_an_earlier_version_count_and_are_shown_anew() {
     if skip::lacks(&[Need::Root, Need::Mounts]) {
         return;
     }
-    getgpu_tests::all_at_once(BROKEN, |broken| {
-        let sandbox = Sandbox::new("mig4");
-        // What the file sets before its error still says who was promised a part.
-        let text = format!("export GETGPU_SLURM_SHARES='mine=1/2'\n{broken}\n");
-        slurm::with_site_file(&text, || {
-            let said = hook(&sandbox, "prolog", "", &job(0), "mine").wait();
-            said.exits(0)
-                .prints("")
-                .mentions("/etc/default/getgpu-slurm has an error");
-            assert!(counts(&sandbox).iter().all(|count| *count == 0), "{broken}");
-            assert_eq!(sandbox.beside_lock(), [mark(0)], "{broken}");
-            hook(&sandbox, "prolog", "", &job(1), "")
-                .wait()
-                .exits(0)
-                .prints("");
-            let said = hook(&sandbox, "epilog", "", &job(0), "").wait();
-            said.exits(0)
-                .prints("")
-                .mentions("/etc/default/getgpu-slurm has an error");
-        });
-        sandbox.assert_clean(Duration::ZERO);
-    });
-    // One that only looks odd is read: a last command that fails, output, and `set`.
     let sandbox = Sandbox::new("mig4");
-    let odd = "GETGPU_SLURM_SHARES='mine=1/2'\necho said; echo said >&2\nset -u\n[ -e /no/such/file ] && PATH=/no";
-    slurm::with_site_file(odd, || quiet(hook(&sandbox, "prolog", "", &job(0), "mine")));
-    assert_eq!(counts(&sandbox).iter().sum::<usize>(), 1);
+    let text = "GETGPU_SLURM_SHARES='other=1 mine=1/2'\nexport GETGPU_SLURM_WAIT=\"0\" # s\ntouch work/executed\n. /no/such/file\n";
+    slurm::with_site_file(text, || {
+        let said = hook(&sandbox, "prolog", "", &job(0), "mine").wait();
+        let line = "/etc/default/getgpu-slurm: write into config.toml: slurm.shares = [\"other=1\",\"mine=1/2\"]; slurm.wait = \"0\"";
+        said.exits(0).prints("").mentions(line);
+        quiet(epilog(&sandbox, &job(0)));
+        // What config.toml says comes first.
+        hook(&sandbox, "prolog", "shares = ['mine=1/4']", &job(1), "mine").wait();
+    });
+    assert!(!sandbox.path("work/executed").exists());
+    let shares = sandbox.getgpu(["--list", "--format", "csv"]).run().stdout;
+    assert!(shares.contains(",0.25,"), "{shares}");
 }
 
-/// Beside its settings the site's file is a script like any other: what it does to the
-/// shell, and to names that the hooks use, changes nothing for a job.
 #[test]
-fn what_the_sites_file_does_beside_its_settings_changes_nothing() {
-    if skip::lacks(&[Need::Root, Need::Mounts]) {
+fn wrong_settings_reserve_nothing_and_fail_no_job() {
+    if skip::lacks(&[Need::Root]) {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    for odd in [
-        "IFS=,".to_owned(),
-        "IFS=".to_owned(),
-        "job=5; wrong=yes; share=1/3".to_owned(),
-        "set -euC".to_owned(),
-        "trap 'exit 7' EXIT".to_owned(),
-        // As the hooks say it themselves: where getgpu is.
-        format!("PATH={}", sandbox.text("bin")),
+    for wrong in [
+        "shares = ['gpushare4=']",
+        "timeout = 0",
+        "tasks = 'some'",
+        "nonsense = 1",
+        "options = ",
     ] {
-        let text = format!("GETGPU_SLURM_SHARES='more=1/2 mine=1/4'\n{odd}\n");
-        slurm::with_site_file(&text, || {
-            quiet(hook(&sandbox, "prolog", "", &job(0), "mine"));
-            assert_eq!(counts(&sandbox).iter().sum::<usize>(), 1, "{odd}");
-            let part = ["--tag", &format!("slurm-{}", job(0))];
-            sandbox.getgpu(part).run().exits(0);
-            assert!(sandbox.beside_lock().is_empty(), "{odd}");
-            quiet(hook(&sandbox, "epilog", "", &job(0), "mine"));
-            sandbox.getgpu(part).run().exits(1);
-        });
+        let said = hook(&sandbox, "prolog", wrong, &job(0), "gpushare4").wait();
+        said.exits(0)
+            .prints("")
+            .mentions("nothing is reserved until it is corrected: ");
+        assert!(counts(&sandbox).iter().all(|count| *count == 0), "{wrong}");
+        assert_eq!(sandbox.beside_lock(), [mark(0)], "{wrong}");
+        hook(&sandbox, "prolog", wrong, &job(1), "").wait().exits(0);
+        hook(&sandbox, "epilog", wrong, &job(0), "")
+            .wait()
+            .exits(0)
+            .prints("");
+        sandbox.assert_clean(Duration::ZERO);
     }
-    // Without getgpu anywhere the job is marked, and only getgpu is missing.
-    slurm::with_site_file("PATH=/nonexistent", || {
-        let said = hook(&sandbox, "prolog", "", &job(0), "gpushare4").wait();
-        let [line] = &said.stderr.lines().collect::<Vec<_>>()[..] else {
-            panic!("{said:#?}")
-        };
-        assert!(
-            line.contains("getgpu: not found in /nonexistent:"),
-            "{line}"
-        );
-        said.exits(0).prints("");
-        assert_eq!(sandbox.beside_lock(), [mark(0)]);
-    });
-    quiet(epilog(&sandbox, &job(0)));
+}
+
+/// A prolog that waits longer than marks of jobs that are over are kept.
+#[test]
+fn no_other_prolog_removes_the_mark_of_one_that_runs() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let all = sandbox
+        .getgpu(["--hold=0", "-n", "4", "--tag", "all"])
+        .run();
+    all.exits(0);
+    let waiting = hook(&sandbox, "prolog", "wait = 60", &job(0), "gpushare4");
+    wait::until("it waits in the queue", || listing::waiting(&sandbox) == 1);
+    quiet(hook(&sandbox, "prolog", "old = 0", &job(1), ""));
+    assert_eq!(sandbox.beside_lock(), [mark(0)]);
+    sandbox.getgpu(["--release", "all"]).run().exits(0);
+    quiet(waiting);
+    assert!(sandbox.beside_lock().is_empty());
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use harness::{Command, Sandbox};
 
 /// Only who asks gets something.
-pub(crate) const ASKED: &str = "export GETGPU_SLURM_TASKS=asked";
+pub(crate) const ASKED: &str = "tasks = 'asked'";
 
 /// A user that a Debian without any others has.
 pub(crate) const NOBODY: u32 = 65534;

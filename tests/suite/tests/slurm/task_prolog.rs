@@ -8,7 +8,7 @@ use std::time::Duration;
 use getgpu_tests::slurm::{self, Cluster};
 use harness::{Sandbox, skip, wait};
 
-use crate::task_prolog_call::{HIDDEN, NONE, STEP, called, device, given, script, told};
+use crate::task_prolog_call::{NONE, STEP, called, device, given, script, told};
 
 #[test]
 fn a_task_is_told_one_device_that_is_kept_until_it_is_over() {
@@ -74,7 +74,7 @@ fn a_grant_of_several_is_left_to_the_only_task_and_divided_among_several() {
         format!("{STEP} CUDA_VISIBLE_DEVICES=2 SLURM_STEP_TASKS_PER_NODE=1"),
     ] {
         called(&sandbox, &alone).exits(0).prints("");
-        let all = called(&sandbox, &format!("{alone} GETGPU_SLURM_TASKS=all"));
+        let all = called(&sandbox, &format!("{alone} tasks=all"));
         assert_eq!(
             all.exits(0).stdout.is_empty(),
             alone.starts_with(batch) && alone.contains("SLURM_NTASKS=4"),
@@ -98,10 +98,10 @@ fn a_grant_of_several_is_left_to_the_only_task_and_divided_among_several() {
         // Granted, but not by the variable; and none granted, but asked for.
         format!("{STEP} SLURM_STEP_GPUS=2,3 SLURM_GPUS_ON_NODE=2 SLURM_STEP_TASKS_PER_NODE=2"),
         format!("{STEP} GETGPU_SLURM=yes SLURM_STEP_TASKS_PER_NODE=1"),
-        format!("{STEP} GETGPU_SLURM_TASKS=ungranted SLURM_STEP_TASKS_PER_NODE=1"),
-        format!("{STEP} GETGPU_SLURM_TASKS=both"),
-        format!("{STEP} GETGPU_SLURM_TASKS=all"),
-        format!("{STEP} GETGPU_SLURM_TASKS=both {four} SLURM_STEP_TASKS_PER_NODE=4"),
+        format!("{STEP} tasks=ungranted SLURM_STEP_TASKS_PER_NODE=1"),
+        format!("{STEP} tasks=both"),
+        format!("{STEP} tasks=all"),
+        format!("{STEP} tasks=both {four} SLURM_STEP_TASKS_PER_NODE=4"),
         batch.to_owned(),
     ] {
         let uuid = given(&sandbox, &several);
@@ -121,12 +121,7 @@ fn more_tasks_than_devices_have_even_parts_whoever_asks() {
     }
     let sandbox = Sandbox::new("gpus4");
     let half = "export XLA_PYTHON_CLIENT_MEM_FRACTION=0.45\n";
-    for asks in [
-        "",
-        "GETGPU_SLURM=yes",
-        "GETGPU_SLURM_TASKS=both",
-        "GETGPU_SLURM_TASKS=all",
-    ] {
+    for asks in ["", "GETGPU_SLURM=yes", "tasks=both", "tasks=all"] {
         for grant in [
             "CUDA_VISIBLE_DEVICES=2,3 SLURM_STEP_TASKS_PER_NODE=4",
             "CUDA_VISIBLE_DEVICES=2 SLURM_STEP_TASKS_PER_NODE=2",
@@ -177,19 +172,6 @@ fn odd_variables_do_not_keep_a_task_from_starting() {
             "{STEP} CUDA_VISIBLE_DEVICES=0,1 SLURM_STEP_TASKS_PER_NODE=1(x9) SLURM_NODEID={value}"
         );
         given(&sandbox, &variables);
-        // A site that does not say what it wants gives nothing to those who should have
-        // something.
-        called(&sandbox, &format!("{STEP} GETGPU_SLURM_TASKS={value}"))
-            .exits(0)
-            .prints("");
-        let said = told(
-            &sandbox,
-            &format!("{STEP} CUDA_VISIBLE_DEVICES=0,1 GETGPU_SLURM_TASKS={value}"),
-        );
-        let line = format!(
-            "{HIDDEN}GETGPU_SLURM_TASKS={value}: neither auto, ungranted, both, all nor asked"
-        );
-        said.exits(0).prints(NONE).says(&[&line]);
         // A grant of nothing that exists, or of what does not come after a device.
         let said = told(
             &sandbox,
@@ -216,8 +198,8 @@ fn a_job_without_a_grant_that_does_not_ask_gets_nothing_and_hears_nothing() {
         STEP.to_owned(),
         format!("{STEP} SLURM_STEP_TASKS_PER_NODE=8"),
         "SLURM_JOB_ID=7".to_owned(),
-        format!("{STEP} GETGPU_SLURM_TASKS=asked {granted}"),
-        format!("{STEP} GETGPU_SLURM_TASKS=ungranted {granted}"),
+        format!("{STEP} tasks=asked {granted}"),
+        format!("{STEP} tasks=ungranted {granted}"),
         format!("{STEP} GETGPU_SLURM=no {granted}"),
         // A step without GPUs in a job that has some.
         format!("{STEP} SLURM_JOB_GPUS=0,1"),
@@ -232,10 +214,10 @@ fn a_job_without_a_grant_that_does_not_ask_gets_nothing_and_hears_nothing() {
     // A node without GPUs: nothing to tell those who did not ask, whatever the site wants
     // for all.
     let sandbox = Sandbox::builder("gpus4").without_library().build();
-    called(&sandbox, &format!("{STEP} GETGPU_SLURM_STRICT=1"))
+    called(&sandbox, &format!("{STEP} strict=true"))
         .exits(0)
         .prints("");
-    called(&sandbox, &format!("{STEP} GETGPU_SLURM_TASKS=both"))
+    called(&sandbox, &format!("{STEP} tasks=both"))
         .exits(0)
         .prints(NONE);
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use getgpu_tests::slurm;
 use harness::{Outcome, Sandbox, wait};
 
 /// A task of a step, as Slurm tells it.
@@ -28,7 +29,7 @@ pub(crate) fn called(sandbox: &Sandbox, variables: &str) -> Outcome {
 }
 
 /// What the script prints with these variables, split at blanks, which a failed test
-/// shows. Its parent, the future task, exits at once. Its stderr is that parent's: its
+/// shows. Names in small letters are settings of the table `[slurm]`. Its parent, the future task, exits at once. Its stderr is that parent's: its
 /// own is closed, as slurmstepd does it.
 #[track_caller]
 pub(crate) fn told(sandbox: &Sandbox, variables: &str) -> Outcome {
@@ -42,14 +43,32 @@ pub(crate) fn told(sandbox: &Sandbox, variables: &str) -> Outcome {
         let (name, value) = pair.split_once('=').unwrap();
         command.env(name, value)
     };
-    let outcome = variables
-        .split_ascii_whitespace()
-        .fold(sandbox.command("dash").args(words), set)
-        .run();
+    let (variables, settings) = taken_apart(variables);
+    let file = slurm::with_settings(sandbox, &settings);
+    let command = sandbox
+        .command("dash")
+        .args(words)
+        .env("GETGPU_CONFIG", file);
+    let outcome = variables.into_iter().fold(command, set).run();
     wait::until("its reservation ends", || {
         sandbox.holders().is_empty() && !sandbox.locked()
     });
     outcome
+}
+
+/// Variables, and lines of settings.
+pub(crate) fn taken_apart(words: &str) -> (Vec<&str>, String) {
+    let is_setting = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
+    let (settings, variables): (Vec<&str>, Vec<&str>) =
+        words.split_ascii_whitespace().partition(is_setting);
+    let line = |setting: &str| {
+        let (name, value) = setting.split_once('=').unwrap();
+        match value {
+            "true" | "false" => format!("{name} = {value}\n"),
+            _ => format!("{name} = {value:?}\n"),
+        }
+    };
+    (variables, settings.into_iter().map(line).collect())
 }
 
 /// The device of the first line; after it come at most the framework variables of a part.

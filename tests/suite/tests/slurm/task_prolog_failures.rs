@@ -5,7 +5,9 @@ use std::fs;
 use getgpu_tests::slurm;
 use harness::{Sandbox, skip, wait};
 
-use crate::task_prolog_call::{HIDDEN, NONE, STEP, called, given, script, told};
+use crate::task_prolog_call::{
+    HIDDEN, NONE, STEP, called, device, given, script, taken_apart, told,
+};
 
 #[test]
 fn a_task_that_should_have_had_a_device_sees_none_and_its_user_is_told_why() {
@@ -22,7 +24,7 @@ fn a_task_that_should_have_had_a_device_sees_none_and_its_user_is_told_why() {
             said.stderr.starts_with(HIDDEN) && said.stderr.contains(why),
             "{why}: {said:#?}"
         );
-        let said = told(sandbox, &format!("{variables} GETGPU_SLURM_STRICT=1"));
+        let said = told(sandbox, &format!("{variables} strict=true"));
         said.exits(status)
             .prints("")
             .mentions("getgpu task-prolog: not started: ")
@@ -50,27 +52,20 @@ fn a_task_that_should_have_had_a_device_sees_none_and_its_user_is_told_why() {
     said.run()
         .exits(0)
         .prints(NONE)
-        .mentions("getgpu: no free device: 2 of 2 in use");
+        .mentions("no free device: 2 of 2 in use");
     drop(others);
     sandbox.kill_programs();
     wait::until("all is free", || sandbox.running() == 0);
     // Settings that nobody understands, a command that is not there, a driver that is
     // not, one that hangs.
     sandbox.set_settings("nonsense = 1");
-    refused(&sandbox, &two, 2, "nonsense");
+    told(&sandbox, &two)
+        .exits(0)
+        .prints(NONE)
+        .mentions("nonsense");
     kept(&sandbox, "nonsense");
     sandbox.set_settings("");
     for (variables, status, why) in [
-        (
-            format!("{two} PATH=/usr/bin:/bin"),
-            127,
-            "getgpu is not installed on this node",
-        ),
-        (
-            format!("{STEP} GETGPU_SLURM=yes PATH=/usr/bin:/bin"),
-            127,
-            "getgpu is not installed on this node",
-        ),
         (format!("{STEP} GETGPU_SLURM=--share=many"), 2, "many"),
         (
             format!("{STEP} GETGPU_SLURM=--help"),
@@ -88,9 +83,9 @@ fn a_task_that_should_have_had_a_device_sees_none_and_its_user_is_told_why() {
     sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
     refused(
         &sandbox,
-        &format!("{two} GETGPU_SLURM_TIMEOUT=1"),
-        124,
-        "getgpu did not answer within 1 s",
+        &format!("{two} timeout=1"),
+        3,
+        "NVML did not answer within 1 s",
     );
     let sandbox = Sandbox::builder("gpus4").without_library().build();
     refused(&sandbox, &two, 3, "no NVIDIA driver on this node");
@@ -110,7 +105,7 @@ fn a_marked_job_sees_no_gpu() {
     }
     let sandbox = Sandbox::new("gpus4");
     let mark = sandbox.file("run/slurm-7", "", 0o644);
-    let why = "job 7 asked for a part of a GPU and none was free on this node";
+    let why = "job 7 asked for a part of a GPU: it could not be reserved on this node";
     let step = "SLURM_JOB_ID=7 SLURM_STEP_ID=0";
     for variables in [
         step.to_owned(),
@@ -126,7 +121,7 @@ fn a_marked_job_sees_no_gpu() {
             .prints(NONE)
             .says(&[&format!("{HIDDEN}{why}")]);
     }
-    let strict = told(&sandbox, &format!("{step} GETGPU_SLURM_STRICT=1"));
+    let strict = told(&sandbox, &format!("{step} strict=true"));
     strict
         .exits(1)
         .prints("")
@@ -140,48 +135,153 @@ fn a_marked_job_sees_no_gpu() {
 }
 
 #[test]
-fn an_error_in_the_sites_file_gives_nothing_to_those_who_should_have_something() {
-    if skip::lacks(&[skip::Need::Root, skip::Need::Mounts]) {
+fn without_getgpu_a_task_that_should_have_a_device_sees_none() {
+    if skip::lacks(&[skip::Need::Tool("dash")]) {
         return;
     }
-    for broken in [
-        "set -u\necho $NO_SUCH_VARIABLE",
-        ". /no/such/file",
-        "export 1x=2",
-        "exit 0",
-        "set -e\nfalse",
-        "if [ x ; then",
-        "readonly why share",
-    ] {
-        let sandbox = Sandbox::new("gpus4");
-        slurm::with_site_file(&format!("GETGPU_SLURM_TASKS=both\n{broken}\n"), || {
-            called(&sandbox, STEP).exits(0).prints("");
-            let line =
-                format!("{HIDDEN}/etc/default/getgpu-slurm has an error, so nothing is reserved");
-            for asks in [
-                "GETGPU_SLURM=yes",
-                "CUDA_VISIBLE_DEVICES=0,1 SLURM_STEP_TASKS_PER_NODE=2",
-            ] {
-                told(&sandbox, &format!("{STEP} {asks}"))
-                    .exits(0)
-                    .prints(NONE)
-                    .says(&[&line]);
-            }
-            let alone = told(
-                &sandbox,
-                &format!("{STEP} CUDA_VISIBLE_DEVICES=0 SLURM_STEP_TASKS_PER_NODE=1"),
-            );
-            alone.exits(0).prints("").mentions("has an error");
-        });
-    }
-    // One that only looks odd is read.
     let sandbox = Sandbox::new("gpus4");
-    for odd in [
-        "set -u\necho said\n[ -e /no/such/file ] && PATH=/no".to_owned(),
-        "IFS=,; wrong=yes; share=1/3; options=--help".to_owned(),
-        format!("PATH={}", sandbox.text("bin")),
+    let call = |variables: &str| {
+        let dash = skip::tool("dash").unwrap();
+        let command = sandbox
+            .command(dash)
+            .args([script()])
+            .env("PATH", "/nonexistent");
+        variables
+            .split(' ')
+            .fold(command, |command, pair| {
+                let (name, value) = pair.split_once('=').unwrap();
+                command.env(name, value)
+            })
+            .run()
+    };
+    for asks in [
+        "CUDA_VISIBLE_DEVICES=0,1",
+        "GETGPU_SLURM=yes",
+        "GETGPU_SLURM_PART=half",
     ] {
-        let text = format!("GETGPU_SLURM_TASKS=both\n{odd}\n");
-        slurm::with_site_file(&text, || given(&sandbox, STEP));
+        call(&format!("{STEP} {asks}")).exits(0).prints(NONE);
     }
+    call(STEP).exits(0).prints("");
+}
+
+/// slurmd leaves the prolog out for some jobs that are requeued.
+#[test]
+fn a_job_whose_prolog_never_ran_sees_no_gpu() {
+    if skip::lacks(&[skip::Need::Tool("dash")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("gpus4");
+    let promised = format!("{STEP} GETGPU_SLURM_PART=gpushare4");
+    let why = "job 7: gpushare4 was promised, and no prolog has reserved it on this node";
+    for more in [
+        "",
+        " CUDA_VISIBLE_DEVICES=0 SLURM_STEP_TASKS_PER_NODE=1",
+        " GETGPU_SLURM=no",
+    ] {
+        told(&sandbox, &format!("{promised}{more}"))
+            .exits(0)
+            .prints(NONE)
+            .says(&[&format!("{HIDDEN}{why}")]);
+    }
+    sandbox
+        .getgpu(["--hold", "--share", "1/4", "--tag", "slurm-7"])
+        .run()
+        .exits(0);
+    let said = sandbox
+        .command("dash")
+        .args([script()])
+        .env("GETGPU_SLURM_PART", "gpushare4")
+        .env("SLURM_JOB_ID", "7")
+        .run();
+    device(&sandbox, &said.exits(0).stdout);
+}
+
+/// The only task of a job keeps its grant, unless somebody else has the device.
+#[test]
+fn a_granted_device_that_somebody_else_has_is_hidden_from_the_only_task() {
+    if skip::lacks(&[skip::Need::Tool("dash")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("gpus4");
+    let stranger = sandbox
+        .command("cudawrap")
+        .args(["--", "sim-cuda", "--run", "forever"])
+        .visible(&sandbox.uuids()[1])
+        .spawn();
+    sandbox.until_running(1);
+    let one = format!("{STEP} CUDA_VISIBLE_DEVICES=1 SLURM_STEP_TASKS_PER_NODE=1");
+    let call = |settings: &str| {
+        let (variables, settings) = taken_apart(settings);
+        assert!(variables.is_empty());
+        let command = sandbox
+            .command("dash")
+            .args(["-c", "dash \"$0\"; :", &script()]);
+        let command = command.env("GETGPU_CONFIG", slurm::with_settings(&sandbox, &settings));
+        one.split(' ')
+            .fold(command, |command, pair| {
+                let (name, value) = pair.split_once('=').unwrap();
+                command.env(name, value)
+            })
+            .run()
+    };
+    call("").exits(0).prints(NONE).mentions("1 of 1 in use");
+    call("taken=run")
+        .exits(0)
+        .prints("")
+        .mentions("not reserved, CUDA_VISIBLE_DEVICES stays 1: no free device");
+    drop(stranger);
+}
+
+/// A job chooses within its grant, with options that choose, as far as the site allows.
+#[test]
+fn options_of_a_job_never_leave_its_grant() {
+    if skip::lacks(&[skip::Need::Tool("dash")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("gpus4");
+    let two = format!("{STEP} CUDA_VISIBLE_DEVICES=0,1 SLURM_STEP_TASKS_PER_NODE=2");
+    for (asked, settings, why) in [
+        (
+            "--ignore-grant",
+            "",
+            "--ignore-grant: a job stays within its grant",
+        ),
+        ("--list", "", "with these options getgpu chooses no device"),
+        (
+            "--policy=first",
+            "job_options=false",
+            "only yes and no are allowed here",
+        ),
+    ] {
+        told(&sandbox, &format!("{two} GETGPU_SLURM={asked} {settings}"))
+            .exits(0)
+            .prints(NONE)
+            .mentions(why);
+    }
+    let last = given(&sandbox, &format!("{two} GETGPU_SLURM=--policy=last"));
+    assert_eq!(last, sandbox.uuids()[1]);
+    given(
+        &sandbox,
+        &format!("{two} GETGPU_SLURM=yes job_options=false"),
+    );
+}
+
+#[test]
+fn tasks_that_nothing_is_given_may_load_the_library() {
+    if skip::lacks(&[skip::Need::Tool("dash")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("gpus4");
+    let loaded = called(&sandbox, &format!("{STEP} auto=true"));
+    let line = loaded.exits(0).stdout.clone();
+    assert!(
+        line.starts_with("export CUDA_INJECTION64_PATH=/") && line.ends_with("/libcudawrap.so\n"),
+        "{line}"
+    );
+    called(
+        &sandbox,
+        &format!("{STEP} auto=true CUDA_INJECTION64_PATH=/own"),
+    )
+    .exits(0)
+    .prints("");
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use getgpu_tests::slurm::{self, Cluster};
-use harness::{Command, Outcome, Sandbox, wait};
+use harness::{Outcome, Sandbox, wait};
 
 use crate::task_calls::{ASKED, NOBODY, as_nobody, devices};
 
@@ -21,11 +21,7 @@ fn plain_tasks_get_a_device_each_while_they_run() {
         return;
     }
     let sandbox = Sandbox::new("gpus4");
-    let cluster = Cluster::start(
-        &sandbox,
-        1,
-        &task_prolog(&sandbox, "export GETGPU_SLURM_TASKS=all"),
-    );
+    let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, "tasks = 'all'"));
     // Without a grant, in one, and in two of two.
     for jobs in [
         &["-n4"][..],
@@ -71,7 +67,8 @@ fn a_task_prolog_serves_tasks_that_ask_and_reports_failures() {
         return;
     }
     let sandbox = Sandbox::new("gpus4");
-    let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, ASKED));
+    sandbox.set_settings(&format!("[slurm]\n{ASKED}"));
+    let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, ""));
     let show = |words: &str, wish: Option<&str>| {
         let command = cluster
             .srun(words)
@@ -108,7 +105,7 @@ fn a_task_prolog_serves_tasks_that_ask_and_reports_failures() {
     let hidden = |said: &Outcome, why: &str| {
         said.exits(0).prints("\n");
         let line = format!(
-            "getgpu task-prolog: started without a GPU, CUDA_VISIBLE_DEVICES is empty: getgpu: {why}"
+            "getgpu task-prolog: started without a GPU, CUDA_VISIBLE_DEVICES is empty: {why}"
         );
         assert!(
             said.stderr.starts_with(&line) && said.stderr.lines().count() == 1,
@@ -133,9 +130,9 @@ fn a_task_prolog_serves_tasks_that_ask_and_reports_failures() {
             .env("GETGPU_SLURM", "yes"),
     )
     .run();
-    said.exits(0).prints("").mentions(
-        "task 0: started without a GPU, CUDA_VISIBLE_DEVICES is empty: getgpu: no free device",
-    );
+    said.exits(0)
+        .prints("")
+        .mentions("task 0: started without a GPU, CUDA_VISIBLE_DEVICES is empty: no free device");
     // A batch script's output has the line, and all that the script writes.
     let job = cluster.sbatch("-n1 --export=ALL,GETGPU_SLURM=yes", "echo one; echo two");
     cluster.until_empty();
@@ -144,16 +141,13 @@ fn a_task_prolog_serves_tasks_that_ask_and_reports_failures() {
         output.contains("started without a GPU") && output.ends_with("\none\ntwo\n"),
         "{output}"
     );
-    let strict = |command: Command| {
-        command
-            .env("GETGPU_SLURM", "yes")
-            .env("GETGPU_SLURM_STRICT", "1")
-    };
-    let outcome = strict(cluster.srun("-n1 echo started")).run();
-    outcome
+    sandbox.set_settings(&format!("[slurm]\n{ASKED}\nstrict = true"));
+    let asking = cluster.srun("-n1 echo started").env("GETGPU_SLURM", "yes");
+    asking
+        .run()
         .exits(1)
         .prints("")
-        .mentions("getgpu task-prolog: not started: getgpu: no free device");
+        .mentions("getgpu task-prolog: not started: no free device");
 }
 
 #[test]
@@ -162,11 +156,7 @@ fn a_batch_script_with_one_task_is_a_task_and_one_with_several_is_not() {
         return;
     }
     let sandbox = Sandbox::new("gpus4");
-    let cluster = Cluster::start(
-        &sandbox,
-        1,
-        &task_prolog(&sandbox, "export GETGPU_SLURM_TASKS=all"),
-    );
+    let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, "tasks = 'all'"));
     let one = cluster.sbatch("--ntasks=1 --gres=gpu:1", "exec sim-cuda --until-file go");
     let script = "echo grant $CUDA_VISIBLE_DEVICES; srun -Q -n3 sim-cuda --until-file go";
     let three = cluster.sbatch("--ntasks=3 --gres=gpu:3", script);

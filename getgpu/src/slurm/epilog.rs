@@ -1,0 +1,28 @@
+//! The Epilog: gives up what the prolog reserved for a job, and removes the job's mark.
+//! It may run twice, or without a prolog before it.
+
+use getgpu_common::error::Kind;
+
+use super::{Context, job_number, mark, tag, tell};
+use crate::release;
+
+/// Runs it; none: the status is 0.
+pub fn run(context: &Context) -> Option<i32> {
+    let job = job_number("epilog")?;
+    if let Some(wrong) = &context.wrong {
+        tell::log("epilog", &wrong.message);
+    }
+    mark::clear(&context.marks(), &job);
+    if let Err(failure) = release(context, &job) {
+        // Nothing was reserved, as for most jobs.
+        if failure.kind != Kind::NoneFree {
+            tell::log("epilog", &format!("job {job}: {}", failure.message));
+        }
+    }
+    None
+}
+
+/// Gives up a job's part.
+pub fn release(context: &Context, job: &str) -> Result<(), getgpu_common::error::Failure> {
+    release::tagged(&context.lock_file()?, &tag(job), &super::DIAG)
+}

@@ -1,0 +1,176 @@
+//! The mark of a job that was promised a part of a device and has none: an empty file
+//! `slurm-JOB` of root's beside the lock. A prolog keeps a lock on it while it runs
+//! (flock(2)); why the part could not be given is in the nanoseconds of the file's time.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use getgpu_common::error::Kind;
+use nix::fcntl::{Flock, FlockArg};
+
+/// Why a job got no part, for its user.
+const REASONS: [(Kind, &str); 9] = [
+    (Kind::NoneFree, "none was free on this node"),
+    (Kind::Refused, "a limit of this node does not allow it"),
+    (Kind::Usage, "the settings of this node are wrong"),
+    (Kind::NoDriver, "there is no NVIDIA driver on this node"),
+    (Kind::NoUsableGpu, "the job was given no GPU on this node"),
+    (Kind::NoDevice, "no device of this node can be shared so"),
+    (Kind::Nvml, "the NVIDIA driver of this node did not answer"),
+    (Kind::LockPlace, "the lock of this node cannot be used"),
+    (Kind::NotFound, "the prolog of this node was interrupted"),
+];
+
+/// The mark of a job while its prolog runs.
+pub struct Mark {
+    path: PathBuf,
+    file: Flock<File>,
+}
+
+impl Mark {
+    /// Marks the job, for as long as nothing is reserved for it. Waits for another prolog
+    /// of this job.
+    pub fn make(marks: &Path, job: &str) -> io::Result<Self> {
+        std::fs::create_dir_all(marks)?;
+        let path = path(marks, job);
+        loop {
+            let file = OpenOptions::new()
+                .create(true)
+                .append(true)
+                .mode(0o644)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(&path)?;
+            let file = lock(file, FlockArg::LockExclusive)?;
+            let mark = Self {
+                path: path.clone(),
+                file,
+            };
+            // Another prolog may have removed it just before.
+            if mark.is_in_place() {
+                mark.explain(Kind::NotFound)?;
+                return Ok(mark);
+            }
+        }
+    }
+
+    fn is_in_place(&self) -> bool {
+        let own = self.file.metadata().map(|meta| meta.ino()).ok();
+        let there = std::fs::symlink_metadata(&self.path).map(|meta| meta.ino());
+        own == there.ok()
+    }
+
+    /// Notes why nothing could be reserved.
+    pub fn explain(&self, kind: Kind) -> io::Result<()> {
+        let place = REASONS.iter().position(|(known, _)| *known == kind);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let seconds = Duration::from_secs(now.unwrap_or_default().as_secs());
+        let code = Duration::from_nanos(place.map_or(0, |place| place as u64 + 1));
+        self.file.set_modified(UNIX_EPOCH + seconds + code)
+    }
+
+    /// The part is reserved.
+    pub fn remove(self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn lock(file: File, how: FlockArg) -> io::Result<Flock<File>> {
+    Flock::lock(file, how).map_err(|(_, errno)| errno.into())
+}
+
+fn path(marks: &Path, job: &str) -> PathBuf {
+    marks.join(super::tag(job))
+}
+
+/// Why a job has no part, if it is marked.
+pub fn reason(marks: &Path, job: &str) -> Option<&'static str> {
+    let meta = std::fs::symlink_metadata(path(marks, job)).ok()?;
+    let code = usize::try_from(meta.mtime_nsec()).unwrap_or(0);
+    let known = code.checked_sub(1).and_then(|place| REASONS.get(place));
+    Some(known.map_or("it could not be reserved on this node", |(_, text)| text))
+}
+
+/// Removes the mark of a job that is over.
+pub fn clear(marks: &Path, job: &str) {
+    let _ = std::fs::remove_file(path(marks, job));
+}
+
+/// The marked jobs.
+pub fn jobs(marks: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(marks).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let numbers = names.filter_map(|name| name.strip_prefix("slurm-").map(str::to_owned));
+    numbers
+        .filter(|job| !job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit()))
+        .collect()
+}
+
+/// Removes the mark of a job that has no step here, unless it is younger than `old` or a
+/// prolog of the job runs.
+pub fn clear_old(marks: &Path, job: &str, old: Duration) {
+    let path = path(marks, job);
+    let is_old = |file: &File| {
+        let age = file
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .ok()
+            .and_then(|time| SystemTime::now().duration_since(time).ok());
+        age.is_some_and(|age| age >= old)
+    };
+    let Ok(file) = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(&path)
+    else {
+        return;
+    };
+    if let Ok(file) = lock(file, FlockArg::LockExclusiveNonblock) {
+        let mark = Mark { path, file };
+        if mark.is_in_place() && is_old(&mark.file) {
+            mark.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_empty_and_tells_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let marks = folder.path();
+        assert_eq!(reason(marks, "7"), None);
+        let mark = Mark::make(marks, "7").unwrap();
+        assert_eq!(
+            reason(marks, "7"),
+            Some("the prolog of this node was interrupted")
+        );
+        mark.explain(Kind::Nvml).unwrap();
+        assert_eq!(
+            reason(marks, "7"),
+            Some("the NVIDIA driver of this node did not answer")
+        );
+        assert_eq!(mark.file.metadata().unwrap().len(), 0);
+        assert_eq!(jobs(marks), ["7"]);
+        mark.remove();
+        assert_eq!(reason(marks, "7"), None);
+    }
+
+    #[test]
+    fn the_mark_of_a_prolog_that_runs_is_never_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let marks = folder.path();
+        let mark = Mark::make(marks, "7").unwrap();
+        clear_old(marks, "7", Duration::ZERO);
+        assert!(reason(marks, "7").is_some());
+        drop(mark);
+        clear_old(marks, "7", Duration::from_secs(60));
+        assert!(reason(marks, "7").is_some());
+        clear_old(marks, "7", Duration::ZERO);
+        assert_eq!(reason(marks, "7"), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! Slurm's hooks, `getgpu --slurm prolog|task-prolog|epilog`: each reserves or gives up
+//! devices as getgpu itself does. A prolog or epilog never fails its job, and a task that
+//! should have a device and gets none sees no GPU.
+
+mod epilog;
+mod mark;
+mod old_settings;
+mod part;
+mod prolog;
+mod task;
+mod task_process;
+mod task_prolog;
+mod tell;
+
+use std::path::PathBuf;
+
+use getgpu_common::diag::{Diag, Level};
+use getgpu_common::error::Failure;
+use getgpu_common::lock::LockFile;
+use getgpu_common::node_lock::find_lock_file;
+use getgpu_common::settings::{Environment, Loaded};
+
+use crate::options::Hook;
+
+/// How getgpu speaks in a hook: what went wrong is told by the hook.
+const DIAG: Diag = Diag::new("getgpu", Level::Quiet);
+
+/// Runs a hook; gives its exit status.
+pub fn run(hook: Hook) -> i32 {
+    let context = Context::read();
+    match hook {
+        Hook::Prolog => prolog::run(&context),
+        Hook::TaskProlog => task_prolog::run(&context),
+        Hook::Epilog => epilog::run(&context),
+    }
+    .unwrap_or(0)
+}
+
+/// What every hook knows.
+struct Context {
+    environment: Environment,
+    /// The settings; the built-in ones if the file is wrong.
+    loaded: Loaded,
+    /// What is wrong with the file.
+    wrong: Option<Failure>,
+    /// Settings that a file of an earlier version says, in the form of today.
+    moved: Vec<String>,
+}
+
+impl Context {
+    fn read() -> Self {
+        let environment = Environment::of_hook();
+        let read = Loaded::read(&environment, None).and_then(Loaded::strict);
+        let (mut loaded, wrong) = match read {
+            Ok(loaded) => (loaded, None),
+            Err(failure) => (Loaded::built_in(), Some(failure)),
+        };
+        let (moved, old) = old_settings::apply(&mut loaded);
+        if loaded.settings.lock.is_none() || environment.lock.is_some() {
+            loaded.settings.lock.clone_from(&environment.lock);
+        }
+        let limit = loaded.settings.slurm.timeout;
+        loaded.settings.nvml_timeout = loaded.settings.nvml_timeout.min(limit);
+        Self {
+            environment,
+            loaded,
+            wrong: wrong.or(old),
+            moved,
+        }
+    }
+
+    fn lock_file(&self) -> Result<LockFile, Failure> {
+        find_lock_file(&self.loaded.settings, &self.environment, &DIAG, false)
+    }
+
+    /// Where jobs are marked: beside the lock.
+    fn marks(&self) -> PathBuf {
+        let lock = LockFile::find(
+            self.environment.lock.clone(),
+            self.loaded.settings.lock.clone(),
+        );
+        let directory = lock
+            .ok()
+            .and_then(|lock| lock.path.parent().map(PathBuf::from));
+        directory.unwrap_or_else(|| "/run/getgpu".into())
+    }
+}
+
+/// A variable that is set to a text, which may be empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The job's number; the failure is told.
+fn job_number(hook: &str) -> Option<String> {
+    let id = variable("SLURM_JOB_ID").unwrap_or_default();
+    if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(id);
+    }
+    tell::log(hook, &format!("SLURM_JOB_ID={id}: not a job's number"));
+    None
+}
+
+/// The tag under which a job's part is reserved.
+fn tag(job: &str) -> String {
+    format!("slurm-{job}")
+}

@@ -1,0 +1,61 @@
+//! One call of getgpu inside a hook: the words that would be typed, read by the same
+//! parser and answered by the same choice.
+
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::settings::Environment;
+
+use super::{Context, DIAG};
+use crate::options::{self, Action, Format, Options};
+use crate::run;
+
+/// Reads words of the site or of a job that choose devices, and the hook's `own`.
+///
+/// # Errors
+///
+/// They are wrong, or leave the grant, or do something else than choose.
+pub fn choosing(words: &[String], own: &[String]) -> Result<Options, Failure> {
+    let read = |words: &mut dyn Iterator<Item = &String>| {
+        options::parse(std::iter::once("-q".into()).chain(words.map(Into::into)))
+    };
+    let refuse = |why: &str| Err(Failure::new(Kind::Usage, why));
+    let typed = read(&mut words.iter())?;
+    match typed.action {
+        Action::Print(_) if typed.ignore_grant => {
+            refuse("--ignore-grant: a job stays within its grant")
+        }
+        Action::Print(_) => read(&mut words.iter().chain(own)),
+        _ => refuse("with these options getgpu chooses no device"),
+    }
+}
+
+/// Reserves devices, and prints the lines for the task unless `silent`.
+pub fn reserve(
+    context: &Context,
+    environment: &Environment,
+    mut options: Options,
+    silent: bool,
+) -> Result<(), Failure> {
+    options.format = if silent {
+        Format::Nothing
+    } else {
+        Format::Task
+    };
+    run::answer(&options, context.loaded.clone(), environment, &DIAG)
+}
+
+/// Prints the lines for the part that is reserved under a tag; whether there is one.
+pub fn print_reserved(context: &Context, tag: &str) -> Result<bool, Failure> {
+    let words = ["-q", "--tag", tag, "--format", "task"].map(Into::into);
+    let options = options::parse(words.into_iter())?;
+    let printed = run::answer(
+        &options,
+        context.loaded.clone(),
+        &context.environment,
+        &DIAG,
+    );
+    match printed {
+        Ok(()) => Ok(true),
+        Err(failure) if failure.kind == Kind::NoneFree => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}

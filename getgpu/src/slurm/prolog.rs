@@ -1,0 +1,166 @@
+//! The Prolog: reserves a part of a device for a job that asks for one by a constraint or
+//! its partition, under the name slurm-JOB, until the epilog gives it up. Slurm runs it as
+//! root; first it clears what no epilog has cleared.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::lock::ownership_proof;
+use getgpu_common::procfs::{self, Stat, process_memory, process_memory::Secret};
+use getgpu_common::sys;
+
+use super::mark::{self, Mark};
+use super::{Context, epilog, job_number, old_settings, part, tag, tell, variable};
+
+/// Runs it; none: the status is 0.
+pub fn run(context: &Context) -> Option<i32> {
+    let job = job_number("prolog")?;
+    if let Some(wrong) = &context.wrong {
+        let text = format!(
+            "nothing is reserved until it is corrected: {}",
+            wrong.message
+        );
+        tell::log("prolog", &text);
+    }
+    if !context.moved.is_empty() {
+        let lines = context.moved.join("; ");
+        let text = format!("{}: write into config.toml: {lines}", old_settings::PATH);
+        tell::log("prolog", &text);
+    }
+    clear_old(context, &job);
+    if let Some(share) = promised(context) {
+        reserve(context, &job, &share);
+    }
+    None
+}
+
+/// The part that the job is promised.
+fn promised(context: &Context) -> Option<String> {
+    let constraints = variable("SLURM_JOB_CONSTRAINTS").unwrap_or_default();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let mut words: Vec<&str> = constraints.split(|c| !is_word(c)).collect();
+    let partition = variable("SLURM_JOB_PARTITION").unwrap_or_default();
+    words.push(&partition);
+    let shares = &context.loaded.settings.slurm.shares;
+    let first = shares
+        .iter()
+        .find(|promised| words.contains(&promised.name.as_str()));
+    first.map(|promised| promised.share.clone())
+}
+
+/// The mark is made first and removed once the part is reserved, so that a prolog that is
+/// killed leaves it.
+fn reserve(context: &Context, job: &str, share: &str) {
+    let say = |text: &str| tell::log("prolog", &format!("job {job}: {text}"));
+    let mark = Mark::make(&context.marks(), job);
+    if let Err(error) = &mark {
+        say(&format!(
+            "it cannot be marked ({error}): without a part it may see all GPUs"
+        ));
+    }
+    match chosen(context, job, share) {
+        Ok(()) => {
+            if let Ok(mark) = mark {
+                mark.remove();
+            }
+        }
+        Err(failure) => {
+            say(&format!("nothing reserved: {}", failure.message));
+            if let Ok(mark) = mark {
+                let _ = mark.explain(failure.kind);
+            }
+        }
+    }
+}
+
+fn chosen(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
+    if context.wrong.is_some() {
+        return Err(Failure::new(Kind::Usage, "the settings are wrong"));
+    }
+    let uid = variable("SLURM_JOB_UID").unwrap_or_default();
+    let settings = &context.loaded.settings.slurm;
+    let mut environment = context.environment.clone();
+    let own_gpus = variable("CUDA_VISIBLE_DEVICES").is_some()
+        || variable("SLURM_JOB_GPUS").is_some_and(|gpus| !gpus.is_empty());
+    let mut more: &[String] = &[];
+    if !own_gpus {
+        // Here the job is granted its device: there is no grant to look for.
+        (environment.batch_job, environment.batch_gpus) = (false, None);
+        more = &settings.options;
+    }
+    let tag = tag(job);
+    let wait = format!("--wait={}", settings.wait.as_secs_f64());
+    let own = [
+        &wait, "--share", share, "--tag", &tag, "--uid", &uid, "--hold=0",
+    ];
+    let options = part::choosing(more, &own.map(str::to_owned))?;
+    part::reserve(context, &environment, options, true)
+}
+
+/// Clears old reservations and marks of jobs that have no step on this node.
+fn clear_old(context: &Context, own: &str) {
+    let (old, marks) = (context.loaded.settings.slurm.old, context.marks());
+    let (reserved, marked) = (jobs_with_old_reservation(context, old), mark::jobs(&marks));
+    if reserved.is_empty() && marked.is_empty() {
+        return;
+    }
+    let running = jobs_with_step();
+    let is_over = |job: &String| job != own && !running.contains(job);
+    for job in reserved.into_iter().filter(is_over) {
+        if epilog::release(context, &job).is_ok() {
+            let text = format!("{}: released, its job has ended", tag(&job));
+            tell::log("prolog", &text);
+        }
+    }
+    for job in marked.iter().filter(|job| is_over(job)) {
+        mark::clear_old(&marks, job, old);
+    }
+}
+
+/// The jobs whose youngest reservation is old.
+fn jobs_with_old_reservation(context: &Context, old: Duration) -> BTreeSet<String> {
+    let Ok(lock_file) = context.lock_file() else {
+        return BTreeSet::new();
+    };
+    let number = |tag: &str| {
+        let job = tag.strip_prefix("slurm-")?;
+        (!job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit())).then(|| job.to_owned())
+    };
+    let mut youngest: BTreeMap<String, u64> = BTreeMap::new();
+    for holder in ownership_proof::reservations(&lock_file, None, &|args| args.tag.is_some()) {
+        if let Some(job) = holder.args.tag.as_ref().and_then(|tag| number(&tag.name)) {
+            let start = youngest.entry(job).or_default();
+            *start = (*start).max(holder.start);
+        }
+    }
+    let now = sys::boot_time();
+    let age = |start: u64| now.saturating_sub(Duration::from_secs(start / sys::ticks_per_second()));
+    let is_old = |(_, start): &(String, u64)| age(*start) >= old;
+    youngest
+        .into_iter()
+        .filter(is_old)
+        .map(|(job, _)| job)
+        .collect()
+}
+
+/// The jobs with a step here: `slurmstepd: [JOB.STEP]`, of root's alone, since anybody can
+/// call a process so.
+fn jobs_with_step() -> BTreeSet<String> {
+    let daemons = procfs::pids().into_iter().filter(|pid| {
+        procfs::euid(*pid) == Some(0)
+            && Stat::read(*pid).is_some_and(|stat| stat.comm == "slurmstepd")
+    });
+    daemons.filter_map(job_of_step).collect()
+}
+
+fn job_of_step(daemon: i32) -> Option<String> {
+    let Secret::Bytes(words) = process_memory::cmdline(daemon) else {
+        return None;
+    };
+    let text = String::from_utf8_lossy(&words);
+    let job = text.strip_prefix("slurmstepd: [")?.split_once('.')?.0;
+    job.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| job.to_owned())
+}

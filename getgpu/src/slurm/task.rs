@@ -1,0 +1,202 @@
+//! What Slurm's variables say of a task (srun(1), OUTPUT ENVIRONMENT VARIABLES): its jobs,
+//! its grant, how many tasks there are beside it, and which part of the grant is its own.
+//! Pure, over a function that reads a variable.
+
+/// Reads a variable.
+pub type Get<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The part of its grant that a task has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Division {
+    /// All of it, as Slurm has set it: several devices.
+    Several,
+    /// All of it: one device.
+    Only,
+    /// One device of it.
+    One,
+    /// One part of so many of a device of it.
+    Part(usize),
+}
+
+/// A whole number.
+fn number(get: Get<'_>, name: &str) -> Option<usize> {
+    whole(&get(name)?)
+}
+
+fn whole(text: &str) -> Option<usize> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let octal = text.len() > 1 && text.starts_with('0');
+    text.parse()
+        .ok()
+        .filter(|number| plain && !octal && *number <= 1_000_000_000_usize)
+}
+
+/// The numbers under which the prolog may have reserved a part: a task of a heterogeneous
+/// job is told the number of its first component, the prolog that of the one on this node.
+pub fn jobs(get: Get<'_>, own: &str) -> Vec<String> {
+    let component = |place: usize| {
+        let names = ["SLURM_JOB_ID_HET_GROUP", "SLURM_JOB_ID_PACK_GROUP"];
+        let job = names
+            .iter()
+            .find_map(|name| number(get, &format!("{name}_{place}")))?;
+        Some(job.to_string())
+    };
+    let others = (0..).map_while(component).filter(|job| job != own);
+    std::iter::once(own.to_owned()).chain(others).collect()
+}
+
+/// How many devices of this node Slurm has granted to the job; 0 if that is not told, none
+/// without a grant.
+pub fn granted(get: Get<'_>) -> Option<usize> {
+    match get("CUDA_VISIBLE_DEVICES") {
+        Some(list) if list.is_empty() || list.starts_with('-') || list == "NoDevFiles" => None,
+        Some(list) => Some(list.split(',').count()),
+        // --gpu-bind=none, and gres without variables. A step that asked for no GPUs
+        // inherits what the batch script was told about its job.
+        None => {
+            let stepped = get("SLURM_STEP_ID").is_some();
+            let list = if stepped {
+                "SLURM_STEP_GPUS"
+            } else {
+                "SLURM_JOB_GPUS"
+            };
+            get(list).filter(|list| !list.is_empty())?;
+            Some(number(get, "SLURM_GPUS_ON_NODE").unwrap_or(0))
+        }
+    }
+}
+
+/// Whether this is the batch script of a job with several tasks, each of which is asked
+/// for by itself.
+pub fn only_starts_tasks(get: Get<'_>) -> bool {
+    get("SLURM_STEP_ID").is_none()
+        && !["", "1"].contains(&get("SLURM_NTASKS").unwrap_or_default().as_str())
+}
+
+/// How a grant of `devices` is divided among the tasks on this node.
+pub fn division(get: Get<'_>, devices: usize) -> Division {
+    let tasks = tasks(get);
+    let on_node = number(get, "SLURM_GPUS_ON_NODE").unwrap_or(0);
+    let all = devices * tasks;
+    // Slurm has divided the grant among the tasks (--gpus-per-task=2).
+    let divided = all > 0 && all <= on_node;
+    if tasks == 1 || (divided && devices > 1) {
+        return if devices == 1 {
+            Division::Only
+        } else {
+            Division::Several
+        };
+    }
+    if !divided && devices > 0 && tasks > devices {
+        return Division::Part(tasks.div_ceil(devices));
+    }
+    Division::One
+}
+
+/// The tasks on this node, by the step or, where that does not say, by the job; 0 if
+/// neither does. A batch script is one task, and its variables are inherited by its steps.
+/// If only the sum over several nodes is known, it is the sum.
+fn tasks(get: Get<'_>) -> usize {
+    let listed = |name: &str| get(name).filter(|list| !list.is_empty());
+    if get("SLURM_STEP_ID").is_none() && listed("SLURM_TASKS_PER_NODE").is_some() {
+        return 1;
+    }
+    let node = get("SLURM_NODEID").map_or(Some(0), |node| whole(&node));
+    let on_node = |name: &str| tasks_on(&listed(name)?, node?);
+    on_node("SLURM_STEP_TASKS_PER_NODE")
+        .or_else(|| on_node("SLURM_TASKS_PER_NODE"))
+        .or_else(|| match get("SLURM_STEP_NUM_TASKS") {
+            Some(all) if !all.is_empty() => whole(&all),
+            _ => number(get, "SLURM_NTASKS"),
+        })
+        .unwrap_or(0)
+}
+
+/// The tasks on a node of a list for all nodes, such as `4(x2),3`.
+fn tasks_on(list: &str, node: usize) -> Option<usize> {
+    let mut before = 0;
+    for entry in list.split(',') {
+        let (tasks, nodes) = match entry.split_once("(x") {
+            Some((tasks, nodes)) => (whole(tasks)?, whole(nodes.strip_suffix(')')?)?),
+            None => (whole(entry)?, 1),
+        };
+        if node - before < nodes {
+            return Some(tasks);
+        }
+        before += nodes;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with<R>(pairs: &[(&str, &str)], ask: impl Fn(Get<'_>) -> R) -> R {
+        ask(&|name| {
+            let pair = pairs.iter().find(|(known, _)| *known == name);
+            pair.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_grant_is_divided_among_the_tasks_of_the_node() {
+        let step = ("SLURM_STEP_ID", "0");
+        let on_node = |count| ("SLURM_GPUS_ON_NODE", count);
+        let listed = |list| ("SLURM_STEP_TASKS_PER_NODE", list);
+        for (devices, pairs, expected) in [
+            (4, &[step, listed("1")][..], Division::Several),
+            (1, &[step, listed("1")], Division::Only),
+            (4, &[step, listed("4")], Division::One),
+            (4, &[step, listed("8")], Division::Part(2)),
+            (2, &[step, listed("5(x2),3"), ("SLURM_NODEID", "2")], Division::Part(2)),
+            (2, &[step, listed("5(x2),3"), ("SLURM_NODEID", "3")], Division::One),
+            (2, &[step, listed("2"), on_node("4")], Division::Several),
+            (1, &[step, listed("2"), on_node("4")], Division::One),
+            (2, &[step, listed("4"), on_node("4")], Division::Part(2)),
+            (0, &[step, listed("4")], Division::One),
+            (0, &[step, listed("1")], Division::Several),
+            (4, &[("SLURM_TASKS_PER_NODE", "4")], Division::Several),
+            (4, &[step, ("SLURM_STEP_NUM_TASKS", "1"), ("SLURM_NTASKS", "4")], Division::Several),
+            (4, &[step, ("SLURM_NTASKS", "6")], Division::Part(2)),
+            (4, &[step, listed("4(x08)")], Division::One),
+            (4, &[step], Division::One),
+        ] {
+            assert_eq!(with(pairs, |get| division(get, devices)), expected, "{devices} {pairs:?}");
+        }
+    }
+
+    #[test]
+    fn a_grant_is_what_the_variable_or_slurm_names() {
+        let step = ("SLURM_STEP_ID", "0");
+        for (pairs, expected) in [
+            (&[][..], None),
+            (&[("CUDA_VISIBLE_DEVICES", "0,1")], Some(2)),
+            (&[("CUDA_VISIBLE_DEVICES", "")], None),
+            (&[("CUDA_VISIBLE_DEVICES", "-1")], None),
+            (&[("SLURM_JOB_GPUS", "2")], Some(0)),
+            (&[step, ("SLURM_JOB_GPUS", "2")], None),
+            (
+                &[
+                    step,
+                    ("SLURM_STEP_GPUS", "2,3"),
+                    ("SLURM_GPUS_ON_NODE", "2"),
+                ],
+                Some(2),
+            ),
+        ] {
+            assert_eq!(with(pairs, granted), expected, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn a_heterogeneous_job_has_a_number_for_each_component() {
+        let pairs = [
+            ("SLURM_JOB_ID_HET_GROUP_0", "6"),
+            ("SLURM_JOB_ID_HET_GROUP_1", "7"),
+        ];
+        assert_eq!(with(&pairs, |get| jobs(get, "6")), ["6", "7"]);
+        assert_eq!(with(&[], |get| jobs(get, "6")), ["6"]);
+    }
+}
