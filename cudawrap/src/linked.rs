@@ -230,6 +230,7 @@ fn lease_picked(
     let (devices, claims): (Vec<_>, _) = picked.into_iter().map(|p| (p.device, p.claim)).unzip();
     let lease = Lease::confirm(claims, &[], call.lock_file, call.lessee.pid)?;
     let lease = lease.taken_from(request.cover.as_ref());
+    request.confirm(call.lock_file)?;
     drop(guard);
     let shown = apply_rank::shown(uuids(&devices), &request, call.settings);
     let launch = Launch::behind(call, began, request.neighbours);

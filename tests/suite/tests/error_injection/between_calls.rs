@@ -2,6 +2,7 @@
 //! before each. A device that a user is about to have is counted at every moment, and a
 //! reservation that ends while a device is chosen from it gives nothing.
 
+use getgpu_tests::wrapped::wrap;
 use getgpu_tests::{OTHER, bytes, somebody};
 use harness::skip::{self, Need};
 use harness::{Command, Sandbox};
@@ -15,7 +16,8 @@ fn lacks_tracer() -> bool {
 }
 
 fn is_program(pid: i32) -> bool {
-    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("true"))
+    let executable = std::fs::read_link(format!("/proc/{pid}/exe"));
+    executable.is_ok_and(|exe| exe.ends_with("true") || exe.ends_with("CUDAWRAP_app"))
 }
 
 /// Follows `command` and calls `look` before each system call; its exit status, and what
@@ -90,19 +92,23 @@ fn a_claimed_device_is_counted_at_every_moment_until_the_program_has_it() {
 }
 
 /// The outer reservation is released when the first device inside it has been claimed, and
-/// somebody else is given that device.
+/// another user is given that device. A linked program chooses inside a reservation only in
+/// a batch job that has GPUs and no CUDA_VISIBLE_DEVICES.
 #[test]
 fn a_reservation_that_ends_during_the_choice_gives_no_device() {
     if lacks_tracer() {
         return;
     }
-    for (words, status) in [
-        (&["cudawrap", "--", "true"][..], 75),
-        (&["cudawrap", "-n", "2", "--", "true"], 75),
-        (&["getgpu", "--for=60"], 1),
+    for (words, in_job, status) in [
+        (&["cudawrap", "--", "true"][..], false, 75),
+        (&["cudawrap", "-n", "2", "--", "true"], false, 75),
+        (&["app"], true, 75),
+        (&["getgpu", "--for=60"], false, 1),
     ] {
         let sandbox = Sandbox::new("gpus4");
-        let ours = sandbox.getgpu(["-n", "2", "--for=600"]).run().line();
+        let linked = wrap(&sandbox, "work", "app", "probe");
+        let options = ["-n", "2", "--for=600", "--gpu", "0", "--gpu", "1"];
+        let ours = sandbox.getgpu(options).run().line();
         let probe = bytes::open(&sandbox);
         let regions = [bytes::LEASE, bytes::INNER_LEASE, bytes::INNER_RESERVATION];
         let claims = || {
@@ -125,7 +131,13 @@ fn a_reservation_that_ends_during_the_choice_gives_no_device() {
                 );
             }
         };
-        let command = sandbox.command(words[0]).args(&words[1..]).visible(&ours);
+        let command = if in_job {
+            let command = sandbox.command(&linked).env("SLURM_JOB_ID", "7");
+            command.env("SLURM_JOB_GPUS", "0,1")
+        } else {
+            let command = sandbox.command(words[0]).args(&words[1..]);
+            command.visible(&ours)
+        };
         let (ended, said) = watch(command, look);
         assert!(given.is_some(), "{words:?}: nothing was claimed");
         assert_eq!(ended, status, "{words:?}, {given:?}: {said}");
