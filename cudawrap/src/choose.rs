@@ -197,8 +197,8 @@ impl ChoiceContext<'_> {
     }
 }
 
-/// The devices whose CPUs are divided among programs, with those CPUs; none where a job
-/// was granted one device.
+/// The devices whose CPUs are divided among programs, with those CPUs, in the order of
+/// the grant where there is one; none where a job was granted one device.
 fn neighbours(request: &Request, inventory: &Inventory) -> Vec<(Uuid, CpuSet)> {
     let grant = request.filter.grant.as_ref();
     if grant.is_some_and(|grant| grant.len() == 1) {
@@ -209,7 +209,11 @@ fn neighbours(request: &Request, inventory: &Inventory) -> Vec<(Uuid, CpuSet)> {
         .iter()
         .filter(|device| request.filter.allows(device));
     let near = |device: &Device| Some((device.uuid.clone(), device.cpus.clone()?));
-    allowed.filter_map(near).collect()
+    let mut neighbours: Vec<(Uuid, CpuSet)> = allowed.filter_map(near).collect();
+    if let Some(grant) = grant {
+        neighbours.sort_by_key(|(uuid, _)| grant.iter().position(|granted| granted == uuid));
+    }
+    neighbours
 }
 
 /// Sees to it that one program can use all the devices that it gets.

@@ -4,7 +4,6 @@
 
 use std::time::Instant;
 
-use getgpu_common::cpus::CpuSet;
 use getgpu_common::diag::Diag;
 use getgpu_common::error::Failure;
 use getgpu_common::exit;
@@ -13,6 +12,7 @@ use getgpu_common::inventory::Device;
 use getgpu_common::job::Job;
 use getgpu_common::lease_log;
 use getgpu_common::lock::{LockFile, Side};
+use getgpu_common::request::Request;
 use getgpu_common::resolve_program::PREFIX;
 use getgpu_common::settings::{Log, Settings};
 use getgpu_common::syslog::Record;
@@ -39,22 +39,15 @@ pub struct Launch<'a> {
 }
 
 impl<'a> Launch<'a> {
-    /// Behind a choice, with the CPUs of these devices to divide.
-    pub fn behind(
-        call: &ChoiceContext<'a>,
-        began: Instant,
-        neighbours: Vec<(Uuid, CpuSet)>,
-    ) -> Self {
+    /// Behind a choice.
+    pub fn behind(call: &ChoiceContext<'a>, began: Instant, request: &Request) -> Self {
         Self {
             lessee: call.lessee,
             settings: call.settings,
             mps: false,
             began,
             lock_file: call.lock_file,
-            around: Around {
-                neighbours,
-                in_job: call.environment.batch_job,
-            },
+            around: Around::of(request, call.rank, call.environment.batch_job),
             diag: call.diag,
         }
     }

@@ -37,7 +37,7 @@ impl LaunchSpec {
         if settings.framework_memory && lease.part < 1.0 {
             // What the enclosing part set is of that part, and no wish of the user's.
             // `cudawrap --auto` has set what the share alone says, before there was a lease.
-            let above = lease.enclosing.map(frameworks::variables);
+            let above = lease.enclosing_part().map(frameworks::variables);
             let in_advance = settings.share.map(frameworks::known_in_advance);
             let is_free = |name: &str| {
                 std::env::var_os(name).is_none_or(|value| {

@@ -12,7 +12,7 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::lock::claim::{join, sign};
 use getgpu_common::lock::{Claim, LockFile, OfdLock, Side, Span, Units};
 use getgpu_common::ownership::Cover;
-use getgpu_common::procfs::{fdinfo, namespaces};
+use getgpu_common::procfs::namespaces;
 use getgpu_common::share;
 
 /// The program that a lease is for.
@@ -42,11 +42,10 @@ pub struct Lease {
     carries: bool,
     /// The smallest part of a device that is leased: 1.0 is a whole one.
     pub part: f64,
-    /// The same of the reservation or lease that this one is taken from, if any.
-    pub enclosing: Option<f64>,
-    /// What of each device is leased, on the lock file of this inode.
+    /// The reservation or lease that this one is taken from, if any.
+    enclosing: Option<Cover>,
+    /// What of each device is leased.
     units: Vec<(Span, Units)>,
-    inode: u64,
 }
 
 impl Lease {
@@ -90,16 +89,26 @@ impl Lease {
             part,
             enclosing: None,
             units,
-            inode: lock_file.identity.1,
         })
     }
 
     /// The same lease, taken from what the request says is ours.
     #[must_use]
     pub fn taken_from(mut self, cover: Option<&Cover>) -> Self {
-        let part = |cover: &Cover| share::smallest(cover.devices.iter().map(|(_, units)| units));
-        self.enclosing = cover.map(part);
+        self.enclosing = cover.cloned();
         self
+    }
+
+    /// The smallest part of a device in what this lease is taken from.
+    pub fn enclosing_part(&self) -> Option<f64> {
+        let part = |cover: &Cover| share::smallest(cover.devices.iter().map(|(_, units)| units));
+        self.enclosing.as_ref().map(part)
+    }
+
+    /// The units of a device that the program around this one leases.
+    pub fn enclosing_lease(&self, device: &Uuid) -> Option<&Units> {
+        let cover = self.enclosing.as_ref()?;
+        cover.units(device).filter(|_| !cover.is_reservation())
     }
 
     /// Has the program inherit one more descriptor, a high one.
@@ -121,16 +130,6 @@ impl Lease {
             .iter()
             .find(|(known, _)| *known == span)
             .map(|(_, units)| units)
-    }
-
-    /// What `pid` (or "self") shows of a lease on a device, without what descriptors of
-    /// these numbers show.
-    pub fn shown(&self, device: &Uuid, pid: &str, but: &[RawFd]) -> Units {
-        let region = Span::of(device).lease();
-        Units::of(
-            fdinfo::within(&fdinfo::confirmed_locks_but(pid, but), self.inode, region),
-            region,
-        )
     }
 
     /// The descriptors that the program inherits.

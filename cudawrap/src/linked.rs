@@ -159,9 +159,7 @@ fn lease_named(
 ) -> Result<LaunchSpec, Failure> {
     let (settings, diag) = (call.settings, call.diag);
     match granted::lease(call.lock_file, request, devices, call.lessee.pid, diag)? {
-        Named::Leased(lease) => {
-            Launch::behind(call, began, request.neighbours.clone()).with(devices, shown, lease)
-        }
+        Named::Leased(lease) => Launch::behind(call, began, request).with(devices, shown, lease),
         Named::TooLarge(failure) => {
             diag.warn(&format!("{}: running without a lease", failure.message));
             Ok(LaunchSpec::without_lease(shown))
@@ -233,7 +231,7 @@ fn lease_picked(
     request.confirm(call.lock_file)?;
     drop(guard);
     let shown = apply_rank::shown(uuids(&devices), &request, call.settings);
-    let launch = Launch::behind(call, began, request.neighbours);
+    let launch = Launch::behind(call, began, &request);
     launch.with(&devices, shown.as_deref(), lease)
 }
 

@@ -6,7 +6,6 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_common::cpus::CpuSet;
 use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::Failure;
 use getgpu_common::exit;
@@ -119,7 +118,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
     }
     let launch = Launch {
         mps: options.mps,
-        ..Launch::behind(&call, began, leased.neighbours)
+        ..Launch::behind(&call, began, &leased.request)
     };
     launch.with(&leased.devices, leased.shown.as_deref(), leased.lease)
 }
@@ -179,8 +178,7 @@ struct Leased {
     lease: Lease,
     /// What CUDA_VISIBLE_DEVICES is to name; none: it stays as it is.
     shown: Option<Vec<Uuid>>,
-    /// The devices whose CPUs are divided.
-    neighbours: Vec<(Uuid, CpuSet)>,
+    request: Box<Request>,
 }
 
 fn lease(call: &ChoiceContext<'_>, choice: Choice) -> Result<Leased, Failure> {
@@ -196,13 +194,13 @@ fn lease(call: &ChoiceContext<'_>, choice: Choice) -> Result<Leased, Failure> {
                 shown: apply_rank::shown(uuids(&devices), &request, call.settings),
                 devices,
                 lease,
-                neighbours: request.neighbours,
+                request,
             })
         }
         Choice::Only(devices, request) => Ok(Leased {
             shown: apply_rank::shown(uuids(&devices), &request, call.settings),
-            neighbours: request.neighbours.clone(),
-            lease: only(call, devices.clone(), *request)?,
+            lease: only(call, devices.clone(), (*request).clone())?,
+            request,
             devices,
         }),
     }

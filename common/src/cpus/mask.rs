@@ -61,6 +61,22 @@ pub fn set(cpus: &CpuSet) -> io::Result<()> {
     }
 }
 
+/// The CPUs that this thread may have at most: those of its cpuset, else of the machine.
+/// The kernel cuts a mask of all CPUs to them, whatever files of cgroups are mounted
+/// (sched_setaffinity(2)). `own` is this thread's mask, which it has again at the end.
+///
+/// # Errors
+///
+/// The mask may not be set.
+pub fn widest(own: &CpuSet) -> io::Result<CpuSet> {
+    set(&CpuSet::from_words(vec![c_ulong::MAX; WORDS * 8]))?;
+    let most = of(0)?;
+    if most != *own {
+        set(own)?;
+    }
+    Ok(most)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +100,20 @@ mod tests {
         assert_eq!((of(0).unwrap(), told()), (last.clone(), last));
         set(&before).unwrap();
         assert_eq!(of(0).unwrap(), before);
+    }
+
+    #[test]
+    fn the_widest_mask_is_found_without_a_change() {
+        let before = of(0).unwrap();
+        let most = widest(&before).unwrap();
+        assert_eq!(
+            (told(), most.intersection(&before)),
+            (before.clone(), before)
+        );
+        let first: CpuSet = most.iter().take(1).collect();
+        set(&first).unwrap();
+        assert_eq!((widest(&first).unwrap(), told()), (most.clone(), first));
+        set(&most).unwrap();
     }
 
     #[test]

@@ -16,24 +16,17 @@ pub struct OwnLock {
 /// The confirmed (read) locks that the open descriptors of `pid` ("self" for this process)
 /// hold; empty if not readable.
 pub fn confirmed_locks(pid: &str) -> Vec<OwnLock> {
-    confirmed_locks_but(pid, &[])
-}
-
-/// The same without what the descriptors of these numbers hold.
-pub fn confirmed_locks_but(pid: &str, left_out: &[i32]) -> Vec<OwnLock> {
-    locks(pid, left_out, "READ")
+    locks(pid, "READ")
 }
 
 /// The write locks that the open descriptors of `pid` hold: what it claims tentatively at
 /// this moment, and the bytes that it takes turns at.
 pub fn write_locks(pid: &str) -> Vec<OwnLock> {
-    locks(pid, &[], "WRITE")
+    locks(pid, "WRITE")
 }
 
-fn locks(pid: &str, left_out: &[i32], kind: &str) -> Vec<OwnLock> {
-    let all = numbers(&format!("/proc/{pid}/fdinfo"))
-        .into_iter()
-        .filter(|number| !left_out.contains(number));
+fn locks(pid: &str, kind: &str) -> Vec<OwnLock> {
+    let all = numbers(&format!("/proc/{pid}/fdinfo")).into_iter();
     let texts = all.filter_map(|number| whole(&format!("/proc/{pid}/fdinfo/{number}")).ok());
     texts
         .flat_map(|text| {
@@ -151,7 +144,6 @@ mod tests {
     #[test]
     fn locks_of_open_descriptors_are_seen_by_their_kind() {
         use nix::fcntl::{FcntlArg, fcntl};
-        use std::os::fd::AsRawFd;
         use std::os::unix::fs::MetadataExt;
 
         let file = tempfile::tempfile().unwrap();
@@ -177,7 +169,6 @@ mod tests {
             (of(confirmed_locks("self")), of(write_locks("self"))),
             (vec![read], vec![write])
         );
-        assert_eq!(of(confirmed_locks_but("self", &[file.as_raw_fd()])), []);
         assert_eq!(confirmed_locks("0"), []);
     }
 

@@ -2,11 +2,11 @@
 //! belongs to the share. The mask is set in this process just before it becomes the
 //! program, and is inherited; nothing here keeps a program from running.
 //!
-//! `topology` finds the cores in the mask, `neighbours` those of the device,
-//! `enclosing_share` the units that they are divided by, `part` those of the share,
-//! `threads` is what the program is told.
+//! `mask_origin` tells among whom the mask is divided, `topology` finds the cores in it,
+//! `neighbours` those of the device, `part` those of the share, `threads` is what the
+//! program is told.
 
-mod enclosing_share;
+pub mod mask_origin;
 mod neighbours;
 mod part;
 mod threads;
@@ -19,12 +19,16 @@ use getgpu_common::diag::Diag;
 use getgpu_common::error::reason;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
+use getgpu_common::lock::Units;
 use getgpu_common::nvml_client::Affinity;
+use getgpu_common::request::Request;
 use getgpu_common::settings::Settings;
 
 use crate::helper;
 use crate::launch_spec::LaunchSpec;
 use crate::lease::Lease;
+use crate::ranks::Rank;
+use mask_origin::MaskOrigin;
 
 /// Where the kernel tells about CPUs (Documentation/admin-guide/cputopology.rst).
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -33,12 +37,43 @@ const CPUS: &str = "/sys/devices/system/cpu";
 #[derive(Clone, Debug, Default)]
 pub struct Around {
     /// The devices that programs may run on, each with the CPUs near it: those of the
-    /// grant, else those that are allowed on the node. Empty: this program's device is
-    /// the only one that was granted.
+    /// ranks where these are fewer than the grant's, those of the grant, else those that
+    /// are allowed on the node. Empty: this program's device is the only one that was
+    /// granted.
     pub neighbours: Vec<(Uuid, CpuSet)>,
+    /// The device in `neighbours` that is this rank's if all goes by the book.
+    pub block: Option<usize>,
+    /// How many ranks there are on this node.
+    pub ranks: Option<usize>,
     /// The grant is a batch system's, so that a single device's job has its mask of CPUs
     /// to itself.
     pub in_job: bool,
+}
+
+impl Around {
+    /// Around a program that was chosen a device by `request`.
+    pub fn of(request: &Request, rank: Option<&Rank>, in_job: bool) -> Self {
+        Self {
+            neighbours: request.neighbours.clone(),
+            block: request.nearest.as_ref().and_then(|nearest| nearest.block),
+            ranks: rank.and_then(|rank| rank.size),
+            in_job,
+        }
+    }
+
+    /// The neighbours, where each rank has one, with the device that this rank has in the
+    /// end in its place: others may have taken the one that it was to have.
+    fn seated(&self, own: &Uuid) -> Vec<(Uuid, CpuSet)> {
+        let mut neighbours = self.neighbours.clone();
+        let each_has_one = self.ranks == Some(neighbours.len());
+        if let Some(block) = self.block.filter(|_| each_has_one) {
+            match neighbours.iter().position(|(uuid, _)| uuid == own) {
+                Some(known) => neighbours.swap(known, block),
+                None => neighbours[block].0 = own.clone(),
+            }
+        }
+        neighbours
+    }
 }
 
 /// What this process is bound to.
@@ -67,6 +102,8 @@ pub fn join(
                 "bound to CPUs {cpus} ({cores} {})",
                 if cores == 1 { "core" } else { "cores" }
             ));
+            let bound = (mask_origin::BOUND.to_owned(), cpus.to_string());
+            ready.variables.push(bound);
             let unset = |(name, _): &(String, String)| std::env::var_os(name).is_none();
             ready
                 .variables
@@ -86,16 +123,15 @@ fn bind(
     let mask =
         mask::of(0).map_err(|error| format!("the CPU mask cannot be read: {}", reason(&error)))?;
     let root = Path::new(CPUS);
+    let origin = mask_origin::find(root, &mask, around.ranks);
     let (mut ours, mut near) = (CpuSet::default(), CpuSet::default());
-    let mut alone = around.in_job || !around.neighbours.is_empty();
+    let mut alone = true;
     for device in devices {
         let cpus = cpus_near(device, settings)?;
         let cores = topology::cores(root, &cpus.intersection(&mask));
-        let own = neighbours::divide(&cores, &device.uuid, &around.neighbours);
-        let all = enclosing_share::of(lease, &device.uuid, &mask);
-        let units = lease.units(&device.uuid).unwrap_or(&all);
-        ours = ours.union(&part::of(&own.cores, units, &all));
-        alone &= own.alone && part::is_whole_cores(&own.cores, units, &all);
+        let part = divide(&cores, origin, lease, &device.uuid, around);
+        ours = ours.union(&part.cpus);
+        alone &= part.alone;
         near = near.union(&cpus);
     }
     if ours.is_empty() {
@@ -112,6 +148,45 @@ fn bind(
         cores,
         alone,
     })
+}
+
+/// What a program gets of a device's CPUs.
+struct Part {
+    cpus: CpuSet,
+    /// It is of whole cores that no other program has.
+    alone: bool,
+}
+
+/// The part of `cores` that is the program's own. A mask that was set is not divided among
+/// devices, and a rank's own not among the shares of one either.
+fn divide(
+    cores: &[CpuSet],
+    origin: MaskOrigin,
+    lease: &Lease,
+    device: &Uuid,
+    around: &Around,
+) -> Part {
+    let alone_on_node = around.neighbours.is_empty() && around.in_job;
+    let (own, alone) = match origin {
+        MaskOrigin::OwnOfRank => {
+            let cpus = part::of(cores, &Units::whole(), &Units::whole());
+            return Part { cpus, alone: true };
+        }
+        MaskOrigin::Set => (cores.to_vec(), alone_on_node),
+        MaskOrigin::Unset | MaskOrigin::Bound => {
+            let own = neighbours::divide(cores, device, &around.seated(device));
+            let listed = !around.neighbours.is_empty();
+            (own.cores, own.alone && (listed || alone_on_node))
+        }
+    };
+    let bound_to = lease.enclosing_lease(device);
+    let all = bound_to.filter(|_| origin == MaskOrigin::Bound);
+    let all = all.cloned().unwrap_or_else(Units::whole);
+    let units = lease.units(device).unwrap_or(&all);
+    Part {
+        cpus: part::of(&own, units, &all),
+        alone: alone && part::is_whole_cores(&own, units, &all),
+    }
 }
 
 /// What NVML tells of the device: where it was chosen, else in a session for this alone.

@@ -11,6 +11,7 @@ use getgpu_common::similar::similar;
 use getgpu_common::sys;
 
 use super::table::FLAGS;
+use crate::bind::mask_origin::BOUND;
 
 /// Whether CUDAWRAP_DISABLE turns the wrapper into a plain exec.
 ///
@@ -37,7 +38,7 @@ pub fn unknown_variables() -> Vec<(String, Option<String>)> {
         .iter()
         .chain(&shared_flags::CHOOSING)
         .map(Flag::variable);
-    let others = ["CUDAWRAP_DISABLE", "CUDAWRAP_IGNORE_GRANT"].map(str::to_owned);
+    let others = ["CUDAWRAP_DISABLE", "CUDAWRAP_IGNORE_GRANT", BOUND].map(str::to_owned);
     let known: Vec<String> = options.chain(others).collect();
     // All begin alike, which must not count as likeness.
     let behind = |name: &str| name.strip_prefix(PREFIX).unwrap_or_default().to_owned();

@@ -131,6 +131,11 @@ fn place_rank(
     } else {
         None
     };
+    // Ranks that are fewer than the devices use the first ones.
+    if let (Some(_), Some(size)) = (block, rank.size.filter(|size| *size < listed.len())) {
+        let used = |(uuid, _): &(Uuid, _)| listed[..size].contains(uuid);
+        request.neighbours.retain(used);
+    }
     request.nearest = Some(Nearest {
         cpus: mask::of(0).unwrap_or_default(),
         block,

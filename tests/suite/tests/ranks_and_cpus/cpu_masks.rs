@@ -15,18 +15,19 @@ fn list(text: &str) -> Vec<usize> {
     text.trim().split(',').flat_map(range).collect()
 }
 
+/// The CPUs that this test may run on.
+pub(crate) fn cpus() -> Vec<usize> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = |line: &str| line.strip_prefix("Cpus_allowed_list:").map(list);
+    status.lines().find_map(line).unwrap()
+}
+
 /// One CPU of each of `count` cores that this test may run on; none: said.
 pub(crate) fn cores(count: usize) -> Option<Vec<usize>> {
     if skip::lacks(&[Need::Tool("taskset")]) {
         return None;
     }
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let mask = list(
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
-            .unwrap(),
-    );
+    let mask = cpus();
     let first = |cpu: &usize| {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
         fs::read_to_string(path).map_or(*cpu, |text| {

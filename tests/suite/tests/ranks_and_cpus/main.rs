@@ -5,5 +5,6 @@ mod cpu_binding;
 mod cpu_masks;
 mod launchers;
 mod rank_calls;
+mod rank_masks;
 mod ranks;
 mod shared_cores;

@@ -1,0 +1,99 @@
+//! Who set the CPU mask of this process, which decides among whom its CPUs are divided: a
+//! mask that a launcher, a batch system or a user set is the program's own, and the
+//! devices beside its own have no part in it. Pure, but for the files of the kernel.
+
+use std::path::Path;
+
+use getgpu_common::cpus::{CpuSet, mask};
+use getgpu_common::sys;
+
+/// What cudawrap bound a program to, for one inside it: a list of CPUs as cpuset(7) has it.
+pub const BOUND: &str = "CUDAWRAP_BOUND";
+
+/// How a process came to its mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaskOrigin {
+    /// All that the cgroup, else the machine, allows: nothing is divided yet.
+    Unset,
+    /// cudawrap bound the program around this one to it.
+    Bound,
+    /// Something else set it, for this program and perhaps for others on its device.
+    Set,
+    /// A launcher set it for this rank alone.
+    OwnOfRank,
+}
+
+/// Who set the mask `own`. `ranks`: how many ranks there are on this node.
+pub fn find(root: &Path, own: &CpuSet, ranks: Option<usize>) -> MaskOrigin {
+    let bound = std::env::var(BOUND)
+        .ok()
+        .filter(|_| !sys::secure_execution());
+    let bound = bound.and_then(|list| list.parse().ok());
+    // A process that may not ask is taken for one whose mask nobody set.
+    let most = mask::widest(own).unwrap_or_else(|_| own.clone());
+    let isolated = std::fs::read_to_string(root.join("isolated"));
+    let isolated = isolated.ok().and_then(|list| list.parse().ok());
+    decide(
+        own,
+        &most.difference(&isolated.unwrap_or_default()),
+        bound.as_ref(),
+        ranks,
+    )
+}
+
+/// `most`: the CPUs that a process has whose mask nobody sets. The CPUs of `isolcpus=` are
+/// not among them (Documentation/admin-guide/kernel-parameters.txt).
+fn decide(own: &CpuSet, most: &CpuSet, bound: Option<&CpuSet>, ranks: Option<usize>) -> MaskOrigin {
+    if bound == Some(own) {
+        return MaskOrigin::Bound;
+    }
+    if most.difference(own).is_empty() {
+        return MaskOrigin::Unset;
+    }
+    // Masks of this size for all ranks fit beside each other, or some overlap for sure.
+    let fit = ranks.is_some_and(|ranks| ranks.saturating_mul(own.count()) <= most.count());
+    if fit {
+        MaskOrigin::OwnOfRank
+    } else {
+        MaskOrigin::Set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(own: &str, most: &str, bound: Option<&str>, ranks: Option<usize>) -> MaskOrigin {
+        let set = |list: &str| list.parse::<CpuSet>().unwrap();
+        decide(&set(own), &set(most), bound.map(set).as_ref(), ranks)
+    }
+
+    #[test]
+    fn a_mask_of_all_cpus_was_not_set() {
+        assert_eq!(of("0-15", "0-15", None, Some(4)), MaskOrigin::Unset);
+        assert_eq!(of("4-7", "4-7", None, None), MaskOrigin::Unset, "a cpuset");
+        let isolated = of("0-15", "0-13", None, None);
+        assert_eq!(isolated, MaskOrigin::Unset, "more than there are at first");
+    }
+
+    #[test]
+    fn a_mask_is_a_ranks_own_where_those_of_all_ranks_fit() {
+        assert_eq!(of("0-3", "0-15", None, Some(4)), MaskOrigin::OwnOfRank);
+        assert_eq!(of("0-3", "0-15", None, Some(5)), MaskOrigin::Set);
+        assert_eq!(
+            of("0-7", "0-15", None, Some(4)),
+            MaskOrigin::Set,
+            "a socket"
+        );
+        assert_eq!(of("0", "0-15", None, Some(16)), MaskOrigin::OwnOfRank);
+        assert_eq!(of("0-3", "0-15", None, None), MaskOrigin::Set, "taskset");
+    }
+
+    #[test]
+    fn a_mask_of_cudawraps_is_no_users() {
+        assert_eq!(of("0-3", "0-15", Some("0-3"), None), MaskOrigin::Bound);
+        assert_eq!(of("0-3", "0-15", Some("0-3"), Some(4)), MaskOrigin::Bound);
+        assert_eq!(of("0-1", "0-15", Some("0-3"), None), MaskOrigin::Set);
+        assert_eq!(of("0-15", "0-15", Some("0-3"), None), MaskOrigin::Unset);
+    }
+}

@@ -1,0 +1,161 @@
+//! Ranks with `--bind`: a CPU mask that the launcher set is the rank's own, and ranks
+//! without one divide the CPUs near their devices. By Open MPI and hydra where these are
+//! installed, and by masks and variables as srun sets them.
+
+use std::time::Duration;
+
+use getgpu_tests::wrapped::Facts;
+use harness::skip::{self, Need};
+use harness::{Command, Sandbox, wait};
+
+use crate::cpu_masks::{cores, cpus, mask, masked, node, told};
+
+/// A node of `count` GPUs that are near to all CPUs of this test.
+fn near_all(count: usize) -> Sandbox {
+    let all: Vec<String> = cpus().iter().map(ToString::to_string).collect();
+    Sandbox::new(&node(&vec![all.join(",").as_str(); count]))
+}
+
+/// What two ranks of a launcher are told in a grant of all devices, each behind the mask
+/// that the launcher gave it.
+fn two_ranks(sandbox: &Sandbox, launcher: &[String]) -> Vec<(Vec<usize>, Facts)> {
+    let work = sandbox.text("work");
+    let script = format!(
+        "r=${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}; \
+         grep Cpus_allowed_list /proc/self/status > {work}/mask.$r; \
+         exec cudawrap --bind -- bash -c \"probe --out {work}/rank.$r; until [ -e {work}/go ]; do sleep 0.01; done\""
+    );
+    let command = sandbox.command(&launcher[0]).args(&launcher[1..]);
+    let command = command
+        .args(["-n", "2", "bash", "-c", &script])
+        .visible(sandbox.uuids().join(","))
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    let mut running = command.limit(Duration::from_secs(60)).spawn();
+    let has_told = |rank: usize| sandbox.path(&format!("work/rank.{rank}")).exists();
+    wait::until("both ranks have a device", || {
+        (has_told(0) && has_told(1)) || running.is_over()
+    });
+    std::fs::write(sandbox.path("work/go"), "").unwrap();
+    running.wait().exits(0);
+    let rank = |rank: usize| {
+        let given = std::fs::read_to_string(sandbox.path(&format!("work/mask.{rank}"))).unwrap();
+        let facts = Facts::read(&sandbox.path(&format!("work/rank.{rank}")));
+        (mask(&Facts::parse(&given.replace(":\t", " "))), facts)
+    };
+    (0..2).map(rank).collect()
+}
+
+/// The launchers that are installed, each with these options.
+fn launchers(open_mpi: &[&str], hydra: &[&str]) -> Vec<Vec<String>> {
+    let with = |name: &str, options: &[&str]| {
+        let words = std::iter::once(&name).chain(options);
+        words.map(|word| (*word).to_owned()).collect::<Vec<_>>()
+    };
+    let all = [
+        with("mpirun.openmpi", open_mpi),
+        with("mpiexec.hydra", hydra),
+    ];
+    let installed = |launcher: &Vec<String>| {
+        let found = skip::tool(&launcher[0]).is_some();
+        if !found {
+            skip::say(&format!("{} is not installed", launcher[0]));
+        }
+        found
+    };
+    all.into_iter().filter(installed).collect()
+}
+
+#[test]
+fn ranks_that_a_launcher_bound_keep_all_of_their_cores() {
+    let Some(_) = cores(2) else { return };
+    let each = cpus().len() / 2;
+    let (map, bind) = (format!("slot:pe={each}"), format!("core:{each}"));
+    let open_mpi = ["--oversubscribe", "--map-by", &map, "--bind-to", "core"];
+    for launcher in launchers(&open_mpi, &["-bind-to", &bind]) {
+        // Beside idle devices, one each, and both on one.
+        for devices in [4, 2, 1] {
+            for (given, facts) in two_ranks(&near_all(devices), &launcher) {
+                assert!(given.len() < cpus().len(), "{launcher:?} {given:?}");
+                assert_eq!(mask(&facts), given, "{launcher:?}, {devices} devices");
+                let bind = told(&facts, "OMP_PROC_BIND");
+                assert_eq!(bind.as_deref(), Some("true"), "{launcher:?}, {devices}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_that_no_launcher_bound_divide_all_cores_among_them() {
+    let Some(_) = cores(2) else { return };
+    for launcher in launchers(&["--oversubscribe", "--bind-to", "none"], &[]) {
+        for devices in [4, 2, 1] {
+            let ranks = two_ranks(&near_all(devices), &launcher);
+            let mut all: Vec<usize> = ranks.iter().flat_map(|(_, facts)| mask(facts)).collect();
+            all.sort_unstable();
+            assert_eq!(all, cpus(), "{launcher:?}, {devices} devices");
+            assert!(
+                ranks.iter().all(|(given, _)| *given == cpus()),
+                "{launcher:?} binds"
+            );
+        }
+    }
+}
+
+/// Ranks that find the first device taken use others of the grant.
+#[test]
+fn ranks_on_other_devices_than_by_the_book_divide_all_cores_too() {
+    let Some(_) = cores(2) else { return };
+    for launcher in launchers(&["--oversubscribe", "--bind-to", "none"], &[]) {
+        let sandbox = near_all(4);
+        let words = ["--gpu", "0", "--", "sim-cuda", "--run", "forever"];
+        let _other = sandbox.command("cudawrap").args(words).spawn();
+        sandbox.until_running(1);
+        let ranks = two_ranks(&sandbox, &launcher);
+        let mut all: Vec<usize> = ranks.iter().flat_map(|(_, facts)| mask(facts)).collect();
+        all.sort_unstable();
+        assert_eq!(all, cpus(), "{launcher:?}");
+    }
+}
+
+/// A task as srun starts it, on CPUs that `srun -c` gave it.
+fn task(sandbox: &Sandbox, cpus: &[usize], local: usize, tasks: usize) -> Command {
+    masked(sandbox, cpus, &["cudawrap", "--bind", "--", "probe"])
+        .visible(sandbox.uuids().join(","))
+        .env("SLURM_JOB_ID", "7")
+        .env("SLURM_STEP_ID", "0")
+        .env("SLURM_STEP_TASKS_PER_NODE", tasks.to_string())
+        .env("SLURM_LOCALID", local.to_string())
+        .env("SLURM_PROCID", local.to_string())
+}
+
+#[test]
+fn a_mask_with_room_for_all_tasks_is_the_tasks_own() {
+    let Some(cores) = cores(2) else { return };
+    if skip::lacks(&[Need::Tool("taskset")]) {
+        return;
+    }
+    for devices in [1, 4] {
+        let sandbox = near_all(devices);
+        let bound = |cpus: &[usize], tasks: usize| {
+            let facts = crate::cpu_masks::facts(task(&sandbox, cpus, 0, tasks));
+            (mask(&facts), told(&facts, "OMP_PROC_BIND"))
+        };
+        let own = (cores[..1].to_vec(), Some("true".to_owned()));
+        assert_eq!(bound(&cores[..1], 2), own, "{devices} devices");
+        // More tasks than there are CPUs for such masks have them together.
+        let tasks = cpus().len() + 1;
+        let shared = (cores[..1].to_vec(), None);
+        assert_eq!(bound(&cores[..1], tasks), shared, "{devices} devices");
+    }
+}
+
+/// The devices beside it are not what a mask is divided among, whoever set it.
+#[test]
+fn a_mask_that_was_set_is_not_divided_among_devices() {
+    let Some(cores) = cores(3) else { return };
+    let sandbox = near_all(2);
+    let words = ["cudawrap", "--bind", "--", "probe"];
+    let facts = crate::cpu_masks::facts(masked(&sandbox, &cores[..2], &words));
+    assert_eq!(mask(&facts), cores[..2]);
+}
