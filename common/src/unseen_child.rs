@@ -127,18 +127,6 @@ pub fn start(plan: &Plan, input: &OwnedFd, errors: Option<&OwnedFd>) -> nix::Res
 }
 
 impl UnseenChild {
-    /// The number by which [`UnseenChild::of`] finds it again.
-    pub fn number(&self) -> i32 {
-        self.intermediate.as_raw()
-    }
-
-    /// One whose value was lost, by its number.
-    pub fn of(number: i32) -> Self {
-        Self {
-            intermediate: Pid::from_raw(number),
-        }
-    }
-
     /// Waits until the program has exited, until `deadline` at most; whether it did so
     /// with status 0. Else it is killed and not waited for any longer.
     pub fn end(self, deadline: Instant) -> bool {

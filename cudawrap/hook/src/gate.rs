@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::{thread, worker};
+use crate::thread;
 
 /// Whether there is anything left to do when the driver asks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +45,6 @@ pub fn once(work: impl FnOnce() -> Outcome) {
         }
         let begun = STATE.compare_exchange(seen, ours, Ordering::AcqRel, Ordering::Acquire);
         if begun.is_ok() {
-            if seen == ours {
-                worker::end_left_question();
-            }
             break;
         }
     }

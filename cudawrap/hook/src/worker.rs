@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use getgpu_common::error::{Failure, Kind, reason};
@@ -76,10 +75,7 @@ impl Question<'_> {
             lines,
             deadline: Some(Instant::now() + self.limit + START),
         };
-        talk.remember(&child);
-        let answer = talk.answer(child);
-        ASKED[0].store(0, Ordering::SeqCst);
-        answer
+        talk.answer(child)
     }
 
     /// How cudawrap is called.
@@ -107,23 +103,6 @@ impl Question<'_> {
     }
 }
 
-/// What is open while a question is asked: two descriptors and a process, by their
-/// numbers; the question's process first, 0 while there is none.
-static ASKED: [AtomicI32; 4] = [const { AtomicI32::new(0) }; 4];
-
-/// Ends a question of this process that a signal handler's longjmp(3) has left: else its
-/// helper would take a device that nobody uses.
-pub fn end_left_question() {
-    let [asker, answers, lines, child] =
-        ASKED.each_ref().map(|number| number.load(Ordering::SeqCst));
-    ASKED[0].store(0, Ordering::SeqCst);
-    if asker != std::process::id() as i32 {
-        return;
-    }
-    drop([answers, lines].map(sys::own_fd));
-    UnseenChild::of(child).end(Instant::now());
-}
-
 /// The conversation with cudawrap.
 struct Talk<'a> {
     question: &'a Question<'a>,
@@ -133,19 +112,6 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    /// Writes down what is open, for [`end_left_question`].
-    fn remember(&self, child: &UnseenChild) {
-        let open = [
-            self.answers.as_raw_fd(),
-            self.lines.as_raw_fd(),
-            child.number(),
-        ];
-        for (place, number) in ASKED[1..].iter().zip(open) {
-            place.store(number, Ordering::SeqCst);
-        }
-        ASKED[0].store(std::process::id() as i32, Ordering::SeqCst);
-    }
-
     fn answer(mut self, child: UnseenChild) -> Result<Found, Failure> {
         let answer = self.next();
         // What it has said before it answered.

@@ -3,7 +3,7 @@
 //! with a static CUDA runtime do, and so runs with the simulated driver and with NVIDIA's.
 //!
 //! `library=PATH` (before any call), `init`, `version`, `count`, `uuid`, `context`, `visible` (the variable), `env=NAME`,
-//! `threads=N` (cuInit in so many at once), `hook` (the tool alone: its answer and whether errno stays), `alarm` (the same, left by siglongjmp after a second), `fork` ... `join` (the words between are a
+//! `threads=N` (cuInit in so many at once), `hook` (the tool alone: its answer and whether errno stays), `fork` ... `join` (the words between are a
 //! child's, which is waited for), `fork` ... `leave` (which is not), `wait-any`
 //! (waitpid(-1)), `sigchld`, `usr1` (handled), `signals`, `subreaper`,
 //! `new-pids` (a pid namespace for its children), `close=FIRST`, `nofile=N`, `memory=BYTES`,
@@ -213,7 +213,6 @@ fn system(name: &str, value: &str, child: Option<i32>) -> Option<String> {
             })
         }
         "hook" => hook(),
-        "alarm" => leave_by_alarm(),
         "env" => format!(
             "{value}={}",
             std::env::var(value).unwrap_or_else(|_| "unset".into())
@@ -285,36 +284,6 @@ fn system(name: &str, value: &str, child: Option<i32>) -> Option<String> {
         },
         _ => return None,
     })
-}
-
-/// Where [`leave_by_alarm`] goes on.
-static mut BACK: [u64; 64] = [0; 64];
-
-unsafe extern "C" {
-    /// sigsetjmp(3), as glibc's macro calls it.
-    fn __sigsetjmp(place: *mut u64, mask: libc::c_int) -> libc::c_int;
-    /// siglongjmp(3)
-    fn siglongjmp(place: *mut u64, value: libc::c_int) -> !;
-}
-
-extern "C" fn jump(_: libc::c_int) {
-    // SAFETY: the place was filled in a frame that still exists.
-    unsafe { siglongjmp((&raw mut BACK).cast(), 1) }
-}
-
-/// The tool, left in the middle by a signal handler, as interpreters do.
-#[inline(never)]
-fn leave_by_alarm() -> String {
-    // SAFETY: the frames that are jumped over hold nothing that has to be dropped but what
-    // is lost here on purpose.
-    unsafe {
-        libc::signal(libc::SIGALRM, jump as *const () as usize);
-        if __sigsetjmp((&raw mut BACK).cast(), 1) != 0 {
-            return "left".into();
-        }
-        libc::alarm(1);
-    }
-    hook()
 }
 
 /// What the driver does with a tool's library, without the driver.

@@ -9,26 +9,6 @@ use getgpu_tests::listing;
 use harness::skip::{self, Need};
 use harness::{Sandbox, Signal, wait};
 
-#[test]
-fn a_call_that_a_signal_handler_has_left_is_made_again() {
-    let sandbox = Sandbox::new("h200x1");
-    let holder = holder(&sandbox);
-    let words = ["alarm", "ready=left", "until=go", "init", "context"];
-    let program = cuda(&sandbox, &words)
-        .env("CUDAWRAP_WAIT", "forever")
-        .spawn();
-    sandbox.until_file("work/left");
-    holder.signal(Signal::SIGKILL);
-    holder.wait();
-    fs::write(sandbox.path("work/go"), "").unwrap();
-    let outcome = program.wait();
-    assert_eq!(said(&outcome, "alarm"), "left");
-    assert_eq!(
-        (said(&outcome, "init"), said(&outcome, "context")),
-        ("0", "0")
-    );
-}
-
 /// The number behind a word of /proc/PID/status.
 fn status(pid: i32, word: &str) -> i32 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
