@@ -13,7 +13,7 @@ use getgpu_common::settings::{Settings, Shown};
 use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
-use super::{Rank, distribution, launchers};
+use super::{LAUNCHERS, Rank, distribution, launchers};
 
 /// This process's rank, from its environment.
 ///
@@ -23,11 +23,15 @@ use super::{Rank, distribution, launchers};
 pub fn of_process() -> Result<Option<Rank>, Failure> {
     let get = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     // Only where several launchers have set theirs is there something to find out.
-    let several = super::local_ranks()
-        .filter(|name| get(name).is_some())
-        .nth(1)
-        .is_some();
-    super::of(&get, if several { launchers::nearest() } else { None })
+    let set = LAUNCHERS
+        .iter()
+        .filter(|launcher| get(launcher.local).is_some());
+    let nearest = if set.count() > 1 {
+        launchers::nearest()
+    } else {
+        None
+    };
+    super::of(&get, nearest.as_deref())
 }
 
 /// The same for a linked program, whose user may not know of any of this: nonsense is

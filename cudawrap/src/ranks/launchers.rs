@@ -7,74 +7,21 @@ use getgpu_common::lock::{LockFile, ownership_proof};
 use getgpu_common::ownership::{Basis, Cover};
 use getgpu_common::procfs::{Stat, ancestry};
 
-/// Launchers that set the same variables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// slurmstepd.
-    Slurm,
-    /// Open MPI and PRRTE.
-    OpenMpi,
-    /// hydra: MPICH, Intel MPI, MVAPICH.
-    Hydra,
-    /// Cray PALS.
-    Pals,
-    /// Flux.
-    Flux,
-    /// IBM Job Step Manager.
-    Jsm,
-    /// torchrun and what else starts ranks from Python, which has no name of its own.
-    Other,
-}
-
-/// Names of the processes that start ranks, as `stat` has them: at most 15 bytes.
-const NAMES: [(&str, Family); 13] = [
-    ("slurmstepd", Family::Slurm),
-    ("orted", Family::OpenMpi),
-    ("prted", Family::OpenMpi),
-    ("prterun", Family::OpenMpi),
-    ("mpirun", Family::OpenMpi),
-    ("orterun", Family::OpenMpi),
-    ("mpirun.openmpi", Family::OpenMpi),
-    ("hydra_pmi_proxy", Family::Hydra),
-    ("pmi_proxy", Family::Hydra),
-    ("palsd", Family::Pals),
-    ("flux-shell", Family::Flux),
-    ("jsrund", Family::Jsm),
-    ("torchrun", Family::Other),
-];
-
-impl Family {
-    /// Whether these launchers set this variable.
-    pub fn sets(self, variable: &str) -> bool {
-        let prefixes: &[&str] = match self {
-            Self::OpenMpi => &["OMPI_"],
-            Self::Hydra => &["MPI_LOCALRANKID", "MV2_", "PMI_"],
-            Self::Pals => &["PALS_"],
-            Self::Flux => &["FLUX_"],
-            Self::Jsm => &["JSM_"],
-            Self::Slurm | Self::Other => &[],
-        };
-        prefixes.iter().any(|prefix| variable.starts_with(prefix))
-    }
-}
+use super::LAUNCHERS;
 
 /// Where the nearest launcher is among the ancestors, the parent first.
-fn find(ancestors: &[Stat]) -> Option<(usize, Family)> {
-    let family = |stat: &Stat| {
-        NAMES
-            .iter()
-            .find(|(name, _)| *name == stat.comm)
-            .map(|(_, family)| *family)
+fn find(ancestors: &[Stat]) -> Option<usize> {
+    let starts_ranks = |stat: &Stat| {
+        let mut launchers = LAUNCHERS.iter();
+        launchers.any(|launcher| launcher.processes.contains(&stat.comm.as_str()))
     };
-    ancestors
-        .iter()
-        .enumerate()
-        .find_map(|(lock_file, stat)| Some((lock_file, family(stat)?)))
+    ancestors.iter().position(starts_ranks)
 }
 
-/// The launcher that started this process, or an ancestor of it.
-pub fn nearest() -> Option<Family> {
-    find(&ancestry::ancestors(std::process::id() as i32, MOST)).map(|(_, family)| family)
+/// The name of the launcher that started this process, or an ancestor of it.
+pub fn nearest() -> Option<String> {
+    let mut ancestors = ancestry::ancestors(std::process::id() as i32, MOST);
+    find(&ancestors).map(|above| ancestors.swap_remove(above).comm)
 }
 
 /// Ancestors that are looked at.
@@ -86,7 +33,7 @@ const MOST: usize = 64;
 pub fn is_ours_alone(lock_file: &LockFile, cover: &Cover) -> bool {
     let own = std::process::id() as i32;
     let ancestors = ancestry::ancestors(own, MOST);
-    let Some((above, _)) = find(&ancestors) else {
+    let Some(above) = find(&ancestors) else {
         return false;
     };
     match &cover.basis {
@@ -143,8 +90,8 @@ mod tests {
             stat(6, "slurmstepd"),
             stat(1, "init"),
         ];
-        assert_eq!(find(&chain), Some((1, Family::OpenMpi)));
-        assert_eq!(find(&chain[2..]), Some((1, Family::Slurm)));
+        assert_eq!(find(&chain), Some(1));
+        assert_eq!(find(&chain[2..]), Some(1));
         assert_eq!(find(&chain[4..]), None);
     }
 

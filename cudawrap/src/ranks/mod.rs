@@ -25,126 +25,163 @@ pub struct Rank {
     pub first: bool,
 }
 
-/// A launcher's variables: rank on the node, ranks on the node, rank in the whole
-/// program. Empty: it has none.
+/// One way to start ranks: how it is known, and the variables that it sets. An empty name
+/// stands for a variable that it does not set.
 struct Launcher {
+    /// The processes that start its ranks, as `stat` has their names: at most 15 bytes.
+    processes: &'static [&'static str],
+    /// The rank on the node.
     local: &'static str,
+    /// The ranks on the node.
     size: &'static str,
+    /// The rank in the whole program.
     global: &'static str,
+    /// The nodes, and the ranks on all of them together.
+    of_all_nodes: [&'static str; 2],
 }
 
-const fn launcher(local: &'static str, size: &'static str, global: &'static str) -> Launcher {
+const OPEN_MPI: [&str; 6] = [
+    "orted",
+    "prted",
+    "prterun",
+    "mpirun",
+    "orterun",
+    "mpirun.openmpi",
+];
+/// MPICH, Intel MPI, MVAPICH.
+const HYDRA: [&str; 2] = ["hydra_pmi_proxy", "pmi_proxy"];
+
+const fn launcher(processes: &'static [&'static str], variables: [&'static str; 3]) -> Launcher {
+    let [local, size, global] = variables;
     Launcher {
+        processes,
         local,
         size,
         global,
+        of_all_nodes: ["", ""],
     }
 }
 
+const TORCHRUN: Launcher = launcher(&["torchrun"], ["LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK"]);
+/// Its other variables are in `slurm`.
+const SLURM: Launcher = launcher(&["slurmstepd"], ["SLURM_LOCALID", "", "SLURM_PROCID"]);
+
 /// In this order where the processes above do not tell which launcher is the innermost
-/// one.
-const LAUNCHERS: [Launcher; 8] = [
+/// one. Slurm is the last, since a batch script hands its own rank on to all that it
+/// starts.
+const LAUNCHERS: [Launcher; 10] = [
     launcher(
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-        "OMPI_COMM_WORLD_RANK",
+        &OPEN_MPI,
+        [
+            "OMPI_COMM_WORLD_LOCAL_RANK",
+            "OMPI_COMM_WORLD_LOCAL_SIZE",
+            "OMPI_COMM_WORLD_RANK",
+        ],
     ),
-    launcher("MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_RANK"),
+    launcher(&HYDRA, ["MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_RANK"]),
     launcher(
-        "MV2_COMM_WORLD_LOCAL_RANK",
-        "MV2_COMM_WORLD_LOCAL_SIZE",
-        "MV2_COMM_WORLD_RANK",
+        &HYDRA,
+        [
+            "MV2_COMM_WORLD_LOCAL_RANK",
+            "MV2_COMM_WORLD_LOCAL_SIZE",
+            "MV2_COMM_WORLD_RANK",
+        ],
     ),
-    launcher("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "PMI_RANK"),
-    launcher("PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_RANKID"),
-    launcher("FLUX_TASK_LOCAL_ID", "", "FLUX_TASK_RANK"),
+    launcher(&HYDRA, ["PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "PMI_RANK"]),
     launcher(
-        "JSM_NAMESPACE_LOCAL_RANK",
-        "JSM_NAMESPACE_LOCAL_SIZE",
-        "JSM_NAMESPACE_RANK",
+        &["palsd"],
+        ["PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_RANKID"],
     ),
-    launcher("MPT_LRANK", "", ""),
+    // Flux tells the size of the whole job only.
+    Launcher {
+        of_all_nodes: ["FLUX_JOB_NNODES", "FLUX_JOB_SIZE"],
+        ..launcher(
+            &["flux-shell"],
+            ["FLUX_TASK_LOCAL_ID", "", "FLUX_TASK_RANK"],
+        )
+    },
+    launcher(
+        &["jsrund"],
+        [
+            "JSM_NAMESPACE_LOCAL_RANK",
+            "JSM_NAMESPACE_LOCAL_SIZE",
+            "JSM_NAMESPACE_RANK",
+        ],
+    ),
+    launcher(&[], ["MPT_LRANK", "", ""]),
+    TORCHRUN,
+    SLURM,
 ];
-const TORCHRUN: Launcher = launcher("LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK");
 
-/// The variables by which launchers tell a rank its number on the node.
-fn local_ranks() -> impl Iterator<Item = &'static str> {
-    LAUNCHERS
-        .iter()
-        .chain([&TORCHRUN])
-        .map(|launcher| launcher.local)
-        .chain(["SLURM_LOCALID"])
-}
+/// How a variable of the environment is read.
+type Get<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The rank that the environment says we are, `None` outside of any launcher. A launcher
-/// that is started by another one inherits the variables of the outer one: torchrun says
-/// so itself, of the others `nearest` tells the innermost if the processes above are
-/// visible.
+/// The rank that the environment tells. Where launchers start each other, the inner one
+/// inherits the variables of the outer one: torchrun says so itself, of the others
+/// `nearest`, the name of the nearest process above that is a launcher, tells the
+/// innermost.
 ///
 /// # Errors
 ///
 /// A value that is no number, since rank 0 for all would put every rank on one device.
-pub fn of(
-    get: &impl Fn(&str) -> Option<String>,
-    nearest: Option<launchers::Family>,
-) -> Result<Option<Rank>, Failure> {
-    if get("TORCHELASTIC_RUN_ID").is_some()
-        && let Some(rank) = by(&TORCHRUN, get)?
-    {
-        return Ok(Some(rank));
-    }
-    if nearest == Some(launchers::Family::Slurm)
-        && let Some(rank) = slurm::of(get)?
-    {
-        return Ok(Some(rank));
-    }
-    let first = LAUNCHERS
-        .iter()
-        .filter(|launcher| nearest.is_some_and(|family| family.sets(launcher.local)));
-    for launcher in first.chain(&LAUNCHERS).chain([&TORCHRUN]) {
-        if let Some(rank) = by(launcher, get)? {
+pub fn of(get: Get<'_>, nearest: Option<&str>) -> Result<Option<Rank>, Failure> {
+    let torchrun = get("TORCHELASTIC_RUN_ID").map(|_| &TORCHRUN);
+    let is_nearest =
+        |launcher: &&Launcher| nearest.is_some_and(|name| launcher.processes.contains(&name));
+    let innermost = torchrun
+        .into_iter()
+        .chain(LAUNCHERS.iter().filter(is_nearest));
+    for launcher in innermost.chain(&LAUNCHERS) {
+        if let Some(rank) = launcher.rank(get)? {
             return Ok(Some(rank));
         }
     }
-    slurm::of(get)
+    Ok(None)
 }
 
-/// The rank by the variables of one launcher.
-fn by(launcher: &Launcher, get: &impl Fn(&str) -> Option<String>) -> Result<Option<Rank>, Failure> {
-    // -1 stands for "not distributed" in PyTorch and Hugging Face.
-    if get(launcher.local).is_some_and(|local| local.trim() == "-1") {
-        return Ok(None);
-    }
-    let Some(local) = number(get, launcher.local)? else {
-        return Ok(None);
-    };
-    let size = match number(get, launcher.size)? {
-        // Flux tells the size of the whole job only.
-        None if launcher.local.starts_with("FLUX_")
-            && number(get, "FLUX_JOB_NNODES")?.is_none_or(|nodes| nodes == 1) =>
-        {
-            number(get, "FLUX_JOB_SIZE")?.filter(|size| *size > local)
+impl Launcher {
+    /// The rank by this launcher's variables.
+    fn rank(&self, get: Get<'_>) -> Result<Option<Rank>, Failure> {
+        if self.local == SLURM.local {
+            return slurm::of(get);
         }
-        size => size,
-    };
-    if let Some(size) = size.filter(|size| *size <= local) {
-        let text = format!(
-            "{}={local} is not less than {}={size}",
-            launcher.local, launcher.size
-        );
-        return Err(Failure::new(Kind::Usage, text).hint("unset both to choose without ranks"));
+        // -1 stands for "not distributed" in PyTorch and Hugging Face.
+        if get(self.local).is_some_and(|local| local.trim() == "-1") {
+            return Ok(None);
+        }
+        let Some(local) = number(get, self.local)? else {
+            return Ok(None);
+        };
+        let size = number(get, self.size)?;
+        if let Some(size) = size.filter(|size| *size <= local) {
+            let text = format!(
+                "{}={local} is not less than {}={size}",
+                self.local, self.size
+            );
+            return Err(Failure::new(Kind::Usage, text).hint("unset both to choose without ranks"));
+        }
+        let size = size.or(self.size_on_one_node(get)?.filter(|size| *size > local));
+        let first = number(get, self.global)?.map_or(local == 0, |global| global == 0);
+        Ok(Some(Rank {
+            local,
+            size,
+            devices: None,
+            first,
+        }))
     }
-    let first = number(get, launcher.global)?.map_or(local == 0, |global| global == 0);
-    Ok(Some(Rank {
-        local,
-        size,
-        devices: None,
-        first,
-    }))
+
+    /// The ranks of the whole program, if it has one node.
+    fn size_on_one_node(&self, get: Get<'_>) -> Result<Option<usize>, Failure> {
+        let [nodes, ranks] = self.of_all_nodes;
+        match number(get, nodes)? {
+            None | Some(1) => number(get, ranks),
+            Some(_) => Ok(None),
+        }
+    }
 }
 
 /// A variable that holds a number; `None` if it is not set or empty.
-fn number(get: &impl Fn(&str) -> Option<String>, name: &str) -> Result<Option<usize>, Failure> {
+fn number(get: Get<'_>, name: &str) -> Result<Option<usize>, Failure> {
     let Some(text) = Some(name)
         .filter(|name| !name.is_empty())
         .and_then(get)
