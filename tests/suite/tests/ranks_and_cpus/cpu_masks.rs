@@ -59,6 +59,12 @@ pub(crate) fn node(gpus: &[&str]) -> String {
     )
 }
 
+/// A node of `count` GPUs that are near to all CPUs of this test.
+pub(crate) fn near_all(count: usize) -> Sandbox {
+    let all: Vec<String> = cpus().iter().map(ToString::to_string).collect();
+    Sandbox::new(&node(&vec![all.join(",").as_str(); count]))
+}
+
 /// A node with two MIG devices near these CPUs.
 pub(crate) fn mig(cpus: &str) -> String {
     let gpu = "[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\nlayout = '2x1g.5gb'\n";

@@ -8,17 +8,11 @@ use getgpu_tests::wrapped::Facts;
 use harness::skip::{self, Need};
 use harness::{Command, Sandbox, wait};
 
-use crate::cpu_masks::{cores, cpus, mask, masked, node, told};
+use crate::cpu_masks::{cores, cpus, mask, masked, near_all, told};
 
-/// A node of `count` GPUs that are near to all CPUs of this test.
-fn near_all(count: usize) -> Sandbox {
-    let all: Vec<String> = cpus().iter().map(ToString::to_string).collect();
-    Sandbox::new(&node(&vec![all.join(",").as_str(); count]))
-}
-
-/// What two ranks of a launcher are told in a grant of all devices, each behind the mask
-/// that the launcher gave it.
-fn two_ranks(sandbox: &Sandbox, launcher: &[String]) -> Vec<(Vec<usize>, Facts)> {
+/// What `count` ranks of a launcher are told in a grant of all devices, each behind the
+/// mask that the launcher gave it.
+fn ranks(sandbox: &Sandbox, launcher: &[String], count: usize) -> Vec<(Vec<usize>, Facts)> {
     let work = sandbox.text("work");
     let script = format!(
         "r=${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}; \
@@ -27,14 +21,14 @@ fn two_ranks(sandbox: &Sandbox, launcher: &[String]) -> Vec<(Vec<usize>, Facts)>
     );
     let command = sandbox.command(&launcher[0]).args(&launcher[1..]);
     let command = command
-        .args(["-n", "2", "bash", "-c", &script])
+        .args(["-n", &count.to_string(), "bash", "-c", &script])
         .visible(sandbox.uuids().join(","))
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     let mut running = command.limit(Duration::from_secs(60)).spawn();
     let has_told = |rank: usize| sandbox.path(&format!("work/rank.{rank}")).exists();
-    wait::until("both ranks have a device", || {
-        (has_told(0) && has_told(1)) || running.is_over()
+    wait::until("all ranks have a device", || {
+        (0..count).all(has_told) || running.is_over()
     });
     std::fs::write(sandbox.path("work/go"), "").unwrap();
     running.wait().exits(0);
@@ -43,7 +37,7 @@ fn two_ranks(sandbox: &Sandbox, launcher: &[String]) -> Vec<(Vec<usize>, Facts)>
         let facts = Facts::read(&sandbox.path(&format!("work/rank.{rank}")));
         (mask(&Facts::parse(&given.replace(":\t", " "))), facts)
     };
-    (0..2).map(rank).collect()
+    (0..count).map(rank).collect()
 }
 
 /// The launchers that are installed, each with these options.
@@ -69,17 +63,22 @@ fn launchers(open_mpi: &[&str], hydra: &[&str]) -> Vec<Vec<String>> {
 #[test]
 fn ranks_that_a_launcher_bound_keep_all_of_their_cores() {
     let Some(_) = cores(2) else { return };
-    let each = cpus().len() / 2;
-    let (map, bind) = (format!("slot:pe={each}"), format!("core:{each}"));
-    let open_mpi = ["--oversubscribe", "--map-by", &map, "--bind-to", "core"];
-    for launcher in launchers(&open_mpi, &["-bind-to", &bind]) {
-        // Beside idle devices, one each, and both on one.
-        for devices in [4, 2, 1] {
-            for (given, facts) in two_ranks(&near_all(devices), &launcher) {
-                assert!(given.len() < cpus().len(), "{launcher:?} {given:?}");
-                assert_eq!(mask(&facts), given, "{launcher:?}, {devices} devices");
+    // Beside idle devices, one each, and two on one.
+    for (count, devices) in [(4, 4), (2, 4), (2, 2), (4, 2), (2, 1)] {
+        let each = cpus().len() / count;
+        if each == 0 {
+            skip::say(&format!("fewer than {count} CPUs"));
+            continue;
+        }
+        let (map, bind) = (format!("slot:pe={each}"), format!("core:{each}"));
+        let open_mpi = ["--oversubscribe", "--map-by", &map, "--bind-to", "core"];
+        for launcher in launchers(&open_mpi, &["-bind-to", &bind]) {
+            for (given, facts) in ranks(&near_all(devices), &launcher, count) {
+                let case = format!("{launcher:?}, {count} ranks, {devices} devices");
+                assert_eq!(given.len(), each, "{case}");
+                assert_eq!(mask(&facts), given, "{case}");
                 let bind = told(&facts, "OMP_PROC_BIND");
-                assert_eq!(bind.as_deref(), Some("true"), "{launcher:?}, {devices}");
+                assert_eq!(bind.as_deref(), Some("true"), "{case}");
             }
         }
     }
@@ -90,12 +89,12 @@ fn ranks_that_no_launcher_bound_divide_all_cores_among_them() {
     let Some(_) = cores(2) else { return };
     for launcher in launchers(&["--oversubscribe", "--bind-to", "none"], &[]) {
         for devices in [4, 2, 1] {
-            let ranks = two_ranks(&near_all(devices), &launcher);
-            let mut all: Vec<usize> = ranks.iter().flat_map(|(_, facts)| mask(facts)).collect();
+            let told = ranks(&near_all(devices), &launcher, 2);
+            let mut all: Vec<usize> = told.iter().flat_map(|(_, facts)| mask(facts)).collect();
             all.sort_unstable();
             assert_eq!(all, cpus(), "{launcher:?}, {devices} devices");
             assert!(
-                ranks.iter().all(|(given, _)| *given == cpus()),
+                told.iter().all(|(given, _)| *given == cpus()),
                 "{launcher:?} binds"
             );
         }
@@ -111,8 +110,8 @@ fn ranks_on_other_devices_than_by_the_book_divide_all_cores_too() {
         let words = ["--gpu", "0", "--", "sim-cuda", "--run", "forever"];
         let _other = sandbox.command("cudawrap").args(words).spawn();
         sandbox.until_running(1);
-        let ranks = two_ranks(&sandbox, &launcher);
-        let mut all: Vec<usize> = ranks.iter().flat_map(|(_, facts)| mask(facts)).collect();
+        let told = ranks(&sandbox, &launcher, 2);
+        let mut all: Vec<usize> = told.iter().flat_map(|(_, facts)| mask(facts)).collect();
         all.sort_unstable();
         assert_eq!(all, cpus(), "{launcher:?}");
     }

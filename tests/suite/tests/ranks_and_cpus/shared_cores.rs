@@ -7,7 +7,7 @@ use getgpu_tests::mps::Node;
 use getgpu_tests::wrapped::Facts;
 use harness::{Command, Running, Sandbox, Signal, wait};
 
-use crate::cpu_masks::{cores, facts, mask, masked, mig, node, told};
+use crate::cpu_masks::{cores, cpus, facts, mask, masked, mig, near_all, node, told};
 
 /// A program with a share that runs until it is ended, and its CPUs.
 fn sharer(sandbox: &Sandbox, cores: &[usize], share: &str, name: &str) -> (Running, Vec<usize>) {
@@ -100,34 +100,30 @@ fn inside_a_share_it_matters_whether_the_share_was_bound() {
 
 #[test]
 fn neighbouring_devices_divide_the_cores_that_are_near_to_both() {
-    let Some(cores) = cores(2) else { return };
-    let both = format!("{},{}", cores[0], cores[1]);
+    if cores(2).is_none() {
+        return;
+    }
     let bind = |facts: &Facts| told(facts, "OMP_PROC_BIND");
-    let sandbox = Sandbox::new(&node(&[&both, &both]));
+    let sandbox = near_all(2);
     let run = |command: Command| facts(command.env("CUDAWRAP_BIND", "1"));
     let start = |words: &[&str]| {
-        run(masked(
-            &sandbox,
-            &cores,
-            &[&["cudawrap"], words, &["--", "probe"]].concat(),
-        ))
+        let command = sandbox.command("cudawrap").args(words);
+        run(command.args(["--", "probe"]))
     };
-    for (gpu, core) in ["0", "1"].iter().zip(&cores) {
-        let facts = start(&["--gpu", gpu]);
-        assert_eq!(
-            (mask(&facts), bind(&facts).as_deref()),
-            (vec![*core], Some("true")),
-            "GPU {gpu}"
-        );
+    let halves = ["0", "1"].map(|gpu| start(&["--gpu", gpu]));
+    assert_eq!(halves.each_ref().map(mask).concat(), cpus());
+    for half in &halves {
+        assert_eq!(bind(half).as_deref(), Some("true"));
     }
     // A share has its part of that; half a core is not its own.
-    let facts = start(&["--gpu", "1", "--share", "1/2"]);
-    assert_eq!((mask(&facts), bind(&facts)), (vec![cores[1]], None));
+    let (half, share) = (mask(&halves[1]), start(&["--gpu", "1", "--share", "1/2"]));
+    assert_eq!(mask(&share), half[..half.len().div_ceil(2)]);
+    assert_eq!(bind(&share).is_none(), half.len() % 2 == 1);
     // A grant of one device: all that is near, which in a batch job is the job's own
     // mask.
     let granted = |job: Option<&str>| {
-        let command =
-            masked(&sandbox, &cores, &["cudawrap", "--", "probe"]).visible(&sandbox.uuids()[1]);
+        let command = sandbox.command("cudawrap").args(["--", "probe"]);
+        let command = command.visible(&sandbox.uuids()[1]);
         run(match job {
             Some(job) => command.env("SLURM_JOB_ID", job),
             None => command,
@@ -136,20 +132,17 @@ fn neighbouring_devices_divide_the_cores_that_are_near_to_both() {
     let (alone, job) = (granted(None), granted(Some("7")));
     assert_eq!(
         (mask(&alone), bind(&alone), mask(&job)),
-        (cores.clone(), None, cores.clone())
+        (cpus(), None, cpus())
     );
     assert_eq!(bind(&job).as_deref(), Some("true"));
     // A grant of several, and a list of allowed devices, are those among whom is divided.
     sandbox.set_settings(&format!("allowed = ['{}']", sandbox.uuids()[0]));
-    assert_eq!(mask(&start(&[])), cores);
-    sandbox.set_settings("");
-    sandbox.set_node(&node(&[&both, &both, &both]));
-    let facts = start(&["--gpu", "2"]);
-    assert_eq!(
-        (mask(&facts), bind(&facts)),
-        (vec![cores[1]], None),
-        "fewer cores than devices"
-    );
+    assert_eq!(mask(&start(&[])), cpus());
+    // Fewer cores than devices.
+    let sandbox = near_all(cpus().len() + 1);
+    let words = ["cudawrap", "--bind", "--", "probe"];
+    let facts = facts(sandbox.command(words[0]).args(&words[1..]));
+    assert_eq!((mask(&facts).is_empty(), bind(&facts)), (false, None));
 }
 
 #[test]
