@@ -5,33 +5,20 @@
 use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
 use getgpu_common::choice::rejection_report::Rejected;
 use getgpu_common::cpus::CpuSet;
-use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
-use getgpu_common::lock::{LockFile, OfdLock, Side};
+use getgpu_common::lock::{OfdLock, Side};
 use getgpu_common::nvml_client::Client;
-use getgpu_common::queue::Progress;
 use getgpu_common::request::Request;
 use getgpu_common::select::{Observer, Queueing, Selected, Selection};
-use getgpu_common::settings::{Environment, Settings, Wait};
+use getgpu_common::settings::Wait;
+use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
+use crate::call::Call;
 use crate::helper::{self, Helper};
-use crate::lease::Lessee;
-use crate::ranks::{Rank, apply_rank};
-
-/// What a choice is made with.
-pub struct ChoiceContext<'a> {
-    pub settings: &'a Settings,
-    pub environment: &'a Environment,
-    pub lock_file: &'a LockFile,
-    /// The program that a device is for.
-    pub lessee: Lessee<'a>,
-    /// Which rank this is, under a launcher.
-    pub rank: Option<&'a Rank>,
-    pub diag: &'a Diag,
-}
+use crate::ranks::apply_rank;
 
 /// What a choice turned out to be.
 pub enum Choice {
@@ -49,37 +36,54 @@ enum Look {
     InQueue(Queueing, Box<Request>),
 }
 
-impl ChoiceContext<'_> {
-    /// Starts the helper that asks NVML.
-    fn open(&self) -> Result<Client<Helper>, Failure> {
-        helper::open(self.settings)
-    }
-
-    /// A session with the helper, ended whatever comes of it.
-    fn ask<T>(
-        &self,
-        ask: impl FnOnce(&mut Client<Helper>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        helper::ask(self.settings, ask)
-    }
-
-    /// How long this call waits.
-    pub fn wait(&self) -> Wait {
-        self.settings.longest_wait()
-    }
-
-    /// What is shown while this call waits in the queue; a wait that the site cuts short
-    /// is said first.
-    pub fn progress(&self) -> Progress {
-        if let Some(line) = self.settings.wait_is_cut() {
-            self.diag.warn(&line);
+impl Call<'_> {
+    /// The devices that a program is to have that was started by cudawrap's own name.
+    pub fn choose(&self, request: Request) -> Result<Choice, Failure> {
+        // A grant of one MIG device, given by its full UUID: nothing to choose, so neither
+        // NVML nor reservations are asked.
+        match self.by_uuid(&request).filter(|device| device.uuid.is_mig()) {
+            Some(device) => Ok(self.only(device, request)),
+            None => self.free(request),
         }
-        Progress::new(self.diag)
+    }
+
+    /// The device that CUDA_VISIBLE_DEVICES names for a linked program, if that can be
+    /// told.
+    pub fn named(&self, request: Request) -> Option<Choice> {
+        let device = self
+            .by_uuid(&request)
+            .or_else(|| self.resolve(request.clone()));
+        // For MPS alone the memory need not be known.
+        let by_size = self.settings.share.is_some_and(Share::needs_memory);
+        let uuid = request.visible.single_uuid().filter(|_| !by_size).cloned();
+        let device = device.or_else(|| uuid.map(Device::by_uuid))?;
+        Some(self.only(device, request))
+    }
+
+    /// The one device that the grant names by its full UUID, where nothing else has to be
+    /// known of it.
+    fn by_uuid(&self, request: &Request) -> Option<Device> {
+        let share = self.settings.share;
+        let sized = share.is_some_and(|share| share.needs_memory() || self.settings.mps);
+        let uuid = request.visible.single_uuid();
+        let uuid = uuid.filter(|_| request.count == 1 && !sized);
+        uuid.cloned().map(Device::by_uuid)
+    }
+
+    fn only(&self, device: Device, mut request: Request) -> Choice {
+        apply_rank::alone(
+            &mut request,
+            self.lock_file,
+            &device.uuid,
+            self.settings,
+            self.rank,
+        );
+        Choice::Only(vec![device], Box::new(request))
     }
 
     /// Free devices of the request's pool, waited for if that is wanted.
     pub fn free(&self, request: Request) -> Result<Choice, Failure> {
-        match self.ask(|client| self.look(client, request))? {
+        match helper::ask(self.settings, |client| self.look(client, request))? {
             Look::Done(choice) => Ok(choice),
             Look::Failed(failure) => Err(failure),
             Look::InQueue(queueing, request) => {
@@ -88,7 +92,7 @@ impl ChoiceContext<'_> {
                     Side::Lease,
                     *request,
                     (self.settings, self.environment),
-                    &mut || self.open(),
+                    &mut || helper::open(self.settings),
                     self.diag,
                 )?;
                 Ok(Choice::Free(picked, guard, Box::new(request)))
@@ -176,8 +180,8 @@ impl ChoiceContext<'_> {
 
     /// The one device that an index, a short or an old form names; none if it fails or
     /// two fit.
-    pub fn resolve(&self, mut request: Request) -> Option<Device> {
-        let named = self.ask(|client| {
+    fn resolve(&self, mut request: Request) -> Option<Device> {
+        let named = helper::ask(self.settings, |client| {
             let inventory = request.resolve_grant(client)?.unwrap_or_default();
             let grant = request.filter.grant.unwrap_or_default();
             let named = inventory

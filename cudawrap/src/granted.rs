@@ -23,6 +23,8 @@ use getgpu_common::quantity;
 use getgpu_common::request::Request;
 use getgpu_common::share;
 
+use crate::call::Call;
+use crate::choose::uuids;
 use crate::lease::Lease;
 
 /// How long a part of a device is tried again while others take theirs.
@@ -40,19 +42,13 @@ pub enum Named {
     TooLarge(Failure),
 }
 
-/// Leases named devices for process `pid`. An own reservation that covers them all, or a
-/// lease of an ancestor, is used as far as it goes; any other reservation or lease on the
-/// units that are wanted keeps them from us.
-pub fn lease(
-    lock_file: &LockFile,
-    request: &mut Request,
-    devices: &[Device],
-    pid: i32,
-    diag: &Diag,
-) -> Result<Named, Failure> {
+/// Leases named devices for the call's program. An own reservation that covers them all,
+/// or a lease of an ancestor, is used as far as it goes; any other reservation or lease on
+/// the units that are wanted keeps them from us.
+pub fn lease(call: &Call<'_>, request: &mut Request, devices: &[Device]) -> Result<Named, Failure> {
     let mut used = Vec::new();
     loop {
-        let named = lease_once(lock_file, request, devices, pid, diag)?;
+        let named = lease_once(call, request, devices)?;
         // Two programs of one script meet on a reservation while a second one of the
         // script is unused: that one is found now.
         match (&named, holder(request)) {
@@ -71,14 +67,13 @@ fn holder(request: &Request) -> Option<i32> {
 }
 
 fn lease_once(
-    lock_file: &LockFile,
+    call: &Call<'_>,
     request: &mut Request,
     devices: &[Device],
-    pid: i32,
-    diag: &Diag,
 ) -> Result<Named, Failure> {
+    let lock_file = call.lock_file;
     let probe = lock_file.open()?;
-    request.filter.grant = Some(devices.iter().map(|device| device.uuid.clone()).collect());
+    request.filter.grant = Some(uuids(devices));
     let mut held = false;
     for device in devices {
         held |= occupancy::seen(&probe, Span::of(&device.uuid))?.is_some();
@@ -95,7 +90,7 @@ fn lease_once(
             probe: &probe,
             request,
             device,
-            diag,
+            diag: call.diag,
         };
         match named.claim()? {
             Part::Claimed(claim) => claims.push(claim),
@@ -105,7 +100,7 @@ fn lease_once(
     }
     // Its number is for the lease, which is to lie as low as it can.
     drop(probe);
-    let lease = Lease::confirm(claims, &inherited, lock_file, pid)?;
+    let lease = Lease::confirm(claims, &inherited, lock_file, call.lessee.pid)?;
     let lease = lease.taken_from(request.cover.as_ref());
     request.confirm(lock_file)?;
     Ok(Named::Leased(lease))
@@ -132,13 +127,12 @@ struct NamedDevice<'a> {
 impl NamedDevice<'_> {
     fn claim(&self) -> Result<Part, Failure> {
         let (lock_file, span) = (self.lock_file, Span::of(&self.device.uuid));
-        let cover = self.request.cover.as_ref();
-        let ours = cover.and_then(|cover| cover.units(&self.device.uuid));
-        let reserved = cover.is_some_and(Cover::is_reservation);
-        let portion = self
+        let reserved = self
             .request
-            .filter
-            .portion(ours.unwrap_or(&Units::whole()), self.device.memory);
+            .cover
+            .as_ref()
+            .is_some_and(Cover::is_reservation);
+        let (ours, portion) = wanted(self.request, self.device);
         let claim = match (ours, portion) {
             (_, Portion::TooLarge) => {
                 let failure = too_large(self.request, self.device);
@@ -184,6 +178,17 @@ impl NamedDevice<'_> {
         let holder = first_holder(self.lock_file, self.probe, self.device, kind);
         Part::None(Named::Taken(self.device.uuid.clone(), holder))
     }
+}
+
+/// What of a device is ours, and how much of that, or of all of it, is wanted.
+pub fn wanted<'r>(request: &'r Request, device: &Device) -> (Option<&'r Units>, Portion) {
+    let cover = request.cover.as_ref();
+    let ours = cover.and_then(|cover| cover.units(&device.uuid));
+    let whole = Units::whole();
+    let portion = request
+        .filter
+        .portion(ours.unwrap_or(&whole), device.memory);
+    (ours, portion)
 }
 
 /// What the reservation that a device is ours by has reserved inside another one of ours:

@@ -7,6 +7,7 @@
 mod at_first_call;
 mod auto;
 mod bind;
+mod call;
 mod choose;
 mod granted;
 mod granted_wait;
@@ -16,6 +17,7 @@ mod invocation;
 mod launch;
 mod launch_spec;
 mod lease;
+mod lease_choice;
 mod linked;
 mod locate_program;
 mod mps;

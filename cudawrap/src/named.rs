@@ -10,24 +10,16 @@ use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::Failure;
 use getgpu_common::exit;
 use getgpu_common::hook;
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Device;
-use getgpu_common::lock::OfdLock;
 use getgpu_common::node_lock::find_lock_file;
-use getgpu_common::ownership::Decision;
-use getgpu_common::queue::{self, Seeker, Waiter};
 use getgpu_common::request::Request;
-use getgpu_common::settings::{Environment, Loaded, Wait};
+use getgpu_common::settings::{Environment, Loaded};
 use getgpu_common::visible::Visible;
 
-use crate::choose::{Choice, ChoiceContext, uuids};
-use crate::granted::{self, Named};
-use crate::granted_wait::WantedDevices;
+use crate::call::{Call, Origin};
 use crate::handover::exec;
-use crate::launch::Launch;
 use crate::launch::fail;
 use crate::launch_spec::LaunchSpec;
-use crate::lease::{Lease, Lessee};
+use crate::lease::Lessee;
 use crate::locate_program;
 use crate::mps;
 use crate::options::{self, Options, Wanted};
@@ -104,23 +96,18 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
         mps::check(settings, &request)?;
     }
     let lock_file = find_lock_file(settings, &environment, diag, false)?;
-    let call = ChoiceContext {
+    let call = Call {
         settings,
         environment: &environment,
         lock_file: &lock_file,
         lessee: Lessee::to_be(program),
         rank: rank.as_ref(),
         diag,
+        origin: Origin::OwnName { mps: options.mps },
+        began,
     };
-    let leased = lease(&call, choose(&call, request)?)?;
-    for device in &leased.devices {
-        diag.note(&format!("{}: leased", device.uuid));
-    }
-    let launch = Launch {
-        mps: options.mps,
-        ..Launch::behind(&call, began, &leased.request)
-    };
-    launch.with(&leased.devices, leased.shown.as_deref(), leased.lease)
+    let choice = call.choose(request)?;
+    call.lease_and_launch(choice)
 }
 
 /// What is in force: files and variables, then the options.
@@ -148,131 +135,4 @@ fn settings(
         loaded.put("visible", std::slice::from_ref(visible), "--visible")?;
     }
     Ok(loaded)
-}
-
-/// The devices that the program is to have.
-fn choose(call: &ChoiceContext<'_>, mut request: Request) -> Result<Choice, Failure> {
-    let settings = call.settings;
-    // A grant of one device, given by its full UUID: nothing to choose, so neither NVML
-    // nor reservations are asked.
-    let sized = settings
-        .share
-        .is_some_and(|share| share.needs_memory() || settings.mps);
-    let single = request
-        .visible
-        .single_uuid()
-        .filter(|uuid| uuid.is_mig() && request.count == 1 && !sized)
-        .cloned();
-    match single {
-        Some(uuid) => {
-            apply_rank::alone(&mut request, call.lock_file, &uuid, settings, call.rank);
-            Ok(Choice::Only(vec![Device::by_uuid(uuid)], Box::new(request)))
-        }
-        None => call.free(request),
-    }
-}
-
-/// A choice that was leased.
-struct Leased {
-    devices: Vec<Device>,
-    lease: Lease,
-    /// What CUDA_VISIBLE_DEVICES is to name; none: it stays as it is.
-    shown: Option<Vec<Uuid>>,
-    request: Box<Request>,
-}
-
-fn lease(call: &ChoiceContext<'_>, choice: Choice) -> Result<Leased, Failure> {
-    match choice {
-        Choice::Free(picked, guard, request) => {
-            let (devices, claims): (Vec<_>, _) =
-                picked.into_iter().map(|p| (p.device, p.claim)).unzip();
-            let lease = Lease::confirm(claims, &[], call.lock_file, call.lessee.pid)?;
-            let lease = lease.taken_from(request.cover.as_ref());
-            request.confirm(call.lock_file)?;
-            drop(guard);
-            Ok(Leased {
-                shown: apply_rank::shown(uuids(&devices), &request, call.settings),
-                devices,
-                lease,
-                request,
-            })
-        }
-        Choice::Only(devices, request) => Ok(Leased {
-            shown: apply_rank::shown(uuids(&devices), &request, call.settings),
-            lease: only(call, devices.clone(), (*request).clone())?,
-            request,
-            devices,
-        }),
-    }
-}
-
-/// Leases the devices that the grant names, and waits if another program has them. A part
-/// that this process owns already is leased at once; for anything else the queue comes
-/// first.
-fn only(
-    call: &ChoiceContext<'_>,
-    devices: Vec<Device>,
-    mut request: Request,
-) -> Result<Lease, Failure> {
-    request.filter.grant = Some(uuids(&devices));
-    let (line, waits) = (request.queue(), call.wait() != Wait::No);
-    let probe = call.lock_file.open()?;
-    let mut ahead = queue::waiting(&probe, Some(line))?;
-    if ahead > 0 {
-        // Whether it is ours is a walk through /proc: only where somebody waits.
-        let owned = request.owned(call.lock_file, None);
-        if matches!(owned, Decision::All(_)) {
-            ahead = 0;
-        }
-        request.cover = owned.cover();
-    }
-    let mut wanted = WantedDevices::new(call, devices, request);
-    if ahead > 0 && !waits {
-        yield_to_queue(&mut wanted, &probe, ahead)?;
-    }
-    drop(probe);
-    if ahead == 0 || !waits {
-        let named = granted::lease(
-            call.lock_file,
-            &mut wanted.request,
-            &wanted.devices,
-            call.lessee.pid,
-            call.diag,
-        )?;
-        if !(waits && matches!(named, Named::Taken(..))) {
-            return leased(named, &wanted.request);
-        }
-    }
-    let asked = wanted.request.clone();
-    let progress = call.progress();
-    let waiter = Waiter::new(call.lock_file, line, wanted, progress, call.wait().into())?;
-    leased(waiter.wait()?, &asked)
-}
-
-/// Fails for the sake of those who wait, unless the head of the queue leaves the devices
-/// alone.
-fn yield_to_queue(
-    wanted: &mut WantedDevices<'_>,
-    probe: &OfdLock,
-    ahead: usize,
-) -> Result<(), Failure> {
-    let many = wanted.devices.len();
-    let availability = || {
-        wanted
-            .availability(probe)
-            .map(|availability| availability.free)
-    };
-    if queue::stalled_head::alone(availability, many, queue::stalled_head::ALONE)?.is_empty() {
-        return Err(queue::taken_by(ahead).hint("--wait joins the queue"));
-    }
-    Ok(())
-}
-
-/// The lease, or why there is none.
-fn leased(named: Named, request: &Request) -> Result<Lease, Failure> {
-    match named {
-        Named::Leased(lease) => Ok(lease),
-        Named::TooLarge(failure) => Err(failure),
-        Named::Taken(uuid, holder) => Err(granted::taken(&uuid, holder.as_ref(), request)),
-    }
 }

@@ -15,7 +15,6 @@ mod topology;
 use std::path::Path;
 
 use getgpu_common::cpus::{CpuSet, mask};
-use getgpu_common::diag::Diag;
 use getgpu_common::error::reason;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
@@ -24,49 +23,40 @@ use getgpu_common::nvml_client::Affinity;
 use getgpu_common::request::Request;
 use getgpu_common::settings::Settings;
 
+use crate::call::Call;
 use crate::helper;
 use crate::launch_spec::LaunchSpec;
 use crate::lease::Lease;
-use crate::ranks::Rank;
 use mask_origin::MaskOrigin;
 
 /// Where the kernel tells about CPUs (Documentation/admin-guide/cputopology.rst).
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Which other programs the CPUs are divided among.
-#[derive(Clone, Debug, Default)]
-pub struct Around {
-    /// The devices that programs may run on, each with the CPUs near it: those of the
-    /// ranks where these are fewer than the grant's, those of the grant, else those that
-    /// are allowed on the node. Empty: this program's device is the only one that was
-    /// granted.
-    pub neighbours: Vec<(Uuid, CpuSet)>,
-    /// The device in `neighbours` that is this rank's if all goes by the book.
-    pub block: Option<usize>,
-    /// How many ranks there are on this node.
-    pub ranks: Option<usize>,
-    /// The grant is a batch system's, so that a single device's job has its mask of CPUs
-    /// to itself.
-    pub in_job: bool,
+/// The other programs that the CPUs are divided among.
+struct Around<'a> {
+    call: &'a Call<'a>,
+    /// By which the device was chosen.
+    request: &'a Request,
 }
 
-impl Around {
-    /// Around a program that was chosen a device by `request`.
-    pub fn of(request: &Request, rank: Option<&Rank>, in_job: bool) -> Self {
-        Self {
-            neighbours: request.neighbours.clone(),
-            block: request.nearest.as_ref().and_then(|nearest| nearest.block),
-            ranks: rank.and_then(|rank| rank.size),
-            in_job,
-        }
+impl Around<'_> {
+    /// How many ranks there are on this node.
+    fn ranks(&self) -> Option<usize> {
+        self.call.rank.and_then(|rank| rank.size)
+    }
+
+    /// A batch job has its mask of CPUs to itself where it was granted one device.
+    fn is_job_of_one_device(&self) -> bool {
+        self.call.environment.batch_job && self.request.neighbours.is_empty()
     }
 
     /// The neighbours, where each rank has one, with the device that this rank has in the
     /// end in its place: others may have taken the one that it was to have.
     fn seated(&self, own: &Uuid) -> Vec<(Uuid, CpuSet)> {
-        let mut neighbours = self.neighbours.clone();
-        let each_has_one = self.ranks == Some(neighbours.len());
-        if let Some(block) = self.block.filter(|_| each_has_one) {
+        let mut neighbours = self.request.neighbours.clone();
+        let each_has_one = self.ranks() == Some(neighbours.len());
+        let nearest = self.request.nearest.as_ref().filter(|_| each_has_one);
+        if let Some(block) = nearest.and_then(|nearest| nearest.block) {
             match neighbours.iter().position(|(uuid, _)| uuid == own) {
                 Some(known) => neighbours.swap(known, block),
                 None => neighbours[block].0 = own.clone(),
@@ -86,17 +76,12 @@ struct Bound {
 
 /// Binds this process, if that is set. It comes last: whatever is started before is not
 /// bound with it, such as an MPS daemon.
-pub fn join(
-    ready: &mut LaunchSpec,
-    devices: &[Device],
-    around: &Around,
-    settings: &Settings,
-    diag: &Diag,
-) {
-    let Some(lease) = ready.lease.as_ref().filter(|_| settings.bind) else {
+pub fn join(call: &Call<'_>, ready: &mut LaunchSpec, devices: &[Device], request: &Request) {
+    let diag = call.diag;
+    let Some(lease) = ready.lease.as_ref().filter(|_| call.settings.bind) else {
         return;
     };
-    match bind(lease, devices, around, settings) {
+    match bind(lease, devices, &Around { call, request }) {
         Ok(Bound { cpus, cores, alone }) => {
             diag.note(&format!(
                 "bound to CPUs {cpus} ({cores} {})",
@@ -114,20 +99,15 @@ pub fn join(
 }
 
 /// Binds; else why not.
-fn bind(
-    lease: &Lease,
-    devices: &[Device],
-    around: &Around,
-    settings: &Settings,
-) -> Result<Bound, String> {
+fn bind(lease: &Lease, devices: &[Device], around: &Around<'_>) -> Result<Bound, String> {
     let mask =
         mask::of(0).map_err(|error| format!("the CPU mask cannot be read: {}", reason(&error)))?;
     let root = Path::new(CPUS);
-    let origin = mask_origin::find(root, &mask, around.ranks);
+    let origin = mask_origin::find(root, &mask, around.ranks());
     let (mut ours, mut near) = (CpuSet::default(), CpuSet::default());
     let mut alone = true;
     for device in devices {
-        let cpus = cpus_near(device, settings)?;
+        let cpus = cpus_near(device, around.call.settings)?;
         let cores = topology::cores(root, &cpus.intersection(&mask));
         let part = divide(&cores, origin, lease, &device.uuid, around);
         ours = ours.union(&part.cpus);
@@ -164,9 +144,9 @@ fn divide(
     origin: MaskOrigin,
     lease: &Lease,
     device: &Uuid,
-    around: &Around,
+    around: &Around<'_>,
 ) -> Part {
-    let alone_on_node = around.neighbours.is_empty() && around.in_job;
+    let alone_on_node = around.is_job_of_one_device();
     let (own, alone) = match origin {
         MaskOrigin::OwnOfRank => {
             let cpus = part::of(cores, &Units::whole(), &Units::whole());
@@ -175,7 +155,7 @@ fn divide(
         MaskOrigin::Set => (cores.to_vec(), alone_on_node),
         MaskOrigin::Unset | MaskOrigin::Bound => {
             let own = neighbours::divide(cores, device, &around.seated(device));
-            let listed = !around.neighbours.is_empty();
+            let listed = !around.request.neighbours.is_empty();
             (own.cores, own.alone && (listed || alone_on_node))
         }
     };

@@ -15,12 +15,12 @@ mod start;
 pub mod supervisor;
 mod variables;
 
-use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Detail, Device};
 use getgpu_common::request::Request;
 use getgpu_common::settings::Settings;
 
+use crate::call::{Call, Origin};
 use crate::helper;
 use crate::launch_spec::LaunchSpec;
 use directory::MpsDirectory;
@@ -37,14 +37,11 @@ pub fn check(settings: &Settings, request: &Request) -> Result<(), Failure> {
 }
 
 /// Makes a program that has a share of a device a client of the device's daemon, if that
-/// is set. `typed`: by the option, which has no meaning without a share.
-pub fn join(
-    ready: &mut LaunchSpec,
-    devices: &[Device],
-    settings: &Settings,
-    typed: bool,
-    diag: &Diag,
-) -> Result<(), Failure> {
+/// is set.
+pub fn join(call: &Call<'_>, ready: &mut LaunchSpec, devices: &[Device]) -> Result<(), Failure> {
+    let (settings, diag) = (call.settings, call.diag);
+    // The option has no meaning without a share.
+    let typed = call.origin == Origin::OwnName { mps: true };
     let Some(lease) = ready.lease.as_mut().filter(|_| settings.mps) else {
         return Ok(());
     };

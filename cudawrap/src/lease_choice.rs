@@ -1,0 +1,153 @@
+//! From a choice to a lease: free devices have been claimed already, and named ones are
+//! claimed here, after waiting in the queue if that is wanted. A linked program does not
+//! wait for a device that is named for it, and runs there even without a lease.
+
+use getgpu_common::error::Failure;
+use getgpu_common::ident::Uuid;
+use getgpu_common::inventory::Device;
+use getgpu_common::lock::OfdLock;
+use getgpu_common::ownership::Decision;
+use getgpu_common::queue::{self, Seeker, Waiter};
+use getgpu_common::request::Request;
+use getgpu_common::settings::{RunOrFail, Wait};
+
+use crate::call::{Call, Origin};
+use crate::choose::{Choice, uuids};
+use crate::granted::{self, Named};
+use crate::granted_wait::WantedDevices;
+use crate::lease::Lease;
+use crate::ranks::apply_rank;
+
+/// What a choice has become.
+pub struct Leased {
+    pub devices: Vec<Device>,
+    pub request: Request,
+    /// None: a linked program runs on the devices without one.
+    pub lease: Option<Lease>,
+    /// What CUDA_VISIBLE_DEVICES is to name; none: it stays as it is.
+    pub shown: Option<Vec<Uuid>>,
+}
+
+/// Leases what was chosen.
+///
+/// # Errors
+///
+/// Another program has a device that is named, or the reservation that a device was chosen
+/// from has ended.
+pub fn lease(call: &Call<'_>, choice: Choice) -> Result<Leased, Failure> {
+    match choice {
+        Choice::Free(picked, guard, request) => {
+            let (devices, claims): (Vec<_>, _) =
+                picked.into_iter().map(|p| (p.device, p.claim)).unzip();
+            let lease = Lease::confirm(claims, &[], call.lock_file, call.lessee.pid)?;
+            let lease = lease.taken_from(request.cover.as_ref());
+            request.confirm(call.lock_file)?;
+            drop(guard);
+            Ok(Leased {
+                shown: apply_rank::shown(uuids(&devices), &request, call.settings),
+                devices,
+                lease: Some(lease),
+                request: *request,
+            })
+        }
+        Choice::Only(devices, mut request) => {
+            let stays = call.origin == Origin::Link && request.is_named_by_variable();
+            let shown = apply_rank::shown(uuids(&devices), &request, call.settings);
+            let shown = shown.filter(|_| !stays);
+            let named = match call.origin {
+                Origin::Link => granted::lease(call, &mut request, &devices)?,
+                Origin::OwnName { .. } => lease_in_turn(call, &devices, &request)?,
+            };
+            Ok(Leased {
+                lease: lease_or_run(call, named, &request, shown.is_some())?,
+                devices,
+                request: *request,
+                shown,
+            })
+        }
+    }
+}
+
+/// Leases the devices that the grant names, and waits if another program has them. A part
+/// that this process owns already is leased at once; for anything else the queue comes
+/// first.
+fn lease_in_turn(call: &Call<'_>, devices: &[Device], request: &Request) -> Result<Named, Failure> {
+    let mut request = request.clone();
+    request.filter.grant = Some(uuids(devices));
+    let (queue, waits) = (request.queue(), call.wait() != Wait::No);
+    let probe = call.lock_file.open()?;
+    let mut ahead = queue::waiting(&probe, Some(queue))?;
+    if ahead > 0 {
+        // Whether it is ours is a walk through /proc: only where somebody waits.
+        let owned = request.owned(call.lock_file, None);
+        if matches!(owned, Decision::All(_)) {
+            ahead = 0;
+        }
+        request.cover = owned.cover();
+    }
+    let mut wanted = WantedDevices::new(call, devices.to_vec(), request);
+    if ahead > 0 && !waits {
+        yield_to_queue(&mut wanted, &probe, ahead)?;
+    }
+    drop(probe);
+    if ahead == 0 || !waits {
+        let named = granted::lease(call, &mut wanted.request, devices)?;
+        if !(waits && matches!(named, Named::Taken(..))) {
+            return Ok(named);
+        }
+    }
+    let progress = call.progress();
+    Waiter::new(call.lock_file, queue, wanted, progress, call.wait().into())?.wait()
+}
+
+/// Fails for the sake of those who wait, unless the head of the queue leaves the devices
+/// alone.
+fn yield_to_queue(
+    wanted: &mut WantedDevices<'_>,
+    probe: &OfdLock,
+    ahead: usize,
+) -> Result<(), Failure> {
+    let many = wanted.devices.len();
+    let availability = || {
+        wanted
+            .availability(probe)
+            .map(|availability| availability.free)
+    };
+    if queue::stalled_head::alone(availability, many, queue::stalled_head::ALONE)?.is_empty() {
+        return Err(queue::taken_by(ahead).hint("--wait joins the queue"));
+    }
+    Ok(())
+}
+
+/// The lease of named devices, or none for a linked program that runs there anyway, which
+/// is said. `by_batch`: no variable names them, but the batch system has given them.
+fn lease_or_run(
+    call: &Call<'_>,
+    named: Named,
+    request: &Request,
+    by_batch: bool,
+) -> Result<Option<Lease>, Failure> {
+    let linked = call.origin == Origin::Link;
+    match named {
+        Named::Leased(lease) => return Ok(Some(lease)),
+        Named::TooLarge(failure) if linked => {
+            let text = format!("{}: running without a lease", failure.message);
+            call.diag.warn(&text);
+        }
+        Named::Taken(uuid, holder) if linked && call.settings.when_taken == RunOrFail::Run => {
+            let who = granted::in_use(&uuid, holder.as_ref());
+            let why = if by_batch {
+                "the batch system gave it to this job"
+            } else {
+                "CUDA_VISIBLE_DEVICES names it"
+            };
+            call.diag
+                .warn(&format!("{who}: running there because {why}"));
+        }
+        Named::TooLarge(failure) => return Err(failure),
+        Named::Taken(uuid, holder) => {
+            return Err(granted::taken(&uuid, holder.as_ref(), request));
+        }
+    }
+    Ok(None)
+}
