@@ -86,16 +86,18 @@ impl Plan {
 fn cleaned(name: &OsStr, value: &OsStr) -> Option<Vec<u8>> {
     match name.as_bytes() {
         b"LD_PRELOAD" | b"LD_AUDIT" => None,
-        b"LD_LIBRARY_PATH" => {
-            let entries = value
-                .as_bytes()
-                .split(|b| matches!(b, b':' | b';'))
-                .filter(|entry| entry.starts_with(b"/"));
-            let kept = entries.collect::<Vec<_>>().join(&b':');
-            (!kept.is_empty()).then_some(kept)
-        }
+        b"LD_LIBRARY_PATH" => absolute_entries(value.as_bytes()),
         _ => Some(value.as_bytes().to_vec()),
     }
+}
+
+/// The absolute entries of a list of directories, as ld.so(8) separates them; none: no
+/// list.
+pub fn absolute_entries(list: &[u8]) -> Option<Vec<u8>> {
+    let entries = list.split(|b| matches!(b, b':' | b';'));
+    let absolute = entries.filter(|entry| entry.starts_with(b"/"));
+    let kept = absolute.collect::<Vec<_>>().join(&b':');
+    (!kept.is_empty()).then_some(kept)
 }
 
 /// The running program.

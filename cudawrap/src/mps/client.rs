@@ -18,10 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Makes this process a client: the descriptor that it is to keep. When this returns the
 /// daemon listens.
-pub fn join(directory: &MpsDirectory, control: &Control) -> Result<OwnedFd, Failure> {
+pub fn join(control: &Control) -> Result<OwnedFd, Failure> {
+    let directory = &control.directory;
     let deadline = Instant::now() + PATIENCE;
     let failed = |error: io::Error| cannot(directory.path(), &error);
-    let mutex = enter(directory, control, deadline)?;
+    let mutex = enter(control, deadline)?;
     directory.make_for_daemon()?;
     let client = directory.open_read_only().map_err(failed)?;
     // The keeper holds the write lock for an instant when it has waited for the last
@@ -31,24 +32,21 @@ pub fn join(directory: &MpsDirectory, control: &Control) -> Result<OwnedFd, Fail
         .read_within(CLIENTS, left)
         .map_err(|e| failed(e.into()))?;
     if !locked {
-        return Err(busy(directory, control));
+        return Err(busy(control));
     }
     let watched = mutex
         .conflict(KEEPER)
         .map_err(|e| failed(e.into()))?
         .is_some();
     if !watched || !daemon::listens(directory).map_err(failed)? {
-        start::keeper(directory, control, mutex)?;
+        start::keeper(control, mutex)?;
     }
     Ok(client.into_fd())
 }
 
 /// The mutex of a directory that is there and stays there.
-fn enter(
-    directory: &MpsDirectory,
-    control: &Control,
-    deadline: Instant,
-) -> Result<OfdLock, Failure> {
+fn enter(control: &Control, deadline: Instant) -> Result<OfdLock, Failure> {
+    let directory = &control.directory;
     loop {
         directory.make()?;
         match directory.open() {
@@ -58,7 +56,7 @@ fn enter(
                     .write_within(MUTEX, left)
                     .map_err(|e| cannot(directory.path(), &e.into()))?;
                 if !held {
-                    return Err(busy(directory, control));
+                    return Err(busy(control));
                 }
                 if directory.is_of(&mutex) {
                     return Ok(mutex);
@@ -69,12 +67,12 @@ fn enter(
         }
         // It was removed behind its last client while we waited for it.
         if Instant::now() >= deadline {
-            return Err(busy(directory, control));
+            return Err(busy(control));
         }
     }
 }
 
-fn busy(directory: &MpsDirectory, control: &Control) -> Failure {
+fn busy(control: &Control) -> Failure {
     let waited = PATIENCE.as_secs();
     let text = format!(
         "{}: another process has been starting or ending the MPS daemon for {waited} s",
@@ -82,7 +80,10 @@ fn busy(directory: &MpsDirectory, control: &Control) -> Failure {
     );
     // `quit` waits for programs that are still its clients although they have closed the
     // descriptor.
-    Failure::new(Kind::Refused, text).hint(format!("see {}/control.log", directory.log().display()))
+    Failure::new(Kind::Refused, text).hint(format!(
+        "see {}/control.log",
+        control.directory.log().display()
+    ))
 }
 
 /// For the keeper: waits without end until `range` can be write-locked through a new

@@ -2,12 +2,12 @@
 //! starting one, and ending it by its own `quit`. It is never looked for, and never
 //! killed, by a process's name or number (nvidia-cuda-mps-control(1)).
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::ident::Uuid;
 use getgpu_common::sys;
+use getgpu_common::unseen_child::absolute_entries;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
@@ -38,6 +39,8 @@ const LISTENS: Duration = Duration::from_secs(10);
 /// How to speak to the daemon of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
+    /// Of this user, device and batch job.
+    pub directory: MpsDirectory,
     /// nvidia-cuda-mps-control.
     pub program: PathBuf,
     /// The device, as the daemon is to see it.
@@ -68,20 +71,23 @@ impl Control {
         })?;
         let libraries = std::env::var_os("LD_LIBRARY_PATH").filter(|_| !sys::secure_execution());
         Ok(Self {
+            directory: MpsDirectory::of(device),
             program,
             device: device.to_string(),
-            libraries: libraries.as_deref().and_then(absolute),
+            libraries: libraries
+                .and_then(|list| absolute_entries(list.as_bytes()))
+                .map(OsString::from_vec),
         })
     }
 
     /// Starts the daemon; when this returns it listens. Else: why not, and what its log
     /// says.
-    pub fn start(&self, directory: &MpsDirectory) -> Result<(), Failure> {
-        let said = directory.log().join("start.log");
-        let cannot = |error: io::Error| self.failed(directory, &reason(&error));
+    pub fn start(&self) -> Result<(), Failure> {
+        let said = self.directory.log().join("start.log");
+        let cannot = |error: io::Error| self.failed(&reason(&error));
         let output = File::create(&said).map_err(cannot)?;
         let errors = output.try_clone().map_err(cannot)?;
-        let mut command = self.command(directory);
+        let mut command = self.command();
         let child = command
             .arg("-d")
             .stdin(Stdio::null())
@@ -96,7 +102,7 @@ impl Control {
             Some(status) if status.success() => LISTENS.saturating_sub(began.elapsed()),
             _ => Duration::ZERO,
         };
-        if listens_within(directory, left).map_err(cannot)? {
+        if listens_within(&self.directory, left).map_err(cannot)? {
             return Ok(());
         }
         let why = last_line(&said).unwrap_or_else(|| match status {
@@ -110,16 +116,16 @@ impl Control {
                 LISTENS.as_secs()
             ),
         });
-        Err(self.failed(directory, &why))
+        Err(self.failed(&why))
     }
 
     /// Why it cannot be started, with what its log says.
-    fn failed(&self, directory: &MpsDirectory, why: &str) -> Failure {
+    fn failed(&self, why: &str) -> Failure {
         let failure = Failure::new(
             Kind::Refused,
             format!("{}: the MPS daemon cannot be started: {why}", self.device),
         );
-        match last_line(&directory.log().join("control.log")) {
+        match last_line(&self.directory.log().join("control.log")) {
             Some(line) => failure.hint(format!("its log ends with: {line}")),
             None => failure.hint(format!(
                 "it has written no log; the program is {}",
@@ -130,8 +136,8 @@ impl Control {
 
     /// Ends the daemon and its server, which first waits for clients that it still has.
     /// False: it listens still, or that cannot be told.
-    pub fn quit(&self, directory: &MpsDirectory) -> bool {
-        let mut command = self.command(directory);
+    pub fn quit(&self) -> bool {
+        let mut command = self.command();
         if let Ok(mut child) = command
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -143,10 +149,10 @@ impl Control {
             }
             let _ = child.wait();
         }
-        matches!(listens(directory), Ok(false))
+        matches!(listens(&self.directory), Ok(false))
     }
 
-    fn command(&self, directory: &MpsDirectory) -> Command {
+    fn command(&self) -> Command {
         let mut path = self
             .program
             .parent()
@@ -159,8 +165,8 @@ impl Control {
         command
             .env_clear()
             .env("PATH", path)
-            .env(PIPE, directory.pipe())
-            .env(LOG, directory.log());
+            .env(PIPE, self.directory.pipe())
+            .env(LOG, self.directory.log());
         command.env("CUDA_VISIBLE_DEVICES", &self.device);
         if let Some(libraries) = &self.libraries {
             command.env("LD_LIBRARY_PATH", libraries);
@@ -200,16 +206,6 @@ fn listens_within(directory: &MpsDirectory, limit: Duration) -> io::Result<bool>
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// The absolute entries of a list of directories; none: no list.
-fn absolute(list: &OsStr) -> Option<OsString> {
-    let entries = list
-        .as_bytes()
-        .split(|b| matches!(b, b':' | b';'))
-        .filter(|entry| entry.starts_with(b"/"));
-    let kept = entries.collect::<Vec<_>>().join(&b':');
-    (!kept.is_empty()).then(|| OsStr::from_bytes(&kept).to_owned())
 }
 
 /// The status of a child that ends within `limit`; one that does not is killed.
@@ -256,11 +252,5 @@ mod tests {
             listens(&MpsDirectory::at(long)).is_err(),
             "a path that no socket can have"
         );
-    }
-
-    #[test]
-    fn only_absolute_entries_of_a_library_path_are_passed_on() {
-        assert_eq!(absolute(OsStr::new("/a:b:/c;d:")), Some("/a:/c".into()));
-        assert_eq!(absolute(OsStr::new("lib:")), None);
     }
 }

@@ -23,7 +23,6 @@ use getgpu_common::settings::Settings;
 use crate::call::{Call, Origin};
 use crate::helper;
 use crate::launch_spec::LaunchSpec;
-use directory::MpsDirectory;
 
 /// `--mps` was typed: refuses before anything is chosen, where it is clear that there
 /// will be no share.
@@ -62,8 +61,8 @@ pub fn join(call: &Call<'_>, ready: &mut LaunchSpec, devices: &[Device]) -> Resu
         }
         known => known?,
     };
-    let directory = MpsDirectory::of(uuid);
-    lease.carry(client::join(&directory, &control)?);
+    lease.carry(client::join(&control)?);
+    let directory = &control.directory;
     diag.note(&format!(
         "{uuid}: client of the MPS daemon in {}",
         directory.path().display()
@@ -76,7 +75,7 @@ pub fn join(call: &Call<'_>, ready: &mut LaunchSpec, devices: &[Device]) -> Resu
     }
     ready
         .variables
-        .extend(variables::of(&directory, uuid, part, memory));
+        .extend(variables::of(directory, uuid, part, memory));
     Ok(())
 }
 

@@ -3,19 +3,17 @@
 //! quit and removes the directory. If it is killed, the next program starts another.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use getgpu_common::error::Failure;
 use getgpu_common::lock::OfdLock;
 use getgpu_common::sys;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
-use super::args::{FAILED, MUTEX_FD, READY, STARTER_FD, SupervisorArgs};
+use super::args::{MUTEX_FD, STARTER_FD};
 use super::client::wait_for;
 use super::daemon::{self, Control};
-use super::directory::{CLIENTS, KEEPER, MUTEX, MpsDirectory, cannot};
+use super::directory::{CLIENTS, KEEPER, MUTEX, cannot};
 
 /// After which time a daemon that was told to quit, and did not, is told again.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -24,10 +22,10 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// descriptor 4.
 pub fn main(words: &[OsString]) -> i32 {
     sys::set_name(c"cudawrap-mps");
-    let Some(SupervisorArgs { directory, control }) = SupervisorArgs::parse(words) else {
+    let Some(control) = Control::parse(words) else {
         return 2;
     };
-    let (mutex, mut starter) = (
+    let (mutex, starter) = (
         sys::own_fd(MUTEX_FD),
         std::fs::File::from(sys::own_fd(STARTER_FD)),
     );
@@ -38,42 +36,29 @@ pub fn main(words: &[OsString]) -> i32 {
             return 1;
         }
     }
+    let directory = &control.directory;
     let _unaged = directory.keep_from_cleaners();
     let ours = directory
         .open()
         .ok()
         .filter(|keeper| matches!(keeper.try_write(KEEPER), Ok(true)));
-    let started = match daemon::listens(&directory) {
+    let started = match daemon::listens(directory) {
         Ok(true) => Ok(()),
-        Ok(false) => control.start(&directory),
+        Ok(false) => control.start(),
         Err(error) => Err(cannot(directory.path(), &error)),
     };
-    let _ = starter.write_all(&word(started));
+    let _ = serde_json::to_writer(&starter, &started);
     drop((starter, mutex));
     match ours {
-        Some(ours) => keep(&directory, &control, &ours),
+        Some(ours) => keep(&control, &ours),
         // Another one watches already: only the daemon was missing.
         None => 0,
     }
 }
 
-/// What the starter is told; one write, far smaller than a socket's buffer.
-fn word(started: Result<(), Failure>) -> Vec<u8> {
-    match started {
-        Ok(()) => vec![READY],
-        Err(failure) => {
-            let text = format!(
-                "{}\n{}",
-                failure.message.replace('\n', " "),
-                failure.hint.unwrap_or_default()
-            );
-            [&[FAILED], text.as_bytes()].concat()
-        }
-    }
-}
-
 /// Watches over the clients until there is none, and ends the daemon.
-fn keep(directory: &MpsDirectory, control: &Control, ours: &OfdLock) -> i32 {
+fn keep(control: &Control, ours: &OfdLock) -> i32 {
+    let directory = &control.directory;
     loop {
         // Let go at once: nobody who wants to be a client shall find it locked while we
         // wait for the mutex.
@@ -93,9 +78,7 @@ fn keep(directory: &MpsDirectory, control: &Control, ours: &OfdLock) -> i32 {
             Ok(Some(_)) => {}
             // In doubt whether it listens it is told to end, too, and its directory stays
             // until it has.
-            Ok(None)
-                if matches!(daemon::listens(directory), Ok(false)) || control.quit(directory) =>
-            {
+            Ok(None) if matches!(daemon::listens(directory), Ok(false)) || control.quit() => {
                 directory.remove();
                 return 0;
             }
