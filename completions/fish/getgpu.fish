@@ -7,7 +7,7 @@ complete -c getgpu -s w -d 'The same as --wait=TIME' -r -f
 complete -c getgpu -l for -d 'How long the reservation waits for its program to appear [default: 60]' -r -f
 complete -c getgpu -l tag -d 'Name the reservation; without other options: print the devices reserved under NAME' -r -f
 complete -c getgpu -l uid -d 'Reserve on behalf of UID (root only)' -r -f
-complete -c getgpu -l release -d 'Give up your reservation with this TAG, or of the device with this UUID or INDEX (root: anybody\'s)' -r -f -a "(getgpu --complete release 2>/dev/null)"
+complete -c getgpu -l release -d 'Give up your reservation with this TAG, or of the device with this UUID or INDEX (root: anybody\'s)' -r -f
 complete -c getgpu -l user -d 'With --list: only devices that this user holds or uses' -r -f
 complete -c getgpu -l slurm -d 'Run as Slurm\'s prolog, task-prolog or epilog, which etc/slurm calls' -r -f
 complete -c getgpu -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
@@ -42,3 +42,4 @@ complete -c getgpu -s v -l verbose -d 'Print what is decided and why'
 complete -c getgpu -s q -l quiet -d 'Print errors only, no hints'
 complete -c getgpu -s V -l version -d 'Print the version'
 complete -c getgpu -s h -l help -d 'Print help: the common options (-h) or everything (--help)'
+complete -c getgpu -l release -r -f -a "(getgpu --complete release 2>/dev/null)"

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, Command, ValueHint};
+use clap::{ArgAction, Command, ValueHint};
 use clap_complete::{Shell, generate};
 use getgpu_common::settings::{Policy, Shown, Type};
 
@@ -29,18 +29,12 @@ pub fn all() -> Vec<Made> {
             let mut script = Vec::new();
             generate(
                 shell,
-                &mut told(program.command.clone(), shell),
+                &mut told(program.command.clone()),
                 program.name,
                 &mut script,
             );
             let text = String::from_utf8_lossy(&script).into_owned();
-            let text = same_word(text, &program.command);
-            let text = match program.name {
-                "getgpu" if shell == Shell::Zsh => index_is_told(&reservations(&text, shell)),
-                "getgpu" => reservations(&text, shell),
-                "cudawrap" => commands(text, shell, &program.command),
-                _ => text,
-            };
+            let text = text + &more(shell, program.name, &program.command);
             made.extend(files(shell, program.name, text));
         }
     }
@@ -91,44 +85,38 @@ fn files(shell: Shell, program: &str, text: String) -> Vec<Made> {
     }
 }
 
-/// What getgpu answers when a completion asks for the values of `--release`.
-const ASK: &str = "getgpu --complete release 2>/dev/null";
-
-/// Behind `--release`: one's own reservations, which only getgpu knows.
-fn reservations(text: &str, shell: Shell) -> String {
-    let mut found = false;
-    let mut in_release = false;
-    let line = |line: &str| -> String {
-        let new = match shell {
-            Shell::Bash => {
-                let value = in_release && line.trim() == "COMPREPLY=(\"${cur}\")";
-                in_release = line.trim() == "--release)";
-                value.then(|| {
-                    let start = &line[..line.find('C').unwrap_or(0)];
-                    format!("{start}COMPREPLY=($(compgen -W \"$({ASK})\" -- \"${{cur}}\"))\n{start}return 0")
-                })
-            }
-            Shell::Zsh => line.starts_with("'--release=").then(|| {
-                line.replace(
-                    ":DEVICE-or-TAG:'",
-                    &format!(":DEVICE-or-TAG:{{compadd - ${{(f)\"$({ASK})\"}}}}'"),
-                )
-            }),
-            _ => line
-                .starts_with("complete -c getgpu -l release -d")
-                .then(|| format!("{line} -a \"({ASK})\"")),
-        };
-        found |= new.is_some();
-        new.unwrap_or_else(|| line.to_owned()) + "\n"
-    };
-    let text: String = text.lines().map(line).collect();
-    assert!(found, "clap_complete writes --release in another way");
-    text
+/// What stands behind the text of clap_complete, which is taken as it is: in bash and fish
+/// the values of `--release`, which only getgpu knows, and the command behind cudawrap's
+/// options.
+fn more(shell: Shell, program: &str, command: &Command) -> String {
+    match (program, shell) {
+        ("getgpu", Shell::Bash) => RELEASE_IN_BASH.to_owned(),
+        ("getgpu", Shell::Fish) => RELEASE_IN_FISH.to_owned(),
+        ("cudawrap", Shell::Bash) => BEHIND_OPTIONS.replace("VALUED", &valued(command).join("|")),
+        ("cudawrap", Shell::Fish) => COMMAND_IN_FISH.to_owned(),
+        _ => String::new(),
+    }
 }
+
+const RELEASE_IN_BASH: &str = r#"
+_getgpu_release() {
+    if [[ "$3" == --release ]]; then
+        COMPREPLY=($(compgen -W "$(getgpu --complete release 2>/dev/null)" -- "$2"))
+    else
+        _getgpu "$@"
+    fi
+}
+complete -F _getgpu_release -o bashdefault -o default getgpu
+"#;
+const RELEASE_IN_FISH: &str =
+    "complete -c getgpu -l release -r -f -a \"(getgpu --complete release 2>/dev/null)\"\n";
+const COMMAND_IN_FISH: &str =
+    "complete -c cudawrap -x -a \"(__fish_complete_subcommand --fcs-skip=1)\"\n";
 
 /// The function for bash: skips cudawrap's own options, and leaves the rest to the
 /// completion of commands, where bash-completion is loaded.
-const BEHIND_OPTIONS: &str = r#"_cudawrap_command() {
+const BEHIND_OPTIONS: &str = r#"
+_cudawrap_command() {
     local word=1
     while [[ $word -lt $COMP_CWORD ]]; do
         case "${COMP_WORDS[word]}" in
@@ -149,7 +137,7 @@ const BEHIND_OPTIONS: &str = r#"_cudawrap_command() {
         COMPREPLY=()
     fi
 }
-
+complete -F _cudawrap_command -o bashdefault -o default cudawrap
 "#;
 
 /// The options of a parser that take the next word as their value.
@@ -166,64 +154,10 @@ fn valued(command: &Command) -> Vec<String> {
         .collect()
 }
 
-/// zsh offers an option at the first Tab only if the words beside it have an action
-/// (zshcompsys(1), _arguments): a message is one.
-fn index_is_told(text: &str) -> String {
-    let line = |line: &str| match line.strip_prefix("'*::index -- ") {
-        Some(help) => {
-            let help = help
-                .split(":'")
-                .next()
-                .unwrap_or_default()
-                .replace(';', ",");
-            format!("'*:index:_message \"INDEX\\: {help}\"' \\\n")
-        }
-        None => format!("{line}\n"),
-    };
-    text.lines().map(line).collect()
-}
-
-/// What stands behind cudawrap's options is a command with its own arguments. To zsh the
-/// parser says so, but not that `--` is no part of it.
-fn commands(text: String, shell: Shell, command: &Command) -> String {
-    match shell {
-        Shell::Bash => {
-            let offset = BEHIND_OPTIONS.replace("VALUED", &valued(command).join("|"));
-            let (functions, registered) = text
-                .rsplit_once("\nif [[ ")
-                .expect("clap_complete registers the function in another way");
-            format!(
-                "{functions}\n{offset}if [[ {}",
-                registered.replace("-F _cudawrap ", "-F _cudawrap_command ")
-            )
-        }
-        Shell::Fish => {
-            text + "complete -c cudawrap -x -a \"(__fish_complete_subcommand --fcs-skip=1)\"\n"
-        }
-        _ => text.replacen(
-            "    local context curcontext",
-            "    if (( $words[(i)--] < CURRENT )); then\n        words[(i)--]=()\n        (( CURRENT-- ))\n    fi\n    local context curcontext",
-            1,
-        ),
-    }
-}
-
-/// In zsh `--wait=-[` says that the value is in the same word (zshcompsys(1), optspecs),
-/// which the maker of the scripts does not write.
-fn same_word(text: String, command: &Command) -> String {
-    let options = command
-        .get_arguments()
-        .filter(|arg| arg.is_require_equals_set())
-        .filter_map(Arg::get_long);
-    options.fold(text, |text, name| {
-        text.replace(&format!("'--{name}=["), &format!("'--{name}=-["))
-    })
-}
-
 /// The parser, told which words an option has, and that no option but those that say so
-/// has the name of a file. A value that stands behind `=` only is for zsh; the others
-/// would take the next word for it.
-fn told(command: Command, shell: Shell) -> Command {
+/// has the name of a file. A value that stands behind `=` only is left out: a shell would
+/// take the next word for it.
+fn told(command: Command) -> Command {
     let command = WORDS.iter().fold(command, |command, (name, words)| {
         let has = command.get_arguments().any(|arg| arg.get_id() == *name);
         if has {
@@ -233,7 +167,7 @@ fn told(command: Command, shell: Shell) -> Command {
         }
     });
     command.mut_args(|arg| {
-        if arg.is_require_equals_set() && shell != Shell::Zsh {
+        if arg.is_require_equals_set() {
             return arg
                 .require_equals(false)
                 .num_args(0)
