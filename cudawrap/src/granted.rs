@@ -100,9 +100,7 @@ fn lease_once(
     }
     // Its number is for the lease, which is to lie as low as it can.
     drop(probe);
-    let lease = Lease::confirm(claims, &inherited, lock_file, call.lessee.pid)?;
-    let lease = lease.taken_from(request.cover.as_ref());
-    request.confirm(lock_file)?;
+    let lease = Lease::confirm(call, request, claims, &inherited)?;
     Ok(Named::Leased(lease))
 }
 

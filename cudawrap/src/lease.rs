@@ -10,10 +10,13 @@ use getgpu_common::descriptors::{highest, lowest};
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::lock::claim::{join, sign};
-use getgpu_common::lock::{Claim, LockFile, OfdLock, Side, Span, Units};
+use getgpu_common::lock::{Claim, OfdLock, Side, Span, Units};
 use getgpu_common::ownership::Cover;
 use getgpu_common::procfs::namespaces;
+use getgpu_common::request::Request;
 use getgpu_common::share;
+
+use crate::call::Call;
 
 /// The program that a lease is for.
 #[derive(Clone, Copy, Debug)]
@@ -49,18 +52,23 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Confirms claims for process `pid`, and joins what ancestors lease already, so that a
-    /// program that was given none of their descriptors has its device when they are
-    /// gone.
+    /// Confirms claims that the `request` of this call led to, and joins what ancestors
+    /// lease already, so that a program that was given none of their descriptors has its
+    /// device when they are gone.
+    ///
+    /// # Errors
+    ///
+    /// The reservation or lease from which this one was taken has ended meanwhile.
     pub fn confirm(
+        call: &Call<'_>,
+        request: &Request,
         claims: Vec<Claim>,
         inherited: &[(Span, Units)],
-        lock_file: &LockFile,
-        pid: i32,
     ) -> Result<Self, Failure> {
+        let lock_file = call.lock_file;
         let signature = Signature {
             uid: namespaces::host_uid(nix::unistd::geteuid().as_raw()),
-            pid: namespaces::host_pids().then_some(pid),
+            pid: namespaces::host_pids().then_some(call.lessee.pid),
         };
         claims.iter().try_for_each(Claim::confirm)?;
         let claimed = claims
@@ -83,20 +91,14 @@ impl Lease {
             // No descriptor is left: then the writable ones have to be inherited.
             Err(_) => signature.inherit(claims),
         };
+        request.confirm(lock_file)?;
         Ok(Self {
             held,
             carries: false,
             part,
-            enclosing: None,
+            enclosing: request.cover.clone(),
             units,
         })
-    }
-
-    /// The same lease, taken from what the request says is ours.
-    #[must_use]
-    pub fn taken_from(mut self, cover: Option<&Cover>) -> Self {
-        self.enclosing = cover.cloned();
-        self
     }
 
     /// The smallest part of a device in what this lease is taken from.

@@ -39,9 +39,7 @@ pub fn lease(call: &Call<'_>, choice: Choice) -> Result<Leased, Failure> {
         Choice::Free(picked, guard, request) => {
             let (devices, claims): (Vec<_>, _) =
                 picked.into_iter().map(|p| (p.device, p.claim)).unzip();
-            let lease = Lease::confirm(claims, &[], call.lock_file, call.lessee.pid)?;
-            let lease = lease.taken_from(request.cover.as_ref());
-            request.confirm(call.lock_file)?;
+            let lease = Lease::confirm(call, &request, claims, &[])?;
             drop(guard);
             Ok(Leased {
                 shown: apply_rank::shown(uuids(&devices), &request, call.settings),

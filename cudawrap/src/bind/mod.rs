@@ -45,9 +45,12 @@ impl Around<'_> {
         self.call.rank.and_then(|rank| rank.size)
     }
 
-    /// A batch job has its mask of CPUs to itself where it was granted one device.
+    /// A batch job has its mask of CPUs to itself where it was granted one device, and not
+    /// one for each of several tasks.
     fn is_job_of_one_device(&self) -> bool {
-        self.call.environment.batch_job && self.request.neighbours.is_empty()
+        let rank = self.call.rank;
+        let several = rank.is_some_and(|rank| rank.devices.is_some_and(|devices| devices > 1));
+        self.call.environment.batch_job && self.request.neighbours.is_empty() && !several
     }
 
     /// The neighbours, where each rank has one, with the device that this rank has in the

@@ -149,6 +149,24 @@ fn a_mask_with_room_for_all_tasks_is_the_tasks_own() {
     }
 }
 
+/// Slurm has given each of two tasks one of the job's devices, and no CPUs of its own.
+#[test]
+fn tasks_with_a_device_each_and_one_mask_do_not_pin_threads() {
+    if cores(2).is_none() {
+        return;
+    }
+    let sandbox = near_all(2);
+    let bound = |gpus: &str| {
+        let command = task(&sandbox, &cpus(), 0, 2).visible(&sandbox.uuids()[0]);
+        let command = command
+            .env("SLURM_GPUS_ON_NODE", gpus)
+            .env("CUDAWRAP_SHARE", "1");
+        told(&crate::cpu_masks::facts(command), "OMP_PROC_BIND")
+    };
+    assert_eq!(bound("1").as_deref(), Some("true"), "the job's only device");
+    assert_eq!(bound("2"), None);
+}
+
 /// The devices beside it are not what a mask is divided among, whoever set it.
 #[test]
 fn a_mask_that_was_set_is_not_divided_among_devices() {
