@@ -71,13 +71,7 @@ impl Call<'_> {
     }
 
     fn only(&self, device: Device, mut request: Request) -> Choice {
-        apply_rank::alone(
-            &mut request,
-            self.lock_file,
-            &device.uuid,
-            self.settings,
-            self.rank,
-        );
+        apply_rank::alone(self, &mut request, &device.uuid);
         Choice::Only(vec![device], Box::new(request))
     }
 
@@ -148,7 +142,7 @@ impl Call<'_> {
         request: &mut Request,
     ) -> Result<Option<Inventory>, Failure> {
         let known = request.resolve_grant(client)?;
-        if !apply_rank::matters(self.settings, self.rank) && !self.settings.bind {
+        if !apply_rank::matters(self) && !self.settings.bind {
             return Ok(known);
         }
         let mut inventory = match known {
@@ -164,17 +158,10 @@ impl Call<'_> {
             let in_pool = |device: &&mut Device| pool.contains(&device.uuid);
             client.near(inventory.devices.iter_mut().filter(in_pool))?;
         }
-        if !apply_rank::matters(self.settings, self.rank) {
+        if !apply_rank::matters(self) {
             return Ok(Some(inventory));
         }
-        apply_rank::place(
-            request,
-            self.lock_file,
-            &inventory,
-            self.settings,
-            self.rank,
-            self.diag,
-        )?;
+        apply_rank::place(self, request, &inventory)?;
         Ok(Some(inventory))
     }
 

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use getgpu_common::choice::attempt;
 use getgpu_common::choice::rejection_report::{Offer, Rejected};
-use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
@@ -86,11 +85,10 @@ fn lease_once(
     let (mut claims, mut inherited) = (Vec::new(), Vec::new());
     for device in devices {
         let named = NamedDevice {
-            lock_file,
+            call,
             probe: &probe,
             request,
             device,
-            diag: call.diag,
         };
         match named.claim()? {
             Part::Claimed(claim) => claims.push(claim),
@@ -115,16 +113,15 @@ enum Part {
 
 /// One of the devices that are to be leased.
 struct NamedDevice<'a> {
-    lock_file: &'a LockFile,
+    call: &'a Call<'a>,
     probe: &'a OfdLock,
     request: &'a Request,
     device: &'a Device,
-    diag: &'a Diag,
 }
 
 impl NamedDevice<'_> {
     fn claim(&self) -> Result<Part, Failure> {
-        let (lock_file, span) = (self.lock_file, Span::of(&self.device.uuid));
+        let (lock_file, span) = (self.call.lock_file, Span::of(&self.device.uuid));
         let reserved = self
             .request
             .cover
@@ -133,17 +130,14 @@ impl NamedDevice<'_> {
         let (ours, portion) = wanted(self.request, self.device);
         let claim = match (ours, portion) {
             (_, Portion::TooLarge) => {
-                let failure = too_large(self.request, self.device);
-                return Ok(Part::None(Named::TooLarge(failure)));
+                return Ok(Part::None(Named::TooLarge(self.too_large())));
             }
             // A share of a part that we own is one among several of ours.
-            (Some(_), Portion::Units(_)) => {
-                part_of_ours(lock_file, self.probe, self.request, self.device)?
-            }
+            (Some(_), Portion::Units(_)) => self.part_of_ours()?,
             (Some(ours), Portion::All) if !reserved => return Ok(Part::Inherited(ours.clone())),
             (Some(ours), Portion::All) => named_lease(lock_file, span, ours.clone())?,
             (None, Portion::All) => named_lease(lock_file, span, Units::whole())?,
-            (None, Portion::Units(wanted)) => part_of_unowned(lock_file, self.probe, span, wanted)?,
+            (None, Portion::Units(wanted)) => self.part_of_unowned(wanted)?,
         };
         let Some(claim) = claim else {
             return Ok(self.taken("lease"));
@@ -161,20 +155,103 @@ impl NamedDevice<'_> {
         Ok(Part::Claimed(claim))
     }
 
+    /// Whether others are dividing what is ours: a second `$(getgpu)` under a first is
+    /// inside the reservation that the device is ours by.
     fn divided(&self, claim: &Claim) -> Result<bool, Failure> {
-        let inside = inside(self.lock_file, self.request, self.device);
+        let region = Span::of(&self.device.uuid).inner_reservation();
+        let shown = |pid| {
+            let locks = ownership_proof::locks_of(pid);
+            ownership_proof::shown_in(&locks, self.call.lock_file, region)
+        };
+        let inside = holder(self.request).map(shown).unwrap_or_default();
         Ok(claim.others_inside(&inside)? == Some(Held::Confirmed))
     }
 
     fn reserved_for_others(&self, claim: &Claim) -> Result<bool, Failure> {
-        Ok(claim.other_side()? == Some(Held::Confirmed)
-            && !reserved_for_us(self.probe, self.device, self.diag)?)
+        Ok(claim.other_side()? == Some(Held::Confirmed) && !self.reserved_for_us()?)
+    }
+
+    /// Whether a reservation counts as ours although nothing can be proven: in another pid
+    /// namespace the uid that it is signed with decides. There uid 0 may be anybody's, so a
+    /// line says what was assumed.
+    fn reserved_for_us(&self) -> Result<bool, Failure> {
+        if namespaces::host_pids() {
+            return Ok(false);
+        }
+        let uuid = &self.device.uuid;
+        let own = nix::unistd::geteuid().as_raw();
+        let signed = holders::uids(self.probe, Span::of(uuid), Side::Reservation)?;
+        if own == 0 && !signed.is_empty() {
+            self.call.diag.warn(&format!(
+                "{uuid}: reserved on the host: running there because this container was given it"
+            ));
+            return Ok(true);
+        }
+        Ok(signed.contains(&namespaces::host_uid(own)))
     }
 
     /// Somebody else's lease or reservation is in the way.
     fn taken(&self, kind: &str) -> Part {
-        let holder = first_holder(self.lock_file, self.probe, self.device, kind);
+        let holder = first_holder(self.call.lock_file, self.probe, self.device, kind);
         Part::None(Named::Taken(self.device.uuid.clone(), holder))
+    }
+
+    /// The failure of a share that no device of the grant has room for.
+    fn too_large(&self) -> Failure {
+        let (uuid, share) = (&self.device.uuid, self.request.filter.share);
+        let share = share.map(|share| share.to_string()).unwrap_or_default();
+        let (ours, _) = wanted(self.request, self.device);
+        let part = ours.filter(|units| !units.is_whole());
+        let why = match (self.device.memory, part) {
+            (Some(memory), Some(units)) => {
+                let mebibytes = ((memory >> 20) as f64 * share::fraction(units)) as u64;
+                let part = quantity::size_text(mebibytes << 20);
+                format!("your part of {uuid} has {part} of memory")
+            }
+            (Some(memory), None) => format!("{uuid} has {} of memory", quantity::size_text(memory)),
+            (None, _) => format!("{uuid}: NVML does not report how much memory it has"),
+        };
+        Failure::new(Kind::NoDevice, format!("--share {share}: {why}"))
+            .hint("a fraction, such as --share 1/2, fits every device")
+    }
+
+    /// A share of a part that we own, among others of ours that take theirs at this moment.
+    fn part_of_ours(&self) -> Result<Option<Claim>, Failure> {
+        let began = Instant::now();
+        loop {
+            let lock_file = self.call.lock_file;
+            match attempt::claim(
+                lock_file,
+                self.probe,
+                Side::Lease,
+                self.request,
+                self.device,
+            )? {
+                Offer::Available(claim) => return Ok(Some(claim)),
+                Offer::Rejected(Rejected::Tentative) if began.elapsed() < PATIENCE => {
+                    std::thread::sleep(PAUSE);
+                }
+                Offer::Rejected(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// So many units of a device that is not ours yet: what the leases and reservations of
+    /// others leave of it.
+    fn part_of_unowned(&self, wanted: i64) -> Result<Option<Claim>, Failure> {
+        let (began, span) = (Instant::now(), Span::of(&self.device.uuid));
+        loop {
+            let taken = Occupancy::look(self.probe, Level::Outer, span)?.all();
+            let Some(units) = Units::whole().difference(&taken).first(wanted) else {
+                return Ok(None);
+            };
+            if let Some(claim) = named_lease(self.call.lock_file, span, units)? {
+                return Ok(Some(claim));
+            }
+            if began.elapsed() >= PATIENCE {
+                return Ok(None);
+            }
+        }
     }
 }
 
@@ -187,107 +264,6 @@ pub fn wanted<'r>(request: &'r Request, device: &Device) -> (Option<&'r Units>, 
         .filter
         .portion(ours.unwrap_or(&whole), device.memory);
     (ours, portion)
-}
-
-/// What the reservation that a device is ours by has reserved inside another one of ours:
-/// a second `$(getgpu)` under a first.
-fn inside(lock_file: &LockFile, request: &Request, device: &Device) -> Units {
-    let region = Span::of(&device.uuid).inner_reservation();
-    holder(request)
-        .map(|pid| ownership_proof::shown_in(&ownership_proof::locks_of(pid), lock_file, region))
-        .unwrap_or_default()
-}
-
-/// Whether a reservation counts as ours although nothing can be proven: in another pid
-/// namespace the uid that it is signed with decides. There uid 0 may be anybody's, so a
-/// line says what was assumed.
-fn reserved_for_us(probe: &OfdLock, device: &Device, diag: &Diag) -> Result<bool, Failure> {
-    if namespaces::host_pids() {
-        return Ok(false);
-    }
-    let own = nix::unistd::geteuid().as_raw();
-    let signed = holders::uids(probe, Span::of(&device.uuid), Side::Reservation)?;
-    if own == 0 && !signed.is_empty() {
-        diag.warn(&format!(
-            "{}: reserved on the host: running there because this container was given it",
-            device.uuid
-        ));
-        return Ok(true);
-    }
-    Ok(signed.contains(&namespaces::host_uid(own)))
-}
-
-/// The failure of a share that no device of the grant has room for.
-fn too_large(request: &Request, device: &Device) -> Failure {
-    let share = request
-        .filter
-        .share
-        .map(|share| share.to_string())
-        .unwrap_or_default();
-    let ours = request.cover.as_ref();
-    let part = ours
-        .and_then(|cover| cover.units(&device.uuid))
-        .filter(|units| !units.is_whole());
-    let why = match (device.memory, part) {
-        (Some(memory), Some(units)) => {
-            let mebibytes = ((memory >> 20) as f64 * share::fraction(units)) as u64;
-            let part = quantity::size_text(mebibytes << 20);
-            format!("your part of {} has {part} of memory", device.uuid)
-        }
-        (Some(memory), None) => format!(
-            "{} has {} of memory",
-            device.uuid,
-            quantity::size_text(memory)
-        ),
-        (None, _) => format!(
-            "{}: NVML does not report how much memory it has",
-            device.uuid
-        ),
-    };
-    Failure::new(Kind::NoDevice, format!("--share {share}: {why}"))
-        .hint("a fraction, such as --share 1/2, fits every device")
-}
-
-/// A share of a part that we own, among others of ours that take theirs at this moment.
-fn part_of_ours(
-    lock_file: &LockFile,
-    probe: &OfdLock,
-    request: &Request,
-    device: &Device,
-) -> Result<Option<Claim>, Failure> {
-    let began = Instant::now();
-    loop {
-        match attempt::claim(lock_file, probe, Side::Lease, request, device)? {
-            Offer::Available(claim) => return Ok(Some(claim)),
-            Offer::Rejected(Rejected::Tentative) if began.elapsed() < PATIENCE => {
-                std::thread::sleep(PAUSE);
-            }
-            Offer::Rejected(_) => return Ok(None),
-        }
-    }
-}
-
-/// So many units of a device that is not ours yet: what the leases and reservations of
-/// others leave of it.
-fn part_of_unowned(
-    lock_file: &LockFile,
-    probe: &OfdLock,
-    span: Span,
-    wanted: i64,
-) -> Result<Option<Claim>, Failure> {
-    let began = Instant::now();
-    loop {
-        let taken = Occupancy::look(probe, Level::Outer, span)?.all();
-        let Some(units) = Units::whole().difference(&taken).first(wanted) else {
-            return Ok(None);
-        };
-        if let Some(claim) = named_lease(lock_file, span, units)? {
-            return Ok(Some(claim));
-        }
-        if began.elapsed() >= PATIENCE {
-            return Ok(None);
-        }
-    }
 }
 
 pub fn first_holder(

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use getgpu_common::error::{Failure, Kind, reason};
@@ -35,6 +35,8 @@ const PLACES: [&str; 5] = [
 const SERVER_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// How long a daemon may take to listen.
 const LISTENS: Duration = Duration::from_secs(10);
+/// Between two looks at it.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// How to speak to the daemon of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,22 +89,16 @@ impl Control {
         let cannot = |error: io::Error| self.failed(&reason(&error));
         let output = File::create(&said).map_err(cannot)?;
         let errors = output.try_clone().map_err(cannot)?;
-        let mut command = self.command();
-        let child = command
+        let child = self
+            .command()
             .arg("-d")
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(errors)
             .spawn()
             .map_err(cannot)?;
-        let began = Instant::now();
-        let status = wait(child, LISTENS);
-        // One that could not start says so by its status; then nothing is waited for.
-        let left = match status {
-            Some(status) if status.success() => LISTENS.saturating_sub(began.elapsed()),
-            _ => Duration::ZERO,
-        };
-        if listens_within(&self.directory, left).map_err(cannot)? {
+        let (listening, status) = self.wait_until_it_listens(child).map_err(cannot)?;
+        if listening {
             return Ok(());
         }
         let why = last_line(&said).unwrap_or_else(|| match status {
@@ -117,6 +113,26 @@ impl Control {
             ),
         });
         Err(self.failed(&why))
+    }
+
+    /// Whether a daemon listens, and the status of the command that starts it. Some daemons
+    /// listen a little after their command has exited; one whose command failed never does.
+    fn wait_until_it_listens(&self, mut command: Child) -> io::Result<(bool, Option<ExitStatus>)> {
+        let deadline = Instant::now() + LISTENS;
+        loop {
+            let status = command.try_wait()?;
+            let listening = status.is_some() && listens(&self.directory)?;
+            let failed = status.is_some_and(|status| !status.success());
+            if listening || failed {
+                return Ok((listening, status));
+            }
+            if Instant::now() >= deadline {
+                let _ = command.kill();
+                let _ = command.wait();
+                return Ok((listens(&self.directory)?, status));
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Why it cannot be started, with what its log says.
@@ -191,36 +207,6 @@ pub fn listens(directory: &MpsDirectory) -> io::Result<bool> {
         Err(Errno::ENOENT | Errno::ECONNREFUSED) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
-}
-
-/// Waits until a daemon listens that was started by a command which has returned: some
-/// listen a little later.
-fn listens_within(directory: &MpsDirectory, limit: Duration) -> io::Result<bool> {
-    let began = Instant::now();
-    loop {
-        if listens(directory)? {
-            return Ok(true);
-        }
-        if began.elapsed() >= limit {
-            return Ok(false);
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// The status of a child that ends within `limit`; one that does not is killed.
-fn wait(mut child: Child, limit: Duration) -> Option<std::process::ExitStatus> {
-    let began = Instant::now();
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Some(status),
-            Ok(None) if began.elapsed() < limit => std::thread::sleep(Duration::from_millis(1)),
-            _ => break,
-        }
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    None
 }
 
 fn last_line(file: &Path) -> Option<String> {

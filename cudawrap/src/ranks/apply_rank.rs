@@ -6,7 +6,6 @@ use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Inventory;
-use getgpu_common::lock::LockFile;
 use getgpu_common::nearest::Nearest;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Settings, Shown};
@@ -14,6 +13,7 @@ use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
 use super::{LAUNCHERS, Rank, distribution, launchers};
+use crate::call::Call;
 
 /// This process's rank, from its environment.
 ///
@@ -44,30 +44,23 @@ pub fn of_linked(diag: &Diag) -> Option<Rank> {
 }
 
 /// Whether the devices have to be known before one is chosen.
-pub fn matters(settings: &Settings, rank: Option<&Rank>) -> bool {
-    rank.is_some() || settings.visible != Shown::One
+pub fn matters(call: &Call<'_>) -> bool {
+    call.rank.is_some() || call.settings.visible != Shown::One
 }
 
 /// The share of a rank in a grant of one device, of which nothing has to be asked.
-pub fn alone(
-    request: &mut Request,
-    lock_file: &LockFile,
-    device: &Uuid,
-    settings: &Settings,
-    rank: Option<&Rank>,
-) {
-    if let (Some(rank), None) = (rank, settings.share) {
-        if is_ours_alone(request, lock_file, std::slice::from_ref(device)) {
-            return;
-        }
+pub fn alone(call: &Call<'_>, request: &mut Request, device: &Uuid) {
+    if let (Some(rank), None) = (call.rank, call.settings.share)
+        && !is_ours_alone(call, request, std::slice::from_ref(device))
+    {
         divide(request, distribution::share(rank, 1));
     }
 }
 
 /// Whether the devices were reserved for, or leased by, this rank alone.
-fn is_ours_alone(request: &Request, lock_file: &LockFile, grant: &[Uuid]) -> bool {
-    let owned = request.owned_of(lock_file, grant, None).cover();
-    owned.is_some_and(|cover| launchers::is_ours_alone(lock_file, &cover))
+fn is_ours_alone(call: &Call<'_>, request: &Request, grant: &[Uuid]) -> bool {
+    let owned = request.owned_of(call.lock_file, grant, None).cover();
+    owned.is_some_and(|cover| launchers::is_ours_alone(call.lock_file, &cover))
 }
 
 /// Ranks divide what they are given, also where that is a part of a device.
@@ -77,15 +70,9 @@ fn divide(request: &mut Request, share: Option<Share>) {
 }
 
 /// Puts a rank into its place.
-pub fn place(
-    request: &mut Request,
-    lock_file: &LockFile,
-    inventory: &Inventory,
-    settings: &Settings,
-    rank: Option<&Rank>,
-    diag: &Diag,
-) -> Result<(), Failure> {
-    if settings.visible != Shown::One && request.count > 1 {
+pub fn place(call: &Call<'_>, request: &mut Request, inventory: &Inventory) -> Result<(), Failure> {
+    let shown = call.settings.visible;
+    if shown != Shown::One && request.count > 1 {
         let text = format!(
             "--count {}: --visible first and all are for programs with one device",
             request.count
@@ -93,14 +80,14 @@ pub fn place(
         return Err(Failure::new(Kind::Usage, text));
     }
     let listed = listed(request, inventory);
-    if let Some(rank) = rank {
-        place_rank(request, lock_file, &listed, settings, rank, diag);
+    if let Some(rank) = call.rank {
+        place_rank(call, rank, request, &listed);
     }
-    match settings.visible {
+    match shown {
         Shown::One => {}
         Shown::First => request.others = listed,
         Shown::All => {
-            let local = rank.map_or(0, |rank| rank.local);
+            let local = call.rank.map_or(0, |rank| rank.local);
             if let Some(own) = listed.get(local % listed.len().max(1)) {
                 request.filter.grant = Some(vec![own.clone()]);
             }
@@ -111,30 +98,20 @@ pub fn place(
 }
 
 /// Gives a rank its part of the devices that ranks divide, and says which is nearest.
-fn place_rank(
-    request: &mut Request,
-    lock_file: &LockFile,
-    listed: &[Uuid],
-    settings: &Settings,
-    rank: &Rank,
-    diag: &Diag,
-) {
-    let ours_alone = || is_ours_alone(request, lock_file, listed);
+fn place_rank(call: &Call<'_>, rank: &Rank, request: &mut Request, listed: &[Uuid]) {
+    let settings = call.settings;
     // Whose devices are divided: those of a grant, and everybody's only if the user asks
     // for that.
-    let divided = (request.visible != Visible::Unset || settings.share_auto) && !ours_alone();
+    let divided = (request.visible != Visible::Unset || settings.share_auto)
+        && !is_ours_alone(call, request, listed);
     if divided && settings.share.is_none() {
         divide(request, distribution::share(rank, listed.len()));
         request.memory |= settings.mps;
         if let Some(line) = distribution::uneven(rank, listed.len()) {
-            diag.warn(&line);
+            call.diag.warn(&line);
         }
     }
-    let block = if divided {
-        distribution::block(rank, listed.len())
-    } else {
-        None
-    };
+    let block = distribution::block(rank, listed.len()).filter(|_| divided);
     // Ranks that are fewer than the devices use the first ones.
     if let (Some(_), Some(size)) = (block, rank.size.filter(|size| *size < listed.len())) {
         let used = |(uuid, _): &(Uuid, _)| listed[..size].contains(uuid);
