@@ -2,16 +2,16 @@
 //! is for people goes to standard error; standard output has only what was asked for as
 //! output.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use getgpu_common::diag::{Diag, Level, printable, write};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::exit;
+use getgpu_common::resolve_program::{Identity, beside};
 use getgpu_common::settings::{Environment, Loaded};
 
 use crate::directory::Directory;
-use crate::identity::Id;
 use crate::inspect::look;
 use crate::job::Job;
 use crate::names::Names;
@@ -95,7 +95,7 @@ fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
         note: note.as_ref(),
         diag,
     };
-    let failed = run_all(&job, &paths)?;
+    let failed = run_all(&job, &mut paths)?;
     if paths.len() > 1 {
         diag.warn(&format!(
             "{} paths: {} done, {failed} failed",
@@ -115,23 +115,14 @@ fn link_dir_exists(dir: &Path) -> Result<(), Failure> {
 }
 
 /// Does the job for each path, and gives how many have failed.
-fn run_all(job: &Job<'_>, paths: &[PathBuf]) -> Result<usize, Failure> {
+fn run_all(job: &Job<'_>, paths: &mut [PathBuf]) -> Result<usize, Failure> {
+    if job.goal == Goal::Undo {
+        // A link that leads to a wrapped path leads to the program once that is undone.
+        paths.sort_by_cached_key(|path| job.leads_on(path));
+    }
     let mut failed = 0;
-    // A link that leads to a wrapped path is as it was once that is undone, in whatever
-    // order they were given.
-    let mut later = Vec::new();
-    let mut left: VecDeque<&PathBuf> = paths.iter().collect();
-    while let Some(path) = left.pop_front() {
+    for path in paths {
         match job.run(path) {
-            Err(_)
-                if job.goal == Goal::Undo
-                    && !later.contains(&path)
-                    && !left.is_empty()
-                    && job.leads_on(path) =>
-            {
-                later.push(path);
-                left.push_back(path);
-            }
             Ok(done) => {
                 let shown = path.to_string_lossy();
                 for step in &done.steps {
@@ -190,10 +181,14 @@ fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
 }
 
 /// The paths, with those of the wrapped programs in the place of each directory.
-fn wrapped_in(paths: Vec<PathBuf>, own: Option<Id>, diag: &Diag) -> Result<Vec<PathBuf>, Failure> {
+fn wrapped_in(
+    paths: Vec<PathBuf>,
+    own: Option<Identity>,
+    diag: &Diag,
+) -> Result<Vec<PathBuf>, Failure> {
     let mut all = Vec::new();
     for path in paths {
-        if !path.is_dir() {
+        if !holds_programs(&path) {
             all.push(path);
             continue;
         }
@@ -210,10 +205,16 @@ fn wrapped_in(paths: Vec<PathBuf>, own: Option<Id>, diag: &Diag) -> Result<Vec<P
     Ok(all)
 }
 
+/// Whether the path stands for the programs in it: a directory, but for one in the place of
+/// a wrapped program.
+fn holds_programs(path: &Path) -> bool {
+    path.is_dir() && beside(path).is_none_or(|program| program.symlink_metadata().is_err())
+}
+
 /// The lines for a path, or for what is wrapped in a directory.
-fn look_at(path: &Path, own: Option<Id>) -> Result<Vec<status::StatusLine>, Failure> {
+fn look_at(path: &Path, own: Option<Identity>) -> Result<Vec<status::StatusLine>, Failure> {
     let failed = |error: std::io::Error| Failure::new(Kind::Refused, reason(&error));
-    let (dir, names) = if path.is_dir() {
+    let (dir, names) = if holds_programs(path) {
         let dir = Directory::open(&std::fs::canonicalize(path).map_err(failed)?).map_err(failed)?;
         let names = status::names_in(&dir, own).map_err(failed)?;
         (dir, names)
@@ -227,7 +228,7 @@ fn look_at(path: &Path, own: Option<Id>) -> Result<Vec<status::StatusLine>, Fail
     let mut lines = Vec::new();
     for name in names {
         let seen = look(&dir, &Names::of(&name), own).map_err(failed)?;
-        let shown = if path.is_dir() {
+        let shown = if holds_programs(path) {
             path.join(&name)
         } else {
             path.to_owned()

@@ -59,37 +59,6 @@ pub(crate) const ROWS: &[Row] = &[
         undo: PLAIN,
     },
     Row {
-        name: "half",
-        files: |s| (app(s), ours(s, "app/CUDAWRAP_x")).1,
-        status: "plain",
-        attention: true,
-        wrap: WRAPPED,
-        repair: WRAPPED,
-        undo: PLAIN,
-    },
-    Row {
-        name: "half, and that cudawrap is gone",
-        files: |s| (app(s), gone(s, "app/CUDAWRAP_x")).1,
-        status: "plain",
-        attention: true,
-        wrap: WRAPPED,
-        repair: WRAPPED,
-        undo: PLAIN,
-    },
-    Row {
-        name: "half, superseded program left over",
-        files: |s| {
-            app(s);
-            ours(s, "app/CUDAWRAP_x");
-            s.script("app/.CUDAWRAP_x~", "old");
-        },
-        status: "plain",
-        attention: true,
-        wrap: WRAPPED,
-        repair: WRAPPED,
-        undo: PLAIN,
-    },
-    Row {
         name: "same file",
         files: |s| (app(s), s.run_sh("ln app/x app/CUDAWRAP_x")).1,
         status: "plain",
@@ -101,19 +70,6 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "wrapped, our link left over",
         files: |s| (hidden(s), ours(s, "app/x"), ours(s, "app/.CUDAWRAP_x~")).2,
-        status: "wrapped",
-        attention: true,
-        wrap: WRAPPED,
-        repair: WRAPPED,
-        undo: PLAIN,
-    },
-    Row {
-        name: "wrapped, superseded program left over",
-        files: |s| {
-            hidden(s);
-            ours(s, "app/x");
-            s.script("app/.CUDAWRAP_x~", "old");
-        },
         status: "wrapped",
         attention: true,
         wrap: WRAPPED,
@@ -135,32 +91,219 @@ pub(crate) const ROWS: &[Row] = &[
         status: "upgraded over",
         attention: true,
         wrap: Err("--repair"),
-        repair: WRAPPED,
+        repair: Ok(("CUDAWRAP_x x x.replaced-1", "one a b")),
         undo: Err("both are kept"),
     },
     Row {
-        name: "a file that cannot be started over it",
+        name: "upgraded over for the second time",
         files: |s| {
+            app(s);
             s.script("app/CUDAWRAP_x", "old");
-            s.run_sh("echo data >app/x");
+            s.script("app/x.replaced-1", "older");
         },
         status: "upgraded over",
         attention: true,
         wrap: Err("--repair"),
-        repair: Err("not executable"),
+        repair: Ok(("CUDAWRAP_x x x.replaced-1 x.replaced-2", "one a b")),
         undo: Err("both are kept"),
+    },
+    Row {
+        name: "upgraded over, repair stopped half way",
+        files: |s| {
+            app(s);
+            s.script("app/CUDAWRAP_x", "old");
+            s.run_sh("ln app/CUDAWRAP_x app/x.replaced-1; ln app/x app/.CUDAWRAP_x~");
+        },
+        status: "upgraded over",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: Ok(("CUDAWRAP_x x x.replaced-1", "one a b")),
+        undo: Err("both are kept"),
+    },
+    Row {
+        name: "copied",
+        files: |s| (hidden(s), s.run_sh("cp bin/cudawrap app/x")).1,
+        status: "copied",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "a stripped copy",
+        files: |s| {
+            (
+                hidden(s),
+                s.run_sh("strip -o app/x bin/cudawrap || cp bin/cudawrap app/x"),
+            )
+                .1
+        },
+        status: "copied",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "a link to a copy under another name",
+        files: |s| {
+            hidden(s);
+            s.run_sh("cp bin/cudawrap links/cudawrap-0.1");
+            s.link("../links/cudawrap-0.1", "app/x");
+        },
+        status: "copied",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "a copy without a program",
+        files: |s| s.run_sh("cp bin/cudawrap app/x"),
+        status: "copied",
+        attention: true,
+        wrap: Err("cudawrap itself"),
+        repair: Ok(("x", "")),
+        undo: Ok(("x", "")),
+    },
+    Row {
+        name: "a copy of create-cudawrap over it",
+        files: |s| (hidden(s), s.run_sh("cp bin/create-cudawrap app/x")).1,
+        status: "broken",
+        attention: true,
+        wrap: Err("is a copy of create-cudawrap; the program is CUDAWRAP_name beside it"),
+        repair: Err("is a copy of create-cudawrap; the program is CUDAWRAP_name beside it"),
+        undo: Err("is a copy of create-cudawrap; the program is CUDAWRAP_name beside it"),
+    },
+    Row {
+        name: "a file that cannot be started over it",
+        files: |s| (hidden(s), s.run_sh("echo data >app/x")).1,
+        status: "broken",
+        attention: true,
+        wrap: Err("is not executable; the program is CUDAWRAP_name beside it"),
+        repair: Err("is not executable; the program is CUDAWRAP_name beside it"),
+        undo: Err("is not executable; the program is CUDAWRAP_name beside it"),
+    },
+    Row {
+        name: "an empty file over it",
+        files: |s| (hidden(s), s.run_sh(": >app/x; chmod 755 app/x")).1,
+        status: "broken",
+        attention: true,
+        wrap: Err("is an empty file; the program is CUDAWRAP_name beside it"),
+        repair: Err("is an empty file; the program is CUDAWRAP_name beside it"),
+        undo: Err("is an empty file; the program is CUDAWRAP_name beside it"),
+    },
+    Row {
+        name: "a copy that was cut short over it",
+        files: |s| {
+            (
+                hidden(s),
+                s.run_sh("head -c 9999 bin/cudawrap >app/x; chmod 755 app/x"),
+            )
+                .1
+        },
+        status: "broken",
+        attention: true,
+        wrap: Err("is a program whose end is missing; the program is CUDAWRAP_name beside it"),
+        repair: Err("is a program whose end is missing; the program is CUDAWRAP_name beside it"),
+        undo: Err("is a program whose end is missing; the program is CUDAWRAP_name beside it"),
+    },
+    Row {
+        name: "a text over it that the kernel does not execute",
+        files: |s| (hidden(s), s.run_sh("echo echo >app/x; chmod 755 app/x")).1,
+        status: "broken",
+        attention: true,
+        wrap: Err(
+            "is a file that the kernel cannot execute; the program is CUDAWRAP_name beside it",
+        ),
+        repair: Err(
+            "is a file that the kernel cannot execute; the program is CUDAWRAP_name beside it",
+        ),
+        undo: Err(
+            "is a file that the kernel cannot execute; the program is CUDAWRAP_name beside it",
+        ),
     },
     Row {
         name: "a script over it that runs the program",
         files: |s| {
-            s.script("app/CUDAWRAP_x", "old");
+            hidden(s);
             s.program("app/x", "#!/bin/sh\nexec \"${0%/*}/CUDAWRAP_x\" mine\n");
         },
-        status: "upgraded over",
+        status: "broken",
         attention: true,
-        wrap: Err("--repair"),
-        repair: Err("not a newer program"),
-        undo: Err("both are kept"),
+        wrap: Err(
+            "is a script that names CUDAWRAP_, so not a newer program; the program is CUDAWRAP_name beside it",
+        ),
+        repair: Err(
+            "is a script that names CUDAWRAP_, so not a newer program; the program is CUDAWRAP_name beside it",
+        ),
+        undo: Err(
+            "is a script that names CUDAWRAP_, so not a newer program; the program is CUDAWRAP_name beside it",
+        ),
+    },
+    Row {
+        name: "a script over it that makes the program's name",
+        files: |s| {
+            hidden(s);
+            s.program(
+                "app/x",
+                "#!/bin/sh\nexec \"$(dirname $0)/CUDAWRAP_$(basename $0)\"\n",
+            );
+        },
+        status: "broken",
+        attention: true,
+        wrap: Err(
+            "is a script that names CUDAWRAP_, so not a newer program; the program is CUDAWRAP_name beside it",
+        ),
+        repair: Err(
+            "is a script that names CUDAWRAP_, so not a newer program; the program is CUDAWRAP_name beside it",
+        ),
+        undo: Err(
+            "is a script that names CUDAWRAP_, so not a newer program; the program is CUDAWRAP_name beside it",
+        ),
+    },
+    Row {
+        name: "a link over it to such a script",
+        files: |s| {
+            hidden(s);
+            s.program("links/s", "#!/bin/sh\nexec /x/CUDAWRAP_x\n");
+            s.link("../links/s", "app/x");
+        },
+        status: "broken",
+        attention: true,
+        wrap: Err(
+            "is a script that names CUDAWRAP_, so not a newer program; the program is CUDAWRAP_name beside it",
+        ),
+        repair: Err(
+            "is a script that names CUDAWRAP_, so not a newer program; the program is CUDAWRAP_name beside it",
+        ),
+        undo: Err(
+            "is a script that names CUDAWRAP_, so not a newer program; the program is CUDAWRAP_name beside it",
+        ),
+    },
+    Row {
+        name: "a link over it that leads nowhere",
+        files: |s| (hidden(s), s.link("nothing", "app/x")).1,
+        status: "broken",
+        attention: true,
+        wrap: Err(
+            "is a link that leads to no file (nothing); the program is CUDAWRAP_name beside it",
+        ),
+        repair: Err(
+            "is a link that leads to no file (nothing); the program is CUDAWRAP_name beside it",
+        ),
+        undo: Err(
+            "is a link that leads to no file (nothing); the program is CUDAWRAP_name beside it",
+        ),
+    },
+    Row {
+        name: "a directory over it",
+        files: |s| (hidden(s), s.run_sh("mkdir app/x")).1,
+        status: "broken",
+        attention: true,
+        wrap: Err("is a directory; the program is CUDAWRAP_name beside it"),
+        repair: Err("is a directory; the program is CUDAWRAP_name beside it"),
+        undo: Err("is a directory; the program is CUDAWRAP_name beside it"),
     },
     Row {
         name: "upgraded from one version behind a link to another",
@@ -172,7 +315,7 @@ pub(crate) const ROWS: &[Row] = &[
         status: "upgraded over",
         attention: true,
         wrap: Err("--repair"),
-        repair: Ok(("CUDAWRAP_x x x-2", "one a b")),
+        repair: Ok(("CUDAWRAP_x x x-2 x.replaced-1", "one a b")),
         undo: Err("both are kept"),
     },
     Row {
@@ -265,7 +408,7 @@ pub(crate) const ROWS: &[Row] = &[
         attention: true,
         wrap: Err("something else"),
         repair: Err("something else"),
-        undo: Err("both are kept"),
+        undo: Err("something else"),
     },
     Row {
         name: "another's directory in the way",
@@ -277,7 +420,7 @@ pub(crate) const ROWS: &[Row] = &[
         attention: true,
         wrap: Err("something else"),
         repair: Err("something else"),
-        undo: Err("both are kept"),
+        undo: Err("something else"),
     },
     Row {
         name: "link to a program",

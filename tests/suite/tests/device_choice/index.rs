@@ -96,7 +96,10 @@ fn an_index_counts_within_grants_and_lists() {
     ));
     // Draining a device moves no other, and its own index is refused.
     assert_eq!(sandbox.getgpu(["--no-reserve", "2"]).run().line(), uuids[6]);
-    let line = format!("getgpu: device 1: {}: excluded by the administrator", uuids[4]);
+    let line = format!(
+        "getgpu: device 1: {}: excluded by the administrator",
+        uuids[4]
+    );
     sandbox.getgpu(["1"]).run().refuses("getgpu", 2, &line);
     sandbox
         .getgpu(["3"])
