@@ -81,7 +81,7 @@ pub fn plan(seen: &Seen, now: State, request: &Request) -> Result<Plan, Failure>
             }
             plan.steps.insert(0, Step::Drop(Tmp));
         }
-        Leftover::Foreign if plan.steps.iter().any(|step| *step == Step::Link(Tmp)) => {
+        Leftover::Foreign if plan.steps.contains(&Step::Link(Tmp)) => {
             return Err(refused("the file .CUDAWRAP_name~ beside it is in the way")
                 .hint("find out what it is, and move it away"));
         }

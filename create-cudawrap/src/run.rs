@@ -144,12 +144,14 @@ fn run_all(job: &Job<'_>, paths: &mut [PathBuf]) -> Result<usize, Failure> {
 
 /// `--status`; whether nothing needs attention.
 fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
-    let own = wrapper::find(options.wrapper.as_deref())
-        .ok()
-        .map(|found| found.id);
+    let wrapper = wrapper::locate(options.wrapper.as_deref()).ok();
+    let own = wrapper.as_ref().map(|found| found.id);
     let note = Note::find();
     let noted = options.paths.is_none();
-    let mut lines = Vec::new();
+    let mut lines: Vec<status::StatusLine> = wrapper
+        .and_then(|found| status::wrapper_line(Path::new(&found.text)))
+        .into_iter()
+        .collect();
     let mut good = true;
     for path in paths(options, note.as_ref())? {
         match look_at(&path, own) {

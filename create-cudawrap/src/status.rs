@@ -15,6 +15,7 @@ use crate::executable::Form;
 use crate::inspect::{self, Kind, Leads, Seen};
 use crate::names;
 use crate::state::{Leftover, State, leftover, oddity, state};
+use crate::wrapper;
 
 /// The report on one path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -64,6 +65,22 @@ pub fn line(path: &Path, seen: &Seen) -> Option<StatusLine> {
         link,
         detail: detail.or_else(|| litter.then(left)),
     })
+}
+
+/// The line for a cudawrap that has become something else, whatever is wrapped.
+pub fn wrapper_line(path: &Path) -> Option<StatusLine> {
+    Some(StatusLine {
+        path: path.to_string_lossy().into_owned(),
+        path_bytes: None,
+        state: "broken",
+        attention: true,
+        link: None,
+        detail: Some(affected(&wrapper::fault(path)?)),
+    })
+}
+
+fn affected(fault: &str) -> String {
+    format!("{fault}; every program with a link to it is affected: install the package again")
 }
 
 /// The words for a state.
@@ -154,10 +171,7 @@ fn wrapped(seen: &Seen) -> Words {
     if seen.app.kind == Kind::Link(Leads::Vanished) && seen.wrapper_fault.is_none() {
         bad("broken", "the cudawrap that it leads to is gone: --repair")
     } else if let Some(fault) = &seen.wrapper_fault {
-        bad(
-            "broken",
-            &format!("{fault}; every program with a link to it is affected"),
-        )
+        bad("broken", &affected(fault))
     } else if !seen.app.runs {
         bad("broken", "the cudawrap that it leads to cannot be reached")
     } else if seen.hidden.kind == Kind::Absent {

@@ -32,9 +32,19 @@ pub struct Wrapper {
     pub named: bool,
 }
 
+/// The cudawrap that links can be made to: none that would not run programs as it should.
+pub fn find(named: Option<&Path>) -> Result<Wrapper, Failure> {
+    let found = locate(named)?;
+    match fault(Path::new(&found.text)) {
+        Some(fault) => Err(Failure::new(Kind::Refused, fault)
+            .hint("install the package again, or name another cudawrap with --wrapper")),
+        None => Ok(found),
+    }
+}
+
 /// The cudawrap given by name, else the one beside our own executable, in PATH, or at the
 /// place of old.
-pub fn find(named: Option<&Path>) -> Result<Wrapper, Failure> {
+pub fn locate(named: Option<&Path>) -> Result<Wrapper, Failure> {
     if let Some(path) = named {
         return from_option(path);
     }
@@ -54,7 +64,7 @@ pub fn find(named: Option<&Path>) -> Result<Wrapper, Failure> {
         .filter(|path| runs(path))
         .and_then(|path| Some((identity(&path)?, path)))
     {
-        Some((id, path)) => sound(&path).map(|()| Wrapper {
+        Some((id, path)) => Ok(Wrapper {
             text: path.into_os_string(),
             id,
             named: false,
@@ -84,21 +94,11 @@ fn from_option(path: &Path) -> Result<Wrapper, Failure> {
             refused("its name must be cudawrap").hint("cudawrap recognises its links by that name")
         );
     }
-    sound(&absolute)?;
     Ok(Wrapper {
         text: absolute.into_os_string(),
         id,
         named: true,
     })
-}
-
-/// No link is made to a cudawrap that would not run programs as it should.
-fn sound(path: &Path) -> Result<(), Failure> {
-    match fault(path) {
-        Some(fault) => Err(Failure::new(Kind::Refused, fault)
-            .hint("install the package again, or name another cudawrap with --wrapper")),
-        None => Ok(()),
-    }
 }
 
 /// What is wrong with the cudawrap that `path` leads to: cp(1), chmod(1) and chown(1) follow
