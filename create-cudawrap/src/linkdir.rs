@@ -11,7 +11,7 @@ use getgpu_common::resolve_program::{Identity, identity};
 
 use crate::inspect::{Kind, Seen};
 use crate::names::Place::App;
-use crate::plan::{Goal, Plan, Record, Request, Step, plan};
+use crate::plan::{Goal, Plan, Record, Request, Step, plan, unchanged};
 use crate::state::State;
 use crate::target::Target;
 use crate::wrapper::{self, Wrapper};
@@ -58,16 +58,15 @@ pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), F
 pub fn plan_link(seen: &Seen, now: State, request: &Request) -> Result<Plan, Failure> {
     let alone = seen.hidden.kind == Kind::Absent;
     match now {
-        State::Missing => Ok(Plan {
-            steps: vec![Step::Link(App), Step::Sync],
-            text: "the directory of links now has a link of this name to cudawrap".to_owned(),
-            record: Record::Add,
-        }),
-        State::Wrapped if alone && seen.app.runs => Ok(Plan {
-            steps: Vec::new(),
-            text: "is already a link to cudawrap; nothing changed".to_owned(),
-            record: Record::Add,
-        }),
+        State::Missing => Ok(Plan::new(
+            vec![Step::Link(App), Step::Sync],
+            Record::Add,
+            "the directory of links now has a link of this name to cudawrap",
+        )),
+        State::Wrapped if alone && seen.app.runs => Ok(unchanged(
+            Record::Add,
+            "is already a link to cudawrap; nothing changed",
+        )),
         State::Wrapped if alone => plan(
             seen,
             now,

@@ -57,6 +57,16 @@ pub struct Plan {
     pub record: Record,
 }
 
+impl Plan {
+    pub fn new(steps: Vec<Step>, record: Record, text: &str) -> Self {
+        Self {
+            steps,
+            text: text.to_owned(),
+            record,
+        }
+    }
+}
+
 /// What is asked for, apart from the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -133,11 +143,11 @@ fn repair(seen: &Seen, now: State, request: &Request) -> Result<Plan, Failure> {
     let leads_there = seen.app.text.as_deref() == Some(request.wrapper);
     match now {
         State::Upgraded => Ok(renewed(seen)),
-        State::Copied => Ok(Plan {
-            steps: relink(),
-            text: "was a copy of cudawrap, and is a link to it again".to_owned(),
-            record: Record::Add,
-        }),
+        State::Copied => Ok(Plan::new(
+            relink(),
+            Record::Add,
+            "was a copy of cudawrap, and is a link to it again",
+        )),
         State::Begun if seen.app.text.is_none() => wrap(seen, now),
         State::Wrapped if has_lost_its_cudawrap(seen) || (request.named && !leads_there) => {
             Ok(repointed())
@@ -166,11 +176,11 @@ fn undo(seen: &Seen, now: State) -> Result<Plan, Failure> {
             Record::Remove,
             "is not wrapped; nothing changed",
         )),
-        State::Wrapped if seen.hidden.kind == Sort::Absent => Ok(Plan {
-            steps: vec![Step::Drop(App)],
-            text: "the link to cudawrap is removed".to_owned(),
-            record: Record::Remove,
-        }),
+        State::Wrapped if seen.hidden.kind == Sort::Absent => Ok(Plan::new(
+            vec![Step::Drop(App)],
+            Record::Remove,
+            "the link to cudawrap is removed",
+        )),
         State::Begun if seen.app.text.is_none() => Ok(undone(Step::Drop(Hidden))),
         State::Begun | State::Wrapped | State::Copied => Ok(undone(Step::Over(Hidden, App))),
         State::Unclear if orphan => Ok(undone(Step::Over(Hidden, App))),
@@ -201,44 +211,29 @@ fn wrapped(seen: &Seen, steps: Vec<Step>) -> Plan {
         Some(Form::Script) => ", and as a script it sees that name as $0",
         _ => "",
     };
-    Plan {
-        steps,
-        text: format!("wrapped; the program is CUDAWRAP_name beside it{script}"),
-        record: Record::Add,
-    }
+    let text = format!("wrapped; the program is CUDAWRAP_name beside it{script}");
+    Plan::new(steps, Record::Add, &text)
 }
 
 fn undone(step: Step) -> Plan {
-    Plan {
-        steps: vec![step],
-        text: "the program is back under its name".to_owned(),
-        record: Record::Remove,
-    }
+    Plan::new(
+        vec![step],
+        Record::Remove,
+        "the program is back under its name",
+    )
 }
 
 fn repointed() -> Plan {
-    Plan {
-        steps: relink(),
-        text: "leads to cudawrap again".to_owned(),
-        record: Record::Add,
-    }
+    Plan::new(relink(), Record::Add, "leads to cudawrap again")
 }
 
 fn adopted(steps: Vec<Step>) -> Plan {
-    Plan {
-        steps,
-        text: "is now wrapped by cudawrap instead of migtools; the program is CUDAWRAP_name"
-            .to_owned(),
-        record: Record::Add,
-    }
+    let text = "is now wrapped by cudawrap instead of migtools; the program is CUDAWRAP_name";
+    Plan::new(steps, Record::Add, text)
 }
 
-fn unchanged(record: Record, text: &str) -> Plan {
-    Plan {
-        steps: Vec::new(),
-        text: text.to_owned(),
-        record,
-    }
+pub fn unchanged(record: Record, text: &str) -> Plan {
+    Plan::new(Vec::new(), record, text)
 }
 
 /// The program at the path gets the name `CUDAWRAP_app`, and the older one another.
@@ -249,14 +244,9 @@ fn renewed(seen: &Seen) -> Plan {
         Step::Over(Tmp, Hidden),
         Step::Sync,
     ];
-    Plan {
-        steps: [&first[..], &relink()].concat(),
-        text: format!(
-            "the newer program is wrapped; the older one is {} now",
-            seen.replaced.to_string_lossy()
-        ),
-        record: Record::Add,
-    }
+    let older = seen.replaced.to_string_lossy();
+    let text = format!("the newer program is wrapped; the older one is {older} now");
+    Plan::new([&first[..], &relink()].concat(), Record::Add, &text)
 }
 
 /// Wrapped by migtools: the program gets our name for it beside theirs, then a link of

@@ -2,7 +2,6 @@
 //! is for people goes to standard error; standard output has only what was asked for as
 //! output.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use getgpu_common::diag::{Diag, Level, printable, write};
@@ -153,24 +152,15 @@ fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
         .into_iter()
         .collect();
     let mut good = true;
-    for path in paths(options, note.as_ref())? {
+    for path in wrapped_in(paths(options, note.as_ref())?, own, diag)? {
         match look_at(&path, own) {
-            Err(_) if noted && target::is_gone(&path) => {
-                diag.note(&format!(
-                    "{}: its directory no longer exists",
-                    path.display()
-                ));
+            Ok(Some(line)) => lines.push(line),
+            Err(_) if noted && target::is_gone(&path) => gone(diag, &path),
+            Ok(None) if noted => gone(diag, &path),
+            Ok(None) => {
+                let failure = Failure::new(Kind::Refused, "no such file");
+                good = fail(diag, &about(&path, failure));
             }
-            Ok(found) if found.is_empty() && noted => {
-                diag.note(&format!("{}: no longer exists", path.display()));
-            }
-            Ok(found) if found.is_empty() && !path.is_dir() => {
-                good = fail(
-                    diag,
-                    &about(&path, Failure::new(Kind::Refused, "no such file")),
-                );
-            }
-            Ok(found) => lines.extend(found),
             Err(failure) => good = fail(diag, &about(&path, failure)),
         }
     }
@@ -180,6 +170,10 @@ fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
         status::text(&lines)
     })?;
     Ok(good && !lines.iter().any(|line| line.attention))
+}
+
+fn gone(diag: &Diag, path: &Path) {
+    diag.note(&format!("{}: no longer exists", path.display()));
 }
 
 /// The paths, with those of the wrapped programs in the place of each directory.
@@ -194,11 +188,9 @@ fn wrapped_in(
             all.push(path);
             continue;
         }
-        let failed =
-            |error: std::io::Error| about(&path, Failure::new(Kind::Refused, reason(&error)));
-        let dir =
-            Directory::open(&std::fs::canonicalize(&path).map_err(failed)?).map_err(failed)?;
-        let names = status::names_in(&dir, own).map_err(failed)?;
+        let names = Directory::open(&path)
+            .and_then(|dir| status::names_in(&dir, own))
+            .map_err(|error| about(&path, Failure::new(Kind::Refused, reason(&error))))?;
         if names.is_empty() {
             diag.warn(&format!("{}: nothing is wrapped there", path.display()));
         }
@@ -213,31 +205,13 @@ fn holds_programs(path: &Path) -> bool {
     path.is_dir() && beside(path).is_none_or(|program| program.symlink_metadata().is_err())
 }
 
-/// The lines for a path, or for what is wrapped in a directory.
-fn look_at(path: &Path, own: Option<Identity>) -> Result<Vec<status::StatusLine>, Failure> {
-    let failed = |error: std::io::Error| Failure::new(Kind::Refused, reason(&error));
-    let (dir, names) = if holds_programs(path) {
-        let dir = Directory::open(&std::fs::canonicalize(path).map_err(failed)?).map_err(failed)?;
-        let names = status::names_in(&dir, own).map_err(failed)?;
-        (dir, names)
-    } else {
-        let target = Target::parse(path)?;
-        (
-            Directory::open(&target.dir).map_err(failed)?,
-            BTreeSet::from([target.name]),
-        )
-    };
-    let mut lines = Vec::new();
-    for name in names {
-        let seen = look(&dir, &Names::of(&name), own).map_err(failed)?;
-        let shown = if holds_programs(path) {
-            path.join(&name)
-        } else {
-            path.to_owned()
-        };
-        lines.extend(status::line(&shown, &seen));
-    }
-    Ok(lines)
+/// The line for a path; none if nothing is there.
+fn look_at(path: &Path, own: Option<Identity>) -> Result<Option<status::StatusLine>, Failure> {
+    let target = Target::parse(path)?;
+    let seen =
+        Directory::open(&target.dir).and_then(|dir| look(&dir, &Names::of(&target.name), own));
+    let seen = seen.map_err(|error| Failure::new(Kind::Refused, reason(&error)))?;
+    Ok(status::line(path, &seen))
 }
 
 fn paths(options: &Options, note: Option<&Note>) -> Result<Vec<PathBuf>, Failure> {

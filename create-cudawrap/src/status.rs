@@ -107,9 +107,6 @@ fn bad(state: &'static str, detail: &str) -> Words {
 }
 
 fn words(seen: &Seen, name: &OsStr) -> Option<Words> {
-    let beside = |what: &str| {
-        format!("{what}: --repair wraps it, and keeps the older one as name.replaced-1")
-    };
     let words = match state(seen) {
         State::Missing => return None,
         State::Wrapped => wrapped(seen),
@@ -117,10 +114,19 @@ fn words(seen: &Seen, name: &OsStr) -> Option<Words> {
         State::Begun if seen.app.text.is_none() => {
             bad("plain", "an interrupted run: wrap it again, or --undo")
         }
-        State::Begun => unwrapped_by_hand(seen),
+        State::Begun if !seen.app.runs => {
+            bad("broken", "its program, CUDAWRAP_name, cannot be run")
+        }
+        State::Begun => good(
+            "plain",
+            Some(
+                "unwrapped by hand: it leads to its program, CUDAWRAP_name; --undo puts that back"
+                    .to_owned(),
+            ),
+        ),
         State::Upgraded => bad(
             "upgraded over",
-            &beside("a newer program replaced the link"),
+            "a newer program replaced the link: --repair wraps it, and keeps the older one as name.replaced-1",
         ),
         State::Copied => bad(
             "copied",
@@ -134,6 +140,7 @@ fn words(seen: &Seen, name: &OsStr) -> Option<Words> {
 
 /// What create-cudawrap leaves alone.
 fn unclear(seen: &Seen) -> Words {
+    let alone = seen.hidden.kind == Kind::Absent;
     match oddity(seen) {
         None => bad(
             "foreign",
@@ -142,40 +149,49 @@ fn unclear(seen: &Seen) -> Words {
         Some(what) if seen.app.kind == Kind::Absent => {
             bad("broken", &format!("{what}; --undo puts it back"))
         }
-        Some(what) if seen.hidden.kind == Kind::Absent => match seen.app.kind {
-            Kind::Link(_) => bad("broken", &what),
-            _ => good("plain", Some("not a program".to_owned())),
-        },
+        Some(_) if alone && seen.app.text.is_none() => {
+            good("plain", Some("not a program".to_owned()))
+        }
         Some(what) => bad("broken", &what),
     }
 }
 
 fn plain(seen: &Seen, name: &OsStr) -> Words {
-    if seen.app.through.is_some() {
-        return through(seen);
-    }
-    match seen.form {
-        Some(Form::Own(_)) if names::is_own(name) => good("plain", None),
-        Some(form @ Form::Own(_)) => {
-            let what = form.fault().unwrap_or_default();
-            bad(
-                "copied",
-                &format!("{what}, with no CUDAWRAP_name beside it"),
-            )
-        }
-        _ => good("plain", None),
+    let own = seen
+        .form
+        .filter(|form| matches!(form, Form::Own(_)) && !names::is_own(name));
+    match (&seen.app.through, own.and_then(Form::fault)) {
+        (Some(_), _) if !seen.app.runs => bad(
+            "broken",
+            "it leads to a link to cudawrap that runs no program",
+        ),
+        (Some(hop), _) => good("wrapped", Some(format!("through {}", hop.display()))),
+        (None, Some(what)) => bad(
+            "copied",
+            &format!("{what}, with no CUDAWRAP_name beside it"),
+        ),
+        (None, None) => good("plain", None),
     }
 }
 
 fn wrapped(seen: &Seen) -> Words {
-    if seen.app.kind == Kind::Link(Leads::Vanished) && seen.wrapper_fault.is_none() {
-        bad("broken", "the cudawrap that it leads to is gone: --repair")
-    } else if let Some(fault) = &seen.wrapper_fault {
+    let alone = seen.hidden.kind == Kind::Absent;
+    if let Some(fault) = &seen.wrapper_fault {
         bad("broken", &affected(fault))
+    } else if seen.app.kind == Kind::Link(Leads::Vanished) {
+        bad("broken", "the cudawrap that it leads to is gone: --repair")
     } else if !seen.app.runs {
         bad("broken", "the cudawrap that it leads to cannot be reached")
-    } else if seen.hidden.kind == Kind::Absent {
-        link_alone(seen)
+    } else if let Some(program) = &seen.behind {
+        good(
+            "wrapped",
+            Some(format!("runs {} by PATH", program.display())),
+        )
+    } else if alone {
+        bad(
+            "broken",
+            "no program of its name beside it, or behind it in PATH",
+        )
     } else if seen.reach.is_none() && !seen.hidden.runs {
         bad(
             "broken",
@@ -184,45 +200,6 @@ fn wrapped(seen: &Seen) -> Words {
     } else {
         good("wrapped", None)
     }
-}
-
-fn through(seen: &Seen) -> Words {
-    if !seen.app.runs {
-        return bad(
-            "broken",
-            "it leads to a link to cudawrap that runs no program",
-        );
-    }
-    let hop = seen.app.through.as_ref();
-    good(
-        "wrapped",
-        hop.map(|hop| format!("through {}", hop.display())),
-    )
-}
-
-/// A link in a directory of links.
-fn link_alone(seen: &Seen) -> Words {
-    match &seen.behind {
-        Some(program) => {
-            let detail = format!("runs {} by PATH", program.display());
-            good("wrapped", Some(detail))
-        }
-        None => bad(
-            "broken",
-            "no program of its name beside it, or behind it in PATH",
-        ),
-    }
-}
-
-fn unwrapped_by_hand(seen: &Seen) -> Words {
-    if !seen.app.runs {
-        return bad(
-            "broken",
-            "it leads to CUDAWRAP_name beside it, which cannot be run",
-        );
-    }
-    let detail = "unwrapped by hand: it leads to its program, CUDAWRAP_name; --undo puts that back";
-    good("plain", Some(detail.to_owned()))
 }
 
 /// The names in a directory that have to do with wrapping.

@@ -26,11 +26,8 @@ pub(crate) const ODDITIES: &[Oddity] = &[
     (
         "a copy that was cut short over it",
         |s| {
-            (
-                hidden(s),
-                s.run_sh("head -c 9999 bin/cudawrap >app/x; chmod 755 app/x"),
-            )
-                .1
+            hidden(s);
+            s.run_sh("head -c 9999 bin/cudawrap >app/x; chmod 755 app/x");
         },
         "is a program whose end is missing",
     ),
