@@ -79,7 +79,12 @@ pub fn program(seen: &Seen, facts: &Facts, force: bool) -> Result<(), Failure> {
         Some(Form::Own(name)) => return Err(own(name)),
         Some(form) => {
             if let Some(fault) = form.fault() {
-                return Err(refused(&format!("is {fault}")));
+                let failure = refused(&format!("is {fault}"));
+                return Err(match form {
+                    Form::ScriptOfWrapped => failure
+                        .hint("as CUDAWRAP_name it could execute itself for ever; use --link-dir"),
+                    _ => failure,
+                });
             }
         }
         None => {}
