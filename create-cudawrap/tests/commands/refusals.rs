@@ -289,7 +289,7 @@ fn a_locked_note_delays_and_fails_nothing() {
     let sandbox = Sandbox::with_program();
     sandbox.script("app/y", "two");
     sandbox.ok(&["y"]);
-    let lock = std::fs::File::open(sandbox.path("state/getgpu")).unwrap();
+    let lock = std::fs::File::open(sandbox.path("state/getgpu/.wrapped.lock")).unwrap();
     fs4::FileExt::lock(&lock).unwrap();
     let said = sandbox.ok(&["x"]);
     assert!(said.err.contains("cannot record"), "{}", said.err);
