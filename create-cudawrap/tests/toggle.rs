@@ -13,7 +13,7 @@ mod support;
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Stdio, exit};
+use std::process::{Command, exit};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use support::Sandbox;
@@ -85,16 +85,17 @@ fn change(sandbox: &Sandbox, kind: Kind) -> usize {
     goals.len()
 }
 
-/// What the starts that failed ended with.
-fn starts_of(app: &Path) -> Vec<Option<i32>> {
+/// What the starts that failed ended with, and said.
+fn starts_of(app: &Path) -> Vec<(Option<i32>, String)> {
     let start = || {
         // cudawrap shall find the program, not a device.
         let mut command = Command::new(app);
-        let quiet = command.env("CUDAWRAP_DISABLE", "1").stderr(Stdio::null());
-        quiet.status().unwrap().code()
+        let output = command.env("CUDAWRAP_DISABLE", "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
     };
-    let codes = (0..starts()).map(|_| start());
-    codes.filter(|code| *code != Some(RAN)).collect()
+    let results = (0..starts()).map(|_| start());
+    results.filter(|(code, _)| *code != Some(RAN)).collect()
 }
 
 fn race(sandbox: &Sandbox, exe: &Path, kind: Kind) {
