@@ -40,13 +40,15 @@ pub fn run() -> i32 {
     for attempt in 0.. {
         let called =
             locate_program::find(arguments.first().map(OsString::as_os_str), path.as_deref());
-        let failure = match called {
+        let (failure, is_found) = match called {
             Ok(Called::OwnName) => return named::run(&arguments),
-            Ok(Called::Link(program)) => story.run(&program, &arguments, &diag),
-            Err(failure) => failure,
+            Ok(Called::Link(program)) => (story.run(&program, &arguments, &diag), true),
+            // Wrapped, undone and wrapped again between two looks, a path leads to no
+            // program for a moment.
+            Err(failure) => (failure, false),
         };
-        let vanished = matches!(failure.kind, Kind::NotFound) && attempt < TRIES;
-        if !vanished {
+        let vanished = !is_found || matches!(failure.kind, Kind::NotFound);
+        if !vanished || attempt >= TRIES {
             return fail(&diag, &failure);
         }
         std::thread::sleep(Duration::from_micros(200));
