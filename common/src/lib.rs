@@ -3,7 +3,8 @@
 //!
 //! | layer | modules |
 //! | --- | --- |
-//! | words and values | `error` and `exit` failures and their statuses, `entry` whether there is memory to start in, `diag` lines for people, `ident` UUIDs, `mig_profile` names of MIG profiles, `quantity` sizes and times, `similar` what was meant by a mistyped word, `cpus` sets of CPUs, `batch` and `job` what a batch system says, `frameworks` variables for shares |
+//! | the kernel's edges | `sys` system calls that no crate offers, `byte_range` ranges of the lock file, `child` making and reaping a process, `procfs` what /proc tells, `resolve_program` which program a wrapped path runs, `descriptors` which ones a process has, `poll` waiting until one is ready, `reader_child` reads what may hang, `process_reset` and `detached` start the small processes that outlive a program, `unseen_child` those that a program waits for and never sees |
+//! | words and values | `error` and `exit` failures and their statuses, `entry` whether there is memory to start in, `package_mark` how this package's executables are known, `diag` lines for people, `ident` UUIDs, `mig_profile` names of MIG profiles, `quantity` sizes and times, `similar` what was meant by a mistyped word, `cpus` sets of CPUs, `batch` and `job` what a batch system says, `frameworks` variables for shares |
 //! | the lock | `lock` taking, confirming and reading locks, `share` parts of a device in units of the lock |
 //! | the node | `inventory` GPUs and devices as data, `visible` CUDA_VISIBLE_DEVICES, `settings` files, variables and the site's lists, `node_lock` the lock of this node, `syslog` and `lease_log` the system's log |
 //! | what is typed | `flags` the form of a table of options, `shared_flags` the options that several programs have, `help_text` help texts, `overrides` options as settings |
@@ -34,6 +35,7 @@ pub mod frameworks;
 pub mod ident;
 pub mod job;
 pub mod mig_profile;
+pub mod package_mark;
 pub mod quantity;
 pub mod similar;
 

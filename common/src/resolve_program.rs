@@ -49,8 +49,10 @@ pub fn chain(path: &Path) -> Chain {
         here = here.parent().unwrap_or(Path::new("")).join(target);
         hops.push(here.clone());
     }
+    // Of the hop that was read last, and not of the path: that may have been unwrapped since
+    // its link was read, and hops and end would be of two moments.
     Chain {
-        end: identity(path),
+        end: identity(&here),
         hops,
     }
 }

@@ -1,11 +1,10 @@
 complete -c create-cudawrap -l link-dir -d 'Leave the program alone and put a link with its name into DIR, which must come before the program\'s directory in PATH' -r -f -a "(__fish_complete_directories)"
 complete -c create-cudawrap -l wrapper -d 'Make links to this cudawrap' -r -F
 complete -c create-cudawrap -l undo -d 'Give the program its name back, the very same file; for a directory: every wrapped program in it'
-complete -c create-cudawrap -l repair -d 'Wrap the new program if an upgrade has replaced the link; renew a link to a cudawrap that no longer exists'
+complete -c create-cudawrap -l repair -d 'Wrap the new program if an upgrade has replaced the link, and keep the older one as name.replaced-1; turn a copy of cudawrap back into a link; renew a link to a cudawrap that no longer exists'
 complete -c create-cudawrap -l status -d 'Print a line for each PATH or, if it is a directory, for each wrapped program in it; exit status 1 if one needs attention'
 complete -c create-cudawrap -l json -d 'With --status: print JSON'
 complete -c create-cudawrap -l all -d 'With --undo, --repair, --status: every path that was recorded when it was wrapped'
-complete -c create-cudawrap -l divert -d 'On Debian: let dpkg write CUDAWRAP_name from now on, so that upgrades keep the link'
 complete -c create-cudawrap -s n -l dry-run -d 'Print what would be done'
 complete -c create-cudawrap -l force -d 'Also wrap a file of a package, a program under an AppArmor profile, or one on a network file system without cudawrap'
 complete -c create-cudawrap -s v -l verbose -d 'Print what is decided and why'

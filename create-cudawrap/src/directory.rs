@@ -2,46 +2,36 @@
 //! descriptor, so nothing can be led elsewhere. One method is one system call; what the
 //! calls together mean is decided in `plan` and `apply`.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, StatFs};
+use getgpu_common::resolve_program::Identity;
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, StatFs};
 use rustix::io::{Errno, retry_on_intr};
 
-/// Whether the kernel is asked to exchange two names in one step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Renames {
-    /// As it is: the kernel and the file system decide.
-    System,
-    /// As on a file system that cannot (NFS and others): every flag of renameat2 is
-    /// answered with EINVAL.
-    Plain,
+/// Device and inode in a stat.
+pub fn id(stat: &Stat) -> Identity {
+    (stat.st_dev, stat.st_ino)
 }
 
 #[derive(Debug)]
 pub struct Directory {
     file: File,
     path: PathBuf,
-    renames: Renames,
 }
 
 impl Directory {
     /// Opens the directory at `path`.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Self::open_with(path, Renames::System)
-    }
-
-    /// The same, as on a file system of the given abilities.
-    pub fn open_with(path: &Path, renames: Renames) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
         Ok(Self {
             file: File::from(fd),
             path: path.to_owned(),
-            renames,
         })
     }
 
@@ -49,9 +39,14 @@ impl Directory {
         &self.path
     }
 
-    /// The open file, to lock it or to ask for its owner.
+    /// The open file, to lock it.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// The directory itself.
+    pub fn own_stat(&self) -> io::Result<Stat> {
+        Ok(rustix::fs::fstat(&self.file)?)
     }
 
     /// The file system it is on.
@@ -59,23 +54,26 @@ impl Directory {
         Ok(retry_on_intr(|| rustix::fs::fstatfs(&self.file))?)
     }
 
-    /// What is at `name`: a link itself, or what it leads to.
-    pub fn stat(&self, name: &OsStr, follow: bool) -> io::Result<rustix::fs::Stat> {
-        let flags = if follow {
-            AtFlags::empty()
-        } else {
-            AtFlags::SYMLINK_NOFOLLOW
-        };
+    /// What has the name: a link itself.
+    pub fn stat(&self, name: &OsStr) -> io::Result<Stat> {
+        self.stat_with(name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// What the name leads to.
+    pub fn stat_behind(&self, name: &OsStr) -> io::Result<Stat> {
+        self.stat_with(name, AtFlags::empty())
+    }
+
+    fn stat_with(&self, name: &OsStr, flags: AtFlags) -> io::Result<Stat> {
         Ok(retry_on_intr(|| {
             rustix::fs::statat(&self.file, name, flags)
         })?)
     }
 
     /// The text of the link at `name`.
-    pub fn readlink(&self, name: &OsStr) -> io::Result<std::ffi::OsString> {
-        use std::os::unix::ffi::OsStringExt;
+    pub fn readlink(&self, name: &OsStr) -> io::Result<OsString> {
         let text = retry_on_intr(|| rustix::fs::readlinkat(&self.file, name, Vec::new()))?;
-        Ok(std::ffi::OsString::from_vec(text.into_bytes()))
+        Ok(OsString::from_vec(text.into_bytes()))
     }
 
     /// A new link; fails when the name is taken.
@@ -85,21 +83,11 @@ impl Directory {
         })?)
     }
 
-    /// A second name for the same file, or for the same link.
+    /// A second name for the same file, or for the same link; fails when it is taken.
     pub fn hard_link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(retry_on_intr(|| {
             rustix::fs::linkat(&self.file, from, &self.file, to, AtFlags::empty())
         })?)
-    }
-
-    /// The two names change places in one step.
-    pub fn exchange(&self, a: &OsStr, b: &OsStr) -> io::Result<()> {
-        self.rename_with(a, b, RenameFlags::EXCHANGE)
-    }
-
-    /// Renames; fails when the new name is taken.
-    pub fn rename_new(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
-        self.rename_with(from, to, RenameFlags::NOREPLACE)
     }
 
     /// Renames over whatever has the new name.
@@ -116,29 +104,11 @@ impl Directory {
         })?)
     }
 
-    /// Makes what was done so far survive a power cut; file systems without such a thing
-    /// are taken as they are.
+    /// Makes what was done so far survive a power cut, on file systems that can.
     pub fn sync(&self) -> io::Result<()> {
         match retry_on_intr(|| rustix::fs::fsync(self.file.as_fd())) {
             Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
-
-    fn rename_with(&self, from: &OsStr, to: &OsStr, flags: RenameFlags) -> io::Result<()> {
-        if self.renames == Renames::Plain {
-            return Err(Errno::INVAL.into());
-        }
-        Ok(retry_on_intr(|| {
-            rustix::fs::renameat_with(&self.file, from, &self.file, to, flags)
-        })?)
-    }
-}
-
-/// Whether `error` says that this file system or kernel has no renameat2 of that kind.
-pub fn unsupported(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::INVAL | Errno::NOSYS)
-    )
 }

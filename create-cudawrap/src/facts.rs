@@ -1,18 +1,19 @@
 //! What the system knows about a program that is about to be wrapped, gathered for
-//! `refuse` to decide on. Each question is asked only here, and an answer that cannot be
+//! `checks` to decide on. Each question is asked only here, and an answer that cannot be
 //! had is none.
 
+use std::path::PathBuf;
+
 use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::resolve_program::{Identity, identity};
 
 use crate::directory::Directory;
 use crate::filesystem::network;
-use crate::identity::Id;
-use crate::inspect::Entry;
+use crate::inspect::{Kind as Sort, Seen};
 use crate::names::OWN;
-use crate::package::Owner;
 use crate::target::Target;
-use crate::wrapper::{Wrapper, identity};
-use crate::{acl, apparmor, names};
+use crate::wrapper::Wrapper;
+use crate::{apparmor, names};
 
 /// Who may change names in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +23,6 @@ pub struct Keeper {
     pub uid: u32,
     pub gid: u32,
     pub mode: u32,
-    /// Whether an access control list lets others than these write.
-    pub listed: bool,
 }
 
 /// What matters for wrapping a program that is not wrapped.
@@ -32,30 +31,24 @@ pub struct Facts {
     /// Which of our own programs it is.
     pub own: Option<String>,
     /// The package it belongs to.
-    pub owner: Option<Owner>,
-    /// Whether dpkg diverts it to `CUDAWRAP_name` already, or is about to.
-    pub diverted: bool,
-    /// The AppArmor profile attached to its path.
-    pub apparmor: Option<String>,
+    pub package: Option<String>,
+    /// The AppArmor profile that names its path.
+    pub apparmor: Option<PathBuf>,
     /// The network file system it is on, when cudawrap is on another one.
     pub network: Option<&'static str>,
 }
 
 /// Who may change names in `dir`.
 pub fn keeper(dir: &Directory) -> Result<Keeper, Failure> {
-    let stat = rustix::fs::fstat(dir.file()).map_err(|e| {
-        Failure::new(
-            Kind::Refused,
-            format!("its directory: {}", reason(&e.into())),
-        )
+    let stat = dir.own_stat().map_err(|error| {
+        let message = format!("its directory: {}", reason(&error));
+        Failure::new(Kind::Refused, message)
     })?;
-    let root = nix::unistd::geteuid().is_root();
     Ok(Keeper {
-        root,
+        root: nix::unistd::geteuid().is_root(),
         uid: stat.st_uid,
         gid: stat.st_gid,
         mode: stat.st_mode & 0o7777,
-        listed: acl::lets_others_write(dir),
     })
 }
 
@@ -63,8 +56,7 @@ pub fn keeper(dir: &Directory) -> Result<Keeper, Failure> {
 pub fn facts(target: &Target, dir: &Directory, wrapper: &Wrapper) -> Facts {
     Facts {
         own: own(target, wrapper),
-        diverted: false,
-        owner: None,
+        package: None,
         apparmor: apparmor::profile(&target.path()),
         network: other_file_system(dir, wrapper.id),
     }
@@ -88,20 +80,17 @@ pub fn own(target: &Target, wrapper: &Wrapper) -> Option<String> {
         return Some(names::WRAPPER.to_owned());
     }
     let exe = std::env::current_exe().ok()?;
-    let beside = OWN
-        .iter()
-        .find(|name| identity(&exe.with_file_name(name)) == Some(id));
-    if identity(&exe) == Some(id) {
-        Some("create-cudawrap".to_owned())
-    } else {
-        beside.map(|name| (*name).to_owned())
-    }
+    let mut beside = OWN.iter();
+    beside
+        .find(|name| identity(&exe.with_file_name(name)) == Some(id))
+        .map(|name| (*name).to_owned())
 }
 
 /// What the user should know although it is wrapped.
-pub fn warnings(target: &Target, entry: &Entry) -> Vec<&'static str> {
+pub fn warnings(target: &Target, seen: &Seen) -> Vec<&'static str> {
+    let entry = &seen.app;
     let mut all = Vec::new();
-    if entry.kind == crate::inspect::Kind::File && entry.linked {
+    if entry.kind == Sort::File && entry.linked {
         all.push("the file has other names (hard links); started by one of those, it runs without cudawrap");
     }
     if entry.mode & 0o6000 != 0 {
@@ -117,8 +106,8 @@ fn has_capabilities(target: &Target) -> bool {
     rustix::fs::getxattr(target.path(), "security.capability", &mut value).is_ok()
 }
 
-fn other_file_system(dir: &Directory, wrapper: Id) -> Option<&'static str> {
+fn other_file_system(dir: &Directory, wrapper: Identity) -> Option<&'static str> {
     let magic = dir.filesystem().ok()?.f_type as u64;
-    let here = rustix::fs::fstat(dir.file()).ok()?;
-    network(magic).filter(|_| here.st_dev != wrapper.dev)
+    let here = dir.own_stat().ok()?;
+    network(magic).filter(|_| here.st_dev != wrapper.0)
 }

@@ -1,25 +1,25 @@
-//! What is at the places of a path, in plain data: the only place that asks the file
-//! system about them. What it means is decided by `state`, which never looks itself.
+//! What is at the places of a path, in plain data: the only module that asks the file
+//! system about them. What it means is decided by `state`.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use getgpu_common::resolve_program::{beside, chain};
+use getgpu_common::resolve_program::{Identity, beside, chain};
 use rustix::fs::FileType;
 
-use crate::directory::Directory;
-use crate::identity::{Id, id};
+use crate::directory::{Directory, id};
+use crate::executable::{Form, form};
 use crate::names::{Names, Place, WRAPPER};
-use crate::{package, wrapper};
+use crate::wrapper;
 
 /// Where a link leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leads {
     /// To a program called cudawrap.
     Cudawrap,
-    /// To a cudawrap that is not there, or cannot be run any more.
+    /// To a cudawrap that does not exist, or that must not be run as it is.
     Vanished,
     /// To another link, which leads to cudawrap: to a wrapped path, or into a directory
     /// of links.
@@ -28,7 +28,7 @@ pub enum Leads {
     Migtools,
     /// To another file.
     Program,
-    /// Nowhere, or to something that is no file.
+    /// To nothing, or to something that is no file.
     Elsewhere,
 }
 
@@ -49,17 +49,15 @@ pub enum Kind {
 pub struct Entry {
     pub kind: Kind,
     /// Which file it is; none when absent.
-    pub id: Option<Id>,
+    pub id: Option<Identity>,
     /// Which file it leads to: itself, if it is no link.
-    pub leads_to: Option<Id>,
-    /// For a link to cudawrap that is not ours: the link that is.
+    pub leads_to: Option<Identity>,
+    /// For a link that leads to cudawrap through another link: that link.
     pub through: Option<PathBuf>,
     /// Whether it can be executed by somebody (for a link: what it leads to).
     pub runs: bool,
     /// The text of a link.
     pub text: Option<OsString>,
-    /// When it came under its name, or changed otherwise.
-    pub changed: (i64, u64),
     /// The permission bits, with setuid and setgid (for a link: of what it leads to).
     pub mode: u32,
     /// Whether the file has other names too.
@@ -75,12 +73,11 @@ impl Entry {
         through: None,
         runs: false,
         text: None,
-        changed: (0, 0),
         mode: 0,
         linked: false,
     };
 
-    /// Whether it is a link of ours, be the cudawrap behind it there or not.
+    /// Whether it is a link to cudawrap, whatever state that cudawrap is in.
     pub fn is_ours(&self) -> bool {
         matches!(self.kind, Kind::Link(Leads::Cudawrap | Leads::Vanished))
     }
@@ -104,72 +101,79 @@ pub struct Seen {
     pub tmp: Entry,
     /// `MIGTOOLS_app`.
     pub former: Entry,
+    /// What the file at the path is; none where it is no file.
+    pub form: Option<Form>,
     /// The places that lie on the way to what the path runs; none if it runs nothing, or
     /// only what PATH may have.
     pub reach: Option<Vec<Place>>,
-    /// The same for `CUDAWRAP_app`.
-    pub hidden_reach: Option<Vec<Place>>,
-    /// Whether the path is a script that names `CUDAWRAP_app`: somebody's own wrapper of
-    /// it, and no newer program.
-    pub calls_hidden: bool,
+    /// Whether one of the other names leads through `.CUDAWRAP_app~`.
+    pub tmp_in_use: bool,
+    /// What is wrong with the cudawrap that the path leads to.
+    pub wrapper_fault: Option<String>,
     /// The program that cudawrap finds by PATH when none is beside the link.
     pub behind: Option<PathBuf>,
-    /// The spelling of the path that dpkg diverts to `CUDAWRAP_app`.
-    pub diverted: Option<PathBuf>,
+    /// The name that an older program would get.
+    pub replaced: OsString,
 }
 
-impl Seen {
-    /// The entry at `place`.
-    pub fn at(&self, place: Place) -> &Entry {
-        match place {
-            Place::App => &self.app,
-            Place::Hidden => &self.hidden,
-            Place::Tmp => &self.tmp,
-            Place::Former => &self.former,
+/// Looks at all places; `own` is our cudawrap where it is known.
+pub fn look(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Result<Seen> {
+    let app = entry(dir, names.at(Place::App), own)?;
+    let hidden = entry(dir, names.at(Place::Hidden), own)?;
+    let path = dir.path().join(names.at(Place::App));
+    let here = id(&dir.own_stat()?);
+    let reach = wrapper::beside_links(&path, own).map(|found| {
+        let mut places = vec![Place::App, Place::Hidden, Place::Tmp, Place::Former];
+        places.retain(|place| found.passes(here, names.at(*place)));
+        places
+    });
+    let passes_tmp = |place| {
+        let hops = chain(&dir.path().join(names.at(place))).hops;
+        hops.iter()
+            .any(|hop| hop.file_name() == Some(names.at(Place::Tmp)))
+    };
+    let file = matches!(app.kind, Kind::File | Kind::Link(Leads::Program));
+    let alone = app.is_ours() && hidden.kind == Kind::Absent;
+    Ok(Seen {
+        tmp: entry(dir, names.at(Place::Tmp), own)?,
+        former: entry(dir, names.at(Place::Former), own)?,
+        form: file.then(|| form(&path)),
+        tmp_in_use: reach.as_ref().is_some_and(|all| all.contains(&Place::Tmp))
+            || passes_tmp(Place::App)
+            || passes_tmp(Place::Hidden),
+        reach,
+        wrapper_fault: app.is_ours().then(|| wrapper::fault(&path)).flatten(),
+        behind: alone.then(|| wrapper::in_path(&path, own)).flatten(),
+        replaced: replaced(dir, names, hidden.id)?,
+        app,
+        hidden,
+    })
+}
+
+/// The first `app.replaced-N` that is free, or that an interrupted run has given to the
+/// program already.
+fn replaced(dir: &Directory, names: &Names, program: Option<Identity>) -> io::Result<OsString> {
+    let mut number = 1;
+    loop {
+        let name = names.replaced(number);
+        match dir.stat(&name) {
+            Ok(stat) if program != Some(id(&stat)) => number += 1,
+            Err(error) if error.kind() != io::ErrorKind::NotFound && !too_long(&error) => {
+                return Err(error);
+            }
+            _ => return Ok(name),
         }
     }
 }
 
-/// Looks at all places; `own` is our cudawrap where it is known.
-pub fn look(dir: &Directory, names: &Names, own: Option<Id>) -> io::Result<Seen> {
-    let app = entry(dir, names.at(Place::App), own)?;
-    let hidden = entry(dir, names.at(Place::Hidden), own)?;
-    let tmp = entry(dir, names.at(Place::Tmp), own)?;
-    let former = entry(dir, names.at(Place::Former), own)?;
-    let path = dir.path().join(names.at(Place::App));
-    let here = id(&rustix::fs::fstat(dir.file())?);
-    let reach = |place| {
-        let found = wrapper::beside_links(&dir.path().join(names.at(place)), own)?;
-        let mut places = vec![Place::App, Place::Hidden, Place::Tmp, Place::Former];
-        places.retain(|place| found.passes((here.dev, here.ino), names.at(*place)));
-        Some(places)
-    };
-    let (reach, hidden_reach) = (reach(Place::App), reach(Place::Hidden));
-    let both = app.kind == Kind::File && hidden.id.is_some();
-    let calls_hidden = both && script_names(&path, names.at(Place::Hidden));
-    let alone = app.is_ours() && hidden.kind == Kind::Absent;
-    let behind = if alone {
-        wrapper::in_path(&path, own)
-    } else {
-        None
-    };
-    let diverted = package::listed(&path, names.at(Place::Hidden))?;
-    Ok(Seen {
-        app,
-        hidden,
-        tmp,
-        former,
-        reach,
-        hidden_reach,
-        calls_hidden,
-        behind,
-        diverted,
-    })
+/// The name is free, and the step that uses it fails.
+fn too_long(error: &io::Error) -> bool {
+    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::NAMETOOLONG)
 }
 
 /// Looks at one name.
-pub fn entry(dir: &Directory, name: &OsStr, own: Option<Id>) -> io::Result<Entry> {
-    let stat = match dir.stat(name, false) {
+pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result<Entry> {
+    let stat = match dir.stat(name) {
         Ok(stat) => stat,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entry::ABSENT),
         Err(error) => return Err(error),
@@ -181,7 +185,6 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Id>) -> io::Result<Entry
         through: None,
         runs: stat.st_mode & 0o111 != 0,
         text: None,
-        changed: (stat.st_ctime, stat.st_ctime_nsec),
         mode: stat.st_mode & 0o7777,
         linked: stat.st_nlink > 1,
     };
@@ -190,7 +193,7 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Id>) -> io::Result<Entry
         FileType::Directory => seen.kind = Kind::Directory,
         FileType::Symlink => {
             let text = dir.readlink(name)?;
-            let behind = dir.stat(name, true);
+            let behind = dir.stat_behind(name);
             let path = dir.path().join(name);
             seen.runs = behind.as_ref().is_ok_and(runs);
             seen.leads_to = behind.as_ref().ok().map(id);
@@ -208,37 +211,24 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Id>) -> io::Result<Entry
     Ok(seen)
 }
 
-/// Whether a script has `name` in its first 64 KiB.
-fn script_names(path: &Path, name: &OsStr) -> bool {
-    use std::io::Read;
-    let mut start = Vec::new();
-    // What cannot be read says nothing.
-    let _ = std::fs::File::open(path).and_then(|file| file.take(64 << 10).read_to_end(&mut start));
-    start.starts_with(b"#!")
-        && start
-            .windows(name.len())
-            .any(|bytes| bytes == name.as_bytes())
-}
-
 fn runs(stat: &rustix::fs::Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o111 != 0
 }
 
-/// A cudawrap is known by the name in the link, by the name at the end of the chain, or
-/// by being our own.
+/// A link to cudawrap is known by the name in it, by the name at the end of the chain, or
+/// by leading to our own: what has become of the file itself is another question.
 fn leads(
     path: &Path,
     text: &OsStr,
     behind: io::Result<rustix::fs::Stat>,
-    own: Option<Id>,
+    own: Option<Identity>,
 ) -> Leads {
     let last = Path::new(text).file_name().unwrap_or(text);
     let stat = match behind {
         Ok(stat) => stat,
         Err(_) if is_migtools(last) => return Leads::Migtools,
         Err(_) if last != WRAPPER => return Leads::Elsewhere,
-        // In the way of looking (no permission, a stale mount) is not gone: such a link
-        // is left as it is.
+        // A cudawrap that cannot be looked at (no permission, a stale mount) still exists.
         Err(error) if is_gone(&error) => return Leads::Vanished,
         Err(_) => return Leads::Cudawrap,
     };
@@ -250,13 +240,12 @@ fn leads(
         .and_then(|end| end.file_name().map(OsStr::to_owned));
     let end = end.as_deref().unwrap_or(last);
     if last == WRAPPER || end == WRAPPER || own == Some(id(&stat)) {
-        return if runs(&stat) {
+        if runs(&stat) {
             Leads::Cudawrap
         } else {
             Leads::Vanished
-        };
-    }
-    if is_migtools(last) || is_migtools(end) {
+        }
+    } else if is_migtools(last) || is_migtools(end) {
         Leads::Migtools
     } else {
         Leads::Program
@@ -278,7 +267,7 @@ fn is_gone(error: &io::Error) -> bool {
 /// The link behind `path` in its chain that makes it lead to cudawrap, for one that is
 /// not ours itself: the last one with a program beside it (python3 -> python3.11 ->
 /// cudawrap), or where none has one, beside `path` neither, the next.
-fn through(path: &Path, own: Option<Id>) -> Option<PathBuf> {
+fn through(path: &Path, own: Option<Identity>) -> Option<PathBuf> {
     let hops = chain(path).hops;
     let links = hops
         .get(1..hops.len().saturating_sub(1))

@@ -6,13 +6,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::error::{Failure, Kind as ErrorKind, reason};
+use getgpu_common::resolve_program::{Identity, identity};
 
-use crate::identity::Id;
-use crate::inspect::Seen;
+use crate::inspect::{Kind, Seen};
 use crate::names::Place::App;
-use crate::plan::{Goal, Outcome, Plan, Request, Step, plan};
-use crate::state::{State, state};
+use crate::plan::{Goal, Plan, Record, Request, Step, plan, unchanged};
+use crate::state::State;
 use crate::target::Target;
 use crate::wrapper::{self, Wrapper};
 use crate::{checks, facts};
@@ -29,7 +29,6 @@ pub fn target(dir: &Path, path: &Path) -> Result<Target, Failure> {
 
 /// Whether `program` can be the one that the link `target` stands for.
 pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), Failure> {
-    let refused = |why: &str| Failure::new(Kind::Refused, why);
     let program = Target::parse(program)?;
     if program.dir == target.dir {
         return Err(refused("is already in the directory of --link-dir")
@@ -56,36 +55,36 @@ pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), F
 }
 
 /// The steps that put the link there.
-pub fn plan_link(seen: &Seen, request: &Request) -> Result<Plan, Failure> {
-    let done = |steps: &[Step], outcome| {
-        Ok(Plan {
-            steps: steps.to_vec(),
-            outcome,
-        })
-    };
-    match state(seen) {
-        State::Missing => done(&[Step::Link(App), Step::Sync], Outcome::Linked),
-        State::LinkOnly if seen.app.runs => done(&[], Outcome::AlreadyLinked),
-        State::LinkOnly => plan(
+pub fn plan_link(seen: &Seen, now: State, request: &Request) -> Result<Plan, Failure> {
+    let alone = seen.hidden.kind == Kind::Absent;
+    match now {
+        State::Missing => Ok(Plan::new(
+            vec![Step::Link(App), Step::Sync],
+            Record::Add,
+            "the directory of links now has a link of this name to cudawrap",
+        )),
+        State::Wrapped if alone && seen.app.runs => Ok(unchanged(
+            Record::Add,
+            "is already a link to cudawrap; nothing changed",
+        )),
+        State::Wrapped if alone => plan(
             seen,
+            now,
             &Request {
                 goal: Goal::Repair,
                 ..*request
             },
         ),
-        _ => Err(Failure::new(
-            Kind::Refused,
-            "that name is taken in the directory of links",
-        )
-        .hint("find out what it is, and move it away")),
+        _ => Err(refused("that name is taken in the directory of links")
+            .hint("find out what it is, and move it away")),
     }
 }
 
 /// What the link would run instead of `program`, as PATH is now.
-pub fn warning(target: &Target, program: &Path, own: Id) -> Option<String> {
+pub fn warning(target: &Target, program: &Path, own: Identity) -> Option<String> {
     let found = wrapper::in_path(&target.path(), Some(own));
     let program = wrapper::program_of(program, Some(own));
-    let identity = |path: &Option<PathBuf>| path.as_deref().and_then(wrapper::identity);
+    let identity = |path: &Option<PathBuf>| path.as_deref().and_then(identity);
     if identity(&found).is_some() && identity(&found) == identity(&program) {
         return None;
     }
@@ -101,4 +100,8 @@ pub fn warning(target: &Target, program: &Path, own: Id) -> Option<String> {
             "with this PATH the link finds no program: put {dir} into PATH, and the program's directory after it"
         ),
     })
+}
+
+fn refused(why: &str) -> Failure {
+    Failure::new(ErrorKind::Refused, why)
 }

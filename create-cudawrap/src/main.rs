@@ -7,6 +7,8 @@
 #[cfg(not(test))]
 use getgpu_common::{entry, error::Kind, exit};
 
+getgpu_common::package_mark!("create-cudawrap");
+
 /// What create-cudawrap needs for itself, in bytes.
 #[cfg(not(test))]
 const LEAST_MEMORY: usize = 512 << 10;

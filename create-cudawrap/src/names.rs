@@ -63,7 +63,13 @@ impl Names {
         }
     }
 
-    /// The same for a message.
+    /// The name that an older program gets when a newer one takes its place.
+    pub fn replaced(&self, number: u32) -> OsString {
+        let number = format!(".replaced-{number}");
+        joined(&[self.app.as_bytes(), number.as_bytes()])
+    }
+
+    /// The name at `place` for a message.
     pub fn shown(&self, place: Place) -> String {
         self.at(place).to_string_lossy().into_owned()
     }

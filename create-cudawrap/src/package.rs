@@ -1,6 +1,5 @@
-//! Whose file it is, as dpkg and rpm know it, and dpkg's diversions: which name an
-//! upgrade writes to. The tools are run without a shell, with a time limit, and only
-//! where they exist.
+//! Which package a file belongs to, as dpkg and rpm know it. The tools are run without a
+//! shell, with a time limit, and only where they exist.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -24,22 +23,14 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// More of an answer is not read.
 const LONGEST: usize = 1 << 20;
 
-/// A package, and the path by which it knows the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    pub package: String,
-    /// `/bin/x` and `/usr/bin/x` are one file, but dpkg knows only one of the two names.
-    pub path: PathBuf,
-}
-
 /// The package that owns `path`.
-pub fn owner(path: &Path) -> Result<Option<Owner>, Failure> {
+pub fn owner(path: &Path) -> Result<Option<String>, Failure> {
     if let Some(dpkg) = tool("dpkg") {
         for path in spellings(path) {
             let args = [OsStr::new("-S"), OsStr::new("--"), &literal(&path)];
             let known = ask(&dpkg, &args)?.known(&dpkg, DPKG_KNOWS_NONE)?;
             if let Some(package) = known.as_deref().and_then(dpkg_package) {
-                return Ok(Some(Owner { package, path }));
+                return Ok(Some(package));
             }
         }
     }
@@ -48,121 +39,10 @@ pub fn owner(path: &Path) -> Result<Option<Owner>, Failure> {
         let args = [&args[..], &[path.as_os_str()]].concat();
         let known = ask(&rpm, &args)?.known(&rpm, RPM_KNOWS_NONE)?;
         if let Some(package) = known.as_deref().and_then(|text| text.lines().next()) {
-            let package = package.to_owned();
-            let path = path.to_owned();
-            return Ok(Some(Owner { package, path }));
+            return Ok(Some(package.to_owned()));
         }
     }
     Ok(None)
-}
-
-/// The spelling of `path` that dpkg diverts to `hidden`, if the administrator had it do
-/// so: by dpkg's own list, since its tools need not be in PATH, and by the tool where it
-/// is, since the list may be elsewhere.
-pub fn diverted(path: &Path, hidden: &OsStr) -> Result<Option<PathBuf>, Failure> {
-    if let Some(listed) = listed(path, hidden).map_err(|e| unreadable(&e))? {
-        return Ok(Some(listed));
-    }
-    let Some(divert) = tool("dpkg-divert") else {
-        return Ok(None);
-    };
-    for path in spellings(path) {
-        let answer = ask(&divert, &[OsStr::new("--truename"), path.as_os_str()])?;
-        if answer.status.success()
-            && answer.bytes.strip_suffix(b"\n")
-                == Some(path.with_file_name(hidden).as_os_str().as_bytes())
-        {
-            return Ok(Some(path));
-        }
-    }
-    Ok(None)
-}
-
-/// The same by dpkg's list alone.
-pub fn listed(path: &Path, hidden: &OsStr) -> io::Result<Option<PathBuf>> {
-    match std::fs::read(list()) {
-        Ok(list) => Ok(spellings(path)
-            .into_iter()
-            .find(|path| lists(&list, path, &path.with_file_name(hidden)))),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn list() -> PathBuf {
-    std::env::var_os("DPKG_ADMINDIR")
-        .map_or_else(|| PathBuf::from("/var/lib/dpkg"), PathBuf::from)
-        .join("diversions")
-}
-
-fn unreadable(error: &io::Error) -> Failure {
-    Failure::new(
-        Kind::Refused,
-        format!("{}: {}", list().display(), reason(error)),
-    )
-}
-
-/// Whether dpkg's list (a line each for the path, for where it is diverted to, and for
-/// the package, `:` for none) says so.
-fn lists(list: &[u8], path: &Path, to: &Path) -> bool {
-    let lines: Vec<&[u8]> = list.split(|&b| b == b'\n').collect();
-    let (path, to) = (path.as_os_str().as_bytes(), to.as_os_str().as_bytes());
-    lines.chunks_exact(3).any(|lines| lines == [path, to, b":"])
-}
-
-/// What begins a diversion.
-pub fn tool_to_divert() -> Option<PathBuf> {
-    tool("dpkg-divert")
-}
-
-/// What ends one: it was there when the diversion began, so it is looked for also where
-/// it is installed.
-pub fn tool_to_undivert() -> Option<PathBuf> {
-    let usual = ["/usr/bin/dpkg-divert", "/usr/sbin/dpkg-divert"].map(PathBuf::from);
-    tool("dpkg-divert").or_else(|| usual.into_iter().find(|path| path.is_file()))
-}
-
-/// From now on dpkg writes `hidden` where it would write `path`.
-pub fn divert(path: &Path, hidden: &OsStr) -> Result<(), Failure> {
-    change(tool_to_divert(), path, hidden, "--add")
-}
-
-/// dpkg writes `path` itself again.
-pub fn undivert(path: &Path, hidden: &OsStr) -> Result<(), Failure> {
-    change(tool_to_undivert(), path, hidden, "--remove")
-}
-
-fn change(tool: Option<PathBuf>, path: &Path, hidden: &OsStr, what: &str) -> Result<(), Failure> {
-    let Some(divert) = tool else {
-        return Err(Failure::new(Kind::Refused, "dpkg-divert is not installed"));
-    };
-    let to = path.with_file_name(hidden);
-    let words = ["--local", "--no-rename", "--quiet", "--divert"].map(OsStr::new);
-    let args = [
-        &words[..],
-        &[to.as_os_str(), OsStr::new(what), path.as_os_str()],
-    ]
-    .concat();
-    if ask(&divert, &args)?.status.success() {
-        return Ok(());
-    }
-    let message = format!("dpkg-divert {what} {} failed", path.display());
-    Err(Failure::new(Kind::Refused, message))
-}
-
-/// The hint for a diversion that cannot be made or ended: another one may be in the way.
-pub fn how_to_see_diversions(path: &Path) -> String {
-    format!(
-        "to see the diversion: dpkg-divert --list '*{}'",
-        path.display()
-    )
 }
 
 struct Answer {
@@ -286,18 +166,6 @@ mod tests {
         let answer = "diversion by dash from: /bin/sh\nlocal diversion to: /bin/sh.x\ncoreutils, other:amd64: /bin/ls\n";
         assert_eq!(dpkg_package(answer).as_deref(), Some("coreutils"));
         assert_eq!(dpkg_package("local diversion from: /bin/sh\n"), None);
-        let list = b"/bin/sh\n/bin/sh.distrib\ndash\n/opt/x\n/opt/CUDAWRAP_x\n:\n";
-        assert!(lists(
-            list,
-            Path::new("/opt/x"),
-            Path::new("/opt/CUDAWRAP_x")
-        ));
-        assert!(!lists(list, Path::new("/opt/CUDAWRAP_x"), Path::new(":")));
-        assert!(!lists(
-            list,
-            Path::new("/bin/sh"),
-            Path::new("/bin/sh.distrib")
-        ));
         assert_eq!(literal(Path::new("/a/[*")), OsStr::new("/a/\\[\\*"));
     }
 }

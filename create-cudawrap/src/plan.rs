@@ -1,15 +1,15 @@
 //! What has to be done to get from a state to the one that was asked for, as a list of
 //! single steps. Pure: after every step, and so after a crash at any of them, the path
-//! runs; the tests walk through all of them.
+//! runs, and the same command goes on from there; the tests walk through all of them.
 
-use getgpu_common::error::Failure;
+use std::ffi::{OsStr, OsString};
 
-use crate::impossible::{hop, hopeless, in_the_way, lost, migtools, refused};
-use crate::inspect::Seen;
-use crate::names::Place::{App, Former, Hidden, Tmp};
-use crate::state::{Leftover, State, leftover, state};
-pub use crate::steps::{Method, Step};
-use crate::steps::{discard, first, half, names_tmp, relink, renew};
+use getgpu_common::error::{Failure, Kind};
+
+use crate::executable::Form;
+use crate::inspect::{Entry, Kind as Sort, Leads, Seen};
+use crate::names::Place::{self, App, Former, Hidden, Tmp};
+use crate::state::{Leftover, State, leftover, oddity};
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,39 +18,33 @@ pub enum Goal {
     Wrap,
     /// The program shall be back under its name.
     Undo,
-    /// What an upgrade or a move has broken shall work again.
+    /// What an upgrade, a copy or a move has broken shall work again.
     Repair,
 }
 
-/// The line when all steps are done.
+/// One change in the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A new link to cudawrap.
+    Link(Place),
+    /// A second name for the first one's file.
+    SecondName(Place, Place),
+    /// This further name for `CUDAWRAP_app`, which a newer program is about to get.
+    Keep(OsString),
+    /// Renamed over what has the new name.
+    Over(Place, Place),
+    /// The name goes away: a link of ours, or the second name of a file.
+    Drop(Place),
+    /// What was done is on the disk before the next step.
+    Sync,
+}
+
+/// What becomes of the record of wrapped paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is wrapped now.
-    Wrapped,
-    /// It was wrapped before.
-    AlreadyWrapped,
-    /// A link to cudawrap is in the directory of links now.
-    Linked,
-    /// The link without a program beside it does what it shall.
-    AlreadyLinked,
-    /// The program is back.
-    Undone,
-    /// The link without a program beside it is gone.
-    LinkRemoved,
-    /// It was not wrapped.
-    NotWrapped,
-    /// The newer program is wrapped, the older one gone.
-    Renewed,
-    /// What migtools wrapped is wrapped by us.
-    Adopted,
-    /// The link leads to cudawrap again.
-    Repointed,
-    /// It leads to a link that leads to cudawrap.
-    AlreadyThrough,
-    /// It is not wrapped, and dpkg writes it under its own name again.
-    Undiverted,
-    /// Nothing needs repair.
-    Healthy,
+pub enum Record {
+    Add,
+    Remove,
+    Unchanged,
 }
 
 /// The steps, and what they lead to.
@@ -58,157 +52,207 @@ pub enum Outcome {
 pub struct Plan {
     /// In this order.
     pub steps: Vec<Step>,
-    /// When they are done.
-    pub outcome: Outcome,
+    /// What is printed when they are done.
+    pub text: String,
+    pub record: Record,
+}
+
+impl Plan {
+    pub fn new(steps: Vec<Step>, record: Record, text: &str) -> Self {
+        Self {
+            steps,
+            text: text.to_owned(),
+            record,
+        }
+    }
 }
 
 /// What is asked for, apart from the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What the user wants.
     pub goal: Goal,
-    /// How names can be exchanged.
-    pub method: Method,
     /// Where links of ours shall lead.
-    pub wrapper: &'a std::ffi::OsStr,
+    pub wrapper: &'a OsStr,
     /// Whether the user named that place: then a repair leads sound links there too.
     pub named: bool,
-    /// Whether dpkg shall divert what is wrapped.
-    pub divert: bool,
 }
 
-/// The steps for `request` in the state that `seen` shows, or why there are none.
-pub fn plan(seen: &Seen, request: &Request) -> Result<Plan, Failure> {
-    let now = state(seen);
-    let (mut steps, outcome) = match request.goal {
-        Goal::Wrap => wrap(seen, now, request)?,
+/// The steps for `request` in the state `now`, which `seen` shows, or why there are none.
+pub fn plan(seen: &Seen, now: State, request: &Request) -> Result<Plan, Failure> {
+    let mut plan = match request.goal {
+        Goal::Wrap => wrap(seen, now)?,
         Goal::Repair => repair(seen, now, request)?,
-        Goal::Undo => undo(seen, now, request.method)?,
+        Goal::Undo => undo(seen, now)?,
     };
-    let uses_tmp = steps.iter().any(|step| names_tmp(*step));
     match leftover(seen) {
-        // The program that a leftover may be is only dropped where another one is in
-        // place: `leftover` sees to that.
-        Leftover::Ours => steps.insert(0, Step::Drop(Tmp)),
-        Leftover::Foreign if uses_tmp => {
+        Leftover::Ours => {
+            if plan.steps.is_empty() {
+                plan.text = "what an interrupted run had left beside it is removed".to_owned();
+            }
+            plan.steps.insert(0, Step::Drop(Tmp));
+        }
+        Leftover::Foreign if plan.steps.contains(&Step::Link(Tmp)) => {
             return Err(refused("the file .CUDAWRAP_name~ beside it is in the way")
                 .hint("find out what it is, and move it away"));
         }
         Leftover::None | Leftover::Foreign => {}
     }
-    let outcome = divert(seen, request, &mut steps, outcome);
-    if !steps.is_empty() {
-        steps.push(Step::Sync);
+    if !plan.steps.is_empty() {
+        plan.steps.push(Step::Sync);
     }
-    Ok(Plan { steps, outcome })
+    Ok(plan)
 }
 
-/// A diversion comes before the link and goes before the link does. An upgrade that lands
-/// between two of these steps, or after a crash there, leaves either [`State::Upgraded`]
-/// or [`State::Superseded`], and both know which of the programs is the newer one.
-fn divert(seen: &Seen, request: &Request, steps: &mut Vec<Step>, outcome: Outcome) -> Outcome {
-    let wrapped = matches!(
-        outcome,
-        Outcome::Wrapped
-            | Outcome::AlreadyWrapped
-            | Outcome::Renewed
-            | Outcome::Adopted
-            | Outcome::Repointed
-    );
-    let unwrapped = matches!(
-        state(seen),
-        State::Plain | State::Through | State::NotAProgram | State::Missing
-    );
-    match (request.goal, seen.diverted.is_some()) {
-        (Goal::Wrap, false) if request.divert && wrapped => {
-            // First, so that an upgrade never lands on the link; but behind what cannot
-            // be taken back.
-            let at = usize::from(steps.first() == Some(&Step::Drop(Tmp)));
-            steps.insert(at, Step::Divert);
-        }
-        (Goal::Undo, true) if !steps.contains(&Step::Undivert) => steps.insert(0, Step::Undivert),
-        (Goal::Repair, true) if unwrapped => {
-            steps.push(Step::Undivert);
-            return Outcome::Undiverted;
-        }
-        _ => {}
-    }
-    if steps.contains(&Step::Undivert) && outcome == Outcome::NotWrapped {
-        Outcome::Undiverted
-    } else {
-        outcome
-    }
-}
-
-type Steps = Result<(Vec<Step>, Outcome), Failure>;
-
-fn wrap(seen: &Seen, now: State, request: &Request) -> Steps {
+fn wrap(seen: &Seen, now: State) -> Result<Plan, Failure> {
     match now {
-        State::Plain => Ok((first(request.method), Outcome::Wrapped)),
-        State::Interrupted => Ok((
-            half(seen, request.method, request.wrapper),
-            Outcome::Wrapped,
-        )),
-        State::SameFile => Ok((relink(request.method), Outcome::Wrapped)),
+        State::Plain if seen.app.through.is_some() => through(seen),
+        State::Plain => {
+            let steps = [vec![Step::SecondName(App, Hidden), Step::Sync], relink()].concat();
+            Ok(wrapped(seen, steps))
+        }
+        State::Begun if !seen.app.runs => {
+            Err(refused("is not executable").hint("chmod +x, if it is a program"))
+        }
+        State::Begun => Ok(wrapped(seen, relink())),
+        State::Wrapped if has_lost_its_cudawrap(seen) => Ok(repointed()),
+        State::Wrapped if seen.hidden.kind == Sort::Absent => match &seen.behind {
+            Some(_) => Ok(unchanged(
+                Record::Add,
+                "is already a link to cudawrap; nothing changed",
+            )),
+            None => Err(link_alone()),
+        },
         // Interrupted before the last step of an adoption.
         State::Wrapped if seen.hidden.is_program() && seen.former.id == seen.hidden.id => {
-            Ok((vec![Step::Drop(Former)], Outcome::Adopted))
+            Ok(adopted(vec![Step::Drop(Former)]))
         }
-        State::Wrapped => Ok((vec![], Outcome::AlreadyWrapped)),
+        State::Wrapped => Ok(unchanged(
+            Record::Add,
+            "is already wrapped; nothing changed",
+        )),
         State::Migtools => adopt(seen),
-        State::Vanished => Ok((relink(request.method), Outcome::Repointed)),
-        State::Bypassed if seen.app.runs => Ok((relink(request.method), Outcome::Wrapped)),
-        State::Bypassed => {
-            Err(refused("leads to CUDAWRAP_name beside it, which is not executable")
-                .hint("chmod +x, if it is a program"))
-        }
-        State::Superseded if !seen.calls_hidden => Ok((relink(request.method), Outcome::Renewed)),
-        State::Through if seen.app.runs => Ok((vec![], Outcome::AlreadyThrough)),
-        State::Upgraded | State::Superseded => Err(refused("is a program, and so is the CUDAWRAP_name beside it")
-            .hint("after an upgrade: create-cudawrap --repair, which removes CUDAWRAP_name; otherwise move one of the two away")),
-        State::InTheWay => Err(in_the_way()),
-        State::LinkOnly if seen.app.runs && seen.behind.is_some() => Ok((vec![], Outcome::AlreadyLinked)),
-        _ => Err(hopeless(seen, now)),
+        State::Upgraded => Err(refused("is a program, and so is the CUDAWRAP_name beside it")
+            .hint("after an upgrade: create-cudawrap --repair, which wraps the program at the path and keeps the other under another name")),
+        State::Copied => Err(refused("is a copy of cudawrap; the program is CUDAWRAP_name beside it")
+            .hint("create-cudawrap --repair makes it a link again")),
+        State::Missing | State::Unclear => Err(unclear(seen)),
     }
 }
 
-fn repair(seen: &Seen, now: State, request: &Request) -> Steps {
+fn repair(seen: &Seen, now: State, request: &Request) -> Result<Plan, Failure> {
     let leads_there = seen.app.text.as_deref() == Some(request.wrapper);
     match now {
-        // A file that cannot be started is no newer program: the one beside it stays.
-        State::Upgraded if !seen.app.runs => {
-            Err(refused("is not executable, and the program is CUDAWRAP_name beside it")
-                .hint("chmod +x, if it is the new program; else remove it, and --undo puts the other back"))
+        State::Upgraded => Ok(renewed(seen)),
+        State::Copied => Ok(Plan::new(
+            relink(),
+            Record::Add,
+            "was a copy of cudawrap, and is a link to it again",
+        )),
+        State::Begun if seen.app.text.is_none() => wrap(seen, now),
+        State::Wrapped if has_lost_its_cudawrap(seen) || (request.named && !leads_there) => {
+            Ok(repointed())
         }
-        State::Upgraded if seen.calls_hidden => {
-            Err(refused("is a script that names CUDAWRAP_name beside it, so it is not a newer program: both are kept")
-                .hint("to wrap the program again: move the script away, run create-cudawrap --undo, then wrap it"))
+        State::Wrapped if seen.hidden.kind == Sort::Absent && seen.behind.is_none() => {
+            Err(link_alone())
         }
-        State::Upgraded if seen.diverted.is_some() => {
-            Err(refused("is a program, and so is the CUDAWRAP_name beside it, where dpkg diverts it: it is not clear which is newer")
-                .hint("move the one away that you do not want; dpkg installed CUDAWRAP_name"))
-        }
-        State::Upgraded => Ok((renew(request.method), Outcome::Renewed)),
-        State::Superseded if seen.calls_hidden => wrap(seen, State::Upgraded, request),
-        State::Superseded => Ok((relink(request.method), Outcome::Renewed)),
-        State::Interrupted | State::SameFile => wrap(seen, now, request),
-        State::Vanished => Ok((relink(request.method), Outcome::Repointed)),
-        State::Wrapped | State::LinkOnly if request.named && !leads_there => {
-            Ok((relink(request.method), Outcome::Repointed))
-        }
-        State::LinkOnly if !seen.app.runs => Ok((relink(request.method), Outcome::Repointed)),
-        State::LinkOnly if seen.behind.is_some() => Ok((vec![], Outcome::Healthy)),
-        State::Plain | State::Wrapped | State::Through | State::Bypassed => Ok((vec![], Outcome::Healthy)),
-        State::InTheWay => Err(in_the_way()),
+        State::Plain | State::Begun | State::Wrapped => Ok(unchanged(
+            Record::Unchanged,
+            "needs no repair; nothing changed",
+        )),
         State::Migtools => adopt(seen),
-        _ => Err(hopeless(seen, now)),
+        State::Missing | State::Unclear => Err(unclear(seen)),
     }
+}
+
+fn undo(seen: &Seen, now: State) -> Result<Plan, Failure> {
+    let orphan = seen.app.kind == Sort::Absent && seen.hidden.is_program();
+    match now {
+        State::Plain if seen.app.through.is_some() => Err(refused(&format!(
+            "only leads to {}, which leads to cudawrap",
+            hop(&seen.app)
+        ))
+        .hint("undo that one")),
+        State::Plain => Ok(unchanged(
+            Record::Remove,
+            "is not wrapped; nothing changed",
+        )),
+        State::Wrapped if seen.hidden.kind == Sort::Absent => Ok(Plan::new(
+            vec![Step::Drop(App)],
+            Record::Remove,
+            "the link to cudawrap is removed",
+        )),
+        State::Begun if seen.app.text.is_none() => Ok(undone(Step::Drop(Hidden))),
+        State::Begun | State::Wrapped | State::Copied => Ok(undone(Step::Over(Hidden, App))),
+        State::Unclear if orphan => Ok(undone(Step::Over(Hidden, App))),
+        State::Upgraded => Err(refused(
+            "is a program, and so is CUDAWRAP_name beside it: both are kept",
+        )
+        .hint("an upgrade has replaced the link; move the one away that is not wanted")),
+        State::Migtools => Err(refused("is wrapped by migtools").hint(
+            "create-cudawrap without --undo takes it over; or put its program back: mv -T MIGTOOLS_name name",
+        )),
+        State::Unclear if seen.hidden.kind == Sort::Absent => {
+            let what = oddity(seen).unwrap_or_default();
+            let text = format!("is {what}, and not wrapped; nothing changed");
+            Ok(unchanged(Record::Remove, &text))
+        }
+        State::Missing | State::Unclear => Err(unclear(seen)),
+    }
+}
+
+/// A new link in the place of what the path is now: an older link, a copy of cudawrap, or
+/// the first name of the program.
+fn relink() -> Vec<Step> {
+    vec![Step::Link(Tmp), Step::Over(Tmp, App)]
+}
+
+fn wrapped(seen: &Seen, steps: Vec<Step>) -> Plan {
+    let script = match seen.form {
+        Some(Form::Script) => ", and as a script it sees that name as $0",
+        _ => "",
+    };
+    let text = format!("wrapped; the program is CUDAWRAP_name beside it{script}");
+    Plan::new(steps, Record::Add, &text)
+}
+
+fn undone(step: Step) -> Plan {
+    Plan::new(
+        vec![step],
+        Record::Remove,
+        "the program is back under its name",
+    )
+}
+
+fn repointed() -> Plan {
+    Plan::new(relink(), Record::Add, "leads to cudawrap again")
+}
+
+fn adopted(steps: Vec<Step>) -> Plan {
+    let text = "is now wrapped by cudawrap instead of migtools; the program is CUDAWRAP_name";
+    Plan::new(steps, Record::Add, text)
+}
+
+pub fn unchanged(record: Record, text: &str) -> Plan {
+    Plan::new(Vec::new(), record, text)
+}
+
+/// The program at the path gets the name `CUDAWRAP_app`, and the older one another.
+fn renewed(seen: &Seen) -> Plan {
+    let first = [
+        Step::Keep(seen.replaced.clone()),
+        Step::SecondName(App, Tmp),
+        Step::Over(Tmp, Hidden),
+        Step::Sync,
+    ];
+    let older = seen.replaced.to_string_lossy();
+    let text = format!("the newer program is wrapped; the older one is {older} now");
+    Plan::new([&first[..], &relink()].concat(), Record::Add, &text)
 }
 
 /// Wrapped by migtools: the program gets our name for it beside theirs, then a link of
 /// ours takes the place of theirs. In between the path runs through their wrapper, which
 /// finds the program under their name until the last step.
-fn adopt(seen: &Seen) -> Steps {
+fn adopt(seen: &Seen) -> Result<Plan, Failure> {
     let begun = seen.hidden.id.is_some() && seen.hidden.id == seen.former.id;
     if !seen.former.is_program() || !seen.former.runs {
         return Err(refused(
@@ -219,66 +263,72 @@ fn adopt(seen: &Seen) -> Steps {
     if !begun && seen.hidden.id.is_some() {
         return Err(in_the_way());
     }
-    let mut steps = if begun {
-        vec![]
-    } else {
-        vec![Step::Copy(Former, Hidden)]
-    };
-    steps.extend([
-        Step::Link(Tmp),
-        Step::Sync,
-        Step::Over(Tmp, App),
-        Step::Sync,
-        Step::Drop(Former),
-    ]);
-    Ok((steps, Outcome::Adopted))
+    let first = (!begun).then_some(Step::SecondName(Former, Hidden));
+    let rest = [Step::Sync].into_iter().chain(relink());
+    let last = [Step::Sync, Step::Drop(Former)];
+    Ok(adopted(first.into_iter().chain(rest).chain(last).collect()))
 }
 
-fn undo(seen: &Seen, now: State, method: Method) -> Steps {
-    let back = match (now, method) {
-        (State::Superseded, _) if seen.calls_hidden => return undo(seen, State::Upgraded, method),
-        (State::Superseded | State::Bypassed, _) => {
-            // Wrapped first, which is a state that a crash may leave. The diversion goes
-            // after that: without it the older program would be taken for the newer one.
-            let (wrapped, _) = undo(seen, State::Wrapped, method)?;
-            let undivert = seen.diverted.is_some().then_some(Step::Undivert);
-            relink(method)
-                .into_iter()
-                .chain(undivert)
-                .chain(wrapped)
-                .collect()
-        }
-        (State::Wrapped | State::Vanished, Method::Exchange) => {
-            let mut steps = vec![Step::Swap(App, Hidden), Step::Sync];
-            steps.extend(discard(Hidden, method));
-            steps
-        }
-        (State::Wrapped | State::Vanished, Method::Replace) => vec![Step::Over(Hidden, App)],
-        (State::Interrupted | State::SameFile, _) => discard(Hidden, method),
-        (State::Orphan, Method::Exchange) => vec![Step::Move(Hidden, App)],
-        (State::Orphan, Method::Replace) => {
-            vec![Step::Copy(Hidden, App), Step::Sync, Step::Drop(Hidden)]
-        }
-        (State::LinkOnly, _) => return Ok((discard(App, method), Outcome::LinkRemoved)),
-        (State::Plain | State::NotAProgram, _) => return Ok((vec![], Outcome::NotWrapped)),
-        (State::Upgraded | State::InTheWay, _) => {
-            return Err(
-                refused("is a program, and so is CUDAWRAP_name beside it: both are kept")
-                    .hint("an upgrade has replaced the link; remove the one that is not wanted"),
-            );
-        }
-        // A diversion is left over, then.
-        (State::Through, _) if seen.diverted.is_some() => return Ok((vec![], Outcome::NotWrapped)),
-        (State::Through, _) => {
-            return Err(refused(&format!(
-                "only leads to {}, which leads to cudawrap",
-                hop(seen)
-            ))
-            .hint("undo that one"));
-        }
-        (State::Migtools, _) => return Err(migtools()),
-        (State::Lost, _) => return Err(lost()),
-        (State::Missing, _) => return Err(refused("no such file")),
+fn through(seen: &Seen) -> Result<Plan, Failure> {
+    let hop = hop(&seen.app);
+    if !seen.app.runs {
+        return Err(refused(&format!(
+            "leads to {hop}, a link to cudawrap that runs no program"
+        ))
+        .hint("create-cudawrap --status shows what is wrong there"));
+    }
+    let text = format!(
+        "leads to {hop}, which starts through cudawrap, so it is wrapped already; nothing changed"
+    );
+    Ok(unchanged(Record::Unchanged, &text))
+}
+
+/// Whether the cudawrap that the link leads to cannot or must not be run.
+fn has_lost_its_cudawrap(seen: &Seen) -> bool {
+    seen.app.kind == Sort::Link(Leads::Vanished) || seen.wrapper_fault.is_some()
+}
+
+fn hop(app: &Entry) -> String {
+    let hop = app.through.as_ref();
+    hop.map(|hop| hop.display().to_string()).unwrap_or_default()
+}
+
+fn link_alone() -> Failure {
+    refused("is a link to cudawrap, with no program of its name beside it or behind it in PATH")
+        .hint("install the program, or remove the link with --undo")
+}
+
+fn in_the_way() -> Failure {
+    refused("something else has the name CUDAWRAP_name beside it")
+        .hint("find out what it is, and move it away")
+}
+
+/// Why nothing is done with what create-cudawrap leaves alone.
+fn unclear(seen: &Seen) -> Failure {
+    let has_program = seen.hidden.is_program();
+    let Some(what) = oddity(seen) else {
+        return in_the_way();
     };
-    Ok((back, Outcome::Undone))
+    let failure = match seen.app.kind {
+        Sort::Absent if has_program => {
+            return refused("no such file; the program is CUDAWRAP_name beside it")
+                .hint("--undo puts it back");
+        }
+        Sort::Absent => return refused("no such file"),
+        _ => refused(&format!("is {what}")),
+    };
+    match seen.app.kind {
+        _ if has_program => failure.hint(
+            "find out what it is, and move it away; then --undo puts the program back, and it can be wrapped again",
+        ),
+        Sort::Directory => failure.hint("name the programs in it"),
+        Sort::Link(Leads::Cudawrap | Leads::Vanished) => {
+            failure.hint("install the program again, then wrap it")
+        }
+        _ => failure,
+    }
+}
+
+fn refused(why: &str) -> Failure {
+    Failure::new(Kind::Refused, why)
 }

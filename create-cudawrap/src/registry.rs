@@ -11,25 +11,16 @@ use std::path::{Path, PathBuf};
 
 use crate::dirlock;
 
-/// What is locked beside a note that everybody may read.
+/// What is locked while the note changes.
 const LOCK: &str = ".wrapped.lock";
 
 /// The file that notes what was wrapped.
 #[derive(Clone, Debug)]
 pub struct Note {
     file: PathBuf,
-    readers: Readers,
-}
-
-/// Who may read the note: that decides what is locked while it changes, since whoever may
-/// read a directory may lock it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Readers {
-    /// Everybody, since names of programs are looked up there: a file of root's alone is
-    /// locked.
-    All,
-    /// Its owner: the directory itself is locked.
-    Owner,
+    /// Of its directory: root's note can be read by everybody, since names of programs are
+    /// looked up there.
+    mode: u32,
 }
 
 impl Note {
@@ -39,7 +30,7 @@ impl Note {
         if nix::unistd::geteuid().is_root() {
             return Some(Self {
                 file: PathBuf::from("/var/lib/getgpu/wrapped"),
-                readers: Readers::All,
+                mode: 0o755,
             });
         }
         let absolute = |name: &str| {
@@ -51,7 +42,7 @@ impl Note {
             absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
         Some(Self {
             file: state.join("getgpu/wrapped"),
-            readers: Readers::Owner,
+            mode: 0o700,
         })
     }
 
@@ -93,25 +84,19 @@ impl Note {
             return Ok(());
         };
         if create {
-            let mode = if self.readers == Readers::All {
-                0o755
-            } else {
-                0o700
-            };
-            DirBuilder::new().recursive(true).mode(mode).create(dir)?;
+            let mut new = DirBuilder::new();
+            new.recursive(true).mode(self.mode).create(dir)?;
         } else if !self.file.exists() {
             return Ok(());
         }
-        // Not the note itself, which is replaced.
-        let lock = match self.readers {
-            Readers::All => OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(dir.join(LOCK))?,
-            Readers::Owner => File::open(dir)?,
-        };
+        // Not the note itself, which is replaced, and not its directory, which whoever may
+        // read it may lock.
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(dir.join(LOCK))?;
         dirlock::lock(&lock, dirlock::PATIENCE, true)
             .map_err(|failure| io::Error::other(failure.message))?;
         let mut bytes = Vec::new();
@@ -196,7 +181,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let note = Note {
             file: dir.path().join("a/wrapped"),
-            readers: Readers::Owner,
+            mode: 0o700,
         };
         let paths = [&b"/a\nb"[..], b"/a\\012", b"/\xff x"]
             .map(|bytes| PathBuf::from(OsStr::from_bytes(bytes)));
@@ -216,7 +201,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let note = Note {
             file: dir.path().join("a/wrapped"),
-            readers: Readers::All,
+            mode: 0o755,
         };
         note.add(Path::new("/x")).unwrap();
         let stranger = File::open(dir.path().join("a")).unwrap();
@@ -236,10 +221,10 @@ mod tests {
     #[test]
     fn notes_that_are_made_at_once_are_all_kept() {
         let dir = tempfile::tempdir().unwrap();
-        for readers in [Readers::All, Readers::Owner] {
+        for mode in [0o755, 0o700] {
             let note = Note {
-                file: dir.path().join(format!("{readers:?}/wrapped")),
-                readers,
+                file: dir.path().join(format!("{mode:o}/wrapped")),
+                mode,
             };
             let path = |n: usize| PathBuf::from(format!("/x/{n}"));
             note.add(&path(99)).unwrap();
@@ -252,7 +237,7 @@ mod tests {
             });
             let mut kept = note.read().unwrap();
             kept.sort();
-            assert_eq!(kept, (0..8).map(path).collect::<Vec<_>>(), "{readers:?}");
+            assert_eq!(kept, (0..8).map(path).collect::<Vec<_>>(), "{mode:o}");
         }
     }
 
@@ -261,7 +246,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let note = Note {
             file: dir.path().join("wrapped"),
-            readers: Readers::Owner,
+            mode: 0o700,
         };
         assert!(note.read().unwrap().is_empty(), "there is none");
         std::fs::create_dir_all(note.path().join("kept")).unwrap();
@@ -273,13 +258,18 @@ mod tests {
     #[test]
     fn only_the_owner_looks_into_a_note_of_their_own() {
         let dir = tempfile::tempdir().unwrap();
-        for (readers, expected) in [(Readers::All, 0o755), (Readers::Owner, 0o700)] {
-            let folder = dir.path().join(format!("{readers:?}"));
+        for expected in [0o755, 0o700] {
+            let folder = dir.path().join(format!("{expected:o}"));
             let file = folder.join("wrapped");
-            Note { file, readers }.add(Path::new("/x")).unwrap();
+            Note {
+                file,
+                mode: expected,
+            }
+            .add(Path::new("/x"))
+            .unwrap();
             let mode = std::fs::metadata(&folder).unwrap().permissions();
             let mode = std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777;
-            assert_eq!(mode, expected, "{readers:?}");
+            assert_eq!(mode, expected);
         }
     }
 }

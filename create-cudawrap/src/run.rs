@@ -2,16 +2,15 @@
 //! is for people goes to standard error; standard output has only what was asked for as
 //! output.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use getgpu_common::diag::{Diag, Level, printable, write};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::exit;
+use getgpu_common::resolve_program::{Identity, beside};
 use getgpu_common::settings::{Environment, Loaded};
 
 use crate::directory::Directory;
-use crate::identity::Id;
 use crate::inspect::look;
 use crate::job::Job;
 use crate::names::Names;
@@ -95,7 +94,7 @@ fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
         note: note.as_ref(),
         diag,
     };
-    let failed = run_all(&job, &paths)?;
+    let failed = run_all(&job, &mut paths)?;
     if paths.len() > 1 {
         diag.warn(&format!(
             "{} paths: {} done, {failed} failed",
@@ -115,23 +114,14 @@ fn link_dir_exists(dir: &Path) -> Result<(), Failure> {
 }
 
 /// Does the job for each path, and gives how many have failed.
-fn run_all(job: &Job<'_>, paths: &[PathBuf]) -> Result<usize, Failure> {
+fn run_all(job: &Job<'_>, paths: &mut [PathBuf]) -> Result<usize, Failure> {
+    if job.goal == Goal::Undo {
+        // A link that leads to a wrapped path leads to the program once that is undone.
+        paths.sort_by_cached_key(|path| job.leads_on(path));
+    }
     let mut failed = 0;
-    // A link that leads to a wrapped path is as it was once that is undone, in whatever
-    // order they were given.
-    let mut later = Vec::new();
-    let mut left: VecDeque<&PathBuf> = paths.iter().collect();
-    while let Some(path) = left.pop_front() {
+    for path in paths {
         match job.run(path) {
-            Err(_)
-                if job.goal == Goal::Undo
-                    && !later.contains(&path)
-                    && !left.is_empty()
-                    && job.leads_on(path) =>
-            {
-                later.push(path);
-                left.push_back(path);
-            }
             Ok(done) => {
                 let shown = path.to_string_lossy();
                 for step in &done.steps {
@@ -153,31 +143,24 @@ fn run_all(job: &Job<'_>, paths: &[PathBuf]) -> Result<usize, Failure> {
 
 /// `--status`; whether nothing needs attention.
 fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
-    let own = wrapper::find(options.wrapper.as_deref())
-        .ok()
-        .map(|found| found.id);
+    let wrapper = wrapper::locate(options.wrapper.as_deref()).ok();
+    let own = wrapper.as_ref().map(|found| found.id);
     let note = Note::find();
     let noted = options.paths.is_none();
-    let mut lines = Vec::new();
+    let mut lines: Vec<status::StatusLine> = wrapper
+        .and_then(|found| status::wrapper_line(Path::new(&found.text)))
+        .into_iter()
+        .collect();
     let mut good = true;
-    for path in paths(options, note.as_ref())? {
+    for path in wrapped_in(paths(options, note.as_ref())?, own, diag)? {
         match look_at(&path, own) {
-            Err(_) if noted && target::is_gone(&path) => {
-                diag.note(&format!(
-                    "{}: its directory no longer exists",
-                    path.display()
-                ));
+            Ok(Some(line)) => lines.push(line),
+            Err(_) if noted && target::is_gone(&path) => gone(diag, &path),
+            Ok(None) if noted => gone(diag, &path),
+            Ok(None) => {
+                let failure = Failure::new(Kind::Refused, "no such file");
+                good = fail(diag, &about(&path, failure));
             }
-            Ok(found) if found.is_empty() && noted => {
-                diag.note(&format!("{}: no longer exists", path.display()));
-            }
-            Ok(found) if found.is_empty() && !path.is_dir() => {
-                good = fail(
-                    diag,
-                    &about(&path, Failure::new(Kind::Refused, "no such file")),
-                );
-            }
-            Ok(found) => lines.extend(found),
             Err(failure) => good = fail(diag, &about(&path, failure)),
         }
     }
@@ -189,19 +172,25 @@ fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
     Ok(good && !lines.iter().any(|line| line.attention))
 }
 
+fn gone(diag: &Diag, path: &Path) {
+    diag.note(&format!("{}: no longer exists", path.display()));
+}
+
 /// The paths, with those of the wrapped programs in the place of each directory.
-fn wrapped_in(paths: Vec<PathBuf>, own: Option<Id>, diag: &Diag) -> Result<Vec<PathBuf>, Failure> {
+fn wrapped_in(
+    paths: Vec<PathBuf>,
+    own: Option<Identity>,
+    diag: &Diag,
+) -> Result<Vec<PathBuf>, Failure> {
     let mut all = Vec::new();
     for path in paths {
-        if !path.is_dir() {
+        if !holds_programs(&path) {
             all.push(path);
             continue;
         }
-        let failed =
-            |error: std::io::Error| about(&path, Failure::new(Kind::Refused, reason(&error)));
-        let dir =
-            Directory::open(&std::fs::canonicalize(&path).map_err(failed)?).map_err(failed)?;
-        let names = status::names_in(&dir, own).map_err(failed)?;
+        let names = Directory::open(&path)
+            .and_then(|dir| status::names_in(&dir, own))
+            .map_err(|error| about(&path, Failure::new(Kind::Refused, reason(&error))))?;
         if names.is_empty() {
             diag.warn(&format!("{}: nothing is wrapped there", path.display()));
         }
@@ -210,31 +199,19 @@ fn wrapped_in(paths: Vec<PathBuf>, own: Option<Id>, diag: &Diag) -> Result<Vec<P
     Ok(all)
 }
 
-/// The lines for a path, or for what is wrapped in a directory.
-fn look_at(path: &Path, own: Option<Id>) -> Result<Vec<status::StatusLine>, Failure> {
-    let failed = |error: std::io::Error| Failure::new(Kind::Refused, reason(&error));
-    let (dir, names) = if path.is_dir() {
-        let dir = Directory::open(&std::fs::canonicalize(path).map_err(failed)?).map_err(failed)?;
-        let names = status::names_in(&dir, own).map_err(failed)?;
-        (dir, names)
-    } else {
-        let target = Target::parse(path)?;
-        (
-            Directory::open(&target.dir).map_err(failed)?,
-            BTreeSet::from([target.name]),
-        )
-    };
-    let mut lines = Vec::new();
-    for name in names {
-        let seen = look(&dir, &Names::of(&name), own).map_err(failed)?;
-        let shown = if path.is_dir() {
-            path.join(&name)
-        } else {
-            path.to_owned()
-        };
-        lines.extend(status::line(&shown, &seen));
-    }
-    Ok(lines)
+/// Whether the path stands for the programs in it: a directory, but for one in the place of
+/// a wrapped program.
+fn holds_programs(path: &Path) -> bool {
+    path.is_dir() && beside(path).is_none_or(|program| program.symlink_metadata().is_err())
+}
+
+/// The line for a path; none if nothing is there.
+fn look_at(path: &Path, own: Option<Identity>) -> Result<Option<status::StatusLine>, Failure> {
+    let target = Target::parse(path)?;
+    let seen =
+        Directory::open(&target.dir).and_then(|dir| look(&dir, &Names::of(&target.name), own));
+    let seen = seen.map_err(|error| Failure::new(Kind::Refused, reason(&error)))?;
+    Ok(status::line(path, &seen))
 }
 
 fn paths(options: &Options, note: Option<&Note>) -> Result<Vec<PathBuf>, Failure> {

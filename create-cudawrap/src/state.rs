@@ -1,57 +1,38 @@
-//! What the three places together mean: one of the states that a path can be in, crashes
-//! included. Pure: from a [`Seen`] to a [`State`], so that every row of the table is a
-//! line of a test.
+//! What the places of a path together mean: one of eight states, in which every stop of
+//! create-cudawrap leaves it too. Pure: from a [`Seen`] to a [`State`].
 
-use std::path::Path;
+use getgpu_common::resolve_program::PREFIX;
 
-use crate::inspect::{Entry, Kind, Leads, Seen};
-use crate::names::{self, Place};
+use crate::executable::Form;
+use crate::inspect::{Kind, Leads, Seen};
+use crate::names::{Place, WRAPPER};
 
 /// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// A program, not wrapped.
+    Missing,
+    /// A program that is not wrapped, or a link that leads to a wrapped path.
     Plain,
-    /// A program, and our link is at `CUDAWRAP_app`: a wrap that did not get to its
-    /// exchange, or an undo that did.
-    Interrupted,
-    /// Both names are one file: the way without exchange, interrupted.
-    SameFile,
-    /// Our link, and the program beside it.
+    /// The path and `CUDAWRAP_app` are one program: a wrap that was interrupted, or a path
+    /// that was unwrapped by hand.
+    Begun,
+    /// Our link, with the program beside it or, in a directory of links, behind it in PATH.
     Wrapped,
-    /// The same, but the cudawrap that the link leads to is gone.
-    Vanished,
-    /// A newer program lies where the link was.
+    /// Another program than `CUDAWRAP_app` has taken the link's place.
     Upgraded,
-    /// An older program lies where the link was: dpkg diverts to `CUDAWRAP_app`, and has
-    /// put a newer one there.
-    Superseded,
-    /// The path leads to the program at `CUDAWRAP_app` without cudawrap: unwrapped by
-    /// hand.
-    Bypassed,
-    /// The program is at `CUDAWRAP_app`, and nothing at the path.
-    Orphan,
-    /// A link of ours without a program beside it (a directory of links).
-    LinkOnly,
-    /// A link to another link that leads to cudawrap, such as a wrapped path.
-    Through,
-    /// Links of ours, and no program at all.
-    Lost,
+    /// A copy of cudawrap has taken the link's place.
+    Copied,
     /// A link to the wrapper of migtools.
     Migtools,
-    /// A program, and something else has the name `CUDAWRAP_app`.
-    InTheWay,
-    /// A directory, a device, a link that leads nowhere.
-    NotAProgram,
-    Missing,
+    /// Something that create-cudawrap leaves alone: [`oddity`] says what.
+    Unclear,
 }
 
 /// What lies at `.CUDAWRAP_app~`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     None,
-    /// A link of ours, a second name of the program, or the program that an upgrade
-    /// superseded: goes away.
+    /// A link of ours or a second name of the program: goes away.
     Ours,
     /// Something else: stays.
     Foreign,
@@ -61,98 +42,88 @@ pub enum Leftover {
 pub fn state(seen: &Seen) -> State {
     let (app, hidden) = (&seen.app, &seen.hidden);
     match app.kind {
-        Kind::Absent if hidden.is_program() => State::Orphan,
-        Kind::Absent if hidden.is_ours() => State::Lost,
-        Kind::Absent => State::Missing,
-        Kind::Directory | Kind::Special | Kind::Link(Leads::Elsewhere) => State::NotAProgram,
+        Kind::Absent if hidden.kind == Kind::Absent => State::Missing,
+        Kind::Absent | Kind::Directory | Kind::Special | Kind::Link(Leads::Elsewhere) => {
+            State::Unclear
+        }
         Kind::Link(Leads::Migtools) => State::Migtools,
-        Kind::Link(Leads::Cudawrap | Leads::Vanished) => linked(seen),
-        Kind::File | Kind::Link(Leads::Program | Leads::Through) => plain(seen),
+        Kind::Link(Leads::Cudawrap | Leads::Vanished) => match hidden.kind {
+            Kind::Absent | Kind::File => State::Wrapped,
+            Kind::Link(Leads::Program | Leads::Through | Leads::Elsewhere) => State::Wrapped,
+            _ => State::Unclear,
+        },
+        Kind::File | Kind::Link(Leads::Program | Leads::Through) => program(seen),
     }
 }
 
-fn plain(seen: &Seen) -> State {
+fn program(seen: &Seen) -> State {
     let (app, hidden) = (&seen.app, &seen.hidden);
-    // Another name of the very file at CUDAWRAP_app is no newer program either.
-    let same_file = hidden.kind == Kind::File && app.leads_to == hidden.id;
+    let has_program = hidden.is_program() && hidden.runs;
+    // The upgrade of a link may have removed the older version that CUDAWRAP_app leads to.
+    let stale = hidden.kind == Kind::Link(Leads::Elsewhere) && hidden.leads_to.is_none();
     if hidden.kind == Kind::Absent {
-        if app.through.is_some() {
-            State::Through
+        State::Plain
+    } else if one_program(seen) {
+        // What leads to CUDAWRAP_app through another wrapped path would lead in a circle.
+        if app.through.is_some() && app.id != hidden.id {
+            State::Unclear
         } else {
-            State::Plain
+            State::Begun
         }
-    } else if hidden.is_ours() {
-        State::Interrupted
-    } else if hidden.id == app.id {
-        State::SameFile
-    } else if passes(&seen.reach, Place::Hidden) || same_file {
-        State::Bypassed
-    } else if hidden.is_program() && hidden.runs {
-        let superseded = seen.diverted.is_some()
-            && hidden.changed > app.changed
-            && !passes(&seen.hidden_reach, Place::App);
-        if superseded {
-            State::Superseded
-        } else {
-            State::Upgraded
-        }
-    } else if seen.reach.is_some() && is_stale(hidden) {
-        // A link that leads nowhere any more: the upgrade has removed the older version
-        // too.
+    } else if seen.form == Some(Form::Own(WRAPPER)) && has_program {
+        State::Copied
+    } else if app.runs && seen.form.is_none_or(Form::is_program) && (has_program || stale) {
         State::Upgraded
     } else {
-        State::InTheWay
+        State::Unclear
     }
 }
 
-/// A link that leads nowhere, and not to a name beside it that is ours.
-fn is_stale(entry: &Entry) -> bool {
-    let name = entry
-        .text
-        .as_deref()
-        .and_then(|text| Path::new(text).file_name());
-    entry.kind == Kind::Link(Leads::Elsewhere)
-        && entry.leads_to.is_none()
-        && name.is_some_and(|name| names::original(name).is_none())
+fn one_program(seen: &Seen) -> bool {
+    let (app, hidden) = (&seen.app, &seen.hidden);
+    let passes = |place| seen.reach.as_ref().is_some_and(|all| all.contains(&place));
+    app.id == hidden.id || app.leads_to == hidden.id || passes(Place::Hidden)
 }
 
-fn linked(seen: &Seen) -> State {
-    match seen.hidden.kind {
-        Kind::Absent => State::LinkOnly,
-        Kind::File | Kind::Link(Leads::Program | Leads::Through | Leads::Elsewhere) => {
-            if seen.app.kind == Kind::Link(Leads::Vanished) {
-                State::Vanished
-            } else {
-                State::Wrapped
-            }
+/// What is unusual at a path, in words that follow "is"; none at a program and at our link.
+pub fn oddity(seen: &Seen) -> Option<String> {
+    let (app, hidden) = (&seen.app, &seen.hidden);
+    let form = seen.form.filter(|_| hidden.kind != Kind::Absent);
+    let text = || app.text.clone().unwrap_or_default();
+    let what = match app.kind {
+        Kind::Absent => "missing".to_owned(),
+        Kind::Directory => "a directory".to_owned(),
+        Kind::Special => "not a program".to_owned(),
+        Kind::Link(Leads::Elsewhere) if app.leads_to.is_none() => {
+            format!(
+                "a link that leads to no file ({})",
+                text().to_string_lossy()
+            )
         }
-        _ => State::Lost,
-    }
-}
-
-fn passes(reach: &Option<Vec<Place>>, place: Place) -> bool {
-    reach.as_ref().is_some_and(|places| places.contains(&place))
+        Kind::Link(Leads::Elsewhere) => "a link that leads to no program".to_owned(),
+        Kind::Link(Leads::Cudawrap | Leads::Vanished) if hidden.kind != Kind::Absent => {
+            return (state(seen) == State::Unclear)
+                .then(|| "a link to cudawrap, but its program does not exist".to_owned());
+        }
+        _ if !app.runs && app.is_program() => "not executable".to_owned(),
+        _ => form?.fault()?.to_owned(),
+    };
+    let program = hidden.is_program().then(|| {
+        let app = app.runs && form == Some(Form::ScriptOfWrapped);
+        let note = if app { ", so not a newer program" } else { "" };
+        format!("{note}; the program is {PREFIX}name beside it")
+    });
+    Some(what + &program.unwrap_or_default())
 }
 
 /// What `.CUDAWRAP_app~` is in the state that `seen` shows.
 pub fn leftover(seen: &Seen) -> Leftover {
     let tmp = &seen.tmp;
-    let needed = passes(&seen.reach, Place::Tmp) || passes(&seen.hidden_reach, Place::Tmp);
-    // Or a link to what has one of the two.
-    let second_name = [seen.app.id, seen.hidden.id]
-        .iter()
-        .any(|id| id.is_some() && (*id == tmp.id || *id == tmp.leads_to));
-    // A file of its own there is the superseded program only while a link and a newer
-    // program are at the two other names, and the path runs.
-    let superseded = tmp.is_program()
-        && seen.reach.is_some()
-        && matches!(
-            state(seen),
-            State::Interrupted | State::Wrapped | State::Vanished
-        );
+    let second_name = tmp.id == seen.app.id || tmp.id == seen.hidden.id;
     match tmp.kind {
+        _ if seen.tmp_in_use => Leftover::Foreign,
         Kind::Absent => Leftover::None,
-        _ if !needed && (tmp.is_ours() || second_name || superseded) => Leftover::Ours,
+        _ if tmp.is_ours() || second_name => Leftover::Ours,
         _ => Leftover::Foreign,
     }
 }

@@ -7,13 +7,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use getgpu_common::resolve_program::Identity;
 use serde::Serialize;
 
 use crate::directory::Directory;
-use crate::identity::Id;
+use crate::executable::Form;
 use crate::inspect::{self, Kind, Leads, Seen};
 use crate::names;
-use crate::state::{Leftover, State, leftover, state};
+use crate::state::{Leftover, State, leftover, oddity, state};
+use crate::wrapper;
 
 /// The report on one path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,7 +25,7 @@ pub struct StatusLine {
     /// The path byte by byte, only when it is no UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_bytes: Option<Vec<u8>>,
-    /// plain, wrapped, upgraded over, broken, foreign.
+    /// plain, wrapped, upgraded over, copied, broken, foreign.
     pub state: &'static str,
     /// Whether somebody should do something.
     pub attention: bool,
@@ -45,7 +47,7 @@ pub fn line(path: &Path, seen: &Seen) -> Option<StatusLine> {
         state,
         attention,
         detail,
-    } = words(seen)?;
+    } = words(seen, path.file_name().unwrap_or_default())?;
     let litter = leftover(seen) == Leftover::Ours;
     let left =
         || "an interrupted run left .CUDAWRAP_name~ beside it: --repair removes it".to_owned();
@@ -63,6 +65,22 @@ pub fn line(path: &Path, seen: &Seen) -> Option<StatusLine> {
         link,
         detail: detail.or_else(|| litter.then(left)),
     })
+}
+
+/// The line for a cudawrap that has become something else, whatever is wrapped.
+pub fn wrapper_line(path: &Path) -> Option<StatusLine> {
+    Some(StatusLine {
+        path: path.to_string_lossy().into_owned(),
+        path_bytes: None,
+        state: "broken",
+        attention: true,
+        link: None,
+        detail: Some(affected(&wrapper::fault(path)?)),
+    })
+}
+
+fn affected(fault: &str) -> String {
+    format!("{fault}; every program with a link to it is affected: install the package again")
 }
 
 /// The words for a state.
@@ -88,54 +106,92 @@ fn bad(state: &'static str, detail: &str) -> Words {
     }
 }
 
-fn words(seen: &Seen) -> Option<Words> {
+fn words(seen: &Seen, name: &OsStr) -> Option<Words> {
     let words = match state(seen) {
         State::Missing => return None,
         State::Wrapped => wrapped(seen),
-        State::Through => through(seen),
-        State::LinkOnly => link_only(seen),
-        State::Bypassed => bypassed(seen),
-        State::Plain if seen.diverted.is_some() => bad(
-            "plain",
-            "dpkg diverts it to CUDAWRAP_name, which no link runs: --undo or --repair ends the diversion",
-        ),
-        State::Plain => good("plain", None),
-        State::Superseded => bad(
-            "upgraded over",
-            "dpkg has put a newer program at CUDAWRAP_name, where it is diverted: --repair",
-        ),
-        State::Interrupted | State::SameFile => {
+        State::Plain => plain(seen, name),
+        State::Begun if seen.app.text.is_none() => {
             bad("plain", "an interrupted run: wrap it again, or --undo")
         }
-        State::Vanished => bad("broken", "the cudawrap that it leads to is gone: --repair"),
+        State::Begun if !seen.app.runs => {
+            bad("broken", "its program, CUDAWRAP_name, cannot be run")
+        }
+        State::Begun => good(
+            "plain",
+            Some(
+                "unwrapped by hand: it leads to its program, CUDAWRAP_name; --undo puts that back"
+                    .to_owned(),
+            ),
+        ),
         State::Upgraded => bad(
             "upgraded over",
-            "a newer program replaced the link: --repair",
+            "a newer program replaced the link: --repair wraps it, and keeps the older one as name.replaced-1",
         ),
-        State::Orphan => bad(
-            "broken",
-            "nothing is at the path; its program is CUDAWRAP_name beside it: --undo puts it back",
-        ),
-        State::Lost => bad(
-            "broken",
-            "a link to cudawrap whose program does not exist: install it again",
+        State::Copied => bad(
+            "copied",
+            "a copy of cudawrap is in the place of the link: --repair makes it a link again",
         ),
         State::Migtools => bad("foreign", "migtools"),
-        State::InTheWay => bad(
-            "foreign",
-            "something else has the name CUDAWRAP_name beside it",
-        ),
-        State::NotAProgram if seen.app.kind == Kind::Link(Leads::Elsewhere) => {
-            bad("broken", "a link that leads to no file")
-        }
-        State::NotAProgram => good("plain", Some("not a program".to_owned())),
+        State::Unclear => unclear(seen),
     };
     Some(words)
 }
 
+/// What create-cudawrap leaves alone.
+fn unclear(seen: &Seen) -> Words {
+    let alone = seen.hidden.kind == Kind::Absent;
+    match oddity(seen) {
+        None => bad(
+            "foreign",
+            "something else has the name CUDAWRAP_name beside it",
+        ),
+        Some(what) if seen.app.kind == Kind::Absent => {
+            bad("broken", &format!("{what}; --undo puts it back"))
+        }
+        Some(_) if alone && seen.app.text.is_none() => {
+            good("plain", Some("not a program".to_owned()))
+        }
+        Some(what) => bad("broken", &what),
+    }
+}
+
+fn plain(seen: &Seen, name: &OsStr) -> Words {
+    let own = seen
+        .form
+        .filter(|form| matches!(form, Form::Own(_)) && !names::is_own(name));
+    match (&seen.app.through, own.and_then(Form::fault)) {
+        (Some(_), _) if !seen.app.runs => bad(
+            "broken",
+            "it leads to a link to cudawrap that runs no program",
+        ),
+        (Some(hop), _) => good("wrapped", Some(format!("through {}", hop.display()))),
+        (None, Some(what)) => bad(
+            "copied",
+            &format!("{what}, with no CUDAWRAP_name beside it"),
+        ),
+        (None, None) => good("plain", None),
+    }
+}
+
 fn wrapped(seen: &Seen) -> Words {
-    if !seen.app.runs {
+    let alone = seen.hidden.kind == Kind::Absent;
+    if let Some(fault) = &seen.wrapper_fault {
+        bad("broken", &affected(fault))
+    } else if seen.app.kind == Kind::Link(Leads::Vanished) {
+        bad("broken", "the cudawrap that it leads to is gone: --repair")
+    } else if !seen.app.runs {
         bad("broken", "the cudawrap that it leads to cannot be reached")
+    } else if let Some(program) = &seen.behind {
+        good(
+            "wrapped",
+            Some(format!("runs {} by PATH", program.display())),
+        )
+    } else if alone {
+        bad(
+            "broken",
+            "no program of its name beside it, or behind it in PATH",
+        )
     } else if seen.reach.is_none() && !seen.hidden.runs {
         bad(
             "broken",
@@ -146,49 +202,8 @@ fn wrapped(seen: &Seen) -> Words {
     }
 }
 
-fn through(seen: &Seen) -> Words {
-    if !seen.app.runs {
-        return bad(
-            "broken",
-            "it leads to a link to cudawrap that runs no program",
-        );
-    }
-    let hop = seen.app.through.as_ref();
-    good(
-        "wrapped",
-        hop.map(|hop| format!("through {}", hop.display())),
-    )
-}
-
-fn link_only(seen: &Seen) -> Words {
-    if !seen.app.runs {
-        return bad("broken", "the cudawrap that it leads to is gone: --repair");
-    }
-    match &seen.behind {
-        Some(program) => {
-            let detail = format!("runs {} by PATH", program.display());
-            good("wrapped", Some(detail))
-        }
-        None => bad(
-            "broken",
-            "no program of its name beside it, or behind it in PATH",
-        ),
-    }
-}
-
-fn bypassed(seen: &Seen) -> Words {
-    if !seen.app.runs {
-        return bad(
-            "broken",
-            "it leads to CUDAWRAP_name beside it, which cannot be run",
-        );
-    }
-    let detail = "unwrapped by hand: it leads to its program, CUDAWRAP_name; --undo puts that back";
-    good("plain", Some(detail.to_owned()))
-}
-
 /// The names in a directory that have to do with wrapping.
-pub fn names_in(dir: &Directory, own: Option<Id>) -> io::Result<BTreeSet<OsString>> {
+pub fn names_in(dir: &Directory, own: Option<Identity>) -> io::Result<BTreeSet<OsString>> {
     let mut found = BTreeSet::new();
     for item in std::fs::read_dir(dir.path())? {
         let name = item?.file_name();
@@ -201,7 +216,7 @@ pub fn names_in(dir: &Directory, own: Option<Id>) -> io::Result<BTreeSet<OsStrin
     Ok(found)
 }
 
-fn is_wrap(dir: &Directory, name: &OsStr, own: Option<Id>) -> bool {
+fn is_wrap(dir: &Directory, name: &OsStr, own: Option<Identity>) -> bool {
     // What vanished since the directory was read is no matter.
     let entry = inspect::entry(dir, name, own).unwrap_or(inspect::Entry::ABSENT);
     entry.is_ours() || matches!(entry.kind, Kind::Link(Leads::Migtools | Leads::Through))

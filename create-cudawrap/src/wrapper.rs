@@ -4,14 +4,16 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::resolve_program::{Resolution, Rule, chain, directories, is_cudawrap};
+use getgpu_common::resolve_program::{
+    Identity, Resolution, Rule, chain, directories, identity, is_cudawrap,
+};
 use rustix::fs::Access;
 
-use crate::identity::{Id, id};
+use crate::executable::{Form, form};
 use crate::names::WRAPPER;
 
 /// The place of old: the links that lead there are served by whatever cudawrap lies
@@ -25,14 +27,24 @@ pub struct Wrapper {
     /// upgrade of cudawrap.
     pub text: OsString,
     /// Which file it is now.
-    pub id: Id,
+    pub id: Identity,
     /// Whether the user named it.
     pub named: bool,
 }
 
+/// The cudawrap that links can be made to: none that would not run programs as it should.
+pub fn find(named: Option<&Path>) -> Result<Wrapper, Failure> {
+    let found = locate(named)?;
+    match fault(Path::new(&found.text)) {
+        Some(fault) => Err(Failure::new(Kind::Refused, fault)
+            .hint("install the package again, or name another cudawrap with --wrapper")),
+        None => Ok(found),
+    }
+}
+
 /// The cudawrap given by name, else the one beside our own executable, in PATH, or at the
 /// place of old.
-pub fn find(named: Option<&Path>) -> Result<Wrapper, Failure> {
+pub fn locate(named: Option<&Path>) -> Result<Wrapper, Failure> {
     if let Some(path) = named {
         return from_option(path);
     }
@@ -89,9 +101,31 @@ fn from_option(path: &Path) -> Result<Wrapper, Failure> {
     })
 }
 
+/// What is wrong with the cudawrap that `path` leads to: cp(1), chmod(1) and chown(1) follow
+/// a link, so that they change the cudawrap of the node instead of one program. None where
+/// it cannot be looked at.
+pub fn fault(path: &Path) -> Option<String> {
+    let end = std::fs::canonicalize(path).ok()?;
+    let meta = std::fs::metadata(&end).ok()?;
+    let directory = std::fs::metadata(end.parent()?).ok()?;
+    let what = if meta.mode() & 0o6000 != 0 {
+        "is setuid or setgid".to_owned()
+    } else if meta.mode() & 0o111 != 0o111 {
+        "cannot be executed by everybody".to_owned()
+    } else if meta.uid() != directory.uid() {
+        let (owner, expected) = (meta.uid(), directory.uid());
+        format!("belongs to user {owner}, and its directory to user {expected}")
+    } else if form(&end) != Form::Own(WRAPPER) {
+        "is not cudawrap: another program was written over it".to_owned()
+    } else {
+        return None;
+    };
+    Some(format!("{} {what}", end.display()))
+}
+
 /// Whether executing `path` starts a cudawrap, `own` among them, or did before that was
 /// removed.
-pub fn is_wrapper(path: &Path, own: Option<Id>) -> bool {
+pub fn is_wrapper(path: &Path, own: Option<Identity>) -> bool {
     let named = |hop: &PathBuf| hop.file_name() == Some(OsStr::new(WRAPPER));
     is_cudawrap(path)
         || chain(path).hops.iter().any(named)
@@ -100,7 +134,7 @@ pub fn is_wrapper(path: &Path, own: Option<Id>) -> bool {
 
 /// What `path` runs by what is beside links alone, if that is a program: whatever PATH a
 /// user has, this must not be removed.
-pub fn beside_links(path: &Path, own: Option<Id>) -> Option<Resolution> {
+pub fn beside_links(path: &Path, own: Option<Identity>) -> Option<Resolution> {
     let rule = Rule {
         is_wrapper: &|path| is_wrapper(path, own),
         directories: &[],
@@ -112,7 +146,7 @@ pub fn beside_links(path: &Path, own: Option<Id>) -> Option<Resolution> {
 }
 
 /// What the link `path`, beside which there is no program, runs by our PATH.
-pub fn in_path(path: &Path, own: Option<Id>) -> Option<PathBuf> {
+pub fn in_path(path: &Path, own: Option<Identity>) -> Option<PathBuf> {
     let directories = directories(Some(&absolute_path()));
     let rule = Rule {
         is_wrapper: &|path| is_wrapper(path, own),
@@ -122,7 +156,7 @@ pub fn in_path(path: &Path, own: Option<Id>) -> Option<PathBuf> {
 }
 
 /// What `path` runs, by our PATH too.
-pub fn program_of(path: &Path, own: Option<Id>) -> Option<PathBuf> {
+pub fn program_of(path: &Path, own: Option<Identity>) -> Option<PathBuf> {
     let directories = directories(Some(&absolute_path()));
     let rule = Rule {
         is_wrapper: &|path| is_wrapper(path, own),
@@ -136,11 +170,6 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     which::which_in_all(name, Some(absolute_path()), "/")
         .ok()?
         .next()
-}
-
-/// Which file a path leads to.
-pub fn identity(path: &Path) -> Option<Id> {
-    rustix::fs::stat(path).ok().map(|stat| id(&stat))
 }
 
 fn runs(path: &Path) -> bool {

@@ -3,12 +3,13 @@
 //! this moment is looked at again until it is one thing or the other.
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use getgpu_common::detached::words_behind;
 use getgpu_common::diag::{Diag, Level};
-use getgpu_common::error::Kind;
-use getgpu_common::{exit, lease_log};
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::{exit, lease_log, sys};
 
 use crate::launch::fail;
 use crate::locate_program::{self, Called};
@@ -19,6 +20,14 @@ const TRIES: u32 = 50;
 
 /// Never returns when all is well: then this process is the program.
 pub fn run() -> i32 {
+    let diag = Diag::new("cudawrap", Level::Normal);
+    if is_setuid() {
+        let failure = Failure::new(
+            Kind::Refused,
+            "is setuid or setgid, and would run every program with its owner's rights",
+        );
+        return fail(&diag, &failure.hint("chmod u-s,g-s on the file cudawrap"));
+    }
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(words) = words_behind(mps::args::OPTION, &arguments) {
         return mps::supervisor::main(&words);
@@ -26,22 +35,32 @@ pub fn run() -> i32 {
     if let Some(words) = words_behind(lease_log::OPTION, &arguments) {
         return lease_log::main(&words);
     }
-    let diag = Diag::new("cudawrap", Level::Normal);
     let path = std::env::var_os("PATH");
     let mut story = linked::LinkedProgram::default();
     for attempt in 0.. {
         let called =
             locate_program::find(arguments.first().map(OsString::as_os_str), path.as_deref());
-        let failure = match called {
+        let (failure, is_found) = match called {
             Ok(Called::OwnName) => return named::run(&arguments),
-            Ok(Called::Link(program)) => story.run(&program, &arguments, &diag),
-            Err(failure) => failure,
+            Ok(Called::Link(program)) => (story.run(&program, &arguments, &diag), true),
+            // Wrapped, undone and wrapped again between two looks, a path leads to no
+            // program for a moment.
+            Err(failure) => (failure, false),
         };
-        let vanished = matches!(failure.kind, Kind::NotFound) && attempt < TRIES;
-        if !vanished {
+        let vanished = !is_found || matches!(failure.kind, Kind::NotFound);
+        if !vanished || attempt >= TRIES {
             return fail(&diag, &failure);
         }
         std::thread::sleep(Duration::from_micros(200));
     }
     exit::CUDAWRAP_FAILED
+}
+
+/// Whether our executable is setuid or setgid, as after `chmod 4755` on a wrapped path, which
+/// follows the link. A caller with two user ids is another matter, and none of ours.
+fn is_setuid() -> bool {
+    match std::fs::metadata("/proc/self/exe") {
+        Ok(meta) => meta.mode() & 0o6000 != 0,
+        Err(_) => sys::secure_execution(),
+    }
 }

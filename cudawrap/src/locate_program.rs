@@ -11,6 +11,7 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::resolve_program::{Chain, Rule, chain, directories, identity, is_cudawrap};
 use getgpu_common::sys;
 
+use crate::options;
 use crate::walk::{self, Ourselves};
 
 /// How we were called.
@@ -24,13 +25,19 @@ pub enum Called {
 
 /// Finds out how we were called.
 pub fn find(first_argument: Option<&OsStr>, path: Option<&OsStr>) -> Result<Called, Failure> {
-    let ourselves = Ourselves::find().ok_or_else(|| {
+    let exec_path = sys::exec_path();
+    // To be a plain exec needs no more than the path that the kernel was told to execute.
+    let by_path = || {
+        let disabled = options::disabled().unwrap_or(false);
+        Ourselves::at(Path::new(exec_path.as_deref().filter(|_| disabled)?))
+    };
+    let ourselves = Ourselves::find().or_else(by_path).ok_or_else(|| {
         Failure::new(
             Kind::Refused,
             "/proc is not mounted: cannot tell by which name this program was started",
         )
     })?;
-    locate(sys::exec_path(), first_argument, path, &ourselves)
+    locate(exec_path, first_argument, path, &ourselves)
 }
 
 /// The same for given ways to name us.

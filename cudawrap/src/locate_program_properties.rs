@@ -125,7 +125,7 @@ proptest! {
             fs::rename(root.join("ours/wrapper"), root.join("ours/cudawrap")).unwrap();
             symlink("cudawrap", root.join("ours/wrapper")).unwrap();
         }
-        let ourselves = Ourselves::played_by(&root.join("ours/wrapper"));
+        let ourselves = Ourselves::at(&root.join("ours/wrapper")).unwrap();
         for (place, thing) in things.iter().enumerate() {
             if let Some(thing) = thing {
                 // A hard link to a link would be one more link: give it the file itself.
@@ -183,7 +183,7 @@ proptest! {
             symlink(Path::new("..").join(&last), root.join(&next)).unwrap();
             last = next;
         }
-        let ourselves = Ourselves::played_by(&root.join("ours/wrapper"));
+        let ourselves = Ourselves::at(&root.join("ours/wrapper")).unwrap();
         let started = root.join(&last).into_os_string();
         let path = std::env::join_paths([root.join("c"), root.join("a"), root.join("b")]).unwrap();
         let exec_path = (!by_path).then(|| started.clone());

@@ -29,6 +29,8 @@ mod walk;
 #[cfg(not(test))]
 use getgpu_common::{entry, exit};
 
+getgpu_common::package_mark!("cudawrap");
+
 /// What cudawrap needs for itself, in bytes.
 #[cfg(not(test))]
 const LEAST_MEMORY: usize = 1 << 20;

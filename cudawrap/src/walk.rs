@@ -32,10 +32,9 @@ impl Ourselves {
         (!known.is_empty()).then_some(Self(known))
     }
 
-    /// A file in our place, for tests.
-    #[cfg(test)]
-    pub fn played_by(path: &Path) -> Self {
-        Self(identity(path).into_iter().collect())
+    /// The file that a path leads to.
+    pub fn at(path: &Path) -> Option<Self> {
+        identity(path).map(|known| Self(vec![known]))
     }
 
     /// Whether `path` leads to our executable or to any other cudawrap: executing that

@@ -161,6 +161,10 @@ fn wrapped(creator: &Path, directories: &[PathBuf], findings: &mut Findings) {
     } else {
         command.args(directories)
     };
+    if directories.is_empty() && !nix::unistd::geteuid().is_root() {
+        let text = "what root has wrapped is not in your list: ask root, or name directories";
+        findings.fine("wrapped", text);
+    }
     let Ok(output) = command.output() else { return };
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -177,6 +181,8 @@ fn wrapped(creator: &Path, directories: &[PathBuf], findings: &mut Findings) {
     for line in said.lines().filter(|line| !fine(line)) {
         let remedy = if line.contains(": foreign") {
             "find out what it is: create-cudawrap did not make it"
+        } else if line.contains("install the package again") {
+            "replace programs by install(1) or mv: cp, chmod and chown follow a link"
         } else {
             "create-cudawrap --repair PATH, or create-cudawrap --undo PATH"
         };

@@ -38,6 +38,8 @@ use getgpu_common::nvml_client::WORKER_OPTION;
 #[cfg(not(test))]
 use getgpu_common::{entry, error::Kind, exit};
 
+getgpu_common::package_mark!("getgpu");
+
 /// What getgpu needs for itself, in bytes.
 #[cfg(not(test))]
 const LEAST_MEMORY: usize = 512 << 10;

@@ -7,4 +7,5 @@ if [ "$1" -eq 0 ]; then
         echo "getgpu: hint: mend that and try again; or keep the list of them for later: mv /var/lib/getgpu/wrapped /var/lib/getgpu/wrapped.kept" >&2
         exit 1
     fi
+    echo "getgpu: programs that other users wrapped do not start without cudawrap; to get them back: mv -T CUDAWRAP_name name"
 fi

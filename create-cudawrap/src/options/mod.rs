@@ -32,8 +32,6 @@ pub struct Options {
     pub paths: Option<Vec<PathBuf>>,
     /// `--link-dir`.
     pub link_dir: Option<PathBuf>,
-    /// `--divert`.
-    pub divert: bool,
     /// `--dry-run`.
     pub dry_run: bool,
     /// `--force`.

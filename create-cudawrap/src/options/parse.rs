@@ -50,7 +50,6 @@ fn checked(matches: &ArgMatches) -> Result<Options, Failure> {
         task,
         paths: (!all).then_some(paths),
         link_dir: path("link-dir"),
-        divert: on("divert"),
         dry_run: on("dry-run"),
         force: on("force"),
         wrapper: path("wrapper"),
@@ -93,14 +92,6 @@ fn contradiction(
             "--all stands for the noted paths: give either it or PATH",
         ),
         (!all && paths.is_empty(), "no PATH given"),
-        (
-            on("divert") && !wrap,
-            "--divert goes with wrapping; --undo ends a diversion by itself",
-        ),
-        (
-            on("divert") && link_dir,
-            "--divert and --link-dir exclude each other",
-        ),
         (
             link_dir && (all || status),
             "--link-dir needs PATH, and --status takes the directory as PATH",

@@ -29,7 +29,7 @@ const FLAGS: &[Flag] = &[
         &[],
         Takes::Nothing,
         TASK,
-        "Wrap the new program if an upgrade has replaced the link; renew a link to a cudawrap that no longer exists",
+        "Wrap the new program if an upgrade has replaced the link, and keep the older one as name.replaced-1; turn a copy of cudawrap back into a link; renew a link to a cudawrap that no longer exists",
     ),
     flag(
         "status",
@@ -58,13 +58,6 @@ const FLAGS: &[Flag] = &[
         Takes::Value("DIR"),
         HOW,
         "Leave the program alone and put a link with its name into DIR, which must come before the program's directory in PATH",
-    ),
-    flag(
-        "divert",
-        &[],
-        Takes::Nothing,
-        HOW,
-        "On Debian: let dpkg write CUDAWRAP_name from now on, so that upgrades keep the link",
     ),
     flag(
         "dry-run",

@@ -11,6 +11,7 @@ mod support;
 
 mod debian_packages;
 mod link_directories;
+mod oddities;
 mod options;
 mod refusals;
 mod state_rows;

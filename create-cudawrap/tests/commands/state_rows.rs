@@ -22,7 +22,7 @@ fn app(s: &Sandbox) {
     s.script("app/x", "one");
 }
 
-fn hidden(s: &Sandbox) {
+pub(crate) fn hidden(s: &Sandbox) {
     s.script("app/CUDAWRAP_x", "one");
 }
 
@@ -59,37 +59,6 @@ pub(crate) const ROWS: &[Row] = &[
         undo: PLAIN,
     },
     Row {
-        name: "half",
-        files: |s| (app(s), ours(s, "app/CUDAWRAP_x")).1,
-        status: "plain",
-        attention: true,
-        wrap: WRAPPED,
-        repair: WRAPPED,
-        undo: PLAIN,
-    },
-    Row {
-        name: "half, and that cudawrap is gone",
-        files: |s| (app(s), gone(s, "app/CUDAWRAP_x")).1,
-        status: "plain",
-        attention: true,
-        wrap: WRAPPED,
-        repair: WRAPPED,
-        undo: PLAIN,
-    },
-    Row {
-        name: "half, superseded program left over",
-        files: |s| {
-            app(s);
-            ours(s, "app/CUDAWRAP_x");
-            s.script("app/.CUDAWRAP_x~", "old");
-        },
-        status: "plain",
-        attention: true,
-        wrap: WRAPPED,
-        repair: WRAPPED,
-        undo: PLAIN,
-    },
-    Row {
         name: "same file",
         files: |s| (app(s), s.run_sh("ln app/x app/CUDAWRAP_x")).1,
         status: "plain",
@@ -101,19 +70,6 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "wrapped, our link left over",
         files: |s| (hidden(s), ours(s, "app/x"), ours(s, "app/.CUDAWRAP_x~")).2,
-        status: "wrapped",
-        attention: true,
-        wrap: WRAPPED,
-        repair: WRAPPED,
-        undo: PLAIN,
-    },
-    Row {
-        name: "wrapped, superseded program left over",
-        files: |s| {
-            hidden(s);
-            ours(s, "app/x");
-            s.script("app/.CUDAWRAP_x~", "old");
-        },
         status: "wrapped",
         attention: true,
         wrap: WRAPPED,
@@ -135,32 +91,77 @@ pub(crate) const ROWS: &[Row] = &[
         status: "upgraded over",
         attention: true,
         wrap: Err("--repair"),
+        repair: Ok(("CUDAWRAP_x x x.replaced-1", "one a b")),
+        undo: Err("both are kept"),
+    },
+    Row {
+        name: "upgraded over for the second time",
+        files: |s| {
+            app(s);
+            s.script("app/CUDAWRAP_x", "old");
+            s.script("app/x.replaced-1", "older");
+        },
+        status: "upgraded over",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: Ok(("CUDAWRAP_x x x.replaced-1 x.replaced-2", "one a b")),
+        undo: Err("both are kept"),
+    },
+    Row {
+        name: "upgraded over, repair stopped half way",
+        files: |s| {
+            app(s);
+            s.script("app/CUDAWRAP_x", "old");
+            s.run_sh("ln app/CUDAWRAP_x app/x.replaced-1; ln app/x app/.CUDAWRAP_x~");
+        },
+        status: "upgraded over",
+        attention: true,
+        wrap: Err("--repair"),
+        repair: Ok(("CUDAWRAP_x x x.replaced-1", "one a b")),
+        undo: Err("both are kept"),
+    },
+    Row {
+        name: "copied",
+        files: |s| (hidden(s), s.run_sh("cp bin/cudawrap app/x")).1,
+        status: "copied",
+        attention: true,
+        wrap: Err("--repair"),
         repair: WRAPPED,
-        undo: Err("both are kept"),
+        undo: PLAIN,
     },
     Row {
-        name: "a file that cannot be started over it",
+        name: "a stripped copy",
         files: |s| {
-            s.script("app/CUDAWRAP_x", "old");
-            s.run_sh("echo data >app/x");
+            hidden(s);
+            s.run_sh("strip -o app/x bin/cudawrap || cp bin/cudawrap app/x");
         },
-        status: "upgraded over",
+        status: "copied",
         attention: true,
         wrap: Err("--repair"),
-        repair: Err("not executable"),
-        undo: Err("both are kept"),
+        repair: WRAPPED,
+        undo: PLAIN,
     },
     Row {
-        name: "a script over it that runs the program",
+        name: "a link to a copy under another name",
         files: |s| {
-            s.script("app/CUDAWRAP_x", "old");
-            s.program("app/x", "#!/bin/sh\nexec \"${0%/*}/CUDAWRAP_x\" mine\n");
+            hidden(s);
+            s.run_sh("cp bin/cudawrap links/cudawrap-0.1");
+            s.link("../links/cudawrap-0.1", "app/x");
         },
-        status: "upgraded over",
+        status: "copied",
         attention: true,
         wrap: Err("--repair"),
-        repair: Err("not a newer program"),
-        undo: Err("both are kept"),
+        repair: WRAPPED,
+        undo: PLAIN,
+    },
+    Row {
+        name: "a copy without a program",
+        files: |s| s.run_sh("cp bin/cudawrap app/x"),
+        status: "copied",
+        attention: true,
+        wrap: Err("cudawrap itself"),
+        repair: Ok(("x", "")),
+        undo: Ok(("x", "")),
     },
     Row {
         name: "upgraded from one version behind a link to another",
@@ -172,7 +173,7 @@ pub(crate) const ROWS: &[Row] = &[
         status: "upgraded over",
         attention: true,
         wrap: Err("--repair"),
-        repair: Ok(("CUDAWRAP_x x x-2", "one a b")),
+        repair: Ok(("CUDAWRAP_x x x-2 x.replaced-1", "one a b")),
         undo: Err("both are kept"),
     },
     Row {
@@ -265,7 +266,7 @@ pub(crate) const ROWS: &[Row] = &[
         attention: true,
         wrap: Err("something else"),
         repair: Err("something else"),
-        undo: Err("both are kept"),
+        undo: Err("something else"),
     },
     Row {
         name: "another's directory in the way",
@@ -277,7 +278,7 @@ pub(crate) const ROWS: &[Row] = &[
         attention: true,
         wrap: Err("something else"),
         repair: Err("something else"),
-        undo: Err("both are kept"),
+        undo: Err("something else"),
     },
     Row {
         name: "link to a program",

@@ -1,6 +1,7 @@
 //! Every state that a path can be in, with each of wrap, undo, repair and status, on real
 //! files.
 
+use crate::oddities::ODDITIES;
 use crate::state_rows::{ROWS, Row};
 use crate::support::Sandbox;
 
@@ -68,6 +69,23 @@ fn every_state_has_a_status() {
         );
         assert_eq!(code, i32::from(row.attention), "{}: {line}", row.name);
         assert_eq!(sandbox.listing("app"), before, "{}", row.name);
+    }
+}
+
+#[test]
+fn an_oddity_in_the_links_place_is_named_and_left_alone() {
+    for (name, files, words) in ODDITIES {
+        let sandbox = Sandbox::new();
+        files(&sandbox);
+        let said = format!("{words}; the program is CUDAWRAP_name beside it");
+        for goal in ["--force", "--repair", "--undo"] {
+            sandbox.refused(&[goal, "x"], &said);
+        }
+        let (line, code) = sandbox.status_of("app/x");
+        assert!(
+            code == 1 && line.starts_with("broken (") && line.contains(&said["is ".len()..]),
+            "{name}: {line}"
+        );
     }
 }
 

@@ -6,48 +6,41 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use harness::skip::{Need, lacks, say};
 
 use crate::support::grounds::{Ground, Kind};
-use crate::support::inject::{Call, ERRORS, Fate, Method, STARTS, calls, suffer};
+use crate::support::inject::{Call, ERRORS, Fate, STARTS, calls, suffer};
 
-/// At every call after start-up in the full size; else at those that change something,
-/// every second one without exchange.
-fn chosen(all: Vec<Call>, method: Method) -> Vec<(Call, Vec<Fate>)> {
+/// At every call after start-up in the full size; else at those that change something.
+fn chosen(all: Vec<Call>) -> Vec<(Call, Vec<Fate>)> {
     let full = harness::full();
     let all = all.into_iter().filter(|call| full || call.changes());
-    let all = all
-        .step_by(if full || method == Method::Exchange {
-            1
-        } else {
-            2
+    all.enumerate()
+        .map(|(place, call)| {
+            let errors = match (full, call.changes()) {
+                (true, true) => ERRORS.len(),
+                (true, false) => 2,
+                (false, _) => usize::from(place % 2 == 0),
+            };
+            let errors = (0..errors).map(|n| Fate::Fails(ERRORS[(place + n) % ERRORS.len()]));
+            (call, std::iter::once(Fate::Killed).chain(errors).collect())
         })
-        .enumerate();
-    all.map(|(place, call)| {
-        let errors = match (full, call.changes()) {
-            (true, true) => ERRORS.len(),
-            (true, false) => 2,
-            (false, _) => usize::from(place % 2 == 0),
-        };
-        let errors = (0..errors).map(|n| Fate::Fails(ERRORS[(place + n) % ERRORS.len()]));
-        (call, std::iter::once(Fate::Killed).chain(errors).collect())
-    })
-    .collect()
+        .collect()
 }
 
 fn all_on(kind: Kind, injections: &AtomicUsize) {
     let base = tempfile::tempdir().unwrap();
     let ground = Ground::new(kind, base.path());
     for start in STARTS {
-        for method in Method::ALL {
+        {
             ground.fresh(start);
-            let all = calls(&ground.sandbox, start, method);
+            let all = calls(&ground.sandbox, start);
             assert!(
                 all.iter().filter(|call| call.changes()).count() >= 4,
                 "{}: {all:?}",
                 start.name
             );
-            for (call, fates) in chosen(all, method) {
+            for (call, fates) in chosen(all) {
                 for fate in fates {
                     ground.fresh(start);
-                    suffer(&ground.sandbox, start, method, &call, fate, kind.name());
+                    suffer(&ground.sandbox, start, &call, fate, kind.name());
                     injections.fetch_add(1, Ordering::Relaxed);
                 }
             }

@@ -12,6 +12,7 @@ mod support;
 mod crash;
 mod filesystems;
 mod powercut;
+mod random_walk;
 
 /// Each module starts a process for each processor: one module at a time.
 static GROUPS: harness::Groups = harness::Groups::new();

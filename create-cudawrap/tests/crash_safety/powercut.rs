@@ -8,7 +8,7 @@ use std::process::Command;
 use harness::skip::{Need, lacks, say};
 
 use crate::support::grounds::{Kind, must};
-use crate::support::inject::{Call, Method, STARTS, Start, again, calls, complete, program, run};
+use crate::support::inject::{Call, STARTS, Start, again, calls, complete, program, run};
 use crate::support::{Sandbox, USER};
 
 /// A file system with a journal, and what its tool is told more.
@@ -138,9 +138,9 @@ impl<'a> Bench<'a> {
 
     /// Runs `start` up to `call` (to its end if there is none), cuts the power, and looks
     /// at what is there afterwards.
-    fn trial(&self, start: &Start, method: Method, call: Option<&Call>, cut: Cut) {
+    fn trial(&self, start: &Start, call: Option<&Call>, cut: Cut) {
         let what = format!(
-            "{}: {} by {method:?}, {cut:?}, killed at {call:?}",
+            "{}: {}, {cut:?}, killed at {call:?}",
             self.disk.name, start.name
         );
         self.copy("start", "disk");
@@ -148,7 +148,7 @@ impl<'a> Bench<'a> {
         let before = program(&self.sandbox, start.program);
         let kill =
             call.map(|call| format!("-einject={}:signal=KILL:when={}", call.name, call.number));
-        let output = run(&self.sandbox, start, method, kill.as_slice());
+        let output = run(&self.sandbox, start, kill.as_slice());
         assert_eq!(
             output.status.success(),
             call.is_none(),
@@ -189,13 +189,10 @@ fn all_on(disk: &Disk) -> usize {
     let mut images = 0;
     for start in STARTS {
         bench.prepare(start);
-        for method in Method::ALL
-            .into_iter()
-            .take(harness::size(1, Method::ALL.len()))
         {
             bench.copy("start", "disk");
             bench.mount("disk");
-            let all = calls(&bench.sandbox, start, method);
+            let all = calls(&bench.sandbox, start);
             bench.unmount();
             let changing: Vec<_> = all
                 .iter()
@@ -206,7 +203,7 @@ fn all_on(disk: &Disk) -> usize {
             assert!(changing.len() > 4, "{}: {all:?}", start.name);
             for call in changing {
                 for cut in cuts {
-                    bench.trial(start, method, call, *cut);
+                    bench.trial(start, call, *cut);
                     images += 1;
                 }
             }

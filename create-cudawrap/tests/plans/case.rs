@@ -4,21 +4,25 @@ use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use create_cudawrap::apply::{Stop, Work, apply};
-use create_cudawrap::directory::{Directory, Renames};
+use create_cudawrap::apply::{Work, apply};
+use create_cudawrap::directory::Directory;
 use create_cudawrap::inspect::{Seen, look};
 use create_cudawrap::names::Names;
-use create_cudawrap::plan::{Goal, Method, Plan, Request, plan};
+use create_cudawrap::plan::{Goal, Plan, Request, plan};
+use create_cudawrap::state::state;
+use getgpu_common::error::Failure;
+
+use crate::layouts::{file, put_cudawrap};
 
 pub(crate) struct Case {
     pub(crate) root: tempfile::TempDir,
     pub(crate) dir: Directory,
     pub(crate) names: Names,
     pub(crate) wrapper: PathBuf,
-    pub(crate) method: Method,
 }
 
-/// A state by its name, and the files that make it.
+/// A state by its name, the files that make it, and whether the path can be wrapped,
+/// undone and repaired to the end.
 type Start = (&'static str, fn(&Case));
 
 pub(crate) const STARTS: &[Start] = &[
@@ -27,20 +31,20 @@ pub(crate) const STARTS: &[Start] = &[
         c.program("CUDAWRAP_x");
         c.ours("x");
     }),
-    ("half", |c| {
-        c.program("x");
-        c.ours("CUDAWRAP_x");
-    }),
-    ("half, elsewhere", |c| {
-        c.program("x");
-        c.link("/nowhere/cudawrap", "CUDAWRAP_x");
-    }),
-    ("same file", |c| {
+    ("begun", |c| {
         c.program("x");
         std::fs::hard_link(c.at("x"), c.at("CUDAWRAP_x")).unwrap();
     }),
+    ("unwrapped by hand", |c| {
+        c.program("CUDAWRAP_x");
+        c.link("CUDAWRAP_x", "x");
+    }),
     ("upgraded", |c| {
         c.program("x");
+        c.program("CUDAWRAP_x");
+    }),
+    ("copied", |c| {
+        put_cudawrap(&c.at("x"));
         c.program("CUDAWRAP_x");
     }),
     ("vanished", |c| {
@@ -51,18 +55,17 @@ pub(crate) const STARTS: &[Start] = &[
 ];
 
 impl Case {
-    pub(crate) fn new(method: Method) -> Self {
+    pub(crate) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let wrapper = root.path().join("cudawrap");
-        executable(&wrapper);
+        put_cudawrap(&wrapper);
         std::fs::create_dir(root.path().join("d")).unwrap();
-        let dir = open(&root.path().join("d"), method);
+        let dir = Directory::open(&root.path().join("d")).unwrap();
         Self {
             root,
             dir,
             names: Names::of(OsStr::new("x")),
             wrapper,
-            method,
         }
     }
 
@@ -71,7 +74,7 @@ impl Case {
     }
 
     pub(crate) fn program(&self, name: &str) {
-        executable(&self.at(name));
+        file(&self.at(name), "#!A", 0o755);
     }
 
     pub(crate) fn ours(&self, name: &str) {
@@ -87,21 +90,10 @@ impl Case {
     }
 
     pub(crate) fn plan(&self, goal: Goal) -> Option<Plan> {
-        let wrapper = self.wrapper.as_os_str();
-        plan(
-            &self.seen(),
-            &Request {
-                goal,
-                method: self.method,
-                wrapper,
-                named: false,
-                divert: false,
-            },
-        )
-        .ok()
+        make_plan(&self.seen(), goal, &self.wrapper)
     }
 
-    pub(crate) fn apply(&self, seen: &Seen, plan: &Plan) -> Result<(), Stop> {
+    pub(crate) fn apply(&self, seen: &Seen, plan: &Plan) -> Result<(), Failure> {
         carry_out(&self.dir, &self.names, &self.wrapper, seen, plan)
     }
 
@@ -126,39 +118,29 @@ impl Case {
     }
 }
 
-fn executable(path: &Path) {
-    use std::os::unix::fs::OpenOptionsExt;
-    std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o755)
-        .open(path)
-        .unwrap();
-}
-
-/// Opens a directory as on a file system that can exchange names, or on one that cannot.
-pub(crate) fn open(directory: &Path, method: Method) -> Directory {
-    let renames = match method {
-        Method::Exchange => Renames::System,
-        Method::Replace => Renames::Plain,
+/// The plan for what was seen, if there is one.
+pub(crate) fn make_plan(seen: &Seen, goal: Goal, wrapper: &Path) -> Option<Plan> {
+    let request = Request {
+        goal,
+        wrapper: wrapper.as_os_str(),
+        named: false,
     };
-    Directory::open_with(directory, renames).unwrap()
+    plan(seen, state(seen), &request).ok()
 }
 
-/// Carries out a plan in `dir`, where new links lead to `wrapper` and dpkg knows nothing.
+/// Carries out a plan in `dir`, where new links lead to `wrapper`.
 pub(crate) fn carry_out(
     dir: &Directory,
     names: &Names,
     wrapper: &Path,
     seen: &Seen,
     plan: &Plan,
-) -> Result<(), Stop> {
+) -> Result<(), Failure> {
     let work = Work {
         dir,
         names,
         wrapper: wrapper.as_os_str(),
         own: None,
-        known_as: Path::new(""),
     };
     apply(&work, seen, plan)
 }

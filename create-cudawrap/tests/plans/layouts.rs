@@ -30,6 +30,12 @@ pub(crate) enum Thing {
     Program(char),
     /// A file that nobody can execute.
     Data,
+    /// An executable file without anything in it.
+    Empty,
+    /// A script that executes the program at `CUDAWRAP_x`, by its content.
+    Caller,
+    /// A copy of cudawrap.
+    Copy,
     /// Another name of what an earlier name has.
     SameAs(&'static str),
     Link(&'static str),
@@ -43,6 +49,9 @@ fn things(name: &'static str) -> Vec<Thing> {
         Thing::Program('B'),
         Thing::Data,
     ];
+    if name != TMP {
+        all.extend([Thing::Empty, Thing::Caller, Thing::Copy]);
+    }
     all.extend(
         [X, HIDDEN]
             .into_iter()
@@ -78,18 +87,9 @@ const OTHERS: [&[(&str, Thing)]; 7] = [
     &[("y", Thing::Link("p"))],
 ];
 
-/// Whether dpkg diverts the path, and which of the two programs is the newer one then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Diversion {
-    None,
-    NewerHidden,
-    OlderHidden,
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) entries: Vec<(&'static str, Thing)>,
-    pub(crate) diversion: Diversion,
 }
 
 pub(crate) fn layouts() -> impl Iterator<Item = Layout> {
@@ -99,28 +99,21 @@ pub(crate) fn layouts() -> impl Iterator<Item = Layout> {
             .flat_map(move |hidden| things(TMP).into_iter().map(move |tmp| [x, hidden, tmp]))
     });
     three.flat_map(|[x, hidden, tmp]| {
-        OTHERS.iter().flat_map(move |others| {
-            [
-                Diversion::None,
-                Diversion::NewerHidden,
-                Diversion::OlderHidden,
-            ]
-            .into_iter()
-            .map(move |diversion| {
-                let mut entries = vec![
-                    (X, x),
-                    (HIDDEN, hidden),
-                    (TMP, tmp),
-                    ("p", Thing::Program('P')),
-                ];
-                entries.extend(others.iter().copied());
-                Layout { entries, diversion }
-            })
+        OTHERS.iter().map(move |others| {
+            let mut entries = vec![
+                (X, x),
+                (HIDDEN, hidden),
+                (TMP, tmp),
+                ("p", Thing::Program('P')),
+            ];
+            entries.extend(others.iter().copied());
+            Layout { entries }
         })
     })
 }
 
-pub(crate) fn file(path: &Path, content: char, mode: u32) {
+/// A new file.
+pub(crate) fn file(path: &Path, text: &str, mode: u32) {
     use std::io::Write;
     let mut file = std::fs::OpenOptions::new()
         .write(true)
@@ -128,5 +121,14 @@ pub(crate) fn file(path: &Path, content: char, mode: u32) {
         .mode(mode)
         .open(path)
         .unwrap();
-    write!(file, "{content}").unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+}
+
+/// The real cudawrap under this name: a file of its own.
+pub(crate) fn put_cudawrap(path: &Path) {
+    let built = Path::new(env!("CARGO_BIN_EXE_create-cudawrap")).with_file_name("cudawrap");
+    let status = std::process::Command::new("cp")
+        .args([built.as_path(), path])
+        .status();
+    assert!(status.unwrap().success(), "cargo build --workspace first");
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::layouts::{HIDDEN, X};
+use crate::layouts::HIDDEN;
 
 /// What is found under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(crate) enum Found {
         inode: u64,
         text: String,
     },
+    /// A copy of cudawrap.
+    Copy,
 }
 
 pub(crate) type Snapshot = BTreeMap<String, Found>;
@@ -58,16 +60,9 @@ fn follow(all: &Snapshot, name: &str, visited: &mut Vec<String>, by_kernel: bool
                 if by_kernel && text.starts_with("/nowhere") {
                     return Runs::Broken;
                 }
-                let siblings = chain
-                    .iter()
-                    .rev()
-                    .map(|hop| format!("CUDAWRAP_{hop}"))
-                    .filter(|sib| all.contains_key(sib));
-                let mut found = siblings.map(|sibling| follow(all, &sibling, visited, false));
-                return found
-                    .find(|found| *found != Runs::Nothing)
-                    .unwrap_or(Runs::Nothing);
+                return beside(all, &chain, visited);
             }
+            Some(Found::Copy) => return beside(all, &chain, visited),
             Some(Found::Link { text, .. }) if text == "../e/loop-to-hidden" => {
                 chain.push(HIDDEN.to_owned());
             }
@@ -77,18 +72,23 @@ fn follow(all: &Snapshot, name: &str, visited: &mut Vec<String>, by_kernel: bool
     Runs::Broken
 }
 
+/// What a cudawrap at the end of these links executes.
+fn beside(all: &Snapshot, chain: &[String], visited: &mut Vec<String>) -> Runs {
+    let siblings = chain
+        .iter()
+        .rev()
+        .map(|hop| format!("CUDAWRAP_{hop}"))
+        .filter(|sibling| all.contains_key(sibling));
+    let mut found = siblings.map(|sibling| follow(all, &sibling, visited, false));
+    found
+        .find(|found| *found != Runs::Nothing)
+        .unwrap_or(Runs::Nothing)
+}
+
 pub(crate) fn contents(all: &Snapshot) -> Vec<char> {
     let programs = all.values().filter_map(|found| match found {
         Found::File { content, .. } => Some(*content),
-        Found::Link { .. } => None,
+        Found::Link { .. } | Found::Copy => None,
     });
     programs.collect()
-}
-
-/// The program that the path has, also where the cudawrap that it leads to is gone.
-pub(crate) fn reaches(all: &Snapshot) -> Option<char> {
-    match follow(all, X, &mut Vec::new(), false) {
-        Runs::Program(content) => Some(content),
-        Runs::Broken | Runs::Nothing => None,
-    }
 }

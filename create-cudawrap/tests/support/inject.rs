@@ -14,7 +14,6 @@ pub(crate) const CHANGING: &[&str] = &[
     "symlinkat",
     "linkat",
     "renameat",
-    "renameat2",
     "unlinkat",
     "fsync",
     "rename",
@@ -37,6 +36,8 @@ pub(crate) struct Start {
     pub(crate) program: &'static str,
     /// The names in `app` when it is done.
     pub(crate) end: &'static str,
+    /// The same when it is undone then.
+    pub(crate) undone: &'static str,
 }
 
 pub(crate) const STARTS: &[Start] = &[
@@ -46,6 +47,7 @@ pub(crate) const STARTS: &[Start] = &[
         args: &["x"],
         program: "app/x",
         end: "CUDAWRAP_x x",
+        undone: "x",
     },
     Start {
         name: "undo",
@@ -56,13 +58,27 @@ pub(crate) const STARTS: &[Start] = &[
         args: &["--undo", "x"],
         program: "app/CUDAWRAP_x",
         end: "x",
+        undone: "x",
     },
     Start {
         name: "repair",
         files: |s| (s.script("app/CUDAWRAP_x", "old"), s.script("app/x", "one")).1,
         args: &["--repair", "x"],
         program: "app/x",
+        end: "CUDAWRAP_x x x.replaced-1",
+        undone: "x x.replaced-1",
+    },
+    Start {
+        name: "copied",
+        files: |s| {
+            s.script("app/CUDAWRAP_x", "one");
+            // Stripped, since the small file systems have no room for more.
+            s.run_sh("strip -o app/x bin/cudawrap");
+        },
+        args: &["--repair", "x"],
+        program: "app/CUDAWRAP_x",
         end: "CUDAWRAP_x x",
+        undone: "x",
     },
     Start {
         name: "adopt",
@@ -77,31 +93,9 @@ pub(crate) const STARTS: &[Start] = &[
         args: &["x"],
         program: "app/MIGTOOLS_x",
         end: "CUDAWRAP_x x",
+        undone: "x",
     },
 ];
-
-/// How names are exchanged: as the file system can, or as on one that cannot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    Exchange,
-    Fallback,
-}
-
-impl Method {
-    pub(crate) const ALL: [Self; 2] = [Self::Exchange, Self::Fallback];
-
-    fn options(self) -> Vec<String> {
-        match self {
-            Self::Exchange => vec![],
-            Self::Fallback => vec!["-einject=renameat2:error=EINVAL".to_owned()],
-        }
-    }
-
-    /// Calls that this method answers itself.
-    fn takes(self, call: &str) -> bool {
-        self == Self::Fallback && call == "renameat2"
-    }
-}
 
 /// One system call of the plain run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,11 +108,6 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn changes(&self) -> bool {
         CHANGING.contains(&self.name.as_str())
-    }
-
-    /// Whether it looks at what is there.
-    pub(crate) fn looks(&self) -> bool {
-        ["newfstatat", "fstatat64", "readlinkat"].contains(&self.name.as_str())
     }
 }
 
@@ -147,16 +136,14 @@ fn strace(sandbox: &Sandbox, start: &Start, options: &[String]) -> Command {
 }
 
 /// Runs the command with more options for strace.
-pub(crate) fn run(sandbox: &Sandbox, start: &Start, method: Method, options: &[String]) -> Output {
-    strace(sandbox, start, &[&method.options(), options].concat())
-        .output()
-        .unwrap()
+pub(crate) fn run(sandbox: &Sandbox, start: &Start, options: &[String]) -> Output {
+    strace(sandbox, start, options).output().unwrap()
 }
 
 /// Each call after start-up of a plain run, which is made here; the files of `start` are
 /// in place.
-pub(crate) fn calls(sandbox: &Sandbox, start: &Start, method: Method) -> Vec<Call> {
-    let output = run(sandbox, start, method, &[]);
+pub(crate) fn calls(sandbox: &Sandbox, start: &Start) -> Vec<Call> {
+    let output = run(sandbox, start, &[]);
     assert!(
         output.status.success(),
         "{}: {}",
@@ -184,9 +171,7 @@ pub(crate) fn calls(sandbox: &Sandbox, start: &Start, method: Method) -> Vec<Cal
             ));
         }
     }
-    let ours = all
-        .into_iter()
-        .filter(|(call, ours)| *ours && !method.takes(&call.name));
+    let ours = all.into_iter().filter(|(_, ours)| *ours);
     ours.map(|(call, _)| call).collect()
 }
 
@@ -202,16 +187,9 @@ pub(crate) fn program(sandbox: &Sandbox, name: &str) -> (u64, Vec<u8>) {
 /// Does what `start` does with `fate` at `call`. Whatever comes of it: the path runs, no
 /// success is claimed that is none, the same command once more completes, and undone the
 /// very same file is back.
-pub(crate) fn suffer(
-    sandbox: &Sandbox,
-    start: &Start,
-    method: Method,
-    call: &Call,
-    fate: Fate,
-    on: &str,
-) {
+pub(crate) fn suffer(sandbox: &Sandbox, start: &Start, call: &Call, fate: Fate, on: &str) {
     let what = format!(
-        "{on}: {} by {method:?}, {} no. {}: {fate:?}",
+        "{on}: {}, {} no. {}: {fate:?}",
         start.name, call.name, call.number
     );
     let before = program(sandbox, start.program);
@@ -222,9 +200,9 @@ pub(crate) fn suffer(
         Fate::Fails(errno) => (Some("--seccomp-bpf".to_owned()), format!("error={errno}")),
     };
     let inject = format!("-einject={}:{fault}:when={}", call.name, call.number);
-    let trace = format!("-etrace={},renameat2", call.name);
+    let trace = format!("-etrace={}", call.name);
     let options: Vec<String> = quick.into_iter().chain([trace, inject]).collect();
-    let output = run(sandbox, start, method, &options);
+    let output = run(sandbox, start, &options);
     let status = output.status;
     let log = std::fs::read_to_string(sandbox.path("state/log")).unwrap();
     let met = log
@@ -257,7 +235,7 @@ pub(crate) fn suffer(
         let undone = again(sandbox, &["--undo", "x"]);
         assert_eq!(
             (undone.0, sandbox.names("app").join(" ")),
-            (0, "x".to_owned()),
+            (0, start.undone.to_owned()),
             "{what}: undo: {}",
             undone.1
         );

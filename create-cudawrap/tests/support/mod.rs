@@ -1,6 +1,6 @@
-//! A directory with a cudawrap, programs to wrap and the command, owned by an ordinary
-//! user also when the tests run as root. The cudawrap is a stand-in that execs
-//! `CUDAWRAP_name` beside the link; `CUDAWRAP_FOR_TESTS` names a real one instead.
+//! A directory with cudawrap, programs to wrap and the command, owned by an ordinary user
+//! also when the tests run as root. It is the real cudawrap, which CUDAWRAP_DISABLE makes
+//! run the program without a device.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub(crate) mod grounds;
@@ -14,8 +14,6 @@ use std::process::{Command, Output, Stdio};
 
 /// nobody, when the tests run as root: what root wraps is noted in the host's own file.
 pub(crate) const USER: u32 = 65534;
-const STAND_IN: &str = "#!/bin/sh\nexec \"${0%/*}/CUDAWRAP_${0##*/}\" \"$@\"\n";
-
 pub(crate) struct Sandbox {
     root: PathBuf,
     /// Removes it in the end; none where the caller does.
@@ -51,16 +49,13 @@ impl Sandbox {
             _temporary: temporary,
         };
         sandbox.run_sh("mkdir bin app links state && chmod 755 . bin app links state");
-        if is_root() {
-            sandbox.run_sh(&format!("chown {USER}:{USER} . *"));
-        }
         let exe = env!("CARGO_BIN_EXE_create-cudawrap");
         sandbox.run_sh(&format!(
             "ln '{exe}' bin/create-cudawrap 2>/dev/null || cp '{exe}' bin/create-cudawrap"
         ));
-        match std::env::var("CUDAWRAP_FOR_TESTS") {
-            Ok(real) => sandbox.run_sh(&format!("cp '{real}' bin/cudawrap")),
-            Err(_) => sandbox.program("bin/cudawrap", STAND_IN),
+        sandbox.run_sh(&format!("cp '{}' bin/cudawrap", cudawrap().display()));
+        if is_root() {
+            sandbox.run_sh(&format!("chown {USER}:{USER} . * bin/cudawrap"));
         }
         sandbox
     }
@@ -146,6 +141,9 @@ impl Sandbox {
 
     pub(crate) fn link(&self, text: impl AsRef<Path>, name: &str) {
         std::os::unix::fs::symlink(text, self.path(name)).unwrap();
+        if is_root() {
+            std::os::unix::fs::lchown(self.path(name), Some(USER), Some(USER)).unwrap();
+        }
     }
 
     pub(crate) fn run_sh(&self, line: &str) {
@@ -213,6 +211,7 @@ impl Sandbox {
         let output = Command::new(self.path(name))
             .arg("a b")
             .env("PATH", "/usr/bin:/bin")
+            .env("CUDAWRAP_DISABLE", "1")
             .output()
             .unwrap();
         String::from_utf8_lossy(&output.stdout)
@@ -230,6 +229,17 @@ impl Sandbox {
             said.code,
         )
     }
+}
+
+/// The real one, built beside create-cudawrap.
+pub(crate) fn cudawrap() -> PathBuf {
+    let built = Path::new(env!("CARGO_BIN_EXE_create-cudawrap")).with_file_name("cudawrap");
+    assert!(
+        built.is_file(),
+        "{} is missing: run cargo build --workspace first",
+        built.display()
+    );
+    built
 }
 
 pub(crate) fn said(output: Output) -> Said {

@@ -7,6 +7,7 @@
 )]
 
 mod cargo_install;
+mod damaged_cudawrap;
 mod make_install;
 mod module_recipes;
 mod portable_programs;

@@ -90,7 +90,7 @@ fn an_upgrade_over_the_link_is_mended_while_the_program_runs() {
         "{status:?}"
     );
     site.create(&["--repair", "-q"]).run().exits(0);
-    assert_eq!(site.names(), ["CUDAWRAP_app", "app"]);
+    assert_eq!(site.names(), ["CUDAWRAP_app", "app", "app.replaced-1"]);
     let outcome = site.user(site.sandbox.command(&site.app)).run();
     assert!(
         outcome

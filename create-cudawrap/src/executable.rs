@@ -1,0 +1,167 @@
+//! What a file is, told by its bytes alone: a program, a script, an executable of this
+//! package, or nothing that can be executed. Neither its name nor its inode says that: a
+//! wrapped tree that somebody copied has copies of cudawrap under its programs' names.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use getgpu_common::package_mark::Mark;
+use getgpu_common::resolve_program::PREFIX;
+
+use crate::names::WRAPPER;
+
+/// More of a script is not read.
+const LONGEST_SCRIPT: u64 = 16 << 20;
+/// More notes than any linker makes.
+const LONGEST_NOTES: u64 = 64 << 10;
+/// The header of a 64-bit ELF file (elf(5)), whose numbers are the host's.
+const HEADER: usize = 64;
+const NOTE: u64 = 4;
+const MARKS: [(&str, Mark); 3] = [
+    (WRAPPER, Mark::of(WRAPPER)),
+    ("getgpu", Mark::of("getgpu")),
+    ("create-cudawrap", Mark::of("create-cudawrap")),
+];
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A program of the kernel's, or a file that cannot be read.
+    Program,
+    /// It begins with `#!`.
+    Script,
+    /// A script that names `CUDAWRAP_`: it may execute the program beside it, and as that
+    /// program it would execute itself for ever.
+    ScriptOfWrapped,
+    /// An executable of this package, of any version.
+    Own(&'static str),
+    Empty,
+    /// A program whose end is missing.
+    CutShort,
+    /// None that execve(2) knows.
+    Unknown,
+}
+
+impl Form {
+    /// Whether it can be the program that a path stands for.
+    pub fn is_program(self) -> bool {
+        matches!(self, Self::Program | Self::Script)
+    }
+
+    /// What is wrong with it, in words that follow "is".
+    pub fn fault(self) -> Option<&'static str> {
+        match self {
+            Self::Program | Self::Script => None,
+            Self::ScriptOfWrapped => Some("a script that names CUDAWRAP_"),
+            Self::Own(WRAPPER) => Some("a copy of cudawrap"),
+            Self::Own("getgpu") => Some("a copy of getgpu"),
+            Self::Own(_) => Some("a copy of create-cudawrap"),
+            Self::Empty => Some("an empty file"),
+            Self::CutShort => Some("a program whose end is missing"),
+            Self::Unknown => Some("a file that the kernel cannot execute"),
+        }
+    }
+}
+
+/// The form of the regular file that `path` leads to.
+pub fn form(path: &Path) -> Form {
+    File::open(path)
+        .and_then(|mut file| read(&mut file))
+        .unwrap_or(Form::Program)
+}
+
+fn read(file: &mut File) -> std::io::Result<Form> {
+    let head = part(file, 0, HEADER as u64)?;
+    if head.is_empty() {
+        Ok(Form::Empty)
+    } else if head.starts_with(b"#!") {
+        let text = part(file, 0, LONGEST_SCRIPT)?;
+        Ok(if contains(&text, PREFIX.as_bytes()) {
+            Form::ScriptOfWrapped
+        } else {
+            Form::Script
+        })
+    } else if head.starts_with(b"\x7fELF") {
+        elf(file, &head)
+    } else {
+        Ok(Form::Unknown)
+    }
+}
+
+fn elf(file: &mut File, head: &[u8]) -> std::io::Result<Form> {
+    // Another class or byte order is no file of ours, and the kernel's to judge.
+    let native = [2, if cfg!(target_endian = "little") { 1 } else { 2 }];
+    if head.get(4..6).is_some_and(|kind| kind != native) {
+        return Ok(Form::Program);
+    }
+    let length = file.metadata()?.len();
+    let table = |at, size, count| {
+        (
+            number(head, at, 8),
+            number(head, size, 2),
+            number(head, count, 2),
+        )
+    };
+    let (at, size, count) = table(32, 54, 56);
+    let segments = part(file, at, size * count)?;
+    // Linkers put the sections' table at the end, so that no cut misses both.
+    let (sections, section_size, section_count) = table(40, 58, 60);
+    let sections_end = sections.saturating_add(section_size * section_count);
+    if size == 0 || (segments.len() as u64) < size * count || sections_end > length {
+        return Ok(Form::CutShort);
+    }
+    for segment in segments.chunks(size as usize) {
+        let (at, bytes) = (number(segment, 8, 8), number(segment, 32, 8));
+        if at.saturating_add(bytes) > length {
+            return Ok(Form::CutShort);
+        }
+        if number(segment, 0, 4) == NOTE {
+            let notes = part(file, at, bytes.min(LONGEST_NOTES))?;
+            if let Some((name, _)) = MARKS.iter().find(|(_, mark)| has(&notes, mark)) {
+                return Ok(Form::Own(name));
+            }
+        }
+    }
+    Ok(Form::Program)
+}
+
+/// Whether the note is among these, each of which begins at a multiple of 4.
+fn has(notes: &[u8], mark: &Mark) -> bool {
+    let wanted = mark.bytes();
+    notes
+        .windows(wanted.len())
+        .step_by(4)
+        .any(|note| note == wanted)
+}
+
+/// At most so many bytes of a file.
+fn part(file: &mut File, at: u64, length: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(at.min(i64::MAX as u64)))?;
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The number of so many bytes at a place; 0 behind the end.
+fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
+    let mut number = [0; 8];
+    let field = bytes.get(at..at + length).unwrap_or_default();
+    let place = if cfg!(target_endian = "little") {
+        0
+    } else {
+        8 - length
+    };
+    for (to, from) in number.iter_mut().skip(place).zip(field) {
+        *to = *from;
+    }
+    u64::from_ne_bytes(number)
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|bytes| bytes == word)
+}
+
+#[cfg(test)]
+#[path = "executable_tests.rs"]
+mod tests;

@@ -1,0 +1,50 @@
+//! Forms of files: real programs, whole, cut short and marked, and what only looks like one.
+
+use std::fs;
+
+use super::{Form, Mark, form};
+
+/// A program header table with one segment of notes, which is all that is looked at.
+fn elf_with(notes: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 64 + 56];
+    bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    bytes[32..40].copy_from_slice(&64u64.to_le_bytes());
+    bytes[54..56].copy_from_slice(&56u16.to_le_bytes());
+    bytes[56..58].copy_from_slice(&1u16.to_le_bytes());
+    bytes[64..68].copy_from_slice(&4u32.to_le_bytes());
+    bytes[72..80].copy_from_slice(&120u64.to_le_bytes());
+    bytes[96..104].copy_from_slice(&(notes.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(notes);
+    bytes
+}
+
+#[test]
+fn forms_are_told_by_content() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let form_of = |bytes: &[u8]| {
+        fs::write(file.path(), bytes).unwrap();
+        form(file.path())
+    };
+    let own = fs::read(std::env::current_exe().unwrap()).unwrap();
+    assert_eq!(form_of(&own), Form::Program);
+    for length in [1, 5, 40, 63, 64, 100, own.len() / 2] {
+        let cut = form_of(&own[..length]);
+        assert!(!cut.is_program(), "{length}: {cut:?}");
+    }
+    let marked = elf_with(&[&[0; 20], Mark::of("cudawrap").bytes()].concat());
+    assert_eq!(form_of(&marked), Form::Own("cudawrap"));
+    assert_eq!(form_of(&marked[..marked.len() - 1]), Form::CutShort);
+    // The bytes of a mark that are no note prove nothing.
+    let inside = [b"#!/bin/sh\n", &marked[..]].concat();
+    assert_eq!(form_of(&inside), Form::Script);
+    assert_eq!(
+        form_of(&[elf_with(&[0; 36]), marked].concat()),
+        Form::Program
+    );
+    assert_eq!(form_of(b""), Form::Empty);
+    assert_eq!(form_of(b"echo no first line\n"), Form::Unknown);
+    assert_eq!(
+        form_of(b"#!/bin/sh\nexec \"$d/CUDAWRAP_$n\"\n"),
+        Form::ScriptOfWrapped
+    );
+}

@@ -1,0 +1,136 @@
+//! The node's cudawrap is changed through a wrapped path, since cp(1), chmod(1) and chown(1)
+//! follow a link: `--status` and `--check` say so, and a setuid cudawrap runs nothing.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use getgpu_tests::OTHER;
+use harness::skip::{Need, lacks};
+use harness::{Outcome, Sandbox};
+
+/// A sandbox with a cudawrap of its own, since the usual one is a link to the built file, and
+/// a wrapped program.
+fn site() -> Sandbox {
+    let sandbox = Sandbox::new("mig4");
+    let script = "mv bin/cudawrap bin/built && cp bin/built bin/cudawrap && rm bin/built && \
+                  mkdir opt && ln -s ../bin/cudawrap opt/app && cp bin/probe opt/CUDAWRAP_app";
+    shell(&sandbox, script).exits(0);
+    sandbox
+}
+
+fn shell(sandbox: &Sandbox, script: &str) -> Outcome {
+    let script = format!("cd {} && {script}", sandbox.root().display());
+    sandbox.shell("sh", &script).run()
+}
+
+#[test]
+fn what_cp_chmod_and_chown_do_through_a_link_is_said() {
+    let root = nix::unistd::geteuid().is_root();
+    let ways = [
+        ("cp bin/probe opt/app", "is not cudawrap"),
+        ("chmod 4755 opt/app", "is setuid or setgid"),
+        ("chmod 700 opt/app", "cannot be executed by everybody"),
+        ("chown 1 opt/app", "belongs to user 1"),
+    ];
+    for (way, words) in ways
+        .iter()
+        .filter(|(way, _)| root || !way.contains("chown"))
+    {
+        let sandbox = site();
+        let app = sandbox.text("opt/app");
+        let status = || {
+            sandbox
+                .command("create-cudawrap")
+                .args(["--status", &app])
+                .run()
+        };
+        status().exits(0);
+        shell(&sandbox, way).exits(0);
+        let said = status();
+        assert!(said.exits(1).stdout.contains(words), "{way}: {said:#?}");
+        let check = sandbox.getgpu(["--check", &sandbox.text("opt")]).run();
+        assert!(check.exits(1).stdout.contains(words), "{way}: {check:#?}");
+        let other = sandbox.text("bin/probe");
+        let wrap = sandbox.command("create-cudawrap").args([&other]).run();
+        assert!(wrap.exits(1).stderr.contains(words), "{way}: {wrap:#?}");
+    }
+}
+
+#[test]
+fn install_and_mv_replace_one_program_and_leave_cudawrap_alone() {
+    for way in [
+        "install bin/probe opt/app",
+        "cp bin/probe opt/new && mv opt/new opt/app",
+    ] {
+        let sandbox = site();
+        let wrapper = || std::fs::metadata(sandbox.path("bin/cudawrap")).unwrap();
+        let before = (wrapper().ino(), wrapper().len());
+        shell(&sandbox, way).exits(0);
+        assert_eq!((wrapper().ino(), wrapper().len()), before, "{way}");
+        let app = sandbox.text("opt/app");
+        let status = sandbox
+            .command("create-cudawrap")
+            .args(["--status", &app])
+            .run();
+        assert!(status.exits(1).stdout.contains(": upgraded over"), "{way}");
+    }
+}
+
+#[test]
+fn a_setuid_cudawrap_runs_nothing() {
+    if lacks(&[Need::Root]) {
+        return;
+    }
+    for mode in [0o4755, 0o2755] {
+        let sandbox = site();
+        let wrapper = sandbox.path("bin/cudawrap");
+        std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(mode)).unwrap();
+        let probe = sandbox.text("bin/probe");
+        for (program, arguments) in [("opt/app", vec![]), ("bin/cudawrap", vec!["--", &probe])] {
+            for (uid, disabled) in [(0, "0"), (OTHER, "0"), (OTHER, "1")] {
+                let command = sandbox.command(sandbox.path(program)).args(&arguments);
+                let outcome = command.env("CUDAWRAP_DISABLE", disabled).uid(uid).run();
+                outcome.exits(125);
+                assert_eq!(outcome.stdout, "", "{mode:o} {program}");
+                assert!(
+                    outcome.stderr.contains("is setuid or setgid"),
+                    "{outcome:#?}"
+                );
+            }
+        }
+    }
+}
+
+/// A caller whose two user ids differ makes every program that it executes secure; that is
+/// no setuid cudawrap.
+#[test]
+fn a_caller_with_two_user_ids_runs_wrapped_programs() {
+    if lacks(&[Need::Root, Need::Tool("setpriv")]) {
+        return;
+    }
+    let sandbox = site();
+    let (ruid, app) = (format!("--ruid={OTHER}"), sandbox.text("opt/app"));
+    let outcome = sandbox.command("setpriv").args([&ruid, &app]).run();
+    assert!(!outcome.stderr.contains("setuid"), "{outcome:#?}");
+}
+
+#[test]
+fn without_proc_a_disabled_cudawrap_is_a_plain_exec() {
+    if lacks(&[Need::Mounts, Need::Tool("unshare")]) {
+        return;
+    }
+    let sandbox = site();
+    let start = |disabled: &str| {
+        let script = format!(
+            "mount -t tmpfs none /proc && CUDAWRAP_DISABLE={disabled} exec {}",
+            sandbox.text("opt/app")
+        );
+        let words = ["-m", "--propagation", "private", "sh", "-c", &script];
+        sandbox.command("unshare").args(words).run()
+    };
+    let outcome = start("1");
+    assert!(
+        !outcome.stdout.is_empty(),
+        "the probe reports: {outcome:#?}"
+    );
+    assert!(start("0").stderr.contains("/proc is not mounted"));
+}
