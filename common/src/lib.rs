@@ -6,7 +6,7 @@
 //! | the kernel's edges | `sys` system calls that no crate offers, `byte_range` ranges of the lock file, `child` making and reaping a process, `procfs` what /proc tells, `resolve_program` which program a wrapped path runs, `descriptors` which ones a process has, `poll` waiting until one is ready, `reader_child` reads what may hang, `process_reset` and `detached` start the small processes that outlive a program, `unseen_child` those that a program waits for and never sees |
 //! | words and values | `error` and `exit` failures and their statuses, `entry` whether there is memory to start in, `package_mark` how this package's executables are known, `diag` lines for people, `ident` UUIDs, `mig_profile` names of MIG profiles, `quantity` sizes and times, `similar` what was meant by a mistyped word, `cpus` sets of CPUs, `batch` and `job` what a batch system says, `frameworks` variables for shares |
 //! | the lock | `lock` taking, confirming and reading locks, `share` parts of a device in units of the lock |
-//! | the node | `inventory` GPUs and devices as data, `visible` CUDA_VISIBLE_DEVICES, `settings` files, variables and the site's lists, `node_lock` the lock of this node, `syslog` and `lease_log` the system's log |
+//! | the node | `inventory` GPUs and devices as data, `visible` CUDA_VISIBLE_DEVICES, `settings` files, variables and the site's lists, `node_lock` the lock of this node, `syslog` the system's log |
 //! | what is typed | `flags` the form of a table of options, `shared_flags` the options that several programs have, `help_text` help texts, `overrides` options as settings |
 //! | one call | `pool` which devices it may choose from, `nearest` which is best for a rank, `ownership` what it owns already, `nvml_client` the connection to the process that asks NVML, `hook` that between libcudawrap.so and cudawrap, `request` what it asks for |
 //! | choosing | `choice` claiming free devices, `queue` waiting for them, `select` one look at the node |
@@ -43,7 +43,6 @@ pub mod lock;
 pub mod share;
 
 pub mod inventory;
-pub mod lease_log;
 pub mod node_lock;
 pub mod settings;
 pub mod syslog;

@@ -28,6 +28,8 @@ pub struct Record<'a> {
     pub program: (&'a str, &'a str),
     /// The part of each device.
     pub share: f64,
+    /// The name of a reservation.
+    pub tag: Option<&'a str>,
     /// The batch job that it belongs to.
     pub job: Option<&'a Job>,
     /// From the call to the device.
@@ -73,12 +75,35 @@ impl Record<'_> {
                 .unwrap_or_default();
             format!(" job={}{task}", job.id)
         });
+        let tag = self.tag.map(|tag| format!(" tag={tag}"));
         format!(
-            "{devices} user={user} {key}={program} share={}{}",
+            "{devices} user={user} {key}={program} share={}{}{}",
             share.trim_end_matches('0').trim_end_matches('.'),
+            tag.unwrap_or_default(),
             job.unwrap_or_default(),
         )
     }
+}
+
+/// Writes down the end of what process `pid` had for so long; `text` is [`Record::text`].
+pub fn released(by: &str, pid: i32, text: &str, held: Duration) {
+    let held = held.as_secs_f64();
+    send(&format!("{by}[{pid}]: released {text} held={held:.1}s"));
+}
+
+/// Writes down that somebody got no device, if the site wants that.
+pub fn refused(settings: &Settings, by: &str, program: &str, why: &str) {
+    if settings.log == Log::None {
+        return;
+    }
+    let (pid, uid) = (std::process::id(), nix::unistd::geteuid().as_raw());
+    let user = crate::procfs::user_name(uid);
+    let program = printable(program).replace(' ', "_");
+    let job = Job::own().map(|job| format!(" job={}", job.id));
+    let (job, why) = (job.unwrap_or_default(), printable(why));
+    send(&format!(
+        "{by}[{pid}]: refused user={user} program={program}{job}: {why}"
+    ));
 }
 
 /// Sends a line to the system's log.
@@ -106,6 +131,7 @@ mod tests {
             uid: 4_000_000_000,
             program: ("program", "my\napp x"),
             share: 0.25,
+            tag: None,
             job: None,
             waited: Duration::from_millis(3900),
         };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use getgpu_common::detached::words_behind;
 use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::{exit, lease_log, sys};
+use getgpu_common::{exit, sys};
 
 use crate::launch::fail;
 use crate::locate_program::{self, Called};
@@ -31,9 +31,6 @@ pub fn run() -> i32 {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(words) = words_behind(mps::args::OPTION, &arguments) {
         return mps::supervisor::main(&words);
-    }
-    if let Some(words) = words_behind(lease_log::OPTION, &arguments) {
-        return lease_log::main(&words);
     }
     let path = std::env::var_os("PATH");
     let mut story = linked::LinkedProgram::default();

@@ -1,16 +1,16 @@
 //! From a lease to what the program is started with: the variables that name its device,
 //! the lease, MPS and CPUs. The lease is written to the site's log on the way.
 
+use std::path::Path;
+
 use getgpu_common::diag::Diag;
-use getgpu_common::error::Failure;
+use getgpu_common::error::{Failure, Kind};
 use getgpu_common::exit;
 use getgpu_common::ident::Uuid;
 use getgpu_common::job::Job;
-use getgpu_common::lease_log;
-use getgpu_common::lock::Side;
 use getgpu_common::resolve_program::PREFIX;
-use getgpu_common::settings::Log;
-use getgpu_common::syslog::Record;
+use getgpu_common::settings::{Log, Settings};
+use getgpu_common::syslog::{self, Record};
 
 use crate::bind;
 use crate::call::Call;
@@ -40,7 +40,7 @@ pub fn launch(call: &Call<'_>, leased: Leased) -> Result<LaunchSpec, Failure> {
     Ok(spec)
 }
 
-/// Writes a lease down, and later its end, where the site wants that.
+/// Writes a lease down, where the site wants that.
 fn log(call: &Call<'_>, devices: &[Uuid], part: f64) {
     if call.settings.log == Log::None {
         return;
@@ -56,13 +56,19 @@ fn log(call: &Call<'_>, devices: &[Uuid], part: f64) {
         uid: nix::unistd::geteuid().as_raw(),
         program: ("program", name.strip_prefix(PREFIX).unwrap_or(&name)),
         share: part,
+        tag: None,
         job: job.as_ref(),
         waited: call.began.elapsed(),
     };
     record.send(call.settings);
-    if let Some(first) = devices.first() {
-        let (lock_file, text) = (call.lock_file, record.text());
-        lease_log::start(call.settings, lock_file, Side::Lease, pid, first, &text);
+}
+
+/// Writes down that a program got no device, where the site wants that.
+pub fn log_refusal(settings: &Settings, program: &Path, failure: &Failure) {
+    if matches!(failure.kind, Kind::NoneFree | Kind::Refused) {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.strip_prefix(PREFIX).unwrap_or(&name);
+        syslog::refused(settings, "cudawrap", name, &failure.message);
     }
 }
 

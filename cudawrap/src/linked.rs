@@ -19,6 +19,7 @@ use getgpu_common::visible::Visible;
 use crate::call::{Call, Origin};
 use crate::handover::exec;
 use crate::helper;
+use crate::launch::log_refusal;
 use crate::launch_spec::LaunchSpec;
 use crate::lease::Lessee;
 use crate::options;
@@ -78,7 +79,7 @@ pub fn ready(
         Err(failure) if is_no_gpu(&failure) && settings.when_no_gpu == RunOrFail::Run => {
             Ok(LaunchSpec::unchanged())
         }
-        ready => ready,
+        ready => ready.inspect_err(|failure| log_refusal(settings, lessee.program, failure)),
     }
 }
 

@@ -17,7 +17,7 @@ use getgpu_common::visible::Visible;
 
 use crate::call::{Call, Origin};
 use crate::handover::exec;
-use crate::launch::fail;
+use crate::launch::{fail, log_refusal};
 use crate::launch_spec::LaunchSpec;
 use crate::lease::Lessee;
 use crate::locate_program;
@@ -106,8 +106,9 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
         origin: Origin::OwnName { mps: options.mps },
         began,
     };
-    let choice = call.choose(request)?;
-    call.lease_and_launch(choice)
+    let choice = call.choose(request);
+    let ready = choice.and_then(|choice| call.lease_and_launch(choice));
+    ready.inspect_err(|failure| log_refusal(settings, program, failure))
 }
 
 /// What is in force: files and variables, then the options.

@@ -13,13 +13,14 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Settings};
 
 use crate::findings::Findings;
-use crate::{check_devices, check_hook, explain};
+use crate::{check_devices, check_hook, explain, monitor};
 
 /// Looks at everything and prints what was found; the failure is that something is wrong.
 pub fn check(environment: &Environment, directories: &[PathBuf]) -> Result<(), Failure> {
     let mut findings = Findings::default();
     let settings = settings(environment, &mut findings);
     let lock_file = lock(environment, &settings, &mut findings);
+    monitor_runs(lock_file.as_ref(), &settings, &mut findings);
     let inventory = check_devices::look(&settings, lock_file.as_ref(), &mut findings);
     if let Some(inventory) = &inventory {
         lists(&settings, environment, inventory, &mut findings);
@@ -89,6 +90,20 @@ fn lock(
         );
     }
     Some(lock_file)
+}
+
+/// Whether something applies `max_idle`.
+fn monitor_runs(lock_file: Option<&LockFile>, settings: &Settings, findings: &mut Findings) {
+    let (Some(lock_file), Some(_)) = (lock_file, settings.max_idle) else {
+        return;
+    };
+    if monitor::runs(lock_file) {
+        findings.fine("monitor", "getgpu --monitor applies max_idle");
+    } else {
+        let text = "max_idle is set, and no getgpu --monitor runs: nothing applies it";
+        let remedy = "systemctl enable --now getgpu-monitor";
+        findings.wrong("monitor", text, remedy);
+    }
 }
 
 /// The site's lists against what there is.

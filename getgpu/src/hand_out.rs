@@ -21,7 +21,6 @@ use nix::sys::signal::SigSet;
 
 use crate::answer::{Answer, Whose};
 use crate::holder::{self, Started};
-use crate::idle;
 use crate::invocation::Invocation;
 use crate::options::{Format, Keep};
 
@@ -45,20 +44,10 @@ impl Invocation<'_> {
         let job = Job::own();
         let record = self.record(&answer, &whose, job.as_ref());
         let args = self.holder_args(&answer, &whose, &record, until);
-        // What the site keeps until it is released is the site's own affair.
-        let watched = match &args.until {
-            Until::Over(process, _) if self.settings.max_idle.is_some() => Some(process.clone()),
-            _ => None,
-        };
         let started = holder::start(&args, lock, whose.user)?;
         record.send(self.settings);
         // The holder has signed: from now on this user's next call counts it.
         drop(answer.guard);
-        // Before anything is printed: whoever kills this process behind that moment has a
-        // reservation that is watched. If printing fails, it ends with the holder.
-        if let Some(process) = watched {
-            idle::watch(started.pid, &process, &answer.uuids, whose.user);
-        }
         self.print_reserved(&text, &note, started)
     }
 
@@ -132,6 +121,7 @@ impl Invocation<'_> {
             uid: whose.user.map_or_else(own_uid, |user| user.uid),
             program: ("for", &whose.caller.name),
             share: answer.part,
+            tag: whose.tag.as_ref().map(|tag| tag.name.as_str()),
             job,
             waited: self.began.elapsed(),
         }

@@ -17,10 +17,10 @@ mod explain;
 mod findings;
 mod hand_out;
 mod holder;
-mod idle;
 mod indexed;
 mod invocation;
 mod list;
+mod monitor;
 mod options;
 mod release;
 mod run;
@@ -32,7 +32,6 @@ mod unrelated;
 use std::ffi::OsString;
 
 use getgpu_common::detached::words_behind;
-use getgpu_common::lease_log;
 use getgpu_common::lock::holder_args;
 use getgpu_common::nvml_client::WORKER_OPTION;
 #[cfg(not(test))]
@@ -66,10 +65,6 @@ pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
 fn run_as_called(arguments: &[OsString]) -> i32 {
     if let Some(words) = words_behind(holder_args::OPTION, arguments) {
         holder::main(&words)
-    } else if let Some(words) = words_behind(lease_log::OPTION, arguments) {
-        lease_log::main(&words)
-    } else if let Some(words) = words_behind(idle::OPTION, arguments) {
-        idle::main(&words)
     } else if arguments.get(1).is_some_and(|word| word == WORKER_OPTION) {
         run::worker()
     } else if arguments

@@ -10,7 +10,7 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::lock::LockFile;
 use getgpu_common::lock::ownership_proof::{self, HolderProcess};
 use getgpu_common::procfs::Stat;
-use getgpu_common::sys;
+use getgpu_common::{job::Job, quantity, sys, syslog};
 use nix::sys::signal::Signal;
 
 /// How long the holders may take to end.
@@ -85,9 +85,37 @@ pub fn names(lock_file: &LockFile) -> Names {
     names
 }
 
-/// Gives up all.
+/// Gives up all but what other batch jobs keep, of whose tasks this call knows nothing;
+/// root gives up everybody's.
 pub fn all(lock_file: &LockFile, diag: &Diag) -> Result<(), Failure> {
-    end(lock_file, &mine(lock_file), diag)
+    let (root, job) = (nix::unistd::geteuid().is_root(), Job::own());
+    let own = job.as_ref().map(number);
+    let (left, given_up): (Vec<_>, Vec<_>) = mine(lock_file)
+        .into_iter()
+        .partition(|holder| !root && kept_by_job(holder).is_some_and(|job| Some(job) != own));
+    if let [first, ..] = left.as_slice() {
+        let (many, job) = (left.len(), kept_by_job(first).unwrap_or_default());
+        let one = quantity::counted(many, "reservation");
+        diag.warn(&format!(
+            "{one} of other batch jobs left alone, such as job {job}'s"
+        ));
+    }
+    end(lock_file, &given_up, diag)
+}
+
+/// The batch job that keeps a reservation.
+fn kept_by_job(holder: &HolderProcess) -> Option<String> {
+    let tag = holder.args.tag.as_ref().map(|tag| tag.name.as_str());
+    let by_tag = tag.and_then(|tag| tag.strip_prefix("slurm-"));
+    by_tag
+        .map(str::to_owned)
+        .or_else(|| holder.args.job.as_ref().map(number))
+}
+
+/// A job without its step.
+fn number(job: &Job) -> String {
+    let id = job.id.split_once('.').map_or(job.id.as_str(), |(id, _)| id);
+    id.to_owned()
 }
 
 /// All are asked before any is waited for, so that one that does not end delays no other,
@@ -110,6 +138,7 @@ fn end(lock_file: &LockFile, lines: &[HolderProcess], diag: &Diag) -> Result<(),
             .join(",")
     };
     for line in lines.iter().filter(|line| has_exited(line)) {
+        log_end(line);
         diag.note(&format!("{}: released (pid {})", devices(line), line.pid));
     }
     match left().next() {
@@ -122,6 +151,16 @@ fn end(lock_file: &LockFile, lines: &[HolderProcess], diag: &Diag) -> Result<(),
                 line.pid
             ),
         )),
+    }
+}
+
+/// Writes the end of a reservation that is ended into the system's log, where it was to be
+/// written: a holder that is killed writes nothing.
+pub fn log_end(holder: &HolderProcess) {
+    if let Some(text) = &holder.args.record {
+        let began = Duration::from_secs(holder.start / sys::ticks_per_second());
+        let held = sys::boot_time().saturating_sub(began);
+        syslog::released("getgpu", holder.pid, text, held);
     }
 }
 

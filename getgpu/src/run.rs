@@ -13,12 +13,13 @@ use getgpu_common::lock::holder_args::LEASE_TAG;
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Settings, Source};
+use getgpu_common::syslog;
 use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
 
 use crate::invocation::{Invocation, open};
 use crate::options::{self, Action, Form, Format, Keep, Options};
-use crate::{check, list, release, show_config, slurm};
+use crate::{caller, check, list, monitor, release, show_config, slurm};
 
 /// Runs with the arguments behind the program's name; gives the exit status.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
@@ -69,6 +70,7 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
         Action::Text(text) => return show(text),
         Action::Check(directories) => return check::check(environment, directories),
         Action::ShowConfig => return show_settings(options, environment, diag),
+        Action::Monitor(metrics) => return monitor::run(environment, metrics.as_deref(), diag),
         _ => {}
     }
     answer(options, Loaded::read(environment, None)?, environment, diag)
@@ -104,7 +106,13 @@ pub fn answer(
                 diag,
                 began,
             };
-            look_or_print(&call, request)
+            look_or_print(&call, request).inspect_err(|failure| {
+                let prints = matches!(options.action, Action::Print(_));
+                if prints && matches!(failure.kind, Kind::NoneFree | Kind::Refused) {
+                    let caller = caller::find().name;
+                    syslog::refused(settings, "getgpu", &caller, &failure.message);
+                }
+            })
         }
     }
 }

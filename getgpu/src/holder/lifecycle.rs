@@ -10,7 +10,7 @@ use getgpu_common::lock::claim::sign;
 use getgpu_common::lock::holder_args::{HolderArgs, Until};
 use getgpu_common::lock::{OfdLock, Side, Span, ownership_proof};
 use getgpu_common::procfs::{Stat, file, namespaces};
-use getgpu_common::{lease_log, sys};
+use getgpu_common::{sys, syslog};
 
 use super::backoff;
 use super::exit_watch::Watch;
@@ -32,6 +32,7 @@ pub fn run(args: &HolderArgs) -> i32 {
     let lock = HeldLock::new(args, OfdLock::new(sys::own_fd(super::start::LOCK_FD)));
     let starter = File::from(sys::own_fd(super::start::STARTER_FD));
     sign_in(args, &lock);
+    let began = sys::boot_time();
     // Without memory or descriptors /proc shows nothing: a reservation in doubt stays.
     file::persist();
     // The processes of this moment, which only the search for a program needs: with a
@@ -52,7 +53,7 @@ pub fn run(args: &HolderArgs) -> i32 {
             lock: &lock,
             scanner,
             before,
-            began: sys::boot_time(),
+            began,
             wait: *wait,
             linger: *linger,
         }
@@ -64,6 +65,10 @@ pub fn run(args: &HolderArgs) -> i32 {
             nix::unistd::pause();
         },
     }
+    if let Some(text) = &args.record {
+        let held = sys::boot_time().saturating_sub(began);
+        syslog::released("getgpu", std::process::id() as i32, text, held);
+    }
     0
 }
 
@@ -74,21 +79,15 @@ fn sign_in(args: &HolderArgs, lock: &HeldLock<'_>) {
     for device in &args.devices {
         sign(&lock.lock, Side::Reservation, Span::of(device), uid, pid);
     }
-    if let (Some(text), Some(first), Some(pid)) = (&args.record, args.devices.first(), pid) {
-        lock.reopen()
-            .iter()
-            .for_each(|lock| lease_log::launch(lock, Side::Reservation, pid, first, text));
-    }
 }
 
-/// Reports to the starter, by this process's id, that the reservation is held, and waits
+/// Reports to the starter, by a byte, that the reservation is held, and waits
 /// for the word that the device was printed. A starter that ends without that word has
 /// printed nothing. The answer to the word lets the starter exit, and so the program
 /// begin, when this process has a processor to look for it.
 fn was_printed(mut starter: File) -> bool {
     let mut word = [0u8; 1];
-    let ready = std::process::id().to_ne_bytes();
-    let printed = starter.write_all(&ready).is_ok()
+    let printed = starter.write_all(&[super::start::READY_WORD]).is_ok()
         && matches!(starter.read(&mut word), Ok(1) if word[0] == super::start::PRINTED);
     if printed {
         let _ = starter.write_all(&word);

@@ -6,7 +6,6 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use getgpu_common::lease_log;
 use getgpu_common::lock::holder_args::{self, HolderArgs};
 use getgpu_common::lock::ownership_proof::{HOLDER_NAME, HolderProcess};
 use getgpu_common::procfs::process_memory::{self, Secret};
@@ -16,7 +15,6 @@ use getgpu_common::sys;
 use super::exit_watch;
 use super::held_lock::HeldLock;
 use super::process_match::{EnvMatch, Evidence, Found, View, find, key, match_value};
-use crate::idle;
 
 /// Looks for the programs of one reservation.
 pub struct ProcScanner<'a> {
@@ -248,7 +246,7 @@ impl<'a> ProcScanner<'a> {
     }
 
     fn is_named_in(&self, words: &[u8]) -> bool {
-        if is_attendant(words) {
+        if is_holder(words) {
             return false;
         }
         let words = words.to_ascii_lowercase();
@@ -259,12 +257,11 @@ impl<'a> ProcScanner<'a> {
     }
 }
 
-/// Whether these are the arguments of a process beside a lease or a reservation: they
-/// have UUIDs in them, and below a caller that is a subreaper is where it is.
-fn is_attendant(words: &[u8]) -> bool {
-    let options = [holder_args::OPTION, lease_log::OPTION, idle::OPTION];
+/// Whether these are the arguments of a holder: they have UUIDs in them, and below a
+/// caller that is a subreaper is where it is.
+fn is_holder(words: &[u8]) -> bool {
     let second = words.split(|byte| *byte == 0).nth(1);
-    second.is_some_and(|word| options.iter().any(|option| word == option.as_bytes()))
+    second == Some(holder_args::OPTION.as_bytes())
 }
 
 /// Whether the caller was started with a reserved device, so that older processes may

@@ -3,31 +3,15 @@
 //! or if it descends from such a process.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::CStr;
 use std::time::Duration;
 
 use getgpu_common::ident::{Selector, Uuid};
-use getgpu_common::lease_log;
 use getgpu_common::lock::holder_args::HolderArgs;
 use getgpu_common::lock::ownership_proof::HOLDER_NAME;
 use getgpu_common::procfs::Stat;
 
-use crate::idle;
-
 /// Names of processes that never count.
-const NEVER: [&str; 4] = [
-    "create-cudawrap",
-    HOLDER_NAME,
-    text(idle::NAME),
-    text(lease_log::NAME),
-];
-
-const fn text(name: &'static CStr) -> &'static str {
-    match name.to_str() {
-        Ok(text) => text,
-        Err(_) => panic!("names of processes are ASCII"),
-    }
-}
+const NEVER: [&str; 2] = ["create-cudawrap", HOLDER_NAME];
 
 /// A process, by its id and its start.
 pub type ProcessKey = (i32, u64);

@@ -22,8 +22,12 @@ use nix::sys::socket::{Shutdown, shutdown};
 pub const LOCK_FD: RawFd = process_reset::FIRST;
 /// Where the holder finds its starter.
 pub const STARTER_FD: RawFd = process_reset::SECOND;
+/// The word that the reservation is the holder's.
+pub const READY_WORD: u8 = b'r';
 /// The word that the device was printed. A holder that does not receive it ends.
 pub const PRINTED: u8 = b'p';
+/// How often the word is tried, should the kernel have no memory for it.
+const WORDS: u32 = 5;
 /// How long a holder may take to know that the device was printed.
 const KNOWN: Duration = Duration::from_secs(1);
 /// How long a holder may take to be ready.
@@ -33,8 +37,6 @@ const READY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Started {
     channel: File,
-    /// Its process id.
-    pub pid: i32,
 }
 
 /// Starts a holder for a confirmed reservation. When this returns the reservation is the
@@ -62,12 +64,9 @@ pub fn start(line: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Sta
     // From here on it is the holder's alone.
     drop((lock, theirs));
     let mut ours = File::from(ours);
-    let mut pid = [0u8; 4];
-    match wait_readable(&ours).and_then(|()| ours.read(&mut pid).map_err(|e| reason(&e))) {
-        Ok(4) => Ok(Started {
-            channel: ours,
-            pid: i32::from_ne_bytes(pid),
-        }),
+    let mut ready = [0u8; 1];
+    match wait_readable(&ours).and_then(|()| ours.read(&mut ready).map_err(|e| reason(&e))) {
+        Ok(1) => Ok(Started { channel: ours }),
         Ok(_) => Err(failed("it exited at once")),
         Err(why) => Err(failed(&why)),
     }
@@ -85,7 +84,8 @@ impl Started {
     /// The device was printed: the reservation begins its life. Returns when the holder
     /// knows.
     pub fn printed(mut self) {
-        if self.channel.write_all(&[PRINTED]).is_ok() {
+        // More than once: without the word the holder would give up what is printed.
+        if (0..WORDS).any(|_| self.channel.write_all(&[PRINTED]).is_ok()) {
             let _ = poll::readable(&self.channel, Instant::now() + KNOWN);
         }
     }

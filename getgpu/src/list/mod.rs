@@ -98,6 +98,23 @@ pub fn show<W: Worker>(
     Ok(())
 }
 
+/// The metrics of the node as text; `empty_since`: since when a device that is held is
+/// used by no program, in Unix seconds.
+pub fn metrics<W: Worker>(
+    client: Result<Client<W>, Failure>,
+    request: Request,
+    settings: &Settings,
+    lock_file: &LockFile,
+    shown: &Shown<'_>,
+    empty_since: &dyn Fn(&Uuid) -> Option<u64>,
+) -> Result<String, Failure> {
+    let (mut listing, _) = gather(client, request, settings, lock_file, shown)?;
+    for row in &mut listing.rows {
+        row.empty_since = Uuid::parse(&row.uuid).and_then(|uuid| empty_since(&uuid));
+    }
+    Ok(prometheus::text(&listing))
+}
+
 /// Everything on the node, of which only what is to be shown is kept, and the summary of
 /// all.
 fn gather<W: Worker>(
@@ -226,7 +243,6 @@ fn collect<W: Worker>(
     }
     let by_index = request.clone().by_index();
     rows::number(&mut rows, &by_index.filter.indexed(&inventory));
-    rows::date_empty(&mut rows, crate::idle::watchers::read);
     let problems = crate::explain::problems(&request.filter, &inventory);
     Ok(Listing {
         inventory,

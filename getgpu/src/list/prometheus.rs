@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 
 use super::Listing;
 use super::rows::{Row, State};
@@ -133,6 +134,11 @@ fn node(listing: &Listing, text: &mut Exposition) {
         "getgpu_problems",
         "Sick GPUs and wrong lines in lists.",
         number(listing.problems.len() as u64),
+    );
+    text.gauge(
+        "getgpu_slurm_jobs_without_part",
+        "Jobs of Slurm that were promised a part of a device and have none.",
+        number(crate::slurm::marked_jobs(Path::new(&listing.lock)) as u64),
     );
     text.gauge(
         "getgpu_lock_shared",

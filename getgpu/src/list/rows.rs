@@ -1,8 +1,6 @@
 //! One row of the listing: a device with its state, the first that applies, and who is
 //! behind it. Pure but for the names of users.
 
-use std::collections::HashSet;
-
 use getgpu_common::inventory::{Activity, Device, Gpu, Inventory, Usage};
 use getgpu_common::lock::UNITS;
 use getgpu_common::lock::holders::{self, Holder, Holdings};
@@ -10,7 +8,6 @@ use getgpu_common::pool::Outside;
 use getgpu_common::procfs;
 use serde::Serialize;
 
-use crate::idle::watchers::Watched;
 use crate::options::Only;
 
 /// What a device is doing.
@@ -146,29 +143,6 @@ impl Row {
     }
 }
 
-/// Adds since when devices have been empty. A watcher is believed only about what its own
-/// user holds, so the others, and those of a node where no held device is empty, are not
-/// asked: anybody can start a thousand processes of that name.
-pub fn date_empty(rows: &mut [Row], watchers: impl FnOnce(&HashSet<u32>) -> Vec<Watched>) {
-    let empty = |row: &&mut Row| row.empty == Some(true);
-    let uids: HashSet<u32> = rows
-        .iter_mut()
-        .filter(empty)
-        .flat_map(|row| row.reserving())
-        .collect();
-    if uids.is_empty() {
-        return;
-    }
-    let watchers = watchers(&uids);
-    for row in rows.iter_mut().filter(empty) {
-        let of_row = |watched: &&Watched| {
-            watched.device.as_str() == row.uuid && row.reserving().any(|uid| uid == watched.uid)
-        };
-        let since = watchers.iter().filter(of_row);
-        row.empty_since = since.map(|watched| watched.empty_since).min();
-    }
-}
-
 /// Whether a device that is held is used by nobody.
 fn empty(held: &Holdings, activity: Activity) -> Option<bool> {
     match activity {
@@ -219,14 +193,6 @@ impl Row {
         })
     }
 
-    /// The users who reserve it.
-    fn reserving(&self) -> impl Iterator<Item = u32> {
-        let holders = self.holders.iter();
-        holders
-            .filter(|holder| holder.kind == "reservation")
-            .filter_map(|holder| holder.uid)
-    }
-
     /// Whether a listing of only some devices shows it.
     pub fn is_shown(&self, only: &Only) -> bool {
         match only {
@@ -257,52 +223,5 @@ pub fn number(rows: &mut [Row], indexed: &[(&Device, Option<Outside>)]) {
     for row in rows {
         let is_row = |(device, _): &(&Device, _)| device.uuid.as_str() == row.uuid;
         row.index = indexed.iter().position(is_row);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use getgpu_common::ident::Uuid;
-
-    fn reserved_by(uid: u32) -> Row {
-        let uuid = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
-        let device = Device::by_uuid(uuid);
-        let usage = Usage {
-            activity: Activity::Idle,
-            reason: None,
-            processes: Vec::new(),
-            memory: None,
-        };
-        let held = Holdings {
-            used: UNITS,
-            holders: vec![Holder::by_uid("reservation", Some(uid))],
-            ..Holdings::default()
-        };
-        let inventory = Inventory::default();
-        let membership = Membership {
-            outside: None,
-            allowed: true,
-            excluded: false,
-        };
-        Row::new(&device, &inventory, usage, held, membership)
-    }
-
-    #[test]
-    fn only_who_reserves_an_empty_device_is_asked_and_believed() {
-        let mut rows = [reserved_by(1001)];
-        let say = |uid, empty_since| Watched {
-            device: Uuid::parse(&rows[0].uuid).unwrap(),
-            uid,
-            empty_since,
-        };
-        let said = vec![say(1002, 5), say(1001, 7)];
-        date_empty(&mut rows, |uids| {
-            assert_eq!(uids, &HashSet::from([1001]));
-            said
-        });
-        assert_eq!(rows[0].empty_since, Some(7));
-        rows[0].empty = Some(false);
-        date_empty(&mut rows, |_| unreachable!("a node without an empty one"));
     }
 }

@@ -103,6 +103,8 @@ pub enum Action {
     ReleaseAll,
     /// Show the settings.
     ShowConfig,
+    /// Watch the node, and write metrics into this file.
+    Monitor(Option<PathBuf>),
     /// Run one of Slurm's hooks.
     Slurm(Hook),
     /// Print this text and be done.

@@ -187,6 +187,10 @@ fn action(typed: &ArgMatches) -> Result<Action, Failure> {
     if given("show-config") {
         wanted.push(("--show-config", Action::ShowConfig));
     }
+    if let Some(file) = text(typed, "monitor") {
+        let file = Some(PathBuf::from(file)).filter(|file| !file.as_os_str().is_empty());
+        wanted.push(("--monitor", Action::Monitor(file)));
+    }
     if let Some(word) = text(typed, "slurm") {
         wanted.push(("--slurm", Action::Slurm(slurm_hook(word)?)));
     }

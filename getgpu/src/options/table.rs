@@ -155,6 +155,16 @@ const FLAGS: &[Flag] = &[
         "Check whether this node is set up and print a remedy for each problem; with DIR...: check the wrapped programs there too",
     ),
     flag(
+        "monitor",
+        &[],
+        Takes::Optional {
+            name: "FILE",
+            default: "",
+        },
+        OTHER,
+        "Watch the node as a service of root's: log the end of leases, apply max_idle, write metrics into FILE once a minute",
+    ),
+    flag(
         "slurm",
         &[],
         Takes::Value("HOOK"),

@@ -1,28 +1,27 @@
-//! `max_idle`: a held device that nobody uses is warned of on its caller's terminal and
-//! then reported or given back. Use, a lease and a driver in doubt each keep it.
+//! `max_idle`, which getgpu --monitor applies: a held device that nobody uses is warned of
+//! on its caller's terminal and then reported or given back, and a lease is reported. Use,
+//! a lease inside a reservation and a driver in doubt each keep it.
 
 use std::fs;
-use std::io::Write;
 use std::time::Duration;
 
-use getgpu_tests::listing;
+use getgpu_tests::OTHER;
 use harness::skip::{self, Need};
 use harness::{Running, Sandbox, Signal, Terminal, wait};
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-/// A shell with a controlling terminal that holds a device until it is killed.
-struct Held {
+/// A shell with a controlling terminal that runs until it is killed.
+struct Session {
     shell: Running,
     terminal: Terminal,
 }
 
-impl Held {
+impl Session {
+    /// Runs a script that makes the file `held`.
     fn start(sandbox: &Sandbox, script: &str) -> Self {
-        let terminal = Terminal::new(80, 24);
-        let script = format!("X=$(getgpu --hold) && echo $$ >held; {script}; exec sleep 1000");
+        let terminal = Terminal::new(100, 24);
         let shell = sandbox
             .command("setsid")
-            .args(["--ctty", "sh", "-c", &script])
+            .args(["--ctty", "sh", "-c", &format!("echo $$ >pid; {script}")])
             .stdin(terminal.slave())
             .limit(Duration::MAX)
             .spawn();
@@ -30,81 +29,53 @@ impl Held {
         Self { shell, terminal }
     }
 
+    /// One that holds a device, beside what the script does.
+    fn holding(sandbox: &Sandbox, script: &str) -> Self {
+        let script = format!("X=$(getgpu --hold) && echo >held; {script}; exec sleep 1000");
+        Self::start(sandbox, &script)
+    }
+
     fn end(self, sandbox: &Sandbox) {
         // setsid has forked: the shell is not our child.
-        let pid = std::fs::read_to_string(sandbox.path("work/held")).unwrap();
+        let pid = fs::read_to_string(sandbox.path("work/pid")).unwrap();
         let pid = nix::unistd::Pid::from_raw(pid.trim().parse().unwrap());
         nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
         drop(self.shell);
-        sandbox.assert_clean(Duration::from_secs(10));
-        wait::until("nobody watches", || watchers(sandbox).is_empty());
     }
-}
-
-/// The command lines of the processes that watch.
-fn watchers(sandbox: &Sandbox) -> Vec<String> {
-    let read = |pid: i32, file: &str| {
-        std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
-    };
-    let pids = sandbox.processes().into_iter();
-    pids.filter(|pid| read(*pid, "comm").trim_end() == "getgpu-idle")
-        .map(|pid| read(pid, "cmdline").replace('\0', " "))
-        // The process that asks NVML for it has the same name until it exits.
-        .filter(|line| !line.is_empty())
-        .collect()
 }
 
 fn sandbox(settings: &str) -> Sandbox {
     Sandbox::builder("h200x1").settings(settings).build()
 }
 
+fn monitor(sandbox: &Sandbox) -> Running {
+    sandbox.getgpu(["--monitor"]).limit(Duration::MAX).spawn()
+}
+
 #[test]
 fn an_empty_reservation_ends_after_a_warning() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
     let sandbox = sandbox("max_idle = '3s'\nidle_action = 'end'");
-    let held = Held::start(&sandbox, ":");
-    let empty_since = || {
-        let device = &listing::json(&sandbox)["devices"][0];
-        device["empty_since"].as_u64()
-    };
-    wait::until("the list knows since when", || empty_since().is_some());
+    let _monitor = monitor(&sandbox);
+    let held = Session::holding(&sandbox, ":");
     held.terminal.until_shows("the reservation ends in");
     assert_eq!(sandbox.holders().len(), 1, "the warning came too late");
     held.terminal
         .until_shows("the reservation has ended: unused for 3 s (max_idle)");
-    sandbox.assert_clean(Duration::from_secs(10));
-    wait::until("nobody watches", || watchers(&sandbox).is_empty());
-    sandbox.getgpu(["--for", "0"]).run().exits(0).says(&[]);
-    drop(held);
-}
-
-/// A getgpu that is killed behind its answer leaves no hold without its limit.
-#[test]
-fn it_is_watched_before_its_uuid_is_printed() {
-    let sandbox = sandbox("max_idle = '1h'");
-    let (_reader, full) = std::io::pipe().unwrap();
-    let blocks = |blocks| {
-        let flags = if blocks {
-            OFlag::empty()
-        } else {
-            OFlag::O_NONBLOCK
-        };
-        fcntl(&full, FcntlArg::F_SETFL(flags)).unwrap();
-    };
-    blocks(false);
-    while (&full).write(&[0; 4096]).is_ok() {}
-    blocks(true);
-    let getgpu = sandbox.getgpu(["--hold"]).stdout(full).spawn();
-    wait::until("it is watched", || !watchers(&sandbox).is_empty());
-    getgpu.signal(Signal::SIGKILL);
-    sandbox.getgpu(["--release-all"]).run().exits(0);
-    sandbox.assert_clean(Duration::from_secs(10));
-    wait::until("nobody watches", || watchers(&sandbox).is_empty());
+    wait::until("it has ended", || sandbox.holders().is_empty());
+    held.end(&sandbox);
 }
 
 #[test]
 fn by_default_it_is_reported_and_stays() {
-    let sandbox = sandbox("max_idle = '1s'");
-    let held = Held::start(&sandbox, ":");
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = sandbox("max_idle = '2s'");
+    let _monitor = monitor(&sandbox);
+    let held = Session::holding(&sandbox, ":");
     held.terminal
         .until_shows("give it back with getgpu --release");
     assert_eq!(sandbox.holders().len(), 1);
@@ -112,110 +83,89 @@ fn by_default_it_is_reported_and_stays() {
 }
 
 #[test]
+fn an_idle_lease_is_told_and_never_ended() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = sandbox("max_idle = '2s'\nidle_action = 'end'");
+    let _monitor = monitor(&sandbox);
+    let script = "exec cudawrap -- sh -c 'echo >held; exec sleep 1000'";
+    let leased = Session::start(&sandbox, script);
+    leased
+        .terminal
+        .until_shows("leased and unused for 2 s (max_idle)");
+    wait::throughout(Duration::from_secs(1), "it is never ended", || {
+        sandbox.locked()
+    });
+    leased.end(&sandbox);
+}
+
+#[test]
 fn a_process_a_lease_and_doubt_each_keep_it() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
     let fault = "[[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo_v2'\nreturns = 15\n\
                  [[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo'\nreturns = 15\n";
     // A program of its own, one that has not touched the device yet, a driver in doubt.
     let cases = [
-        ("CUDA_VISIBLE_DEVICES=$X sim-cuda --run forever &", ""),
-        ("CUDA_VISIBLE_DEVICES=$X cudawrap -- sleep 1000 &", ""),
-        (":", fault),
+        ("CUDA_VISIBLE_DEVICES=$X sim-cuda --run forever", ""),
+        ("CUDA_VISIBLE_DEVICES=$X cudawrap -- sleep 1000", ""),
+        ("true", fault),
     ];
-    for (script, faults) in cases {
-        let script = script.trim_end_matches('&');
-        let sandbox = sandbox("max_idle = '1s'\nidle_action = 'end'");
-        let background = if script == ":" {
-            ":".to_owned()
-        } else {
-            format!("{{ {script}; }} & :")
-        };
-        let held = Held::start(&sandbox, &background);
+    getgpu_tests::all_at_once(cases, |(script, faults)| {
+        let sandbox = sandbox("max_idle = '2s'\nidle_action = 'end'");
+        let held = Session::holding(&sandbox, &format!("{{ {script}; }} & :"));
         sandbox.faults(faults);
-        wait::until(script, || {
-            watchers(&sandbox)
-                .iter()
-                .any(|line| line.contains(" empty=no "))
+        let _monitor = monitor(&sandbox);
+        wait::throughout(Duration::from_secs(5), script, || {
+            sandbox.holders().len() == 1
         });
-        wait::throughout(Duration::from_secs(2), script, || {
-            let lines = watchers(&sandbox);
-            sandbox.holders().len() == 1 && lines.iter().all(|line| line.contains(" empty=no "))
-        });
-        sandbox.kill_programs();
-        for pid in sandbox.processes() {
-            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            if name.trim_end() == "sleep" {
-                let pid = nix::unistd::Pid::from_raw(pid);
-                let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
-            }
-        }
+        assert!(
+            !held.terminal.text().contains("the reservation"),
+            "{script}"
+        );
         held.end(&sandbox);
-    }
-}
-
-#[test]
-fn nobody_watches_where_the_site_sets_no_limit_nor_plain_reservations() {
-    let plain = sandbox("");
-    let held = Held::start(&plain, ":");
-    assert_eq!(watchers(&plain), Vec::<String>::new());
-    held.end(&plain);
-    let limited = sandbox("max_idle = '1s'");
-    limited.getgpu(["--for", "600"]).run().exits(0);
-    assert_eq!(watchers(&limited), Vec::<String>::new());
-    limited.getgpu(["--release-all"]).run().exits(0);
-}
-
-#[test]
-fn settings_that_are_broken_for_a_while_end_no_watch() {
-    let sandbox = sandbox("max_idle = '3s'\nidle_action = 'end'");
-    let held = Held::start(&sandbox, ":");
-    let whole = fs::read(sandbox.path("config.toml")).unwrap();
-    // The first look, behind which they are read anew, comes within a tenth of the limit.
-    fs::write(sandbox.path("config.toml"), "max_idle = ").unwrap();
-    // In the middle of being executed anew, or with the process that asks NVML, there are
-    // moments with none and with two of the name.
-    wait::throughout(Duration::from_millis(1500), "it stays reserved", || {
-        sandbox.holders().len() == 1
     });
-    wait::until("somebody watches", || watchers(&sandbox).len() == 1);
-    fs::write(sandbox.path("config.toml"), whole).unwrap();
-    held.terminal.until_shows("the reservation has ended");
-    sandbox.assert_clean(Duration::from_secs(10));
-    drop(held);
 }
 
-/// A user reads the environment of every process of theirs.
 #[test]
-fn roots_environment_is_not_shown_to_the_user_it_reserves_for() {
+fn only_one_monitor_runs_and_only_roots() {
     if skip::lacks(&[Need::Root]) {
         return;
     }
-    let sandbox = sandbox("max_idle = '600s'");
-    let script = "getgpu --hold=$$ --uid 1001 >uuid && echo $$ >held; exec sleep 1000";
-    let shell = sandbox
-        .shell("sh", script)
-        .env("SECRET", "of-root")
-        .limit(Duration::MAX)
-        .spawn();
-    sandbox.until_file("work/held");
-    let uuid = fs::read_to_string(sandbox.path("work/uuid")).unwrap();
-    let read = |pid: i32, file: &str| {
-        let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    let watches = |pid: &i32| {
-        let line = read(*pid, "cmdline");
-        line.contains("--idle-watch") && line.contains(uuid.trim())
-    };
-    let watcher = || {
-        let entries = fs::read_dir("/proc").unwrap().flatten();
-        let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.find(watches)
-    };
-    wait::until("it is watched", || watcher().is_some());
-    let environment = read(watcher().unwrap(), "environ");
-    assert!(environment.contains("GETGPU_CONFIG="), "{environment}");
-    assert!(!environment.contains("of-root"), "{environment}");
-    shell.signal(Signal::SIGKILL);
-    sandbox.assert_clean(Duration::from_secs(10));
-    wait::until("nobody watches", || watcher().is_none());
+    let sandbox = sandbox("max_idle = '1h'");
+    sandbox
+        .getgpu(["--monitor"])
+        .uid(OTHER)
+        .run()
+        .refuses("getgpu", 2, "only root");
+    let check = || sandbox.getgpu(["--check"]).run();
+    let line = "max_idle is set, and no getgpu --monitor runs: nothing applies it";
+    assert!(check().stdout.contains(line));
+    let first = monitor(&sandbox);
+    wait::until("it runs", || !check().stdout.contains(line));
+    sandbox
+        .getgpu(["--monitor"])
+        .run()
+        .refuses("getgpu", 1, "another one runs already");
+    drop(first);
+}
+
+#[test]
+fn the_metrics_are_written_for_a_collector() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = sandbox("max_idle = '2s'");
+    let file = sandbox.path("work/getgpu.prom");
+    let option = format!("--monitor={}", file.display());
+    let _monitor = sandbox.getgpu([option]).limit(Duration::MAX).spawn();
+    sandbox.until_file("work/getgpu.prom");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\ngetgpu_device_state{"), "{text}");
+    assert!(
+        text.contains("\ngetgpu_slurm_jobs_without_part 0\n"),
+        "{text}"
+    );
 }

@@ -1,5 +1,5 @@
-//! Telling of an empty reservation: a line on the terminal of the process it is kept for,
-//! and one in the system's log.
+//! Telling of devices that are held and unused: a line on the terminal of the program, or
+//! of the process that they are kept for, and one in the system's log.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,54 +7,58 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::time::Duration;
 
 use getgpu_common::ident::Uuid;
-use getgpu_common::procfs::{self, Stat};
+use getgpu_common::procfs::Stat;
 use getgpu_common::quantity::brief;
 use getgpu_common::syslog;
 
-use super::watch_args::WatchArgs;
+use super::held::Held;
+
+/// What is unused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Lease,
+    /// Of `--hold`; whether the site ends it.
+    Reservation {
+        ends: bool,
+    },
+}
 
 /// The line at four fifths of the limit.
-pub fn warning(limit: Duration, ends: bool) -> String {
-    let (used, left) = (limit.mul_f64(0.8), limit.mul_f64(0.2));
-    let what = if ends {
-        "the reservation ends"
-    } else {
-        "it is reported again"
+pub fn warning(what: What, limit: Duration) -> String {
+    let (used, left) = (brief(limit.mul_f64(0.8)), brief(limit.mul_f64(0.2)));
+    let (state, next) = match what {
+        What::Lease => ("leased", "it is reported"),
+        What::Reservation { ends: false } => ("reserved", "it is reported again"),
+        What::Reservation { ends: true } => ("reserved", "the reservation ends"),
     };
-    format!(
-        "reserved and unused for {}; {what} in {} unless a program uses it (max_idle)",
-        brief(used),
-        brief(left)
-    )
+    format!("{state} and unused for {used}; {next} in {left} unless a program uses it (max_idle)")
 }
 
-/// The line with which the reservation ends.
-pub fn ended(limit: Duration) -> String {
-    format!(
-        "the reservation has ended: unused for {} (max_idle)",
-        brief(limit)
-    )
-}
-
-/// The line at the limit, where the reservation stays.
-pub fn reported(limit: Duration) -> String {
-    format!(
-        "reserved and unused for {} (max_idle): give it back with getgpu --release",
-        brief(limit)
-    )
+/// The line at the limit.
+pub fn report(what: What, limit: Duration) -> String {
+    let limit = brief(limit);
+    match what {
+        What::Lease => format!("leased and unused for {limit} (max_idle): end the program"),
+        What::Reservation { ends: false } => format!(
+            "reserved and unused for {limit} (max_idle): give it back with getgpu --release"
+        ),
+        What::Reservation { ends: true } => {
+            format!("the reservation has ended: unused for {limit} (max_idle)")
+        }
+    }
 }
 
 /// Sends both; `done` is the word in the log.
-pub fn send(args: &WatchArgs, text: &str, done: &str) {
-    let devices: Vec<&str> = args.devices.iter().map(Uuid::as_str).collect();
+pub fn send(held: &Held, text: &str, done: &str) {
+    let devices: Vec<&str> = held.devices.iter().map(Uuid::as_str).collect();
     let devices = devices.join(",");
-    let user = procfs::user_name(nix::unistd::geteuid().as_raw());
-    let (pid, caller) = (args.holder.0, args.caller.0);
+    let user = held.holder.user.as_deref().unwrap_or("?");
+    let process = held.holder.pid.unwrap_or(held.pid);
     syslog::send(&format!(
-        "getgpu[{pid}]: idle {devices} user={user} caller={caller} {done}: {text}"
+        "getgpu[{}]: idle {devices} user={user} pid={process} {done}: {text}",
+        held.pid
     ));
-    let caller = Stat::read(caller).filter(|stat| stat.start == args.caller.1);
-    if let Some(number) = caller.map(|stat| stat.terminal) {
+    if let Some(number) = Stat::read(process).map(|stat| stat.terminal) {
         write(number, &format!("\r\ngetgpu: {devices}: {text}\r\n"));
     }
 }
@@ -105,12 +109,13 @@ mod tests {
     #[test]
     fn lines_say_when_and_why() {
         let hour = Duration::from_secs(3600);
+        let reserved = What::Reservation { ends: true };
         assert_eq!(
-            warning(hour, true),
+            warning(reserved, hour),
             "reserved and unused for 48 min; the reservation ends in 12 min unless a program uses it (max_idle)"
         );
         assert_eq!(
-            ended(hour),
+            report(reserved, hour),
             "the reservation has ended: unused for 60 min (max_idle)"
         );
     }

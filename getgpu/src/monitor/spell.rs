@@ -10,7 +10,6 @@ const WARN_AT: f64 = 0.8;
 /// Time between two looks, as a part of the limit and at most.
 const LOOKS_IN_LIMIT: u32 = 10;
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// How far the wall clock may be corrected without being set.
 const SET: Duration = Duration::from_secs(60);
 /// How long a node is suspended at least, if it is.
@@ -114,20 +113,9 @@ pub fn next(
     (Some(spell), act)
 }
 
-/// How long to the next look: some part of the limit, spread by `random` (0 to 1), and not
-/// beyond the moment when something is due.
-pub fn pause(spell: Option<Spell>, running: Duration, limit: Duration, random: f64) -> Duration {
-    let base = (limit / LOOKS_IN_LIMIT).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-    let pause = base.mul_f64(0.75 + random / 2.0);
-    let due = spell.and_then(|spell| {
-        let at = match spell.told {
-            Told::Nothing => limit.mul_f64(WARN_AT),
-            Told::Warning => limit,
-            Told::Report => return None,
-        };
-        at.checked_sub(running.saturating_sub(spell.since.running))
-    });
-    due.map_or(pause, |due| due.max(SHORTEST_PAUSE).min(pause))
+/// How long from one look to the next: a part of the limit.
+pub fn between_looks(limit: Duration) -> Duration {
+    (limit / LOOKS_IN_LIMIT).min(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
@@ -215,17 +203,11 @@ mod tests {
     }
 
     #[test]
-    fn pauses_are_spread_and_end_when_something_is_due() {
-        let seconds = Duration::from_secs;
-        assert_eq!(pause(None, seconds(0), LIMIT, 0.0), seconds(225));
-        assert_eq!(pause(None, seconds(0), LIMIT, 1.0), seconds(375));
-        let spell = |told| Some(Spell { since: at(0), told });
-        let running = |time| at(time).running;
-        let due = |told, time| pause(spell(told), running(time), LIMIT, 0.5);
-        assert_eq!(due(Told::Nothing, 0), seconds(300));
-        assert_eq!(due(Told::Nothing, 2800), seconds(80));
-        assert_eq!(due(Told::Warning, 3500), seconds(100));
-        assert_eq!(due(Told::Warning, 3700), seconds(300));
-        assert_eq!(due(Told::Report, 3700), seconds(300));
+    fn looks_come_ten_times_in_the_limit() {
+        assert_eq!(
+            between_looks(Duration::from_secs(60)),
+            Duration::from_secs(6)
+        );
+        assert_eq!(between_looks(LIMIT * 10), LONGEST_PAUSE);
     }
 }

@@ -1,0 +1,176 @@
+//! What is held on the node, from one look at the lock to the next: which leases and
+//! reservations began, and which have ended. A program that is held for less than the
+//! time between two looks is never seen.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use getgpu_common::error::Failure;
+use getgpu_common::ident::Uuid;
+use getgpu_common::job::Job;
+use getgpu_common::lock::holders::{self, Holder};
+use getgpu_common::lock::ownership_proof::HolderProcess;
+use getgpu_common::lock::touched::touched;
+use getgpu_common::lock::{LockFile, OfdLock, Side, Span};
+use getgpu_common::procfs::Stat;
+use getgpu_common::sys;
+use getgpu_common::syslog::{self, Record};
+
+use super::spell::Spell;
+
+/// A lease, or a reservation, by the process that its byte names.
+type Key = (bool, i32);
+
+/// One lease or reservation, on all its devices.
+pub struct Held {
+    pub side: Side,
+    /// The process that the lock names: the program, or getgpu-hold.
+    pub pid: i32,
+    pub devices: Vec<Uuid>,
+    /// What a listing says of it.
+    pub holder: Holder,
+    /// What getgpu-hold was started with.
+    pub reservation: Option<HolderProcess>,
+    /// Since boot.
+    began: Duration,
+    /// The time without use that it is in.
+    pub spell: Option<Spell>,
+}
+
+/// Everything that is held.
+#[derive(Default)]
+pub struct HeldDevices {
+    all: BTreeMap<Key, Held>,
+    /// Whether there was a look before: what the first one finds is as old as its process.
+    has_looked: bool,
+}
+
+impl HeldDevices {
+    /// Looks at the lock; gives what has ended.
+    pub fn update(&mut self, lock_file: &LockFile, devices: &[Uuid]) -> Result<Vec<Held>, Failure> {
+        let probe = lock_file.open()?;
+        let mut found: BTreeMap<Key, Vec<Uuid>> = BTreeMap::new();
+        let touched = touched(&probe, devices.iter().map(Span::of))?;
+        let is_touched = |device: &&Uuid| touched.contains(&Span::of(device));
+        for device in devices.iter().filter(is_touched) {
+            for side in [Side::Lease, Side::Reservation] {
+                for pid in holders::process_ids(&probe, Span::of(device), side)? {
+                    let key = (side == Side::Lease, pid);
+                    found.entry(key).or_default().push(device.clone());
+                }
+            }
+        }
+        let gone = |key: &Key| !found.contains_key(key);
+        let ended: Vec<Key> = self.all.keys().copied().filter(gone).collect();
+        let ended = ended
+            .iter()
+            .filter_map(|key| self.all.remove(key))
+            .collect();
+        for (key, devices) in found {
+            match self.all.get_mut(&key) {
+                Some(known) => known.devices = devices,
+                None => {
+                    if let Some(held) = self.begun(lock_file, &probe, key, devices)? {
+                        self.all.insert(key, held);
+                    }
+                }
+            }
+        }
+        self.has_looked = true;
+        Ok(ended)
+    }
+
+    /// What has begun since the last look; none if it has ended meanwhile, or if anybody
+    /// has locked a byte that is not theirs.
+    fn begun(
+        &self,
+        lock_file: &LockFile,
+        probe: &OfdLock,
+        (leased, pid): Key,
+        devices: Vec<Uuid>,
+    ) -> Result<Option<Held>, Failure> {
+        let Some(first) = devices.first() else {
+            return Ok(None);
+        };
+        let side = if leased {
+            Side::Lease
+        } else {
+            Side::Reservation
+        };
+        let reservation = (!leased).then(|| HolderProcess::of(pid)).flatten();
+        let shown = reservation
+            .as_ref()
+            .map_or(pid, |holder| holders::stands_for(&holder.args).0);
+        let kind = if leased { "lease" } else { "reservation" };
+        let all = holders::of(lock_file, probe, Span::of(first))?.holders;
+        let own = all
+            .into_iter()
+            .find(|holder| holder.kind == kind && holder.pid == Some(shown));
+        let Some(holder) = own else {
+            return Ok(None);
+        };
+        let now = sys::boot_time();
+        let started =
+            Stat::read(pid).map(|stat| Duration::from_secs(stat.start / sys::ticks_per_second()));
+        let began = started.filter(|_| !self.has_looked).unwrap_or(now);
+        Ok(Some(Held {
+            side,
+            pid,
+            devices,
+            holder,
+            reservation,
+            began,
+            spell: None,
+        }))
+    }
+
+    /// Everything that is held.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Held> {
+        self.all.values_mut()
+    }
+
+    /// The devices under a lease.
+    pub fn leased(&self) -> Vec<Uuid> {
+        let leases = self.all.values().filter(|held| held.side == Side::Lease);
+        leases.flat_map(|held| held.devices.clone()).collect()
+    }
+
+    /// Since when a device that is held has been used by no program, in Unix seconds.
+    pub fn empty_since(&self, device: &Uuid) -> Option<u64> {
+        let of_device = self
+            .all
+            .values()
+            .filter(|held| held.devices.contains(device));
+        of_device
+            .filter_map(|held| Some(held.spell?.since.unix.as_secs()))
+            .max()
+    }
+}
+
+impl Held {
+    /// Writes the end of a lease into the system's log. That of a reservation getgpu-hold
+    /// writes itself, or whoever ends it.
+    pub fn log_end(&self) {
+        if self.side != Side::Lease {
+            return;
+        }
+        let job = self.holder.job.clone().map(|id| Job {
+            id,
+            task: self.holder.task,
+        });
+        let record = Record {
+            by: "cudawrap",
+            pid: self.pid,
+            what: "released",
+            devices: &self.devices,
+            uid: self.holder.uid.unwrap_or_default(),
+            program: ("program", self.holder.program.as_deref().unwrap_or("?")),
+            share: self.holder.share.unwrap_or(1.0),
+            tag: None,
+            job: job.as_ref(),
+            waited: Duration::ZERO,
+        };
+        let held = sys::boot_time().saturating_sub(self.began);
+        syslog::released(record.by, self.pid, &record.text(), held);
+    }
+}
