@@ -233,7 +233,7 @@ fn a_line_for_each_lease_and_reservation_goes_to_the_systems_log() {
     let run = |script: &str| {
         let script = format!(
             "mount -t tmpfs -o mode=755 dev /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/urandom c 1 9 && \
-             ln -s {} /dev/log && {script}",
+             ln -s {} /dev/log && {{ {script}; }}",
             sandbox.text("work/log")
         );
         sandbox
