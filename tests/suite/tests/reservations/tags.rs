@@ -365,3 +365,34 @@ fn a_limit_in_time_takes_back_what_was_not_printed() {
     }
     drop(reader);
 }
+
+/// A batch job's reservations are its own affair, also where the same user calls.
+#[test]
+fn release_all_leaves_alone_what_other_jobs_keep() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("gpus4");
+    let call = |job: &str, words: &[&str]| {
+        let command = sandbox.getgpu(words).uid(OTHER);
+        let command = if job.is_empty() {
+            command
+        } else {
+            command.env("SLURM_JOB_ID", job)
+        };
+        command.run()
+    };
+    for (job, tag) in [("", "plain"), ("", "slurm-8"), ("7", "own"), ("9", "other")] {
+        call(job, &["--for=600", "--tag", tag]).exits(0);
+    }
+    let left = |tag: &str| call("", &["--tag", tag]).code() == Some(0);
+    call("7", &["--release-all"])
+        .exits(0)
+        .mentions("2 reservations of other batch jobs left alone, such as job ");
+    assert_eq!(
+        ["plain", "slurm-8", "own", "other"].map(left),
+        [false, true, false, true]
+    );
+    sandbox.getgpu(["--release-all"]).run().exits(0).says(&[]);
+    sandbox.assert_clean(Duration::from_secs(2));
+}

@@ -229,17 +229,12 @@ fn jobs_queue_in_slurm_until_a_part_is_free() {
     };
     let count = |state: &str| shown.lines().filter(|line| shows(line, state)).count();
     assert_eq!((count("RUNNING"), count("PENDING")), (8, 2), "{shown}");
-    let change = [
-        "scontrol",
-        "update",
-        &format!("JobId={}", jobs[9]),
-        "Features=gpushare2",
-    ];
-    assert_ne!(
-        cluster.command(&change).run().code(),
-        Some(0),
-        "a part is fixed at submission"
-    );
+    // A part is fixed at submission.
+    for change in ["Features=gpushare2", "Features=", "Features=fast"] {
+        let words = ["scontrol", "update", &format!("JobId={}", jobs[9]), change];
+        let refused = cluster.command(&words).run();
+        assert_ne!(refused.code(), Some(0), "{change}: {refused:#?}");
+    }
     sandbox.file("work/go", "", 0o644);
     jobs.extend((10..40).map(submit));
     cluster.until_empty();
@@ -256,6 +251,33 @@ fn jobs_queue_in_slurm_until_a_part_is_free() {
     let plain = cluster.sbatch("-n1 --gres=gpu:1", "echo ${CUDA_VISIBLE_DEVICES-unset}");
     cluster.until_empty();
     assert_eq!(cluster.output(&plain), "0\n");
+}
+
+/// slurmd leaves the prolog out for some requeued jobs: here there is none at all.
+#[test]
+fn a_job_whose_prolog_slurm_left_out_sees_no_gpu() {
+    if slurm::lacks(&[Need::Tool("lua5.3")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("gpus4");
+    let script = slurm::script("job_submit.lua");
+    fs::copy(script, sandbox.path("job_submit.lua")).unwrap();
+    let hook = slurm::hook(&sandbox, "task-prolog", "");
+    let lines = format!("JobSubmitPlugins=lua\nTaskProlog={hook}");
+    let cluster = Cluster::start(&sandbox, 1, &lines);
+    let show =
+        "echo ${CUDA_VISIBLE_DEVICES-unset}; srun -Q sh -c 'echo ${CUDA_VISIBLE_DEVICES-unset}'";
+    let promised = cluster.sbatch("-n1 --constraint=gpushare4", show);
+    let plain = cluster.sbatch("-n1", show);
+    cluster.until_empty();
+    let said = cluster.output(&promised);
+    let values: Vec<&str> = said
+        .lines()
+        .filter(|line| !line.contains("getgpu"))
+        .collect();
+    assert_eq!(values, ["", ""], "{said}");
+    assert!(said.contains("gpushare4 was promised"), "{said}");
+    assert_eq!(cluster.output(&plain), "unset\nunset\n");
 }
 
 #[test]
