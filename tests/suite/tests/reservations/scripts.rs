@@ -362,8 +362,8 @@ fn a_value_counts_in_every_spelling() {
                 .settings("linger = '300ms'")
                 .build();
             let script = format!(
-                "a=$(getgpu --for 0.4); b=$(getgpu --hold --for 10); export CUDA_VISIBLE_DEVICES={value}; \
-                 unset a b; sleep 2; true"
+                "a=$(getgpu --for 3); b=$(getgpu --hold --for 10); export CUDA_VISIBLE_DEVICES={value}; \
+                 unset a b; sleep 5; true"
             );
             let mut shell = sandbox.shell("bash", &script).spawn();
             wait::until("both are reserved", || sandbox.holders().len() == 2);
