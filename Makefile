@@ -19,7 +19,7 @@ INSTALL     = install
 programs    = target/release
 portable    = target/x86_64-unknown-linux-gnu/release
 
-.PHONY: all build portable demo check check-gpu torture fuzz asan mutants miri coverage properties soak storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
+.PHONY: all build portable demo check check-all check-gpu torture fuzz asan mutants miri coverage properties soak storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
 
 all: build
 
@@ -35,10 +35,22 @@ demo:
 	$(CARGO) build --workspace --locked
 	tests/demo/run.sh target/debug
 
-# All tests. What needs strace, other users, other shells or Python packages runs where they are, and says SKIPPED where not.
+# Most tests wait for something, so that more run at a time than there are processors.
+at_once = --test-threads $(if $(TEST_THREADS),$(TEST_THREADS),4)
+# The themes that a change is checked with, in 4 minutes on 2 processors, building included; `check-all` has the others too.
+themes = device_choice site_policy leases queue listing reservations invocation transparency
+
+# What needs strace, other users, other shells or Python packages runs where they are, and says SKIPPED where not.
 check:
 	$(CARGO) build --workspace --locked
-	$(CARGO) test --workspace --locked --no-fail-fast
+	$(CARGO) test --workspace --exclude probe --lib --bins --locked --no-fail-fast
+	$(CARGO) test -p create-cudawrap --test plans --locked --no-fail-fast
+	$(CARGO) test -p getgpu-tests --locked --no-fail-fast $(themes:%=--test %) -- $(at_once)
+	tests/skipped.sh
+
+check-all:
+	$(CARGO) build --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast -- $(at_once)
 	tests/skipped.sh
 
 # The modules of the suite whose tests have a full size.

@@ -109,6 +109,12 @@ pub fn loads(sandbox: &Sandbox) -> BTreeMap<String, usize> {
 /// Another user, where the test runs as root.
 pub const OTHER: u32 = 1001;
 
+/// How messages call that user: by name, where this machine has one.
+pub fn other_user() -> String {
+    let known = nix::unistd::User::from_uid(OTHER.into()).ok().flatten();
+    known.map_or_else(|| OTHER.to_string(), |user| user.name)
+}
+
 /// getgpu as somebody else asks: another user, or this one where the test is not root.
 pub fn somebody(sandbox: &Sandbox, arguments: &[&str]) -> Command {
     let command = sandbox.getgpu(arguments);

@@ -224,7 +224,8 @@ fn another_users_program_is_named_in_the_message() {
         .visible(first_line(&program).split(' ').nth(1).unwrap())
         .run();
     outcome.exits(1).mentions(&format!(
-        "getgpu: no free device: 1 of 1 in use ({OTHER} 1)"
+        "getgpu: no free device: 1 of 1 in use ({} 1)",
+        getgpu_tests::other_user()
     ));
 }
 
