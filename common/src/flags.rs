@@ -184,9 +184,19 @@ pub fn usage_failure(program: &str, error: &clap::Error) -> Failure {
 
 /// The option that was meant, where one is like what was typed.
 fn similar(error: &clap::Error) -> Option<String> {
-    match error.get(ContextKind::SuggestedArg)? {
-        ContextValue::String(option) => Some(option.clone()),
-        ContextValue::Strings(options) => options.first().cloned(),
-        _ => None,
+    match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(option)) => Some(option.clone()),
+        Some(ContextValue::Strings(options)) => options.first().cloned(),
+        _ => match error.get(ContextKind::InvalidArg)? {
+            ContextValue::String(word) => by_other_name(word),
+            _ => None,
+        },
     }
+}
+
+/// The option that other programs call otherwise, such as Slurm's `--mem`.
+fn by_other_name(word: &str) -> Option<String> {
+    let known = [("--mem", "--min-memory"), ("--memory", "--min-memory")];
+    let (_, option) = known.iter().find(|(other, _)| *other == word)?;
+    Some((*option).to_owned())
 }

@@ -123,8 +123,11 @@ fn failure(program: &Path, errno: Errno) -> Failure {
         Errno::ENOENT | Errno::ENOTDIR => Kind::NotFound,
         _ => Kind::CannotRun,
     };
-    Failure::new(
-        kind,
-        format!("{}: {}", program.display(), reason(&errno.into())),
-    )
+    let shown = program.display().to_string();
+    let failure = Failure::new(kind, format!("{shown}: {}", reason(&errno.into())));
+    if kind == Kind::NotFound && shown.contains(' ') {
+        failure.hint(format!("one word: remove the quotes: cudawrap -- {shown}"))
+    } else {
+        failure
+    }
 }

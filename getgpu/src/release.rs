@@ -37,10 +37,14 @@ pub fn one(
             let tag = holder.args.tag.as_ref();
             tag.is_some_and(|tag| tag.name == name)
         });
-    // Who has reserved nothing is told so without the driver, which an index needs.
-    if found.is_empty() && !mine.is_empty() {
+    // The driver is asked for an index only.
+    if found.is_empty() {
         let uuid = match (Uuid::parse(name), name.parse()) {
-            (None, Ok(index)) => Some(device_at(index)?),
+            (None, Ok(index)) => match device_at(index) {
+                // Without a driver nothing is known of an index, and nothing is reserved.
+                Err(failure) if mine.is_empty() && failure.kind != Kind::NoneFree => None,
+                device => Some(device?),
+            },
             (uuid, _) => uuid,
         };
         let reserves = |holder: &HolderProcess| {

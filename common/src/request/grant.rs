@@ -112,7 +112,10 @@ impl Request {
             Kind::NoDevice,
             format!("CUDA_VISIBLE_DEVICES={shown}{dots}: no such device on this node"),
         )
-        .hint(self.remedy("re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again"))
+        .hint(match self.value.as_str() {
+            "getgpu" => "did you forget $( )? CUDA_VISIBLE_DEVICES=$(getgpu) ./app",
+            _ => self.remedy("re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again"),
+        })
     }
 
     /// What a person can do about the grant: inside a job it is the batch system's, and

@@ -175,7 +175,7 @@ pub fn device_at<W: Worker>(
         .ok_or_else(|| {
             Failure::new(
                 Kind::NoneFree,
-                format!("{index}: neither a tag of yours nor the index of a device"),
+                format!("no device {index}, and no tag of yours is called so"),
             )
             .hint("getgpu --list")
         })

@@ -3,6 +3,7 @@
 //! stands beside `--list`. Nothing here touches the system.
 
 mod listing;
+mod meant;
 mod parse;
 mod table;
 

@@ -11,8 +11,8 @@ use getgpu_common::help_text::Asked;
 use getgpu_common::overrides::Overrides;
 use getgpu_common::quantity;
 
-use super::table::{CALLER, FORMATS, GUIDE, LIST_FORMATS, command, table};
-use super::{Action, Format, Hook, Keep, Options, listing, usage};
+use super::table::{CALLER, FORMATS, GUIDE, LIST_FORMATS, command};
+use super::{Action, Format, Hook, Keep, Options, listing, meant, usage};
 use getgpu_common::diag::Level;
 
 /// Settings whose options choose, share or wait, which INDEX excludes; the type decides
@@ -212,21 +212,17 @@ fn words(typed: &ArgMatches) -> Result<Option<(&'static str, Action)>, Failure> 
     }
     match words[..] {
         [] => Ok(None),
-        [first, second, ..] => Err(usage(format!("{first} and {second}: one INDEX at a time"))),
-        [index] => {
-            let number = index.parse().map_err(|_| {
-                let failure = usage(format!(
-                    "`{index}` is not an index: 0, 1, ... as getgpu --list shows them"
-                ));
-                // `getgpu list`, as subcommands of other programs are typed.
-                if table().any(|flag| flag.long == index.as_str()) {
-                    failure.hint(format!("did you mean getgpu --{index}?"))
-                } else {
-                    failure
-                }
-            })?;
-            Ok(Some(("INDEX", Action::Print(Some(number)))))
+        [first, ..] if first.parse::<usize>().is_err() => {
+            let failure = usage(format!(
+                "`{first}` is not an index: 0, 1, ... as getgpu --list shows them"
+            ));
+            Err(match meant::hint(&words) {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            })
         }
+        [first, second, ..] => Err(usage(format!("{first} and {second}: one INDEX at a time"))),
+        [index] => Ok(Some(("INDEX", Action::Print(index.parse().ok())))),
     }
 }
 

@@ -144,3 +144,24 @@ fn every_option_is_in_the_help_with_its_letters() {
         assert!(help.contains(line));
     }
 }
+
+#[test]
+fn a_word_that_is_no_index_is_answered_by_what_was_meant() {
+    let hint = |words: &[&str]| {
+        let words = std::iter::once(&"getgpu").chain(words).map(Into::into);
+        let failure = super::parse(words.skip(1)).unwrap_err();
+        failure.hint.unwrap()
+    };
+    for (words, meant) in [
+        (&["./app"][..], "did you mean cudawrap -- ./app?"),
+        (&["--", "./app", "-x"], "did you mean cudawrap -- ./app -x?"),
+        (&["sh", "run.sh"], "did you mean cudawrap -- sh run.sh?"),
+        (&["status"], "did you mean getgpu --list?"),
+        (&["ls"], "did you mean getgpu --list?"),
+        (&["watch"], "did you mean getgpu --watch?"),
+        (&["nosuchword"], "getgpu --help"),
+        (&["--mem", "10G"], "did you mean --min-memory?"),
+    ] {
+        assert!(hint(words).contains(meant), "{words:?}: {}", hint(words));
+    }
+}

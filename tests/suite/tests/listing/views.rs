@@ -176,7 +176,7 @@ fn a_reservation_is_released_by_its_index_unless_a_tag_is_called_so() {
     sandbox.getgpu(["--hold"]).run().line();
     unknown(
         &sandbox.text("node"),
-        "99: neither a tag of yours nor the index of a device",
+        "no device 99, and no tag of yours is called so",
     );
 }
 
