@@ -250,15 +250,12 @@ impl Invocation<'_> {
         false
     }
 
-    /// Prints devices that this call owns once more; their reservation goes on. With
-    /// --hold, --for or --tag a second holder joins it.
+    /// Prints devices that this call owns once more. Their reservation goes on, and a second
+    /// holder joins it, since the program may outlive what the first one waits for.
     pub fn again(&self, cover: &Cover, value: String) -> Result<Answer, Failure> {
         self.diag.note(&format!("{value}: yours already"));
         let mut lock = None;
-        let held_longer = matches!(self.options.keep, Keep::Hold(_))
-            || self.options.reserve_for.is_some()
-            || self.options.tag.is_some();
-        if held_longer {
+        if self.options.keep != Keep::No {
             let joined = self.lock_file.open()?;
             let mut all = cover
                 .devices

@@ -52,6 +52,7 @@ mod tests {
             comm: "sh".into(),
             state: 'S',
             ppid: 0,
+            threads: 1,
             terminal: 0,
             kernel: false,
             forked,

@@ -16,7 +16,8 @@ pub enum Secret {
 }
 
 /// The environment that `pid` was started with. An empty one is read again, since in the
-/// middle of execve it is empty.
+/// middle of execve it is empty, and then from the other threads, since that of a first
+/// thread that has ended is.
 pub fn environ(pid: i32) -> Secret {
     let mut secret = read(pid, "environ");
     for _ in 0..3 {
@@ -26,7 +27,19 @@ pub fn environ(pid: i32) -> Secret {
         std::thread::yield_now();
         secret = read(pid, "environ");
     }
+    if [Secret::Bytes(Vec::new()), Secret::Gone].contains(&secret) {
+        return of_other_thread(pid).unwrap_or(secret);
+    }
     secret
+}
+
+/// The environment as the threads behind the first one show it; a few are asked.
+fn of_other_thread(pid: i32) -> Option<Secret> {
+    let threads = super::file::numbers(&format!("/proc/{pid}/task")).into_iter();
+    let others = threads.filter(|thread| *thread != pid).take(4);
+    others
+        .map(|thread| read(pid, &format!("task/{thread}/environ")))
+        .find(|secret| matches!(secret, Secret::Bytes(block) if !block.is_empty()))
 }
 
 /// The arguments of `pid`.

@@ -23,6 +23,9 @@ pub struct Stat {
     pub kernel: bool,
     /// Whether it was forked and has not executed a program since.
     pub forked: bool,
+    /// How many threads it has (field 20). One whose first thread has ended shows the
+    /// state Z, and lives as long as the others.
+    pub threads: u32,
     /// Start after boot, in clock ticks (field 22).
     pub start: u64,
     /// Address of the arguments (field 48): the same in a process and its forks, another
@@ -59,6 +62,7 @@ impl Stat {
             terminal: field(7).and_then(|f| f.parse().ok()).unwrap_or(0),
             kernel: flags & PF_KTHREAD != 0,
             forked: flags & PF_FORKNOEXEC != 0,
+            threads: field(20).and_then(|f| f.parse().ok()).unwrap_or(1),
             start: field(22)?.parse().ok()?,
             arg_start: field(48).and_then(|f| f.parse().ok()).unwrap_or(0),
         })
@@ -66,7 +70,11 @@ impl Stat {
 
     /// Whether it runs: neither a zombie nor gone.
     pub fn alive(&self) -> bool {
-        !matches!(self.state, 'Z' | 'X' | 'x')
+        match self.state {
+            'X' | 'x' => false,
+            'Z' => self.threads > 1,
+            _ => true,
+        }
     }
 }
 

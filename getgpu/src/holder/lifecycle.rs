@@ -23,6 +23,10 @@ use super::snapshot::Snapshot;
 /// program keeps it.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// Between two looks at the descendants of a program, at first and at most.
+const FIRST_NOTE: Duration = Duration::from_millis(20);
+const LAST_NOTE: Duration = Duration::from_secs(1);
+
 /// For so long after printing only the caller's programs are looked at.
 const CLOSELY: Duration = Duration::from_millis(20);
 
@@ -113,8 +117,19 @@ impl Reservation<'_> {
     fn serve(mut self) {
         let mut users = self.wait_for_program();
         while !users.is_empty() {
-            Watch::new(users.iter().map(key)).all_over(None);
+            self.watch(&users);
             users = self.linger();
+        }
+    }
+
+    /// Waits until these have exited. Meanwhile their descendants are noted, which a
+    /// program that becomes a daemon leaves behind without a parent that names the device.
+    fn watch(&mut self, users: &[Stat]) {
+        let mut watch = Watch::new(users.iter().map(key));
+        let mut pause = FIRST_NOTE;
+        while !watch.all_over(Some(pause)) {
+            self.scanner.note_descendants();
+            pause = (pause * 2).min(LAST_NOTE);
         }
     }
 

@@ -14,7 +14,7 @@ use getgpu_common::sys;
 
 use super::exit_watch;
 use super::held_lock::HeldLock;
-use super::process_match::{EnvMatch, Evidence, Found, View, find, key, match_value};
+use super::process_match::{EnvMatch, Evidence, Found, View, counts, find, key, match_value};
 
 /// Looks for the programs of one reservation.
 pub struct ProcScanner<'a> {
@@ -134,6 +134,21 @@ impl<'a> ProcScanner<'a> {
             self.view.seen.extend(found.users.iter().map(key));
         }
         found
+    }
+
+    /// Notes the descendants of the programs that use the device: each uses it until it
+    /// exits, also when its parents have exited.
+    pub fn note_descendants(&mut self) {
+        let seen = self.view.seen.iter().map(|(pid, _)| *pid);
+        let mut todo: Vec<i32> = seen.flat_map(children).collect();
+        while let Some(pid) = todo.pop() {
+            let Some(stat) = Stat::read(pid) else {
+                continue;
+            };
+            if counts(&stat) && !is_chooser(&stat) && self.view.seen.insert(key(&stat)) {
+                todo.extend(children(pid));
+            }
+        }
     }
 
     /// The device is used from now on: unreadable programs that begin later may be others.

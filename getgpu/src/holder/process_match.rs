@@ -239,25 +239,19 @@ impl Look<'_> {
         }
     }
 
-    /// On a shared device a process belongs to the reservation whose caller is the
-    /// nearest above it.
+    /// On a shared device a process that is below the caller of another reservation, and
+    /// not below this one's, belongs to that one alone. Below both it counts for both: it
+    /// may have its device from either.
     fn belongs_to_other(&self, place: usize) -> bool {
         !self.view.other_callers.is_empty()
-            && self.tree.nearest_caller(place, self.view) == Nearest::Other
+            && !self.below_caller.contains(&place)
+            && self.tree.is_below(place, &self.view.other_callers)
     }
 }
 
 /// Whether a process can be one that uses the device.
-fn counts(stat: &Stat) -> bool {
+pub fn counts(stat: &Stat) -> bool {
     stat.alive() && !stat.kernel && !NEVER.contains(&stat.comm.as_str())
-}
-
-/// Whose caller is the nearest above a process.
-#[derive(PartialEq, Eq)]
-enum Nearest {
-    Own,
-    Other,
-    Neither,
 }
 
 /// The processes by their parents.
@@ -299,19 +293,17 @@ impl<'a> Tree<'a> {
         reached
     }
 
-    fn nearest_caller(&self, place: usize, view: &View) -> Nearest {
+    /// Whether a process is one of these callers, or below one.
+    fn is_below(&self, place: usize, callers: &HashSet<ProcessKey>) -> bool {
         let (mut next, mut walked) = (Some(place), HashSet::new());
         while let Some(place) = next.filter(|place| walked.insert(*place)) {
             let stat = &self.processes[place].0;
-            if view.is_caller(stat) {
-                return Nearest::Own;
-            }
-            if view.other_callers.contains(&key(stat)) {
-                return Nearest::Other;
+            if callers.contains(&key(stat)) {
+                return true;
             }
             next = self.places.get(&stat.ppid).copied();
         }
-        Nearest::Neither
+        false
     }
 }
 

@@ -8,6 +8,7 @@ fn stat(pid: i32, ppid: i32, start: u64, comm: &str) -> Stat {
         comm: comm.into(),
         state: 'S',
         ppid,
+        threads: 1,
         terminal: 0,
         kernel: false,
         forked: false,
@@ -286,7 +287,7 @@ fn an_older_program_with_the_grant_counts_after_exec_only() {
 }
 
 #[test]
-fn on_a_shared_device_the_nearest_caller_decides() {
+fn on_a_shared_device_a_process_below_another_caller_alone_is_its_own() {
     let view = View {
         other_callers: [(50, 110), (60, 120)].into(),
         ..view()
@@ -300,5 +301,5 @@ fn on_a_shared_device_the_nearest_caller_decides() {
         (stat(51, 50, 220, "app"), DEVICE),
         (stat(70, 1, 220, "detached"), DEVICE),
     ];
-    assert_eq!(users(&all, &view), [20, 70]);
+    assert_eq!(users(&all, &view), [20, 60, 61, 70]);
 }

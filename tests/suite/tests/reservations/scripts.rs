@@ -487,3 +487,80 @@ fn an_unrelated_program_on_the_granted_device_is_named() {
     first.wait().exits(0);
     second.wait();
 }
+
+/// A hold, or a lease, may end before a program that was started inside it.
+#[test]
+fn a_device_that_is_printed_again_is_kept_for_its_own_program() {
+    let inner = "CUDA_VISIBLE_DEVICES=$(getgpu) setsid sim-cuda --init 1 --run 2 &";
+    let lease = "cudawrap -- python3 -c 'import subprocess, time\n\
+        subprocess.Popen(\"CUDA_VISIBLE_DEVICES=$(getgpu) exec sim-cuda --init 1 --run 2\", shell=True)\n\
+        time.sleep(1)'"
+        .to_owned();
+    all_at_once(
+        [
+            format!("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); {inner} sleep 1"),
+            format!("export CUDA_VISIBLE_DEVICES=$(getgpu --hold --for 1); {inner} sleep 1.5"),
+            lease,
+        ],
+        |script| {
+            let sandbox = Sandbox::builder("h200x1")
+                .settings("linger = '300ms'")
+                .build();
+            sandbox.shell("bash", &script).run();
+            let next = "CUDA_VISIBLE_DEVICES=$(getgpu --wait=20) sim-cuda --run 0.1";
+            sandbox.shell("bash", next).run().exits(0);
+            assert_eq!(ran_on(&sandbox).len(), 2, "{script}");
+            sandbox.assert_exclusive();
+        },
+    );
+}
+
+/// A script that was given a share, and takes another one for itself.
+#[test]
+fn a_share_that_is_used_again_below_another_caller_is_kept() {
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("linger = '500ms'")
+        .build();
+    let worker = "CUDA_VISIBLE_DEVICES=$1 sim-cuda --max 2 --run 1 & sleep 0.3\n\
+        CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --max 2 --run 6 &\n\
+        wait %1; CUDA_VISIBLE_DEVICES=$1 sim-cuda --max 2 --run 4 & wait\n";
+    sandbox.file("work/worker", worker, 0o755);
+    let script = "d=$(getgpu --share 1/2); bash ./worker $d; true";
+    let mut shell = sandbox.shell("bash", script).spawn();
+    wait::until("both halves are in use", || {
+        sandbox.holders().len() == 2 && ran_on(&sandbox).len() >= 2
+    });
+    while !shell.is_over() && sandbox.running() == 2 {
+        let third = somebody(&sandbox, &["--share", "1/2", "--no-reserve"]).run();
+        assert!(
+            third.code() == Some(1) || sandbox.running() < 2,
+            "{third:#?}"
+        );
+    }
+    shell.wait().exits(0);
+}
+
+#[test]
+fn what_a_program_leaves_behind_keeps_its_device() {
+    // One whose environment is empty, whose first thread has ended.
+    let thread = "python3 -c 'import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(5,)).start()\ntime.sleep(0.3)\nctypes.CDLL(None).pthread_exit(None)'";
+    all_at_once(
+        [
+            "CUDA_VISIBLE_DEVICES=$(getgpu) sh -c 'env -i sleep 5 & sleep 0.5'".to_owned(),
+            format!("export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.6 & {thread}; true"),
+        ],
+        |script| {
+            let sandbox = Sandbox::builder("h200x1")
+                .settings("linger = '300ms'")
+                .build();
+            let shell = sandbox.shell("bash", &script).spawn();
+            wait::until("it is reserved", || !sandbox.holders().is_empty());
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_secs(2) {
+                somebody(&sandbox, &["--no-reserve"]).run().exits(1);
+            }
+            shell.wait();
+            free_again(&sandbox);
+        },
+    );
+}
