@@ -38,7 +38,7 @@ impl Invocation<'_> {
             }
             return print_text(&text);
         };
-        let until = self.until(&whose);
+        let until = self.until(&whose, answer.repeated);
         self.warn_if_cut(&until);
         let note = format!("{}: {}", answer.value, kept(&until, whose.caller));
         let job = Job::own();
@@ -128,7 +128,7 @@ impl Invocation<'_> {
     }
 
     /// When the reservation ends.
-    fn until(&self, whose: &Whose<'_>) -> Until {
+    fn until(&self, whose: &Whose<'_>, repeated: bool) -> Until {
         let most = self.settings.max_hold;
         match self.options.keep {
             Keep::Hold(Some(0)) => Until::Released,
@@ -138,7 +138,13 @@ impl Invocation<'_> {
                 Until::Over(process.clone(), longest)
             }
             Keep::No | Keep::ForProgram => {
-                let wait = self.settings.reserve_for;
+                // What is printed again is held already when the program begins.
+                let short = repeated && self.options.reserve_for.is_none();
+                let wait = if short {
+                    self.settings.linger
+                } else {
+                    self.settings.reserve_for
+                };
                 Until::Programs {
                     // Else --for would be a way around max_hold.
                     wait: most.map_or(wait, |most| wait.min(most)),

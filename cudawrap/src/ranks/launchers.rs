@@ -73,6 +73,7 @@ mod tests {
             comm: name.into(),
             state: 'S',
             ppid: 0,
+            threads: 1,
             terminal: 0,
             kernel: false,
             forked: false,
