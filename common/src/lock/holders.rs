@@ -269,21 +269,6 @@ fn holder(
     found
 }
 
-/// Adds the processes that say they hold a device; whether each side that is held has
-/// one, so that its end can be waited for.
-pub fn watchable(probe: &OfdLock, span: Span, pids: &mut Vec<i32>) -> Result<bool, Failure> {
-    let mut all = namespaces::host_pids();
-    for (side, region) in [
-        (Side::Lease, span.lease()),
-        (Side::Reservation, span.reservation()),
-    ] {
-        let found = process_ids(probe, span, side)?;
-        all &= !found.is_empty() || probe.conflict(region)?.is_none();
-        pids.extend(found);
-    }
-    Ok(all)
-}
-
 /// The units of a device that the descriptors of a process show, as far as they may be
 /// read.
 pub fn units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {

@@ -14,7 +14,7 @@ use crate::choice::{attempt, cap};
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
 use crate::inventory::{Device, Inventory};
-use crate::lock::{LockFile, OfdLock, Side, Span, holders};
+use crate::lock::{LockFile, OfdLock, Side};
 use crate::nvml_client::{Ask, Client, Later, Worker};
 use crate::quantity;
 use crate::request::Request;
@@ -186,16 +186,6 @@ impl<W: Worker> Seeker for Search<'_, W> {
     fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure> {
         self.reread();
         availability(probe, &self.request, &self.inventory)
-    }
-
-    fn holders(&mut self, probe: &OfdLock) -> Result<(Vec<i32>, bool), Failure> {
-        let (mut pids, mut all) = (Vec::new(), true);
-        for device in self.request.filter.pool(&self.inventory) {
-            if !attempt::units(probe, &self.request, device)?.is_available() {
-                all &= holders::watchable(probe, Span::of(&device.uuid), &mut pids)?;
-            }
-        }
-        Ok((pids, all))
     }
 
     fn wanted(&self) -> usize {
