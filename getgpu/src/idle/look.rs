@@ -3,7 +3,7 @@
 
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Activity;
+use getgpu_common::inventory::{Activity, Detail};
 use getgpu_common::lock::{LockFile, Span, holders};
 use getgpu_common::settings::Settings;
 
@@ -33,7 +33,7 @@ fn activity(settings: &Settings, devices: &[Uuid]) -> Result<Look, Failure> {
     open(settings)?.ask_all(|client| {
         let mut found = Look::Empty;
         for device in devices {
-            match client.usage_of(device)?.activity {
+            match client.usage(device, Detail::Uuid)?.activity {
                 Activity::Idle => {}
                 Activity::Busy => return Ok(Look::Used),
                 Activity::Unknown => found = Look::Unknown,

@@ -46,7 +46,7 @@ fn count<W: Worker>(
         let idle = places > 0
             && (confirmed
                 || request.cover.is_some()
-                || client.usage(device, Detail::Uuid)?.activity == Activity::Idle);
+                || client.usage(&device.uuid, Detail::Uuid)?.activity == Activity::Idle);
         free += if idle { places } else { 0 };
     }
     Ok(free)
