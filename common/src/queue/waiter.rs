@@ -14,6 +14,11 @@ use crate::settings::Wait;
 
 /// Between two looks of the head, and of the others for each who waits before them.
 const POLL: Duration = Duration::from_millis(10);
+/// The same while the queue moves: of many devices that become free one after the other none
+/// is to wait for a head that has not noticed that it is one.
+const POLL_WHILE_MOVING: Duration = Duration::from_millis(2);
+/// So long after a change of place the queue counts as moving.
+const MOVING: Duration = Duration::from_secs(1);
 /// Between two looks at most.
 const SELDOM: Duration = Duration::from_secs(1);
 /// Between two searches of the second for devices that the head leaves alone; for as long
@@ -93,6 +98,9 @@ pub struct Waiter<S: Seeker> {
     schedule: RetrySchedule,
     progress: Progress,
     patience: Patience,
+    /// How many waited before this one at the last look, and when that has changed.
+    place: Option<usize>,
+    moved: Option<Instant>,
     /// Why this user may not have more, while that is so.
     over: Option<Failure>,
     /// When it has last looked for devices that a stalled head leaves alone.
@@ -115,6 +123,8 @@ impl<S: Seeker> Waiter<S> {
             schedule: RetrySchedule::default(),
             progress,
             patience,
+            place: None,
+            moved: None,
             over: None,
             searched: Instant::now(),
         })
@@ -129,9 +139,14 @@ impl<S: Seeker> Waiter<S> {
 
     fn served(&mut self) -> Result<S::Found, Failure> {
         loop {
-            let served = match self.ticket.place()? {
+            let place = self.ticket.place()?;
+            if self.place.is_some_and(|before| place < before) {
+                self.moved = Some(Instant::now());
+            }
+            self.place = Some(place);
+            let served = match place {
                 0 => self.head()?,
-                place => self.behind(u32::try_from(place).unwrap_or(u32::MAX))?,
+                _ => self.behind(u32::try_from(place).unwrap_or(u32::MAX))?,
             };
             if let Some(found) = served {
                 return Ok(found);
@@ -167,8 +182,13 @@ impl<S: Seeker> Waiter<S> {
             self.searched = Instant::now();
             return found;
         }
-        std::thread::sleep((POLL.saturating_mul(place)).min(SELDOM).min(left));
+        std::thread::sleep(self.pause().saturating_mul(place).min(SELDOM).min(left));
         Ok(None)
+    }
+
+    fn pause(&self) -> Duration {
+        let is_moving = self.moved.is_some_and(|moved| moved.elapsed() < MOVING);
+        if is_moving { POLL_WHILE_MOVING } else { POLL }
     }
 
     /// Tries what has had room for a while without anybody before this one trying it. Each
@@ -206,8 +226,8 @@ impl<S: Seeker> Waiter<S> {
             }
             let left = self.left()?;
             self.say()?;
-            let due = self.schedule.pause(Instant::now()).unwrap_or(POLL);
-            std::thread::sleep(due.min(POLL).min(left));
+            let due = self.schedule.pause(Instant::now()).unwrap_or(left);
+            std::thread::sleep(due.min(self.pause()).min(left));
         }
         Ok(None)
     }
