@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_common::choice::attempt;
+use getgpu_common::choice::device_claim;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
@@ -55,7 +55,7 @@ impl<'a> WantedDevices<'a> {
         let least = match wanted(&self.request, device) {
             (_, Portion::TooLarge) => return Ok(true),
             (Some(_), Portion::Units(_)) => {
-                let offered = attempt::units(probe, &self.request, device)?;
+                let offered = device_claim::units(probe, &self.request, device)?;
                 return Ok(!offered.is_available());
             }
             (Some(ours), Portion::All) => {

@@ -5,9 +5,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-pub use crate::choice::attempt::Picked;
 use crate::choice::cap::Admission;
 pub use crate::choice::cap::Guard;
+pub use crate::choice::device_claim::Picked;
 use crate::choice::policy::{Candidate, Preference};
 use crate::choice::rejection_report::{self, Offer, Rejected};
 use crate::choice::round::Round;
@@ -322,7 +322,7 @@ impl<A: Ask> Chooser<'_, A> {
         probe: &OfdLock,
         device: &Device,
     ) -> Result<Offer<Claim>, Failure> {
-        let claim = match crate::choice::attempt::claim(
+        let claim = match crate::choice::device_claim::claim(
             self.lock_file,
             probe,
             self.side,

@@ -263,7 +263,7 @@ fn holder(
         ..Holder::by_uid(kind, Some(uid))
     };
     match caller {
-        Some(line) => found.describe(&line.args),
+        Some(holder) => found.describe(&holder.args),
         None => found.program = Some(procfs::program_name(stat.pid, &stat.comm)),
     }
     found

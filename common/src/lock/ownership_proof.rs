@@ -111,18 +111,19 @@ fn holds_something(lock_file: &LockFile, pid: i32) -> bool {
 
 /// Whether the holder's own descriptors show the lock on every device that its command
 /// line names.
-pub fn proven(lock_file: &LockFile, line: &HolderProcess) -> bool {
-    let locks = fdinfo::confirmed_locks(&line.pid.to_string());
-    line.args
+pub fn proven(lock_file: &LockFile, holder: &HolderProcess) -> bool {
+    let locks = fdinfo::confirmed_locks(&holder.pid.to_string());
+    holder
+        .args
         .devices
         .iter()
         .all(|device| !within(&locks, lock_file, Span::of(device).reservation()).is_empty())
 }
 
 /// The units of a device that the holder's own descriptors show.
-pub fn reserved_units(lock_file: &LockFile, line: &HolderProcess, device: &Uuid) -> Units {
+pub fn reserved_units(lock_file: &LockFile, holder: &HolderProcess, device: &Uuid) -> Units {
     within(
-        &fdinfo::confirmed_locks(&line.pid.to_string()),
+        &fdinfo::confirmed_locks(&holder.pid.to_string()),
         lock_file,
         Span::of(device).reservation(),
     )
@@ -163,15 +164,15 @@ pub fn shown_in(locks: &[OwnLock], lock_file: &LockFile, region: Range) -> Units
 
 /// The devices of a reservation, each with the units that the holder's own descriptors
 /// show.
-pub fn reserved(lock_file: &LockFile, line: &HolderProcess) -> Vec<(Uuid, Units)> {
-    let locks = locks_of(line.pid);
+pub fn reserved(lock_file: &LockFile, holder: &HolderProcess) -> Vec<(Uuid, Units)> {
+    let locks = locks_of(holder.pid);
     let units = |device: &Uuid| {
         (
             device.clone(),
             within(&locks, lock_file, Span::of(device).reservation()),
         )
     };
-    line.args.devices.iter().map(units).collect()
+    holder.args.devices.iter().map(units).collect()
 }
 
 fn within(locks: &[OwnLock], lock_file: &LockFile, region: Range) -> Units {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::choice::attempt;
+use crate::choice::device_claim;
 use crate::error::Failure;
 use crate::inventory::{Device, Inventory};
 use crate::lock::ownership_proof::{self, HolderProcess};
@@ -94,9 +94,9 @@ fn is_enough(
 ) -> Result<bool, Failure> {
     let (mut room, mut soon) = (0, 0);
     for device in request.filter.pool(inventory) {
-        if attempt::units(probe, request, device)?.is_available() {
+        if device_claim::units(probe, request, device)?.is_available() {
             room += 1;
-        } else if attempt::fits_without(probe, request, device, &leaving(device)?)? {
+        } else if device_claim::fits_without(probe, request, device, &leaving(device)?)? {
             soon += 1;
         }
     }

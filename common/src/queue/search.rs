@@ -10,7 +10,7 @@ use super::lingering::{self, Prospect};
 use super::{Availability, Seeker, Tried};
 use crate::choice::chooser::{Chooser, Guard, Outcome, Picked};
 use crate::choice::rejection_report::{self, Offer, Rejected, RejectionReport};
-use crate::choice::{attempt, cap};
+use crate::choice::{cap, device_claim};
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
 use crate::inventory::{Device, Inventory};
@@ -261,7 +261,7 @@ impl<W: Worker> Seeker for Search<'_, W> {
                 .map(|(_, why)| why.clone())
         };
         let why = |device: &Device| {
-            let room = attempt::units(probe, &self.request, device);
+            let room = device_claim::units(probe, &self.request, device);
             // What NVML said counts only of devices that nobody holds on the lock.
             let why = match room {
                 Ok(Offer::Available(_)) => known(&device.uuid)
@@ -294,7 +294,7 @@ pub fn availability(
 ) -> Result<Availability, Failure> {
     let mut availability = Availability::default();
     for device in request.filter.pool(inventory) {
-        match attempt::units(probe, request, device)? {
+        match device_claim::units(probe, request, device)? {
             Offer::Available(_) => availability.free.push(device.uuid.clone()),
             Offer::Rejected(Rejected::Tentative) => {
                 availability.tentative.push(device.uuid.clone());

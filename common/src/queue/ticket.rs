@@ -36,7 +36,7 @@ pub struct Ticket {
 impl Ticket {
     /// Draws the next number of a queue.
     pub fn draw(lock_file: &LockFile, queue: u32) -> Result<Self, Failure> {
-        let queue = layout::numbers(queue);
+        let queue = layout::ticket_range(queue);
         let dispenser = lock_file.open()?;
         dispenser.write_within(layout::dispenser(), DISPENSER)?;
         let own = lock_file.open()?;
@@ -155,7 +155,7 @@ fn bisect(
 
 /// How many wait: in one queue, or in all.
 pub fn waiting(probe: &OfdLock, queue: Option<u32>) -> Result<usize, Failure> {
-    let numbers = queue.map_or_else(layout::all_numbers, layout::numbers);
+    let numbers = queue.map_or_else(layout::all_tickets, layout::ticket_range);
     count(probe, Some(numbers), MOST)
 }
 
@@ -187,17 +187,17 @@ mod tests {
     }
 
     #[test]
-    fn numbers_rise_and_begin_again_when_the_line_is_empty() {
+    fn numbers_rise_and_begin_again_when_the_queue_is_empty() {
         let dir = private_directory();
         let lock_file = lock_file(&dir);
-        let draw = |line| Ticket::draw(&lock_file, line).unwrap();
+        let draw = |queue| Ticket::draw(&lock_file, queue).unwrap();
         let (a, b, mut c) = (draw(7), draw(7), draw(7));
         assert_eq!((b.at - a.at, c.at - b.at), (1, 1));
         assert_eq!((a.is_head().unwrap(), c.is_head().unwrap()), (true, false));
         assert_eq!(
             (c.ahead().unwrap(), draw(8).ahead().unwrap()),
             (2, 0),
-            "lines are apart"
+            "queues are apart"
         );
         assert_eq!(c.place().unwrap(), 2);
         drop(b);
