@@ -60,7 +60,7 @@ fn held_by_one_of(lock_file: &LockFile, byte: Range, uids: &[u32]) -> bool {
     procfs::pids().into_iter().any(|pid| {
         pid != own
             && uids.iter().any(|uid| procfs::may_be_of(pid, *uid))
-            && procfs::comm(pid).is_some_and(|name| matches!(name.as_str(), "getgpu" | "cudawrap"))
+            && procfs::comm(pid).is_some_and(|comm| procfs::is_getgpu_or_cudawrap(pid, &comm))
             && procfs::euid(pid).is_some_and(|uid| uids.contains(&uid))
             && !fdinfo::within(
                 &fdinfo::write_locks(&pid.to_string()),

@@ -75,15 +75,8 @@ fn waits_for(stat: &Stat, words: &[String]) -> (i32, String) {
 
 /// Whether it is one of our programs, before it becomes another one.
 fn waits(stat: &Stat) -> bool {
-    stat.alive() && ["getgpu", "cudawrap"].contains(&stat.comm.as_str())
+    stat.alive() && procfs::is_getgpu_or_cudawrap(stat.pid, &stat.comm)
         || procfs::program_name(stat.pid, &stat.comm) != stat.comm
-        || is_link_to_cudawrap(stat.pid)
-}
-
-/// cudawrap under the name of a link has the link's name.
-fn is_link_to_cudawrap(pid: i32) -> bool {
-    std::fs::read_link(format!("/proc/{pid}/exe"))
-        .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "cudawrap"))
 }
 
 /// What a process was started with; nothing where that cannot be read.
