@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::protocol::{self, Locks, Region, Verdict};
-use super::{Held, LockFile, OfdLock, Range, Span, Units};
+use super::{Held, Level, LockFile, OfdLock, Range, Side, Span, Units};
 use crate::error::{Failure, Kind};
 use crate::procfs::namespaces;
 
@@ -16,28 +16,6 @@ const TENTATIVE_PATIENCE: Duration = Duration::from_millis(100);
 /// Pause between two looks at a tentative claim, which lasts for some microseconds to some
 /// milliseconds.
 const PAUSE: Duration = Duration::from_micros(500);
-
-/// For whom a device is claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// A program that runs now.
-    Lease,
-    /// A program that has not started yet.
-    Reservation,
-}
-
-/// Among whom a device is claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// Everybody on the node.
-    Outer,
-    /// Those who choose inside what is theirs already: under a reservation of their own,
-    /// else under an ancestor's lease.
-    Inner {
-        /// It is a reservation, so the lease of the outer level is free for one of them.
-        reserved: bool,
-    },
-}
 
 /// What is to be claimed of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,21 +28,11 @@ pub struct ClaimSpec {
 
 impl ClaimSpec {
     const fn own(&self, span: Span) -> Range {
-        match (self.side, self.level) {
-            (Side::Lease, Level::Outer) => span.lease(),
-            (Side::Reservation, Level::Outer) => span.reservation(),
-            (Side::Lease, Level::Inner { .. }) => span.inner_lease(),
-            (Side::Reservation, Level::Inner { .. }) => span.inner_reservation(),
-        }
+        span.of_side(self.side, self.level)
     }
 
     const fn other(&self, span: Span) -> Range {
-        match (self.side, self.level) {
-            (Side::Lease, Level::Outer) => span.reservation(),
-            (Side::Reservation, Level::Outer) => span.lease(),
-            (Side::Lease, Level::Inner { .. }) => span.inner_reservation(),
-            (Side::Reservation, Level::Inner { .. }) => span.inner_lease(),
-        }
+        span.of_side(self.side.opposite(), self.level)
     }
 }
 
@@ -301,10 +269,7 @@ pub fn confirm_all(
 /// Read-locks the two bytes that say whose claim it is. They only say where to look, so
 /// not getting them is no failure.
 pub fn sign(description: &OfdLock, side: Side, span: Span, host_uid: u32, pid: Option<i32>) {
-    let (uids, pids) = match side {
-        Side::Lease => (span.lease_uids(), span.lease_pids()),
-        Side::Reservation => (span.reservation_uids(), span.reservation_pids()),
-    };
+    let (uids, pids) = (span.uids(side), span.pids(side));
     let _ = description.try_read(Range::byte(uids.start() + i64::from(host_uid)));
     if let Some(pid) = pid.filter(|pid| i64::from(*pid) < pids.len()) {
         let _ = description.try_read(Range::byte(pids.start() + i64::from(pid)));
@@ -313,12 +278,7 @@ pub fn sign(description: &OfdLock, side: Side, span: Span, host_uid: u32, pid: O
 
 /// Joins a confirmed claim that is our own already: both then hold it.
 pub fn join(description: &OfdLock, side: Side, span: Span, units: &Units) -> Result<bool, Failure> {
-    let region = if side == Side::Lease {
-        span.lease()
-    } else {
-        span.reservation()
-    };
-    for range in units.at(region) {
+    for range in units.at(span.of_side(side, Level::Outer)) {
         if !description.try_read(range)? {
             return Ok(false);
         }

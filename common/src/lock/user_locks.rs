@@ -16,6 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(2);
 /// Between two searches for the process that holds the byte.
 const SEARCH: Duration = Duration::from_millis(250);
+/// So many searches in a row must find no process: one that the byte goes to from another
+/// call of the user may just have been passed when it gets it.
+const SEARCHES: u32 = 4;
 
 /// What came of waiting for one's turn.
 #[derive(Debug)]
@@ -32,14 +35,16 @@ pub enum Entered {
 pub fn enter(lock_file: &LockFile, byte: Range, uids: &[u32]) -> Result<Entered, Failure> {
     let guard = lock_file.open()?;
     let (began, mut searched) = (Instant::now(), Instant::now());
+    let mut in_vain = 0;
     while !guard.try_write(byte)? {
         if began.elapsed() >= PATIENCE {
             return Ok(Entered::Late);
         }
         if began.elapsed() >= GRACE && searched.elapsed() >= SEARCH {
-            if !held_by_one_of(lock_file, byte, uids) {
-                // Whoever held it may have given it up to a call of ours during the
-                // search.
+            let found = held_by_one_of(lock_file, byte, uids);
+            in_vain = if found { 0 } else { in_vain + 1 };
+            if in_vain >= SEARCHES {
+                // It may have been given up during the search.
                 let got = guard.try_write(byte)?;
                 return Ok(if got {
                     Entered::Ours(guard)

@@ -8,7 +8,7 @@ use crate::choice::device_claim;
 use crate::error::Failure;
 use crate::inventory::{Device, Inventory};
 use crate::lock::ownership_proof::{self, HolderProcess};
-use crate::lock::{Level, LockFile, OfdLock, Range, Side, Span, Units, holders, occupancy};
+use crate::lock::{Level, LockFile, OfdLock, Side, Span, Units, holders, occupancy};
 use crate::procfs::namespaces;
 use crate::request::Request;
 
@@ -123,10 +123,7 @@ fn own_units(
     device: &Device,
 ) -> Units {
     let span = Span::of(&device.uuid);
-    let region: Range = match level {
-        Level::Outer => span.reservation(),
-        Level::Inner { .. } => span.inner_reservation(),
-    };
+    let region = span.of_side(Side::Reservation, level);
     let of_device = reservations
         .iter()
         .filter(|holder| holder.args.devices.contains(&device.uuid));
