@@ -27,7 +27,7 @@ pub struct CommandLines {
 
 impl CommandLines {
     /// The time of all reads together runs from now on.
-    pub fn new() -> Self {
+    pub fn start() -> Self {
         Self {
             began: Instant::now(),
             uid: nix::unistd::geteuid().as_raw(),
@@ -46,12 +46,6 @@ impl CommandLines {
         }
         let left = STRANGERS.saturating_sub(self.began.elapsed());
         within(STRANGER.min(left), read).unwrap_or_default()
-    }
-}
-
-impl Default for CommandLines {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

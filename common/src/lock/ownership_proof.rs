@@ -61,7 +61,7 @@ pub fn reservations(
     uid: Option<u32>,
     wanted: &dyn Fn(&HolderArgs) -> bool,
 ) -> Vec<HolderProcess> {
-    let (own, command_lines) = (std::process::id() as i32, CommandLines::new());
+    let (own, command_lines) = (std::process::id() as i32, CommandLines::start());
     let ours = nix::unistd::geteuid().as_raw();
     // The cheapest question first, since it is asked of thousands: a file's owner, then a
     // name, then a whole status.

@@ -26,7 +26,7 @@ pub struct Queued {
 /// The processes that wait, in the order in which they started.
 pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
     let region = layout::waiter_pids();
-    let command_lines = CommandLines::new();
+    let command_lines = CommandLines::start();
     let mut found = Vec::new();
     for conflict in probe.conflicts(region, MOST)?.found {
         if conflict.held != Held::Confirmed {

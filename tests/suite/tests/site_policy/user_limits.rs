@@ -153,7 +153,7 @@ fn a_slow_end_of_nvml_delays_only_the_users_own_calls_and_miscounts_none() {
     let others: Vec<Running> = (0..2)
         .map(|_| sandbox.getgpu(["--for=600"]).uid(OTHER).spawn())
         .collect();
-    let longer_than_for_a_stranger = Duration::from_millis(2500);
+    let longer_than_for_a_stranger = Duration::from_millis(5500);
     let text = "the others wait to be counted";
     wait::throughout(longer_than_for_a_stranger, text, || stopped().len() == 1);
     let neighbour = sandbox.getgpu(["--for=600"]).uid(3000).spawn();
