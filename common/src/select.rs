@@ -260,7 +260,7 @@ impl<A: Ask> Selection<'_, A> {
             Some(inventory) => inventory,
             None => {
                 if let Some(picked) = chooser.pick_randomly(probe)? {
-                    return Ok(Look::Picked(vec![picked], None));
+                    return Ok(Look::Picked(vec![picked], Guard::default()));
                 }
                 let scanned = chooser.client.client()?.scan(self.request.detail())?;
                 known.insert(scanned)

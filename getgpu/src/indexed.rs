@@ -52,7 +52,7 @@ impl Invocation<'_> {
             value,
             lock: None,
             part: 1.0,
-            guard: None,
+            guard: Guard::default(),
         }))
     }
 
@@ -97,7 +97,11 @@ impl Invocation<'_> {
             }
         };
         match chooser.try_device(&probe, device)? {
-            Offer::Available(claim) => Ok(Attempt::Claimed(claim, guard)),
+            Offer::Available(claim) => {
+                let claims = std::iter::once(&claim);
+                let guard = guard.sign_claims(&self.lock_file, Side::Reservation, claims)?;
+                Ok(Attempt::Claimed(claim, guard))
+            }
             Offer::Rejected(why) => Ok(Attempt::PassedOver(explain::passed_over(
                 device,
                 Some(&why),

@@ -6,6 +6,7 @@
 use std::cell::LazyCell;
 use std::time::{Duration, Instant};
 
+use getgpu_common::choice::chooser::Guard;
 use getgpu_common::diag::{Diag, print};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
@@ -276,7 +277,7 @@ impl Invocation<'_> {
             value,
             lock,
             part,
-            guard: None,
+            guard: Guard::default(),
         })
     }
 }

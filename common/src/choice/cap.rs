@@ -2,17 +2,67 @@
 //! keeps the user's other calls from counting. Shares count as parts where the kernel
 //! shows them, else whole; root may have any number.
 
+use std::os::fd::OwnedFd;
+
+use super::device_claim::Picked;
 use crate::error::{Failure, Kind};
 use crate::inventory::Inventory;
+use crate::lock::claim::sign;
 use crate::lock::ownership_proof::HolderProcess;
-use crate::lock::{LockFile, OfdLock, Side, Span, UNITS, Units, holders, layout, user_locks};
+use crate::lock::{
+    Claim, LockFile, OfdLock, Side, Span, UNITS, Units, holders, layout, user_locks,
+};
 use crate::procfs::{self, namespaces};
 use crate::request::Request;
 
-/// Keeps the user's other calls from counting what is claimed until it has its own
-/// signature: the user's byte, held until the lease or the holder stands. None where
-/// nothing is counted.
-pub type Guard = Option<OfdLock>;
+/// Keeps one call's choice counted: first by keeping the user's other calls from
+/// counting, then by its signature on what was claimed.
+#[derive(Debug, Default)]
+#[must_use = "what it guards is not counted once it is dropped"]
+pub struct Guard {
+    /// The user's own byte, while this call counts and claims.
+    counting: Option<OfdLock>,
+    /// Uid and pid bytes beside the claims, until the lease or the holder has its own.
+    signature: Option<OfdLock>,
+    /// Copies of the claims' descriptors, so that the process of the signature shows the
+    /// units also when the holder has them.
+    claims: Vec<OwnedFd>,
+}
+
+impl Guard {
+    /// The claims are made: signs them, and lets the user's next call count. Closing NVML
+    /// and starting a holder may take their time.
+    pub fn sign(
+        self,
+        lock_file: &LockFile,
+        side: Side,
+        picked: &[Picked],
+    ) -> Result<Self, Failure> {
+        self.sign_claims(lock_file, side, picked.iter().map(|picked| &picked.claim))
+    }
+
+    /// The same for claims without their devices.
+    pub fn sign_claims<'c>(
+        mut self,
+        lock_file: &LockFile,
+        side: Side,
+        claims: impl Iterator<Item = &'c Claim>,
+    ) -> Result<Self, Failure> {
+        if self.counting.is_none() {
+            return Ok(self);
+        }
+        let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
+        let pid = namespaces::host_pids().then(|| std::process::id() as i32);
+        let signature = lock_file.open()?;
+        for claim in claims {
+            sign(&signature, side, claim.span(), uid, pid);
+            self.claims.push(claim.description().copy()?);
+        }
+        self.signature = Some(signature);
+        self.counting = None;
+        Ok(self)
+    }
+}
 
 /// What a user holds.
 #[derive(Debug, Default)]
@@ -24,7 +74,7 @@ struct Held {
 /// Whether this user may have more.
 #[derive(Debug)]
 pub enum Admission {
-    /// Yes; the user's other calls do not count before the guard is dropped.
+    /// Yes; the user's other calls do not count before the guard has signed.
     Within(Guard),
     /// Not now, and why.
     Over(Failure),
@@ -52,7 +102,10 @@ pub fn enter(
     };
     let held = count(lock_file, probe, inventory, uid)?;
     if held.units + more <= i64::from(most) * UNITS {
-        return Ok(Admission::Within(Some(counting)));
+        return Ok(Admission::Within(Guard {
+            counting: Some(counting),
+            ..Guard::default()
+        }));
     }
     Ok(Admission::Over(held.over(most)))
 }
@@ -159,7 +212,7 @@ fn shown(
     for pid in holders::process_ids(probe, span, side)? {
         match procfs::euid(pid) {
             Some(euid) if euid == uid => {
-                let units = holders::units_of(lock_file, pid, side, span);
+                let units = holders::claimed_units_of(lock_file, pid, side, span);
                 all &= !units.is_empty();
                 seen = seen.union(&units);
                 who = who.or_else(|| named(pid, side));

@@ -107,15 +107,14 @@ impl<A: Ask> Chooser<'_, A> {
         let count = self.request.count;
         let pool = rejection_report::pool(&self.request.filter, inventory, count)?;
         let share = self.request.filter.share.is_some();
-        // Before the gate, which lets no other user in either.
-        let guard = match self.within_cap(probe, inventory)? {
-            Admission::Within(guard) => guard,
-            Admission::Over(over) => return Ok(Outcome::OverCap(over)),
-        };
         let gate = if count > 1 || share {
             self.gate()?
         } else {
             None
+        };
+        let guard = match self.within_cap(probe, inventory)? {
+            Admission::Within(guard) => guard,
+            Admission::Over(over) => return Ok(Outcome::OverCap(over)),
         };
         let mut round = Round {
             pool: &pool,
@@ -131,6 +130,7 @@ impl<A: Ask> Chooser<'_, A> {
         drop(gate);
         round.picked.sort_by_key(|(position, _)| *position);
         let picked: Vec<Picked> = round.picked.into_iter().map(|(_, picked)| picked).collect();
+        let guard = guard.sign(self.lock_file, self.side, &picked)?;
         Ok(Outcome::Picked(picked, guard))
     }
 
@@ -250,7 +250,7 @@ impl<A: Ask> Chooser<'_, A> {
     /// calls from counting meanwhile.
     pub fn within_cap(&self, probe: &OfdLock, inventory: &Inventory) -> Result<Admission, Failure> {
         let Some(most) = self.request.cap() else {
-            return Ok(Admission::Within(None));
+            return Ok(Admission::Within(Guard::default()));
         };
         let more = self.request.most_units(inventory);
         cap::enter(self.lock_file, probe, inventory, most, more)

@@ -253,8 +253,23 @@ fn holder(lock_file: &LockFile, span: Span, side: Side, uid: u32, stat: &Stat) -
 /// The units of a device that the descriptors of a process show, as far as they may be
 /// read.
 pub fn units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {
-    let locks = fdinfo::confirmed_locks(&pid.to_string());
-    let within = |region| Units::of(fdinfo::within(&locks, lock_file.identity.1, region), region);
+    shown(
+        lock_file,
+        &fdinfo::confirmed_locks(&pid.to_string()),
+        side,
+        span,
+    )
+}
+
+/// The same with those that the process is claiming at this moment.
+pub fn claimed_units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {
+    let mut locks = fdinfo::confirmed_locks(&pid.to_string());
+    locks.extend(fdinfo::write_locks(&pid.to_string()));
+    shown(lock_file, &locks, side, span)
+}
+
+fn shown(lock_file: &LockFile, locks: &[fdinfo::OwnLock], side: Side, span: Span) -> Units {
+    let within = |region| Units::of(fdinfo::within(locks, lock_file.identity.1, region), region);
     match side {
         Side::Lease => within(span.lease()).union(&within(span.inner_lease())),
         Side::Reservation => within(span.reservation()),

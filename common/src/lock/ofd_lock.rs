@@ -197,6 +197,12 @@ impl OfdLock {
         Ok(Scan { found, flood })
     }
 
+    /// Another descriptor of the same description: the locks last until both are closed.
+    pub fn copy(&self) -> LockResult<OwnedFd> {
+        let number = fcntl(self, FcntlArg::F_DUPFD_CLOEXEC(0)).map_err(LockError)?;
+        Ok(crate::sys::own_fd(number))
+    }
+
     /// The descriptor itself, for handing it to another process.
     pub fn into_fd(self) -> OwnedFd {
         self.0

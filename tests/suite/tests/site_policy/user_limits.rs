@@ -123,55 +123,62 @@ fn a_request_beyond_the_user_limit_is_refused_at_once_also_with_wait() {
     sandbox.getgpu(halves).uid(OTHER).run().exits(0);
 }
 
-/// The first one is behind its choice and in a library that takes its time to let go. A
-/// linked program has another name than cudawrap, and must be waited for all the same.
+/// Each of them is behind its choice and in a library that takes its time to let go.
 #[test]
-fn a_slow_end_of_nvml_delays_only_the_users_own_calls_and_miscounts_none() {
+fn a_slow_end_of_nvml_keeps_no_other_call_from_being_counted() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
     let sandbox = Sandbox::builder("a100x1")
-        .settings("max_per_user = 2")
+        .settings("max_per_user = 4")
         .build();
-    let link = getgpu_tests::wrapped::wrap(&sandbox, "opt", "app", "sim-cuda");
     sandbox.faults("[[rule]]\nfunction = 'nvmlShutdown'\ndoes = 'stop'");
-    let stopped = || {
-        let mut pids = sandbox.processes();
-        pids.retain(|pid| {
-            // The state comes behind the name (proc_pid_stat(5)).
-            std::fs::read_to_string(format!("/proc/{pid}/stat"))
-                .is_ok_and(|stat| stat.contains(") T "))
-        });
-        pids
+    let state = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .trim_start()
+            .chars()
+            .next()
     };
-    let first = sandbox
-        .command(&link)
-        .args(["--run", "forever"])
-        .uid(OTHER)
-        .spawn();
-    wait::until("the first has chosen", || stopped().len() == 1);
-    let others: Vec<Running> = (0..2)
+    let stopped = || {
+        sandbox
+            .processes()
+            .into_iter()
+            .filter(|pid| state(pid) == Some('T'))
+            .collect::<Vec<_>>()
+    };
+    let calls: Vec<Running> = (0..3)
         .map(|_| sandbox.getgpu(["--for=600"]).uid(OTHER).spawn())
         .collect();
-    let longer_than_for_a_stranger = Duration::from_millis(5500);
-    let text = "the others wait to be counted";
-    wait::throughout(longer_than_for_a_stranger, text, || stopped().len() == 1);
-    let neighbour = sandbox.getgpu(["--for=600"]).uid(3000).spawn();
-    wait::until("another user's call has chosen", || stopped().len() == 2);
-    let mut codes = Vec::new();
-    for mut call in others.into_iter().chain([neighbour]) {
+    wait::until("all three have chosen", || stopped().len() == 3);
+    // Shares are counted as parts also while their devices are only claimed.
+    let parts: Vec<Running> = (0..3)
+        .map(|_| {
+            sandbox
+                .getgpu(["--for=600", "--share", "1/4"])
+                .uid(OTHER)
+                .spawn()
+        })
+        .collect();
+    wait::until("and three quarters", || stopped().len() == 6);
+    let fifth = sandbox.getgpu(["--for=600"]).uid(OTHER).run();
+    fifth.refuses("getgpu", 1, "you hold 3.75 of at most 4: ");
+    let go_on = || {
+        for pid in stopped() {
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGCONT);
+        }
+    };
+    for call in calls.into_iter().chain(parts) {
+        let mut call = call;
         wait::until("it has exited", || {
-            for pid in stopped() {
-                let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGCONT);
-            }
+            go_on();
             call.is_over()
         });
-        codes.push(call.wait().code());
+        call.wait().exits(0);
     }
-    codes[..2].sort_unstable();
-    assert_eq!(codes, [Some(0), Some(1), Some(0)]);
-    sandbox.until_running(1);
-    drop(first);
+    assert_eq!(sandbox.holders().len(), 6);
 }
 
 /// The bytes that say whose a device is can be locked by anybody, for anybody.
