@@ -43,7 +43,7 @@ impl Candidate {
         let units: i64 = cover.devices.iter().map(|(_, units)| units.count()).sum();
         // A process takes its lease inside what was reserved for it.
         let is_lease = match &self.basis {
-            Basis::Reservation(line) => line.args.lessee().is_some(),
+            Basis::Reservation(holder) => holder.args.lessee().is_some(),
             Basis::InheritedLease | Basis::AncestorLease => true,
         };
         (
@@ -103,19 +103,19 @@ impl Decision {
 /// Decides. A lease comes before a reservation, since a program that runs under a lease
 /// was given just that. Of several reservations the one made for the nearest ancestor
 /// comes first, then one that nobody uses yet, then the smallest.
-pub fn decide(wish: &OwnershipQuestion<'_>, candidates: &[Candidate]) -> Decision {
+pub fn decide(question: &OwnershipQuestion<'_>, candidates: &[Candidate]) -> Decision {
     let all = |cover: &Cover| {
-        cover.devices.len() == wish.count
+        cover.devices.len() == question.count
             && cover
                 .devices
                 .iter()
-                .all(|(uuid, ours)| (wish.wants_all)(uuid, ours))
+                .all(|(uuid, ours)| (question.wants_all)(uuid, ours))
     };
     let covering = candidates
         .iter()
-        .filter_map(|candidate| Some((candidate, cover(candidate, wish.grant)?)));
+        .filter_map(|candidate| Some((candidate, cover(candidate, question.grant)?)));
     let around = covering
-        .filter(|(candidate, cover)| all(cover) || !is_a_siblings_part(candidate, cover, wish));
+        .filter(|(candidate, cover)| all(cover) || !is_a_siblings_part(candidate, cover, question));
     match around.min_by_key(|(candidate, cover)| candidate.order(cover)) {
         None => Decision::Nothing,
         Some((_, cover)) if all(&cover) => Decision::All(cover),
@@ -126,13 +126,17 @@ pub fn decide(wish: &OwnershipQuestion<'_>, candidates: &[Candidate]) -> Decisio
 /// Whether a part of a device is a sibling's, beside which there may be room for ours,
 /// and not one around us to choose inside of. Several tasks with one grant each reserve
 /// their part of it: the grant does not come from any of these.
-fn is_a_siblings_part(candidate: &Candidate, cover: &Cover, wish: &OwnershipQuestion<'_>) -> bool {
-    let Basis::Reservation(line) = &candidate.basis else {
+fn is_a_siblings_part(
+    candidate: &Candidate,
+    cover: &Cover,
+    question: &OwnershipQuestion<'_>,
+) -> bool {
+    let Basis::Reservation(holder) = &candidate.basis else {
         return false;
     };
-    let held_for_another = line.args.held_for().is_some() && candidate.distance == usize::MAX;
+    let held_for_another = holder.args.held_for().is_some() && candidate.distance == usize::MAX;
     let part = cover.devices.iter().any(|(_, units)| !units.is_whole());
-    part && (!wish.by_uuid || held_for_another)
+    part && (!question.by_uuid || held_for_another)
 }
 
 /// What a candidate has of every device of the grant; `None` if it lacks one of them.
@@ -189,7 +193,7 @@ impl Cover {
                         .is_empty()
                 })
             }
-            Basis::Reservation(line) => ownership_proof::proven(lock_file, line),
+            Basis::Reservation(holder) => ownership_proof::proven(lock_file, holder),
         };
         if held {
             return Ok(());
@@ -208,10 +212,10 @@ impl Cover {
 /// `lease_of`: a process that asks for a lease of its own (`HolderArgs::is_lease_beside`).
 pub fn of_grant(
     lock_file: &LockFile,
-    wish: &OwnershipQuestion<'_>,
+    question: &OwnershipQuestion<'_>,
     lease_of: Option<i32>,
 ) -> Decision {
-    let grant = wish.grant;
+    let grant = question.grant;
     let evidence: [&dyn Fn() -> Vec<Candidate>; 3] = [
         &|| {
             lease(
@@ -232,7 +236,7 @@ pub fn of_grant(
         &|| reservations(lock_file, grant, lease_of),
     ];
     // Leases come first in the decision too, so what is read later could not change it.
-    let decisions = evidence.iter().map(|read| decide(wish, &read()));
+    let decisions = evidence.iter().map(|read| decide(question, &read()));
     decisions
         .into_iter()
         .find(|decision| *decision != Decision::Nothing)
@@ -264,10 +268,10 @@ fn reservations(lock_file: &LockFile, grant: &[Uuid], lease_of: Option<i32>) -> 
             && !args.is_lease_beside(&lineage, lease_of)
     };
     let uid = nix::unistd::geteuid().as_raw();
-    let lines = ownership_proof::reservations(lock_file, Some(uid), &covers);
+    let holders = ownership_proof::reservations(lock_file, Some(uid), &covers);
     let probe = lock_file.open().ok();
-    let candidate = |line: HolderProcess| {
-        let devices = ownership_proof::reserved(lock_file, &line);
+    let candidate = |holder: HolderProcess| {
+        let devices = ownership_proof::reserved(lock_file, &holder);
         let leased = |(uuid, units): &(Uuid, Units)| {
             let taken = |range| {
                 probe
@@ -281,13 +285,13 @@ fn reservations(lock_file: &LockFile, grant: &[Uuid], lease_of: Option<i32>) -> 
             .filter(|(uuid, _)| grant.contains(uuid))
             .any(leased);
         Candidate {
-            distance: line.args.distance(&lineage),
+            distance: holder.args.distance(&lineage),
             in_use,
             devices,
-            basis: Basis::Reservation(Box::new(line)),
+            basis: Basis::Reservation(Box::new(holder)),
         }
     };
-    lines.into_iter().map(candidate).collect()
+    holders.into_iter().map(candidate).collect()
 }
 
 #[cfg(test)]

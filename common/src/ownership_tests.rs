@@ -36,7 +36,7 @@ fn reserved(pid: i32, devices: &[u32]) -> Candidate {
 /// The decision as text: what is done, by which basis, with how many devices.
 fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[Candidate]) -> String {
     let grant: Vec<Uuid> = grant.iter().map(|n| uuid(*n)).collect();
-    let wish = OwnershipQuestion {
+    let question = OwnershipQuestion {
         grant: &grant,
         by_uuid: true,
         count,
@@ -47,7 +47,7 @@ fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[Candidate
         Basis::AncestorLease => "ancestor".to_owned(),
         Basis::Reservation(line) => format!("holder {}", line.pid),
     };
-    match decide(&wish, candidates) {
+    match decide(&question, candidates) {
         Decision::Nothing => "nothing".into(),
         Decision::All(cover) => format!("all: {} x{}", basis(&cover), cover.devices.len()),
         Decision::Inside(cover) => format!("inside: {} x{}", basis(&cover), cover.devices.len()),
@@ -222,13 +222,13 @@ fn a_cover_has_the_proven_units_of_the_granted_devices() {
         ..reserved(5, &[1, 2])
     };
     let grant = [uuid(1)];
-    let wish = OwnershipQuestion {
+    let question = OwnershipQuestion {
         grant: &grant,
         by_uuid: true,
         count: 1,
         wants_all: &|_, units| *units == half(),
     };
-    let Decision::All(cover) = decide(&wish, &[candidate]) else {
+    let Decision::All(cover) = decide(&question, &[candidate]) else {
         panic!("all of the half is wanted")
     };
     assert_eq!(
@@ -262,9 +262,9 @@ fn a_part_that_a_sibling_reserved_is_not_around_us() {
             "getgpu\0--holder\0{}\0caller=7(bash)\0start=1\0hold={hold}(x)\0",
             uuid(1)
         );
-        let line = HolderProcess::parse(pid, 0, text.as_bytes()).unwrap();
+        let holder = HolderProcess::parse(pid, 0, text.as_bytes()).unwrap();
         Candidate {
-            basis: Basis::Reservation(Box::new(line)),
+            basis: Basis::Reservation(Box::new(holder)),
             devices: vec![(uuid(1), half())],
             distance,
             in_use: false,
@@ -303,14 +303,14 @@ fn a_part_that_a_sibling_reserved_is_not_around_us() {
         ),
         ("whole", reserved(5, &[1]), false, false, true),
     ] {
-        let wish = OwnershipQuestion {
+        let question = OwnershipQuestion {
             grant: &grant,
             by_uuid,
             count: 1,
             wants_all: &|_, _| wants_all,
         };
         assert_eq!(
-            decide(&wish, &[candidate]) != Decision::Nothing,
+            decide(&question, &[candidate]) != Decision::Nothing,
             inside,
             "{what}"
         );

@@ -61,15 +61,4 @@ mod tests {
         writer.write_all(b"x").unwrap();
         assert_eq!(readable(&reader, deadline), Ok(true));
     }
-
-    #[test]
-    fn a_signal_does_not_end_the_wait() {
-        use crate::queue::interrupt_timer::InterruptTimer;
-        let (reader, _writer) = std::io::pipe().unwrap();
-        let _interrupted = InterruptTimer::start(Duration::from_millis(1)).unwrap();
-        let began = Instant::now();
-        let deadline = began + Duration::from_millis(50);
-        assert_eq!(readable(&reader, deadline), Ok(false));
-        assert!(began.elapsed() >= Duration::from_millis(50));
-    }
 }

@@ -11,6 +11,43 @@ use nix::unistd::Pid;
 
 use crate::child::kill_and_reap;
 use crate::poll;
+use crate::procfs::process_memory::{self, Secret};
+
+/// How long one stranger's command line is waited for, and all of them together: its owner
+/// could make the read hang (proc_pid_cmdline(5)).
+const STRANGER: Duration = Duration::from_millis(200);
+const STRANGERS: Duration = Duration::from_secs(1);
+
+/// Reads command lines of any user's processes, in a time that these do not decide.
+#[derive(Debug)]
+pub struct CommandLines {
+    began: Instant,
+    uid: u32,
+}
+
+impl CommandLines {
+    /// The time of all reads together runs from now on.
+    pub fn start() -> Self {
+        Self {
+            began: Instant::now(),
+            uid: nix::unistd::geteuid().as_raw(),
+        }
+    }
+
+    /// What `pid`, a process of `uid`, was started with, NUL behind each word; nothing where
+    /// that cannot be read.
+    pub fn of(&self, pid: i32, uid: u32) -> Vec<u8> {
+        let read = move || match process_memory::cmdline(pid) {
+            Secret::Bytes(bytes) => bytes,
+            Secret::Denied | Secret::Gone => Vec::new(),
+        };
+        if uid == self.uid {
+            return read();
+        }
+        let left = STRANGERS.saturating_sub(self.began.elapsed());
+        within(STRANGER.min(left), read).unwrap_or_default()
+    }
+}
 
 /// What `read` gives; `None` if it takes longer than `limit`.
 pub fn within(limit: Duration, read: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>> {

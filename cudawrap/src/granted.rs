@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_common::choice::attempt;
+use getgpu_common::choice::device_claim;
 use getgpu_common::choice::rejection_report::{Offer, Rejected};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
@@ -60,7 +60,7 @@ pub fn lease(call: &Call<'_>, request: &mut Request, devices: &[Device]) -> Resu
 /// The holder of the reservation that the devices were to be leased under.
 fn holder(request: &Request) -> Option<i32> {
     match &request.cover.as_ref()?.basis {
-        Basis::Reservation(line) => Some(line.pid),
+        Basis::Reservation(holder) => Some(holder.pid),
         Basis::InheritedLease | Basis::AncestorLease => None,
     }
 }
@@ -220,7 +220,7 @@ impl NamedDevice<'_> {
         let began = Instant::now();
         loop {
             let lock_file = self.call.lock_file;
-            match attempt::claim(
+            match device_claim::claim(
                 lock_file,
                 self.probe,
                 Side::Lease,

@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_common::choice::attempt;
+use getgpu_common::choice::device_claim;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
-use getgpu_common::lock::{Level, Occupancy, OfdLock, Span, UNITS, Units, holders, occupancy};
+use getgpu_common::lock::{Level, Occupancy, OfdLock, Span, UNITS, Units, occupancy};
 use getgpu_common::pool::Portion;
 use getgpu_common::quantity;
 use getgpu_common::queue::{Availability, Seeker, Tried};
@@ -55,7 +55,7 @@ impl<'a> WantedDevices<'a> {
         let least = match wanted(&self.request, device) {
             (_, Portion::TooLarge) => return Ok(true),
             (Some(_), Portion::Units(_)) => {
-                let offered = attempt::units(probe, &self.request, device)?;
+                let offered = device_claim::units(probe, &self.request, device)?;
                 return Ok(!offered.is_available());
             }
             (Some(ours), Portion::All) => {
@@ -82,14 +82,6 @@ impl Seeker for WantedDevices<'_> {
             }
         }
         Ok(availability)
-    }
-
-    fn holders(&mut self, probe: &OfdLock) -> Result<(Vec<i32>, bool), Failure> {
-        let (mut pids, mut all) = (Vec::new(), true);
-        for device in &self.devices {
-            all &= holders::watchable(probe, Span::of(&device.uuid), &mut pids)?;
-        }
-        Ok((pids, all))
     }
 
     fn wanted(&self) -> usize {

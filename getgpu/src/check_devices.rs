@@ -153,7 +153,7 @@ fn silent(
         }) {
             continue;
         }
-        let usage = client.usage(device, Detail::Uuid)?;
+        let usage = client.usage(&device.uuid, Detail::Uuid)?;
         // With its memory told it is unknown only for as long as a program outside this
         // container uses it.
         if usage.activity != Activity::Unknown || usage.memory.is_some() {

@@ -124,35 +124,40 @@ fn number(job: &Job) -> String {
 
 /// All are asked before any is waited for, so that one that does not end delays no other,
 /// and the time is the same however many they are.
-fn end(lock_file: &LockFile, lines: &[HolderProcess], diag: &Diag) -> Result<(), Failure> {
+fn end(lock_file: &LockFile, holders: &[HolderProcess], diag: &Diag) -> Result<(), Failure> {
     let began = Instant::now();
-    for line in lines {
-        ask_to_end(lock_file, line);
+    for holder in holders {
+        ask_to_end(lock_file, holder);
     }
-    let left = || lines.iter().filter(|line| !has_exited(line));
+    let left = || holders.iter().filter(|holder| !has_exited(holder));
     while left().next().is_some() && began.elapsed() < PATIENCE {
         std::thread::sleep(PAUSE);
     }
-    let devices = |line: &HolderProcess| {
-        line.args
+    let devices = |holder: &HolderProcess| {
+        holder
+            .args
             .devices
             .iter()
             .map(Uuid::as_str)
             .collect::<Vec<_>>()
             .join(",")
     };
-    for line in lines.iter().filter(|line| has_exited(line)) {
-        log_end(line);
-        diag.note(&format!("{}: released (pid {})", devices(line), line.pid));
+    for holder in holders.iter().filter(|holder| has_exited(holder)) {
+        log_end(holder);
+        diag.note(&format!(
+            "{}: released (pid {})",
+            devices(holder),
+            holder.pid
+        ));
     }
     match left().next() {
         None => Ok(()),
-        Some(line) => Err(Failure::new(
+        Some(holder) => Err(Failure::new(
             Kind::LockPlace,
             format!(
                 "{}: the holder (pid {}) does not end",
-                devices(line),
-                line.pid
+                devices(holder),
+                holder.pid
             ),
         )),
     }
@@ -169,27 +174,27 @@ pub fn log_end(holder: &HolderProcess) {
 }
 
 /// Whether a holder has exited. One that nobody reaps has given everything up too.
-fn has_exited(line: &HolderProcess) -> bool {
-    Stat::read(line.pid).is_none_or(|stat| !stat.alive() || stat.start != line.start)
+fn has_exited(holder: &HolderProcess) -> bool {
+    Stat::read(holder.pid).is_none_or(|stat| !stat.alive() || stat.start != holder.start)
 }
 
 /// Asks a holder to end; false if it could not be asked, or has changed into another
 /// process.
-fn ask_to_end(lock_file: &LockFile, line: &HolderProcess) -> bool {
+fn ask_to_end(lock_file: &LockFile, holder: &HolderProcess) -> bool {
     // A stopped process acts on a signal once it is continued.
-    signal(lock_file, line, Signal::SIGTERM) && signal(lock_file, line, Signal::SIGCONT)
+    signal(lock_file, holder, Signal::SIGTERM) && signal(lock_file, holder, Signal::SIGCONT)
 }
 
 /// Sends a holder a signal; true if it went to this holder and to no other process that
 /// has got its number.
-fn signal(lock_file: &LockFile, line: &HolderProcess, signal: Signal) -> bool {
-    let fd = sys::pidfd(line.pid);
+fn signal(lock_file: &LockFile, holder: &HolderProcess, signal: Signal) -> bool {
+    let fd = sys::pidfd(holder.pid);
     // Looked at again behind the pidfd.
-    if has_exited(line) || !ownership_proof::proven(lock_file, line) {
+    if has_exited(holder) || !ownership_proof::proven(lock_file, holder) {
         return false;
     }
     match &fd {
         Ok(fd) => sys::pidfd_signal(fd, signal as i32).is_ok(),
-        Err(_) => nix::sys::signal::kill(nix::unistd::Pid::from_raw(line.pid), signal).is_ok(),
+        Err(_) => nix::sys::signal::kill(nix::unistd::Pid::from_raw(holder.pid), signal).is_ok(),
     }
 }

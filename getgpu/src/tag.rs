@@ -65,14 +65,14 @@ impl Named {
                     return Err(Failure::new(Kind::NoneFree, text));
                 }
             };
-        let Some(line) = under(lock_file, Some(uid), name).pop() else {
+        let Some(holder) = under(lock_file, Some(uid), name).pop() else {
             return Ok(Entered::Free(guard));
         };
         let same = |tag: &Tag| tag.asked == *asked;
-        if line.args.tag.as_ref().is_some_and(same) {
-            return Ok(Entered::Same(Box::new(line)));
+        if holder.args.tag.as_ref().is_some_and(same) {
+            return Ok(Entered::Same(Box::new(holder)));
         }
-        let devices: Vec<&str> = line.args.devices.iter().map(Uuid::as_str).collect();
+        let devices: Vec<&str> = holder.args.devices.iter().map(Uuid::as_str).collect();
         let text = format!(
             "--tag {name}: in use for {}: the tag already belongs to a different request",
             devices.join(",")
@@ -85,16 +85,16 @@ impl Named {
 /// The reservations under a name, those of this user or everybody's, the oldest first.
 fn under(lock_file: &LockFile, uid: Option<u32>, name: &str) -> Vec<HolderProcess> {
     let named = |args: &HolderArgs| args.tag.as_ref().is_some_and(|tag| tag.name == name);
-    let mut lines = ownership_proof::reservations(lock_file, uid, &named);
-    lines.sort_by_key(|line| (line.args.since, line.pid));
-    lines
+    let mut holders = ownership_proof::reservations(lock_file, uid, &named);
+    holders.sort_by_key(|holder| (holder.args.since, holder.pid));
+    holders
 }
 
 /// What is reserved under a name: ours, or for root anybody's.
 pub fn find(lock_file: &LockFile, name: &str) -> Result<Vec<HolderProcess>, Failure> {
     let uid = nix::unistd::geteuid();
-    let lines = under(lock_file, (!uid.is_root()).then_some(uid.as_raw()), name);
-    if lines.is_empty() {
+    let holders = under(lock_file, (!uid.is_root()).then_some(uid.as_raw()), name);
+    if holders.is_empty() {
         return Err(Failure::new(
             Kind::NoneFree,
             format!("--tag {name}: nothing is reserved under it"),
@@ -103,7 +103,7 @@ pub fn find(lock_file: &LockFile, name: &str) -> Result<Vec<HolderProcess>, Fail
             "getgpu --hold --tag {name} reserves a device under it"
         )));
     }
-    Ok(lines)
+    Ok(holders)
 }
 
 /// The user that `--uid` names, for whom root reserves; none: our own. One that no

@@ -46,7 +46,7 @@ impl Invocation<'_> {
                 let Some(found) = devices.find(|other| other.uuid == *device) else {
                     return Ok(Vec::new());
                 };
-                let usage = client.usage(&found, Detail::Full)?;
+                let usage = client.usage(&found.uuid, Detail::Full)?;
                 Ok(usage.processes.iter().map(|one| one.pid as i32).collect())
             })
         });

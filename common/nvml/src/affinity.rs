@@ -4,8 +4,6 @@
 
 use std::ffi::c_ulong;
 
-use nvml_wrapper::Device as Handle;
-
 use super::fault::{Fault, with_retries};
 use super::session::Session;
 use getgpu_common::cpus::CpuSet;
@@ -14,31 +12,10 @@ use getgpu_common::ident::Uuid;
 /// Room for CPUs: as many as Linux can be built for.
 const CPUS: usize = 8192;
 
-/// The CPUs near a GPU.
-pub(super) fn cpus(session: &mut Session<'_>, gpu: u32) -> Result<CpuSet, Fault> {
-    near(&*session.handle(gpu, None)?)
-}
-
-/// The CPUs near the GPU of the device of a UUID.
-pub(super) fn cpus_of(session: &Session<'_>, uuid: &Uuid) -> Result<CpuSet, Fault> {
-    let nvml = session.nvml;
-    let call = "DeviceGetHandleByUUID";
-    let handle = with_retries(|| {
-        nvml.device_by_uuid(uuid.as_str())
-            .map_err(|e| Fault::from(call, &e))
-    })?;
-    if !uuid.is_mig() {
-        return near(&handle);
-    }
-    let call = "DeviceGetDeviceHandleFromMigDeviceHandle";
-    near(&with_retries(|| {
-        handle
-            .mig_parent_device()
-            .map_err(|e| Fault::from(call, &e))
-    })?)
-}
-
-fn near(gpu: &Handle<'_>) -> Result<CpuSet, Fault> {
+/// The CPUs near the GPU of a device.
+pub(super) fn cpus(session: &mut Session<'_>, uuid: &Uuid) -> Result<CpuSet, Fault> {
+    let index = session.gpu_of(uuid)?;
+    let gpu = session.handle(index, None)?;
     let words = CPUS / c_ulong::BITS as usize;
     let told = with_retries(|| {
         gpu.cpu_affinity(words)

@@ -68,17 +68,14 @@ fn asked(session: &mut Session<'_>, rules: &Rules, request: Request) -> Result<A
         Request::Count => Answer::Count(session.count()?),
         Request::Gpu { gpu } => Answer::Gpu(session.gpu(gpu, Detail::Uuid)?),
         Request::Device { gpu, slot, detail } => Answer::Device(session.device(gpu, slot, detail)?),
-        Request::Usage { gpu, slot, detail } => {
-            Answer::Usage(usage::usage(session, rules, gpu, slot, detail)?)
+        Request::Usage { uuid, detail } => {
+            Answer::Usage(usage::usage(session, rules, &uuid, detail)?)
         }
         Request::Usages { devices, detail } => {
-            let usage =
-                |(gpu, slot)| usage::usage(session, rules, gpu, slot, detail).map_err(failure);
-            Answer::Usages(devices.into_iter().map(usage).collect())
+            let usage = |uuid| usage::usage(session, rules, uuid, detail).map_err(failure);
+            Answer::Usages(devices.iter().map(usage).collect())
         }
-        Request::UsageOf { uuid } => Answer::Usage(usage::usage_of(session, rules, &uuid)?),
-        Request::Cpus { gpu } => Answer::Cpus(affinity::cpus(session, gpu)?),
-        Request::CpusOf { uuid } => Answer::Cpus(affinity::cpus_of(session, &uuid)?),
+        Request::Cpus { uuid } => Answer::Cpus(affinity::cpus(session, &uuid)?),
         Request::Scan { detail } => Answer::Scan(session.scan(detail)?),
         // `serve` ends there, and says so when the library has let go.
         Request::Quit => Answer::Bye,

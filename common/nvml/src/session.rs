@@ -18,10 +18,15 @@ const MOST_SLOTS: u32 = 64;
 /// More GPUs than this in one node likewise.
 const MOST_GPUS: u32 = 1024;
 
+/// The index of a GPU, and of a MIG device on it; no second one for the whole GPU.
+pub(super) type Place = (u32, Option<u32>);
+
 pub(super) struct Session<'n> {
     pub(super) nvml: &'n Nvml,
     gpus: HashMap<u32, Rc<Handle<'n>>>,
     slots: HashMap<(u32, u32), Rc<Handle<'n>>>,
+    /// Where the devices are that were found.
+    places: HashMap<Uuid, Place>,
     uuids: HashMap<u32, Uuid>,
     minors: HashMap<u32, Option<u32>>,
     /// What was told of MIG devices and does not change while the session lives.
@@ -38,6 +43,7 @@ impl<'n> Session<'n> {
             nvml,
             gpus: HashMap::new(),
             slots: HashMap::new(),
+            places: HashMap::new(),
             uuids: HashMap::new(),
             minors: HashMap::new(),
             instances: HashMap::new(),
@@ -179,6 +185,8 @@ impl<'n> Session<'n> {
             return Ok(None);
         };
         let uuid = self.uuid(&handle)?;
+        // A UUID twice is a library gone wrong: the first place stands.
+        self.places.entry(uuid.clone()).or_insert((gpu, slot));
         let parent = self.gpu_handle(gpu)?;
         let gpu_uuid = match slot {
             None => Some(uuid.clone()),
@@ -213,6 +221,52 @@ impl<'n> Session<'n> {
             usable: minor.is_none_or(|minor| is_usable(minor, instance)),
             cpus: None,
         }))
+    }
+
+    /// Where the device of a UUID is. One that was not found in this session is looked for
+    /// on its GPU, which touches no other.
+    pub(super) fn place(&mut self, uuid: &Uuid) -> Result<Place, Fault> {
+        if let Some(place) = self.places.get(uuid) {
+            return Ok(*place);
+        }
+        let gpu = self.gpu_of(uuid)?;
+        if !uuid.is_mig() {
+            return Ok((gpu, None));
+        }
+        for slot in 0..self.gpu(gpu, Detail::Uuid)?.slots {
+            if let Some(handle) = self.filled(gpu, Some(slot))?
+                && self.uuid(&handle)? == *uuid
+            {
+                self.places.insert(uuid.clone(), (gpu, Some(slot)));
+                return Ok((gpu, Some(slot)));
+            }
+        }
+        let why = format!("{uuid} is not among the devices of GPU {gpu}");
+        Err(Fault::unusable("DeviceGetMigDeviceHandleByIndex", why))
+    }
+
+    /// The index of the GPU that a device is on.
+    pub(super) fn gpu_of(&self, uuid: &Uuid) -> Result<u32, Fault> {
+        if let Some((gpu, _)) = self.places.get(uuid) {
+            return Ok(*gpu);
+        }
+        let device = with_retries(|| {
+            self.nvml
+                .device_by_uuid(uuid.as_str())
+                .map_err(|e| Fault::from("DeviceGetHandleByUUID", &e))
+        })?;
+        let call = "DeviceGetDeviceHandleFromMigDeviceHandle";
+        let parent = || {
+            device
+                .mig_parent_device()
+                .map_err(|e| Fault::from(call, &e))
+        };
+        let gpu = if uuid.is_mig() {
+            with_retries(parent)?
+        } else {
+            device
+        };
+        with_retries(|| gpu.index().map_err(|e| Fault::from("DeviceGetIndex", &e)))
     }
 
     /// GPU instance and compute instance of a MIG device, asked once in a session.
@@ -313,7 +367,7 @@ fn not_a_uuid(text: &str) -> Fault {
 }
 
 /// The profile at the end of a MIG device's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
-pub(super) fn profile_of(nvml: &Nvml, handle: &Handle<'_>) -> Option<String> {
+fn profile_of(nvml: &Nvml, handle: &Handle<'_>) -> Option<String> {
     let name = raw::name(nvml, handle).ok()?;
     Some(name.rsplit_once("MIG ")?.1.trim().to_owned())
 }

@@ -11,7 +11,7 @@ use super::judge::{Question, judge};
 use super::memory;
 use super::processes::Entry;
 use super::raw::{self, List};
-use super::session::{Session, profile_of};
+use super::session::Session;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Detail, Memory, Process, Usage};
 use getgpu_common::mig_profile;
@@ -21,9 +21,8 @@ use getgpu_common::procfs;
 /// The device whose use is asked for.
 struct Asked<'n> {
     handle: Rc<Handle<'n>>,
-    mig: bool,
-    /// GPU and slot, unless only the UUID is known.
-    place: Option<(u32, Option<u32>)>,
+    gpu: u32,
+    slot: Option<u32>,
     detail: Detail,
 }
 
@@ -37,71 +36,27 @@ impl Asked<'_> {
 pub(super) fn usage(
     session: &mut Session<'_>,
     rules: &Rules,
-    gpu: u32,
-    slot: Option<u32>,
+    uuid: &Uuid,
     detail: Detail,
 ) -> Result<Usage, Fault> {
-    let asked = Asked {
+    let (gpu, slot) = session.place(uuid)?;
+    let asked = &Asked {
         handle: session.handle(gpu, slot)?,
-        mig: slot.is_some(),
-        place: Some((gpu, slot)),
+        gpu,
+        slot,
         detail,
     };
-    witnesses(session, rules, &asked, |session, question| match question {
-        Question::Neighbours => slot
-            .and_then(|slot| instance(session, gpu, slot))
-            .is_some_and(|own| is_shared(session, gpu, own)),
-        Question::NumaNode => session
-            .handle(gpu, None)
-            .is_ok_and(|gpu| raw::is_numa_node(session.nvml, &gpu)),
-    })
-}
-
-/// The use of the device of a UUID.
-pub(super) fn usage_of(
-    session: &mut Session<'_>,
-    rules: &Rules,
-    uuid: &Uuid,
-) -> Result<Usage, Fault> {
-    let call = "DeviceGetHandleByUUID";
-    let nvml = session.nvml;
-    let handle = with_retries(|| {
-        nvml.device_by_uuid(uuid.as_str())
-            .map_err(|e| Fault::from(call, &e))
-    })?;
-    let asked = Asked {
-        handle: Rc::new(handle),
-        mig: uuid.is_mig(),
-        place: None,
-        detail: Detail::Uuid,
-    };
-    witnesses(session, rules, &asked, |session, question| match question {
-        Question::Neighbours => asked.mig && shares_instance(session, &asked.handle),
-        Question::NumaNode if asked.mig => asked
-            .handle
-            .mig_parent_device()
-            .is_ok_and(|gpu| raw::is_numa_node(session.nvml, &gpu)),
-        Question::NumaNode => raw::is_numa_node(session.nvml, &asked.handle),
-    })
-}
-
-fn witnesses<'n>(
-    session: &mut Session<'n>,
-    rules: &Rules,
-    asked: &Asked<'n>,
-    mut ask: impl FnMut(&mut Session<'n>, Question) -> bool,
-) -> Result<Usage, Fault> {
     let processes = processes(session, rules, asked);
-    let scanned = match asked.place {
-        Some((gpu, slot)) if asked.wants_all() => session.scanned_memory(gpu, slot),
-        _ => None,
-    };
-    let mut judged = |session: &mut Session<'n>, memory: &Result<Memory, Fault>| {
+    let scanned = asked
+        .wants_all()
+        .then(|| session.scanned_memory(gpu, slot))
+        .flatten();
+    let judged = |session: &mut Session<'_>, memory: &Result<Memory, Fault>| {
         judge(
             rules,
             processes.as_deref(),
             memory.as_ref().copied(),
-            |question| ask(session, question),
+            |question| answer(session, asked, question),
         )
     };
     let busy = processes
@@ -131,6 +86,19 @@ fn witnesses<'n>(
     })
 }
 
+/// What is asked beside processes and memory where these alone do not decide.
+fn answer(session: &mut Session<'_>, asked: &Asked<'_>, question: Question) -> bool {
+    match question {
+        Question::Neighbours => asked
+            .slot
+            .and_then(|slot| instance(session, asked.gpu, slot))
+            .is_some_and(|own| is_shared(session, asked.gpu, own)),
+        Question::NumaNode => session
+            .handle(asked.gpu, None)
+            .is_ok_and(|gpu| raw::is_numa_node(session.nvml, &gpu)),
+    }
+}
+
 fn processes<'n>(
     session: &mut Session<'n>,
     rules: &Rules,
@@ -148,16 +116,12 @@ fn processes<'n>(
             Err(_) => {}
         }
     }
-    if asked.mig && entries.iter().any(|entry| entry.instance.is_some()) {
-        // It is not certain that the handle of one of two compute instances lists only
-        // its own.
-        let own = match asked.place {
-            Some((gpu, Some(slot))) => session.instance(gpu, slot, &asked.handle),
-            _ => raw::instance(nvml, &asked.handle).ok(),
-        };
-        if let Some(own) = own {
-            entries.retain(|entry| entry.instance.is_none_or(|instance| instance == own));
-        }
+    // It is not certain that the handle of one of two compute instances lists only its own.
+    if let Some(slot) = asked.slot
+        && entries.iter().any(|entry| entry.instance.is_some())
+        && let Some(own) = session.instance(asked.gpu, slot, &asked.handle)
+    {
+        entries.retain(|entry| entry.instance.is_none_or(|instance| instance == own));
     }
     entries.sort_by_key(|entry| entry.pid);
     entries.dedup_by_key(|entry| entry.pid);
@@ -199,13 +163,10 @@ fn others<'n>(session: &mut Session<'n>, asked: &Asked<'n>, compute: &[Entry]) -
 /// Whether there can be graphics contexts on a device. A MIG device without `+gfx` is not
 /// asked: what it answers would be one more failure that can hide a free device.
 fn may_have_graphics<'n>(session: &mut Session<'n>, asked: &Asked<'n>) -> bool {
-    if !asked.mig {
+    let Some(slot) = asked.slot else {
         return true;
-    }
-    let profile = match asked.place {
-        Some((gpu, Some(slot))) => session.profile(gpu, slot, &asked.handle),
-        _ => profile_of(session.nvml, &asked.handle),
     };
+    let profile = session.profile(asked.gpu, slot, &asked.handle);
     mig_profile::may_have_graphics(profile.as_deref())
 }
 
@@ -224,17 +185,8 @@ fn named(entry: Entry, rules: &Rules) -> Process {
     }
 }
 
-/// Whether another compute instance is in the same GPU instance as this MIG device, whose
-/// memory they share.
-fn shares_instance(session: &mut Session<'_>, device: &Handle<'_>) -> bool {
-    let gpu = device.mig_parent_device().and_then(|gpu| gpu.index());
-    match (gpu, raw::instance(session.nvml, device)) {
-        (Ok(gpu), Ok(own)) => is_shared(session, gpu, own),
-        _ => false,
-    }
-}
-
-/// The same of the device that is GPU instance and compute instance `own` of a GPU.
+/// Whether another compute instance is in the same GPU instance as the device `own` (GPU
+/// instance, compute instance) of a GPU, whose memory they share.
 fn is_shared(session: &mut Session<'_>, gpu: u32, own: (u32, u32)) -> bool {
     let slots = session.gpu(gpu, Detail::Uuid).map_or(0, |gpu| gpu.slots);
     (0..slots)

@@ -4,7 +4,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::attempt::Picked;
+use super::device_claim::Picked;
 use crate::error::{Failure, Kind};
 use crate::inventory::Inventory;
 use crate::lock::claim::sign;

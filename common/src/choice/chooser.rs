@@ -5,9 +5,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-pub use crate::choice::attempt::Picked;
 use crate::choice::cap::Admission;
 pub use crate::choice::cap::Guard;
+pub use crate::choice::device_claim::Picked;
 use crate::choice::policy::{Candidate, Preference};
 use crate::choice::rejection_report::{self, Offer, Rejected};
 use crate::choice::round::Round;
@@ -293,7 +293,7 @@ impl<A: Ask> Chooser<'_, A> {
         for device in &inventory.devices {
             let mut load = self.load(probe, device)?;
             if load == 0 && self.request.cover.is_none() {
-                let usage = self.client.client()?.usage(device, Detail::Uuid)?;
+                let usage = self.client.client()?.usage(&device.uuid, Detail::Uuid)?;
                 load = if usage.activity == Activity::Idle {
                     0
                 } else {
@@ -311,7 +311,7 @@ impl<A: Ask> Chooser<'_, A> {
             return Ok(Some(Rejected::Taken));
         }
         Ok(rejection_report::objection(
-            self.client.client()?.usage(device, Detail::Uuid)?,
+            self.client.client()?.usage(&device.uuid, Detail::Uuid)?,
         ))
     }
 
@@ -322,7 +322,7 @@ impl<A: Ask> Chooser<'_, A> {
         probe: &OfdLock,
         device: &Device,
     ) -> Result<Offer<Claim>, Failure> {
-        let claim = match crate::choice::attempt::claim(
+        let claim = match crate::choice::device_claim::claim(
             self.lock_file,
             probe,
             self.side,
@@ -338,7 +338,7 @@ impl<A: Ask> Chooser<'_, A> {
         if self.request.cover.is_some() || (part && shared(probe, device)?) {
             return Ok(Offer::Available(claim));
         }
-        let usage = self.client.client()?.usage(device, Detail::Uuid)?;
+        let usage = self.client.client()?.usage(&device.uuid, Detail::Uuid)?;
         Ok(match rejection_report::objection(usage) {
             None => Offer::Available(claim),
             // Another sharer may have begun while NVML was asked: then it is this one that

@@ -1,11 +1,11 @@
 //! Choosing devices: in which order they are tried (`policy`, `sampling`), how each is
-//! claimed (`attempt`), how much one user may have (`cap`), the choice itself (`chooser`)
+//! claimed (`device_claim`), how much one user may have (`cap`), the choice itself (`chooser`)
 //! and how far it has come (`round`), and why there was nothing to have
 //! (`rejection_report`).
 
-pub mod attempt;
 pub mod cap;
 pub mod chooser;
+pub mod device_claim;
 pub mod policy;
 pub mod rejection_report;
 mod round;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::attempt::Picked;
+use super::device_claim::Picked;
 use super::rejection_report::Rejected;
 use crate::inventory::Device;
 

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::protocol::{self, Locks, Region, Verdict};
-use super::{Held, LockFile, OfdLock, Range, Span, Units};
+use super::{Held, Level, LockFile, OfdLock, Range, Side, Span, Units};
 use crate::error::{Failure, Kind};
 use crate::procfs::namespaces;
 
@@ -16,28 +16,6 @@ const TENTATIVE_PATIENCE: Duration = Duration::from_millis(100);
 /// Pause between two looks at a tentative claim, which lasts for some microseconds to some
 /// milliseconds.
 const PAUSE: Duration = Duration::from_micros(500);
-
-/// For whom a device is claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// A program that runs now.
-    Lease,
-    /// A program that has not started yet.
-    Reservation,
-}
-
-/// Among whom a device is claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// Everybody on the node.
-    Outer,
-    /// Those who choose inside what is theirs already: under a reservation of their own,
-    /// else under an ancestor's lease.
-    Inner {
-        /// It is a reservation, so the lease of the outer level is free for one of them.
-        reserved: bool,
-    },
-}
 
 /// What is to be claimed of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,21 +28,11 @@ pub struct ClaimSpec {
 
 impl ClaimSpec {
     const fn own(&self, span: Span) -> Range {
-        match (self.side, self.level) {
-            (Side::Lease, Level::Outer) => span.lease(),
-            (Side::Reservation, Level::Outer) => span.reservation(),
-            (Side::Lease, Level::Inner { .. }) => span.inner_lease(),
-            (Side::Reservation, Level::Inner { .. }) => span.inner_reservation(),
-        }
+        span.of_side(self.side, self.level)
     }
 
     const fn other(&self, span: Span) -> Range {
-        match (self.side, self.level) {
-            (Side::Lease, Level::Outer) => span.reservation(),
-            (Side::Reservation, Level::Outer) => span.lease(),
-            (Side::Lease, Level::Inner { .. }) => span.inner_reservation(),
-            (Side::Reservation, Level::Inner { .. }) => span.inner_lease(),
-        }
+        span.of_side(self.side.opposite(), self.level)
     }
 }
 
@@ -85,16 +53,16 @@ pub enum Attempt {
 pub struct Claim {
     description: OfdLock,
     span: Span,
-    aim: ClaimSpec,
+    spec: ClaimSpec,
 }
 
 impl Claim {
-    fn begin(lock_file: &LockFile, span: Span, aim: ClaimSpec) -> Result<Trial, Failure> {
-        Ok(Trial {
+    fn begin(lock_file: &LockFile, span: Span, spec: ClaimSpec) -> Result<ClaimAttempt, Failure> {
+        Ok(ClaimAttempt {
             claim: Self {
                 description: lock_file.open()?,
                 span,
-                aim,
+                spec,
             },
             began: Instant::now(),
             patience: TENTATIVE_PATIENCE,
@@ -103,18 +71,18 @@ impl Claim {
 }
 
 /// A claim in the making: the protocol's steps over the kernel's locks.
-struct Trial {
+struct ClaimAttempt {
     claim: Claim,
     began: Instant,
     patience: Duration,
 }
 
-impl Trial {
+impl ClaimAttempt {
     fn region(&self, region: Region) -> Range {
-        let (aim, span) = (&self.claim.aim, self.claim.span);
+        let (spec, span) = (&self.claim.spec, self.claim.span);
         match region {
-            Region::Own => aim.own(span),
-            Region::Other => aim.other(span),
+            Region::Own => spec.own(span),
+            Region::Other => spec.other(span),
             Region::OuterLease => span.lease(),
         }
     }
@@ -128,11 +96,11 @@ impl Trial {
     }
 }
 
-impl Locks for Trial {
+impl Locks for ClaimAttempt {
     type Error = Failure;
 
     fn write(&mut self, region: Region) -> Result<Option<Held>, Failure> {
-        for range in self.claim.aim.units.at(self.region(region)) {
+        for range in self.claim.spec.units.at(self.region(region)) {
             if !self.claim.description.try_write(range)? {
                 let conflict = self.claim.description.conflict(range)?;
                 // Gone already: it was tentative.
@@ -147,7 +115,7 @@ impl Locks for Trial {
     fn look(&mut self, region: Region) -> Result<Option<Held>, Failure> {
         across(
             &self.claim.description,
-            &self.claim.aim.units,
+            &self.claim.spec.units,
             self.region(region),
         )
     }
@@ -159,10 +127,10 @@ impl Locks for Trial {
 }
 
 /// Tries to claim a device among others that may be had instead.
-pub fn attempt(lock_file: &LockFile, aim: &ClaimSpec, span: Span) -> Result<Attempt, Failure> {
-    let mut trial = Claim::begin(lock_file, span, aim.clone())?;
-    let verdict = protocol::attempt(&mut trial, aim.side, aim.level)?;
-    Ok(trial.end(verdict))
+pub fn try_claim(lock_file: &LockFile, spec: &ClaimSpec, span: Span) -> Result<Attempt, Failure> {
+    let mut attempt = Claim::begin(lock_file, span, spec.clone())?;
+    let verdict = protocol::acquire(&mut attempt, spec.side, spec.level)?;
+    Ok(attempt.end(verdict))
 }
 
 /// Tries to write-lock the lease of a named device, again for at most 200 ms while only
@@ -172,7 +140,7 @@ pub fn named_lease(
     span: Span,
     units: Units,
 ) -> Result<Option<Claim>, Failure> {
-    let mut trial = Claim::begin(
+    let mut attempt = Claim::begin(
         lock_file,
         span,
         ClaimSpec {
@@ -181,9 +149,9 @@ pub fn named_lease(
             units,
         },
     )?;
-    trial.patience = 2 * TENTATIVE_PATIENCE;
-    let verdict = protocol::named(&mut trial)?;
-    Ok((verdict == Verdict::Got).then_some(trial.claim))
+    attempt.patience = 2 * TENTATIVE_PATIENCE;
+    let verdict = protocol::named(&mut attempt)?;
+    Ok((verdict == Verdict::Got).then_some(attempt.claim))
 }
 
 impl Claim {
@@ -193,13 +161,13 @@ impl Claim {
 
     /// How much of the device.
     pub const fn units(&self) -> &Units {
-        &self.aim.units
+        &self.spec.units
     }
 
     /// Who has the other side, confirmed; waits for at most 200 ms while it is only
     /// tentative.
     pub fn other_side(&self) -> Result<Option<Held>, Failure> {
-        self.patiently(&self.aim.units, self.aim.other(self.span))
+        self.patiently(&self.spec.units, self.spec.other(self.span))
     }
 
     fn patiently(&self, units: &Units, region: Range) -> Result<Option<Held>, Failure> {
@@ -219,7 +187,7 @@ impl Claim {
     /// units are ours by.
     pub fn others_inside(&self, own: &Units) -> Result<Option<Held>, Failure> {
         self.patiently(
-            &self.aim.units.difference(own),
+            &self.spec.units.difference(own),
             self.span.inner_reservation(),
         )
     }
@@ -237,9 +205,9 @@ impl Claim {
     /// Read-locks on `description` all that the claim is about. On another one than its
     /// own only after it is confirmed.
     pub fn hold_on(&self, description: &OfdLock) -> Result<(), Failure> {
-        let mut ranges: Vec<Range> = self.aim.units.at(self.aim.own(self.span)).collect();
-        if (self.aim.side, self.aim.level) == (Side::Lease, Level::Inner { reserved: true }) {
-            ranges.extend(self.aim.units.at(self.span.lease()));
+        let mut ranges: Vec<Range> = self.spec.units.at(self.spec.own(self.span)).collect();
+        if (self.spec.side, self.spec.level) == (Side::Lease, Level::Inner { reserved: true }) {
+            ranges.extend(self.spec.units.at(self.span.lease()));
         }
         for range in ranges {
             if !description.try_read(range)? {
@@ -251,14 +219,14 @@ impl Claim {
         }
         // What it is chosen from may end before it does. Not to be had only at an instant
         // in which somebody tries in vain.
-        let around = match (self.aim.side, self.aim.level) {
+        let around = match (self.spec.side, self.spec.level) {
             (Side::Reservation, Level::Inner { .. }) => Some(self.span.reservation()),
             (Side::Lease, Level::Inner { reserved: false }) => Some(self.span.lease()),
             _ => None,
         };
         for range in around
             .into_iter()
-            .flat_map(|region| self.aim.units.at(region))
+            .flat_map(|region| self.spec.units.at(region))
         {
             let _ = description.try_read(range);
         }
@@ -282,7 +250,7 @@ pub fn confirm_all(
         claim.confirm()?;
         // Never without a name, not even until the holder writes it down: it is counted,
         // and others may have to keep away.
-        sign(&claim.description, claim.aim.side, claim.span, uid, None);
+        sign(&claim.description, claim.spec.side, claim.span, uid, None);
     }
     let mut claims = claims;
     if claims.len() == 1
@@ -293,7 +261,7 @@ pub fn confirm_all(
     let all = lock_file.open()?;
     for claim in &claims {
         claim.hold_on(&all)?;
-        sign(&all, claim.aim.side, claim.span, uid, None);
+        sign(&all, claim.spec.side, claim.span, uid, None);
     }
     Ok(all)
 }
@@ -301,10 +269,7 @@ pub fn confirm_all(
 /// Read-locks the two bytes that say whose claim it is. They only say where to look, so
 /// not getting them is no failure.
 pub fn sign(description: &OfdLock, side: Side, span: Span, host_uid: u32, pid: Option<i32>) {
-    let (uids, pids) = match side {
-        Side::Lease => (span.lease_uids(), span.lease_pids()),
-        Side::Reservation => (span.reservation_uids(), span.reservation_pids()),
-    };
+    let (uids, pids) = (span.uids(side), span.pids(side));
     let _ = description.try_read(Range::byte(uids.start() + i64::from(host_uid)));
     if let Some(pid) = pid.filter(|pid| i64::from(*pid) < pids.len()) {
         let _ = description.try_read(Range::byte(pids.start() + i64::from(pid)));
@@ -313,12 +278,7 @@ pub fn sign(description: &OfdLock, side: Side, span: Span, host_uid: u32, pid: O
 
 /// Joins a confirmed claim that is our own already: both then hold it.
 pub fn join(description: &OfdLock, side: Side, span: Span, units: &Units) -> Result<bool, Failure> {
-    let region = if side == Side::Lease {
-        span.lease()
-    } else {
-        span.reservation()
-    };
-    for range in units.at(region) {
+    for range in units.at(span.of_side(side, Level::Outer)) {
         if !description.try_read(range)? {
             return Ok(false);
         }

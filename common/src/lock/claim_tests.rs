@@ -70,33 +70,33 @@ fn the_lock_is_made_once_and_found_again() {
 fn a_lease_and_a_reservation_exclude_each_other() {
     let dir = private_directory();
     let lock_file = lock_file(&dir);
-    let lease = got(attempt(&lock_file, &whole(Side::Lease), span()).unwrap());
+    let lease = got(try_claim(&lock_file, &whole(Side::Lease), span()).unwrap());
     assert!(matches!(
-        attempt(&lock_file, &whole(Side::Lease), span()).unwrap(),
+        try_claim(&lock_file, &whole(Side::Lease), span()).unwrap(),
         Attempt::Tentative
     ));
     assert!(matches!(
-        attempt(&lock_file, &whole(Side::Reservation), span()).unwrap(),
+        try_claim(&lock_file, &whole(Side::Reservation), span()).unwrap(),
         Attempt::Tentative
     ));
     lease.confirm().unwrap();
     assert!(matches!(
-        attempt(&lock_file, &whole(Side::Lease), span()).unwrap(),
+        try_claim(&lock_file, &whole(Side::Lease), span()).unwrap(),
         Attempt::Taken
     ));
     assert!(matches!(
-        attempt(&lock_file, &whole(Side::Reservation), span()).unwrap(),
+        try_claim(&lock_file, &whole(Side::Reservation), span()).unwrap(),
         Attempt::Taken
     ));
     drop(lease);
-    let reservation = got(attempt(&lock_file, &whole(Side::Reservation), span()).unwrap());
+    let reservation = got(try_claim(&lock_file, &whole(Side::Reservation), span()).unwrap());
     reservation.confirm().unwrap();
     assert!(matches!(
-        attempt(&lock_file, &whole(Side::Lease), span()).unwrap(),
+        try_claim(&lock_file, &whole(Side::Lease), span()).unwrap(),
         Attempt::Taken
     ));
     drop(reservation);
-    got(attempt(&lock_file, &whole(Side::Lease), span()).unwrap());
+    got(try_claim(&lock_file, &whole(Side::Lease), span()).unwrap());
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_lease_waits_out_a_reservation_that_is_only_tried() {
         std::thread::sleep(Duration::from_millis(20));
         drop(description);
     });
-    got(attempt(&lock_file, &whole(Side::Lease), span()).unwrap());
+    got(try_claim(&lock_file, &whole(Side::Lease), span()).unwrap());
     closer.join().unwrap();
 }
 
@@ -118,7 +118,7 @@ fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
     let dir = private_directory();
     let lock_file = lock_file(&dir);
     let claim =
-        |side, number| attempt(&lock_file, &part(side, Level::Outer, number, 3), span()).unwrap();
+        |side, number| try_claim(&lock_file, &part(side, Level::Outer, number, 3), span()).unwrap();
     let held: Vec<Claim> = [(Side::Lease, 0), (Side::Reservation, 1), (Side::Lease, 2)]
         .map(|(side, n)| got(claim(side, n)))
         .into();
@@ -134,36 +134,36 @@ fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
         );
     }
     assert!(matches!(
-        attempt(&lock_file, &whole(Side::Lease), span()).unwrap(),
+        try_claim(&lock_file, &whole(Side::Lease), span()).unwrap(),
         Attempt::Taken
     ));
     let taken =
         crate::lock::Occupancy::look(&lock_file.open().unwrap(), Level::Outer, span()).unwrap();
     assert!(taken.confirmed.is_whole() && taken.tentative.is_empty());
     drop(held);
-    got(attempt(&lock_file, &whole(Side::Lease), span()).unwrap());
+    got(try_claim(&lock_file, &whole(Side::Lease), span()).unwrap());
 }
 
 #[test]
 fn inside_what_is_ours_the_inner_ranges_decide() {
     let dir = private_directory();
     let lock_file = lock_file(&dir);
-    let ours = got(attempt(&lock_file, &whole(Side::Reservation), span()).unwrap());
+    let ours = got(try_claim(&lock_file, &whole(Side::Reservation), span()).unwrap());
     ours.confirm().unwrap();
     let inner = Level::Inner { reserved: true };
-    let aim = |side| ClaimSpec {
+    let spec = |side| ClaimSpec {
         side,
         level: inner,
         units: Units::whole(),
     };
-    let lease = got(attempt(&lock_file, &aim(Side::Lease), span()).unwrap());
+    let lease = got(try_claim(&lock_file, &spec(Side::Lease), span()).unwrap());
     lease.confirm().unwrap();
     assert!(matches!(
-        attempt(&lock_file, &aim(Side::Lease), span()).unwrap(),
+        try_claim(&lock_file, &spec(Side::Lease), span()).unwrap(),
         Attempt::Taken
     ));
     assert!(matches!(
-        attempt(&lock_file, &aim(Side::Reservation), span()).unwrap(),
+        try_claim(&lock_file, &spec(Side::Reservation), span()).unwrap(),
         Attempt::Taken
     ));
     assert!(
@@ -180,19 +180,19 @@ fn inside_what_is_ours_the_inner_ranges_decide() {
     for side in [Side::Lease, Side::Reservation] {
         assert!(
             matches!(
-                attempt(&lock_file, &aim(side), span()).unwrap(),
+                try_claim(&lock_file, &spec(side), span()).unwrap(),
                 Attempt::Taken
             ),
             "a named lease is in the way"
         );
     }
     drop(named);
-    let reservation = got(attempt(&lock_file, &aim(Side::Reservation), span()).unwrap());
+    let reservation = got(try_claim(&lock_file, &spec(Side::Reservation), span()).unwrap());
     reservation.confirm().unwrap();
     drop(ours);
     assert!(
         matches!(
-            attempt(&lock_file, &whole(Side::Lease), span()).unwrap(),
+            try_claim(&lock_file, &whole(Side::Lease), span()).unwrap(),
             Attempt::Taken
         ),
         "it holds the outer one too"

@@ -9,7 +9,7 @@ fn what_is_written_is_read_back() {
         name: name.into(),
     };
     let uuid = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
-    let line = |until| HolderArgs {
+    let holder = |until| HolderArgs {
         devices: vec![uuid.clone()],
         value: "3".into(),
         caller: process(4711, "odd (name=x)"),
@@ -36,10 +36,10 @@ fn what_is_written_is_read_back() {
         Until::Over(process(5, "bash"), Some(Duration::from_secs(3600))),
         Until::Released,
     ] {
-        let line = line(until);
-        let words = line.words();
+        let holder = holder(until);
+        let words = holder.words();
         let words = words.iter().map(|word| word.to_str().unwrap());
-        assert_eq!(HolderArgs::parse(words), Some(line.clone()));
+        assert_eq!(HolderArgs::parse(words), Some(holder.clone()));
     }
     assert_eq!(HolderArgs::parse(["x"]), None);
 }
@@ -51,24 +51,24 @@ fn what_an_older_holder_wrote_is_read() {
         "getgpu\0--holder\0{uuid}\0caller=4711(my (odd) shell)\0start=99\0for=60\0hold=4712(sh (2))\0forks=8:80,9:90\0"
     );
     let read = |bytes: &[u8]| HolderProcess::parse(7, 0, bytes).map(|holder| holder.args);
-    let line = read(bytes.as_bytes()).unwrap();
+    let holder = read(bytes.as_bytes()).unwrap();
     let caller = (
-        line.caller.pid,
-        line.caller.name.as_str(),
-        line.caller.start,
+        holder.caller.pid,
+        holder.caller.name.as_str(),
+        holder.caller.start,
     );
     assert_eq!(caller, (4711, "my (odd) shell", 99));
-    assert_eq!(line.held_for().unwrap().pid, 4712);
+    assert_eq!(holder.held_for().unwrap().pid, 4712);
     assert_eq!(
         [
             &[(4712, 1), (4711, 1), (1, 1)][..],
             &[(5, 1), (9, 90), (4711, 1)],
             &[(5, 1)]
         ]
-        .map(|lineage| line.distance(lineage)),
+        .map(|lineage| holder.distance(lineage)),
         [0, 2, usize::MAX]
     );
-    assert_eq!(line.devices[0].as_str(), uuid);
+    assert_eq!(holder.devices[0].as_str(), uuid);
     for bad in [
         "",
         "getgpu\0--holder",
@@ -126,13 +126,13 @@ fn a_prologs_reservation_is_for_the_job_of_its_name() {
 
 #[test]
 fn a_lease_of_python_is_that_of_its_process_alone() {
-    let line = |words: &str| {
+    let holder = |words: &str| {
         let bytes = format!(
             "getgpu\0--holder\0MIG-0d1e2f30-1111-5222-8333-444455556666\0caller=7(py)\0start=70\0{words}"
         );
         HolderProcess::parse(9, 0, bytes.as_bytes()).unwrap().args
     };
-    let lease = line("hold=8(py)\0hold-start=80\0tag=python-8-1-ab\0asked=1\0");
+    let lease = holder("hold=8(py)\0hold-start=80\0tag=python-8-1-ab\0asked=1\0");
     assert_eq!(lease.lessee().map(|process| process.pid), Some(8));
     let lineage = [(11, 110), (8, 80), (7, 70)];
     let beside = [(12, 120), (7, 70)];
@@ -150,8 +150,8 @@ fn a_lease_of_python_is_that_of_its_process_alone() {
         "hold=0()\0tag=python-8\0asked=1\0",
         "for=60\0linger=2\0tag=python-8\0asked=1\0",
     ] {
-        let line = line(words);
-        assert_eq!(line.lessee(), None, "{words}");
-        assert!(!line.is_lease_beside(&beside, Some(8)), "{words}");
+        let holder = holder(words);
+        assert_eq!(holder.lessee(), None, "{words}");
+        assert!(!holder.is_lease_beside(&beside, Some(8)), "{words}");
     }
 }

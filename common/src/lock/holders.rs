@@ -162,12 +162,7 @@ fn confirmed(found: &[super::Conflict], region: Range) -> Units {
 
 /// The host uids that hold one side of a device.
 pub fn uids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<u32>, Failure> {
-    let region = if side == Side::Lease {
-        span.lease_uids()
-    } else {
-        span.reservation_uids()
-    };
-    Ok(numbers(probe, region)?
+    Ok(numbers(probe, span.uids(side))?
         .into_iter()
         .filter_map(|n| u32::try_from(n).ok())
         .collect())
@@ -175,12 +170,7 @@ pub fn uids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<u32>, Fa
 
 /// The process ids that hold one side of a device.
 pub fn process_ids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<i32>, Failure> {
-    let region = if side == Side::Lease {
-        span.lease_pids()
-    } else {
-        span.reservation_pids()
-    };
-    Ok(numbers(probe, region)?
+    Ok(numbers(probe, span.pids(side))?
         .into_iter()
         .filter_map(|n| i32::try_from(n).ok())
         .collect())
@@ -205,11 +195,6 @@ fn side(
     units: i64,
 ) -> Result<Vec<Holder>, Failure> {
     let mut uids = uids(probe, span, side)?;
-    let kind = if side == Side::Lease {
-        "lease"
-    } else {
-        "reservation"
-    };
     let mut holders = Vec::new();
     if namespaces::host_pids() {
         for pid in process_ids(probe, span, side)? {
@@ -220,7 +205,7 @@ fn side(
             // A byte that anybody could have locked counts only beside the uid of the
             // process it names.
             if uids.contains(&uid) {
-                holders.push(holder(lock_file, span, side, kind, uid, &stat));
+                holders.push(holder(lock_file, span, side, uid, &stat));
             }
         }
     }
@@ -229,7 +214,10 @@ fn side(
             uids.remove(&uid);
         }
     }
-    holders.extend(uids.into_iter().map(|uid| Holder::by_uid(kind, Some(uid))));
+    holders.extend(
+        uids.into_iter()
+            .map(|uid| Holder::by_uid(side.word(), Some(uid))),
+    );
     // A single holder has all that is held.
     if let [only] = holders.as_mut_slice() {
         only.share = only.share.or(Some(units as f64 / UNITS as f64));
@@ -237,14 +225,7 @@ fn side(
     Ok(holders)
 }
 
-fn holder(
-    lock_file: &LockFile,
-    span: Span,
-    side: Side,
-    kind: &'static str,
-    uid: u32,
-    stat: &Stat,
-) -> Holder {
+fn holder(lock_file: &LockFile, span: Span, side: Side, uid: u32, stat: &Stat) -> Holder {
     let own = units_of(lock_file, stat.pid, side, span).count();
     let caller = (side == Side::Reservation)
         .then(|| HolderProcess::of(stat.pid))
@@ -260,28 +241,13 @@ fn holder(
         since,
         job,
         task,
-        ..Holder::by_uid(kind, Some(uid))
+        ..Holder::by_uid(side.word(), Some(uid))
     };
     match caller {
-        Some(line) => found.describe(&line.args),
+        Some(holder) => found.describe(&holder.args),
         None => found.program = Some(procfs::program_name(stat.pid, &stat.comm)),
     }
     found
-}
-
-/// Adds the processes that say they hold a device; whether each side that is held has
-/// one, so that its end can be waited for.
-pub fn watchable(probe: &OfdLock, span: Span, pids: &mut Vec<i32>) -> Result<bool, Failure> {
-    let mut all = namespaces::host_pids();
-    for (side, region) in [
-        (Side::Lease, span.lease()),
-        (Side::Reservation, span.reservation()),
-    ] {
-        let found = process_ids(probe, span, side)?;
-        all &= !found.is_empty() || probe.conflict(region)?.is_none();
-        pids.extend(found);
-    }
-    Ok(all)
 }
 
 /// The units of a device that the descriptors of a process show, as far as they may be

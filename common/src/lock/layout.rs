@@ -4,7 +4,7 @@
 //! The file's offsets are cut into 2^29 spans of 2^34 bytes. A device's span is chosen by
 //! 29 bits of FNV-1a (64 bit, offset basis 0xcbf29ce484222325, prime 0x100000001b3) over
 //! the bytes of its canonical UUID: the hash's low 29 bits xor its next 29 bits. Span 0
-//! is for the line of waiters; the last span stays unused, since a range that ends at
+//! is for the queues of waiters; the last span stays unused, since a range that ends at
 //! 2^63-1 is reported with length 0 (fcntl(2)). Hashes that would fall on either are
 //! moved by one. Two devices that share a span exclude each other, which is safe.
 
@@ -109,9 +109,9 @@ impl Span {
     }
 }
 
-/// The first span has no device: byte 0 is the dispenser of the line's numbers, byte 16
+/// The first span has no device: byte 0 is the dispenser of tickets, byte 16
 /// lets those in who choose several devices or a part of one, from 1,024 on lie the
-/// numbers of the lines, one after the other, behind them 2^24 bytes for tags and a byte for
+/// tickets of the queues, one after the other, behind them 2^24 bytes for tags and a byte for
 /// every process id that waits, and in the last quarter a byte for every uid.
 pub const fn dispenser() -> Range {
     Range::byte(0)
@@ -122,20 +122,20 @@ pub const fn several() -> Range {
     Range::byte(16)
 }
 
-/// Lines of waiters: requests are spread over them by a hash.
-pub const LINES: u32 = 3000;
-/// Numbers of a line. They are used again from the first one on whenever the line is
+/// Queues of waiters: requests are spread over them by a hash.
+pub const QUEUES: u32 = 3000;
+/// Tickets of a queue. They are used again from the first one on whenever the queue is
 /// empty.
-const NUMBERS: i64 = 1 << 22;
+const TICKETS: i64 = 1 << 22;
 
-/// The numbers of one line.
-pub const fn numbers(line: u32) -> Range {
-    fixed(1024 + (line % LINES) as i64 * NUMBERS, NUMBERS)
+/// The tickets of one queue.
+pub const fn ticket_range(queue: u32) -> Range {
+    fixed(1024 + (queue % QUEUES) as i64 * TICKETS, TICKETS)
 }
 
-/// The numbers of all lines.
-pub const fn all_numbers() -> Range {
-    fixed(1024, LINES as i64 * NUMBERS)
+/// The tickets of all queues.
+pub const fn all_tickets() -> Range {
+    fixed(1024, QUEUES as i64 * TICKETS)
 }
 
 /// Held by a call of this uid that counts what its user holds already.
@@ -244,15 +244,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_span_holds_the_line_and_the_uids() {
-        let (first, last) = (numbers(0), numbers(LINES - 1));
+    fn the_first_span_holds_the_queues_and_the_uids() {
+        let (first, last) = (ticket_range(0), ticket_range(QUEUES - 1));
         assert!(several().start() > dispenser().end() && first.start() > several().end());
         assert_eq!(
             (first.start(), last.end()),
-            (all_numbers().start(), all_numbers().end())
+            (all_tickets().start(), all_tickets().end())
         );
         assert_eq!(
-            (first.start(), numbers(1).start(), uid(0).start()),
+            (first.start(), ticket_range(1).start(), uid(0).start()),
             (1024, 1024 + 4_194_304, 12_884_901_888)
         );
         assert!(last.end() < uid(0).start() && uid(u32::MAX).end() == SPAN);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_lies_between_the_line_and_the_last_span() {
+    fn everything_lies_between_the_queues_and_the_last_span() {
         let all = all_devices();
         assert_eq!((all.start(), all.end()), (SPAN, i64::MAX - SPAN + 1));
     }

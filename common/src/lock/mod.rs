@@ -1,6 +1,7 @@
 //! The lock file of the host: where it is and whether it may be trusted (`lock_file`,
 //! `trust`), how devices are laid out on it (`layout`), locking byte ranges of it
-//! (`ofd_lock`), parts of a device (`units`, `occupancy`), claims on devices (`protocol`,
+//! (`ofd_lock`), parts of a device (`units`, `occupancy`), for whom and among
+//! whom it is claimed (`side`), claims on devices (`protocol`,
 //! `claim`), who holds and claims what (`holders`, `claimers`), what one user's calls
 //! take turns at (`user_locks`), and what is our own (`ownership_proof`).
 
@@ -17,16 +18,17 @@ pub mod occupancy;
 pub mod ofd_lock;
 pub mod ownership_proof;
 pub mod protocol;
+pub mod side;
 pub mod touched;
 pub mod trust;
 pub mod units;
 pub mod user_locks;
 
 pub use crate::byte_range::Range;
-pub use claim::{Attempt, Claim, ClaimSpec, Level, Side};
+pub use claim::{Attempt, Claim, ClaimSpec};
 pub use layout::{Span, UNITS};
 pub use lock_file::{HOST_LOCK, LockFile, LockOrigin};
 pub use occupancy::Occupancy;
 pub use ofd_lock::{Conflict, Held, LockResult, OfdLock};
-
+pub use side::{Level, Side};
 pub use units::Units;

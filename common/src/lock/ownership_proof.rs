@@ -2,13 +2,12 @@
 //! believes proof alone, and the proof is fdinfo: a process of our uid whose open
 //! descriptor holds the lock. Without proof it is somebody else's.
 
-use std::time::{Duration, Instant};
-
 use super::holder_args::{HolderArgs, OPTION};
 use super::{LockFile, Range, Span, Units};
 use crate::ident::Uuid;
 use crate::procfs::fdinfo::OwnLock;
 use crate::procfs::{self, ancestry, fdinfo, process_memory, process_memory::Secret};
+use crate::reader_child::CommandLines;
 
 /// The process name of a reservation's holder.
 pub const HOLDER_NAME: &str = "getgpu-hold";
@@ -38,17 +37,6 @@ impl HolderProcess {
         Self::parse(pid, start, &bytes)
     }
 
-    /// The same of a process that may be a stranger's, in a time that the stranger does
-    /// not decide.
-    fn of_stranger(pid: i32, limit: Duration) -> Option<Self> {
-        let start = procfs::Stat::read(pid)?.start;
-        let read = || match process_memory::cmdline(pid) {
-            Secret::Bytes(bytes) => bytes,
-            _ => Vec::new(),
-        };
-        Self::parse(pid, start, &crate::reader_child::within(limit, read)?)
-    }
-
     /// Reads `getgpu --holder MIG-...[,...] caller=4711(bash) ...`, NUL between the words.
     pub fn parse(pid: i32, start: u64, bytes: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(bytes);
@@ -66,10 +54,6 @@ fn called(pid: i32) -> bool {
     procfs::comm(pid).is_some_and(|name| name == HOLDER_NAME)
 }
 
-/// How long one stranger's command line is waited for, and all of them together.
-const STRANGER: Duration = Duration::from_millis(200);
-const STRANGERS: Duration = Duration::from_secs(1);
-
 /// The holders of `uid` (all uids for root that asks for everybody's) that `wanted` agrees
 /// to: found by name, believed by proof.
 pub fn reservations(
@@ -77,24 +61,23 @@ pub fn reservations(
     uid: Option<u32>,
     wanted: &dyn Fn(&HolderArgs) -> bool,
 ) -> Vec<HolderProcess> {
-    let (own, began) = (std::process::id() as i32, Instant::now());
+    let (own, command_lines) = (std::process::id() as i32, CommandLines::start());
     let ours = nix::unistd::geteuid().as_raw();
     // The cheapest question first, since it is asked of thousands: a file's owner, then a
     // name, then a whole status.
     let may_be = |pid: &i32| {
         *pid != own && uid.is_none_or(|uid| procfs::may_be_of(*pid, uid)) && called(*pid)
     };
-    let read = |pid: i32| match procfs::euid(pid)? {
-        owner if uid.is_some_and(|uid| uid != owner) => None,
-        // The proof is dear: with 56 holders it is asked of those that matter.
-        owner if owner == ours => HolderProcess::of(pid),
-        // Anybody may call a process so. Whether it holds anything is seen without its
-        // help.
-        _ if holds_something(lock_file, pid) => {
-            let left = STRANGERS.saturating_sub(began.elapsed());
-            HolderProcess::of_stranger(pid, STRANGER.min(left))
+    let read = |pid: i32| {
+        let owner = procfs::euid(pid)?;
+        // The proof is dear: with 56 holders it is asked of those that matter. But anybody
+        // may call a process so, and whether it holds anything is seen without its help.
+        if uid.is_some_and(|uid| uid != owner) || owner != ours && !holds_something(lock_file, pid)
+        {
+            return None;
         }
-        _ => None,
+        let start = procfs::Stat::read(pid)?.start;
+        HolderProcess::parse(pid, start, &command_lines.of(pid, owner))
     };
     let pids = procfs::pids().into_iter().filter(may_be);
     pids.filter_map(read)
@@ -111,18 +94,19 @@ fn holds_something(lock_file: &LockFile, pid: i32) -> bool {
 
 /// Whether the holder's own descriptors show the lock on every device that its command
 /// line names.
-pub fn proven(lock_file: &LockFile, line: &HolderProcess) -> bool {
-    let locks = fdinfo::confirmed_locks(&line.pid.to_string());
-    line.args
+pub fn proven(lock_file: &LockFile, holder: &HolderProcess) -> bool {
+    let locks = fdinfo::confirmed_locks(&holder.pid.to_string());
+    holder
+        .args
         .devices
         .iter()
         .all(|device| !within(&locks, lock_file, Span::of(device).reservation()).is_empty())
 }
 
 /// The units of a device that the holder's own descriptors show.
-pub fn reserved_units(lock_file: &LockFile, line: &HolderProcess, device: &Uuid) -> Units {
+pub fn reserved_units(lock_file: &LockFile, holder: &HolderProcess, device: &Uuid) -> Units {
     within(
-        &fdinfo::confirmed_locks(&line.pid.to_string()),
+        &fdinfo::confirmed_locks(&holder.pid.to_string()),
         lock_file,
         Span::of(device).reservation(),
     )
@@ -163,15 +147,15 @@ pub fn shown_in(locks: &[OwnLock], lock_file: &LockFile, region: Range) -> Units
 
 /// The devices of a reservation, each with the units that the holder's own descriptors
 /// show.
-pub fn reserved(lock_file: &LockFile, line: &HolderProcess) -> Vec<(Uuid, Units)> {
-    let locks = locks_of(line.pid);
+pub fn reserved(lock_file: &LockFile, holder: &HolderProcess) -> Vec<(Uuid, Units)> {
+    let locks = locks_of(holder.pid);
     let units = |device: &Uuid| {
         (
             device.clone(),
             within(&locks, lock_file, Span::of(device).reservation()),
         )
     };
-    line.args.devices.iter().map(units).collect()
+    holder.args.devices.iter().map(units).collect()
 }
 
 fn within(locks: &[OwnLock], lock_file: &LockFile, region: Range) -> Units {

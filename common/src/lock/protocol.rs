@@ -50,7 +50,7 @@ impl Verdict {
 /// Claims one device among several. Whoever reserves gives way to anything on the other
 /// side; whoever leases gives way to what is confirmed there, and waits for what is
 /// tentative, since whoever claims tentatively sees ours and gives way.
-pub fn attempt<L: Locks>(locks: &mut L, side: Side, level: Level) -> Result<Verdict, L::Error> {
+pub fn acquire<L: Locks>(locks: &mut L, side: Side, level: Level) -> Result<Verdict, L::Error> {
     if let Some(held) = locks.write(Region::Own)? {
         return Ok(Verdict::lost(held));
     }

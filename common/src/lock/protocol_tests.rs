@@ -133,7 +133,7 @@ fn choose(replay: &mut Replay<'_>, kind: Kind) -> Result<(), Stop> {
             {
                 Some(held) => Verdict::lost(held),
                 None => {
-                    let verdict = attempt(replay, kind.side, Level::Outer)?;
+                    let verdict = acquire(replay, kind.side, Level::Outer)?;
                     if verdict == Verdict::Got {
                         replay.lock(Step::Confirm(device))?;
                         return Ok(());

@@ -16,6 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(2);
 /// Between two searches for the process that holds the byte.
 const SEARCH: Duration = Duration::from_millis(250);
+/// So long all searches must find no process: one that the byte goes to from another call
+/// of the user may just have been passed when it gets it.
+const STRANGER: Duration = Duration::from_secs(5);
 
 /// What came of waiting for one's turn.
 #[derive(Debug)]
@@ -32,14 +35,16 @@ pub enum Entered {
 pub fn enter(lock_file: &LockFile, byte: Range, uids: &[u32]) -> Result<Entered, Failure> {
     let guard = lock_file.open()?;
     let (began, mut searched) = (Instant::now(), Instant::now());
+    let mut last_found = began;
     while !guard.try_write(byte)? {
         if began.elapsed() >= PATIENCE {
             return Ok(Entered::Late);
         }
         if began.elapsed() >= GRACE && searched.elapsed() >= SEARCH {
-            if !held_by_one_of(lock_file, byte, uids) {
-                // Whoever held it may have given it up to a call of ours during the
-                // search.
+            if held_by_one_of(lock_file, byte, uids) {
+                last_found = Instant::now();
+            } else if last_found.elapsed() >= STRANGER {
+                // It may have been given up during the search.
                 let got = guard.try_write(byte)?;
                 return Ok(if got {
                     Entered::Ours(guard)
@@ -60,8 +65,8 @@ fn held_by_one_of(lock_file: &LockFile, byte: Range, uids: &[u32]) -> bool {
     procfs::pids().into_iter().any(|pid| {
         pid != own
             && uids.iter().any(|uid| procfs::may_be_of(pid, *uid))
-            && procfs::comm(pid).is_some_and(|name| matches!(name.as_str(), "getgpu" | "cudawrap"))
             && procfs::euid(pid).is_some_and(|uid| uids.contains(&uid))
+            && procfs::comm(pid).is_some_and(|comm| procfs::is_getgpu_or_cudawrap(pid, &comm))
             && !fdinfo::within(
                 &fdinfo::write_locks(&pid.to_string()),
                 lock_file.identity.1,

@@ -51,16 +51,9 @@ impl<W: Worker> Client<W> {
     }
 
     /// Who uses a device; unknown if NVML does not answer for it.
-    pub fn usage(&mut self, device: &Device, detail: Detail) -> Result<Usage, Failure> {
-        self.usage_by(&Request::Usage {
-            gpu: device.gpu,
-            slot: device.slot,
-            detail,
-        })
-    }
-
-    fn usage_by(&mut self, request: &Request) -> Result<Usage, Failure> {
-        match self.tell(request)? {
+    pub fn usage(&mut self, uuid: &Uuid, detail: Detail) -> Result<Usage, Failure> {
+        let uuid = uuid.clone();
+        match self.tell(&Request::Usage { uuid, detail })? {
             Answer::Usage(usage) => Ok(usage),
             Answer::Failed(failure) => Ok(Usage::unknown(failure.message)),
             other => Err(nonsense(&other)),
@@ -70,9 +63,8 @@ impl<W: Worker> Client<W> {
     /// Who uses each of these devices, in one question: for each device one costs a
     /// listing more than NVML does.
     pub fn usages(&mut self, devices: &[Device], detail: Detail) -> Result<Vec<Usage>, Failure> {
-        let places = devices.iter().map(|device| (device.gpu, device.slot));
         let request = Request::Usages {
-            devices: places.collect(),
+            devices: devices.iter().map(|device| device.uuid.clone()).collect(),
             detail,
         };
         match self.ask(&request)? {
@@ -84,11 +76,6 @@ impl<W: Worker> Client<W> {
         }
     }
 
-    /// Who uses the device of this UUID (nvmlDeviceGetHandleByUUID).
-    pub fn usage_of(&mut self, uuid: &Uuid) -> Result<Usage, Failure> {
-        self.usage_by(&Request::UsageOf { uuid: uuid.clone() })
-    }
-
     /// Notes of each device which CPUs are near its GPU, where NVML tells. A GPU is asked
     /// once.
     pub fn near<'d>(
@@ -98,7 +85,7 @@ impl<W: Worker> Client<W> {
         let mut asked: HashMap<u32, Option<CpuSet>> = HashMap::new();
         for device in devices {
             if let Entry::Vacant(gpu) = asked.entry(device.gpu) {
-                gpu.insert(match self.affinity(&Request::Cpus { gpu: device.gpu })? {
+                gpu.insert(match self.affinity(&device.uuid)? {
                     Affinity::Near(cpus) => Some(cpus),
                     Affinity::Unknown(_) => None,
                 });
@@ -108,14 +95,9 @@ impl<W: Worker> Client<W> {
         Ok(())
     }
 
-    /// Which CPUs are near the GPU of the device of this UUID
-    /// (nvmlDeviceGetHandleByUUID).
-    pub fn near_uuid(&mut self, uuid: &Uuid) -> Result<Affinity, Failure> {
-        self.affinity(&Request::CpusOf { uuid: uuid.clone() })
-    }
-
-    fn affinity(&mut self, request: &Request) -> Result<Affinity, Failure> {
-        match self.tell(request)? {
+    /// Which CPUs are near the GPU of a device.
+    pub fn affinity(&mut self, uuid: &Uuid) -> Result<Affinity, Failure> {
+        match self.tell(&Request::Cpus { uuid: uuid.clone() })? {
             Answer::Cpus(cpus) => Ok(Affinity::Near(cpus)),
             Answer::Failed(failure) => Ok(Affinity::Unknown(failure)),
             other => Err(nonsense(&other)),

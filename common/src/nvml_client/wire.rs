@@ -37,31 +37,18 @@ pub enum Request {
     },
     /// Who uses a device.
     Usage {
-        /// NVML index of the GPU.
-        gpu: u32,
-        /// MIG index; none for the whole GPU.
-        slot: Option<u32>,
+        uuid: Uuid,
         /// How much to ask.
         detail: Detail,
     },
     /// Who uses each of these devices.
     Usages {
-        /// NVML index of the GPU, and MIG index.
-        devices: Vec<(u32, Option<u32>)>,
+        devices: Vec<Uuid>,
         /// How much to ask.
         detail: Detail,
     },
-    /// Who uses the device of this UUID, wherever it is.
-    UsageOf {
-        uuid: Uuid,
-    },
-    /// Which CPUs are near a GPU.
+    /// Which CPUs are near the GPU of a device.
     Cpus {
-        /// NVML index.
-        gpu: u32,
-    },
-    /// Which CPUs are near the GPU of the device of this UUID.
-    CpusOf {
         uuid: Uuid,
     },
     Scan {

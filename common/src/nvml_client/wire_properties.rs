@@ -129,12 +129,9 @@ fn request() -> impl Strategy<Value = Request> {
         Just(Request::Count),
         any::<u32>().prop_map(|gpu| Request::Gpu { gpu }),
         at().prop_map(|(gpu, slot, detail)| Request::Device { gpu, slot, detail }),
-        at().prop_map(|(gpu, slot, detail)| Request::Usage { gpu, slot, detail }),
-        uuid().prop_map(|uuid| Request::UsageOf { uuid }),
-        (
-            prop::collection::vec((any::<u32>(), maybe(any::<u32>())), 0..4),
-            detail()
-        )
+        (uuid(), detail()).prop_map(|(uuid, detail)| Request::Usage { uuid, detail }),
+        uuid().prop_map(|uuid| Request::Cpus { uuid }),
+        (prop::collection::vec(uuid(), 0..4), detail())
             .prop_map(|(devices, detail)| Request::Usages { devices, detail }),
         detail().prop_map(|detail| Request::Scan { detail }),
         Just(Request::Quit),

@@ -13,7 +13,7 @@ mod wrapped;
 
 pub use process::Process;
 pub use stat::Stat;
-pub use wrapped::program_name;
+pub use wrapped::{is_getgpu_or_cudawrap, program_name};
 
 /// The ids of all processes that /proc shows.
 pub fn pids() -> Vec<i32> {

@@ -26,6 +26,14 @@ pub fn program_name(pid: i32, comm: &str) -> String {
         .unwrap_or_else(|| start.to_owned())
 }
 
+/// Whether process `pid`, whose `comm` is this, is getgpu or cudawrap, which under a link
+/// has the link's name.
+pub fn is_getgpu_or_cudawrap(pid: i32, comm: &str) -> bool {
+    matches!(comm, "getgpu" | "cudawrap")
+        || std::fs::read_link(format!("/proc/{pid}/exe"))
+            .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "cudawrap"))
+}
+
 /// From the file that runs, unless that is a script's interpreter or another user's
 /// process.
 fn of_executable(pid: i32, comm: &str) -> Option<String> {

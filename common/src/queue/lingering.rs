@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use crate::choice::attempt;
+use crate::choice::device_claim;
 use crate::error::Failure;
 use crate::inventory::{Device, Inventory};
 use crate::lock::ownership_proof::{self, HolderProcess};
-use crate::lock::{Level, LockFile, OfdLock, Range, Side, Span, Units, holders, occupancy};
+use crate::lock::{Level, LockFile, OfdLock, Side, Span, Units, holders, occupancy};
 use crate::procfs::namespaces;
 use crate::request::Request;
 
@@ -94,9 +94,9 @@ fn is_enough(
 ) -> Result<bool, Failure> {
     let (mut room, mut soon) = (0, 0);
     for device in request.filter.pool(inventory) {
-        if attempt::units(probe, request, device)?.is_available() {
+        if device_claim::units(probe, request, device)?.is_available() {
             room += 1;
-        } else if attempt::fits_without(probe, request, device, &leaving(device)?)? {
+        } else if device_claim::fits_without(probe, request, device, &leaving(device)?)? {
             soon += 1;
         }
     }
@@ -123,10 +123,7 @@ fn own_units(
     device: &Device,
 ) -> Units {
     let span = Span::of(&device.uuid);
-    let region: Range = match level {
-        Level::Outer => span.reservation(),
-        Level::Inner { .. } => span.inner_reservation(),
-    };
+    let region = span.of_side(Side::Reservation, level);
     let of_device = reservations
         .iter()
         .filter(|holder| holder.args.devices.contains(&device.uuid));

@@ -1,10 +1,9 @@
 //! The queue of waiters: served in order of arrival, across users and programs, by locks
 //! alone, so that a killed waiter blocks nobody. `ticket` is a place in the queue, `waiter`
-//! waits for its turn and then for a device, `watch` and `retry_schedule` tell when to look,
+//! waits for its turn and then for a device, `retry_schedule` tells when to try one again,
 //! `stalled_head` when nobody does, `progress` says so, `queued` tells people who waits,
 //! `lingering` finds reservations that are about to end.
 
-pub mod interrupt_timer;
 pub mod lingering;
 pub mod progress;
 pub mod queued;
@@ -13,7 +12,6 @@ pub mod search;
 pub mod stalled_head;
 pub mod ticket;
 pub mod waiter;
-pub mod watch;
 
 pub use progress::Progress;
 pub use retry_schedule::Availability;

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::diag::{Diag, Level};
 
+/// Between two lines on a terminal, in which waiters ahead may have been served.
+const REPAINT: Duration = Duration::from_millis(250);
+
 /// How a waiter stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -25,7 +28,8 @@ pub struct Progress {
     diag: Diag,
     terminal: bool,
     began: Instant,
-    said: bool,
+    /// When the line was written last.
+    said: Option<Instant>,
     silent: bool,
 }
 
@@ -37,7 +41,7 @@ impl Progress {
             diag: *diag,
             terminal,
             began: Instant::now(),
-            said: false,
+            said: None,
             silent: false,
         }
     }
@@ -50,11 +54,6 @@ impl Progress {
         }
     }
 
-    /// Whether the line is written anew at every tick.
-    pub const fn lives(&self) -> bool {
-        self.terminal
-    }
-
     /// How long it has been.
     pub fn waited(&self) -> Duration {
         self.began.elapsed()
@@ -64,7 +63,9 @@ impl Progress {
     pub fn update(&mut self, state: impl FnOnce() -> Standing) {
         if self.silent
             || self.diag.level() < Level::Normal
-            || (self.said && !self.terminal)
+            || self
+                .said
+                .is_some_and(|said| !self.terminal || said.elapsed() < REPAINT)
             || !self.may_paint()
         {
             return;
@@ -79,12 +80,12 @@ impl Progress {
         } else {
             self.diag.line("", &text);
         }
-        self.said = true;
+        self.said = Some(Instant::now());
     }
 
     /// The wait has ended: with a device, or in vain, and then another line says so.
     pub fn end(&mut self, served: bool) {
-        if !self.said {
+        if self.said.take().is_none() {
             return;
         }
         if self.terminal {
@@ -95,7 +96,6 @@ impl Progress {
             self.diag
                 .line("", &format!("waited {} for a device", clock(self.waited())));
         }
-        self.said = false;
     }
 
     /// Whether the terminal is ours to paint on: in the background its last line is the

@@ -1,23 +1,16 @@
 //! Who waits, for people: the processes that have signed their ticket, with what they were
 //! started with. Anybody can lock such a byte, so nothing is decided by it.
 
-use std::time::{Duration, Instant};
-
 use serde::Serialize;
 
 use crate::error::Failure;
 use crate::hook::WORKER_OPTION;
 use crate::lock::{Held, OfdLock, holders, layout};
-use crate::procfs::{self, Stat, process_memory, process_memory::Secret};
-use crate::reader_child;
+use crate::procfs::{self, Stat};
+use crate::reader_child::CommandLines;
 
 /// More waiters than this are not listed.
 const MOST: usize = 2000;
-/// How long one stranger's command line is waited for, and all of them together: its
-/// owner could make the read hang (proc_pid_cmdline(5)).
-const STRANGER: Duration = Duration::from_millis(200);
-const STRANGERS: Duration = Duration::from_secs(1);
-
 /// A process that waits for a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Queued {
@@ -33,7 +26,7 @@ pub struct Queued {
 /// The processes that wait, in the order in which they started.
 pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
     let region = layout::waiter_pids();
-    let began = Instant::now();
+    let command_lines = CommandLines::start();
     let mut found = Vec::new();
     for conflict in probe.conflicts(region, MOST)?.found {
         if conflict.held != Held::Confirmed {
@@ -48,7 +41,7 @@ pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
     }
     found.sort_by_key(|(stat, _)| (stat.start, stat.pid));
     let one = |(stat, uid): (Stat, u32)| {
-        let words = words(&stat, uid, STRANGERS.saturating_sub(began.elapsed()));
+        let words = words(&command_lines.of(stat.pid, uid));
         let (pid, command) = waits_for(&stat, &words);
         Queued {
             pid,
@@ -75,30 +68,11 @@ fn waits_for(stat: &Stat, words: &[String]) -> (i32, String) {
 
 /// Whether it is one of our programs, before it becomes another one.
 fn waits(stat: &Stat) -> bool {
-    stat.alive() && ["getgpu", "cudawrap"].contains(&stat.comm.as_str())
+    stat.alive() && procfs::is_getgpu_or_cudawrap(stat.pid, &stat.comm)
         || procfs::program_name(stat.pid, &stat.comm) != stat.comm
-        || is_link_to_cudawrap(stat.pid)
 }
 
-/// cudawrap under the name of a link has the link's name.
-fn is_link_to_cudawrap(pid: i32) -> bool {
-    std::fs::read_link(format!("/proc/{pid}/exe"))
-        .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "cudawrap"))
-}
-
-/// What a process was started with; nothing where that cannot be read.
-fn words(stat: &Stat, uid: u32, left: Duration) -> Vec<String> {
-    let pid = stat.pid;
-    let read = move || match process_memory::cmdline(pid) {
-        Secret::Bytes(bytes) => bytes,
-        _ => Vec::new(),
-    };
-    let bytes = if uid == nix::unistd::geteuid().as_raw() {
-        Some(read())
-    } else {
-        reader_child::within(STRANGER.min(left), read)
-    };
-    let bytes = bytes.unwrap_or_default();
+fn words(bytes: &[u8]) -> Vec<String> {
     bytes
         .split(|byte| *byte == 0)
         .filter(|word| !word.is_empty())

@@ -10,11 +10,11 @@ use super::lingering::{self, Prospect};
 use super::{Availability, Seeker, Tried};
 use crate::choice::chooser::{Chooser, Guard, Outcome, Picked};
 use crate::choice::rejection_report::{self, Offer, Rejected, RejectionReport};
-use crate::choice::{attempt, cap};
+use crate::choice::{cap, device_claim};
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
 use crate::inventory::{Device, Inventory};
-use crate::lock::{LockFile, OfdLock, Side, Span, holders};
+use crate::lock::{LockFile, OfdLock, Side};
 use crate::nvml_client::{Ask, Client, Later, Worker};
 use crate::quantity;
 use crate::request::Request;
@@ -188,16 +188,6 @@ impl<W: Worker> Seeker for Search<'_, W> {
         availability(probe, &self.request, &self.inventory)
     }
 
-    fn holders(&mut self, probe: &OfdLock) -> Result<(Vec<i32>, bool), Failure> {
-        let (mut pids, mut all) = (Vec::new(), true);
-        for device in self.request.filter.pool(&self.inventory) {
-            if !attempt::units(probe, &self.request, device)?.is_available() {
-                all &= holders::watchable(probe, Span::of(&device.uuid), &mut pids)?;
-            }
-        }
-        Ok((pids, all))
-    }
-
     fn wanted(&self) -> usize {
         self.request.count
     }
@@ -271,7 +261,7 @@ impl<W: Worker> Seeker for Search<'_, W> {
                 .map(|(_, why)| why.clone())
         };
         let why = |device: &Device| {
-            let room = attempt::units(probe, &self.request, device);
+            let room = device_claim::units(probe, &self.request, device);
             // What NVML said counts only of devices that nobody holds on the lock.
             let why = match room {
                 Ok(Offer::Available(_)) => known(&device.uuid)
@@ -304,7 +294,7 @@ pub fn availability(
 ) -> Result<Availability, Failure> {
     let mut availability = Availability::default();
     for device in request.filter.pool(inventory) {
-        match attempt::units(probe, request, device)? {
+        match device_claim::units(probe, request, device)? {
             Offer::Available(_) => availability.free.push(device.uuid.clone()),
             Offer::Rejected(Rejected::Tentative) => {
                 availability.tentative.push(device.uuid.clone());

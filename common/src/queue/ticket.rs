@@ -2,22 +2,21 @@
 //! is held. Whoever has no number below is the head; a number that is read-locked stands
 //! aside (`max_per_user`), and is passed over.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::error::{Failure, Kind};
-use crate::lock::{Held, LockFile, LockResult, OfdLock, Range, layout};
+use crate::lock::{LockFile, LockResult, OfdLock, Range, layout};
 use crate::procfs::namespaces;
-use crate::queue::interrupt_timer::InterruptTimer;
 
 /// How long the dispenser is waited for. It is held for microseconds; whoever holds it
 /// longer does so out of malice, and is passed by.
 const DISPENSER: Duration = Duration::from_secs(1);
 /// More waiters than this are not counted.
 const MOST: usize = 5000;
-/// Between two questions about the next lower number where there is no timer.
-const POLL: Duration = Duration::from_millis(20);
-/// How far below the next number is looked for first.
-const NEAR: i64 = 8;
+/// Who stands further behind is not counted more closely.
+const FAR: usize = 100;
+/// Between two counts of those before: each of them costs two questions.
+const COUNTED_AGAIN: u32 = 16;
 
 /// A place in a queue.
 #[derive(Debug)]
@@ -28,14 +27,16 @@ pub struct Ticket {
     /// the queue, the waiter looks for itself.
     drawn: bool,
     own: OfdLock,
-    /// To wait on others with: a lock that was got by waiting is given up by closing it.
-    other: Option<OfdLock>,
+    /// How many waited before this one at the last look.
+    place: usize,
+    /// How often that was looked at.
+    looks: u32,
 }
 
 impl Ticket {
     /// Draws the next number of a queue.
     pub fn draw(lock_file: &LockFile, queue: u32) -> Result<Self, Failure> {
-        let queue = layout::numbers(queue);
+        let queue = layout::ticket_range(queue);
         let dispenser = lock_file.open()?;
         dispenser.write_within(layout::dispenser(), DISPENSER)?;
         let own = lock_file.open()?;
@@ -46,22 +47,15 @@ impl Ticket {
         }
         loop {
             let at = above(&own, queue)?;
-            if at >= queue.end() {
+            let drawn = at < queue.end() && own.try_write(Range::byte(at))?;
+            if drawn || at >= queue.end() {
                 return Ok(Self {
                     queue,
                     at,
-                    drawn: false,
+                    drawn,
                     own,
-                    other: None,
-                });
-            }
-            if own.try_write(Range::byte(at))? {
-                return Ok(Self {
-                    queue,
-                    at,
-                    drawn: true,
-                    own,
-                    other: None,
+                    place: FAR,
+                    looks: 0,
                 });
             }
         }
@@ -76,78 +70,44 @@ impl Ticket {
         Ok(())
     }
 
-    /// The next lower number that waits.
-    pub fn next_below(&self) -> Result<Option<i64>, Failure> {
-        if self.drawn {
-            self.below(self.at)
-        } else {
-            Ok(None)
+    /// Whether nobody waits before this one.
+    pub fn is_head(&self) -> Result<bool, Failure> {
+        Ok(self.first_ahead()?.is_none())
+    }
+
+    /// How many wait before this one, as far as it matters for the next look: one question
+    /// tells, since the kernel answers with the lock that was set first, and those who left
+    /// out of turn are counted now and then.
+    pub fn place(&mut self) -> Result<usize, Failure> {
+        let Some(first) = self.first_ahead()? else {
+            return Ok(0);
+        };
+        if self.looks.is_multiple_of(COUNTED_AGAIN) {
+            self.place = count(&self.own, self.below(), FAR)?;
+        }
+        self.looks = self.looks.wrapping_add(1);
+        let apart = usize::try_from(self.at - first.start()).unwrap_or(FAR);
+        self.place = self.place.min(apart).max(1);
+        Ok(self.place)
+    }
+
+    /// One of those who wait before this one, usually the head: a lock of a new description
+    /// comes last in the kernel's list (fs/locks.c, posix_lock_inode).
+    fn first_ahead(&self) -> Result<Option<Range>, Failure> {
+        match self.below() {
+            Some(below) => Ok(self.own.tentative(below)?),
+            None => Ok(None),
         }
     }
 
-    /// The highest number below `at` that waits. Looked for nearby first, since the
-    /// kernel walks past every lock on the file to answer.
-    fn below(&self, at: i64) -> Result<Option<i64>, Failure> {
-        for reach in [NEAR, i64::MAX] {
-            let lowest = at.saturating_sub(reach).max(self.queue.start());
-            let near = Range::between(lowest, at);
-            let highest = near.map_or(Ok(None), |near| {
-                bisect(near, |range| self.own.tentative(range))
-            })?;
-            if highest.is_some() || lowest == self.queue.start() {
-                return Ok(highest.map(|end| end - 1));
-            }
-        }
-        Ok(None)
+    /// The numbers before this one; none if it is the first or was not to be had.
+    fn below(&self) -> Option<Range> {
+        Range::between(self.queue.start(), self.at).filter(|_| self.drawn)
     }
 
     /// How many wait before this one.
     pub fn ahead(&self) -> Result<usize, Failure> {
-        Range::between(self.queue.start(), self.at).map_or(Ok(0), |below| count(&self.own, below))
-    }
-
-    /// The same, if it is not more than `most`; counted downwards from here.
-    pub fn few_ahead(&self, most: usize) -> Result<Option<usize>, Failure> {
-        let mut walker = self.at;
-        for count in 0..=most {
-            match self.below(walker)? {
-                Some(below) => walker = below,
-                None => return Ok(Some(count)),
-            }
-        }
-        Ok(None)
-    }
-
-    /// Waits until number `below` is given up or stands aside, for `tick` at most. Then
-    /// all has to be looked at again.
-    pub fn wait_behind(
-        &mut self,
-        lock_file: &LockFile,
-        below: i64,
-        tick: Duration,
-    ) -> Result<(), Failure> {
-        let other = match self.other.take() {
-            Some(other) => other,
-            None => lock_file.open()?,
-        };
-        let range = Range::byte(below);
-        let ended = match InterruptTimer::start(tick) {
-            Some(_ticker) => other.wait_for(range, Held::Confirmed)?,
-            // Without a timer: asked again and again.
-            None => {
-                let began = Instant::now();
-                let mut ended = other.try_read(range)?;
-                while !ended && began.elapsed() < tick {
-                    std::thread::sleep(POLL.min(tick));
-                    ended = other.try_read(range)?;
-                }
-                ended
-            }
-        };
-        if !ended {
-            self.other = Some(other);
-        }
-        Ok(())
+        count(&self.own, self.below(), MOST)
     }
 
     /// Lets those behind pass.
@@ -195,10 +155,8 @@ fn bisect(
 
 /// How many wait: in one queue, or in all.
 pub fn waiting(probe: &OfdLock, queue: Option<u32>) -> Result<usize, Failure> {
-    count(
-        probe,
-        queue.map_or_else(layout::all_numbers, layout::numbers),
-    )
+    let numbers = queue.map_or_else(layout::all_tickets, layout::ticket_range);
+    count(probe, Some(numbers), MOST)
 }
 
 /// The failure of somebody who does not wait while so many do.
@@ -211,9 +169,12 @@ pub fn taken_by(waiting: usize) -> Failure {
     Failure::new(Kind::NoneFree, format!("no free device: {who}"))
 }
 
-fn count(probe: &OfdLock, range: Range) -> Result<usize, Failure> {
+fn count(probe: &OfdLock, range: Option<Range>, most: usize) -> Result<usize, Failure> {
+    let Some(range) = range else {
+        return Ok(0);
+    };
     // Numbers that stand aside are read-locked, and anybody can read-lock many.
-    Ok(probe.tentative_locks(range, MOST)?.found.len())
+    Ok(probe.tentative_locks(range, most)?.found.len())
 }
 
 #[cfg(test)]
@@ -226,35 +187,21 @@ mod tests {
     }
 
     #[test]
-    fn numbers_rise_and_begin_again_when_the_line_is_empty() {
+    fn numbers_rise_and_begin_again_when_the_queue_is_empty() {
         let dir = private_directory();
         let lock_file = lock_file(&dir);
-        let draw = |line| Ticket::draw(&lock_file, line).unwrap();
-        let (a, b, c) = (draw(7), draw(7), draw(7));
+        let draw = |queue| Ticket::draw(&lock_file, queue).unwrap();
+        let (a, b, mut c) = (draw(7), draw(7), draw(7));
         assert_eq!((b.at - a.at, c.at - b.at), (1, 1));
-        assert_eq!(
-            (a.next_below().unwrap(), c.next_below().unwrap()),
-            (None, Some(b.at))
-        );
+        assert_eq!((a.is_head().unwrap(), c.is_head().unwrap()), (true, false));
         assert_eq!(
             (c.ahead().unwrap(), draw(8).ahead().unwrap()),
             (2, 0),
-            "lines are apart"
+            "queues are apart"
         );
-        assert_eq!(
-            (
-                c.few_ahead(2).unwrap(),
-                c.few_ahead(1).unwrap(),
-                a.few_ahead(0).unwrap()
-            ),
-            (Some(2), None, Some(0))
-        );
+        assert_eq!(c.place().unwrap(), 2);
         drop(b);
-        assert_eq!(
-            c.next_below().unwrap(),
-            Some(a.at),
-            "who leaves is passed over"
-        );
+        assert_eq!(c.ahead().unwrap(), 1, "who leaves is passed over");
         let d = draw(7);
         assert_eq!(
             d.at,
@@ -275,27 +222,21 @@ mod tests {
     }
 
     #[test]
-    fn the_next_one_is_found_however_far_below_it_is() {
+    fn place_falls_with_each_that_is_served_and_forgets_who_left_out_of_turn() {
         let dir = private_directory();
         let lock_file = lock_file(&dir);
-        let line = layout::numbers(5);
-        let low = line.start() + 100;
-        let held = lock_file.open().unwrap();
-        assert!(held.try_write(Range::byte(low)).unwrap());
-        for gap in [1, NEAR, NEAR + 1, 1024, 1025, 1_000_000] {
-            let number = Ticket {
-                queue: line,
-                at: low + gap,
-                drawn: true,
-                own: lock_file.open().unwrap(),
-                other: None,
-            };
-            assert_eq!(
-                (number.next_below().unwrap(), number.few_ahead(3).unwrap()),
-                (Some(low), Some(1)),
-                "{gap}"
-            );
-        }
+        let mut queue: Vec<Ticket> = (0..6)
+            .map(|_| Ticket::draw(&lock_file, 5).unwrap())
+            .collect();
+        let mut last = queue.pop().unwrap();
+        assert_eq!(last.place().unwrap(), 5);
+        drop(queue.remove(0));
+        assert_eq!(last.place().unwrap(), 4, "the head was served");
+        queue.drain(1..3);
+        let places = (0..COUNTED_AGAIN).map(|_| last.place().unwrap());
+        assert_eq!(places.min(), Some(2), "two left from the middle");
+        queue.clear();
+        assert_eq!(last.place().unwrap(), 0);
     }
 
     #[test]
@@ -307,29 +248,8 @@ mod tests {
             Ticket::draw(&lock_file, 1).unwrap(),
         );
         a.stand_aside().unwrap();
-        assert_eq!((b.next_below().unwrap(), b.ahead().unwrap()), (None, 0));
+        assert_eq!((b.is_head().unwrap(), b.ahead().unwrap()), (true, 0));
         assert!(a.stand_again().unwrap());
-        assert_eq!(b.next_below().unwrap(), Some(a.at));
-    }
-
-    #[test]
-    fn waiting_ends_with_the_number_or_with_the_tick() {
-        let dir = private_directory();
-        let lock_file = lock_file(&dir);
-        let a = Ticket::draw(&lock_file, 1).unwrap();
-        let mut b = Ticket::draw(&lock_file, 1).unwrap();
-        b.wait_behind(&lock_file, a.at, Duration::from_millis(20))
-            .unwrap();
-        assert_eq!(b.next_below().unwrap(), Some(a.at), "the tick came first");
-        let at = a.at;
-        let leaver = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(20));
-            drop(a);
-        });
-        // One wake-up, however long the tick.
-        b.wait_behind(&lock_file, at, Duration::from_secs(60))
-            .unwrap();
-        leaver.join().unwrap();
-        assert_eq!(b.next_below().unwrap(), None);
+        assert_eq!((b.is_head().unwrap(), b.ahead().unwrap()), (false, 1));
     }
 }

@@ -1,7 +1,6 @@
-//! Waiting for one's turn, and then for a device: behind others by sleeping on their
-//! numbers, as the head by watching the lock. A head that has stopped holds nobody up:
-//! those close behind look for themselves, at what it has left alone for a second and
-//! more.
+//! Waiting for one's turn, and then for a device, by looking at the lock: the head often,
+//! those behind the more seldom the further they are. A head that has stopped holds nobody
+//! up: those behind look for themselves, at what it has left alone for a second and more.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +10,22 @@ use super::{Progress, Ticket, stalled_head};
 use crate::error::Failure;
 use crate::ident::Uuid;
 use crate::lock::{LockFile, OfdLock};
-use crate::queue::watch::Watch;
 use crate::settings::Wait;
 
-/// Between two looks of those who wait behind; a device is left to the head for as long,
-/// and to each further one before.
-const TICK: Duration = Duration::from_secs(1);
-/// So many stand close behind a head, and look at every tick whether it leaves a device
-/// alone; the others seldom.
-const CLOSE: usize = 3;
-const SELDOM: Duration = Duration::from_secs(5);
+/// Between two looks of the head, and of the others for each who waits before them.
+const POLL: Duration = Duration::from_millis(10);
+/// The same while the queue moves: of many devices that become free one after the other none
+/// is to wait for a head that has not noticed that it is one.
+const POLL_WHILE_MOVING: Duration = Duration::from_millis(2);
+/// So long after a change of place the queue counts as moving.
+const MOVING: Duration = Duration::from_secs(1);
+/// Between two looks at most.
+const SELDOM: Duration = Duration::from_secs(1);
+/// Between two searches of the second for devices that the head leaves alone; for as long
+/// they are left to each one before.
+const STALLED: Duration = Duration::from_secs(1);
+/// All further behind search as if they had this place.
+const FURTHEST: u32 = 5;
 /// Between two counts of what a user holds who has as many as one may have.
 const ASIDE: Duration = Duration::from_millis(250);
 
@@ -40,8 +45,6 @@ pub trait Seeker {
     type Found;
     /// What has room on the lock now. Takes nothing and asks nobody.
     fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure>;
-    /// The processes that hold what has no room, and whether these are all that do.
-    fn holders(&mut self, probe: &OfdLock) -> Result<(Vec<i32>, bool), Failure>;
     /// How many of them are needed.
     fn wanted(&self) -> usize;
     /// How many there are in all, free or not.
@@ -88,41 +91,42 @@ impl From<Wait> for Patience {
     }
 }
 
-pub struct Waiter<'a, S: Seeker> {
-    lock_file: &'a LockFile,
+pub struct Waiter<S: Seeker> {
     probe: OfdLock,
     ticket: Ticket,
     seeker: S,
     schedule: RetrySchedule,
     progress: Progress,
     patience: Patience,
+    /// How many waited before this one at the last look, and when that has changed.
+    place: Option<usize>,
+    moved: Option<Instant>,
     /// Why this user may not have more, while that is so.
     over: Option<Failure>,
-    /// When one of those far behind has looked last.
-    looked: Instant,
+    /// When it has last looked for devices that a stalled head leaves alone.
+    searched: Instant,
 }
 
-impl<'a, S: Seeker> Waiter<'a, S> {
+impl<S: Seeker> Waiter<S> {
     /// Takes a place in the queue.
     pub fn new(
-        lock_file: &'a LockFile,
+        lock_file: &LockFile,
         queue: u32,
         seeker: S,
         progress: Progress,
         patience: Patience,
     ) -> Result<Self, Failure> {
-        let (probe, ticket) = (lock_file.open()?, Ticket::draw(lock_file, queue)?);
-        let (schedule, looked) = (RetrySchedule::default(), Instant::now());
         Ok(Self {
-            lock_file,
-            probe,
-            ticket,
+            probe: lock_file.open()?,
+            ticket: Ticket::draw(lock_file, queue)?,
             seeker,
-            schedule,
+            schedule: RetrySchedule::default(),
             progress,
             patience,
+            place: None,
+            moved: None,
             over: None,
-            looked,
+            searched: Instant::now(),
         })
     }
 
@@ -135,9 +139,14 @@ impl<'a, S: Seeker> Waiter<'a, S> {
 
     fn served(&mut self) -> Result<S::Found, Failure> {
         loop {
-            let served = match self.ticket.next_below()? {
-                Some(below) => self.behind(below)?,
-                None => self.head()?,
+            let place = self.ticket.place()?;
+            if self.place.is_some_and(|before| place < before) {
+                self.moved = Some(Instant::now());
+            }
+            self.place = Some(place);
+            let served = match place {
+                0 => self.head()?,
+                _ => self.behind(u32::try_from(place).unwrap_or(u32::MAX))?,
             };
             if let Some(found) = served {
                 return Ok(found);
@@ -147,7 +156,7 @@ impl<'a, S: Seeker> Waiter<'a, S> {
 
     fn left(&mut self) -> Result<Duration, Failure> {
         let Some(limit) = self.patience.limit else {
-            return Ok(TICK);
+            return Ok(SELDOM);
         };
         let left = limit.saturating_sub(self.progress.waited());
         if !left.is_zero() {
@@ -163,37 +172,38 @@ impl<'a, S: Seeker> Waiter<'a, S> {
         Err(failure.unwrap_or_else(|| self.seeker.in_vain(&self.probe, self.progress.waited())))
     }
 
-    /// Sleeps until the next lower number ends, or for a second.
-    fn behind(&mut self, below: i64) -> Result<Option<S::Found>, Failure> {
+    /// Sleeps until the next look. A stalled head is looked for instead when that is due.
+    fn behind(&mut self, place: u32) -> Result<Option<S::Found>, Failure> {
         let left = self.left()?;
         self.say()?;
-        let began = Instant::now();
-        self.ticket
-            .wait_behind(self.lock_file, below, left.min(TICK))?;
-        if began.elapsed() < TICK {
-            return Ok(None);
+        let place_searched = place.min(FURTHEST);
+        if self.searched.elapsed() >= STALLED * place_searched {
+            let found = self.search_behind_stalled_head(place_searched);
+            self.searched = Instant::now();
+            return found;
         }
-        let before = match self.ticket.few_ahead(CLOSE)? {
-            Some(0) => return Ok(None),
-            Some(ahead) => u32::try_from(ahead).unwrap_or(1),
-            None if self.looked.elapsed() >= SELDOM => u32::try_from(CLOSE + 2).unwrap_or(1),
-            None => return Ok(None),
-        };
-        self.looked = Instant::now();
-        // Each leaves more time to those who wait before.
+        std::thread::sleep(self.pause().saturating_mul(place).min(SELDOM).min(left));
+        Ok(None)
+    }
+
+    fn pause(&self) -> Duration {
+        let is_moving = self.moved.is_some_and(|moved| moved.elapsed() < MOVING);
+        if is_moving { POLL_WHILE_MOVING } else { POLL }
+    }
+
+    /// Tries what has had room for a while without anybody before this one trying it. Each
+    /// leaves more time to those who wait before.
+    fn search_behind_stalled_head(&mut self, place: u32) -> Result<Option<S::Found>, Failure> {
         let wanted = self.seeker.wanted();
         let (ticket, seeker, probe) = (&self.ticket, &mut self.seeker, &self.probe);
-        let availability = || {
-            // Whose turn it may be now has better to do.
-            if ticket.next_below()? != Some(below) {
-                Ok(Vec::new())
-            } else {
-                seeker
-                    .availability(probe)
-                    .map(|availability| availability.free)
+        let free = || {
+            // Whose turn it is now has better to do.
+            if ticket.is_head()? {
+                return Ok(Vec::new());
             }
+            Ok(seeker.availability(probe)?.free)
         };
-        let alone = stalled_head::alone(availability, wanted, stalled_head::ALONE * before)?;
+        let alone = stalled_head::alone(free, wanted, stalled_head::ALONE * place)?;
         if alone.is_empty() {
             return Ok(None);
         }
@@ -202,11 +212,10 @@ impl<'a, S: Seeker> Waiter<'a, S> {
         Ok(found)
     }
 
-    /// Watches the lock until served, or until somebody waits before it again.
+    /// Looks at the lock until served, or until somebody waits before it again.
     fn head(&mut self) -> Result<Option<S::Found>, Failure> {
-        let mut watch = Watch::new(self.lock_file);
         self.over = None;
-        while self.ticket.next_below()?.is_none() {
+        while self.ticket.is_head()? {
             self.ticket.redraw()?;
             if let Some(found) = self.look(&|_| true)? {
                 return Ok(Some(found));
@@ -217,13 +226,8 @@ impl<'a, S: Seeker> Waiter<'a, S> {
             }
             let left = self.left()?;
             self.say()?;
-            let (pids, all) = self.seeker.holders(&self.probe)?;
-            watch.follow(&pids, all);
-            watch.wait(
-                self.schedule
-                    .pause(Instant::now())
-                    .map_or(left, |pause| pause.min(left)),
-            );
+            let due = self.schedule.pause(Instant::now()).unwrap_or(left);
+            std::thread::sleep(due.min(self.pause()).min(left));
         }
         Ok(None)
     }

@@ -225,13 +225,13 @@ impl Request {
         let wants_all =
             |uuid: &Uuid, ours: &Units| self.filter.portion(ours, memory(uuid)) == Portion::All;
         let by_uuid = self.visible.full_uuids().is_some();
-        let wish = OwnershipQuestion {
+        let question = OwnershipQuestion {
             grant,
             by_uuid,
             count: self.count,
             wants_all: &wants_all,
         };
-        match ownership::of_grant(lock_file, &wish, self.lease_of) {
+        match ownership::of_grant(lock_file, &question, self.lease_of) {
             Decision::All(cover) if self.lease_of.is_some() => Decision::Inside(cover),
             decision => decision,
         }
@@ -273,7 +273,7 @@ impl Request {
     /// The queue of waiters with this request: the same for everybody who could
     /// take the same devices.
     pub fn queue(&self) -> u32 {
-        (layout::fnv1a(self.text().as_bytes()) % u64::from(layout::LINES)) as u32
+        (layout::fnv1a(self.text().as_bytes()) % u64::from(layout::QUEUES)) as u32
     }
 
     /// The request as text: equal for requests that ask for the same.

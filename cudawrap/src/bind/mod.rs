@@ -174,7 +174,7 @@ fn divide(
 
 /// What NVML tells of the device: where it was chosen, else in a session for this alone.
 fn cpus_near(device: &Device, settings: &Settings) -> Result<CpuSet, String> {
-    let asked = || match helper::ask(settings, |client| client.near_uuid(&device.uuid))? {
+    let asked = || match helper::ask(settings, |client| client.affinity(&device.uuid))? {
         Affinity::Near(cpus) => Ok(cpus),
         Affinity::Unknown(failure) => Err(failure),
     };

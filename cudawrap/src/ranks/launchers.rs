@@ -37,7 +37,7 @@ pub fn is_ours_alone(lock_file: &LockFile, cover: &Cover) -> bool {
         return false;
     };
     match &cover.basis {
-        Basis::Reservation(line) => reserved_below(line, own, &ancestors[..above]),
+        Basis::Reservation(holder) => reserved_below(holder, own, &ancestors[..above]),
         // A launcher that runs under the lease has it for all of its ranks.
         Basis::InheritedLease | Basis::AncestorLease => {
             let locks = ownership_proof::locks_of(ancestors[above].pid);
@@ -55,12 +55,12 @@ fn units_overlap(one: &getgpu_common::lock::Units, other: &getgpu_common::lock::
 
 /// Whether a reservation was made for this process, or for an ancestor below the
 /// launcher.
-fn reserved_below(line: &HolderProcess, own: i32, below: &[Stat]) -> bool {
+fn reserved_below(holder: &HolderProcess, own: i32, below: &[Stat]) -> bool {
     let start = Stat::read(own).map_or(0, |stat| stat.start);
     let lineage: Vec<(i32, u64)> = std::iter::once((own, start))
         .chain(below.iter().map(|stat| (stat.pid, stat.start)))
         .collect();
-    line.args.distance(&lineage) != usize::MAX
+    holder.args.distance(&lineage) != usize::MAX
 }
 
 #[cfg(test)]

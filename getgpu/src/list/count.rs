@@ -2,7 +2,7 @@
 //! programs would find room. Nothing is taken, so by the time it is read it may be
 //! different.
 
-use getgpu_common::choice::attempt;
+use getgpu_common::choice::device_claim;
 use getgpu_common::diag::show;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Activity, Detail, Device};
@@ -46,7 +46,7 @@ fn count<W: Worker>(
         let idle = places > 0
             && (confirmed
                 || request.cover.is_some()
-                || client.usage(device, Detail::Uuid)?.activity == Activity::Idle);
+                || client.usage(&device.uuid, Detail::Uuid)?.activity == Activity::Idle);
         free += if idle { places } else { 0 };
     }
     Ok(free)
@@ -63,7 +63,7 @@ fn places(probe: &OfdLock, request: &Request, device: &Device) -> Result<i64, Fa
     match request.filter.portion(&ours, device.memory) {
         Portion::TooLarge => Ok(0),
         Portion::All => Ok(i64::from(
-            attempt::units(probe, request, device)?.is_available(),
+            device_claim::units(probe, request, device)?.is_available(),
         )),
         Portion::Units(wanted) => {
             let taken = Occupancy::look(probe, request.level(), Span::of(&device.uuid))?.all();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Activity;
+use getgpu_common::inventory::{Activity, Detail};
 use getgpu_common::lock::Side;
 use getgpu_common::lock::holder_args::Until;
 use getgpu_common::procfs::Stat;
@@ -32,7 +32,7 @@ pub fn look(held: &mut HeldDevices, settings: &Settings, limit: Duration) -> Res
         let mut looks = Vec::new();
         for held in &watched {
             looks.push(look_at(held, &leased, |device| {
-                Ok(client.usage_of(device)?.activity)
+                Ok(client.usage(device, Detail::Uuid)?.activity)
             })?);
         }
         Ok(looks)

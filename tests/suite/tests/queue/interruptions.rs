@@ -104,20 +104,6 @@ fn stopped_waiters_keep_nobody_from_a_free_device() {
 }
 
 #[test]
-fn the_wait_limit_holds_without_timers() {
-    let sandbox = Sandbox::new("h200x1");
-    let first = blocker(&sandbox);
-    let waiter = line_up(&sandbox, vec![leased(&sandbox, "a", "0.05")]);
-    let script = "ulimit -i 0; exec getgpu --wait=0.5";
-    let outcome = sandbox.shell("bash", script).run();
-    outcome.exits(1).mentions("waited 0.5 s");
-    end(first);
-    for running in waiter {
-        running.wait().exits(0);
-    }
-}
-
-#[test]
 fn an_interrupted_waiter_leaves_nothing() {
     let sandbox = Sandbox::new("h200x1");
     let first = blocker(&sandbox);

@@ -34,15 +34,15 @@ pub fn claim(
         Offer::Available(units) => units,
         Offer::Rejected(why) => return Ok(Offer::Rejected(why)),
     };
-    let aim = ClaimSpec {
+    let spec = ClaimSpec {
         side,
         level: request.level(),
         units,
     };
-    let claim = match claim::attempt(lock_file, &aim, span)? {
+    let claim = match claim::try_claim(lock_file, &spec, span)? {
         Attempt::Got(claim) => claim,
         // Of a part, what was free a moment ago is not, and there may be room beside it.
-        Attempt::Taken if aim.units.is_whole() => return Ok(Offer::Rejected(Rejected::Taken)),
+        Attempt::Taken if spec.units.is_whole() => return Ok(Offer::Rejected(Rejected::Taken)),
         Attempt::Taken | Attempt::Tentative => return Ok(Offer::Rejected(Rejected::Tentative)),
     };
     Ok(Offer::Available(claim))
