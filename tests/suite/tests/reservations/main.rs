@@ -9,6 +9,7 @@
 mod completions;
 mod hold_option;
 mod holder_process;
+mod kept;
 mod lifetime;
 mod max_idle;
 mod scripts;
