@@ -1,0 +1,277 @@
+//! What keeps a reservation while nothing hands it on: programs in every spelling of the
+//! variable, unreadable ones, waiters, threads and daemons, and calls inside a grant.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use getgpu_tests::{all_at_once, free_again, nobody_gets_one_before_the_end, somebody};
+use harness::skip::{self, Need};
+use harness::{Sandbox, wait};
+
+use crate::scripts::{different, ran_on};
+
+#[test]
+fn an_unreadable_program_keeps_its_device() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("linger = '300ms'")
+        .build();
+    let file = sandbox.path("work/hidden");
+    std::fs::copy("/bin/sleep", &file).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o111)).unwrap();
+    let script =
+        "export CUDA_VISIBLE_DEVICES=$(getgpu --for 5); sim-cuda --run 0.1; work/hidden 2; true";
+    let mut shell = sandbox
+        .shell("bash", script)
+        .directory(sandbox.root())
+        .uid(1002)
+        .spawn();
+    wait::until("it is reserved", || !sandbox.holders().is_empty());
+    assert!(nobody_gets_one_before_the_end(&sandbox, &mut shell) > 0);
+    free_again(&sandbox);
+}
+
+#[test]
+fn two_halves_of_a_device_have_a_life_of_their_own() {
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("linger = '300ms'")
+        .build();
+    let half = |file: &str| {
+        let script = format!(
+            "CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --shared --until-file {file}; true"
+        );
+        sandbox.shell("bash", &script).spawn()
+    };
+    let (one, two) = (half("over-1"), half("over-2"));
+    sandbox.until_running(2);
+    assert_eq!(sandbox.holders().len(), 2);
+    sandbox.file("work/over-1", "", 0o644);
+    one.wait().exits(0);
+    let alone = wait::holds_within(Duration::from_secs(10), || sandbox.holders().len() == 1);
+    assert!(alone, "{:#?}", sandbox.holders());
+    sandbox.file("work/over-2", "", 0o644);
+    two.wait().exits(0);
+    free_again(&sandbox);
+}
+
+#[test]
+fn a_value_counts_in_every_spelling() {
+    all_at_once(
+        [
+            "$a,$b",
+            "$'\\n'$a",
+            "\"$a \"",
+            "${a,,}",
+            "${a%????}",
+            ",$a,",
+        ],
+        |value| {
+            let sandbox = Sandbox::builder("mig4")
+                .settings("linger = '300ms'")
+                .build();
+            let script = format!(
+                "a=$(getgpu --for 3); b=$(getgpu --hold --for 10); export CUDA_VISIBLE_DEVICES={value}; \
+                 unset a b; sleep 5; true"
+            );
+            let mut shell = sandbox.shell("bash", &script).spawn();
+            wait::until("both are reserved", || sandbox.holders().len() == 2);
+            while !shell.is_over() {
+                assert!(sandbox.holders().len() == 2 || shell.is_over(), "{value}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        },
+    );
+}
+
+/// A process that waits or asks NVML has the grant that it inherited.
+#[test]
+fn a_waiter_keeps_the_reservation_that_it_waits_inside() {
+    let sandbox = Sandbox::builder("gpus4")
+        .settings("linger = '300ms'")
+        .build();
+    let script = "d=$(getgpu -n 2 --for 1); CUDA_VISIBLE_DEVICES=$d cudawrap -- sim-cuda --until-file over & \
+        CUDA_VISIBLE_DEVICES=$d cudawrap -- sim-cuda --until-file over & \
+        until [ -e started ]; do sleep 0.02; done; exec env CUDA_VISIBLE_DEVICES=$d cudawrap --wait -- sim-cuda";
+    let shell = sandbox.shell("bash", script).spawn();
+    sandbox.until_running(2);
+    sandbox.file("work/started", "", 0o644);
+    wait::until("it waits", || getgpu_tests::listing::waiting(&sandbox) == 1);
+    sandbox.file("work/over", "", 0o644);
+    shell.wait().exits(0);
+    assert_eq!(different(&ran_on(&sandbox)), 2);
+    free_again(&sandbox);
+}
+
+#[test]
+fn a_second_export_and_a_script_in_a_script_have_the_same_device() {
+    let again =
+        "export CUDA_VISIBLE_DEVICES=$(getgpu); echo $CUDA_VISIBLE_DEVICES; sim-cuda --run 0.1";
+    for first in ["getgpu", "getgpu --hold"] {
+        let sandbox = Sandbox::new("mig4");
+        let script = format!(
+            "export CUDA_VISIBLE_DEVICES=$({first}); echo $CUDA_VISIBLE_DEVICES; {again}; bash -c '{again}; true'; \
+             dash -c '{again}'; CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda; getgpu --hold; getgpu --count-free"
+        );
+        let outcome = sandbox.shell("bash", &script).run();
+        outcome.exits(0).says(&[]);
+        let mut lines: Vec<&str> = outcome
+            .stdout
+            .lines()
+            .filter(|line| !line.starts_with("RUN"))
+            .collect();
+        assert_eq!(
+            lines.pop(),
+            Some("1"),
+            "the pool is the grant, and what is one's own counts as free"
+        );
+        assert_eq!(
+            (lines.len(), lines.iter().collect::<BTreeSet<_>>().len()),
+            (5, 1),
+            "{outcome:#?}"
+        );
+        assert!(ran_on(&sandbox).iter().all(|uuid| uuid == lines[0]));
+        free_again(&sandbox);
+    }
+}
+
+#[test]
+fn a_script_that_exports_keeps_its_device_between_its_programs() {
+    let sandbox = Sandbox::new("h200x1");
+    let builtins = "read -t 1.2 x <>f";
+    let script = format!(
+        "mkfifo f; export CUDA_VISIBLE_DEVICES=$(getgpu --for 0.5); sim-cuda --run 0.2; {builtins}; sim-cuda --run 0.2"
+    );
+    let mut program = sandbox.shell("bash", &format!("{script}; true")).spawn();
+    wait::until("it is reserved", || !sandbox.holders().is_empty());
+    assert!(nobody_gets_one_before_the_end(&sandbox, &mut program) > 0);
+    program.wait().exits(0);
+    free_again(&sandbox);
+    assert_eq!(ran_on(&sandbox).len(), 2);
+}
+
+#[test]
+fn two_reservations_of_one_exporting_shell_both_end() {
+    let sandbox = Sandbox::builder("mig4")
+        .settings("linger = '500ms'")
+        .build();
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); a=$CUDA_VISIBLE_DEVICES; sim-cuda --run 1 & \
+                  export CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant); [ $a = $CUDA_VISIBLE_DEVICES ] || : >other; \
+                  sim-cuda --run 0.3; wait; : >over; read x; true";
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let program = sandbox.shell("bash", script).stdin(reader).spawn();
+    sandbox.until_file("work/over");
+    assert!(
+        sandbox.path("work/other").exists(),
+        "a grant that is ignored, and in use, is not given again"
+    );
+    sandbox.assert_clean(Duration::from_secs(3));
+    drop(writer);
+    program.wait().exits(0);
+    assert_eq!(
+        ran_on(&sandbox).into_iter().collect::<BTreeSet<_>>().len(),
+        2
+    );
+}
+
+/// What a terminal multiplexer does: each of its windows inherits the variable that its
+/// first client had.
+#[test]
+fn an_unrelated_program_on_the_granted_device_is_named() {
+    let sandbox = Sandbox::builder("mig4").build();
+    let device = sandbox
+        .getgpu([format!("--hold={}", std::process::id())])
+        .run()
+        .line();
+    let script = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --until-file over; true";
+    let window = || sandbox.shell("bash", script).visible(&device).spawn();
+    let first = window();
+    sandbox.until_running(1);
+    let second = window();
+    let line = format!("getgpu: {device}: also used by ");
+    wait::until("the second is told", || second.stderr().starts_with(&line));
+    assert!(second.stderr().contains("sim-cuda"), "{}", second.stderr());
+    assert_eq!(first.stderr(), "");
+    sandbox.file("work/over", "", 0o644);
+    first.wait().exits(0);
+    second.wait();
+}
+
+/// A hold, or a lease, may end before a program that was started inside it.
+#[test]
+fn a_device_that_is_printed_again_is_kept_for_its_own_program() {
+    let inner = "CUDA_VISIBLE_DEVICES=$(getgpu) setsid sim-cuda --init 1 --run 2 &";
+    let lease = "cudawrap -- python3 -c 'import subprocess, time\n\
+        subprocess.Popen(\"CUDA_VISIBLE_DEVICES=$(getgpu) exec sim-cuda --init 1 --run 2\", shell=True)\n\
+        time.sleep(1)'"
+        .to_owned();
+    all_at_once(
+        [
+            format!("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); {inner} sleep 1"),
+            format!("export CUDA_VISIBLE_DEVICES=$(getgpu --hold --for 1); {inner} sleep 1.5"),
+            lease,
+        ],
+        |script| {
+            let sandbox = Sandbox::builder("h200x1")
+                .settings("linger = '300ms'")
+                .build();
+            sandbox.shell("bash", &script).run();
+            let next = "CUDA_VISIBLE_DEVICES=$(getgpu --wait=20) sim-cuda --run 0.1";
+            sandbox.shell("bash", next).run().exits(0);
+            assert_eq!(ran_on(&sandbox).len(), 2, "{script}");
+            sandbox.assert_exclusive();
+        },
+    );
+}
+
+/// A script that was given a share, and takes another one for itself.
+#[test]
+fn a_share_that_is_used_again_below_another_caller_is_kept() {
+    let sandbox = Sandbox::builder("h200x1")
+        .settings("linger = '500ms'")
+        .build();
+    let worker = "CUDA_VISIBLE_DEVICES=$1 sim-cuda --max 2 --run 1 & sleep 0.3\n\
+        CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --max 2 --run 6 &\n\
+        wait %1; CUDA_VISIBLE_DEVICES=$1 sim-cuda --max 2 --run 4 & wait\n";
+    sandbox.file("work/worker", worker, 0o755);
+    let script = "d=$(getgpu --share 1/2); bash ./worker $d; true";
+    let mut shell = sandbox.shell("bash", script).spawn();
+    wait::until("both halves are in use", || {
+        sandbox.holders().len() == 2 && ran_on(&sandbox).len() >= 2
+    });
+    while !shell.is_over() && sandbox.running() == 2 {
+        let third = somebody(&sandbox, &["--share", "1/2", "--no-reserve"]).run();
+        assert!(
+            third.code() == Some(1) || sandbox.running() < 2,
+            "{third:#?}"
+        );
+    }
+    shell.wait().exits(0);
+}
+
+#[test]
+fn what_a_program_leaves_behind_keeps_its_device() {
+    // One whose environment is empty, whose first thread has ended.
+    let thread = "python3 -c 'import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(5,)).start()\ntime.sleep(0.3)\nctypes.CDLL(None).pthread_exit(None)'";
+    all_at_once(
+        [
+            "CUDA_VISIBLE_DEVICES=$(getgpu) sh -c 'env -i sleep 5 & sleep 0.5'".to_owned(),
+            format!("export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.6 & {thread}; true"),
+        ],
+        |script| {
+            let sandbox = Sandbox::builder("h200x1")
+                .settings("linger = '300ms'")
+                .build();
+            let shell = sandbox.shell("bash", &script).spawn();
+            wait::until("it is reserved", || !sandbox.holders().is_empty());
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_secs(2) {
+                somebody(&sandbox, &["--no-reserve"]).run().exits(1);
+            }
+            shell.wait();
+            free_again(&sandbox);
+        },
+    );
+}
