@@ -4,6 +4,7 @@
 //! tells the CPUs, `serve` answers requests.
 
 mod affinity;
+mod answers;
 mod device_files;
 pub mod fault;
 mod judge;
