@@ -32,12 +32,13 @@ fn a_device_is_kept_as_long_as_the_client_that_names_it() {
             assert!(nobody_gets_one_before_the_end(&sandbox, &mut client) > 20);
         });
         client.wait().exits(0);
-        sandbox.assert_clean(Duration::from_secs(1));
+        // The client was no use of the device, and kept it for `linger` more.
+        sandbox.assert_clean(Duration::from_secs(5));
     });
 }
 
 /// The recipe for the background, by the book.
-const DETACHED: &str = r#"d=$(getgpu) && id=$(docker run -d --gpus "device=$d" image PROGRAM) &&
+const DETACHED: &str = r#"d=$(getgpu --for 5) && id=$(docker run -d --gpus "device=$d" image PROGRAM) &&
     CUDA_VISIBLE_DEVICES=$d getgpu --hold="$(docker inspect -f '{{or .State.Pid "over"}}' "$id")""#;
 
 #[test]
@@ -63,7 +64,8 @@ fn a_container_in_the_background_has_its_device_until_it_is_over() {
             "no free device: 1 of 1 in use (reserved 1)",
         );
         shell("docker kill $(cat id)").run().exits(0);
-        sandbox.assert_clean(Duration::from_secs(1));
+        // The first reservation may not have ended yet.
+        sandbox.assert_clean(Duration::from_secs(8));
     });
 }
 
