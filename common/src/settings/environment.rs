@@ -108,12 +108,15 @@ impl Environment {
     }
 }
 
-/// Whether a file belongs to root and nobody else can replace it.
+/// Whether a file is root's to make and to replace. One that is missing is, if its directory
+/// is: the first call makes the lock.
 fn is_roots(path: &Path) -> bool {
-    let owner = |path: &Path| std::fs::symlink_metadata(path).map(|meta| meta.uid());
+    let own = match std::fs::symlink_metadata(path) {
+        Ok(meta) => meta.uid() == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    };
     let directory = path.parent().map(std::fs::symlink_metadata);
-    matches!(owner(path), Ok(0))
-        && matches!(directory, Some(Ok(meta)) if meta.uid() == 0 && meta.mode() & 0o022 == 0)
+    own && matches!(directory, Some(Ok(meta)) if meta.uid() == 0 && meta.mode() & 0o022 == 0)
 }
 
 /// The settings beside the `bin` of an executable. The system's own directories have

@@ -46,6 +46,26 @@ impl Loaded {
         }
     }
 
+    /// What of the system's file can be understood, each setting by itself: for a caller
+    /// that has been told what is wrong with it. Nothing of a file that is no TOML.
+    pub fn read_in_part(environment: &Environment) -> Self {
+        let mut loaded = Self::built_in();
+        let trusted = trusted::check(
+            &environment.system_file,
+            "",
+            environment.system_file_must_exist,
+        );
+        let file = File::read(&environment.system_file, false);
+        if let (Ok(()), Ok(Some(file))) = (trusted, file) {
+            for entry in &file.entries {
+                // What is wrong stays as it is built in.
+                let _ = loaded.enter(&file, entry, true);
+            }
+        }
+        loaded.unknown.clear();
+        loaded
+    }
+
     /// Reads the system's and the user's file, with what they say for `program`. A
     /// missing file is fine, an unreadable or wrong one is not.
     pub fn read(environment: &Environment, program: Option<&str>) -> Result<Self, Failure> {

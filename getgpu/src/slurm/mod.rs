@@ -39,7 +39,8 @@ pub fn run(hook: Hook) -> i32 {
 /// What every hook knows.
 struct Context {
     environment: Environment,
-    /// The settings; the built-in ones if the file is wrong.
+    /// The settings; where the file is wrong, those that can be understood, so that it is
+    /// known who was promised a part.
     loaded: Loaded,
     /// What is wrong with the file.
     wrong: Option<Failure>,
@@ -53,7 +54,7 @@ impl Context {
         let read = Loaded::read(&environment, None).and_then(Loaded::strict);
         let (mut loaded, wrong) = match read {
             Ok(loaded) => (loaded, None),
-            Err(failure) => (Loaded::built_in(), Some(failure)),
+            Err(failure) => (Loaded::read_in_part(&environment), Some(failure)),
         };
         let (moved, old) = old_settings::apply(&mut loaded);
         if loaded.settings.lock.is_none() || environment.lock.is_some() {

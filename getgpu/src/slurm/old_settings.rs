@@ -34,11 +34,13 @@ pub fn apply(loaded: &mut Loaded) -> (Vec<String>, Option<Failure>) {
     let text = std::fs::read_to_string(PATH).unwrap_or_default();
     let mut wrong = None;
     let mut moved = Vec::new();
-    for (name, value) in text.lines().filter_map(assignment) {
-        let Some((_, key, form)) = NAMES.iter().find(|(known, ..)| *known == name) else {
+    let lines: Vec<(&str, String)> = text.lines().filter_map(assignment).collect();
+    for (name, key, form) in &NAMES {
+        // The last one counts, as in a shell.
+        let Some((_, value)) = lines.iter().rfind(|(known, _)| known == name) else {
             continue;
         };
-        let texts = texts(&value, *form);
+        let texts = texts(value, *form);
         moved.push(line(key, &texts, *form));
         let set = loaded.sources.iter().find(|(known, _)| known == key);
         if set.is_some_and(|(_, source)| !matches!(source, Source::BuiltIn)) {

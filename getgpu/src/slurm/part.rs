@@ -20,9 +20,7 @@ pub fn choosing(words: &[String], own: &[String]) -> Result<Options, Failure> {
     let refuse = |why: &str| Err(Failure::new(Kind::Usage, why));
     let typed = read(&mut words.iter())?;
     match typed.action {
-        Action::Print(_) if typed.ignore_grant => {
-            refuse("--ignore-grant: a job stays within its grant")
-        }
+        Action::Print(_) if typed.ignore_grant => refuse("a job stays within its grant"),
         Action::Print(_) => read(&mut words.iter().chain(own)),
         _ => refuse("with these options getgpu chooses no device"),
     }

@@ -139,7 +139,7 @@ impl Task<'_> {
             SlurmTasks::Both | SlurmTasks::All => true,
             SlurmTasks::Asked => false,
         };
-        match asked.trim() {
+        match asked.trim().to_ascii_lowercase().as_str() {
             "no" => Ok(Wish::Nobody),
             "yes" => Ok(Wish::Job(Vec::new())),
             "" => Ok(if by_site { Wish::Site } else { Wish::Nobody }),
@@ -147,8 +147,8 @@ impl Task<'_> {
                 Kind::Usage,
                 format!("GETGPU_SLURM={asked}: only yes and no are allowed here (job_options)"),
             )),
-            options => Ok(Wish::Job(
-                options.split_whitespace().map(str::to_owned).collect(),
+            _ => Ok(Wish::Job(
+                asked.split_whitespace().map(str::to_owned).collect(),
             )),
         }
     }

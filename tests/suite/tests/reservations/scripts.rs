@@ -147,7 +147,7 @@ fn a_process_with_the_uuid_in_an_argument_keeps_it_past_for() {
     let sandbox = Sandbox::builder("h200x1")
         .settings("linger = '200ms'")
         .build();
-    let script = "probe --gpus device=$(getgpu --for 0.3) --sleep 1.5";
+    let script = "probe --gpus device=$(getgpu --for 2) --sleep 4";
     let mut shell = sandbox.shell("bash", script).spawn();
     wait::until("it is reserved", || !sandbox.holders().is_empty());
     assert!(nobody_gets_one_before_the_end(&sandbox, &mut shell) > 0);

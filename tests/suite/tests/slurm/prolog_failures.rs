@@ -168,6 +168,13 @@ fn wrong_settings_reserve_nothing_and_fail_no_job() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
+    // What can be understood of the file still says who was promised a part.
+    let own = "shares = ['small=1/4']\ntasks = 'some'";
+    hook(&sandbox, "prolog", own, &job(2), "small")
+        .wait()
+        .exits(0);
+    assert_eq!(sandbox.beside_lock(), [mark(2)]);
+    hook(&sandbox, "epilog", own, &job(2), "").wait().exits(0);
     for wrong in [
         "shares = ['gpushare4=']",
         "timeout = 0",

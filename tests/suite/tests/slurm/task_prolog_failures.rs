@@ -244,7 +244,7 @@ fn options_of_a_job_never_leave_its_grant() {
         (
             "--ignore-grant",
             "",
-            "--ignore-grant: a job stays within its grant",
+            "GETGPU_SLURM=--ignore-grant: a job stays within its grant",
         ),
         ("--list", "", "with these options getgpu chooses no device"),
         (
