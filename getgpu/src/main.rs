@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(dead_code, reason = "the test harness has its own main"))]
 
 mod answer;
+mod call;
 mod caller;
 mod check;
 mod check_devices;

@@ -1,25 +1,20 @@
-//! getgpu's story: options, settings, request, lock, and then what was asked for. What
-//! went wrong ends in one line and a documented status.
+//! getgpu's story: what was typed, and then what it asks for. What went wrong ends in one
+//! line and a documented status.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::time::Instant;
 
 use getgpu_common::diag::{Diag, Level, show};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::exit;
 use getgpu_common::lock::LockFile;
-use getgpu_common::lock::holder_args::LEASE_TAG;
-use getgpu_common::node_lock::find_lock_file;
-use getgpu_common::request::Request;
-use getgpu_common::settings::{Environment, Loaded, Settings, Source};
-use getgpu_common::syslog;
+use getgpu_common::settings::{Environment, Loaded};
 use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
 
-use crate::invocation::{Invocation, open};
-use crate::options::{self, Action, Form, Format, Keep, Options};
-use crate::{caller, check, list, monitor, release, show_config, slurm};
+use crate::call::{answer, put_options};
+use crate::options::{self, Action, Options};
+use crate::{check, monitor, show_config, slurm};
 
 /// Runs with the arguments behind the program's name; gives the exit status.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
@@ -76,47 +71,6 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
     answer(options, Loaded::read(environment, None)?, environment, diag)
 }
 
-/// Does what the options ask for, under the settings of files.
-pub fn answer(
-    options: &Options,
-    mut loaded: Loaded,
-    environment: &Environment,
-    diag: &Diag,
-) -> Result<(), Failure> {
-    let began = Instant::now();
-    put_options(options, environment, &mut loaded)?;
-    let loaded = loaded.strict()?;
-    let settings = &loaded.settings;
-    let lock_file = || find_lock_file(settings, environment, diag, false);
-    match &options.action {
-        Action::Release(name) => {
-            let listed = || Request::listed(settings, environment, options.ignore_grant);
-            let device = |index| list::device_at(open(settings)?, listed()?, index);
-            release::one(&lock_file()?, name, device, diag)
-        }
-        Action::ReleaseAll => release::all(&lock_file()?, diag),
-        Action::Queue { json } => list::queue::show(&lock_file()?, *json),
-        _ => {
-            let request = request(options, settings, environment)?;
-            let call = Invocation {
-                options,
-                environment,
-                settings,
-                lock_file: lock_file()?,
-                diag,
-                began,
-            };
-            look_or_print(&call, request).inspect_err(|failure| {
-                let prints = matches!(options.action, Action::Print(_));
-                if prints && matches!(failure.kind, Kind::NoneFree | Kind::Refused) {
-                    let caller = caller::find().name;
-                    syslog::refused(settings, "getgpu", &caller, &failure.message);
-                }
-            })
-        }
-    }
-}
-
 /// Says what the settings are, and where each comes from.
 fn show_settings(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), Failure> {
     let mut loaded = Loaded::read(environment, None)?;
@@ -134,84 +88,4 @@ fn show_settings(options: &Options, environment: &Environment, diag: &Diag) -> R
     let head = show_config::head(environment, &lock);
     let head = if people { head.as_str() } else { "" };
     show(&format!("{head}{}", show_config::text(&loaded)))
-}
-
-/// Which devices the call is about.
-fn request(
-    options: &Options,
-    settings: &Settings,
-    environment: &Environment,
-) -> Result<Request, Failure> {
-    match options.action {
-        // What is looked at, or reserved already, is told to a job without a GPU too.
-        Action::List(..) | Action::Watch(..) | Action::CountFree | Action::Tagged(_) => {
-            Request::listed(settings, environment, options.ignore_grant)
-        }
-        Action::Print(Some(_)) => {
-            Request::new(settings, environment, options.ignore_grant).map(Request::by_index)
-        }
-        _ => {
-            let mut request = Request::new(settings, environment, options.ignore_grant)?;
-            request.lease_of = lease_of(options);
-            Ok(request)
-        }
-    }
-}
-
-/// The process that Python's `cudawrap.lease()` asks for.
-fn lease_of(options: &Options) -> Option<i32> {
-    match options.keep {
-        Keep::Hold(pid) if options.tag.as_deref()?.starts_with(LEASE_TAG) => pid,
-        _ => None,
-    }
-}
-
-/// What a call with a request does: shows devices, or prints one.
-fn look_or_print(call: &Invocation<'_>, request: Request) -> Result<(), Failure> {
-    let (settings, lock_file) = (call.settings, &call.lock_file);
-    match &call.options.action {
-        Action::List(form, only) => {
-            let shown = list::Shown {
-                form: *form,
-                only,
-                level: call.options.level,
-            };
-            list::show(open(settings), request, settings, lock_file, &shown)
-        }
-        Action::Watch(every, only) => {
-            let shown = list::Shown {
-                form: Form::Table,
-                only,
-                level: call.options.level,
-            };
-            list::watch::run(*every, || {
-                let (client, request) = (open(settings), request.clone());
-                list::drawn(client, request, settings, lock_file, &shown).into_bytes()
-            })
-        }
-        Action::CountFree => list::count::free(open(settings), request, lock_file),
-        Action::Tagged(name) => call.print_tagged(name),
-        _ => call.print(request),
-    }
-}
-
-/// Puts in force what was typed.
-fn put_options(
-    options: &Options,
-    environment: &Environment,
-    loaded: &mut Loaded,
-) -> Result<(), Failure> {
-    options.choices.put(loaded)?;
-    if options.format == Format::Index {
-        loaded.put("type", &["gpu".into()], "--format index")?;
-    }
-    if let Some(time) = options.reserve_for {
-        loaded.settings.reserve_for = time;
-        loaded.from("reserve_for", Source::Typed("--for".into()));
-    }
-    if environment.lock.is_some() {
-        loaded.settings.lock.clone_from(&environment.lock);
-        loaded.from("lock", Source::Typed("GETGPU_LOCK".into()));
-    }
-    Ok(())
 }

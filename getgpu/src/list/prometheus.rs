@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::Listing;
 use super::rows::{Row, State};
+use crate::slurm::mark;
 
 const STATES: [(State, &str); 7] = [
     (State::Free, "free"),
@@ -138,13 +139,19 @@ fn node(listing: &Listing, text: &mut Exposition) {
     text.gauge(
         "getgpu_slurm_jobs_without_part",
         "Jobs of Slurm that were promised a part of a device and have none.",
-        number(crate::slurm::marked_jobs(Path::new(&listing.lock)) as u64),
+        number(jobs_without_part(&listing.lock) as u64),
     );
     text.gauge(
         "getgpu_lock_shared",
         "Whether the lock is the host's.",
         number(u64::from(listing.lock_shared)),
     );
+}
+
+/// How many jobs of Slurm were promised a part and have none, by their marks beside the lock.
+fn jobs_without_part(lock: &str) -> usize {
+    let marks = Path::new(lock).parent();
+    marks.map_or(0, |marks| mark::jobs(marks).len())
 }
 
 fn states(rows: &[Row]) -> Vec<String> {

@@ -82,7 +82,7 @@ fn lock(file: File, how: FlockArg) -> io::Result<Flock<File>> {
 }
 
 fn path(marks: &Path, job: &str) -> PathBuf {
-    marks.join(super::tag(job))
+    marks.join(format!("slurm-{job}"))
 }
 
 /// Why a job has no part, if it is marked.

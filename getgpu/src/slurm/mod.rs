@@ -3,7 +3,7 @@
 //! should have a device and gets none sees no GPU.
 
 mod epilog;
-mod mark;
+pub mod mark;
 mod old_settings;
 mod part;
 mod prolog;
@@ -12,7 +12,7 @@ mod task_process;
 mod task_prolog;
 mod tell;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use getgpu_common::diag::{Diag, Level};
 use getgpu_common::error::Failure;
@@ -85,11 +85,6 @@ impl Context {
             .and_then(|lock| lock.path.parent().map(PathBuf::from));
         directory.unwrap_or_else(|| "/run/getgpu".into())
     }
-}
-
-/// How many jobs were promised a part and have none, by their marks beside this lock.
-pub fn marked_jobs(lock: &Path) -> usize {
-    lock.parent().map_or(0, |marks| mark::jobs(marks).len())
 }
 
 /// A variable that is set to a text, which may be empty.

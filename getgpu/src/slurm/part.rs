@@ -5,8 +5,8 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::settings::Environment;
 
 use super::{Context, DIAG};
+use crate::call;
 use crate::options::{self, Action, Format, Options};
-use crate::run;
 
 /// Reads words of the site or of a job that choose devices, and the hook's `own`.
 ///
@@ -38,14 +38,14 @@ pub fn reserve(
     } else {
         Format::Task
     };
-    run::answer(&options, context.loaded.clone(), environment, &DIAG)
+    call::answer(&options, context.loaded.clone(), environment, &DIAG)
 }
 
 /// Prints the lines for the part that is reserved under a tag; whether there is one.
 pub fn print_reserved(context: &Context, tag: &str) -> Result<bool, Failure> {
     let words = ["-q", "--tag", tag, "--format", "task"].map(Into::into);
     let options = options::parse(words.into_iter())?;
-    let printed = run::answer(
+    let printed = call::answer(
         &options,
         context.loaded.clone(),
         &context.environment,
