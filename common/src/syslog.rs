@@ -91,7 +91,7 @@ pub fn released(by: &str, pid: i32, text: &str, held: Duration) {
     send(&format!("{by}[{pid}]: released {text} held={held:.1}s"));
 }
 
-/// Writes down that somebody got no device, if the site wants that.
+/// Logs that a call got no device, if the site logs.
 pub fn refused(settings: &Settings, by: &str, program: &str, why: &str) {
     if settings.log == Log::None {
         return;

@@ -41,13 +41,12 @@ impl Invocation<'_> {
         });
         let processes = open(self.settings).and_then(|client| {
             client.ask_all(|client| {
-                let inventory = client.scan(Detail::Uuid)?;
-                let mut devices = inventory.devices.into_iter();
-                let Some(found) = devices.find(|other| other.uuid == *device) else {
-                    return Ok(Vec::new());
-                };
-                let usage = client.usage(&found.uuid, Detail::Full)?;
-                Ok(usage.processes.iter().map(|one| one.pid as i32).collect())
+                let usage = client.usage(device, Detail::Full)?;
+                Ok(usage
+                    .processes
+                    .iter()
+                    .map(|one| one.pid as i32)
+                    .collect::<Vec<_>>())
             })
         });
         let mut programs = leases.unwrap_or_default();

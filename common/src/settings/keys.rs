@@ -102,7 +102,7 @@ keys! {
         |s| show_json(&s.slurm.options.join(" ")), |s, t| s.slurm.options = words(t)?;
     policy "slurm.wait", "how long a job waits in its prolog for its part",
         |s| show_time(s.slurm.wait), |s, t| s.slurm.wait = time(t)?;
-    policy "slurm.old", "the age from which on the prolog clears what jobs that are over have left",
+    policy "slurm.old", "how old a reservation or mark of an ended job is when a prolog removes it",
         |s| show_time(s.slurm.old), |s, t| s.slurm.old = time(t)?;
     preference "type", "\"auto\" (MIG devices if there are any, else whole GPUs), \"mig\", \"gpu\" or \"any\"",
         |s| show_json(&s.kind), |s, t| s.kind = read(t)?;

@@ -14,7 +14,7 @@ pub struct SlurmSettings {
     pub tasks: SlurmTasks,
     /// Whether a task that gets no device is not started.
     pub strict: bool,
-    /// What the only task of a job sees whose granted device somebody else has.
+    /// What the only task of a job sees if another program holds its granted device.
     pub taken: SlurmTaken,
     /// Whether a job may choose by options in GETGPU_SLURM.
     pub job_options: bool,
@@ -28,7 +28,7 @@ pub struct SlurmSettings {
     pub options: Vec<String>,
     /// How long a job waits in its prolog for a part.
     pub wait: Duration,
-    /// The age from which on a reservation or a mark of a job that is over is cleared.
+    /// How old a reservation or mark of an ended job is when a prolog removes it.
     pub old: Duration,
 }
 

@@ -104,7 +104,7 @@ words! {
 }
 
 words! {
-    /// What the only task of a job sees whose granted device somebody else has.
+    /// What the only task of a job sees if another program holds its granted device.
     SlurmTaken {
         /// No GPU.
         #[default]

@@ -93,7 +93,7 @@ pub fn reason(marks: &Path, job: &str) -> Option<&'static str> {
     Some(known.map_or("it could not be reserved on this node", |(_, text)| text))
 }
 
-/// Removes the mark of a job that is over.
+/// Removes the mark of an ended job.
 pub fn clear(marks: &Path, job: &str) {
     let _ = std::fs::remove_file(path(marks, job));
 }

@@ -197,7 +197,7 @@ fn wrong_settings_reserve_nothing_and_fail_no_job() {
     }
 }
 
-/// A prolog that waits longer than marks of jobs that are over are kept.
+/// A prolog may wait longer than the marks of ended jobs are kept.
 #[test]
 fn no_other_prolog_removes_the_mark_of_one_that_runs() {
     if skip::lacks(&[Need::Root]) {
