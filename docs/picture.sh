@@ -11,7 +11,8 @@ bin=${1:-$here/../target/debug}
     /\033\[1m/ { gsub(/\033\[[0-9]*m/, ""); lines[++n] = "#" $0; shown = 0; next }
     { if (++shown <= 6) lines[++n] = " " $0; else if (shown == 7) lines[++n] = "  ..." }
     END {
-        width = 760; height = n * 17 + 24
+        for (i = 1; i <= n; i++) if (length(lines[i]) > longest) longest = length(lines[i])
+        width = longest * 7.9 + 32; height = n * 17 + 24
         printf "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"ui-monospace,monospace\" font-size=\"13\">\n", width, height
         printf "<title>getgpu, cudawrap and create-cudawrap on a simulated node with 8 GPUs and 56 MIG devices</title>\n"
         printf "<rect width=\"100%%\" height=\"100%%\" rx=\"8\" fill=\"#16181d\"/>\n"

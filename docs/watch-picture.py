@@ -22,6 +22,7 @@ from termios import TIOCSWINSZ
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.argv[1] if len(sys.argv) > 1 else HERE / "../target/debug").resolve()
 COLUMNS, ROWS, SECONDS = 96, 13, 2.2
+STILL = 4
 PAPER, INK = "#16181d", "#d7dae0"
 COLOURS = {"32": "#8fce8f", "33": "#e6c07b", "36": "#7fd0d8", "31": "#e88388", "35": "#c8a0e0", "2": "#737a86"}
 
@@ -135,11 +136,14 @@ def draw(frames):
         print(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" font-family="ui-monospace,monospace" font-size="13" fill="{INK}">', file=out)
         print("<title>getgpu --watch on a simulated node while programs come and go</title>", file=out)
         print(f"<style>g{{visibility:hidden;animation:show {len(frames) * SECONDS:.1f}s step-end infinite}}", file=out)
-        print(f"@keyframes show{{0%{{visibility:visible}}{share:.2f}%{{visibility:hidden}}}}</style>", file=out)
+        print(f"@keyframes show{{0%{{visibility:visible}}{share:.2f}%{{visibility:hidden}}}}", file=out)
+        # Where animations do not run, one frame is seen.
+        print("g.still{visibility:visible}</style>", file=out)
         print(f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/>', file=out)
         for place, text in enumerate(frames):
             delay = (place - len(frames)) * SECONDS
-            print(f'<g style="animation-delay:{delay:.1f}s">\n{text.replace(host, "node1")}\n</g>', file=out)
+            still = ' class="still"' if place == STILL else ""
+            print(f'<g{still} style="animation-delay:{delay:.1f}s">\n{text.replace(host, "node1")}\n</g>', file=out)
         print("</svg>", file=out)
 
 

@@ -9,7 +9,11 @@ complete -c getgpu -l tag -d 'Name the reservation; without other options: print
 complete -c getgpu -l uid -d 'Reserve on behalf of UID (root only)' -r -f
 complete -c getgpu -l release -d 'Give up your reservation with this TAG, or of the device with this UUID or INDEX (root: anybody\'s)' -r -f
 complete -c getgpu -l user -d 'With --list: only devices that this user holds or uses' -r -f
+complete -c getgpu -l columns -d 'With --list: more columns, of the GPU: utilization, power, temperature' -r -f
 complete -c getgpu -l slurm -d 'Run as Slurm\'s prolog, task-prolog or epilog, which etc/slurm calls' -r -f
+complete -c getgpu -l color -d 'With --list: colours also in a pipe (always), or nowhere (never) [default: auto]' -r -f -a "auto\t''
+always\t''
+never\t''"
 complete -c getgpu -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
 mig\t''
 gpu\t''
@@ -29,18 +33,17 @@ complete -c getgpu -l hold -d 'Keep the device until PID (default: the calling p
 complete -c getgpu -l no-reserve -d 'Only print a device, reserve nothing'
 complete -c getgpu -l release-all -d 'Give up all your reservations (root: everybody\'s)'
 complete -c getgpu -s l -s L -l list -d 'List all devices: state, user, program, since when'
-complete -c getgpu -l json -d 'With --list or --queue: print JSON'
+complete -c getgpu -l json -d 'With --list, --queue or --check: print JSON'
 complete -c getgpu -l free -d 'With --list: only free devices'
 complete -c getgpu -l mine -d 'With --list: only devices that you hold or use'
 complete -c getgpu -l watch -d 'Show the list on a terminal and redraw it every SECONDS (default: 2) until you press q'
-complete -c getgpu -l queue -d 'List the waiters in the queue, each with its start and command'
+complete -c getgpu -l queue -d 'List the waiters in the queue, each with its start and command, and since when devices are held'
 complete -c getgpu -l count-free -d 'Print the number of free devices'
 complete -c getgpu -l explain -d 'Also print, for every other device, why it was not chosen'
-complete -c getgpu -l check -d 'Check whether this node is set up and print a remedy for each problem; with DIR...: check the wrapped programs there too'
-complete -c getgpu -l monitor -d 'Watch the node as a service of root\'s: log the end of leases, apply max_idle, write metrics into FILE once a minute'
+complete -c getgpu -l check -d 'Check whether this node is set up and print a remedy for each problem (with -q: problems only); with DIR...: check the wrapped programs there too'
 complete -c getgpu -l show-config -d 'Print each setting and where it comes from'
+complete -c getgpu -l monitor -d 'Watch the node as a service of root\'s: log the end of leases, apply max_idle, write metrics into FILE once a minute'
 complete -c getgpu -s v -l verbose -d 'Print what is decided and why'
 complete -c getgpu -s q -l quiet -d 'Print errors only, no hints'
 complete -c getgpu -s V -l version -d 'Print the version'
 complete -c getgpu -s h -l help -d 'Print help: the common options (-h) or everything (--help)'
-complete -c getgpu -l release -r -f -a "(getgpu --complete release 2>/dev/null)"

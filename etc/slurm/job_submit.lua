@@ -92,6 +92,8 @@ function share_of_job(job_desc)
     end
     if job_desc.environment then
         job_desc.environment["GETGPU_SLURM_PART"] = share.feature
+        -- srun --export=NONE in the job's script leaves variables of Slurm's alone.
+        job_desc.environment["SLURM_GETGPU_PART"] = share.feature
     end
     return slurm.SUCCESS
 end

@@ -10,7 +10,7 @@ class Getgpu(MakefilePackage):
     """A free NVIDIA MIG device or GPU for every program on a shared node: getgpu, cudawrap and
     create-cudawrap. Leases are kernel locks; there is no daemon and no state file."""
 
-    homepage = "https://example.org/getgpu"
+    # There is no home page yet; a site names its mirror.
     git = "https://example.org/getgpu.git"
 
     license("MIT OR Apache-2.0", checked_by="getgpu maintainers")

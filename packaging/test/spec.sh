@@ -18,6 +18,6 @@ for version in 0.1.0 9.9.9; do
     # What it requires of the building machine may come from elsewhere than rpms; who packages it is up to the site.
     rpmbuild -bb --build-in-place --nodeps --quiet --define "_topdir $room" --define "programs $programs" \
         --define "__os_install_post $finish" --define '_binary_payload w1.gzdio' \
-        --define 'packager getgpu maintainers <maintainers@users.noreply.a-seed-c848ecfd.example>' "$room/getgpu.spec"
+        --define 'packager getgpu maintainers <getgpu@packages.invalid>' "$room/getgpu.spec"
     cp "$room"/RPMS/*/getgpu-"$version"-1*.rpm "$output/$version.rpm"
 done

@@ -17,7 +17,10 @@ from ._errors import (
     UsageError,
 )
 from ._lease import Lease, lease
+from ._programs import version
 from ._run import run
+
+__version__ = version()
 
 __all__ = [
     "CudaInitialized",

@@ -71,7 +71,7 @@ def read(stderr: str) -> Said:
     for line in stderr.splitlines():
         text = re.sub(r"^getgpu: ", "", line)
         if text.startswith("hint: "):
-            hint = text[len("hint: ") :]
+            hint = _for_python(text[len("hint: ") :])
         elif text:
             lines.append(text)
     return Said(lines, hint)
@@ -90,6 +90,22 @@ def failure(status: int, stderr: str) -> CudawrapError:
     return kind(message, hint)
 
 
+def _for_python(hint: str) -> str:
+    """A hint with the arguments of lease() in the place of getgpu's options."""
+    for option, argument in _ARGUMENTS:
+        hint = re.sub(option, argument, hint)
+    return hint
+
+
+_ARGUMENTS = (
+    (r".*\bgetgpu --wait\b", "wait=True joins the queue"),
+    (r"getgpu --list( --json)?\b", "cudawrap.devices()"),
+    (r"--share[ =]([\d/.%A-Z]+)", r'share="\1"'),
+    (r"--wait=([\w.]+)", r'wait="\1"'),
+    (r"--wait\b", "wait=True"),
+    (r"--min-memory\b", "min_memory"),
+    (r"--(share|profile|count|policy)\b", r"\1"),
+)
 _KINDS: dict[int, type[CudawrapError]] = {
     1: NoDeviceFree,
     2: UsageError,

@@ -5,6 +5,9 @@ The reservation is `getgpu --hold=PID` under a tag that no other lease has, so t
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import contextvars
 import itertools
 import os
 import secrets
@@ -21,11 +24,13 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class Lease:
-    """One or several devices that are reserved for this process; also a context manager."""
+    """One or several devices that are reserved for this process; also a context manager, `async` or not."""
 
-    def __init__(self, uuids: Sequence[str], tag: str) -> None:
+    def __init__(self, uuids: Sequence[str], tag: str, in_environment: bool) -> None:
         self._uuids = tuple(uuids)
         self._tag = tag
+        self._in_environment = in_environment
+        self._outer: contextvars.Token[Lease | None] | None = None
         self._pid = os.getpid()
         self._open = True
         self._guard = threading.Lock()
@@ -34,6 +39,11 @@ class Lease:
     def uuids(self) -> tuple[str, ...]:
         """The UUIDs of the devices, as CUDA_VISIBLE_DEVICES takes them."""
         return self._uuids
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the lease is this process's and has not been released. A limit of the site may end it before."""
+        return self._open and self._pid == os.getpid()
 
     def release(self) -> None:
         """Gives the devices back and puts the environment back.
@@ -47,9 +57,11 @@ class Lease:
                 return
             self._open = False
         _variables.remove(self._tag)
-        _release(self._tag)
+        release(self._tag)
 
     def __enter__(self) -> Lease:
+        # In the environment it is for all that is started, and hides one that is not.
+        self._outer = _current.set(None if self._in_environment else self)
         return self
 
     def __exit__(
@@ -58,10 +70,30 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._leave()
         self.release()
 
+    async def __aenter__(self) -> Lease:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._leave()
+        await asyncio.to_thread(self.release)
+
+    def _leave(self) -> None:
+        if self._outer is not None:
+            # An asynchronous fixture may end in another context, where there is nothing to put back.
+            with contextlib.suppress(ValueError):
+                _current.reset(self._outer)
+            self._outer = None
+
     def __repr__(self) -> str:
-        state = "" if self._open else ", released"
+        state = "" if self.is_active else ", released"
         return f"<cudawrap.Lease {','.join(self._uuids)}{state}>"
 
 
@@ -72,6 +104,8 @@ def lease(
     min_memory: str | int | None = None,
     profile: str | Sequence[str] | None = None,
     wait: Wait | None = None,
+    gpu: int | str | None = None,
+    policy: str | None = None,
     env: bool = True,
 ) -> Lease:
     """Reserves `count` free devices for this process until it exits.
@@ -82,6 +116,8 @@ def lease(
     :param share: a part of a device, such as "1/2", 0.25 or "10G".
     :param min_memory: only devices with at least that much, such as "10G".
     :param profile: only MIG devices of this profile, or of one of these.
+    :param gpu: only devices of this GPU: its number, UUID or PCI bus id.
+    :param policy: which of the free devices, such as "pack" (`cudawrap --help` lists them).
     :param wait: True: queue without end; a number of seconds or "1h": that long; None: as the settings say.
     :param env: set CUDA_VISIBLE_DEVICES, and with a share the variables by which frameworks limit their memory.
     """
@@ -91,20 +127,31 @@ def lease(
             f"CUDA is initialised already in this process (by {user}), so {VISIBLE} has no effect any more",
             "call cudawrap.lease() before the first CUDA call, or start the program by cudawrap",
         )
+    words = choosing(count, share, min_memory, profile, wait, gpu, policy)
+    tag, variables = reserve(words, _variables.before())
+    if env:
+        _variables.add(tag, variables)
+    return Lease(variables[VISIBLE].split(","), tag, in_environment=env)
+
+
+def current() -> Lease | None:
+    """The lease of the innermost `with lease(env=False)` around the caller, in its thread or task, also in a forked child."""
+    lease = _current.get()
+    return lease if lease is not None and lease._open else None
+
+
+def reserve(words: Sequence[str], environment: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Reserves for this process what `words` choose; gives the tag and the variables for a program."""
     tag = f"python-{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
-    words = [f"--hold={os.getpid()}", f"--tag={tag}", "--format=task"]
-    words += choosing(count, share, min_memory, profile, wait)
+    hold = [f"--hold={os.getpid()}", f"--tag={tag}", "--format=task"]
     try:
-        variables = _exports(_programs.getgpu(words, _variables.before()))
+        return tag, _exports(_programs.getgpu([*hold, *words], environment))
     except CudawrapError:
         raise
     except BaseException:
         # An interrupt: getgpu may have been killed after it had reserved and before it could say so.
-        _release(tag)
+        release(tag)
         raise
-    if env:
-        _variables.add(tag, variables)
-    return Lease(variables[VISIBLE].split(","), tag)
 
 
 def _exports(text: str) -> dict[str, str]:
@@ -113,7 +160,8 @@ def _exports(text: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _release(tag: str) -> None:
+def release(tag: str) -> None:
+    """Gives up what is reserved under a tag."""
     try:
         _programs.getgpu([f"--release={tag}", "--quiet"])
     except NoDeviceFree:
@@ -170,5 +218,7 @@ def _put(environment: dict[str, str] | os._Environ[str], name: str, value: str |
 
 
 _numbers = itertools.count(1)
+_current: contextvars.ContextVar[Lease | None] = contextvars.ContextVar("cudawrap.lease", default=None)
 _variables = _Variables()
-os.register_at_fork(after_in_child=_variables.forget)
+if hasattr(os, "register_at_fork"):  # Not on Windows, where the package can be imported and no more.
+    os.register_at_fork(after_in_child=_variables.forget)

@@ -15,6 +15,8 @@ def choosing(
     min_memory: str | int | None,
     profile: str | Sequence[str] | None,
     wait: Wait | None,
+    gpu: int | str | None = None,
+    policy: str | None = None,
 ) -> list[str]:
     """Words for the command line. What they mean is checked by the program itself."""
     words = [f"--count={count}"] if count != 1 else []
@@ -24,6 +26,10 @@ def choosing(
         words.append(f"--min-memory={min_memory}")
     profiles = [profile] if isinstance(profile, str) else profile or []
     words += [f"--profile={name}" for name in profiles]
+    if gpu is not None:
+        words.append(f"--gpu={gpu}")
+    if policy is not None:
+        words.append(f"--policy={policy}")
     if wait is True:
         words.append("--wait")
     elif wait is not None:

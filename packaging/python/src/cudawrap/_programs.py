@@ -9,6 +9,7 @@ import functools
 import importlib.metadata
 import os
 import subprocess
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,14 @@ from ._errors import CudawrapWarning, ProgramMissing, failure, read
 
 SITE_DIRECTORIES = ("/usr/bin", "/usr/local/bin")
 _warned: set[str] = set()
+
+
+def version() -> str:
+    """The version of this package; "unknown" where it is not installed but lies in the path."""
+    try:
+        return importlib.metadata.version("cudawrap")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
 
 
 @functools.cache
@@ -37,6 +46,8 @@ def _executable(path: Path) -> bool:
 
 def find(name: str, path: str | None = None) -> str:
     """Where a program is: in `path` (or PATH), in the site's directories, in the wheel."""
+    if sys.platform != "linux":
+        raise ProgramMissing(f"cudawrap needs Linux, and this is {sys.platform}")
     carried = _carried().get(name)
     search = os.environ.get("PATH", os.defpath) if path is None else path
     # An empty or relative entry means the working directory, which others may write to.

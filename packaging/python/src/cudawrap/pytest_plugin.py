@@ -1,35 +1,40 @@
 """Plugin for pytest: with --gpu-lease each process that runs tests leases a device before it collects them.
 
-Under pytest-xdist these are the workers, else pytest itself. Without the option the plugin does nothing.
+Under pytest-xdist these are the workers, else pytest itself. Without the option a process leases one at the first test
+that has the marker `gpu` or asks for the fixture `gpu_lease`, and none if there is no such test.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 from typing import Any
 
 import pytest
 
-from . import Lease, NoDeviceFree, devices, lease
+from . import DriverError, Lease, NoDeviceFree, ProgramMissing, devices, lease
 from ._errors import CudawrapError
 from ._options import Wait
 
 # A worker that xdist starts for one that crashed: the kernel may still be closing the files of that one.
 REPLACEMENT_WAIT = 10
+# Options with which pytest runs no test.
+_NO_TESTS = ("help", "version", "collectonly", "markers", "showfixtures", "show_fixtures_per_test")
 _lease = pytest.StashKey[Lease]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options, each also as an ini option."""
     group = parser.getgroup("gpu-lease", "a GPU for each process that runs tests (cudawrap)")
+    group.addoption("--gpu-lease", action="store_true", help="lease a device before tests are collected")
     group.addoption(
-        "--gpu-lease",
-        nargs="?",
-        const="1",
-        type=_share,
+        "--gpu-share",
         metavar="SHARE",
-        help="lease a device, or a part of one (1/2, 10G; auto: an even part if there are more workers than devices)",
+        help="lease a part of one: 1/2, 10G; auto: an even part if there are more workers than devices",
+    )
+    group.addoption(
+        "--gpu-required",
+        action="store_true",
+        help="tests with the marker gpu fail where there is no driver, instead of being skipped",
     )
     group.addoption(
         "--gpu-lease-wait",
@@ -40,36 +45,83 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("gpu_lease_wait", "as --gpu-lease-wait", default="")
 
 
-def _share(word: str) -> str:
-    """Refuses a path, which argparse takes for the share in `pytest --gpu-lease tests/`."""
-    if word != "auto" and not word[:1].isdigit():
-        raise argparse.ArgumentTypeError(f"{word}: not a share: write --gpu-lease=1 before a path")
-    return word
+def _share(config: pytest.Config) -> str:
+    """What each process leases: "1" for a whole device, a part, or "auto"."""
+    ini = config.getini("gpu_lease")
+    return config.getoption("--gpu-share") or ("1" if ini in ("", "0") else ini)
+
+
+def _at_start(config: pytest.Config) -> bool:
+    """Whether a device is leased before tests are collected; to list tests none is."""
+    asked = config.getoption("--gpu-lease") or config.getoption("--gpu-share")
+    asked = asked or config.getini("gpu_lease") not in ("", "0")
+    return bool(asked) and not any(getattr(config.option, name, False) for name in _NO_TESTS)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Leases; in xdist's controller, which runs no tests, only checks that each worker can have its part."""
-    share = config.getoption("--gpu-lease") or config.getini("gpu_lease")
-    if not share or share == "0" or config.option.help or config.option.version:
+    config.addinivalue_line("markers", "gpu: the test needs a device, which is leased at the first such test")
+    if not _at_start(config):
         return
     try:
-        if _is_worker():
-            config.stash[_lease] = _worker_lease(config, share)
-        elif _is_controller(config):
-            _check(config, share)
+        if _is_worker() or not _is_controller(config):
+            _leased(config)
         else:
-            config.stash[_lease] = lease(share=None if share in ("1", "auto") else share, wait=_wait(config))
+            _check(config, _share(config))
+    except (DriverError, ProgramMissing) as error:
+        # Tests that need no device can run, and those with the marker say why they do not.
+        if config.getoption("--gpu-required"):
+            raise pytest.UsageError(f"--gpu-lease: {error}") from None
     except CudawrapError as error:
         if not _is_worker():
             raise pytest.UsageError(f"--gpu-lease: {error}") from None
         config.pluginmanager.register(_Failed(f"--gpu-lease: {_worker_id()}: {error}"))
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
-    """The device, where there is one process only."""
+def _leased(config: pytest.Config) -> Lease:
+    """The lease of this process, made at the first call."""
     held = config.stash.get(_lease, None)
-    return f"gpu-lease: {','.join(held.uuids)}" if held else None
+    if held is None:
+        share = _share(config)
+        if _is_worker():
+            held = _worker_lease(config, share)
+        else:
+            held = lease(share=None if share in ("1", "auto") else share, wait=_wait(config))
+        config.stash[_lease] = held
+    return held
+
+
+def _device_for_test(config: pytest.Config) -> Lease:
+    """The same in a test: without a driver the test is skipped, unless --gpu-required."""
+    try:
+        return _leased(config)
+    except (DriverError, ProgramMissing) as error:
+        if config.getoption("--gpu-required"):
+            pytest.fail(f"gpu: {error}", pytrace=False)
+        pytest.skip(f"gpu: {error}")
+    except CudawrapError as error:
+        pytest.fail(f"gpu: {error}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def gpu_lease(request: pytest.FixtureRequest) -> Lease:
+    """The lease of the process that runs the test."""
+    return _device_for_test(request.config)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A device for a test with the marker, once pytest has found that it is not skipped."""
+    if item.get_closest_marker("gpu"):
+        _device_for_test(item.config)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """The device, where there is one process only, or that there is none."""
+    held = config.stash.get(_lease, None)
+    if held:
+        return f"gpu-lease: {','.join(held.uuids)}"
+    return "gpu-lease: none" if _at_start(config) and not _is_controller(config) else None
 
 
 @pytest.hookimpl(trylast=True)
@@ -140,15 +192,16 @@ def _check(config: pytest.Config, share: str) -> None:
     if share == "1" and workers > places:
         raise NoDeviceFree(
             f"{workers} workers, and {places} device{'s' if places != 1 else ''} for them",
-            f"-n {places}, or --gpu-lease=auto for an even part of a device for each worker",
+            f"-n {places}, or --gpu-share=auto for an even part of a device for each worker",
         )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: Any) -> int | None:
     """`-n auto` with whole devices: as many workers as there are devices, if there are as many CPUs."""
-    share = config.getoption("--gpu-lease") or config.getini("gpu_lease")
+    if not _at_start(config) or _share(config) != "1":
+        return None
     try:
-        return min(_places(), os.cpu_count() or 1) or None if share == "1" else None
+        return min(_places(), os.cpu_count() or 1) or None
     except CudawrapError:
         return None  # pytest_configure says why
