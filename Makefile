@@ -16,14 +16,19 @@ DESTDIR     =
 CARGO       = cargo
 INSTALL     = install
 # Where the built programs are.
-programs    = target/release
-portable    = target/x86_64-unknown-linux-gnu/release
+target      = $(or $(CARGO_TARGET_DIR),target)
+programs    = $(target)/release
+portable    = $(target)/x86_64-unknown-linux-gnu/release
 
-.PHONY: all build portable demo check check-all check-gpu torture fuzz asan mutants miri coverage properties soak storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
+.PHONY: all help build built portable demo check check-all check-gpu torture fuzz asan mutants miri coverage properties soak storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
 
 all: build
 
-build:
+# The targets with two number signs; CONTRIBUTING.md tells of the others.
+help:
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+build: ## the programs, into target/release
 	$(CARGO) build --release --locked -p getgpu -p cudawrap -p cudawrap-hook -p create-cudawrap
 
 # For RHEL 8 and everything newer, from any machine: needs cargo-zigbuild and zig.
@@ -31,9 +36,9 @@ portable:
 	$(CARGO) zigbuild --release --locked --target x86_64-unknown-linux-gnu.2.28 -p getgpu -p cudawrap -p cudawrap-hook -p create-cudawrap
 
 # A simulated 8 x A100 node with 56 MIG devices, real processes, real locks; ends non-zero if anything is not as it should be.
-demo:
+demo: ## the main job on a simulated node, no GPU needed
 	$(CARGO) build --workspace --locked
-	tests/demo/run.sh target/debug
+	tests/demo/run.sh $(target)/debug
 
 # Most tests wait for something, so that more run at a time than there are processors.
 at_once = --test-threads $(if $(TEST_THREADS),$(TEST_THREADS),4)
@@ -41,14 +46,14 @@ at_once = --test-threads $(if $(TEST_THREADS),$(TEST_THREADS),4)
 themes = device_choice site_policy leases queue listing reservations invocation transparency
 
 # What needs strace, other users, other shells or Python packages runs where they are, and says SKIPPED where not.
-check:
+check: ## the tests that need nothing but cargo, 4 minutes
 	$(CARGO) build --workspace --locked
 	$(CARGO) test --workspace --exclude probe --lib --bins --locked --no-fail-fast
 	$(CARGO) test -p create-cudawrap --test plans --locked --no-fail-fast
 	$(CARGO) test -p getgpu-tests --locked --no-fail-fast $(themes:%=--test %) -- $(at_once)
 	tests/skipped.sh
 
-check-all:
+check-all: ## all tests
 	$(CARGO) build --workspace --locked
 	$(CARGO) test --workspace --locked --no-fail-fast -- $(at_once)
 	tests/skipped.sh
@@ -57,12 +62,12 @@ check-all:
 hard = launches:: lease_lifetime:: lock_attacks:: planted_files:: nvml_hangs:: hostile_library:: busy_or_idle:: drivers::
 
 # On a machine with a driver and a GPU: a table of what was shown there, to be sent with a report. No setting of a GPU is changed.
-check-gpu:
+check-gpu: ## what a real driver and GPU show, to be sent with a report
 	$(CARGO) build --workspace --locked
-	tests/gpu/check.sh target/debug
+	tests/gpu/check.sh $(target)/debug
 
 # The tests that have a full size, in it, as root: tests/PROOF.md says what each shows. About 40 minutes on 2 processors.
-torture:
+torture: ## tests in their full size, as root, 40 minutes
 	$(CARGO) build --workspace --locked
 	TORTURE=full $(CARGO) test -p getgpu-tests --locked --no-fail-fast --test throughput --test leases --test security --test nvml_faults -- $(hard) --nocapture --test-threads 1
 	TORTURE=full $(CARGO) test -p getgpu-tests --locked --no-fail-fast --test error_injection -- --nocapture --test-threads 1
@@ -77,11 +82,13 @@ fuzz:
 asan:
 	tests/asan.sh
 
-# Changes to the pure modules, one at a time, each of which a unit test has to see (.cargo/mutants.toml); needs cargo-mutants, takes hours.
-mutants:
-	mkdir -p target/mutants/libraries target/mutants/programs
-	$(CARGO) mutants -p getgpu-common -p getgpu-nvml -p create-cudawrap --cargo-arg=--lib --no-times -j $${MUTANT_JOBS:-1} -o target/mutants/libraries
-	$(CARGO) mutants -p getgpu -p cudawrap --cargo-arg=--bins --no-times -j $${MUTANT_JOBS:-1} -o target/mutants/programs
+# Changes to the pure modules, one at a time, each of which a unit test or a test of plans has to see (.cargo/mutants.toml);
+# needs cargo-mutants, takes hours.
+mutants: ## changes to pure modules that unit tests must see, hours
+	mkdir -p $(target)/mutants/libraries $(target)/mutants/plans $(target)/mutants/programs
+	$(CARGO) mutants -p getgpu-common -p getgpu-nvml --cargo-arg=--lib --no-times -j $${MUTANT_JOBS:-1} -o $(target)/mutants/libraries
+	$(CARGO) mutants -p create-cudawrap --cargo-arg=--lib --cargo-arg=--test=plans --no-times -j $${MUTANT_JOBS:-1} -o $(target)/mutants/plans
+	$(CARGO) mutants -p getgpu -p cudawrap --cargo-arg=--bins --no-times -j $${MUTANT_JOBS:-1} -o $(target)/mutants/programs
 
 # The pure modules and the parsers of raw memory under Miri; needs a nightly compiler with miri and rust-src.
 miri:
@@ -96,40 +103,44 @@ properties:
 	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} $(CARGO) test --release -p getgpu-common -p cudawrap -p create-cudawrap --locked --no-fail-fast properties
 
 # Ordinary traffic for SOAK_MINUTES while one disturbance after the other goes on, then target/soak.svg; best as root, with libfaketime.
-soak:
+soak: ## ordinary traffic under disturbances for an hour
 	$(CARGO) build --workspace --locked
 	SOAK_MINUTES=$${SOAK_MINUTES:-60} $(CARGO) test -p getgpu-tests --locked --test throughput -- soak::a_soak --nocapture --ignored
 	docs/soak-picture.py target/soak.csv target/soak.svg
 
 # STORMS storms of 400 launches and kills, one after the other; the seed of the first that fails is printed.
-storms:
+storms: ## 400 launches and kills at a time, many times
 	$(CARGO) build --workspace --locked
 	STORMS=$${STORMS:-1000} $(CARGO) test -p getgpu-tests --locked --test throughput -- soak::storms --nocapture --ignored
 
 # Instructions of a call as ratios to a minimal C client, against a budget.
 budget:
 	$(CARGO) build --release --locked -p getgpu -p cudawrap -p sim-nvml
-	tests/bench/budget.sh target/release
+	tests/bench/budget.sh $(target)/release
 
 # The figures of docs/PERFORMANCE.md: ratios in one run to a minimal C client, nvisel, gpustat, a Python pick, and the bare program.
-bench: build
+bench: build ## the figures of docs/PERFORMANCE.md
 	$(CARGO) build --release --locked --workspace
-	tests/bench/tools.sh target/bench-tools
-	tests/bench/run.sh target/release target/bench-tools/bin
-	tests/bench/bind.sh target/release
-	target/release/getgpu-bench-many
-	target/release/getgpu-bench-line
+	tests/bench/tools.sh $(target)/bench-tools
+	tests/bench/run.sh $(target)/release $(target)/bench-tools/bin
+	tests/bench/bind.sh $(target)/release
+	$(target)/release/getgpu-bench-many
+	$(target)/release/getgpu-bench-line
 
 # What goes where, once; the packages are made from it. Every path is quoted, whatever is in it: `at` is one below DESTDIR as a word of the shell.
 quoted = '$(subst ','\'',$(1))'
 at     = $(call quoted,$(DESTDIR)$(1))
 
-install: build install-files
+# It never builds: under sudo there may be no cargo, and nothing of root's is to lie in target.
+install: built install-files ## copies what is built; prefix=, DESTDIR=
+
+built:
+	@test -x $(call quoted,$(programs)/getgpu) || { echo 'make install: $(programs)/getgpu does not exist: run make first, as the user who has cargo' >&2; exit 1; }
 
 examples  = $(docdir)/examples
 pages     = getgpu.1 cudawrap.1 create-cudawrap.1
 hooks     = task-prolog prolog epilog
-documents = README.md docs/GUIDE.md docs/ADMIN.md docs/TROUBLESHOOTING.md docs/LAUNCHERS.md docs/AUTO.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE
+documents = README.md docs/GUIDE.md docs/GUARANTEES.md docs/ADMIN.md docs/TROUBLESHOOTING.md docs/LAUNCHERS.md docs/AUTO.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE
 samples   = etc/config.toml etc/profile.d/getgpu.sh etc/profile.d/cudawrap.sh etc/environment.d/60-cudawrap.conf etc/modulefile/cudawrap.tcl etc/systemd/gpu-app.service etc/systemd/getgpu-monitor.service etc/prometheus/getgpu-alerts.yml etc/prometheus/getgpu-dashboard.json etc/list.schema.json
 
 install-files:
@@ -158,7 +169,7 @@ install-files:
 
 # Every wrapped program first gets its name back: without cudawrap its path would not run. If one cannot be, nothing is removed.
 # The settings stay if they were changed; /run/getgpu stays, since running programs hold their leases there.
-uninstall:
+uninstall: ## unwraps programs, and removes what install has put there
 	test -n $(call quoted,$(DESTDIR)) || test ! -x $(call quoted,$(bindir)/create-cudawrap) || $(call quoted,$(bindir)/create-cudawrap) --undo --all
 	$(MAKE) --no-print-directory uninstall-files
 
@@ -195,10 +206,10 @@ stage-rpm: stage
 	ln -s create-cudawrap.1.gz target/stage/usr/share/man/man1/create_cudawrap.1.gz
 
 # packaging/README.md tells what cargo-deb and cargo-generate-rpm are. DEB and RPM are further options for them.
-deb: build
+deb: build ## a Debian package
 	$(MAKE) --no-print-directory deb-only
 
-rpm: build
+rpm: build ## an rpm package
 	$(MAKE) --no-print-directory rpm-only
 
 # The same for glibc 2.28: what a site with older machines installs.
@@ -220,10 +231,10 @@ rpm-only:
 # The Python package with the programs in it, into target/wheel: for glibc 2.28 and newer where cargo-zigbuild is, else for this machine's
 # glibc and newer. pip fetches hatchling, which builds it.
 PYTHON   = python3
-wheels   = target/wheel
+wheels   = $(target)/wheel
 platform = manylinux_$(shell getconf GNU_LIBC_VERSION | tr -c '0-9\n' _ | sed 's/^_*//')_$(shell uname -m)
 
-wheel:
+wheel: ## the Python package with the programs in it
 	if command -v cargo-zigbuild >/dev/null; then \
 	    $(MAKE) --no-print-directory portable && $(MAKE) --no-print-directory wheel-only programs=$(portable) platform=manylinux_2_28_x86_64; \
 	else \
