@@ -30,7 +30,6 @@ asan=(--locked --target "$target" --target-dir "$folder")
 cargo +nightly build --quiet --workspace "${asan[@]}"
 # Not what freezes a file system or limits memory, which AddressSanitizer needs much of.
 cargo +nightly test "${asan[@]}" -p getgpu-nvml --lib
-cargo +nightly test "${asan[@]}" -p sim-nvml --test library
 cargo +nightly test "${asan[@]}" -p getgpu-tests --test nvml_faults -- --nocapture hostile_library:: failing_library:: busy_or_idle:: drivers::
 cargo +nightly test "${asan[@]}" -p getgpu-tests --test sim_fidelity -- --nocapture real_libraries::
 

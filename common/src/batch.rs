@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 
 /// Variables that list the job's GPUs by their numbers on the node, commas or blanks
-/// between.
+/// between. A step inherits the first one from its batch script, and has the second.
 const LISTS: [&str; 2] = ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS"];
 /// How Grid Engine's variables begin that do the same: one for each resource of which it
 /// grants certain ones. Sites name their resources as they like: a name with one of
@@ -19,7 +19,7 @@ const NOTHING: [&str; 3] = ["none", "undefined", "(null)"];
 pub struct BatchGpus {
     /// Their numbers on the node, in NVML's order; empty if nothing tells.
     pub numbers: Vec<u32>,
-    /// How many there are on this node, if only that is told.
+    /// How many there are on this node, if only that is known.
     pub count: Option<usize>,
     /// A list names them, in whatever form.
     pub listed: bool,
@@ -39,7 +39,11 @@ impl BatchGpus {
         };
         let mut resources: Vec<String> = names.into_iter().filter(|name| is_gpus(name)).collect();
         resources.sort_unstable();
-        let names = LISTS
+        let mut lists = LISTS;
+        if text("SLURM_STEP_ID").is_some() {
+            lists.reverse();
+        }
+        let names = lists
             .into_iter()
             .chain(resources.iter().map(String::as_str));
         let lists: Vec<String> = names
@@ -67,16 +71,19 @@ fn is_gpus(name: &str) -> bool {
 
 /// `0,2-3` or `2 3`; `None` if it is no such list (gres by UUID), or an empty one.
 fn numbers(text: &str) -> Option<Vec<u32>> {
-    let one = |part: &str| match part.split_once('-') {
-        Some((first, last)) => {
-            let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-            (last.checked_sub(first)? < 1024).then(|| (first..=last).collect::<Vec<_>>())
-        }
-        None => Some(vec![part.parse().ok()?]),
-    };
     let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
-    let numbers = parts.map(one).collect::<Option<Vec<_>>>()?.concat();
+    let numbers = parts
+        .map(number_range)
+        .collect::<Option<Vec<_>>>()?
+        .concat();
     (!numbers.is_empty()).then_some(numbers)
+}
+
+/// `2-4` or `2`.
+fn number_range(part: &str) -> Option<Vec<u32>> {
+    let (first, last) = part.split_once('-').unwrap_or((part, part));
+    let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+    (last.checked_sub(first)? < 1024).then(|| (first..=last).collect())
 }
 
 #[cfg(test)]
@@ -100,39 +107,32 @@ mod tests {
             })
         };
         let not_told = of(&[], None, true);
-        for (pairs, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             (&[][..], None),
             (&[("SLURM_JOB_GPUS", "2,3")], of(&[2, 3], None, true)),
-            (
-                &[("SLURM_JOB_GPUS", "0,2-3"), ("SLURM_GPUS_ON_NODE", "3")],
-                of(&[0, 2, 3], Some(3), true),
-            ),
+            (&[("SLURM_JOB_GPUS", "0,2-3"), ("SLURM_GPUS_ON_NODE", "3")],
+                of(&[0, 2, 3], Some(3), true)),
             (&[("SGE_HGR_gpu", "2 3")], of(&[2, 3], None, true)),
             (&[("SGE_HGR_nvidia_GPUs", "1")], of(&[1], None, true)),
-            (
-                &[("SGE_HGR_gpu_model", "a100"), ("SGE_HGR_cuda", "1")],
-                of(&[1], None, true),
-            ),
+            (&[("SGE_HGR_gpu_model", "a100"), ("SGE_HGR_cuda", "1")], of(&[1], None, true)),
             (&[("SGE_HGR_license", "1"), ("MY_SGE_HGR_gpu", "1")], None),
             (&[("SLURM_GPUS_ON_NODE", "2")], of(&[], Some(2), false)),
             (&[("SLURM_GPUS_ON_NODE", "0")], None),
-            (
-                &[("SLURM_JOB_GPUS", "MIG-x"), ("SLURM_STEP_GPUS", "1")],
-                of(&[1], None, true),
-            ),
+            (&[("SLURM_JOB_GPUS", "MIG-x"), ("SLURM_STEP_GPUS", "1")], of(&[1], None, true)),
+            (&[("SLURM_JOB_GPUS", "0,1"), ("SLURM_STEP_GPUS", "1"), ("SLURM_STEP_ID", "0")],
+                of(&[1], None, true)),
             (&[("SLURM_JOB_GPUS", "MIG-x")], not_told.clone()),
             (&[("SGE_HGR_gpu", "gpu0 gpu1")], not_told.clone()),
             (&[("SLURM_JOB_GPUS", "9-1")], not_told.clone()),
             (&[("SGE_HGR_gpu", "NONE")], None),
             (&[("SLURM_JOB_GPUS", "(null)")], None),
-            (
-                &[("SLURM_JOB_GPUS", "1-1024")],
-                of(&(1..=1024).collect::<Vec<_>>(), None, true),
-            ),
+            (&[("SLURM_JOB_GPUS", "1-1024")], of(&(1..=1024).collect::<Vec<_>>(), None, true)),
             (&[("SLURM_JOB_GPUS", "1-1025")], not_told),
             (&[("SLURM_JOB_GPUS", " ")], None),
             (&[("SLURM_JOB_GPUS", "")], None),
-        ] {
+        ];
+        for (pairs, expected) in cases {
             assert_eq!(found(pairs), expected, "{pairs:?}");
         }
     }

@@ -30,7 +30,7 @@ pub unsafe fn clone_process(exit_signal: libc::c_int) -> nix::Result<libc::pid_t
 }
 
 /// Waits for a child of either kind; its exit status, -1 if a signal ended it or it is no
-/// child of ours, none if it still runs at `deadline`.
+/// child of this process, none if it still runs at `deadline`.
 pub fn reap(pid: Pid, deadline: Instant) -> Option<i32> {
     let mut pause = Duration::from_micros(20);
     loop {

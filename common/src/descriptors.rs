@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
 /// A high descriptor is near this number, or near the limit if that is lower.
 const HIGH: i32 = 900;
@@ -25,6 +26,12 @@ pub fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
         return Ok(fd);
     }
     at_least(&fd, 3)
+}
+
+/// A connection with another process: both ends close-on-exec and above the standard streams.
+pub fn socket_pair(kind: SockType) -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?;
+    Ok((above_standard(ours)?, above_standard(theirs)?))
 }
 
 /// A close-on-exec copy at the lowest free number from `lowest` on.
@@ -94,7 +101,7 @@ fn close_listed(first: RawFd) {
             }
         });
     }
-    // SAFETY: the list is ours and closed once.
+    // SAFETY: this function opened the list and closes it once.
     unsafe { libc::close(list) };
 }
 

@@ -1,7 +1,7 @@
-//! Starting a small process of ours that outlives the program, without a trace in the
-//! program: no child, no signal, no descriptor. An intermediate made by clone with exit
-//! signal 0 forks it and is reaped with __WALL; it is executed with the environment that
-//! it is given and a session of its own.
+//! Starting a small process of this package that outlives the program, without a trace in
+//! the program: no child, no signal, no descriptor. An intermediate made by clone with
+//! exit signal 0 forks it and is reaped with __WALL; it is executed with the environment
+//! that it is given and a session of its own.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsString};
@@ -15,8 +15,8 @@ use nix::unistd::Pid;
 use crate::child::clone_process;
 use crate::{process_reset, sys};
 
-/// The path by which an executable of ours executes itself. Nobody else is started under
-/// this name, so a program that we run cannot be taken for such a process.
+/// The path by which an executable of this package executes itself. No other program is
+/// started under this name, so a program that we run cannot be taken for such a process.
 pub const OURSELVES: &CStr = c"/proc/self/exe";
 
 /// The user that such a process is to be.
@@ -41,7 +41,7 @@ pub struct Detached<'a> {
 }
 
 /// The words behind `option`, if this process was executed by [`launch`] with it, and not
-/// by somebody who knows the word.
+/// by a user who typed the word.
 pub fn words_behind(option: &str, arguments: &[OsString]) -> Option<Vec<OsString>> {
     let ours = sys::exec_path().is_some_and(|path| path.as_bytes() == OURSELVES.to_bytes());
     let (_, words) = arguments.split_first()?;
@@ -107,8 +107,8 @@ fn execute(spec: &Detached<'_>) {
     if spec.user.is_some_and(|user| turn_into(user).is_err()) {
         return;
     }
-    // SAFETY: two system calls on plain numbers. Somebody who is gone must not end it;
-    // what it starts has the default again.
+    // SAFETY: two system calls on plain numbers. A caller that has exited must not end
+    // it; what it starts has the default again.
     unsafe {
         libc::umask(0o022);
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);

@@ -1,6 +1,6 @@
 //! The lines a person sees: `prog: what: why`, then `prog: hint: ...`, on standard error
-//! and nowhere else. Writing never fails the program and never lets a file or program
-//! name send control characters to a terminal.
+//! alone. Writing never fails the program and never lets a file or program name send
+//! control characters to a terminal.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::error::{Failure, Kind, reason};
 
 /// How much a program prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum Verbosity {
     /// `-q`: errors only, no hints.
     Quiet,
     /// Errors, warnings and hints.
@@ -20,7 +20,7 @@ pub enum Level {
     Verbose,
 }
 
-impl Level {
+impl Verbosity {
     /// For a call whose options are not known yet, or are wrong: only what stands before
     /// `--` is certainly not the program's.
     pub fn of_words(words: &[OsString]) -> Self {
@@ -37,17 +37,17 @@ impl Level {
 #[derive(Clone, Copy, Debug)]
 pub struct Diag {
     program: &'static str,
-    level: Level,
+    level: Verbosity,
 }
 
 impl Diag {
     /// Lines that begin with `program`.
-    pub const fn new(program: &'static str, level: Level) -> Self {
+    pub const fn new(program: &'static str, level: Verbosity) -> Self {
         Self { program, level }
     }
 
     /// The level in force.
-    pub const fn level(&self) -> Level {
+    pub const fn level(&self) -> Verbosity {
         self.level
     }
 
@@ -66,21 +66,21 @@ impl Diag {
 
     /// Something the user should know although the program goes on.
     pub fn warn(&self, text: &str) {
-        if self.level >= Level::Normal {
+        if self.level >= Verbosity::Normal {
             self.line("", text);
         }
     }
 
     /// What a person can do.
     pub fn hint(&self, text: &str) {
-        if self.level >= Level::Normal {
+        if self.level >= Verbosity::Normal {
             self.line("hint: ", text);
         }
     }
 
     /// A decision, told with `-v` only.
     pub fn note(&self, text: &str) {
-        if self.level >= Level::Verbose {
+        if self.level >= Verbosity::Verbose {
             self.line("", text);
         }
     }
@@ -97,26 +97,23 @@ impl Diag {
 /// Writes an answer to standard output and makes sure that it has arrived. A full disk, a
 /// closed pipe or no standard output at all is a failure, never a panic.
 pub fn print(text: &str) -> Result<(), Failure> {
-    write(text.as_bytes()).map_err(|error| {
-        Failure::new(
-            Kind::LockPlace,
-            format!("standard output: {}", reason(&error)),
-        )
-    })
+    write(text.as_bytes()).map_err(|error| not_written(&error))
 }
 
-/// The same for a text that gives nobody a device: if its reader has seen enough
-/// (head(1)), this process ends by SIGPIPE without a word, as every filter does.
+/// The same for a text that hands out no device: if its reader has seen enough (head(1)),
+/// this process ends by SIGPIPE without a word, as every filter does.
 pub fn show(text: &str) -> Result<(), Failure> {
     write(text.as_bytes()).map_err(|error| {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             crate::sys::end_by_sigpipe();
         }
-        Failure::new(
-            Kind::LockPlace,
-            format!("standard output: {}", reason(&error)),
-        )
+        not_written(&error)
     })
+}
+
+fn not_written(error: &std::io::Error) -> Failure {
+    let text = format!("standard output: {}", reason(error));
+    Failure::new(Kind::LockPlace, text)
 }
 
 /// Writes `bytes` to standard output and makes sure that they have arrived.

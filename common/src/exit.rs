@@ -1,6 +1,6 @@
 //! The documented exit statuses of the three programs (man page section EXIT STATUS). A
 //! failure carries its [`crate::error::Kind`]; each program maps that to a number here
-//! and nowhere else.
+//! alone.
 
 use crate::error::Kind;
 

@@ -15,7 +15,7 @@ pub struct HelpText {
     pub common: &'static [&'static str],
     /// Words between the options and the examples; may be empty.
     pub note: &'static str,
-    /// What somebody wants to do, and the line to type.
+    /// What a user wants to do, and the line to type.
     pub examples: &'static [(&'static str, &'static str)],
     /// Exit statuses and what they mean.
     pub exit: &'static [(&'static str, &'static str)],
@@ -55,7 +55,10 @@ impl HelpText {
         }
         let name = command.get_name().to_owned();
         let mut brief = command.mut_args(|arg| {
-            let shown = arg.is_positional() || self.common.contains(&arg.get_id().as_str());
+            let shown = arg.is_positional()
+                || arg
+                    .get_long()
+                    .is_some_and(|long| self.common.contains(&long));
             arg.hide(!shown)
         });
         format!(
@@ -96,9 +99,8 @@ impl HelpText {
 /// As clap wraps the options: the terminal's width, [`WIDEST`] at most.
 fn width() -> usize {
     let terminal = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-    let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
     terminal
-        .or_else(columns)
+        .or_else(|| std::env::var("COLUMNS").ok()?.parse().ok())
         .unwrap_or(WIDEST)
         .clamp(40, WIDEST)
 }
@@ -111,13 +113,15 @@ fn list(lines: &[(&str, &str)], width: usize) -> String {
         .max()
         .unwrap_or(0)
         + 4;
-    let line = |(name, meaning): &(&str, &str)| {
-        format!(
-            "{}\n",
-            wrapped(&format!("  {name:<0$}", column - 2), meaning, column, width)
-        )
-    };
-    lines.iter().map(line).collect()
+    lines
+        .iter()
+        .map(|(name, meaning)| {
+            format!(
+                "{}\n",
+                wrapped(&format!("  {name:<0$}", column - 2), meaning, column, width)
+            )
+        })
+        .collect()
 }
 
 /// `start` and then `text`, broken between words at `width`, further lines indented to

@@ -4,17 +4,16 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
-    recvmsg, sendmsg, socketpair,
+    ControlMessage, ControlMessageOwned, MsgFlags, SockType, UnixAddr, recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::descriptors::above_standard;
+use crate::descriptors::{above_standard, socket_pair};
 use crate::error::Failure;
 use crate::sys;
 
@@ -57,9 +56,10 @@ pub enum Message {
     Failed(Failure),
 }
 
-/// The library that was installed with an executable of ours: beside it, in lib/getgpu of
-/// its prefix, else where packages put it.
-pub fn library(executable: &Path) -> Option<PathBuf> {
+/// The library that was installed with our executable: beside it, in lib/getgpu of its
+/// prefix, else where packages put it.
+pub fn installed_library() -> Option<PathBuf> {
+    let executable = std::env::current_exe().ok()?;
     let directory = executable.parent()?;
     let places = [
         directory.to_owned(),
@@ -76,13 +76,7 @@ pub fn library(executable: &Path) -> Option<PathBuf> {
 
 /// A connection: the program's end and the other process's.
 pub fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (ours, theirs) = socketpair(
-        AddressFamily::Unix,
-        SockType::SeqPacket,
-        None,
-        SockFlag::SOCK_CLOEXEC,
-    )?;
-    Ok((above_standard(ours)?, above_standard(theirs)?))
+    socket_pair(SockType::SeqPacket)
 }
 
 /// Sends a message with these descriptors.

@@ -38,6 +38,12 @@ impl Uuid {
         &self.0
     }
 
+    /// Several with commas between, as CUDA_VISIBLE_DEVICES has them.
+    pub fn join(uuids: &[Self]) -> String {
+        let texts: Vec<&str> = uuids.iter().map(Self::as_str).collect();
+        texts.join(",")
+    }
+
     /// Whether it names a MIG device.
     pub fn is_mig(&self) -> bool {
         self.0.starts_with("MIG-")

@@ -1,6 +1,5 @@
 //! What must hold for any text that is taken for the name of a device: parsed, it has one
-//! spelling, and that is read back. Cases that once failed are kept in
-//! `proptest-regressions`.
+//! spelling, and that is read back.
 
 use proptest::prelude::*;
 
@@ -52,6 +51,8 @@ pub(crate) fn valid() -> impl Strategy<Value = (String, Selector)> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn a_valid_entry_is_what_it_says((text, selector) in valid()) {
         prop_assert_eq!(Selector::parse(&text), Some(selector));

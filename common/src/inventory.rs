@@ -2,10 +2,22 @@
 //! choosing here and no system calls; this is also what the process that asks NVML sends
 //! back.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::CpuSet;
 use crate::ident::Uuid;
+
+/// What a GPU does now, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub enum Gauge {
+    /// Percent of the time in which a kernel ran.
+    Utilization,
+    /// Watts.
+    Power,
+    /// Degrees Celsius.
+    Temperature,
+}
 
 /// How much is asked of NVML. Each step costs calls, and attaching a GPU can cost
 /// seconds.
@@ -126,13 +138,29 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// That of a device which nothing uses.
+    pub const fn idle() -> Self {
+        Self {
+            activity: Activity::Idle,
+            reason: None,
+            processes: Vec::new(),
+            memory: None,
+        }
+    }
+
+    pub fn busy(reason: String) -> Self {
+        Self {
+            activity: Activity::Busy,
+            reason: Some(reason),
+            ..Self::idle()
+        }
+    }
+
     /// That of a device which NVML would not tell about, for this reason.
     pub fn unknown(reason: String) -> Self {
         Self {
             activity: Activity::Unknown,
-            reason: Some(reason),
-            processes: Vec::new(),
-            memory: None,
+            ..Self::busy(reason)
         }
     }
 }

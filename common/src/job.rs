@@ -1,10 +1,10 @@
 //! Which batch job a process belongs to: for this process by its environment, for others
-//! by what the kernel tells everybody. For people, dashboards and accounting; nothing is
-//! decided by it.
+//! by what the kernel shows to every user. For people, dashboards and accounting; nothing
+//! is decided by it.
 
 use std::fmt;
 
-use crate::procfs::{Stat, ancestry, file, process_memory, process_memory::Secret};
+use crate::procfs::{ancestry, file, process_memory, process_memory::Secret};
 
 /// A job, with its step and task where those are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +27,7 @@ impl fmt::Display for Job {
 impl Job {
     /// That of the process whose environment `get` reads.
     pub fn of_environment(get: &impl Fn(&str) -> Option<String>) -> Option<Self> {
-        let number = |name: &str| {
-            get(name).filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()))
-        };
+        let number = |name: &str| get(name).filter(|text| is_number(text));
         if let Some(id) = number("SLURM_JOB_ID") {
             // A batch script has no step; what it starts by other means than srun
             // inherits nothing of one.
@@ -37,19 +35,20 @@ impl Job {
             let task = number("SLURM_STEP_ID").and_then(|_| number("SLURM_PROCID")?.parse().ok());
             return Some(Self { id, task });
         }
-        let harmless = |id: &String| {
-            id.bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"._-[]".contains(&b))
-        };
         let id = ["PBS_JOBID", "LSB_JOBID"]
             .iter()
             .find_map(|name| get(name).filter(|id| !id.is_empty()))?;
-        Some(Self { id, task: None }).filter(|job| harmless(&job.id) && job.id.len() <= 64)
+        Some(Self { id, task: None }).filter(|job| is_harmless(&job.id))
     }
 
     /// That of this process.
     pub fn own() -> Option<Self> {
         Self::of_environment(&|name| std::env::var(name).ok())
+    }
+
+    /// Its id without the step.
+    pub fn number(&self) -> &str {
+        self.id.split('.').next().unwrap_or_default()
     }
 
     /// That of another process: by its cgroup, else by the slurmstepd above it.
@@ -60,33 +59,33 @@ impl Job {
 
     /// `/slurm/uid_1000/job_4711/step_0/task_3`, in whatever hierarchy (cgroups(7)).
     fn of_cgroups(text: &str) -> Option<Self> {
-        let part = |path: &str, name: &str| {
-            let value = path
-                .split('/')
-                .find_map(|part| part.strip_prefix(name)?.strip_prefix('_'))?;
-            (!value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric()))
-                .then(|| value.to_owned())
-        };
-        let of_path = |path: &str| {
-            let id = part(path, "job").filter(|id| id.bytes().all(|b| b.is_ascii_digit()))?;
-            let step = part(path, "step").filter(|step| step != "batch" && step != "extern");
-            let task = step.as_ref().and_then(|_| part(path, "task")?.parse().ok());
-            Some(Self {
-                id: step.map_or(id.clone(), |step| format!("{id}.{step}")),
-                task,
-            })
-        };
         // Some controllers know of the job only.
         text.lines()
-            .filter_map(of_path)
+            .filter_map(Self::of_cgroup)
             .max_by_key(|job| (job.id.contains('.'), job.task.is_some()))
+    }
+
+    fn of_cgroup(path: &str) -> Option<Self> {
+        let id = cgroup_part(path, "job").filter(|id| is_number(id))?;
+        let step = cgroup_part(path, "step").filter(|step| !["batch", "extern"].contains(step));
+        let task = step.and_then(|_| cgroup_part(path, "task")?.parse().ok());
+        Some(Self {
+            id: step.map_or(id.to_owned(), |step| format!("{id}.{step}")),
+            task,
+        })
     }
 
     /// `slurmstepd: [4711.0]` above the process, where Slurm uses no cgroups.
     fn of_slurmstepd(pid: i32) -> Option<Self> {
-        let above = |stat: &Stat| stat.comm == "slurmstepd";
-        let daemon = ancestry::ancestors(pid, 64).into_iter().find(above)?;
-        let Secret::Bytes(words) = process_memory::cmdline(daemon.pid) else {
+        let daemon = ancestry::ancestors(pid, 64)
+            .into_iter()
+            .find(|stat| stat.comm == "slurmstepd")?;
+        Self::of_step(daemon.pid)
+    }
+
+    /// That of a slurmstepd, by its command line.
+    pub fn of_step(daemon: i32) -> Option<Self> {
+        let Secret::Bytes(words) = process_memory::cmdline(daemon) else {
             return None;
         };
         let text = String::from_utf8_lossy(&words);
@@ -100,6 +99,28 @@ impl Job {
             task: None,
         })
     }
+}
+
+/// The job of Slurm's in `slurm-4711`, the tag of its reservation and the name of its mark.
+pub fn number_in_name(name: &str) -> Option<&str> {
+    name.strip_prefix("slurm-").filter(|job| is_number(job))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Whether an id can stand in a command line and in a line of the log.
+fn is_harmless(id: &str) -> bool {
+    let mut bytes = id.bytes();
+    id.len() <= 64 && bytes.all(|b| b.is_ascii_alphanumeric() || b"._-[]".contains(&b))
+}
+
+/// `4711` of `/slurm/job_4711/step_0` for `job`.
+fn cgroup_part<'p>(path: &'p str, name: &str) -> Option<&'p str> {
+    path.split('/')
+        .find_map(|part| part.strip_prefix(name)?.strip_prefix('_'))
+        .filter(|value| !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
 
 #[cfg(test)]
@@ -144,20 +165,17 @@ mod tests {
 
     #[test]
     fn others_are_known_by_their_cgroup() {
-        for (text, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             ("0::/user.slice\n", None),
-            (
-                "4:devices:/slurm/uid_9/job_17/step_0/task_2\n3:cpu:/slurm/uid_9/job_17\n",
-                job("17.0", 2),
-            ),
-            (
-                "0::/system.slice/slurmstepd.scope/job_17/step_batch/user/task_0\n",
-                job("17", None),
-            ),
+            ("4:devices:/slurm/uid_9/job_17/step_0/task_2\n3:cpu:/slurm/uid_9/job_17\n",
+                job("17.0", 2)),
+            ("0::/system.slice/slurmstepd.scope/job_17/step_batch/user/task_0\n", job("17", None)),
             ("0::/job_x/step_0\n", None),
             ("0::/job_/step_0\n", None),
             ("0::/job_17/step_a.b\n", job("17", None)),
-        ] {
+        ];
+        for (text, expected) in cases {
             assert_eq!(Job::of_cgroups(text), expected, "{text}");
         }
     }

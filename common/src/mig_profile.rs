@@ -127,23 +127,12 @@ mod tests {
 
     #[test]
     fn any_other_form_is_not_known() {
-        for name in [
-            "",
-            "+gfx",
-            "1g",
-            "1g.10",
-            "g.10gb",
-            "1g.gb",
-            "1g.10gb+",
-            "1g.10gb+me.",
-            "1g.10gb+new",
-            "1g.10gb gfx",
-            "-1g.10gb",
-            "+1g.10gb",
-            "1c.10gb",
-            "c.1g.10gb",
-            "1g.99999999999gb",
-        ] {
+        #[rustfmt::skip]
+        let cases = [
+            "", "+gfx", "1g", "1g.10", "g.10gb", "1g.gb", "1g.10gb+", "1g.10gb+me.", "1g.10gb+new",
+            "1g.10gb gfx", "-1g.10gb", "+1g.10gb", "1c.10gb", "c.1g.10gb", "1g.99999999999gb",
+        ];
+        for name in cases {
             assert_eq!(MigProfile::parse(name), None, "{name}");
         }
     }

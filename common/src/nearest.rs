@@ -50,11 +50,9 @@ mod tests {
         let distance = |device: &Device, place| nearest.distance(device, place);
         let (all, one, none) = (near(&[0, 1, 2, 9]), near(&[2]), near(&[9]));
         // The best first.
+        #[rustfmt::skip]
         let rising = [
-            distance(&all, 3),
-            distance(&all, 0),
-            distance(&one, 3),
-            distance(&none, 3),
+            distance(&all, 3), distance(&all, 0), distance(&one, 3), distance(&none, 3),
             distance(&none, 0),
         ];
         assert!(

@@ -3,9 +3,8 @@
 //! file, an option and a variable mean the same.
 
 use crate::error::{Failure, Kind};
-use crate::flags::{LETTER, Takes};
 use crate::settings::{Loaded, Settings};
-use crate::shared_flags::CHOOSING;
+use crate::shared_flags::{CHOICES, Choosing};
 
 /// The choosing options that were typed: setting, texts, and the option's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,23 +12,16 @@ pub struct Overrides(Vec<(String, Vec<String>, String)>);
 
 impl Overrides {
     /// Takes them from what was typed. Each is tried on settings of no account, so that a
-    /// bad value is told before anything else happens.
-    pub fn of(typed: &clap::ArgMatches, program: &str) -> Result<Self, Failure> {
-        let mut choices: Vec<(String, Vec<String>, String)> = Vec::new();
-        for flag in CHOOSING.iter().filter(|flag| flag.takes != Takes::Nothing) {
-            let long = typed
-                .get_many::<String>(flag.long)
-                .map(|texts| (texts, format!("--{}", flag.long)));
-            let letter = || match (flag.takes, flag.short) {
-                (Takes::Optional { .. }, [letter, ..]) => typed
-                    .get_many::<String>(LETTER)
-                    .map(|texts| (texts, format!("-{letter}"))),
-                _ => None,
+    /// bad value is reported before anything else happens.
+    pub fn of(typed: &Choosing, program: &str) -> Result<Self, Failure> {
+        let said = CHOICES.iter().map(|(key, texts)| {
+            let name = match &typed.wait_letter {
+                Some(_) if *key == "wait" => "-w".to_owned(),
+                _ => format!("--{}", key.replace('_', "-")),
             };
-            if let Some((texts, name)) = long.or_else(letter) {
-                choices.push((flag.key(), texts.cloned().collect(), name));
-            }
-        }
+            ((*key).to_owned(), texts(typed), name)
+        });
+        let choices: Vec<_> = said.filter(|(_, texts, _)| !texts.is_empty()).collect();
         let mut nowhere = Settings::default();
         for (key, texts, name) in &choices {
             let put = crate::settings::keys::find(key)
@@ -45,14 +37,11 @@ impl Overrides {
     /// Takes the variables that stand for the options; one that is set to nothing says
     /// nothing.
     pub fn of_variables(get: impl Fn(&str) -> Option<std::ffi::OsString>) -> Self {
-        let said = CHOOSING
-            .iter()
-            .filter(|flag| flag.takes != Takes::Nothing)
-            .filter_map(|flag| {
-                let name = flag.variable();
-                let text = get(&name)?.to_string_lossy().into_owned();
-                (!text.is_empty()).then(|| (flag.key(), vec![text], name))
-            });
+        let said = CHOICES.iter().filter_map(|(key, _)| {
+            let name = variable(key);
+            let text = get(&name)?.to_string_lossy().into_owned();
+            (!text.is_empty()).then(|| ((*key).to_owned(), vec![text], name))
+        });
         Self(said.collect())
     }
 
@@ -65,10 +54,8 @@ impl Overrides {
 
     /// The variables that say the same to a program that is started.
     pub fn variables(&self) -> impl Iterator<Item = (String, String)> + '_ {
-        self.0.iter().filter_map(|(key, texts, _)| {
-            let flag = CHOOSING.iter().find(|flag| flag.key() == *key)?;
-            Some((flag.variable(), texts.join(",")))
-        })
+        let said = self.0.iter();
+        said.map(|(key, texts, _)| (variable(key), texts.join(",")))
     }
 
     /// Whether nothing of the kind was said.
@@ -83,4 +70,14 @@ impl Overrides {
             .find(|(key, ..)| keys.contains(&key.as_str()))
             .map(|(.., name)| name.as_str())
     }
+}
+
+/// The variable that stands for a setting under cudawrap.
+pub fn variable(key: &str) -> String {
+    format!("CUDAWRAP_{}", key.to_ascii_uppercase())
+}
+
+/// The variables of the choosing options.
+pub fn known_variables() -> impl Iterator<Item = String> {
+    CHOICES.iter().map(|(key, _)| variable(key))
 }

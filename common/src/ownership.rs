@@ -1,14 +1,14 @@
 //! What a call owns already: one decision, pure over what was read from the kernel, for
 //! getgpu and cudawrap alike. The reading is at the end of the file; proof is always
-//! fdinfo, and without proof a device belongs to somebody else.
+//! fdinfo, and without proof a device belongs to another user.
 
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
 use crate::lock::holder_args::HolderArgs;
 use crate::lock::ownership_proof::{self, HolderProcess};
-use crate::lock::{LockFile, Span, Units};
+use crate::lock::{LockFile, OfdLock, Span, Units};
 use crate::procfs::ancestry;
-use crate::procfs::fdinfo::OwnLock;
+use crate::procfs::fdinfo::{self, OwnLock};
 
 /// How a call came to own something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Basis {
 /// Something that the call may own, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// How it came to be ours.
+    /// How this call came to own it.
     pub basis: Basis,
     /// The devices, with the units of each that are proven.
     pub devices: Vec<(Uuid, Units)>,
@@ -72,7 +72,7 @@ pub struct OwnershipQuestion<'a> {
 /// Which parts of a grant's devices this call owns already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cover {
-    /// How it came to be ours.
+    /// How this call came to own it.
     pub basis: Basis,
     /// Every device of the grant, with our units of it.
     pub devices: Vec<(Uuid, Units)>,
@@ -81,7 +81,7 @@ pub struct Cover {
 /// What a call does about what it owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It owns nothing of this: it chooses as everybody does.
+    /// It owns nothing of this: it chooses among what is free for all.
     Nothing,
     /// It wants all that it owns: nothing is chosen. getgpu prints it again, cudawrap
     /// leases it.
@@ -102,30 +102,31 @@ impl Decision {
 
 /// Decides. A lease comes before a reservation, since a program that runs under a lease
 /// was given just that. Of several reservations the one made for the nearest ancestor
-/// comes first, then one that nobody uses yet, then the smallest.
+/// comes first, then one that is not used yet, then the smallest.
 pub fn decide(question: &OwnershipQuestion<'_>, candidates: &[Candidate]) -> Decision {
-    let all = |cover: &Cover| {
-        cover.devices.len() == question.count
-            && cover
-                .devices
-                .iter()
-                .all(|(uuid, ours)| (question.wants_all)(uuid, ours))
-    };
     let covering = candidates
         .iter()
         .filter_map(|candidate| Some((candidate, cover(candidate, question.grant)?)));
-    let around = covering
-        .filter(|(candidate, cover)| all(cover) || !is_a_siblings_part(candidate, cover, question));
+    let around = covering.filter(|(candidate, cover)| {
+        wants_all(question, cover) || !is_a_siblings_part(candidate, cover, question)
+    });
     match around.min_by_key(|(candidate, cover)| candidate.order(cover)) {
         None => Decision::Nothing,
-        Some((_, cover)) if all(&cover) => Decision::All(cover),
+        Some((_, cover)) if wants_all(question, &cover) => Decision::All(cover),
         Some((_, cover)) => Decision::Inside(cover),
     }
 }
 
-/// Whether a part of a device is a sibling's, beside which there may be room for ours,
-/// and not one around us to choose inside of. Several tasks with one grant each reserve
-/// their part of it: the grant does not come from any of these.
+/// Whether all that a candidate has is wanted, and nothing else.
+fn wants_all(question: &OwnershipQuestion<'_>, cover: &Cover) -> bool {
+    let mut devices = cover.devices.iter();
+    cover.devices.len() == question.count
+        && devices.all(|(uuid, units)| (question.wants_all)(uuid, units))
+}
+
+/// Whether a part of a device is a sibling's, beside which there may be room for this
+/// call's, and not one around this call to choose inside of. Several tasks with one grant
+/// each reserve their part of it: the grant does not come from any of these.
 fn is_a_siblings_part(
     candidate: &Candidate,
     cover: &Cover,
@@ -141,16 +142,15 @@ fn is_a_siblings_part(
 
 /// What a candidate has of every device of the grant; `None` if it lacks one of them.
 fn cover(candidate: &Candidate, grant: &[Uuid]) -> Option<Cover> {
-    let units = |uuid: &Uuid| {
-        let (_, units) = candidate
-            .devices
-            .iter()
-            .find(|(known, units)| known == uuid && !units.is_empty())?;
-        Some((uuid.clone(), units.clone()))
-    };
     let devices = grant
         .iter()
-        .map(units)
+        .map(|uuid| {
+            let (_, units) = candidate
+                .devices
+                .iter()
+                .find(|(known, units)| known == uuid && !units.is_empty())?;
+            Some((uuid.clone(), units.clone()))
+        })
         .collect::<Option<Vec<_>>>()
         .filter(|devices| !devices.is_empty())?;
     Some(Cover {
@@ -206,7 +206,7 @@ impl Cover {
     }
 }
 
-/// Reads what may be ours of the devices of a grant, the cheap evidence first, and
+/// Reads what this call may own of the devices of a grant, the cheap evidence first, and
 /// decides.
 ///
 /// `lease_of`: a process that asks for a lease of its own (`HolderArgs::is_lease_beside`).
@@ -222,7 +222,8 @@ pub fn of_grant(
                 Basis::InheritedLease,
                 grant,
                 lock_file,
-                &ownership_proof::inherited_locks(),
+                // Before this process leases anything, those that it inherited.
+                &fdinfo::confirmed_locks("self"),
             )
         },
         &|| {
@@ -263,35 +264,35 @@ fn lease(basis: Basis, grant: &[Uuid], lock_file: &LockFile, locks: &[OwnLock]) 
 
 fn reservations(lock_file: &LockFile, grant: &[Uuid], lease_of: Option<i32>) -> Vec<Candidate> {
     let lineage = ancestry::lineage();
-    let covers = |args: &HolderArgs| {
+    let uid = nix::unistd::geteuid().as_raw();
+    let holders = ownership_proof::reservations(lock_file, Some(uid), &|args: &HolderArgs| {
         grant.iter().all(|uuid| args.devices.contains(uuid))
             && !args.is_lease_beside(&lineage, lease_of)
-    };
-    let uid = nix::unistd::geteuid().as_raw();
-    let holders = ownership_proof::reservations(lock_file, Some(uid), &covers);
+    });
     let probe = lock_file.open().ok();
-    let candidate = |holder: HolderProcess| {
-        let devices = ownership_proof::reserved(lock_file, &holder);
-        let leased = |(uuid, units): &(Uuid, Units)| {
-            let taken = |range| {
-                probe
-                    .as_ref()
-                    .is_some_and(|probe| !matches!(probe.conflict(range), Ok(None)))
-            };
-            units.at(Span::of(uuid).lease()).any(taken)
-        };
-        let in_use = devices
-            .iter()
-            .filter(|(uuid, _)| grant.contains(uuid))
-            .any(leased);
-        Candidate {
-            distance: holder.args.distance(&lineage),
-            in_use,
-            devices,
-            basis: Basis::Reservation(Box::new(holder)),
-        }
-    };
-    holders.into_iter().map(candidate).collect()
+    holders
+        .into_iter()
+        .map(|holder| {
+            let devices = ownership_proof::reserved(lock_file, &holder);
+            let in_use = devices.iter().any(|(uuid, units)| {
+                let probe = probe.as_ref().filter(|_| grant.contains(uuid));
+                probe.is_some_and(|probe| is_leased(probe, uuid, units))
+            });
+            Candidate {
+                distance: holder.args.distance(&lineage),
+                in_use,
+                devices,
+                basis: Basis::Reservation(Box::new(holder)),
+            }
+        })
+        .collect()
+}
+
+/// Whether any of these units is leased; what cannot be asked counts as leased.
+fn is_leased(probe: &OfdLock, uuid: &Uuid, units: &Units) -> bool {
+    units
+        .at(Span::of(uuid).lease())
+        .any(|range| !matches!(probe.conflict(range), Ok(None)))
 }
 
 #[cfg(test)]

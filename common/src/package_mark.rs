@@ -1,6 +1,7 @@
-//! The mark by which an executable of this package is known, whatever its name, its version
-//! or its inode: an ELF note (elf(5)), which strip(1) keeps. A text that anybody could have
-//! inside a file would not do, since a file with the mark may be replaced.
+//! The mark by which an executable of this package is known, whatever its name, its
+//! version or its inode: an ELF note (elf(5)), which strip(1) keeps. A text that any
+//! program could have inside a file would not do, since a file with the mark may be
+//! replaced.
 
 /// A note's header, its owner `getgpu` and the program's name, each padded to 4 bytes.
 const LENGTH: usize = 12 + 8 + NAME;

@@ -40,11 +40,11 @@ pub struct Filter {
 /// How much a call wants of the part of a device that it owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Portion {
-    /// All that is ours.
+    /// All that this call owns.
     All,
-    /// So many units, fewer than are ours.
+    /// So many units, fewer than this call owns.
     Units(i64),
-    /// More than is ours, or NVML does not tell how much memory the device has.
+    /// More than this call owns, or NVML does not tell how much memory the device has.
     TooLarge,
 }
 
@@ -86,19 +86,24 @@ impl Outside {
             Self::UnknownMemory => "of unknown memory: NVML does not report any",
         }
     }
-}
 
-impl Outside {
     /// The settings that can be behind it.
     const fn settings(self) -> &'static [&'static str] {
         match self {
             Self::NotAllowed => &["allowed", "allowed_file"],
             Self::Excluded => &["excluded"],
+            other => other.options(),
+        }
+    }
+
+    /// Those of them that are options of a call.
+    pub const fn options(self) -> &'static [&'static str] {
+        match self {
             Self::WrongType => &["type"],
             Self::OtherGpu => &["gpu"],
             Self::OtherProfile => &["profile"],
             Self::TooSmall | Self::UnknownMemory => &["min_memory", "share"],
-            Self::NotUsable | Self::NotGranted => &[],
+            Self::NotAllowed | Self::Excluded | Self::NotUsable | Self::NotGranted => &[],
         }
     }
 }
@@ -163,10 +168,12 @@ impl Filter {
         {
             return Some(Outside::TooSmall);
         }
-        let part = |total| self.share.map_or(total, |share| share.memory(total));
+        let memory = device
+            .memory
+            .map(|total| self.share.map_or(total, |share| share.memory(total)));
         let too_small = self
             .min_memory
-            .is_some_and(|least| device.memory.is_none_or(|total| part(total) < least));
+            .is_some_and(|least| memory.is_none_or(|memory| memory < least));
         too_small.then_some(Outside::TooSmall)
     }
 
@@ -263,11 +270,14 @@ impl Filter {
     /// Every device with the reason why it is not in the pool, in the order of the
     /// inventory.
     pub fn sort(&self, inventory: &Inventory) -> Vec<Option<Outside>> {
-        let fits = |device| {
-            self.outside_lists(device)
-                .or_else(|| self.outside_request(device))
-        };
-        let mut outside: Vec<_> = inventory.devices.iter().map(fits).collect();
+        let mut outside: Vec<_> = inventory
+            .devices
+            .iter()
+            .map(|device| {
+                self.outside_lists(device)
+                    .or_else(|| self.outside_request(device))
+            })
+            .collect();
         let any_mig = inventory
             .devices
             .iter()

@@ -1,7 +1,7 @@
 //! Resets a forked process before it executes: it keeps two descriptors of the process
-//! that forked it, at 3 and 4, and nothing else. For the small processes of ours that
-//! outlive the call that made them, the holder of a reservation and the keeper of an MPS
-//! daemon.
+//! that forked it, at 3 and 4, and nothing else. For the small processes of this package
+//! that outlive the call that made them, the holder of a reservation and the keeper of an
+//! MPS daemon.
 #![allow(unsafe_code)]
 
 use std::os::fd::RawFd;

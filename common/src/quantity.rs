@@ -1,7 +1,7 @@
-//! Times and sizes as people type them: `30`, `1.5m`, `2h`; `10G`, `512MiB`.
-//! Pure text to values; a bad one is told with what would have been right.
+//! Times and sizes as people type them: `30`, `1.5m`, `2h`; `10G`, `512MiB`. Pure text to
+//! values; a bad one is reported with an example of a good one.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Ten years: longer than any node stays up, and far from overflowing a clock.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -87,13 +87,19 @@ pub fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
-/// How long somebody waited: `0.5 s`, `42 s`, `12 min`.
+/// How long a call waited: `0.5 s`, `42 s`, `12 min`.
 pub fn waited(duration: Duration) -> String {
     if duration < Duration::from_secs(10) {
         format!("{:.1} s", duration.as_secs_f64())
     } else {
         brief(duration)
     }
+}
+
+/// The time now, in Unix seconds.
+pub fn unix_seconds() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
 }
 
 /// A time as a person reads it: `45 s`, `12 min`, `3 h 05`, `2 d`.
@@ -155,20 +161,12 @@ mod tests {
             [0, 1536, 10 << 30, 4864 << 20].map(size_text),
             ["0".to_owned(), "1536".into(), "10G".into(), "4864M".into()]
         );
-        for typed in [
-            "",
-            "G",
-            "-1",
-            "10X",
-            "10 Gig",
-            "1e5",
-            "9999999999T",
-            "1048576T",
-            "10i",
-            "1GiiB",
-            "1bb",
+        #[rustfmt::skip]
+        let cases = [
+            "", "G", "-1", "10X", "10 Gig", "1e5", "9999999999T", "1048576T", "10i", "1GiiB", "1bb",
             "99999999999999999999",
-        ] {
+        ];
+        for typed in cases {
             assert!(size(typed).is_err(), "{typed}");
         }
     }

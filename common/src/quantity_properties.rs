@@ -23,6 +23,8 @@ fn is_size(text: &str) -> bool {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn a_size_is_read_if_and_only_if_it_is_one(text in prop_oneof!["[0-9.]{0,6} ?[kKmMgGtTbBiIxE]{0,4}", any::<String>()]) {
         prop_assert_eq!(size(&text).is_ok(), is_size(&text), "{:?}", size(&text));

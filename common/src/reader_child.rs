@@ -1,8 +1,10 @@
-//! Reading that somebody else can keep from ending, such as another process's command line
-//! or a driver's answer: done in a child (fork(2)), whose answer comes by a pipe and which
-//! is killed if it takes too long. For programs of one thread.
+//! Reading that another process can keep from ending, such as another process's command
+//! line or a driver's answer: done in a child (fork(2)), whose answer comes by a pipe and
+//! which is killed if it takes too long. For programs of one thread.
 #![allow(unsafe_code)]
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::{self, PipeReader, Read, Write};
 use std::time::{Duration, Instant};
 
@@ -13,39 +15,74 @@ use crate::child::kill_and_reap;
 use crate::poll;
 use crate::procfs::process_memory::{self, Secret};
 
-/// How long one stranger's command line is waited for, and all of them together: its owner
-/// could make the read hang (proc_pid_cmdline(5)).
+/// How long one stranger's command line is waited for, all of one user's together, and all
+/// users' together: its owner could make the read hang (proc_pid_cmdline(5)).
 const STRANGER: Duration = Duration::from_millis(200);
-const STRANGERS: Duration = Duration::from_secs(1);
+const STRANGERS: Duration = Duration::from_secs(3);
+const ALL_USERS: Duration = Duration::from_secs(6);
+/// A read that takes longer than this hangs, or the machine is busy: with 50 holders that
+/// may take a second. Others count for nothing, however many they are.
+const HANGS: Duration = Duration::from_millis(50);
 
 /// Reads command lines of any user's processes, in a time that these do not decide.
 #[derive(Debug)]
 pub struct CommandLines {
-    began: Instant,
     uid: u32,
+    /// How long reads have hung, by the user of the process.
+    hung: RefCell<BTreeMap<u32, Duration>>,
 }
 
 impl CommandLines {
-    /// The time of all reads together runs from now on.
+    /// Nothing has been read.
     pub fn start() -> Self {
         Self {
-            began: Instant::now(),
             uid: nix::unistd::geteuid().as_raw(),
+            hung: RefCell::default(),
         }
     }
 
     /// What `pid`, a process of `uid`, was started with, NUL behind each word; nothing where
     /// that cannot be read.
-    pub fn of(&self, pid: i32, uid: u32) -> Vec<u8> {
-        let read = move || match process_memory::cmdline(pid) {
-            Secret::Bytes(bytes) => bytes,
-            Secret::Denied | Secret::Gone => Vec::new(),
-        };
+    pub fn command_line(&self, pid: i32, uid: u32) -> Vec<u8> {
+        self.read(pid, uid, process_memory::cmdline)
+    }
+
+    /// The environment that `pid`, a process of `uid`, was started with, likewise.
+    pub fn environment(&self, pid: i32, uid: u32) -> Vec<u8> {
+        self.read(pid, uid, process_memory::environ)
+    }
+
+    fn read(&self, pid: i32, uid: u32, what: fn(i32) -> Secret) -> Vec<u8> {
         if uid == self.uid {
-            return read();
+            return readable(what(pid));
         }
-        let left = STRANGERS.saturating_sub(self.began.elapsed());
-        within(STRANGER.min(left), read).unwrap_or_default()
+        self.stranger(uid, || readable(what(pid)))
+    }
+
+    /// Reads of a process of `uid`, as long as neither this user's reads nor all together
+    /// have hung too long.
+    fn stranger(&self, uid: u32, read: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+        let mut hung = self.hung.borrow_mut();
+        let all = ALL_USERS.saturating_sub(hung.values().sum());
+        let own = hung.entry(uid).or_default();
+        let left = STRANGERS.saturating_sub(*own).min(all);
+        // In less than that a read that hangs would not be seen as one.
+        if left <= HANGS {
+            return Vec::new();
+        }
+        let began = Instant::now();
+        let answer = within(STRANGER.min(left), read);
+        if began.elapsed() > HANGS {
+            *own += began.elapsed();
+        }
+        answer.unwrap_or_default()
+    }
+}
+
+fn readable(secret: Secret) -> Vec<u8> {
+    match secret {
+        Secret::Bytes(bytes) => bytes,
+        Secret::Denied | Secret::Gone => Vec::new(),
     }
 }
 
@@ -55,7 +92,6 @@ pub fn within(limit: Duration, read: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>
     child.answer(limit)
 }
 
-/// A child that reads.
 #[derive(Debug)]
 pub struct ReaderChild {
     pid: Pid,
@@ -66,7 +102,6 @@ pub struct ReaderChild {
 }
 
 impl ReaderChild {
-    /// Starts it.
     pub fn start(read: impl FnOnce() -> Vec<u8>) -> io::Result<Self> {
         let (pipe, writer) = io::pipe()?;
         let parent = std::process::id();
@@ -133,6 +168,28 @@ mod tests {
         assert_eq!(child.answer(Duration::from_millis(1)), None);
         drop(child);
         assert_eq!(waitpid(pid, None), Err(Errno::ECHILD));
+    }
+
+    #[test]
+    fn only_reads_that_hang_count_and_only_for_their_user() {
+        let lines = CommandLines::start();
+        let hangs = || {
+            std::thread::sleep(Duration::from_secs(100));
+            Vec::new()
+        };
+        let mut tries = 0;
+        while lines
+            .hung
+            .borrow()
+            .get(&1)
+            .is_none_or(|hung| *hung + HANGS < STRANGERS)
+        {
+            assert_eq!(lines.stranger(1, hangs), b"");
+            tries += 1;
+        }
+        assert!(tries <= 16, "{tries}");
+        assert_eq!(lines.stranger(1, || b"late".to_vec()), b"");
+        assert_eq!(lines.stranger(2, || b"other".to_vec()), b"other");
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! What a path runs, whatever is wrapped on the way: the one rule for cudawrap, which
 //! executes that program, and create-cudawrap, which must never remove it. Reads links
-//! only; identity is device and inode, so that copies, renames and bind mounts deceive
-//! nobody.
+//! only; identity is device and inode, so that copies, renames and bind mounts do not
+//! deceive it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{AccessFlags, access};
+use crate::installed::can_run;
 
 /// What a program's name begins with once its path is a link to cudawrap.
 pub const PREFIX: &str = "CUDAWRAP_";
@@ -20,6 +20,12 @@ const MOST_HOPS: usize = 40;
 
 /// Device and inode.
 pub type Identity = (u64, u64);
+
+/// A program's own name, whether or not it is wrapped.
+pub fn program_name(program: &Path) -> String {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_prefix(PREFIX).unwrap_or(&name).to_owned()
+}
 
 /// What `path` leads to, links followed.
 pub fn identity(path: &Path) -> Option<Identity> {
@@ -58,8 +64,8 @@ pub fn chain(path: &Path) -> Chain {
 }
 
 impl Chain {
-    /// The links: every hop but the file at the end, whose own directory is nobody's
-    /// place in PATH; a file under another name stands for a link.
+    /// The links: every hop but the file at the end, whose own directory does not count
+    /// as a place in PATH; a file under another name stands for a link.
     pub fn links(&self) -> &[PathBuf] {
         let links = self.hops.len().saturating_sub(1).max(1);
         self.hops.get(..links).unwrap_or_default()
@@ -115,15 +121,14 @@ pub struct Resolution {
 impl Resolution {
     /// Whether `name` in this directory is on the way.
     pub fn passes(&self, directory: Identity, name: &OsStr) -> bool {
-        let is = |hop: &PathBuf| {
+        self.trail.iter().any(|hop| {
             hop.file_name() == Some(name)
                 && hop.parent().and_then(|parent| identity(or_here(parent))) == Some(directory)
-        };
-        self.trail.iter().any(is)
+        })
     }
 }
 
-/// The rule, for somebody to whom certain files are cudawraps.
+/// The rule, for a caller that takes certain files for cudawraps.
 pub struct Rule<'a> {
     /// Whether executing this path starts a cudawrap.
     pub is_wrapper: &'a dyn Fn(&Path) -> bool,
@@ -215,30 +220,28 @@ impl Rule<'_> {
     }
 
     fn sibling(&self, chain: &Chain, search: &mut Search) -> Option<PathBuf> {
-        let there = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok();
         let mut siblings = chain
             .hops
             .iter()
             .rev()
             .filter_map(|hop| beside(hop))
-            .filter(there);
+            .filter(|path| std::fs::symlink_metadata(path).is_ok());
         siblings.find_map(|path| self.follow(&path, search))
     }
 
     fn next(&self, chain: &Chain, search: &mut Search) -> Option<PathBuf> {
         let name = chain.link_name()?;
-        let link_directory = |directory: &PathBuf| {
-            let directory = identity(directory);
-            let is = |hop: &PathBuf| {
-                hop.parent()
-                    .is_some_and(|parent| identity(or_here(parent)) == directory)
-            };
-            directory.is_some() && chain.links().iter().any(is)
-        };
         let behind = self
             .directories
             .iter()
-            .position(link_directory)
+            .position(|directory| {
+                let directory = identity(directory);
+                directory.is_some()
+                    && chain.links().iter().any(|hop| {
+                        hop.parent()
+                            .is_some_and(|parent| identity(or_here(parent)) == directory)
+                    })
+            })
             .map_or(0, |place| place + 1);
         // Looked through one by one: joined again, no directory at all would be an empty
         // PATH, which stands for the working directory.
@@ -248,8 +251,7 @@ impl Rule<'_> {
             .unwrap_or_default()
             .iter()
             .map(|directory| directory.join(name));
-        let runs = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
-        rest.filter(runs)
+        rest.filter(|path| can_run(path))
             .find_map(|path| self.follow(&path, search))
     }
 }

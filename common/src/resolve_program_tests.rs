@@ -22,6 +22,7 @@ fn lay(root: &Path, entries: &[&str]) {
 
 #[test]
 fn what_a_path_runs() {
+    #[rustfmt::skip]
     let rows: &[(&[&str], &str)] = &[
         (&["d/x"], "d/x"),
         (&["d/x > ../cudawrap", "d/CUDAWRAP_x"], "d/CUDAWRAP_x"),
@@ -37,70 +38,23 @@ fn what_a_path_runs() {
             ],
             "d/CUDAWRAP_z",
         ),
-        (
-            &["d/x > ../cudawrap", "d/CUDAWRAP_x > y", "d/y > z", "d/z"],
-            "d/CUDAWRAP_x",
-        ),
+        (&["d/x > ../cudawrap", "d/CUDAWRAP_x > y", "d/y > z", "d/z"], "d/CUDAWRAP_x"),
         // Another directory's path was wrapped later.
-        (
-            &[
-                "d/x > ../cudawrap",
-                "d/CUDAWRAP_x > ../e/x",
-                "e/x > ../cudawrap",
-                "e/CUDAWRAP_x",
-            ],
-            "e/CUDAWRAP_x",
-        ),
+        (&["d/x > ../cudawrap", "d/CUDAWRAP_x > ../e/x", "e/x > ../cudawrap", "e/CUDAWRAP_x"],
+            "e/CUDAWRAP_x"),
         // The link nearest to cudawrap that has a program.
-        (
-            &[
-                "d/x > ../e/y",
-                "d/CUDAWRAP_x",
-                "e/y > ../cudawrap",
-                "e/CUDAWRAP_y",
-            ],
-            "e/CUDAWRAP_y",
-        ),
+        (&["d/x > ../e/y", "d/CUDAWRAP_x", "e/y > ../cudawrap", "e/CUDAWRAP_y"], "e/CUDAWRAP_y"),
         // Behind a directory of links, in PATH (d, e), whatever is wrapped there.
         (&["d/x > ../cudawrap", "e/x"], "e/x"),
-        (
-            &["d/x > ../cudawrap", "e/x > ../cudawrap", "e/CUDAWRAP_x"],
-            "e/CUDAWRAP_x",
-        ),
-        (
-            &[
-                "d/x > ../cudawrap",
-                "d/CUDAWRAP_x > y",
-                "d/y > ../cudawrap",
-                "e/y",
-            ],
-            "e/y",
-        ),
+        (&["d/x > ../cudawrap", "e/x > ../cudawrap", "e/CUDAWRAP_x"], "e/CUDAWRAP_x"),
+        (&["d/x > ../cudawrap", "d/CUDAWRAP_x > y", "d/y > ../cudawrap", "e/y"], "e/y"),
         // Another cudawrap, and one that is gone.
-        (
-            &[
-                "d/x > ../cudawrap",
-                "d/CUDAWRAP_x > ../o/cudawrap",
-                "o/cudawrap",
-            ],
-            "",
-        ),
+        (&["d/x > ../cudawrap", "d/CUDAWRAP_x > ../o/cudawrap", "o/cudawrap"], ""),
         (&["d/x > /nowhere/cudawrap", "d/CUDAWRAP_x"], "d/CUDAWRAP_x"),
         // In circles.
-        (
-            &["d/x > ../cudawrap", "d/CUDAWRAP_x > ../e/y", "e/y > ../d/x"],
-            "",
-        ),
+        (&["d/x > ../cudawrap", "d/CUDAWRAP_x > ../e/y", "e/y > ../d/x"], ""),
         (&["d/x > ../cudawrap", "d/CUDAWRAP_x > x"], ""),
-        (
-            &[
-                "d/x > ../cudawrap",
-                "d/CUDAWRAP_x > y",
-                "d/y > ../cudawrap",
-                "d/CUDAWRAP_y > x",
-            ],
-            "",
-        ),
+        (&["d/x > ../cudawrap", "d/CUDAWRAP_x > y", "d/y > ../cudawrap", "d/CUDAWRAP_y > x"], ""),
     ];
     for (entries, expected) in rows {
         let temporary = tempfile::tempdir().unwrap();

@@ -3,17 +3,19 @@
 //! each adds to it, such as `--explain`, it adds as an `Observer`.
 
 use std::io::IsTerminal;
+use std::rc::Rc;
 use std::time::Duration;
 
 use crate::choice::cap;
-use crate::choice::chooser::{Chooser, Guard, Outcome, Picked};
+use crate::choice::chooser::{Chooser, Claimed, Outcome};
+use crate::choice::device_claim::{self, Picked};
 use crate::choice::rejection_report::{self, Rejected, RejectionReport};
 use crate::diag::Diag;
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
 use crate::inventory::{Device, Inventory};
 use crate::lock::{LockFile, OfdLock, Side};
-use crate::nvml_client::{Ask, Client, Worker};
+use crate::node::Node;
 use crate::pool::Portion;
 use crate::queue::lingering::{self, Prospect};
 use crate::queue::{self, Patience, Progress, Search, Waiter};
@@ -22,18 +24,13 @@ use crate::settings::{Environment, Settings};
 
 /// What came of one look.
 pub enum Selected {
-    /// Free devices, claimed. The guard is kept until they are signed.
-    Picked(Vec<Picked>, Guard),
-    /// There is nothing to have now, and the caller does not wait.
-    Failed(Failure),
+    Claimed(Claimed),
     /// There is nothing to have now, and the caller joins the queue.
     Queue(Queueing),
 }
 
 /// A request that joins the queue.
 pub struct Queueing {
-    /// What is known of the node.
-    pub inventory: Inventory,
     /// Whether the caller asked for a wait.
     asked: bool,
     prospect: Prospect,
@@ -48,26 +45,24 @@ impl Queueing {
     /// # Errors
     ///
     /// The wait was in vain.
-    pub fn wait<W: Worker>(
+    pub fn wait(
         self,
         lock_file: &LockFile,
         side: Side,
-        request: Request,
-        (settings, environment): (&Settings, &Environment),
-        open: &mut dyn FnMut() -> Result<Client<W>, Failure>,
+        request: &mut Request,
+        node: &mut Node<'_>,
+        environment: &Environment,
         diag: &Diag,
-    ) -> Result<(Vec<Picked>, Guard, Request), Failure> {
+    ) -> Result<Claimed, Failure> {
+        let settings = node.settings();
         let progress = if self.asked {
-            if let Some(line) = settings.wait_is_cut() {
-                diag.warn(&line);
-            }
-            Progress::new(diag)
+            Progress::asked(settings, diag)
         } else {
             Progress::silent(diag)
         };
         let patience = self.patience(settings);
         let queue = request.queue();
-        let search = Search::new(lock_file, side, request, self.inventory, environment, open);
+        let search = Search::new(lock_file, side, request, node, environment)?;
         Waiter::new(lock_file, queue, search, progress, patience)?.wait()
     }
 
@@ -89,16 +84,17 @@ impl Queueing {
     }
 }
 
-/// What came of one look, before the queue is considered.
-enum Look {
-    Picked(Vec<Picked>, Guard),
-    NoneFree(Failure),
+/// Nothing can be had now.
+struct NotNow {
+    failure: Failure,
     /// The user holds as many devices as the site allows.
-    OverLimit(Failure),
+    over_limit: bool,
+    /// The devices that were leased or reserved.
+    taken: Vec<Device>,
 }
 
 /// What a program adds to a selection.
-pub trait Observer<A: Ask> {
+pub trait Observer {
     /// The whole node had to be looked at; `pool`: what of it may be chosen from.
     ///
     /// # Errors
@@ -113,9 +109,9 @@ pub trait Observer<A: Ask> {
     /// They are no use to the program together.
     fn picked(
         &mut self,
-        chooser: &mut Chooser<'_, A>,
+        chooser: &mut Chooser<'_, '_>,
         picked: &[Picked],
-        known: Option<&Inventory>,
+        inventory: &Inventory,
     ) -> Result<(), Failure>;
 
     /// No device was free: why, for each of the pool.
@@ -133,8 +129,8 @@ pub trait Observer<A: Ask> {
 }
 
 /// What a selection is made with.
-pub struct Selection<'a, A: Ask> {
-    pub client: &'a mut A,
+pub struct Selection<'a, 'n> {
+    pub node: &'a mut Node<'n>,
     pub lock_file: &'a LockFile,
     pub side: Side,
     /// What is asked for.
@@ -143,135 +139,167 @@ pub struct Selection<'a, A: Ask> {
     pub waits: bool,
 }
 
-impl<A: Ask> Selection<'_, A> {
-    /// Looks once. `known`: the node, where that was needed already.
+impl Selection<'_, '_> {
+    /// Looks once.
     ///
     /// # Errors
     ///
-    /// What waiting cannot cure: NVML, the lock, a pool that could never meet the
-    /// request.
-    pub fn run(
-        mut self,
-        known: Option<Inventory>,
-        observer: &mut dyn Observer<A>,
-    ) -> Result<Selected, Failure> {
-        cap::possible(self.request, None)?;
+    /// Nothing is free and the caller does not wait; or what waiting cannot cure: NVML,
+    /// the lock, a pool that could never meet the request.
+    pub fn run(mut self, observer: &mut dyn Observer) -> Result<Selected, Failure> {
+        cap::check_satisfiable(self.request, None)?;
         let probe = self.lock_file.open()?;
         let ahead = queue::waiting(&probe, Some(self.request.queue()))?;
-        let mut known = known;
         // Of several devices it has to be known whether a program can use them together.
-        if known.is_none() && (self.request.count > 1 || ahead > 0) {
-            known = Some(self.scan()?);
+        if self.request.count > 1 || ahead > 0 {
+            self.inventory()?;
         }
-        if let Some(inventory) = &known {
-            cap::possible(self.request, Some(inventory))?;
-            let pool: Vec<&Device> = self.request.filter.pool(inventory).collect();
-            observer.known(inventory, &pool)?;
-            fits_inside(self.request, inventory)?;
+        if let Some(inventory) = self.node.known() {
+            cap::check_satisfiable(self.request, Some(&inventory))?;
+            let pool: Vec<&Device> = self.request.filter.pool(&inventory).collect();
+            observer.known(&inventory, &pool)?;
+            fits_inside(self.request, &inventory)?;
         }
-        let (failure, over_limit) = match self.behind(ahead, &probe, &mut known, observer)? {
-            Look::Picked(picked, guard) => return Ok(Selected::Picked(picked, guard)),
-            Look::NoneFree(failure) => (failure, false),
-            Look::OverLimit(failure) => (failure, true),
+        let not_now = match self.choose_behind_queue(ahead, &probe, observer)? {
+            Ok(claimed) => return Ok(Selected::Claimed(claimed)),
+            Err(not_now) => not_now,
         };
-        let inventory = known.map_or_else(|| self.scan(), Ok)?;
-        let prospect = if over_limit {
-            lingering::prospect_within_limit(self.lock_file, &probe, &inventory)?
-        } else {
-            lingering::prospect(self.lock_file, &probe, self.request, &inventory)?
-        };
+        let inventory = self.inventory()?;
+        let prospect = self.prospect(&not_now, &inventory, &probe)?;
+        let failure = not_now.failure;
         if !self.waits && prospect == Prospect::None {
-            return Ok(Selected::Failed(failure));
+            return Err(failure);
         }
         self.check_pool(&inventory, observer)?;
         Ok(Selected::Queue(Queueing {
-            inventory,
             asked: self.waits,
             prospect,
             failure,
         }))
     }
 
+    /// Whether what was in the way is about to end, or has ended since it was looked at:
+    /// then it no longer shows that.
+    fn prospect(
+        &self,
+        not_now: &NotNow,
+        inventory: &Inventory,
+        probe: &OfdLock,
+    ) -> Result<Prospect, Failure> {
+        let (prospect, is_free) = if not_now.over_limit {
+            let prospect = lingering::prospect_within_limit(self.lock_file, probe, inventory)?;
+            let allowed = cap::allows(self.lock_file, probe, inventory, self.request)?;
+            (prospect, allowed)
+        } else {
+            let prospect = lingering::prospect(self.lock_file, probe, self.request, inventory)?;
+            (prospect, self.has_come_free(&not_now.taken, probe)?)
+        };
+        Ok(if prospect == Prospect::None && is_free {
+            Prospect::Possible
+        } else {
+            prospect
+        })
+    }
+
+    /// Whether one of the devices that the lock kept from this call is free by now.
+    fn has_come_free(&self, taken: &[Device], probe: &OfdLock) -> Result<bool, Failure> {
+        for device in taken {
+            if device_claim::units(probe, self.request, device)?.is_available() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn inventory(&mut self) -> Result<Rc<Inventory>, Failure> {
+        self.node.inventory(self.request.detail())
+    }
+
     /// Chooses where `ahead` programs wait for the same request: with none of them among
     /// all devices, else among those that a stopped head leaves alone.
-    fn behind(
+    fn choose_behind_queue(
         &mut self,
         ahead: usize,
         probe: &OfdLock,
-        known: &mut Option<Inventory>,
-        observer: &mut dyn Observer<A>,
-    ) -> Result<Look, Failure> {
+        observer: &mut dyn Observer,
+    ) -> Result<Result<Claimed, NotNow>, Failure> {
         if ahead == 0 {
-            return self.choose(probe, known, None, observer);
+            return self.choose(probe, None, observer);
         }
-        let left_alone = match known {
-            Some(inventory) if !self.waits => self.left_alone(probe, inventory)?,
-            _ => Vec::new(),
+        let left_alone = if self.waits {
+            Vec::new()
+        } else {
+            let inventory = self.inventory()?;
+            self.ignored_by_stalled_head(probe, &inventory)?
         };
         if left_alone.is_empty() {
-            let failure = queue::taken_by(ahead).hint(observer.hint(true));
-            return Ok(Look::NoneFree(failure));
+            return Ok(Err(NotNow {
+                failure: queue::taken_by(ahead).hint(observer.hint(true)),
+                over_limit: false,
+                taken: Vec::new(),
+            }));
         }
-        self.choose(probe, known, Some(&left_alone), observer)
+        self.choose(probe, Some(&left_alone), observer)
     }
 
     /// Fails if no device of the node could ever meet the request.
     fn check_pool(
         &self,
         inventory: &Inventory,
-        observer: &mut dyn Observer<A>,
+        observer: &mut dyn Observer,
     ) -> Result<(), Failure> {
         let pool = rejection_report::pool(&self.request.filter, inventory, self.request.count)?;
         let pool: Vec<&Device> = pool.into_iter().map(|(_, device)| device).collect();
         observer.waits(&pool, inventory)
     }
 
-    fn scan(&mut self) -> Result<Inventory, Failure> {
-        self.client.client()?.scan(self.request.detail())
-    }
-
     /// Devices that are free and that the head of the queue does not look at, since it is
     /// stopped: as many as are wanted, or none.
-    fn left_alone(&self, probe: &OfdLock, inventory: &Inventory) -> Result<Vec<Uuid>, Failure> {
-        let free = || {
-            queue::availability(probe, self.request, inventory)
-                .map(|availability| availability.free)
-        };
-        queue::stalled_head::alone(free, self.request.count, queue::stalled_head::ALONE)
+    fn ignored_by_stalled_head(
+        &self,
+        probe: &OfdLock,
+        inventory: &Inventory,
+    ) -> Result<Vec<Uuid>, Failure> {
+        queue::stalled_head::alone(
+            || Ok(queue::availability(probe, self.request, inventory)?.free),
+            self.request.count,
+            queue::stalled_head::ALONE,
+        )
     }
 
     /// Chooses among all devices, or among `only` these; else why there are none.
     fn choose(
         &mut self,
         probe: &OfdLock,
-        known: &mut Option<Inventory>,
         only: Option<&[Uuid]>,
-        observer: &mut dyn Observer<A>,
-    ) -> Result<Look, Failure> {
-        let skip = |device: &Device| only.is_some_and(|only| !only.contains(&device.uuid));
+        observer: &mut dyn Observer,
+    ) -> Result<Result<Claimed, NotNow>, Failure> {
         let mut chooser = Chooser {
-            client: &mut *self.client,
+            node: &mut *self.node,
             lock_file: self.lock_file,
             side: self.side,
             request: self.request,
-            skip: &skip,
+            skip: &|device: &Device| only.is_some_and(|only| !only.contains(&device.uuid)),
         };
-        let inventory = match known {
-            Some(inventory) => inventory,
-            None => {
-                if let Some(picked) = chooser.pick_randomly(probe)? {
-                    return Ok(Look::Picked(vec![picked], Guard::default()));
-                }
-                let scanned = chooser.client.client()?.scan(self.request.detail())?;
-                known.insert(scanned)
+        if chooser.node.known().is_none()
+            && let Some(picked) = chooser.pick_randomly(probe)?
+        {
+            return Ok(Ok(Claimed {
+                picked: vec![picked],
+                guard: None,
+            }));
+        }
+        let inventory = chooser.node.inventory(self.request.detail())?;
+        match chooser.choose(probe, &inventory)? {
+            Outcome::Claimed(claimed) => {
+                observer.picked(&mut chooser, &claimed.picked, &inventory)?;
+                Ok(Ok(claimed))
             }
-        };
-        match chooser.choose(probe, inventory)? {
-            Outcome::Picked(picked, guard) => {
-                observer.picked(&mut chooser, &picked, Some(inventory))?;
-                Ok(Look::Picked(picked, guard))
-            }
-            Outcome::OverCap(failure) => Ok(Look::OverLimit(failure)),
+            Outcome::OverCap(failure) => Ok(Err(NotNow {
+                failure,
+                over_limit: true,
+                taken: Vec::new(),
+            })),
             Outcome::NoneFree(rejected) => {
                 observer.rejected(&rejected, probe);
                 let report = RejectionReport::take(&rejected, probe);
@@ -279,7 +307,12 @@ impl<A: Ask> Selection<'_, A> {
                 // hint's.
                 let remedy = report.remedy().filter(|_| std::io::stderr().is_terminal());
                 let hint = remedy.unwrap_or_else(|| observer.hint(false).to_owned());
-                Ok(Look::NoneFree(report.failure().hint(hint)))
+                let taken = rejected.into_iter().filter(|(_, why)| why.is_locks());
+                Ok(Err(NotNow {
+                    failure: report.failure().hint(hint),
+                    over_limit: false,
+                    taken: taken.map(|(device, _)| device).collect(),
+                }))
             }
         }
     }
@@ -292,11 +325,14 @@ fn fits_inside(request: &Request, inventory: &Inventory) -> Result<(), Failure> 
         return Ok(());
     };
     let mut pool = request.filter.pool(inventory).peekable();
-    let too_large = |device: &Device| {
-        let ours = cover.units(&device.uuid);
-        ours.is_some_and(|ours| request.filter.portion(ours, device.memory) == Portion::TooLarge)
-    };
-    if pool.peek().is_none() || !pool.all(too_large) {
+    if pool.peek().is_none()
+        || !pool.all(|device| {
+            let ours = cover.units(&device.uuid);
+            ours.is_some_and(|ours| {
+                request.filter.portion(ours, device.memory) == Portion::TooLarge
+            })
+        })
+    {
         return Ok(());
     }
     let share = request

@@ -173,29 +173,16 @@ mod tests {
 
     #[test]
     fn shares_as_people_write_them() {
-        for (text, units) in [
-            ("1/2", UNITS / 2),
-            ("0.5", UNITS / 2),
-            (".25", UNITS / 4),
-            ("25%", UNITS / 4),
-            ("1/3", UNITS / 3),
-        ] {
-            assert_eq!(
-                text.parse::<Share>().unwrap().units(None),
-                Some(units),
-                "{text}"
-            );
-        }
-        for (text, units) in [
-            ("1.0000000000000000000", UNITS),
-            ("0.3333333333333333", UNITS / 3 - 1),
-            ("33.333333%", UNITS / 3 - 1),
-        ] {
-            assert_eq!(
-                text.parse::<Share>().unwrap().units(None),
-                Some(units),
-                "{text}"
-            );
+        #[rustfmt::skip]
+        let cases = [
+            ("1/2", UNITS / 2), ("0.5", UNITS / 2), (".25", UNITS / 4), ("25%", UNITS / 4),
+            ("1/3", UNITS / 3), ("1.0000000000000000000", UNITS),
+            ("0.3333333333333333", UNITS / 3 - 1), ("33.333333%", UNITS / 3 - 1),
+            ("1", UNITS), ("100%", UNITS), ("12.5%", UNITS / 8), ("2/3", UNITS / 3 * 2),
+        ];
+        for (text, units) in cases {
+            let share: Share = text.parse().unwrap();
+            assert_eq!(share.units(None), Some(units), "{text}");
         }
         assert_eq!("50%".parse::<Share>(), "1/2".parse());
         assert_eq!("0.50".parse::<Share>(), "2/4".parse());
@@ -203,42 +190,13 @@ mod tests {
             let share: Share = text.parse().unwrap();
             assert_eq!(share.to_string().parse(), Ok(share), "{text}");
         }
-        for (text, units) in [
-            ("1", UNITS),
-            ("100%", UNITS),
-            ("12.5%", UNITS / 8),
-            ("2/3", UNITS / 3 * 2),
-        ] {
-            assert_eq!(
-                text.parse::<Share>().unwrap().units(None),
-                Some(units),
-                "{text}"
-            );
-        }
-        for text in [
-            "",
-            "0",
-            "0%",
-            "3/2",
-            "1.5",
-            "101%",
-            "-1/2",
-            "1/0",
-            "a",
-            "1/2/3",
-            "0.5x",
-            "1e-1",
-            "/",
-            ".",
-            "0G",
-            "2.0",
-            "10",
-            "1..0",
-            "+1/2",
-            "1/+2",
-            // Longer than any that is printed.
-            "1/1000000000000000000",
-        ] {
+        // The last is longer than any that is printed.
+        #[rustfmt::skip]
+        let wrong = [
+            "", "0", "0%", "3/2", "1.5", "101%", "-1/2", "1/0", "a", "1/2/3", "0.5x", "1e-1", "/",
+            ".", "0G", "2.0", "10", "1..0", "+1/2", "1/+2", "1/1000000000000000000",
+        ];
+        for text in wrong {
             assert!(text.parse::<Share>().is_err(), "{text}");
         }
     }
@@ -262,6 +220,7 @@ mod tests {
         );
         assert_eq!(share.memory(40 << 30), 10 << 30);
         assert_eq!("1/4".parse::<Share>().unwrap().memory(40 << 30), 10 << 30);
+        assert_eq!("2/5".parse::<Share>().unwrap().memory(50 << 30), 20 << 30);
         assert_eq!(
             (
                 share.to_string(),

@@ -1,117 +1,103 @@
-//! The options that several programs have: those that choose, share and wait, which getgpu
-//! and cudawrap take alike, and those that every program has.
+//! The options that several programs have: those that choose, share and wait, which
+//! getgpu and cudawrap take alike, and those that every program has.
 
-use crate::flags::{Flag, Takes, flag};
+use clap::Args;
+
+use crate::diag::Verbosity;
 use crate::settings::value_types::policy_words;
 
-/// Heading of the options that choose.
-pub const CHOOSE: &str = "Which device";
-/// Heading of the options that every program has.
-pub const OTHER: &str = "Other";
+/// The choosing, sharing and waiting options. Each stands for the setting of its name,
+/// and under cudawrap the variable `CUDAWRAP_NAME` stands for it.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Which device")]
+pub struct Choosing {
+    /// auto (MIG devices if there are any, else whole GPUs), mig, gpu or any
+    #[arg(id = "type", long = "type", value_name = "TYPE")]
+    pub kind: Option<String>,
+    /// N different devices, separated by commas; all or none
+    #[arg(long, short = 'n', value_name = "N")]
+    pub count: Option<String>,
+    /// Only MIG devices with this profile (1g.10gb), the smallest first; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub profile: Vec<String>,
+    /// Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB), the
+    /// smallest first
+    #[arg(long, value_name = "SIZE")]
+    pub min_memory: Option<String>,
+    /// Only devices on this GPU: its NVML index or UUID; may be repeated
+    #[arg(long, value_name = "GPU")]
+    pub gpu: Vec<String>,
+    #[arg(long, value_name = "POLICY", help = policy_words!())]
+    pub policy: Option<String>,
+    /// Ignore an inherited CUDA_VISIBLE_DEVICES
+    #[arg(long)]
+    pub ignore_grant: bool,
+    /// A part of a device: 1/2, 0.5, 25%, or a size (10G), on the least loaded device
+    #[arg(long, value_name = "F", help_heading = SHARE)]
+    pub share: Option<String>,
+    /// Wait in the queue, first come, first served, for as long as it takes or for at most TIME
+    /// (--wait=30, -w 1.5m, -w 2h)
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "forever", help_heading = SHARE)]
+    pub wait: Option<String>,
+    /// The same as --wait=TIME
+    #[arg(short = 'w', value_name = "TIME", conflicts_with = "wait", help_heading = SHARE)]
+    pub wait_letter: Option<String>,
+}
 
 /// Heading of the options that share and wait.
 pub const SHARE: &str = "Sharing and waiting";
 
-/// The choosing, sharing and waiting options, which getgpu and cudawrap share. Each
-/// stands for the setting of its name, and under cudawrap the variable `CUDAWRAP_NAME`
-/// stands for it.
-pub const CHOOSING: [Flag; 9] = [
-    flag(
-        "type",
-        &[],
-        Takes::Value("TYPE"),
-        CHOOSE,
-        "auto (MIG devices if there are any, else whole GPUs), mig, gpu or any",
-    ),
-    flag(
-        "count",
-        &['n'],
-        Takes::Value("N"),
-        CHOOSE,
-        "N different devices, separated by commas; all or none",
-    ),
-    flag(
-        "profile",
-        &[],
-        Takes::Many("NAME"),
-        CHOOSE,
-        "Only MIG devices with this profile (1g.10gb), the smallest first; may be repeated",
-    ),
-    flag(
-        "min-memory",
-        &[],
-        Takes::Value("SIZE"),
-        CHOOSE,
-        "Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB), the smallest first",
-    ),
-    flag(
-        "gpu",
-        &[],
-        Takes::Many("GPU"),
-        CHOOSE,
-        "Only devices on this GPU: its NVML index or UUID; may be repeated",
-    ),
-    flag(
-        "policy",
-        &[],
-        Takes::Value("POLICY"),
-        CHOOSE,
-        policy_words!(),
-    ),
-    flag(
-        "ignore-grant",
-        &[],
-        Takes::Nothing,
-        CHOOSE,
-        "Ignore an inherited CUDA_VISIBLE_DEVICES",
-    ),
-    flag(
-        "share",
-        &[],
-        Takes::Value("F"),
-        SHARE,
-        "A part of a device: 1/2, 0.5, 25%, or a size (10G), on the least loaded device",
-    ),
-    flag(
-        "wait",
-        &['w'],
-        Takes::Optional {
-            name: "TIME",
-            default: "forever",
-        },
-        SHARE,
-        "Wait in the queue, first come, first served, for as long as it takes or for at most TIME (--wait=30, -w 1.5m, -w 2h)",
-    ),
+/// What was typed of a choosing option.
+type Typed = fn(&Choosing) -> Vec<String>;
+
+/// The settings that the choosing options stand for, each with what was typed.
+pub(crate) const CHOICES: [(&str, Typed); 8] = [
+    ("type", |typed| one(&typed.kind)),
+    ("count", |typed| one(&typed.count)),
+    ("profile", |typed| typed.profile.clone()),
+    ("min_memory", |typed| one(&typed.min_memory)),
+    ("gpu", |typed| typed.gpu.clone()),
+    ("policy", |typed| one(&typed.policy)),
+    ("share", |typed| one(&typed.share)),
+    ("wait", |typed| {
+        one(if typed.wait.is_some() {
+            &typed.wait
+        } else {
+            &typed.wait_letter
+        })
+    }),
 ];
 
+fn one(text: &Option<String>) -> Vec<String> {
+    text.iter().cloned().collect()
+}
+
 /// The options that every program has at the end.
-pub const COMMON: [Flag; 4] = [
-    flag(
-        "verbose",
-        &['v'],
-        Takes::Nothing,
-        OTHER,
-        "Print what is decided and why",
-    ),
-    flag(
-        "quiet",
-        &['q'],
-        Takes::Nothing,
-        OTHER,
-        "Print errors only, no hints",
-    ),
-    flag(
-        "version",
-        &['V'],
-        Takes::Nothing,
-        OTHER,
-        "Print the version",
-    ),
-    flag(
-        "help",
-        &['h'],
-        Takes::Nothing,
-        OTHER,
-        "Print help: the common options (-h) or everything (--help)",
-    ),
-];
+#[derive(Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = "Other")]
+pub struct Common {
+    /// Print what is decided and why
+    #[arg(long, short = 'v')]
+    pub verbose: bool,
+    /// Print errors only, no hints
+    #[arg(long, short = 'q')]
+    pub quiet: bool,
+    /// Print the version
+    #[arg(long, short = 'V')]
+    pub version: bool,
+    /// Print help: the common options (-h) or everything (--help)
+    #[arg(long, short = 'h')]
+    pub help: bool,
+}
+
+impl Common {
+    /// How much is to be said.
+    pub fn level(self) -> Verbosity {
+        match (self.quiet, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (_, true) => Verbosity::Verbose,
+            _ => Verbosity::Normal,
+        }
+    }
+}

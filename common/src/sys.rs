@@ -3,7 +3,7 @@
 //! decides anything.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, OsString};
+use std::ffi::{CStr, CString, OsString};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
@@ -83,7 +83,7 @@ pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: fd was returned just now and belongs to nobody else.
+    // SAFETY: fd was returned just now and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -120,16 +120,16 @@ pub fn die_with(parent: u32) {
     }
 }
 
-/// Has a write to a pipe that nobody reads fail with EPIPE (signal(2)).
+/// Has a write to a pipe without a reader fail with EPIPE (signal(2)).
 pub fn ignore_sigpipe() {
-    // SAFETY: to ignore a signal needs no handler and touches no memory of ours.
+    // SAFETY: to ignore a signal needs no handler and touches no memory of this process.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
-/// Has a child that exits stay until it is waited for. A caller that ignores SIGCHLD leaves
-/// that to us, and then nobody learns how a child ended (waitpid(2), NOTES).
+/// Has a child that exits stay until it is waited for. A caller that ignores SIGCHLD
+/// hands that on, and then it cannot be learned how a child ended (waitpid(2), NOTES).
 pub fn keep_exited_children() {
-    // SAFETY: the default action needs no handler and touches no memory of ours.
+    // SAFETY: the default action needs no handler and touches no memory of this process.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
@@ -150,8 +150,8 @@ pub fn open_standard_streams() {
 /// Ends this process by SIGPIPE, which it ignores ([`ignore_sigpipe`], raise(3)). Comes back
 /// where the signal is blocked.
 pub fn end_by_sigpipe() {
-    // SAFETY: the default action needs no handler, and both calls touch no memory of
-    // ours.
+    // SAFETY: the default action needs no handler, and both calls touch no memory of this
+    // process.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::raise(libc::SIGPIPE);
@@ -192,6 +192,12 @@ fn clock(name: libc::clockid_t) -> std::time::Duration {
     std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
+/// The time of a start that /proc tells in ticks, since the boot and without the part of a
+/// second.
+pub fn after_boot(start: u64) -> std::time::Duration {
+    std::time::Duration::from_secs(start / ticks_per_second())
+}
+
 /// Clock ticks per second of /proc/PID/stat (sysconf(3)).
 pub fn ticks_per_second() -> u64 {
     // SAFETY: sysconf has no preconditions.
@@ -199,7 +205,7 @@ pub fn ticks_per_second() -> u64 {
     u64::try_from(ticks).unwrap_or(100).max(1)
 }
 
-/// Writes all of `bytes` to standard error as far as that goes. A pipe that nobody reads
+/// Writes all of `bytes` to standard error as far as that goes. A pipe without a reader
 /// must not end a program that has SIGPIPE's default action, nor leave the signal pending
 /// for the program that it becomes.
 pub fn write_stderr(bytes: &[u8]) {
@@ -247,9 +253,20 @@ fn write_all(fd: libc::c_int, mut bytes: &[u8]) -> io::Result<()> {
 /// Takes ownership of a descriptor that a call has just returned as a number.
 pub fn own_fd(number: i32) -> OwnedFd {
     assert!(number >= 0, "a descriptor is never negative");
-    // SAFETY: callers pass what fcntl(F_DUPFD_CLOEXEC) returned to them just now; nobody
-    // else knows the number.
+    // SAFETY: callers pass what fcntl(F_DUPFD_CLOEXEC) returned to them just now; no
+    // other owner knows the number.
     unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// Bytes as a string for execve(2), which can hold no NUL; empty if they hold one.
+pub fn c_string(bytes: &[u8]) -> CString {
+    CString::new(bytes).unwrap_or_default()
+}
+
+/// Strings as execve(2) takes them, with a null pointer at the end.
+pub fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    let each = strings.iter().map(|string| string.as_ptr());
+    each.chain([std::ptr::null()]).collect()
 }
 
 /// Ends this process without running what libraries have registered for its end

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::diag::printable;
 use crate::ident::Uuid;
 use crate::job::Job;
+use crate::procfs;
 use crate::settings::{Log, Settings};
 
 /// LOG_DAEMON and LOG_INFO (syslog.h).
@@ -55,17 +56,8 @@ impl Record<'_> {
     /// User, program, share and job: the part that the lines at the beginning and at the
     /// end have in common.
     pub fn text(&self) -> String {
-        let devices = self
-            .devices
-            .iter()
-            .map(Uuid::as_str)
-            .collect::<Vec<_>>()
-            .join(",");
-        let name = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(self.uid))
-            .ok()
-            .flatten();
-        let user = name.map_or_else(|| self.uid.to_string(), |user| user.name);
-        // Blanks part the fields.
+        let devices = Uuid::join(self.devices);
+        let user = procfs::user_name(self.uid);
         let (key, program) = (self.program.0, printable(self.program.1).replace(' ', "_"));
         let share = format!("{:.4}", self.share);
         let job = self.job.map(|job| {
@@ -97,7 +89,7 @@ pub fn refused(settings: &Settings, by: &str, program: &str, why: &str) {
         return;
     }
     let (pid, uid) = (std::process::id(), nix::unistd::geteuid().as_raw());
-    let user = crate::procfs::user_name(uid);
+    let user = procfs::user_name(uid);
     let program = printable(program).replace(' ', "_");
     let job = Job::own().map(|job| format!(" job={}", job.id));
     let (job, why) = (job.unwrap_or_default(), printable(why));

@@ -55,27 +55,22 @@ impl Plan {
         without: &[&str],
         directory: Directory,
     ) -> Self {
-        let c_string = |bytes: &[u8]| CString::new(bytes).unwrap_or_default();
         let words: Vec<CString> = words
             .iter()
-            .map(|word| c_string(word.as_ref().as_bytes()))
+            .map(|word| sys::c_string(word.as_ref().as_bytes()))
             .collect();
         let environment: Vec<CString> = std::env::vars_os()
             .filter(|(name, _)| !without.iter().any(|left_out| name == left_out))
             .filter_map(|(name, value)| {
                 let value = cleaned(&name, &value)?;
-                Some(c_string(&[name.as_bytes(), b"=", &value].concat()))
+                Some(sys::c_string(&[name.as_bytes(), b"=", &value].concat()))
             })
             .collect();
-        let pointers = |strings: &[CString]| {
-            let each = strings.iter().map(|string| string.as_ptr());
-            each.chain([std::ptr::null()]).collect::<Vec<_>>()
-        };
         Self {
-            program: c_string(program.as_os_str().as_bytes()),
+            program: sys::c_string(program.as_os_str().as_bytes()),
             directory,
-            words: pointers(&words),
-            environment: pointers(&environment),
+            words: sys::pointers(&words),
+            environment: sys::pointers(&environment),
             _strings: words.into_iter().chain(environment).collect(),
         }
     }
@@ -183,7 +178,8 @@ fn intermediate(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -
             }
             execute(plan, own, input, errors);
         }
-        // Whoever waits for the end of a pipe of the starting process must not wait for us.
+        // A process that waits for the end of a pipe of the starting process must not
+        // wait for this one.
         descriptors::close_from(0);
         wait_for(program, &watched)
     }
@@ -244,6 +240,16 @@ fn reap_orphans(deadline: Instant) {
     }
 }
 
+/// dup2(2), or this process ends.
+fn duplicate_to(from: RawFd, to: RawFd) {
+    // SAFETY: plain system calls on numbers.
+    unsafe {
+        if libc::dup2(from, to) != to {
+            libc::_exit(1);
+        }
+    }
+}
+
 /// Becomes the program, with two descriptors of the starting process and no other.
 fn execute(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -> ! {
     sys::die_with(parent);
@@ -251,20 +257,15 @@ fn execute(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -> ! {
     // process ends.
     unsafe {
         // Closed before anything is opened: the starting process may be at its limit.
-        let put = |from: RawFd, to: RawFd| {
-            if libc::dup2(from, to) != to {
-                libc::_exit(1);
-            }
-        };
-        put(input, 0);
-        put(errors.unwrap_or(input), 2);
+        duplicate_to(input, 0);
+        duplicate_to(errors.unwrap_or(input), 2);
         libc::close(1);
         descriptors::close_from(3);
         if libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) != 1 {
             libc::_exit(1);
         }
         if errors.is_none() {
-            put(1, 2);
+            duplicate_to(1, 2);
         }
         if plan.directory == Directory::Root {
             libc::chdir(c"/".as_ptr());

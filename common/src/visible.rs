@@ -114,8 +114,10 @@ fn of_gpu<'a>(gpu: &Gpu, inventory: &'a Inventory) -> Vec<&'a Device> {
 
 /// Where two fit, CUDA takes neither.
 fn by_prefix<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
-    let named = |gpu: &&Gpu| gpu.uuid.as_ref().is_some_and(|uuid| entry.names(uuid));
-    let mut gpus = inventory.gpus.iter().filter(named);
+    let mut gpus = inventory
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.uuid.as_ref().is_some_and(|uuid| entry.names(uuid)));
     let mut devices = inventory
         .devices
         .iter()

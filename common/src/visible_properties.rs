@@ -3,7 +3,6 @@
 //! outside what is named, and never twice.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use proptest::prelude::*;
 
@@ -76,6 +75,8 @@ fn entry() -> impl Strategy<Value = Selector> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn the_grant_is_cut_at_the_first_invalid_entry(
         good in prop::collection::vec(properties::valid(), 0..5),
@@ -91,16 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_and_printed_entries_read_back(value in prop::collection::vec(any::<u8>(), 0..200)) {
-        if let Visible::Entries(entries) = Visible::parse(Some(OsStr::from_bytes(&value))) {
-            prop_assert!(!entries.is_empty());
-            let again = entries.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-            prop_assert_eq!(Visible::parse(Some(OsStr::new(&again))), Visible::Entries(entries));
-        }
-    }
-
-    #[test]
-    fn a_grant_gives_devices_of_the_node_that_it_names_and_none_twice(
+    fn a_grant_gives_the_nodes_devices_that_it_names_and_none_twice(
         inventory in inventory(),
         entries in prop::collection::vec(entry(), 0..6),
     ) {

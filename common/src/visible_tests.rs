@@ -56,16 +56,11 @@ fn named(value: &str) -> Vec<String> {
 #[test]
 fn unset_empty_and_invalid() {
     assert_eq!(Visible::parse(None), Visible::Unset);
-    for value in [
-        "",
-        " ",
-        "-1",
-        "NoDevFiles",
-        "-1,0",
-        "MIG-GPU-1234",
-        "MIG-",
-        ",0",
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        "", " ", "-1", "NoDevFiles", "-1,0", "MIG-GPU-1234", "MIG-", ",0",
+    ];
+    for value in cases {
         assert_eq!(
             Visible::parse(Some(OsStr::new(value))),
             Visible::Nothing,

@@ -26,10 +26,12 @@ fn profile_in(profiles: &Path, path: &Path) -> Option<PathBuf> {
 /// Whether the path stands in the text, on a line that is no comment.
 fn names(text: &[u8], path: &Path) -> bool {
     let path = path.as_os_str().as_bytes();
-    let ends = |byte: &u8| byte.is_ascii_whitespace() || b",{}()\"'".contains(byte);
     text.split(|byte| *byte == b'\n')
         .filter(|line| !line.trim_ascii_start().starts_with(b"#"))
-        .any(|line| line.split(ends).any(|word| word == path))
+        .any(|line| {
+            line.split(|byte: &u8| byte.is_ascii_whitespace() || b",{}()\"'".contains(byte))
+                .any(|word| word == path)
+        })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Carries out a plan, one system call for each step. A name is removed or renamed over
-//! only while it is a link of ours, a copy of cudawrap or one of several names of its file;
-//! nothing is taken back, since every step leaves a state from which the command goes on.
+//! only while it is a link to cudawrap, a copy of cudawrap or one of several names of its
+//! file; no step is undone after a failure, since every step leaves a state from which
+//! the command can continue.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::directory::Directory;
 use crate::executable::{Form, form};
-use crate::inspect::{Entry, Kind as Sort, Seen, entry};
+use crate::inspect::{Entry, EntryKind, PathSnapshot, entry};
 use crate::names::Place::{self, App, Former, Hidden, Tmp};
 use crate::names::{Names, WRAPPER};
 use crate::plan::{Plan, Step};
@@ -19,7 +20,6 @@ use crate::plan::{Plan, Step};
 pub struct Work<'a> {
     /// The open, locked directory.
     pub dir: &'a Directory,
-    /// The names in it.
     pub names: &'a Names,
     /// Where new links lead.
     pub wrapper: &'a OsStr,
@@ -28,7 +28,7 @@ pub struct Work<'a> {
 }
 
 /// Does the steps of `plan`, which was made for `seen`.
-pub fn apply(work: &Work, seen: &Seen, plan: &Plan) -> Result<(), Failure> {
+pub fn apply(work: &Work, seen: &PathSnapshot, plan: &Plan) -> Result<(), Failure> {
     for (done, step) in plan.steps.iter().enumerate() {
         let Err(error) = take(work, seen, step) else {
             continue;
@@ -63,7 +63,7 @@ pub fn describe(step: &Step, work: &Work) -> String {
     }
 }
 
-fn take(work: &Work, seen: &Seen, step: &Step) -> io::Result<()> {
+fn take(work: &Work, seen: &PathSnapshot, step: &Step) -> io::Result<()> {
     let (dir, name) = (work.dir, |place: &Place| work.names.at(*place));
     match step {
         Step::Sync => dir.sync(),
@@ -71,7 +71,7 @@ fn take(work: &Work, seen: &Seen, step: &Step) -> io::Result<()> {
         Step::SecondName(a, b) => dir.hard_link(name(a), name(b)),
         Step::Keep(kept) => match dir.hard_link(name(&Hidden), kept) {
             // By a run that was interrupted after it.
-            Err(_) if look(work, kept)?.id == seen.hidden.id => Ok(()),
+            Err(_) if entry_now(work, kept)?.id == seen.hidden.id => Ok(()),
             done => done,
         },
         Step::Over(a, b) => {
@@ -86,10 +86,10 @@ fn take(work: &Work, seen: &Seen, step: &Step) -> io::Result<()> {
 }
 
 /// The invariant: what has the name now is no file that would be lost without it.
-fn expect_spare(work: &Work, seen: &Seen, place: Place) -> io::Result<()> {
-    let there = look(work, work.names.at(place))?;
-    let is_migtools = there.kind == Sort::Link(crate::inspect::Leads::Migtools);
-    let spare = there.kind == Sort::Absent
+fn expect_spare(work: &Work, seen: &PathSnapshot, place: Place) -> io::Result<()> {
+    let there = entry_now(work, work.names.at(place))?;
+    let is_migtools = there.kind == EntryKind::Link(crate::inspect::Leads::Migtools);
+    let spare = there.kind == EntryKind::Absent
         || there.is_ours()
         || (place == App && (is_migtools || is_copy(work, &there)))
         || has_second_name(work, seen, place, &there)?;
@@ -106,14 +106,19 @@ fn is_copy(work: &Work, there: &Entry) -> bool {
 }
 
 /// Whether another of the names is the same file, or for a link the file that it leads to.
-fn has_second_name(work: &Work, seen: &Seen, place: Place, there: &Entry) -> io::Result<bool> {
+fn has_second_name(
+    work: &Work,
+    seen: &PathSnapshot,
+    place: Place,
+    there: &Entry,
+) -> io::Result<bool> {
     let others = [App, Hidden, Tmp, Former]
         .into_iter()
         .filter(|other| *other != place)
         .map(|other| work.names.at(other));
     let is_link = there.text.is_some();
     for name in others.chain([seen.replaced.as_os_str()]) {
-        let other = look(work, name)?;
+        let other = entry_now(work, name)?;
         let same_file = other.id.is_some() && other.id == there.id;
         let same_end = other.leads_to.is_some() && other.leads_to == there.leads_to;
         if same_file || (is_link && same_end) {
@@ -123,7 +128,7 @@ fn has_second_name(work: &Work, seen: &Seen, place: Place, there: &Entry) -> io:
     Ok(false)
 }
 
-fn look(work: &Work, name: &OsStr) -> io::Result<Entry> {
+fn entry_now(work: &Work, name: &OsStr) -> io::Result<Entry> {
     match entry(work.dir, name, work.own) {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::NAMETOOLONG) => Ok(Entry::ABSENT),
         found => found,

@@ -11,7 +11,7 @@ use getgpu_common::resolve_program::PREFIX;
 
 use crate::executable::Form;
 use crate::facts::{Facts, Keeper};
-use crate::inspect::Seen;
+use crate::inspect::PathSnapshot;
 use crate::names::{self, ADDED};
 
 /// PATH_MAX of linux/limits.h, without the final NUL.
@@ -68,7 +68,7 @@ pub fn directory(keeper: Keeper) -> Result<(), Failure> {
 }
 
 /// What speaks against wrapping a program that is not wrapped.
-pub fn program(seen: &Seen, facts: &Facts, force: bool) -> Result<(), Failure> {
+pub fn program(seen: &PathSnapshot, facts: &Facts, force: bool) -> Result<(), Failure> {
     if let Some(name) = &facts.own {
         return Err(own(name));
     }
@@ -120,7 +120,7 @@ pub fn own(name: &str) -> Failure {
     refused(&format!("is {name} itself")).hint("wrap the programs that use a GPU")
 }
 
-fn refused(why: &str) -> Failure {
+pub fn refused(why: &str) -> Failure {
     Failure::new(Kind::Refused, why)
 }
 

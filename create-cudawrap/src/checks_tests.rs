@@ -1,18 +1,15 @@
 //! Names, lengths, directories and facts that keep a program from being wrapped.
 
 use super::*;
-use crate::inspect::{Entry, Kind as Sort};
+use crate::inspect::{Entry, EntryKind};
 
 #[test]
 fn names_that_are_never_touched() {
-    for bad in [
-        "cudawrap",
-        "getgpu",
-        "create-cudawrap",
-        "create_cudawrap",
-        "CUDAWRAP_x",
-        ".CUDAWRAP_x~",
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        "cudawrap", "getgpu", "create-cudawrap", "create_cudawrap", "CUDAWRAP_x", ".CUDAWRAP_x~",
+    ];
+    for bad in cases {
         assert!(name(OsStr::new(bad)).is_err(), "{bad}");
     }
     assert!(name(OsStr::new("cudawrapper")).is_ok());
@@ -23,32 +20,10 @@ fn names_that_are_never_touched() {
     assert!(length(Path::new(&deep(4088)), 255).is_err());
 }
 
-#[test]
-fn root_keeps_out_of_directories_that_others_can_write() {
-    let mine = Keeper {
-        root: true,
-        uid: 0,
-        gid: 0,
-        mode: 0o755,
-    };
-    assert!(directory(mine).is_ok());
-    for mode in [0o775, 0o757, 0o1777] {
-        assert!(directory(Keeper { mode, ..mine }).is_err(), "{mode:o}");
-    }
-    let theirs = Keeper { uid: 1000, ..mine };
-    assert!(directory(theirs).is_err());
-    let unprivileged = Keeper {
-        root: false,
-        mode: 0o777,
-        ..theirs
-    };
-    assert!(directory(unprivileged).is_ok());
-}
-
-fn seen(form: Form, runs: bool) -> Seen {
-    Seen {
+fn seen(form: Form, runs: bool) -> PathSnapshot {
+    PathSnapshot {
         app: Entry {
-            kind: Sort::File,
+            kind: EntryKind::File,
             runs,
             mode: 0o755,
             ..Entry::ABSENT
@@ -68,19 +43,11 @@ fn seen(form: Form, runs: bool) -> Seen {
 #[test]
 fn force_overrides_policy_and_nothing_else() {
     let app = seen(Form::Program, true);
+    #[rustfmt::skip]
     let policy = [
-        Facts {
-            package: Some("amber".into()),
-            ..Facts::default()
-        },
-        Facts {
-            apparmor: Some("/etc/apparmor.d/x".into()),
-            ..Facts::default()
-        },
-        Facts {
-            network: Some("NFS"),
-            ..Facts::default()
-        },
+        Facts { package: Some("amber".into()),..Facts::default() },
+        Facts { apparmor: Some("/etc/apparmor.d/x".into()),..Facts::default() },
+        Facts { network: Some("NFS"),..Facts::default() },
     ];
     for facts in policy {
         assert!(program(&app, &facts, false).is_err(), "{facts:?}");

@@ -1,4 +1,4 @@
-//! One create-cudawrap at a time in a directory: the steps of two would mix. Anybody who
+//! One create-cudawrap at a time in a directory: the steps of two would mix. Any user who
 //! may read the directory can hold this lock, so it is waited for a limited time.
 
 use std::fs::File;
@@ -11,8 +11,8 @@ use getgpu_common::error::{Failure, Kind, reason};
 pub const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Locks the open directory until it is closed. `force` goes on where the file system has
-/// no locks at all.
+/// Locks the open directory until it is closed. `force` continues where the file system
+/// has no locks at all.
 pub fn lock(dir: &File, patience: Duration, force: bool) -> Result<(), Failure> {
     let until = Instant::now() + patience;
     loop {

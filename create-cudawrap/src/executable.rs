@@ -1,6 +1,6 @@
-//! What a file is, told by its bytes alone: a program, a script, an executable of this
+//! What a file is, by its bytes alone: a program, a script, an executable of this
 //! package, or nothing that can be executed. Neither its name nor its inode says that: a
-//! wrapped tree that somebody copied has copies of cudawrap under its programs' names.
+//! wrapped tree that was copied has copies of cudawrap under its programs' names.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -90,24 +90,22 @@ fn read(file: &mut File) -> std::io::Result<Form> {
 }
 
 fn elf(file: &mut File, head: &[u8]) -> std::io::Result<Form> {
-    // Another class or byte order is no file of ours, and the kernel's to judge.
+    // Another class or byte order is no file of this package, and the kernel decides
+    // whether it runs.
     let native = [2, if cfg!(target_endian = "little") { 1 } else { 2 }];
     if head.get(4..6).is_some_and(|kind| kind != native) {
         return Ok(Form::Program);
     }
     let length = file.metadata()?.len();
-    let table = |at, size, count| {
-        (
-            number(head, at, 8),
-            number(head, size, 2),
-            number(head, count, 2),
-        )
-    };
-    let (at, size, count) = table(32, 54, 56);
+    let (at, size, count) = (
+        number(head, 32, 8),
+        number(head, 54, 2),
+        number(head, 56, 2),
+    );
     let segments = part(file, at, size * count)?;
     // Linkers put the sections' table at the end, so that no cut misses both.
-    let (sections, section_size, section_count) = table(40, 58, 60);
-    let sections_end = sections.saturating_add(section_size * section_count);
+    let sections_length = number(head, 58, 2) * number(head, 60, 2);
+    let sections_end = number(head, 40, 8).saturating_add(sections_length);
     if size == 0 || (segments.len() as u64) < size * count || sections_end > length {
         return Ok(Form::CutShort);
     }

@@ -9,7 +9,7 @@ use getgpu_common::resolve_program::{Identity, identity};
 
 use crate::directory::Directory;
 use crate::filesystem::network;
-use crate::inspect::{Kind as Sort, Seen};
+use crate::inspect::{EntryKind, PathSnapshot};
 use crate::names::OWN;
 use crate::target::Target;
 use crate::wrapper::Wrapper;
@@ -87,10 +87,10 @@ pub fn own(target: &Target, wrapper: &Wrapper) -> Option<String> {
 }
 
 /// What the user should know although it is wrapped.
-pub fn warnings(target: &Target, seen: &Seen) -> Vec<&'static str> {
+pub fn warnings(target: &Target, seen: &PathSnapshot) -> Vec<&'static str> {
     let entry = &seen.app;
     let mut all = Vec::new();
-    if entry.kind == Sort::File && entry.linked {
+    if entry.kind == EntryKind::File && entry.linked {
         all.push("the file has other names (hard links); started by one of those, it runs without cudawrap");
     }
     if entry.mode & 0o6000 != 0 {

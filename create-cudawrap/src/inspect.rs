@@ -34,7 +34,7 @@ pub enum Leads {
 
 /// What sort of thing has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// Nothing has it.
     Absent,
     File,
@@ -47,14 +47,14 @@ pub enum Kind {
 /// One name in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Which file it is; none when absent.
     pub id: Option<Identity>,
     /// Which file it leads to: itself, if it is no link.
     pub leads_to: Option<Identity>,
     /// For a link that leads to cudawrap through another link: that link.
     pub through: Option<PathBuf>,
-    /// Whether it can be executed by somebody (for a link: what it leads to).
+    /// Whether any user can execute it (for a link: what it leads to).
     pub runs: bool,
     /// The text of a link.
     pub text: Option<OsString>,
@@ -67,7 +67,7 @@ pub struct Entry {
 impl Entry {
     /// The entry of a name that nothing has.
     pub const ABSENT: Self = Self {
-        kind: Kind::Absent,
+        kind: EntryKind::Absent,
         id: None,
         leads_to: None,
         through: None,
@@ -79,21 +79,24 @@ impl Entry {
 
     /// Whether it is a link to cudawrap, whatever state that cudawrap is in.
     pub fn is_ours(&self) -> bool {
-        matches!(self.kind, Kind::Link(Leads::Cudawrap | Leads::Vanished))
+        matches!(
+            self.kind,
+            EntryKind::Link(Leads::Cudawrap | Leads::Vanished)
+        )
     }
 
     /// Whether a program can be behind it.
     pub fn is_program(&self) -> bool {
         matches!(
             self.kind,
-            Kind::File | Kind::Link(Leads::Program | Leads::Through)
+            EntryKind::File | EntryKind::Link(Leads::Program | Leads::Through)
         )
     }
 }
 
 /// What the places of a path hold, and where else its program could be.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct PathSnapshot {
     pub app: Entry,
     /// `CUDAWRAP_app`.
     pub hidden: Entry,
@@ -117,7 +120,7 @@ pub struct Seen {
 }
 
 /// Looks at all places; `own` is our cudawrap where it is known.
-pub fn look(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Result<Seen> {
+pub fn snapshot(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Result<PathSnapshot> {
     let app = entry(dir, names.at(Place::App), own)?;
     let hidden = entry(dir, names.at(Place::Hidden), own)?;
     let path = dir.path().join(names.at(Place::App));
@@ -132,9 +135,9 @@ pub fn look(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Result
         hops.iter()
             .any(|hop| hop.file_name() == Some(names.at(Place::Tmp)))
     };
-    let file = matches!(app.kind, Kind::File | Kind::Link(Leads::Program));
-    let alone = app.is_ours() && hidden.kind == Kind::Absent;
-    Ok(Seen {
+    let file = matches!(app.kind, EntryKind::File | EntryKind::Link(Leads::Program));
+    let alone = app.is_ours() && hidden.kind == EntryKind::Absent;
+    Ok(PathSnapshot {
         tmp: entry(dir, names.at(Place::Tmp), own)?,
         former: entry(dir, names.at(Place::Former), own)?,
         form: file.then(|| form(&path)),
@@ -179,7 +182,7 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result
         Err(error) => return Err(error),
     };
     let mut seen = Entry {
-        kind: Kind::Special,
+        kind: EntryKind::Special,
         id: Some(id(&stat)),
         leads_to: Some(id(&stat)),
         through: None,
@@ -189,8 +192,8 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result
         linked: stat.st_nlink > 1,
     };
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => seen.kind = Kind::File,
-        FileType::Directory => seen.kind = Kind::Directory,
+        FileType::RegularFile => seen.kind = EntryKind::File,
+        FileType::Directory => seen.kind = EntryKind::Directory,
         FileType::Symlink => {
             let text = dir.readlink(name)?;
             let behind = dir.stat_behind(name);
@@ -199,9 +202,9 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result
             seen.leads_to = behind.as_ref().ok().map(id);
             seen.mode = behind.as_ref().map_or(0, |s| s.st_mode & 0o7777);
             seen.through = through(&path, own);
-            seen.kind = Kind::Link(leads(&path, &text, behind, own));
+            seen.kind = EntryKind::Link(leads(&path, &text, behind, own));
             if seen.through.is_some() {
-                seen.kind = Kind::Link(Leads::Through);
+                seen.kind = EntryKind::Link(Leads::Through);
                 seen.runs &= wrapper::program_of(&path, own).is_some();
             }
             seen.text = Some(text);
@@ -265,8 +268,8 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 /// The link behind `path` in its chain that makes it lead to cudawrap, for one that is
-/// not ours itself: the last one with a program beside it (python3 -> python3.11 ->
-/// cudawrap), or where none has one, beside `path` neither, the next.
+/// not itself a link to cudawrap: the last one with a program beside it (python3 ->
+/// python3.11 -> cudawrap), or where none has one, beside `path` neither, the next.
 fn through(path: &Path, own: Option<Identity>) -> Option<PathBuf> {
     let hops = chain(path).hops;
     let links = hops
@@ -278,16 +281,15 @@ fn through(path: &Path, own: Option<Identity>) -> Option<PathBuf> {
     let has_program =
         |hop: &PathBuf| beside(hop).is_some_and(|program| program.symlink_metadata().is_ok());
     let other_name = |hop: &&PathBuf| hop.file_name() != Some(OsStr::new(WRAPPER));
-    let next = || {
-        links
-            .first()
-            .filter(other_name)
-            .filter(|_| !has_program(&path.to_owned()))
-    };
     links
         .iter()
         .rev()
         .find(|hop| has_program(hop))
-        .or_else(next)
+        .or_else(|| {
+            links
+                .first()
+                .filter(other_name)
+                .filter(|_| !has_program(&path.to_owned()))
+        })
         .cloned()
 }

@@ -11,7 +11,7 @@ use getgpu_common::error::{Failure, Kind, reason};
 use crate::apply::{self, Work, apply};
 use crate::directory::Directory;
 use crate::facts::Facts;
-use crate::inspect::{Seen, look};
+use crate::inspect::{PathSnapshot, snapshot};
 use crate::names::{Names, Place};
 use crate::options::Options;
 use crate::plan::{Goal, Plan, Record, Request, Step, plan};
@@ -39,6 +39,8 @@ pub struct Done {
     pub text: String,
     /// The steps of a dry run.
     pub steps: Vec<String>,
+    /// Whether something was changed, or would be.
+    pub changed: bool,
 }
 
 impl Job<'_> {
@@ -60,7 +62,7 @@ impl Job<'_> {
             wrapper: self.wrapper.map_or(OsStr::new(""), |wrapper| &wrapper.text),
             own: self.wrapper.map(|wrapper| wrapper.id),
         };
-        let seen = look(&dir, &names, work.own).map_err(failed)?;
+        let seen = snapshot(&dir, &names, work.own).map_err(failed)?;
         let now = state(&seen);
         if noted && now == State::Missing {
             return Ok(self.forget(path));
@@ -73,12 +75,14 @@ impl Job<'_> {
             checks::directory(facts::keeper(&dir)?).map_err(|failure| self.blame(failure))?;
         }
         self.admit(&target, &dir, &seen, now, path)?;
+        let changed = !plan.steps.is_empty();
         if self.options.dry_run {
             let steps = plan.steps.iter().filter(|step| **step != Step::Sync);
             let steps = steps.map(|step| apply::describe(step, &work)).collect();
             return Ok(Done {
                 text: plan.text,
                 steps,
+                changed,
             });
         }
         apply(&work, &seen, &plan).map_err(|failure| self.blame(failure))?;
@@ -86,10 +90,11 @@ impl Job<'_> {
         Ok(Done {
             text: plan.text,
             steps: Vec::new(),
+            changed,
         })
     }
 
-    /// What is to be done for a noted path that somebody has removed.
+    /// What is to be done for a noted path that was removed meanwhile.
     fn forget(&self, path: &Path) -> Done {
         if self.goal == Goal::Undo && !self.options.dry_run {
             self.keep_note(path, Record::Remove);
@@ -97,6 +102,7 @@ impl Job<'_> {
         Done {
             text: "no longer exists: nothing to do".to_owned(),
             steps: Vec::new(),
+            changed: false,
         }
     }
 
@@ -120,7 +126,7 @@ impl Job<'_> {
         let own = self.wrapper.map(|wrapper| wrapper.id);
         let seen = Target::parse(path).and_then(|target| {
             let dir = Directory::open(&target.dir)
-                .and_then(|dir| look(&dir, &Names::of(&target.name), own));
+                .and_then(|dir| snapshot(&dir, &Names::of(&target.name), own));
             dir.map_err(failed)
         });
         seen.is_ok_and(|seen| state(&seen) == State::Plain && seen.app.through.is_some())
@@ -137,7 +143,7 @@ impl Job<'_> {
         }
     }
 
-    fn plan(&self, seen: &Seen, now: State, work: &Work) -> Result<Plan, Failure> {
+    fn plan(&self, seen: &PathSnapshot, now: State, work: &Work) -> Result<Plan, Failure> {
         let request = Request {
             goal: self.goal,
             wrapper: work.wrapper,
@@ -155,7 +161,7 @@ impl Job<'_> {
         &self,
         target: &Target,
         dir: &Directory,
-        seen: &Seen,
+        seen: &PathSnapshot,
         now: State,
         path: &Path,
     ) -> Result<(), Failure> {

@@ -4,12 +4,13 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use getgpu_common::error::{Failure, Kind as ErrorKind, reason};
+use getgpu_common::error::{Failure, reason};
 use getgpu_common::resolve_program::{Identity, identity};
 
-use crate::inspect::{Kind, Seen};
+use crate::checks::refused;
+use crate::inspect::{EntryKind, PathSnapshot};
 use crate::names::Place::App;
 use crate::plan::{Goal, Plan, Record, Request, Step, plan, unchanged};
 use crate::state::State;
@@ -45,7 +46,8 @@ pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), F
     if rustix::fs::access(program.path(), rustix::fs::Access::EXEC_OK).is_err() {
         return Err(refused("is not executable").hint("chmod +x, if it is a program"));
     }
-    // A program that is wrapped in place leads to cudawrap too, and is none of ours.
+    // A program that is wrapped in place leads to cudawrap too, and is no link in the
+    // directory of links.
     if wrapper::beside_links(&program.path(), Some(wrapper.id))
         .is_some_and(|found| found.program != program.path())
     {
@@ -55,8 +57,8 @@ pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), F
 }
 
 /// The steps that put the link there.
-pub fn plan_link(seen: &Seen, now: State, request: &Request) -> Result<Plan, Failure> {
-    let alone = seen.hidden.kind == Kind::Absent;
+pub fn plan_link(seen: &PathSnapshot, now: State, request: &Request) -> Result<Plan, Failure> {
+    let alone = seen.hidden.kind == EntryKind::Absent;
     match now {
         State::Missing => Ok(Plan::new(
             vec![Step::Link(App), Step::Sync],
@@ -84,8 +86,8 @@ pub fn plan_link(seen: &Seen, now: State, request: &Request) -> Result<Plan, Fai
 pub fn warning(target: &Target, program: &Path, own: Identity) -> Option<String> {
     let found = wrapper::in_path(&target.path(), Some(own));
     let program = wrapper::program_of(program, Some(own));
-    let identity = |path: &Option<PathBuf>| path.as_deref().and_then(identity);
-    if identity(&found).is_some() && identity(&found) == identity(&program) {
+    let reached = found.as_deref().and_then(identity);
+    if reached.is_some() && reached == program.as_deref().and_then(identity) {
         return None;
     }
     let dir = target.dir.display();
@@ -100,8 +102,4 @@ pub fn warning(target: &Target, program: &Path, own: Identity) -> Option<String>
             "with this PATH the link finds no program: put {dir} into PATH, and the program's directory after it"
         ),
     })
-}
-
-fn refused(why: &str) -> Failure {
-    Failure::new(ErrorKind::Refused, why)
 }

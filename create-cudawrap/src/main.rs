@@ -5,7 +5,7 @@
 #![cfg_attr(not(test), no_main)]
 
 #[cfg(not(test))]
-use getgpu_common::{entry, error::Kind, exit};
+use getgpu_common::{error::Kind, exit, startup};
 
 getgpu_common::package_mark!("create-cudawrap");
 
@@ -21,8 +21,8 @@ const LEAST_MEMORY: usize = 512 << 10;
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
 pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
-    entry::prepare();
-    if !entry::has_memory("create-cudawrap", LEAST_MEMORY) {
+    startup::prepare();
+    if !startup::has_memory("create-cudawrap", LEAST_MEMORY) {
         return exit::create_cudawrap(Kind::Refused);
     }
     create_cudawrap::run::main()

@@ -75,7 +75,8 @@ impl Names {
     }
 }
 
-/// The path's name that `name` belongs to, when it is one of ours beside it.
+/// The path's name that `name` belongs to, when create-cudawrap makes such a name beside
+/// it.
 pub fn original(name: &OsStr) -> Option<&OsStr> {
     let bytes = name.as_bytes();
     let bytes = match bytes.strip_prefix(b".") {

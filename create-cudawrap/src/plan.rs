@@ -4,10 +4,11 @@
 
 use std::ffi::{OsStr, OsString};
 
-use getgpu_common::error::{Failure, Kind};
+use getgpu_common::error::Failure;
 
+use crate::checks::refused;
 use crate::executable::Form;
-use crate::inspect::{Entry, Kind as Sort, Leads, Seen};
+use crate::inspect::{Entry, EntryKind, Leads, PathSnapshot};
 use crate::names::Place::{self, App, Former, Hidden, Tmp};
 use crate::state::{Leftover, State, leftover, oddity};
 
@@ -33,7 +34,7 @@ pub enum Step {
     Keep(OsString),
     /// Renamed over what has the new name.
     Over(Place, Place),
-    /// The name goes away: a link of ours, or the second name of a file.
+    /// The name goes away: a link to cudawrap, or the second name of a file.
     Drop(Place),
     /// What was done is on the disk before the next step.
     Sync,
@@ -71,14 +72,14 @@ impl Plan {
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub goal: Goal,
-    /// Where links of ours shall lead.
+    /// Where the links shall lead.
     pub wrapper: &'a OsStr,
     /// Whether the user named that place: then a repair leads sound links there too.
     pub named: bool,
 }
 
 /// The steps for `request` in the state `now`, which `seen` shows, or why there are none.
-pub fn plan(seen: &Seen, now: State, request: &Request) -> Result<Plan, Failure> {
+pub fn plan(seen: &PathSnapshot, now: State, request: &Request) -> Result<Plan, Failure> {
     let mut plan = match request.goal {
         Goal::Wrap => wrap(seen, now)?,
         Goal::Repair => repair(seen, now, request)?,
@@ -103,7 +104,7 @@ pub fn plan(seen: &Seen, now: State, request: &Request) -> Result<Plan, Failure>
     Ok(plan)
 }
 
-fn wrap(seen: &Seen, now: State) -> Result<Plan, Failure> {
+fn wrap(seen: &PathSnapshot, now: State) -> Result<Plan, Failure> {
     match now {
         State::Plain if seen.app.through.is_some() => through(seen),
         State::Plain => {
@@ -115,7 +116,7 @@ fn wrap(seen: &Seen, now: State) -> Result<Plan, Failure> {
         }
         State::Begun => Ok(wrapped(seen, relink())),
         State::Wrapped if has_lost_its_cudawrap(seen) => Ok(repointed()),
-        State::Wrapped if seen.hidden.kind == Sort::Absent => match &seen.behind {
+        State::Wrapped if seen.hidden.kind == EntryKind::Absent => match &seen.behind {
             Some(_) => Ok(unchanged(
                 Record::Add,
                 "is already a link to cudawrap; nothing changed",
@@ -139,7 +140,7 @@ fn wrap(seen: &Seen, now: State) -> Result<Plan, Failure> {
     }
 }
 
-fn repair(seen: &Seen, now: State, request: &Request) -> Result<Plan, Failure> {
+fn repair(seen: &PathSnapshot, now: State, request: &Request) -> Result<Plan, Failure> {
     let leads_there = seen.app.text.as_deref() == Some(request.wrapper);
     match now {
         State::Upgraded => Ok(renewed(seen)),
@@ -152,7 +153,7 @@ fn repair(seen: &Seen, now: State, request: &Request) -> Result<Plan, Failure> {
         State::Wrapped if has_lost_its_cudawrap(seen) || (request.named && !leads_there) => {
             Ok(repointed())
         }
-        State::Wrapped if seen.hidden.kind == Sort::Absent && seen.behind.is_none() => {
+        State::Wrapped if seen.hidden.kind == EntryKind::Absent && seen.behind.is_none() => {
             Err(link_alone())
         }
         State::Plain | State::Begun | State::Wrapped => Ok(unchanged(
@@ -164,8 +165,8 @@ fn repair(seen: &Seen, now: State, request: &Request) -> Result<Plan, Failure> {
     }
 }
 
-fn undo(seen: &Seen, now: State) -> Result<Plan, Failure> {
-    let orphan = seen.app.kind == Sort::Absent && seen.hidden.is_program();
+fn undo(seen: &PathSnapshot, now: State) -> Result<Plan, Failure> {
+    let orphan = seen.app.kind == EntryKind::Absent && seen.hidden.is_program();
     match now {
         State::Plain if seen.app.through.is_some() => Err(refused(&format!(
             "only leads to {}, which leads to cudawrap",
@@ -176,7 +177,7 @@ fn undo(seen: &Seen, now: State) -> Result<Plan, Failure> {
             Record::Remove,
             "is not wrapped; nothing changed",
         )),
-        State::Wrapped if seen.hidden.kind == Sort::Absent => Ok(Plan::new(
+        State::Wrapped if seen.hidden.kind == EntryKind::Absent => Ok(Plan::new(
             vec![Step::Drop(App)],
             Record::Remove,
             "the link to cudawrap is removed",
@@ -191,7 +192,7 @@ fn undo(seen: &Seen, now: State) -> Result<Plan, Failure> {
         State::Migtools => Err(refused("is wrapped by migtools").hint(
             "create-cudawrap without --undo takes it over; or put its program back: mv -T MIGTOOLS_name name",
         )),
-        State::Unclear if seen.hidden.kind == Sort::Absent => {
+        State::Unclear if seen.hidden.kind == EntryKind::Absent => {
             let what = oddity(seen).unwrap_or_default();
             let text = format!("is {what}, and not wrapped; nothing changed");
             Ok(unchanged(Record::Remove, &text))
@@ -206,7 +207,7 @@ fn relink() -> Vec<Step> {
     vec![Step::Link(Tmp), Step::Over(Tmp, App)]
 }
 
-fn wrapped(seen: &Seen, steps: Vec<Step>) -> Plan {
+fn wrapped(seen: &PathSnapshot, steps: Vec<Step>) -> Plan {
     let script = match seen.form {
         Some(Form::Script) => ", and as a script it sees that name as $0",
         _ => "",
@@ -237,7 +238,7 @@ pub fn unchanged(record: Record, text: &str) -> Plan {
 }
 
 /// The program at the path gets the name `CUDAWRAP_app`, and the older one another.
-fn renewed(seen: &Seen) -> Plan {
+fn renewed(seen: &PathSnapshot) -> Plan {
     let first = [
         Step::Keep(seen.replaced.clone()),
         Step::SecondName(App, Tmp),
@@ -249,10 +250,10 @@ fn renewed(seen: &Seen) -> Plan {
     Plan::new([&first[..], &relink()].concat(), Record::Add, &text)
 }
 
-/// Wrapped by migtools: the program gets our name for it beside theirs, then a link of
-/// ours takes the place of theirs. In between the path runs through their wrapper, which
-/// finds the program under their name until the last step.
-fn adopt(seen: &Seen) -> Result<Plan, Failure> {
+/// Wrapped by migtools: the program gets our name for it beside theirs, then a link to
+/// cudawrap takes the place of theirs. In between the path runs through their wrapper,
+/// which finds the program under their name until the last step.
+fn adopt(seen: &PathSnapshot) -> Result<Plan, Failure> {
     let begun = seen.hidden.id.is_some() && seen.hidden.id == seen.former.id;
     if !seen.former.is_program() || !seen.former.runs {
         return Err(refused(
@@ -269,7 +270,7 @@ fn adopt(seen: &Seen) -> Result<Plan, Failure> {
     Ok(adopted(first.into_iter().chain(rest).chain(last).collect()))
 }
 
-fn through(seen: &Seen) -> Result<Plan, Failure> {
+fn through(seen: &PathSnapshot) -> Result<Plan, Failure> {
     let hop = hop(&seen.app);
     if !seen.app.runs {
         return Err(refused(&format!(
@@ -284,8 +285,8 @@ fn through(seen: &Seen) -> Result<Plan, Failure> {
 }
 
 /// Whether the cudawrap that the link leads to cannot or must not be run.
-fn has_lost_its_cudawrap(seen: &Seen) -> bool {
-    seen.app.kind == Sort::Link(Leads::Vanished) || seen.wrapper_fault.is_some()
+fn has_lost_its_cudawrap(seen: &PathSnapshot) -> bool {
+    seen.app.kind == EntryKind::Link(Leads::Vanished) || seen.wrapper_fault.is_some()
 }
 
 fn hop(app: &Entry) -> String {
@@ -304,31 +305,27 @@ fn in_the_way() -> Failure {
 }
 
 /// Why nothing is done with what create-cudawrap leaves alone.
-fn unclear(seen: &Seen) -> Failure {
+fn unclear(seen: &PathSnapshot) -> Failure {
     let has_program = seen.hidden.is_program();
     let Some(what) = oddity(seen) else {
         return in_the_way();
     };
     let failure = match seen.app.kind {
-        Sort::Absent if has_program => {
+        EntryKind::Absent if has_program => {
             return refused("no such file; the program is CUDAWRAP_name beside it")
                 .hint("--undo puts it back");
         }
-        Sort::Absent => return refused("no such file"),
+        EntryKind::Absent => return refused("no such file"),
         _ => refused(&format!("is {what}")),
     };
     match seen.app.kind {
         _ if has_program => failure.hint(
             "find out what it is, and move it away; then --undo puts the program back, and it can be wrapped again",
         ),
-        Sort::Directory => failure.hint("name the programs in it"),
-        Sort::Link(Leads::Cudawrap | Leads::Vanished) => {
+        EntryKind::Directory => failure.hint("name the programs in it"),
+        EntryKind::Link(Leads::Cudawrap | Leads::Vanished) => {
             failure.hint("install the program again, then wrap it")
         }
         _ => failure,
     }
-}
-
-fn refused(why: &str) -> Failure {
-    Failure::new(Kind::Refused, why)
 }

@@ -3,10 +3,10 @@
 //! note that cannot be kept fails nothing.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::dirlock;
@@ -18,14 +18,14 @@ const LOCK: &str = ".wrapped.lock";
 #[derive(Clone, Debug)]
 pub struct Note {
     file: PathBuf,
-    /// Of its directory: root's note can be read by everybody, since names of programs are
-    /// looked up there.
+    /// Of its directory: root's note can be read by every user, since names of programs
+    /// are looked up there.
     mode: u32,
 }
 
 impl Note {
-    /// Root's is the host's; everybody else's is in their state directory, and a user
-    /// without a home has none.
+    /// Root's is the host's; another user's is in the state directory of that user, and a
+    /// user without a home has none.
     pub fn find() -> Option<Self> {
         if nix::unistd::geteuid().is_root() {
             return Some(Self {
@@ -83,14 +83,16 @@ impl Note {
         let Some(dir) = self.file.parent() else {
             return Ok(());
         };
-        if create {
+        if create && !dir.exists() {
             let mut new = DirBuilder::new();
             new.recursive(true).mode(self.mode).create(dir)?;
-        } else if !self.file.exists() {
+            // Whatever the umask is.
+            std::fs::set_permissions(dir, Permissions::from_mode(self.mode))?;
+        } else if !create && !self.file.exists() {
             return Ok(());
         }
-        // Not the note itself, which is replaced, and not its directory, which whoever may
-        // read it may lock.
+        // Not the note itself, which is replaced, and not its directory, which every user
+        // who may read it may lock.
         let lock = OpenOptions::new()
             .write(true)
             .create(true)
@@ -121,6 +123,8 @@ impl Note {
             .truncate(true)
             .mode(0o644)
             .open(&new)?;
+        // Whatever the umask is.
+        file.set_permissions(Permissions::from_mode(0o644))?;
         file.write_all(bytes)?;
         file.sync_all()?;
         std::fs::rename(&new, &self.file)
@@ -197,7 +201,7 @@ mod tests {
         assert_eq!(note.read().unwrap(), [PathBuf::from("/x")]);
     }
     #[test]
-    fn a_lock_on_the_directory_keeps_nothing_out_of_a_note_that_everybody_may_read() {
+    fn a_lock_on_the_directory_keeps_nothing_out_of_a_public_note() {
         let dir = tempfile::tempdir().unwrap();
         let note = Note {
             file: dir.path().join("a/wrapped"),
@@ -212,10 +216,7 @@ mod tests {
             [PathBuf::from("/x"), PathBuf::from("/y")]
         );
         let lock = std::fs::metadata(dir.path().join("a").join(LOCK)).unwrap();
-        assert_eq!(
-            std::os::unix::fs::PermissionsExt::mode(&lock.permissions()) & 0o777,
-            0o600
-        );
+        assert_eq!(lock.permissions().mode() & 0o777, 0o600);
     }
 
     #[test]
@@ -267,9 +268,23 @@ mod tests {
             }
             .add(Path::new("/x"))
             .unwrap();
-            let mode = std::fs::metadata(&folder).unwrap().permissions();
-            let mode = std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777;
-            assert_eq!(mode, expected);
+            let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode(&folder), expected);
+            assert_eq!(mode(&folder.join("wrapped")), 0o644);
+        }
+    }
+
+    #[test]
+    fn a_note_is_the_same_whatever_the_umask_is() {
+        let script = "umask $1; exec \"$0\" --exact registry::tests::only_the_owner_looks_into_a_note_of_their_own";
+        for umask in ["077", "0"] {
+            let mut command = std::process::Command::new("sh");
+            let command = command
+                .args(["-c", script])
+                .arg(std::env::current_exe().unwrap());
+            let output = command.arg(umask).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("1 passed"), "{umask}: {text}");
         }
     }
 }

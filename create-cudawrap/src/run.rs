@@ -4,14 +4,14 @@
 
 use std::path::{Path, PathBuf};
 
-use getgpu_common::diag::{Diag, Level, printable, write};
+use getgpu_common::diag::{Diag, Verbosity, printable, write};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::exit;
 use getgpu_common::resolve_program::{Identity, beside};
 use getgpu_common::settings::{Environment, Loaded};
 
 use crate::directory::Directory;
-use crate::inspect::look;
+use crate::inspect::snapshot;
 use crate::job::Job;
 use crate::names::Names;
 use crate::options::{self, Options, PROGRAM, Parsed, Task};
@@ -23,7 +23,7 @@ use crate::wrapper;
 
 /// Runs with this process's arguments; gives the exit status.
 pub fn main() -> i32 {
-    let diag = Diag::new(PROGRAM, Level::Normal);
+    let diag = Diag::new(PROGRAM, Verbosity::Normal);
     let result = match options::parse(std::env::args_os().skip(1)) {
         Ok(Parsed::Print(text)) => print(text.as_bytes()).map(|()| true),
         Ok(Parsed::Run(options)) => {
@@ -94,15 +94,21 @@ fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
         note: note.as_ref(),
         diag,
     };
-    let failed = run_all(&job, &mut paths)?;
+    let counts = run_all(&job, &mut paths)?;
     if paths.len() > 1 {
         diag.warn(&format!(
-            "{} paths: {} done, {failed} failed",
+            "{} paths: {} {}, {} failed",
             paths.len(),
-            paths.len() - failed
+            counts.changed,
+            if options.dry_run {
+                "would change"
+            } else {
+                "changed"
+            },
+            counts.failed
         ));
     }
-    Ok(failed == 0)
+    Ok(counts.failed == 0)
 }
 
 fn link_dir_exists(dir: &Path) -> Result<(), Failure> {
@@ -113,16 +119,24 @@ fn link_dir_exists(dir: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Does the job for each path, and gives how many have failed.
-fn run_all(job: &Job<'_>, paths: &mut [PathBuf]) -> Result<usize, Failure> {
+/// What became of several paths.
+#[derive(Default)]
+struct Counts {
+    changed: usize,
+    failed: usize,
+}
+
+/// Does the job for each path.
+fn run_all(job: &Job<'_>, paths: &mut [PathBuf]) -> Result<Counts, Failure> {
     if job.goal == Goal::Undo {
         // A link that leads to a wrapped path leads to the program once that is undone.
         paths.sort_by_cached_key(|path| job.leads_on(path));
     }
-    let mut failed = 0;
+    let mut counts = Counts::default();
     for path in paths {
         match job.run(path) {
             Ok(done) => {
+                counts.changed += usize::from(done.changed);
                 let shown = path.to_string_lossy();
                 for step in &done.steps {
                     let line = format!("{}: {}\n", printable(&shown), printable(step));
@@ -133,12 +147,12 @@ fn run_all(job: &Job<'_>, paths: &mut [PathBuf]) -> Result<usize, Failure> {
                 }
             }
             Err(failure) => {
-                failed += 1;
+                counts.failed += 1;
                 fail(job.diag, &about(path, failure));
             }
         }
     }
-    Ok(failed)
+    Ok(counts)
 }
 
 /// `--status`; whether nothing needs attention.
@@ -209,7 +223,7 @@ fn holds_programs(path: &Path) -> bool {
 fn look_at(path: &Path, own: Option<Identity>) -> Result<Option<status::StatusLine>, Failure> {
     let target = Target::parse(path)?;
     let seen =
-        Directory::open(&target.dir).and_then(|dir| look(&dir, &Names::of(&target.name), own));
+        Directory::open(&target.dir).and_then(|dir| snapshot(&dir, &Names::of(&target.name), own));
     let seen = seen.map_err(|error| Failure::new(Kind::Refused, reason(&error)))?;
     Ok(status::line(path, &seen))
 }

@@ -1,10 +1,10 @@
 //! What the places of a path together mean: one of eight states, in which every stop of
-//! create-cudawrap leaves it too. Pure: from a [`Seen`] to a [`State`].
+//! create-cudawrap leaves it too. Pure: from a [`PathSnapshot`] to a [`State`].
 
 use getgpu_common::resolve_program::PREFIX;
 
 use crate::executable::Form;
-use crate::inspect::{Kind, Leads, Seen};
+use crate::inspect::{EntryKind, Leads, PathSnapshot};
 use crate::names::{Place, WRAPPER};
 
 /// The state of a path.
@@ -32,36 +32,37 @@ pub enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     None,
-    /// A link of ours or a second name of the program: goes away.
+    /// A link to cudawrap or a second name of the program: is removed.
     Ours,
     /// Something else: stays.
     Foreign,
 }
 
 /// The state that `seen` shows.
-pub fn state(seen: &Seen) -> State {
+pub fn state(seen: &PathSnapshot) -> State {
     let (app, hidden) = (&seen.app, &seen.hidden);
     match app.kind {
-        Kind::Absent if hidden.kind == Kind::Absent => State::Missing,
-        Kind::Absent | Kind::Directory | Kind::Special | Kind::Link(Leads::Elsewhere) => {
-            State::Unclear
-        }
-        Kind::Link(Leads::Migtools) => State::Migtools,
-        Kind::Link(Leads::Cudawrap | Leads::Vanished) => match hidden.kind {
-            Kind::Absent | Kind::File => State::Wrapped,
-            Kind::Link(Leads::Program | Leads::Through | Leads::Elsewhere) => State::Wrapped,
+        EntryKind::Absent if hidden.kind == EntryKind::Absent => State::Missing,
+        EntryKind::Absent
+        | EntryKind::Directory
+        | EntryKind::Special
+        | EntryKind::Link(Leads::Elsewhere) => State::Unclear,
+        EntryKind::Link(Leads::Migtools) => State::Migtools,
+        EntryKind::Link(Leads::Cudawrap | Leads::Vanished) => match hidden.kind {
+            EntryKind::Absent | EntryKind::File => State::Wrapped,
+            EntryKind::Link(Leads::Program | Leads::Through | Leads::Elsewhere) => State::Wrapped,
             _ => State::Unclear,
         },
-        Kind::File | Kind::Link(Leads::Program | Leads::Through) => program(seen),
+        EntryKind::File | EntryKind::Link(Leads::Program | Leads::Through) => program(seen),
     }
 }
 
-fn program(seen: &Seen) -> State {
+fn program(seen: &PathSnapshot) -> State {
     let (app, hidden) = (&seen.app, &seen.hidden);
     let has_program = hidden.is_program() && hidden.runs;
     // The upgrade of a link may have removed the older version that CUDAWRAP_app leads to.
-    let stale = hidden.kind == Kind::Link(Leads::Elsewhere) && hidden.leads_to.is_none();
-    if hidden.kind == Kind::Absent {
+    let stale = hidden.kind == EntryKind::Link(Leads::Elsewhere) && hidden.leads_to.is_none();
+    if hidden.kind == EntryKind::Absent {
         State::Plain
     } else if one_program(seen) {
         // What leads to CUDAWRAP_app through another wrapped path would lead in a circle.
@@ -79,29 +80,31 @@ fn program(seen: &Seen) -> State {
     }
 }
 
-fn one_program(seen: &Seen) -> bool {
+fn one_program(seen: &PathSnapshot) -> bool {
     let (app, hidden) = (&seen.app, &seen.hidden);
-    let passes = |place| seen.reach.as_ref().is_some_and(|all| all.contains(&place));
-    app.id == hidden.id || app.leads_to == hidden.id || passes(Place::Hidden)
+    let reaches_hidden = seen
+        .reach
+        .as_ref()
+        .is_some_and(|places| places.contains(&Place::Hidden));
+    app.id == hidden.id || app.leads_to == hidden.id || reaches_hidden
 }
 
 /// What is unusual at a path, in words that follow "is"; none at a program and at our link.
-pub fn oddity(seen: &Seen) -> Option<String> {
+pub fn oddity(seen: &PathSnapshot) -> Option<String> {
     let (app, hidden) = (&seen.app, &seen.hidden);
-    let form = seen.form.filter(|_| hidden.kind != Kind::Absent);
-    let text = || app.text.clone().unwrap_or_default();
+    let form = seen.form.filter(|_| hidden.kind != EntryKind::Absent);
     let what = match app.kind {
-        Kind::Absent => "missing".to_owned(),
-        Kind::Directory => "a directory".to_owned(),
-        Kind::Special => "not a program".to_owned(),
-        Kind::Link(Leads::Elsewhere) if app.leads_to.is_none() => {
+        EntryKind::Absent => "missing".to_owned(),
+        EntryKind::Directory => "a directory".to_owned(),
+        EntryKind::Special => "not a program".to_owned(),
+        EntryKind::Link(Leads::Elsewhere) if app.leads_to.is_none() => {
             format!(
                 "a link that leads to no file ({})",
-                text().to_string_lossy()
+                app.text.clone().unwrap_or_default().to_string_lossy()
             )
         }
-        Kind::Link(Leads::Elsewhere) => "a link that leads to no program".to_owned(),
-        Kind::Link(Leads::Cudawrap | Leads::Vanished) if hidden.kind != Kind::Absent => {
+        EntryKind::Link(Leads::Elsewhere) => "a link that leads to no program".to_owned(),
+        EntryKind::Link(Leads::Cudawrap | Leads::Vanished) if hidden.kind != EntryKind::Absent => {
             return (state(seen) == State::Unclear)
                 .then(|| "a link to cudawrap, but its program does not exist".to_owned());
         }
@@ -117,13 +120,17 @@ pub fn oddity(seen: &Seen) -> Option<String> {
 }
 
 /// What `.CUDAWRAP_app~` is in the state that `seen` shows.
-pub fn leftover(seen: &Seen) -> Leftover {
+pub fn leftover(seen: &PathSnapshot) -> Leftover {
     let tmp = &seen.tmp;
     let second_name = tmp.id == seen.app.id || tmp.id == seen.hidden.id;
     match tmp.kind {
         _ if seen.tmp_in_use => Leftover::Foreign,
-        Kind::Absent => Leftover::None,
+        EntryKind::Absent => Leftover::None,
         _ if tmp.is_ours() || second_name => Leftover::Ours,
         _ => Leftover::Foreign,
     }
 }
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::directory::Directory;
 use crate::executable::Form;
-use crate::inspect::{self, Kind, Leads, Seen};
+use crate::inspect::{self, EntryKind, Leads, PathSnapshot};
 use crate::names;
 use crate::state::{Leftover, State, leftover, oddity, state};
 use crate::wrapper;
@@ -27,7 +27,7 @@ pub struct StatusLine {
     pub path_bytes: Option<Vec<u8>>,
     /// plain, wrapped, upgraded over, copied, broken, foreign.
     pub state: &'static str,
-    /// Whether somebody should do something.
+    /// Whether the path needs the attention of its owner.
     pub attention: bool,
     /// What the link says.
     pub link: Option<String>,
@@ -42,12 +42,8 @@ struct Document<'a> {
 }
 
 /// The line for what `seen` shows at `path`; none when nothing is there.
-pub fn line(path: &Path, seen: &Seen) -> Option<StatusLine> {
-    let Words {
-        state,
-        attention,
-        detail,
-    } = words(seen, path.file_name().unwrap_or_default())?;
+pub fn line(path: &Path, seen: &PathSnapshot) -> Option<StatusLine> {
+    let (state, attention, detail) = words(seen, path.file_name().unwrap_or_default())?;
     let litter = leftover(seen) == Leftover::Ours;
     let left =
         || "an interrupted run left .CUDAWRAP_name~ beside it: --repair removes it".to_owned();
@@ -83,30 +79,18 @@ fn affected(fault: &str) -> String {
     format!("{fault}; every program with a link to it is affected: install the package again")
 }
 
-/// The words for a state.
-struct Words {
-    state: &'static str,
-    attention: bool,
-    detail: Option<String>,
-}
+/// The word for a state, whether it needs attention, and more about it.
+type Words = (&'static str, bool, Option<String>);
 
 fn good(state: &'static str, detail: Option<String>) -> Words {
-    Words {
-        state,
-        attention: false,
-        detail,
-    }
+    (state, false, detail)
 }
 
 fn bad(state: &'static str, detail: &str) -> Words {
-    Words {
-        state,
-        attention: true,
-        detail: Some(detail.to_owned()),
-    }
+    (state, true, Some(detail.to_owned()))
 }
 
-fn words(seen: &Seen, name: &OsStr) -> Option<Words> {
+fn words(seen: &PathSnapshot, name: &OsStr) -> Option<Words> {
     let words = match state(seen) {
         State::Missing => return None,
         State::Wrapped => wrapped(seen),
@@ -139,14 +123,14 @@ fn words(seen: &Seen, name: &OsStr) -> Option<Words> {
 }
 
 /// What create-cudawrap leaves alone.
-fn unclear(seen: &Seen) -> Words {
-    let alone = seen.hidden.kind == Kind::Absent;
+fn unclear(seen: &PathSnapshot) -> Words {
+    let alone = seen.hidden.kind == EntryKind::Absent;
     match oddity(seen) {
         None => bad(
             "foreign",
             "something else has the name CUDAWRAP_name beside it",
         ),
-        Some(what) if seen.app.kind == Kind::Absent => {
+        Some(what) if seen.app.kind == EntryKind::Absent => {
             bad("broken", &format!("{what}; --undo puts it back"))
         }
         Some(_) if alone && seen.app.text.is_none() => {
@@ -156,7 +140,7 @@ fn unclear(seen: &Seen) -> Words {
     }
 }
 
-fn plain(seen: &Seen, name: &OsStr) -> Words {
+fn plain(seen: &PathSnapshot, name: &OsStr) -> Words {
     let own = seen
         .form
         .filter(|form| matches!(form, Form::Own(_)) && !names::is_own(name));
@@ -174,11 +158,11 @@ fn plain(seen: &Seen, name: &OsStr) -> Words {
     }
 }
 
-fn wrapped(seen: &Seen) -> Words {
-    let alone = seen.hidden.kind == Kind::Absent;
+fn wrapped(seen: &PathSnapshot) -> Words {
+    let alone = seen.hidden.kind == EntryKind::Absent;
     if let Some(fault) = &seen.wrapper_fault {
         bad("broken", &affected(fault))
-    } else if seen.app.kind == Kind::Link(Leads::Vanished) {
+    } else if seen.app.kind == EntryKind::Link(Leads::Vanished) {
         bad("broken", "the cudawrap that it leads to is gone: --repair")
     } else if !seen.app.runs {
         bad("broken", "the cudawrap that it leads to cannot be reached")
@@ -219,7 +203,11 @@ pub fn names_in(dir: &Directory, own: Option<Identity>) -> io::Result<BTreeSet<O
 fn is_wrap(dir: &Directory, name: &OsStr, own: Option<Identity>) -> bool {
     // What vanished since the directory was read is no matter.
     let entry = inspect::entry(dir, name, own).unwrap_or(inspect::Entry::ABSENT);
-    entry.is_ours() || matches!(entry.kind, Kind::Link(Leads::Migtools | Leads::Through))
+    entry.is_ours()
+        || matches!(
+            entry.kind,
+            EntryKind::Link(Leads::Migtools | Leads::Through)
+        )
 }
 
 /// The lines as text; control characters in names are shown as `\ooo`.

@@ -6,7 +6,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::error::{Failure, reason};
+
+use crate::checks::refused;
 
 /// One path to work on.
 #[derive(Clone, Debug)]
@@ -22,7 +24,6 @@ pub struct Target {
 impl Target {
     /// Splits `path`; a directory, or one that cannot be reached, is a failure.
     pub fn parse(path: &Path) -> Result<Self, Failure> {
-        let refused = |what: &str| Failure::new(Kind::Refused, what);
         let bytes = path.as_os_str().as_bytes();
         if bytes.is_empty() {
             return Err(refused("an empty path names nothing"));

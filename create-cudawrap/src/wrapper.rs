@@ -8,10 +8,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::installed::can_run;
 use getgpu_common::resolve_program::{
     Identity, Resolution, Rule, chain, directories, identity, is_cudawrap,
 };
-use rustix::fs::Access;
 
 use crate::executable::{Form, form};
 use crate::names::WRAPPER;
@@ -51,17 +51,12 @@ pub fn locate(named: Option<&Path>) -> Result<Wrapper, Failure> {
     let beside = env::current_exe()
         .ok()
         .and_then(|exe| exe.parent().map(|dir| dir.join(WRAPPER)));
-    let in_path = || {
-        which::which_in_all(WRAPPER, Some(absolute_path()), "/")
-            .ok()?
-            .next()
-    };
     let found = beside
-        .filter(|path| runs(path))
-        .or_else(in_path)
+        .filter(|path| can_run(path))
+        .or_else(|| tool(WRAPPER))
         .or_else(|| Some(Path::new(SITE).join(WRAPPER)));
     match found
-        .filter(|path| runs(path))
+        .filter(|path| can_run(path))
         .and_then(|path| Some((identity(&path)?, path)))
     {
         Some((id, path)) => Ok(Wrapper {
@@ -78,27 +73,25 @@ pub fn locate(named: Option<&Path>) -> Result<Wrapper, Failure> {
 }
 
 fn from_option(path: &Path) -> Result<Wrapper, Failure> {
-    let refused = |why: &str| {
-        Failure::new(
-            Kind::Refused,
-            format!("--wrapper {}: {why}", path.display()),
-        )
-    };
-    let absolute = std::path::absolute(path).map_err(|e| refused(&reason(&e)))?;
-    let id = identity(&absolute).map_or_else(|| Err(refused("no such file")), Ok)?;
-    if !runs(&absolute) {
-        return Err(refused("not a program that you may run"));
+    let absolute = std::path::absolute(path).map_err(|e| refused(path, &reason(&e)))?;
+    let id = identity(&absolute).ok_or_else(|| refused(path, "no such file"))?;
+    if !can_run(&absolute) {
+        return Err(refused(path, "not a program that you may run"));
     }
     if absolute.file_name() != Some(OsStr::new(WRAPPER)) {
-        return Err(
-            refused("its name must be cudawrap").hint("cudawrap recognises its links by that name")
-        );
+        return Err(refused(path, "its name must be cudawrap")
+            .hint("cudawrap recognises its links by that name"));
     }
     Ok(Wrapper {
         text: absolute.into_os_string(),
         id,
         named: true,
     })
+}
+
+fn refused(path: &Path, why: &str) -> Failure {
+    let text = format!("--wrapper {}: {why}", path.display());
+    Failure::new(Kind::Refused, text)
 }
 
 /// What is wrong with the cudawrap that `path` leads to: cp(1), chmod(1) and chown(1) follow
@@ -126,9 +119,11 @@ pub fn fault(path: &Path) -> Option<String> {
 /// Whether executing `path` starts a cudawrap, `own` among them, or did before that was
 /// removed.
 pub fn is_wrapper(path: &Path, own: Option<Identity>) -> bool {
-    let named = |hop: &PathBuf| hop.file_name() == Some(OsStr::new(WRAPPER));
     is_cudawrap(path)
-        || chain(path).hops.iter().any(named)
+        || chain(path)
+            .hops
+            .iter()
+            .any(|hop| hop.file_name() == Some(OsStr::new(WRAPPER)))
         || (own.is_some() && identity(path) == own)
 }
 
@@ -170,10 +165,6 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     which::which_in_all(name, Some(absolute_path()), "/")
         .ok()?
         .next()
-}
-
-fn runs(path: &Path) -> bool {
-    path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok()
 }
 
 fn absolute_path() -> OsString {

@@ -19,16 +19,13 @@ pub fn prepare(options: &Options, loaded: &Loaded, diag: &Diag) -> Result<Launch
         let text = "--auto: --bind has no effect on a program that is already running";
         return Err(Failure::new(Kind::Usage, text).hint("use --auto or --bind, not both"));
     }
-    let library = std::env::current_exe()
-        .ok()
-        .and_then(|executable| hook::library(&executable))
-        .ok_or_else(|| {
-            Failure::new(
-                Kind::Refused,
-                "--auto: libcudawrap.so was not found beside cudawrap",
-            )
-            .hint("install it as lib/getgpu/libcudawrap.so beside cudawrap's bin")
-        })?;
+    let library = hook::installed_library().ok_or_else(|| {
+        Failure::new(
+            Kind::Refused,
+            "--auto: libcudawrap.so was not found beside cudawrap",
+        )
+        .hint("install it as lib/getgpu/libcudawrap.so beside cudawrap's bin")
+    })?;
     if loaded.settings.auto == Auto::Off {
         diag.warn("--auto: turned off on this node (auto = \"off\"): the program runs unchanged");
     }

@@ -7,7 +7,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
-use getgpu_common::diag::{Diag, Level};
+use getgpu_common::diag::{Diag, Verbosity};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::hook::{self, Message};
 use getgpu_common::lock::ownership_proof;
@@ -17,19 +17,20 @@ use getgpu_common::settings::{Environment, Loaded, Settings, Source, Wait};
 use getgpu_common::sys;
 use getgpu_common::visible::Visible;
 
+use crate::call::Lessee;
 use crate::launch_spec::LaunchSpec;
-use crate::lease::{Lease, Lessee};
+use crate::lease::Lease;
 use crate::linked;
 
 /// What the choice takes beside NVML's own time.
-const MORE: Duration = Duration::from_secs(3);
+const SELECTION_TIMEOUT: Duration = Duration::from_secs(3);
 /// What an MPS daemon may take to start.
 const MPS: Duration = Duration::from_secs(45);
 
 /// Runs with the words behind [`hook::WORKER_OPTION`]; standard input is the socket to
 /// the program.
 pub fn main(words: &[OsString]) -> i32 {
-    let diag = Diag::new("cudawrap", Level::Normal);
+    let diag = Diag::new("cudawrap", Verbosity::Normal);
     let parsed = (|| {
         let [pid, program, threads, locks] = words else {
             return None;
@@ -82,7 +83,7 @@ fn device(
         ..settings
     };
     let _ = hook::send(socket, &Message::Limit(limit(&settings)), &[]);
-    if has_it(&settings, &environment, locks, diag)? {
+    if already_leased(&settings, &environment, locks, diag)? {
         return Ok(LaunchSpec::unchanged());
     }
     let ready = linked::ready(&settings, &environment, lessee, diag);
@@ -138,7 +139,7 @@ fn in_force(loaded: Loaded) -> Settings {
 /// How long the whole of it may take; none: any time.
 fn limit(settings: &Settings) -> Option<Duration> {
     let daemon = if settings.mps { MPS } else { Duration::ZERO };
-    let once = settings.nvml_timeout + MORE + daemon;
+    let once = settings.nvml_timeout + SELECTION_TIMEOUT + daemon;
     match settings.longest_wait() {
         Wait::No => Some(once),
         Wait::For(time) => Some(time.saturating_add(once)),
@@ -148,8 +149,8 @@ fn limit(settings: &Settings) -> Option<Duration> {
 
 /// Whether the program itself holds a lease on the one device that it sees, as one that
 /// cudawrap started does. It tells its locks itself: where its file is not readable (mode
-/// 0711) nobody else of its user may ask the kernel.
-fn has_it(
+/// 0711) the kernel does not tell them to other processes of its user.
+fn already_leased(
     settings: &Settings,
     environment: &Environment,
     locks: &[OwnLock],

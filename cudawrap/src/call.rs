@@ -2,19 +2,13 @@
 //! Every step of the story takes it: a device is chosen, leased, and the program is
 //! launched with it.
 
+use std::path::Path;
 use std::time::Instant;
 
 use getgpu_common::diag::Diag;
-use getgpu_common::error::Failure;
 use getgpu_common::lock::LockFile;
-use getgpu_common::queue::Progress;
-use getgpu_common::settings::{Environment, Settings, Wait};
+use getgpu_common::settings::{Environment, Settings};
 
-use crate::choose::Choice;
-use crate::launch::launch;
-use crate::launch_spec::LaunchSpec;
-use crate::lease::Lessee;
-use crate::lease_choice::lease;
 use crate::ranks::Rank;
 
 /// How cudawrap was started.
@@ -25,6 +19,25 @@ pub enum Origin {
     Link,
     /// By its own name. `mps`: `--mps` was typed, rather than set by the site.
     OwnName { mps: bool },
+}
+
+/// The program that a lease is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Lessee<'a> {
+    /// Its file.
+    pub program: &'a Path,
+    /// The process that it runs in, or will run in.
+    pub pid: i32,
+}
+
+impl<'a> Lessee<'a> {
+    /// The program that this process will become.
+    pub fn to_be(program: &'a Path) -> Self {
+        Self {
+            program,
+            pid: std::process::id() as i32,
+        }
+    }
 }
 
 /// What a program is given a device with.
@@ -40,25 +53,4 @@ pub struct Call<'a> {
     pub origin: Origin,
     /// When we began to look for a device.
     pub began: Instant,
-}
-
-impl Call<'_> {
-    /// How long this call waits.
-    pub fn wait(&self) -> Wait {
-        self.settings.longest_wait()
-    }
-
-    /// What is shown while this call waits in the queue; a wait that the site cuts short
-    /// is said first.
-    pub fn progress(&self) -> Progress {
-        if let Some(line) = self.settings.wait_is_cut() {
-            self.diag.warn(&line);
-        }
-        Progress::new(self.diag)
-    }
-
-    /// What the program is started with, once its devices are chosen.
-    pub fn lease_and_launch(&self, choice: Choice) -> Result<LaunchSpec, Failure> {
-        launch(self, lease(self, choice)?)
-    }
 }

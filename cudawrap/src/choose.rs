@@ -2,189 +2,175 @@
 //! that the grant names, if it names as many as are wanted. The helper asks NVML; it
 //! exits before a claim is confirmed.
 
-use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
+use getgpu_common::choice::chooser::{Chooser, Claimed};
+use getgpu_common::choice::device_claim::Picked;
 use getgpu_common::choice::rejection_report::Rejected;
 use getgpu_common::cpus::CpuSet;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
 use getgpu_common::lock::{OfdLock, Side};
-use getgpu_common::nvml_client::Client;
+use getgpu_common::node::Node;
 use getgpu_common::request::Request;
-use getgpu_common::select::{Observer, Queueing, Selected, Selection};
+use getgpu_common::select::{Observer, Selected, Selection};
 use getgpu_common::settings::Wait;
 use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
 use crate::call::Call;
-use crate::helper::{self, Helper};
+use crate::helper;
 use crate::ranks::apply_rank;
 
 /// What a choice turned out to be.
 pub enum Choice {
-    /// Free devices, claimed. The guard is kept until they are signed.
-    Free(Vec<Picked>, Guard, Box<Request>),
+    /// Free devices.
+    Free(Claimed, Request),
     /// The grant names just these devices: there is nothing to choose.
-    Only(Vec<Device>, Box<Request>),
+    Only(Vec<Device>, Request),
 }
 
-/// What came of looking once.
-enum Look {
-    Done(Choice),
-    /// Nothing is free: why, and, for those who wait, the node and the request.
-    Failed(Failure),
-    InQueue(Queueing, Box<Request>),
+/// What is chosen before anything is waited for.
+enum WithoutWaiting {
+    Only(Vec<Device>),
+    Selected(Selected),
 }
 
-impl Call<'_> {
-    /// The devices that a program is to have that was started by cudawrap's own name.
-    pub fn choose(&self, request: Request) -> Result<Choice, Failure> {
-        // A grant of one MIG device, given by its full UUID: nothing to choose, so neither
-        // NVML nor reservations are asked.
-        match self.by_uuid(&request).filter(|device| device.uuid.is_mig()) {
-            Some(device) => Ok(self.only(device, request)),
-            None => self.free(request),
-        }
+/// The devices that a program is to have that was started by cudawrap's own name.
+pub fn choose(call: &Call<'_>, request: Request) -> Result<Choice, Failure> {
+    // A grant of one MIG device, given by its full UUID: nothing to choose, so neither
+    // NVML nor reservations are asked.
+    match by_uuid(call, &request).filter(|device| device.uuid.is_mig()) {
+        Some(device) => Ok(only(call, device, request)),
+        None => free(call, request),
     }
+}
 
-    /// The device that CUDA_VISIBLE_DEVICES names for a linked program, if that can be
-    /// told.
-    pub fn named(&self, request: Request) -> Option<Choice> {
-        let device = self
-            .by_uuid(&request)
-            .or_else(|| self.resolve(request.clone()));
-        // For MPS alone the memory need not be known.
-        let by_size = self.settings.share.is_some_and(Share::needs_memory);
-        let uuid = request.visible.single_uuid().filter(|_| !by_size).cloned();
-        let device = device.or_else(|| uuid.map(Device::by_uuid))?;
-        Some(self.only(device, request))
+/// The device that CUDA_VISIBLE_DEVICES names for a linked program, if that can be
+/// told.
+pub fn named(call: &Call<'_>, request: Request) -> Option<Choice> {
+    let device = by_uuid(call, &request).or_else(|| resolve(call, request.clone()));
+    // For MPS alone the memory need not be known.
+    let by_size = call.settings.share.is_some_and(Share::needs_memory);
+    let uuid = request
+        .grant
+        .visible
+        .single_uuid()
+        .filter(|_| !by_size)
+        .cloned();
+    let device = device.or_else(|| uuid.map(Device::by_uuid))?;
+    Some(only(call, device, request))
+}
+
+/// The one device that the grant names by its full UUID, where nothing else has to be
+/// known of it.
+fn by_uuid(call: &Call<'_>, request: &Request) -> Option<Device> {
+    let share = call.settings.share;
+    let sized = share.is_some_and(|share| share.needs_memory() || call.settings.mps);
+    let uuid = request.grant.visible.single_uuid();
+    let uuid = uuid.filter(|_| request.count == 1 && !sized);
+    uuid.cloned().map(Device::by_uuid)
+}
+
+fn only(call: &Call<'_>, device: Device, mut request: Request) -> Choice {
+    apply_rank::share_single_device(call, &mut request, &device.uuid);
+    Choice::Only(vec![device], request)
+}
+
+/// Free devices of the request's pool, waited for if that is wanted.
+pub fn free(call: &Call<'_>, mut request: Request) -> Result<Choice, Failure> {
+    let mut node = helper::node(call.settings);
+    let selected = match node.ask(|node| choose_without_waiting(call, node, &mut request))? {
+        WithoutWaiting::Only(devices) => return Ok(Choice::Only(devices, request)),
+        WithoutWaiting::Selected(selected) => selected,
+    };
+    let claimed = match selected {
+        Selected::Claimed(claimed) => claimed,
+        Selected::Queue(queueing) => queueing.wait(
+            call.lock_file,
+            Side::Lease,
+            &mut request,
+            &mut node,
+            call.environment,
+            call.diag,
+        )?,
+    };
+    Ok(Choice::Free(claimed, request))
+}
+
+fn choose_without_waiting(
+    call: &Call<'_>,
+    node: &mut Node<'_>,
+    request: &mut Request,
+) -> Result<WithoutWaiting, Failure> {
+    place(call, node, request)?;
+    let known = node.known();
+    request.cover = request.owned(call.lock_file, known.as_deref()).cover();
+    if let (Some(grant), Some(inventory)) = (&request.filter.grant, &known)
+        && grant.len() == request.count
+        && request.grant.visible != Visible::Unset
+    {
+        let devices = inventory.devices.iter();
+        let granted = devices.filter(|device| grant.contains(&device.uuid));
+        let devices: Vec<Device> = granted.cloned().collect();
+        check_together(&devices, Some(inventory))?;
+        return Ok(WithoutWaiting::Only(devices));
     }
+    let selection = Selection {
+        node,
+        lock_file: call.lock_file,
+        side: Side::Lease,
+        request,
+        waits: call.settings.longest_wait() != Wait::No,
+    };
+    let count = request.count;
+    Ok(WithoutWaiting::Selected(
+        selection.run(&mut Together { count })?,
+    ))
+}
 
-    /// The one device that the grant names by its full UUID, where nothing else has to be
-    /// known of it.
-    fn by_uuid(&self, request: &Request) -> Option<Device> {
-        let share = self.settings.share;
-        let sized = share.is_some_and(|share| share.needs_memory() || self.settings.mps);
-        let uuid = request.visible.single_uuid();
-        let uuid = uuid.filter(|_| request.count == 1 && !sized);
-        uuid.cloned().map(Device::by_uuid)
+/// Puts a grant, and for ranks the devices that they choose from, into the request,
+/// with the CPUs near them.
+fn place(call: &Call<'_>, node: &mut Node<'_>, request: &mut Request) -> Result<(), Failure> {
+    request.resolve_grant(node)?;
+    let ranked = apply_rank::needs_inventory(call);
+    if call.settings.bind {
+        let inventory = node.note_cpus(request.detail(), |device: &Device| {
+            request.filter.allows(device)
+        })?;
+        request.placement.neighbours = neighbours(request, &inventory);
+    } else if call.rank.is_some() && request.policy.is_none() {
+        let inventory = node.inventory(request.detail())?;
+        let pool = uuids(request.filter.pool(&inventory));
+        node.note_cpus(request.detail(), |device| pool.contains(&device.uuid))?;
     }
-
-    fn only(&self, device: Device, mut request: Request) -> Choice {
-        apply_rank::alone(self, &mut request, &device.uuid);
-        Choice::Only(vec![device], Box::new(request))
+    if ranked {
+        let inventory = node.inventory(request.detail())?;
+        apply_rank::place(call, request, &inventory)?;
     }
+    Ok(())
+}
 
-    /// Free devices of the request's pool, waited for if that is wanted.
-    pub fn free(&self, request: Request) -> Result<Choice, Failure> {
-        match helper::ask(self.settings, |client| self.look(client, request))? {
-            Look::Done(choice) => Ok(choice),
-            Look::Failed(failure) => Err(failure),
-            Look::InQueue(queueing, request) => {
-                let (picked, guard, request) = queueing.wait(
-                    self.lock_file,
-                    Side::Lease,
-                    *request,
-                    (self.settings, self.environment),
-                    &mut || helper::open(self.settings),
-                    self.diag,
-                )?;
-                Ok(Choice::Free(picked, guard, Box::new(request)))
-            }
-        }
-    }
-
-    fn look(&self, client: &mut Client<Helper>, mut request: Request) -> Result<Look, Failure> {
-        let known = self.placed(client, &mut request)?;
-        request.cover = request.owned(self.lock_file, known.as_ref()).cover();
-        if let (Some(grant), Some(inventory)) = (&request.filter.grant, &known)
-            && grant.len() == request.count
-            && request.visible != Visible::Unset
-        {
-            let devices: Vec<Device> = inventory
-                .devices
-                .iter()
-                .filter(|device| grant.contains(&device.uuid))
-                .cloned()
-                .collect();
-            check_together(&devices, Some(inventory))?;
-            return Ok(Look::Done(Choice::Only(devices, Box::new(request))));
-        }
-        let waits = self.wait() != Wait::No;
-        let selection = Selection {
-            client,
-            lock_file: self.lock_file,
-            side: Side::Lease,
-            request: &request,
-            waits,
+/// The one device that an index, a short or an old form names; none if it fails or
+/// two fit.
+fn resolve(call: &Call<'_>, mut request: Request) -> Option<Device> {
+    let named = helper::node(call.settings).ask(|node| {
+        request.resolve_grant(node)?;
+        let grant = request.filter.grant.take().unwrap_or_default();
+        let is_granted = |device: &Device| grant.contains(&device.uuid);
+        let inventory = if call.settings.bind {
+            node.note_cpus(request.detail(), is_granted)?
+        } else {
+            node.inventory(request.detail())?
         };
-        Ok(
-            match selection.run(
-                known,
-                &mut Together {
-                    count: request.count,
-                },
-            )? {
-                Selected::Picked(picked, guard) => {
-                    Look::Done(Choice::Free(picked, guard, Box::new(request)))
-                }
-                Selected::Failed(failure) => Look::Failed(failure),
-                Selected::Queue(queueing) => Look::InQueue(queueing, Box::new(request)),
-            },
-        )
-    }
-
-    /// The devices of a grant, and for ranks those that they choose from, with the CPUs
-    /// near them.
-    fn placed(
-        &self,
-        client: &mut Client<Helper>,
-        request: &mut Request,
-    ) -> Result<Option<Inventory>, Failure> {
-        let known = request.resolve_grant(client)?;
-        if !apply_rank::matters(self) && !self.settings.bind {
-            return Ok(known);
-        }
-        let mut inventory = match known {
-            Some(inventory) => inventory,
-            None => client.scan(request.detail())?,
-        };
-        if self.settings.bind {
-            let allowed = |device: &&mut Device| request.filter.allows(device);
-            client.near(inventory.devices.iter_mut().filter(allowed))?;
-            request.neighbours = neighbours(request, &inventory);
-        } else if self.rank.is_some() && request.policy.is_none() {
-            let pool = uuids(request.filter.pool(&inventory));
-            let in_pool = |device: &&mut Device| pool.contains(&device.uuid);
-            client.near(inventory.devices.iter_mut().filter(in_pool))?;
-        }
-        if !apply_rank::matters(self) {
-            return Ok(Some(inventory));
-        }
-        apply_rank::place(self, request, &inventory)?;
-        Ok(Some(inventory))
-    }
-
-    /// The one device that an index, a short or an old form names; none if it fails or
-    /// two fit.
-    fn resolve(&self, mut request: Request) -> Option<Device> {
-        let named = helper::ask(self.settings, |client| {
-            let inventory = request.resolve_grant(client)?.unwrap_or_default();
-            let grant = request.filter.grant.unwrap_or_default();
-            let named = inventory
-                .devices
-                .into_iter()
-                .filter(|device| grant.contains(&device.uuid));
-            let mut named: Vec<Device> = named.collect();
-            if self.settings.bind {
-                client.near(&mut named)?;
-            }
-            Ok(named)
-        });
-        match named.ok()?.as_slice() {
-            [only] => Some(only.clone()),
-            _ => None,
-        }
+        let devices = inventory.devices.iter();
+        Ok(devices
+            .filter(|device| is_granted(device))
+            .cloned()
+            .collect::<Vec<_>>())
+    });
+    match named.ok()?.as_slice() {
+        [only] => Some(only.clone()),
+        _ => None,
     }
 }
 
@@ -199,8 +185,9 @@ fn neighbours(request: &Request, inventory: &Inventory) -> Vec<(Uuid, CpuSet)> {
         .devices
         .iter()
         .filter(|device| request.filter.allows(device));
-    let near = |device: &Device| Some((device.uuid.clone(), device.cpus.clone()?));
-    let mut neighbours: Vec<(Uuid, CpuSet)> = allowed.filter_map(near).collect();
+    let mut neighbours: Vec<(Uuid, CpuSet)> = allowed
+        .filter_map(|device| Some((device.uuid.clone(), device.cpus.clone()?)))
+        .collect();
     if let Some(grant) = grant {
         neighbours.sort_by_key(|(uuid, _)| grant.iter().position(|granted| granted == uuid));
     }
@@ -212,7 +199,7 @@ struct Together {
     count: usize,
 }
 
-impl Observer<Client<Helper>> for Together {
+impl Observer for Together {
     fn known(&mut self, inventory: &Inventory, pool: &[&Device]) -> Result<(), Failure> {
         // The choice itself reports a pool that is too small.
         if self.count < 2 || pool.len() < self.count {
@@ -227,12 +214,12 @@ impl Observer<Client<Helper>> for Together {
 
     fn picked(
         &mut self,
-        _chooser: &mut Chooser<'_, Client<Helper>>,
+        _chooser: &mut Chooser<'_, '_>,
         picked: &[Picked],
-        known: Option<&Inventory>,
+        inventory: &Inventory,
     ) -> Result<(), Failure> {
         let devices: Vec<Device> = picked.iter().map(|picked| picked.device.clone()).collect();
-        check_together(&devices, known)
+        check_together(&devices, Some(inventory))
     }
 
     fn rejected(&mut self, _rejected: &[(Device, Rejected)], _probe: &OfdLock) {}

@@ -10,6 +10,7 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
 use getgpu_common::lock::claim::named_lease;
+use getgpu_common::lock::holder_args::HolderArgs;
 use getgpu_common::lock::holders::{self, Holder};
 use getgpu_common::lock::ownership_proof;
 use getgpu_common::lock::{
@@ -17,8 +18,9 @@ use getgpu_common::lock::{
 };
 use getgpu_common::ownership::{Basis, Cover};
 use getgpu_common::pool::Portion;
-use getgpu_common::procfs::namespaces;
+use getgpu_common::procfs::{Stat, namespaces};
 use getgpu_common::quantity;
+use getgpu_common::queue::lingering::MARGIN;
 use getgpu_common::request::Request;
 use getgpu_common::share;
 
@@ -32,9 +34,8 @@ const PAUSE: Duration = Duration::from_micros(200);
 
 /// What became of named devices.
 pub enum Named {
-    /// Leased.
     Leased(Lease),
-    /// Somebody else has this one: who, if that can be told.
+    /// Another user has this one: who, if that is known.
     Taken(Uuid, Option<Holder>),
     /// The share that is wanted is larger than what there is of a device, or its memory
     /// is not known.
@@ -45,14 +46,33 @@ pub enum Named {
 /// or a lease of an ancestor, is used as far as it goes; any other reservation or lease on
 /// the units that are wanted keeps them from us.
 pub fn lease(call: &Call<'_>, request: &mut Request, devices: &[Device]) -> Result<Named, Failure> {
-    let mut used = Vec::new();
+    let (mut used, mut looked) = (Vec::new(), false);
     loop {
         let named = lease_once(call, request, devices)?;
         // Two programs of one script meet on a reservation while a second one of the
         // script is unused: that one is found now.
         match (&named, holder(request)) {
             (Named::Taken(..), Some(pid)) if !used.contains(&pid) => used.push(pid),
+            (Named::Taken(..), _) if !looked => {
+                looked = true;
+                wait_for_ending(call.lock_file, devices);
+            }
             _ => return Ok(named),
+        }
+    }
+}
+
+/// Waits at most [`MARGIN`] for reservations of this user on the devices that are held for
+/// processes which have exited.
+fn wait_for_ending(lock_file: &LockFile, devices: &[Device]) {
+    let (began, uid) = (Instant::now(), nix::unistd::geteuid().as_raw());
+    let is_ending = |args: &HolderArgs| {
+        let mut devices = devices.iter();
+        devices.any(|device| args.devices.contains(&device.uuid)) && args.is_ending()
+    };
+    for holder in ownership_proof::reservations(lock_file, Some(uid), &is_ending) {
+        while Stat::runs(holder.pid, holder.start) && began.elapsed() < MARGIN {
+            std::thread::sleep(PAUSE);
         }
     }
 }
@@ -77,7 +97,7 @@ fn lease_once(
     for device in devices {
         held |= occupancy::seen(&probe, Span::of(&device.uuid))?.is_some();
     }
-    // Where nothing is held at all nothing can be ours, and /proc need not be searched.
+    // Where nothing is held this call can own nothing, and /proc need not be searched.
     request.cover = None;
     if held {
         request.cover = request.owned(lock_file, None).cover();
@@ -105,9 +125,8 @@ fn lease_once(
 /// What can be had of one named device.
 enum Part {
     Claimed(Claim),
-    /// An ancestor's lease on these units is ours.
+    /// An ancestor's lease on these units, which this program shares.
     Inherited(Units),
-    /// Nothing.
     None(Named),
 }
 
@@ -132,7 +151,7 @@ impl NamedDevice<'_> {
             (_, Portion::TooLarge) => {
                 return Ok(Part::None(Named::TooLarge(self.too_large())));
             }
-            // A share of a part that we own is one among several of ours.
+            // A share of a part that we own is one among several of this user's.
             (Some(_), Portion::Units(_)) => self.part_of_ours()?,
             (Some(ours), Portion::All) if !reserved => return Ok(Part::Inherited(ours.clone())),
             (Some(ours), Portion::All) => named_lease(lock_file, span, ours.clone())?,
@@ -142,8 +161,8 @@ impl NamedDevice<'_> {
         let Some(claim) = claim else {
             return Ok(self.taken("lease"));
         };
-        // Others of ours may be dividing a part that we own at this moment; a part that
-        // we do not own may be reserved for somebody else.
+        // Other calls of this user may be dividing a part that it owns at this moment; a
+        // part that it does not own may be reserved for another user.
         let in_the_way = match ours {
             Some(_) if portion == Portion::All => self.divided(&claim)?,
             Some(_) => false,
@@ -155,15 +174,16 @@ impl NamedDevice<'_> {
         Ok(Part::Claimed(claim))
     }
 
-    /// Whether others are dividing what is ours: a second `$(getgpu)` under a first is
-    /// inside the reservation that the device is ours by.
+    /// Whether other calls are dividing what this one owns: a second `$(getgpu)` under a
+    /// first is inside the reservation that the first made.
     fn divided(&self, claim: &Claim) -> Result<bool, Failure> {
         let region = Span::of(&self.device.uuid).inner_reservation();
-        let shown = |pid| {
-            let locks = ownership_proof::locks_of(pid);
-            ownership_proof::shown_in(&locks, self.call.lock_file, region)
-        };
-        let inside = holder(self.request).map(shown).unwrap_or_default();
+        let inside = holder(self.request)
+            .map(|pid| {
+                let locks = ownership_proof::locks_of(pid);
+                ownership_proof::shown_in(&locks, self.call.lock_file, region)
+            })
+            .unwrap_or_default();
         Ok(claim.others_inside(&inside)? == Some(Held::Confirmed))
     }
 
@@ -171,9 +191,9 @@ impl NamedDevice<'_> {
         Ok(claim.other_side()? == Some(Held::Confirmed) && !self.reserved_for_us()?)
     }
 
-    /// Whether a reservation counts as ours although nothing can be proven: in another pid
-    /// namespace the uid that it is signed with decides. There uid 0 may be anybody's, so a
-    /// line says what was assumed.
+    /// Whether a reservation counts as this user's although nothing can be proven: in
+    /// another pid namespace the uid that it is signed with decides. There uid 0 may be
+    /// any user's, so a line says what was assumed.
     fn reserved_for_us(&self) -> Result<bool, Failure> {
         if namespaces::host_pids() {
             return Ok(false);
@@ -190,7 +210,7 @@ impl NamedDevice<'_> {
         Ok(signed.contains(&namespaces::host_uid(own)))
     }
 
-    /// Somebody else's lease or reservation is in the way.
+    /// Another user's lease or reservation is in the way.
     fn taken(&self, kind: &str) -> Part {
         let holder = first_holder(self.call.lock_file, self.probe, self.device, kind);
         Part::None(Named::Taken(self.device.uuid.clone(), holder))
@@ -215,7 +235,8 @@ impl NamedDevice<'_> {
             .hint("a fraction, such as --share 1/2, fits every device")
     }
 
-    /// A share of a part that we own, among others of ours that take theirs at this moment.
+    /// A share of a part that we own, among other calls of this user that take theirs at
+    /// this moment.
     fn part_of_ours(&self) -> Result<Option<Claim>, Failure> {
         let began = Instant::now();
         loop {
@@ -236,12 +257,12 @@ impl NamedDevice<'_> {
         }
     }
 
-    /// So many units of a device that is not ours yet: what the leases and reservations of
-    /// others leave of it.
+    /// So many units of a device that this call does not own yet: what the leases and
+    /// reservations of others leave of it.
     fn part_of_unowned(&self, wanted: i64) -> Result<Option<Claim>, Failure> {
         let (began, span) = (Instant::now(), Span::of(&self.device.uuid));
         loop {
-            let taken = Occupancy::look(self.probe, Level::Outer, span)?.all();
+            let taken = Occupancy::read(self.probe, Level::Outer, span)?.all();
             let Some(units) = Units::whole().difference(&taken).first(wanted) else {
                 return Ok(None);
             };
@@ -255,7 +276,7 @@ impl NamedDevice<'_> {
     }
 }
 
-/// What of a device is ours, and how much of that, or of all of it, is wanted.
+/// What of a device this call owns, and how much of that, or of all of it, is wanted.
 pub fn wanted<'r>(request: &'r Request, device: &Device) -> (Option<&'r Units>, Portion) {
     let cover = request.cover.as_ref();
     let ours = cover.and_then(|cover| cover.units(&device.uuid));
@@ -272,7 +293,7 @@ pub fn first_holder(
     device: &Device,
     kind: &str,
 ) -> Option<Holder> {
-    let held = holders::of(lock_file, probe, Span::of(&device.uuid)).ok()?;
+    let held = holders::holdings(lock_file, probe, Span::of(&device.uuid)).ok()?;
     let mut kinds = held.holders.iter().map(|holder| holder.kind);
     let place = kinds.position(|other| other == kind).unwrap_or(0);
     held.holders.into_iter().nth(place)
@@ -290,8 +311,10 @@ pub fn in_use(uuid: &Uuid, holder: Option<&Holder>) -> String {
     }
 }
 
-/// The failure of a named device that somebody else has.
+/// The failure of a named device that another user has.
 pub fn taken(uuid: &Uuid, holder: Option<&Holder>, request: &Request) -> Failure {
-    let hint = request.remedy("unset CUDA_VISIBLE_DEVICES to get a free device");
+    let hint = request
+        .grant
+        .remedy("unset CUDA_VISIBLE_DEVICES to get a free device");
     Failure::new(Kind::NoneFree, in_use(uuid, holder)).hint(hint)
 }

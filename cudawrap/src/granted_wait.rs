@@ -1,5 +1,5 @@
-//! Waiting for the devices that CUDA_VISIBLE_DEVICES names until nobody else has them: a
-//! waiter in the queue that has nothing to choose.
+//! Waiting for the devices that CUDA_VISIBLE_DEVICES names until no other process has
+//! them: a waiter in the queue that has nothing to choose.
 
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use getgpu_common::inventory::Device;
 use getgpu_common::lock::{Level, Occupancy, OfdLock, Span, UNITS, Units, occupancy};
 use getgpu_common::pool::Portion;
 use getgpu_common::quantity;
+use getgpu_common::queue::outlook::Outlook;
 use getgpu_common::queue::{Availability, Seeker, Tried};
 use getgpu_common::request::Request;
 
@@ -25,7 +26,7 @@ pub struct WantedDevices<'a> {
     call: &'a Call<'a>,
     pub request: Request,
     pub devices: Vec<Device>,
-    /// When it was last looked which of them are ours.
+    /// When it was last read which of them this call owns.
     looked: Instant,
 }
 
@@ -40,7 +41,7 @@ impl<'a> WantedDevices<'a> {
         }
     }
 
-    /// A reservation of ours may have begun or ended since the last attempt.
+    /// A reservation of this user may have begun or ended since the last attempt.
     fn look_again(&mut self) {
         if self.looked.elapsed() >= RELOOK {
             self.looked = Instant::now();
@@ -48,8 +49,8 @@ impl<'a> WantedDevices<'a> {
         }
     }
 
-    /// Whether a device cannot be had now, as far as the lock tells; of what was ours at
-    /// the last attempt only that counts.
+    /// Whether a device cannot be had now, as far as the lock tells; of what this call
+    /// owned at the last attempt only that counts.
     fn taken(&self, probe: &OfdLock, device: &Device) -> Result<bool, Failure> {
         let span = Span::of(&device.uuid);
         let least = match wanted(&self.request, device) {
@@ -65,7 +66,7 @@ impl<'a> WantedDevices<'a> {
             (None, Portion::Units(units)) => units,
             (None, Portion::All) => UNITS,
         };
-        let held = Occupancy::look(probe, Level::Outer, span)?.confirmed;
+        let held = Occupancy::read(probe, Level::Outer, span)?.confirmed;
         Ok(Units::whole().difference(&held).count() < least)
     }
 }
@@ -94,11 +95,14 @@ impl Seeker for WantedDevices<'_> {
 
     fn attempt(&mut self, _may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Named>, Failure> {
         match lease(self.call, &mut self.request, &self.devices)? {
-            // Not asked about again at once: whose it is can change only when somebody
-            // ends.
+            // Not asked about again at once: its owner changes only when a process exits.
             Named::Taken(..) => Ok(Tried::Busy(uuids(&self.devices))),
             found => Ok(Tried::Found(found)),
         }
+    }
+
+    fn outlook(&self, probe: &OfdLock) -> Outlook {
+        Outlook::of(self.call.lock_file, probe, self.devices.iter())
     }
 
     fn may_have_more(&mut self, _probe: &OfdLock) -> Result<bool, Failure> {

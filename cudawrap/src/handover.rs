@@ -4,11 +4,11 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use getgpu_common::descriptors;
 use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::{descriptors, sys};
 use nix::errno::Errno;
 use nix::libc;
 
@@ -27,18 +27,17 @@ pub fn exec(
     changed: &[(String, String)],
     lease: Option<&Lease>,
 ) -> Failure {
-    let c_string = |bytes: &[u8]| CString::new(bytes).unwrap_or_default();
-    let path = c_string(program.as_os_str().as_bytes());
+    let path = sys::c_string(program.as_os_str().as_bytes());
     let words: Vec<CString> = arguments
         .iter()
-        .map(|word| c_string(&word.clone().into_vec()))
+        .map(|word| sys::c_string(word.as_bytes()))
         .collect();
     let changed: Vec<(&str, CString)> = changed
         .iter()
         .map(|(name, value)| {
             (
                 name.as_str(),
-                c_string(format!("{name}={value}").as_bytes()),
+                sys::c_string(format!("{name}={value}").as_bytes()),
             )
         })
         .collect();
@@ -87,7 +86,7 @@ fn environment(changed: &[(&str, CString)]) -> Vec<*const libc::c_char> {
             next = next.add(1);
         }
     }
-    let is = |entry: *const libc::c_char, name: &str| {
+    let sets = |entry: *const libc::c_char, name: &str| {
         // SAFETY: as above, and what was put in is kept by the caller.
         let rest = unsafe { CStr::from_ptr(entry) }
             .to_bytes()
@@ -96,10 +95,10 @@ fn environment(changed: &[(&str, CString)]) -> Vec<*const libc::c_char> {
     };
     for name in changed.iter().map(|(name, _)| *name).chain([ONCE]) {
         let mut seen = false;
-        entries.retain(|entry| !is(*entry, name) || !std::mem::replace(&mut seen, true));
+        entries.retain(|entry| !sets(*entry, name) || !std::mem::replace(&mut seen, true));
     }
     for (name, entry) in changed {
-        match entries.iter().position(|known| is(*known, name)) {
+        match entries.iter().position(|known| sets(*known, name)) {
             Some(place) => entries[place] = entry.as_ptr(),
             None => entries.push(entry.as_ptr()),
         }
@@ -108,8 +107,7 @@ fn environment(changed: &[(&str, CString)]) -> Vec<*const libc::c_char> {
 }
 
 fn execve(path: &CStr, words: &[CString], environment: &[*const libc::c_char]) -> Errno {
-    let mut argv: Vec<*const libc::c_char> = words.iter().map(|word| word.as_ptr()).collect();
-    argv.push(std::ptr::null());
+    let argv = sys::pointers(words);
     let mut envp = environment.to_vec();
     envp.push(std::ptr::null());
     // SAFETY: all three are NUL-terminated strings or NULL-terminated arrays of such,

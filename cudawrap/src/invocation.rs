@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use getgpu_common::detached::words_behind;
-use getgpu_common::diag::{Diag, Level};
+use getgpu_common::diag::{Diag, Verbosity};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::{exit, sys};
 
@@ -20,7 +20,7 @@ const TRIES: u32 = 50;
 
 /// Never returns when all is well: then this process is the program.
 pub fn run() -> i32 {
-    let diag = Diag::new("cudawrap", Level::Normal);
+    let diag = Diag::new("cudawrap", Verbosity::Normal);
     if is_setuid() {
         let failure = Failure::new(
             Kind::Refused,
@@ -53,8 +53,8 @@ pub fn run() -> i32 {
     exit::CUDAWRAP_FAILED
 }
 
-/// Whether our executable is setuid or setgid, as after `chmod 4755` on a wrapped path, which
-/// follows the link. A caller with two user ids is another matter, and none of ours.
+/// Whether our executable is setuid or setgid, as after `chmod 4755` on a wrapped path,
+/// which follows the link. A caller that has two user ids itself is not meant.
 fn is_setuid() -> bool {
     match std::fs::metadata("/proc/self/exe") {
         Ok(meta) => meta.mode() & 0o6000 != 0,

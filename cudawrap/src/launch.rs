@@ -8,15 +8,14 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::exit;
 use getgpu_common::ident::Uuid;
 use getgpu_common::job::Job;
-use getgpu_common::resolve_program::PREFIX;
+use getgpu_common::resolve_program::program_name;
 use getgpu_common::settings::{Log, Settings};
 use getgpu_common::syslog::{self, Record};
 
 use crate::bind;
-use crate::call::Call;
+use crate::call::{Call, Lessee};
 use crate::choose::uuids;
 use crate::launch_spec::LaunchSpec;
-use crate::lease::Lessee;
 use crate::lease_choice::Leased;
 use crate::mps;
 
@@ -46,15 +45,14 @@ fn log(call: &Call<'_>, devices: &[Uuid], part: f64) {
         return;
     }
     let Lessee { program, pid } = call.lessee;
-    let name = program.file_name().unwrap_or_default().to_string_lossy();
-    let job = Job::own();
+    let (name, job) = (program_name(program), Job::own());
     let record = Record {
         by: "cudawrap",
         pid,
         what: "leased",
         devices,
         uid: nix::unistd::geteuid().as_raw(),
-        program: ("program", name.strip_prefix(PREFIX).unwrap_or(&name)),
+        program: ("program", &name),
         share: part,
         tag: None,
         job: job.as_ref(),
@@ -66,9 +64,12 @@ fn log(call: &Call<'_>, devices: &[Uuid], part: f64) {
 /// Writes down that a program got no device, where the site wants that.
 pub fn log_refusal(settings: &Settings, program: &Path, failure: &Failure) {
     if matches!(failure.kind, Kind::NoneFree | Kind::Refused) {
-        let name = program.file_name().unwrap_or_default().to_string_lossy();
-        let name = name.strip_prefix(PREFIX).unwrap_or(&name);
-        syslog::refused(settings, "cudawrap", name, &failure.message);
+        syslog::refused(
+            settings,
+            "cudawrap",
+            &program_name(program),
+            &failure.message,
+        );
     }
 }
 

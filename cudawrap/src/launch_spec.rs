@@ -39,15 +39,14 @@ impl LaunchSpec {
             // `cudawrap --auto` has set what the share alone says, before there was a lease.
             let above = lease.enclosing_part().map(frameworks::variables);
             let in_advance = settings.share.map(frameworks::known_in_advance);
-            let is_free = |name: &str| {
+            let own = frameworks::variables(lease.part).into_iter();
+            let own = own.filter(|(name, _)| {
                 std::env::var_os(name).is_none_or(|value| {
                     let above = above.iter().flatten();
-                    let mut ours = above.chain(in_advance.iter().flatten());
-                    ours.any(|(known, set)| *known == name && value == **set)
+                    let mut by_cudawrap = above.chain(in_advance.iter().flatten());
+                    by_cudawrap.any(|(known, set)| known == name && value == **set)
                 })
-            };
-            let own = frameworks::variables(lease.part).into_iter();
-            let own = own.filter(|(name, _)| is_free(name));
+            });
             variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
         }
         Self {
@@ -59,10 +58,5 @@ impl LaunchSpec {
 
 /// CUDA_VISIBLE_DEVICES for these devices.
 fn visible(devices: &[Uuid]) -> (String, String) {
-    let value = devices
-        .iter()
-        .map(Uuid::as_str)
-        .collect::<Vec<_>>()
-        .join(",");
-    ("CUDA_VISIBLE_DEVICES".to_owned(), value)
+    ("CUDA_VISIBLE_DEVICES".to_owned(), Uuid::join(devices))
 }

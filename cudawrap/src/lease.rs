@@ -4,7 +4,6 @@
 //! descriptor left for another.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::path::Path;
 
 use getgpu_common::descriptors::{highest, lowest};
 use getgpu_common::error::Failure;
@@ -17,25 +16,6 @@ use getgpu_common::request::Request;
 use getgpu_common::share;
 
 use crate::call::Call;
-
-/// The program that a lease is for.
-#[derive(Clone, Copy, Debug)]
-pub struct Lessee<'a> {
-    /// Its file.
-    pub program: &'a Path,
-    /// The process that it runs in, or will run in.
-    pub pid: i32,
-}
-
-impl<'a> Lessee<'a> {
-    /// The program that this process will become.
-    pub fn to_be(program: &'a Path) -> Self {
-        Self {
-            program,
-            pid: std::process::id() as i32,
-        }
-    }
-}
 
 /// Descriptors that hold the lease; they stay close-on-exec until the very last step.
 #[derive(Debug)]
@@ -103,8 +83,9 @@ impl Lease {
 
     /// The smallest part of a device in what this lease is taken from.
     pub fn enclosing_part(&self) -> Option<f64> {
-        let part = |cover: &Cover| share::smallest(cover.devices.iter().map(|(_, units)| units));
-        self.enclosing.as_ref().map(part)
+        self.enclosing
+            .as_ref()
+            .map(|cover| share::smallest(cover.devices.iter().map(|(_, units)| units)))
     }
 
     /// The units of a device that the program around this one leases.
@@ -170,11 +151,13 @@ impl Signature {
 
     /// Signs the descriptions that made the claims, and has those inherited.
     fn inherit(&self, claims: Vec<Claim>) -> Vec<OwnedFd> {
-        let inherited = |claim: Claim| {
-            self.write(claim.description(), claim.span());
-            claim.into_description().into_fd()
-        };
-        claims.into_iter().map(inherited).collect()
+        claims
+            .into_iter()
+            .map(|claim| {
+                self.write(claim.ofd_lock(), claim.span());
+                claim.into_ofd_lock().into_fd()
+            })
+            .collect()
     }
 
     fn write(&self, description: &OfdLock, span: Span) {

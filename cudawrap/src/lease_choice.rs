@@ -7,7 +7,7 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
 use getgpu_common::lock::OfdLock;
 use getgpu_common::ownership::Decision;
-use getgpu_common::queue::{self, Seeker, Waiter};
+use getgpu_common::queue::{self, Progress, Seeker, Waiter};
 use getgpu_common::request::Request;
 use getgpu_common::settings::{RunOrFail, Wait};
 
@@ -36,20 +36,20 @@ pub struct Leased {
 /// from has ended.
 pub fn lease(call: &Call<'_>, choice: Choice) -> Result<Leased, Failure> {
     match choice {
-        Choice::Free(picked, guard, request) => {
-            let (devices, claims): (Vec<_>, _) =
-                picked.into_iter().map(|p| (p.device, p.claim)).unzip();
+        Choice::Free(claimed, request) => {
+            let picked = claimed.picked.into_iter();
+            let (devices, claims): (Vec<_>, _) = picked.map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::confirm(call, &request, claims, &[])?;
-            drop(guard);
+            drop(claimed.guard);
             Ok(Leased {
                 shown: apply_rank::shown(uuids(&devices), &request, call.settings),
                 devices,
                 lease: Some(lease),
-                request: *request,
+                request,
             })
         }
         Choice::Only(devices, mut request) => {
-            let stays = call.origin == Origin::Link && request.is_named_by_variable();
+            let stays = call.origin == Origin::Link && request.grant.is_named_by_variable();
             let shown = apply_rank::shown(uuids(&devices), &request, call.settings);
             let shown = shown.filter(|_| !stays);
             let named = match call.origin {
@@ -59,7 +59,7 @@ pub fn lease(call: &Call<'_>, choice: Choice) -> Result<Leased, Failure> {
             Ok(Leased {
                 lease: lease_or_run(call, named, &request, shown.is_some())?,
                 devices,
-                request: *request,
+                request,
                 shown,
             })
         }
@@ -72,11 +72,12 @@ pub fn lease(call: &Call<'_>, choice: Choice) -> Result<Leased, Failure> {
 fn lease_in_turn(call: &Call<'_>, devices: &[Device], request: &Request) -> Result<Named, Failure> {
     let mut request = request.clone();
     request.filter.grant = Some(uuids(devices));
-    let (queue, waits) = (request.queue(), call.wait() != Wait::No);
+    let wait = call.settings.longest_wait();
+    let (queue, waits) = (request.queue(), wait != Wait::No);
     let probe = call.lock_file.open()?;
     let mut ahead = queue::waiting(&probe, Some(queue))?;
     if ahead > 0 {
-        // Whether it is ours is a walk through /proc: only where somebody waits.
+        // Whether this call owns it is a walk through /proc: done only where others wait.
         let owned = request.owned(call.lock_file, None);
         if matches!(owned, Decision::All(_)) {
             ahead = 0;
@@ -94,8 +95,8 @@ fn lease_in_turn(call: &Call<'_>, devices: &[Device], request: &Request) -> Resu
             return Ok(named);
         }
     }
-    let progress = call.progress();
-    Waiter::new(call.lock_file, queue, wanted, progress, call.wait().into())?.wait()
+    let progress = Progress::asked(call.settings, call.diag);
+    Waiter::new(call.lock_file, queue, wanted, progress, wait.into())?.wait()
 }
 
 /// Fails for the sake of those who wait, unless the head of the queue leaves the devices
@@ -106,12 +107,12 @@ fn yield_to_queue(
     ahead: usize,
 ) -> Result<(), Failure> {
     let many = wanted.devices.len();
-    let availability = || {
-        wanted
-            .availability(probe)
-            .map(|availability| availability.free)
-    };
-    if queue::stalled_head::alone(availability, many, queue::stalled_head::ALONE)?.is_empty() {
+    let left_alone = queue::stalled_head::alone(
+        || Ok(wanted.availability(probe)?.free),
+        many,
+        queue::stalled_head::ALONE,
+    )?;
+    if left_alone.is_empty() {
         return Err(queue::taken_by(ahead).hint("--wait joins the queue"));
     }
     Ok(())

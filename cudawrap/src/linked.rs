@@ -1,8 +1,8 @@
-//! A linked program's story: nobody asked for cudawrap, so it says nothing, keeps what
-//! CUDA_VISIBLE_DEVICES names, leases a device where it can, and runs the program with
-//! every argument untouched.
+//! The run of a linked program, whose user did not ask for cudawrap: it prints nothing,
+//! keeps what CUDA_VISIBLE_DEVICES names, leases a device where it can, and runs the
+//! program with every argument untouched.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,16 +12,17 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::lock::LockFile;
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::request::Request;
-use getgpu_common::resolve_program::PREFIX;
+use getgpu_common::resolve_program::program_name;
 use getgpu_common::settings::{Environment, Loaded, RunOrFail, Settings};
 use getgpu_common::visible::Visible;
 
-use crate::call::{Call, Origin};
+use crate::call::{Call, Lessee, Origin};
+use crate::choose::{free, named};
 use crate::handover::exec;
 use crate::helper;
-use crate::launch::log_refusal;
+use crate::launch::{launch, log_refusal};
 use crate::launch_spec::LaunchSpec;
-use crate::lease::Lessee;
+use crate::lease_choice::lease;
 use crate::options;
 use crate::ranks::apply_rank;
 
@@ -51,13 +52,9 @@ fn prepare(program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
     ready(&settings, &environment, Lessee::to_be(program), diag)
 }
 
-/// What is in force for a program that nobody started by cudawrap's own name.
+/// What is in force for a program that was not started by cudawrap's own name.
 pub fn settings(environment: &Environment, program: &Path, diag: &Diag) -> Result<Loaded, Failure> {
-    let name = program.file_name().map(OsStr::to_string_lossy);
-    let name = name
-        .as_deref()
-        .map(|name| name.strip_prefix(PREFIX).unwrap_or(name));
-    let mut loaded = Loaded::read(environment, name)?;
+    let mut loaded = Loaded::read(environment, Some(&program_name(program)))?;
     for unknown in std::mem::take(&mut loaded.unknown) {
         // An old wrapper survives a newer file.
         diag.warn(&unknown);
@@ -112,13 +109,13 @@ fn with_device(
         began,
     };
     let choice = match visible {
-        Visible::Unset => call.free(request)?,
-        _ => match call.named(request) {
+        Visible::Unset => free(&call, request)?,
+        _ => match named(&call, request) {
             Some(choice) => choice,
             None => return Ok(LaunchSpec::unchanged()),
         },
     };
-    call.lease_and_launch(choice)
+    launch(&call, lease(&call, choice)?)
 }
 
 /// A variable that is on or off. Nonsense in it never keeps a linked program from running.
@@ -138,8 +135,8 @@ fn lock_file(
     diag: &Diag,
 ) -> Result<LockFile, Failure> {
     find_lock_file(settings, environment, diag, true).map_err(|failure| {
-        let pool = helper::ask(settings, |client| {
-            let inventory = client.scan(request.detail())?;
+        let pool = helper::node(settings).ask(|node| {
+            let inventory = node.inventory(request.detail())?;
             rejection_report::pool(&request.filter, &inventory, request.count).map(drop)
         });
         pool.err().filter(is_no_gpu).unwrap_or(failure)

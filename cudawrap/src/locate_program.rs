@@ -11,13 +11,13 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::resolve_program::{Chain, Rule, chain, directories, identity, is_cudawrap};
 use getgpu_common::sys;
 
+use crate::invoked_path::{self, Ourselves};
 use crate::options;
-use crate::walk::{self, Ourselves};
 
 /// How we were called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Called {
-    /// As cudawrap: the arguments are ours.
+    /// As cudawrap: the arguments are cudawrap's own.
     OwnName,
     /// As a link: every argument is the program's.
     Link(PathBuf),
@@ -27,16 +27,17 @@ pub enum Called {
 pub fn find(first_argument: Option<&OsStr>, path: Option<&OsStr>) -> Result<Called, Failure> {
     let exec_path = sys::exec_path();
     // To be a plain exec needs no more than the path that the kernel was told to execute.
-    let by_path = || {
-        let disabled = options::disabled().unwrap_or(false);
-        Ourselves::at(Path::new(exec_path.as_deref().filter(|_| disabled)?))
-    };
-    let ourselves = Ourselves::find().or_else(by_path).ok_or_else(|| {
-        Failure::new(
-            Kind::Refused,
-            "/proc is not mounted: cannot tell by which name this program was started",
-        )
-    })?;
+    let ourselves = Ourselves::find()
+        .or_else(|| {
+            let disabled = options::disabled().unwrap_or(false);
+            Ourselves::at(Path::new(exec_path.as_deref().filter(|_| disabled)?))
+        })
+        .ok_or_else(|| {
+            Failure::new(
+                Kind::Refused,
+                "/proc is not mounted: cannot tell by which name this program was started",
+            )
+        })?;
     locate(exec_path, first_argument, path, &ourselves)
 }
 
@@ -48,7 +49,7 @@ fn locate(
     ourselves: &Ourselves,
 ) -> Result<Called, Failure> {
     let given = exec_path.as_deref().is_some_and(|path| !path.is_empty());
-    let chains: Vec<Chain> = walk::candidates(exec_path, first_argument, path)
+    let chains: Vec<Chain> = invoked_path::candidates(exec_path, first_argument, path)
         .iter()
         .map(|p| chain(p))
         .collect();
@@ -61,9 +62,9 @@ fn locate(
     if let Some(program) = beside(&ours, &rule) {
         return Ok(Called::Link(program));
     }
-    let named = ours.iter().find(|chain| !walk::nameless(chain));
+    let named = ours.iter().find(|chain| !invoked_path::nameless(chain));
     match named {
-        Some(chain) if walk::first_name(chain) == Some(OsStr::new("cudawrap")) => {
+        Some(chain) if invoked_path::first_name(chain) == Some(OsStr::new("cudawrap")) => {
             Ok(Called::OwnName)
         }
         // A link without a sibling, as in a directory of links: the next program of that
@@ -79,16 +80,17 @@ fn locate(
 /// The program beside a link; else, where wrapping or undoing is in progress, the one that
 /// has its own name already or still.
 fn beside(links: &[&Chain], rule: &Rule<'_>) -> Option<PathBuf> {
-    let in_progress = |link: &&Chain| {
-        let alone = Rule {
-            directories: &[],
-            ..*rule
-        };
-        let mut there = walk::unprefixed(link).filter(|path| identity(path).is_some());
-        there.find_map(|path| alone.program(&path))
-    };
     let found = links.iter().find_map(|link| rule.beside(link));
-    let found = found.or_else(|| links.iter().find_map(in_progress));
+    let found = found.or_else(|| {
+        links.iter().find_map(|link| {
+            let alone = Rule {
+                directories: &[],
+                ..*rule
+            };
+            let mut there = invoked_path::unprefixed(link).filter(|path| identity(path).is_some());
+            there.find_map(|path| alone.program(&path))
+        })
+    });
     found.map(|found| found.program)
 }
 
@@ -97,9 +99,11 @@ fn beside(links: &[&Chain], rule: &Rule<'_>) -> Option<PathBuf> {
 fn leading_here<'c>(chains: &'c [Chain], given: bool, ourselves: &Ourselves) -> Vec<&'c Chain> {
     let executed = chains
         .first()
-        .filter(|chain| given && !walk::nameless(chain));
-    let is_ours = |chain: &&Chain| chain.end.is_some_and(|end| ourselves.is(end));
-    let mut ours: Vec<&Chain> = chains.iter().filter(is_ours).collect();
+        .filter(|chain| given && !invoked_path::nameless(chain));
+    let mut ours: Vec<&Chain> = chains
+        .iter()
+        .filter(|chain| chain.end.is_some_and(|end| ourselves.is(end)))
+        .collect();
     if ours.first().is_some_and(|first| Some(*first) == executed) {
         ours.truncate(1);
     }
@@ -125,22 +129,21 @@ fn replaced(
     first_argument: Option<&OsStr>,
     ourselves: &Ourselves,
 ) -> Result<PathBuf, Failure> {
-    let fits = |chain: &&Chain| {
-        let name = walk::first_name(chain);
-        // AT_EXECFN of a `#!` file is the script; only its interpreter can have been us.
-        let same_name =
-            first_argument.is_some_and(|argument| Path::new(argument).file_name() == name);
-        same_name
-            && !walk::nameless(chain)
-            && chain.end.is_some_and(|end| !ourselves.is(end))
-            && chain
-                .hops
-                .last()
-                .is_some_and(|end| executable(end) && !is_cudawrap(end))
-    };
     let found = chains
         .iter()
-        .find(fits)
+        .find(|chain| {
+            let name = invoked_path::first_name(chain);
+            // AT_EXECFN of a `#!` file is the script; only its interpreter can have been us.
+            let same_name =
+                first_argument.is_some_and(|argument| Path::new(argument).file_name() == name);
+            same_name
+                && !invoked_path::nameless(chain)
+                && chain.end.is_some_and(|end| !ourselves.is(end))
+                && chain
+                    .hops
+                    .last()
+                    .is_some_and(|end| executable(end) && !is_cudawrap(end))
+        })
         .and_then(|chain| chain.hops.first().cloned());
     found.ok_or_else(|| {
         Failure::new(

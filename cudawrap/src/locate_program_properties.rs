@@ -10,17 +10,13 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 
 use super::{Called, locate};
-use crate::walk::{self, Ourselves};
+use crate::invoked_path::{self, Ourselves};
 use getgpu_common::resolve_program::{beside, chain, directories, identity, is_cudawrap};
 
 const DIRS: [&str; 3] = ["a", "b", "c"];
+#[rustfmt::skip]
 const NAMES: [&str; 6] = [
-    "x",
-    "y",
-    "CUDAWRAP_x",
-    "CUDAWRAP_y",
-    "cudawrap",
-    "CUDAWRAP_CUDAWRAP_x",
+    "x", "y", "CUDAWRAP_x", "CUDAWRAP_y", "cudawrap", "CUDAWRAP_CUDAWRAP_x",
 ];
 
 /// What lies under a name.
@@ -95,7 +91,7 @@ fn reachable(paths: &[PathBuf], path: Option<&OsStr>) -> Vec<PathBuf> {
         let in_path = directories(path).into_iter().map(|dir| dir.join(&name));
         let links = chain(&hops[at]);
         let next = beside(&hops[at]).into_iter();
-        let next = next.chain(walk::unprefixed(&links)).chain(in_path);
+        let next = next.chain(invoked_path::unprefixed(&links)).chain(in_path);
         for hop in next.flat_map(|path| chain(&path).hops) {
             if !hops.contains(&hop) && hops.len() < 200 {
                 hops.push(hop);
@@ -107,6 +103,8 @@ fn reachable(paths: &[PathBuf], path: Option<&OsStr>) -> Vec<PathBuf> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn the_program_is_never_a_cudawrap_and_never_from_elsewhere(
         things in prop::collection::vec(prop::option::weighted(0.6, thing()), DIRS.len() * NAMES.len()),
@@ -140,7 +138,7 @@ proptest! {
         let path = path.map(|dirs| std::env::join_paths(dirs.iter().map(|dir| root.join(DIRS[*dir]))).unwrap());
         let exec_path = exec_path.map(|typed| path_of(&root, &typed));
         let first = first.map(|typed| path_of(&root, &typed));
-        let candidates = walk::candidates(exec_path.clone(), first.as_deref(), path.as_deref());
+        let candidates = invoked_path::candidates(exec_path.clone(), first.as_deref(), path.as_deref());
         match locate(exec_path, first.as_deref(), path.as_deref(), &ourselves) {
             Ok(Called::Link(program)) => {
                 prop_assert!(!identity(&program).is_some_and(|id| ourselves.is(id)), "ourselves: {:?}", program);

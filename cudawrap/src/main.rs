@@ -14,6 +14,7 @@ mod granted_wait;
 mod handover;
 mod helper;
 mod invocation;
+mod invoked_path;
 mod launch;
 mod launch_spec;
 mod lease;
@@ -24,10 +25,9 @@ mod mps;
 mod named;
 mod options;
 mod ranks;
-mod walk;
 
 #[cfg(not(test))]
-use getgpu_common::{entry, exit};
+use getgpu_common::{exit, startup};
 
 getgpu_common::package_mark!("cudawrap");
 
@@ -43,7 +43,7 @@ const LEAST_MEMORY: usize = 1 << 20;
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
 pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
-    if !entry::has_memory("cudawrap", LEAST_MEMORY) {
+    if !startup::has_memory("cudawrap", LEAST_MEMORY) {
         return exit::CUDAWRAP_FAILED;
     }
     invocation::run()

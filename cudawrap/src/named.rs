@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_common::diag::{Diag, Level};
+use getgpu_common::diag::{Diag, Verbosity};
 use getgpu_common::error::Failure;
 use getgpu_common::exit;
 use getgpu_common::hook;
@@ -15,11 +15,12 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded};
 use getgpu_common::visible::Visible;
 
-use crate::call::{Call, Origin};
+use crate::call::{Call, Lessee, Origin};
+use crate::choose::choose;
 use crate::handover::exec;
-use crate::launch::{fail, log_refusal};
+use crate::launch::{fail, launch, log_refusal};
 use crate::launch_spec::LaunchSpec;
-use crate::lease::Lessee;
+use crate::lease_choice::lease;
 use crate::locate_program;
 use crate::mps;
 use crate::options::{self, Options, Wanted};
@@ -35,7 +36,7 @@ pub fn run(arguments: &[OsString]) -> i32 {
     {
         return auto::main(&arguments[2..]);
     }
-    let plain = Diag::new("cudawrap", Level::of_words(arguments));
+    let plain = Diag::new("cudawrap", Verbosity::of_words(arguments));
     match options::parse(arguments) {
         Err(failure) => fail(&plain, &failure),
         Ok(Wanted::Text(text)) => match getgpu_common::diag::print(&text) {
@@ -89,9 +90,10 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
         &environment,
         options.ignore_grant || options::grant_ignored()?,
     )?;
-    if request.visible == Visible::Nothing {
-        return Err(request.empty_grant());
+    if request.grant.visible == Visible::Nothing {
+        return Err(request.grant.empty());
     }
+    request.warn_of_excluded(diag);
     if options.mps {
         mps::check(settings, &request)?;
     }
@@ -106,8 +108,8 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
         origin: Origin::OwnName { mps: options.mps },
         began,
     };
-    let choice = call.choose(request);
-    let ready = choice.and_then(|choice| call.lease_and_launch(choice));
+    let choice = choose(&call, request);
+    let ready = choice.and_then(|choice| launch(&call, lease(&call, choice)?));
     ready.inspect_err(|failure| log_refusal(settings, program, failure))
 }
 

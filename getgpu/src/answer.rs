@@ -1,58 +1,32 @@
-//! What a call comes to: devices that are chosen, then claimed, then confirmed and ready to
-//! be printed, and for whom they are.
+//! What a call prints, and the lock behind it: claims that are confirmed, which happens
+//! only when NVML has let go, or what the caller owns already. The forms of `--format`.
 
-use std::cell::LazyCell;
-
-use getgpu_common::choice::chooser::Guard;
-use getgpu_common::detached::User;
-use getgpu_common::error::Failure;
+use getgpu_common::choice::cap::Guard;
+use getgpu_common::choice::chooser::Claimed;
+use getgpu_common::diag;
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::frameworks;
 use getgpu_common::ident::Uuid;
-use getgpu_common::lock::claim::confirm_all;
-use getgpu_common::lock::holder_args::Tag;
-use getgpu_common::lock::{Claim, LockFile, OfdLock};
-use getgpu_common::procfs::Process;
+use getgpu_common::inventory::{Detail, Device, Inventory};
+use getgpu_common::lock::claim::{confirm_all, join};
+use getgpu_common::lock::ownership_proof::{self, HolderProcess};
+use getgpu_common::lock::{Claim, OfdLock, Side, Span, Units};
+use getgpu_common::ownership::{Cover, Decision};
 use getgpu_common::request::Request;
 use getgpu_common::select::Queueing;
-use getgpu_common::share;
+use getgpu_common::share::{self, Share};
 
-/// A choice whose claims may still have to be confirmed, which happens only when NVML has
-/// let go.
+use crate::invocation::{Invocation, node};
+use crate::options::{Action, Format, Keep};
+
+/// What one look at the node comes to.
 pub enum Chosen {
-    /// Ours already.
-    Confirmed(Answer),
+    /// Nothing has to be confirmed: the caller owns it already, or it is not reserved.
+    Ready(Answer),
     /// Claimed just now.
     Claimed(Claimed),
     /// Nothing is free yet, and the caller joins the queue.
     InQueue(Queueing),
-}
-
-/// Devices that are claimed.
-pub struct Claimed {
-    pub uuids: Vec<Uuid>,
-    /// What is printed for them.
-    pub value: String,
-    /// To be confirmed.
-    pub claims: Vec<Claim>,
-    /// Kept until the holder can be counted.
-    pub guard: Guard,
-}
-
-impl Claimed {
-    /// Confirms the claims.
-    pub fn confirm(self, request: &Request, lock_file: &LockFile) -> Result<Answer, Failure> {
-        let part = share::smallest(self.claims.iter().map(Claim::units));
-        let lock = Some(confirm_all(lock_file, self.claims, request.user)?);
-        request.confirm(lock_file)?;
-        Ok(Answer {
-            repeated: false,
-            larger_grant: request.larger_grant(self.uuids.len()),
-            uuids: self.uuids,
-            value: self.value,
-            lock,
-            part,
-            guard: self.guard,
-        })
-    }
 }
 
 /// What is to be printed, and the lock behind it.
@@ -73,11 +47,149 @@ pub struct Answer {
     pub guard: Guard,
 }
 
-/// For whom a device is reserved, and under which name.
-pub struct Whose<'a> {
-    pub caller: &'a LazyCell<Process>,
-    /// The process that `--hold=PID` names.
-    pub held: Option<Process>,
-    pub user: Option<User>,
-    pub tag: Option<Tag>,
+impl Answer {
+    /// A device that is printed although another user may have it.
+    pub fn unreserved(device: &Device, value: String) -> Self {
+        Self {
+            repeated: false,
+            larger_grant: Vec::new(),
+            uuids: vec![device.uuid.clone()],
+            value,
+            lock: None,
+            part: 1.0,
+            guard: None,
+        }
+    }
+}
+
+/// Confirms what was claimed.
+///
+/// # Errors
+///
+/// The form of the answer does not fit the devices, or what they were chosen from has
+/// ended.
+pub fn confirm(
+    call: &Invocation<'_>,
+    claimed: Claimed,
+    request: &Request,
+    inventory: Option<&Inventory>,
+) -> Result<Answer, Failure> {
+    let Claimed { picked, guard } = claimed;
+    let (uuids, claims): (Vec<Uuid>, Vec<Claim>) = picked
+        .into_iter()
+        .map(|picked| (picked.device.uuid, picked.claim))
+        .unzip();
+    let value = value(call, uuids.iter(), inventory)?;
+    let part = share::smallest(claims.iter().map(Claim::units));
+    let lock = Some(confirm_all(&call.lock_file, claims, request.user)?);
+    request.confirm(&call.lock_file)?;
+    Ok(Answer {
+        repeated: false,
+        larger_grant: request.larger_grant(uuids.len()),
+        uuids,
+        value,
+        lock,
+        part,
+        guard,
+    })
+}
+
+/// A grant, given by full UUIDs, that this call owns already and all of which is wanted:
+/// nothing is chosen and NVML is not asked.
+pub fn granted_again(call: &Invocation<'_>, request: &Request) -> Result<Option<Answer>, Failure> {
+    let plain = call.options.action == Action::Print(None) && call.options.format != Format::Index;
+    let plain = plain && !request.filter.share.is_some_and(Share::needs_memory);
+    let Some(uuids) = request.grant.visible.full_uuids().filter(|_| plain) else {
+        return Ok(None);
+    };
+    let Decision::All(cover) = request.owned_of(&call.lock_file, &uuids, None) else {
+        return Ok(None);
+    };
+    again(call, &cover, Uuid::join(&uuids)).map(Some)
+}
+
+/// Prints devices that this call owns once more. Their reservation goes on, and a second
+/// holder joins it, since the program may outlive what the first one waits for.
+pub fn again(call: &Invocation<'_>, cover: &Cover, value: String) -> Result<Answer, Failure> {
+    call.diag.note(&format!("{value}: yours already"));
+    let mut lock = None;
+    if call.options.keep != Keep::No {
+        let joined = call.lock_file.open()?;
+        let mut all = cover
+            .devices
+            .iter()
+            .map(|(uuid, units)| join(&joined, Side::Reservation, Span::of(uuid), units));
+        if all.try_fold(true, |joined, next| next.map(|next| joined && next))? {
+            lock = Some(joined);
+        }
+    }
+    let uuids = cover.devices.iter().map(|(uuid, _)| uuid.clone()).collect();
+    let part = share::smallest(cover.devices.iter().map(|(_, units)| units));
+    Ok(Answer {
+        repeated: true,
+        larger_grant: Vec::new(),
+        uuids,
+        value,
+        lock,
+        part,
+        guard: None,
+    })
+}
+
+/// Prints the devices of reservations that there are.
+pub fn print_again(call: &Invocation<'_>, holders: &[HolderProcess]) -> Result<(), Failure> {
+    let mut node = node(call.settings);
+    if call.options.format == Format::Index {
+        node.ask(|node| node.inventory(Detail::Place))?;
+    }
+    let reserved = holders.iter();
+    let reserved = reserved.flat_map(|holder| ownership_proof::reserved(&call.lock_file, holder));
+    let (uuids, units): (Vec<Uuid>, Vec<Units>) = reserved.unzip();
+    let value = value(call, uuids.iter(), node.known().as_deref())?;
+    diag::print(&text(call, &value, share::smallest(&units)))
+}
+
+/// What is printed for devices: their UUIDs, or with `--format index` CUDA indices among
+/// the GPUs that this process can open. A reservation or a lease of this caller may be of
+/// MIG devices, which have none: a UUID in the place of an index would be taken for one.
+pub fn value<'u>(
+    call: &Invocation<'_>,
+    uuids: impl Iterator<Item = &'u Uuid>,
+    inventory: Option<&Inventory>,
+) -> Result<String, Failure> {
+    let gpus = inventory
+        .map(|inventory| inventory.gpus.as_slice())
+        .unwrap_or_default();
+    let each = uuids.map(|uuid| {
+        if call.options.format != Format::Index {
+            return Ok(uuid.to_string());
+        }
+        let mut usable = gpus.iter().filter(|gpu| gpu.usable);
+        let place = usable.position(|gpu| gpu.uuid.as_ref() == Some(uuid));
+        place.map(|place| place.to_string()).ok_or_else(|| {
+            let text = format!("--format index: {uuid}: only a whole GPU has a CUDA index");
+            Failure::new(Kind::NoDevice, text).hint("--format uuid, the default, fits all devices")
+        })
+    });
+    each.collect::<Result<Vec<_>, _>>().map(|all| all.join(","))
+}
+
+/// What is printed for devices of which the smallest part is `part`.
+pub fn text(call: &Invocation<'_>, value: &str, part: f64) -> String {
+    match call.options.format {
+        Format::Env => format!("export CUDA_VISIBLE_DEVICES={value}\n"),
+        Format::Task => {
+            let told = call.settings.framework_memory && part < 1.0;
+            let more = frameworks::variables(part)
+                .into_iter()
+                .filter(|(name, _)| told && std::env::var_os(name).is_none());
+            let more = more.map(|(name, value)| format!("export {name}={value}\n"));
+            format!(
+                "export CUDA_VISIBLE_DEVICES={value}\n{}",
+                more.collect::<String>()
+            )
+        }
+        Format::Nothing => String::new(),
+        Format::Uuid | Format::Index => format!("{value}\n"),
+    }
 }

@@ -11,8 +11,9 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Settings, Source};
 use getgpu_common::syslog;
 
-use crate::invocation::{Invocation, open};
-use crate::options::{Action, Form, Format, Keep, Options};
+use crate::invocation::{Invocation, node};
+use crate::options::{Action, Form, Format, Keep, Only, Options};
+use crate::print::{print, print_tagged};
 use crate::{caller, list, release};
 
 /// Does what the options ask for, under the settings of files.
@@ -29,12 +30,18 @@ pub fn answer(
     let lock_file = || find_lock_file(settings, environment, diag, false);
     match &options.action {
         Action::Release(name) => {
-            let listed = || Request::listed(settings, environment, options.ignore_grant);
-            let device = |index| list::device_at(open(settings)?, listed()?, index);
-            release::one(&lock_file()?, name, device, diag)
+            let device_at = |index| {
+                let request = Request::listed(settings, environment, options.ignore_grant)?;
+                list::device_at(&mut node(settings), request, index)
+            };
+            release::one(&lock_file()?, name, device_at, diag)
         }
         Action::ReleaseAll => release::all(&lock_file()?, diag),
-        Action::Queue { json } => list::queue::show(&lock_file()?, *json),
+        Action::Queue { json: true } => list::queue::show_json(&lock_file()?),
+        Action::Queue { json: false } => {
+            let request = Request::listed(settings, environment, options.ignore_grant)?;
+            list::queue::show(&mut node(settings), request, &lock_file()?)
+        }
         _ => {
             let request = request(options, settings, environment)?;
             let call = Invocation {
@@ -45,6 +52,9 @@ pub fn answer(
                 diag,
                 began,
             };
+            if matches!(options.action, Action::Print(_)) {
+                request.warn_of_excluded(diag);
+            }
             look_or_print(&call, request).inspect_err(|failure| {
                 let prints = matches!(options.action, Action::Print(_));
                 if prints && matches!(failure.kind, Kind::NoneFree | Kind::Refused) {
@@ -91,27 +101,30 @@ fn look_or_print(call: &Invocation<'_>, request: Request) -> Result<(), Failure>
     let (settings, lock_file) = (call.settings, &call.lock_file);
     match &call.options.action {
         Action::List(form, only) => {
-            let shown = list::Shown {
-                form: *form,
-                only,
-                level: call.options.level,
-            };
-            list::show(open(settings), request, settings, lock_file, &shown)
+            let shown = shown(call.options, *form, only);
+            list::show(&mut node(settings), request, lock_file, &shown)
         }
         Action::Watch(every, only) => {
-            let shown = list::Shown {
-                form: Form::Table,
-                only,
-                level: call.options.level,
-            };
+            let shown = shown(call.options, Form::Table, only);
             list::watch::run(*every, || {
-                let (client, request) = (open(settings), request.clone());
-                list::drawn(client, request, settings, lock_file, &shown).into_bytes()
+                let mut node = node(settings);
+                list::drawn(&mut node, request.clone(), lock_file, &shown).into_bytes()
             })
         }
-        Action::CountFree => list::count::free(open(settings), request, lock_file),
-        Action::Tagged(name) => call.print_tagged(name),
-        _ => call.print(request),
+        Action::CountFree => list::count::free(&mut node(settings), request, lock_file),
+        Action::Tagged(name) => print_tagged(call, name),
+        _ => print(call, request),
+    }
+}
+
+fn shown<'a>(options: &'a Options, form: Form, only: &'a [Only]) -> list::Shown<'a> {
+    list::Shown {
+        form,
+        only,
+        choices: &options.choices,
+        level: options.level,
+        color: options.color,
+        gauges: &options.columns,
     }
 }
 

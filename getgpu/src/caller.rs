@@ -10,17 +10,19 @@ use getgpu_common::procfs::{Process, Stat, ancestry, namespaces};
 /// cannot be seen.
 pub fn find() -> Process {
     let ancestors = ancestry::ancestors(std::process::id() as i32, 64);
-    let unseen = || Process {
-        pid: 1,
-        start: 0,
-        name: "?".into(),
-    };
-    ancestry::caller(&ancestors).map_or_else(unseen, Process::from)
+    ancestry::caller(&ancestors).map_or_else(
+        || Process {
+            pid: 1,
+            start: 0,
+            name: "?".into(),
+        },
+        Process::from,
+    )
 }
 
-/// Whether whoever called has exited, and `caller` is only the process that adopted us,
-/// which may never exit. A process is born into the session of its parent (setsid(2)), so a
-/// caller of another session is none unless the session began below it.
+/// Whether the calling process has exited, and `caller` is only the process that adopted
+/// this one, which may never exit. A process is born into the session of its parent
+/// (setsid(2)), so a caller of another session is none unless the session began below it.
 pub fn is_adopter(caller: &Process) -> bool {
     let parent = nix::unistd::getppid();
     let whom = if caller.seen() {
@@ -32,17 +34,15 @@ pub fn is_adopter(caller: &Process) -> bool {
         return false;
     };
     let own = std::process::id() as i32;
-    let between = || {
-        let ancestors = ancestry::ancestors(own, 64).into_iter();
-        ancestors
-            .map(|stat| stat.pid)
-            .take_while(|pid| *pid != caller.pid)
-    };
-    let began_below = ours.as_raw() == own || between().any(|pid| pid == ours.as_raw());
+    let began_below = ours.as_raw() == own
+        || ancestry::ancestors(own, 64)
+            .iter()
+            .take_while(|ancestor| ancestor.pid != caller.pid)
+            .any(|ancestor| ancestor.pid == ours.as_raw());
     parent.as_raw() != 0 && ours != theirs && !began_below
 }
 
-/// The failure of a call that nobody waits for any more.
+/// The failure of a call whose caller has exited.
 pub fn adopted() -> Failure {
     Failure::new(Kind::Usage, "--hold: the calling process has exited")
         .hint("name the process to hold for: --hold=PID")
@@ -68,7 +68,7 @@ pub fn to_hold(pid: i32) -> Result<Process, Failure> {
     let Some(stat) = Stat::read(pid).filter(Stat::alive) else {
         return refuse("no such process");
     };
-    // Root of a user namespace, which anybody can make, is not meant.
+    // Root of a user namespace, which any user can make, is not meant.
     let root = namespaces::is_host_root();
     if !root && (pid == 1 || stat.kernel) {
         return refuse("this process never exits; only root may hold until then");

@@ -6,28 +6,33 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use getgpu_common::error::Failure;
+use getgpu_common::installed::sibling;
 use getgpu_common::inventory::Inventory;
 use getgpu_common::lock::{LockFile, LockOrigin, host_sharing};
 use getgpu_common::quantity::counted;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Settings};
 
-use crate::findings::Findings;
+use crate::findings::{Findings, Report};
 use crate::{check_devices, check_hook, explain, monitor};
 
 /// Looks at everything and prints what was found; the failure is that something is wrong.
-pub fn check(environment: &Environment, directories: &[PathBuf]) -> Result<(), Failure> {
+pub fn check(
+    environment: &Environment,
+    directories: &[PathBuf],
+    report: Report,
+) -> Result<(), Failure> {
     let mut findings = Findings::default();
     let settings = settings(environment, &mut findings);
     let lock_file = lock(environment, &settings, &mut findings);
     monitor_runs(lock_file.as_ref(), &settings, &mut findings);
-    let inventory = check_devices::look(&settings, lock_file.as_ref(), &mut findings);
+    let inventory = check_devices::check(&settings, lock_file.as_ref(), &mut findings);
     if let Some(inventory) = &inventory {
         lists(&settings, environment, inventory, &mut findings);
     }
-    check_hook::look(&settings, &mut findings);
+    check_hook::check(&settings, &mut findings);
     programs(directories, &mut findings);
-    findings.report()
+    findings.report(report)
 }
 
 /// The settings in force; with an unreadable file those that are built in.
@@ -97,12 +102,14 @@ fn monitor_runs(lock_file: Option<&LockFile>, settings: &Settings, findings: &mu
     let (Some(lock_file), Some(_)) = (lock_file, settings.max_idle) else {
         return;
     };
-    if monitor::runs(lock_file) {
-        findings.fine("monitor", "getgpu --monitor applies max_idle");
-    } else {
-        let text = "max_idle is set, and no getgpu --monitor runs: nothing applies it";
-        let remedy = "systemctl enable --now getgpu-monitor";
-        findings.wrong("monitor", text, remedy);
+    match monitor::runs(lock_file) {
+        Some(true) => findings.fine("monitor", "getgpu --monitor applies max_idle"),
+        Some(false) => {
+            let text = "max_idle is set, and no getgpu --monitor runs: nothing applies it";
+            let remedy = "systemctl enable --now getgpu-monitor";
+            findings.wrong("monitor", text, remedy);
+        }
+        None => {}
     }
 }
 
@@ -142,26 +149,17 @@ fn lists(
 /// The three programs beside each other, and what create-cudawrap says of wrapped
 /// programs.
 fn programs(directories: &[PathBuf], findings: &mut Findings) {
-    let own = std::fs::read_link("/proc/self/exe").ok();
-    let runs = |path: &PathBuf| nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok();
-    let mut creator = None;
     for name in ["cudawrap", "create-cudawrap"] {
-        let beside = own.as_ref().map(|own| own.with_file_name(name));
-        match beside.filter(runs) {
-            Some(path) => {
-                findings.fine("programs", &format!("{}", path.display()));
-                creator = Some(path);
-            }
-            None => {
-                findings.wrong(
-                    "programs",
-                    &format!("{name} is not beside getgpu"),
-                    "install all three programs from one version",
-                );
-            }
+        match sibling(name) {
+            Some(path) => findings.fine("programs", &path.display().to_string()),
+            None => findings.wrong(
+                "programs",
+                &format!("{name} is not beside getgpu"),
+                "install all three programs from one version",
+            ),
         }
     }
-    if let Some(creator) = creator.filter(|path| path.ends_with("create-cudawrap")) {
+    if let Some(creator) = sibling("create-cudawrap") {
         wrapped(&creator, directories, findings);
     }
 }
@@ -187,13 +185,7 @@ fn wrapped(creator: &Path, directories: &[PathBuf], findings: &mut Findings) {
         findings.fine("wrapped", &counted(said.lines().count(), "program"));
         return;
     }
-    let fine = |line: &str| {
-        [": wrapped", ": plain"]
-            .iter()
-            .any(|word| line.ends_with(word))
-            || line.contains(": wrapped (")
-    };
-    for line in said.lines().filter(|line| !fine(line)) {
+    for line in said.lines().filter(|line| !is_fine(line)) {
         let remedy = if line.contains(": foreign") {
             "find out what it is: create-cudawrap did not make it"
         } else if line.contains("install the package again") {
@@ -210,4 +202,12 @@ fn wrapped(creator: &Path, directories: &[PathBuf], findings: &mut Findings) {
             "name files or directories that exist and can be read",
         );
     }
+}
+
+/// Whether a line of `create-cudawrap --status` asks for nothing to be done.
+fn is_fine(line: &str) -> bool {
+    [": wrapped", ": plain"]
+        .iter()
+        .any(|word| line.ends_with(word))
+        || line.contains(": wrapped (")
 }

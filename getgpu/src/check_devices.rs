@@ -1,33 +1,33 @@
-//! What `--check` asks NVML: whether the driver answers, which devices there are, and which
-//! of them nobody can ever get.
+//! What `--check` asks NVML: whether the driver answers, which devices there are, and
+//! which of them no user can ever get.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use getgpu_common::error::Failure;
 use getgpu_common::ident::{Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT};
-use getgpu_common::inventory::{Activity, Detail, Device, Inventory};
+use getgpu_common::inventory::{Activity, Detail, Inventory};
 use getgpu_common::lock::{LockFile, Span, occupancy};
+use getgpu_common::node::Node;
 use getgpu_common::quantity::counted;
 use getgpu_common::settings::Settings;
 
 use crate::findings::Findings;
-use crate::invocation::{Asker, open};
+use crate::invocation::node;
 
 const SICK_GPU: &str = "nvidia-smi -q shows more; a GPU that is lost needs a reset or a reboot";
 
 /// Asks NVML for everything; none if it does not answer.
-pub fn look(
+pub fn check(
     settings: &Settings,
     lock_file: Option<&LockFile>,
     findings: &mut Findings,
-) -> Option<Inventory> {
+) -> Option<Rc<Inventory>> {
     let began = std::time::Instant::now();
-    let scanned = open(settings).and_then(|client| {
-        client.ask_all(|client| {
-            let inventory = client.scan(Detail::Full)?;
-            let silent = silent(client, &inventory, lock_file)?;
-            Ok((inventory, silent))
-        })
+    let scanned = node(settings).ask(|node| {
+        let inventory = node.inventory(Detail::Full)?;
+        let silent = silent(node, &inventory, lock_file)?;
+        Ok((inventory, silent))
     });
     let (inventory, silent) = match scanned {
         Ok(found) => found,
@@ -79,8 +79,11 @@ fn report_silent(silent: &BTreeMap<String, Vec<Uuid>>, findings: &mut Findings) 
 
 /// How many devices there are, of each kind.
 fn count_devices(inventory: &Inventory, findings: &mut Findings) {
-    let mig = |device: &&Device| device.slot.is_some();
-    let mig = inventory.devices.iter().filter(mig).count();
+    let mig_devices = inventory
+        .devices
+        .iter()
+        .filter(|device| device.slot.is_some());
+    let mig = mig_devices.count();
     let whole = inventory.devices.len() - mig;
     let text = format!(
         "{} and {} on {}",
@@ -122,8 +125,8 @@ fn empty_gpus(inventory: &Inventory, findings: &mut Findings) {
 
 /// Devices whose files this process may not open.
 fn closed_devices(inventory: &Inventory, findings: &mut Findings) {
-    let closed = |device: &&Device| !device.usable;
-    let closed = inventory.devices.iter().filter(closed).count();
+    let closed_devices = inventory.devices.iter().filter(|device| !device.usable);
+    let closed = closed_devices.count();
     if closed > 0 {
         let text = format!(
             "{closed} of {} cannot be opened by this process",
@@ -140,20 +143,20 @@ fn closed_devices(inventory: &Inventory, findings: &mut Findings) {
 /// The devices whose use NVML does not tell, by what it says instead. They can never be
 /// handed out.
 fn silent(
-    client: &mut Asker,
+    node: &mut Node<'_>,
     inventory: &Inventory,
     lock_file: Option<&LockFile>,
 ) -> Result<BTreeMap<String, Vec<Uuid>>, Failure> {
     let probe = lock_file.map(LockFile::open).transpose()?;
     let mut silent: BTreeMap<String, Vec<Uuid>> = BTreeMap::new();
     for device in inventory.devices.iter().filter(|device| device.usable) {
-        // Whoever holds a device through the lock uses it, and will end.
+        // A program that holds a device through the lock uses it, and will exit.
         if probe.as_ref().is_some_and(|probe| {
             occupancy::seen(probe, Span::of(&device.uuid)).is_ok_and(|held| held.is_some())
         }) {
             continue;
         }
-        let usage = client.usage(&device.uuid, Detail::Uuid)?;
+        let usage = node.nvml()?.usage(&device.uuid, Detail::Uuid)?;
         // With its memory told it is unknown only for as long as a program outside this
         // container uses it.
         if usage.activity != Activity::Unknown || usage.memory.is_some() {

@@ -1,6 +1,6 @@
-//! `--check`: does the driver's cuInit load libcudawrap.so here? It is called in a process
-//! of its own, with a time limit, since a driver may hang and its answers are nobody's
-//! else; the library does nothing there but say that it was called.
+//! `--check`: does the driver's cuInit load libcudawrap.so here? It is called in a
+//! process of its own, with a time limit, since a driver may hang, and what it prints
+//! belongs to no other check; the library does nothing there but say that it was called.
 #![allow(unsafe_code)]
 
 use std::path::Path;
@@ -20,12 +20,9 @@ const CALLED: &str = "called";
 const NOT_CALLED: &str = "not-called";
 
 /// Asks, and notes what it found.
-pub fn look(settings: &Settings, findings: &mut Findings) {
+pub fn check(settings: &Settings, findings: &mut Findings) {
     let what = "first call";
-    let Some(library) = std::env::current_exe()
-        .ok()
-        .and_then(|executable| hook::library(&executable))
-    else {
+    let Some(library) = hook::installed_library() else {
         findings.fine(
             what,
             "libcudawrap.so is not installed: programs that are not wrapped get no device",
@@ -74,7 +71,7 @@ fn meaning(answer: &str, library: &Path, auto: Auto) -> Result<String, String> {
 /// What the child does: has the driver load `library` at cuInit, and says how that went.
 fn probe(library: &Path) -> String {
     seclude();
-    // SAFETY: this process has one thread, so nobody reads the environment meanwhile.
+    // SAFETY: this process has one thread, so no other reads the environment meanwhile.
     unsafe {
         std::env::set_var(hook::VARIABLE, library);
         std::env::set_var(hook::PROBE, "1");

@@ -1,162 +1,98 @@
 //! The choice of one call: the device of an INDEX, or free devices by the policy. It only
-//! claims: `invocation` confirms the claims after NVML has been closed.
+//! claims: `print` confirms the claims after NVML has been closed.
 
-use getgpu_common::choice::chooser::{Chooser, Guard, Picked};
+use getgpu_common::choice::chooser::{Chooser, Claimed};
+use getgpu_common::choice::device_claim::Picked;
 use getgpu_common::choice::rejection_report::Rejected;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::ident::Uuid;
+use getgpu_common::error::Failure;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
 use getgpu_common::lock::{OfdLock, Side};
+use getgpu_common::node::Node;
 use getgpu_common::ownership::Decision;
 use getgpu_common::request::Request;
 use getgpu_common::select::{Observer, Queueing, Selected, Selection};
 use getgpu_common::settings::Wait;
 
-use crate::answer::{Chosen, Claimed};
+use crate::answer::{self, Chosen};
 use crate::explain;
-use crate::invocation::{Asker, Invocation, open};
+use crate::indexed::indexed;
+use crate::invocation::Invocation;
 use crate::options::{Action, Format};
 
 const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
 
-impl Invocation<'_> {
-    /// Chooses.
-    pub fn choose(&self, client: &mut Asker, request: &mut Request) -> Result<Chosen, Failure> {
-        let mut known = request.resolve_grant(client)?;
-        let index_wanted = matches!(self.options.action, Action::Print(Some(_)));
-        // Of several devices it has to be known whether a program can use them together.
-        let all = index_wanted
-            || self.options.explain
-            || request.count > 1
-            || self.options.format == Format::Index;
-        if known.is_none() && all {
-            known = Some(client.scan(request.detail())?);
-        }
-        let owned = request.owned(&self.lock_file, known.as_ref());
-        if let Action::Print(Some(index)) = self.options.action {
-            return self.indexed(client, request, &known.unwrap_or_default(), index, owned);
-        }
-        if let Decision::All(cover) = &owned {
-            let value = self.value(cover.devices.iter().map(|(uuid, _)| uuid), known.as_ref())?;
-            return Ok(Chosen::Confirmed(self.again(cover, value)?));
-        }
-        request.cover = owned.cover();
-        self.free(client, request, known)
+pub fn choose(
+    call: &Invocation<'_>,
+    node: &mut Node<'_>,
+    request: &mut Request,
+) -> Result<Chosen, Failure> {
+    request.resolve_grant(node)?;
+    let options = call.options;
+    if let Action::Print(Some(index)) = options.action {
+        return indexed(call, node, request, index);
     }
-
-    fn free(
-        &self,
-        client: &mut Asker,
-        request: &Request,
-        known: Option<Inventory>,
-    ) -> Result<Chosen, Failure> {
-        let waits = self.settings.longest_wait() != Wait::No;
-        let selection = Selection {
-            client,
-            lock_file: &self.lock_file,
-            side: Side::Reservation,
-            request,
-            waits,
-        };
-        let mut explained = Explained {
-            call: self,
-            request,
-            explain: self.options.explain,
-        };
-        match selection.run(known.clone(), &mut explained)? {
-            Selected::Picked(picked, guard) => Ok(Chosen::Claimed(self.claimed(
-                picked,
-                guard,
-                known.as_ref(),
-            )?)),
-            Selected::Failed(failure) => Err(failure),
-            Selected::Queue(queueing) => Ok(Chosen::InQueue(queueing)),
-        }
+    // Of several devices it has to be known whether a program can use them together.
+    if options.explain || request.count > 1 || options.format == Format::Index {
+        node.inventory(request.detail())?;
     }
-
-    /// Waits for what is not free now; the request comes back with what this call owns by
-    /// then.
-    pub fn wait_in_queue(
-        &self,
-        request: Request,
-        queueing: Queueing,
-    ) -> Result<(Claimed, Request), Failure> {
-        let known = queueing.inventory.clone();
-        let (picked, guard, request) = queueing.wait(
-            &self.lock_file,
-            Side::Reservation,
-            request,
-            (self.settings, self.environment),
-            &mut || open(self.settings),
-            self.diag,
-        )?;
-        let claimed = self.claimed(picked, guard, Some(&known))?;
-        Ok((claimed, request))
+    let known = node.known();
+    let owned = request.owned(&call.lock_file, known.as_deref());
+    if let Decision::All(cover) = &owned {
+        let uuids = cover.devices.iter().map(|(uuid, _)| uuid);
+        let value = answer::value(call, uuids, known.as_deref())?;
+        return Ok(Chosen::Ready(answer::again(call, cover, value)?));
     }
-
-    fn claimed(
-        &self,
-        picked: Vec<Picked>,
-        guard: Guard,
-        inventory: Option<&Inventory>,
-    ) -> Result<Claimed, Failure> {
-        let value = self.value(picked.iter().map(|picked| &picked.device.uuid), inventory)?;
-        let mig = picked
-            .iter()
-            .filter(|picked| picked.device.slot.is_some())
-            .count();
-        if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
-            self.diag.warn("with this driver (before 570) a CUDA program sees only the first of several MIG devices");
+    request.cover = owned.cover();
+    let selection = Selection {
+        node,
+        lock_file: &call.lock_file,
+        side: Side::Reservation,
+        request,
+        waits: call.settings.longest_wait() != Wait::No,
+    };
+    match selection.run(&mut Explained { call, request })? {
+        Selected::Claimed(claimed) => {
+            warn_of_unusable(call, &claimed, known.as_deref());
+            Ok(Chosen::Claimed(claimed))
         }
-        let together = usable_together(picked.iter().map(|picked| &picked.device));
-        if together < picked.len() && inventory.is_some_and(Inventory::one_per_gpu_instance) {
-            self.diag.warn(&format!(
-                "a CUDA program sees only {together} of these {} devices: one compute instance of each GPU instance",
-                picked.len()
-            ));
-        }
-        let (uuids, claims) = picked
-            .into_iter()
-            .map(|picked| (picked.device.uuid, picked.claim))
-            .unzip();
-        Ok(Claimed {
-            uuids,
-            value,
-            claims,
-            guard,
-        })
+        Selected::Queue(queueing) => Ok(Chosen::InQueue(queueing)),
     }
+}
 
-    fn lines(&self, lines: &[String]) {
-        for line in lines {
-            self.diag.line("", line);
-        }
+/// Waits for what is not free now; the request then has what this call owns by then.
+pub fn wait_in_queue(
+    call: &Invocation<'_>,
+    request: &mut Request,
+    node: &mut Node<'_>,
+    queueing: Queueing,
+) -> Result<Claimed, Failure> {
+    let (lock_file, environment) = (&call.lock_file, call.environment);
+    let claimed = queueing.wait(
+        lock_file,
+        Side::Reservation,
+        request,
+        node,
+        environment,
+        call.diag,
+    )?;
+    warn_of_unusable(call, &claimed, node.known().as_deref());
+    Ok(claimed)
+}
+
+/// Says how many of the devices one program can use.
+fn warn_of_unusable(call: &Invocation<'_>, claimed: &Claimed, inventory: Option<&Inventory>) {
+    let devices = || claimed.picked.iter().map(|picked| &picked.device);
+    let mig = devices().filter(|device| device.slot.is_some()).count();
+    if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
+        call.diag.warn(
+            "with this driver (before 570) a CUDA program sees only the first of several MIG devices",
+        );
     }
-
-    /// What is printed for devices: their UUIDs, or with `--format index` CUDA indices among
-    /// the GPUs that this process can open. A reservation or a lease of this caller may be of
-    /// MIG devices, which have none: a UUID in the place of an index would be taken for one.
-    pub fn value<'u>(
-        &self,
-        uuids: impl Iterator<Item = &'u Uuid>,
-        inventory: Option<&Inventory>,
-    ) -> Result<String, Failure> {
-        let gpus = inventory
-            .map(|inventory| inventory.gpus.as_slice())
-            .unwrap_or_default();
-        let each = uuids.map(|uuid| {
-            if self.options.format != Format::Index {
-                return Ok(uuid.to_string());
-            }
-            let mut usable = gpus.iter().filter(|gpu| gpu.usable);
-            let place = usable.position(|gpu| gpu.uuid.as_ref() == Some(uuid));
-            place.map(|place| place.to_string()).ok_or_else(|| {
-                let text = format!("--format index: {uuid}: only a whole GPU has a CUDA index");
-                Failure::new(Kind::NoDevice, text)
-                    .hint("--format uuid, the default, fits all devices")
-            })
-        });
-        each.collect::<Result<Vec<_>, _>>().map(|all| all.join(","))
+    let (together, all) = (usable_together(devices()), devices().count());
+    if together < all && inventory.is_some_and(Inventory::one_per_gpu_instance) {
+        call.diag.warn(&format!(
+            "a CUDA program sees only {together} of these {all} devices: one compute instance of each GPU instance"
+        ));
     }
 }
 
@@ -164,54 +100,58 @@ impl Invocation<'_> {
 struct Explained<'a> {
     call: &'a Invocation<'a>,
     request: &'a Request,
-    explain: bool,
 }
 
-impl Observer<Asker> for Explained<'_> {
+impl Explained<'_> {
+    fn is_wanted(&self) -> bool {
+        self.call.options.explain
+    }
+
+    fn lines(&self, lines: &[String]) {
+        for line in lines {
+            self.call.diag.line("", line);
+        }
+    }
+}
+
+impl Observer for Explained<'_> {
     fn known(&mut self, inventory: &Inventory, _pool: &[&Device]) -> Result<(), Failure> {
-        if self.explain {
+        if self.is_wanted() {
             let sorted = self.request.filter.sort(inventory);
-            self.call
-                .lines(&explain::outside(&self.request.filter, inventory, &sorted));
+            self.lines(&explain::outside(&self.request.filter, inventory, &sorted));
         }
         Ok(())
     }
 
     fn picked(
         &mut self,
-        chooser: &mut Chooser<'_, Asker>,
+        chooser: &mut Chooser<'_, '_>,
         picked: &[Picked],
-        known: Option<&Inventory>,
+        inventory: &Inventory,
     ) -> Result<(), Failure> {
-        let (true, Some(inventory)) = (self.explain, known) else {
+        if !self.is_wanted() {
             return Ok(());
-        };
+        }
         let (lock_file, probe) = (&self.call.lock_file, self.call.lock_file.open()?);
-        let taken = |device: &Device| {
-            picked
-                .iter()
-                .any(|picked| picked.device.uuid == device.uuid)
-        };
-        for other in self
-            .request
-            .filter
-            .pool(inventory)
-            .filter(|other| !taken(other))
-        {
-            let why = chooser.look(&probe, other)?;
-            self.call
-                .lines(&[explain::passed_over(other, why.as_ref(), lock_file, &probe)]);
+        for other in self.request.filter.pool(inventory) {
+            if picked.iter().any(|picked| picked.device.uuid == other.uuid) {
+                continue;
+            }
+            let why = chooser.check_unclaimed(&probe, other)?;
+            self.lines(&[explain::passed_over(other, why.as_ref(), lock_file, &probe)]);
         }
         Ok(())
     }
 
     fn rejected(&mut self, rejected: &[(Device, Rejected)], probe: &OfdLock) {
-        if self.explain {
-            let line = |(device, why): &(Device, Rejected)| {
-                explain::passed_over(device, Some(why), &self.call.lock_file, probe)
-            };
-            self.call
-                .lines(&rejected.iter().map(line).collect::<Vec<_>>());
+        if self.is_wanted() {
+            let lock_file = &self.call.lock_file;
+            self.lines(
+                &rejected
+                    .iter()
+                    .map(|(device, why)| explain::passed_over(device, Some(why), lock_file, probe))
+                    .collect::<Vec<_>>(),
+            );
         }
     }
 

@@ -27,12 +27,10 @@ fn lists(filter: &Filter) -> impl Iterator<Item = (&List, &'static str)> {
 
 /// The entries of the site's lists that cannot name a device on any node.
 pub fn bad_entries(filter: &Filter) -> Vec<String> {
-    let line = |bad: &String, what| format!("{what} list: `{bad}` is not the UUID of a device");
-    let of_list = |(list, what): (&List, &'static str)| {
-        let lines: Vec<String> = list.bad.iter().map(|bad| line(bad, what)).collect();
-        lines
-    };
-    lists(filter).flat_map(of_list).collect()
+    lists(filter)
+        .flat_map(|(list, what)| list.bad.iter().map(move |bad| (bad, what)))
+        .map(|(bad, what)| format!("{what} list: `{bad}` is not the UUID of a device"))
+        .collect()
 }
 
 /// What is wrong with GPUs and with the site's lists.
@@ -82,7 +80,7 @@ fn name(device: &Device) -> String {
 }
 
 fn holder(lock_file: &LockFile, probe: &OfdLock, device: &Device) -> String {
-    let held = holders::of(lock_file, probe, Span::of(&device.uuid)).unwrap_or_default();
+    let held = holders::holdings(lock_file, probe, Span::of(&device.uuid)).unwrap_or_default();
     let Some(holder) = held.holders.first() else {
         return "another call is taking it at this moment".into();
     };

@@ -2,121 +2,97 @@
 //! a device that cannot be reserved is a failure.
 
 use getgpu_common::choice::cap::Admission;
-use getgpu_common::choice::chooser::{Chooser, Guard};
+use getgpu_common::choice::chooser::{Chooser, Claimed};
+use getgpu_common::choice::device_claim::Picked;
 use getgpu_common::choice::rejection_report::{self, Offer};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Device, Inventory};
-use getgpu_common::lock::{Claim, Side};
+use getgpu_common::lock::Side;
+use getgpu_common::node::Node;
 use getgpu_common::ownership::Decision;
 use getgpu_common::request::{Request, WITHOUT_GRANT};
 
-use crate::answer::{Answer, Chosen, Claimed};
+use crate::answer::{self, Answer, Chosen};
 use crate::explain;
-use crate::invocation::{Asker, Invocation};
+use crate::invocation::Invocation;
 use crate::options::Keep;
 
-impl Invocation<'_> {
-    /// The device of this index, in use or not; claimed if it is free. If it is all that
-    /// the grant names and `owned` already, it is printed again, as without an INDEX.
-    pub fn indexed(
-        &self,
-        client: &mut Asker,
-        request: &mut Request,
-        inventory: &Inventory,
-        index: usize,
-        owned: Decision,
-    ) -> Result<Chosen, Failure> {
-        let device = of_index(request, inventory, index)?;
-        let value = self.value(std::iter::once(&device.uuid), Some(inventory))?;
-        if let Decision::All(cover) = &owned {
-            return Ok(Chosen::Confirmed(self.again(cover, value)?));
-        }
-        request.cover = owned.cover();
-        let uuids = vec![device.uuid.clone()];
-        let why = match self.claim_device(client, request, inventory, device)? {
-            Attempt::Claimed(claim, guard) => {
-                return Ok(Chosen::Claimed(Claimed {
-                    uuids,
-                    value,
-                    claims: vec![claim],
-                    guard,
-                }));
-            }
-            Attempt::PassedOver(why) => why,
-        };
-        self.accept_unreserved(&why)?;
-        Ok(Chosen::Confirmed(Answer {
-            repeated: false,
-            larger_grant: Vec::new(),
-            uuids,
-            value,
-            lock: None,
-            part: 1.0,
-            guard: Guard::default(),
-        }))
+/// The device of this index, in use or not; claimed if it is free. If it is all that the
+/// grant names and the caller owns it already, it is printed again, as without an INDEX.
+pub fn indexed(
+    call: &Invocation<'_>,
+    node: &mut Node<'_>,
+    request: &mut Request,
+    index: usize,
+) -> Result<Chosen, Failure> {
+    let inventory = node.inventory(request.detail())?;
+    let owned = request.owned(&call.lock_file, Some(&inventory));
+    let device = of_index(request, &inventory, index)?;
+    let value = answer::value(call, std::iter::once(&device.uuid), Some(&inventory))?;
+    if let Decision::All(cover) = &owned {
+        return Ok(Chosen::Ready(answer::again(call, cover, value)?));
     }
-
-    /// A device that was named is printed although it cannot be reserved, but never held.
-    fn accept_unreserved(&self, why: &str) -> Result<(), Failure> {
-        match self.options.keep {
-            Keep::Hold(_) => {
-                let failure = Failure::new(Kind::NoneFree, format!("not held: {why}"));
-                Err(failure.hint(
-                    "getgpu --hold without INDEX holds a free device; getgpu --list shows them",
-                ))
-            }
-            Keep::No => Ok(()),
-            Keep::ForProgram => {
-                self.diag.warn(&format!("not reserved: {why}"));
-                Ok(())
-            }
-        }
-    }
-
-    /// Claims this device if it is free.
-    fn claim_device(
-        &self,
-        client: &mut Asker,
-        request: &Request,
-        inventory: &Inventory,
-        device: &Device,
-    ) -> Result<Attempt, Failure> {
-        let probe = self.lock_file.open()?;
-        let mut chooser = Chooser {
-            client,
-            lock_file: &self.lock_file,
-            side: Side::Reservation,
-            request,
-            skip: &|other| other != device,
-        };
-        let guard = match chooser.within_cap(&probe, inventory)? {
-            Admission::Within(guard) => guard,
-            Admission::Over(over) => {
-                let why = format!("{}: {}", device.uuid, over.message);
-                return Ok(Attempt::PassedOver(why));
-            }
-        };
-        match chooser.try_device(&probe, device)? {
-            Offer::Available(claim) => {
-                let claims = std::iter::once(&claim);
-                let guard = guard.sign_claims(&self.lock_file, Side::Reservation, claims)?;
-                Ok(Attempt::Claimed(claim, guard))
-            }
-            Offer::Rejected(why) => Ok(Attempt::PassedOver(explain::passed_over(
-                device,
-                Some(&why),
-                &self.lock_file,
-                &probe,
-            ))),
+    request.cover = owned.cover();
+    match claim(call, node, request, &inventory, device)? {
+        Ok(claimed) => Ok(Chosen::Claimed(claimed)),
+        Err(why) => {
+            accept_unreserved(call, &why)?;
+            Ok(Chosen::Ready(Answer::unreserved(device, value)))
         }
     }
 }
 
-/// What came of a device that was named.
-enum Attempt {
-    Claimed(Claim, Guard),
-    /// It is not free; why, for people.
-    PassedOver(String),
+/// A device that was named is printed although it cannot be reserved, but never held.
+fn accept_unreserved(call: &Invocation<'_>, why: &str) -> Result<(), Failure> {
+    match call.options.keep {
+        Keep::Hold(_) => {
+            let failure = Failure::new(Kind::NoneFree, format!("not held: {why}"));
+            Err(failure
+                .hint("getgpu --hold without INDEX holds a free device; getgpu --list shows them"))
+        }
+        Keep::No => Ok(()),
+        Keep::ForProgram => {
+            call.diag.warn(&format!("not reserved: {why}"));
+            Ok(())
+        }
+    }
+}
+
+/// Claims this device if it is free, else says for people why it is not.
+fn claim(
+    call: &Invocation<'_>,
+    node: &mut Node<'_>,
+    request: &Request,
+    inventory: &Inventory,
+    device: &Device,
+) -> Result<Result<Claimed, String>, Failure> {
+    let probe = call.lock_file.open()?;
+    let mut chooser = Chooser {
+        node,
+        lock_file: &call.lock_file,
+        side: Side::Reservation,
+        request,
+        skip: &|other| other != device,
+    };
+    let guard = match chooser.within_cap(&probe, inventory)? {
+        Admission::Within(guard) => guard,
+        Admission::Over(over) => return Ok(Err(format!("{}: {}", device.uuid, over.message))),
+    };
+    Ok(match chooser.try_device(&probe, device)? {
+        Offer::Available(claim) => Ok(Claimed {
+            picked: vec![Picked {
+                device: device.clone(),
+                claim,
+            }],
+            guard,
+        }),
+        Offer::Rejected(why) => Err(explain::passed_over(
+            device,
+            Some(&why),
+            &call.lock_file,
+            &probe,
+        )),
+    })
 }
 
 /// The device of this index.
@@ -152,7 +128,7 @@ fn no_such_index(index: usize, devices: usize, request: &Request) -> Failure {
     let (within, hint) = match request.filter.grant {
         Some(_) => (
             ", within CUDA_VISIBLE_DEVICES",
-            request.remedy(WITHOUT_GRANT),
+            request.grant.remedy(WITHOUT_GRANT),
         ),
         None => (
             "",

@@ -13,7 +13,6 @@ mod check;
 mod check_devices;
 mod check_hook;
 mod choose;
-mod complete;
 mod explain;
 mod findings;
 mod hand_out;
@@ -23,6 +22,7 @@ mod invocation;
 mod list;
 mod monitor;
 mod options;
+mod print;
 mod release;
 mod run;
 mod show_config;
@@ -36,7 +36,7 @@ use getgpu_common::detached::words_behind;
 use getgpu_common::lock::holder_args;
 use getgpu_common::nvml_client::WORKER_OPTION;
 #[cfg(not(test))]
-use getgpu_common::{entry, error::Kind, exit};
+use getgpu_common::{error::Kind, exit, startup};
 
 getgpu_common::package_mark!("getgpu");
 
@@ -52,8 +52,8 @@ const LEAST_MEMORY: usize = 512 << 10;
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
 pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
-    entry::prepare();
-    if !entry::has_memory("getgpu", LEAST_MEMORY) {
+    startup::prepare();
+    if !startup::has_memory("getgpu", LEAST_MEMORY) {
         return exit::getgpu(Kind::LockPlace);
     }
     let status = run_as_called(&std::env::args_os().collect::<Vec<_>>());
@@ -68,11 +68,6 @@ fn run_as_called(arguments: &[OsString]) -> i32 {
         holder::main(&words)
     } else if arguments.get(1).is_some_and(|word| word == WORKER_OPTION) {
         run::worker()
-    } else if arguments
-        .get(1)
-        .is_some_and(|word| word == complete::COMPLETE)
-    {
-        complete::complete()
     } else {
         run::main(arguments.iter().skip(1).cloned())
     }

@@ -1,7 +1,6 @@
 //! Giving up reservations: finds the holders by name and proof, ends them through a
-//! pidfd, waits until the devices are free. A user gives up their own, root anybody's.
+//! pidfd, waits until the devices are free. A user gives up their own, root any user's.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use getgpu_common::diag::Diag;
@@ -11,7 +10,8 @@ use getgpu_common::lock::LockFile;
 use getgpu_common::lock::ownership_proof::{self, HolderProcess};
 use getgpu_common::procfs::Stat;
 use getgpu_common::{job::Job, quantity, sys, syslog};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// How long the holders may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -47,11 +47,13 @@ pub fn one(
             },
             (uuid, _) => uuid,
         };
-        let reserves = |holder: &HolderProcess| {
-            uuid.as_ref()
-                .is_some_and(|uuid| holder.args.devices.contains(uuid))
-        };
-        found = mine.into_iter().filter(reserves).collect();
+        found = mine
+            .into_iter()
+            .filter(|holder| {
+                uuid.as_ref()
+                    .is_some_and(|uuid| holder.args.devices.contains(uuid))
+            })
+            .collect();
     }
     if found.is_empty() {
         return Err(
@@ -59,7 +61,7 @@ pub fn one(
                 .hint("getgpu --list shows who holds what"),
         );
     }
-    end(lock_file, &found, diag)
+    end(&found, diag)
 }
 
 /// Gives up the reservations under the tag `name`.
@@ -68,32 +70,19 @@ pub fn one(
 ///
 /// There are none, or one does not end.
 pub fn tagged(lock_file: &LockFile, name: &str, diag: &Diag) -> Result<(), Failure> {
-    let no_index = |_| Err(Failure::new(Kind::NoneFree, "not a device"));
-    one(lock_file, name, no_index, diag)
-}
-
-/// What names one's own reservations (root: everybody's), each once.
-#[derive(Debug, Default)]
-pub struct Names {
-    pub tags: BTreeSet<String>,
-    pub devices: BTreeSet<Uuid>,
-}
-
-/// The names of all that could be released now. The driver is not asked.
-pub fn names(lock_file: &LockFile) -> Names {
-    let mut names = Names::default();
-    for holder in mine(lock_file) {
-        names.tags.extend(holder.args.tag.map(|tag| tag.name));
-        names.devices.extend(holder.args.devices);
-    }
-    names
+    one(
+        lock_file,
+        name,
+        |_| Err(Failure::new(Kind::NoneFree, "not a device")),
+        diag,
+    )
 }
 
 /// Gives up all but what other batch jobs keep, of whose tasks this call knows nothing;
-/// root gives up everybody's.
+/// root gives up all users'.
 pub fn all(lock_file: &LockFile, diag: &Diag) -> Result<(), Failure> {
     let (root, job) = (nix::unistd::geteuid().is_root(), Job::own());
-    let own = job.as_ref().map(number);
+    let own = job.as_ref().map(|job| job.number().to_owned());
     let (left, given_up): (Vec<_>, Vec<_>) = mine(lock_file)
         .into_iter()
         .partition(|holder| !root && kept_by_job(holder).is_some_and(|job| Some(job) != own));
@@ -104,7 +93,7 @@ pub fn all(lock_file: &LockFile, diag: &Diag) -> Result<(), Failure> {
             "{one} of other batch jobs left alone, such as job {job}'s"
         ));
     }
-    end(lock_file, &given_up, diag)
+    end(&given_up, diag)
 }
 
 /// The batch job that keeps a reservation.
@@ -113,42 +102,24 @@ fn kept_by_job(holder: &HolderProcess) -> Option<String> {
     let by_tag = tag.and_then(|tag| tag.strip_prefix("slurm-"));
     by_tag
         .map(str::to_owned)
-        .or_else(|| holder.args.job.as_ref().map(number))
-}
-
-/// A job without its step.
-fn number(job: &Job) -> String {
-    let id = job.id.split_once('.').map_or(job.id.as_str(), |(id, _)| id);
-    id.to_owned()
+        .or_else(|| Some(holder.args.job.as_ref()?.number().to_owned()))
 }
 
 /// All are asked before any is waited for, so that one that does not end delays no other,
 /// and the time is the same however many they are.
-fn end(lock_file: &LockFile, holders: &[HolderProcess], diag: &Diag) -> Result<(), Failure> {
+fn end(holders: &[HolderProcess], diag: &Diag) -> Result<(), Failure> {
     let began = Instant::now();
     for holder in holders {
-        ask_to_end(lock_file, holder);
+        ask_to_end(holder);
     }
     let left = || holders.iter().filter(|holder| !has_exited(holder));
     while left().next().is_some() && began.elapsed() < PATIENCE {
         std::thread::sleep(PAUSE);
     }
-    let devices = |holder: &HolderProcess| {
-        holder
-            .args
-            .devices
-            .iter()
-            .map(Uuid::as_str)
-            .collect::<Vec<_>>()
-            .join(",")
-    };
     for holder in holders.iter().filter(|holder| has_exited(holder)) {
         log_end(holder);
-        diag.note(&format!(
-            "{}: released (pid {})",
-            devices(holder),
-            holder.pid
-        ));
+        let devices = Uuid::join(&holder.args.devices);
+        diag.note(&format!("{devices}: released (pid {})", holder.pid));
     }
     match left().next() {
         None => Ok(()),
@@ -156,7 +127,7 @@ fn end(lock_file: &LockFile, holders: &[HolderProcess], diag: &Diag) -> Result<(
             Kind::LockPlace,
             format!(
                 "{}: the holder (pid {}) does not end",
-                devices(holder),
+                Uuid::join(&holder.args.devices),
                 holder.pid
             ),
         )),
@@ -167,34 +138,27 @@ fn end(lock_file: &LockFile, holders: &[HolderProcess], diag: &Diag) -> Result<(
 /// written: a holder that is killed writes nothing.
 pub fn log_end(holder: &HolderProcess) {
     if let Some(text) = &holder.args.record {
-        let began = Duration::from_secs(holder.start / sys::ticks_per_second());
-        let held = sys::boot_time().saturating_sub(began);
+        let held = sys::boot_time().saturating_sub(sys::after_boot(holder.start));
         syslog::released("getgpu", holder.pid, text, held);
     }
 }
 
-/// Whether a holder has exited. One that nobody reaps has given everything up too.
+/// Whether a holder has exited. A zombie has given everything up too.
 fn has_exited(holder: &HolderProcess) -> bool {
     Stat::read(holder.pid).is_none_or(|stat| !stat.alive() || stat.start != holder.start)
 }
 
-/// Asks a holder to end; false if it could not be asked, or has changed into another
-/// process.
-fn ask_to_end(lock_file: &LockFile, holder: &HolderProcess) -> bool {
-    // A stopped process acts on a signal once it is continued.
-    signal(lock_file, holder, Signal::SIGTERM) && signal(lock_file, holder, Signal::SIGCONT)
-}
-
-/// Sends a holder a signal; true if it went to this holder and to no other process that
-/// has got its number.
-fn signal(lock_file: &LockFile, holder: &HolderProcess, signal: Signal) -> bool {
+/// Asks a holder to end; false if it has ended, or could not be asked.
+pub fn ask_to_end(holder: &HolderProcess) -> bool {
     let fd = sys::pidfd(holder.pid);
-    // Looked at again behind the pidfd.
-    if has_exited(holder) || !ownership_proof::proven(lock_file, holder) {
+    // Looked at after the pidfd was opened: the number is still the holder's.
+    if has_exited(holder) {
         return false;
     }
-    match &fd {
+    // A stopped process acts on a signal once it is continued.
+    let mut signals = [Signal::SIGTERM, Signal::SIGCONT].into_iter();
+    signals.all(|signal| match &fd {
         Ok(fd) => sys::pidfd_signal(fd, signal as i32).is_ok(),
-        Err(_) => nix::sys::signal::kill(nix::unistd::Pid::from_raw(holder.pid), signal).is_ok(),
-    }
+        Err(_) => kill(Pid::from_raw(holder.pid), signal).is_ok(),
+    })
 }

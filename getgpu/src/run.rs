@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::io::IsTerminal;
 
-use getgpu_common::diag::{Diag, Level, show};
+use getgpu_common::diag::{Diag, Verbosity, show};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::exit;
 use getgpu_common::lock::LockFile;
@@ -13,13 +13,14 @@ use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
 
 use crate::call::{answer, put_options};
+use crate::findings::Report;
 use crate::options::{self, Action, Options};
 use crate::{check, monitor, show_config, slurm};
 
 /// Runs with the arguments behind the program's name; gives the exit status.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
     let arguments: Vec<OsString> = arguments.collect();
-    let level = Level::of_words(&arguments);
+    let level = Verbosity::of_words(&arguments);
     let options = match options::parse(arguments.into_iter()) {
         Ok(options) => options,
         Err(failure) => return fail(&Diag::new("getgpu", level), &failure),
@@ -55,15 +56,22 @@ pub fn worker() -> i32 {
     let channel = getgpu_common::sys::own_fd(channel);
     spawn::seclude();
     serve(&std::fs::File::from(channel));
-    // Every answer is given. What the library does when a process ends may crash, and is
-    // nobody's answer.
+    // Every answer is given. What the library does when a process ends may crash, and
+    // must not change the status.
     getgpu_common::sys::end(0)
 }
 
 fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), Failure> {
     match &options.action {
         Action::Text(text) => return show(text),
-        Action::Check(directories) => return check::check(environment, directories),
+        Action::Check { directories, json } => {
+            let report = match options.level {
+                _ if *json => Report::Json,
+                Verbosity::Quiet => Report::Problems,
+                _ => Report::All,
+            };
+            return check::check(environment, directories, report);
+        }
         Action::ShowConfig => return show_settings(options, environment, diag),
         Action::Monitor(metrics) => return monitor::run(environment, metrics.as_deref(), diag),
         _ => {}
@@ -84,7 +92,7 @@ fn show_settings(options: &Options, environment: &Environment, diag: &Diag) -> R
         Ok(lock) => lock.path.display().to_string(),
         Err(failure) => failure.message,
     };
-    let people = options.level == Level::Verbose || std::io::stdout().is_terminal();
+    let people = options.level == Verbosity::Verbose || std::io::stdout().is_terminal();
     let head = show_config::head(environment, &lock);
     let head = if people { head.as_str() } else { "" };
     show(&format!("{head}{}", show_config::text(&loaded)))

@@ -1,9 +1,7 @@
 //! `--show-config`: every setting with its value in force and where that comes from, then
-//! what files say for single programs. Each line could stand in a settings file.
+//! what files say for single programs, groups and users. Each line could stand in a settings file.
 
-use std::path::PathBuf;
-
-use getgpu_common::settings::{Environment, Loaded, Source, keys, quoted};
+use getgpu_common::settings::{Environment, Loaded, Scoped, Source, keys, quoted};
 
 /// The files that were looked for and the lock in use, as comments for people.
 pub fn head(environment: &Environment, lock: &str) -> String {
@@ -12,12 +10,31 @@ pub fn head(environment: &Environment, lock: &str) -> String {
         environment.prefix_file.as_ref(),
         environment.user_file.as_ref(),
     ];
-    let file = |path: &PathBuf| {
-        let state = if path.exists() { "read" } else { "not there" };
-        format!("# {}: {state}\n", path.display())
-    };
-    let head: String = files.into_iter().flatten().map(file).collect();
+    let head: String = files
+        .into_iter()
+        .flatten()
+        .map(|path| {
+            let state = if path.exists() { "read" } else { "not there" };
+            format!("# {}: {state}\n", path.display())
+        })
+        .collect();
     format!("{head}# lock: {lock}\n")
+}
+
+/// The same of a table for a program, a group or a user.
+fn scoped(line: &Scoped) -> String {
+    let value = if let [one] = line.texts.as_slice() {
+        quoted(one)
+    } else {
+        quoted(&line.texts)
+    };
+    format!(
+        "{}.{}.{} = {value}  # {}\n",
+        line.scope.word(),
+        quoted(&line.name),
+        line.key,
+        line.file.display()
+    )
 }
 
 /// A line per setting, as it would be written in a file.
@@ -37,17 +54,5 @@ pub fn text(loaded: &Loaded) -> String {
                 (key.show)(&loaded.settings)
             )
         });
-    let programs = loaded.programs.iter().map(|(path, pattern, key, texts)| {
-        let value = if let [one] = texts.as_slice() {
-            quoted(one)
-        } else {
-            quoted(texts)
-        };
-        format!(
-            "program.{}.{key} = {value}  # {}\n",
-            quoted(pattern),
-            path.display()
-        )
-    });
-    lines.chain(programs).collect()
+    lines.chain(loaded.scoped.iter().map(scoped)).collect()
 }

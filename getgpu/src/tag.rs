@@ -19,7 +19,7 @@ pub struct Named(Tag);
 /// What there is under a name.
 pub enum Entered {
     /// Nothing; no other call of this user looks while this is kept. None: a stranger
-    /// holds the user's byte, which delays nobody.
+    /// holds the user's byte, which delays no call.
     Free(Option<OfdLock>),
     /// The same request's reservation.
     Same(Box<HolderProcess>),
@@ -37,7 +37,7 @@ impl Named {
             "{} {index:?} {:?} {}",
             request.text(),
             options.keep,
-            request.value()
+            request.grant.value()
         );
         Self(Tag {
             name: name.to_owned(),
@@ -68,29 +68,33 @@ impl Named {
         let Some(holder) = under(lock_file, Some(uid), name).pop() else {
             return Ok(Entered::Free(guard));
         };
-        let same = |tag: &Tag| tag.asked == *asked;
-        if holder.args.tag.as_ref().is_some_and(same) {
+        if holder
+            .args
+            .tag
+            .as_ref()
+            .is_some_and(|tag| tag.asked == *asked)
+        {
             return Ok(Entered::Same(Box::new(holder)));
         }
-        let devices: Vec<&str> = holder.args.devices.iter().map(Uuid::as_str).collect();
         let text = format!(
             "--tag {name}: in use for {}: the tag already belongs to a different request",
-            devices.join(",")
+            Uuid::join(&holder.args.devices)
         );
         let hint = format!("getgpu --release {name} gives it up");
         Err(Failure::new(Kind::Usage, text).hint(hint))
     }
 }
 
-/// The reservations under a name, those of this user or everybody's, the oldest first.
+/// The reservations under a name, those of this user or of all users, the oldest first.
 fn under(lock_file: &LockFile, uid: Option<u32>, name: &str) -> Vec<HolderProcess> {
-    let named = |args: &HolderArgs| args.tag.as_ref().is_some_and(|tag| tag.name == name);
-    let mut holders = ownership_proof::reservations(lock_file, uid, &named);
+    let mut holders = ownership_proof::reservations(lock_file, uid, &|args: &HolderArgs| {
+        args.tag.as_ref().is_some_and(|tag| tag.name == name)
+    });
     holders.sort_by_key(|holder| (holder.args.since, holder.pid));
     holders
 }
 
-/// What is reserved under a name: ours, or for root anybody's.
+/// What is reserved under a name by this user, or for root by any user.
 pub fn find(lock_file: &LockFile, name: &str) -> Result<Vec<HolderProcess>, Failure> {
     let uid = nix::unistd::geteuid();
     let holders = under(lock_file, (!uid.is_root()).then_some(uid.as_raw()), name);
@@ -106,9 +110,10 @@ pub fn find(lock_file: &LockFile, name: &str) -> Result<Vec<HolderProcess>, Fail
     Ok(holders)
 }
 
-/// The user that `--uid` names, for whom root reserves; none: our own. One that no
-/// database knows has a group of the same number.
-pub fn user(uid: u32) -> Result<Option<User>, Failure> {
+/// The user that `--uid` names, for whom root reserves; none: our own. Without a group to
+/// run as it is the one of the login; one that no database knows has a group of the same
+/// number.
+pub fn user(uid: u32, gid: Option<u32>) -> Result<Option<User>, Failure> {
     let own = nix::unistd::geteuid();
     if own.as_raw() == uid {
         return Ok(None);
@@ -119,11 +124,11 @@ pub fn user(uid: u32) -> Result<Option<User>, Failure> {
             format!("--uid {uid}: only root may reserve for another user"),
         ));
     }
-    let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid))
-        .ok()
-        .flatten();
     Ok(Some(User {
         uid,
-        gid: known.map_or(uid, |user| user.gid.as_raw()),
+        gid: gid.unwrap_or_else(|| {
+            let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok();
+            known.flatten().map_or(uid, |user| user.gid.as_raw())
+        }),
     }))
 }

@@ -9,50 +9,45 @@ use getgpu_common::inventory::Detail;
 use getgpu_common::lock::{Side, Span, holders};
 use getgpu_common::procfs::{self, Stat, ancestry};
 
-use crate::invocation::{Invocation, open};
+use crate::invocation::{Invocation, node};
 
-impl Invocation<'_> {
-    /// Prints a line if an unrelated program has the one device that CUDA_VISIBLE_DEVICES
-    /// names. What cannot be read is no reason to fail.
-    pub fn warn_of_unrelated(&self, device: &Uuid) {
-        let related: HashSet<i32> = ancestry::lineage().iter().map(|(pid, _)| *pid).collect();
-        let unrelated = |pid: &i32| !related.contains(pid) && !is_below(*pid, &related);
-        let Some(pid) = self.programs_on(device).into_iter().find(unrelated) else {
-            return;
-        };
-        let Some(comm) = procfs::comm(pid) else {
-            return;
-        };
-        let user = procfs::euid(pid).map_or_else(|| "another user".to_owned(), procfs::user_name);
-        let program = procfs::program_name(pid, &comm);
-        self.diag.warn(&format!(
-            "{device}: also used by {user} (pid {pid}, {program}), which this call is not related to"
-        ));
-        self.diag.hint(
-            "CUDA_VISIBLE_DEVICES names it, perhaps since a server passes it on: --ignore-grant chooses among all devices",
-        );
-    }
+/// Prints a line if an unrelated program has the one device that CUDA_VISIBLE_DEVICES
+/// names. What cannot be read is no reason to fail.
+pub fn warn_of_unrelated(call: &Invocation<'_>, device: &Uuid) {
+    let related: HashSet<i32> = ancestry::lineage().iter().map(|(pid, _)| *pid).collect();
+    let Some(pid) = programs_on(call, device)
+        .into_iter()
+        .find(|pid| !related.contains(pid) && !is_below(*pid, &related))
+    else {
+        return;
+    };
+    let Some(comm) = procfs::comm(pid) else {
+        return;
+    };
+    let user = procfs::euid(pid).map_or_else(|| "another user".to_owned(), procfs::user_name);
+    let program = procfs::program_name(pid, &comm);
+    call.diag.warn(&format!(
+        "{device}: also used by {user} (pid {pid}, {program}), which this call is not related to"
+    ));
+    call.diag.hint(
+        "CUDA_VISIBLE_DEVICES names it, perhaps since a server passes it on: --ignore-grant chooses among all devices",
+    );
+}
 
-    /// The programs that lease the device, and those that NVML shows there.
-    fn programs_on(&self, device: &Uuid) -> Vec<i32> {
-        let leases = self.lock_file.open().and_then(|probe| {
-            let pids = holders::process_ids(&probe, Span::of(device), Side::Lease)?;
-            Ok(pids.into_iter().collect::<Vec<i32>>())
-        });
-        let processes = open(self.settings).and_then(|client| {
-            client.ask_all(|client| {
-                let usage = client.usage(device, Detail::Full)?;
-                Ok(usage
-                    .processes
-                    .iter()
-                    .map(|one| one.pid as i32)
-                    .collect::<Vec<_>>())
-            })
-        });
-        let mut programs = leases.unwrap_or_default();
-        programs.extend(processes.unwrap_or_default());
-        programs
-    }
+/// The programs that lease the device, and those that NVML shows there.
+fn programs_on(call: &Invocation<'_>, device: &Uuid) -> Vec<i32> {
+    let leases = call.lock_file.open().and_then(|probe| {
+        let pids = holders::process_ids(&probe, Span::of(device), Side::Lease)?;
+        Ok(pids.into_iter().collect::<Vec<i32>>())
+    });
+    let processes = node(call.settings).ask(|node| {
+        let usage = node.nvml()?.usage(device, Detail::Full)?;
+        let pids = usage.processes.iter().map(|one| one.pid as i32);
+        Ok(pids.collect::<Vec<_>>())
+    });
+    let mut programs = leases.unwrap_or_default();
+    programs.extend(processes.unwrap_or_default());
+    programs
 }
 
 /// Whether a process descends from this one, the nearest of the `related`.

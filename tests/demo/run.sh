@@ -36,7 +36,7 @@ free_is() { [ "$(getgpu --count-free)" = "$1" ]; }
 
 say "getgpu --list: 8 GPUs, 7 MIG devices each, nothing in use"
 getgpu --list | sed -n '1,9p'
-echo "  ... $(($(getgpu --list | wc -l) - 1)) devices in all"
+echo "  ... $(($(getgpu --list --format csv | wc -l) - 1)) devices in all"
 must free_is 56
 
 say "create-cudawrap: two programs become links, their users notice nothing"

@@ -56,12 +56,13 @@ class Kernel:
 
         def listen(message: dict[str, Any]) -> None:
             if message["msg_type"] == "stream":
-                said.append(message["content"]["text"].strip())
+                said.append(message["content"]["text"])
                 if interrupt:
                     self.manager.interrupt_kernel()
 
         reply = self.client.execute_interactive(code, output_hook=listen, timeout=60)["content"]
-        return str(reply.get("ename") or " ".join(said))
+        # A line may come in two messages.
+        return str(reply.get("ename") or "".join(said).strip())
 
     def restart(self, now: bool) -> None:
         self.manager.restart_kernel(now=now)
@@ -81,7 +82,7 @@ def kernel(name: str = "plain") -> Iterator[Kernel]:
         running.close()
 
 
-def test_each_kernel_has_a_device_until_it_ends_or_is_killed() -> None:
+def test_each_kernel_has_a_device_until_it_is_shut_down() -> None:
     with kernel() as one, kernel() as other:
         devices = [one.run(DEVICE), other.run(DEVICE)]
         assert len(set(devices)) == 2
@@ -90,18 +91,25 @@ def test_each_kernel_has_a_device_until_it_ends_or_is_killed() -> None:
         assert one.run("import time; print('x', flush=True); time.sleep(100)", interrupt=True) == "KeyboardInterrupt"
         assert one.run(DEVICE) == devices[0], "an interrupted kernel keeps its device"
         os.kill(int(other.run("import os; print(os.getpid())")), signal.SIGKILL)
-        until(lambda: states().count("leased") == 1, "a killed kernel's device is free", 2.0)
+        until(lambda: states().count("reserved") == 1, "its device waits for a restart")
+        other.restart(now=True)
+        assert other.run(DEVICE) == devices[1]
+    assert states() == ["free"] * 4
 
 
-def test_a_restarted_kernel_has_a_device_though_there_is_only_one() -> None:
-    with cudawrap.lease(count=3, env=False):
-        with kernel() as one:
-            device = one.run(DEVICE)
+def test_a_kernel_that_restarts_keeps_its_device() -> None:
+    with kernel() as one:
+        device = one.run(DEVICE)
+        # All others are taken, and somebody waits for this one.
+        with cudawrap.lease(count=3, env=False):
+            waiter = subprocess.Popen(["cudawrap", "--wait", "--", "true"])
             for now in (False, True):
                 one.run("kept = 1")
                 one.restart(now)
                 assert one.run("print(kept)") == "NameError"
                 assert one.run(DEVICE) == device
+                assert waiter.poll() is None
+        assert waiter.wait(20) == 0
 
 
 def test_without_a_free_device_the_notebook_says_who_has_them() -> None:
@@ -169,3 +177,14 @@ def test_kernels_of_two_users_have_different_devices(tmp_path: pathlib.Path) -> 
     assert holders == {1001, 1002}
     for user in users:
         user.communicate("\n", timeout=60)
+
+
+def test_a_kernel_that_cannot_start_leaves_no_device(tmp_path: pathlib.Path) -> None:
+    write("missing", tmp_path, {})
+    spec = tmp_path / "kernels/missing/kernel.json"
+    spec.write_text(spec.read_text().replace(sys.executable, "/nonexistent/python"))
+    with pytest.raises(FileNotFoundError):
+        Kernel("missing")
+    with pytest.raises(ValueError):
+        KernelManager(kernel_name="plain").start_kernel(extra_arguments=["a\0b"])
+    assert states() == ["free"] * 4

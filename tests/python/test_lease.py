@@ -1,5 +1,6 @@
 """One process: leases, the environment that they set, forks, errors, and CUDA that is in use already."""
 
+import asyncio
 import importlib.metadata
 import os
 import pathlib
@@ -22,7 +23,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 def test_the_version_is_the_workspaces() -> None:
     manifest = pathlib.Path(__file__).parents[2].joinpath("Cargo.toml").read_text()
     version = re.search(r'^version = "(.*)"$', manifest, re.MULTILINE)
-    assert version and importlib.metadata.version("cudawrap") == version[1]
+    assert version and importlib.metadata.version("cudawrap") == version[1] == cudawrap.__version__
 
 
 def test_a_lease_reserves_a_device_for_this_process_until_the_block_ends() -> None:
@@ -160,7 +161,7 @@ def test_each_status_has_its_exception(monkeypatch: pytest.MonkeyPatch, tmp_path
     with cudawrap.lease(count=4, env=False):
         with pytest.raises(cudawrap.NoDeviceFree, match=r"^no free device: 4 of 4 in use ") as none:
             cudawrap.lease()
-    assert none.value.hint and "getgpu: " not in str(none.value)
+    assert none.value.hint == "wait=True joins the queue", "in Python's words"
     with pytest.raises(cudawrap.UsageError, match="--share"):
         cudawrap.lease(share=2)
     with pytest.raises(cudawrap.NoSuchDevice, match="5 devices wanted: only 4 such devices exist here"):
@@ -233,9 +234,20 @@ def test_run_is_subprocess_run_under_cudawrap() -> None:
     done = cudawrap.run(program, share="1/2", stdout=subprocess.PIPE, text=True)
     assert done.returncode == 3
     assert done.stdout.strip() in [device.uuid for device in cudawrap.devices()]
-    with cudawrap.lease(count=4, env=False):
+    with cudawrap.lease(env=False) as lease:
+        visible = ["printenv", VISIBLE]
+        for part in (None, "1/2"):
+            done = cudawrap.run(visible, share=part, stdout=subprocess.PIPE, text=True, check=True)
+            assert done.stdout.strip() == lease.uuids[0], "the lease around it, though the environment has none"
+        with cudawrap.lease() as inner:
+            done = cudawrap.run(visible, stdout=subprocess.PIPE, text=True, check=True)
+            assert done.stdout.strip() == inner.uuids[0], "the innermost lease"
+    all_devices = cudawrap.lease(count=4, env=False)
+    try:
         done = cudawrap.run(["true"], stderr=subprocess.PIPE, text=True)
         assert (done.returncode, done.stderr.split(":")[:2]) == (75, ["cudawrap", " no free device"])
+    finally:
+        all_devices.release()
     with cudawrap.lease() as lease:
         done = cudawrap.run(["printenv", VISIBLE], stdout=subprocess.PIPE, text=True, check=True)
         assert done.stdout.strip() == lease.uuids[0], "inside a lease it runs on its device"
@@ -276,3 +288,52 @@ def test_what_getgpu_says_besides_becomes_one_warning(monkeypatch: pytest.Monkey
         warnings.simplefilter("error")
         cudawrap.lease().release()
     monkeypatch.undo()
+
+
+def test_a_lease_says_whether_it_is_active_and_works_in_async_code() -> None:
+    async def inside() -> cudawrap.Lease:
+        async with cudawrap.lease(env=False) as lease:
+            assert lease.is_active and states().count("reserved") == 1
+            return lease
+
+    assert not asyncio.run(inside()).is_active
+    assert states().count("free") == 4
+
+
+def test_a_gpu_and_a_policy_are_chosen() -> None:
+    with cudawrap.lease(gpu=0, policy="first") as lease:
+        assert lease.uuids == (cudawrap.devices()[0].uuid,)
+    with pytest.raises(cudawrap.NoSuchDevice):
+        cudawrap.lease(gpu=7)
+
+
+def test_the_module_says_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said() -> tuple[int, str]:
+        done = subprocess.run([sys.executable, "-m", "cudawrap"], stdout=subprocess.PIPE, text=True, check=False)
+        return done.returncode, done.stdout
+
+    status, text = said()
+    assert (status, text.splitlines()[-1]) == (0, "devices: 4, of them free: 4"), text
+    assert f"getgpu {cudawrap.__version__}" in text
+    with monkeypatch.context() as changed:
+        changed.setenv("LD_LIBRARY_PATH", "/nothing")
+        status, text = said()
+    assert (status, "devices: no NVIDIA driver" in text) == (1, True), text
+
+
+OTHER_SYSTEM = """
+import asyncio, os, secrets, subprocess, sys, threading
+sys.platform = "darwin"
+del os.register_at_fork
+import cudawrap
+try:
+    cudawrap.lease()
+except cudawrap.ProgramMissing as error:
+    assert str(error) == "cudawrap needs Linux, and this is darwin", error
+else:
+    raise SystemExit("leased")
+"""
+
+
+def test_elsewhere_it_can_be_imported_and_says_that_it_needs_linux() -> None:
+    subprocess.run([sys.executable, "-c", OTHER_SYSTEM], check=True)

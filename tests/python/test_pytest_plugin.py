@@ -91,13 +91,13 @@ def test_more_workers_than_devices_are_refused_with_the_reason(project: Project)
     for words in (["--gpu-lease"], ["--gpu-lease", "--gpu-lease-wait=forever"]):
         status, said = project.pytest("-n8", *words)
         assert status == 4, said
-        assert "--gpu-lease: 8 workers, and 4 devices for them (hint: -n 4, or --gpu-lease=auto" in said
+        assert "--gpu-lease: 8 workers, and 4 devices for them (hint: -n 4, or --gpu-share=auto" in said
     assert project.used() == {}
 
 
 @pytest.mark.parametrize("share", ["1/2", "auto"])
 def test_more_workers_than_devices_share_them(project: Project, share: str) -> None:
-    status, said = project.pytest("-n8", f"--gpu-lease={share}", FLAGS="--shared")
+    status, said = project.pytest("-n8", f"--gpu-share={share}", FLAGS="--shared")
     assert status == 0, said
     used = list(project.used().values())
     assert sorted(used.count(device) for device in set(used)) == [2, 2, 2, 2]
@@ -152,10 +152,54 @@ def test_one_process_leases_one_device_and_without_the_option_none(project: Proj
     status, said = project.pytest("-p", "no:xdist")
     assert status == 0, said
     project.place.joinpath("pytest.ini").write_text("[pytest]\n")
-    status, said = project.pytest("--gpu-lease", "test_gpu.py")
-    assert (status, "test_gpu.py: not a share: write --gpu-lease=1 before a path" in said) == (4, True), said
+    status, said = project.pytest("--gpu-lease", "-p", "no:xdist", "test_gpu.py")
+    assert status == 0, said
     status, said = project.pytest("-p", "no:xdist")
     assert status == 1 and "KeyError: 'CUDA_VISIBLE_DEVICES'" in said, said
     with cudawrap.lease(count=4, env=False):
         status, said = project.pytest("-p", "no:xdist", "--gpu-lease")
         assert (status, "ERROR: --gpu-lease: no free device: 4 of 4 in use" in said) == (4, True), said
+
+
+MARKED = """
+import os
+import pytest
+
+AT_COLLECTION = os.environ.get("CUDA_VISIBLE_DEVICES")
+
+@pytest.mark.gpu
+def test_by_marker():
+    assert AT_COLLECTION is None and os.environ["CUDA_VISIBLE_DEVICES"].startswith("MIG-")
+
+def test_by_fixture(gpu_lease):
+    assert gpu_lease.is_active and os.environ["CUDA_VISIBLE_DEVICES"] == ",".join(gpu_lease.uuids)
+
+def test_without():
+    pass
+
+@pytest.mark.gpu
+@pytest.mark.skip(reason="not today")
+def test_skipped():
+    pass
+"""
+
+
+def test_the_marker_and_the_fixture_lease_at_the_first_such_test(project: Project) -> None:
+    project.place.joinpath("test_marked.py").write_text(MARKED)
+    status, said = project.pytest("-p", "no:xdist", "--strict-markers", "test_marked.py")
+    assert (status, "3 passed, 1 skipped" in said) == (0, True), said
+    with cudawrap.lease(count=4, env=False):
+        for words in (["--gpu-lease", "--collect-only"], ["--gpu-lease", "--markers"], ["-k", "without or skipped"]):
+            status, said = project.pytest("-p", "no:xdist", *words, "test_marked.py")
+            assert status == 0, said
+        status, said = project.pytest("-p", "no:xdist", "test_marked.py")
+        assert (status, "gpu: no free device: 4 of 4 in use" in said) == (1, True), said
+
+
+def test_without_a_driver_marked_tests_are_skipped_unless_required(project: Project) -> None:
+    project.place.joinpath("test_marked.py").write_text(MARKED)
+    for words in ([], ["--gpu-lease"], ["--gpu-lease", "-n2"]):
+        status, said = project.pytest("-rs", *words, "test_marked.py", LD_LIBRARY_PATH="/nothing")
+        assert (status, "1 passed, 3 skipped" in said, "gpu: no NVIDIA driver" in said) == (0, True, True), said
+    status, said = project.pytest("--gpu-required", "test_marked.py", LD_LIBRARY_PATH="/nothing")
+    assert (status, "gpu: no NVIDIA driver on this node" in said) == (1, True), said

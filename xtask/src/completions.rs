@@ -11,7 +11,8 @@ use crate::Made;
 use crate::programs::{self, getgpu};
 
 /// Options whose value is one of a few words.
-const WORDS: [(&str, &[&str]); 4] = [
+const WORDS: [(&str, &[&str]); 5] = [
+    ("color", &["auto", "always", "never"]),
     ("type", Type::WORDS),
     ("policy", Policy::WORDS),
     ("visible", Shown::WORDS),
@@ -48,10 +49,6 @@ fn files(shell: Shell, program: &str, text: String) -> Vec<Made> {
         .iter()
         .find(|(of, _)| *of == program)
         .map(|(_, name)| *name);
-    let file = |name: &str, text| Made {
-        path: PathBuf::from("completions").join(name),
-        text,
-    };
     match (shell, second) {
         (Shell::Bash, None) => vec![file(&format!("bash/{program}"), text)],
         (Shell::Bash, Some(name)) => {
@@ -85,31 +82,23 @@ fn files(shell: Shell, program: &str, text: String) -> Vec<Made> {
     }
 }
 
+fn file(name: &str, text: String) -> Made {
+    Made {
+        path: PathBuf::from("completions").join(name),
+        text,
+    }
+}
+
 /// What stands behind the text of clap_complete, which is taken as it is: in bash and fish
-/// the values of `--release`, which only getgpu knows, and the command behind cudawrap's
-/// options.
+/// the command behind cudawrap's options.
 fn more(shell: Shell, program: &str, command: &Command) -> String {
     match (program, shell) {
-        ("getgpu", Shell::Bash) => RELEASE_IN_BASH.to_owned(),
-        ("getgpu", Shell::Fish) => RELEASE_IN_FISH.to_owned(),
         ("cudawrap", Shell::Bash) => BEHIND_OPTIONS.replace("VALUED", &valued(command).join("|")),
         ("cudawrap", Shell::Fish) => COMMAND_IN_FISH.to_owned(),
         _ => String::new(),
     }
 }
 
-const RELEASE_IN_BASH: &str = r#"
-_getgpu_release() {
-    if [[ "$3" == --release ]]; then
-        COMPREPLY=($(compgen -W "$(getgpu --complete release 2>/dev/null)" -- "$2"))
-    else
-        _getgpu "$@"
-    fi
-}
-complete -F _getgpu_release -o bashdefault -o default getgpu
-"#;
-const RELEASE_IN_FISH: &str =
-    "complete -c getgpu -l release -r -f -a \"(getgpu --complete release 2>/dev/null)\"\n";
 const COMMAND_IN_FISH: &str =
     "complete -c cudawrap -x -a \"(__fish_complete_subcommand --fcs-skip=1)\"\n";
 

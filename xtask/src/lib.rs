@@ -8,6 +8,7 @@ pub mod pages;
 pub mod programs;
 pub mod roff;
 pub mod settings;
+pub mod size;
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,6 @@ use std::path::{Path, PathBuf};
 pub struct Made {
     /// Where, from the top of the repository.
     pub path: PathBuf,
-    /// What is in it.
     pub text: String,
 }
 

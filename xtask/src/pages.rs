@@ -1,10 +1,10 @@
 //! The man pages: what is hand-written under xtask/pages, with what the tables know in
-//! the places that it leaves. A place is a line such as `@options@`; one that nobody
-//! knows, or a table without a place, is an error.
+//! the places that it leaves. A place is a line such as `@options@`; an unknown one, or a
+//! table without a place, is an error.
 
 use std::path::PathBuf;
 
-use getgpu_common::flags::{Flag, Takes};
+use clap::{Arg, Command};
 
 use crate::programs::{self, Program};
 use crate::{Made, roff, settings};
@@ -61,7 +61,7 @@ fn page(program: &Program) -> Result<String, String> {
                 ))
             ),
         ),
-        ("options", options(&program.flags)),
+        ("options", options(&program.command)),
         ("environment", list(program.guide.environment)),
         ("exit", list(program.guide.exit)),
         ("examples", examples(program.guide.examples)),
@@ -94,65 +94,61 @@ fn list(lines: &[(&str, &str)]) -> String {
 }
 
 fn examples(examples: &[(&str, &str)]) -> String {
-    let one = |(what, line): &(&str, &str)| {
-        format!(
-            ".PP\n{}.PP\n.RS 4\n.nf\n{}\n.fi\n.RE\n",
-            roff::prose(&format!("{}:", upper(what))),
-            roff::literal(line)
-        )
-    };
     // A paragraph directly behind a heading is one too many.
     examples
         .iter()
-        .map(one)
+        .map(|(what, line)| {
+            format!(
+                ".PP\n{}.PP\n.RS 4\n.nf\n{}\n.fi\n.RE\n",
+                roff::prose(&format!("{}:", roff::capital(what))),
+                roff::literal(line)
+            )
+        })
         .collect::<String>()
         .trim_start_matches(".PP\n")
         .to_owned()
 }
 
-fn upper(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
-}
-
 /// Every option under its heading.
-fn options(flags: &[Flag]) -> String {
+fn options(command: &Command) -> String {
     let mut headings: Vec<&str> = Vec::new();
-    for flag in flags {
-        if !headings.contains(&flag.heading) {
-            headings.push(flag.heading);
+    for heading in command.get_opts().filter_map(Arg::get_help_heading) {
+        if !headings.contains(&heading) {
+            headings.push(heading);
         }
     }
-    let under = |heading: &&str| {
-        let items: String = flags
-            .iter()
-            .filter(|flag| flag.heading == *heading)
-            .map(option)
-            .collect();
-        format!(".SS \"{heading}\"\n{items}")
-    };
-    headings.iter().map(under).collect()
+    headings
+        .iter()
+        .map(|heading| {
+            let options = command.get_opts();
+            let of_heading = options.filter(|option| option.get_help_heading() == Some(heading));
+            let items: String = of_heading.map(option).collect();
+            format!(".SS \"{heading}\"\n{items}")
+        })
+        .collect()
 }
 
-fn option(flag: &Flag) -> String {
-    let long = format!("\\fB\\-\\-{}\\fR", roff::literal(flag.long));
-    let value = |name: &str| format!("\\fI{}\\fR", roff::literal(name));
-    let letter = |letter: &char| match flag.takes {
-        Takes::Optional { name, .. } => format!("\\fB\\-{letter}\\fR {}", value(name)),
-        _ => format!("\\fB\\-{letter}\\fR"),
-    };
-    let mut names: Vec<String> = flag.short.iter().map(letter).collect();
-    names.push(match flag.takes {
-        Takes::Nothing => long,
-        Takes::Value(name) | Takes::Many(name) => format!("{long} {}", value(name)),
-        Takes::Optional { name, .. } => format!("{long}[={}]", value(name)),
+fn option(option: &Arg) -> String {
+    let letters = option.get_short_and_visible_aliases().unwrap_or_default();
+    let letters = letters.iter().map(|letter| format!("\\fB\\-{letter}\\fR"));
+    let long = option.get_long();
+    let long = long.map(|long| format!("\\fB\\-\\-{}\\fR", roff::literal(long)));
+    let names: Vec<String> = letters.chain(long).collect();
+    let value = option.get_value_names().unwrap_or_default().first();
+    let value = value.filter(|_| option.get_action().takes_values());
+    let value = value.map_or_else(String::new, |value| {
+        let value = format!("\\fI{}\\fR", roff::literal(value));
+        if option.is_require_equals_set() {
+            format!("[={value}]")
+        } else {
+            format!(" {value}")
+        }
     });
+    let help = option.get_help().map(ToString::to_string);
     format!(
-        ".TP\n{}\n{}",
+        ".TP\n{}{value}\n{}",
         names.join(", "),
-        roff::prose(&format!("{}.", flag.help))
+        roff::prose(&format!("{}.", help.unwrap_or_default()))
     )
 }
 

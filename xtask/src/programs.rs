@@ -3,7 +3,6 @@
 //! sake of its man page.
 
 use clap::Command;
-use getgpu_common::flags::Flag;
 use getgpu_common::help_text::HelpText;
 
 #[path = "../../create-cudawrap/src/options/table.rs"]
@@ -16,8 +15,6 @@ pub mod getgpu;
 #[derive(Clone, Debug)]
 pub struct Program {
     pub name: &'static str,
-    /// Its options, in the order of the help.
-    pub flags: Vec<Flag>,
     pub command: Command,
     /// The texts beside the options.
     pub guide: HelpText,
@@ -29,21 +26,18 @@ pub fn all() -> [Program; 3] {
     [
         Program {
             name: "getgpu",
-            flags: getgpu::table().collect(),
             command: getgpu::command(),
             guide: getgpu::GUIDE,
             page: include_str!("../pages/getgpu.1"),
         },
         Program {
             name: "cudawrap",
-            flags: cudawrap::table().collect(),
             command: cudawrap::command(),
             guide: cudawrap::GUIDE,
             page: include_str!("../pages/cudawrap.1"),
         },
         Program {
             name: "create-cudawrap",
-            flags: create_cudawrap::table().collect(),
             command: create_cudawrap::command(),
             guide: create_cudawrap::GUIDE,
             page: include_str!("../pages/create-cudawrap.1"),

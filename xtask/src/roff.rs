@@ -51,6 +51,14 @@ pub fn item(name: &str, meaning: &str) -> String {
     format!(".TP\n\\fB{}\\fR\n{}", literal(name), prose(meaning))
 }
 
+/// The text with a capital letter first.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,20 +9,19 @@ use crate::roff;
 /// The settings that are policy, or those that are preferences.
 pub fn items(policy: bool) -> String {
     let built_in = Settings::default();
-    let item = |key: &getgpu_common::settings::keys::Key| {
-        let value = (key.show)(&built_in);
-        // A list can be broken between its items.
-        let value = value.replace("\",\"", "\", \"");
-        format!(
-            ".TP\n\\fB{}\\fR\n{}.br\n{}",
-            roff::literal(key.name),
-            roff::prose(&format!("{}.", capital(key.help))),
-            roff::prose(&format!("Built in: {value}"))
-        )
-    };
     KEYS.iter()
         .filter(|key| key.policy == policy)
-        .map(item)
+        .map(|key| {
+            let value = (key.show)(&built_in);
+            // A list can be broken between its items.
+            let value = value.replace("\",\"", "\", \"");
+            format!(
+                ".TP\n\\fB{}\\fR\n{}.br\n{}",
+                roff::literal(key.name),
+                roff::prose(&format!("{}.", capital(key.help))),
+                roff::prose(&format!("Built in: {value}"))
+            )
+        })
         .collect()
 }
 
@@ -32,8 +31,5 @@ fn capital(text: &str) -> String {
     if first.contains("getgpu") || first.starts_with('"') {
         return text.to_owned();
     }
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
+    roff::capital(text)
 }

@@ -22,7 +22,7 @@ pub(super) fn cpus(session: &mut Session<'_>, uuid: &Uuid) -> Result<CpuSet, Fau
             .map_err(|e| Fault::from("DeviceGetCpuAffinity", &e))
     });
     match told {
-        Ok(words) => Ok(CpuSet::from_words(words)),
+        Ok(words) => Ok(CpuSet::from_words(&words)),
         // Where a driver cannot tell, no CPU is nearer than another.
         Err(fault) if fault.absent() => Ok((0..CPUS).collect()),
         Err(fault) => Err(fault),

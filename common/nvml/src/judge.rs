@@ -5,7 +5,7 @@ use getgpu_common::nvml_client::rules::Rules;
 
 use super::fault::{Fault, NOT_SUPPORTED};
 use super::processes;
-use getgpu_common::inventory::{Activity, Memory, Process};
+use getgpu_common::inventory::{Memory, Process, Usage};
 
 const MIB: u64 = 1 << 20;
 /// The most memory of an ignored process that is taken off: a desktop's or an MPS
@@ -45,42 +45,16 @@ pub(super) enum Question {
     NumaNode,
 }
 
-/// Whether a device is in use, and why; there is no reason if it is idle.
-pub(super) struct Judgement {
-    pub activity: Activity,
-    pub reason: Option<String>,
-}
-
-impl Judgement {
-    const IDLE: Self = Self {
-        activity: Activity::Idle,
-        reason: None,
-    };
-
-    fn busy(reason: String) -> Self {
-        Self {
-            activity: Activity::Busy,
-            reason: Some(reason),
-        }
-    }
-
-    fn unknown(reason: String) -> Self {
-        Self {
-            activity: Activity::Unknown,
-            reason: Some(reason),
-        }
-    }
-}
-
+/// Whether a device is in use, and why; processes and memory are the caller's to add.
 pub(super) fn judge(
     rules: &Rules,
     processes: Result<&[Process], &Fault>,
     memory: Result<Memory, &Fault>,
     mut ask: impl FnMut(Question) -> bool,
-) -> Judgement {
+) -> Usage {
     let processes = match processes {
         Ok(processes) => processes,
-        Err(fault) => return Judgement::unknown(fault.to_string()),
+        Err(fault) => return Usage::unknown(fault.to_string()),
     };
     if let Some(verdict) = by_processes(processes) {
         return verdict;
@@ -90,35 +64,37 @@ pub(super) fn judge(
         // An integrated GPU has no memory of its own: where all processes are seen, they
         // alone decide.
         Err(fault) if fault.code == NOT_SUPPORTED && !rules.container => {
-            return Judgement::IDLE;
+            return Usage::idle();
         }
-        Err(fault) => return Judgement::unknown(fault.to_string()),
+        Err(fault) => return Usage::unknown(fault.to_string()),
     };
     let Some(used) = excess(rules, memory, processes) else {
-        return Judgement::IDLE;
+        return Usage::idle();
     };
     let text = format!("{} MiB in use and no process shown", used / MIB);
     if rules.container {
-        return Judgement::unknown(format!(
+        return Usage::unknown(format!(
             "{text}: processes outside this container are hidden"
         ));
     }
     if ask(Question::Neighbours) || ask(Question::NumaNode) {
-        return Judgement::IDLE;
+        return Usage::idle();
     }
-    Judgement::busy(text)
+    Usage::busy(text)
 }
 
 /// What the processes alone tell; none if they leave it open.
-fn by_processes(processes: &[Process]) -> Option<Judgement> {
-    let using = |process: &&Process| !process.ignored && processes::is_pid(process.pid);
-    if let Some(process) = processes.iter().find(using) {
+fn by_processes(processes: &[Process]) -> Option<Usage> {
+    if let Some(process) = processes
+        .iter()
+        .find(|process| !process.ignored && processes::is_pid(process.pid))
+    {
         let name = process.name.as_deref().unwrap_or("?");
         let reason = format!("used by pid {} ({name})", process.pid);
-        return Some(Judgement::busy(reason));
+        return Some(Usage::busy(reason));
     }
     let nameless = processes.iter().find(|p| !processes::is_pid(p.pid))?;
-    Some(Judgement::unknown(format!(
+    Some(Usage::unknown(format!(
         "used by a process that NVML cannot name (pid {})",
         nameless.pid
     )))
@@ -127,219 +103,118 @@ fn by_processes(processes: &[Process]) -> Option<Judgement> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Activity::{Busy, Idle, Unknown};
+    use getgpu_common::inventory::Activity;
 
-    fn rules(container: bool) -> Rules {
+    const GIB: u64 = 1 << 30;
+    const NO: fn(Question) -> bool = |_| false;
+    const YES: fn(Question) -> bool = |_| true;
+    const NUMA: fn(Question) -> bool = |question| question == Question::NumaNode;
+
+    fn rules(container: bool, idle_memory: Option<u64>) -> Rules {
         Rules {
-            idle_memory: None,
+            idle_memory,
             ignore_processes: vec!["nvidia-cuda-mps-server".into()],
             container,
         }
     }
 
-    fn process(pid: u32, name: &str, memory: u64, rules: &Rules) -> Process {
-        Process {
-            pid,
+    fn process(name: &str, memory: u64) -> Vec<Process> {
+        vec![Process {
+            pid: 9,
             memory: Some(memory),
             name: Some(name.into()),
-            ignored: rules.ignores(name),
+            ignored: rules(false, None).ignores(name),
+        }]
+    }
+
+    /// As NVML tells of one it cannot name.
+    fn nameless(pid: u32) -> Process {
+        Process {
+            pid,
+            memory: None,
+            name: None,
+            ignored: false,
         }
     }
 
     #[test]
     fn verdicts() {
-        let plain = rules(false);
-        let memory = |used| {
-            Ok(Memory {
-                total: 4864 * MIB,
-                used: used * MIB,
-            })
-        };
-        let verdict = |processes: &[Process], used, neighbours| {
-            judge(&plain, Ok(processes), memory(used), |_| neighbours).activity
-        };
-        assert_eq!(verdict(&[], 44, false), Activity::Idle);
-        assert_eq!(verdict(&[], 128, false), Activity::Idle);
-        assert_eq!(verdict(&[], 129, false), Activity::Busy);
-        assert_eq!(
-            verdict(&[], 900, true),
-            Activity::Idle,
-            "a neighbour's memory"
-        );
-        assert_eq!(
-            verdict(&[process(9, "python3", 0, &plain)], 12, false),
-            Activity::Busy
-        );
-        let server = process(9, "nvidia-cuda-mps", 60 * MIB, &plain);
-        assert_eq!(
-            verdict(std::slice::from_ref(&server), 100, false),
-            Activity::Idle
-        );
-        assert_eq!(
-            verdict(std::slice::from_ref(&server), 189, false),
-            Activity::Busy
-        );
-    }
-
-    #[test]
-    fn what_is_not_told_is_unknown() {
-        let (plain, hidden) = (rules(false), rules(true));
-        let lost = Fault::new("DeviceGetMemoryInfo", 15);
-        let memory = Memory {
-            total: 4864 * MIB,
-            used: 900 * MIB,
-        };
-        assert_eq!(
-            judge(&plain, Err(&lost), Ok(memory), |_| false).activity,
-            Activity::Unknown
-        );
-        assert_eq!(
-            judge(&plain, Ok(&[]), Err(&lost), |_| false).activity,
-            Activity::Unknown
-        );
-        assert_eq!(
-            judge(&hidden, Ok(&[]), Ok(memory), |_| true).activity,
-            Activity::Unknown
-        );
-    }
-
-    #[test]
-    fn one_percent_of_a_large_device_is_idle() {
-        let memory = Memory {
-            total: 140 << 30,
-            used: 1 << 30,
-        };
-        assert_eq!(
-            judge(&rules(false), Ok(&[]), Ok(memory), |_| false).activity,
-            Activity::Idle
-        );
-        let strict = Rules {
-            idle_memory: Some(100 * MIB),
-            ..rules(false)
-        };
-        assert_eq!(
-            judge(&strict, Ok(&[]), Ok(memory), |_| false).activity,
-            Activity::Busy
-        );
-    }
-
-    #[test]
-    fn in_a_container_a_bare_context_is_enough() {
-        let hidden = rules(true);
-        let verdict = |rules: &Rules, used: u64| {
-            judge(
-                rules,
-                Ok(&[]),
-                Ok(Memory {
-                    total: 140 << 30,
-                    used: used * MIB,
-                }),
-                |_| true,
-            )
-            .activity
-        };
-        assert_eq!(
-            [64, 65].map(|used| verdict(&hidden, used)),
-            [Activity::Idle, Activity::Unknown]
-        );
-        let set = Rules {
-            idle_memory: Some(300 * MIB),
-            ..hidden
-        };
-        assert_eq!(
-            [300, 301].map(|used| verdict(&set, used)),
-            [Activity::Idle, Activity::Unknown]
-        );
-    }
-
-    #[test]
-    fn gpus_without_memory_of_their_own() {
-        let (none, other) = (
-            Fault::new("DeviceGetMemoryInfo", 3),
-            Fault::new("DeviceGetMemoryInfo", 4),
-        );
-        assert_eq!(
-            judge(&rules(false), Ok(&[]), Err(&none), |_| false).activity,
-            Activity::Idle
-        );
-        assert_eq!(
-            judge(&rules(true), Ok(&[]), Err(&none), |_| false).activity,
-            Activity::Unknown
-        );
-        assert_eq!(
-            judge(&rules(false), Ok(&[]), Err(&other), |_| false).activity,
-            Activity::Unknown
-        );
-    }
-
-    #[test]
-    fn memory_that_the_system_uses_too_decides_nothing() {
-        let memory = Memory {
-            total: 96 << 30,
-            used: 30 << 30,
-        };
-        let numa = |question| question == Question::NumaNode;
-        assert_eq!(
-            judge(&rules(false), Ok(&[]), Ok(memory), numa).activity,
-            Activity::Idle
-        );
-        assert_eq!(
-            judge(&rules(true), Ok(&[]), Ok(memory), numa).activity,
-            Activity::Unknown,
-            "nobody else is seen there"
-        );
-    }
-
-    #[test]
-    fn a_process_without_a_pid_is_unknown() {
-        let plain = rules(false);
-        let memory = Memory {
-            total: 4864 * MIB,
-            used: 0,
-        };
-        for pid in [0, (1 << 22) + 1, u32::MAX] {
-            let nameless = Process {
-                pid,
-                memory: None,
-                name: None,
-                ignored: false,
-            };
-            let named = process(9, "python3", 0, &plain);
-            assert_eq!(
-                judge(
-                    &plain,
-                    Ok(std::slice::from_ref(&nameless)),
-                    Ok(memory),
-                    |_| true
-                )
-                .activity,
-                Activity::Unknown
-            );
-            assert_eq!(
-                judge(&plain, Ok(&[nameless, named]), Ok(memory), |_| true).activity,
-                Activity::Busy
-            );
+        let (plain, hidden) = (rules(false, None), rules(true, None));
+        let strict = rules(false, Some(100 * MIB));
+        let set = rules(true, Some(300 * MIB));
+        let (none, python) = (vec![], process("python3", 0));
+        let server = process("nvidia-cuda-mps", 60 * MIB);
+        let desktop = process("nvidia-cuda-mps-server", 30 * GIB);
+        let slice = 4864 * MIB;
+        #[rustfmt::skip]
+        let cases = [
+            (&plain, &none, 44 * MIB, slice, NO, Idle),
+            (&plain, &none, 128 * MIB, slice, NO, Idle),
+            (&plain, &none, 129 * MIB, slice, NO, Busy),
+            // A neighbour's memory.
+            (&plain, &none, 900 * MIB, slice, YES, Idle),
+            (&hidden, &none, 900 * MIB, slice, YES, Unknown),
+            (&plain, &python, 12 * MIB, slice, NO, Busy),
+            (&plain, &server, 100 * MIB, slice, NO, Idle),
+            (&plain, &server, 189 * MIB, slice, NO, Busy),
+            // An ignored process explains a GiB and no more.
+            (&plain, &desktop, GIB, 40 * GIB, NO, Idle),
+            (&plain, &desktop, 30 * GIB, 40 * GIB, NO, Busy),
+            // One percent of a large device is idle.
+            (&plain, &none, GIB, 140 * GIB, NO, Idle),
+            (&strict, &none, GIB, 140 * GIB, NO, Busy),
+            // In a container a bare context is enough.
+            (&hidden, &none, 64 * MIB, 140 * GIB, YES, Idle),
+            (&hidden, &none, 65 * MIB, 140 * GIB, YES, Unknown),
+            (&set, &none, 300 * MIB, 140 * GIB, YES, Idle),
+            (&set, &none, 301 * MIB, 140 * GIB, YES, Unknown),
+            // Memory that the system uses, too; in a container no other process is seen.
+            (&plain, &none, 30 * GIB, 96 * GIB, NUMA, Idle),
+            (&hidden, &none, 30 * GIB, 96 * GIB, NUMA, Unknown),
+        ];
+        for (row, (rules, processes, used, total, answer, activity)) in cases.iter().enumerate() {
+            let (total, used) = (*total, *used);
+            let usage = judge(rules, Ok(processes), Ok(Memory { total, used }), answer);
+            assert_eq!(usage.activity, *activity, "row {row}");
         }
     }
 
     #[test]
-    fn an_ignored_process_explains_a_gib_and_no_more() {
-        let plain = rules(false);
-        let server = process(9, "nvidia-cuda-mps-server", 30 << 30, &plain);
-        let verdict = |used| {
-            judge(
-                &plain,
-                Ok(std::slice::from_ref(&server)),
-                Ok(Memory {
-                    total: 40 << 30,
-                    used,
-                }),
-                |_| false,
-            )
-            .activity
-        };
-        assert_eq!(
-            [1 << 30, 30 << 30].map(verdict),
-            [Activity::Idle, Activity::Busy]
+    fn what_is_not_told_is_unknown() {
+        let fault = |code| Fault::new("DeviceGetMemoryInfo", code);
+        let (total, used) = (4864 * MIB, 900 * MIB);
+        let of_processes = Err(&fault(15));
+        let usage = judge(
+            &rules(false, None),
+            of_processes,
+            Ok(Memory { total, used }),
+            NO,
         );
+        assert_eq!(usage.activity, Unknown);
+        // A GPU without memory of its own does not tell it, either.
+        for (container, code, activity) in [
+            (false, 15, Unknown),
+            (false, 4, Unknown),
+            (false, NOT_SUPPORTED, Idle),
+            (true, NOT_SUPPORTED, Unknown),
+        ] {
+            let usage = judge(&rules(container, None), Ok(&[]), Err(&fault(code)), NO);
+            assert_eq!(usage.activity, activity, "{container} {code}");
+        }
+    }
+
+    #[test]
+    fn a_process_without_a_pid_is_unknown() {
+        let (total, used) = (4864 * MIB, 0);
+        for pid in [0, (1 << 22) + 1, u32::MAX] {
+            let mut processes = vec![nameless(pid)];
+            for activity in [Unknown, Busy] {
+                let memory = Ok(Memory { total, used });
+                let usage = judge(&rules(false, None), Ok(&processes), memory, YES);
+                assert_eq!(usage.activity, activity, "{pid}");
+                processes.extend(process("python3", 0));
+            }
+        }
     }
 }

@@ -50,8 +50,6 @@ fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
 /// The failure of a node, or a container, without a driver or without GPUs that this
 /// process may use.
 fn nothing_usable(code: u32, unloadable: bool) -> Option<Failure> {
-    let no_driver = || Failure::new(Kind::NoDriver, "no NVIDIA driver on this node");
-    let no_gpu = || Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node");
     match code {
         fault::DRIVER_NOT_LOADED => Some(no_driver()),
         fault::GPU_NOT_FOUND => Some(no_gpu()),
@@ -69,6 +67,14 @@ fn nothing_usable(code: u32, unloadable: bool) -> Option<Failure> {
         )),
         _ => None,
     }
+}
+
+fn no_driver() -> Failure {
+    Failure::new(Kind::NoDriver, "no NVIDIA driver on this node")
+}
+
+fn no_gpu() -> Failure {
+    Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node")
 }
 
 /// A driver is loaded, and the file is not its library.

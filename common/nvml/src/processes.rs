@@ -44,7 +44,7 @@ pub(super) struct Entry {
 }
 
 /// Whether a process can have this pid. In another pid namespace NVML may list a process
-/// as 0: then it is somebody, not nobody.
+/// as 0: then an unknown process uses the device.
 pub(super) fn is_pid(pid: u32) -> bool {
     (1..=PID_MAX).contains(&pid)
 }
@@ -84,19 +84,9 @@ mod tests {
     #[test]
     fn each_layout_at_its_stride() {
         let ids = u64::from(7u32) | (u64::from(1u32) << 32);
+        #[rustfmt::skip]
         let wide = [
-            11,
-            500,
-            ids,
-            0,
-            12,
-            NOT_AVAILABLE,
-            u64::MAX,
-            0,
-            FILL,
-            FILL,
-            FILL,
-            FILL,
+            11, 500, ids, 0, 12, NOT_AVAILABLE, u64::MAX, 0, FILL, FILL, FILL, FILL,
         ];
         let found = decode(&wide, 3, Layout::Wide);
         assert!(!is_pid(found[2].pid), "an entry that was never written");

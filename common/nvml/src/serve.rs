@@ -8,79 +8,83 @@ use std::io::{BufRead, BufReader, Write};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::Detail;
 use getgpu_common::nvml_client::rules::Rules;
-use getgpu_common::nvml_client::wire::{Answer, Request};
+use getgpu_common::nvml_client::wire::Request;
+use serde::Serialize;
 
 use super::fault::Fault;
 use super::library;
 use super::session::Session;
-use super::{affinity, usage};
+use super::{affinity, gauges, usage};
 
 /// Serves until `Quit` or the end of the requests.
 pub fn serve(channel: &File) {
-    let mut lines = BufReader::new(channel).lines();
-    let mut answers = channel;
-    let mut next = || -> Option<Request> { serde_json::from_str(&lines.next()?.ok()?).ok() };
-    let mut say = |answer: &Answer| -> bool {
-        let Ok(mut line) = serde_json::to_vec(answer) else {
-            return false;
-        };
-        line.push(b'\n');
-        answers.write_all(&line).is_ok()
-    };
-    let Some(Request::Open { library, rules }) = next() else {
+    let mut requests = BufReader::new(channel)
+        .lines()
+        .map_while(|line| serde_json::from_str::<Request>(&line.ok()?).ok());
+    let Some(Request::Open { library, rules }) = requests.next() else {
         return;
     };
     let nvml = match library::open(library.as_deref()) {
         Ok(nvml) => nvml,
         Err(failure) => {
-            say(&Answer::Failed(failure));
+            send(channel, &Err::<(), _>(failure));
             return;
         }
     };
     let mut session = Session::new(&nvml);
-    if !say(&Answer::Opened) {
+    if !send(channel, &Ok(())) {
         return;
     }
-    while let Some(request) = next() {
-        match answer(&mut session, &rules, request) {
-            Some(answer) if say(&answer) => {}
-            _ => break,
+    for request in requests {
+        if !answer(channel, &mut session, &rules, request) {
+            break;
         }
     }
     drop(session);
     // The last line comes after the shutdown: an answer counts only when the library has
     // let go of the GPUs.
     drop(nvml);
-    say(&Answer::Bye);
+    send(channel, &Ok(()));
 }
 
-/// The answer to a request; none to the last one.
-fn answer(session: &mut Session<'_>, rules: &Rules, request: Request) -> Option<Answer> {
-    if request == Request::Quit {
-        return None;
-    }
-    let answer = asked(session, rules, request);
-    Some(answer.unwrap_or_else(|fault| Answer::Failed(failure(fault))))
+/// Writes an answer as one line; false if nothing reads it any more.
+fn send<T: Serialize>(mut channel: &File, answer: &Result<T, Failure>) -> bool {
+    let Ok(mut line) = serde_json::to_vec(answer) else {
+        return false;
+    };
+    line.push(b'\n');
+    channel.write_all(&line).is_ok()
 }
 
-fn asked(session: &mut Session<'_>, rules: &Rules, request: Request) -> Result<Answer, Fault> {
-    Ok(match request {
-        Request::Count => Answer::Count(session.count()?),
-        Request::Gpu { gpu } => Answer::Gpu(session.gpu(gpu, Detail::Uuid)?),
-        Request::Device { gpu, slot, detail } => Answer::Device(session.device(gpu, slot, detail)?),
+/// Answers a request; false if it was the last one.
+fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Request) -> bool {
+    match request {
+        Request::Count => tell(channel, session.count()),
+        Request::Gpu { gpu } => tell(channel, session.gpu(gpu, Detail::Uuid)),
+        Request::Device { gpu, slot, detail } => tell(channel, session.device(gpu, slot, detail)),
         Request::Usage { uuid, detail } => {
-            Answer::Usage(usage::usage(session, rules, &uuid, detail)?)
+            tell(channel, usage::usage(session, rules, &uuid, detail))
         }
         Request::Usages { devices, detail } => {
-            let usage = |uuid| usage::usage(session, rules, uuid, detail).map_err(failure);
-            Answer::Usages(devices.iter().map(usage).collect())
+            let usages = devices.iter();
+            let usages = usages.map(|uuid| usage::usage(session, rules, uuid, detail));
+            tell(
+                channel,
+                Ok(usages.map(|told| told.map_err(failure)).collect::<Vec<_>>()),
+            )
         }
-        Request::Cpus { uuid } => Answer::Cpus(affinity::cpus(session, &uuid)?),
-        Request::Scan { detail } => Answer::Scan(session.scan(detail)?),
-        // `serve` ends there, and says so when the library has let go.
-        Request::Quit => Answer::Bye,
-        Request::Open { .. } => Answer::Failed(Failure::new(Kind::Nvml, "opened twice")),
-    })
+        Request::Cpus { uuid } => tell(channel, affinity::cpus(session, &uuid)),
+        Request::Gauges { gpus, gauge } => {
+            let told = gpus.iter().map(|gpu| gauges::gauge(session, *gpu, gauge));
+            tell(channel, Ok(told.collect::<Vec<_>>()))
+        }
+        Request::Scan { detail } => tell(channel, session.scan(detail)),
+        Request::Quit | Request::Open { .. } => false,
+    }
+}
+
+fn tell<T: Serialize>(channel: &File, answer: Result<T, Fault>) -> bool {
+    send(channel, &answer.map_err(failure))
 }
 
 fn failure(fault: Fault) -> Failure {

@@ -257,13 +257,12 @@ impl<'n> Session<'n> {
                 .map_err(|e| Fault::from("DeviceGetHandleByUUID", &e))
         })?;
         let call = "DeviceGetDeviceHandleFromMigDeviceHandle";
-        let parent = || {
-            device
-                .mig_parent_device()
-                .map_err(|e| Fault::from(call, &e))
-        };
         let gpu = if uuid.is_mig() {
-            with_retries(parent)?
+            with_retries(|| {
+                device
+                    .mig_parent_device()
+                    .map_err(|e| Fault::from(call, &e))
+            })?
         } else {
             device
         };

@@ -70,11 +70,11 @@ fn alone(channel: OwnedFd) -> OwnedFd {
 
 /// Standard streams on /dev/null, working directory `/`: a library that prints or looks
 /// around finds nothing of the caller's. An empty entry in LD_LIBRARY_PATH then means
-/// `/`, not a directory that somebody else prepared. The library lists GPUs, whatever the
+/// `/`, not a directory that another user prepared. The library lists GPUs, whatever the
 /// caller wants it to list (NVML_MPS_DEVICE_ENUMERATION, nvml.h 13.5: MPS locality
 /// domains, which have other UUIDs).
 pub fn seclude() {
-    // SAFETY: this process has one thread, so nobody reads the environment meanwhile.
+    // SAFETY: this process has one thread, so no other reads the environment meanwhile.
     unsafe { std::env::remove_var("NVML_MPS_DEVICE_ENUMERATION") };
     let _ = std::env::set_current_dir("/");
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
@@ -96,7 +96,7 @@ impl Worker for Forked {
         &self.channel
     }
 
-    fn end(self, deadline: Instant) -> bool {
+    fn end(self: Box<Self>, deadline: Instant) -> bool {
         hang_up(self.channel, deadline);
         let exited = reap(self.pid, deadline).is_some();
         if !exited {

@@ -79,10 +79,9 @@ pub(super) fn usage(
         (memory.ok(), verdict)
     };
     Ok(Usage {
-        activity: verdict.activity,
-        reason: verdict.reason,
         processes: processes.unwrap_or_default(),
         memory,
+        ..verdict
     })
 }
 
@@ -132,7 +131,7 @@ fn processes<'n>(
 }
 
 /// A list beside that of the compute processes.
-struct Other {
+struct ExtraList {
     list: List,
     /// Whether its failure leaves open if the device is idle.
     decides: bool,
@@ -140,19 +139,19 @@ struct Other {
 
 /// The other lists that can hold anything: graphics contexts exist on whole GPUs and on
 /// some MIG profiles; MPS clients only where a server is among the compute processes.
-fn others<'n>(session: &mut Session<'n>, asked: &Asked<'n>, compute: &[Entry]) -> Vec<Other> {
-    let comm = |entry: &Entry| procfs::comm(entry.pid as i32);
-    let server = |entry: &Entry| comm(entry).is_some_and(|name| name.starts_with(MPS));
+fn others<'n>(session: &mut Session<'n>, asked: &Asked<'n>, compute: &[Entry]) -> Vec<ExtraList> {
     let mut lists = Vec::new();
     if may_have_graphics(session, asked) {
-        lists.push(Other {
+        lists.push(ExtraList {
             list: List::Graphics,
             decides: true,
         });
     }
-    let has_server = compute.iter().any(server);
+    let has_server = compute
+        .iter()
+        .any(|entry| procfs::comm(entry.pid as i32).is_some_and(|name| name.starts_with(MPS)));
     if has_server || asked.wants_all() && !compute.is_empty() {
-        lists.push(Other {
+        lists.push(ExtraList {
             list: List::Mps,
             decides: has_server,
         });

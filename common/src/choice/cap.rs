@@ -2,67 +2,18 @@
 //! keeps the user's other calls from counting. Shares count as parts where the kernel
 //! shows them, else whole; root may have any number.
 
-use std::os::fd::OwnedFd;
-
-use super::device_claim::Picked;
 use crate::error::{Failure, Kind};
 use crate::inventory::Inventory;
-use crate::lock::claim::sign;
 use crate::lock::ownership_proof::HolderProcess;
 use crate::lock::{
-    Claim, LockFile, OfdLock, Side, Span, UNITS, Units, holders, layout, user_locks,
+    Level, LockFile, OfdLock, Side, Span, UNITS, Units, holders, layout, user_locks,
 };
 use crate::procfs::{self, namespaces};
 use crate::request::Request;
 
-/// Keeps one call's choice counted: first by keeping the user's other calls from
-/// counting, then by its signature on what was claimed.
-#[derive(Debug, Default)]
-#[must_use = "what it guards is not counted once it is dropped"]
-pub struct Guard {
-    /// The user's own byte, while this call counts and claims.
-    counting: Option<OfdLock>,
-    /// Uid and pid bytes beside the claims, until the lease or the holder has its own.
-    signature: Option<OfdLock>,
-    /// Copies of the claims' descriptors, so that the process of the signature shows the
-    /// units also when the holder has them.
-    claims: Vec<OwnedFd>,
-}
-
-impl Guard {
-    /// The claims are made: signs them, and lets the user's next call count. Closing NVML
-    /// and starting a holder may take their time.
-    pub fn sign(
-        self,
-        lock_file: &LockFile,
-        side: Side,
-        picked: &[Picked],
-    ) -> Result<Self, Failure> {
-        self.sign_claims(lock_file, side, picked.iter().map(|picked| &picked.claim))
-    }
-
-    /// The same for claims without their devices.
-    pub fn sign_claims<'c>(
-        mut self,
-        lock_file: &LockFile,
-        side: Side,
-        claims: impl Iterator<Item = &'c Claim>,
-    ) -> Result<Self, Failure> {
-        if self.counting.is_none() {
-            return Ok(self);
-        }
-        let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
-        let pid = namespaces::host_pids().then(|| std::process::id() as i32);
-        let signature = lock_file.open()?;
-        for claim in claims {
-            sign(&signature, side, claim.span(), uid, pid);
-            self.claims.push(claim.description().copy()?);
-        }
-        self.signature = Some(signature);
-        self.counting = None;
-        Ok(self)
-    }
-}
+/// The user's own byte, kept from counting until the holder or the lease stands, which
+/// is counted then: meanwhile no other call of the user counts.
+pub type Guard = Option<OfdLock>;
 
 /// What a user holds.
 #[derive(Debug, Default)]
@@ -74,7 +25,7 @@ struct Held {
 /// Whether this user may have more.
 #[derive(Debug)]
 pub enum Admission {
-    /// Yes; the user's other calls do not count before the guard has signed.
+    /// Yes; the user's other calls do not count while the guard is kept.
     Within(Guard),
     /// Not now, and why.
     Over(Failure),
@@ -102,17 +53,14 @@ pub fn enter(
     };
     let held = count(lock_file, probe, inventory, uid)?;
     if held.units + more <= i64::from(most) * UNITS {
-        return Ok(Admission::Within(Guard {
-            counting: Some(counting),
-            ..Guard::default()
-        }));
+        return Ok(Admission::Within(Some(counting)));
     }
-    Ok(Admission::Over(held.over(most)))
+    Ok(Admission::Over(held.limit_error(most)))
 }
 
 impl Held {
     /// The failure of a user who has as many as `most` devices.
-    fn over(&self, most: u32) -> Failure {
+    fn limit_error(&self, most: u32) -> Failure {
         let number = (self.units as f64 / UNITS as f64 * 100.0).round() / 100.0;
         let names = if self.names.is_empty() {
             String::new()
@@ -129,7 +77,7 @@ impl Held {
 
 /// A request for more than a user may ever have fails at once, waiting or not. How much
 /// several shares are is known with the inventory.
-pub fn possible(request: &Request, inventory: Option<&Inventory>) -> Result<(), Failure> {
+pub fn check_satisfiable(request: &Request, inventory: Option<&Inventory>) -> Result<(), Failure> {
     let wanted = match (request.filter.share, inventory) {
         (_, Some(inventory)) => request.most_units(inventory),
         (None, None) => request.most_units(&Inventory::default()),
@@ -150,14 +98,17 @@ pub fn possible(request: &Request, inventory: Option<&Inventory>) -> Result<(), 
     Err(Failure::new(Kind::NoDevice, text).hint("ask for fewer devices"))
 }
 
-/// Whether this user could have `more` units now; takes nothing.
+/// Whether this user could have what is asked for now; takes nothing.
 pub fn allows(
     lock_file: &LockFile,
     probe: &OfdLock,
     inventory: &Inventory,
-    most: u32,
-    more: i64,
+    request: &Request,
 ) -> Result<bool, Failure> {
+    let Some(most) = request.cap() else {
+        return Ok(true);
+    };
+    let more = request.most_units(inventory);
     let held = count(lock_file, probe, inventory, nix::unistd::geteuid().as_raw())?;
     Ok(held.units + more <= i64::from(most) * UNITS)
 }
@@ -175,10 +126,10 @@ fn count(
         let mut units = Units::default();
         let mut who = None;
         for side in [Side::Lease, Side::Reservation] {
-            // Anybody can lock a byte with this uid, so it counts only beside units that
-            // somebody holds.
-            if held_at_all(probe, span, side)? && holders::uids(probe, span, side)?.contains(&host)
-            {
+            // Any user can lock a byte with this uid, so it counts only beside units that
+            // are held.
+            let held = probe.conflict(span.of_side(side, Level::Outer))?.is_some();
+            if held && holders::uids(probe, span, side)?.contains(&host) {
                 let shown = shown(lock_file, probe, uid, side, span)?;
                 units = units.union(&shown.units);
                 who = who.or(shown.who);
@@ -208,44 +159,40 @@ fn shown(
     side: Side,
     span: Span,
 ) -> Result<Shown, Failure> {
-    let (mut seen, mut all, mut who) = (Units::default(), true, None);
-    for pid in holders::process_ids(probe, span, side)? {
+    let whole = Shown {
+        units: Units::whole(),
+        who: None,
+    };
+    if !namespaces::host_pids() {
+        return Ok(whole);
+    }
+    let named = holders::process_ids(probe, span, side)?;
+    let (mut units, mut who, mut unsigned) = (Units::default(), None, named.is_empty());
+    for pid in named {
         match procfs::euid(pid) {
-            Some(euid) if euid == uid => {
-                let units = holders::claimed_units_of(lock_file, pid, side, span);
-                all &= !units.is_empty();
-                seen = seen.union(&units);
-                who = who.or_else(|| named(pid, side));
+            Some(euid) if euid != uid => {}
+            Some(_) if !holders::is_innocent(lock_file, pid, side, span) => {
+                let own = holders::units_of(lock_file, pid, side, span);
+                // It may not be read, and has what is not known.
+                units = units.union(if own.is_empty() { &whole.units } else { &own });
+                who = who.or_else(|| named_process(pid, side));
             }
-            Some(_) => {}
-            // Over, and a child has what it held: whose, and how much, is not known.
-            None => all = false,
+            // A child has what this one held, or another user has signed with its number.
+            _ => unsigned = true,
         }
     }
-    let units = if seen.is_empty() || !all {
-        Units::whole()
-    } else {
-        seen
-    };
+    if unsigned {
+        let this = std::process::id() as i32;
+        let others = procfs::pids().into_iter().filter(|pid| *pid != this);
+        for pid in others.filter(|pid| procfs::euid(*pid) == Some(uid)) {
+            units = units.union(&holders::units_of(lock_file, pid, side, span));
+        }
+    }
     Ok(Shown { units, who })
 }
 
-/// Whether anybody holds or claims units of one side of a device.
-fn held_at_all(probe: &OfdLock, span: Span, side: Side) -> Result<bool, Failure> {
-    let regions = match side {
-        Side::Lease => [span.lease(), span.inner_lease()],
-        Side::Reservation => [span.reservation(), span.inner_reservation()],
-    };
-    for region in regions {
-        if probe.conflict(region)?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
 /// A program, or for whom a reservation is.
-fn named(pid: i32, side: Side) -> Option<String> {
+fn named_process(pid: i32, side: Side) -> Option<String> {
     let holder = match side {
         Side::Reservation => HolderProcess::of(pid),
         Side::Lease => None,

@@ -1,48 +1,57 @@
 //! The choice: free devices of the pool, claimed on the lock before NVML is asked about
-//! them, so that nobody comes between. Draws first, as few calls and GPUs as possible; a
-//! look at everything when that does not find one or the request needs it.
+//! them, so that no other call takes one in between. Picks randomly first, as few calls
+//! and GPUs as possible; a look at everything when that does not find one or the request
+//! needs it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::choice::cap::Admission;
-pub use crate::choice::cap::Guard;
+use crate::choice::cap::{Admission, Guard};
 pub use crate::choice::device_claim::Picked;
 use crate::choice::policy::{Candidate, Preference};
 use crate::choice::rejection_report::{self, Offer, Rejected};
 use crate::choice::round::Round;
 use crate::choice::sampling::SlotSampler;
-use crate::choice::{cap, sampling};
+use crate::choice::{cap, device_claim, sampling};
 use crate::error::Failure;
 use crate::inventory::{Activity, Detail, Device, Gpu, Inventory};
-use crate::lock::{Claim, LockFile, Occupancy, OfdLock, Side, Span, UNITS, layout, occupancy};
-use crate::nvml_client::Ask;
+use crate::lock::{
+    Claim, Level, LockFile, Occupancy, OfdLock, Side, Span, UNITS, layout, occupancy,
+};
+use crate::node::Node;
 use crate::request::Request;
 use crate::settings::Policy;
 
 /// How long devices that others claimed only tentatively are tried again when nothing
 /// else is free.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// The same for shares, where everybody begins with the same device and most looks end in
+/// The same for shares, where all calls begin with the same device and most looks end in
 /// another one's tentative claim.
 const SHARE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a call that chooses several devices, or a part of one, waits for another such
 /// call. One that is stopped holds the others up so long.
 const GATE: Duration = Duration::from_secs(2);
 
+/// Free devices, claimed, as many as asked for, in the order of the node.
+#[derive(Debug)]
+pub struct Claimed {
+    pub picked: Vec<Picked>,
+    /// Kept until the holder or the lease can be counted.
+    pub guard: Guard,
+}
+
 /// What came of a choice.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Free devices, claimed, as many as asked for, in the order of the node.
-    Picked(Vec<Picked>, Guard),
+    Claimed(Claimed),
     /// The pool has devices and too few are free.
     NoneFree(Vec<(Device, Rejected)>),
     /// This user has as many as one may have.
     OverCap(Failure),
 }
 
-pub struct Chooser<'a, A: Ask> {
-    pub client: &'a mut A,
+pub struct Chooser<'a, 'n> {
+    pub node: &'a mut Node<'n>,
     pub lock_file: &'a LockFile,
     pub side: Side,
     /// What is asked for.
@@ -59,14 +68,14 @@ enum Next {
     None,
 }
 
-impl<A: Ask> Chooser<'_, A> {
+impl Chooser<'_, '_> {
     /// Picks a random free device without a scan of the node, where the request allows
     /// it. `None`: only a scan can answer.
     pub fn pick_randomly(&mut self, probe: &OfdLock) -> Result<Option<Picked>, Failure> {
-        if !self.request.may_draw() {
+        if !self.request.can_pick_randomly() {
             return Ok(None);
         }
-        let gpus = self.client.client()?.count()?;
+        let gpus = self.node.nvml()?.count()?;
         if gpus == 0 {
             return Ok(None);
         }
@@ -75,21 +84,18 @@ impl<A: Ask> Chooser<'_, A> {
         let mut known: HashMap<u32, Option<Gpu>> = HashMap::new();
         while let Some(slot) = draws.draw(&mut rng) {
             if let std::collections::hash_map::Entry::Vacant(vacant) = known.entry(slot.gpu) {
-                vacant.insert(self.client.client()?.gpu(slot.gpu)?);
+                vacant.insert(self.node.nvml()?.gpu(slot.gpu)?);
             }
             let Some(gpu) = known.get(&slot.gpu).and_then(Option::as_ref) else {
                 continue;
             };
-            let cell = match draws.on(slot, gpu) {
-                Ok(Some(cell)) => cell,
+            let place = match draws.on(slot, gpu) {
+                Ok(Some(place)) => place,
                 Ok(None) => continue,
-                Err(crate::choice::sampling::Unfair) => return Ok(None),
+                Err(sampling::Unfair) => return Ok(None),
             };
-            let Some(device) = self
-                .client
-                .client()?
-                .device(cell.gpu, cell.slot, Detail::Uuid)?
-            else {
+            let nvml = self.node.nvml()?;
+            let Some(device) = nvml.device(slot.gpu, place, Detail::Uuid)? else {
                 continue;
             };
             if !self.request.filter.takes(&device) {
@@ -130,8 +136,7 @@ impl<A: Ask> Chooser<'_, A> {
         drop(gate);
         round.picked.sort_by_key(|(position, _)| *position);
         let picked: Vec<Picked> = round.picked.into_iter().map(|(_, picked)| picked).collect();
-        let guard = guard.sign(self.lock_file, self.side, &picked)?;
-        Ok(Outcome::Picked(picked, guard))
+        Ok(Outcome::Claimed(Claimed { picked, guard }))
     }
 
     /// Claims as many devices as are wanted; false if too few are free.
@@ -145,8 +150,8 @@ impl<A: Ask> Chooser<'_, A> {
         while round.picked.len() < self.request.count {
             match self.pick_one(probe, round)? {
                 Next::Picked => {}
-                // Others are deciding about these: whoever gives way leaves one of them
-                // free.
+                // Others are deciding about these: a call that gives way leaves one of
+                // them free.
                 Next::Contended if began.elapsed() < patience => std::thread::sleep(pause),
                 Next::Contended | Next::None => return Ok(false),
             }
@@ -170,7 +175,6 @@ impl<A: Ask> Chooser<'_, A> {
 
     /// Claims one more device of the pool, the best first.
     fn pick_one(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<Next, Failure> {
-        let share = self.request.filter.share.is_some();
         let mut contended = false;
         for candidate in self.candidates(probe, round)? {
             let device = candidate.device;
@@ -183,14 +187,7 @@ impl<A: Ask> Chooser<'_, A> {
                         .push((candidate.position, Picked { device, claim }));
                     return Ok(Next::Picked);
                 }
-                Offer::Rejected(Rejected::Tentative) => {
-                    contended = true;
-                    // Another one takes its part there: what is least loaded now has to
-                    // be seen again.
-                    if share {
-                        break;
-                    }
-                }
+                Offer::Rejected(Rejected::Tentative) => contended = true,
                 Offer::Rejected(why) => {
                     round.rejected.insert(candidate.position, why);
                 }
@@ -216,7 +213,7 @@ impl<A: Ask> Chooser<'_, A> {
             if round.has_seen(*position) || (self.skip)(device) {
                 continue;
             }
-            let nearest = request.nearest.as_ref();
+            let nearest = request.placement.nearest.as_ref();
             left.push(Candidate {
                 device,
                 position: *position,
@@ -250,7 +247,7 @@ impl<A: Ask> Chooser<'_, A> {
     /// calls from counting meanwhile.
     pub fn within_cap(&self, probe: &OfdLock, inventory: &Inventory) -> Result<Admission, Failure> {
         let Some(most) = self.request.cap() else {
-            return Ok(Admission::Within(Guard::default()));
+            return Ok(Admission::Within(None));
         };
         let more = self.request.most_units(inventory);
         cap::enter(self.lock_file, probe, inventory, most, more)
@@ -261,19 +258,13 @@ impl<A: Ask> Chooser<'_, A> {
     /// still is when its part is taken.
     fn gate(&self) -> Result<Option<OfdLock>, Failure> {
         let gate = self.lock_file.open()?;
-        let began = Instant::now();
-        while !gate.try_write(layout::several())? {
-            if began.elapsed() >= GATE {
-                return Ok(None);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(Some(gate))
+        let held = gate.write_within(layout::several(), GATE)?;
+        Ok(held.then_some(gate))
     }
 
     fn load(&self, probe: &OfdLock, device: &Device) -> Result<i64, Failure> {
         Ok(
-            Occupancy::look(probe, self.request.level(), Span::of(&device.uuid))?
+            Occupancy::read(probe, self.request.level(), Span::of(&device.uuid))?
                 .all()
                 .count(),
         )
@@ -293,7 +284,7 @@ impl<A: Ask> Chooser<'_, A> {
         for device in &inventory.devices {
             let mut load = self.load(probe, device)?;
             if load == 0 && self.request.cover.is_none() {
-                let usage = self.client.client()?.usage(&device.uuid, Detail::Uuid)?;
+                let usage = self.node.nvml()?.usage(&device.uuid, Detail::Uuid)?;
                 load = if usage.activity == Activity::Idle {
                     0
                 } else {
@@ -306,39 +297,38 @@ impl<A: Ask> Chooser<'_, A> {
     }
 
     /// Why a device is not free, without trying it: for people.
-    pub fn look(&mut self, probe: &OfdLock, device: &Device) -> Result<Option<Rejected>, Failure> {
+    pub fn check_unclaimed(
+        &mut self,
+        probe: &OfdLock,
+        device: &Device,
+    ) -> Result<Option<Rejected>, Failure> {
         if occupancy::seen(probe, Span::of(&device.uuid))?.is_some() {
             return Ok(Some(Rejected::Taken));
         }
         Ok(rejection_report::objection(
-            self.client.client()?.usage(&device.uuid, Detail::Uuid)?,
+            self.node.nvml()?.usage(&device.uuid, Detail::Uuid)?,
         ))
     }
 
-    /// Tries one device: a look that nobody sees, the claim, and NVML last, while the
-    /// claim keeps others away.
+    /// Tries one device: a look that other calls do not see, the claim, and NVML last,
+    /// while the claim keeps others away.
     pub fn try_device(
         &mut self,
         probe: &OfdLock,
         device: &Device,
     ) -> Result<Offer<Claim>, Failure> {
-        let claim = match crate::choice::device_claim::claim(
-            self.lock_file,
-            probe,
-            self.side,
-            self.request,
-            device,
-        )? {
-            Offer::Available(claim) => claim,
-            Offer::Rejected(why) => return Ok(Offer::Rejected(why)),
-        };
+        let claim =
+            match device_claim::claim(self.lock_file, probe, self.side, self.request, device)? {
+                Offer::Available(claim) => claim,
+                Offer::Rejected(why) => return Ok(Offer::Rejected(why)),
+            };
         // A device that this call owns already is not asked about, nor is a device on
         // which others have their shares: these make it busy.
         let part = !claim.units().is_whole();
         if self.request.cover.is_some() || (part && shared(probe, device)?) {
             return Ok(Offer::Available(claim));
         }
-        let usage = self.client.client()?.usage(&device.uuid, Detail::Uuid)?;
+        let usage = self.node.nvml()?.usage(&device.uuid, Detail::Uuid)?;
         Ok(match rejection_report::objection(usage) {
             None => Offer::Available(claim),
             // Another sharer may have begun while NVML was asked: then it is this one that
@@ -352,7 +342,7 @@ impl<A: Ask> Chooser<'_, A> {
 /// Whether a part of the device is confirmed.
 fn shared(probe: &OfdLock, device: &Device) -> Result<bool, Failure> {
     Ok(
-        !Occupancy::look(probe, crate::lock::Level::Outer, Span::of(&device.uuid))?
+        !Occupancy::read(probe, Level::Outer, Span::of(&device.uuid))?
             .confirmed
             .is_empty(),
     )

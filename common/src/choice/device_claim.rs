@@ -13,7 +13,7 @@ use crate::lock::{
 use crate::pool::Portion;
 use crate::request::Request;
 
-/// A device that is ours to confirm.
+/// A device that this call has claimed and may confirm.
 #[derive(Debug)]
 pub struct Picked {
     pub device: Device,
@@ -39,26 +39,19 @@ pub fn claim(
         level: request.level(),
         units,
     };
-    let claim = match claim::try_claim(lock_file, &spec, span)? {
-        Attempt::Got(claim) => claim,
-        // Of a part, what was free a moment ago is not, and there may be room beside it.
-        Attempt::Taken if spec.units.is_whole() => return Ok(Offer::Rejected(Rejected::Taken)),
-        Attempt::Taken | Attempt::Tentative => return Ok(Offer::Rejected(Rejected::Tentative)),
-    };
-    Ok(Offer::Available(claim))
+    Ok(match claim::try_claim(lock_file, &spec, span)? {
+        Attempt::Got(claim) => Offer::Available(claim),
+        // What was free a moment ago is not; of a part there may be room beside it.
+        Attempt::Taken | Attempt::Tentative => Offer::Rejected(Rejected::Tentative),
+    })
 }
 
 /// Which units can be had now. Takes nothing.
 pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offer<Units>, Failure> {
     let span = Span::of(&device.uuid);
     let level = request.level();
-    let ours = request
-        .cover
-        .as_ref()
-        .and_then(|cover| cover.units(&device.uuid))
-        .cloned()
-        .unwrap_or_else(Units::whole);
-    let wanted = match request.filter.portion(&ours, device.memory) {
+    let (ours, portion) = request.portion(device);
+    let wanted = match portion {
         Portion::All => None,
         Portion::Units(wanted) => Some(wanted),
         Portion::TooLarge => return Ok(Offer::Rejected(Rejected::NoRoom)),
@@ -67,9 +60,9 @@ pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offe
         // The usual case, in two questions.
         return Ok(unless_held(occupancy::seen(probe, span)?, ours));
     }
-    let taken = Occupancy::look(probe, level, span)?;
+    let taken = Occupancy::read(probe, level, span)?;
     let Some(wanted) = wanted else {
-        return Ok(unless_held(taken.of(&ours), ours));
+        return Ok(unless_held(taken.held(&ours), ours));
     };
     Ok(match ours.difference(&taken.all()).first(wanted) {
         Some(room) => Offer::Available(room),
@@ -81,7 +74,7 @@ pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offe
     })
 }
 
-/// Whether the request had room on the device if nobody held the units `leaving`.
+/// Whether the request had room on the device if no process held the units `leaving`.
 pub fn fits_without(
     probe: &OfdLock,
     request: &Request,
@@ -91,15 +84,13 @@ pub fn fits_without(
     if leaving.is_empty() {
         return Ok(false);
     }
-    let cover = request.cover.as_ref();
-    let ours = cover.and_then(|cover| cover.units(&device.uuid)).cloned();
-    let ours = ours.unwrap_or_else(Units::whole);
-    let wanted = match request.filter.portion(&ours, device.memory) {
+    let (ours, portion) = request.portion(device);
+    let wanted = match portion {
         Portion::All => ours.count(),
         Portion::Units(wanted) => wanted,
         Portion::TooLarge => return Ok(false),
     };
-    let taken = Occupancy::look(probe, request.level(), Span::of(&device.uuid))?.all();
+    let taken = Occupancy::read(probe, request.level(), Span::of(&device.uuid))?.all();
     let free = ours.difference(&taken.difference(leaving));
     Ok(free.count() >= wanted)
 }

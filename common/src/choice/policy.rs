@@ -72,7 +72,7 @@ impl Preference {
             (Some(Policy::Pack), true) => [-c.gpu_load, -c.load, position],
             (Some(Policy::Pack), false) => [-c.gpu_load, chance, 0],
         };
-        // A policy that somebody has set is followed by ranks too.
+        // Ranks follow a policy too if one is set.
         let distance = match self.policy {
             None => c.distance,
             Some(_) => Distance::default(),
@@ -84,7 +84,6 @@ impl Preference {
 /// The rank of each candidate by size: by memory, where equal profiles differ by some MiB
 /// and count as equal, then by compute slices.
 fn sizes(candidates: &[Candidate<'_>]) -> Vec<usize> {
-    let memory = |c: &Candidate<'_>| c.device.memory.unwrap_or(u64::MAX);
     let mut totals: Vec<u64> = candidates.iter().map(memory).collect();
     totals.sort_unstable();
     let mut firsts: Vec<u64> = Vec::new();
@@ -96,19 +95,23 @@ fn sizes(candidates: &[Candidate<'_>]) -> Vec<usize> {
             firsts.push(total);
         }
     }
-    let key = |c: &Candidate<'_>| {
-        (
-            firsts.iter().rposition(|first| *first <= memory(c)),
-            slices(c.device),
-        )
-    };
-    let mut keys: Vec<_> = candidates.iter().map(key).collect();
+    let mut keys: Vec<_> = candidates
+        .iter()
+        .map(|c| {
+            let size = firsts.iter().rposition(|first| *first <= memory(c));
+            (size, slices(c.device))
+        })
+        .collect();
     let all = keys.clone();
     keys.sort_unstable();
     keys.dedup();
     all.iter()
         .map(|key| keys.binary_search(key).unwrap_or(0))
         .collect()
+}
+
+fn memory(candidate: &Candidate<'_>) -> u64 {
+    candidate.device.memory.unwrap_or(u64::MAX)
 }
 
 /// The compute slices of a profile (`2g.10gb`, `1c.3g.20gb`); a whole GPU has more than

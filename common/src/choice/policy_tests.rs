@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::ident::Uuid;
 use rand::SeedableRng;
@@ -52,53 +54,37 @@ fn four() -> Vec<Device> {
 fn shares_go_to_the_least_loaded_and_then_to_the_lowest() {
     let loads = [(5, 0), (3, 0), (3, 0), (9, 0)];
     assert_eq!(ordered(&four(), &loads, None, true, false, 1), [1, 2, 0, 3]);
-    assert_eq!(
-        ordered(&four(), &[(0, 0); 4], None, true, false, 1),
-        [0, 1, 2, 3]
-    );
+    let even = ordered(&four(), &[(0, 0); 4], None, true, false, 1);
+    assert_eq!(even, [0, 1, 2, 3]);
 }
 
 #[test]
 fn policies() {
     let loads = [(0, 1), (1, 1), (0, 3), (3, 3)];
     let first = |policy, share, seed| ordered(&four(), &loads, Some(policy), share, false, seed)[0];
-    assert_eq!(
-        ordered(&four(), &loads, Some(Policy::First), false, false, 1),
-        [0, 1, 2, 3]
-    );
-    assert_eq!(
-        ordered(&four(), &loads, Some(Policy::Last), false, false, 1),
-        [3, 2, 1, 0]
-    );
-    let spread: std::collections::BTreeSet<_> = (0..40)
-        .map(|seed| first(Policy::Spread, false, seed))
-        .collect();
-    let pack: std::collections::BTreeSet<_> = (0..40)
-        .map(|seed| first(Policy::Pack, false, seed))
-        .collect();
-    let random: std::collections::BTreeSet<_> = (0..80)
-        .map(|seed| first(Policy::Random, true, seed))
-        .collect();
-    assert_eq!(
-        (spread, pack, random),
-        ([0, 1].into(), [2, 3].into(), [0, 1, 2, 3].into()),
-        "ties at random"
-    );
-    assert_eq!(
-        (first(Policy::Spread, true, 1), first(Policy::Pack, true, 1)),
-        (0, 3)
-    );
+    let all = |policy| ordered(&four(), &loads, Some(policy), false, false, 1);
+    assert_eq!(all(Policy::First), [0, 1, 2, 3]);
+    assert_eq!(all(Policy::Last), [3, 2, 1, 0]);
+    // Ties at random.
+    let firsts = |policy, share| -> BTreeSet<usize> {
+        (0..80).map(|seed| first(policy, share, seed)).collect()
+    };
+    assert_eq!(firsts(Policy::Spread, false), [0, 1].into());
+    assert_eq!(firsts(Policy::Pack, false), [2, 3].into());
+    assert_eq!(firsts(Policy::Random, true), [0, 1, 2, 3].into());
+    let shares = [Policy::Spread, Policy::Pack].map(|policy| first(policy, true, 1));
+    assert_eq!(shares, [0, 3]);
 }
 
 #[test]
-fn the_smallest_that_fits_goes_first_and_equal_profiles_are_equal() {
+fn the_smallest_that_fits_goes_first_and_equal_profiles_tie() {
     let node = [
         device(0, 0, "3g.20gb", 20096),
         device(1, 0, "2g.10gb", 9984),
         device(2, 1, "1g.10gb", 9856),
         device(3, 1, "2g.10gb", 9856),
     ];
-    let orders: std::collections::BTreeSet<_> = (0..40)
+    let orders: BTreeSet<_> = (0..40)
         .map(|seed| ordered(&node, &[(0, 0); 4], None, false, true, seed))
         .collect();
     assert_eq!(orders, [vec![2, 1, 3, 0], vec![2, 3, 1, 0]].into());

@@ -29,7 +29,7 @@ impl<T> Offer<T> {
 pub enum Rejected {
     /// Leased or reserved.
     Taken,
-    /// Somebody had claimed it tentatively.
+    /// Another call had claimed it tentatively.
     Tentative,
     /// It is free, and with it there are still fewer than are wanted.
     TooFew,
@@ -41,12 +41,24 @@ pub enum Rejected {
     Unknown(String),
 }
 
+impl Rejected {
+    /// Whether the reason is what others hold on the lock.
+    pub fn is_locks(&self) -> bool {
+        matches!(self, Self::Taken | Self::Tentative | Self::NoRoom)
+    }
+
+    /// Whether the reason is what NVML said, or that it said nothing.
+    pub fn is_nvmls(&self) -> bool {
+        matches!(self, Self::Busy(_) | Self::Unknown(_))
+    }
+}
+
 /// Why each device of the pool is in use, for the one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RejectionReport {
     /// Leased devices per user.
     pub users: BTreeMap<String, usize>,
-    /// Leased by somebody whose name cannot be read.
+    /// Leased by a user whose name cannot be read.
     pub leased: usize,
     /// Reserved, or claimed tentatively.
     pub reserved: usize,

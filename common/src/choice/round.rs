@@ -1,5 +1,5 @@
 //! One choice in the making: what was picked so far, and what was rejected and why. It
-//! asks nobody.
+//! asks neither the lock nor NVML.
 
 use std::collections::HashMap;
 
@@ -19,15 +19,18 @@ pub(super) struct Round<'d> {
 
 impl Round<'_> {
     pub(super) fn has_seen(&self, position: usize) -> bool {
-        let picked = || self.picked.iter().any(|(known, _)| *known == position);
-        self.rejected.contains_key(&position) || picked()
+        self.rejected.contains_key(&position)
+            || self.picked.iter().any(|(picked, _)| *picked == position)
     }
 
     /// Whether a device that is picked already is of the same GPU instance.
     pub(super) fn is_beside_picked(&self, device: &Device) -> bool {
         let instance = device.gpu_instance();
-        let same = |(_, other): &(usize, Picked)| other.device.gpu_instance() == instance;
-        instance.is_some() && self.picked.iter().any(same)
+        instance.is_some()
+            && self
+                .picked
+                .iter()
+                .any(|(_, other)| other.device.gpu_instance() == instance)
     }
 
     /// Why each device of the pool was not had. One that could be had, or was not even
@@ -38,10 +41,12 @@ impl Round<'_> {
         } else {
             Rejected::Tentative
         };
-        let reason = |(position, device): &(usize, &Device)| {
-            let why = self.rejected.remove(position);
-            ((*device).clone(), why.unwrap_or_else(|| rest.clone()))
-        };
-        self.pool.iter().map(reason).collect()
+        self.pool
+            .iter()
+            .map(|(position, device)| {
+                let why = self.rejected.remove(position);
+                ((*device).clone(), why.unwrap_or_else(|| rest.clone()))
+            })
+            .collect()
     }
 }

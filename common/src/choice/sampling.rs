@@ -1,7 +1,7 @@
 //! Drawing slots of a node at random without knowing what is in them: every (GPU, slot)
-//! pair equally likely, none twice. Whoever draws rejects what is empty or taken and
-//! draws again, so every free device is equally likely, and a pick on an idle node
-//! touches one GPU only.
+//! pair equally likely, none twice. The caller rejects what is empty or taken and draws
+//! again, so every free device is equally likely, and a pick on an idle node touches one
+//! GPU only.
 
 use std::collections::HashSet;
 
@@ -72,20 +72,12 @@ impl SlotSampler {
     /// What the drawn slot is on a GPU that turned out so: a MIG index, the GPU itself,
     /// or nothing. `Err` when this GPU has more slots than are drawn from, which would
     /// not be fair.
-    pub fn on(&self, slot: Slot, gpu: &Gpu) -> Result<Option<SampleCell>, Unfair> {
-        if !gpu.mig {
-            return Ok((slot.index == 0).then_some(SampleCell {
-                gpu: slot.gpu,
-                slot: None,
-            }));
+    pub fn on(&self, slot: Slot, gpu: &Gpu) -> Result<Option<Place>, Unfair> {
+        match gpu.mig {
+            false => Ok((slot.index == 0).then_some(None)),
+            true if gpu.slots > self.slots => Err(Unfair),
+            true => Ok((slot.index < gpu.slots).then_some(Some(slot.index))),
         }
-        if gpu.slots > self.slots {
-            return Err(Unfair);
-        }
-        Ok((slot.index < gpu.slots).then_some(SampleCell {
-            gpu: slot.gpu,
-            slot: Some(slot.index),
-        }))
     }
 }
 
@@ -93,14 +85,8 @@ impl SlotSampler {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unfair;
 
-/// Where a device may be: for NVML.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SampleCell {
-    /// NVML index of the GPU.
-    pub gpu: u32,
-    /// MIG index; none for the whole GPU.
-    pub slot: Option<u32>,
-}
+/// Where on its GPU a device may be: a MIG index, none for the whole GPU.
+pub type Place = Option<u32>;
 
 #[cfg(test)]
 mod tests {
@@ -139,18 +125,9 @@ mod tests {
     fn slots_of_gpus() {
         let draws = SlotSampler::new(2, Type::Any);
         let slot = |index| Slot { gpu: 1, index };
-        assert_eq!(
-            draws.on(slot(3), &gpu(true, 7)),
-            Ok(Some(SampleCell {
-                gpu: 1,
-                slot: Some(3)
-            }))
-        );
+        assert_eq!(draws.on(slot(3), &gpu(true, 7)), Ok(Some(Some(3))));
         assert_eq!(draws.on(slot(4), &gpu(true, 4)), Ok(None));
-        assert_eq!(
-            draws.on(slot(0), &gpu(false, 0)),
-            Ok(Some(SampleCell { gpu: 1, slot: None }))
-        );
+        assert_eq!(draws.on(slot(0), &gpu(false, 0)), Ok(Some(None)));
         assert_eq!(draws.on(slot(1), &gpu(false, 0)), Ok(None));
         assert_eq!(draws.on(slot(0), &gpu(true, 8)), Err(Unfair));
     }

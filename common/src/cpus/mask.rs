@@ -15,7 +15,7 @@ const MOST_WORDS: usize = WORDS << 10;
 
 /// The mask of the first thread of process `pid`; 0 stands for this thread. Inherited
 /// over execve(2).
-pub fn of(pid: i32) -> io::Result<CpuSet> {
+pub fn of_process(pid: i32) -> io::Result<CpuSet> {
     let mut words: Vec<c_ulong> = vec![0; WORDS];
     loop {
         // SAFETY: the kernel writes at most the length given, into a buffer of that
@@ -29,7 +29,7 @@ pub fn of(pid: i32) -> io::Result<CpuSet> {
             )
         };
         if written >= 0 {
-            return Ok(CpuSet::from_words(words));
+            return Ok(CpuSet::from_words(&words));
         }
         let error = io::Error::last_os_error();
         // EINVAL: the kernel can have more CPUs than there is room for.
@@ -50,7 +50,7 @@ pub fn set(cpus: &CpuSet) -> io::Result<()> {
         libc::syscall(
             libc::SYS_sched_setaffinity,
             0,
-            size_of_val(words),
+            size_of_val(&*words),
             words.as_ptr(),
         )
     };
@@ -69,8 +69,8 @@ pub fn set(cpus: &CpuSet) -> io::Result<()> {
 ///
 /// The mask may not be set.
 pub fn widest(own: &CpuSet) -> io::Result<CpuSet> {
-    set(&CpuSet::from_words(vec![c_ulong::MAX; WORDS * 8]))?;
-    let most = of(0)?;
+    set(&CpuSet::from_words(&[c_ulong::MAX; WORDS * 8]))?;
+    let most = of_process(0)?;
     if most != *own {
         set(own)?;
     }
@@ -93,18 +93,18 @@ mod tests {
 
     #[test]
     fn the_mask_of_this_thread_is_read_and_set() {
-        let before = of(0).unwrap();
+        let before = of_process(0).unwrap();
         assert_eq!(before, told());
         let last: CpuSet = before.iter().last().into_iter().collect();
         set(&last).unwrap();
-        assert_eq!((of(0).unwrap(), told()), (last.clone(), last));
+        assert_eq!((of_process(0).unwrap(), told()), (last.clone(), last));
         set(&before).unwrap();
-        assert_eq!(of(0).unwrap(), before);
+        assert_eq!(of_process(0).unwrap(), before);
     }
 
     #[test]
     fn the_widest_mask_is_found_without_a_change() {
-        let before = of(0).unwrap();
+        let before = of_process(0).unwrap();
         let most = widest(&before).unwrap();
         assert_eq!(
             (told(), most.intersection(&before)),
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_refuses_changes_nothing() {
-        let before = of(0).unwrap();
+        let before = of_process(0).unwrap();
         assert_eq!(
             set(&CpuSet::default()).unwrap_err().raw_os_error(),
             Some(libc::EINVAL)
@@ -129,7 +129,7 @@ mod tests {
                 .raw_os_error(),
             Some(libc::EINVAL)
         );
-        assert_eq!(of(0).unwrap(), before);
-        assert!(of(i32::MAX).is_err());
+        assert_eq!(of_process(0).unwrap(), before);
+        assert!(of_process(i32::MAX).is_err());
     }
 }

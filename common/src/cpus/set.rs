@@ -1,7 +1,8 @@
-//! A set of CPUs of any size, in the words that the kernel and NVML use, and in the list
+//! A set of CPUs of any size, from and to the words that the kernel and NVML use, and the list
 //! form of cpuset(7): `0-31,64-95`. Pure; the mask of a process is read and set
 //! elsewhere.
 
+use std::collections::BTreeSet;
 use std::ffi::c_ulong;
 use std::fmt;
 use std::str::FromStr;
@@ -17,28 +18,28 @@ const MOST: usize = 1 << 20;
 /// A set of CPUs, by their numbers in /sys/devices/system/cpu.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct CpuSet(Vec<c_ulong>);
+pub struct CpuSet(BTreeSet<usize>);
 
 impl CpuSet {
     /// From words as sched_getaffinity(2) and nvmlDeviceGetCpuAffinity fill them: CPU n
     /// is bit n % 64 of word n / 64.
-    pub fn from_words(mut words: Vec<c_ulong>) -> Self {
-        words.truncate(
-            words
-                .iter()
-                .rposition(|word| *word != 0)
-                .map_or(0, |last| last + 1),
-        );
-        Self(words)
+    pub fn from_words(words: &[c_ulong]) -> Self {
+        let bits = 0..words.len() * BITS;
+        bits.filter(|bit| words[bit / BITS] & (1 << (bit % BITS)) != 0)
+            .collect()
     }
 
     /// The same words, without those behind the last CPU.
-    pub fn words(&self) -> &[c_ulong] {
-        &self.0
+    pub fn words(&self) -> Vec<c_ulong> {
+        let mut words = vec![0; self.0.last().map_or(0, |last| last / BITS + 1)];
+        for cpu in &self.0 {
+            words[cpu / BITS] |= 1 << (cpu % BITS);
+        }
+        words
     }
 
     pub fn count(&self) -> usize {
-        self.0.iter().map(|word| word.count_ones() as usize).sum()
+        self.0.len()
     }
 
     /// Whether there are none.
@@ -46,47 +47,31 @@ impl CpuSet {
         self.0.is_empty()
     }
 
-    /// Whether this CPU is in it.
     pub fn contains(&self, cpu: usize) -> bool {
-        self.0
-            .get(cpu / BITS)
-            .is_some_and(|word| word & (1 << (cpu % BITS)) != 0)
+        self.0.contains(&cpu)
     }
 
     /// Their numbers, in order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        let numbers = |(place, word): (usize, &c_ulong)| {
-            let word = *word;
-            (0..BITS)
-                .filter(move |bit| word & (1 << bit) != 0)
-                .map(move |bit| place * BITS + bit)
-        };
-        self.0.iter().enumerate().flat_map(numbers)
+        self.0.iter().copied()
     }
 
     /// CPUs of both.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        Self::from_words(self.0.iter().zip(&other.0).map(|(a, b)| a & b).collect())
+        Self(&self.0 & &other.0)
     }
 
     /// CPUs of either.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        let word = |words: &[c_ulong], place| words.get(place).copied().unwrap_or(0);
-        Self(
-            (0..self.0.len().max(other.0.len()))
-                .map(|place| word(&self.0, place) | word(&other.0, place))
-                .collect(),
-        )
+        Self(&self.0 | &other.0)
     }
 
     /// CPUs that are not in `other`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
-        let left =
-            |(place, word): (usize, &c_ulong)| word & !other.0.get(place).copied().unwrap_or(0);
-        Self::from_words(self.0.iter().enumerate().map(left).collect())
+        Self(&self.0 - &other.0)
     }
 
     /// Runs of numbers that follow each other: first and last.
@@ -104,22 +89,12 @@ impl CpuSet {
 
 /// How many CPUs two sets have in common.
 pub fn overlap(a: &CpuSet, b: &CpuSet) -> usize {
-    a.0.iter()
-        .zip(&b.0)
-        .map(|(a, b)| (a & b).count_ones() as usize)
-        .sum()
+    a.0.intersection(&b.0).count()
 }
 
 impl FromIterator<usize> for CpuSet {
     fn from_iter<I: IntoIterator<Item = usize>>(cpus: I) -> Self {
-        let mut words = Vec::new();
-        for cpu in cpus {
-            if words.len() <= cpu / BITS {
-                words.resize(cpu / BITS + 1, 0);
-            }
-            words[cpu / BITS] |= 1 << (cpu % BITS);
-        }
-        Self(words)
+        Self(cpus.into_iter().collect())
     }
 }
 
@@ -136,24 +111,23 @@ impl fmt::Display for CpuSet {
     }
 }
 
+/// Without the sign that `parse` would take.
+fn cpu_number(text: &str) -> Option<usize> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|cpu| digits && *cpu < MOST)
+}
+
 impl FromStr for CpuSet {
     type Err = String;
 
     /// The list form of cpuset(7), as sysfs prints it; an empty text is the empty set.
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("`{}` is not a list of CPUs", text.trim());
-        let number = |text: &str| {
-            let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-            digits
-                .then(|| text.parse().ok())
-                .flatten()
-                .filter(|cpu| *cpu < MOST)
-                .ok_or_else(bad)
-        };
         let mut ranges = Vec::new();
         for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (first, last) = (number(first)?, number(last)?);
+            let first = cpu_number(first).ok_or_else(bad)?;
+            let last = cpu_number(last).ok_or_else(bad)?;
             if first > last {
                 return Err(bad());
             }
@@ -197,19 +171,12 @@ mod tests {
             );
         }
         assert_eq!(set("1,0,2-3,3-4").to_string(), "0-4");
-        for bad in [
-            "a",
-            "1-",
-            "-1",
-            "2-1",
-            "1,,2",
-            ",",
-            "0x3",
-            "1048576",
-            "0-4294967295",
-            "99999999999999999999999",
-            "+1",
-        ] {
+        #[rustfmt::skip]
+        let cases = [
+            "a", "1-", "-1", "2-1", "1,,2", ",", "0x3", "1048576", "0-4294967295",
+            "99999999999999999999999", "+1",
+        ];
+        for bad in cases {
             assert!(bad.parse::<CpuSet>().is_err(), "{bad}");
         }
     }
@@ -220,14 +187,14 @@ mod tests {
         assert_eq!((many.count(), many.words().len() * BITS), (2048, 2048));
         assert!(many.contains(2047) && !many.contains(2048));
         assert_eq!(
-            CpuSet::from_words(many.words().iter().copied().chain([0, 0]).collect()),
+            CpuSet::from_words(&[many.words(), vec![0, 0]].concat()),
             many
         );
         assert_eq!(
-            CpuSet::from_words(vec![0b1001, 0b10]),
+            CpuSet::from_words(&[0b1001, 0b10]),
             [0, 3, BITS + 1].into_iter().collect()
         );
-        assert!(CpuSet::from_words(vec![0; 16]).is_empty() && CpuSet::default().is_empty());
+        assert!(CpuSet::from_words(&[0; 16]).is_empty() && CpuSet::default().is_empty());
         let few: CpuSet = [BITS + 1, 2, 0].into_iter().collect();
         let in_it = |cpu: &usize| few.contains(*cpu);
         assert_eq!(

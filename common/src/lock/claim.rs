@@ -1,7 +1,7 @@
 //! Claims on a device: the tentative one, the look at the other side, and the
 //! confirmation, as the protocol of the lock has them. A write lock is tentative, a read
-//! lock confirmed; whoever reserves looks at leases and gives way to anything, whoever
-//! leases looks at reservations and gives way to confirmed ones, so of two that meet
+//! lock confirmed; a call that reserves looks at leases and gives way to anything, one
+//! that leases looks at reservations and gives way to confirmed ones, so of two that meet
 //! exactly one wins.
 
 use std::time::{Duration, Instant};
@@ -39,11 +39,11 @@ impl ClaimSpec {
 /// What became of an attempt to claim a device.
 #[derive(Debug)]
 pub enum Attempt {
-    /// It is ours to ask NVML about, and then to confirm or to drop.
+    /// This call may ask NVML about it, and then confirm or drop it.
     Got(Claim),
-    /// Somebody has it.
+    /// Another call has it.
     Taken,
-    /// Somebody was just trying it too and may yet leave it.
+    /// Another call is trying it too and may yet leave it.
     Tentative,
 }
 
@@ -112,7 +112,7 @@ impl Locks for ClaimAttempt {
         Ok(None)
     }
 
-    fn look(&mut self, region: Region) -> Result<Option<Held>, Failure> {
+    fn conflict(&mut self, region: Region) -> Result<Option<Held>, Failure> {
         across(
             &self.claim.description,
             &self.claim.spec.units,
@@ -134,7 +134,7 @@ pub fn try_claim(lock_file: &LockFile, spec: &ClaimSpec, span: Span) -> Result<A
 }
 
 /// Tries to write-lock the lease of a named device, again for at most 200 ms while only
-/// tentative claims are in the way. None: somebody has it.
+/// tentative claims are in the way. None: it is taken.
 pub fn named_lease(
     lock_file: &LockFile,
     span: Span,
@@ -183,8 +183,8 @@ impl Claim {
 
     /// Who chose inside these units at the same time; waits for at most 200 ms while that
     /// is only tentative. Leases inside hold the lease range too, so what is left to look
-    /// at are reservations. `own`: what is reserved inside by the reservation that these
-    /// units are ours by.
+    /// at are reservations. `own`: what is reserved inside by the reservation that gives
+    /// this call these units.
     pub fn others_inside(&self, own: &Units) -> Result<Option<Held>, Failure> {
         self.patiently(
             &self.spec.units.difference(own),
@@ -193,7 +193,7 @@ impl Claim {
     }
 
     /// The description that the claim is made with.
-    pub const fn description(&self) -> &OfdLock {
+    pub const fn ofd_lock(&self) -> &OfdLock {
         &self.description
     }
 
@@ -217,8 +217,8 @@ impl Claim {
                 ));
             }
         }
-        // What it is chosen from may end before it does. Not to be had only at an instant
-        // in which somebody tries in vain.
+        // The enclosing part may end before this claim. It cannot be locked only while
+        // another call tries in vain.
         let around = match (self.spec.side, self.spec.level) {
             (Side::Reservation, Level::Inner { .. }) => Some(self.span.reservation()),
             (Side::Lease, Level::Inner { reserved: false }) => Some(self.span.lease()),
@@ -234,7 +234,7 @@ impl Claim {
     }
 
     /// The claim's own description: closing it ends the claim.
-    pub fn into_description(self) -> OfdLock {
+    pub fn into_ofd_lock(self) -> OfdLock {
         self.description
     }
 }
@@ -256,7 +256,7 @@ pub fn confirm_all(
     if claims.len() == 1
         && let Some(only) = claims.pop()
     {
-        return Ok(only.into_description());
+        return Ok(only.into_ofd_lock());
     }
     let all = lock_file.open()?;
     for claim in &claims {

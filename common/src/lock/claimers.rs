@@ -1,10 +1,9 @@
 //! Who claims devices at this moment, for people: the processes whose descriptors show a
 //! write lock on a device's units. An honest claim lasts as long as NVML is asked about
-//! the device; one that stays keeps everybody else from the device.
+//! the device; one that stays keeps all others from the device.
 
 use super::holders::{Holder, uids};
 use super::{LockFile, OfdLock, Side, Span};
-use crate::byte_range::Range;
 use crate::error::Failure;
 use crate::procfs::{self, Stat, fdinfo, namespaces};
 
@@ -25,34 +24,37 @@ impl Claimers {
 
     /// Who claims a device: its processes, else the users whose bytes stand beside it,
     /// else one holder of whom nothing is known.
-    pub fn of(
+    pub fn holders(
         &self,
         lock_file: &LockFile,
         probe: &OfdLock,
         span: Span,
     ) -> Result<Vec<Holder>, Failure> {
-        let shows = |locks: &[fdinfo::OwnLock], region: Range| {
-            !fdinfo::within(locks, lock_file.identity.1, region).is_empty()
-        };
-        let claims = |(_, locks): &&(i32, Vec<fdinfo::OwnLock>)| {
-            shows(locks, span.lease()) || shows(locks, span.reservation())
-        };
-        let process = |stat: Stat| {
-            let uid = procfs::euid(stat.pid).map(namespaces::host_uid);
-            Holder {
-                pid: Some(stat.pid),
-                program: Some(stat.comm),
-                ..Holder::by_uid("claim", uid)
-            }
-        };
-        let found = self.0.iter().filter(claims);
+        let inode = lock_file.identity.1;
+        let found = self.0.iter().filter(|(_, locks)| {
+            [span.lease(), span.reservation()]
+                .iter()
+                .any(|region| !fdinfo::within(locks, inode, *region).is_empty())
+        });
         let found = found.filter_map(|(pid, _)| Stat::read(*pid));
-        let mut holders: Vec<Holder> = found.map(process).collect();
+        let mut holders: Vec<Holder> = found
+            .map(|stat| {
+                let uid = procfs::euid(stat.pid).map(namespaces::host_uid);
+                Holder {
+                    pid: Some(stat.pid),
+                    program: Some(stat.comm),
+                    ..Holder::by_uid("claim", uid)
+                }
+            })
+            .collect();
         if holders.is_empty() {
             let mut signed = uids(probe, span, Side::Lease)?;
             signed.extend(uids(probe, span, Side::Reservation)?);
-            let user = |uid| Holder::by_uid("claim", Some(uid));
-            holders.extend(signed.into_iter().map(user));
+            holders.extend(
+                signed
+                    .into_iter()
+                    .map(|uid| Holder::by_uid("claim", Some(uid))),
+            );
         }
         if holders.is_empty() {
             holders.push(Holder::by_uid("claim", None));

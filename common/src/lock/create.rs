@@ -1,6 +1,6 @@
 //! Making a missing lock file: under another name, with its final mode, moved into place
 //! without replacing anything. The directory is opened and checked first and everything
-//! is made through that descriptor, so that nobody can put another one in its place.
+//! is made through that descriptor, so that no user can put another one in its place.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -47,8 +47,8 @@ pub fn private(directory: &Path, path: &Path) -> Result<(), Failure> {
         Ok(()) | Err(Errno::EEXIST) => {}
         Err(errno) => return Err(cannot(directory, errno)),
     }
-    // Anybody may have made it, or a link in its place: then nothing is made, and opening
-    // the lock says why.
+    // Another user may have made it, or a link in its place: then nothing is made, and
+    // opening the lock says why.
     let Ok(opened) = opened(directory) else {
         return Ok(());
     };
@@ -75,7 +75,7 @@ fn trusted(origin: LockOrigin, path: &Path, opened: &File) -> bool {
         .is_ok_and(|meta| trust::directory(origin, path, &meta).is_ok())
 }
 
-/// Directory and lock together, so that nobody finds the one without the other.
+/// Directory and lock together, so that no process finds the one without the other.
 fn whole(directory: &Path, name: &OsStr) -> nix::Result<()> {
     let temporary = directory.with_file_name(beside(directory.file_name().unwrap_or_default()));
     with_mode(|| mkdirat(AT_FDCWD, &temporary, Mode::from_bits_truncate(0o755)))?;
@@ -120,7 +120,7 @@ fn fifo(directory: BorrowedFd<'_>, name: &OsStr, mode: u32) -> nix::Result<()> {
 }
 
 /// What `make` makes gets its final mode at once: a chmod(2) by name would follow a link
-/// that somebody put there meanwhile.
+/// that another user put there meanwhile.
 fn with_mode<T>(make: impl FnOnce() -> T) -> T {
     let mask = umask(Mode::empty());
     let made = make();

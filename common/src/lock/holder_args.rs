@@ -1,14 +1,13 @@
 //! The command line of a reservation's holder: what it reserves, for whom and until when.
 //! getgpu writes it, the holder takes everything it needs from it, people read it in
-//! ps(1), and every program of ours reads it back from /proc.
+//! ps(1), and every program of this package reads it back from /proc.
 
 use std::ffi::CString;
 use std::time::Duration;
 
-use super::device_words::DeviceWords;
 use crate::ident::Uuid;
-use crate::job::Job;
-use crate::procfs::Process;
+use crate::job::{Job, number_in_name};
+use crate::procfs::{Process, Stat};
 
 /// The option that makes a getgpu a holder; the words follow it.
 pub const OPTION: &str = "--holder";
@@ -34,7 +33,7 @@ pub enum Until {
     Released,
 }
 
-/// Everything a holder is told.
+/// What a holder's command line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderArgs {
     pub devices: Vec<Uuid>,
@@ -44,7 +43,7 @@ pub struct HolderArgs {
     pub caller: Process,
     /// The batch job that it is made in.
     pub job: Option<Job>,
-    /// What the system's log is told of its end; `None`: nothing.
+    /// The line for the system's log at its end; `None`: none.
     pub record: Option<String>,
     /// The grant that the devices were chosen from, where it names more than they are: a
     /// process that names all of it was granted it, and is no use of the reservation.
@@ -73,7 +72,7 @@ impl HolderArgs {
     /// The words behind `getgpu --holder`. A NUL cannot occur: process names end at one.
     pub fn words(&self) -> Vec<CString> {
         let mut words = vec![
-            joined(&self.devices),
+            Uuid::join(&self.devices),
             format!("caller={}({})", self.caller.pid, self.caller.name),
             format!("start={}", self.caller.start),
         ];
@@ -96,7 +95,7 @@ impl HolderArgs {
             words.extend(job.task.map(|task| format!("task={task}")));
         }
         if !self.grant.is_empty() {
-            words.push(format!("grant={}", joined(&self.grant)));
+            words.push(format!("grant={}", Uuid::join(&self.grant)));
         }
         words.push(format!("value={}", self.value));
         if self.granted {
@@ -115,33 +114,32 @@ impl HolderArgs {
     /// the value that it stood for then.
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let words = DeviceWords::parse(words)?;
-        let find = |key: &str| words.find(key);
-        let number = |key: &str| find(key).map_or(Some(0), |text| text.parse::<u64>().ok());
-        let seconds = |key: &str| Duration::try_from_secs_f64(find(key)?.parse().ok()?).ok();
-        let until = match find("hold") {
-            Some(text) => match process(text, number("hold-start")?)? {
+        let until = match words.find("hold") {
+            Some(text) => match process(text, words.number("hold-start")?)? {
                 Process { pid: 0, .. } => Until::Released,
-                process => Until::Over(process, seconds("longest")),
+                process => Until::Over(process, words.seconds("longest")),
             },
             None => Until::Programs {
-                wait: seconds("for").unwrap_or_default(),
-                linger: seconds("linger").unwrap_or_default(),
+                wait: words.seconds("for").unwrap_or_default(),
+                linger: words.seconds("linger").unwrap_or_default(),
             },
         };
         Some(Self {
-            value: find("value").unwrap_or_default().to_owned(),
-            caller: process(find("caller")?, number("start")?)?,
-            since: number("since")?,
-            record: find("record").map(str::to_owned),
-            job: find("job").map(|id| Job {
+            value: words.find("value").unwrap_or_default().to_owned(),
+            caller: process(words.find("caller")?, words.number("start")?)?,
+            since: words.number("since")?,
+            record: words.find("record").map(str::to_owned),
+            job: words.find("job").map(|id| Job {
                 id: id.into(),
-                task: find("task").and_then(|task| task.parse().ok()),
+                task: words.find("task").and_then(|task| task.parse().ok()),
             }),
-            grant: find("grant").map_or(Some(Vec::new()), parse_devices)?,
-            granted: find("granted").is_some(),
-            tag: find("tag").map(|name| Tag {
+            grant: words
+                .find("grant")
+                .map_or(Some(Vec::new()), parse_devices)?,
+            granted: words.find("granted").is_some(),
+            tag: words.find("tag").map(|name| Tag {
                 name: name.into(),
-                asked: find("asked").unwrap_or_default().into(),
+                asked: words.find("asked").unwrap_or_default().into(),
             }),
             devices: words.devices,
             until,
@@ -154,6 +152,12 @@ impl HolderArgs {
             Until::Over(process, _) => Some(process),
             _ => None,
         }
+    }
+
+    /// Whether it is about to end: the process that it holds for has exited.
+    pub fn is_ending(&self) -> bool {
+        let process = self.held_for();
+        process.is_some_and(|process| !Stat::runs(process.pid, process.start))
     }
 
     /// The process whose lease this is, as if cudawrap had started it: a program beside it
@@ -179,31 +183,59 @@ impl HolderArgs {
 
     /// The batch job that it is for: the prolog's are named after theirs.
     pub fn job(&self) -> Option<Job> {
-        let of_tag = || {
-            let id = self.tag.as_ref()?.name.strip_prefix("slurm-")?;
-            id.bytes().all(|b| b.is_ascii_digit()).then(|| Job {
-                id: id.to_owned(),
-                task: None,
-            })
-        };
-        self.job.clone().or_else(of_tag)
+        self.job.clone().or_else(|| {
+            let id = number_in_name(&self.tag.as_ref()?.name)?.to_owned();
+            Some(Job { id, task: None })
+        })
     }
 
     /// How many generations above a process this reservation was made: for that process
     /// itself 0, `usize::MAX` if it was made for none of its `lineage` (the process and
     /// its ancestors as pid and start, nearest first).
     pub fn distance(&self, lineage: &[(i32, u64)]) -> usize {
-        let made_for = |(pid, _): &(i32, u64)| {
-            self.held_for().is_some_and(|process| process.pid == *pid) || self.caller.pid == *pid
-        };
-        lineage.iter().position(made_for).unwrap_or(usize::MAX)
+        lineage
+            .iter()
+            .position(|(pid, _)| {
+                self.held_for().is_some_and(|process| process.pid == *pid)
+                    || self.caller.pid == *pid
+            })
+            .unwrap_or(usize::MAX)
     }
 }
 
-/// Devices as one word: `MIG-...,MIG-...`.
-fn joined(devices: &[Uuid]) -> String {
-    let devices = devices.iter().map(Uuid::as_str);
-    devices.collect::<Vec<_>>().join(",")
+/// The words behind the option, taken apart: UUIDs with commas between, then `key=value`.
+/// Keys that this version does not know are ignored.
+struct DeviceWords<'a> {
+    devices: Vec<Uuid>,
+    pairs: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> DeviceWords<'a> {
+    /// Reads them; none if the first word does not name devices.
+    fn parse(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let mut words = words.into_iter();
+        let devices = parse_devices(words.next()?)?;
+        Some(Self {
+            devices,
+            pairs: words.filter_map(|word| word.split_once('=')).collect(),
+        })
+    }
+
+    /// The value of a key.
+    fn find(&self, key: &str) -> Option<&'a str> {
+        let found = self.pairs.iter().find(|(name, _)| *name == key);
+        found.map(|(_, value)| *value)
+    }
+
+    /// The whole number under a key, 0 without it; none if it is no number.
+    fn number(&self, key: &str) -> Option<u64> {
+        self.find(key).map_or(Some(0), |text| text.parse().ok())
+    }
+
+    /// The duration under a key.
+    fn seconds(&self, key: &str) -> Option<Duration> {
+        Duration::try_from_secs_f64(self.find(key)?.parse().ok()?).ok()
+    }
 }
 
 fn parse_devices(text: &str) -> Option<Vec<Uuid>> {

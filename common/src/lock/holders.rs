@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::holder_args::{HolderArgs, Until};
-use super::ownership_proof::HolderProcess;
-use super::{Held, LockFile, OfdLock, Range, Side, Span, UNITS, Units};
+use super::ownership_proof::{HolderProcess, locks_of};
+use super::{Held, Level, LockFile, OfdLock, Range, Side, Span, UNITS, Units};
 use crate::error::Failure;
 use crate::job::Job;
-use crate::procfs::{self, Stat, fdinfo, namespaces};
+use crate::procfs::{self, Stat, namespaces};
 
 /// More runs of bytes than this on one device are a flood, and are not listed.
 const MOST: usize = 2000;
@@ -61,9 +61,7 @@ impl Holder {
             task: None,
         }
     }
-}
 
-impl Holder {
     /// Adds what getgpu-hold was started with: for whom, until when, under which name.
     fn describe(&mut self, args: &HolderArgs) {
         let (pid, name) = stands_for(args);
@@ -101,27 +99,25 @@ pub struct Holdings {
     pub used: i64,
     /// One lease has the whole device.
     pub whole: bool,
-    /// Somebody is trying it at this moment.
+    /// A call is trying it at this moment.
     pub tentative: bool,
-    /// Who.
     pub holders: Vec<Holder>,
 }
 
 impl Holdings {
-    /// Whether nobody has any of it, and somebody keeps others from taking it at this
-    /// moment.
+    /// Whether no process has any of it, and one is trying to take it at this moment.
     pub const fn claimed(&self) -> bool {
         self.tentative && self.used == 0
     }
 }
 
 /// Reads from the lock what is held of `span` and by whom.
-pub fn of(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings, Failure> {
+pub fn holdings(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings, Failure> {
     let mut held = Holdings::default();
     let leases = probe.conflicts(span.lease(), MOST)?.found;
-    let inner = probe.conflicts(span.inner_lease(), MOST)?.found;
     let reservations = probe.conflicts(span.reservation(), MOST)?.found;
-    let leased = confirmed(&leases, span.lease()).union(&confirmed(&inner, span.inner_lease()));
+    // What is held inside is held on the outer range, too (`Claim::hold_on`).
+    let leased = confirmed(&leases, span.lease());
     let reserved = confirmed(&reservations, span.reservation());
     (held.leased, held.reserved, held.used) = (
         leased.count(),
@@ -132,7 +128,6 @@ pub fn of(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings,
     // program's.
     held.whole = leases
         .iter()
-        .chain(&inner)
         .any(|c| c.held == Held::Confirmed && c.range.len() == UNITS);
     held.tentative = leases
         .iter()
@@ -176,14 +171,14 @@ pub fn process_ids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<i
         .collect())
 }
 
-/// The offsets inside `region` that are read-locked.
+/// The offsets inside `region` that are read-locked, each by itself: a holder signs with
+/// one byte, and a lock on many says nothing of whose they are.
 fn numbers(probe: &OfdLock, region: Range) -> Result<BTreeSet<i64>, Failure> {
     let scan = probe.conflicts(region, MOST)?;
-    let confirmed = scan.found.iter().filter(|c| c.held == Held::Confirmed);
-    Ok(confirmed
-        .flat_map(|c| {
-            (0..c.range.len().min(MOST as i64)).map(move |i| c.range.start() - region.start() + i)
-        })
+    let signatures = scan.found.iter();
+    let signatures = signatures.filter(|c| c.held == Held::Confirmed && c.range.len() == 1);
+    Ok(signatures
+        .map(|c| c.range.start() - region.start())
         .collect())
 }
 
@@ -196,16 +191,38 @@ fn side(
 ) -> Result<Vec<Holder>, Failure> {
     let mut uids = uids(probe, span, side)?;
     let mut holders = Vec::new();
+    let mut forged = false;
     if namespaces::host_pids() {
         for pid in process_ids(probe, span, side)? {
             let (Some(euid), Some(stat)) = (procfs::euid(pid), Stat::read(pid)) else {
                 continue;
             };
             let uid = namespaces::host_uid(euid);
-            // A byte that anybody could have locked counts only beside the uid of the
-            // process it names.
-            if uids.contains(&uid) {
+            // A byte that any user could have locked counts only beside the uid of the
+            // process it names, and not if that process shows that it has nothing.
+            if is_innocent(lock_file, pid, side, span) {
+                forged = true;
+            } else if uids.contains(&uid) {
                 holders.push(holder(lock_file, span, side, uid, &stat));
+            }
+        }
+        // Root may read who really has it.
+        let unsigned = holders.is_empty() && uids.is_empty();
+        if (forged || unsigned) && namespaces::is_host_root() {
+            uids.clear();
+            let all = procfs::pids().into_iter();
+            let holding = all.filter(|pid| !units_of(lock_file, *pid, side, span).is_empty());
+            for stat in holding.filter_map(Stat::read) {
+                let Some(euid) = procfs::euid(stat.pid) else {
+                    continue;
+                };
+                if holders
+                    .iter()
+                    .all(|known: &Holder| known.pid != Some(stat.pid))
+                {
+                    let uid = namespaces::host_uid(euid);
+                    holders.push(holder(lock_file, span, side, uid, &stat));
+                }
             }
         }
     }
@@ -250,30 +267,18 @@ fn holder(lock_file: &LockFile, span: Span, side: Side, uid: u32, stat: &Stat) -
     found
 }
 
+/// Whether a process may be read and shows that it has nothing of a device, so that another
+/// one has signed with its number.
+pub fn is_innocent(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> bool {
+    std::fs::read_dir(format!("/proc/{pid}/fdinfo")).is_ok()
+        && units_of(lock_file, pid, side, span).is_empty()
+}
+
 /// The units of a device that the descriptors of a process show, as far as they may be
 /// read.
 pub fn units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {
-    shown(
-        lock_file,
-        &fdinfo::confirmed_locks(&pid.to_string()),
-        side,
-        span,
-    )
-}
-
-/// The same with those that the process is claiming at this moment.
-pub fn claimed_units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {
-    let mut locks = fdinfo::confirmed_locks(&pid.to_string());
-    locks.extend(fdinfo::write_locks(&pid.to_string()));
-    shown(lock_file, &locks, side, span)
-}
-
-fn shown(lock_file: &LockFile, locks: &[fdinfo::OwnLock], side: Side, span: Span) -> Units {
-    let within = |region| Units::of(fdinfo::within(locks, lock_file.identity.1, region), region);
-    match side {
-        Side::Lease => within(span.lease()).union(&within(span.inner_lease())),
-        Side::Reservation => within(span.reservation()),
-    }
+    let region = span.of_side(side, Level::Outer);
+    Units::locked(&locks_of(pid), lock_file.identity.1, region)
 }
 
 /// When a process started, in Unix seconds.

@@ -11,7 +11,7 @@ use super::LockFile;
 use super::LockOrigin;
 use crate::procfs::{ancestry, namespaces};
 
-/// File systems on which a lock excludes nobody outside this mount or node
+/// File systems on which a lock excludes no process outside this mount or node
 /// (linux/magic.h; Lustre's llite).
 const NOT_OURS_ALONE: [(u64, &str); 5] = [
     (0x794c_7630, "overlayfs"),
@@ -24,7 +24,7 @@ const NOT_OURS_ALONE: [(u64, &str); 5] = [
 /// Whether locks of `place` exclude the programs of the whole host.
 pub fn with_host(lock_file: &LockFile) -> bool {
     match lock_file.origin {
-        // Somebody named it: what it is shared with is their choice.
+        // A setting named it: what it is shared with is the site's or the user's choice.
         LockOrigin::Environment => true,
         LockOrigin::Private => false,
         LockOrigin::Host => {
@@ -49,23 +49,22 @@ fn same_outside(lock_file: &LockFile) -> bool {
     let Ok(relative) = lock_file.path.strip_prefix("/") else {
         return true;
     };
-    let mounts = |pid: &str| {
-        std::fs::metadata(format!("/proc/{pid}/ns/mnt"))
-            .ok()
-            .map(|meta| meta.ino())
-    };
-    let ours = mounts("self");
+    let own = mount_namespace("self");
     let ancestors = ancestry::ancestors(std::process::id() as i32, 16)
         .into_iter()
         .map(|stat| stat.pid.to_string());
-    let differs = |pid: &String| {
-        mounts(pid).is_some_and(|theirs| Some(theirs) != ours)
+    !ancestors.chain(["1".to_owned()]).any(|pid| {
+        mount_namespace(&pid).is_some_and(|other| Some(other) != own)
             && match std::fs::metadata(Path::new("/proc").join(pid).join("root").join(relative)) {
                 Ok(meta) => (meta.dev(), meta.ino()) != lock_file.identity,
                 Err(error) => error.kind() == std::io::ErrorKind::NotFound,
             }
-    };
-    !ancestors.chain(["1".to_owned()]).any(|pid| differs(&pid))
+    })
+}
+
+fn mount_namespace(pid: &str) -> Option<u64> {
+    let meta = std::fs::metadata(format!("/proc/{pid}/ns/mnt")).ok()?;
+    Some(meta.ino())
 }
 
 /// Whether the lock or its directory is a mount of its own, as `-v

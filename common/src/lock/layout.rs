@@ -32,6 +32,11 @@ const fn fixed(start: i64, len: i64) -> Range {
 pub struct Span(i64);
 
 impl Span {
+    /// Where the spans of devices begin.
+    pub const FIRST: i64 = SPAN;
+    /// Behind the last of them.
+    pub const END: i64 = (SPANS - 1) * SPAN;
+
     /// The span that belongs to `uuid`.
     pub fn of(uuid: &Uuid) -> Self {
         let hash = fnv1a(uuid.as_str().as_bytes());
@@ -43,7 +48,6 @@ impl Span {
         fixed(self.0 + offset, len)
     }
 
-    /// All of it.
     pub const fn all(self) -> Range {
         self.range(0, SPAN)
     }
@@ -58,7 +62,7 @@ impl Span {
         self.range(0x0020_0000, UNITS)
     }
 
-    /// Both, with the bytes between them, which nobody uses.
+    /// Both, with the unused bytes between them.
     pub const fn lease_and_reservation(self) -> Range {
         self.range(0x0010_0000, 0x0010_0000 + UNITS)
     }
@@ -128,7 +132,6 @@ pub const QUEUES: u32 = 3000;
 /// empty.
 const TICKETS: i64 = 1 << 22;
 
-/// The tickets of one queue.
 pub const fn ticket_range(queue: u32) -> Range {
     fixed(1024 + (queue % QUEUES) as i64 * TICKETS, TICKETS)
 }

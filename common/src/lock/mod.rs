@@ -8,7 +8,6 @@
 pub mod claim;
 pub mod claimers;
 pub mod create;
-pub mod device_words;
 pub mod holder_args;
 pub mod holders;
 pub mod host_sharing;

@@ -1,7 +1,7 @@
 //! What is taken of a device at this moment, seen without taking anything: by confirmed
-//! and by tentative claims. Whoever chooses counts both; a listing counts the confirmed.
+//! and by tentative claims. A choice counts both; a listing counts the confirmed.
 
-use super::{Conflict, Held, Level, OfdLock, Range, Span, Units};
+use super::{Held, Level, OfdLock, Range, Span, Units};
 use crate::error::Failure;
 
 /// More runs of bytes than this on one device are a flood: then all of it counts as
@@ -20,7 +20,7 @@ pub struct Occupancy {
 impl Occupancy {
     /// Looks at both sides of a level; on the inner one also at leases of those who named
     /// the device.
-    pub fn look(probe: &OfdLock, level: Level, span: Span) -> Result<Self, Failure> {
+    pub fn read(probe: &OfdLock, level: Level, span: Span) -> Result<Self, Failure> {
         let regions: &[Range] = match level {
             Level::Outer => &[span.lease(), span.reservation()],
             Level::Inner { reserved: false } => &[span.inner_lease(), span.inner_reservation()],
@@ -37,29 +37,28 @@ impl Occupancy {
                     tentative: Units::default(),
                 });
             }
-            let of = |held| {
-                scan.found
+            for (held, units) in [
+                (Held::Confirmed, &mut taken.confirmed),
+                (Held::Tentative, &mut taken.tentative),
+            ] {
+                let ranges = scan
+                    .found
                     .iter()
-                    .filter(move |c: &&Conflict| c.held == held)
-                    .map(|c| c.range)
-            };
-            taken.confirmed = taken
-                .confirmed
-                .union(&Units::of(of(Held::Confirmed), *region));
-            taken.tentative = taken
-                .tentative
-                .union(&Units::of(of(Held::Tentative), *region));
+                    .filter(|c| c.held == held)
+                    .map(|c| c.range);
+                *units = units.union(&Units::of(ranges, *region));
+            }
         }
         Ok(taken)
     }
 
-    /// Everything that whoever chooses must leave alone.
+    /// Everything that a choice must leave alone.
     pub fn all(&self) -> Units {
         self.confirmed.union(&self.tentative)
     }
 
     /// Whether some of `units` is taken, and how.
-    pub fn of(&self, units: &Units) -> Option<Held> {
+    pub fn held(&self, units: &Units) -> Option<Held> {
         let meets = |taken: &Units| units.difference(taken) != *units;
         if meets(&self.confirmed) {
             return Some(Held::Confirmed);
@@ -78,7 +77,7 @@ pub fn in_region(probe: &OfdLock, region: Range) -> Result<Units, Failure> {
     })
 }
 
-/// Whether anybody claims any of a device: of a free one, and of most others, one
+/// Whether any process claims any of a device: of a free one, and of most others, one
 /// question to the kernel, which walks past every lock on the file for each.
 pub fn seen(probe: &OfdLock, span: Span) -> Result<Option<Held>, Failure> {
     let Some(first) = probe.conflict(span.lease_and_reservation())? else {

@@ -36,11 +36,11 @@ impl From<LockError> for Failure {
 }
 
 /// Whether a claim may yet be dropped, or is there to stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Held {
-    /// A write lock: somebody is trying.
+    /// A write lock: a process is trying.
     Tentative,
-    /// A read lock: somebody has it.
+    /// A read lock: a process has it.
     Confirmed,
 }
 
@@ -81,13 +81,14 @@ impl OfdLock {
         Self(fd)
     }
 
-    /// Tries to write-lock `range`: false if anybody else has any of it.
+    /// Tries to write-lock `range`: false if another process has any of it.
     pub fn try_write(&self, range: Range) -> LockResult<bool> {
         self.set(libc::F_WRLCK, range)
     }
 
-    /// Write-locks `range` as soon as nobody else has any of it: false if that takes longer
-    /// than `limit`. Polled, since fcntl(2) cannot wait for a lock for a limited time.
+    /// Write-locks `range` as soon as no other process has any of it: false if that takes
+    /// longer than `limit`. Polled, since fcntl(2) cannot wait for a lock for a limited
+    /// time.
     pub fn write_within(&self, range: Range, limit: Duration) -> LockResult<bool> {
         poll(limit, || self.try_write(range))
     }

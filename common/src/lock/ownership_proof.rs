@@ -1,6 +1,6 @@
-//! What is our own: reservations of our uid, and leases of our ancestors. A choice
+//! What this user has: reservations of our uid, and leases of our ancestors. A choice
 //! believes proof alone, and the proof is fdinfo: a process of our uid whose open
-//! descriptor holds the lock. Without proof it is somebody else's.
+//! descriptor holds the lock. Without proof it is another user's.
 
 use super::holder_args::{HolderArgs, OPTION};
 use super::{LockFile, Range, Span, Units};
@@ -54,7 +54,7 @@ fn called(pid: i32) -> bool {
     procfs::comm(pid).is_some_and(|name| name == HOLDER_NAME)
 }
 
-/// The holders of `uid` (all uids for root that asks for everybody's) that `wanted` agrees
+/// The holders of `uid` (all uids for root that asks for all users') that `wanted` agrees
 /// to: found by name, believed by proof.
 pub fn reservations(
     lock_file: &LockFile,
@@ -65,29 +65,28 @@ pub fn reservations(
     let ours = nix::unistd::geteuid().as_raw();
     // The cheapest question first, since it is asked of thousands: a file's owner, then a
     // name, then a whole status.
-    let may_be = |pid: &i32| {
+    let pids = procfs::pids().into_iter().filter(|pid| {
         *pid != own && uid.is_none_or(|uid| procfs::may_be_of(*pid, uid)) && called(*pid)
-    };
-    let read = |pid: i32| {
+    });
+    pids.filter_map(|pid| {
         let owner = procfs::euid(pid)?;
-        // The proof is dear: with 56 holders it is asked of those that matter. But anybody
-        // may call a process so, and whether it holds anything is seen without its help.
+        // The proof is expensive: with 56 holders only those that matter are asked. But
+        // any user may give a process this name, and whether it holds anything is seen
+        // without its help.
         if uid.is_some_and(|uid| uid != owner) || owner != ours && !holds_something(lock_file, pid)
         {
             return None;
         }
         let start = procfs::Stat::read(pid)?.start;
-        HolderProcess::parse(pid, start, &command_lines.of(pid, owner))
-    };
-    let pids = procfs::pids().into_iter().filter(may_be);
-    pids.filter_map(read)
-        .filter(|holder| wanted(&holder.args) && proven(lock_file, holder))
-        .collect()
+        HolderProcess::parse(pid, start, &command_lines.command_line(pid, owner))
+    })
+    .filter(|holder| wanted(&holder.args) && proven(lock_file, holder))
+    .collect()
 }
 
 /// Whether a process shows any confirmed lock on the file.
 fn holds_something(lock_file: &LockFile, pid: i32) -> bool {
-    fdinfo::confirmed_locks(&pid.to_string())
+    locks_of(pid)
         .iter()
         .any(|lock| lock.inode == lock_file.identity.1)
 }
@@ -95,27 +94,8 @@ fn holds_something(lock_file: &LockFile, pid: i32) -> bool {
 /// Whether the holder's own descriptors show the lock on every device that its command
 /// line names.
 pub fn proven(lock_file: &LockFile, holder: &HolderProcess) -> bool {
-    let locks = fdinfo::confirmed_locks(&holder.pid.to_string());
-    holder
-        .args
-        .devices
-        .iter()
-        .all(|device| !within(&locks, lock_file, Span::of(device).reservation()).is_empty())
-}
-
-/// The units of a device that the holder's own descriptors show.
-pub fn reserved_units(lock_file: &LockFile, holder: &HolderProcess, device: &Uuid) -> Units {
-    within(
-        &fdinfo::confirmed_locks(&holder.pid.to_string()),
-        lock_file,
-        Span::of(device).reservation(),
-    )
-}
-
-/// The locks that descriptors of ours show: before we lease anything, those that we
-/// inherited.
-pub fn inherited_locks() -> Vec<OwnLock> {
-    fdinfo::confirmed_locks("self")
+    let reserved = reserved(lock_file, holder);
+    reserved.iter().all(|(_, units)| !units.is_empty())
 }
 
 /// The locks that ancestors of our uid show.
@@ -125,8 +105,7 @@ pub fn ancestors_locks() -> Vec<OwnLock> {
     let own = own
         .iter()
         .filter(|stat| procfs::euid(stat.pid) == Some(uid));
-    own.flat_map(|stat| fdinfo::confirmed_locks(&stat.pid.to_string()))
-        .collect()
+    own.flat_map(|stat| locks_of(stat.pid)).collect()
 }
 
 /// The locks that `pid` shows; none if they may not be read.
@@ -137,27 +116,23 @@ pub fn locks_of(pid: i32) -> Vec<OwnLock> {
 /// The units of a device on which `locks` are a lease. They are read once, since a grant
 /// may name many devices.
 pub fn leased(locks: &[OwnLock], lock_file: &LockFile, device: &Uuid) -> Units {
-    within(locks, lock_file, Span::of(device).lease())
+    shown_in(locks, lock_file, Span::of(device).lease())
 }
 
 /// The units that `locks` show in a region of a device.
 pub fn shown_in(locks: &[OwnLock], lock_file: &LockFile, region: Range) -> Units {
-    within(locks, lock_file, region)
+    Units::locked(locks, lock_file.identity.1, region)
 }
 
 /// The devices of a reservation, each with the units that the holder's own descriptors
 /// show.
 pub fn reserved(lock_file: &LockFile, holder: &HolderProcess) -> Vec<(Uuid, Units)> {
     let locks = locks_of(holder.pid);
-    let units = |device: &Uuid| {
-        (
-            device.clone(),
-            within(&locks, lock_file, Span::of(device).reservation()),
-        )
-    };
-    holder.args.devices.iter().map(units).collect()
-}
-
-fn within(locks: &[OwnLock], lock_file: &LockFile, region: Range) -> Units {
-    Units::of(fdinfo::within(locks, lock_file.identity.1, region), region)
+    let devices = holder.args.devices.iter();
+    devices
+        .map(|device| {
+            let reserved = shown_in(&locks, lock_file, Span::of(device).reservation());
+            (device.clone(), reserved)
+        })
+        .collect()
 }

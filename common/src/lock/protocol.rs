@@ -19,10 +19,10 @@ pub enum Region {
 pub trait Locks {
     /// What can go wrong.
     type Error;
-    /// Tries to write-lock; none: it is ours, else what is in the way.
+    /// Tries to write-lock; none: it is locked, else what is in the way.
     fn write(&mut self, region: Region) -> Result<Option<Held>, Self::Error>;
     /// What others hold there.
-    fn look(&mut self, region: Region) -> Result<Option<Held>, Self::Error>;
+    fn conflict(&mut self, region: Region) -> Result<Option<Held>, Self::Error>;
     /// Lets some time pass; false when the time has run out.
     fn rest(&mut self) -> Result<bool, Self::Error>;
 }
@@ -32,9 +32,9 @@ pub trait Locks {
 pub enum Verdict {
     /// It may be confirmed.
     Got,
-    /// Somebody has it.
+    /// Another call has it.
     Taken,
-    /// Somebody is trying it, and may yet leave it.
+    /// Another call is trying it, and may yet leave it.
     Tentative,
 }
 
@@ -47,21 +47,23 @@ impl Verdict {
     }
 }
 
-/// Claims one device among several. Whoever reserves gives way to anything on the other
-/// side; whoever leases gives way to what is confirmed there, and waits for what is
-/// tentative, since whoever claims tentatively sees ours and gives way.
+/// Claims one device among several. A call that reserves gives way to anything on the
+/// other side. One that leases gives way to what is confirmed there, and waits for what
+/// is tentative, since a tentative reservation sees the lease and gives way.
 pub fn acquire<L: Locks>(locks: &mut L, side: Side, level: Level) -> Result<Verdict, L::Error> {
     if let Some(held) = locks.write(Region::Own)? {
         return Ok(Verdict::lost(held));
     }
-    while let Some(held) = locks.look(Region::Other)? {
+    while let Some(held) = locks.conflict(Region::Other)? {
         if held == Held::Confirmed || side == Side::Reservation || !locks.rest()? {
             return Ok(Verdict::lost(held));
         }
     }
     let outer = match (level, side) {
         (Level::Inner { reserved: true }, Side::Lease) => locks.write(Region::OuterLease)?,
-        (Level::Inner { reserved: true }, Side::Reservation) => locks.look(Region::OuterLease)?,
+        (Level::Inner { reserved: true }, Side::Reservation) => {
+            locks.conflict(Region::OuterLease)?
+        }
         _ => None,
     };
     Ok(outer.map_or(Verdict::Got, Verdict::lost))

@@ -23,25 +23,8 @@ struct Kind {
 /// One answer that a process has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Answer {
-    Lock(Option<Held8>),
+    Lock(Option<Held>),
     Rest(bool),
-}
-
-/// `Held` with an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Held8 {
-    Tentative,
-    Confirmed,
-}
-
-impl From<Held8> for Held {
-    fn from(held: Held8) -> Self {
-        if held == Held8::Tentative {
-            Self::Tentative
-        } else {
-            Self::Confirmed
-        }
-    }
 }
 
 /// The next step of a process.
@@ -87,7 +70,7 @@ impl Replay<'_> {
 
     fn lock(&mut self, step: Step) -> Result<Option<Held>, Stop> {
         match self.ask(step)? {
-            Answer::Lock(held) => Ok(held.map(Held::from)),
+            Answer::Lock(held) => Ok(held),
             Answer::Rest(_) => unreachable!("the history is of these very steps"),
         }
     }
@@ -100,7 +83,7 @@ impl Locks for Replay<'_> {
         self.lock(Step::Write(self.device, region))
     }
 
-    fn look(&mut self, region: Region) -> Result<Option<Held>, Stop> {
+    fn conflict(&mut self, region: Region) -> Result<Option<Held>, Stop> {
         self.lock(Step::Look(self.device, region))
     }
 
@@ -125,7 +108,10 @@ fn choose(replay: &mut Replay<'_>, kind: Kind) -> Result<(), Stop> {
         for device in left {
             replay.device = device;
             // The look that nobody sees, at both sides.
-            let seen = [replay.look(Region::Own)?, replay.look(Region::Other)?];
+            let seen = [
+                replay.conflict(Region::Own)?,
+                replay.conflict(Region::Other)?,
+            ];
             let verdict = match seen
                 .into_iter()
                 .flatten()
@@ -155,7 +141,7 @@ fn choose(replay: &mut Replay<'_>, kind: Kind) -> Result<(), Stop> {
 }
 
 /// Locks of the model: (process, device, side) and how.
-type Table = BTreeMap<(u8, u8, bool), Held8>;
+type Table = BTreeMap<(u8, u8, bool), Held>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
@@ -169,7 +155,7 @@ fn lease(kind: Kind, region: Region) -> bool {
     (kind.side == Side::Lease) == (region == Region::Own)
 }
 
-fn in_the_way(table: &Table, own: u8, device: u8, lease: bool) -> Option<Held8> {
+fn in_the_way(table: &Table, own: u8, device: u8, lease: bool) -> Option<Held> {
     let others = table
         .iter()
         .filter(|((process, d, l), _)| *process != own && *d == device && *l == lease);
@@ -213,7 +199,7 @@ fn steps(world: &World, kinds: &[Kind], patient: bool) -> Vec<World> {
             Step::Write(device, region) => {
                 let way = in_the_way(&table, own, device, lease(kind, region));
                 if way.is_none() {
-                    table.insert((own, device, lease(kind, region)), Held8::Tentative);
+                    table.insert((own, device, lease(kind, region)), Held::Tentative);
                 }
                 worlds.push(answered(table, Answer::Lock(way), false));
             }
@@ -245,7 +231,7 @@ fn steps(world: &World, kinds: &[Kind], patient: bool) -> Vec<World> {
                 let mine = table
                     .get_mut(&(own, device, kind.side == Side::Lease))
                     .expect("a tentative claim");
-                *mine = Held8::Confirmed;
+                *mine = Held::Confirmed;
                 worlds.push(answered(table, Answer::Lock(None), false));
             }
             Step::Failed(impatient) => worlds.push(answered(table, Answer::Lock(None), !impatient)),
@@ -278,7 +264,7 @@ fn explore(kinds: &[Kind], patient: bool) -> usize {
             let confirmed = world
                 .table
                 .iter()
-                .filter(|((_, d, _), held)| *d == device && **held == Held8::Confirmed)
+                .filter(|((_, d, _), held)| *d == device && **held == Held::Confirmed)
                 .count();
             assert!(confirmed <= 1, "two have device {device}: {world:#?}");
         }
@@ -354,7 +340,7 @@ const THREE: [[Side; 3]; 4] = {
 };
 
 #[test]
-fn three_processes_never_have_one_device_and_one_of_them_gets_it() {
+fn three_processes_never_share_a_device_and_one_of_them_gets_it() {
     for sides in THREE {
         check(&sides, 1);
     }

@@ -3,44 +3,65 @@
 
 use super::{LockResult, OfdLock, Range, Span};
 
-/// Those of `spans` in which anybody has locked a byte: one question if there are none,
-/// two for each, and one more for whatever is locked between two of them.
-pub fn touched(probe: &OfdLock, spans: impl Iterator<Item = Span>) -> LockResult<Vec<Span>> {
+/// What is locked of the node's devices.
+#[derive(Debug, Default)]
+pub struct Touched {
+    /// Devices in which any process has locked a byte.
+    pub spans: Vec<Span>,
+    /// Whether anything is locked where no device of the node has its span.
+    pub elsewhere: bool,
+}
+
+/// Looks for locks in `spans`, which are the node's, and beside them: one question if there
+/// are none, two for each device that has some, and one more for what is locked beside them.
+pub fn touched(probe: &OfdLock, spans: impl Iterator<Item = Span>) -> LockResult<Touched> {
     let mut sorted: Vec<Span> = spans.collect();
     sorted.sort_by_key(|span| span.all().start());
     sorted.dedup();
-    let ask = |range| Ok(probe.conflict(range)?.map(|conflict| conflict.range));
-    let mut found = Vec::new();
-    among(&sorted, &ask, &mut found)?;
+    let mut found = Touched::default();
+    find_touched(
+        &sorted,
+        Span::FIRST,
+        Span::END,
+        &|range| Ok(probe.conflict(range)?.map(|conflict| conflict.range)),
+        &mut found,
+    )?;
     Ok(found)
 }
 
-/// Asks about all of them at once. Whatever is found splits them into those before and
-/// those behind it.
-fn among(
+/// Asks about everything from `start` to `end`, where these spans lie. Whatever is found
+/// splits it into what is before and what is behind. Once a lock beside them is known only
+/// the spans matter, so that many such locks cost no more than one.
+fn find_touched(
     sorted: &[Span],
+    start: i64,
+    end: i64,
     ask: &dyn Fn(Range) -> LockResult<Option<Range>>,
-    found: &mut Vec<Span>,
+    found: &mut Touched,
 ) -> LockResult<()> {
-    let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else {
-        return Ok(());
+    let bounds = match (sorted.first(), sorted.last()) {
+        (Some(first), Some(last)) if found.elsewhere => {
+            Range::between(first.all().start(), last.all().end())
+        }
+        _ if found.elsewhere => None,
+        _ => Range::between(start, end),
     };
-    let Some(everything) = Range::between(first.all().start(), last.all().end()) else {
-        return Ok(());
-    };
-    let Some(locked) = ask(everything)? else {
+    let Some(locked) = bounds.map(ask).transpose()?.flatten() else {
         return Ok(());
     };
     let before = sorted.partition_point(|span| span.all().end() <= locked.start());
     let (before, behind) = sorted.split_at(before);
-    among(before, ask, found)?;
     match behind.split_first() {
-        // None of them, where the lock lies between two and ends before the second.
         Some((next, behind)) if next.all().start() < locked.end() => {
-            found.push(*next);
-            among(behind, ask, found)
+            found.spans.push(*next);
+            find_touched(before, start, next.all().start(), ask, found)?;
+            find_touched(behind, next.all().end(), end, ask, found)
         }
-        _ => among(behind, ask, found),
+        _ => {
+            found.elsewhere = true;
+            find_touched(before, start, end, ask, found)?;
+            find_touched(behind, start, end, ask, found)
+        }
     }
 }
 
@@ -61,21 +82,22 @@ mod tests {
     /// What is found where these ranges are locked, and with how many questions. As in the
     /// kernel, any one of those that meet a question answers it, cut to the question.
     fn search(spans: &[Span], locked: &[Range]) -> (Vec<Span>, usize) {
-        let (asked, mut found) = (Cell::new(0), Vec::new());
+        let (asked, mut found) = (Cell::new(0), Touched::default());
         let ask = |range: Range| {
             asked.set(asked.get() + 1);
             let mut met = locked.iter().rev().filter_map(|l| l.intersection(range));
             Ok(met.next())
         };
-        among(spans, &ask, &mut found).unwrap();
-        (found, asked.get())
+        find_touched(spans, Span::FIRST, Span::END, &ask, &mut found).unwrap();
+        found.spans.sort_by_key(|span| span.all().start());
+        (found.spans, asked.get())
     }
 
     #[test]
     fn devices_without_a_lock_cost_one_question() {
         let spans = spans(56);
         assert_eq!(search(&spans, &[]), (vec![], 1));
-        assert_eq!(search(&[], &[]), (vec![], 0));
+        assert_eq!(search(&[], &[]), (vec![], 1));
         // Locks of the queue, below all devices.
         assert_eq!(search(&spans, &[Range::byte(1024)]), (vec![], 1));
     }

@@ -4,6 +4,7 @@
 
 use super::layout::UNITS;
 use crate::byte_range::Range;
+use crate::procfs::fdinfo::{self, OwnLock};
 
 /// A set of units: runs in order, apart from each other, counted from the device's first
 /// unit.
@@ -22,6 +23,11 @@ impl Units {
             .into_iter()
             .filter_map(|range| range.intersection(region)?.moved(-region.start()));
         Self::ordered(inside.collect())
+    }
+
+    /// The parts of `region` that a process's `locks` on the file of this inode cover.
+    pub fn locked(locks: &[OwnLock], inode: u64, region: Range) -> Self {
+        Self::of(fdinfo::within(locks, inode, region), region)
     }
 
     /// Joins runs that meet or overlap.

@@ -1,6 +1,6 @@
 //! Bytes that the calls of one user take turns at: one for each of the user's tags, one
-//! for counting what the user holds. Anybody can lock such a byte, so a call waits longer
-//! than a second only for a process of the same user that is seen to hold it.
+//! for counting what the user holds. Any user can lock such a byte, so a call waits
+//! longer than a second only for a process of the same user that is seen to hold it.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,7 @@ use super::{LockFile, OfdLock, Range};
 use crate::error::Failure;
 use crate::procfs::{self, fdinfo};
 
-/// How long a call waits whoever holds the byte; honest calls usually hold it for
-/// milliseconds.
+/// How long a call waits for the byte; honest calls usually hold it for milliseconds.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long it waits for a call of the same user, which may be asking NVML.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,7 +24,7 @@ const STRANGER: Duration = Duration::from_secs(5);
 pub enum Entered {
     /// The byte is locked until this is dropped.
     Ours(OfdLock),
-    /// No process of the user is seen to hold the byte: somebody else keeps it.
+    /// No process of the user is seen to hold the byte: another user keeps it.
     Strangers,
     /// Another call of the user has not ended in a minute.
     Late,
@@ -35,23 +34,19 @@ pub enum Entered {
 pub fn enter(lock_file: &LockFile, byte: Range, uids: &[u32]) -> Result<Entered, Failure> {
     let guard = lock_file.open()?;
     let (began, mut searched) = (Instant::now(), Instant::now());
-    let mut last_found = began;
+    let (mut last_found, mut is_strangers) = (began, false);
     while !guard.try_write(byte)? {
+        if is_strangers {
+            return Ok(Entered::Strangers);
+        }
         if began.elapsed() >= PATIENCE {
             return Ok(Entered::Late);
         }
         if began.elapsed() >= GRACE && searched.elapsed() >= SEARCH {
             if held_by_one_of(lock_file, byte, uids) {
                 last_found = Instant::now();
-            } else if last_found.elapsed() >= STRANGER {
-                // It may have been given up during the search.
-                let got = guard.try_write(byte)?;
-                return Ok(if got {
-                    Entered::Ours(guard)
-                } else {
-                    Entered::Strangers
-                });
             }
+            is_strangers = last_found.elapsed() >= STRANGER;
             searched = Instant::now();
         }
         std::thread::sleep(PAUSE);

@@ -11,17 +11,16 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, send, shutdown, socketpair,
-};
+use nix::sys::socket::{MsgFlags, Shutdown, SockType, send, shutdown};
 
+use crate::descriptors::socket_pair;
 use crate::error::{Failure, Kind, reason};
 use crate::poll;
 use crate::procfs::namespaces;
 use crate::settings::Settings;
-pub use questions::Affinity;
 use rules::Rules;
-use wire::{Answer, Request};
+use serde::de::DeserializeOwned;
+use wire::Request;
 
 /// The hidden first argument that makes getgpu the process that asks NVML, on descriptor
 /// 0.
@@ -39,49 +38,12 @@ pub trait Worker {
     fn channel(&self) -> &OwnedFd;
     /// Waits until it exits, until `deadline` at most; false if it does not (then it was
     /// killed).
-    fn end(self, deadline: Instant) -> bool;
-}
-
-/// Where a choice gets its session from: one that is open, or one that is opened when it
-/// is needed.
-pub trait Ask {
-    /// The worker of the session.
-    type Worker: Worker;
-    fn client(&mut self) -> Result<&mut Client<Self::Worker>, Failure>;
-}
-
-impl<W: Worker> Ask for Client<W> {
-    type Worker = W;
-
-    fn client(&mut self) -> Result<&mut Self, Failure> {
-        Ok(self)
-    }
-}
-
-/// A session that opens at the first question. A waiter claims a device before it asks, so
-/// that nobody takes the device while the library loads.
-pub struct Later<'a, W: Worker> {
-    /// Opens it.
-    pub open: &'a mut dyn FnMut() -> Result<Client<W>, Failure>,
-    /// The session, once it is open.
-    pub opened: Option<Client<W>>,
-}
-
-impl<W: Worker> Ask for Later<'_, W> {
-    type Worker = W;
-
-    fn client(&mut self) -> Result<&mut Client<W>, Failure> {
-        let client = match self.opened.take() {
-            Some(client) => client,
-            None => (self.open)()?,
-        };
-        Ok(self.opened.insert(client))
-    }
+    fn end(self: Box<Self>, deadline: Instant) -> bool;
 }
 
 /// A session with the process that asks NVML.
-pub struct Client<W: Worker> {
-    worker: W,
+pub struct Client {
+    worker: Box<dyn Worker>,
     deadline: Instant,
     limit: Duration,
     buffer: Vec<u8>,
@@ -89,10 +51,10 @@ pub struct Client<W: Worker> {
     opened: bool,
 }
 
-impl<W: Worker> Client<W> {
+impl Client {
     /// Opens a session; the time limit of the settings runs from now on. It is not waited
     /// for: what the library says is read with the answer to the first question.
-    pub fn open(worker: W, settings: &Settings) -> Self {
+    pub fn open(worker: Box<dyn Worker>, settings: &Settings) -> Self {
         let limit = settings.nvml_timeout;
         let rules = Rules {
             idle_memory: settings.idle_memory,
@@ -114,58 +76,32 @@ impl<W: Worker> Client<W> {
         client
     }
 
-    /// All of a session: `ask`, and then its end, whatever came of it. An answer counts
-    /// only when the library has let go.
-    pub fn ask_all<T>(
-        mut self,
-        ask: impl FnOnce(&mut Self) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        match ask(&mut self) {
-            Ok(answer) => self.close().map(|()| answer),
-            Err(failure) => {
-                self.abandon();
-                Err(failure)
-            }
-        }
-    }
-
     /// Shuts the library down and waits for the process to be over. Only then do the
     /// answers count.
     pub fn close(mut self) -> Result<(), Failure> {
-        let failure = match self.tell(&Request::Quit) {
-            Ok(Answer::Bye) => {
-                let late = self.late();
-                return if self.worker.end(self.deadline) {
-                    Ok(())
-                } else {
-                    Err(late)
-                };
-            }
-            Ok(other) => nonsense(&other),
-            Err(failure) => failure,
-        };
-        // Whoever goes on in spite of the failure must not have its process as a child.
-        self.abandon();
-        Err(failure)
-    }
-
-    /// An answer that is no failure.
-    fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
-        match self.tell(request)? {
-            Answer::Failed(failure) => Err(failure),
-            answer => Ok(answer),
+        if let Err(failure) = self.ask(&Request::Quit).and_then(|bye: Result<(), _>| bye) {
+            // A caller that continues after the failure must not keep the worker as a child.
+            self.abandon();
+            return Err(failure);
+        }
+        let late = self.late();
+        if self.worker.end(self.deadline) {
+            Ok(())
+        } else {
+            Err(late)
         }
     }
 
-    fn tell(&mut self, request: &Request) -> Result<Answer, Failure> {
+    /// The answer, or the failure that is the answer; a session that failed gives none.
+    fn ask<T: DeserializeOwned>(
+        &mut self,
+        request: &Request,
+    ) -> Result<Result<T, Failure>, Failure> {
         let sent = self.send(request);
         if !self.opened {
             // A process that cannot open the library says so and is gone.
-            match self.receive()? {
-                Answer::Opened => self.opened = true,
-                Answer::Failed(failure) => return Err(failure),
-                other => return Err(nonsense(&other)),
-            }
+            self.receive::<()>()??;
+            self.opened = true;
         }
         sent?;
         self.receive()
@@ -190,7 +126,7 @@ impl<W: Worker> Client<W> {
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<Answer, Failure> {
+    fn receive<T: DeserializeOwned>(&mut self) -> Result<Result<T, Failure>, Failure> {
         let line = self.line()?;
         serde_json::from_slice(&line).map_err(|e| broken(&e.to_string()))
     }
@@ -234,9 +170,7 @@ impl<W: Worker> Client<W> {
         )
         .hint("the NVIDIA driver hangs on this node; setting `nvml_timeout` allows more time")
     }
-}
 
-impl<W: Worker> Client<W> {
     /// Ends a session whose answers no longer matter, after a failure.
     pub fn abandon(self) {
         let soon = Instant::now() + Duration::from_millis(200);
@@ -252,14 +186,10 @@ fn broken(why: &str) -> Failure {
     .hint("does `nvidia-smi -L` work on this node?")
 }
 
-fn nonsense(answer: &Answer) -> Failure {
-    broken(&format!("unexpected answer {answer:?}"))
-}
-
 /// Ends a connection, and waits until the worker has ended it too, which it does by
-/// exiting: nobody is told of the end of a process that sends no signal, and to look for it
-/// again and again takes longer. Until `deadline` at most, and not for long: what the library
-/// has left running may have the other end too.
+/// exiting: no process is told of the end of a child that sends no signal, and to look
+/// for it again and again takes longer. Until `deadline` at most, and not for long: what
+/// the library has left running may have the other end too.
 pub fn hang_up(channel: OwnedFd, deadline: Instant) {
     if shutdown(channel.as_raw_fd(), Shutdown::Write).is_ok() {
         // Whatever comes of it, the process is looked at next.
@@ -269,14 +199,5 @@ pub fn hang_up(channel: OwnedFd, deadline: Instant) {
 
 /// A connection to a worker: both ends close-on-exec and above the standard streams.
 pub fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (ours, theirs) = socketpair(
-        AddressFamily::Unix,
-        SockType::Stream,
-        None,
-        SockFlag::SOCK_CLOEXEC,
-    )?;
-    Ok((
-        crate::descriptors::above_standard(ours)?,
-        crate::descriptors::above_standard(theirs)?,
-    ))
+    socket_pair(SockType::Stream)
 }

@@ -1,5 +1,5 @@
-//! What makes a device busy, as the process that asks NVML is told: from the settings,
-//! and from where the asking process runs.
+//! What makes a device busy, as it is sent to the process that asks NVML: from the
+//! settings, and from where the asking process runs.
 
 use serde::{Deserialize, Serialize};
 

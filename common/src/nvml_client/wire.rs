@@ -1,16 +1,14 @@
 //! The messages between a program that chooses a device and the process that asks NVML
-//! for it: one JSON line each way. Both ends are of one release, so nothing here is kept
-//! compatible.
+//! for it: one JSON line each way, and an answer is what was asked for or a failure. Both ends
+//! are of one release, so nothing here is kept compatible.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::rules::Rules;
-use crate::cpus::CpuSet;
-use crate::error::Failure;
 use crate::ident::Uuid;
-use crate::inventory::{Detail, Device, Gpu, Inventory, Usage};
+use crate::inventory::{Detail, Gauge};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
@@ -21,12 +19,14 @@ pub enum Request {
         /// What counts as busy.
         rules: Rules,
     },
+    /// Number of GPUs.
     Count,
     /// One GPU's MIG mode and number of slots.
     Gpu {
         /// NVML index.
         gpu: u32,
     },
+    /// A device; none for an empty slot.
     Device {
         /// NVML index of the GPU.
         gpu: u32,
@@ -48,9 +48,9 @@ pub enum Request {
         detail: Detail,
     },
     /// Which CPUs are near the GPU of a device.
-    Cpus {
-        uuid: Uuid,
-    },
+    Cpus { uuid: Uuid },
+    /// One number of each of these GPUs, by NVML index; none: NVML does not tell.
+    Gauges { gpus: Vec<u32>, gauge: Gauge },
     Scan {
         /// How much to ask.
         detail: Detail,
@@ -59,26 +59,6 @@ pub enum Request {
     Quit,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Answer {
-    /// The library is ready.
-    Opened,
-    /// Number of GPUs.
-    Count(u32),
-    Gpu(Gpu),
-    /// A device, or an empty slot.
-    Device(Option<Device>),
-    Usage(Usage),
-    /// In the order of the question.
-    Usages(Vec<Result<Usage, Failure>>),
-    /// The CPUs near a GPU.
-    Cpus(CpuSet),
-    Scan(Inventory),
-    Failed(Failure),
-    /// The library is shut down.
-    Bye,
-}
-
 #[cfg(test)]
-#[path = "wire_properties.rs"]
-mod properties;
+#[path = "wire_tests.rs"]
+mod tests;

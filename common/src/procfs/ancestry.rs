@@ -52,6 +52,7 @@ mod tests {
             comm: "sh".into(),
             state: 'S',
             ppid: 0,
+            exiting: false,
             threads: 1,
             terminal: 0,
             kernel: false,
@@ -63,11 +64,9 @@ mod tests {
 
     #[test]
     fn forks_count_as_the_shell_they_came_from() {
+        #[rustfmt::skip]
         let chain = [
-            stat(30, 7, true),
-            stat(20, 7, true),
-            stat(10, 7, false),
-            stat(5, 9, true),
+            stat(30, 7, true), stat(20, 7, true), stat(10, 7, false), stat(5, 9, true),
             stat(1, 9, false),
         ];
         assert_eq!(caller(&chain).unwrap().pid, 10);

@@ -1,6 +1,6 @@
 //! Proof of who holds a lock: the `lock:` lines of /proc/PID/fdinfo, which only the
 //! process's own user and root may read. Everything on the lock file itself can be taken
-//! by anybody; these lines cannot be forged.
+//! by any user; these lines cannot be forged.
 
 use super::file::{numbers, whole};
 use crate::byte_range::Range;
@@ -55,26 +55,30 @@ pub fn parse(line: &str, kind: &str) -> Option<OwnLock> {
     })
 }
 
-/// Locks as one word, `inode:start:end,...`, for a process of ours that may not read them:
-/// the kernel hides those of a program whose file is not readable.
+/// Locks as one word, `inode:start:end,...`, for a cudawrap process that may not read
+/// them: the kernel hides those of a program whose file is not readable.
 pub fn to_word(locks: &[OwnLock]) -> String {
-    let one = |lock: &OwnLock| {
-        let (start, end) = (lock.range.start(), lock.range.end());
-        format!("{}:{start}:{end}", lock.inode)
-    };
-    locks.iter().map(one).collect::<Vec<_>>().join(",")
+    locks
+        .iter()
+        .map(|lock| {
+            let (start, end) = (lock.range.start(), lock.range.end());
+            format!("{}:{start}:{end}", lock.inode)
+        })
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// The locks of such a word; what is none is left out.
 pub fn from_word(word: &str) -> Vec<OwnLock> {
-    let one = |text: &str| {
-        let mut fields = text.split(':');
-        Some(OwnLock {
-            inode: fields.next()?.parse().ok()?,
-            range: Range::between(fields.next()?.parse().ok()?, fields.next()?.parse().ok()?)?,
+    word.split(',')
+        .filter_map(|text| {
+            let mut fields = text.split(':');
+            Some(OwnLock {
+                inode: fields.next()?.parse().ok()?,
+                range: Range::between(fields.next()?.parse().ok()?, fields.next()?.parse().ok()?)?,
+            })
         })
-    };
-    word.split(',').filter_map(one).collect()
+        .collect()
 }
 
 /// The parts of `range` on file `inode` that `locks` cover, clipped to it, in order,

@@ -18,7 +18,7 @@ const MOST_FILES: usize = 8192;
 
 /// Between two tries while the kernel lacks memory or descriptors.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Tries of a program that somebody waits for.
+/// Tries of a program that a user waits for.
 const TRIES: u32 = 5;
 
 static PERSISTENT: AtomicBool = AtomicBool::new(false);
@@ -91,26 +91,27 @@ fn read(path: &str) -> Result<Vec<u8>> {
 /// it may not be read. The standard library's way panics where a directory cannot be
 /// closed, which would end a reservation.
 pub fn numbers(path: &str) -> Vec<i32> {
+    retried(PERSISTENT.load(Ordering::Relaxed), || list_numbers(path)).unwrap_or_default()
+}
+
+fn list_numbers(path: &str) -> Result<Vec<i32>> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let list = || -> Result<Vec<i32>> {
-        let mut directory = Dir::open(path, flags, Mode::empty())?;
-        let mut found = Vec::new();
-        for entry in directory.iter() {
-            match entry {
-                Ok(entry) => found.extend(
-                    entry
-                        .file_name()
-                        .to_str()
-                        .ok()
-                        .and_then(|name| name.parse::<i32>().ok()),
-                ),
-                Err(errno @ (Errno::ENFILE | Errno::ENOMEM)) => return Err(errno.into()),
-                Err(_) => {}
-            }
+    let mut directory = Dir::open(path, flags, Mode::empty())?;
+    let mut found = Vec::new();
+    for entry in directory.iter() {
+        match entry {
+            Ok(entry) => found.extend(
+                entry
+                    .file_name()
+                    .to_str()
+                    .ok()
+                    .and_then(|name| name.parse::<i32>().ok()),
+            ),
+            Err(errno @ (Errno::ENFILE | Errno::ENOMEM)) => return Err(errno.into()),
+            Err(_) => {}
         }
-        Ok(found)
-    };
-    retried(PERSISTENT.load(Ordering::Relaxed), list).unwrap_or_default()
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -156,14 +157,11 @@ mod tests {
 
     #[test]
     fn a_file_of_any_length_is_read_whole() {
-        for length in [
-            0,
-            1,
-            MOST_FILES - 1,
-            MOST_FILES,
-            MOST_FILES + 1,
-            5 * MOST_FILES,
-        ] {
+        #[rustfmt::skip]
+        let cases = [
+            0, 1, MOST_FILES - 1, MOST_FILES, MOST_FILES + 1, 5 * MOST_FILES,
+        ];
+        for length in cases {
             let file = tempfile::NamedTempFile::new().unwrap();
             let bytes: Vec<u8> = (0..length).map(|place| (place % 251) as u8).collect();
             std::fs::write(file.path(), &bytes).unwrap();

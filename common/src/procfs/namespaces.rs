@@ -28,7 +28,8 @@ pub fn host_uid(uid: u32) -> u32 {
     translate(&map, uid).unwrap_or(uid)
 }
 
-/// Whether we are the host's root, and not one of a user namespace that anybody can make.
+/// Whether we are the host's root, and not one of a user namespace that any user can
+/// make.
 pub fn is_host_root() -> bool {
     host_uid(nix::unistd::geteuid().as_raw()) == 0
 }
@@ -40,7 +41,7 @@ pub fn host_root_mapped() -> bool {
             .is_ok_and(|map| rows(&map).any(|(_, outside, n)| outside == 0 && n > 0))
 }
 
-/// The uid that stands for everybody without a name here.
+/// The uid that stands for all users who are not mapped here.
 pub fn overflow_uid() -> u32 {
     let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
     text.trim().parse().unwrap_or(65534)

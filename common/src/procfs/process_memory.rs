@@ -2,6 +2,7 @@
 //! process (its memory lock held by a thread in D state), so only the holder of a
 //! reservation, which hangs alone, reads those of processes it does not know.
 
+use super::Stat;
 use super::file::whole;
 
 /// What reading a process's memory gave.
@@ -16,8 +17,9 @@ pub enum Secret {
 }
 
 /// The environment that `pid` was started with. An empty one is read again, since in the
-/// middle of execve it is empty, and then from the other threads, since that of a first
-/// thread that has ended is.
+/// middle of execve it is empty, and then from the other threads, since a first thread
+/// that has ended has none. One that ends has none either: its user may not read it then,
+/// as if it were secret.
 pub fn environ(pid: i32) -> Secret {
     let mut secret = read(pid, "environ");
     for _ in 0..3 {
@@ -27,10 +29,13 @@ pub fn environ(pid: i32) -> Secret {
         std::thread::yield_now();
         secret = read(pid, "environ");
     }
-    if [Secret::Bytes(Vec::new()), Secret::Gone].contains(&secret) {
-        return of_other_thread(pid).unwrap_or(secret);
+    if matches!(&secret, Secret::Bytes(block) if !block.is_empty()) {
+        return secret;
     }
-    secret
+    match of_other_thread(pid).unwrap_or(secret) {
+        Secret::Denied if Stat::read(pid).is_none_or(|stat| stat.exiting) => Secret::Gone,
+        secret => secret,
+    }
 }
 
 /// The environment as the threads behind the first one show it; a few are asked.

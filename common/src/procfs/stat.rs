@@ -4,6 +4,8 @@
 
 /// PF_KTHREAD of linux/sched.h: a kernel thread.
 const PF_KTHREAD: u64 = 0x0020_0000;
+/// PF_EXITING of linux/sched.h: it ends, and soon has no memory.
+const PF_EXITING: u64 = 0x0000_0004;
 /// PF_FORKNOEXEC of linux/sched.h: forked, and not executed anything since.
 const PF_FORKNOEXEC: u64 = 0x0000_0040;
 
@@ -23,6 +25,8 @@ pub struct Stat {
     pub kernel: bool,
     /// Whether it was forked and has not executed a program since.
     pub forked: bool,
+    /// Whether its first thread is ending, or has ended.
+    pub exiting: bool,
     /// How many threads it has (field 20). One whose first thread has ended shows the
     /// state Z, and lives as long as the others.
     pub threads: u32,
@@ -62,10 +66,16 @@ impl Stat {
             terminal: field(7).and_then(|f| f.parse().ok()).unwrap_or(0),
             kernel: flags & PF_KTHREAD != 0,
             forked: flags & PF_FORKNOEXEC != 0,
+            exiting: flags & PF_EXITING != 0,
             threads: field(20).and_then(|f| f.parse().ok()).unwrap_or(1),
             start: field(22)?.parse().ok()?,
             arg_start: field(48).and_then(|f| f.parse().ok()).unwrap_or(0),
         })
+    }
+
+    /// Whether the process `pid` that began at `start` still runs.
+    pub fn runs(pid: i32, start: u64) -> bool {
+        Self::read(pid).is_some_and(|stat| stat.start == start && stat.alive())
     }
 
     /// Whether it runs: neither a zombie nor gone.
@@ -84,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_anything() {
-        // Field 9: PF_KTHREAD alone, then PF_FORKNOEXEC alone.
+        // Field 9: PF_KTHREAD alone, PF_FORKNOEXEC alone, PF_EXITING alone.
         let parsed = |flags: &str| {
             let field = |n: i32| {
                 if n == 9 {
@@ -108,6 +118,7 @@ mod tests {
         assert_eq!(stat.terminal, 7);
         let stat = parsed("64");
         assert_eq!((stat.kernel, stat.forked), (false, true));
+        assert!(!stat.exiting && parsed("4").exiting);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::resolve_program::PREFIX;
 
 /// TASK_COMM_LEN of linux/sched.h without the final NUL.
 const LONGEST_COMM: usize = 15;
-/// Where root's create-cudawrap notes what it has wrapped; everybody can read it.
+/// Where root's create-cudawrap notes what it has wrapped; every user can read it.
 const NOTE: &str = "/var/lib/getgpu/wrapped";
 
 /// The name of process `pid`, whose `comm` is this.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::choice::device_claim;
 use crate::error::Failure;
 use crate::inventory::{Device, Inventory};
+use crate::lock::holder_args::HolderArgs;
 use crate::lock::ownership_proof::{self, HolderProcess};
 use crate::lock::{Level, LockFile, OfdLock, Side, Span, Units, holders, occupancy};
 use crate::procfs::namespaces;
@@ -14,8 +15,8 @@ use crate::request::Request;
 
 /// How much longer than `linger` a call waits for a lingering reservation.
 pub const MARGIN: Duration = Duration::from_millis(500);
-/// How long a plain reservation of the own user counts as lingering: its holder may be
-/// about to see the exit of its program.
+/// How long a plain reservation of the own user counts as lingering, and one that is held
+/// for a process that has exited: its holder may be about to see that exit.
 pub const NOTICE: Duration = Duration::from_millis(300);
 
 /// Whether devices are about to become free.
@@ -44,12 +45,12 @@ pub fn prospect(
         return Ok(Prospect::Lingering);
     }
     let uid = nix::unistd::geteuid().as_raw();
-    let plain = ownership_proof::reservations(lock_file, Some(uid), &|args| args.is_plain());
+    let soon = ownership_proof::reservations(lock_file, Some(uid), &may_end_soon);
     let own = |device: &Device| {
-        let own = own_units(lock_file, request.level(), &plain, device);
+        let own = own_units(lock_file, request.level(), &soon, device);
         Ok(marked(device)?.union(&own))
     };
-    if !plain.is_empty() && is_enough(probe, request, inventory, &own)? {
+    if !soon.is_empty() && is_enough(probe, request, inventory, &own)? {
         return Ok(Prospect::Possible);
     }
     Ok(Prospect::None)
@@ -76,12 +77,17 @@ pub fn prospect_within_limit(
             return Ok(Prospect::Lingering);
         }
     }
-    let plain = ownership_proof::reservations(lock_file, Some(uid), &|args| args.is_plain());
-    Ok(if plain.is_empty() {
+    let soon = ownership_proof::reservations(lock_file, Some(uid), &may_end_soon);
+    Ok(if soon.is_empty() {
         Prospect::None
     } else {
         Prospect::Possible
     })
+}
+
+/// Whether a reservation may end within [`NOTICE`].
+fn may_end_soon(args: &HolderArgs) -> bool {
+    args.is_plain() || args.is_ending()
 }
 
 /// Whether as many devices as the request wants have room, some of them only when the

@@ -4,7 +4,9 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use crate::diag::{Diag, Level};
+use super::outlook::Outlook;
+use crate::diag::{Diag, Verbosity};
+use crate::settings::Settings;
 
 /// Between two lines on a terminal, in which waiters ahead may have been served.
 const REPAINT: Duration = Duration::from_millis(250);
@@ -17,6 +19,7 @@ pub enum Standing {
         used: usize,
         total: usize,
         ahead: usize,
+        outlook: Outlook,
     },
     /// Over the user's own limit, which this says.
     OverLimit(String),
@@ -34,23 +37,25 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing is printed yet.
-    pub fn new(diag: &Diag) -> Self {
-        let terminal = std::io::stderr().is_terminal();
+    /// Of a wait that was asked for; if the site cuts it short, that is said first.
+    pub fn asked(settings: &Settings, diag: &Diag) -> Self {
+        if let Some(line) = settings.wait_is_cut() {
+            diag.warn(&line);
+        }
         Self {
-            diag: *diag,
-            terminal,
-            began: Instant::now(),
-            said: None,
             silent: false,
+            ..Self::silent(diag)
         }
     }
 
     /// Prints nothing at all: for callers that did not ask to wait.
     pub fn silent(diag: &Diag) -> Self {
         Self {
+            diag: *diag,
+            terminal: std::io::stderr().is_terminal(),
+            began: Instant::now(),
+            said: None,
             silent: true,
-            ..Self::new(diag)
         }
     }
 
@@ -62,7 +67,7 @@ impl Progress {
     /// Says how it stands: `state` is asked for only if it is to be said.
     pub fn update(&mut self, state: impl FnOnce() -> Standing) {
         if self.silent
-            || self.diag.level() < Level::Normal
+            || self.diag.level() < Verbosity::Normal
             || self
                 .said
                 .is_some_and(|said| !self.terminal || said.elapsed() < REPAINT)
@@ -70,15 +75,12 @@ impl Progress {
         {
             return;
         }
-        let text = line(&state());
+        let state = state();
         if self.terminal {
-            self.write(&format!(
-                "\r{}: {text}, {}\x1b[K",
-                self.diag.program(),
-                clock(self.waited())
-            ));
+            let text = painted(&state, self.diag.program(), self.waited(), columns());
+            self.write(&format!("\r{text}\x1b[K"));
         } else {
-            self.diag.line("", &text);
+            self.diag.line("", &line(&state, ""));
         }
         self.said = Some(Instant::now());
     }
@@ -98,8 +100,8 @@ impl Progress {
         }
     }
 
-    /// Whether the terminal is ours to paint on: in the background its last line is the
-    /// shell's prompt.
+    /// Whether this process may paint on the terminal: in the background its last line is
+    /// the shell's prompt.
     fn may_paint(&self) -> bool {
         !self.terminal
             || nix::unistd::tcgetpgrp(std::io::stderr())
@@ -111,15 +113,46 @@ impl Progress {
     }
 }
 
-fn line(standing: &Standing) -> String {
+fn line(standing: &Standing, clock: &str) -> String {
     match standing {
-        Standing::Queued { used, total, ahead } => {
-            format!("waiting for a device: {used} of {total} in use, {ahead} ahead of you")
-        }
+        Standing::Queued {
+            used,
+            total,
+            ahead,
+            outlook,
+        } => format!(
+            "waiting for a device: {used} of {total} in use, {ahead} ahead of you{clock}{}",
+            outlook.text()
+        ),
         Standing::OverLimit(text) => {
-            format!("waiting for a device: {text}; others are served first until you hold less")
+            format!(
+                "waiting for a device: {text}; others are served first until you hold less{clock}"
+            )
         }
     }
+}
+
+/// The line for a terminal of so many columns: a short one where it would not fit, and no
+/// wider than the terminal, which would scroll with each that is written.
+fn painted(standing: &Standing, program: &str, waited: Duration, columns: usize) -> String {
+    let clock = clock(waited);
+    let long = format!("{program}: {}", line(standing, &format!(", {clock}")));
+    if long.chars().count() < columns {
+        return long;
+    }
+    let short = match standing {
+        Standing::Queued {
+            used, total, ahead, ..
+        } => format!("{program}: waiting {clock}, {ahead} ahead, {used} of {total} in use"),
+        Standing::OverLimit(text) => format!("{program}: waiting {clock}: {text}"),
+    };
+    short.chars().take(columns.saturating_sub(1)).collect()
+}
+
+/// The width of the terminal; of one that does not say it, none.
+fn columns() -> usize {
+    let size = terminal_size::terminal_size_of(std::io::stderr());
+    size.map_or(usize::MAX, |(width, _)| usize::from(width.0))
 }
 
 /// `00:42`, `1:00:07`
@@ -143,17 +176,28 @@ mod tests {
             used: 7,
             total: 8,
             ahead: 2,
+            outlook: Outlook::default(),
         };
+        let over = Standing::OverLimit("you hold 1 of at most 1: MIG-a".into());
         assert_eq!(
-            line(&queued),
+            line(&queued, ""),
             "waiting for a device: 7 of 8 in use, 2 ahead of you"
         );
         assert_eq!(
-            line(&Standing::OverLimit(
-                "you hold 1 of at most 1: MIG-a".into()
-            )),
+            line(&over, ""),
             "waiting for a device: you hold 1 of at most 1: MIG-a; others are served first until you hold less"
         );
+        #[rustfmt::skip]
+        let cases = [
+            (&queued, 80, "getgpu: waiting for a device: 7 of 8 in use, 2 ahead of you, 00:42"),
+            (&queued, 60, "getgpu: waiting 00:42, 2 ahead, 7 of 8 in use"),
+            (&queued, 20, "getgpu: waiting 00:4"),
+            (&over, 60, "getgpu: waiting 00:42: you hold 1 of at most 1: MIG-a"),
+        ];
+        for (standing, columns, painted_line) in cases {
+            let painted = painted(standing, "getgpu", Duration::from_secs(42), columns);
+            assert_eq!(painted, painted_line[..painted_line.len().min(columns - 1)]);
+        }
         assert_eq!(
             [42, 725, 3607].map(|s| clock(Duration::from_secs(s))),
             ["00:42", "12:05", "1:00:07"]

@@ -1,5 +1,5 @@
-//! Who waits, for people: the processes that have signed their ticket, with what they were
-//! started with. Anybody can lock such a byte, so nothing is decided by it.
+//! Who waits, for people: the processes that have signed their ticket, with what they
+//! were started with. Any user can lock such a byte, so nothing is decided by it.
 
 use serde::Serialize;
 
@@ -40,18 +40,20 @@ pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
         }
     }
     found.sort_by_key(|(stat, _)| (stat.start, stat.pid));
-    let one = |(stat, uid): (Stat, u32)| {
-        let words = words(&command_lines.of(stat.pid, uid));
-        let (pid, command) = waits_for(&stat, &words);
-        Queued {
-            pid,
-            uid,
-            user: procfs::user_name(uid),
-            command,
-            since: holders::since(&stat),
-        }
-    };
-    Ok(found.into_iter().map(one).collect())
+    Ok(found
+        .into_iter()
+        .map(|(stat, uid)| {
+            let words = words(&command_lines.command_line(stat.pid, uid));
+            let (pid, command) = waits_for(&stat, &words);
+            Queued {
+                pid,
+                uid,
+                user: procfs::user_name(uid),
+                command,
+                since: holders::since(&stat),
+            }
+        })
+        .collect())
 }
 
 /// The process that is to have the device, and its command: a program at its first CUDA
@@ -66,7 +68,7 @@ fn waits_for(stat: &Stat, words: &[String]) -> (i32, String) {
     }
 }
 
-/// Whether it is one of our programs, before it becomes another one.
+/// Whether it is getgpu or cudawrap, before it becomes the user's program.
 fn waits(stat: &Stat) -> bool {
     stat.alive() && procfs::is_getgpu_or_cudawrap(stat.pid, &stat.comm)
         || procfs::program_name(stat.pid, &stat.comm) != stat.comm

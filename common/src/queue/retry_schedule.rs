@@ -25,7 +25,7 @@ pub struct Availability {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct SeenDevice {
     tentative: bool,
     since: Instant,
     next: Instant,
@@ -35,7 +35,7 @@ struct Seen {
 /// Devices with room.
 #[derive(Debug, Default)]
 pub struct RetrySchedule {
-    seen: HashMap<Uuid, Seen>,
+    seen: HashMap<Uuid, SeenDevice>,
     begun: bool,
 }
 
@@ -50,7 +50,7 @@ impl RetrySchedule {
         // What had room at the first look has not just become free.
         let asked = if self.begun { 0 } else { AGAIN.len() };
         for uuid in &availability.free {
-            self.seen.entry(uuid.clone()).or_insert(Seen {
+            self.seen.entry(uuid.clone()).or_insert(SeenDevice {
                 tentative: false,
                 since: now,
                 next: now,
@@ -87,12 +87,14 @@ impl RetrySchedule {
 
     /// How many of these were not found in use: for people.
     pub fn idle(&self, availability: &[Uuid]) -> usize {
-        let first = |uuid: &&Uuid| {
-            self.seen
-                .get(uuid)
-                .is_none_or(|seen| seen.since == seen.next)
-        };
-        availability.iter().filter(first).count()
+        availability
+            .iter()
+            .filter(|uuid| {
+                self.seen
+                    .get(uuid)
+                    .is_none_or(|seen| seen.since == seen.next)
+            })
+            .count()
     }
 
     /// How long until one may be tried again.
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_tried_again_soon_and_the_next_look_is_the_earliest() {
+    fn a_lost_device_is_tried_soon_and_the_earliest_look_is_next() {
         let (a, b, start) = (uuid(1), uuid(2), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
         let mut memory = RetrySchedule::default();

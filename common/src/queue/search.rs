@@ -1,21 +1,23 @@
 //! A waiter's search among the devices of the node: what has room on the lock, and the
 //! choice as one that does not wait would make it. NVML is opened for an attempt and
-//! closed behind it, so that nobody who only waits keeps a GPU open.
+//! closed behind it, so that a waiter keeps no GPU open.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 
 use super::lingering::{self, Prospect};
+use super::outlook::Outlook;
 use super::{Availability, Seeker, Tried};
-use crate::choice::chooser::{Chooser, Guard, Outcome, Picked};
+use crate::choice::chooser::{Chooser, Claimed, Outcome};
 use crate::choice::rejection_report::{self, Offer, Rejected, RejectionReport};
 use crate::choice::{cap, device_claim};
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
 use crate::inventory::{Device, Inventory};
 use crate::lock::{LockFile, OfdLock, Side};
-use crate::nvml_client::{Ask, Client, Later, Worker};
+use crate::node::Node;
 use crate::quantity;
 use crate::request::Request;
 use crate::settings::{Environment, Loaded, allowed};
@@ -30,47 +32,48 @@ const REREAD: Duration = Duration::from_secs(1);
 /// So many attempts in a row may fail for NVML's sake.
 const FAILURES: u32 = 3;
 
-pub struct Search<'a, W: Worker> {
-    pub lock_file: &'a LockFile,
-    pub side: Side,
-    /// What is asked for.
-    pub request: Request,
+pub struct Search<'a, 'n> {
+    lock_file: &'a LockFile,
+    side: Side,
+    /// What is asked for; what this call owns is found out anew at each attempt.
+    request: &'a mut Request,
     /// The node, as it was listed last.
-    pub inventory: Inventory,
+    node: &'a mut Node<'n>,
+    inventory: Rc<Inventory>,
     /// Where the settings are read again from.
-    pub environment: &'a Environment,
-    /// Opens a session with NVML.
-    pub open: &'a mut dyn FnMut() -> Result<Client<W>, Failure>,
-    /// When the node was listed, and when settings were read.
-    listed: Instant,
+    environment: &'a Environment,
+    /// When the node is listed anew, and when settings were read.
+    relist_at: Instant,
     read: Instant,
     failures: u32,
     rejected: Vec<(Device, Rejected)>,
 }
 
-impl<'a, W: Worker> Search<'a, W> {
+impl<'a, 'n> Search<'a, 'n> {
     /// A search that begins with what is known of the node.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is known of it, and NVML does not list it.
     pub fn new(
         lock_file: &'a LockFile,
         side: Side,
-        request: Request,
-        inventory: Inventory,
+        request: &'a mut Request,
+        node: &'a mut Node<'n>,
         environment: &'a Environment,
-        open: &'a mut dyn FnMut() -> Result<Client<W>, Failure>,
-    ) -> Self {
-        let now = Instant::now();
-        Self {
+    ) -> Result<Self, Failure> {
+        Ok(Self {
             lock_file,
             side,
+            inventory: node.inventory(request.detail())?,
             request,
-            inventory,
+            node,
             environment,
-            open,
-            listed: now,
-            read: now,
+            relist_at: Instant::now() + RELIST,
+            read: Instant::now(),
             failures: 0,
             rejected: Vec::new(),
-        }
+        })
     }
 
     /// An administrator may drain a device while others wait for it. What cannot be read
@@ -88,44 +91,26 @@ impl<'a, W: Worker> Search<'a, W> {
     /// One choice, with a session of its own that ends with the answer.
     fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Outcome, Failure> {
         let relist = self.stale();
-        // What was ours when the waiting began may have ended, or begun.
-        self.request.cover = self
-            .request
-            .owned(self.lock_file, Some(&self.inventory))
-            .cover();
-        let mut client = Later {
-            open: &mut *self.open,
-            opened: None,
-        };
+        // The enclosing reservation may have begun or ended since the waiting began.
+        let owned = self.request.owned(self.lock_file, Some(&self.inventory));
+        self.request.cover = owned.cover();
         let probe = self.lock_file.open()?;
-        let skip = |device: &Device| !may(&device.uuid);
-        let (lock_file, side, request) = (self.lock_file, self.side, &self.request);
-        let mut choose = || {
+        self.node.ask(|node| {
             if relist {
-                self.inventory = client.client()?.scan(request.detail())?;
-                self.listed = Instant::now();
+                self.inventory = node.relist(self.request.detail())?;
+                self.relist_at = Instant::now() + RELIST;
             }
             Chooser {
-                client: &mut client,
-                lock_file,
-                side,
-                request,
-                skip: &skip,
+                node,
+                lock_file: self.lock_file,
+                side: self.side,
+                request: self.request,
+                skip: &|device: &Device| !may(&device.uuid),
             }
             .choose(&probe, &self.inventory)
-        };
-        match (choose(), client.opened) {
-            (Ok(outcome), Some(client)) => client.close().map(|()| outcome),
-            (Err(failure), Some(client)) => {
-                client.abandon();
-                Err(failure)
-            }
-            (outcome, None) => outcome,
-        }
+        })
     }
-}
 
-impl<W: Worker> Search<'_, W> {
     /// Goes on after a failure of NVML's, unless there were too many in a row. Listing
     /// anew is no hurry, and no reason to give up.
     fn bear(&mut self, failure: Failure, listing: bool) -> Result<(), Failure> {
@@ -133,9 +118,7 @@ impl<W: Worker> Search<'_, W> {
             return Err(failure);
         }
         if listing {
-            self.listed = Instant::now()
-                .checked_sub(RELIST - RELIST_AGAIN)
-                .unwrap_or_else(Instant::now);
+            self.relist_at = Instant::now() + RELIST_AGAIN;
         } else {
             self.failures += 1;
         }
@@ -150,10 +133,24 @@ impl<W: Worker> Search<'_, W> {
         self.rejected = new.chain(kept).collect();
     }
 
+    /// Why a device cannot be had now; [`Rejected::TooFew`] if it could be.
+    fn last_reason(&self, probe: &OfdLock, device: &Device) -> Rejected {
+        match device_claim::units(probe, self.request, device) {
+            // What NVML said counts only of devices that no process holds on the lock.
+            Ok(Offer::Available(_)) => {
+                let mut rejected = self.rejected.iter();
+                let known =
+                    rejected.find(|(known, why)| known.uuid == device.uuid && why.is_nvmls());
+                known.map_or(Rejected::TooFew, |(_, why)| why.clone())
+            }
+            Ok(Offer::Rejected(why)) => why,
+            Err(_) => Rejected::TooFew,
+        }
+    }
+
     /// The devices that NVML shows in use, or does not tell about.
     fn in_use(&self) -> Vec<Uuid> {
-        let in_use = |why: &Rejected| matches!(why, Rejected::Busy(_) | Rejected::Unknown(_));
-        let busy = self.rejected.iter().filter(|(_, why)| in_use(why));
+        let busy = self.rejected.iter().filter(|(_, why)| why.is_nvmls());
         busy.map(|(device, _)| device.uuid.clone()).collect()
     }
 }
@@ -180,12 +177,12 @@ impl Drop for Unstoppable {
     }
 }
 
-impl<W: Worker> Seeker for Search<'_, W> {
-    type Found = (Vec<Picked>, Guard, Request);
+impl Seeker for Search<'_, '_> {
+    type Found = Claimed;
 
     fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure> {
         self.reread();
-        availability(probe, &self.request, &self.inventory)
+        availability(probe, self.request, &self.inventory)
     }
 
     fn wanted(&self) -> usize {
@@ -198,15 +195,13 @@ impl<W: Worker> Seeker for Search<'_, W> {
 
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure> {
         let stale = self.stale();
-        // A device that is claimed tentatively is nobody's: Ctrl-Z waits until that is
-        // decided.
+        // A process that stops now would keep a tentative claim: Ctrl-Z waits until that
+        // is decided.
         let stoppable = Unstoppable::new();
         let chosen = self.choose(may);
         drop(stoppable);
         match chosen {
-            Ok(Outcome::Picked(picked, guard)) => {
-                Ok(Tried::Found((picked, guard, self.request.clone())))
-            }
+            Ok(Outcome::Claimed(claimed)) => Ok(Tried::Found(claimed)),
             Ok(Outcome::OverCap(failure)) => Ok(Tried::OverCap(failure)),
             Ok(Outcome::NoneFree(rejected)) => {
                 self.failures = 0;
@@ -222,29 +217,25 @@ impl<W: Worker> Seeker for Search<'_, W> {
     }
 
     fn stale(&self) -> bool {
-        self.listed.elapsed() >= RELIST
+        Instant::now() >= self.relist_at
     }
 
     fn lingers(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
         let prospect = if self.may_have_more(probe)? {
-            lingering::prospect(self.lock_file, probe, &self.request, &self.inventory)?
+            lingering::prospect(self.lock_file, probe, self.request, &self.inventory)?
         } else {
             lingering::prospect_within_limit(self.lock_file, probe, &self.inventory)?
         };
         Ok(prospect == Prospect::Lingering)
     }
 
+    fn outlook(&self, probe: &OfdLock) -> Outlook {
+        let pool = self.request.filter.pool(&self.inventory);
+        Outlook::of(self.lock_file, probe, pool)
+    }
+
     fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
-        let Some(most) = self.request.cap() else {
-            return Ok(true);
-        };
-        cap::allows(
-            self.lock_file,
-            probe,
-            &self.inventory,
-            most,
-            self.request.most_units(&self.inventory),
-        )
+        cap::allows(self.lock_file, probe, &self.inventory, self.request)
     }
 
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {
@@ -254,24 +245,10 @@ impl<W: Worker> Seeker for Search<'_, W> {
         {
             return failure;
         }
-        let known = |uuid: &Uuid| {
-            self.rejected
-                .iter()
-                .find(|(device, _)| device.uuid == *uuid)
-                .map(|(_, why)| why.clone())
-        };
-        let why = |device: &Device| {
-            let room = device_claim::units(probe, &self.request, device);
-            // What NVML said counts only of devices that nobody holds on the lock.
-            let why = match room {
-                Ok(Offer::Available(_)) => known(&device.uuid)
-                    .filter(|why| matches!(why, Rejected::Busy(_) | Rejected::Unknown(_))),
-                Ok(Offer::Rejected(why)) => Some(why),
-                Err(_) => None,
-            };
-            (device.clone(), why.unwrap_or(Rejected::TooFew))
-        };
-        let rejected: Vec<_> = self.request.filter.pool(&self.inventory).map(why).collect();
+        let pool = self.request.filter.pool(&self.inventory);
+        let rejected: Vec<_> = pool
+            .map(|device| (device.clone(), self.last_reason(probe, device)))
+            .collect();
         let free = rejected
             .iter()
             .filter(|(_, why)| *why == Rejected::TooFew)

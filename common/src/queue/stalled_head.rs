@@ -1,6 +1,6 @@
-//! Devices that nobody in the queue takes: all who wait there have been stopped,
-//! and must not keep others from a free device. A head that is alive shows itself, since
-//! it tries every device that has room once a second, and keeps it while it asks NVML.
+//! Devices that no waiter of the queue takes: all of them have been stopped, and must not
+//! keep others from a free device. A head that is alive shows itself, since it tries
+//! every device that has room once a second, and keeps it while it asks NVML.
 
 use std::time::{Duration, Instant};
 

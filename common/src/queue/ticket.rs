@@ -1,6 +1,6 @@
 //! A place in the queue: a write-locked byte, above all others, taken while the dispenser
-//! is held. Whoever has no number below is the head; a number that is read-locked stands
-//! aside (`max_per_user`), and is passed over.
+//! is held. The waiter with no number below its own is the head; a number that is
+//! read-locked stands aside (`max_per_user`), and is passed over.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::error::{Failure, Kind};
 use crate::lock::{LockFile, LockResult, OfdLock, Range, layout};
 use crate::procfs::namespaces;
 
-/// How long the dispenser is waited for. It is held for microseconds; whoever holds it
-/// longer does so out of malice, and is passed by.
+/// How long the dispenser is waited for. It is held for microseconds; a process that
+/// holds it longer does so out of malice, and is ignored.
 const DISPENSER: Duration = Duration::from_secs(1);
 /// More waiters than this are not counted.
 const MOST: usize = 5000;
@@ -22,10 +22,9 @@ const COUNTED_AGAIN: u32 = 16;
 #[derive(Debug)]
 pub struct Ticket {
     queue: Range,
-    at: i64,
-    /// Whether the number is locked. Without one, since somebody holds the last number of
-    /// the queue, the waiter looks for itself.
-    drawn: bool,
+    /// The locked number. Without one, since a process holds the last number of the queue,
+    /// the waiter looks for itself.
+    number: Option<i64>,
     own: OfdLock,
     /// How many waited before this one at the last look.
     place: usize,
@@ -45,64 +44,55 @@ impl Ticket {
             let pids = layout::waiter_pids();
             own.try_read(Range::byte(pids.start() + i64::from(std::process::id())))?;
         }
-        loop {
+        let number = loop {
             let at = above(&own, queue)?;
-            let drawn = at < queue.end() && own.try_write(Range::byte(at))?;
-            if drawn || at >= queue.end() {
-                return Ok(Self {
-                    queue,
-                    at,
-                    drawn,
-                    own,
-                    place: FAR,
-                    looks: 0,
-                });
+            if at >= queue.end() {
+                break None;
             }
-        }
+            if own.try_write(Range::byte(at))? {
+                break Some(at);
+            }
+        };
+        Ok(Self {
+            queue,
+            number,
+            own,
+            place: FAR,
+            looks: 0,
+        })
     }
 
-    /// Draws a number if there was none to draw.
-    pub fn redraw(&mut self) -> Result<(), Failure> {
-        if !self.drawn {
-            self.at = above(&self.own, self.queue)?;
-            self.drawn = self.at < self.queue.end() && self.own.try_write(Range::byte(self.at))?;
-        }
-        Ok(())
-    }
-
-    /// Whether nobody waits before this one.
+    /// Whether no waiter is before this one.
     pub fn is_head(&self) -> Result<bool, Failure> {
-        Ok(self.first_ahead()?.is_none())
+        match self.below() {
+            Some(below) => Ok(self.own.tentative(below)?.is_none()),
+            None => Ok(true),
+        }
     }
 
     /// How many wait before this one, as far as it matters for the next look: one question
-    /// tells, since the kernel answers with the lock that was set first, and those who left
+    /// tells, since the kernel answers with the lock that was set first (a lock of a new
+    /// description comes last in its list: fs/locks.c, posix_lock_inode), and those who left
     /// out of turn are counted now and then.
     pub fn place(&mut self) -> Result<usize, Failure> {
-        let Some(first) = self.first_ahead()? else {
+        let Some(below) = self.below() else {
+            return Ok(0);
+        };
+        let Some(first) = self.own.tentative(below)? else {
             return Ok(0);
         };
         if self.looks.is_multiple_of(COUNTED_AGAIN) {
-            self.place = count(&self.own, self.below(), FAR)?;
+            self.place = count(&self.own, Some(below), FAR)?;
         }
         self.looks = self.looks.wrapping_add(1);
-        let apart = usize::try_from(self.at - first.start()).unwrap_or(FAR);
+        let apart = usize::try_from(below.end() - first.start()).unwrap_or(FAR);
         self.place = self.place.min(apart).max(1);
         Ok(self.place)
     }
 
-    /// One of those who wait before this one, usually the head: a lock of a new description
-    /// comes last in the kernel's list (fs/locks.c, posix_lock_inode).
-    fn first_ahead(&self) -> Result<Option<Range>, Failure> {
-        match self.below() {
-            Some(below) => Ok(self.own.tentative(below)?),
-            None => Ok(None),
-        }
-    }
-
     /// The numbers before this one; none if it is the first or was not to be had.
     fn below(&self) -> Option<Range> {
-        Range::between(self.queue.start(), self.at).filter(|_| self.drawn)
+        Range::between(self.queue.start(), self.number?)
     }
 
     /// How many wait before this one.
@@ -112,28 +102,33 @@ impl Ticket {
 
     /// Lets those behind pass.
     pub fn stand_aside(&self) -> Result<(), Failure> {
-        if !self.drawn {
-            return Ok(());
+        if let Some(number) = self.number {
+            self.own.try_read(Range::byte(number))?;
         }
-        self.own.try_read(Range::byte(self.at))?;
         Ok(())
     }
 
-    /// Takes the place in the queue again; false if somebody looks at it at this moment.
+    /// Takes the place in the queue again; false if another process probes it at this
+    /// moment.
     pub fn stand_again(&self) -> Result<bool, Failure> {
-        Ok(!self.drawn || self.own.try_write(Range::byte(self.at))?)
+        match self.number {
+            Some(number) => Ok(self.own.try_write(Range::byte(number))?),
+            None => Ok(true),
+        }
     }
 }
 
 /// The first number above all that are locked.
 fn above(own: &OfdLock, queue: Range) -> Result<i64, Failure> {
-    let any = |range| Ok(own.conflict(range)?.map(|conflict| conflict.range));
-    Ok(bisect(queue, any)?.unwrap_or(queue.start()))
+    Ok(bisect(queue, |range| {
+        Ok(own.conflict(range)?.map(|conflict| conflict.range))
+    })?
+    .unwrap_or(queue.start()))
 }
 
 /// The end of the highest of the ranges that `some` answers with, some of those in its
-/// argument; none if there are none. In 2 log2(n) questions whatever there is, since
-/// anybody may have locked every second number.
+/// argument; none if there are none. In 2 log2(n) questions whatever there is, since any
+/// user may have locked every second number.
 fn bisect(
     range: Range,
     some: impl Fn(Range) -> LockResult<Option<Range>>,
@@ -159,7 +154,7 @@ pub fn waiting(probe: &OfdLock, queue: Option<u32>) -> Result<usize, Failure> {
     count(probe, Some(numbers), MOST)
 }
 
-/// The failure of somebody who does not wait while so many do.
+/// The failure of a call that does not wait while so many do.
 pub fn taken_by(waiting: usize) -> Failure {
     let who = if waiting == 1 {
         "1 is waiting".to_owned()
@@ -173,7 +168,7 @@ fn count(probe: &OfdLock, range: Option<Range>, most: usize) -> Result<usize, Fa
     let Some(range) = range else {
         return Ok(0);
     };
-    // Numbers that stand aside are read-locked, and anybody can read-lock many.
+    // Numbers that stand aside are read-locked, and any user can read-lock many.
     Ok(probe.tentative_locks(range, most)?.found.len())
 }
 
@@ -192,7 +187,8 @@ mod tests {
         let lock_file = lock_file(&dir);
         let draw = |queue| Ticket::draw(&lock_file, queue).unwrap();
         let (a, b, mut c) = (draw(7), draw(7), draw(7));
-        assert_eq!((b.at - a.at, c.at - b.at), (1, 1));
+        let numbers = [&a, &b, &c].map(|ticket| ticket.number.unwrap() - a.number.unwrap());
+        assert_eq!(numbers, [0, 1, 2]);
         assert_eq!((a.is_head().unwrap(), c.is_head().unwrap()), (true, false));
         assert_eq!(
             (c.ahead().unwrap(), draw(8).ahead().unwrap()),
@@ -204,8 +200,8 @@ mod tests {
         assert_eq!(c.ahead().unwrap(), 1, "who leaves is passed over");
         let d = draw(7);
         assert_eq!(
-            d.at,
-            c.at + 1,
+            d.number,
+            c.number.map(|number| number + 1),
             "a number that was left is not given again before those above it"
         );
         let probe = lock_file.open().unwrap();
@@ -216,13 +212,13 @@ mod tests {
             ),
             (3, 3)
         );
-        let first = a.at;
+        let first = a.number;
         drop((a, c, d));
-        assert_eq!(draw(7).at, first);
+        assert_eq!(draw(7).number, first);
     }
 
     #[test]
-    fn place_falls_with_each_that_is_served_and_forgets_who_left_out_of_turn() {
+    fn a_place_falls_with_each_served_and_forgets_those_who_left() {
         let dir = private_directory();
         let lock_file = lock_file(&dir);
         let mut queue: Vec<Ticket> = (0..6)
@@ -240,6 +236,17 @@ mod tests {
     }
 
     #[test]
+    fn who_finds_all_numbers_used_looks_for_itself() {
+        let dir = private_directory();
+        let lock_file = lock_file(&dir);
+        let stranger = lock_file.open().unwrap();
+        let top = Range::byte(layout::ticket_range(3).end() - 1);
+        assert!(stranger.try_write(top).unwrap());
+        let ticket = Ticket::draw(&lock_file, 3).unwrap();
+        assert!(ticket.number.is_none() && ticket.is_head().unwrap());
+    }
+
+    #[test]
     fn who_stands_aside_is_passed_over_and_may_come_back() {
         let dir = private_directory();
         let lock_file = lock_file(&dir);
@@ -249,6 +256,10 @@ mod tests {
         );
         a.stand_aside().unwrap();
         assert_eq!((b.is_head().unwrap(), b.ahead().unwrap()), (true, 0));
+        b.stand_aside().unwrap();
+        let next = above(&lock_file.open().unwrap(), b.queue).unwrap();
+        assert_eq!(Some(next - 1), b.number, "both keep their numbers");
+        assert!(b.stand_again().unwrap());
         assert!(a.stand_again().unwrap());
         assert_eq!((b.is_head().unwrap(), b.ahead().unwrap()), (false, 1));
     }

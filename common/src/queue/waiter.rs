@@ -1,9 +1,11 @@
 //! Waiting for one's turn, and then for a device, by looking at the lock: the head often,
-//! those behind the more seldom the further they are. A head that has stopped holds nobody
-//! up: those behind look for themselves, at what it has left alone for a second and more.
+//! those behind the more seldom the further they are. A head that has stopped delays no
+//! other: those behind look for themselves, at what it has left alone for a second and
+//! more.
 
 use std::time::{Duration, Instant};
 
+use super::outlook::Outlook;
 use super::progress::Standing;
 use super::retry_schedule::{Availability, RetrySchedule};
 use super::{Progress, Ticket, stalled_head};
@@ -26,6 +28,8 @@ const SELDOM: Duration = Duration::from_secs(1);
 const STALLED: Duration = Duration::from_secs(1);
 /// All further behind search as if they had this place.
 const FURTHEST: u32 = 5;
+/// So long the outlook on a terminal counts.
+const OUTLOOK: Duration = Duration::from_secs(10);
 /// Between two counts of what a user holds who has as many as one may have.
 const ASIDE: Duration = Duration::from_millis(250);
 
@@ -40,10 +44,10 @@ pub enum Tried<F> {
     OverCap(Failure),
 }
 
-/// Somebody who looks for a device.
+/// A call that looks for a device.
 pub trait Seeker {
     type Found;
-    /// What has room on the lock now. Takes nothing and asks nobody.
+    /// What has room on the lock now. Takes nothing and does not ask NVML.
     fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure>;
     /// How many of them are needed.
     fn wanted(&self) -> usize;
@@ -59,6 +63,8 @@ pub trait Seeker {
     fn lingers(&mut self, _probe: &OfdLock) -> Result<bool, Failure> {
         Ok(false)
     }
+    /// When those that are held may become free.
+    fn outlook(&self, probe: &OfdLock) -> Outlook;
     /// Whether this user may have more now.
     fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure>;
     /// The failure of having waited in vain.
@@ -101,7 +107,9 @@ pub struct Waiter<S: Seeker> {
     /// How many waited before this one at the last look, and when that has changed.
     place: Option<usize>,
     moved: Option<Instant>,
-    /// Why this user may not have more, while that is so.
+    /// When devices may become free, and when that was found out.
+    outlook: Option<(Instant, Outlook)>,
+    /// Why this user might not have more at the last attempt.
     over: Option<Failure>,
     /// When it has last looked for devices that a stalled head leaves alone.
     searched: Instant,
@@ -125,6 +133,7 @@ impl<S: Seeker> Waiter<S> {
             patience,
             place: None,
             moved: None,
+            outlook: None,
             over: None,
             searched: Instant::now(),
         })
@@ -191,8 +200,8 @@ impl<S: Seeker> Waiter<S> {
         if is_moving { POLL_WHILE_MOVING } else { POLL }
     }
 
-    /// Tries what has had room for a while without anybody before this one trying it. Each
-    /// leaves more time to those who wait before.
+    /// Tries what has had room for a while without a waiter before this one trying it.
+    /// Each leaves more time to those who wait before.
     fn search_behind_stalled_head(&mut self, place: u32) -> Result<Option<S::Found>, Failure> {
         let wanted = self.seeker.wanted();
         let (ticket, seeker, probe) = (&self.ticket, &mut self.seeker, &self.probe);
@@ -207,34 +216,29 @@ impl<S: Seeker> Waiter<S> {
         if alone.is_empty() {
             return Ok(None);
         }
-        let found = self.look(&|uuid| alone.contains(uuid))?;
-        self.over = None;
-        Ok(found)
+        self.search(&|uuid| alone.contains(uuid))
     }
 
-    /// Looks at the lock until served, or until somebody waits before it again.
+    /// One look at the lock by the first of the queue, and a pause.
     fn head(&mut self) -> Result<Option<S::Found>, Failure> {
-        self.over = None;
-        while self.ticket.is_head()? {
-            self.ticket.redraw()?;
-            if let Some(found) = self.look(&|_| true)? {
-                return Ok(Some(found));
-            }
-            if self.over.is_some() {
-                self.stand_aside()?;
-                return Ok(None);
-            }
-            let left = self.left()?;
-            self.say()?;
-            let due = self.schedule.pause(Instant::now()).unwrap_or(left);
-            std::thread::sleep(due.min(self.pause()).min(left));
+        if let Some(found) = self.search(&|_| true)? {
+            return Ok(Some(found));
         }
+        if self.over.is_some() {
+            self.stand_aside()?;
+            return Ok(None);
+        }
+        let left = self.left()?;
+        self.say()?;
+        let due = self.schedule.pause(Instant::now()).unwrap_or(left);
+        std::thread::sleep(due.min(self.pause()).min(left));
         Ok(None)
     }
 
     /// One look at the lock, and an attempt if enough devices that `may` be tried have
     /// room and have not just been found in use.
-    fn look(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Option<S::Found>, Failure> {
+    fn search(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Option<S::Found>, Failure> {
+        self.over = None;
         let availability = self.seeker.availability(&self.probe)?;
         let now = Instant::now();
         self.schedule.update(&availability, now);
@@ -280,12 +284,8 @@ impl<S: Seeker> Waiter<S> {
     }
 
     fn say(&mut self) -> Result<(), Failure> {
-        let (ticket, seeker, schedule, probe) = (
-            &self.ticket,
-            &mut self.seeker,
-            &mut self.schedule,
-            &self.probe,
-        );
+        let (ticket, probe, told) = (&self.ticket, &self.probe, &mut self.outlook);
+        let (seeker, schedule) = (&mut self.seeker, &mut self.schedule);
         let mut ahead = Ok(0);
         let over = self.over.as_ref();
         self.progress.update(|| {
@@ -293,6 +293,9 @@ impl<S: Seeker> Waiter<S> {
                 return Standing::OverLimit(over.message.clone());
             }
             ahead = ticket.ahead();
+            if told.is_none_or(|(at, _)| at.elapsed() >= OUTLOOK) {
+                *told = Some((Instant::now(), seeker.outlook(probe)));
+            }
             let total = seeker.total();
             let free = seeker
                 .availability(probe)
@@ -301,8 +304,13 @@ impl<S: Seeker> Waiter<S> {
                 used: total.saturating_sub(free),
                 total,
                 ahead: ahead.as_ref().map_or(0, |ahead| *ahead),
+                outlook: told.map(|(_, outlook)| outlook).unwrap_or_default(),
             }
         });
         ahead.map(drop)
     }
 }
+
+#[cfg(test)]
+#[path = "waiter_tests.rs"]
+mod tests;

@@ -1,88 +1,138 @@
-//! The devices of a grant: CUDA_VISIBLE_DEVICES, or what a batch system says of its job,
-//! resolved against the node. A grant that names nothing here is a failure with a remedy.
+//! A grant: the devices that CUDA_VISIBLE_DEVICES leaves to a call, or that a batch system
+//! gave its job, resolved against the node. One that names nothing here is a failure with a
+//! remedy.
 
-use super::{Request, WITHOUT_GRANT};
 use crate::batch::BatchGpus;
 use crate::error::{Failure, Kind};
 use crate::ident::{Selector, Uuid};
-use crate::inventory::{Device, Inventory};
-use crate::nvml_client::{Client, Worker};
+use crate::inventory::{Detail, Inventory};
+use crate::node::Node;
+use crate::settings::{Environment, Settings, WithoutGrant};
 use crate::visible::{self, Visible};
 
-impl Request {
-    /// The devices that the grant names must exist; without a grant nothing is asked.
-    pub fn resolve_grant<W: Worker>(
-        &mut self,
-        client: &mut Client<W>,
-    ) -> Result<Option<Inventory>, Failure> {
-        if let (Visible::Unset, Some(gpus)) = (&self.visible, self.batch_gpus.take()) {
-            return self.resolve_batch_gpus(client, &gpus).map(Some);
-        }
-        let entries = match &self.visible {
-            Visible::Unset => return Ok(None),
-            Visible::Nothing => return Err(self.empty_grant()),
-            Visible::Entries(entries) => entries,
+/// What to do where CUDA_VISIBLE_DEVICES leaves too little.
+pub const WITHOUT_GRANT: &str =
+    "unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to choose among all devices";
+
+/// What a call was granted, as it was found.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// As typed.
+    pub visible: Visible,
+    /// The text, for messages.
+    value: String,
+    /// What the batch system says of this job's GPUs, where CUDA_VISIBLE_DEVICES says
+    /// nothing.
+    batch_gpus: Option<BatchGpus>,
+    /// The grant was found so: the variable itself is not set.
+    is_unnamed: bool,
+    /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
+    batch_job: bool,
+}
+
+impl Grant {
+    /// What the environment says. `ignore`: as if CUDA_VISIBLE_DEVICES were not set.
+    pub fn read(settings: &Settings, environment: &Environment, ignore: bool) -> Self {
+        let value = environment.visible.as_deref().filter(|_| !ignore);
+        let batch_gpus = environment
+            .batch_gpus
+            .clone()
+            .filter(|_| environment.batch_job && value.is_none() && !ignore);
+        let outside_grant = settings.without_grant == WithoutGrant::None
+            && environment.batch_job
+            && batch_gpus.is_none();
+        let visible = match Visible::parse(value) {
+            Visible::Unset if outside_grant => Visible::Nothing,
+            visible => visible,
         };
-        let inventory = client.scan(self.detail())?;
-        let named = visible::resolve(entries, &inventory);
-        if named.is_empty() {
-            let index = index_of_mig(entries, &inventory).filter(|_| !self.batch_job);
-            return Err(index.unwrap_or_else(|| self.vanished()));
+        let value = value.map(|value| value.to_string_lossy().into_owned());
+        Self {
+            value: value.unwrap_or_default(),
+            visible,
+            batch_gpus,
+            is_unnamed: false,
+            batch_job: environment.batch_job,
         }
-        self.filter.grant = Some(named.into_iter().map(|device| device.uuid).collect());
-        Ok(Some(inventory))
     }
 
-    /// The devices of a job that has GPUs and no CUDA_VISIBLE_DEVICES: what its cgroup
-    /// leaves, else those that the batch system names.
-    fn resolve_batch_gpus<W: Worker>(
+    /// The devices; none where there is no grant, and then nothing is asked.
+    ///
+    /// # Errors
+    ///
+    /// None of them exists, or NVML does not list the node.
+    pub fn resolve(
         &mut self,
-        client: &mut Client<W>,
-        gpus: &BatchGpus,
-    ) -> Result<Inventory, Failure> {
-        let inventory = client.scan(self.detail())?;
-        let granted = left_or_named(gpus, &inventory);
-        if granted.is_empty() {
+        node: &mut Node<'_>,
+        detail: Detail,
+    ) -> Result<Option<Vec<Uuid>>, Failure> {
+        match &self.visible {
+            Visible::Unset if self.batch_gpus.is_none() => return Ok(None),
+            Visible::Nothing => return Err(self.empty()),
+            _ => {}
+        }
+        let inventory = node.inventory(detail)?;
+        let of_batch = self.batch_gpus.is_some();
+        let granted = self.shown(&inventory);
+        if granted.as_ref().is_some_and(|granted| !granted.is_empty()) {
+            return Ok(granted);
+        }
+        if of_batch {
             let text = "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set and the batch system does not name them";
             return Err(Failure::new(Kind::NoDevice, text).hint(
                 "start the program with srun but without --gpu-bind=none, or set CUDA_VISIBLE_DEVICES to the job's GPUs",
             ));
         }
-        self.put_grant(granted);
-        Ok(inventory)
+        let index = match &self.visible {
+            Visible::Entries(entries) if !self.batch_job => index_of_mig(entries, &inventory),
+            _ => None,
+        };
+        Err(index.unwrap_or_else(|| self.vanished()))
     }
 
-    /// As if CUDA_VISIBLE_DEVICES named these devices.
-    fn put_grant(&mut self, granted: Vec<Uuid>) {
-        self.unnamed_grant = true;
-        self.value = granted
-            .iter()
-            .map(Uuid::as_str)
-            .collect::<Vec<_>>()
-            .join(",");
-        self.visible = Visible::Entries(granted.iter().cloned().map(Selector::Full).collect());
-        self.filter.grant = Some(granted);
-    }
-
-    /// The same for a listing, where a grant that names nothing is an empty pool and not
-    /// a failure.
-    pub fn show_grant(&mut self, inventory: &Inventory) {
+    /// The devices, as far as they exist. Those of a job that has GPUs and no
+    /// CUDA_VISIBLE_DEVICES, what its cgroup leaves, else those that the batch system
+    /// names, are from now on as if CUDA_VISIBLE_DEVICES named them.
+    pub fn shown(&mut self, inventory: &Inventory) -> Option<Vec<Uuid>> {
         if let (Visible::Unset, Some(gpus)) = (&self.visible, self.batch_gpus.take()) {
-            return self.put_grant(left_or_named(&gpus, inventory));
+            let granted = left_or_named(&gpus, inventory);
+            self.value = Uuid::join(&granted);
+            self.visible = Visible::Entries(granted.iter().cloned().map(Selector::Full).collect());
+            self.is_unnamed = true;
+            return Some(granted);
         }
-        self.filter.grant = match &self.visible {
+        match &self.visible {
             Visible::Unset => None,
             Visible::Nothing => Some(Vec::new()),
             Visible::Entries(entries) => {
                 let named = visible::resolve(entries, inventory).into_iter();
                 Some(named.map(|device| device.uuid).collect())
             }
-        };
+        }
+    }
+
+    /// Whether there is a grant, of whatever origin.
+    pub fn exists(&self) -> bool {
+        self.visible != Visible::Unset || self.batch_gpus.is_some()
+    }
+
+    pub fn names_devices(&self) -> bool {
+        matches!(self.visible, Visible::Entries(_)) || self.batch_gpus.is_some()
+    }
+
+    /// Whether a program that is left alone sees just the devices of the grant, since
+    /// CUDA_VISIBLE_DEVICES names them.
+    pub fn is_named_by_variable(&self) -> bool {
+        self.visible != Visible::Unset && !self.is_unnamed
+    }
+
+    /// Its text.
+    pub fn value(&self) -> &str {
+        &self.value
     }
 
     /// The failure of a variable that names no device: on purpose, or since CUDA does not
     /// know its first entry.
-    pub fn empty_grant(&self) -> Failure {
+    pub fn empty(&self) -> Failure {
         let first = self.value.split(',').next().unwrap_or_default().trim();
         if !(first.is_empty() || first.starts_with('-') || first.eq_ignore_ascii_case("NoDevFiles"))
         {
@@ -133,8 +183,10 @@ impl Request {
 fn left_or_named(gpus: &BatchGpus, inventory: &Inventory) -> Vec<Uuid> {
     let usable = inventory.gpus.iter().filter(|gpu| gpu.usable).count();
     let all = usable < inventory.gpus.len() || gpus.count == Some(usable);
-    let named = |device: &&Device| device.usable && (all || gpus.numbers.contains(&device.gpu));
-    let devices = inventory.devices.iter().filter(named);
+    let devices = inventory
+        .devices
+        .iter()
+        .filter(|device| device.usable && (all || gpus.numbers.contains(&device.gpu)));
     devices.map(|device| device.uuid.clone()).collect()
 }
 

@@ -1,49 +1,42 @@
 //! From options, settings and environment to the pool that one call chooses from.
 //! The same for getgpu and cudawrap, so that both mean the same devices.
 
-mod grant;
+pub mod grant;
 
-use crate::batch::BatchGpus;
 use crate::cpus::CpuSet;
+use crate::diag::Diag;
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
-use crate::inventory::{Detail, Inventory};
+use crate::inventory::{Detail, Device, Inventory};
 use crate::lock::{Level, LockFile, UNITS, Units, layout};
 use crate::nearest::Nearest;
+use crate::node::Node;
 use crate::ownership::{self, Cover, Decision, OwnershipQuestion};
 use crate::pool::{Filter, Portion};
 use crate::procfs::namespaces;
 use crate::settings::allowed::List;
-use crate::settings::{Environment, Policy, Settings, WithoutGrant, allowed};
-use crate::share::Share;
+use crate::settings::{Environment, Policy, Settings, allowed};
 use crate::visible::Visible;
+use grant::Grant;
 
-/// What to do where CUDA_VISIBLE_DEVICES leaves too little.
-pub const WITHOUT_GRANT: &str =
-    "unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to choose among all devices";
+pub use grant::WITHOUT_GRANT;
 
 /// What one call asks for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The grant as typed.
-    pub visible: Visible,
+    /// What this call was granted, as it was found.
+    pub grant: Grant,
     /// The pool without the grant, which NVML has to resolve.
     pub filter: Filter,
     /// How many different devices.
     pub count: usize,
     /// Which of the free ones.
     pub policy: Option<Policy>,
-    /// What of the grant is ours already, once that was found out: then devices are
+    /// What this call owns of the grant already, once that is known: then devices are
     /// chosen inside it.
     pub cover: Option<Cover>,
-    /// Where a rank of a parallel program is best placed; none: anywhere.
-    pub nearest: Option<Nearest>,
-    /// All devices that the program is to see behind its own, where it is to see more
-    /// than that.
-    pub others: Vec<Uuid>,
-    /// The devices that programs may run on, each with the CPUs near it, where a program
-    /// is to be bound: those of a grant of several, else those that are allowed.
-    pub neighbours: Vec<(Uuid, CpuSet)>,
+    /// Where the program is placed among the ranks and devices around it.
+    pub placement: Placement,
     /// For which user: our own, or the one for whom root reserves.
     pub user: u32,
     /// The process that asks for a lease, and not for a reservation that its programs
@@ -54,47 +47,20 @@ pub struct Request {
     pub memory: bool,
     /// The most devices that this user may have at a time.
     cap: Option<u32>,
-    /// The grant's text, for messages.
-    value: String,
-    /// What the batch system says of this job's GPUs, where CUDA_VISIBLE_DEVICES says
-    /// nothing.
-    batch_gpus: Option<BatchGpus>,
-    /// The grant was found so: the variable itself is not set.
-    unnamed_grant: bool,
-    /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
-    batch_job: bool,
 }
 
-/// What the environment says of a grant.
-struct Inherited {
-    /// CUDA_VISIBLE_DEVICES as it is set, for messages.
-    value: String,
-    visible: Visible,
-    /// What the batch system says where that is not set.
-    batch_gpus: Option<BatchGpus>,
-}
-
-impl Inherited {
-    fn read(settings: &Settings, environment: &Environment, ignore_grant: bool) -> Self {
-        let value = environment.visible.as_deref().filter(|_| !ignore_grant);
-        let batch_gpus = environment
-            .batch_gpus
-            .clone()
-            .filter(|_| environment.batch_job && value.is_none() && !ignore_grant);
-        let outside_grant = settings.without_grant == WithoutGrant::None
-            && environment.batch_job
-            && batch_gpus.is_none();
-        let visible = match Visible::parse(value) {
-            Visible::Unset if outside_grant => Visible::Nothing,
-            visible => visible,
-        };
-        let value = value.map(|value| value.to_string_lossy().into_owned());
-        Self {
-            value: value.unwrap_or_default(),
-            visible,
-            batch_gpus,
-        }
-    }
+/// Where a program is placed among the ranks of a parallel program and the devices around
+/// it, once these are known.
+#[derive(Clone, Debug, Default)]
+pub struct Placement {
+    /// Where a rank of a parallel program is best placed; none: anywhere.
+    pub nearest: Option<Nearest>,
+    /// All devices that the program is to see behind its own, where it is to see more
+    /// than that.
+    pub others: Vec<Uuid>,
+    /// The devices that programs may run on, each with the CPUs near it, where a program
+    /// is to be bound: those of a grant of several, else those that are allowed.
+    pub neighbours: Vec<(Uuid, CpuSet)>,
 }
 
 impl Request {
@@ -105,7 +71,8 @@ impl Request {
         ignore_grant: bool,
     ) -> Result<Self, Failure> {
         let request = Self::listed(settings, environment, ignore_grant)?;
-        if request.visible == Visible::Nothing && (ignore_grant || environment.visible.is_none()) {
+        let is_said = !ignore_grant && environment.visible.is_some();
+        if request.grant.visible == Visible::Nothing && !is_said {
             return Err(Failure::new(Kind::NoUsableGpu, "this job was given no GPU")
                 .hint("ask the batch system for one, for example: srun --gres=gpu:1"));
         }
@@ -119,15 +86,10 @@ impl Request {
         environment: &Environment,
         ignore_grant: bool,
     ) -> Result<Self, Failure> {
-        let Inherited {
-            value,
-            visible,
-            batch_gpus,
-        } = Inherited::read(settings, environment, ignore_grant);
+        let grant = Grant::read(settings, environment, ignore_grant);
         // What a batch system has granted is not cut by the list for interactive use, nor
         // counted.
-        let named = matches!(visible, Visible::Entries(_)) || batch_gpus.is_some();
-        let granted_by_batch = environment.batch_job && named;
+        let granted_by_batch = environment.batch_job && grant.names_devices();
         let counted = !granted_by_batch && !namespaces::is_host_root();
         let allowed = if granted_by_batch {
             None
@@ -141,25 +103,29 @@ impl Request {
             cover: None,
             // What ranks share is known only when they have been counted.
             memory: settings.mps && (settings.share.is_some() || settings.share_auto),
-            nearest: None,
-            others: Vec::new(),
-            neighbours: Vec::new(),
+            placement: Placement::default(),
             user: nix::unistd::geteuid().as_raw(),
             lease_of: None,
             cap: settings.max_per_user.filter(|_| counted),
-            value,
-            visible,
-            batch_gpus,
-            unnamed_grant: false,
-            batch_job: environment.batch_job,
+            grant,
         })
+    }
+
+    /// Tells of entries of `excluded` that drain nothing, since they name no device of any
+    /// node.
+    pub fn warn_of_excluded(&self, diag: &Diag) {
+        for entry in &self.filter.excluded.bad {
+            diag.warn(&format!(
+                "excluded list: `{entry}` is not the UUID of a device and excludes nothing"
+            ));
+        }
     }
 
     /// Whether a random slot may be drawn: one whole device, any of an open pool, and
     /// nothing to count first.
-    pub fn may_draw(&self) -> bool {
+    pub fn can_pick_randomly(&self) -> bool {
         let random = self.policy.is_none_or(|policy| policy == Policy::Random);
-        let anywhere = random && self.nearest.is_none();
+        let anywhere = random && self.placement.nearest.is_none();
         self.filter.is_open()
             && self.count == 1
             && anywhere
@@ -177,7 +143,7 @@ impl Request {
         }
     }
 
-    /// Among whom devices are claimed: inside what this call owns, or everybody on the
+    /// Among whom devices are claimed: inside what this call owns, or all users on the
     /// node.
     pub fn level(&self) -> Level {
         self.cover
@@ -187,16 +153,24 @@ impl Request {
             })
     }
 
+    /// What of a device this call may take, which is what it owns there already, else all of
+    /// it; and how much of that it wants.
+    pub fn portion(&self, device: &Device) -> (Units, Portion) {
+        let cover = self.cover.as_ref();
+        let ours = cover.and_then(|cover| cover.units(&device.uuid)).cloned();
+        let ours = ours.unwrap_or_else(Units::whole);
+        let portion = self.filter.portion(&ours, device.memory);
+        (ours, portion)
+    }
+
     /// The most units that the request can take of the devices of the node, all together.
     pub fn most_units(&self, inventory: &Inventory) -> i64 {
-        let share = |share: Share| {
-            inventory
-                .devices
-                .iter()
-                .filter_map(|device| share.units(device.memory))
-                .max()
-        };
-        let each = self.filter.share.and_then(share).unwrap_or(UNITS);
+        let devices = inventory.devices.iter();
+        let share = self.filter.share;
+        let each = devices
+            .filter_map(|device| share?.units(device.memory))
+            .max();
+        let each = each.unwrap_or(UNITS);
         each.saturating_mul(i64::try_from(self.count).unwrap_or(i64::MAX))
     }
 
@@ -224,7 +198,7 @@ impl Request {
         };
         let wants_all =
             |uuid: &Uuid, ours: &Units| self.filter.portion(ours, memory(uuid)) == Portion::All;
-        let by_uuid = self.visible.full_uuids().is_some();
+        let by_uuid = self.grant.visible.full_uuids().is_some();
         let question = OwnershipQuestion {
             grant,
             by_uuid,
@@ -270,18 +244,14 @@ impl Request {
         self
     }
 
-    /// The queue of waiters with this request: the same for everybody who could
-    /// take the same devices.
+    /// The queue of waiters with this request: the same for all calls that could take the
+    /// same devices.
     pub fn queue(&self) -> u32 {
         (layout::fnv1a(self.text().as_bytes()) % u64::from(layout::QUEUES)) as u32
     }
 
     /// The request as text: equal for requests that ask for the same.
     pub fn text(&self) -> String {
-        let sorted = |mut names: Vec<String>| {
-            names.sort_unstable();
-            names.join(",")
-        };
         let filter = &self.filter;
         let grant = filter
             .grant
@@ -314,19 +284,21 @@ impl Request {
         larger.cloned().unwrap_or_default()
     }
 
-    /// Whether there is a grant, of whatever origin.
-    pub fn is_granted(&self) -> bool {
-        self.visible != Visible::Unset || self.batch_gpus.is_some()
+    /// Puts the devices of the grant into the filter; they must exist. Without a grant
+    /// nothing is asked.
+    ///
+    /// # Errors
+    ///
+    /// The grant names nothing here, or NVML does not list the node.
+    pub fn resolve_grant(&mut self, node: &mut Node<'_>) -> Result<(), Failure> {
+        self.filter.grant = self.grant.resolve(node, self.detail())?;
+        Ok(())
     }
 
-    /// Whether a program that is left alone sees just the devices of the grant, since
-    /// CUDA_VISIBLE_DEVICES names them.
-    pub fn is_named_by_variable(&self) -> bool {
-        self.visible != Visible::Unset && !self.unnamed_grant
-    }
-
-    pub fn value(&self) -> &str {
-        &self.value
+    /// The same for a listing, where a grant that names nothing is an empty pool and not
+    /// a failure.
+    pub fn show_grant(&mut self, inventory: &Inventory) {
+        self.filter.grant = self.grant.shown(inventory);
     }
 }
 
@@ -344,4 +316,8 @@ fn filter(settings: &Settings, allowed: Option<List>) -> Filter {
         gpus: settings.gpu.clone(),
         places: settings.places.clone(),
     }
+}
+fn sorted(mut names: Vec<String>) -> String {
+    names.sort_unstable();
+    names.join(",")
 }

@@ -1,5 +1,5 @@
-//! Reading a file whose place somebody else may have prepared: a pipe that nobody writes
-//! to is no reason to wait for ever, and a device without end none to read on.
+//! Reading a file whose place another user may have prepared: it neither waits at a pipe
+//! without a writer nor reads a device without end.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};

@@ -28,21 +28,55 @@ pub struct Entry {
 pub struct File {
     pub path: PathBuf,
     pub entries: Vec<Entry>,
-    /// Its `[program."NAME"]` tables, in its order: the pattern of the name, and the
-    /// settings.
-    pub programs: Vec<(String, Vec<Entry>)>,
+    /// Its tables of groups, programs and users, in this order, and of each in the file's.
+    pub tables: Vec<Table>,
+}
+
+/// For whom a table of settings is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// `[group.NAME]`: limits of the members of a Unix group.
+    Group,
+    /// `[program."NAME"]`: preferences for programs, by a pattern of their name.
+    Program,
+    /// `[user.NAME]`: limits of one user.
+    User,
+}
+
+impl Scope {
+    /// The scope that the first word of a table's name says.
+    fn parse(word: &str) -> Option<Self> {
+        let all = [Self::Group, Self::Program, Self::User];
+        all.into_iter().find(|scope| scope.word() == word)
+    }
+
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Group => "group",
+            Self::Program => "program",
+            Self::User => "user",
+        }
+    }
+}
+
+/// One of these tables.
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub scope: Scope,
+    pub name: String,
+    pub entries: Vec<Entry>,
 }
 
 impl File {
     /// Reads `path`; `None` if there is no such file and it need not exist.
     pub fn read(path: &Path, must_exist: bool) -> Result<Option<Self>, Failure> {
-        let text = |bytes| {
+        let text = bounded_read::read(path).and_then(|bytes| {
             String::from_utf8(bytes)
                 .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
-        };
-        let text = match bounded_read::read(path).and_then(text) {
+        });
+        let text = match text {
             Ok(text) => text,
-            // A home that is not ours (`sudo -u` with HOME kept) has no file of ours
+            // Another user's home (`sudo -u` with HOME kept) has no file for this user
             // either.
             Err(_) if !must_exist && std::fs::symlink_metadata(path).is_err() => return Ok(None),
             Err(error) => {
@@ -57,7 +91,7 @@ impl File {
 
     /// Whether there is more than comments in it.
     pub fn sets_something(&self) -> bool {
-        !self.entries.is_empty() || !self.programs.is_empty()
+        !self.entries.is_empty() || !self.tables.is_empty()
     }
 
     /// Reads the text of a file that is at `path`.
@@ -82,15 +116,18 @@ impl File {
                 }
                 continue;
             }
-            if key.get_ref() != "program" {
+            let Some(scope) = Scope::parse(key.get_ref()) else {
                 file.entries
                     .push(entry(path, text, key.get_ref(), key.span().start, value));
                 continue;
-            }
+            };
             let tables = value.get_ref().as_table();
-            let form = "expected [program.\"NAME\"] with settings below it";
+            let form = format!(
+                "expected [{}.\"NAME\"] with settings below it",
+                scope.word()
+            );
             let tables =
-                tables.ok_or_else(|| wrong(&position(path, text, key.span().start), form))?;
+                tables.ok_or_else(|| wrong(&position(path, text, key.span().start), &form))?;
             // In the order of the file, since later settings win; the parser sorts by name.
             let mut tables: Vec<_> = tables.iter().collect();
             tables.sort_by_key(|(name, _)| name.span().start);
@@ -99,12 +136,15 @@ impl File {
                 let settings = settings
                     .get_ref()
                     .as_table()
-                    .ok_or_else(|| wrong(&place, form))?;
+                    .ok_or_else(|| wrong(&place, &form))?;
                 let entries = settings
                     .iter()
                     .map(|(k, v)| entry(path, text, k.get_ref(), k.span().start, v));
-                file.programs
-                    .push((name.get_ref().to_string(), entries.collect()));
+                file.tables.push(Table {
+                    scope,
+                    name: name.get_ref().to_string(),
+                    entries: entries.collect(),
+                });
             }
         }
         Ok(file)

@@ -1,6 +1,6 @@
 //! The one table of settings: name, whether it is policy (system file only), what it is
 //! for, how it is read and shown. Files, options and CUDAWRAP_* variables are all read by
-//! it; `--show-config` and the annotated config.toml follow it.
+//! it; `--show-config` follows it, and a test holds etc/config.toml against it.
 
 use super::slurm::PromisedShare;
 use super::value_codec::{
@@ -52,7 +52,7 @@ keys! {
         |s| show_path(s.library.as_ref()), |s, t| s.library = Some(path(t)?);
     policy "getgpu", "the absolute path of getgpu, if it is not beside cudawrap",
         |s| show_path(s.getgpu.as_ref()), |s, t| s.getgpu = Some(absolute_path(t)?);
-    policy "idle_memory", "a device with more memory in use than this is busy; unset: the larger of 128M and 1 % of the device, in a container 64M",
+    policy "idle_memory", "a device with more memory in use than this is busy; unset: the larger of 128M and 1 % of the device, in a container 64M (more is then unknown)",
         |s| show_size(s.idle_memory), |s, t| s.idle_memory = Some(size(t)?);
     policy "ignore_processes", "names of programs that do not make a device busy",
         |s| show_json(&s.ignore_processes), |s, t| s.ignore_processes = t.to_vec();
@@ -66,7 +66,7 @@ keys! {
         |s| show_or(s.max_per_user, |n| n.to_string()), |s, t| s.max_per_user = Some(count(t)?);
     policy "max_hold", "the longest time for --hold, and for --for; unset: no limit",
         |s| show_or(s.max_hold, show_time), |s, t| s.max_hold = Some(time(t)?);
-    policy "max_idle", "how long a device that --hold keeps may be unused before idle_action; unset: no limit",
+    policy "max_idle", "how long a device that --hold keeps, or that is leased, may be unused before idle_action; unset: no limit",
         |s| show_or(s.max_idle, show_time), |s, t| s.max_idle = Some(time(t)?);
     policy "idle_action", "what happens after max_idle, with a warning at 80 %: \"log\" tells the user and the system's log, \"end\" ends the reservation",
         |s| show_json(&s.idle_action), |s, t| s.idle_action = read(t)?;

@@ -5,19 +5,32 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::file::{Entry, File};
-use super::{Environment, Settings, keys, trusted};
+use super::file::{Entry, File, Scope};
+use super::{Environment, Settings, keys, member, trusted};
 use crate::error::{Failure, Kind};
 use crate::similar::similar;
+
+/// What a table of a group or a user may set.
+const LIMITS: [&str; 4] = ["max_per_user", "max_hold", "max_idle", "max_wait"];
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody set it.
+    /// It was not set.
     BuiltIn,
     File(PathBuf),
     /// An environment variable or an option of this call, as it is typed.
     Typed(String),
+}
+
+/// A line of a table for a program, a group or a user.
+#[derive(Clone, Debug)]
+pub struct Scoped {
+    pub file: PathBuf,
+    pub scope: Scope,
+    pub name: String,
+    pub key: String,
+    pub texts: Vec<String>,
 }
 
 /// Settings in force, and where each comes from.
@@ -28,8 +41,8 @@ pub struct Loaded {
     pub sources: Vec<(&'static str, Source)>,
     /// Keys that this version does not know; an error for those who are strict.
     pub unknown: Vec<String>,
-    /// The `[program."NAME"]` tables, for people: file, pattern, key and texts.
-    pub programs: Vec<(PathBuf, String, String, Vec<String>)>,
+    /// What tables for programs, groups and users say, for people.
+    pub scoped: Vec<Scoped>,
 }
 
 impl Loaded {
@@ -42,12 +55,12 @@ impl Loaded {
                 .map(|key| (key.name, Source::BuiltIn))
                 .collect(),
             unknown: Vec::new(),
-            programs: Vec::new(),
+            scoped: Vec::new(),
         }
     }
 
     /// What of the system's file can be understood, each setting by itself: for a caller
-    /// that has been told what is wrong with it. Nothing of a file that is no TOML.
+    /// that has been warned of what is wrong with it. Nothing of a file that is no TOML.
     pub fn read_in_part(environment: &Environment) -> Self {
         let mut loaded = Self::built_in();
         let trusted = trusted::check(
@@ -97,22 +110,52 @@ impl Loaded {
         for entry in &file.entries {
             self.enter(&file, entry, system)?;
         }
-        for (pattern, entries) in &file.programs {
-            let fits = program.is_some_and(|name| matches(pattern, name));
-            for entry in entries {
-                // Checked for everybody, in force for this program.
-                let before = (!fits).then(|| (self.settings.clone(), self.sources.clone()));
-                self.enter(&file, entry, false)?;
+        for table in &file.tables {
+            let is_meant = match table.scope {
+                Scope::Program => program.is_some_and(|name| matches(&table.name, name)),
+                Scope::Group => member::is_in_group(&table.name),
+                Scope::User => member::is_user(&table.name),
+            };
+            for entry in &table.entries {
+                // Checked for all users, in force for those it names.
+                let before = (!is_meant).then(|| (self.settings.clone(), self.sources.clone()));
+                self.enter_scoped(&file, table.scope, entry, system)?;
                 if let Some(before) = before {
                     (self.settings, self.sources) = before;
                 }
-                if let Some(texts) = entry.texts.clone() {
-                    let (path, name) = (file.path.clone(), entry.name.clone());
-                    self.programs.push((path, pattern.clone(), name, texts));
-                }
+                self.scoped.extend(entry.texts.clone().map(|texts| Scoped {
+                    file: file.path.clone(),
+                    scope: table.scope,
+                    name: table.name.clone(),
+                    key: entry.name.clone(),
+                    texts,
+                }));
             }
         }
         Ok(())
+    }
+
+    /// A line of a table: programs have preferences, groups and users have limits.
+    fn enter_scoped(
+        &mut self,
+        file: &File,
+        scope: Scope,
+        entry: &Entry,
+        system: bool,
+    ) -> Result<(), Failure> {
+        if scope == Scope::Program {
+            return self.enter(file, entry, false);
+        }
+        if keys::find(&entry.name).is_some() && !LIMITS.contains(&entry.name.as_str()) {
+            let (place, name) = (&entry.place, &entry.name);
+            let text = format!("{place}: `{name}` is not set by {}", scope.word());
+            let hint = format!(
+                "tables of groups and users have limits: {}",
+                LIMITS.join(", ")
+            );
+            return Err(Failure::new(Kind::Usage, text).hint(hint));
+        }
+        self.enter(file, entry, system)
     }
 
     fn enter(&mut self, file: &File, entry: &Entry, system: bool) -> Result<(), Failure> {
@@ -137,10 +180,9 @@ impl Loaded {
             )
             .hint("policy belongs in /etc/getgpu/config.toml, outside its [program] tables"));
         }
-        let unfit = || "not a value that a setting can have".to_owned();
         texts
             .as_ref()
-            .ok_or_else(unfit)
+            .ok_or_else(|| "not a value that a setting can have".to_owned())
             .and_then(|texts| (key.put)(&mut self.settings, texts))
             .map_err(|why| Failure::new(Kind::Usage, format!("{value_place}: `{name}`: {why}")))?;
         self.from(key.name, Source::File(file.path.clone()));

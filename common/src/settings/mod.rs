@@ -5,12 +5,13 @@
 
 pub mod allowed;
 pub mod bounded_read;
+pub mod env_flags;
 pub mod environment;
 pub mod file;
 pub mod keys;
 pub mod loaded;
+mod member;
 pub mod slurm;
-pub mod switches;
 mod trusted;
 mod value_codec;
 pub mod value_types;
@@ -23,7 +24,7 @@ use crate::ident::Selector;
 use crate::quantity;
 use crate::share::Share;
 pub use environment::Environment;
-pub use loaded::{Loaded, Source, matches};
+pub use loaded::{Loaded, Scoped, Source, matches};
 pub use slurm::SlurmSettings;
 pub use value_codec::quoted;
 pub use value_types::{
@@ -111,7 +112,7 @@ pub struct Settings {
     pub reserve_for: Duration,
     /// How long a reservation outlasts its last program while the caller lives.
     pub linger: Duration,
-    /// A named device that somebody else has.
+    /// What becomes of a program whose named device another user has.
     pub when_taken: RunOrFail,
     /// No GPU here.
     pub when_no_gpu: RunOrFail,
@@ -133,7 +134,7 @@ impl Settings {
         self.wait.capped(self.max_wait)
     }
 
-    /// The line for whoever asked to wait longer than the site allows.
+    /// The line for a user who asked to wait longer than the site allows.
     pub fn wait_is_cut(&self) -> Option<String> {
         let most = self.max_wait.filter(|_| self.longest_wait() != self.wait)?;
         Some(format!(
@@ -142,7 +143,7 @@ impl Settings {
         ))
     }
 
-    /// The line for whoever asked for a reservation that lasts longer than the site
+    /// The line for a user who asked for a reservation that lasts longer than the site
     /// allows; none: without end.
     pub fn hold_is_cut(&self, asked: Option<Duration>) -> Option<String> {
         let most = self

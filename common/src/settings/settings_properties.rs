@@ -38,6 +38,8 @@ fn line() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn any_file_is_read_or_told_with_line_and_column(lines in prop::collection::vec(line(), 0..6)) {
         let path = Path::new("/f");
@@ -45,7 +47,7 @@ proptest! {
         match File::parse(path, &text) {
             Ok(file) => {
                 let count = text.matches('\n').count() + 1;
-                for entry in file.entries.iter().chain(file.programs.iter().flat_map(|(_, entries)| entries)) {
+                for entry in file.entries.iter().chain(file.tables.iter().flat_map(|table| &table.entries)) {
                     for place in [&entry.place, &entry.value_place] {
                         let numbers: Vec<usize> = place.trim_start_matches("/f:").split(':').map(|n| n.parse().unwrap()).collect();
                         prop_assert!(numbers.len() == 2 && (1..=count).contains(&numbers[0]) && numbers[1] > 0, "{}", place);

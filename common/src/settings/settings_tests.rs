@@ -1,11 +1,14 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use nix::unistd::{Group, getegid, geteuid};
+
 use super::allowed::List;
 use super::*;
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
 use crate::inventory::Names;
+use crate::procfs;
 
 fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
     let dir = tempfile::tempdir().unwrap();
@@ -16,6 +19,8 @@ fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
     };
     let files = Environment {
         system_file: write("system.toml", system),
+        // The system's own would have to be root's.
+        system_file_must_exist: true,
         user_file: Some(write("user.toml", user)),
         ..Environment::default()
     };
@@ -41,65 +46,25 @@ fn later_wins_and_policy_is_the_systems_alone() {
 
 #[test]
 fn what_is_wrong_is_told_with_line_and_column() {
-    for (text, place, why) in [
-        (
-            "type = \"mig\"\nmin-memry = 3",
-            "system.toml:2:1",
-            "unknown setting `min-memry`",
-        ),
-        (
-            "linger = \"abc\"",
-            "system.toml:1:10",
-            "`abc` is not a time",
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("type = \"mig\"\nmin-memry = 3", "system.toml:2:1", "unknown setting `min-memry`"),
+        ("linger = \"abc\"", "system.toml:1:10", "`abc` is not a time"),
         ("linger = -1", "system.toml:1:10", "`-1` is not a time"),
-        (
-            "type = \"migs\"",
-            "system.toml:1:8",
-            "migs: not one of auto, mig",
-        ),
-        (
-            "type = [\"mig\", \"gpu\"]",
-            "system.toml:1:8",
-            "expected one value",
-        ),
-        (
-            "share = { a = 1 }",
-            "system.toml:1:9",
-            "not a value that a setting can have",
-        ),
-        (
-            "count = 0",
-            "system.toml:1:9",
-            "`0` is not a whole number of 1 or more",
-        ),
-        (
-            "type = \"mig\"\n[newer]\ndate = 1979-05-27",
-            "system.toml:2:",
-            "unknown setting `newer`",
-        ),
-        (
-            "program = 3",
-            "system.toml:1:1",
-            "expected [program.\"NAME\"]",
-        ),
-        (
-            "[program.x]\nallowed = []",
-            "system.toml:2:1",
-            "administrator only",
-        ),
-        (
-            "[program.other]\nwait = \"soon\"",
-            "system.toml:2:8",
-            "`soon` is not a time",
-        ),
-        (
-            "[program.other]\nwiat = 3",
-            "system.toml:2:1",
-            "unknown setting `wiat`",
-        ),
+        ("type = \"migs\"", "system.toml:1:8", "migs: not one of auto, mig"),
+        ("type = [\"mig\", \"gpu\"]", "system.toml:1:8", "expected one value"),
+        ("share = { a = 1 }", "system.toml:1:9", "not a value that a setting can have"),
+        ("count = 0", "system.toml:1:9", "`0` is not a whole number of 1 or more"),
+        ("type = \"mig\"\n[newer]\ndate = 1979-05-27", "system.toml:2:", "unknown setting `newer`"),
+        ("program = 3", "system.toml:1:1", "expected [program.\"NAME\"]"),
+        ("[program.x]\nallowed = []", "system.toml:2:1", "administrator only"),
+        ("[program.other]\nwait = \"soon\"", "system.toml:2:8", "`soon` is not a time"),
+        ("[program.other]\nwiat = 3", "system.toml:2:1", "unknown setting `wiat`"),
+        ("[group.staff]\nexcluded = []", "system.toml:2:1", "`excluded` is not set by group"),
+        ("[user.ana]\nmax_hold = \"soon\"", "system.toml:2:12", "`soon` is not a time"),
         ("type = ", "system.toml:1:8", ""),
-    ] {
+    ];
+    for (text, place, why) in cases {
         let failure = load(text, "").and_then(Loaded::strict).unwrap_err();
         assert!(
             failure.message.contains(place) && failure.message.contains(why),
@@ -113,15 +78,13 @@ fn what_is_wrong_is_told_with_line_and_column() {
 /// A wrapper that is older than the file warns and uses the rest of it.
 #[test]
 fn an_unknown_setting_may_have_any_value() {
-    for text in [
-        "[newer]\nx = 1",
-        "newer = { x = 1 }",
-        "newer = 1979-05-27",
-        "newer = [[1]]",
-        "newer = 0xff",
-        "[program.\"eddy*\"]\nnewer = {}\nwait = 7",
+    #[rustfmt::skip]
+    let cases = [
+        "[newer]\nx = 1", "newer = { x = 1 }", "newer = 1979-05-27", "newer = [[1]]",
+        "newer = 0xff", "[program.\"eddy*\"]\nnewer = {}\nwait = 7",
         "[program.\"eddy*\".newer]\nx = 1",
-    ] {
+    ];
+    for text in cases {
         let text = format!("reserve_for = \"2m\"\n{text}");
         let loaded = load(&text, "").unwrap();
         assert_eq!(loaded.settings.reserve_for, Duration::from_secs(120));
@@ -170,13 +133,36 @@ fn what_is_said_for_a_program_holds_for_it_alone() {
         (Some(10 << 30), None)
     );
     assert_eq!(loaded.settings.wait, Wait::For(Duration::from_secs(3600)));
-    assert_eq!(loaded.programs.len(), 3, "all are shown");
+    assert_eq!(loaded.scoped.len(), 3, "all are shown");
     let loaded = load(system, "wait = 7").unwrap();
     assert_eq!(
         loaded.settings.wait,
         Wait::For(Duration::from_secs(7)),
         "the user's file is the later one"
     );
+}
+
+#[test]
+fn limits_of_a_group_and_a_user_hold_for_them_alone() {
+    let user = procfs::user_name(geteuid().as_raw());
+    let Ok(Some(group)) = Group::from_gid(getegid()) else {
+        return;
+    };
+    let group = group.name;
+    let own_group = format!("[group.\"{group}\"]\nmax_per_user = 4\n");
+    let own = format!("[user.\"{user}\"]\nmax_per_user = 8\n");
+    let others = "[group.no-such-group]\nmax_per_user = 5\n[user.no-such-user]\nmax_per_user = 6\n";
+    for (tables, most) in [
+        (String::new(), 2),
+        (others.to_owned(), 2),
+        (format!("{own_group}{others}"), 4),
+        (format!("{own}{others}{own_group}"), 8),
+    ] {
+        let loaded = load(&format!("max_per_user = 2\n{tables}"), "").unwrap();
+        assert_eq!(loaded.settings.max_per_user, Some(most), "{tables}");
+        let failure = load("", &tables).map(|_| ());
+        assert_eq!(failure.is_err(), !tables.is_empty(), "a user sets no limit");
+    }
 }
 
 #[test]
@@ -195,7 +181,11 @@ fn of_two_tables_for_a_program_the_later_one_wins() {
             Some(share.parse().unwrap()),
             "{file}"
         );
-        assert_eq!(loaded.programs.last().unwrap().3, [share], "as it is shown");
+        assert_eq!(
+            loaded.scoped.last().unwrap().texts,
+            [share],
+            "as it is shown"
+        );
     }
 }
 
@@ -231,19 +221,15 @@ fn a_list_survives_its_bad_lines() {
         gpu: Some(&gpu),
         instance: Some((7, 0)),
     };
-    for (lines, named) in [
-        (
-            "# all of ours\r\n\r\n  mig-7A1B2C3D-0001-5abc-8def-000000000001  # first\r\n",
-            true,
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("# all of ours\r\n\r\n  mig-7A1B2C3D-0001-5abc-8def-000000000001  # first\r\n", true),
         ("GPU-0d1e2f30-1111-2222-3333-444455556666", true),
         ("MIG-GPU-0d1e2f30-1111-2222-3333-444455556666/7/0", true),
         ("MIG-GPU-0d1e2f30-1111-2222-3333-444455556666/8/0", false),
-        (
-            "garbage \u{fffd}\nMIG-7a1b2c3d-0001-5abc-8def-000000000009",
-            false,
-        ),
-    ] {
+        ("garbage \u{fffd}\nMIG-7a1b2c3d-0001-5abc-8def-000000000009", false),
+    ];
+    for (lines, named) in cases {
         assert_eq!(List::from(lines.lines()).names(device), named, "{lines}");
     }
     let list = List::from(format!("nonsense\n{mig}\n{other}").lines());

@@ -1,5 +1,5 @@
-//! Whether a file of the system may be believed: it and its directory are root's and
-//! nobody else can write them, since a `library` that it names runs in everybody's
+//! Whether a file of the system may be believed: it and its directory are root's and no
+//! other user can write them, since a `library` that it names runs in all users'
 //! processes. With GETGPU_CONFIG the caller's own files will do.
 
 use std::fs::{self, Metadata};
@@ -32,13 +32,17 @@ pub fn check(path: &Path, what: &str, caller: bool) -> Result<(), Failure> {
     }
 }
 
-/// Checks the settings of a prefix, which are root's or its owner's: whoever runs its
+/// Checks the settings of a prefix, which are root's or its owner's: a user of its
 /// programs trusts both already.
 pub fn check_prefix(path: &Path) -> Result<(), Failure> {
     let prefix = path.ancestors().nth(3).unwrap_or(path);
     let owner = fs::metadata(prefix).ok().map(|meta| meta.uid());
-    let may = |uid| Some(uid) == owner || trust::owner(LockOrigin::Host, uid);
-    match wrong(path, &may, "which is neither root nor the prefix's owner") {
+    let wrong = wrong(
+        path,
+        &|uid| Some(uid) == owner || trust::owner(LockOrigin::Host, uid),
+        "which is neither root nor the prefix's owner",
+    );
+    match wrong {
         None => Ok(()),
         Some(why) => Err(
             Failure::new(Kind::Usage, format!("{}: not used: {why}", path.display()))
@@ -72,7 +76,7 @@ fn wrong(path: &Path, trusted: &dyn Fn(u32) -> bool, whose: &str) -> Option<Stri
             .filter(|parent| !parent.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
         let meta = fs::metadata(parent).ok()?;
-        // Nobody can move or replace what belongs to somebody else in a sticky directory.
+        // In a sticky directory no user can move or replace what belongs to another.
         let sticky = meta.permissions().mode() & 0o1000 != 0;
         owner(parent, &meta).or_else(|| writable(parent, &meta).filter(|_| !sticky))
     };

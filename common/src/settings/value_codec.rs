@@ -53,8 +53,8 @@ pub(super) fn size(texts: &[String]) -> Result<u64, String> {
     quantity::size(one(texts)?)
 }
 
-/// A size of device memory. A bare number is bytes, which nobody means who writes a small
-/// one: Slurm takes it as MiB.
+/// A size of device memory. A bare number is bytes. A small one is refused, since it was
+/// meant otherwise: Slurm takes it as MiB.
 pub(super) fn memory(texts: &[String]) -> Result<u64, String> {
     let bytes = size(texts)?;
     let text = one(texts)?.trim();
@@ -148,8 +148,13 @@ pub(super) fn show_time(value: Duration) -> String {
     show_text(&quantity::time_text(value))
 }
 
+/// A size in bytes; a small one with its unit, without which `memory` refuses it.
 pub(super) fn show_size(value: Option<u64>) -> String {
-    value.map_or_else(unset, |bytes| bytes.to_string())
+    match value {
+        None => unset(),
+        Some(bytes) if (1..1 << 20).contains(&bytes) => show_text(&format!("{bytes}B")),
+        Some(bytes) => bytes.to_string(),
+    }
 }
 
 pub(super) fn show_or<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
@@ -183,6 +188,7 @@ mod tests {
         ] {
             assert_eq!(read(text), Ok(bytes), "{text}");
         }
+        assert_eq!(show_size(Some(512 << 10)), "\"524288B\"");
         for text in ["1", "512", "1048575"] {
             let refused = read(text).unwrap_err();
             assert!(

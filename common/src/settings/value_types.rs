@@ -1,6 +1,6 @@
-//! The values that settings and options may have where they are words of ours: types of
-//! devices, policies, times to wait. Each has one spelling, which the file, the options
-//! and the CUDAWRAP_* variables share.
+//! The values that settings and options may have where they are words of this package:
+//! types of devices, policies, times to wait. Each has one spelling, which the file, the
+//! options and the CUDAWRAP_* variables share.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -76,7 +76,7 @@ words! {
 }
 
 words! {
-    /// What becomes of a reservation that nobody uses for `max_idle`.
+    /// What becomes of a reservation that is unused for `max_idle`.
     IdleAction {
         /// The user and the system's log are told.
         #[default]
@@ -179,7 +179,7 @@ words! {
         Hide = "hide",
         /// It ends.
         Exit = "exit",
-        /// It runs as it is, on somebody's device.
+        /// The program runs, on a device that another user may have.
         Run = "run",
     }
 }

@@ -6,11 +6,11 @@ mod table;
 
 use std::path::PathBuf;
 
-use getgpu_common::diag::Level;
+use getgpu_common::diag::Verbosity;
 
 use crate::plan::Goal;
 pub use parse::parse;
-pub use table::{PROGRAM, table};
+pub use table::{PROGRAM, command};
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,16 +30,12 @@ pub struct Options {
     pub task: Task,
     /// With which paths; none: all that are noted.
     pub paths: Option<Vec<PathBuf>>,
-    /// `--link-dir`.
     pub link_dir: Option<PathBuf>,
-    /// `--dry-run`.
     pub dry_run: bool,
-    /// `--force`.
     pub force: bool,
-    /// `--wrapper`.
     pub wrapper: Option<PathBuf>,
     /// How much is printed.
-    pub level: Level,
+    pub level: Verbosity,
 }
 
 /// What a command line asks for.

@@ -2,68 +2,56 @@
 //! Errors of use come out as one line in our own form, as every other message does.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
-use clap::ArgMatches;
+use clap::FromArgMatches;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::flags;
 use getgpu_common::help_text::Asked;
 
-use super::table::{GUIDE, PROGRAM, command};
+use super::table::{Doing, GUIDE, PROGRAM, Typed, command};
 use super::{Options, Parsed, Task};
 use crate::plan::Goal;
 
 /// Reads the command line (without the program's name).
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure> {
     let args = std::iter::once(OsString::from(PROGRAM)).chain(args);
-    let typed = command()
-        .try_get_matches_from(args)
-        .map_err(|error| flags::usage_failure(PROGRAM, &error))?;
-    if typed.get_flag("help") {
+    let typed = command().try_get_matches_from(args);
+    let typed = typed.and_then(|matches| Typed::from_arg_matches(&matches));
+    let typed = typed.map_err(|error| flags::usage_failure(PROGRAM, &error))?;
+    if typed.common.help {
         return Ok(Parsed::Print(GUIDE.text(command(), Asked::Full)));
     }
-    if typed.get_flag("version") {
-        return Ok(Parsed::Print(format!(
-            "{PROGRAM} {}\n",
-            env!("CARGO_PKG_VERSION")
-        )));
+    if typed.common.version {
+        let version = env!("CARGO_PKG_VERSION");
+        return Ok(Parsed::Print(format!("{PROGRAM} {version}\n")));
     }
-    checked(&typed).map(Parsed::Run)
+    checked(typed).map(Parsed::Run)
 }
 
-fn checked(matches: &ArgMatches) -> Result<Options, Failure> {
-    let on = |name: &str| matches.get_flag(name);
-    let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
-    let task = task(matches)?;
-    let paths: Vec<PathBuf> = matches
-        .get_many("paths")
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
+fn checked(typed: Typed) -> Result<Options, Failure> {
+    let task = task(&typed.doing)?;
     let status = matches!(task, Task::Status { .. });
-    let all = on("all") || (status && paths.is_empty());
-    if let Some(why) = contradiction(matches, task, all, &paths) {
+    let all = typed.doing.all || (status && typed.paths.is_empty());
+    if let Some(why) = contradiction(&typed, task, all) {
         return Err(usage(why));
     }
     Ok(Options {
         task,
-        paths: (!all).then_some(paths),
-        link_dir: path("link-dir"),
-        dry_run: on("dry-run"),
-        force: on("force"),
-        wrapper: path("wrapper"),
-        level: flags::level(matches),
+        paths: (!all).then_some(typed.paths),
+        link_dir: typed.how.link_dir,
+        dry_run: typed.how.dry_run,
+        force: typed.how.force,
+        wrapper: typed.how.wrapper,
+        level: typed.common.level(),
     })
 }
 
-fn task(matches: &ArgMatches) -> Result<Task, Failure> {
-    let on = |name: &str| matches.get_flag(name);
-    match (on("undo"), on("repair"), on("status")) {
+fn task(typed: &Doing) -> Result<Task, Failure> {
+    match (typed.undo, typed.repair, typed.status) {
         (false, false, false) => Ok(Task::Change(Goal::Wrap)),
         (true, false, false) => Ok(Task::Change(Goal::Undo)),
         (false, true, false) => Ok(Task::Change(Goal::Repair)),
-        (false, false, true) => Ok(Task::Status { json: on("json") }),
+        (false, false, true) => Ok(Task::Status { json: typed.json }),
         _ => Err(usage(
             "only one of --undo, --repair and --status can be given",
         )),
@@ -71,39 +59,22 @@ fn task(matches: &ArgMatches) -> Result<Task, Failure> {
 }
 
 /// What does not go together. `all`: the noted paths are meant.
-fn contradiction(
-    matches: &ArgMatches,
-    task: Task,
-    all: bool,
-    paths: &[PathBuf],
-) -> Option<&'static str> {
-    let on = |name: &str| matches.get_flag(name);
+fn contradiction(typed: &Typed, task: Task, all: bool) -> Option<&'static str> {
+    let Typed {
+        doing, how, common, ..
+    } = typed;
     let status = matches!(task, Task::Status { .. });
     let wrap = task == Task::Change(Goal::Wrap);
-    let link_dir = matches.contains_id("link-dir");
+    let no_path = typed.paths.is_empty();
+    #[rustfmt::skip]
     let wrong = [
-        (on("json") && !status, "--json goes with --status"),
-        (
-            on("all") && wrap,
-            "--all goes with --undo, --repair or --status",
-        ),
-        (
-            on("all") && !paths.is_empty(),
-            "--all stands for the noted paths: give either it or PATH",
-        ),
-        (!all && paths.is_empty(), "no PATH given"),
-        (
-            link_dir && (all || status),
-            "--link-dir needs PATH, and --status takes the directory as PATH",
-        ),
-        (
-            on("dry-run") && status,
-            "--status changes nothing: it takes no --dry-run",
-        ),
-        (
-            on("verbose") && on("quiet"),
-            "--verbose and --quiet exclude each other",
-        ),
+        (doing.json && !status, "--json goes with --status"),
+        (doing.all && wrap, "--all goes with --undo, --repair or --status"),
+        (doing.all && !no_path, "--all stands for the noted paths: give either it or PATH"),
+        (!all && no_path, "no PATH given"),
+        (how.link_dir.is_some() && (all || status), "--link-dir needs PATH, and --status takes the directory as PATH"),
+        (how.dry_run && status, "--status changes nothing: it takes no --dry-run"),
+        (common.verbose && common.quiet, "--verbose and --quiet exclude each other"),
     ];
     wrong.iter().find(|(is, _)| *is).map(|(_, why)| *why)
 }

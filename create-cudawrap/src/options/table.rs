@@ -1,110 +1,81 @@
-//! The flag table of create-cudawrap: what each option is called and what it is for, and
-//! the texts around it in the help. The parser, the help, the man page and the
-//! completions are made from it; it needs nothing else of this program.
+//! The options of create-cudawrap: what each is called and what it is for, and the texts
+//! around them in the help. The parser, the help, the man page and the completions are made
+//! from this struct; it needs nothing else of this program.
 
 use std::path::PathBuf;
 
-use clap::{Arg, Command, ValueHint, value_parser};
-use getgpu_common::flags::{self, Flag, Takes, flag};
+use clap::{Command, CommandFactory, Parser, ValueHint};
+use getgpu_common::flags;
 use getgpu_common::help_text::HelpText;
-use getgpu_common::shared_flags;
+use getgpu_common::shared_flags::Common;
 
 /// The program's name in every message, whatever it was called by.
 pub const PROGRAM: &str = "create-cudawrap";
 
-const TASK: &str = "What to do (without any of these: wrap)";
-const HOW: &str = "How";
+/// What was typed.
+#[derive(Parser, Clone, Debug)]
+#[command(name = PROGRAM, about = GUIDE.about, long_about = None)]
+#[command(override_usage = "create-cudawrap [OPTIONS] PATH...")]
+pub struct Typed {
+    #[command(flatten)]
+    pub doing: Doing,
+    #[command(flatten)]
+    pub how: How,
+    #[command(flatten)]
+    pub common: Common,
+    /// The programs to wrap; for a symbolic link, the link itself and not its target
+    #[arg(value_name = "PATH", num_args = 0.., value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<PathBuf>,
+}
 
-/// What only create-cudawrap has.
-const FLAGS: &[Flag] = &[
-    flag(
-        "undo",
-        &[],
-        Takes::Nothing,
-        TASK,
-        "Give the program its name back, the very same file; for a directory: every wrapped program in it",
-    ),
-    flag(
-        "repair",
-        &[],
-        Takes::Nothing,
-        TASK,
-        "Wrap the new program if an upgrade has replaced the link, and keep the older one as name.replaced-1; turn a copy of cudawrap back into a link; renew a link to a cudawrap that no longer exists",
-    ),
-    flag(
-        "status",
-        &[],
-        Takes::Nothing,
-        TASK,
-        "Print a line for each PATH or, if it is a directory, for each wrapped program in it; exit status 1 if one needs attention",
-    ),
-    flag(
-        "json",
-        &[],
-        Takes::Nothing,
-        TASK,
-        "With --status: print JSON",
-    ),
-    flag(
-        "all",
-        &[],
-        Takes::Nothing,
-        TASK,
-        "With --undo, --repair, --status: every path that was recorded when it was wrapped",
-    ),
-    flag(
-        "link-dir",
-        &[],
-        Takes::Value("DIR"),
-        HOW,
-        "Leave the program alone and put a link with its name into DIR, which must come before the program's directory in PATH",
-    ),
-    flag(
-        "dry-run",
-        &['n'],
-        Takes::Nothing,
-        HOW,
-        "Print what would be done",
-    ),
-    flag(
-        "force",
-        &[],
-        Takes::Nothing,
-        HOW,
-        "Also wrap a file of a package, a program under an AppArmor profile, or one on a network file system without cudawrap",
-    ),
-    flag(
-        "wrapper",
-        &[],
-        Takes::Value("PATH"),
-        HOW,
-        "Make links to this cudawrap",
-    ),
-];
+/// What is to be done.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "What to do (without any of these: wrap)")]
+pub struct Doing {
+    /// Give the program its name back, the very same file; for a directory: every wrapped program
+    /// in it
+    #[arg(long)]
+    pub undo: bool,
+    /// Wrap the new program if an upgrade has replaced the link, and keep the older one as
+    /// name.replaced-1; turn a copy of cudawrap back into a link; renew a link to a cudawrap that
+    /// no longer exists
+    #[arg(long)]
+    pub repair: bool,
+    /// Print a line for each PATH or, if it is a directory, for each wrapped program in it; exit
+    /// status 1 if one needs attention
+    #[arg(long)]
+    pub status: bool,
+    /// With --status: print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// With --undo, --repair, --status: every path that was recorded when it was wrapped
+    #[arg(long)]
+    pub all: bool,
+}
 
-/// Every option of create-cudawrap.
-pub fn table() -> impl Iterator<Item = Flag> {
-    FLAGS.iter().copied().chain(shared_flags::COMMON)
+/// How it is done.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "How")]
+pub struct How {
+    /// Leave the program alone and put a link with its name into DIR, which must come before the
+    /// program's directory in PATH
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub link_dir: Option<PathBuf>,
+    /// Print what would be done
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+    /// Also wrap a file of a package, a program under an AppArmor profile, or one on a network file
+    /// system without cudawrap
+    #[arg(long)]
+    pub force: bool,
+    /// Make links to this cudawrap
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::ExecutablePath)]
+    pub wrapper: Option<PathBuf>,
 }
 
 /// The parser, from which completions are made too.
 pub fn command() -> Command {
-    let paths = Arg::new("paths")
-        .value_name("PATH")
-        .num_args(0..)
-        .value_parser(value_parser!(PathBuf))
-        .value_hint(ValueHint::AnyPath)
-        .help("The programs to wrap; for a symbolic link, the link itself and not its target");
-    let path = |arg: Arg, hint| {
-        arg.value_parser(value_parser!(PathBuf))
-            .value_hint(hint)
-            .allow_hyphen_values(false)
-    };
-    flags::command(PROGRAM, GUIDE.about, table())
-        .mut_arg("link-dir", |arg| path(arg, ValueHint::DirPath))
-        .mut_arg("wrapper", |arg| path(arg, ValueHint::ExecutablePath))
-        .override_usage("create-cudawrap [OPTIONS] PATH...")
-        .arg(paths)
+    flags::prepared(Typed::command())
 }
 
 /// The texts beside the options.

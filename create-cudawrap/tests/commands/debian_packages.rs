@@ -4,7 +4,9 @@
 
 use std::process::Command;
 
-use crate::support::{Said, Sandbox, said};
+use harness::Outcome;
+
+use crate::support::{Sandbox, said};
 
 struct Debian {
     sandbox: Sandbox,
@@ -19,14 +21,10 @@ impl Debian {
             harness::skip::say(&format!("{tool} is not installed"));
             return None;
         }
-        let debian = Self {
-            sandbox: Sandbox::new(),
-        };
-        debian.sandbox.run_sh(
-            "cd state && mkdir -p db/updates db/info db/triggers && touch db/status db/available",
-        );
-        debian.sandbox.run_sh("chmod -R a+rwX state");
-        Some(debian)
+        let sandbox = Sandbox::new();
+        sandbox.run_sh("cd state && mkdir -p db/updates db/info db/triggers");
+        sandbox.run_sh("cd state && touch db/status db/available && chmod -R a+rwX .");
+        Some(Self { sandbox })
     }
 
     /// Installs a version of the package, whose only file is `app/x`.
@@ -48,16 +46,8 @@ impl Debian {
 
     fn dpkg(&self, args: &[&str]) {
         let mut command = self.prepared(Command::new("dpkg"));
-        let output = command
-            .args(["--force-not-root", "--force-bad-path", "--log=/dev/null"])
-            .args(args)
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "dpkg {args:?}: {}",
-            said(output).err
-        );
+        command.args(["--force-not-root", "--force-bad-path", "--log=/dev/null"]);
+        said(command.args(args)).exits(0);
     }
 
     /// The administrator's own command, as docs/GUIDE.md has it.
@@ -68,21 +58,11 @@ impl Debian {
         );
         let mut command = self.prepared(Command::new("dpkg-divert"));
         command.args(["--local", "--no-rename", "--divert"]);
-        let output = command.arg(to).arg(what).arg(path).output().unwrap();
-        assert!(
-            output.status.success(),
-            "dpkg-divert {what}: {}",
-            said(output).err
-        );
+        said(command.arg(to).arg(what).arg(path)).exits(0);
     }
 
-    fn create(&self, args: &[&str]) -> Said {
-        said(
-            self.prepared(self.sandbox.command())
-                .args(args)
-                .output()
-                .unwrap(),
-        )
+    fn create(&self, args: &[&str]) -> Outcome {
+        said(self.prepared(self.sandbox.command()).args(args))
     }
 
     fn prepared(&self, command: Command) -> Command {
@@ -100,20 +80,16 @@ fn with_a_diversion_an_upgrade_keeps_the_wrap() {
     let sandbox = &debian.sandbox;
     debian.install("1");
     let refused = debian.create(&["x"]);
-    assert!(
-        refused.code == 1 && refused.err.contains("belongs to the package amber"),
-        "{}",
-        refused.err
-    );
-    assert_eq!(debian.create(&["--force", "x"]).code, 0);
+    refused.exits(1).mentions("belongs to the package amber");
+    debian.create(&["--force", "x"]).exits(0);
     debian.divert("--add");
     debian.install("2");
     assert_eq!(sandbox.output_of("app/x"), "2 a b");
     assert_eq!(sandbox.names("app"), ["CUDAWRAP_x", "x"]);
-    assert_eq!(debian.create(&["--status", "x"]).out, "x: wrapped\n");
+    assert_eq!(debian.create(&["--status", "x"]).stdout, "x: wrapped\n");
     debian.divert("--remove");
     let undone = debian.create(&["--undo", "x"]);
-    assert_eq!(undone.code, 0, "{}", undone.err);
+    undone.exits(0);
     assert_eq!(sandbox.names("app"), ["x"]);
     debian.install("3");
     assert_eq!(sandbox.output_of("app/x"), "3 a b");
@@ -123,28 +99,24 @@ fn with_a_diversion_an_upgrade_keeps_the_wrap() {
 }
 
 #[test]
-fn without_one_an_upgrade_replaces_the_link_and_repair_wraps_the_new_program() {
+fn an_undiverted_upgrade_replaces_the_link_and_repair_rewraps() {
     let Some(debian) = Debian::new() else { return };
     let sandbox = &debian.sandbox;
     debian.install("1");
-    assert_eq!(debian.create(&["--force", "x"]).code, 0);
+    debian.create(&["--force", "x"]).exits(0);
     debian.install("2");
     assert_eq!(sandbox.output_of("app/x"), "2 a b");
     let status = debian.create(&["--status", "--all"]);
-    assert!(
-        status.code == 1 && status.out.contains("/x: upgraded over"),
-        "{}",
-        status.out
-    );
+    status.exits(1).shows("/x: upgraded over");
     let repaired = debian.create(&["--repair", "--all"]);
-    assert_eq!(repaired.code, 0, "{}", repaired.err);
+    repaired.exits(0);
     assert_eq!(sandbox.output_of("app/x"), "2 a b");
-    assert_eq!(debian.create(&["--status", "x"]).out, "x: wrapped\n");
+    assert_eq!(debian.create(&["--status", "x"]).stdout, "x: wrapped\n");
     // Removed while wrapped: the package takes the link with it, and the program stays
     // until undone.
     debian.dpkg(&["--remove", "amber"]);
     let broken = debian.create(&["--status", "--all"]);
-    assert!(broken.out.contains("/x: broken"), "{}", broken.out);
-    assert_eq!(debian.create(&["--undo", "--all"]).code, 0);
+    broken.shows("/x: broken");
+    debian.create(&["--undo", "--all"]).exits(0);
     assert_eq!(sandbox.output_of("app/x"), "2 a b");
 }

@@ -11,52 +11,34 @@ fn a_directory_of_links_leaves_the_program_alone() {
     let path = format!("{links}:{}:/usr/bin:/bin", sandbox.path("app").display());
     let with = |args: &[&str]| sandbox.with("PATH", &path, args);
     let said = with(&["--link-dir", links, "x"]);
-    assert_eq!(said.code, 0, "{}", said.err);
-    assert!(!said.err.contains("warning"), "{}", said.err);
-    assert_eq!(with(&["--link-dir", links, "x"]).code, 0);
-    assert_eq!(
-        std::fs::read_link(sandbox.path("links/x")).unwrap(),
-        sandbox.path("bin/cudawrap")
-    );
+    said.exits(0);
+    assert!(!said.stderr.contains("warning"), "{}", said.stderr);
+    with(&["--link-dir", links, "x"]).exits(0);
+    assert_eq!(sandbox.target("links/x"), sandbox.path("bin/cudawrap"));
     let status = with(&["--status", links]);
-    assert_eq!(
-        status.out,
-        format!(
-            "{links}/x: wrapped (runs {} by PATH)\n",
-            sandbox.path("app/x").display()
-        )
-    );
-    assert_eq!(status.code, 0);
-    assert_eq!(with(&["--repair", &format!("{links}/x")]).code, 0);
+    let runs = sandbox.path("app/x");
+    let runs = format!("{links}/x: wrapped (runs {} by PATH)\n", runs.display());
+    status.exits(0).prints(&runs);
+    with(&["--repair", &format!("{links}/x")]).exits(0);
     // Behind another PATH the link runs something else, or nothing.
     let warned = sandbox.ok(&["--link-dir", links, "x"]);
-    assert!(
-        warned
-            .err
-            .contains("warning: with this PATH the link finds no program"),
-        "{}",
-        warned.err
-    );
+    warned.mentions("warning: with this PATH the link finds no program");
     for bad in [
         &["--link-dir", ".", "x"][..],
         &["--link-dir", links, "nothing"],
         &["--link-dir", "/nowhere", "x"],
     ] {
-        assert_eq!(with(bad).code, 1, "{bad:?}");
+        with(bad).exits(1);
     }
     sandbox.link("../bin/cudawrap", "app/own");
-    assert!(
-        with(&["--link-dir", links, "own"])
-            .err
-            .contains("cudawrap itself")
-    );
+    with(&["--link-dir", links, "own"]).mentions("cudawrap itself");
     assert_eq!(sandbox.names("links"), ["x"]);
     sandbox.run_sh("rm app/own");
     sandbox.script("links/y", "other");
     sandbox.script("app/y", "two");
-    assert_eq!(with(&["--link-dir", links, "y"]).code, 1);
+    with(&["--link-dir", links, "y"]).exits(1);
     sandbox.run_sh("rm app/y");
-    assert_eq!(with(&["--undo", "--link-dir", links, "x"]).code, 0);
+    with(&["--undo", "--link-dir", links, "x"]).exits(0);
     assert_eq!(sandbox.names("links"), ["y"]);
     assert_eq!(sandbox.listing("app"), before);
 }
@@ -72,27 +54,18 @@ fn status_of_a_directory_lists_what_has_to_do_with_wrapping() {
     sandbox.run_sh("rm app/over");
     sandbox.script("app/over", "new");
     let said = sandbox.create(&["--status", "--json", "."]);
-    assert_eq!(said.code, 1);
-    let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    said.exits(1);
+    let json: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!(json["schema"], 1);
-    let all: Vec<_> = json["paths"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|p| (p["path"].as_str().unwrap(), &p["state"]))
-        .collect();
-    let states = [
-        ("./lost", "broken"),
-        ("./over", "upgraded over"),
-        ("./x", "wrapped"),
-    ];
-    assert_eq!(
-        all,
-        states
-            .map(|(path, state)| (path, state.into()))
-            .iter()
-            .map(|(p, s)| (*p, s))
-            .collect::<Vec<_>>()
+    let paths = json["paths"].as_array().unwrap().iter();
+    let all: Vec<_> = paths.map(|path| (&path["path"], &path["state"])).collect();
+    assert!(
+        all == [
+            (&"./lost".into(), &"broken".into()),
+            (&"./over".into(), &"upgraded over".into()),
+            (&"./x".into(), &"wrapped".into()),
+        ],
+        "{all:?}"
     );
 }
 
@@ -104,26 +77,19 @@ fn undo_of_a_directory_is_for_what_status_shows_there() {
     }
     let before = sandbox.names("app");
     sandbox.ok(&["x", "y", "over"]);
-    assert_eq!(sandbox.create(&["--status", "."]).out.lines().count(), 3);
-    assert!(
-        sandbox
-            .ok(&["--undo", "--dry-run", "."])
-            .out
-            .lines()
-            .any(|line| line.starts_with("./x: "))
-    );
+    assert_eq!(sandbox.create(&["--status", "."]).stdout.lines().count(), 3);
+    sandbox.ok(&["--undo", "--dry-run", "."]).shows("./x: ");
     let said = sandbox.ok(&["--undo", "."]);
-    assert!(
-        said.err.contains("3 paths: 3 done, 0 failed"),
-        "{}",
-        said.err
-    );
+    said.mentions("3 paths: 3 changed, 0 failed");
     assert_eq!(sandbox.names("app"), before);
     assert_eq!(sandbox.output_of("app/y"), "y a b");
     let said = sandbox.ok(&["--undo", "."]);
-    assert_eq!(said.err, "create-cudawrap: .: nothing is wrapped there\n");
+    assert_eq!(
+        said.stderr,
+        "create-cudawrap: .: nothing is wrapped there\n"
+    );
     // A directory is still no program to be wrapped.
-    assert_eq!(sandbox.create(&["."]).code, 1);
+    sandbox.create(&["."]).exits(1);
 }
 
 #[test]
@@ -135,100 +101,41 @@ fn errors_in_the_directory_of_links_name_it() {
         ("/nowhere", "No such file or directory"),
         (file.to_str().unwrap(), "Not a directory"),
     ] {
-        let said = sandbox.create(&["--link-dir", dir, "x"]);
-        assert_eq!(
-            (said.code, said.err),
-            (1, format!("create-cudawrap: --link-dir {dir}: {why}\n"))
-        );
+        let line = format!("create-cudawrap: --link-dir {dir}: {why}");
+        sandbox
+            .create(&["--link-dir", dir, "x"])
+            .exits(1)
+            .says(&[&line]);
     }
     // A file system on which nobody can make a link.
     let said = sandbox.create(&["--link-dir", "/proc/self", "x"]);
-    assert_eq!(said.code, 1);
-    assert!(
-        said.err.contains("x: --link-dir /proc/self: "),
-        "{}",
-        said.err
-    );
+    said.exits(1).mentions("x: --link-dir /proc/self: ");
     // What is wrong with the program is still the program's.
-    let said = sandbox.create(&[
-        "--link-dir",
-        sandbox.path("links").to_str().unwrap(),
-        "nothing",
-    ]);
-    assert_eq!(
-        (said.code, said.err.as_str()),
-        (1, "create-cudawrap: nothing: No such file or directory\n")
-    );
+    let links = sandbox.path("links").display().to_string();
+    let said = sandbox.create(&["--link-dir", &links, "nothing"]);
+    let line = "create-cudawrap: nothing: No such file or directory";
+    said.exits(1).says(&[line]);
 }
 
 #[test]
-fn links_to_a_wrapped_path_are_undone_in_any_order() {
-    let sandbox = Sandbox::with_program();
-    sandbox.link("x", "app/a");
-    let before = sandbox.listing("app");
-    let said = sandbox.ok(&["a", "x"]);
-    assert!(
-        said.err.contains("2 paths: 2 done, 0 failed"),
-        "{}",
-        said.err
-    );
-    assert_eq!(sandbox.names("app"), ["CUDAWRAP_a", "CUDAWRAP_x", "a", "x"]);
-    sandbox.ok(&["--undo", "a"]);
-    // Alone it only leads to x, which is wrapped; with x, or a directory, it is as it
-    // was.
-    sandbox.refused(&["--undo", "a"], "undo that one");
-    sandbox.ok(&["a"]);
-    assert_eq!(sandbox.names("app"), ["CUDAWRAP_x", "a", "x"]);
-    assert_eq!(
-        sandbox.status_of("app/a").0,
-        format!("wrapped (through {})", sandbox.path("app/x").display())
-    );
-    sandbox.ok(&["--undo", "a", "x"]);
-    assert_eq!(
-        sandbox.identities(&before),
-        sandbox.identities(&sandbox.listing("app"))
-    );
-    sandbox.ok(&["x", "a"]);
-    sandbox.ok(&["--undo", "."]);
-    assert_eq!(
-        sandbox.identities(&before),
-        sandbox.identities(&sandbox.listing("app"))
-    );
-}
-
-#[test]
-fn a_program_behind_a_directory_of_links_may_be_wrapped_in_place_later() {
+fn a_program_behind_a_link_directory_may_be_wrapped_in_place() {
     let sandbox = Sandbox::with_program();
     let links = sandbox.path("links");
     let links = links.to_str().unwrap();
     let path = format!("{links}:{}:/usr/bin:/bin", sandbox.path("app").display());
     let with = |args: &[&str]| sandbox.with("PATH", &path, args);
-    assert_eq!(with(&["--link-dir", links, "x"]).code, 0);
+    with(&["--link-dir", links, "x"]).exits(0);
     sandbox.ok(&["x"]);
     let status = with(&["--status", links]);
     let runs = sandbox.path("app/CUDAWRAP_x");
-    assert_eq!(
-        (status.code, status.out),
-        (
-            0,
-            format!("{links}/x: wrapped (runs {} by PATH)\n", runs.display())
-        )
-    );
-    assert_eq!(with(&["--repair", &format!("{links}/x")]).code, 0);
+    let runs = format!("{links}/x: wrapped (runs {} by PATH)\n", runs.display());
+    status.exits(0).prints(&runs);
+    with(&["--repair", &format!("{links}/x")]).exits(0);
     // Once more, and for the first time where it is wrapped in place already.
     let again = with(&["--link-dir", links, "x"]);
-    assert_eq!(
-        (again.code, again.err.contains("warning")),
-        (0, false),
-        "{}",
-        again.err
-    );
-    assert_eq!(with(&["--undo", "--link-dir", links, "x"]).code, 0);
+    with(&["--undo", "--link-dir", links, "x"]).exits(0);
     let first = with(&["--link-dir", links, "x"]);
-    assert_eq!(
-        (first.code, first.err.contains("warning")),
-        (0, false),
-        "{}",
-        first.err
-    );
+    for said in [again, first] {
+        assert!(!said.exits(0).stderr.contains("warning"), "{said:#?}");
+    }
 }

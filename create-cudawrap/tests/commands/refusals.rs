@@ -1,11 +1,12 @@
 //! What is refused, with its reason and nothing changed, and what gives a warning.
 
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::support::{Said, Sandbox, is_root, said};
+use harness::Outcome;
+
+use crate::support::{Sandbox, is_root, said};
 
 #[test]
 fn our_own_programs_are_refused_by_any_name() {
@@ -72,9 +73,8 @@ fn bytes_that_are_no_text_are_a_name_like_any_other() {
     let sandbox = Sandbox::with_program();
     let name = std::ffi::OsStr::from_bytes(b"a\xff\n b");
     std::fs::rename(sandbox.path("app/x"), sandbox.path("app").join(name)).unwrap();
-    let wrapped = said(sandbox.command().arg(name).output().unwrap());
-    assert_eq!(wrapped.code, 0, "{}", wrapped.err);
-    assert_eq!(wrapped.err.lines().count(), 1, "{}", wrapped.err);
+    let wrapped = said(sandbox.command().arg(name));
+    assert_eq!(wrapped.exits(0).stderr.lines().count(), 1, "{wrapped:#?}");
     let status = sandbox
         .command()
         .args(["--status", "--all"])
@@ -84,34 +84,23 @@ fn bytes_that_are_no_text_are_a_name_like_any_other() {
         status.stdout.ends_with(b"/a\xff\\012 b: wrapped\n"),
         "{status:?}"
     );
-    let json = sandbox.create(&["--status", "--json", "--all"]).out;
-    assert_eq!(
-        serde_json::from_str::<serde_json::Value>(&json).unwrap()["paths"][0]["state"],
-        "wrapped"
-    );
-    assert!(json.contains("\"path_bytes\":["), "{json}");
+    let json = sandbox.create(&["--status", "--json", "--all"]);
+    json.shows("\"path_bytes\":[");
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["paths"][0]["state"], "wrapped");
     sandbox.ok(&["--undo", "--all"]);
-    assert_eq!(
-        sandbox
-            .path("app")
-            .read_dir()
-            .unwrap()
-            .next()
-            .unwrap()
-            .unwrap()
-            .file_name(),
-        name
-    );
+    let mut entries = sandbox.path("app").read_dir().unwrap();
+    assert_eq!(entries.next().unwrap().unwrap().file_name(), name);
 }
 
 #[test]
 fn a_directory_that_may_not_be_written() {
     let sandbox = Sandbox::with_program();
-    std::fs::set_permissions(sandbox.path("app"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    sandbox.run_sh("chmod 555 app");
     sandbox.refused(&["x"], "Permission denied");
-    std::fs::set_permissions(sandbox.path("app"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    sandbox.run_sh("chmod 755 app");
     sandbox.ok(&["x"]);
-    std::fs::set_permissions(sandbox.path("app"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    sandbox.run_sh("chmod 555 app");
     sandbox.refused(&["--undo", "x"], "Permission denied");
     assert_eq!(sandbox.output_of("app/x"), "one a b");
 }
@@ -124,12 +113,10 @@ fn root_keeps_out_of_what_others_can_write() {
     }
     let sandbox = Sandbox::with_program();
     // An access control list lets user 65534 write, until chmod g-w sets its mask.
+    let all = u32::MAX;
+    #[rustfmt::skip]
     let entries: [(u16, u16, u32); 5] = [
-        (0x01, 7, u32::MAX),
-        (0x02, 7, 65534),
-        (0x04, 5, u32::MAX),
-        (0x10, 7, u32::MAX),
-        (0x20, 5, u32::MAX),
+        (0x01, 7, all), (0x02, 7, 65534), (0x04, 5, all), (0x10, 7, all), (0x20, 5, all),
     ];
     let mut list = vec![2, 0, 0, 0];
     for (tag, permissions, id) in entries {
@@ -143,36 +130,28 @@ fn root_keeps_out_of_what_others_can_write() {
     if rustix::fs::setxattr(sandbox.path("app"), attribute, &list, flags).is_ok() {
         refused(&sandbox);
         sandbox.run_sh("chmod g-w app");
-        let planned = as_root(&sandbox, "--dry-run");
-        assert_eq!(planned.code, 0, "{}", planned.err);
+        as_root(&sandbox, "--dry-run").exits(0);
         rustix::fs::removexattr(sandbox.path("app"), attribute).unwrap();
     } else {
         harness::skip::say("no access control lists here");
     }
-    for (owner, mode) in [(65534, 0o755), (0, 0o777), (0, 0o1777)] {
+    for (owner, mode) in [(65534, 0o755), (0, 0o775), (0, 0o777), (0, 0o1777)] {
         sandbox.run_sh(&format!("chown {owner} app && chmod {mode:o} app"));
         refused(&sandbox);
     }
 }
 
-fn as_root(sandbox: &Sandbox, option: &str) -> Said {
-    let output = Command::new(sandbox.path("bin/create-cudawrap"))
-        .arg(option)
-        .arg(sandbox.path("app/x"))
-        .output();
-    said(output.unwrap())
+fn as_root(sandbox: &Sandbox, option: &str) -> Outcome {
+    let mut command = Command::new(sandbox.path("bin/create-cudawrap"));
+    said(command.arg(option).arg(sandbox.path("app/x")))
 }
 
 /// Fails unless root refuses to wrap the program, and changes nothing.
 fn refused(sandbox: &Sandbox) {
     let before = sandbox.listing("app");
     let said = as_root(sandbox, "--");
-    assert_eq!(said.code, 1, "{}", said.err);
-    assert!(
-        said.err.contains("that users other than root can write to"),
-        "{}",
-        said.err
-    );
+    said.exits(1)
+        .mentions("that users other than root can write to");
     assert_eq!(sandbox.listing("app"), before);
 }
 
@@ -181,12 +160,8 @@ fn other_names_and_setuid_are_warned_of() {
     let sandbox = Sandbox::with_program();
     sandbox.run_sh("ln app/x app/y && chmod 4755 app/x");
     let said = sandbox.ok(&["x"]);
-    assert!(
-        said.err.contains("warning: the file has other names"),
-        "{}",
-        said.err
-    );
-    assert!(said.err.contains("warning: is setuid"), "{}", said.err);
+    said.mentions("warning: the file has other names");
+    said.mentions("warning: is setuid");
 }
 
 #[test]
@@ -205,47 +180,39 @@ fn a_package_owns_it() {
         let with = |args: &[&str]| sandbox.with("PATH", sandbox.path("bin"), args);
         let before = sandbox.listing("app");
         let refused = with(&["x"]);
-        assert_eq!(refused.code, 1);
-        assert!(
-            refused.err.contains("package amber") && refused.err.contains("--link-dir"),
-            "{}",
-            refused.err
-        );
+        refused
+            .exits(1)
+            .mentions("package amber")
+            .mentions("--link-dir");
         assert_eq!(sandbox.listing("app"), before);
-        assert_eq!(with(&["--force", "x"]).code, 0);
-        assert_eq!(with(&["--undo", "x"]).code, 0);
+        with(&["--force", "x"]).exits(0);
+        with(&["--undo", "x"]).exits(0);
     }
 }
 
 #[test]
-fn a_package_tool_that_fails_does_not_mean_that_no_package_owns_it() {
+fn a_failed_package_tool_does_not_mean_that_no_package_owns_it() {
     let sandbox = Sandbox::with_program();
     let with = |args: &[&str]| sandbox.with("PATH", sandbox.path("bin"), args);
-    for (tool, ends, answers) in [
-        ("dpkg", "exit 1", true),
-        ("dpkg", "exit 2", false),
-        ("dpkg", "exit 127", false),
-        ("dpkg", "kill -9 $$", false),
-        ("rpm", "exit 1", true),
-        ("rpm", "exit 4", true),
-        ("rpm", "exit 127", false),
-        ("rpm", "kill -9 $$", false),
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        ("dpkg", "exit 1", true), ("dpkg", "exit 2", false), ("dpkg", "exit 127", false),
+        ("dpkg", "kill -9 $$", false), ("rpm", "exit 1", true), ("rpm", "exit 4", true),
+        ("rpm", "exit 127", false), ("rpm", "kill -9 $$", false),
+    ];
+    for (tool, ends, answers) in cases {
         sandbox.program(&format!("bin/{tool}"), &format!("#!/bin/sh\n{ends}\n"));
         let before = sandbox.listing("app");
         let said = with(&["x"]);
-        assert_eq!(said.code == 0, answers, "{tool}: {ends}: {}", said.err);
+        let accepted = said.code() == Some(0);
+        assert_eq!(accepted, answers, "{tool}: {ends}: {said:#?}");
         if !answers {
-            assert!(
-                said.err.contains(&format!("bin/{tool}: failed ("))
-                    && said.err.contains("hint: --force"),
-                "{}",
-                said.err
-            );
+            said.mentions(&format!("bin/{tool}: failed ("))
+                .mentions("hint: --force");
             assert_eq!(sandbox.listing("app"), before);
-            assert_eq!(with(&["--force", "x"]).code, 0);
+            with(&["--force", "x"]).exits(0);
         }
-        assert_eq!(with(&["--undo", "x"]).code, 0);
+        with(&["--undo", "x"]).exits(0);
         std::fs::remove_file(sandbox.path(&format!("bin/{tool}"))).unwrap();
     }
 }
@@ -257,14 +224,11 @@ fn a_tool_that_hangs_does_not_hang_us() {
     let path = format!("{}:/usr/bin:/bin", sandbox.path("bin").display());
     let with = |args: &[&str]| sandbox.with("PATH", &path, args);
     let said = with(&["x"]);
-    assert_eq!(said.code, 1);
-    assert!(
-        said.err.contains("no answer in 10 s") && said.err.contains("--force"),
-        "{}",
-        said.err
-    );
+    said.exits(1)
+        .mentions("no answer in 10 s")
+        .mentions("--force");
     assert_eq!(sandbox.names("app"), ["x"]);
-    assert_eq!(with(&["--force", "x"]).code, 0);
+    with(&["--force", "x"]).exits(0);
 }
 
 #[test]
@@ -274,11 +238,8 @@ fn a_locked_directory_is_waited_for_10_seconds() {
     fs4::FileExt::lock(&lock).unwrap();
     let begin = Instant::now();
     sandbox.refused(&["x"], "another process has locked its directory");
-    assert!(
-        (10..15).contains(&begin.elapsed().as_secs()),
-        "{:?}",
-        begin.elapsed()
-    );
+    let waited = begin.elapsed();
+    assert!((10..15).contains(&waited.as_secs()), "{waited:?}");
     // Looking only needs no lock.
     sandbox.ok(&["--dry-run", "x"]);
     assert_eq!(sandbox.status_of("app/x"), ("plain".to_owned(), 0));
@@ -291,7 +252,6 @@ fn a_locked_note_delays_and_fails_nothing() {
     sandbox.ok(&["y"]);
     let lock = std::fs::File::open(sandbox.path("state/getgpu/.wrapped.lock")).unwrap();
     fs4::FileExt::lock(&lock).unwrap();
-    let said = sandbox.ok(&["x"]);
-    assert!(said.err.contains("cannot record"), "{}", said.err);
+    sandbox.ok(&["x"]).mentions("cannot record");
     assert_eq!(sandbox.output_of("app/x"), "one a b");
 }

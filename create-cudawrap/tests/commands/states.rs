@@ -11,49 +11,41 @@ fn prepared(row: &Row) -> Sandbox {
     sandbox
 }
 
+/// The words for a goal, which is empty to wrap.
+fn words<'a>(options: &[&'a str]) -> Vec<&'a str> {
+    let words = options.iter().copied().chain(["x"]);
+    words.filter(|word| !word.is_empty()).collect()
+}
+
 fn check(goal: &str, row: &Row, expected: Result<(&str, &str), &str>) {
-    let sandbox = prepared(row);
-    let args: Vec<&str> = [goal, "x"]
-        .into_iter()
-        .filter(|arg| !arg.is_empty())
-        .collect();
+    let (sandbox, args) = (prepared(row), words(&[goal]));
+    let what = format!("{} {goal}", row.name);
     match expected {
         Err(words) => sandbox.refused(&args, words),
         Ok((names, output)) => {
             let said = sandbox.create(&args);
-            assert_eq!(said.code, 0, "{} {goal}: {}", row.name, said.err);
-            assert_eq!(sandbox.names("app").join(" "), names, "{} {goal}", row.name);
+            assert_eq!(said.code(), Some(0), "{what}: {said:#?}");
+            assert_eq!(sandbox.names("app").join(" "), names, "{what}");
             if !output.is_empty() {
-                assert_eq!(sandbox.output_of("app/x"), output, "{} {goal}", row.name);
+                assert_eq!(sandbox.output_of("app/x"), output, "{what}");
             }
             // Once more: nothing is left to do.
             let before = sandbox.listing("app");
             let again = sandbox.create(&args);
-            assert!(
-                again.code == 0 || names.is_empty(),
-                "{} {goal} again: {}",
-                row.name,
-                again.err
-            );
-            assert_eq!(sandbox.listing("app"), before, "{} {goal} again", row.name);
+            let done = again.code() == Some(0) || names.is_empty();
+            assert!(done, "{what} again: {again:#?}");
+            assert_eq!(sandbox.listing("app"), before, "{what} again");
         }
     }
 }
 
 #[test]
-fn every_state_is_wrapped_or_refused() {
-    ROWS.iter().for_each(|row| check("", row, row.wrap));
-}
-
-#[test]
-fn every_state_is_repaired_or_refused() {
-    ROWS.iter()
-        .for_each(|row| check("--repair", row, row.repair));
-}
-
-#[test]
-fn every_state_is_undone_or_refused() {
-    ROWS.iter().for_each(|row| check("--undo", row, row.undo));
+fn every_state_is_wrapped_undone_and_repaired_or_refused() {
+    for row in ROWS {
+        check("", row, row.wrap);
+        check("--repair", row, row.repair);
+        check("--undo", row, row.undo);
+    }
 }
 
 #[test]
@@ -99,24 +91,12 @@ fn a_dry_run_says_the_steps_and_changes_nothing() {
         ] {
             let sandbox = prepared(row);
             let before = sandbox.listing("app");
-            let args: Vec<&str> = ["--dry-run", goal, "x"]
-                .into_iter()
-                .filter(|arg| !arg.is_empty())
-                .collect();
-            let said = sandbox.create(&args);
-            assert_eq!(
-                said.code,
-                i32::from(expected.is_err()),
-                "{} {goal}: {}",
-                row.name,
-                said.err
-            );
-            assert_eq!(sandbox.listing("app"), before, "{} {goal}", row.name);
-            assert!(
-                !sandbox.exists("state/getgpu") || said.out.is_empty(),
-                "{} {goal}",
-                row.name
-            );
+            let said = sandbox.create(&words(&["--dry-run", goal]));
+            let (what, code) = (row.name, i32::from(expected.is_err()));
+            assert_eq!(said.code(), Some(code), "{what} {goal}: {said:#?}");
+            assert_eq!(sandbox.listing("app"), before, "{what} {goal}");
+            let noted = sandbox.exists("state/getgpu");
+            assert!(!noted || said.stdout.is_empty(), "{what} {goal}");
         }
     }
 }
@@ -125,35 +105,18 @@ fn a_dry_run_says_the_steps_and_changes_nothing() {
 fn undo_gives_back_the_same_file() {
     let sandbox = Sandbox::with_program();
     sandbox.run_sh("chmod 2755 app/x; touch -d 2001-01-01 app/x");
-    let before = (
-        sandbox.identity("app/x"),
-        std::fs::read(sandbox.path("app/x")).unwrap(),
-    );
-    let mtime = std::fs::metadata(sandbox.path("app/x"))
-        .unwrap()
-        .modified()
-        .unwrap();
+    let file = || {
+        let path = sandbox.path("app/x");
+        let changed = std::fs::metadata(&path).unwrap().modified().unwrap();
+        let text = std::fs::read(path).unwrap();
+        (sandbox.identity("app/x"), text, changed)
+    };
+    let before = file();
     sandbox.ok(&["x"]);
     assert_eq!(sandbox.identity("app/CUDAWRAP_x"), before.0);
-    assert_eq!(
-        std::fs::read_link(sandbox.path("app/x")).unwrap(),
-        sandbox.path("bin/cudawrap")
-    );
+    assert_eq!(sandbox.target("app/x"), sandbox.path("bin/cudawrap"));
     sandbox.ok(&["--undo", "x"]);
-    assert_eq!(
-        (
-            sandbox.identity("app/x"),
-            std::fs::read(sandbox.path("app/x")).unwrap()
-        ),
-        before
-    );
-    assert_eq!(
-        std::fs::metadata(sandbox.path("app/x"))
-            .unwrap()
-            .modified()
-            .unwrap(),
-        mtime
-    );
+    assert_eq!(file(), before);
     assert_eq!(sandbox.names("app"), ["x"]);
 }
 
@@ -165,17 +128,10 @@ fn repair_keeps_links_to_another_cudawrap_unless_one_is_named() {
     sandbox.ok(&["--wrapper", "lib/cudawrap", "x"]);
     sandbox.ok(&["--repair", "x"]);
     sandbox.ok(&["x"]);
-    assert_eq!(std::fs::read_link(sandbox.path("app/x")).unwrap(), copy);
-    sandbox.ok(&[
-        "--repair",
-        "--wrapper",
-        &sandbox.path("bin/cudawrap").to_string_lossy(),
-        "x",
-    ]);
-    assert_eq!(
-        std::fs::read_link(sandbox.path("app/x")).unwrap(),
-        sandbox.path("bin/cudawrap")
-    );
+    assert_eq!(sandbox.target("app/x"), copy);
+    let wrapper = sandbox.path("bin/cudawrap");
+    sandbox.ok(&["--repair", "--wrapper", wrapper.to_str().unwrap(), "x"]);
+    assert_eq!(sandbox.target("app/x"), wrapper);
     assert_eq!(sandbox.output_of("app/x"), "one a b");
     assert_eq!(sandbox.names("app"), ["CUDAWRAP_x", "lib", "x"]);
 }

@@ -1,26 +1,28 @@
-//! The same on every file system that programs lie on, with and without exchange of names;
-//! undone, the same file is back. Needs root, mounts and strace.
+//! The command killed, or one system call failed, at each call that changes something, on
+//! every file system that programs lie on: the path still runs, a second run completes, and
+//! undone the same file is back. Without root and mounts only where the tests lie.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use harness::skip::{Need, lacks, say};
+use inject::{Blow, Call};
 
 use crate::support::grounds::{Ground, Kind};
-use crate::support::inject::{Call, ERRORS, Fate, STARTS, calls, suffer};
+use crate::support::inject::{ERRORS, STARTS, calls, changes, suffer};
 
 /// At every call after start-up in the full size; else at those that change something.
-fn chosen(all: Vec<Call>) -> Vec<(Call, Vec<Fate>)> {
+fn chosen(all: Vec<Call>) -> Vec<(Call, Vec<Blow>)> {
     let full = harness::full();
-    let all = all.into_iter().filter(|call| full || call.changes());
+    let all = all.into_iter().filter(|call| full || changes(call));
     all.enumerate()
         .map(|(place, call)| {
-            let errors = match (full, call.changes()) {
+            let errors = match (full, changes(&call)) {
                 (true, true) => ERRORS.len(),
                 (true, false) => 2,
                 (false, _) => usize::from(place % 2 == 0),
             };
-            let errors = (0..errors).map(|n| Fate::Fails(ERRORS[(place + n) % ERRORS.len()]));
-            (call, std::iter::once(Fate::Killed).chain(errors).collect())
+            let errors = (0..errors).map(|n| Blow::Fail(ERRORS[(place + n) % ERRORS.len()]));
+            (call, std::iter::once(Blow::Kill).chain(errors).collect())
         })
         .collect()
 }
@@ -29,20 +31,15 @@ fn all_on(kind: Kind, injections: &AtomicUsize) {
     let base = tempfile::tempdir().unwrap();
     let ground = Ground::new(kind, base.path());
     for start in STARTS {
-        {
-            ground.fresh(start);
-            let all = calls(&ground.sandbox, start);
-            assert!(
-                all.iter().filter(|call| call.changes()).count() >= 4,
-                "{}: {all:?}",
-                start.name
-            );
-            for (call, fates) in chosen(all) {
-                for fate in fates {
-                    ground.fresh(start);
-                    suffer(&ground.sandbox, start, &call, fate, kind.name());
-                    injections.fetch_add(1, Ordering::Relaxed);
-                }
+        ground.fresh(start);
+        let all = calls(&ground.sandbox, start);
+        let changing = all.iter().filter(|call| changes(call)).count();
+        assert!(changing >= 4, "{}: {all:?}", start.name);
+        for (call, blows) in chosen(all) {
+            for blow in blows {
+                ground.fresh(start);
+                suffer(&ground.sandbox, start, &call, blow, kind.name());
+                injections.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
@@ -51,10 +48,12 @@ fn all_on(kind: Kind, injections: &AtomicUsize) {
 #[test]
 fn on_every_file_system_the_path_runs_whatever_call_fails() {
     let _turn = crate::GROUPS.enter(module_path!());
-    if lacks(&[Need::Mounts, Need::Tool("strace")]) {
+    if crate::support::inject::lacks() {
         return;
     }
-    let (kinds, missing): (Vec<_>, Vec<_>) = Kind::ALL.into_iter().partition(|kind| kind.there());
+    let mounts = !lacks(&[Need::Mounts]);
+    let wanted: &[Kind] = if mounts { &Kind::ALL } else { &[Kind::Here] };
+    let (kinds, missing): (Vec<Kind>, Vec<_>) = wanted.iter().partition(|kind| kind.there());
     for kind in missing {
         say(&format!("no {} here", kind.name()));
     }
@@ -62,7 +61,10 @@ fn on_every_file_system_the_path_runs_whatever_call_fails() {
     std::thread::scope(|scope| {
         for kind in &kinds {
             let injections = &injections;
-            scope.spawn(move || harness::mounts::apart(|| all_on(*kind, injections)));
+            scope.spawn(move || match kind {
+                Kind::Here => all_on(*kind, injections),
+                _ => harness::mounts::apart(|| all_on(*kind, injections)),
+            });
         }
     });
     let injections = injections.into_inner();

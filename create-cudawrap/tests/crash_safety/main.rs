@@ -9,10 +9,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod crash;
 mod filesystems;
 mod powercut;
-mod random_walk;
 
 /// Each module starts a process for each processor: one module at a time.
 static GROUPS: harness::Groups = harness::Groups::new();

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::skip::{Need, lacks, say};
+use inject::{Blow, Call};
 
-use crate::support::grounds::{Kind, must};
-use crate::support::inject::{Call, STARTS, Start, again, calls, complete, program, run};
+use crate::support::grounds::{Kind, mount, must, unmount};
+use crate::support::inject::{STARTS, Start, again, calls, changes, complete, program, run};
 use crate::support::{Sandbox, USER};
 
 /// A file system with a journal, and what its tool is told more.
@@ -21,31 +22,13 @@ struct Disk {
     options: &'static str,
 }
 
+#[rustfmt::skip]
 const DISKS: &[Disk] = &[
-    Disk {
-        kind: Kind::Ext4,
-        name: "ext4",
-        features: &[],
-        options: "loop,commit=300",
-    },
-    Disk {
-        kind: Kind::Ext4,
-        name: "ext4 fast_commit",
-        features: &["-O", "fast_commit"],
-        options: "loop,commit=300",
-    },
-    Disk {
-        kind: Kind::Xfs,
-        name: "xfs",
-        features: &[],
-        options: "loop",
-    },
-    Disk {
-        kind: Kind::Btrfs,
-        name: "btrfs",
-        features: &[],
-        options: "loop,commit=300",
-    },
+    Disk { kind: Kind::Ext4, name: "ext4", features: &[], options: "loop,commit=300" },
+    Disk { kind: Kind::Ext4, name: "ext4 fast_commit", features: &["-O", "fast_commit"],
+        options: "loop,commit=300" },
+    Disk { kind: Kind::Xfs, name: "xfs", features: &[], options: "loop" },
+    Disk { kind: Kind::Btrfs, name: "btrfs", features: &[], options: "loop,commit=300" },
 ];
 
 /// What happens to what the kernel has not written yet.
@@ -66,18 +49,14 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn new(disk: &'a Disk, base: &Path) -> Self {
-        must(
-            Command::new("mount")
-                .args(["-t", "tmpfs", "-o", "mode=755", "none"])
-                .arg(base),
-        );
+        mount(&["-t", "tmpfs", "-o", "mode=755", "none"], base);
         std::fs::create_dir(base.join("root")).unwrap();
         let bench = Self {
             disk,
             sandbox: Sandbox::at(&base.join("root")),
             base: base.to_owned(),
         };
-        disk.kind.format_with(&bench.image("empty"), disk.features);
+        disk.kind.format(&bench.image("empty"), disk.features);
         bench
     }
 
@@ -94,23 +73,15 @@ impl<'a> Bench<'a> {
     }
 
     fn mount(&self, image: &str) {
-        must(
-            Command::new("mount")
-                .args(["-o", self.disk.options])
-                .args([self.image(image), self.sandbox.path("app")]),
+        let image = self.image(image).display().to_string();
+        mount(
+            &["-o", self.disk.options, &image],
+            &self.sandbox.path("app"),
         );
     }
 
     fn unmount(&self) {
-        let done = || {
-            Command::new("umount")
-                .arg(self.sandbox.path("app"))
-                .output()
-                .unwrap()
-                .status
-                .success()
-        };
-        harness::wait::until("the disk is unmounted", done);
+        unmount(&self.sandbox.path("app"));
     }
 
     /// An image with the files of `start`, cleanly unmounted.
@@ -146,14 +117,9 @@ impl<'a> Bench<'a> {
         self.copy("start", "disk");
         self.mount("disk");
         let before = program(&self.sandbox, start.program);
-        let kill =
-            call.map(|call| format!("-einject={}:signal=KILL:when={}", call.name, call.number));
-        let output = run(&self.sandbox, start, kill.as_slice());
-        assert_eq!(
-            output.status.success(),
-            call.is_none(),
-            "{what}: {output:?}"
-        );
+        let blow = call.map(|call| (call.point, Blow::Kill));
+        let (story, error) = run(&self.sandbox, start, blow);
+        assert_eq!(story.status == 0, call.is_none(), "{what}: {error}");
         if matches!(cut, Cut::AfterSync) {
             must(Command::new("sync").arg("-f").arg(self.sandbox.path("app")));
         }
@@ -189,23 +155,16 @@ fn all_on(disk: &Disk) -> usize {
     let mut images = 0;
     for start in STARTS {
         bench.prepare(start);
-        {
-            bench.copy("start", "disk");
-            bench.mount("disk");
-            let all = calls(&bench.sandbox, start);
-            bench.unmount();
-            let changing: Vec<_> = all
-                .iter()
-                .filter(|call| call.changes())
-                .map(Some)
-                .chain([None])
-                .collect();
-            assert!(changing.len() > 4, "{}: {all:?}", start.name);
-            for call in changing {
-                for cut in cuts {
-                    bench.trial(start, call, *cut);
-                    images += 1;
-                }
+        bench.copy("start", "disk");
+        bench.mount("disk");
+        let mut all = calls(&bench.sandbox, start);
+        bench.unmount();
+        all.retain(changes);
+        assert!(all.len() >= 4, "{}: {all:?}", start.name);
+        for call in all.iter().map(Some).chain([None]) {
+            for cut in cuts {
+                bench.trial(start, call, *cut);
+                images += 1;
             }
         }
     }
@@ -215,7 +174,7 @@ fn all_on(disk: &Disk) -> usize {
 #[test]
 fn a_power_cut_at_any_step_leaves_a_path_that_runs() {
     let _turn = crate::GROUPS.enter(module_path!());
-    if lacks(&[Need::Mounts, Need::Tool("strace")]) {
+    if lacks(&[Need::Mounts]) || crate::support::inject::lacks() {
         return;
     }
     let wanted = &DISKS[..harness::size(1, DISKS.len())];

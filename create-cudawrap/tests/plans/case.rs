@@ -1,146 +1,132 @@
-//! A directory in one of the states of a path, and the plans that are made for it.
+//! A directory in one of the layouts, and the plans that are made for it.
 
 use std::ffi::OsStr;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use create_cudawrap::apply::{Work, apply};
 use create_cudawrap::directory::Directory;
-use create_cudawrap::inspect::{Seen, look};
+use create_cudawrap::inspect::{PathSnapshot, snapshot};
 use create_cudawrap::names::Names;
 use create_cudawrap::plan::{Goal, Plan, Request, plan};
 use create_cudawrap::state::state;
 use getgpu_common::error::Failure;
 
-use crate::layouts::{file, put_cudawrap};
+use crate::layouts::{Layout, Thing, X, file, put_cudawrap};
+use crate::path_model::{Found, Snapshot};
 
-pub(crate) struct Case {
-    pub(crate) root: tempfile::TempDir,
-    pub(crate) dir: Directory,
-    pub(crate) names: Names,
-    pub(crate) wrapper: PathBuf,
+/// Where the links to cudawrap lead.
+const WRAPPER: &str = "../cudawrap";
+
+/// A place for cases, one after the other, with what their links lead to.
+pub(crate) fn ground() -> tempfile::TempDir {
+    let shared = Path::new("/dev/shm");
+    let ground = if shared.is_dir() {
+        tempfile::tempdir_in(shared)
+    } else {
+        tempfile::tempdir()
+    };
+    let ground = ground.unwrap();
+    let root = ground.path();
+    put_cudawrap(&root.join("cudawrap"));
+    put_cudawrap(&root.join("copy"));
+    std::fs::create_dir(root.join("d")).unwrap();
+    std::fs::create_dir(root.join("e")).unwrap();
+    symlink("../d/CUDAWRAP_x", root.join("e/loop-to-hidden")).unwrap();
+    ground
 }
 
-/// A state by its name, the files that make it, and whether the path can be wrapped,
-/// undone and repaired to the end.
-type Start = (&'static str, fn(&Case));
-
-pub(crate) const STARTS: &[Start] = &[
-    ("plain", |c| c.program("x")),
-    ("wrapped", |c| {
-        c.program("CUDAWRAP_x");
-        c.ours("x");
-    }),
-    ("begun", |c| {
-        c.program("x");
-        std::fs::hard_link(c.at("x"), c.at("CUDAWRAP_x")).unwrap();
-    }),
-    ("unwrapped by hand", |c| {
-        c.program("CUDAWRAP_x");
-        c.link("CUDAWRAP_x", "x");
-    }),
-    ("upgraded", |c| {
-        c.program("x");
-        c.program("CUDAWRAP_x");
-    }),
-    ("copied", |c| {
-        put_cudawrap(&c.at("x"));
-        c.program("CUDAWRAP_x");
-    }),
-    ("vanished", |c| {
-        c.program("CUDAWRAP_x");
-        c.link("/nowhere/cudawrap", "x");
-    }),
-    ("orphan", |c| c.program("CUDAWRAP_x")),
-];
+pub(crate) struct Case {
+    root: PathBuf,
+    dir: Directory,
+    names: Names,
+}
 
 impl Case {
-    pub(crate) fn new() -> Self {
-        let root = tempfile::tempdir().unwrap();
-        let wrapper = root.path().join("cudawrap");
-        put_cudawrap(&wrapper);
-        std::fs::create_dir(root.path().join("d")).unwrap();
-        let dir = Directory::open(&root.path().join("d")).unwrap();
-        Self {
-            root,
-            dir,
-            names: Names::of(OsStr::new("x")),
-            wrapper,
+    pub(crate) fn new(root: &Path, layout: &Layout) -> Self {
+        for entry in std::fs::read_dir(root.join("d")).unwrap() {
+            std::fs::remove_file(entry.unwrap().path()).unwrap();
         }
+        let case = Self {
+            dir: Directory::open(&root.join("d")).unwrap(),
+            root: root.to_owned(),
+            names: Names::of(OsStr::new(X)),
+        };
+        for (name, thing) in &layout.entries {
+            case.put(name, *thing);
+        }
+        case
     }
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {
-        self.root.path().join("d").join(name)
+        self.root.join("d").join(name)
     }
 
-    pub(crate) fn program(&self, name: &str) {
-        file(&self.at(name), "#!A", 0o755);
+    pub(crate) fn put(&self, name: &str, thing: Thing) {
+        let at = self.at(name);
+        match thing {
+            Thing::Nothing => {}
+            Thing::Program(content) => file(&at, &format!("#!{content}"), 0o755),
+            Thing::Data => file(&at, "--D", 0o644),
+            Thing::Empty => file(&at, "", 0o755),
+            Thing::Caller => file(&at, "#!S exec CUDAWRAP_$name", 0o755),
+            Thing::Copy => std::fs::hard_link(self.root.join("copy"), at).unwrap(),
+            // Nothing where there is nothing to have a second name.
+            Thing::SameAs(other) => drop(std::fs::hard_link(self.at(other), at)),
+            Thing::Link(text) => symlink(text, at).unwrap(),
+        }
     }
 
-    pub(crate) fn ours(&self, name: &str) {
-        self.link(&self.wrapper, name);
+    pub(crate) fn seen(&self) -> PathSnapshot {
+        snapshot(&self.dir, &self.names, None).unwrap()
     }
 
-    pub(crate) fn link(&self, text: impl AsRef<Path>, name: &str) {
-        std::os::unix::fs::symlink(text, self.at(name)).unwrap();
+    /// The plan for what was seen, if there is one.
+    pub(crate) fn plan(&self, seen: &PathSnapshot, goal: Goal) -> Option<Plan> {
+        let request = Request {
+            goal,
+            wrapper: OsStr::new(WRAPPER),
+            named: false,
+        };
+        plan(seen, state(seen), &request).ok()
     }
 
-    pub(crate) fn seen(&self) -> Seen {
-        look(&self.dir, &self.names, None).unwrap()
+    pub(crate) fn apply(&self, seen: &PathSnapshot, plan: &Plan) -> Result<(), Failure> {
+        let work = Work {
+            dir: &self.dir,
+            names: &self.names,
+            wrapper: OsStr::new(WRAPPER),
+            own: None,
+        };
+        apply(&work, seen, plan)
     }
 
-    pub(crate) fn plan(&self, goal: Goal) -> Option<Plan> {
-        make_plan(&self.seen(), goal, &self.wrapper)
+    /// What lies there, for the model.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let copy = std::fs::metadata(self.root.join("copy")).unwrap().ino();
+        let entries = std::fs::read_dir(self.root.join("d")).unwrap();
+        let found = entries.map(|entry| {
+            let path = entry.unwrap().path();
+            let meta = path.symlink_metadata().unwrap();
+            let found = if meta.is_symlink() {
+                let text = std::fs::read_link(&path).unwrap();
+                Found::Link {
+                    inode: meta.ino(),
+                    text: text.to_str().unwrap().to_owned(),
+                }
+            } else if meta.ino() == copy {
+                Found::Copy
+            } else {
+                let content = std::fs::read_to_string(&path).unwrap().chars().nth(2);
+                Found::File {
+                    inode: meta.ino(),
+                    content: content.unwrap_or('E'),
+                    runs: meta.mode() & 0o111 != 0 && meta.len() > 0,
+                }
+            };
+            let name = path.file_name().unwrap().to_str().unwrap();
+            (name.to_owned(), found)
+        });
+        found.collect()
     }
-
-    pub(crate) fn apply(&self, seen: &Seen, plan: &Plan) -> Result<(), Failure> {
-        carry_out(&self.dir, &self.names, &self.wrapper, seen, plan)
-    }
-
-    /// What starts at the path would reach a program: at once, or by a cudawrap that is
-    /// there and finds its sibling.
-    pub(crate) fn runs(&self) -> bool {
-        let seen = self.seen();
-        seen.app.runs && (!seen.app.is_ours() || (seen.hidden.runs && !seen.hidden.is_ours()))
-    }
-
-    pub(crate) fn inode(&self, name: &str) -> u64 {
-        self.at(name).symlink_metadata().unwrap().ino()
-    }
-
-    pub(crate) fn listing(&self) -> Vec<String> {
-        let names = self.root.path().join("d").read_dir().unwrap();
-        let mut names: Vec<String> = names
-            .map(|n| n.unwrap().file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
-    }
-}
-
-/// The plan for what was seen, if there is one.
-pub(crate) fn make_plan(seen: &Seen, goal: Goal, wrapper: &Path) -> Option<Plan> {
-    let request = Request {
-        goal,
-        wrapper: wrapper.as_os_str(),
-        named: false,
-    };
-    plan(seen, state(seen), &request).ok()
-}
-
-/// Carries out a plan in `dir`, where new links lead to `wrapper`.
-pub(crate) fn carry_out(
-    dir: &Directory,
-    names: &Names,
-    wrapper: &Path,
-    seen: &Seen,
-    plan: &Plan,
-) -> Result<(), Failure> {
-    let work = Work {
-        dir,
-        names,
-        wrapper: wrapper.as_os_str(),
-        own: None,
-    };
-    apply(&work, seen, plan)
 }

@@ -2,86 +2,81 @@
 //! meanwhile is kept.
 
 use create_cudawrap::plan::Goal;
+use getgpu_common::error::Failure;
 
-use crate::case::{Case, STARTS};
+use crate::case::{Case, ground};
+use crate::layouts::{HIDDEN, Layout, TMP, Thing, X};
+use crate::path_model::{Found, Runs, Snapshot, runs};
 
-fn prepared(start: &str) -> Case {
-    let case = Case::new();
-    STARTS.iter().find(|(name, _)| *name == start).unwrap().1(&case);
-    case
+const OLD: Thing = Thing::Program('A');
+const NEW: char = 'N';
+const OURS: Thing = Thing::Link("../cudawrap");
+
+type Entries = &'static [(&'static str, Thing)];
+
+const PLAIN: Entries = &[(X, OLD)];
+const WRAPPED: Entries = &[(HIDDEN, OLD), (X, OURS)];
+const BEGUN: Entries = &[(X, OLD), (HIDDEN, Thing::SameAs(X))];
+const UPGRADED: Entries = &[(X, OLD), (HIDDEN, OLD)];
+const COPIED: Entries = &[(X, Thing::Copy), (HIDDEN, OLD)];
+const VANISHED: Entries = &[(HIDDEN, OLD), (X, Thing::Link("/nowhere/cudawrap"))];
+const ORPHAN: Entries = &[(HIDDEN, OLD)];
+const LEFTOVER: Entries = &[(HIDDEN, OLD), (X, OURS), (TMP, OURS)];
+
+/// Carries out a plan where a new program has come to a name meanwhile; how that ended, and
+/// what is there then.
+fn overtaken(entries: Entries, goal: Goal, name: &str) -> (Result<(), Failure>, Snapshot) {
+    let ground = ground();
+    let entries = entries.to_vec();
+    let case = Case::new(ground.path(), &Layout { entries });
+    let seen = case.seen();
+    let full = case.plan(&seen, goal).unwrap();
+    case.put("new", Thing::Program(NEW));
+    std::fs::rename(case.at("new"), case.at(name)).unwrap();
+    (case.apply(&seen, &full), case.snapshot())
+}
+
+/// Whether the new program is there.
+fn is_new(all: &Snapshot, name: &str) -> bool {
+    matches!(all.get(name), Some(Found::File { content: NEW, .. }))
 }
 
 #[test]
 fn a_newer_program_that_comes_in_between_is_kept() {
-    for (start, goal) in [
-        ("plain", Goal::Wrap),
-        ("begun", Goal::Wrap),
-        ("wrapped", Goal::Undo),
-        ("upgraded", Goal::Repair),
-        ("copied", Goal::Repair),
-        ("copied", Goal::Undo),
-        ("vanished", Goal::Repair),
-    ] {
-        let case = prepared(start);
-        let (seen, full) = (case.seen(), case.plan(goal).unwrap());
-        case.program("new");
-        let new = case.inode("new");
-        std::fs::rename(case.at("new"), case.at("x")).unwrap();
-        let result = case.apply(&seen, &full);
-        assert!(case.runs(), "{start}");
-        let at = if result.is_ok() { "CUDAWRAP_x" } else { "x" };
-        assert_eq!(case.inode(at), new, "{start} {goal:?}: {result:?}");
-        assert_eq!(
-            result.is_ok(),
-            matches!(start, "plain" | "upgraded"),
-            "{start} {goal:?}: {result:?}"
-        );
+    #[rustfmt::skip]
+    let cases = [
+        (PLAIN, Goal::Wrap, true), (BEGUN, Goal::Wrap, false), (WRAPPED, Goal::Undo, false),
+        (UPGRADED, Goal::Repair, true), (COPIED, Goal::Repair, false),
+        (COPIED, Goal::Undo, false), (VANISHED, Goal::Repair, false), (ORPHAN, Goal::Undo, false),
+    ];
+    for (entries, goal, done) in cases {
+        let (result, all) = overtaken(entries, goal, X);
+        let what = format!("{entries:?} {goal:?}: {result:?} {all:#?}");
+        assert_eq!(result.is_ok(), done, "{what}");
+        assert_eq!(runs(&all, X), Runs::Program(NEW), "{what}");
+        assert!(is_new(&all, if done { HIDDEN } else { X }), "{what}");
     }
 }
 
 /// With a diversion, an upgrade lands in CUDAWRAP_x: undo gives back that one.
 #[test]
 fn undo_gives_back_a_program_that_an_upgrade_has_just_put_there() {
-    let case = prepared("wrapped");
-    let (seen, full) = (case.seen(), case.plan(Goal::Undo).unwrap());
-    case.program("new");
-    let new = case.inode("new");
-    std::fs::rename(case.at("new"), case.at("CUDAWRAP_x")).unwrap();
-    case.apply(&seen, &full).unwrap();
-    assert_eq!(case.listing(), ["x"]);
-    assert_eq!(case.inode("x"), new);
+    let (result, all) = overtaken(WRAPPED, Goal::Undo, HIDDEN);
+    assert!(
+        result.is_ok() && is_new(&all, X) && all.len() == 1,
+        "{all:#?}"
+    );
 }
 
 #[test]
-fn a_program_that_comes_to_a_missing_path_is_not_overwritten() {
-    let case = prepared("orphan");
-    let (seen, full) = (case.seen(), case.plan(Goal::Undo).unwrap());
-    case.program("x");
-    let new = case.inode("x");
-    case.apply(&seen, &full).unwrap_err();
-    assert_eq!(case.inode("x"), new);
-    assert_eq!(case.listing(), ["CUDAWRAP_x", "x"]);
-}
-
-#[test]
-fn an_older_program_is_never_renamed_over_without_its_further_name() {
-    let case = prepared("upgraded");
-    let (seen, full) = (case.seen(), case.plan(Goal::Repair).unwrap());
-    case.program("new");
-    let new = case.inode("new");
-    std::fs::rename(case.at("new"), case.at("CUDAWRAP_x")).unwrap();
-    case.apply(&seen, &full).unwrap();
-    assert_eq!(case.inode("x.replaced-1"), new);
+fn an_older_program_gets_a_further_name_before_it_is_replaced() {
+    let (result, all) = overtaken(UPGRADED, Goal::Repair, HIDDEN);
+    assert!(result.is_ok() && is_new(&all, "x.replaced-1"), "{all:#?}");
 }
 
 /// A leftover that is not the file that was looked at is not removed.
 #[test]
 fn a_name_that_changed_hands_is_not_removed() {
-    let case = prepared("wrapped");
-    case.ours(".CUDAWRAP_x~");
-    let (seen, full) = (case.seen(), case.plan(Goal::Wrap).unwrap());
-    case.program("other");
-    std::fs::rename(case.at("other"), case.at(".CUDAWRAP_x~")).unwrap();
-    case.apply(&seen, &full).unwrap_err();
-    assert!(case.at(".CUDAWRAP_x~").exists());
+    let (result, all) = overtaken(LEFTOVER, Goal::Wrap, TMP);
+    assert!(result.is_err() && is_new(&all, TMP), "{all:#?}");
 }

@@ -10,15 +10,9 @@ pub(crate) const HIDDEN: &str = "CUDAWRAP_x";
 pub(crate) const TMP: &str = ".CUDAWRAP_x~";
 
 /// What links may say.
+#[rustfmt::skip]
 const TEXTS: [&str; 9] = [
-    X,
-    HIDDEN,
-    TMP,
-    "y",
-    "CUDAWRAP_y",
-    "p",
-    "../cudawrap",
-    "/nowhere/cudawrap",
+    X, HIDDEN, TMP, "y", "CUDAWRAP_y", "p", "../cudawrap", "/nowhere/cudawrap",
     "../e/loop-to-hidden",
 ];
 
@@ -68,22 +62,14 @@ fn things(name: &'static str) -> Vec<Thing> {
 }
 
 /// What else is there: another path, wrapped or not, and what it has to do with ours.
+#[rustfmt::skip]
 const OTHERS: [&[(&str, Thing)]; 7] = [
     &[],
     &[("y", Thing::Link(X))],
     &[("y", Thing::Link(HIDDEN))],
-    &[
-        ("y", Thing::Link("../cudawrap")),
-        ("CUDAWRAP_y", Thing::Link(X)),
-    ],
-    &[
-        ("y", Thing::Link("../cudawrap")),
-        ("CUDAWRAP_y", Thing::Link(HIDDEN)),
-    ],
-    &[
-        ("y", Thing::Link("../cudawrap")),
-        ("CUDAWRAP_y", Thing::Program('C')),
-    ],
+    &[("y", Thing::Link("../cudawrap")), ("CUDAWRAP_y", Thing::Link(X))],
+    &[("y", Thing::Link("../cudawrap")), ("CUDAWRAP_y", Thing::Link(HIDDEN))],
+    &[("y", Thing::Link("../cudawrap")), ("CUDAWRAP_y", Thing::Program('C'))],
     &[("y", Thing::Link("p"))],
 ];
 
@@ -124,11 +110,12 @@ pub(crate) fn file(path: &Path, text: &str, mode: u32) {
     file.write_all(text.as_bytes()).unwrap();
 }
 
-/// The real cudawrap under this name: a file of its own.
+/// A file of its own that has the mark of a cudawrap: this test program.
 pub(crate) fn put_cudawrap(path: &Path) {
-    let built = Path::new(env!("CARGO_BIN_EXE_create-cudawrap")).with_file_name("cudawrap");
+    let this = std::env::current_exe().unwrap();
     let status = std::process::Command::new("cp")
-        .args([built.as_path(), path])
+        .arg(this)
+        .arg(path)
         .status();
-    assert!(status.unwrap().success(), "cargo build --workspace first");
+    assert!(status.unwrap().success());
 }

@@ -5,9 +5,11 @@
     reason = "a panic is a failed test; figures and SKIPPED lines are read"
 )]
 
+// Copies of this program stand for cudawrap.
+getgpu_common::package_mark!("cudawrap");
+
 mod case;
 mod concurrent_changes;
-mod every_stop;
 mod last_copy;
 mod layouts;
 mod path_model;

@@ -8,10 +8,12 @@ use std::process::Command;
 use harness::skip::tool;
 
 use super::inject::Start;
-use super::{Sandbox, USER};
+use super::{Sandbox, USER, said};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// Whatever the tests lie on: nothing is mounted.
+    Here,
     Tmpfs,
     Ext4,
     Xfs,
@@ -25,17 +27,15 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Those that are mounted.
+    #[rustfmt::skip]
     pub(crate) const ALL: [Self; 6] = [
-        Self::Tmpfs,
-        Self::Ext4,
-        Self::Xfs,
-        Self::Btrfs,
-        Self::Overlay,
-        Self::TwoDisks,
+        Self::Tmpfs, Self::Ext4, Self::Xfs, Self::Btrfs, Self::Overlay, Self::TwoDisks,
     ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Here => "here",
             Self::Tmpfs => "tmpfs",
             Self::Ext4 => "ext4",
             Self::Xfs => "xfs",
@@ -54,7 +54,7 @@ impl Kind {
                 .any(|line| line.split_whitespace().last() == Some(name))
         };
         match self {
-            Self::Tmpfs => true,
+            Self::Here | Self::Tmpfs => true,
             Self::Overlay => kernel("overlay"),
             Self::TwoDisks => Self::Overlay.there() && Self::Ext4.there(),
             Self::Ext4 | Self::Xfs | Self::Btrfs => {
@@ -63,13 +63,9 @@ impl Kind {
         }
     }
 
-    /// Makes an empty file system in a new image file: as small as its tools allow.
-    pub(crate) fn format(self, image: &Path) {
-        self.format_with(image, &[]);
-    }
-
-    /// The same, with more options for its tool.
-    pub(crate) fn format_with(self, image: &Path, more: &[&str]) {
+    /// Makes an empty file system in a new image file, as small as its tools allow, with these
+    /// options more for its tool.
+    pub(crate) fn format(self, image: &Path, more: &[&str]) {
         let (size, options): (u64, &[&str]) = match self {
             Self::Xfs => (300, &["-q", "-f"]),
             Self::Btrfs => (128, &["-q", "-f"]),
@@ -80,16 +76,10 @@ impl Kind {
         } else {
             self.name()
         };
-        std::fs::File::create(image)
-            .unwrap()
-            .set_len(size << 20)
-            .unwrap();
-        must(
-            Command::new(format!("mkfs.{name}"))
-                .args(options)
-                .args(more)
-                .arg(image),
-        );
+        let file = std::fs::File::create(image).unwrap();
+        file.set_len(size << 20).unwrap();
+        let mut command = Command::new(format!("mkfs.{name}"));
+        must(command.args(options).args(more).arg(image));
     }
 }
 
@@ -103,11 +93,9 @@ pub(crate) struct Ground {
 impl Ground {
     /// Below `base`, an empty directory.
     pub(crate) fn new(kind: Kind, base: &Path) -> Self {
-        must(
-            Command::new("mount")
-                .args(["-t", "tmpfs", "-o", "mode=755", "none"])
-                .arg(base),
-        );
+        if kind != Kind::Here {
+            mount(&["-t", "tmpfs", "-o", "mode=755", "none"], base);
+        }
         for dir in ["root", "upper", "work"] {
             std::fs::create_dir(base.join(dir)).unwrap();
         }
@@ -116,18 +104,15 @@ impl Ground {
             sandbox: Sandbox::at(&base.join("root")),
             base: base.to_owned(),
         };
-        if !matches!(kind, Kind::Tmpfs | Kind::Overlay) {
+        if !matches!(kind, Kind::Here | Kind::Tmpfs | Kind::Overlay) {
             let image = base.join("image");
-            kind.format(&image);
-            must(
-                Command::new("mount")
-                    .args(["-o", "loop"])
-                    .arg(image)
-                    .arg(ground.app()),
-            );
+            kind.format(&image, &[]);
+            mount(&["-o", "loop", image.to_str().unwrap()], &ground.app());
         }
         let _ = std::fs::remove_dir(ground.app().join("lost+found"));
-        std::os::unix::fs::chown(ground.app(), Some(USER), Some(USER)).unwrap();
+        if super::is_root() {
+            std::os::unix::fs::chown(ground.app(), Some(USER), Some(USER)).unwrap();
+        }
         ground
     }
 
@@ -135,16 +120,7 @@ impl Ground {
     pub(crate) fn fresh(&self, start: &Start) {
         let layered = matches!(self.kind, Kind::Overlay | Kind::TwoDisks);
         if layered && is_overlay(&self.app()) {
-            // What was killed a moment ago may not have closed its files yet.
-            let unmounted = || {
-                Command::new("umount")
-                    .arg(self.app())
-                    .output()
-                    .unwrap()
-                    .status
-                    .success()
-            };
-            harness::wait::until("the overlay is unmounted", unmounted);
+            unmount(&self.app());
         }
         for dir in [
             self.app(),
@@ -157,23 +133,10 @@ impl Ground {
         (start.files)(&self.sandbox);
         if layered {
             std::os::unix::fs::chown(self.base.join("upper"), Some(USER), Some(USER)).unwrap();
-            let layers = |name: &str| {
-                format!(
-                    "{name}={}",
-                    self.base.join(&name[..name.len() - 3]).display()
-                )
-            };
-            let options = format!(
-                "lowerdir={},{},{}",
-                self.app().display(),
-                layers("upperdir"),
-                layers("workdir")
-            );
-            must(
-                Command::new("mount")
-                    .args(["-t", "overlay", "overlay", "-o", &options])
-                    .arg(self.app()),
-            );
+            let base = self.base.display();
+            let upper = format!("upperdir={base}/upper,workdir={base}/work");
+            let options = format!("lowerdir={},{upper}", self.app().display());
+            mount(&["-t", "overlay", "overlay", "-o", &options], &self.app());
         }
     }
 
@@ -182,14 +145,20 @@ impl Ground {
     }
 }
 
+/// Mounts what these words say in a directory.
+pub(crate) fn mount(words: &[&str], path: &Path) {
+    must(Command::new("mount").args(words).arg(path));
+}
+
 /// A command of the machine's that has to succeed.
 pub(crate) fn must(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{command:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    said(command).exits(0);
+}
+
+/// Waits until a directory is unmounted, which what was killed may still use.
+pub(crate) fn unmount(path: &Path) {
+    let done = || said(Command::new("umount").arg(path)).code() == Some(0);
+    harness::wait::until("the file system is unmounted", done);
 }
 
 fn is_overlay(path: &Path) -> bool {

@@ -1,31 +1,30 @@
-//! The command under strace, which kills it or fails one of its system calls; and what
-//! must hold whatever happened. The calls are counted in a plain run first, since strace
-//! counts each kind of call by itself.
+//! The command killed or failed at one of its system calls, and what must hold whatever
+//! happened. The calls are counted in a plain run first.
 
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
 
-use super::{Sandbox, said};
+use inject::{Blow, Call, Point};
+use nix::errno::Errno;
+use nix::libc;
+
+use super::Sandbox;
 
 /// The calls that change something, or decide whether something is changed.
-pub(crate) const CHANGING: &[&str] = &[
-    "flock",
-    "symlinkat",
-    "linkat",
-    "renameat",
-    "unlinkat",
-    "fsync",
-    "rename",
-    "mkdir",
-    "write",
+#[rustfmt::skip]
+const CHANGING: [i64; 10] = [
+    libc::SYS_flock, libc::SYS_symlinkat, libc::SYS_linkat, libc::SYS_renameat, libc::SYS_renameat2,
+    libc::SYS_unlinkat, libc::SYS_fsync, libc::SYS_rename, libc::SYS_mkdir, libc::SYS_write,
 ];
+
 /// What a file system, a quota, a limit or a signal can answer.
-pub(crate) const ERRORS: &[&str] = &[
-    "EIO", "ENOSPC", "EPERM", "EINTR", "EMFILE", "ENOMEM", "EAGAIN", "ENOLCK", "EDQUOT", "EROFS",
+#[rustfmt::skip]
+pub(crate) const ERRORS: [Errno; 10] = [
+    Errno::EIO, Errno::ENOSPC, Errno::EPERM, Errno::EINTR, Errno::EMFILE,
+    Errno::ENOMEM, Errno::EAGAIN, Errno::ENOLCK, Errno::EDQUOT, Errno::EROFS,
 ];
-/// The first call of our own code: all before are the loader's and the runtime's.
-const FIRST: &str = "config.toml";
+
+/// The wrapper of an older tool, whose wraps are taken over.
+const MIGTOOLS: &str = "#!/bin/sh\nexec \"${0%/*}/MIGTOOLS_${0##*/}\" \"$@\"\n";
 
 /// A state that a path is in, and what is done there.
 pub(crate) struct Start {
@@ -40,139 +39,70 @@ pub(crate) struct Start {
     pub(crate) undone: &'static str,
 }
 
+#[rustfmt::skip]
 pub(crate) const STARTS: &[Start] = &[
-    Start {
-        name: "wrap",
-        files: |s| s.script("app/x", "one"),
-        args: &["x"],
-        program: "app/x",
-        end: "CUDAWRAP_x x",
-        undone: "x",
-    },
-    Start {
-        name: "undo",
-        files: |s| {
-            s.script("app/CUDAWRAP_x", "one");
-            s.link(s.path("bin/cudawrap"), "app/x");
-        },
-        args: &["--undo", "x"],
-        program: "app/CUDAWRAP_x",
-        end: "x",
-        undone: "x",
-    },
-    Start {
-        name: "repair",
+    Start { name: "wrap", files: |s| s.script("app/x", "one"), args: &["x"], program: "app/x",
+        end: "CUDAWRAP_x x", undone: "x" },
+    Start { name: "undo",
+        files: |s| (s.script("app/CUDAWRAP_x", "one"), s.link(s.path("bin/cudawrap"), "app/x")).1,
+        args: &["--undo", "x"], program: "app/CUDAWRAP_x", end: "x", undone: "x" },
+    Start { name: "repair",
         files: |s| (s.script("app/CUDAWRAP_x", "old"), s.script("app/x", "one")).1,
-        args: &["--repair", "x"],
-        program: "app/x",
-        end: "CUDAWRAP_x x x.replaced-1",
-        undone: "x x.replaced-1",
-    },
-    Start {
-        name: "copied",
-        files: |s| {
-            s.script("app/CUDAWRAP_x", "one");
-            // Stripped, since the small file systems have no room for more.
-            s.run_sh("strip -o app/x bin/cudawrap");
-        },
-        args: &["--repair", "x"],
-        program: "app/CUDAWRAP_x",
-        end: "CUDAWRAP_x x",
-        undone: "x",
-    },
-    Start {
-        name: "adopt",
-        files: |s| {
-            s.program(
-                "bin/migtools_wrapper",
-                "#!/bin/sh\nexec \"${0%/*}/MIGTOOLS_${0##*/}\" \"$@\"\n",
-            );
-            s.script("app/MIGTOOLS_x", "one");
-            s.link("../bin/migtools_wrapper", "app/x");
-        },
-        args: &["x"],
-        program: "app/MIGTOOLS_x",
-        end: "CUDAWRAP_x x",
-        undone: "x",
-    },
+        args: &["--repair", "x"], program: "app/x", end: "CUDAWRAP_x x x.replaced-1",
+        undone: "x x.replaced-1" },
+    // Stripped, since the small file systems have no room for more.
+    Start { name: "copied",
+        files: |s| (s.script("app/CUDAWRAP_x", "one"), s.run_sh("strip -o app/x bin/cudawrap")).1,
+        args: &["--repair", "x"], program: "app/CUDAWRAP_x", end: "CUDAWRAP_x x", undone: "x" },
+    Start { name: "adopt",
+        files: |s| (s.program("bin/migtools_wrapper", MIGTOOLS), s.script("app/MIGTOOLS_x", "one"),
+            s.link("../bin/migtools_wrapper", "app/x")).2,
+        args: &["x"], program: "app/MIGTOOLS_x", end: "CUDAWRAP_x x", undone: "x" },
 ];
 
-/// One system call of the plain run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
-    pub(crate) name: String,
-    /// Its number among its like.
-    pub(crate) number: usize,
+/// Whether a call changes something.
+pub(crate) fn changes(call: &Call) -> bool {
+    CHANGING.contains(&call.number)
 }
 
-impl Call {
-    pub(crate) fn changes(&self) -> bool {
-        CHANGING.contains(&self.name.as_str())
+/// Whether this machine cannot do it; then it has been said.
+pub(crate) fn lacks() -> bool {
+    if !inject::SUPPORTED {
+        harness::skip::say("calls cannot be made to fail on this processor");
     }
+    !inject::SUPPORTED
 }
 
-/// What happens at a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// Killed before it is done.
-    Killed,
-    /// It fails with this.
-    Fails(&'static str),
-}
-
-fn strace(sandbox: &Sandbox, start: &Start, options: &[String]) -> Command {
-    let strace = harness::skip::tool("strace").unwrap();
-    let mut command = sandbox.prepared(Command::new(strace));
+/// Runs the command with this blow: its status, or minus its signal, its calls, what it
+/// struck and what was said.
+pub(crate) fn run(
+    sandbox: &Sandbox,
+    start: &Start,
+    blow: Option<(Point, Blow)>,
+) -> (inject::Story, String) {
+    let mut command = sandbox.command();
+    let log = sandbox.path("state/log");
+    let file = std::fs::File::create(&log).unwrap();
     // Package managers are not what is tried here, and are slow.
-    command
-        .env("PATH", "/nonexistent")
-        .args(["-f", "-qq", "-o"])
-        .arg(sandbox.path("state/log"));
-    command
-        .args(options)
-        .arg(sandbox.path("bin/create-cudawrap"))
-        .args(start.args);
-    command
-}
-
-/// Runs the command with more options for strace.
-pub(crate) fn run(sandbox: &Sandbox, start: &Start, options: &[String]) -> Output {
-    strace(sandbox, start, options).output().unwrap()
+    command.env("PATH", "/nonexistent").args(start.args);
+    command.stdout(std::process::Stdio::null()).stderr(file);
+    let story = inject::follow(&mut command, blow, |_| false, |_| ());
+    (story, std::fs::read_to_string(log).unwrap())
 }
 
 /// Each call after start-up of a plain run, which is made here; the files of `start` are
 /// in place.
 pub(crate) fn calls(sandbox: &Sandbox, start: &Start) -> Vec<Call> {
-    let output = run(sandbox, start, &[]);
-    assert!(
-        output.status.success(),
-        "{}: {}",
-        start.name,
-        said(output).err
-    );
-    let log = std::fs::read_to_string(sandbox.path("state/log")).unwrap();
-    let mut all: Vec<(Call, bool)> = Vec::new();
-    let mut started = false;
-    for line in log.lines() {
-        started |= line.contains(FIRST);
-        let call = line
-            .split_whitespace()
-            .nth(1)
-            .and_then(|rest| rest.split_once('('));
-        // What ends or begins the process has no error to give.
-        if let Some((name, _)) = call.filter(|(name, _)| !["exit_group", "execve"].contains(name)) {
-            let number = all.iter().filter(|(other, _)| other.name == name).count() + 1;
-            all.push((
-                Call {
-                    name: name.to_owned(),
-                    number,
-                },
-                started,
-            ));
-        }
-    }
-    let ours = all.into_iter().filter(|(_, ours)| *ours);
-    ours.map(|(call, _)| call).collect()
+    let (story, error) = run(sandbox, start, None);
+    assert_eq!(story.status, 0, "{}: {error}", start.name);
+    // The first call of our own code looks for settings; the loader has another one.
+    let loading = |call: &&Call| call.number != libc::SYS_statx;
+    let ours = story.calls.iter().skip_while(loading);
+    // What ends or begins the process has no error to give.
+    let ends = [libc::SYS_exit_group, libc::SYS_execve];
+    ours.filter(|call| !ends.contains(&call.number))
+        .copied()
+        .collect()
 }
 
 /// The program at `name`: its inode and its text.
@@ -184,50 +114,34 @@ pub(crate) fn program(sandbox: &Sandbox, name: &str) -> (u64, Vec<u8>) {
     )
 }
 
-/// Does what `start` does with `fate` at `call`. Whatever comes of it: the path runs, no
+/// Does what `start` does with `blow` at `call`. Whatever comes of it: the path runs, no
 /// success is claimed that is none, the same command once more completes, and undone the
 /// very same file is back.
-pub(crate) fn suffer(sandbox: &Sandbox, start: &Start, call: &Call, fate: Fate, on: &str) {
-    let what = format!(
-        "{on}: {}, {} no. {}: {fate:?}",
-        start.name, call.name, call.number
-    );
+pub(crate) fn suffer(sandbox: &Sandbox, start: &Start, call: &Call, blow: Blow, on: &str) {
+    let what = format!("{on}: {}, {call:?}: {blow:?}", start.name);
     let before = program(sandbox, start.program);
-    // Stopped by seccomp at the calls in question alone it is quicker, but strace can
-    // send no signal then.
-    let (quick, fault) = match fate {
-        Fate::Killed => (None, "signal=KILL".to_owned()),
-        Fate::Fails(errno) => (Some("--seccomp-bpf".to_owned()), format!("error={errno}")),
-    };
-    let inject = format!("-einject={}:{fault}:when={}", call.name, call.number);
-    let trace = format!("-etrace={}", call.name);
-    let options: Vec<String> = quick.into_iter().chain([trace, inject]).collect();
-    let output = run(sandbox, start, &options);
-    let status = output.status;
-    let log = std::fs::read_to_string(sandbox.path("state/log")).unwrap();
-    let met = log
-        .lines()
-        .any(|line| line.contains("(INJECTED)") || line.contains("killed by SIGKILL"));
-    assert!(met, "{what}: nothing was injected: {log}");
-    let said = said(output);
-    let killed = status.signal() == Some(9);
+    let (story, error) = run(sandbox, start, Some((call.point, blow)));
+    let struck = story.struck.map(|struck| struck.number);
+    assert_eq!(struck, Some(call.number), "{what}: nothing was injected");
+    let killed = story.status == -libc::SIGKILL;
     // Rust's runtime aborts when there is no memory to be had.
-    let aborted = status.signal() == Some(6) && ["brk", "mmap"].contains(&call.name.as_str());
+    let memory = [libc::SYS_brk, libc::SYS_mmap].contains(&call.number);
+    let aborted = memory && story.status == -libc::SIGABRT;
     assert_eq!(
         killed,
-        fate == Fate::Killed,
-        "{what}: {status} {}",
-        said.err
+        blow == Blow::Kill,
+        "{what}: {} {error}",
+        story.status
     );
     assert!(
-        killed || aborted || matches!(status.code(), Some(0..=2)),
-        "{what}: {status} {}",
-        said.err
+        killed || aborted || matches!(story.status, 0..=2),
+        "{what}: {} {error}",
+        story.status
     );
-    assert!(!said.err.contains("panicked"), "{what}: {}", said.err);
+    assert!(!error.contains("panicked"), "{what}: {error}");
     let names = sandbox.names("app").join(" ");
     assert!(
-        status.code() != Some(0) || names == start.end,
+        story.status != 0 || names == start.end,
         "{what}: ended with 0, and there is {names}"
     );
     complete(sandbox, start, &what);
@@ -267,13 +181,6 @@ pub(crate) fn complete(sandbox: &Sandbox, start: &Start, what: &str) {
 
 /// One more run, not traced: its status and what it said.
 pub(crate) fn again(sandbox: &Sandbox, args: &[&str]) -> (i32, String) {
-    let output = said(
-        sandbox
-            .command()
-            .env("PATH", "/nonexistent")
-            .args(args)
-            .output()
-            .unwrap(),
-    );
-    (output.code, output.err)
+    let output = sandbox.with("PATH", "/nonexistent", args);
+    (output.code().unwrap_or(-1), output.stderr)
 }

@@ -10,7 +10,9 @@ use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
+
+use harness::Outcome;
 
 /// nobody, when the tests run as root: what root wraps is noted in the host's own file.
 pub(crate) const USER: u32 = 65534;
@@ -20,20 +22,13 @@ pub(crate) struct Sandbox {
     _temporary: Option<tempfile::TempDir>,
 }
 
-/// What a run of the command said.
-pub(crate) struct Said {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
 pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
 impl Sandbox {
     pub(crate) fn new() -> Self {
-        let temporary = tempfile::tempdir().unwrap();
+        let temporary = harness::temporary();
         Self::furnished(temporary.path().canonicalize().unwrap(), Some(temporary))
     }
 
@@ -49,6 +44,8 @@ impl Sandbox {
             _temporary: temporary,
         };
         sandbox.run_sh("mkdir bin app links state && chmod 755 . bin app links state");
+        // Instead of the machine's settings.
+        sandbox.run_sh(": >config.toml");
         let exe = env!("CARGO_BIN_EXE_create-cudawrap");
         sandbox.run_sh(&format!(
             "ln '{exe}' bin/create-cudawrap 2>/dev/null || cp '{exe}' bin/create-cudawrap"
@@ -103,12 +100,8 @@ impl Sandbox {
                 meta.ctime_nsec()
             )
         };
-        let mut all: Vec<String> = self
-            .path(dir)
-            .read_dir()
-            .unwrap()
-            .map(|entry| show(entry.unwrap()))
-            .collect();
+        let entries = self.path(dir).read_dir().unwrap();
+        let mut all: Vec<String> = entries.map(|entry| show(entry.unwrap())).collect();
         all.sort();
         all
     }
@@ -120,6 +113,11 @@ impl Sandbox {
         let mut all: Vec<String> = self.path(dir).read_dir().unwrap().map(name).collect();
         all.sort();
         all
+    }
+
+    /// Where a link leads.
+    pub(crate) fn target(&self, name: &str) -> PathBuf {
+        std::fs::read_link(self.path(name)).unwrap()
     }
 
     /// A script that prints its version and arguments.
@@ -147,15 +145,8 @@ impl Sandbox {
     }
 
     pub(crate) fn run_sh(&self, line: &str) {
-        assert!(
-            Command::new("sh")
-                .args(["-c", line])
-                .current_dir(&self.root)
-                .status()
-                .unwrap()
-                .success(),
-            "{line}"
-        );
+        let mut shell = Command::new("sh");
+        said(shell.args(["-c", line]).current_dir(&self.root)).exits(0);
     }
 
     /// The command, ready for arguments.
@@ -169,65 +160,54 @@ impl Sandbox {
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("XDG_STATE_HOME", self.path("state"))
+            .env("GETGPU_CONFIG", self.path("config.toml"))
             .stdin(Stdio::null());
         command.uid_of_tests();
         command
     }
 
-    pub(crate) fn create(&self, args: &[&str]) -> Said {
-        said(self.command().args(args).output().unwrap())
+    pub(crate) fn create(&self, args: &[&str]) -> Outcome {
+        said(self.command().args(args))
+    }
+
+    /// With one variable of its environment set.
+    pub(crate) fn with(&self, name: &str, value: impl AsRef<OsStr>, args: &[&str]) -> Outcome {
+        said(self.command().env(name, value).args(args))
     }
 
     /// Succeeds, or the test fails with what was said.
-    /// With one variable of its environment set.
-    pub(crate) fn with(&self, name: &str, value: impl AsRef<OsStr>, args: &[&str]) -> Said {
-        said(self.command().env(name, value).args(args).output().unwrap())
-    }
-
-    pub(crate) fn ok(&self, args: &[&str]) -> Said {
-        let said = self.create(args);
-        assert_eq!(said.code, 0, "{args:?}: {}", said.err);
-        said
+    #[track_caller]
+    pub(crate) fn ok(&self, args: &[&str]) -> Outcome {
+        self.create(args).exits(0).clone()
     }
 
     /// Is refused with status 1 and these words, and changes nothing below `app`.
+    #[track_caller]
     pub(crate) fn refused(&self, args: &[&str], words: &str) {
         let before = self.listing("app");
         let said = self.create(args);
-        assert_eq!(said.code, 1, "{args:?}: {}", said.err);
-        assert!(said.err.contains(words), "{args:?}: {}", said.err);
+        said.exits(1).mentions(words);
+        let mut lines = said.stderr.lines();
         assert!(
-            said.err
-                .lines()
-                .all(|line| line.starts_with("create-cudawrap: ")),
-            "{}",
-            said.err
+            lines.all(|line| line.starts_with("create-cudawrap: ")),
+            "{said:#?}"
         );
         assert_eq!(self.listing("app"), before, "{args:?}");
     }
 
     /// What the program at `name` prints.
     pub(crate) fn output_of(&self, name: &str) -> String {
-        let output = Command::new(self.path(name))
-            .arg("a b")
+        let mut command = Command::new(self.path(name));
+        command
             .env("PATH", "/usr/bin:/bin")
-            .env("CUDAWRAP_DISABLE", "1")
-            .output()
-            .unwrap();
-        String::from_utf8_lossy(&output.stdout)
-            .trim_end()
-            .to_owned()
+            .env("CUDAWRAP_DISABLE", "1");
+        said(command.arg("a b")).stdout.trim_end().to_owned()
     }
 
     pub(crate) fn status_of(&self, name: &str) -> (String, i32) {
         let said = self.create(&["--status", &self.path(name).to_string_lossy()]);
-        (
-            said.out
-                .split_once(": ")
-                .map(|(_, rest)| rest.trim_end().to_owned())
-                .unwrap_or_default(),
-            said.code,
-        )
+        let (_, line) = said.stdout.split_once(": ").unwrap_or_default();
+        (line.trim_end().to_owned(), said.code().unwrap_or(-1))
     }
 }
 
@@ -242,12 +222,9 @@ pub(crate) fn cudawrap() -> PathBuf {
     built
 }
 
-pub(crate) fn said(output: Output) -> Said {
-    Said {
-        code: output.status.code().unwrap_or(-1),
-        out: String::from_utf8_lossy(&output.stdout).into_owned(),
-        err: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+/// What a command ended with and said.
+pub(crate) fn said(command: &mut Command) -> Outcome {
+    Outcome::of(command)
 }
 
 trait AsUser {

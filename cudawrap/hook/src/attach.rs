@@ -2,7 +2,7 @@
 //! is set for it. Where there is none the site decides what becomes of the program, which
 //! hides all devices from it unless something else is set.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,8 +10,8 @@ use getgpu_common::descriptors::{highest, keep_open, lowest};
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::hook;
-use getgpu_common::resolve_program::PREFIX;
-use getgpu_common::settings::{Auto, AutoNone, Environment, Loaded, Settings, matches, switches};
+use getgpu_common::resolve_program::program_name;
+use getgpu_common::settings::{Auto, AutoNone, Environment, Loaded, Settings, env_flags, matches};
 use getgpu_common::{exit, sys};
 
 use crate::gate::Outcome;
@@ -33,7 +33,7 @@ pub fn attach(diag: &Diag) -> Outcome {
         return Outcome::Final;
     }
     // Nonsense in the variable never keeps a program from its device.
-    let disabled = switches::is_on("CUDAWRAP_DISABLE").unwrap_or(false);
+    let disabled = env_flags::is_on("CUDAWRAP_DISABLE").unwrap_or(false);
     let program = whereabouts::program();
     if sys::secure_execution() || disabled || is_one_of(&program, &EXCEPT) {
         return Outcome::Final;
@@ -46,7 +46,7 @@ pub fn attach(diag: &Diag) -> Outcome {
     if settings.auto == Auto::Off || is_one_of(&program, &settings.auto_except) {
         return Outcome::Final;
     }
-    // What we have hidden is as if nobody had set it.
+    // A variable that this library has emptied counts as not set.
     let again = HIDDEN.load(Ordering::Relaxed)
         && std::env::var_os("CUDA_VISIBLE_DEVICES").is_some_and(|value| value.is_empty());
     let found = beside
@@ -79,12 +79,10 @@ fn policy(cudawrap: Option<&Path>) -> Result<Settings, Failure> {
 
 /// Whether the program is called so.
 fn is_one_of(program: &Path, patterns: &[impl AsRef<str>]) -> bool {
-    let name = program.file_name().map(OsStr::to_string_lossy);
-    let name = name.as_deref().unwrap_or_default();
-    let name = name.strip_prefix(PREFIX).unwrap_or(name);
+    let name = program_name(program);
     patterns
         .iter()
-        .any(|pattern| matches(pattern.as_ref(), name))
+        .any(|pattern| matches(pattern.as_ref(), &name))
 }
 
 fn nowhere() -> Failure {

@@ -15,7 +15,7 @@ mod worker;
 
 use std::panic::catch_unwind;
 
-use getgpu_common::diag::{Diag, Level};
+use getgpu_common::diag::{Diag, Verbosity};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::settings::AutoNone;
 
@@ -27,7 +27,7 @@ use getgpu_common::settings::AutoNone;
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjection() -> libc::c_int {
     let _undisturbed = thread::Undisturbed::begin();
-    let diag = Diag::new("cudawrap", Level::Normal);
+    let diag = Diag::new("cudawrap", Verbosity::Normal);
     gate::once(|| {
         // Only this library's copy of the standard library is told.
         std::panic::set_hook(Box::new(|_| {}));

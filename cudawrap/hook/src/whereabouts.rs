@@ -6,8 +6,8 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use getgpu_common::installed::can_run;
 use getgpu_common::settings::Settings;
-use nix::unistd::{AccessFlags, access};
 
 /// What a program that was replaced while it runs is called in /proc.
 const DELETED: &[u8] = b" (deleted)";
@@ -20,7 +20,7 @@ pub fn program() -> PathBuf {
 }
 
 /// Whether what this process starts is in another pid namespace than itself: after
-/// unshare(2) or setns(2). The second link leads nowhere while that namespace is new.
+/// unshare(2) or setns(2). The second link is dangling while that namespace is new.
 pub fn children_elsewhere() -> bool {
     let [own, theirs] = ["pid", "pid_for_children"].map(|name| {
         let link = Path::new("/proc/self/ns").join(name);
@@ -69,5 +69,5 @@ pub fn elsewhere(settings: &Settings) -> Option<PathBuf> {
 
 fn cudawrap_in(directory: PathBuf) -> Option<PathBuf> {
     let path = directory.join("cudawrap");
-    (path.is_file() && access(&path, AccessFlags::X_OK).is_ok()).then_some(path)
+    can_run(&path).then_some(path)
 }

@@ -3,7 +3,6 @@
 //! passed on to the program's standard error. It has a time limit, and ends with us.
 
 use std::ffi::OsString;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -49,7 +48,6 @@ pub struct Found {
 impl Question<'_> {
     /// Asks. A failure is one of cudawrap's own, or that it did not answer.
     pub fn ask(&self) -> Result<Found, Failure> {
-        let failed = |error: io::Error| self.failed(&reason(&error));
         // The helper would be process 1 of that namespace, and no fork of the program would
         // succeed after its end.
         if whereabouts::children_elsewhere() {
@@ -57,8 +55,8 @@ impl Question<'_> {
                 "children of this program are in another pid namespace (see unshare --fork)",
             ));
         }
-        let (answers, theirs) = hook::channel().map_err(failed)?;
-        let (lines, errors) = nvml_client::channel().map_err(failed)?;
+        let (answers, theirs) = hook::channel().map_err(|e| self.failed(&reason(&e)))?;
+        let (lines, errors) = nvml_client::channel().map_err(|e| self.failed(&reason(&e)))?;
         let words = self.words();
         let without: &[&str] = if self.again {
             &[hook::VARIABLE, "CUDA_VISIBLE_DEVICES"]
@@ -67,7 +65,7 @@ impl Question<'_> {
         };
         let plan = Plan::new(self.cudawrap, &words, without, Directory::Inherited);
         let child = unseen_child::start(&plan, &theirs, Some(&errors))
-            .map_err(|errno| failed(errno.into()))?;
+            .map_err(|errno| self.failed(&reason(&errno.into())))?;
         drop((theirs, errors));
         let talk = Talk {
             question: self,
@@ -124,7 +122,6 @@ impl Talk<'_> {
 
     /// Waits for the answer, and passes lines on meanwhile.
     fn next(&mut self) -> Result<Found, Failure> {
-        let failed = |why: &str| self.question.failed(why);
         let (mut heard, started) = (true, Instant::now());
         loop {
             if self
@@ -132,7 +129,8 @@ impl Talk<'_> {
                 .is_some_and(|deadline| deadline <= Instant::now())
             {
                 let waited = started.elapsed().as_secs();
-                return Err(failed(&format!("no answer within {waited} s")));
+                let why = format!("no answer within {waited} s");
+                return Err(self.question.failed(&why));
             }
             let readable = PollFlags::POLLIN;
             let mut both = [
@@ -140,7 +138,8 @@ impl Talk<'_> {
                 PollFd::new(self.lines.as_fd(), readable),
             ];
             let listened = if heard { &mut both[..] } else { &mut both[..1] };
-            poll::until(listened, self.deadline).map_err(|errno| failed(&reason(&errno.into())))?;
+            poll::until(listened, self.deadline)
+                .map_err(|errno| self.question.failed(&reason(&errno.into())))?;
             let [answered, said] = both.map(|fd| fd.any().unwrap_or(false));
             heard = heard && (!said || self.pass_on());
             if answered && let Some(answer) = self.receive() {
@@ -149,9 +148,12 @@ impl Talk<'_> {
         }
     }
 
+    fn failed(&self, why: &str) -> Option<Result<Found, Failure>> {
+        Some(Err(self.question.failed(why)))
+    }
+
     /// Reads one message: the answer, or none if it only says how long to wait for that.
     fn receive(&mut self) -> Option<Result<Found, Failure>> {
-        let failed = |why: &str| Some(Err(self.question.failed(why)));
         match hook::receive(&self.answers) {
             Ok(Some((Message::Limit(limit), _))) => {
                 self.deadline = limit.map(|limit| Instant::now() + limit);
@@ -160,15 +162,15 @@ impl Talk<'_> {
             Ok(Some((Message::Ready { needed, .. }, descriptors)))
                 if descriptors.len() < needed =>
             {
-                failed("no descriptor is left for the lease (ulimit -n)")
+                self.failed("no descriptor is left for the lease (ulimit -n)")
             }
             Ok(Some((Message::Ready { variables, .. }, descriptors))) => Some(Ok(Found {
                 variables,
                 descriptors,
             })),
             Ok(Some((Message::Failed(failure), _))) => Some(Err(failure)),
-            Ok(None) => failed("it exited without an answer"),
-            Err(error) => failed(&reason(&error)),
+            Ok(None) => self.failed("it exited without an answer"),
+            Err(error) => self.failed(&reason(&error)),
         }
     }
 

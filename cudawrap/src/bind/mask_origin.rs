@@ -29,7 +29,7 @@ pub fn find(root: &Path, own: &CpuSet, ranks: Option<usize>) -> MaskOrigin {
         .ok()
         .filter(|_| !sys::secure_execution());
     let bound = bound.and_then(|list| list.parse().ok());
-    // A process that may not ask is taken for one whose mask nobody set.
+    // A process that may not ask counts as one whose mask was not set.
     let most = mask::widest(own).unwrap_or_else(|_| own.clone());
     let isolated = std::fs::read_to_string(root.join("isolated"));
     let isolated = isolated.ok().and_then(|list| list.parse().ok());
@@ -41,8 +41,8 @@ pub fn find(root: &Path, own: &CpuSet, ranks: Option<usize>) -> MaskOrigin {
     )
 }
 
-/// `most`: the CPUs that a process has whose mask nobody sets. The CPUs of `isolcpus=` are
-/// not among them (Documentation/admin-guide/kernel-parameters.txt).
+/// `most`: the CPUs that a process has whose mask was never set. The CPUs of `isolcpus=`
+/// are not among them (Documentation/admin-guide/kernel-parameters.txt).
 fn decide(own: &CpuSet, most: &CpuSet, bound: Option<&CpuSet>, ranks: Option<usize>) -> MaskOrigin {
     if bound == Some(own) {
         return MaskOrigin::Bound;

@@ -19,7 +19,6 @@ use getgpu_common::error::reason;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
 use getgpu_common::lock::Units;
-use getgpu_common::nvml_client::Affinity;
 use getgpu_common::request::Request;
 use getgpu_common::settings::Settings;
 
@@ -50,15 +49,20 @@ impl Around<'_> {
     fn is_job_of_one_device(&self) -> bool {
         let rank = self.call.rank;
         let several = rank.is_some_and(|rank| rank.devices.is_some_and(|devices| devices > 1));
-        self.call.environment.batch_job && self.request.neighbours.is_empty() && !several
+        self.call.environment.batch_job && self.request.placement.neighbours.is_empty() && !several
     }
 
     /// The neighbours, where each rank has one, with the device that this rank has in the
     /// end in its place: others may have taken the one that it was to have.
     fn seated(&self, own: &Uuid) -> Vec<(Uuid, CpuSet)> {
-        let mut neighbours = self.request.neighbours.clone();
+        let mut neighbours = self.request.placement.neighbours.clone();
         let each_has_one = self.ranks() == Some(neighbours.len());
-        let nearest = self.request.nearest.as_ref().filter(|_| each_has_one);
+        let nearest = self
+            .request
+            .placement
+            .nearest
+            .as_ref()
+            .filter(|_| each_has_one);
         if let Some(block) = nearest.and_then(|nearest| nearest.block) {
             match neighbours.iter().position(|(uuid, _)| uuid == own) {
                 Some(known) => neighbours.swap(known, block),
@@ -69,14 +73,6 @@ impl Around<'_> {
     }
 }
 
-/// What this process is bound to.
-struct Bound {
-    cpus: CpuSet,
-    cores: usize,
-    /// No other program has one of the cores, or a part of one.
-    alone: bool,
-}
-
 /// Binds this process, if that is set. It comes last: whatever is started before is not
 /// bound with it, such as an MPS daemon.
 pub fn join(call: &Call<'_>, ready: &mut LaunchSpec, devices: &[Device], request: &Request) {
@@ -85,26 +81,28 @@ pub fn join(call: &Call<'_>, ready: &mut LaunchSpec, devices: &[Device], request
         return;
     };
     match bind(lease, devices, &Around { call, request }) {
-        Ok(Bound { cpus, cores, alone }) => {
+        Ok(Part { cpus, alone }) => {
+            let cores = topology::cores(Path::new(CPUS), &cpus).len();
             diag.note(&format!(
                 "bound to CPUs {cpus} ({cores} {})",
                 if cores == 1 { "core" } else { "cores" }
             ));
             let bound = (mask_origin::BOUND.to_owned(), cpus.to_string());
             ready.variables.push(bound);
-            let unset = |(name, _): &(String, String)| std::env::var_os(name).is_none();
-            ready
-                .variables
-                .extend(threads::of(cores, alone).into_iter().filter(unset));
+            ready.variables.extend(
+                threads::variables(cores, alone)
+                    .into_iter()
+                    .filter(|(name, _)| std::env::var_os(name).is_none()),
+            );
         }
         Err(why) => diag.note(&format!("{why}: not bound")),
     }
 }
 
 /// Binds; else why not.
-fn bind(lease: &Lease, devices: &[Device], around: &Around<'_>) -> Result<Bound, String> {
-    let mask =
-        mask::of(0).map_err(|error| format!("the CPU mask cannot be read: {}", reason(&error)))?;
+fn bind(lease: &Lease, devices: &[Device], around: &Around<'_>) -> Result<Part, String> {
+    let mask = mask::of_process(0)
+        .map_err(|error| format!("the CPU mask cannot be read: {}", reason(&error)))?;
     let root = Path::new(CPUS);
     let origin = mask_origin::find(root, &mask, around.ranks());
     let (mut ours, mut near) = (CpuSet::default(), CpuSet::default());
@@ -125,15 +123,10 @@ fn bind(lease: &Lease, devices: &[Device], around: &Around<'_>) -> Result<Bound,
     if ours != mask {
         mask::set(&ours).map_err(|error| format!("CPUs {ours}: {}", reason(&error)))?;
     }
-    let cores = topology::cores(root, &ours).len();
-    Ok(Bound {
-        cpus: ours,
-        cores,
-        alone,
-    })
+    Ok(Part { cpus: ours, alone })
 }
 
-/// What a program gets of a device's CPUs.
+/// What a program gets of the CPUs of a device, or of several.
 struct Part {
     cpus: CpuSet,
     /// It is of whole cores that no other program has.
@@ -152,13 +145,13 @@ fn divide(
     let alone_on_node = around.is_job_of_one_device();
     let (own, alone) = match origin {
         MaskOrigin::OwnOfRank => {
-            let cpus = part::of(cores, &Units::whole(), &Units::whole());
+            let cpus = part::cpus_of(cores, &Units::whole(), &Units::whole());
             return Part { cpus, alone: true };
         }
         MaskOrigin::Set => (cores.to_vec(), alone_on_node),
         MaskOrigin::Unset | MaskOrigin::Bound => {
             let own = neighbours::divide(cores, device, &around.seated(device));
-            let listed = !around.request.neighbours.is_empty();
+            let listed = !around.request.placement.neighbours.is_empty();
             (own.cores, own.alone && (listed || alone_on_node))
         }
     };
@@ -167,20 +160,19 @@ fn divide(
     let all = all.cloned().unwrap_or_else(Units::whole);
     let units = lease.units(device).unwrap_or(&all);
     Part {
-        cpus: part::of(&own, units, &all),
+        cpus: part::cpus_of(&own, units, &all),
         alone: alone && part::is_whole_cores(&own, units, &all),
     }
 }
 
 /// What NVML tells of the device: where it was chosen, else in a session for this alone.
 fn cpus_near(device: &Device, settings: &Settings) -> Result<CpuSet, String> {
-    let asked = || match helper::ask(settings, |client| client.affinity(&device.uuid))? {
-        Affinity::Near(cpus) => Ok(cpus),
-        Affinity::Unknown(failure) => Err(failure),
-    };
     device
         .cpus
         .clone()
-        .map_or_else(asked, Ok)
+        .map_or_else(
+            || helper::node(settings).ask(|node| node.nvml()?.affinity(&device.uuid))?,
+            Ok,
+        )
         .map_err(|failure| format!("{}: {}", device.uuid, failure.message))
 }

@@ -76,9 +76,9 @@ pub fn divide(cores: &[CpuSet], own: &Uuid, neighbours: &[(Uuid, CpuSet)]) -> Ow
 fn groups<'a>(cores: &'a [CpuSet], own: &Uuid, neighbours: &[(Uuid, CpuSet)]) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for core in cores {
-        let near = |(uuid, cpus): &(Uuid, CpuSet)| uuid == own || overlap(core, cpus) > 0;
-        let devices = (0..neighbours.len()).filter(|place| near(&neighbours[*place]));
-        let devices: Vec<usize> = devices.collect();
+        let devices = neighbours.iter().enumerate();
+        let near = devices.filter(|(_, (uuid, cpus))| uuid == own || overlap(core, cpus) > 0);
+        let devices: Vec<usize> = near.map(|(place, _)| place).collect();
         match groups.iter_mut().find(|group| group.devices == devices) {
             Some(group) => group.cores.push(core),
             None => groups.push(Group {

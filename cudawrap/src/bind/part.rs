@@ -9,56 +9,70 @@
 use std::ops::Range as Run;
 
 use getgpu_common::cpus::CpuSet;
-use getgpu_common::lock::{Range, Units};
+use getgpu_common::lock::Units;
 
 /// The CPUs of the cores that belong to `units`, where all `cores` together belong to
-/// `all` of them. Nobody's where there are no cores.
-pub fn of(cores: &[CpuSet], units: &Units, all: &Units) -> CpuSet {
+/// `all` of them. Empty if there are no cores.
+pub fn cpus_of(cores: &[CpuSet], units: &Units, all: &Units) -> CpuSet {
     let runs = within(units, all);
-    let first = |core: usize| core as i64 * all.count() / cores.len() as i64;
-    let owns = |core: usize| runs.iter().any(|run| run.contains(&first(core)));
-    let owned = cores.iter().enumerate().filter(|(core, _)| owns(*core));
-    let owned = owned.fold(CpuSet::default(), |cpus, (_, core)| cpus.union(core));
+    let with_units = || cores.iter().zip(core_units(cores.len(), all));
+    let owned = with_units().filter(|(_, own)| runs.iter().any(|run| run.contains(&own.start)));
+    let owned = owned.fold(CpuSet::default(), |cpus, (core, _)| cpus.union(core));
     if !owned.is_empty() {
         return owned;
     }
-    let common = |core: usize| -> i64 {
-        let (start, end) = (first(core), first(core + 1));
-        runs.iter()
-            .map(|run| (run.end.min(end) - run.start.max(start)).max(0))
-            .sum()
-    };
+    let common = with_units().map(|(core, own)| (core, common_units(&runs, &own)));
     // Of equals the lowest.
-    let most = (0..cores.len()).rev().max_by_key(|core| common(*core));
-    most.filter(|core| common(*core) > 0)
-        .map(|core| cores[core].clone())
+    let most = common.rev().max_by_key(|(_, units)| *units);
+    most.filter(|(_, units)| *units > 0)
+        .map(|(core, _)| core.clone())
         .unwrap_or_default()
+}
+
+/// The units of each of so many cores.
+fn core_units(
+    cores: usize,
+    all: &Units,
+) -> impl DoubleEndedIterator<Item = Run<i64>> + ExactSizeIterator + use<> {
+    let (units, count) = (all.count(), cores as i64);
+    (0..cores).map(move |core| {
+        let core = core as i64;
+        core * units / count..(core + 1) * units / count
+    })
+}
+
+fn common_units(runs: &[Run<i64>], own: &Run<i64>) -> i64 {
+    runs.iter()
+        .map(|run| (run.end.min(own.end) - run.start.max(own.start)).max(0))
+        .sum()
 }
 
 /// Whether the cores that belong to `units` do so with all of their units, so that no
 /// other share has a part of one.
 pub fn is_whole_cores(cores: &[CpuSet], units: &Units, all: &Units) -> bool {
     let runs = within(units, all);
-    let first = |core: usize| core as i64 * all.count() / cores.len().max(1) as i64;
-    let holds = |start: i64, end: i64| runs.iter().any(|run| run.start <= start && end <= run.end);
-    let mut owned = (0..cores.len())
-        .filter(|core| runs.iter().any(|run| run.contains(&first(*core))))
+    let mut owned = core_units(cores.len(), all)
+        .filter(|own| runs.iter().any(|run| run.contains(&own.start)))
         .peekable();
-    owned.peek().is_some() && owned.all(|core| holds(first(core), first(core + 1)))
+    owned.peek().is_some()
+        && owned.all(|own| {
+            runs.iter()
+                .any(|run| run.start <= own.start && own.end <= run.end)
+        })
 }
 
 /// Where `units` lie when only those of `all` are counted.
 fn within(units: &Units, all: &Units) -> Vec<Run<i64>> {
-    let all: Vec<Range> = all.runs().collect();
-    let below = |unit: i64| {
-        all.iter()
-            .map(|run| (unit - run.start()).clamp(0, run.len()))
-            .sum()
-    };
     units
         .runs()
-        .map(|run| below(run.start())..below(run.end()))
+        .map(|run| units_below(run.start(), all)..units_below(run.end(), all))
         .collect()
+}
+
+fn units_below(unit: i64, all: &Units) -> i64 {
+    all.runs()
+        .map(|run| (unit - run.start()).clamp(0, run.len()))
+        .sum()
 }
 
 #[cfg(test)]
@@ -75,7 +89,7 @@ mod tests {
     }
 
     fn whole(cores: &[CpuSet]) -> CpuSet {
-        of(cores, &Units::whole(), &Units::whole())
+        cpus_of(cores, &Units::whole(), &Units::whole())
     }
 
     /// k equal shares, as they come one after the other.
@@ -92,7 +106,7 @@ mod tests {
     fn parts(cores: &[CpuSet], shares: &[Units]) -> Vec<CpuSet> {
         shares
             .iter()
-            .map(|units| of(cores, units, &Units::whole()))
+            .map(|units| cpus_of(cores, units, &Units::whole()))
             .collect()
     }
 
@@ -206,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_begin_no_core_have_the_one_that_they_share_most_of() {
+    fn pieces_that_begin_no_core_have_the_one_they_share_most() {
         // Of two cores a tenth of the first, and a quarter of the second.
         let half = UNITS / 2;
         let pieces = [(1, half / 10), (half + half / 2, half / 4)];
         let ranges = pieces.map(|(start, length)| Range::new(start, length).unwrap());
         let units = Units::of(ranges, Range::new(0, UNITS).unwrap());
         let cores = cores(2);
-        assert_eq!(of(&cores, &units, &Units::whole()), cores[1]);
+        assert_eq!(cpus_of(&cores, &units, &Units::whole()), cores[1]);
     }
 
     #[test]
@@ -221,12 +235,12 @@ mod tests {
         let cores = cores(6);
         let thirds = shares(3);
         let outer = thirds[0].union(&thirds[2]);
-        assert_eq!(of(&cores, &outer, &outer), whole(&cores));
-        assert_eq!(of(&cores, &thirds[0], &outer).to_string(), "0-2,6-8");
-        assert_eq!(of(&cores, &thirds[2], &outer).to_string(), "3-5,9-11");
+        assert_eq!(cpus_of(&cores, &outer, &outer), whole(&cores));
+        assert_eq!(cpus_of(&cores, &thirds[0], &outer).to_string(), "0-2,6-8");
+        assert_eq!(cpus_of(&cores, &thirds[2], &outer).to_string(), "3-5,9-11");
         let inner: Vec<CpuSet> = shares(6)[4..]
             .iter()
-            .map(|units| of(&cores, units, &thirds[2]))
+            .map(|units| cpus_of(&cores, units, &thirds[2]))
             .collect();
         assert_eq!(
             inner.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -255,6 +269,8 @@ mod tests {
         let parts = parts(&cores, &shares(2));
         assert_eq!(parts[0].to_string(), "0-511,1024-1535");
         assert_eq!(parts[1].to_string(), "512-1023,1536-2047");
-        assert!(whole(&[]).is_empty() && of(&cores, &Units::default(), &Units::whole()).is_empty());
+        assert!(
+            whole(&[]).is_empty() && cpus_of(&cores, &Units::default(), &Units::whole()).is_empty()
+        );
     }
 }

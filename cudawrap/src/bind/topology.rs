@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_each_of_its_cpus_in_one_core() {
-        let mask = getgpu_common::cpus::mask::of(0).unwrap();
+        let mask = getgpu_common::cpus::mask::of_process(0).unwrap();
         let cores = cores(Path::new(super::super::CPUS), &mask);
         assert_eq!(cores.iter().map(CpuSet::count).sum::<usize>(), mask.count());
         assert_eq!(

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::ident::Uuid;
+use getgpu_common::installed::can_run;
 use getgpu_common::sys;
 use getgpu_common::unseen_child::absolute_entries;
 use nix::errno::Errno;
@@ -59,14 +60,10 @@ impl Control {
             .map(|path| std::env::split_paths(&path).collect())
             .unwrap_or_default();
         let entries = entries.into_iter().filter(|entry| entry.is_absolute());
-        let runs = |file: &PathBuf| {
-            file.is_file()
-                && nix::unistd::access(file.as_path(), nix::unistd::AccessFlags::X_OK).is_ok()
-        };
         let program = entries
             .chain(PLACES.map(PathBuf::from))
             .map(|directory| directory.join(NAME))
-            .find(runs);
+            .find(|file| can_run(file));
         let program = program.ok_or_else(|| {
             Failure::new(Kind::Refused, format!("MPS: {NAME} is not installed"))
                 .hint("Debian has it in the package nvidia-cuda-mps; elsewhere it comes with the driver's packages")
@@ -86,9 +83,8 @@ impl Control {
     /// says.
     pub fn start(&self) -> Result<(), Failure> {
         let said = self.directory.log().join("start.log");
-        let cannot = |error: io::Error| self.failed(&reason(&error));
-        let output = File::create(&said).map_err(cannot)?;
-        let errors = output.try_clone().map_err(cannot)?;
+        let output = File::create(&said).map_err(|e| self.failed_by(&e))?;
+        let errors = output.try_clone().map_err(|e| self.failed_by(&e))?;
         let child = self
             .command()
             .arg("-d")
@@ -96,8 +92,10 @@ impl Control {
             .stdout(output)
             .stderr(errors)
             .spawn()
-            .map_err(cannot)?;
-        let (listening, status) = self.wait_until_it_listens(child).map_err(cannot)?;
+            .map_err(|e| self.failed_by(&e))?;
+        let (listening, status) = self
+            .wait_until_it_listens(child)
+            .map_err(|e| self.failed_by(&e))?;
         if listening {
             return Ok(());
         }
@@ -133,6 +131,10 @@ impl Control {
             }
             std::thread::sleep(PAUSE);
         }
+    }
+
+    fn failed_by(&self, error: &io::Error) -> Failure {
+        self.failed(&reason(error))
     }
 
     /// Why it cannot be started, with what its log says.

@@ -86,7 +86,8 @@ impl MpsDirectory {
         self.0.join("lock")
     }
 
-    /// Makes the directory, or makes sure that the one that is there is ours alone.
+    /// Makes the directory, or makes sure that the one that is there is this user's
+    /// alone.
     pub fn make(&self) -> Result<(), Failure> {
         let top = Path::new(TOP);
         let meta = fs::symlink_metadata(top).map_err(|error| cannot(top, &error))?;
@@ -131,7 +132,6 @@ impl MpsDirectory {
     /// Whether the lock file is still the one of `description`, and was not removed or
     /// replaced meanwhile.
     pub fn is_of(&self, description: &OfdLock) -> bool {
-        let identity = |meta: Metadata| (meta.dev(), meta.ino());
         let ours = fs::metadata(format!("/proc/self/fd/{}", description.number())).map(identity);
         let there = fs::symlink_metadata(self.lock()).map(identity);
         matches!((ours, there), (Ok(ours), Ok(there)) if ours == there)
@@ -148,7 +148,7 @@ impl MpsDirectory {
     }
 
     /// Descriptors that keep cleaners of /tmp away while they are open: those leave alone
-    /// what somebody has locked (tmpfiles.d(5)).
+    /// what is locked (tmpfiles.d(5)).
     pub fn keep_from_cleaners(&self) -> Vec<nix::fcntl::Flock<File>> {
         let shared = nix::fcntl::FlockArg::LockSharedNonblock;
         let open = [self.all(), &self.0]
@@ -171,7 +171,11 @@ fn short(name: &str, most: usize) -> String {
     }
 }
 
-/// A directory that is ours and that nobody else can enter; made if it is missing.
+fn identity(meta: Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
+}
+
+/// A directory of this user that no other can enter; made if it is missing.
 fn private(path: &Path) -> Result<(), Failure> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {}

@@ -3,9 +3,9 @@
 //! its client by four variables, and holds it by one more read-only descriptor, with a
 //! lock on it.
 //!
-//! `directory` is the private directory, `daemon` speaks to nvidia-cuda-mps-control, `client`
-//! joins a program, `start` and `supervisor` are the small process that starts the daemon and
-//! ends it, `variables` is what the program is told.
+//! `directory` is the private directory, `daemon` speaks to nvidia-cuda-mps-control,
+//! `client` joins a program, `start` and `supervisor` are the small process that starts
+//! the daemon and ends it, `variables` are those of the program.
 
 pub mod args;
 mod client;
@@ -28,7 +28,7 @@ use crate::launch_spec::LaunchSpec;
 /// will be no share.
 pub fn check(settings: &Settings, request: &Request) -> Result<(), Failure> {
     // What a grant names may be a share that was reserved, or be divided among ranks.
-    if settings.share.is_none() && !settings.share_auto && !request.is_granted() {
+    if settings.share.is_none() && !settings.share_auto && !request.grant.exists() {
         Err(no_share())
     } else {
         Ok(())
@@ -75,7 +75,7 @@ pub fn join(call: &Call<'_>, ready: &mut LaunchSpec, devices: &[Device]) -> Resu
     }
     ready
         .variables
-        .extend(variables::of(directory, uuid, part, memory));
+        .extend(variables::of_client(directory, uuid, part, memory));
     Ok(())
 }
 
@@ -88,8 +88,8 @@ fn memory(device: &Device, settings: &Settings) -> Result<Option<u64>, Failure> 
     if device.memory.is_some() || settings.share.is_some() {
         return Ok(device.memory);
     }
-    let inventory = helper::ask(settings, |client| client.scan(Detail::Size))?;
-    let mut devices = inventory.devices.into_iter();
+    let inventory = helper::node(settings).ask(|node| node.inventory(Detail::Size))?;
+    let mut devices = inventory.devices.iter();
     let known = devices.find(|known| known.uuid == device.uuid);
     Ok(known.and_then(|known| known.memory))
 }

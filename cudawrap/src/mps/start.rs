@@ -19,42 +19,41 @@ use super::daemon::Control;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Starts a keeper, which starts the daemon if none listens. The mutex is handed on:
-/// until daemon and keeper are there it is the keeper's too, so that nobody comes in
-/// between even if this process is killed.
+/// until daemon and keeper are there it is the keeper's too, so that no other process
+/// enters in between, even if this one is killed.
 pub fn keeper(control: &Control, mutex: OfdLock) -> Result<(), Failure> {
-    let failed = |why: &str| {
-        Failure::new(
-            Kind::Refused,
-            format!(
-                "{}: the MPS daemon cannot be started: {why}",
-                control.device
-            ),
-        )
-    };
-    let (ours, theirs) = channel().map_err(|e| failed(&reason(&e)))?;
-    let mut line = vec![
+    let (ours, theirs) = channel().map_err(|e| failed(control, &reason(&e)))?;
+    let mut words = vec![
         CString::from(c"cudawrap"),
         CString::new(args::OPTION).unwrap_or_default(),
     ];
-    line.extend(control.words());
+    words.extend(control.words());
     let spec = Detached {
-        words: &line,
+        words: &words,
         environment: &[],
         descriptors: [mutex.number(), theirs.as_raw_fd()],
         user: None,
     };
-    detached::launch(&spec).map_err(|e| failed(&reason(&e.into())))?;
+    detached::launch(&spec).map_err(|e| failed(control, &reason(&e.into())))?;
     drop(theirs);
     let mut answer = Vec::new();
     let mut ours = UnixStream::from(ours);
     ours.set_read_timeout(Some(LIMIT))
         .and_then(|()| ours.read_to_end(&mut answer))
         .map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => failed(&format!("no answer after {} s", LIMIT.as_secs())),
-            _ => failed(&reason(&error)),
+            io::ErrorKind::WouldBlock => {
+                failed(control, &format!("no answer after {} s", LIMIT.as_secs()))
+            }
+            _ => failed(control, &reason(&error)),
         })?;
     // Only now may others look.
     drop(mutex);
     serde_json::from_slice::<Result<(), Failure>>(&answer)
-        .unwrap_or_else(|_| Err(failed("cudawrap-mps exited at once")))
+        .unwrap_or_else(|_| Err(failed(control, "cudawrap-mps exited at once")))
+}
+
+fn failed(control: &Control, why: &str) -> Failure {
+    let device = &control.device;
+    let text = format!("{device}: the MPS daemon cannot be started: {why}");
+    Failure::new(Kind::Refused, text)
 }

@@ -15,7 +15,7 @@ use super::client::wait_for;
 use super::daemon::{self, Control};
 use super::directory::{CLIENTS, KEEPER, MUTEX, cannot};
 
-/// After which time a daemon that was told to quit, and did not, is told again.
+/// How long after a quit command that had no effect it is sent again.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// The keeper's main. It finds the locked mutex on descriptor 3 and its starter on
@@ -60,8 +60,8 @@ pub fn main(words: &[OsString]) -> i32 {
 fn keep(control: &Control, ours: &OfdLock) -> i32 {
     let directory = &control.directory;
     loop {
-        // Let go at once: nobody who wants to be a client shall find it locked while we
-        // wait for the mutex.
+        // Released at once: no process that wants to be a client may find it locked while
+        // this one waits for the mutex.
         let Ok(none_left) = wait_for(directory, CLIENTS) else {
             return 1;
         };
@@ -69,8 +69,8 @@ fn keep(control: &Control, ours: &OfdLock) -> i32 {
         let Ok(mutex) = wait_for(directory, MUTEX) else {
             return 1;
         };
-        // Somebody has removed the directory under us; what is there now, if anything, is
-        // not ours to end.
+        // Another process has removed the directory; what is there now, if anything,
+        // belongs to another daemon.
         if !directory.is_of(ours) {
             return 1;
         }
@@ -82,7 +82,7 @@ fn keep(control: &Control, ours: &OfdLock) -> i32 {
                 directory.remove();
                 return 0;
             }
-            // The daemon obeys one front end at a time, and somebody has one open.
+            // The daemon obeys one front end at a time, and another process has one open.
             Ok(None) => {
                 drop(mutex);
                 std::thread::sleep(AGAIN);

@@ -19,22 +19,21 @@ const MIB: f64 = 1_048_576.0;
 /// is.
 const ROUNDING: f64 = 1e-6;
 
-/// What a client of the daemon in `place` is told, that has `part` of a device with so
-/// many bytes of memory.
+/// The variables of a client of the daemon in `directory` that has `part` of a device
+/// with so many bytes of memory.
 ///
 /// The device is named by its UUID, since a client that has an index counts among the
 /// devices that the daemon sees.
-pub fn of(
+pub fn of_client(
     directory: &MpsDirectory,
     device: &Uuid,
     part: f64,
     memory: Option<u64>,
 ) -> Vec<(String, String)> {
-    let text = |path: std::path::PathBuf| path.display().to_string();
     let always = [
         ("CUDA_VISIBLE_DEVICES", device.to_string()),
-        (PIPE, text(directory.pipe())),
-        (LOG, text(directory.log())),
+        (PIPE, directory.pipe().display().to_string()),
+        (LOG, directory.log().display().to_string()),
         (THREADS, percentage(part)),
     ];
     let limit = memory.map(|total| (MEMORY, limit(part, total)));
@@ -64,17 +63,9 @@ mod tests {
 
     #[test]
     fn percentages_are_above_0_and_never_more_than_all_together() {
+        #[rustfmt::skip]
         let parts = [
-            1.0,
-            0.5,
-            0.25,
-            0.125,
-            1.0 / 3.0,
-            2.0 / 3.0,
-            0.29,
-            0.1,
-            1.0 / 848.0,
-            1.0 / 720_720.0,
+            1.0, 0.5, 0.25, 0.125, 1.0 / 3.0, 2.0 / 3.0, 0.29, 0.1, 1.0 / 848.0, 1.0 / 720_720.0,
         ];
         let texts = [
             "100", "50", "25", "12.5", "33.33", "66.66", "29", "10", "0.11", "0.01",
@@ -102,7 +93,7 @@ mod tests {
         let device = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
         let directory = MpsDirectory::of(&device);
         let names = |memory| {
-            of(&directory, &device, 0.5, memory)
+            of_client(&directory, &device, 0.5, memory)
                 .into_iter()
                 .map(|(name, _)| name)
                 .collect::<Vec<_>>()

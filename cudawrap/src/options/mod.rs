@@ -8,7 +8,7 @@ mod variables;
 
 use std::ffi::OsString;
 
-use getgpu_common::diag::Level;
+use getgpu_common::diag::Verbosity;
 use getgpu_common::overrides::Overrides;
 
 pub use parse::{no_program, parse};
@@ -18,46 +18,31 @@ pub use variables::{disabled, grant_ignored, unknown_variables, variables};
 pub struct Options {
     /// What chooses, shares and waits.
     pub choices: Overrides,
-    /// `--ignore-grant`
     pub ignore_grant: bool,
-    /// `--visible`
     pub visible: Option<String>,
-    /// `--mps`
     pub mps: bool,
-    /// `--bind`
     pub bind: bool,
-    /// `--auto`
     pub auto: bool,
     /// `-v`, `-q`
-    pub level: Level,
+    pub level: Verbosity,
     /// The program and its arguments.
     pub program: Vec<OsString>,
 }
 
 impl Options {
-    /// A program without options.
-    pub fn of(program: Vec<OsString>) -> Self {
-        Self {
-            choices: Overrides::default(),
-            ignore_grant: false,
-            visible: None,
-            mps: false,
-            bind: false,
-            auto: false,
-            level: Level::Normal,
-            program,
-        }
-    }
-
     /// The variables that stand for what is typed without a choice of devices.
     pub fn switches(&self) -> Vec<(String, String)> {
-        let on = |is_on: bool, name: &str| is_on.then(|| (name.to_owned(), "1".to_owned()));
-        let visible = self.visible.clone();
-        on(self.mps, "CUDAWRAP_MPS")
-            .into_iter()
-            .chain(on(self.ignore_grant, "CUDAWRAP_IGNORE_GRANT"))
-            .chain(visible.map(|which| ("CUDAWRAP_VISIBLE".to_owned(), which)))
-            .collect()
+        [
+            ("CUDAWRAP_MPS", self.mps.then(|| "1".to_owned())),
+            (
+                "CUDAWRAP_IGNORE_GRANT",
+                self.ignore_grant.then(|| "1".to_owned()),
+            ),
+            ("CUDAWRAP_VISIBLE", self.visible.clone()),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
     }
 }
 

@@ -3,74 +3,55 @@
 
 use std::ffi::OsString;
 
-use clap::ArgMatches;
+use clap::FromArgMatches;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::flags;
 use getgpu_common::help_text::Asked;
 use getgpu_common::overrides::Overrides;
 use getgpu_common::quantity;
 
-use super::table::{GUIDE, command};
+use super::table::{GUIDE, Typed, command};
 use super::{Options, Wanted};
 
 /// Reads all arguments, the first being our own name.
 pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
-    match arguments {
-        // To build the parser takes a tenth of what a start takes (`make budget`), and in
-        // `cudawrap -- PROGRAM` there is nothing for it.
-        [_, dashes, program @ ..] if dashes == "--" && !program.is_empty() => {
-            Ok(Wanted::Run(Options::of(program.to_vec())))
-        }
-        _ => parsed(arguments),
-    }
-}
-
-/// The same by the parser in any case.
-fn parsed(arguments: &[OsString]) -> Result<Wanted, Failure> {
     let words =
         std::iter::once(OsString::from("cudawrap")).chain(arguments.iter().skip(1).cloned());
-    let typed = command()
-        .try_get_matches_from(words)
-        .map_err(|error| flags::usage_failure("cudawrap", &error))?;
-    if typed.get_flag("help") {
+    let typed = command().try_get_matches_from(words);
+    let typed = typed.and_then(|matches| Typed::from_arg_matches(&matches));
+    let typed = typed.map_err(|error| flags::usage_failure("cudawrap", &error))?;
+    if typed.common.help {
         let asked = Asked::by(arguments);
         return Ok(Wanted::Text(GUIDE.text(command(), asked)));
     }
-    if typed.get_flag("version") {
+    if typed.common.version {
         let version = env!("CARGO_PKG_VERSION");
         return Ok(Wanted::Text(format!("cudawrap {version}\n")));
     }
-    options(arguments, &typed).map(Wanted::Run)
+    options(arguments, typed).map(Wanted::Run)
 }
 
-fn options(arguments: &[OsString], typed: &ArgMatches) -> Result<Options, Failure> {
-    let choices = Overrides::of(typed, "cudawrap")?;
-    let program: Vec<OsString> = typed
-        .get_many::<OsString>("program")
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
-    if program.is_empty() {
+fn options(arguments: &[OsString], typed: Typed) -> Result<Options, Failure> {
+    let choices = Overrides::of(&typed.choosing, "cudawrap")?;
+    if typed.program.is_empty() {
         return Err(no_program());
     }
-    if let Some(time) = time_for_program(arguments, &program) {
+    if let Some(time) = time_for_program(arguments, &typed.program) {
         return Err(Failure::new(
             Kind::Usage,
             format!("--wait {time}: {time} would be the program"),
         )
         .hint(format!("cudawrap --wait={time} -- PROGRAM")));
     }
-    let flag = |name| typed.get_flag(name);
     Ok(Options {
         choices,
-        ignore_grant: flag("ignore-grant"),
-        visible: typed.get_one::<String>("visible").cloned(),
-        mps: flag("mps"),
-        bind: flag("bind"),
-        auto: flag("auto"),
-        level: flags::level(typed),
-        program,
+        ignore_grant: typed.choosing.ignore_grant,
+        visible: typed.running.visible,
+        mps: typed.running.mps,
+        bind: typed.running.bind,
+        auto: typed.running.auto,
+        level: typed.common.level(),
+        program: typed.program,
     })
 }
 
@@ -87,16 +68,11 @@ fn time_for_program<'a>(arguments: &'a [OsString], program: &[OsString]) -> Opti
 
 /// The failure of a call without a program.
 pub fn no_program() -> Failure {
-    usage("no program to run".into())
-}
-
-fn usage(message: String) -> Failure {
-    Failure::new(Kind::Usage, message).hint("cudawrap --help")
+    Failure::new(Kind::Usage, "no program to run").hint("cudawrap --help")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::table;
     use super::*;
 
     fn parse(words: &[&str]) -> Result<Wanted, Failure> {
@@ -125,20 +101,6 @@ mod tests {
     }
 
     #[test]
-    fn without_options_the_parser_is_not_missed() {
-        for program in [
-            &["app"][..],
-            &["app", "--type", "--", "-h"],
-            &["--", "x"],
-            &["-h"],
-        ] {
-            let words = ["cudawrap", "--"].iter().chain(program);
-            let words: Vec<OsString> = words.map(OsString::from).collect();
-            assert_eq!(super::parse(&words), parsed(&words), "{program:?}");
-        }
-    }
-
-    #[test]
     fn what_is_wrong_is_one_line() {
         for words in [
             &["cudawrap"][..],
@@ -159,8 +121,10 @@ mod tests {
         let Ok(Wanted::Text(help)) = parse(&["cudawrap", "--help"]) else {
             panic!()
         };
+        let command = command();
+        let mut longs = command.get_opts().filter_map(clap::Arg::get_long);
         assert!(
-            table().all(|flag| help.contains(&format!("--{}", flag.long))),
+            longs.all(|long| help.contains(&format!("--{long}"))),
             "{help}"
         );
     }

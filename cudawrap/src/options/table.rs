@@ -1,74 +1,57 @@
-//! The flag table of cudawrap: what each option is called and what it is for, and the
-//! texts around it in the help. The parser, the help, the man page and the completions
-//! are made from it; it needs nothing else of this program.
+//! The options of cudawrap: what each is called and what it is for, and the texts around
+//! them in the help. The parser, the help, the man page and the completions are made from
+//! this struct; it needs nothing else of this program.
 
 use std::ffi::OsString;
 
-use clap::{Arg, ArgAction, Command, ValueHint};
-use getgpu_common::flags::{self, Flag, Takes, flag};
+use clap::{Command, CommandFactory, Parser, ValueHint};
+use getgpu_common::flags;
 use getgpu_common::help_text::HelpText;
-use getgpu_common::shared_flags;
+use getgpu_common::shared_flags::{Choosing, Common, SHARE};
 
-/// What only cudawrap has.
-pub const FLAGS: [Flag; 3] = [
-    flag(
-        "visible",
-        &[],
-        Takes::Value("WHICH"),
-        RUN,
-        "one: the program sees its own device only; first: its own first, then the other inherited ones; all: the inherited list unchanged",
-    ),
-    flag(
-        "mps",
-        &[],
-        Takes::Nothing,
-        shared_flags::SHARE,
-        "With --share: run as a client of NVIDIA's MPS daemon, which is started and ended as needed",
-    ),
-    flag(
-        "bind",
-        &[],
-        Takes::Nothing,
-        RUN,
-        "Run on the CPUs near the device; with --share, on a part of them that no other share has",
-    ),
-];
-
-/// How the program gets its device. It has no meaning under a link, so it has no
-/// variable.
-pub const AUTO: Flag = flag(
-    "auto",
-    &[],
-    Takes::Nothing,
-    RUN,
-    "Take the device at the program's first CUDA call (libcudawrap.so), not now",
-);
-
-/// Heading of what has to do with the program alone.
-const RUN: &str = "How the program runs";
-
-/// Every option of cudawrap: getgpu's that choose, its own, and those that all have.
-pub fn table() -> impl Iterator<Item = Flag> {
-    shared_flags::CHOOSING
-        .into_iter()
-        .chain(FLAGS)
-        .chain([AUTO])
-        .chain(shared_flags::COMMON)
+/// What was typed.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "cudawrap", about = GUIDE.about, long_about = None)]
+#[command(override_usage = "cudawrap [OPTIONS] [--] PROGRAM [ARG]...")]
+pub struct Typed {
+    #[command(flatten)]
+    pub choosing: Choosing,
+    #[command(flatten)]
+    pub running: Running,
+    #[command(flatten)]
+    pub common: Common,
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", num_args = 1.., trailing_var_arg = true)]
+    #[arg(value_hint = ValueHint::CommandWithArguments)]
+    pub program: Vec<OsString>,
 }
+
+/// How the program runs.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "How the program runs")]
+pub struct Running {
+    /// one: the program sees its own device only; first: its own first, then the other inherited
+    /// ones; all: the inherited list unchanged
+    #[arg(long, value_name = "WHICH")]
+    pub visible: Option<String>,
+    /// With --share: run as a client of NVIDIA's MPS daemon, which is started and ended as needed
+    #[arg(long, help_heading = SHARE)]
+    pub mps: bool,
+    /// Run on the CPUs near the device; with --share, on a part of them that no other share has
+    #[arg(long)]
+    pub bind: bool,
+    /// Take the device at the program's first CUDA call (libcudawrap.so), not now
+    #[arg(long)]
+    pub auto: bool,
+}
+
+/// The settings that options of cudawrap alone stand for, which have variables too. `--auto`
+/// has no meaning under a link.
+pub const SETTINGS: [&str; 3] = ["visible", "mps", "bind"];
 
 /// The parser, from which completions are made too.
 pub fn command() -> Command {
-    let program = Arg::new("program")
-        .value_name("PROGRAM")
-        .help("The program and its arguments")
-        .action(ArgAction::Append)
-        .num_args(1..)
-        .trailing_var_arg(true)
-        .value_hint(ValueHint::CommandWithArguments)
-        .value_parser(clap::value_parser!(OsString));
-    flags::command("cudawrap", GUIDE.about, table())
-        .arg(program)
-        .override_usage("cudawrap [OPTIONS] [--] PROGRAM [ARG]...")
+    flags::prepared(Typed::command())
 }
 
 /// The texts beside the options.

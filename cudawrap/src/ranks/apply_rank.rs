@@ -21,21 +21,24 @@ use crate::call::Call;
 ///
 /// A variable of a launcher has a value that is no rank.
 pub fn of_process() -> Result<Option<Rank>, Failure> {
-    let get = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     // Only where several launchers have set theirs is there something to find out.
     let set = LAUNCHERS
         .iter()
-        .filter(|launcher| get(launcher.local).is_some());
+        .filter(|launcher| variable(launcher.local).is_some());
     let nearest = if set.count() > 1 {
         launchers::nearest()
     } else {
         None
     };
-    super::of(&get, nearest.as_deref())
+    super::find_rank(&variable, nearest.as_deref())
 }
 
-/// The same for a linked program, whose user may not know of any of this: nonsense is
-/// said, and is no rank.
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// The same for a linked program, whose user may not know of any of this: invalid values
+/// warn and are ignored.
 pub fn of_linked(diag: &Diag) -> Option<Rank> {
     of_process().unwrap_or_else(|failure| {
         diag.warn(&format!("{}: ignored", failure.message));
@@ -44,12 +47,12 @@ pub fn of_linked(diag: &Diag) -> Option<Rank> {
 }
 
 /// Whether the devices have to be known before one is chosen.
-pub fn matters(call: &Call<'_>) -> bool {
+pub fn needs_inventory(call: &Call<'_>) -> bool {
     call.rank.is_some() || call.settings.visible != Shown::One
 }
 
 /// The share of a rank in a grant of one device, of which nothing has to be asked.
-pub fn alone(call: &Call<'_>, request: &mut Request, device: &Uuid) {
+pub fn share_single_device(call: &Call<'_>, request: &mut Request, device: &Uuid) {
     if let (Some(rank), None) = (call.rank, call.settings.share)
         && !is_ours_alone(call, request, std::slice::from_ref(device))
     {
@@ -85,13 +88,13 @@ pub fn place(call: &Call<'_>, request: &mut Request, inventory: &Inventory) -> R
     }
     match shown {
         Shown::One => {}
-        Shown::First => request.others = listed,
+        Shown::First => request.placement.others = listed,
         Shown::All => {
             let local = call.rank.map_or(0, |rank| rank.local);
             if let Some(own) = listed.get(local % listed.len().max(1)) {
                 request.filter.grant = Some(vec![own.clone()]);
             }
-            request.others = listed;
+            request.placement.others = listed;
         }
     }
     Ok(())
@@ -100,9 +103,9 @@ pub fn place(call: &Call<'_>, request: &mut Request, inventory: &Inventory) -> R
 /// Gives a rank its part of the devices that ranks divide, and says which is nearest.
 fn place_rank(call: &Call<'_>, rank: &Rank, request: &mut Request, listed: &[Uuid]) {
     let settings = call.settings;
-    // Whose devices are divided: those of a grant, and everybody's only if the user asks
-    // for that.
-    let divided = (request.visible != Visible::Unset || settings.share_auto)
+    // Whose devices are divided: those of a grant, and all of the node only if the user
+    // asks for that.
+    let divided = (request.grant.visible != Visible::Unset || settings.share_auto)
         && !is_ours_alone(call, request, listed);
     if divided && settings.share.is_none() {
         divide(request, distribution::share(rank, listed.len()));
@@ -114,11 +117,13 @@ fn place_rank(call: &Call<'_>, rank: &Rank, request: &mut Request, listed: &[Uui
     let block = distribution::block(rank, listed.len()).filter(|_| divided);
     // Ranks that are fewer than the devices use the first ones.
     if let (Some(_), Some(size)) = (block, rank.size.filter(|size| *size < listed.len())) {
-        let used = |(uuid, _): &(Uuid, _)| listed[..size].contains(uuid);
-        request.neighbours.retain(used);
+        request
+            .placement
+            .neighbours
+            .retain(|(uuid, _)| listed[..size].contains(uuid));
     }
-    request.nearest = Some(Nearest {
-        cpus: mask::of(0).unwrap_or_default(),
+    request.placement.nearest = Some(Nearest {
+        cpus: mask::of_process(0).unwrap_or_default(),
         block,
     });
 }
@@ -143,6 +148,7 @@ pub fn shown(own: Vec<Uuid>, request: &Request, settings: &Settings) -> Option<V
         Shown::One => Some(own),
         Shown::First => {
             let others: Vec<Uuid> = request
+                .placement
                 .others
                 .iter()
                 .filter(|other| !own.contains(other))
@@ -150,7 +156,7 @@ pub fn shown(own: Vec<Uuid>, request: &Request, settings: &Settings) -> Option<V
                 .collect();
             Some(own.into_iter().chain(others).collect())
         }
-        Shown::All if request.is_named_by_variable() => None,
-        Shown::All => Some(request.others.clone()),
+        Shown::All if request.grant.is_named_by_variable() => None,
+        Shown::All => Some(request.placement.others.clone()),
     }
 }

@@ -11,11 +11,10 @@ use super::LAUNCHERS;
 
 /// Where the nearest launcher is among the ancestors, the parent first.
 fn find(ancestors: &[Stat]) -> Option<usize> {
-    let starts_ranks = |stat: &Stat| {
+    ancestors.iter().position(|stat| {
         let mut launchers = LAUNCHERS.iter();
         launchers.any(|launcher| launcher.processes.contains(&stat.comm.as_str()))
-    };
-    ancestors.iter().position(starts_ranks)
+    })
 }
 
 /// The name of the launcher that started this process, or an ancestor of it.
@@ -41,10 +40,9 @@ pub fn is_ours_alone(lock_file: &LockFile, cover: &Cover) -> bool {
         // A launcher that runs under the lease has it for all of its ranks.
         Basis::InheritedLease | Basis::AncestorLease => {
             let locks = ownership_proof::locks_of(ancestors[above].pid);
-            let holds = |(uuid, units): &(_, _)| {
+            !cover.devices.iter().any(|(uuid, units)| {
                 units_overlap(&ownership_proof::leased(&locks, lock_file, uuid), units)
-            };
-            !cover.devices.iter().any(holds)
+            })
         }
     }
 }
@@ -73,6 +71,7 @@ mod tests {
             comm: name.into(),
             state: 'S',
             ppid: 0,
+            exiting: false,
             threads: 1,
             terminal: 0,
             kernel: false,
@@ -84,11 +83,9 @@ mod tests {
 
     #[test]
     fn the_nearest_launcher_is_the_innermost() {
+        #[rustfmt::skip]
         let chain = [
-            stat(9, "bash"),
-            stat(8, "orted"),
-            stat(7, "bash"),
-            stat(6, "slurmstepd"),
+            stat(9, "bash"), stat(8, "orted"), stat(7, "bash"), stat(6, "slurmstepd"),
             stat(1, "init"),
         ];
         assert_eq!(find(&chain), Some(1));

@@ -28,7 +28,8 @@ pub struct Rank {
 /// One way to start ranks: how it is known, and the variables that it sets. An empty name
 /// stands for a variable that it does not set.
 struct Launcher {
-    /// The processes that start its ranks, as `stat` has their names: at most 15 bytes.
+    /// The processes that start its ranks, as `stat` has their names: at most 15 bytes. Empty:
+    /// it is never found as the innermost launcher.
     processes: &'static [&'static str],
     /// The rank on the node.
     local: &'static str,
@@ -36,7 +37,7 @@ struct Launcher {
     size: &'static str,
     /// The rank in the whole program.
     global: &'static str,
-    /// The nodes, and the ranks on all of them together.
+    /// Where `size` is empty: how many nodes, and ranks on all; used on one node only.
     of_all_nodes: [&'static str; 2],
 }
 
@@ -124,7 +125,7 @@ type Get<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// # Errors
 ///
 /// A value that is no number, since rank 0 for all would put every rank on one device.
-pub fn of(get: Get<'_>, nearest: Option<&str>) -> Result<Option<Rank>, Failure> {
+pub fn find_rank(get: Get<'_>, nearest: Option<&str>) -> Result<Option<Rank>, Failure> {
     let torchrun = get("TORCHELASTIC_RUN_ID").map(|_| &TORCHRUN);
     let is_nearest =
         |launcher: &&Launcher| nearest.is_some_and(|name| launcher.processes.contains(&name));
@@ -143,7 +144,7 @@ impl Launcher {
     /// The rank by this launcher's variables.
     fn rank(&self, get: Get<'_>) -> Result<Option<Rank>, Failure> {
         if self.local == SLURM.local {
-            return slurm::of(get);
+            return slurm::find_rank(get);
         }
         // -1 stands for "not distributed" in PyTorch and Hugging Face.
         if get(self.local).is_some_and(|local| local.trim() == "-1") {

@@ -15,7 +15,7 @@ fn nested(variables: &str, nearest: Option<&str>) -> Result<Option<Rank>, Failur
             .find(|(known, _)| *known == name)
             .map(|(_, value)| (*value).to_owned())
     };
-    of(&get, nearest)
+    find_rank(&get, nearest)
 }
 
 fn found(local: usize, size: impl Into<Option<usize>>, first: bool) -> Option<Rank> {
@@ -29,45 +29,22 @@ fn found(local: usize, size: impl Into<Option<usize>>, first: bool) -> Option<Ra
 
 #[test]
 fn every_launcher_says_which_rank_it_is() {
-    for (variables, expected) in [
+    #[rustfmt::skip]
+    let cases = [
         ("", None),
-        (
-            "OMPI_COMM_WORLD_LOCAL_RANK=3 OMPI_COMM_WORLD_LOCAL_SIZE=4 OMPI_COMM_WORLD_RANK=7",
-            found(3, 4, false),
-        ),
-        (
-            "MPI_LOCALRANKID=0 MPI_LOCALNRANKS=8 PMI_RANK=8",
-            found(0, 8, false),
-        ),
-        (
-            "MPI_LOCALRANKID=0 MPI_LOCALNRANKS=8 PMI_RANK=0",
-            found(0, 8, true),
-        ),
-        (
-            "MV2_COMM_WORLD_LOCAL_RANK=1 MV2_COMM_WORLD_LOCAL_SIZE=2",
-            found(1, 2, false),
-        ),
+        ("OMPI_COMM_WORLD_LOCAL_RANK=3 OMPI_COMM_WORLD_LOCAL_SIZE=4 OMPI_COMM_WORLD_RANK=7",
+            found(3, 4, false)),
+        ("MPI_LOCALRANKID=0 MPI_LOCALNRANKS=8 PMI_RANK=8", found(0, 8, false)),
+        ("MPI_LOCALRANKID=0 MPI_LOCALNRANKS=8 PMI_RANK=0", found(0, 8, true)),
+        ("MV2_COMM_WORLD_LOCAL_RANK=1 MV2_COMM_WORLD_LOCAL_SIZE=2", found(1, 2, false)),
         ("PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=2", found(1, 2, false)),
-        (
-            "PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=2 PALS_RANKID=1",
-            found(1, 2, false),
-        ),
-        (
-            "FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=5",
-            found(1, None, false),
-        ),
-        (
-            "FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=1 FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=1",
-            found(1, 4, false),
-        ),
-        (
-            "FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=5 FLUX_JOB_SIZE=8 FLUX_JOB_NNODES=2",
-            found(1, None, false),
-        ),
-        (
-            "JSM_NAMESPACE_LOCAL_RANK=1 JSM_NAMESPACE_LOCAL_SIZE=2",
-            found(1, 2, false),
-        ),
+        ("PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=2 PALS_RANKID=1", found(1, 2, false)),
+        ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=5", found(1, None, false)),
+        ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=1 FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=1",
+            found(1, 4, false)),
+        ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=5 FLUX_JOB_SIZE=8 FLUX_JOB_NNODES=2",
+            found(1, None, false)),
+        ("JSM_NAMESPACE_LOCAL_RANK=1 JSM_NAMESPACE_LOCAL_SIZE=2", found(1, 2, false)),
         ("MPT_LRANK=0", found(0, None, true)),
         ("LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 RANK=6", found(2, 4, false)),
         (
@@ -78,39 +55,18 @@ fn every_launcher_says_which_rank_it_is() {
             "SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NUM_TASKS=3",
             found(0, 3, true),
         ),
-        (
-            "SLURM_STEP_ID=0 SLURM_LOCALID=2 SLURM_PROCID=6 SLURM_NODEID=1 SLURM_TASKS_PER_NODE=4(x2)",
-            found(2, 4, false),
-        ),
-        (
-            "SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=4",
-            found(1, 4, false),
-        ),
-        (
-            "SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NNODES=1 SLURM_NTASKS=4",
-            found(0, 4, true),
-        ),
-        (
-            "SLURM_LOCALID=1 SLURM_PROCID=1 SLURM_NNODES=1 SLURM_NTASKS=4",
-            found(1, 4, false),
-        ),
-        (
-            "SLURM_LOCALID=1 SLURM_NNODES=1 SLURM_NTASKS=4",
-            found(1, 4, false),
-        ),
-        (
-            "SLURM_STEP_ID=0 SLURM_LOCALID=4 SLURM_STEP_TASKS_PER_NODE=4",
-            found(4, None, false),
-        ),
-        (
-            "SLURM_LOCALID=0 SLURM_PROCID=4 SLURM_NNODES=2 SLURM_NTASKS=8",
-            found(0, None, false),
-        ),
-        (
-            "SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_STEP_TASKS_PER_NODE=2",
-            found(0, 2, true),
-        ),
-    ] {
+        ("SLURM_STEP_ID=0 SLURM_LOCALID=2 SLURM_PROCID=6 SLURM_NODEID=1 SLURM_TASKS_PER_NODE=4(x2)",
+            found(2, 4, false)),
+        ("SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=4", found(1, 4, false)),
+        ("SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NNODES=1 SLURM_NTASKS=4",
+            found(0, 4, true)),
+        ("SLURM_LOCALID=1 SLURM_PROCID=1 SLURM_NNODES=1 SLURM_NTASKS=4", found(1, 4, false)),
+        ("SLURM_LOCALID=1 SLURM_NNODES=1 SLURM_NTASKS=4", found(1, 4, false)),
+        ("SLURM_STEP_ID=0 SLURM_LOCALID=4 SLURM_STEP_TASKS_PER_NODE=4", found(4, None, false)),
+        ("SLURM_LOCALID=0 SLURM_PROCID=4 SLURM_NNODES=2 SLURM_NTASKS=8", found(0, None, false)),
+        ("SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_STEP_TASKS_PER_NODE=2", found(0, 2, true)),
+    ];
+    for (variables, expected) in cases {
         assert_eq!(rank(variables).unwrap(), expected, "{variables}");
     }
 }
@@ -198,23 +154,16 @@ fn what_is_no_rank_is_said() {
 
 #[test]
 fn a_message_names_the_variables_and_says_what_to_unset() {
-    for (variables, text, hint) in [
-        (
-            "OMPI_COMM_WORLD_LOCAL_RANK=x",
-            "OMPI_COMM_WORLD_LOCAL_RANK=x: not the number of a rank",
-            "unset OMPI_COMM_WORLD_LOCAL_RANK to choose without ranks",
-        ),
-        (
-            "PMI_LOCAL_RANK=0 PMI_LOCAL_SIZE=many",
-            "PMI_LOCAL_SIZE=many: not the number of a rank",
-            "unset PMI_LOCAL_SIZE to choose without ranks",
-        ),
-        (
-            "LOCAL_RANK=4 LOCAL_WORLD_SIZE=4",
-            "LOCAL_RANK=4 is not less than LOCAL_WORLD_SIZE=4",
-            "unset both to choose without ranks",
-        ),
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        ("OMPI_COMM_WORLD_LOCAL_RANK=x", "OMPI_COMM_WORLD_LOCAL_RANK=x: not the number of a rank",
+            "unset OMPI_COMM_WORLD_LOCAL_RANK to choose without ranks"),
+        ("PMI_LOCAL_RANK=0 PMI_LOCAL_SIZE=many", "PMI_LOCAL_SIZE=many: not the number of a rank",
+            "unset PMI_LOCAL_SIZE to choose without ranks"),
+        ("LOCAL_RANK=4 LOCAL_WORLD_SIZE=4", "LOCAL_RANK=4 is not less than LOCAL_WORLD_SIZE=4",
+            "unset both to choose without ranks"),
+    ];
+    for (variables, text, hint) in cases {
         let failure = rank(variables).unwrap_err();
         assert_eq!(failure.message, text);
         assert_eq!(failure.hint.as_deref(), Some(hint));

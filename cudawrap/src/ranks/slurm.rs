@@ -7,7 +7,7 @@ use getgpu_common::error::Failure;
 use super::{Get, Rank, number};
 
 /// The task of a step that we are.
-pub fn of(get: Get<'_>) -> Result<Option<Rank>, Failure> {
+pub fn find_rank(get: Get<'_>) -> Result<Option<Rank>, Failure> {
     let Some(local) = number(get, "SLURM_LOCALID")? else {
         return Ok(None);
     };

@@ -1,6 +1,6 @@
 //! How long the holder pauses between two looks for its program: shortly at first, when
-//! the program is about to appear, then longer and longer. Looks that are dear, because
-//! the caller has a thousand processes, are followed by longer pauses.
+//! the program is about to appear, then longer and longer. Looks that are expensive,
+//! because the caller has a thousand processes, are followed by longer pauses.
 
 use std::time::Duration;
 

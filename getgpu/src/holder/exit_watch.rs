@@ -23,13 +23,8 @@ impl Watched {
         let fd = sys::pidfd(pid).ok();
         // Looked at after the pidfd was opened: the number cannot have gone to another
         // process unseen.
-        runs(pid, start).then_some(Self { pid, start, fd })
+        Stat::runs(pid, start).then_some(Self { pid, start, fd })
     }
-}
-
-/// Whether the process that began at `start` still runs.
-pub fn runs(pid: i32, start: u64) -> bool {
-    Stat::read(pid).is_some_and(|stat| stat.start == start && stat.alive())
 }
 
 /// A set of processes to wait for.
@@ -40,8 +35,8 @@ impl Watch {
     pub fn new(processes: impl Iterator<Item = (i32, u64)>) -> Self {
         Self(
             processes
-                .take(MOST)
                 .filter_map(|(pid, start)| Watched::new(pid, start))
+                .take(MOST)
                 .collect(),
         )
     }
@@ -74,7 +69,34 @@ impl Watch {
         let mut ended = ended.into_iter();
         self.0.retain(|watched| match watched.fd {
             Some(_) => !ended.next().unwrap_or(false),
-            None => runs(watched.pid, watched.start),
+            None => Stat::runs(watched.pid, watched.start),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    #[test]
+    fn processes_that_have_exited_take_no_place() {
+        let start = |words: &str| Command::new("sleep").arg(words).spawn().unwrap();
+        let mut children: Vec<Child> = (0..MOST).map(|_| start("0")).collect();
+        children.push(start("60"));
+        let seen = |child: &Child| Stat::read(child.id() as i32).unwrap();
+        let (last, exited) = children.split_last().unwrap();
+        while exited.iter().any(|child| seen(child).alive()) {
+            std::thread::yield_now();
+        }
+        let all = exited.iter().chain([last]).map(seen);
+        let mut watch = Watch::new(all.map(|stat| (stat.pid, stat.start)));
+        assert!(!watch.all_over(Some(Duration::ZERO)), "one still runs");
+        children[MOST].kill().unwrap();
+        assert!(watch.all_over(None));
+        for mut child in children {
+            child.wait().unwrap();
+        }
     }
 }

@@ -66,8 +66,10 @@ impl<'a> HeldLock<'a> {
 
     /// Whether this is the reservation of a part of a device.
     pub fn is_share(&self) -> bool {
-        let whole = |device| self.reserved("self", device).outer.is_whole();
-        !self.devices.iter().all(whole)
+        !self
+            .devices
+            .iter()
+            .all(|device| self.reserved("self", device).outer.is_whole())
     }
 
     /// Whether process `pid` reserves other units of one of these devices.
@@ -82,10 +84,9 @@ impl<'a> HeldLock<'a> {
     /// The units of a device that the descriptors of `pid` (or "self") show as reserved.
     fn reserved(&self, pid: &str, device: &Uuid) -> ReservedUnits {
         let (span, locks) = (Span::of(device), fdinfo::confirmed_locks(pid));
-        let within = |region| Units::of(fdinfo::within(&locks, self.inode, region), region);
         ReservedUnits {
-            outer: within(span.reservation()),
-            inner: within(span.inner_reservation()),
+            outer: Units::locked(&locks, self.inode, span.reservation()),
+            inner: Units::locked(&locks, self.inode, span.inner_reservation()),
         }
     }
 }

@@ -152,29 +152,10 @@ impl Reservation<'_> {
             if found.kept {
                 deadline = deadline.max(sys::boot_time() + self.linger);
             }
-            let users = self.confirm(found.users, found.certain);
-            if !users.is_empty() || (last && !found.kept) {
-                return users;
+            if !found.users.is_empty() || (last && !found.kept) {
+                return found.users;
             }
         }
-    }
-
-    /// Of processes that may not be read at the moment: those that still may not when they
-    /// exit. One that changes its user, or is in the middle of execve, can be read soon,
-    /// and then shows whether it uses the device.
-    fn confirm(&mut self, users: Vec<Stat>, mut certain: bool) -> Vec<Stat> {
-        let mut watch = Watch::new(users.iter().map(key));
-        while !certain && !watch.all_over(Some(LOOK)) {
-            let found = self.scanner.quick();
-            if found.users.is_empty() && !watch.all_over(Some(Duration::ZERO)) {
-                return Vec::new();
-            }
-            certain = found.certain;
-        }
-        if !users.is_empty() {
-            self.scanner.mark_used();
-        }
-        users
     }
 
     /// Looks at the caller's processes if the caller, or a child of it, is another program
@@ -187,7 +168,7 @@ impl Reservation<'_> {
         };
         match (changed, closely) {
             (true, true) => self.scanner.quick(),
-            (true, false) => self.scanner.look(),
+            (true, false) => self.scanner.scan(),
             (false, true) => Found::default(),
             (false, false) => self.scanner.roll(),
         }
@@ -219,7 +200,7 @@ impl Reservation<'_> {
             found = if last {
                 self.scanner.full()
             } else {
-                self.scanner.look()
+                self.scanner.scan()
             };
             if last && found == Found::default() {
                 return Vec::new();

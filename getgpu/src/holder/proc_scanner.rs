@@ -12,7 +12,6 @@ use getgpu_common::procfs::process_memory::{self, Secret};
 use getgpu_common::procfs::{self, Stat, file};
 use getgpu_common::sys;
 
-use super::exit_watch;
 use super::held_lock::HeldLock;
 use super::process_match::{EnvMatch, Evidence, Found, View, counts, find, key, match_value};
 
@@ -71,22 +70,21 @@ impl<'a> ProcScanner<'a> {
     /// Looks at the caller and its descendants.
     pub fn quick(&mut self) -> Found {
         let below = self.below(vec![self.view.caller.0], &mut HashSet::new(), true);
-        self.find(&below)
+        self.note(&below)
     }
 
     /// Looks at all processes of the uid, and at their descendants under whatever uid.
     pub fn full(&mut self) -> Found {
-        self.view
-            .seen
-            .retain(|(pid, start)| exit_watch::runs(*pid, *start));
+        let all = self.everything();
         if self.shared {
+            // Read behind the processes: who started one of them has a reservation by now.
             self.view.other_callers = self.other_callers();
         }
-        self.find(&self.everything())
+        self.note(&all)
     }
 
     /// Looks at the caller's processes, and at the next few of all others.
-    pub fn look(&mut self) -> Found {
+    pub fn scan(&mut self) -> Found {
         let mut found = self.quick();
         if found.users.is_empty() {
             found.join(self.roll());
@@ -118,8 +116,9 @@ impl<'a> ProcScanner<'a> {
         if self.rest.is_empty() {
             self.next_full = Instant::now() + self.rolled * 100;
         }
-        if found.certain {
-            // With its descendants, which may run under another uid.
+        if !found.users.is_empty() {
+            // With its descendants, which may run under another uid, and with its ancestors:
+            // it may be the program of another reservation.
             return self.full();
         }
         found
@@ -128,9 +127,15 @@ impl<'a> ProcScanner<'a> {
     fn find(&mut self, processes: &[(Stat, Evidence)]) -> Found {
         let ticks = sys::ticks_per_second();
         self.view.now = (sys::boot_time().as_secs_f64() * ticks as f64) as u64;
-        let found = find(processes, &self.view);
-        if found.certain {
-            self.mark_used();
+        find(processes, &self.view)
+    }
+
+    /// Finds the users of the device among these processes, and notes them.
+    fn note(&mut self, processes: &[(Stat, Evidence)]) -> Found {
+        let found = self.find(processes);
+        if !found.users.is_empty() {
+            // Unreadable programs that begin later may be others.
+            self.view.used_since.get_or_insert(self.view.now);
             self.view.seen.extend(found.users.iter().map(key));
         }
         found
@@ -139,6 +144,10 @@ impl<'a> ProcScanner<'a> {
     /// Notes the descendants of the programs that use the device: each uses it until it
     /// exits, also when its parents have exited.
     pub fn note_descendants(&mut self) {
+        // The number of one that has exited may be a stranger's now.
+        self.view
+            .seen
+            .retain(|(pid, start)| Stat::runs(*pid, *start));
         let seen = self.view.seen.iter().map(|(pid, _)| *pid);
         let mut todo: Vec<i32> = seen.flat_map(children).collect();
         while let Some(pid) = todo.pop() {
@@ -151,28 +160,29 @@ impl<'a> ProcScanner<'a> {
         }
     }
 
-    /// The device is used from now on: unreadable programs that begin later may be others.
-    pub fn mark_used(&mut self) {
-        self.view.used_since.get_or_insert(self.view.now);
-    }
-
     /// The callers of the other reservations of this user on the shared device.
     fn other_callers(&self) -> HashSet<(i32, u64)> {
         let own = std::process::id() as i32;
-        let is_holder = |pid: &i32| {
-            *pid != own
-                && procfs::comm(*pid).is_some_and(|name| name == HOLDER_NAME)
-                && procfs::euid(*pid) == Some(self.uid)
-        };
         let sharers = procfs::pids()
             .into_iter()
-            .filter(is_holder)
+            .filter(|pid| {
+                *pid != own
+                    && procfs::comm(*pid).is_some_and(|name| name == HOLDER_NAME)
+                    && procfs::euid(*pid) == Some(self.uid)
+            })
             .filter(|pid| self.lock.is_shared_with(*pid))
             .filter_map(HolderProcess::of);
         sharers
             .map(|holder| (holder.args.caller.pid, holder.args.caller.start))
             .filter(|caller| *caller != self.view.caller)
             .collect()
+    }
+
+    /// Whether a process, wherever it is, can be a program of the reservation.
+    fn may_matter(&self, pid: i32) -> bool {
+        !self.tree
+            || procfs::may_be_of(pid, self.uid)
+            || self.view.seen.iter().any(|(seen, _)| *seen == pid)
     }
 
     /// All processes of the uid; descendants of the caller, and of those that name the
@@ -182,11 +192,9 @@ impl<'a> ProcScanner<'a> {
         let mut all = self.below(vec![self.view.caller.0], &mut known, true);
         // Without the kernel's list of children only a look at everything finds
         // descendants.
-        let was_seen = |pid: i32| self.view.seen.iter().any(|(seen, _)| *seen == pid);
-        let own = |pid: &i32| !self.tree || procfs::may_be_of(*pid, self.uid) || was_seen(*pid);
         let rest: Vec<i32> = procfs::pids()
             .into_iter()
-            .filter(|pid| own(pid) && known.insert(*pid))
+            .filter(|pid| self.may_matter(*pid) && known.insert(*pid))
             .collect();
         let first = all.len();
         all.extend(
@@ -320,11 +328,41 @@ pub fn children(pid: i32) -> Vec<i32> {
     let threads = file::numbers(&format!("/proc/{pid}/task")).into_iter();
     let texts = threads
         .filter_map(|thread| file::whole(&format!("/proc/{pid}/task/{thread}/children")).ok());
-    let pids = |text: Vec<u8>| -> Vec<i32> {
-        String::from_utf8_lossy(&text)
-            .split_ascii_whitespace()
-            .filter_map(|pid| pid.parse().ok())
-            .collect()
-    };
-    texts.flat_map(pids).collect()
+    texts
+        .flat_map(|text: Vec<u8>| -> Vec<i32> {
+            String::from_utf8_lossy(&text)
+                .split_ascii_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use getgpu_common::lock::OfdLock;
+
+    use super::*;
+
+    #[test]
+    fn the_children_of_a_reused_process_number_are_not_noted() {
+        let words = ["MIG-0d1e2f30-1111-5222-8333-444455556666", "caller=1(init)"];
+        let args = HolderArgs::parse(words).unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let lock = HeldLock::new(&args, OfdLock::new(file.into()));
+        let mut scanner = ProcScanner::new(&args, &lock, Duration::ZERO);
+        let own = Stat::read(std::process::id() as i32).unwrap();
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        for (start, is_noted) in [(own.start - 1, false), (own.start, true)] {
+            scanner.view.seen = HashSet::from([(own.pid, start)]);
+            scanner.note_descendants();
+            let mut noted = scanner.view.seen.iter();
+            let found = noted.any(|(pid, _)| *pid == child.id() as i32);
+            assert_eq!(found, is_noted);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

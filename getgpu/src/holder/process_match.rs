@@ -89,9 +89,6 @@ pub struct View {
 pub struct Found {
     /// The processes that use the device.
     pub users: Vec<Stat>,
-    /// One of them was seen to name it. Else each is, or descends from, a process that
-    /// may not be read at the moment.
-    pub certain: bool,
     /// A process keeps the reservation without using the device.
     pub kept: bool,
 }
@@ -99,7 +96,6 @@ pub struct Found {
 impl Found {
     pub fn join(&mut self, other: Self) {
         self.users.extend(other.users);
-        self.certain |= other.certain;
         self.kept |= other.kept;
     }
 }
@@ -155,20 +151,21 @@ impl View {
 /// Finds the users of the device, and whether anything else keeps its reservation.
 pub fn find(processes: &[(Stat, Evidence)], view: &View) -> Found {
     let tree = Tree::of(processes);
-    let look = Look {
+    let classifier = Classifier {
         below_caller: tree.descendants(|stat| view.is_caller(stat)),
         tree: &tree,
         view,
     };
-    let roles: Vec<Role> = (0..processes.len()).map(|place| look.role(place)).collect();
-    let roots = (0..processes.len()).filter(|place| roles[*place].uses());
+    let roles: Vec<Role> = (0..processes.len())
+        .map(|place| classifier.role(place))
+        .collect();
+    let roots = (0..processes.len()).filter(|place| roles[*place] == Role::Uses);
     let mut users: Vec<usize> = tree.below(roots.collect()).into_iter().collect();
     users.sort_unstable();
     let users = users.into_iter().map(|place| &processes[place]);
     let users = users.filter(|(stat, evidence)| counts(stat) && !evidence.chooses);
     Found {
         users: users.map(|(stat, _)| stat.clone()).collect(),
-        certain: roles.contains(&Role::Uses),
         kept: roles.contains(&Role::Keeps),
     }
 }
@@ -181,24 +178,16 @@ enum Role {
     Keeps,
     /// It uses the device, and so do its descendants.
     Uses,
-    /// It may not be read, and counts like one that uses the device.
-    MayUse,
-}
-
-impl Role {
-    fn uses(self) -> bool {
-        matches!(self, Self::Uses | Self::MayUse)
-    }
 }
 
 /// One look at all processes.
-struct Look<'a> {
+struct Classifier<'a> {
     tree: &'a Tree<'a>,
     view: &'a View,
     below_caller: HashSet<usize>,
 }
 
-impl Look<'_> {
+impl Classifier<'_> {
     fn role(&self, place: usize) -> Role {
         let (stat, evidence) = &self.tree.processes[place];
         let view = self.view;
@@ -217,7 +206,7 @@ impl Look<'_> {
         }
         let unreadable = view.is_unreadable_user(stat, evidence);
         if unreadable && !view.is_latecomer(stat) {
-            return Role::MayUse;
+            return Role::Uses;
         }
         let argument = evidence.argument && view.began_later(stat);
         if argument || (unreadable && view.is_in_time(stat)) {

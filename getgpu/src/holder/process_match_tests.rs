@@ -8,6 +8,7 @@ fn stat(pid: i32, ppid: i32, start: u64, comm: &str) -> Stat {
         comm: comm.into(),
         state: 'S',
         ppid,
+        exiting: false,
         threads: 1,
         terminal: 0,
         kernel: false,
@@ -169,18 +170,13 @@ fn holders_zombies_and_other_users_never_count() {
         kernel: true,
         ..stat(25, 2, 210, "kworker")
     };
+    #[rustfmt::skip]
     let all = [
         (stat(22, 10, 210, "create-cudawrap"), DEVICE),
         (stat(23, 1, 210, "getgpu-hold"), DEVICE),
         (zombie, DEVICE),
         (kernel, DEVICE),
-        (
-            stat(27, 10, 210, "app"),
-            Evidence {
-                own_uid: false,
-                ..DEVICE
-            },
-        ),
+        (stat(27, 10, 210, "app"), Evidence { own_uid: false,..DEVICE }),
     ];
     assert_eq!(find(&all, &view()), Found::default());
 }
@@ -200,17 +196,13 @@ fn what_keeps_a_reservation_is_no_use_of_it() {
     executed.arg_start = 7;
     assert_eq!(find(&[(executed, ARGUMENT)], &view()), keeps);
     assert_eq!(find(&[(caller().0, ARGUMENT)], &view()), Found::default());
-    for none in [
+    #[rustfmt::skip]
+    let cases = [
         (stat(30, 1, 210, "tmux: server"), ARGUMENT),
         (stat(31, 10, 150, "older"), ARGUMENT),
-        (
-            stat(32, 10, 210, "getgpu"),
-            Evidence {
-                chooses: true,
-                ..ARGUMENT
-            },
-        ),
-    ] {
+        (stat(32, 10, 210, "getgpu"), Evidence { chooses: true,..ARGUMENT }),
+    ];
+    for none in cases {
         let comm = none.0.comm.clone();
         assert_eq!(kept(none), Found::default(), "{comm}");
     }
@@ -287,7 +279,7 @@ fn an_older_program_with_the_grant_counts_after_exec_only() {
 }
 
 #[test]
-fn on_a_shared_device_a_process_below_another_caller_alone_is_its_own() {
+fn a_sharing_process_below_another_caller_alone_is_that_callers() {
     let view = View {
         other_callers: [(50, 110), (60, 120)].into(),
         ..view()

@@ -41,19 +41,13 @@ pub struct Started {
 
 /// Starts a holder for a confirmed reservation. When this returns the reservation is the
 /// holder's.
-pub fn start(line: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Started, Failure> {
-    let failed = |why: &str| {
-        Failure::new(
-            Kind::LockPlace,
-            format!("cannot start getgpu-hold, which keeps the reservation: {why}"),
-        )
-    };
+pub fn start(args: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Started, Failure> {
     let (ours, theirs) = channel().map_err(|e| failed(&reason(&e)))?;
     let mut words = vec![
         CString::from(c"getgpu"),
         CString::new(OPTION).unwrap_or_default(),
     ];
-    words.extend(line.words());
+    words.extend(args.words());
     let spec = Detached {
         words: &words,
         environment: &[],
@@ -70,6 +64,11 @@ pub fn start(line: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Sta
         Ok(_) => Err(failed("it exited at once")),
         Err(why) => Err(failed(&why)),
     }
+}
+
+fn failed(why: &str) -> Failure {
+    let text = format!("cannot start getgpu-hold, which keeps the reservation: {why}");
+    Failure::new(Kind::LockPlace, text)
 }
 
 fn wait_readable(file: &File) -> Result<(), String> {

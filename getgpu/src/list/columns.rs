@@ -1,77 +1,149 @@
-//! Text in columns: widths as a terminal shows them, where a CJK character takes two
-//! columns and a combining one none (UAX 11), and cutting to a width.
+//! The columns of the listing, one entry each: the heading and the text for people, the
+//! name and the value in CSV.
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use getgpu_common::inventory::Gauge;
+use getgpu_common::lock::holders::Holder;
 
-/// Columns of a terminal that `text` takes.
-pub fn width(text: &str) -> usize {
-    text.width()
+use super::cells::Line;
+use super::rows::{Process, Row};
+
+/// When a table has the column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    Always,
+    /// Only in a pipe: a terminal has headings for GPUs.
+    InPipe,
+    /// Where a line has something to say there.
+    IfSaid,
+    /// As the last one, where it fits or was asked for.
+    IfFits,
+    /// CSV alone has it.
+    Never,
 }
 
-/// `text` in at most `most` columns; what is cut off is shown by a `~`.
-pub fn cut(text: &str, most: usize) -> String {
-    if width(text) <= most {
-        return text.to_owned();
-    }
-    let mut left = most.saturating_sub(1);
-    let mut kept = String::new();
-    for one in text.chars() {
-        let takes = one.width().unwrap_or(0);
-        if takes > left {
-            break;
-        }
-        left -= takes;
-        kept.push(one);
-    }
-    kept.push('~');
-    kept
+pub struct Column {
+    /// What NVML is asked for it, if it is wanted.
+    pub gauge: Option<Gauge>,
+    /// In the heading of a table.
+    pub heading: &'static str,
+    pub when: When,
+    /// Down to which width it gives way to the others.
+    pub least: Option<usize>,
+    pub text: fn(&Line<'_>) -> String,
+    /// In CSV; none: not there.
+    pub csv: Option<Csv>,
 }
 
-/// `text` cut to `columns` and filled up with blanks.
-pub fn padded(text: &str, columns: usize) -> String {
-    let text = cut(text, columns);
-    let blanks = columns.saturating_sub(width(&text));
-    format!("{text}{}", " ".repeat(blanks))
+/// The column in CSV: its name, and its value for a program.
+pub struct Csv {
+    pub name: &'static str,
+    pub value: fn(&Row) -> String,
 }
 
-/// Widths for columns that need `wanted`, so that with a blank between two they fit into
-/// `most`: those with a smallest width give way, the widest first.
-pub fn fit(wanted: &[usize], smallest: &[Option<usize>], most: usize) -> Vec<usize> {
-    let mut widths = wanted.to_vec();
-    let total = |widths: &[usize]| widths.iter().sum::<usize>() + widths.len().saturating_sub(1);
-    while total(&widths) > most {
-        let widest = (0..widths.len())
-            .filter(|at| smallest[*at].is_some_and(|least| widths[*at] > least))
-            .max_by_key(|at| widths[*at]);
-        let Some(widest) = widest else { break };
-        widths[widest] -= 1;
+/// All columns, in the order of CSV; a table has that of a UUID last.
+#[rustfmt::skip]
+#[allow(clippy::redundant_closure_for_method_calls, reason = "a method is of one lifetime of Line")]
+pub const COLUMNS: [Column; 23] = [
+    table("INDEX", |line| line.of_device(|row| row.index.map(|index| index.to_string()))).csv("index", |row| text(row.index)),
+    table("UUID", |line| line.of_device(|row| Some(row.uuid.clone()))).when(When::IfFits).csv("uuid", |row| row.uuid.clone()),
+    table("GPU", |line| line.of_device(|row| Some(row.gpu.to_string()))).when(When::InPipe).csv("gpu", |row| row.gpu.to_string()),
+    csv("gpu_name", |row| text(row.gpu_name.as_ref())),
+    table("DEVICE", |line| line.profile()).csv("profile", |row| text(row.profile.as_ref())),
+    csv("memory_total", |row| text(row.memory_total)),
+    table("MEMORY GIB", |line| line.memory()).csv("memory_used", |row| text(row.memory_used)),
+    table("UTIL", |line| line.gauge(Gauge::Utilization, "%")).of_gpu(Gauge::Utilization).csv("gpu_utilization", |row| text(row.gauge(Gauge::Utilization))),
+    table("POWER", |line| line.gauge(Gauge::Power, " W")).of_gpu(Gauge::Power).csv("gpu_power", |row| text(row.gauge(Gauge::Power))),
+    table("TEMP", |line| line.gauge(Gauge::Temperature, " C")).of_gpu(Gauge::Temperature).csv("gpu_temperature", |row| text(row.gauge(Gauge::Temperature))),
+    table("STATE", |line| line.state()).csv("state", |row| row.state.word()),
+    csv("share_used", |row| row.share_used.to_string()),
+    table("EMPTY", |line| line.empty()).when(When::IfSaid).csv("empty", |row| text(row.empty)),
+    csv("empty_since", |row| text(row.empty_since)),
+    csv("kinds", |row| of_holders(row, |holder| Some(holder.kind.to_owned()))),
+    table("WHO", |line| known(line.who())).least(8).csv("users", |row| of_users(row, |holder| holder.user.clone(), |process| process.user.clone())),
+    csv("pids", |row| of_users(row, |holder| holder.pid.map(|pid| pid.to_string()), |process| Some(process.pid.to_string()))),
+    table("PROGRAM", |line| known(line.user().program)).least(12).csv("programs", |row| of_users(row, |holder| holder.program.clone(), |process| process.name.clone())),
+    csv("shares", |row| of_holders(row, |holder| holder.share.map(|share| share.to_string()))),
+    table("SINCE", |line| known(line.user().since.map(|since| line.ago(since)))).csv("since", |row| of_holders(row, |holder| holder.since.map(|since| since.to_string()))),
+    table("UNTIL", |line| line.until()).when(When::IfSaid).csv("until", |row| of_holders(row, |holder| holder.until.map(|until| until.to_string()))),
+    table("TAG", |line| text(line.holder.and_then(|holder| holder.tag.as_ref()))).when(When::IfSaid).least(6).csv("tags", |row| of_holders(row, |holder| holder.tag.clone())),
+    table("JOB", |line| line.job()).when(When::IfSaid).least(8).csv("jobs", |row| of_holders(row, |holder| holder.job.clone())),
+];
+
+const fn table(heading: &'static str, text: fn(&Line<'_>) -> String) -> Column {
+    Column {
+        gauge: None,
+        heading,
+        when: When::Always,
+        least: None,
+        text,
+        csv: None,
     }
-    widths
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A column of CSV alone.
+const fn csv(name: &'static str, value: fn(&Row) -> String) -> Column {
+    table("", |_| String::new())
+        .when(When::Never)
+        .csv(name, value)
+}
 
-    #[test]
-    fn wide_characters_take_two_columns() {
-        assert_eq!((width("ana"), width("\u{8a08}\u{7b97}")), (3, 4));
-        assert_eq!(cut("\u{8a08}\u{7b97}x", 4), "\u{8a08}~");
-        assert_eq!(padded("ana", 5), "ana  ");
-        assert_eq!(cut("ana", 3), "ana");
+impl Column {
+    /// Whether a listing has it, with these numbers of GPUs.
+    pub fn is_wanted(&self, gauges: &[Gauge]) -> bool {
+        self.gauge.is_none_or(|gauge| gauges.contains(&gauge))
     }
 
-    #[test]
-    fn the_widest_column_gives_way_first() {
-        assert_eq!(
-            fit(&[5, 30, 10], &[None, Some(8), Some(8)], 30),
-            [5, 13, 10]
-        );
-        assert_eq!(fit(&[5, 3], &[None, Some(2)], 80), [5, 3]);
-        assert_eq!(
-            fit(&[50, 30], &[None, Some(8)], 20),
-            [50, 8],
-            "nothing is lost"
-        );
+    const fn of_gpu(mut self, gauge: Gauge) -> Self {
+        self.gauge = Some(gauge);
+        self
     }
+
+    const fn when(mut self, when: When) -> Self {
+        self.when = when;
+        self
+    }
+
+    const fn least(mut self, columns: usize) -> Self {
+        self.least = Some(columns);
+        self
+    }
+
+    const fn csv(mut self, name: &'static str, value: fn(&Row) -> String) -> Self {
+        self.csv = Some(Csv { name, value });
+        self
+    }
+}
+
+fn text(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+fn known(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+/// A value of each holder; where the device is not held, of each process that NVML shows.
+fn of_users(
+    row: &Row,
+    of_holder: fn(&Holder) -> Option<String>,
+    of_process: fn(&Process) -> Option<String>,
+) -> String {
+    if row.holders.is_empty() {
+        return joined(row.processes.iter().map(of_process));
+    }
+    of_holders(row, of_holder)
+}
+
+/// A value of each holder.
+fn of_holders(row: &Row, value: fn(&Holder) -> Option<String>) -> String {
+    joined(row.holders.iter().map(value))
+}
+
+/// The values with semicolons between; nothing if there is none.
+fn joined(values: impl Iterator<Item = Option<String>>) -> String {
+    let values: Vec<String> = values.map(Option::unwrap_or_default).collect();
+    if values.iter().all(String::is_empty) {
+        return String::new();
+    }
+    values.join(";")
 }

@@ -6,47 +6,41 @@ use getgpu_common::choice::device_claim;
 use getgpu_common::diag::show;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::{Activity, Detail, Device};
-use getgpu_common::lock::{LockFile, Occupancy, OfdLock, Span, Units};
-use getgpu_common::nvml_client::{Client, Worker};
+use getgpu_common::lock::{LockFile, Occupancy, OfdLock, Span};
+use getgpu_common::node::Node;
 use getgpu_common::pool::Portion;
 use getgpu_common::request::Request;
 
 /// Prints the number: 0 also where there is a driver and no GPU.
-pub fn free<W: Worker>(
-    client: Result<Client<W>, Failure>,
+pub fn free(
+    node: &mut Node<'_>,
     mut request: Request,
     lock_file: &LockFile,
 ) -> Result<(), Failure> {
-    let free = match client
-        .and_then(|client| client.ask_all(|client| count(client, &mut request, lock_file)))
-    {
+    let free = match node.ask(|node| count(node, &mut request, lock_file)) {
         Err(none) if none.kind == Kind::NoUsableGpu => 0,
         other => other?,
     };
     show(&format!("{free}\n"))
 }
 
-fn count<W: Worker>(
-    client: &mut Client<W>,
-    request: &mut Request,
-    lock_file: &LockFile,
-) -> Result<i64, Failure> {
-    let inventory = client.scan(request.detail())?;
+fn count(node: &mut Node<'_>, request: &mut Request, lock_file: &LockFile) -> Result<i64, Failure> {
+    let inventory = node.inventory(request.detail())?;
     request.show_grant(&inventory);
     request.cover = request.owned(lock_file, Some(&inventory)).cover();
     let probe = lock_file.open()?;
     let mut free = 0;
     for device in request.filter.pool(&inventory) {
         let places = places(&probe, request, device)?;
-        let confirmed = !Occupancy::look(&probe, request.level(), Span::of(&device.uuid))?
+        let confirmed = !Occupancy::read(&probe, request.level(), Span::of(&device.uuid))?
             .confirmed
             .is_empty();
-        // As in a choice: not asked where others have their shares, nor inside what is
-        // ours.
+        // As in a choice: not asked where others have their shares, nor inside what this
+        // call owns.
         let idle = places > 0
             && (confirmed
                 || request.cover.is_some()
-                || client.usage(&device.uuid, Detail::Uuid)?.activity == Activity::Idle);
+                || node.nvml()?.usage(&device.uuid, Detail::Uuid)?.activity == Activity::Idle);
         free += if idle { places } else { 0 };
     }
     Ok(free)
@@ -54,19 +48,14 @@ fn count<W: Worker>(
 
 /// How many times the request fits on a device, as far as the lock tells.
 fn places(probe: &OfdLock, request: &Request, device: &Device) -> Result<i64, Failure> {
-    let ours = request
-        .cover
-        .as_ref()
-        .and_then(|cover| cover.units(&device.uuid))
-        .cloned()
-        .unwrap_or_else(Units::whole);
-    match request.filter.portion(&ours, device.memory) {
+    let (ours, portion) = request.portion(device);
+    match portion {
         Portion::TooLarge => Ok(0),
         Portion::All => Ok(i64::from(
             device_claim::units(probe, request, device)?.is_available(),
         )),
         Portion::Units(wanted) => {
-            let taken = Occupancy::look(probe, request.level(), Span::of(&device.uuid))?.all();
+            let taken = Occupancy::read(probe, request.level(), Span::of(&device.uuid))?.all();
             Ok(ours.difference(&taken).count() / wanted.max(1))
         }
     }

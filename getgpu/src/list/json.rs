@@ -1,6 +1,7 @@
 //! The listing as JSON, schema 1: names may be added, never changed. Bytes and Unix
 //! seconds; null where not known.
 
+use getgpu_common::quantity::unix_seconds;
 use getgpu_common::queue::queued::Queued;
 use serde::Serialize;
 
@@ -23,13 +24,12 @@ struct Document<'a> {
 
 /// One line of JSON.
 pub fn text(listing: &Listing) -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let document = Document {
         schema: 1,
         host: nix::unistd::gethostname()
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default(),
-        time: now.map_or(0, |now| now.as_secs()),
+        time: unix_seconds(),
         driver: listing.inventory.driver.as_deref(),
         lock: &listing.lock,
         lock_shared: listing.lock_shared,

@@ -1,36 +1,40 @@
 //! `--list`: everything on the node with its state and holders, as a table for people or
-//! as JSON. Locks are only looked at, never taken, so a listing disturbs nobody.
+//! as JSON. Locks are only looked at, never taken, so a listing disturbs no other call.
 
+mod cells;
 mod columns;
 pub mod count;
 mod csv;
+mod gone;
 mod json;
 mod prometheus;
 pub mod queue;
 mod rows;
+mod style;
 mod summary;
 mod table;
-mod terminal;
 pub mod watch;
+mod width;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use getgpu_common::diag::{self, Level};
+use getgpu_common::diag::{self, Verbosity};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Inventory};
+use getgpu_common::inventory::{Detail, Gauge, Inventory};
 use getgpu_common::lock::claimers::Claimers;
 use getgpu_common::lock::holders::{self, Holdings};
 use getgpu_common::lock::touched::touched;
 use getgpu_common::lock::{LockFile, OfdLock, Span, host_sharing};
-use getgpu_common::nvml_client::{Client, Worker};
+use getgpu_common::node::Node;
+use getgpu_common::overrides::Overrides;
+use getgpu_common::quantity::counted;
 use getgpu_common::queue::queued::{Queued, queued};
 use getgpu_common::request::Request;
-use getgpu_common::settings::{Settings, allowed};
+use getgpu_common::settings::allowed;
 
-use crate::options::{Form, Only};
-use terminal::Look;
+use crate::options::{Color, Form, Only};
+use style::Style;
 
 /// Everything that a listing shows.
 pub struct Listing {
@@ -47,68 +51,77 @@ pub struct Listing {
 pub struct Shown<'a> {
     pub form: Form,
     pub only: &'a [Only],
-    pub level: Level,
+    /// The options that choose: those that were typed filter the rows too.
+    pub choices: &'a Overrides,
+    pub level: Verbosity,
+    pub color: Color,
+    /// The columns that were asked for.
+    pub gauges: &'a [Gauge],
 }
 
-/// The table for a terminal as text, or why there is none: what `--watch` draws.
-pub fn drawn<W: Worker>(
-    client: Result<Client<W>, Failure>,
+impl Shown<'_> {
+    fn style(&self) -> Style {
+        Style::of_stdout(self.level == Verbosity::Verbose, self.color)
+    }
+}
+
+/// The table for a terminal as text, its total last, or why there is none: what `--watch`
+/// draws.
+pub fn drawn(
+    node: &mut Node<'_>,
     request: Request,
-    settings: &Settings,
     lock_file: &LockFile,
     shown: &Shown<'_>,
 ) -> String {
-    let listing = gather(client, request, settings, lock_file, shown);
-    let look = Look::of_stdout(shown.level == Level::Verbose);
-    match (listing, look) {
-        (Ok((listing, summary)), Some(look)) => {
-            let table = terminal::text(&listing.rows, &summary, &look);
-            let problems = listing.problems.iter();
-            table + &problems.map(|line| format!("{line}\n")).collect::<String>()
+    match gather(node, request, lock_file, shown) {
+        Ok((listing, summary)) => {
+            let problems = listing.problems.iter().map(|line| format!("{line}\n"));
+            let problems: String = problems.collect();
+            table::text(
+                &listing.rows,
+                &(problems + &summary),
+                shown.style(),
+                shown.gauges,
+            )
         }
-        (Err(failure), _) => format!("{failure}\n"),
-        (Ok(_), None) => String::new(),
+        Err(failure) => format!("{failure}\n"),
     }
 }
 
 /// Shows the listing, which is empty where there is a driver and no GPU.
-pub fn show<W: Worker>(
-    client: Result<Client<W>, Failure>,
+pub fn show(
+    node: &mut Node<'_>,
     request: Request,
-    settings: &Settings,
     lock_file: &LockFile,
     shown: &Shown<'_>,
 ) -> Result<(), Failure> {
-    let (mut listing, summary) = gather(client, request, settings, lock_file, shown)?;
-    let uuids = shown.level == Level::Verbose;
-    match shown.form {
-        Form::Json => return diag::show(&json::text(&listing)),
-        Form::Csv => return diag::show(&csv::text(&listing.rows)),
-        Form::Prometheus => return diag::show(&prometheus::text(&listing)),
-        Form::Table => match Look::of_stdout(uuids) {
-            Some(look) => {
-                diag::show(&terminal::text(&listing.rows, &summary, &look))?;
-                // The summary says it.
-                listing.waiting = 0;
-            }
-            None => diag::show(&table::text(&listing.rows, uuids))?,
-        },
+    let (listing, summary) = gather(node, request, lock_file, shown)?;
+    let style = shown.style();
+    let text = match shown.form {
+        Form::Json => json::text(&listing),
+        Form::Csv => csv::text(&listing.rows, shown.gauges),
+        Form::Prometheus => prometheus::text(&listing),
+        Form::Table => table::text(&listing.rows, &summary, style, shown.gauges),
+    };
+    diag::show(&text)?;
+    if shown.form == Form::Table {
+        // A terminal has it in the total.
+        let waiting = listing.waiting * usize::from(style.terminal.is_none());
+        warn(&listing, waiting, shown.level);
     }
-    warn(&listing, shown.level);
     Ok(())
 }
 
 /// The metrics of the node as text; `empty_since`: since when a device that is held is
 /// used by no program, in Unix seconds.
-pub fn metrics<W: Worker>(
-    client: Result<Client<W>, Failure>,
+pub fn metrics(
+    node: &mut Node<'_>,
     request: Request,
-    settings: &Settings,
     lock_file: &LockFile,
     shown: &Shown<'_>,
     empty_since: &dyn Fn(&Uuid) -> Option<u64>,
 ) -> Result<String, Failure> {
-    let (mut listing, _) = gather(client, request, settings, lock_file, shown)?;
+    let (mut listing, _) = gather(node, request, lock_file, shown)?;
     for row in &mut listing.rows {
         row.empty_since = Uuid::parse(&row.uuid).and_then(|uuid| empty_since(&uuid));
     }
@@ -117,43 +130,67 @@ pub fn metrics<W: Worker>(
 
 /// Everything on the node, of which only what is to be shown is kept, and the summary of
 /// all.
-fn gather<W: Worker>(
-    client: Result<Client<W>, Failure>,
+fn gather(
+    node: &mut Node<'_>,
     request: Request,
-    settings: &Settings,
     lock_file: &LockFile,
     shown: &Shown<'_>,
 ) -> Result<(Listing, String), Failure> {
-    let mut listing = match client
-        .and_then(|client| client.ask_all(|client| collect(client, request, settings, lock_file)))
-    {
+    let mut listing = match node.ask(|node| {
+        let mut listing = collect(node, request, lock_file)?;
+        measure(node, &mut listing, shown.gauges)?;
+        Ok(listing)
+    }) {
         // Without a GPU there is nothing to list, which is no failure.
-        Err(none) if none.kind == Kind::NoUsableGpu => Listing::empty(lock_file, none.message)?,
+        Err(none) if none.kind == Kind::NoUsableGpu => Listing {
+            problems: vec![none.message],
+            ..Listing::of_lock(lock_file, &lock_file.open()?)?
+        },
         other => other?,
     };
     let summary = summary::text(&listing.rows, listing.queue.len().max(listing.waiting));
     listing
         .rows
-        .retain(|row| shown.only.iter().all(|only| row.is_shown(only)));
+        .retain(|row| shown.only.iter().all(|only| row.is_shown(only)) && !is_other(row, shown));
     Ok((listing, summary))
 }
 
+/// Asks for the numbers of GPUs that are to be shown.
+fn measure(node: &mut Node<'_>, listing: &mut Listing, gauges: &[Gauge]) -> Result<(), Failure> {
+    let gpus: Vec<u32> = listing.inventory.gpus.iter().map(|gpu| gpu.index).collect();
+    for gauge in gauges {
+        let told = node.nvml()?.gauges(&gpus, *gauge)?;
+        for row in &mut listing.rows {
+            let at = gpus.iter().position(|gpu| *gpu == row.gpu);
+            let number = at.and_then(|at| told.get(at).copied().flatten());
+            row.gauges.push((*gauge, number));
+        }
+    }
+    Ok(())
+}
+
+/// Whether an option that was typed asks for other devices than this one.
+fn is_other(row: &rows::Row, shown: &Shown<'_>) -> bool {
+    row.outside.is_some_and(|outside| {
+        let options = outside.options();
+        shown.choices.first_of(options).is_some()
+    })
+}
+
 /// Says beside a table what is wrong on the node, and what the table does not show.
-fn warn(listing: &Listing, level: Level) {
+fn warn(listing: &Listing, waiting: usize, level: Verbosity) {
     let diag = diag::Diag::new("getgpu", level);
-    if listing.waiting > 0 {
-        diag.warn(&match listing.waiting {
-            1 => "1 program waits for a device".to_owned(),
-            many => format!("{many} programs wait for a device"),
-        });
+    if waiting > 0 {
+        let programs = counted(waiting, "program");
+        let wait = if waiting == 1 { "waits" } else { "wait" };
+        diag.warn(&format!("{programs} {wait} for a device"));
     }
     for problem in &listing.problems {
         diag.warn(problem);
     }
-    let unknown = |row: &&rows::Row| {
+    for row in listing.rows.iter().filter(|row| {
         row.state == rows::State::Claimed && row.holders.iter().all(|h| h.uid.is_none())
-    };
-    for row in listing.rows.iter().filter(unknown) {
+    }) {
         diag.warn(&format!(
             "{}: claimed by a process of another user",
             row.uuid
@@ -163,13 +200,9 @@ fn warn(listing: &Listing, level: Level) {
 }
 
 /// The device that has this index in the list. Without one nothing can be released, as
-/// with a tag that nobody uses, and a tag may be a number too.
-pub fn device_at<W: Worker>(
-    client: Client<W>,
-    request: Request,
-    index: usize,
-) -> Result<Uuid, Failure> {
-    in_order(client, request)?
+/// with an unused tag, and a tag may be a number too.
+pub fn device_at(node: &mut Node<'_>, request: Request, index: usize) -> Result<Uuid, Failure> {
+    in_order(node, request)?
         .into_iter()
         .nth(index)
         .ok_or_else(|| {
@@ -181,22 +214,9 @@ pub fn device_at<W: Worker>(
         })
 }
 
-/// The indices that these devices have in the list.
-pub fn indices_of<W: Worker>(
-    client: Client<W>,
-    request: Request,
-    devices: &BTreeSet<Uuid>,
-) -> Result<Vec<usize>, Failure> {
-    let all = in_order(client, request)?.into_iter().enumerate();
-    Ok(all
-        .filter(|(_, uuid)| devices.contains(uuid))
-        .map(|(index, _)| index)
-        .collect())
-}
-
 /// The devices that have an index in the list.
-fn in_order<W: Worker>(client: Client<W>, mut request: Request) -> Result<Vec<Uuid>, Failure> {
-    let inventory = client.ask_all(|client| client.scan(Detail::Uuid))?;
+fn in_order(node: &mut Node<'_>, mut request: Request) -> Result<Vec<Uuid>, Failure> {
+    let inventory = node.ask(|node| node.inventory(Detail::Uuid))?;
     request.show_grant(&inventory);
     let indexed = request.by_index().filter.indexed(&inventory);
     let uuids = indexed.into_iter().map(|(device, _)| device.uuid.clone());
@@ -204,34 +224,35 @@ fn in_order<W: Worker>(client: Client<W>, mut request: Request) -> Result<Vec<Uu
 }
 
 impl Listing {
-    fn empty(lock_file: &LockFile, problem: String) -> Result<Self, Failure> {
+    /// What the lock alone tells.
+    fn of_lock(lock_file: &LockFile, probe: &OfdLock) -> Result<Self, Failure> {
         Ok(Self {
             inventory: Inventory::default(),
             rows: Vec::new(),
-            problems: vec![problem],
+            problems: Vec::new(),
             lock: lock_file.path.display().to_string(),
             lock_shared: host_sharing::with_host(lock_file),
-            waiting: getgpu_common::queue::waiting(&lock_file.open()?, None)?,
-            queue: queued(&lock_file.open()?)?,
+            waiting: getgpu_common::queue::waiting(probe, None)?,
+            queue: queued(probe)?,
         })
     }
 }
 
-fn collect<W: Worker>(
-    client: &mut Client<W>,
+fn collect(
+    node: &mut Node<'_>,
     mut request: Request,
-    settings: &Settings,
     lock_file: &LockFile,
 ) -> Result<Listing, Failure> {
-    let inventory = client.scan(Detail::Full)?;
+    // Read now, also by --watch.
+    let inventory = node.relist(Detail::Full)?;
     request.show_grant(&inventory);
     // The list is shown as the site has it, also to a job whose grant goes beyond it.
-    let list = allowed::allowed(settings)?;
+    let list = allowed::allowed(node.settings())?;
     let probe = lock_file.open()?;
     let sorted = request.filter.sort(&inventory);
     let mut rows = Vec::new();
-    let held = holdings(lock_file, &probe, &inventory)?;
-    let usages = client.usages(&inventory.devices, Detail::Full)?;
+    let (held, is_held_elsewhere) = holdings(lock_file, &probe, &inventory)?;
+    let usages = node.nvml()?.usages(&inventory.devices, Detail::Full)?;
     let devices = inventory.devices.iter().zip(&sorted);
     for ((device, outside), (held, usage)) in devices.zip(held.into_iter().zip(usages)) {
         let membership = rows::Membership {
@@ -243,59 +264,52 @@ fn collect<W: Worker>(
     }
     let by_index = request.clone().by_index();
     rows::number(&mut rows, &by_index.filter.indexed(&inventory));
-    let problems = crate::explain::problems(&request.filter, &inventory);
+    let mut problems = crate::explain::problems(&request.filter, &inventory);
+    // A device of a sick GPU is not gone.
+    if is_held_elsewhere && inventory.problems.is_empty() {
+        problems.extend(gone::lines(lock_file, &inventory));
+    }
     Ok(Listing {
-        inventory,
+        inventory: (*inventory).clone(),
         rows,
         problems,
-        lock: lock_file.path.display().to_string(),
-        lock_shared: host_sharing::with_host(lock_file),
-        waiting: getgpu_common::queue::waiting(&probe, None)?,
-        queue: queued(&probe)?,
+        ..Listing::of_lock(lock_file, &probe)?
     })
 }
 
 /// How long a device has to be claimed to be shown so: most claims last for microseconds.
 const CLAIMED: Duration = Duration::from_millis(100);
 
-/// What is held of each device. Devices that others only claim are looked at twice, and
+/// What is held of each device, and whether anything else is. Devices that others only claim are looked at twice, and
 /// shown with who does.
 fn holdings(
     lock_file: &LockFile,
     probe: &OfdLock,
     inventory: &Inventory,
-) -> Result<Vec<Holdings>, Failure> {
-    let spans = || {
-        inventory
-            .devices
-            .iter()
-            .map(|device| Span::of(&device.uuid))
-    };
-    let touched = touched(probe, spans())?;
-    let of = |span| {
-        if touched.contains(&span) {
-            holders::of(lock_file, probe, span)
+) -> Result<(Vec<Holdings>, bool), Failure> {
+    let devices = inventory.devices.iter();
+    let spans: Vec<Span> = devices.map(|device| Span::of(&device.uuid)).collect();
+    let touched = touched(probe, spans.iter().copied())?;
+    let mut all = Vec::new();
+    for span in &spans {
+        all.push(if touched.spans.contains(span) {
+            holders::holdings(lock_file, probe, *span)?
         } else {
-            Ok(Holdings::default())
-        }
-    };
-    let mut all = spans().map(of).collect::<Result<Vec<_>, _>>()?;
+            Holdings::default()
+        });
+    }
     if !all.iter().any(Holdings::claimed) {
-        return Ok(all);
+        return Ok((all, touched.elsewhere));
     }
     std::thread::sleep(CLAIMED);
     let mut claimers = None;
-    for (held, span) in all
-        .iter_mut()
-        .zip(spans())
-        .filter(|(held, _)| held.claimed())
-    {
-        *held = holders::of(lock_file, probe, span)?;
+    for (held, span) in all.iter_mut().zip(spans).filter(|(held, _)| held.claimed()) {
+        *held = holders::holdings(lock_file, probe, span)?;
         if held.claimed() {
             held.holders = claimers
                 .get_or_insert_with(Claimers::read)
-                .of(lock_file, probe, span)?;
+                .holders(lock_file, probe, span)?;
         }
     }
-    Ok(all)
+    Ok((all, touched.elsewhere))
 }

@@ -6,19 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
+use clap::ValueEnum;
+use getgpu_common::quantity::unix_seconds;
+
 use super::Listing;
 use super::rows::{Row, State};
 use crate::slurm::mark;
-
-const STATES: [(State, &str); 7] = [
-    (State::Free, "free"),
-    (State::Leased, "leased"),
-    (State::Shared, "shared"),
-    (State::Reserved, "reserved"),
-    (State::Busy, "busy"),
-    (State::Unknown, "unknown"),
-    (State::Claimed, "claimed"),
-];
 
 /// A family whose lines are of devices: name, help, and a device's value if it has one.
 type PerDevice = (&'static str, &'static str, fn(&Row) -> Option<String>);
@@ -96,8 +89,14 @@ pub fn text(listing: &Listing) -> String {
         states(&listing.rows),
     );
     for (name, help, value) in PER_DEVICE {
-        let line = |row: &Row| value(row).map(|value| format!("{{{}}} {value}", labels(row)));
-        text.gauge(name, help, listing.rows.iter().filter_map(line));
+        text.gauge(
+            name,
+            help,
+            listing
+                .rows
+                .iter()
+                .filter_map(|row| value(row).map(|value| format!("{{{}}} {value}", labels(row)))),
+        );
     }
     text.gauge(
         "getgpu_device_held",
@@ -117,35 +116,38 @@ pub fn text(listing: &Listing) -> String {
 
 /// The families with one number for the node.
 fn node(listing: &Listing, text: &mut Exposition) {
-    let number = |number: u64| [format!(" {number}")];
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = now.map_or(0, |now| now.as_secs());
+    let now = unix_seconds();
     let since = listing.queue.iter().filter_map(|one| one.since);
     text.gauge(
         "getgpu_waiting",
         "Programs that wait for a device.",
-        number(listing.waiting as u64),
+        sample(listing.waiting as u64),
     );
     text.gauge(
         "getgpu_longest_wait_seconds",
         "How long the program that waits longest has waited, 0 if none does.",
-        number(longest_wait(since, now)),
+        sample(longest_wait(since, now)),
     );
     text.gauge(
         "getgpu_problems",
         "Sick GPUs and wrong lines in lists.",
-        number(listing.problems.len() as u64),
+        sample(listing.problems.len() as u64),
     );
     text.gauge(
         "getgpu_slurm_jobs_without_part",
         "Jobs of Slurm that were promised a part of a device and have none.",
-        number(jobs_without_part(&listing.lock) as u64),
+        sample(jobs_without_part(&listing.lock) as u64),
     );
     text.gauge(
         "getgpu_lock_shared",
         "Whether the lock is the host's.",
-        number(u64::from(listing.lock_shared)),
+        sample(u64::from(listing.lock_shared)),
     );
+}
+
+/// A family's one line, without labels.
+fn sample(number: u64) -> [String; 1] {
+    [format!(" {number}")]
 }
 
 /// How many jobs of Slurm were promised a part and have none, by their marks beside the lock.
@@ -155,14 +157,21 @@ fn jobs_without_part(lock: &str) -> usize {
 }
 
 fn states(rows: &[Row]) -> Vec<String> {
-    let of_row = |row| STATES.iter().map(move |state| (row, state));
     rows.iter()
-        .flat_map(of_row)
-        .map(|(row, (state, name)): (&Row, _)| {
-            let is = u8::from(row.state == *state);
+        .flat_map(|row| {
+            State::value_variants()
+                .iter()
+                .map(move |state| (row, state))
+        })
+        .map(|(row, state)| {
+            let (name, is) = (state.word(), u8::from(row.state == *state));
             format!("{{{},state=\"{name}\"}} {is}", labels(row))
         })
         .collect()
+}
+
+fn label(text: Option<&str>) -> String {
+    escaped(text.unwrap_or(""))
 }
 
 /// Who holds how much of each device; one user's several parts are one series.
@@ -170,8 +179,7 @@ fn held(rows: &[Row]) -> Vec<String> {
     let mut held: BTreeMap<String, f64> = BTreeMap::new();
     for row in rows {
         for holder in &row.holders {
-            let label = |text: &Option<String>| escaped(text.as_deref().unwrap_or(""));
-            let (user, job) = (label(&holder.user), label(&holder.job));
+            let (user, job) = (label(holder.user.as_deref()), label(holder.job.as_deref()));
             let labels = format!(
                 "{{{},kind=\"{}\",user=\"{user}\",job=\"{job}\"}}",
                 labels(row),

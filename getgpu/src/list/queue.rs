@@ -1,44 +1,96 @@
 //! `--queue`: the programs that wait for a device, in the order in which they started.
 //! Requests that differ stand in queues of their own, so a later one may be served first.
+//! Below it, since when each device is held and, where a limit says it, until when.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use getgpu_common::diag::{printable, show as print};
 use getgpu_common::error::Failure;
 use getgpu_common::lock::LockFile;
-use getgpu_common::quantity::brief;
+use getgpu_common::node::Node;
+use getgpu_common::quantity::{brief, unix_seconds};
 use getgpu_common::queue::queued::{Queued, queued};
+use getgpu_common::request::Request;
 
-use super::columns::{padded, width};
+use super::rows::Row;
+use super::width::{padded, width};
 
-/// Prints them, as JSON or as a table.
-pub fn show(lock_file: &LockFile, json: bool) -> Result<(), Failure> {
+/// Prints the programs as JSON.
+pub fn show_json(lock_file: &LockFile) -> Result<(), Failure> {
     let queue = queued(&lock_file.open()?)?;
-    if json {
-        let text = serde_json::to_string(&queue).unwrap_or_default();
-        return print(&format!("{text}\n"));
+    let text = serde_json::to_string(&queue).unwrap_or_default();
+    print(&format!("{text}\n"))
+}
+
+/// Prints the programs as a table, and what is held as far as NVML lists it.
+pub fn show(node: &mut Node<'_>, request: Request, lock_file: &LockFile) -> Result<(), Failure> {
+    let queue = queued(&lock_file.open()?)?;
+    let listing = node.ask(|node| super::collect(node, request, lock_file));
+    let rows = listing.map(|listing| listing.rows).unwrap_or_default();
+    let now = unix_seconds();
+    let held: String = rows.iter().map(|row| held(row, now)).collect();
+    print(&(text(&queue, now) + &held))
+}
+
+/// `device 3 (1g.5gb): held by ana for 2 h 05, ends in 45 min`; nothing for a device that
+/// is not held.
+fn held(row: &Row, now: u64) -> String {
+    let Some(first) = row.holders.first() else {
+        return String::new();
+    };
+    let name = match row.index {
+        Some(index) => format!("device {index}"),
+        None => row.uuid.clone(),
+    };
+    let profile = row.profile.as_deref();
+    let profile = profile.map_or_else(String::new, |profile| format!(" ({profile})"));
+    let mut users: Vec<&str> = Vec::new();
+    for holder in &row.holders {
+        let user = holder.user.as_deref().unwrap_or("?");
+        if !users.contains(&user) {
+            users.push(user);
+        }
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    print(&text(&queue, now.map_or(0, |now| now.as_secs())))
+    let users = users.join(", ");
+    let since = first.since.map_or_else(String::new, |since| {
+        let time = Duration::from_secs(now.saturating_sub(since));
+        format!(" for {}", brief(time))
+    });
+    let until = first.until.map_or_else(String::new, |until| {
+        let time = Duration::from_secs(until.saturating_sub(now));
+        format!(", ends in {}", brief(time))
+    });
+    format!(
+        "{}\n",
+        printable(&format!("{name}{profile}: held by {users}{since}{until}"))
+    )
 }
 
 fn text(queue: &[Queued], now: u64) -> String {
-    let since = |since: u64| brief(Duration::from_secs(now.saturating_sub(since)));
     let lines = queue.iter().map(|one| {
         [
             one.pid.to_string(),
             printable(&one.user),
-            one.since.map_or_else(|| "-".to_owned(), since),
+            one.since.map_or_else(
+                || "-".to_owned(),
+                |since| brief(Duration::from_secs(now.saturating_sub(since))),
+            ),
             printable(&one.command),
         ]
     });
     let head = ["PID", "USER", "SINCE", "COMMAND"].map(str::to_owned);
     let lines: Vec<[String; 4]> = std::iter::once(head).chain(lines).collect();
-    let widest = |column: usize| lines.iter().map(|line| width(&line[column])).max();
-    let widths = [0, 1, 2].map(|column| widest(column).unwrap_or(0));
-    let line = |cells: &[String; 4]| {
-        let [pid, user, since] = [0, 1, 2].map(|at| padded(&cells[at], widths[at]));
-        format!("{pid} {user} {since} {}\n", cells[3])
-    };
-    lines.iter().map(line).collect()
+    let widths = [0, 1, 2].map(|column| {
+        let cells = lines
+            .iter()
+            .map(|cells: &[String; 4]| width(&cells[column]));
+        cells.max().unwrap_or(0)
+    });
+    lines
+        .iter()
+        .map(|cells| {
+            let [pid, user, since] = [0, 1, 2].map(|at| padded(&cells[at], widths[at]));
+            format!("{pid} {user} {since} {}\n", cells[3])
+        })
+        .collect()
 }

@@ -1,7 +1,8 @@
 //! One row of the listing: a device with its state, the first that applies, and who is
 //! behind it. Pure but for the names of users.
 
-use getgpu_common::inventory::{Activity, Device, Gpu, Inventory, Usage};
+use clap::ValueEnum;
+use getgpu_common::inventory::{Activity, Device, Gauge, Gpu, Inventory, Usage};
 use getgpu_common::lock::UNITS;
 use getgpu_common::lock::holders::{self, Holder, Holdings};
 use getgpu_common::pool::Outside;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use crate::options::Only;
 
 /// What a device is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// All of it is leased.
@@ -24,7 +25,7 @@ pub enum State {
     Busy,
     /// NVML will not tell.
     Unknown,
-    /// Somebody is just taking it, or keeps others from taking it.
+    /// A call is just taking it, or keeps others from taking it.
     Claimed,
     /// Free, if it is in the pool.
     Free,
@@ -32,16 +33,9 @@ pub enum State {
 
 impl State {
     /// As the JSON has it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Leased => "leased",
-            Self::Shared => "shared",
-            Self::Reserved => "reserved",
-            Self::Busy => "busy",
-            Self::Unknown => "unknown",
-            Self::Claimed => "claimed",
-            Self::Free => "free",
-        }
+    pub fn word(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
@@ -81,8 +75,8 @@ pub struct Row {
     pub state: State,
     pub share_used: f64,
     pub reason: Option<String>,
-    /// Held, although NVML shows that nobody uses it now; null if it is not held, or NVML
-    /// does not tell.
+    /// Held, although NVML shows that no process uses it now; null if it is not held, or
+    /// NVML does not tell.
     pub empty: Option<bool>,
     /// Since when, in Unix seconds, where a site that sets `max_idle` has it watched.
     pub empty_since: Option<u64>,
@@ -91,6 +85,9 @@ pub struct Row {
     /// Why it is not in the pool.
     #[serde(skip)]
     pub outside: Option<Outside>,
+    /// The numbers of its GPU that were asked for.
+    #[serde(skip)]
+    pub gauges: Vec<(Gauge, Option<u32>)>,
 }
 
 /// How a device stands to the pool.
@@ -139,11 +136,12 @@ impl Row {
             holders: held.holders,
             processes: usage.processes.iter().map(process).collect(),
             outside: membership.outside,
+            gauges: Vec::new(),
         }
     }
 }
 
-/// Whether a device that is held is used by nobody.
+/// Whether a device that is held is unused.
 fn empty(held: &Holdings, activity: Activity) -> Option<bool> {
     match activity {
         _ if held.used == 0 => None,
@@ -184,13 +182,23 @@ fn process(process: &getgpu_common::inventory::Process) -> Process {
 }
 
 impl Row {
-    /// The first process of a user who holds nothing of the device, where somebody does.
+    /// The first process of a user who holds nothing of a device that is held.
     pub fn guest(&self) -> Option<&Process> {
         let known = self.holders.iter().all(|holder| holder.user.is_some());
         self.processes.iter().find(|process| {
-            let holds = |holder: &Holder| holder.user == process.user;
-            known && process.user.is_some() && !self.holders.iter().any(holds)
+            known
+                && process.user.is_some()
+                && !self
+                    .holders
+                    .iter()
+                    .any(|holder| holder.user == process.user)
         })
+    }
+
+    /// A number of the GPU, if it was asked for and NVML tells it.
+    pub fn gauge(&self, gauge: Gauge) -> Option<u32> {
+        let found = self.gauges.iter().find(|(known, _)| *known == gauge);
+        found.and_then(|(_, number)| *number)
     }
 
     /// Whether a listing of only some devices shows it.
@@ -213,15 +221,19 @@ impl Row {
     fn is_of(&self, uid: u32, name: &str) -> bool {
         let holds =
             |holder: &Holder| holder.uid == Some(uid) || holder.user.as_deref() == Some(name);
-        let uses = |process: &Process| process.user.as_deref() == Some(name);
-        self.holders.iter().any(holds) || self.processes.iter().any(uses)
+        self.holders.iter().any(holds)
+            || self
+                .processes
+                .iter()
+                .any(|process| process.user.as_deref() == Some(name))
     }
 }
 
 /// Numbers the rows of the devices that have an index, which are in its order.
 pub fn number(rows: &mut [Row], indexed: &[(&Device, Option<Outside>)]) {
     for row in rows {
-        let is_row = |(device, _): &(&Device, _)| device.uuid.as_str() == row.uuid;
-        row.index = indexed.iter().position(is_row);
+        row.index = indexed
+            .iter()
+            .position(|(device, _)| device.uuid.as_str() == row.uuid);
     }
 }

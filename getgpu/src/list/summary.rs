@@ -7,9 +7,9 @@ use super::rows::{Row, State};
 
 /// `36 of 56 free; ana 12, ben 8; 5 waiting`
 pub fn text(rows: &[Row], waiting: usize) -> String {
-    let pool = || rows.iter().filter(|row| row.is_in_pool());
-    let free = pool().filter(|row| row.state == State::Free).count();
-    let mut parts = vec![format!("{free} of {} free", pool().count())];
+    let pool: Vec<&Row> = rows.iter().filter(|row| row.is_in_pool()).collect();
+    let free = pool.iter().filter(|row| row.state == State::Free).count();
+    let mut parts = vec![format!("{free} of {} free", pool.len())];
     let mut users = users(rows);
     users.sort_by_key(|(_, devices)| std::cmp::Reverse(*devices));
     let users: Vec<String> = users

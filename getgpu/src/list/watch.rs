@@ -16,11 +16,25 @@ use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::quantity;
 use getgpu_common::reader_child::ReaderChild;
 
-use super::columns::cut;
+use super::width::cut;
 
 /// How long a key waits while a look is made.
 const TICK: Duration = Duration::from_millis(50);
-const HELP: &str = "q quits; up, down, page up, page down, home, end scroll; r looks at once";
+/// What `?` shows in the place of the list.
+const HELP: &str = "\
+q quits; up, down, page up, page down, home, end scroll; r looks at once; ? goes back
+
+free        may be handed out
+leased      a program holds all of it until it exits
+shared      programs hold parts of it
+reserved    kept for a program that has not started, or by --hold
+busy        used by a program that did not ask here
+claimed     a call is about to take it
+unknown     NVML does not say whether it is in use
+excluded    not handed out: the administrator excludes it; (x) marks one that is in use
+not listed  not handed out: not on the site's list
+not usable  not handed out: this process may not open it
+";
 
 /// Draws what `look` gives, every `interval`.
 ///
@@ -32,9 +46,6 @@ pub fn run(interval: Duration, look: impl Fn() -> Vec<u8>) -> Result<(), Failure
         let failure = Failure::new(Kind::Usage, "--watch: this is not a terminal");
         return Err(failure.hint("for programs: getgpu --list --json"));
     }
-    let failed = |error: std::io::Error| {
-        Failure::new(Kind::LockPlace, format!("terminal: {}", reason(&error)))
-    };
     let _restored = Screen::enter().map_err(failed)?;
     let mut view = View {
         text: "looking ...\n".to_owned(),
@@ -111,13 +122,13 @@ impl View {
             // The terminal has another size: what was drawn no longer fits.
             return Next::Look;
         };
-        let page = terminal::size().map_or(20, |(_, rows)| usize::from(rows.max(3) - 2));
-        let last = self.text.lines().count().saturating_sub(page);
+        let page = page(terminal::size().map_or(24, |(_, rows)| rows));
+        let last = self.parts().1.len().saturating_sub(page);
         match code {
             KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => return Next::Quit,
             KeyCode::Char('q') | KeyCode::Esc => return Next::Quit,
             KeyCode::Char('r') => return Next::Look,
-            KeyCode::Char('?' | 'h') => self.help = !self.help,
+            KeyCode::Char('?' | 'h') => (self.help, self.top) = (!self.help, 0),
             KeyCode::Up | KeyCode::Char('k') => self.top = self.top.saturating_sub(1),
             KeyCode::Down | KeyCode::Char('j') => self.top += 1,
             KeyCode::PageUp => self.top = self.top.saturating_sub(page),
@@ -130,24 +141,42 @@ impl View {
         Next::Draw
     }
 
+    /// The headings, the lines that scroll, and the total.
+    fn parts(&self) -> (&str, Vec<&str>, &str) {
+        let text = if self.help { HELP } else { &self.text };
+        let mut lines: Vec<&str> = text.lines().collect();
+        let total = if lines.len() > 1 && !self.help {
+            lines.pop()
+        } else {
+            None
+        };
+        let headings = if lines.is_empty() {
+            ""
+        } else {
+            lines.remove(0)
+        };
+        (headings, lines, total.unwrap_or_default())
+    }
+
     /// Line by line over what is there, so that nothing flickers.
     fn draw(&self, interval: Duration) -> std::io::Result<()> {
         let (columns, rows) = terminal::size()?;
         let mut out = stdout().lock();
-        let head = if self.help {
-            HELP.to_owned()
-        } else {
-            let host = nix::unistd::gethostname().unwrap_or_default();
-            let every = quantity::time_text(interval);
-            format!(
-                "{}, every {every}; q quits, ? explains",
-                host.to_string_lossy()
-            )
+        let (headings, lines, total) = self.parts();
+        let host = nix::unistd::gethostname().unwrap_or_default();
+        let every = quantity::time_text(interval);
+        let host = host.to_string_lossy();
+        let title = format!("{host}, every {every}; q quits, ? explains");
+        let below = lines.len().saturating_sub(self.top + page(rows));
+        let total = match below {
+            0 => total.to_owned(),
+            below => format!("{below} more below; {total}"),
         };
-        let lines = self.text.lines().skip(self.top);
-        let lines = std::iter::once(head.as_str()).chain(lines);
+        let shown = lines.into_iter().skip(self.top).take(page(rows));
+        let shown = [title.as_str(), headings].into_iter().chain(shown);
+        let shown = shown.chain([total.as_str()]);
         queue!(out, MoveTo(0, 0))?;
-        for (row, line) in lines.take(usize::from(rows)).enumerate() {
+        for (row, line) in shown.enumerate() {
             // Lines with colours were made for this width already.
             let line = if line.contains('\x1b') {
                 line.to_owned()
@@ -161,6 +190,16 @@ impl View {
         queue!(out, Clear(ClearType::FromCursorDown))?;
         out.flush()
     }
+}
+
+/// How many lines scroll on a terminal with so many rows: all but the title, the headings
+/// and the total.
+fn page(rows: u16) -> usize {
+    usize::from(rows.max(5) - 3)
+}
+
+fn failed(error: std::io::Error) -> Failure {
+    Failure::new(Kind::LockPlace, format!("terminal: {}", reason(&error)))
 }
 
 #[cfg(test)]

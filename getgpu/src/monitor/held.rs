@@ -50,9 +50,11 @@ impl HeldDevices {
     pub fn update(&mut self, lock_file: &LockFile, devices: &[Uuid]) -> Result<Vec<Held>, Failure> {
         let probe = lock_file.open()?;
         let mut found: BTreeMap<Key, Vec<Uuid>> = BTreeMap::new();
-        let touched = touched(&probe, devices.iter().map(Span::of))?;
-        let is_touched = |device: &&Uuid| touched.contains(&Span::of(device));
-        for device in devices.iter().filter(is_touched) {
+        let touched = touched(&probe, devices.iter().map(Span::of))?.spans;
+        for device in devices
+            .iter()
+            .filter(|device| touched.contains(&Span::of(device)))
+        {
             for side in [Side::Lease, Side::Reservation] {
                 for pid in holders::process_ids(&probe, Span::of(device), side)? {
                     let key = (side == Side::Lease, pid);
@@ -60,8 +62,12 @@ impl HeldDevices {
                 }
             }
         }
-        let gone = |key: &Key| !found.contains_key(key);
-        let ended: Vec<Key> = self.all.keys().copied().filter(gone).collect();
+        let ended: Vec<Key> = self
+            .all
+            .keys()
+            .copied()
+            .filter(|key| !found.contains_key(key))
+            .collect();
         let ended = ended
             .iter()
             .filter_map(|key| self.all.remove(key))
@@ -80,7 +86,7 @@ impl HeldDevices {
         Ok(ended)
     }
 
-    /// What has begun since the last look; none if it has ended meanwhile, or if anybody
+    /// What has begun since the last look; none if it has ended meanwhile, or if any user
     /// has locked a byte that is not theirs.
     fn begun(
         &self,
@@ -102,7 +108,7 @@ impl HeldDevices {
             .as_ref()
             .map_or(pid, |holder| holders::stands_for(&holder.args).0);
         let kind = if leased { "lease" } else { "reservation" };
-        let all = holders::of(lock_file, probe, Span::of(first))?.holders;
+        let all = holders::holdings(lock_file, probe, Span::of(first))?.holders;
         let own = all
             .into_iter()
             .find(|holder| holder.kind == kind && holder.pid == Some(shown));
@@ -110,8 +116,7 @@ impl HeldDevices {
             return Ok(None);
         };
         let now = sys::boot_time();
-        let started =
-            Stat::read(pid).map(|stat| Duration::from_secs(stat.start / sys::ticks_per_second()));
+        let started = Stat::read(pid).map(|stat| sys::after_boot(stat.start));
         let began = started.filter(|_| !self.has_looked).unwrap_or(now);
         Ok(Some(Held {
             side,
@@ -148,8 +153,8 @@ impl HeldDevices {
 }
 
 impl Held {
-    /// Writes the end of a lease into the system's log. That of a reservation getgpu-hold
-    /// writes itself, or whoever ends it.
+    /// Writes the end of a lease into the system's log. That of a reservation is written
+    /// by getgpu-hold itself, or by the call that ends it.
     pub fn log_end(&self) {
         if self.side != Side::Lease {
             return;

@@ -1,22 +1,23 @@
 //! The metrics of `--list --format prometheus` in a file for node_exporter's textfile
-//! collector: written beside it and renamed, so that nobody reads half a file.
+//! collector: written beside it and renamed, so that no reader gets half a file.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use getgpu_common::diag::Level;
+use getgpu_common::diag::Verbosity;
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::ident::Uuid;
 use getgpu_common::lock::LockFile;
+use getgpu_common::overrides::Overrides;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Settings};
 
-use crate::invocation::open;
+use crate::invocation::node;
 use crate::list::{self, Shown};
-use crate::options::Form;
+use crate::options::{Color, Form};
 
-/// Writes the file; `empty_since`: since when a device that is held is used by nobody, in
-/// Unix seconds.
+/// Writes the file; `empty_since`: since when a device that is held is unused, in Unix
+/// seconds.
 pub fn write(
     environment: &Environment,
     settings: &Settings,
@@ -28,16 +29,13 @@ pub fn write(
     let shown = Shown {
         form: Form::Prometheus,
         only: &[],
-        level: Level::Quiet,
+        choices: &Overrides::default(),
+        level: Verbosity::Quiet,
+        color: Color::Never,
+        gauges: &[],
     };
-    let text = list::metrics(
-        open(settings),
-        request,
-        settings,
-        lock_file,
-        &shown,
-        empty_since,
-    )?;
+    let mut node = node(settings);
+    let text = list::metrics(&mut node, request, lock_file, &shown, empty_since)?;
     let new = path.with_extension("prom.new");
     let written = std::fs::write(&new, text)
         .and_then(|()| std::fs::set_permissions(&new, PermissionsExt::from_mode(0o644)))

@@ -9,26 +9,29 @@ mod notice;
 mod spell;
 
 use std::fs::File;
-use std::path::Path;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Detail;
-use getgpu_common::lock::LockFile;
+use getgpu_common::lock::{LockFile, OfdLock, Range};
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::procfs::namespaces;
 use getgpu_common::settings::{Environment, Loaded, Log, Settings};
-use nix::fcntl::{Flock, FlockArg};
 
-use crate::invocation::open;
+use crate::invocation::node;
 use held::HeldDevices;
 
 /// Between two looks at the lock.
 const LOOK: Duration = Duration::from_secs(1);
 /// Between two lists of the node, two looks into the settings, and two files of metrics.
 const RELIST: Duration = Duration::from_secs(60);
+/// What a monitor locks of its file.
+const WHOLE: Range = Range::byte(0);
 
 /// Watches until it is killed; `metrics`: the file for node_exporter.
 ///
@@ -59,33 +62,47 @@ pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Re
                 report(monitor.write_metrics(environment, path), diag);
             }
         }
-        report(monitor.look(), diag);
+        report(monitor.check(), diag);
         std::thread::sleep(LOOK);
     }
 }
 
-/// Whether a monitor of this lock runs.
-pub fn runs(lock_file: &LockFile) -> bool {
-    only_one(lock_file).is_err_and(|failure| failure.kind == Kind::Refused)
+/// Whether a monitor of this lock runs; none if this user may not ask. Asking takes no
+/// lock: a monitor that starts at this instant would take us for another one.
+pub fn runs(lock_file: &LockFile) -> Option<bool> {
+    match File::open(file_of(lock_file)) {
+        Ok(file) => {
+            let conflict = OfdLock::new(file.into()).conflict(WHOLE).ok()?;
+            Some(conflict.is_some())
+        }
+        Err(error) => (error.kind() == io::ErrorKind::NotFound).then_some(false),
+    }
 }
 
 /// Keeps a second monitor of this lock away, whose lines would all come twice.
-fn only_one(lock_file: &LockFile) -> Result<Flock<File>, Failure> {
-    let directory = lock_file.path.parent().unwrap_or(Path::new("/"));
-    let unusable = |error: std::io::Error| {
-        let text = format!("--monitor: {}: {}", directory.display(), reason(&error));
+fn only_one(lock_file: &LockFile) -> Result<OfdLock, Failure> {
+    let path = file_of(lock_file);
+    let unusable = |error: io::Error| {
+        let text = format!("--monitor: {}: {}", path.display(), reason(&error));
         Failure::new(Kind::LockPlace, text)
     };
-    let file = File::open(directory).map_err(unusable)?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-        nix::errno::Errno::EWOULDBLOCK => {
-            Failure::new(Kind::Refused, "--monitor: another one runs already")
-        }
-        errno => unusable(errno.into()),
-    })
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let lock = OfdLock::new(options.open(&path).map_err(unusable)?.into());
+    if lock.try_write(WHOLE)? {
+        return Ok(lock);
+    }
+    let text = "--monitor: another one runs already";
+    Err(Failure::new(Kind::Refused, text))
 }
 
-/// A monitor goes on whatever fails.
+/// The file that a monitor of this lock keeps locked. Only root can open it, so no other
+/// user can keep a monitor away.
+fn file_of(lock_file: &LockFile) -> PathBuf {
+    lock_file.path.with_extension("monitor")
+}
+
+/// A monitor continues whatever fails.
 fn report(done: Result<(), Failure>, diag: &Diag) {
     if let Err(failure) = done {
         diag.error(&failure);
@@ -109,18 +126,16 @@ impl Monitor {
             Ok(loaded) => self.settings = loaded.settings,
             Err(failure) => diag.error(&failure),
         }
-        let listed = open(&self.settings)
-            .and_then(|client| client.ask_all(|client| client.scan(Detail::Uuid)));
-        match listed {
+        match node(&self.settings).ask(|node| node.inventory(Detail::Uuid)) {
             Ok(inventory) => {
-                let uuids = inventory.devices.into_iter().map(|device| device.uuid);
+                let uuids = inventory.devices.iter().map(|device| device.uuid.clone());
                 self.devices = uuids.collect();
             }
             Err(failure) => diag.error(&failure),
         }
     }
 
-    fn look(&mut self) -> Result<(), Failure> {
+    fn check(&mut self) -> Result<(), Failure> {
         let ended = self.held.update(&self.lock_file, &self.devices)?;
         if self.settings.log == Log::Syslog {
             ended.iter().for_each(held::Held::log_end);
@@ -130,13 +145,18 @@ impl Monitor {
         };
         if self.next_idle <= Instant::now() {
             self.next_idle = Instant::now() + spell::between_looks(limit);
-            idle::look(&mut self.held, &self.settings, limit)?;
+            idle::check(&mut self.held, &self.settings, limit)?;
         }
         Ok(())
     }
 
     fn write_metrics(&self, environment: &Environment, path: &Path) -> Result<(), Failure> {
-        let since = |device: &Uuid| self.held.empty_since(device);
-        metrics::write(environment, &self.settings, &self.lock_file, path, &since)
+        metrics::write(
+            environment,
+            &self.settings,
+            &self.lock_file,
+            path,
+            &|device: &Uuid| self.held.empty_since(device),
+        )
     }
 }

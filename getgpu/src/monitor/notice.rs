@@ -50,8 +50,7 @@ pub fn report(what: What, limit: Duration) -> String {
 
 /// Sends both; `done` is the word in the log.
 pub fn send(held: &Held, text: &str, done: &str) {
-    let devices: Vec<&str> = held.devices.iter().map(Uuid::as_str).collect();
-    let devices = devices.join(",");
+    let devices = Uuid::join(&held.devices);
     let user = held.holder.user.as_deref().unwrap_or("?");
     let process = held.holder.pid.unwrap_or(held.pid);
     syslog::send(&format!(

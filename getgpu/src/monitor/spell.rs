@@ -17,10 +17,10 @@ const SUSPENDED: Duration = Duration::from_secs(1);
 
 /// What a look at the devices found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
-    /// Nobody uses any of them.
+pub enum DeviceUse {
+    /// No process uses any of them.
     Empty,
-    /// Somebody does.
+    /// A process does.
     Used,
     /// NVML does not answer, or not for certain.
     Unknown,
@@ -46,6 +46,11 @@ pub struct Clocks {
 }
 
 impl Clocks {
+    /// How long the machine was suspended since it was booted.
+    fn asleep(self) -> Duration {
+        self.boot.saturating_sub(self.running)
+    }
+
     pub fn now() -> Self {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
@@ -56,7 +61,7 @@ impl Clocks {
     }
 }
 
-/// How far those who should know have been told.
+/// Whether the user was warned and the administrator informed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub enum Told {
     Nothing,
@@ -74,9 +79,8 @@ pub struct Spell {
 impl Spell {
     /// Whether the clocks have gone on evenly since it began.
     fn is_unbroken(&self, now: Clocks) -> bool {
-        let asleep = |clocks: Clocks| clocks.boot.saturating_sub(clocks.running);
         let set = (now.unix + self.since.boot).abs_diff(self.since.unix + now.boot);
-        asleep(now).abs_diff(asleep(self.since)) < SUSPENDED && set < SET
+        now.asleep().abs_diff(self.since.asleep()) < SUSPENDED && set < SET
     }
 }
 
@@ -84,11 +88,11 @@ impl Spell {
 /// an earlier look.
 pub fn next(
     spell: Option<Spell>,
-    look: Look,
+    found: DeviceUse,
     now: Clocks,
     limit: Duration,
 ) -> (Option<Spell>, Act) {
-    if look != Look::Empty {
+    if found != DeviceUse::Empty {
         return (None, Act::Nothing);
     }
     let begun = Spell {
@@ -133,9 +137,9 @@ mod tests {
         }
     }
 
-    fn acts(looks: &[(Look, Clocks)]) -> Vec<Act> {
+    fn acts(looks: &[(DeviceUse, Clocks)]) -> Vec<Act> {
         let mut spell = None;
-        let act = |(look, now): &(Look, Clocks)| {
+        let act = |(look, now): &(DeviceUse, Clocks)| {
             let act;
             (spell, act) = next(spell, *look, *now, LIMIT);
             act
@@ -147,7 +151,7 @@ mod tests {
     fn a_warning_at_four_fifths_then_one_report() {
         use Act::{Nothing, Report, Warn};
         let times = [0, 300, 2879, 2880, 3000, 3600, 4000, 90_000];
-        let looks = times.map(|time| (Look::Empty, at(time)));
+        let looks = times.map(|time| (DeviceUse::Empty, at(time)));
         let due = [
             Nothing, Nothing, Nothing, Warn, Nothing, Report, Nothing, Nothing,
         ];
@@ -156,18 +160,18 @@ mod tests {
 
     #[test]
     fn nothing_is_reported_without_a_warning_before() {
-        let looks = [0, 9000, 9001].map(|time| (Look::Empty, at(time)));
+        let looks = [0, 9000, 9001].map(|time| (DeviceUse::Empty, at(time)));
         assert_eq!(acts(&looks), [Act::Nothing, Act::Warn, Act::Report]);
     }
 
     #[test]
     fn use_and_doubt_begin_anew() {
-        for other in [Look::Used, Look::Unknown] {
+        for other in [DeviceUse::Used, DeviceUse::Unknown] {
             let looks = [
-                (Look::Empty, at(0)),
+                (DeviceUse::Empty, at(0)),
                 (other, at(2000)),
-                (Look::Empty, at(2001)),
-                (Look::Empty, at(4000)),
+                (DeviceUse::Empty, at(2001)),
+                (DeviceUse::Empty, at(4000)),
             ];
             assert!(acts(&looks).iter().all(|act| *act == Act::Nothing));
         }
@@ -189,8 +193,8 @@ mod tests {
             ..at(3000)
         };
         for odd in [asleep, forth, back] {
-            let (spell, _) = next(None, Look::Empty, at(0), LIMIT);
-            let (spell, act) = next(spell, Look::Empty, odd, LIMIT);
+            let (spell, _) = next(None, DeviceUse::Empty, at(0), LIMIT);
+            let (spell, act) = next(spell, DeviceUse::Empty, odd, LIMIT);
             assert_eq!((spell.unwrap().since, act), (odd, Act::Nothing));
         }
         // A correction by the time service is none.
@@ -198,8 +202,8 @@ mod tests {
             unix: at(3001).unix,
             ..at(3000)
         };
-        let (spell, _) = next(None, Look::Empty, at(0), LIMIT);
-        assert_eq!(next(spell, Look::Empty, slewed, LIMIT).1, Act::Warn);
+        let (spell, _) = next(None, DeviceUse::Empty, at(0), LIMIT);
+        assert_eq!(next(spell, DeviceUse::Empty, slewed, LIMIT).1, Act::Warn);
     }
 
     #[test]

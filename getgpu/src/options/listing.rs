@@ -2,65 +2,79 @@
 
 use std::time::Duration;
 
-use clap::ArgMatches;
 use getgpu_common::error::Failure;
+use getgpu_common::inventory::Gauge;
 use getgpu_common::quantity;
 
-use super::table::{FORMATS, LIST_FORMATS};
-use super::{Action, Form, Only, usage};
+use super::table::{FORMATS, LIST_FORMATS, Looking};
+use super::{Action, Form, Only, one_of, usage};
+use clap::ValueEnum;
 
 /// The shortest time between two looks of `--watch`.
 const OFTEN: Duration = Duration::from_millis(200);
 
 /// The action, with the option that asks for it, if one does. `--list --watch` means the
 /// same as `--watch`.
-pub(super) fn action(typed: &ArgMatches) -> Result<Option<(&'static str, Action)>, Failure> {
-    let given = |name: &str| typed.get_flag(name);
-    if let Some(every) = typed.get_one::<String>("watch") {
+pub(super) fn action(typed: &Looking) -> Result<Option<(&'static str, Action)>, Failure> {
+    if let Some(every) = &typed.watch {
         let every = quantity::time(every).map_err(|e| usage(format!("--watch: {e}")))?;
-        if typed.contains_id("format") || given("json") {
+        if typed.format.is_some() || typed.json {
             return Err(usage("--watch draws a table on a terminal".into()));
         }
         let action = Action::Watch(every.max(OFTEN), only(typed));
         return Ok(Some(("--watch", action)));
     }
-    if given("list") {
+    if typed.list {
         return Ok(Some(("--list", Action::List(form(typed)?, only(typed)))));
     }
-    let alone = ["free", "mine"].into_iter().find(|name| given(name));
-    match alone.or_else(|| typed.contains_id("user").then_some("user")) {
-        Some(name) => Err(usage(format!("--{name} goes with --list or --watch"))),
+    let alone = [
+        (typed.free, "--free"),
+        (typed.mine, "--mine"),
+        (typed.user.is_some(), "--user"),
+    ];
+    match alone.iter().find(|(given, _)| *given) {
+        Some((_, name)) => Err(usage(format!("{name} goes with --list or --watch"))),
         None => Ok(None),
     }
 }
 
+/// The columns that are shown only if they are asked for.
+pub(super) fn columns(typed: &Looking) -> Result<Vec<Gauge>, Failure> {
+    if !typed.columns.is_empty() && !typed.list && typed.watch.is_none() {
+        return Err(usage("--columns goes with --list or --watch".into()));
+    }
+    let has_columns = matches!(typed.format.as_deref(), None | Some("table" | "csv"));
+    if !typed.columns.is_empty() && (typed.json || !has_columns) {
+        return Err(usage("--columns goes with a table or CSV".into()));
+    }
+    let columns = typed.columns.iter();
+    columns.map(|word| one_of("--columns", word)).collect()
+}
+
 /// How the listing is shown.
-fn form(typed: &ArgMatches) -> Result<Form, Failure> {
-    let format = typed.get_one::<String>("format").map(String::as_str);
-    match (format, typed.get_flag("json")) {
-        (None | Some("json"), true) | (Some("json"), false) => Ok(Form::Json),
-        (Some(other), true) => Err(usage(format!(
+fn form(typed: &Looking) -> Result<Form, Failure> {
+    match (typed.format.as_deref(), typed.json) {
+        (None, true) => Ok(Form::Json),
+        (None, false) => Ok(Form::Table),
+        (Some(other), true) if other != "json" => Err(usage(format!(
             "--json and --format {other} exclude each other"
         ))),
-        (None | Some("table"), false) => Ok(Form::Table),
-        (Some("csv"), false) => Ok(Form::Csv),
-        (Some("prometheus"), false) => Ok(Form::Prometheus),
-        (Some(other), false) if FORMATS.contains(&other) => Err(usage(format!(
+        (Some(other), _) if FORMATS.contains(&other) => Err(usage(format!(
             "--format {other} is a format for one device, not for a list"
         ))),
-        (Some(other), false) => Err(usage(format!(
-            "--format {other}: the formats of a list are {}",
-            LIST_FORMATS.join(", ")
-        ))),
+        (Some(other), _) => Form::from_str(other, false).map_err(|_| {
+            let formats = LIST_FORMATS.join(", ");
+            usage(format!(
+                "--format {other}: the formats of a list are {formats}"
+            ))
+        }),
     }
 }
 
 /// Which devices the listing shows.
-fn only(typed: &ArgMatches) -> Vec<Only> {
-    let user = typed.get_one::<String>("user").cloned().map(Only::User);
-    let given = |name, only| typed.get_flag(name).then_some(only);
-    [given("free", Only::Free), given("mine", Only::Mine), user]
-        .into_iter()
-        .flatten()
-        .collect()
+fn only(typed: &Looking) -> Vec<Only> {
+    let free = typed.free.then_some(Only::Free);
+    let mine = typed.mine.then_some(Only::Mine);
+    let user = typed.user.clone().map(Only::User);
+    [free, mine, user].into_iter().flatten().collect()
 }

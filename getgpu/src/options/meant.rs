@@ -1,10 +1,9 @@
-//! What somebody meant who typed a word where only an INDEX can stand: an option without
+//! What a user meant who typed a word where only an INDEX can stand: an option without
 //! its dashes, another program's subcommand, or a program to be run.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use getgpu_common::installed::can_run;
 
-use super::table::table;
+use super::table::command;
 
 /// What other programs call what an option does here.
 const INSTEAD: [(&str, &str); 6] = [
@@ -19,7 +18,10 @@ const INSTEAD: [(&str, &str); 6] = [
 /// The hint for `words`, the first of which is no number.
 pub fn hint(words: &[&String]) -> Option<String> {
     let first = words.first()?.as_str();
-    if table().any(|flag| flag.long == first) {
+    if command()
+        .get_arguments()
+        .any(|arg| arg.get_long() == Some(first))
+    {
         return Some(format!("did you mean getgpu --{first}?"));
     }
     if let Some((_, option)) = INSTEAD.iter().find(|(word, _)| *word == first) {
@@ -33,10 +35,6 @@ pub fn hint(words: &[&String]) -> Option<String> {
 
 /// A path, or the name of a program in PATH.
 fn is_program(word: &str) -> bool {
-    let can_run = |path: &Path| {
-        path.metadata()
-            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
     let path = std::env::var_os("PATH").unwrap_or_default();
     word.contains('/')
         || std::env::split_paths(&path).any(|directory| can_run(&directory.join(word)))

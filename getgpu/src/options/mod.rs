@@ -10,14 +10,16 @@ mod table;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use getgpu_common::diag::Level;
+use clap::ValueEnum;
+use getgpu_common::diag::Verbosity;
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::inventory::Gauge;
 use getgpu_common::overrides::Overrides;
 
 pub use parse::parse;
 
 /// How the answer is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     Uuid,
     Index,
@@ -27,6 +29,7 @@ pub enum Format {
     /// frameworks read.
     Task,
     /// Nothing is printed.
+    #[value(skip)]
     Nothing,
 }
 
@@ -42,13 +45,22 @@ pub enum Keep {
 }
 
 /// How a listing is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Form {
     Table,
     Json,
     Csv,
     /// For node_exporter's textfile collector.
     Prometheus,
+}
+
+/// When a table has colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal that shows them.
+    Auto,
+    Always,
+    Never,
 }
 
 /// Which devices a listing shows.
@@ -62,7 +74,7 @@ pub enum Only {
 }
 
 /// When Slurm calls (slurm.conf(5)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Hook {
     /// On a node, before a job.
     Prolog,
@@ -70,15 +82,6 @@ pub enum Hook {
     TaskProlog,
     /// On a node, behind a job.
     Epilog,
-}
-
-impl Hook {
-    /// Each with its word.
-    pub const ALL: [(&str, Self); 3] = [
-        ("prolog", Self::Prolog),
-        ("task-prolog", Self::TaskProlog),
-        ("epilog", Self::Epilog),
-    ];
 }
 
 /// What is to be done.
@@ -93,7 +96,10 @@ pub enum Action {
     /// Show who waits.
     Queue { json: bool },
     /// Look whether this node is set up, and at wrapped programs below these directories.
-    Check(Vec<PathBuf>),
+    Check {
+        directories: Vec<PathBuf>,
+        json: bool,
+    },
     /// Print how many are free.
     CountFree,
     /// Print what is reserved under this tag.
@@ -118,28 +124,37 @@ pub struct Options {
     pub action: Action,
     /// What chooses, shares and waits.
     pub choices: Overrides,
-    /// `--ignore-grant`
     pub ignore_grant: bool,
-    /// `--for`
     pub reserve_for: Option<Duration>,
     /// `--hold`, `--no-reserve`
     pub keep: Keep,
-    /// `--tag`
     pub tag: Option<String>,
-    /// `--uid`
     pub uid: Option<u32>,
-    /// `--format`
+    /// The group that this user's programs run as; none: the one of the user's login.
+    pub gid: Option<u32>,
     pub format: Format,
-    /// `--explain`
     pub explain: bool,
+    pub columns: Vec<Gauge>,
+    pub color: Color,
     /// `-v`, `-q`
-    pub level: Level,
+    pub level: Verbosity,
 }
 
 /// The failure of a call that is typed wrongly.
+/// The value of an option that is one of some words.
+fn one_of<T: ValueEnum>(option: &str, word: &str) -> Result<T, Failure> {
+    T::from_str(word, false).map_err(|_| {
+        let known = T::value_variants().iter();
+        let known = known.filter_map(ValueEnum::to_possible_value);
+        let words: Vec<String> = known.map(|value| value.get_name().to_owned()).collect();
+        usage(format!("{option} {word}: not one of {}", words.join(", ")))
+    })
+}
+
 fn usage(message: String) -> Failure {
     Failure::new(Kind::Usage, message).hint("getgpu --help")
 }
 
 #[cfg(test)]
+#[path = "options_tests.rs"]
 mod tests;

@@ -4,16 +4,16 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::ArgMatches;
+use clap::FromArgMatches;
 use getgpu_common::error::Failure;
 use getgpu_common::flags;
 use getgpu_common::help_text::Asked;
 use getgpu_common::overrides::Overrides;
 use getgpu_common::quantity;
 
-use super::table::{CALLER, FORMATS, GUIDE, LIST_FORMATS, command};
-use super::{Action, Format, Hook, Keep, Options, listing, meant, usage};
-use getgpu_common::diag::Level;
+use super::table::{CALLER, GUIDE, Keeping, LIST_FORMATS, Looking, Typed, command};
+use super::{Action, Color, Format, Keep, Options, listing, meant, one_of, usage};
+use getgpu_common::diag::Verbosity;
 
 /// Settings whose options choose, share or wait, which INDEX excludes; the type decides
 /// what is counted.
@@ -30,79 +30,72 @@ const WITHOUT_INDEX: [&str; 7] = [
 /// Reads the arguments behind the program's name.
 pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, Failure> {
     let words: Vec<OsString> = std::iter::once("getgpu".into()).chain(arguments).collect();
-    // To build the parser takes an eighth of what a pick takes (`make budget`), and
-    // `$(getgpu)` has nothing for it.
-    if words.len() == 1 {
-        return Ok(Options::only(Action::Print(None)));
-    }
-    parsed(&words)
-}
-
-/// The same by the parser in any case.
-pub(super) fn parsed(words: &[OsString]) -> Result<Options, Failure> {
-    let typed = command().try_get_matches_from(words);
+    let typed = command().try_get_matches_from(&words);
+    let typed = typed.and_then(|matches| Typed::from_arg_matches(&matches));
     let typed = typed.map_err(|error| flags::usage_failure("getgpu", &error))?;
-    if typed.get_flag("help") {
-        let text = GUIDE.text(command(), Asked::by(words));
-        return Ok(Options::only(Action::Text(text)));
-    }
-    check(&typed)
+    let text = if typed.common.help {
+        GUIDE.text(command(), Asked::by(&words))
+    } else if typed.common.version {
+        format!("getgpu {}\n", env!("CARGO_PKG_VERSION"))
+    } else {
+        return check(&typed);
+    };
+    Ok(Options::text(text))
 }
 
-fn check(typed: &ArgMatches) -> Result<Options, Failure> {
-    if typed.get_flag("version") {
-        let version = format!("getgpu {}\n", env!("CARGO_PKG_VERSION"));
-        return Ok(Options::only(Action::Text(version)));
-    }
-    let time = |name: &str| {
-        let read = |t| quantity::time(t).map_err(|e| usage(format!("--{name}: {e}")));
-        text(typed, name).map(read).transpose()
-    };
+fn check(typed: &Typed) -> Result<Options, Failure> {
+    let Keeping {
+        reserve_for,
+        hold,
+        tag,
+        uid,
+        no_reserve,
+        ..
+    } = &typed.keeping;
     let mut options = Options {
-        format: format(typed)?,
-        choices: Overrides::of(typed, "getgpu")?,
-        tag: text(typed, "tag").map(tag_name).transpose()?,
-        uid: text(typed, "uid").map(uid_number).transpose()?,
-        reserve_for: time("for")?,
-        keep: keep(text(typed, "hold"), typed.get_flag("no-reserve"))?,
+        format: format(&typed.looking)?,
+        choices: Overrides::of(&typed.choosing, "getgpu")?,
+        tag: tag.as_deref().map(tag_name).transpose()?,
+        uid: uid.as_deref().map(uid_number).transpose()?,
+        gid: None,
+        reserve_for: reserve_for
+            .as_ref()
+            .map(|text| quantity::time(text).map_err(|e| usage(format!("--for: {e}"))))
+            .transpose()?,
+        keep: keep(hold.as_deref(), *no_reserve)?,
         action: action(typed)?,
-        ignore_grant: typed.get_flag("ignore-grant"),
-        explain: typed.get_flag("explain"),
-        level: flags::level(typed),
+        ignore_grant: typed.choosing.ignore_grant,
+        explain: typed.looking.explain,
+        columns: listing::columns(&typed.looking)?,
+        color: match &typed.looking.color {
+            Some(word) => one_of("--color", word)?,
+            None => Color::Auto,
+        },
+        level: typed.common.level(),
     };
     contradiction(typed, &options)?;
-    if let (Some(name), true) = (&options.tag, options.only_the_tag(typed)) {
+    if let (Some(name), true) = (&options.tag, options.only_the_tag(&typed.keeping)) {
         options.action = Action::Tagged(name.clone());
     }
     printing_alone(typed, &options)?;
     Ok(options)
 }
 
-fn text<'t>(typed: &'t ArgMatches, name: &str) -> Option<&'t str> {
-    typed.get_one::<String>(name).map(String::as_str)
-}
-
 /// How a device is printed.
-fn format(typed: &ArgMatches) -> Result<Format, Failure> {
-    match text(typed, "format") {
-        None | Some("uuid") => Ok(Format::Uuid),
-        Some("index") => Ok(Format::Index),
-        Some("env") => Ok(Format::Env),
-        Some("task") => Ok(Format::Task),
-        Some(_) if typed.get_flag("list") => Ok(Format::Uuid),
+fn format(looking: &Looking) -> Result<Format, Failure> {
+    match looking.format.as_deref() {
+        None => Ok(Format::Uuid),
+        Some(_) if looking.list => Ok(Format::Uuid),
         // `json` is what other programs take here.
         Some(other) if LIST_FORMATS.contains(&other) && other != "json" => {
             Err(usage(format!("--format {other} goes with --list")))
         }
-        Some(other) => Err(usage(format!(
-            "--format {other}: not one of {}",
-            FORMATS.join(", ")
-        ))),
+        Some(word) => one_of("--format", word),
     }
 }
 
 /// Refuses values and options that contradict each other whatever is to be done.
-fn contradiction(typed: &ArgMatches, options: &Options) -> Result<(), Failure> {
+fn contradiction(typed: &Typed, options: &Options) -> Result<(), Failure> {
     let Options {
         keep,
         format,
@@ -110,10 +103,11 @@ fn contradiction(typed: &ArgMatches, options: &Options) -> Result<(), Failure> {
         uid,
         ..
     } = options;
-    let refused = if *format == Format::Index && matches!(text(typed, "type"), Some("mig" | "any"))
+    let refused = if *format == Format::Index
+        && matches!(typed.choosing.kind.as_deref(), Some("mig" | "any"))
     {
         "--format index works for whole GPUs only: MIG devices have no CUDA index"
-    } else if text(typed, "share") == Some("auto") {
+    } else if typed.choosing.share.as_deref() == Some("auto") {
         "--share auto: divides a grant among ranks, which cudawrap does"
     } else if *keep == Keep::No && options.reserve_for.is_some() {
         "--for has no meaning with --no-reserve"
@@ -129,7 +123,7 @@ fn contradiction(typed: &ArgMatches, options: &Options) -> Result<(), Failure> {
 
 /// Refuses options that choose or keep a device where none is printed, and those that
 /// choose beside INDEX.
-fn printing_alone(typed: &ArgMatches, options: &Options) -> Result<(), Failure> {
+fn printing_alone(typed: &Typed, options: &Options) -> Result<(), Failure> {
     let Options {
         action, choices, ..
     } = options;
@@ -152,9 +146,10 @@ fn printing_alone(typed: &ArgMatches, options: &Options) -> Result<(), Failure> 
         action,
         Action::Print(_) | Action::Tagged(_) | Action::ShowConfig
     );
-    let chooses = || choices.first_of(&["wait", "count", "policy"]);
-    let other = chooses().map(str::to_owned);
-    let other = other.or_else(|| only_for_printing(typed).map(|name| format!("--{name}")));
+    let other = choices
+        .first_of(&["wait", "count", "policy"])
+        .map(str::to_owned);
+    let other = other.or_else(|| only_for_printing(typed).map(str::to_owned));
     match other.filter(|_| !prints) {
         Some(other) => Err(usage(format!(
             "{other} can only be used when a device is printed"
@@ -164,35 +159,35 @@ fn printing_alone(typed: &ArgMatches, options: &Options) -> Result<(), Failure> 
 }
 
 /// What is to be done: the one action that was asked for, else printing a device.
-fn action(typed: &ArgMatches) -> Result<Action, Failure> {
-    let given = |name: &str| typed.get_flag(name);
+fn action(typed: &Typed) -> Result<Action, Failure> {
+    let (looking, keeping) = (&typed.looking, &typed.keeping);
     let mut wanted: Vec<(&str, Action)> = Vec::new();
     wanted.extend(words(typed)?);
-    wanted.extend(listing::action(typed)?);
-    if given("queue") {
-        let json = given("json");
+    wanted.extend(listing::action(looking)?);
+    if looking.queue {
+        let json = looking.json;
         wanted.push(("--queue", Action::Queue { json }));
-    } else if given("json") && !given("list") {
-        return Err(usage("--json goes with --list or --queue".into()));
+    } else if looking.json && !looking.list && !looking.check {
+        return Err(usage("--json goes with --list, --queue or --check".into()));
     }
-    if given("count-free") {
+    if looking.count_free {
         wanted.push(("--count-free", Action::CountFree));
     }
-    if let Some(name) = text(typed, "release") {
-        wanted.push(("--release", Action::Release(name.to_owned())));
+    if let Some(name) = &keeping.release {
+        wanted.push(("--release", Action::Release(name.clone())));
     }
-    if given("release-all") {
+    if keeping.release_all {
         wanted.push(("--release-all", Action::ReleaseAll));
     }
-    if given("show-config") {
+    if looking.show_config {
         wanted.push(("--show-config", Action::ShowConfig));
     }
-    if let Some(file) = text(typed, "monitor") {
+    if let Some(file) = &typed.service.monitor {
         let file = Some(PathBuf::from(file)).filter(|file| !file.as_os_str().is_empty());
         wanted.push(("--monitor", Action::Monitor(file)));
     }
-    if let Some(word) = text(typed, "slurm") {
-        wanted.push(("--slurm", Action::Slurm(slurm_hook(word)?)));
+    if let Some(word) = &typed.service.slurm {
+        wanted.push(("--slurm", Action::Slurm(one_of("--slurm", word)?)));
     }
     match wanted.as_slice() {
         [] => Ok(Action::Print(None)),
@@ -204,11 +199,12 @@ fn action(typed: &ArgMatches) -> Result<Action, Failure> {
 }
 
 /// What the words without an option mean: an INDEX, or the directories of `--check`.
-fn words(typed: &ArgMatches) -> Result<Option<(&'static str, Action)>, Failure> {
-    let words: Vec<&String> = typed.get_many("index").into_iter().flatten().collect();
-    if typed.get_flag("check") {
+fn words(typed: &Typed) -> Result<Option<(&'static str, Action)>, Failure> {
+    let words: Vec<&String> = typed.index.iter().collect();
+    if typed.looking.check {
         let directories = words.iter().map(PathBuf::from).collect();
-        return Ok(Some(("--check", Action::Check(directories))));
+        let json = typed.looking.json;
+        return Ok(Some(("--check", Action::Check { directories, json })));
     }
     match words[..] {
         [] => Ok(None),
@@ -240,36 +236,33 @@ fn keep(hold: Option<&str>, no_reserve: bool) -> Result<Keep, Failure> {
 }
 
 /// An option that says how a device is kept or chosen, which has no meaning elsewhere.
-fn only_for_printing(typed: &ArgMatches) -> Option<&'static str> {
-    let valued = ["for", "hold"]
-        .into_iter()
-        .find(|name| typed.contains_id(name));
-    let flags = || {
-        ["no-reserve", "explain"]
-            .into_iter()
-            .find(|name| typed.get_flag(name))
-    };
-    valued.or_else(flags)
+fn only_for_printing(typed: &Typed) -> Option<&'static str> {
+    let keeping = &typed.keeping;
+    let given = [
+        (keeping.reserve_for.is_some(), "--for"),
+        (keeping.hold.is_some(), "--hold"),
+        (keeping.no_reserve, "--no-reserve"),
+        (typed.looking.explain, "--explain"),
+    ];
+    given
+        .iter()
+        .find(|(given, _)| *given)
+        .map(|(_, name)| *name)
 }
 
 /// A tag is a word that can stand in a command line, a file name and a unit's name.
 fn tag_name(name: &str) -> Result<String, Failure> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if (1..=64).contains(&name.len()) && name.bytes().all(fits) {
+    if (1..=64).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    {
         return Ok(name.to_owned());
     }
     Err(usage(format!(
         "--tag {}: expected 1 to 64 characters of A-Z a-z 0-9 . _ -",
         getgpu_common::diag::printable(name)
     )))
-}
-
-fn slurm_hook(word: &str) -> Result<Hook, Failure> {
-    let known = Hook::ALL.iter().find(|(name, _)| *name == word);
-    known.map(|(_, hook)| *hook).ok_or_else(|| {
-        let words = Hook::ALL.map(|(name, _)| name).join(", ");
-        usage(format!("--slurm {word}: not one of {words}"))
-    })
 }
 
 fn uid_number(text: &str) -> Result<u32, Failure> {
@@ -282,26 +275,28 @@ fn uid_number(text: &str) -> Result<u32, Failure> {
 
 impl Options {
     /// Whether nothing but the tag was asked for: then what is reserved under it is printed.
-    fn only_the_tag(&self, typed: &ArgMatches) -> bool {
-        let kept = ["for", "hold", "uid"]
-            .iter()
-            .any(|name| typed.contains_id(name));
+    fn only_the_tag(&self, typed: &Keeping) -> bool {
+        let kept = typed.reserve_for.is_some() || typed.hold.is_some() || typed.uid.is_some();
         let plain = self.action == Action::Print(None) && self.choices.is_empty();
-        plain && !kept && !typed.get_flag("no-reserve")
+        plain && !kept && !typed.no_reserve
     }
 
-    fn only(action: Action) -> Self {
+    /// Nothing but a text.
+    fn text(text: String) -> Self {
         Self {
-            action,
+            action: Action::Text(text),
             choices: Overrides::default(),
             ignore_grant: false,
             reserve_for: None,
             keep: Keep::ForProgram,
             tag: None,
             uid: None,
+            gid: None,
             format: Format::Uuid,
             explain: false,
-            level: Level::Normal,
+            columns: Vec::new(),
+            color: Color::Auto,
+            level: Verbosity::Normal,
         }
     }
 }

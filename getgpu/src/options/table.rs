@@ -1,203 +1,140 @@
-//! The flag table of getgpu: what each option is called and what it is for, and the texts
-//! around it in the help. The parser, the help, the man page and the completions are made
-//! from it; it needs nothing else of this program.
+//! The options of getgpu: what each is called and what it is for, and the texts around them
+//! in the help. The parser, the help, the man page and the completions are made from this
+//! struct; it needs nothing else of this program.
 
-use clap::{Arg, ArgAction, Command};
-use getgpu_common::flags::{self, Flag, Takes, flag};
+use clap::{Command, CommandFactory, Parser};
+use getgpu_common::flags;
 use getgpu_common::help_text::HelpText;
-use getgpu_common::shared_flags;
+use getgpu_common::shared_flags::{Choosing, Common};
 
-const KEEP: &str = "Keeping it";
-const SHOW: &str = "Looking";
-const OTHER: &str = "Other";
 /// What `--hold` means without a value.
 pub const CALLER: &str = "caller";
-
-/// How often `--watch` looks without a value.
-pub const WATCH: &str = "2";
 
 pub const FORMATS: [&str; 4] = ["uuid", "index", "env", "task"];
 /// What `--format` takes beside `--list`.
 pub const LIST_FORMATS: [&str; 4] = ["table", "json", "csv", "prometheus"];
 
-/// What only getgpu has.
-const FLAGS: &[Flag] = &[
-    flag(
-        "for",
-        &[],
-        Takes::Value("TIME"),
-        KEEP,
-        "How long the reservation waits for its program to appear [default: 60]",
-    ),
-    flag(
-        "hold",
-        &[],
-        Takes::Optional {
-            name: "PID",
-            default: CALLER,
-        },
-        KEEP,
-        "Keep the device until PID (default: the calling process) exits, whatever runs; 0: until it is released (root only)",
-    ),
-    flag(
-        "tag",
-        &[],
-        Takes::Value("NAME"),
-        KEEP,
-        "Name the reservation; without other options: print the devices reserved under NAME",
-    ),
-    flag(
-        "uid",
-        &[],
-        Takes::Value("UID"),
-        KEEP,
-        "Reserve on behalf of UID (root only)",
-    ),
-    flag(
-        "no-reserve",
-        &[],
-        Takes::Nothing,
-        KEEP,
-        "Only print a device, reserve nothing",
-    ),
-    flag(
-        "release",
-        &[],
-        Takes::Value("DEVICE-or-TAG"),
-        KEEP,
-        "Give up your reservation with this TAG, or of the device with this UUID or INDEX (root: anybody's)",
-    ),
-    flag(
-        "release-all",
-        &[],
-        Takes::Nothing,
-        KEEP,
-        "Give up all your reservations (root: everybody's)",
-    ),
-    flag(
-        "list",
-        &['l', 'L'],
-        Takes::Nothing,
-        SHOW,
-        "List all devices: state, user, program, since when",
-    ),
-    flag(
-        "json",
-        &[],
-        Takes::Nothing,
-        SHOW,
-        "With --list or --queue: print JSON",
-    ),
-    flag(
-        "free",
-        &[],
-        Takes::Nothing,
-        SHOW,
-        "With --list: only free devices",
-    ),
-    flag(
-        "mine",
-        &[],
-        Takes::Nothing,
-        SHOW,
-        "With --list: only devices that you hold or use",
-    ),
-    flag(
-        "user",
-        &[],
-        Takes::Value("NAME"),
-        SHOW,
-        "With --list: only devices that this user holds or uses",
-    ),
-    flag(
-        "watch",
-        &[],
-        Takes::Optional {
-            name: "SECONDS",
-            default: WATCH,
-        },
-        SHOW,
-        "Show the list on a terminal and redraw it every SECONDS (default: 2) until you press q",
-    ),
-    flag(
-        "queue",
-        &[],
-        Takes::Nothing,
-        SHOW,
-        "List the waiters in the queue, each with its start and command",
-    ),
-    flag(
-        "count-free",
-        &[],
-        Takes::Nothing,
-        SHOW,
-        "Print the number of free devices",
-    ),
-    flag(
-        "format",
-        &[],
-        Takes::Value("FORMAT"),
-        SHOW,
-        "uuid, index (with CUDA_DEVICE_ORDER=PCI_BUS_ID; whole GPUs only), env (an export line) or task (env and, for a share, the variables that frameworks read); with --list: table, json, csv, prometheus",
-    ),
-    flag(
-        "explain",
-        &[],
-        Takes::Nothing,
-        SHOW,
-        "Also print, for every other device, why it was not chosen",
-    ),
-    flag(
-        "check",
-        &[],
-        Takes::Nothing,
-        SHOW,
-        "Check whether this node is set up and print a remedy for each problem; with DIR...: check the wrapped programs there too",
-    ),
-    flag(
-        "monitor",
-        &[],
-        Takes::Optional {
-            name: "FILE",
-            default: "",
-        },
-        OTHER,
-        "Watch the node as a service of root's: log the end of leases, apply max_idle, write metrics into FILE once a minute",
-    ),
-    flag(
-        "slurm",
-        &[],
-        Takes::Value("HOOK"),
-        OTHER,
-        "Run as Slurm's prolog, task-prolog or epilog, which etc/slurm calls",
-    ),
-    flag(
-        "show-config",
-        &[],
-        Takes::Nothing,
-        SHOW,
-        "Print each setting and where it comes from",
-    ),
-];
+/// What was typed.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "getgpu", about = GUIDE.about, long_about = None)]
+#[command(override_usage = "getgpu [OPTIONS] [INDEX]")]
+pub struct Typed {
+    #[command(flatten)]
+    pub choosing: Choosing,
+    #[command(flatten)]
+    pub keeping: Keeping,
+    #[command(flatten)]
+    pub looking: Looking,
+    #[command(flatten)]
+    pub service: Service,
+    #[command(flatten)]
+    pub common: Common,
+    /// The device with this number in getgpu --list, even if it is in use; reserved if it is
+    /// free
+    #[arg(value_name = "INDEX", num_args = 0..)]
+    pub index: Vec<String>,
+}
 
-/// Every option of getgpu.
-pub fn table() -> impl Iterator<Item = Flag> {
-    shared_flags::CHOOSING
-        .into_iter()
-        .chain(FLAGS.iter().copied())
-        .chain(shared_flags::COMMON)
+/// How a device is kept and given up.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Keeping it")]
+pub struct Keeping {
+    /// How long the reservation waits for its program to appear [default: 60]
+    #[arg(long = "for", value_name = "TIME")]
+    pub reserve_for: Option<String>,
+    /// Keep the device until PID (default: the calling process) exits, whatever runs; 0: until it
+    /// is released (root only)
+    #[arg(long, value_name = "PID", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = CALLER)]
+    pub hold: Option<String>,
+    /// Name the reservation; without other options: print the devices reserved under NAME
+    #[arg(long, value_name = "NAME")]
+    pub tag: Option<String>,
+    /// Reserve on behalf of UID (root only)
+    #[arg(long, value_name = "UID")]
+    pub uid: Option<String>,
+    /// Only print a device, reserve nothing
+    #[arg(long)]
+    pub no_reserve: bool,
+    /// Give up your reservation with this TAG, or of the device with this UUID or INDEX (root:
+    /// anybody's)
+    #[arg(long, value_name = "DEVICE-or-TAG")]
+    pub release: Option<String>,
+    /// Give up all your reservations (root: everybody's)
+    #[arg(long)]
+    pub release_all: bool,
+}
+
+/// What is shown, and how.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Looking")]
+pub struct Looking {
+    /// List all devices: state, user, program, since when
+    #[arg(long, short = 'l', visible_short_alias = 'L')]
+    pub list: bool,
+    /// With --list, --queue or --check: print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// With --list: only free devices
+    #[arg(long)]
+    pub free: bool,
+    /// With --list: only devices that you hold or use
+    #[arg(long)]
+    pub mine: bool,
+    /// With --list: only devices that this user holds or uses
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Show the list on a terminal and redraw it every SECONDS (default: 2) until you press q
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "2")]
+    pub watch: Option<String>,
+    /// List the waiters in the queue, each with its start and command, and since when devices are
+    /// held
+    #[arg(long)]
+    pub queue: bool,
+    /// Print the number of free devices
+    #[arg(long)]
+    pub count_free: bool,
+    /// uuid, index (with CUDA_DEVICE_ORDER=PCI_BUS_ID; whole GPUs only), env (an export line) or
+    /// task (env and, for a share, the variables that frameworks read); with --list: table, json,
+    /// csv, prometheus
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// With --list: more columns, of the GPU: utilization, power, temperature
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub columns: Vec<String>,
+    /// With --list: colours also in a pipe (always), or nowhere (never) [default: auto]
+    #[arg(long, value_name = "WHEN")]
+    pub color: Option<String>,
+    /// Also print, for every other device, why it was not chosen
+    #[arg(long)]
+    pub explain: bool,
+    /// Check whether this node is set up and print a remedy for each problem (with -q: problems
+    /// only); with DIR...: check the wrapped programs there too
+    #[arg(long)]
+    pub check: bool,
+    /// Print each setting and where it comes from
+    #[arg(long)]
+    pub show_config: bool,
+}
+
+/// What services and batch systems call.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Other")]
+pub struct Service {
+    /// Watch the node as a service of root's: log the end of leases, apply max_idle, write metrics
+    /// into FILE once a minute
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "")]
+    pub monitor: Option<String>,
+    /// Run as Slurm's prolog, task-prolog or epilog, which etc/slurm calls
+    #[arg(long, value_name = "HOOK")]
+    pub slurm: Option<String>,
 }
 
 /// The parser, from which completions are made too.
 pub fn command() -> Command {
-    let index = Arg::new("index")
-        .value_name("INDEX")
-        .num_args(0..)
-        .action(ArgAction::Append)
-        .help("The device with this number in getgpu --list, even if it is in use; reserved if it is free");
-    flags::command("getgpu", GUIDE.about, table())
-        .arg(index)
-        .override_usage("getgpu [OPTIONS] [INDEX]")
+    flags::prepared(Typed::command())
 }
 
 /// The texts beside the options.

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use getgpu_common::error::Kind;
+use getgpu_common::job::number_in_name;
+use getgpu_common::quantity::unix_seconds;
 use nix::fcntl::{Flock, FlockArg};
 
 /// Why a job got no part, for its user.
@@ -65,8 +67,7 @@ impl Mark {
     /// Notes why nothing could be reserved.
     pub fn explain(&self, kind: Kind) -> io::Result<()> {
         let place = REASONS.iter().position(|(known, _)| *known == kind);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let seconds = Duration::from_secs(now.unwrap_or_default().as_secs());
+        let seconds = Duration::from_secs(unix_seconds());
         let code = Duration::from_nanos(place.map_or(0, |place| place as u64 + 1));
         self.file.set_modified(UNIX_EPOCH + seconds + code)
     }
@@ -98,28 +99,23 @@ pub fn clear(marks: &Path, job: &str) {
     let _ = std::fs::remove_file(path(marks, job));
 }
 
-/// The marked jobs.
 pub fn jobs(marks: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(marks).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let numbers = names.filter_map(|name| name.strip_prefix("slurm-").map(str::to_owned));
-    numbers
-        .filter(|job| !job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit()))
+    names
+        .filter_map(|name| number_in_name(&name).map(str::to_owned))
         .collect()
+}
+
+fn age(file: &File) -> Option<Duration> {
+    let made = file.metadata().and_then(|meta| meta.modified()).ok()?;
+    SystemTime::now().duration_since(made).ok()
 }
 
 /// Removes the mark of a job that has no step here, unless it is younger than `old` or a
 /// prolog of the job runs.
 pub fn clear_old(marks: &Path, job: &str, old: Duration) {
     let path = path(marks, job);
-    let is_old = |file: &File| {
-        let age = file
-            .metadata()
-            .and_then(|meta| meta.modified())
-            .ok()
-            .and_then(|time| SystemTime::now().duration_since(time).ok());
-        age.is_some_and(|age| age >= old)
-    };
     let Ok(file) = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW)
@@ -129,7 +125,7 @@ pub fn clear_old(marks: &Path, job: &str, old: Duration) {
     };
     if let Ok(file) = lock(file, FlockArg::LockExclusiveNonblock) {
         let mark = Mark { path, file };
-        if mark.is_in_place() && is_old(&mark.file) {
+        if mark.is_in_place() && age(&mark.file).is_some_and(|age| age >= old) {
             mark.remove();
         }
     }

@@ -3,18 +3,21 @@
 //! should have a device and gets none sees no GPU.
 
 mod epilog;
+mod keep;
 pub mod mark;
 mod old_settings;
 mod part;
 mod prolog;
 mod task;
+mod task_epilog;
 mod task_process;
 mod task_prolog;
 mod tell;
+mod wish;
 
 use std::path::PathBuf;
 
-use getgpu_common::diag::{Diag, Level};
+use getgpu_common::diag::{Diag, Verbosity};
 use getgpu_common::error::Failure;
 use getgpu_common::lock::LockFile;
 use getgpu_common::node_lock::find_lock_file;
@@ -22,8 +25,8 @@ use getgpu_common::settings::{Environment, Loaded};
 
 use crate::options::Hook;
 
-/// How getgpu speaks in a hook: what went wrong is told by the hook.
-const DIAG: Diag = Diag::new("getgpu", Level::Quiet);
+/// How getgpu speaks in a hook: the hook itself reports failures.
+const DIAG: Diag = Diag::new("getgpu", Verbosity::Quiet);
 
 /// Runs a hook; gives its exit status.
 pub fn run(hook: Hook) -> i32 {
@@ -92,7 +95,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The job's number; the failure is told.
+/// The job's number; a failure is printed.
 fn job_number(hook: &str) -> Option<String> {
     let id = variable("SLURM_JOB_ID").unwrap_or_default();
     if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,6 +1,7 @@
 //! The file in which earlier versions had the settings of the hooks, as shell variables.
-//! Its plain lines `NAME=VALUE` still count where config.toml says nothing, and the lines
-//! that say the same in config.toml are shown; nothing in it is executed.
+//! Lines of the form NAME=VALUE still count where config.toml says nothing, and the lines
+//! that say the same in config.toml are shown. Nothing is executed: a line that only a
+//! shell could tell about is an error of the site if it names a setting.
 
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::settings::{Loaded, Source, quoted};
@@ -32,37 +33,79 @@ const NAMES: [(&str, &str, Form); 7] = [
 /// config.toml, and what is wrong with the file.
 pub fn apply(loaded: &mut Loaded) -> (Vec<String>, Option<Failure>) {
     let text = std::fs::read_to_string(PATH).unwrap_or_default();
-    let mut wrong = None;
-    let mut moved = Vec::new();
-    let lines: Vec<(&str, String)> = text.lines().filter_map(assignment).collect();
-    for (name, key, form) in &NAMES {
-        // The last one counts, as in a shell.
-        let Some((_, value)) = lines.iter().rfind(|(known, _)| known == name) else {
+    let assigned = match assignments(&text) {
+        Ok(assigned) => assigned,
+        Err(failure) => return (Vec::new(), Some(failure)),
+    };
+    let (mut moved, mut wrong) = (Vec::new(), None);
+    for (name, value) in assigned {
+        let Some((_, key, form)) = NAMES.iter().find(|(known, ..)| *known == name) else {
             continue;
         };
         let texts = texts(value, *form);
         moved.push(line(key, &texts, *form));
         let set = loaded.sources.iter().find(|(known, _)| known == key);
-        if set.is_some_and(|(_, source)| !matches!(source, Source::BuiltIn)) {
-            continue;
-        }
-        if let Err(failure) = loaded.put(key, &texts, &format!("{PATH}: {name}")) {
+        let by_file = set.is_some_and(|(_, source)| matches!(source, Source::File(_)));
+        if !by_file && let Err(failure) = loaded.put(key, &texts, &format!("{PATH}: {name}")) {
             wrong = Some(Failure::new(Kind::Usage, failure.message));
         }
     }
     (moved, wrong)
 }
 
-/// `NAME=VALUE`, `export NAME='VALUE'`, with a comment behind it.
-fn assignment(line: &str) -> Option<(&str, String)> {
-    let line = line.trim();
-    let line = line.strip_prefix("export ").unwrap_or(line).trim_start();
-    let (name, rest) = line.split_once('=')?;
-    let value = match rest.chars().next() {
-        Some(quote @ ('"' | '\'')) => rest[1..].split(quote).next(),
-        _ => rest.split([' ', '\t', '#', ';']).next(),
+/// The names and values of the lines; other commands of a shell say nothing.
+fn assignments(text: &str) -> Result<Vec<(&str, &str)>, Failure> {
+    let mut assigned = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line
+            .split_once(" #")
+            .map_or(line, |(before, _)| before)
+            .trim();
+        if line.starts_with('#') {
+            continue;
+        }
+        match assignment(line) {
+            Some(found) => assigned.push(found),
+            None if line.contains("GETGPU_SLURM_") || leaves_quote_open(line) => {
+                let place = number + 1;
+                let text = format!("{PATH}:{place}: not of the form NAME=VALUE");
+                let hint = "move the settings to config.toml, [slurm]";
+                return Err(Failure::new(Kind::Usage, text).hint(hint));
+            }
+            None => {}
+        }
+    }
+    Ok(assigned)
+}
+
+/// Whether the lines behind this one may be part of a text in quotes.
+fn leaves_quote_open(line: &str) -> bool {
+    ['\'', '"']
+        .iter()
+        .any(|quote| line.matches(*quote).count() % 2 == 1)
+}
+
+/// `export NAME='VALUE'`, where nothing in the value means anything to a shell but the
+/// quotes around it.
+fn assignment(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line
+        .strip_prefix("export ")
+        .unwrap_or(line)
+        .split_once('=')?;
+    let unquoted = ['\'', '"'].into_iter().find_map(|quote| {
+        let inner = value.strip_prefix(quote)?.strip_suffix(quote)?;
+        (!inner.contains(['\'', '"'])).then_some(inner)
+    });
+    let meant = match unquoted {
+        Some(inner) => inner,
+        None if value.contains([' ', '\t', ';', '&', '|', '<', '>', '(', ')', '\'', '"']) => {
+            return None;
+        }
+        None => value,
     };
-    Some((name, value.unwrap_or_default().to_owned()))
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !meant.contains(['$', '`', '\\']);
+    is_plain.then_some((name, meant))
 }
 
 fn texts(value: &str, form: Form) -> Vec<String> {
@@ -88,19 +131,28 @@ mod tests {
 
     #[test]
     fn lines_of_a_shell_become_lines_of_the_settings_file() {
-        for (old, name, value) in [
-            ("GETGPU_SLURM_WAIT=600", "GETGPU_SLURM_WAIT", "600"),
-            (
-                "  export GETGPU_SLURM_OPTIONS='--gpu 3' # x",
-                "GETGPU_SLURM_OPTIONS",
-                "--gpu 3",
-            ),
-            ("GETGPU_SLURM_SHARES=", "GETGPU_SLURM_SHARES", ""),
-            ("GETGPU_SLURM_STRICT=1 # strict", "GETGPU_SLURM_STRICT", "1"),
+        for (old, expected) in [
+            ("A=600", Some(("A", "600"))),
+            ("export A='--gpu 3'", Some(("A", "--gpu 3"))),
+            ("A=\"x=1/2 y=1/4\"", Some(("A", "x=1/2 y=1/4"))),
+            ("A=", Some(("A", ""))),
+            ("A='x", None),
+            ("A=x y", None),
+            ("A=$B", None),
+            ("A=\"`x`\"", None),
+            ("A='a'b'c'", None),
+            ("A=1; B=2", None),
+            (". /etc/other", None),
+            ("if true", None),
         ] {
-            assert_eq!(assignment(old), Some((name, value.to_owned())), "{old}");
+            assert_eq!(assignment(old), expected, "{old}");
         }
-        assert_eq!(assignment("# nothing"), None);
+        let text = "# GETGPU_SLURM_x\n\nA='1' # y\ntouch x\n";
+        assert_eq!(assignments(text).unwrap(), [("A", "1")]);
+        for wrong in [": ${GETGPU_SLURM_WAIT:=1}", "A='x\nB=1\n'"] {
+            let message = assignments(wrong).unwrap_err().message;
+            assert!(message.ends_with("getgpu-slurm:1: not of the form NAME=VALUE"));
+        }
         let line = |key, value, form| line(key, &texts(value, form), form);
         assert_eq!(
             line("slurm.wait", "600", Form::Text),

@@ -14,16 +14,17 @@ use crate::options::{self, Action, Format, Options};
 ///
 /// They are wrong, or leave the grant, or do something else than choose.
 pub fn choosing(words: &[String], own: &[String]) -> Result<Options, Failure> {
-    let read = |words: &mut dyn Iterator<Item = &String>| {
-        options::parse(std::iter::once("-q".into()).chain(words.map(Into::into)))
+    let typed = quietly(words.iter())?;
+    let why = match typed.action {
+        Action::Print(_) if typed.ignore_grant => "a job stays within its grant",
+        Action::Print(_) => return quietly(words.iter().chain(own)),
+        _ => "with these options getgpu chooses no device",
     };
-    let refuse = |why: &str| Err(Failure::new(Kind::Usage, why));
-    let typed = read(&mut words.iter())?;
-    match typed.action {
-        Action::Print(_) if typed.ignore_grant => refuse("a job stays within its grant"),
-        Action::Print(_) => read(&mut words.iter().chain(own)),
-        _ => refuse("with these options getgpu chooses no device"),
-    }
+    Err(Failure::new(Kind::Usage, why))
+}
+
+fn quietly<'w>(words: impl Iterator<Item = &'w String>) -> Result<Options, Failure> {
+    options::parse(std::iter::once("-q".into()).chain(words.map(Into::into)))
 }
 
 /// Reserves devices, and prints the lines for the task unless `silent`.

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::job::{Job, number_in_name};
 use getgpu_common::lock::ownership_proof;
-use getgpu_common::procfs::{self, Stat, process_memory, process_memory::Secret};
+use getgpu_common::procfs::{self, Stat};
 use getgpu_common::sys;
 
 use super::mark::{self, Mark};
@@ -38,8 +39,9 @@ pub fn run(context: &Context) -> Option<i32> {
 /// The part that the job is promised.
 fn promised(context: &Context) -> Option<String> {
     let constraints = variable("SLURM_JOB_CONSTRAINTS").unwrap_or_default();
-    let is_word = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-    let mut words: Vec<&str> = constraints.split(|c| !is_word(c)).collect();
+    let mut words: Vec<&str> = constraints
+        .split(|c: char| !c.is_ascii_alphanumeric() && !"_.-".contains(c))
+        .collect();
     let partition = variable("SLURM_JOB_PARTITION").unwrap_or_default();
     words.push(&partition);
     let shares = &context.loaded.settings.slurm.shares;
@@ -52,12 +54,12 @@ fn promised(context: &Context) -> Option<String> {
 /// The mark is made first and removed once the part is reserved, so that a prolog that is
 /// killed leaves it.
 fn reserve(context: &Context, job: &str, share: &str) {
-    let say = |text: &str| tell::log("prolog", &format!("job {job}: {text}"));
     let mark = Mark::make(&context.marks(), job);
     if let Err(error) = &mark {
-        say(&format!(
-            "it cannot be marked ({error}): without a part it may see all GPUs"
-        ));
+        log(
+            job,
+            &format!("it cannot be marked ({error}): without a part it may see all GPUs"),
+        );
     }
     match chosen(context, job, share) {
         Ok(()) => {
@@ -66,12 +68,16 @@ fn reserve(context: &Context, job: &str, share: &str) {
             }
         }
         Err(failure) => {
-            say(&format!("nothing reserved: {}", failure.message));
+            log(job, &format!("nothing reserved: {}", failure.message));
             if let Ok(mark) = mark {
                 let _ = mark.explain(failure.kind);
             }
         }
     }
+}
+
+fn log(job: &str, text: &str) {
+    tell::log("prolog", &format!("job {job}: {text}"));
 }
 
 fn chosen(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
@@ -94,7 +100,9 @@ fn chosen(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
     let own = [
         &wait, "--share", share, "--tag", &tag, "--uid", &uid, "--hold=0",
     ];
-    let options = part::choosing(more, &own.map(str::to_owned))?;
+    let mut options = part::choosing(more, &own.map(str::to_owned))?;
+    // Only a task of the same group may see what the holder has (ptrace(2)).
+    options.gid = variable("SLURM_JOB_GID").and_then(|gid| gid.parse().ok());
     part::reserve(context, &environment, options, true)
 }
 
@@ -123,44 +131,30 @@ fn jobs_with_old_reservation(context: &Context, old: Duration) -> BTreeSet<Strin
     let Ok(lock_file) = context.lock_file() else {
         return BTreeSet::new();
     };
-    let number = |tag: &str| {
-        let job = tag.strip_prefix("slurm-")?;
-        (!job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit())).then(|| job.to_owned())
-    };
     let mut youngest: BTreeMap<String, u64> = BTreeMap::new();
     for holder in ownership_proof::reservations(&lock_file, None, &|args| args.tag.is_some()) {
-        if let Some(job) = holder.args.tag.as_ref().and_then(|tag| number(&tag.name)) {
-            let start = youngest.entry(job).or_default();
+        let tag = holder.args.tag.as_ref();
+        if let Some(job) = tag.and_then(|tag| number_in_name(&tag.name)) {
+            let start = youngest.entry(job.to_owned()).or_default();
             *start = (*start).max(holder.start);
         }
     }
     let now = sys::boot_time();
-    let age = |start: u64| now.saturating_sub(Duration::from_secs(start / sys::ticks_per_second()));
-    let is_old = |(_, start): &(String, u64)| age(*start) >= old;
     youngest
         .into_iter()
-        .filter(is_old)
+        .filter(|(_, start)| now.saturating_sub(sys::after_boot(*start)) >= old)
         .map(|(job, _)| job)
         .collect()
 }
 
-/// The jobs with a step here: `slurmstepd: [JOB.STEP]`, of root's alone, since anybody can
-/// call a process so.
+/// The jobs with a step here: `slurmstepd: [JOB.STEP]`, of root's alone, since any user
+/// can call a process so.
 fn jobs_with_step() -> BTreeSet<String> {
     let daemons = procfs::pids().into_iter().filter(|pid| {
         procfs::euid(*pid) == Some(0)
             && Stat::read(*pid).is_some_and(|stat| stat.comm == "slurmstepd")
     });
-    daemons.filter_map(job_of_step).collect()
-}
-
-fn job_of_step(daemon: i32) -> Option<String> {
-    let Secret::Bytes(words) = process_memory::cmdline(daemon) else {
-        return None;
-    };
-    let text = String::from_utf8_lossy(&words);
-    let job = text.strip_prefix("slurmstepd: [")?.split_once('.')?.0;
-    job.bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| job.to_owned())
+    daemons
+        .filter_map(|pid| Some(Job::of_step(pid)?.number().to_owned()))
+        .collect()
 }

@@ -8,10 +8,8 @@ pub type Get<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// The part of its grant that a task has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Division {
-    /// All of it, as Slurm has set it: several devices.
-    Several,
-    /// All of it: one device.
-    Only,
+    /// All of it, as Slurm has set it.
+    All,
     /// One device of it.
     One,
     /// One part of so many of a device of it.
@@ -23,6 +21,11 @@ fn number(get: Get<'_>, name: &str) -> Option<usize> {
     whole(&get(name)?)
 }
 
+/// A variable that is not empty.
+fn set(get: Get<'_>, name: &str) -> Option<String> {
+    get(name).filter(|value| !value.is_empty())
+}
+
 fn whole(text: &str) -> Option<usize> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let octal = text.len() > 1 && text.starts_with('0');
@@ -32,20 +35,21 @@ fn whole(text: &str) -> Option<usize> {
 }
 
 /// The numbers under which the prolog may have reserved a part: a task of a heterogeneous
-/// job is told the number of its first component, the prolog that of the one on this node.
+/// job gets the number of its first component, the prolog that of the one on this node.
 pub fn jobs(get: Get<'_>, own: &str) -> Vec<String> {
-    let component = |place: usize| {
-        let names = ["SLURM_JOB_ID_HET_GROUP", "SLURM_JOB_ID_PACK_GROUP"];
-        let job = names
-            .iter()
-            .find_map(|name| number(get, &format!("{name}_{place}")))?;
-        Some(job.to_string())
-    };
-    let others = (0..).map_while(component).filter(|job| job != own);
+    let others = (0..)
+        .map_while(|place| {
+            let names = ["SLURM_JOB_ID_HET_GROUP", "SLURM_JOB_ID_PACK_GROUP"];
+            let job = names
+                .iter()
+                .find_map(|name| number(get, &format!("{name}_{place}")))?;
+            Some(job.to_string())
+        })
+        .filter(|job| job != own);
     std::iter::once(own.to_owned()).chain(others).collect()
 }
 
-/// How many devices of this node Slurm has granted to the job; 0 if that is not told, none
+/// How many devices of this node Slurm has granted to the job; 0 if it does not say, none
 /// without a grant.
 pub fn granted(get: Get<'_>) -> Option<usize> {
     match get("CUDA_VISIBLE_DEVICES") {
@@ -60,10 +64,20 @@ pub fn granted(get: Get<'_>) -> Option<usize> {
             } else {
                 "SLURM_JOB_GPUS"
             };
-            get(list).filter(|list| !list.is_empty())?;
-            Some(number(get, "SLURM_GPUS_ON_NODE").unwrap_or(0))
+            let count = number(get, "SLURM_GPUS_ON_NODE").unwrap_or(0);
+            let listed = get(list).is_some_and(|list| !list.is_empty());
+            (listed || count > 0).then_some(count)
         }
     }
+}
+
+/// What the job was promised: job_submit.lua says so in two variables, since `--export=NONE`
+/// keeps those of Slurm's alone; else by its partition, one of `partitions`.
+pub fn promised<'a>(get: Get<'_>, mut partitions: impl Iterator<Item = &'a str>) -> Option<String> {
+    let partition = set(get, "SLURM_JOB_PARTITION");
+    set(get, "GETGPU_SLURM_PART")
+        .or_else(|| set(get, "SLURM_GETGPU_PART"))
+        .or_else(|| partition.filter(|own| partitions.any(|name| name == own)))
 }
 
 /// Whether this is the batch script of a job with several tasks, each of which is asked
@@ -81,11 +95,7 @@ pub fn division(get: Get<'_>, devices: usize) -> Division {
     // Slurm has divided the grant among the tasks (--gpus-per-task=2).
     let divided = all > 0 && all <= on_node;
     if tasks == 1 || (divided && devices > 1) {
-        return if devices == 1 {
-            Division::Only
-        } else {
-            Division::Several
-        };
+        return Division::All;
     }
     if !divided && devices > 0 && tasks > devices {
         return Division::Part(tasks.div_ceil(devices));
@@ -97,12 +107,11 @@ pub fn division(get: Get<'_>, devices: usize) -> Division {
 /// neither does. A batch script is one task, and its variables are inherited by its steps.
 /// If only the sum over several nodes is known, it is the sum.
 fn tasks(get: Get<'_>) -> usize {
-    let listed = |name: &str| get(name).filter(|list| !list.is_empty());
-    if get("SLURM_STEP_ID").is_none() && listed("SLURM_TASKS_PER_NODE").is_some() {
+    if get("SLURM_STEP_ID").is_none() && set(get, "SLURM_TASKS_PER_NODE").is_some() {
         return 1;
     }
     let node = get("SLURM_NODEID").map_or(Some(0), |node| whole(&node));
-    let on_node = |name: &str| tasks_on(&listed(name)?, node?);
+    let on_node = |name: &str| tasks_on(&set(get, name)?, node?);
     on_node("SLURM_STEP_TASKS_PER_NODE")
         .or_else(|| on_node("SLURM_TASKS_PER_NODE"))
         .or_else(|| match get("SLURM_STEP_NUM_TASKS") {
@@ -146,20 +155,25 @@ mod tests {
         let on_node = |count| ("SLURM_GPUS_ON_NODE", count);
         let listed = |list| ("SLURM_STEP_TASKS_PER_NODE", list);
         for (devices, pairs, expected) in [
-            (4, &[step, listed("1")][..], Division::Several),
-            (1, &[step, listed("1")], Division::Only),
+            (4, &[step, listed("1")][..], Division::All),
+            (1, &[step, listed("1")], Division::All),
             (4, &[step, listed("4")], Division::One),
             (4, &[step, listed("8")], Division::Part(2)),
             (2, &[step, listed("5(x2),3"), ("SLURM_NODEID", "2")], Division::Part(2)),
             (2, &[step, listed("5(x2),3"), ("SLURM_NODEID", "3")], Division::One),
-            (2, &[step, listed("2"), on_node("4")], Division::Several),
+            (2, &[step, listed("2"), on_node("4")], Division::All),
             (1, &[step, listed("2"), on_node("4")], Division::One),
             (2, &[step, listed("4"), on_node("4")], Division::Part(2)),
             (0, &[step, listed("4")], Division::One),
-            (0, &[step, listed("1")], Division::Several),
-            (4, &[("SLURM_TASKS_PER_NODE", "4")], Division::Several),
-            (4, &[step, ("SLURM_STEP_NUM_TASKS", "1"), ("SLURM_NTASKS", "4")], Division::Several),
+            (0, &[step, listed("1")], Division::All),
+            (4, &[("SLURM_TASKS_PER_NODE", "4")], Division::All),
+            (4, &[step, ("SLURM_STEP_NUM_TASKS", "1"), ("SLURM_NTASKS", "4")], Division::All),
             (4, &[step, ("SLURM_NTASKS", "6")], Division::Part(2)),
+            (4, &[step, ("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_NTASKS", "1")], Division::One),
+            (4, &[step, ("SLURM_TASKS_PER_NODE", "1"), ("SLURM_NTASKS", "4")], Division::All),
+            (4, &[step, listed("4"), ("SLURM_TASKS_PER_NODE", "1")], Division::One),
+            (4, &[step, listed("1,2(x3),1"), ("SLURM_NODEID", "3")], Division::One),
+            (4, &[step, listed("4(x2),1,3(x2)"), ("SLURM_NODEID", "2")], Division::All),
             (4, &[step, listed("4(x08)")], Division::One),
             (4, &[step], Division::One),
         ] {
@@ -170,23 +184,38 @@ mod tests {
     #[test]
     fn a_grant_is_what_the_variable_or_slurm_names() {
         let step = ("SLURM_STEP_ID", "0");
-        for (pairs, expected) in [
+        #[rustfmt::skip]
+        let cases = [
             (&[][..], None),
             (&[("CUDA_VISIBLE_DEVICES", "0,1")], Some(2)),
             (&[("CUDA_VISIBLE_DEVICES", "")], None),
             (&[("CUDA_VISIBLE_DEVICES", "-1")], None),
             (&[("SLURM_JOB_GPUS", "2")], Some(0)),
             (&[step, ("SLURM_JOB_GPUS", "2")], None),
-            (
-                &[
-                    step,
-                    ("SLURM_STEP_GPUS", "2,3"),
-                    ("SLURM_GPUS_ON_NODE", "2"),
-                ],
-                Some(2),
-            ),
-        ] {
+            (&[step, ("SLURM_GPUS_ON_NODE", "2")], Some(2)),
+            (&[step, ("SLURM_GPUS_ON_NODE", "0")], None),
+            (&[step, ("SLURM_STEP_GPUS", "2,3"), ("SLURM_GPUS_ON_NODE", "2")], Some(2)),
+        ];
+        for (pairs, expected) in cases {
             assert_eq!(with(pairs, granted), expected, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_is_promised_a_part_by_a_variable_or_its_partition() {
+        let partition = ("SLURM_JOB_PARTITION", "parts");
+        for (pairs, expected) in [
+            (&[][..], None),
+            (&[partition], Some("parts")),
+            (&[("SLURM_JOB_PARTITION", "main")], None),
+            (
+                &[partition, ("SLURM_GETGPU_PART", "gpushare4")],
+                Some("gpushare4"),
+            ),
+            (&[("GETGPU_SLURM_PART", "")], None),
+        ] {
+            let promised = with(pairs, |get| promised(get, ["parts"].into_iter()));
+            assert_eq!(promised.as_deref(), expected, "{pairs:?}");
         }
     }
 

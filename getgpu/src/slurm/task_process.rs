@@ -1,5 +1,5 @@
 //! Which process becomes the task that a TaskProlog runs for: the child of slurmstepd
-//! above it. It need not be the parent, since a site's own TaskProlog may call ours.
+//! above it. It need not be the parent, since a site's own TaskProlog may call this one.
 
 use getgpu_common::procfs::ancestry;
 
@@ -10,19 +10,17 @@ const MOST: usize = 64;
 pub fn find() -> i32 {
     let above = ancestry::ancestors(std::process::id() as i32, MOST);
     let names: Vec<&str> = above.iter().map(|stat| stat.comm.as_str()).collect();
-    let parent = || nix::unistd::getppid().as_raw();
-    place(&names).map_or_else(parent, |place| above[place].pid)
+    place(&names).map_or_else(|| nix::unistd::getppid().as_raw(), |place| above[place].pid)
 }
 
 /// Of the names of ancestors, the nearest first, the place of the task. Before it executes
 /// its program it is called as slurmstepd, whose child it is.
 fn place(names: &[&str]) -> Option<usize> {
-    let daemon = |name: &&str| *name == "slurmstepd";
-    let first = names.iter().position(daemon)?;
-    let many = names[first..]
+    let first = names.iter().position(|name| *name == "slurmstepd")?;
+    let daemons = names[first..]
         .iter()
-        .take_while(|name| daemon(name))
-        .count();
+        .take_while(|name| **name == "slurmstepd");
+    let many = daemons.count();
     match many {
         1 => first.checked_sub(1),
         many => Some(first + many - 2),

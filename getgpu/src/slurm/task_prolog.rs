@@ -6,25 +6,31 @@ use std::path::Path;
 
 use getgpu_common::diag::print;
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::settings::{SlurmTaken, SlurmTasks};
+use getgpu_common::settings::SlurmTasks;
 use getgpu_common::{exit, hook};
 
 use super::task::{self, Division};
 use super::tell::{self, Who};
-use super::{Context, job_number, mark, part, tag, task_process, variable};
+use super::wish::Wish;
+use super::{Context, job_number, mark, part, tag, task_epilog, task_process, variable};
 
 /// What hides all GPUs.
 const HIDE: &str = "export CUDA_VISIBLE_DEVICES=\n";
 
 /// Runs it; none: the status is 0.
 pub fn run(context: &Context) -> Option<i32> {
+    if task_epilog::is_called() {
+        task_epilog::run();
+        return None;
+    }
     let job = job_number("task-prolog")?;
     let jobs = task::jobs(&variable, &job);
+    let shares = &context.loaded.settings.slurm.shares;
     let task = Task {
         context,
         pid: task_process::find(),
         granted: task::granted(&variable),
-        promised: variable("GETGPU_SLURM_PART").filter(|part| !part.is_empty()),
+        promised: task::promised(&variable, shares.iter().map(|share| share.name.as_str())),
         marked: jobs
             .iter()
             .find_map(|job| Some((job.clone(), mark::reason(&context.marks(), job)?))),
@@ -37,13 +43,13 @@ pub fn run(context: &Context) -> Option<i32> {
 }
 
 /// A task that should have a device and gets none.
-struct Denied {
+pub struct Denied {
     who: Who,
     failure: Failure,
 }
 
 impl Denied {
-    fn new(who: Who, failure: Failure) -> Self {
+    pub fn new(who: Who, failure: Failure) -> Self {
         Self { who, failure }
     }
 
@@ -52,20 +58,11 @@ impl Denied {
     }
 }
 
-/// Who wants the task to have a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Wish {
-    Nobody,
-    Site,
-    /// The job, with these options.
-    Job(Vec<String>),
-}
-
 /// One task, and what is known of it.
-struct Task<'a> {
-    context: &'a Context,
+pub struct Task<'a> {
+    pub context: &'a Context,
     /// The process that becomes the task.
-    pid: i32,
+    pub pid: i32,
     /// How many devices are granted; 0: unknown.
     granted: Option<usize>,
     /// What job_submit.lua has promised to the job.
@@ -82,18 +79,18 @@ impl Task<'_> {
         if self.use_part()? {
             return Ok(());
         }
-        let wish = self.wish()?;
+        let settings = &self.context.loaded.settings.slurm;
+        let wish = Wish::read(settings, self.granted.is_some())
+            .map_err(|failure| Denied::new(Who::First, failure))?;
         if wish == Wish::Nobody || task::only_starts_tasks(&variable) {
             return self.leave_alone();
         }
         let division = self
             .granted
             .map(|devices| task::division(&variable, devices));
-        let all = self.context.loaded.settings.slurm.tasks == SlurmTasks::All;
-        let keeps = wish == Wish::Site && !all;
+        let keeps = wish == Wish::Site && settings.tasks != SlurmTasks::All;
         match division {
-            Some(Division::Several) if keeps => Ok(()),
-            Some(Division::Only) if keeps => self.keep(),
+            Some(Division::All) if keeps => self.keep(),
             division => self.give(wish, division),
         }
     }
@@ -129,35 +126,9 @@ impl Task<'_> {
         }
     }
 
-    fn wish(&self) -> Result<Wish, Denied> {
-        let settings = &self.context.loaded.settings.slurm;
-        let granted = self.granted.is_some();
-        let asked = variable("GETGPU_SLURM").unwrap_or_default();
-        let by_site = match settings.tasks {
-            SlurmTasks::Auto => granted,
-            SlurmTasks::Ungranted => !granted,
-            SlurmTasks::Both | SlurmTasks::All => true,
-            SlurmTasks::Asked => false,
-        };
-        match asked.trim().to_ascii_lowercase().as_str() {
-            "no" => Ok(Wish::Nobody),
-            "yes" => Ok(Wish::Job(Vec::new())),
-            "" => Ok(if by_site { Wish::Site } else { Wish::Nobody }),
-            _ if !settings.job_options => Err(Denied::because(
-                Kind::Usage,
-                format!("GETGPU_SLURM={asked}: only yes and no are allowed here (job_options)"),
-            )),
-            _ => Ok(Wish::Job(
-                asked.split_whitespace().map(str::to_owned).collect(),
-            )),
-        }
-    }
-
     /// Nothing is given to the task.
     fn leave_alone(&self) -> Result<(), Denied> {
-        let library = std::env::current_exe()
-            .ok()
-            .and_then(|executable| hook::library(&executable));
+        let library = hook::installed_library();
         match library {
             Some(library) if self.loads_library() => show(&injection(&library)),
             _ => Ok(()),
@@ -169,23 +140,6 @@ impl Task<'_> {
         self.context.loaded.settings.slurm.auto && free
     }
 
-    /// Reserves the only device of the grant, so that getgpu gives it to no other; the
-    /// variable stays as Slurm has set it, unless somebody else has the device.
-    fn keep(&self) -> Result<(), Denied> {
-        let Err(failure) = self.reserve(&[], true) else {
-            return Ok(());
-        };
-        let hides = self.context.loaded.settings.slurm.taken == SlurmTaken::Hide;
-        if self.strict() || (failure.kind == Kind::NoneFree && hides) {
-            return Err(Denied::new(Who::First, failure));
-        }
-        let visible = variable("CUDA_VISIBLE_DEVICES").unwrap_or_else(|| "unset".into());
-        let why = failure.message;
-        let text = format!("not reserved, CUDA_VISIBLE_DEVICES stays {visible}: {why}");
-        tell::user(self.pid, Who::First, &text);
-        Ok(())
-    }
-
     /// Reserves a device, or a part of one, and prints it.
     fn give(&self, wish: Wish, division: Option<Division>) -> Result<(), Denied> {
         let by_site = wish == Wish::Site;
@@ -194,7 +148,7 @@ impl Task<'_> {
             (_, Some(Division::Part(many))) => vec!["--share".into(), format!("1/{many}")],
             _ => Vec::new(),
         };
-        let Err(mut failure) = self.reserve(&options, false) else {
+        let Err(mut failure) = self.reserve(&options) else {
             return Ok(());
         };
         let no_gpu_here = exit::getgpu(failure.kind) == exit::getgpu(Kind::NoDriver);
@@ -213,15 +167,15 @@ impl Task<'_> {
         Err(Denied::new(who, failure))
     }
 
-    fn reserve(&self, options: &[String], silent: bool) -> Result<(), Failure> {
+    fn reserve(&self, options: &[String]) -> Result<(), Failure> {
         if let Some(wrong) = &self.context.wrong {
             return Err(wrong.clone());
         }
         let options = part::choosing(options, &[format!("--hold={}", self.pid)])?;
-        part::reserve(self.context, &self.context.environment, options, silent)
+        part::reserve(self.context, &self.context.environment, options, false)
     }
 
-    fn strict(&self) -> bool {
+    pub fn strict(&self) -> bool {
         self.context.loaded.settings.slurm.strict
     }
 
@@ -243,6 +197,10 @@ fn injection(library: &Path) -> String {
     format!("export CUDA_INJECTION64_PATH={}\n", library.display())
 }
 
-fn show(lines: &str) -> Result<(), Denied> {
+/// Prints lines for slurmstepd, if there are any.
+pub fn show(lines: &str) -> Result<(), Denied> {
+    if lines.is_empty() {
+        return Ok(());
+    }
     print(lines).map_err(|failure| Denied::new(Who::First, failure))
 }

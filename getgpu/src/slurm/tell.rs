@@ -7,12 +7,13 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use getgpu_common::child::{kill_and_reap, reap};
 use getgpu_common::diag::printable;
 use getgpu_common::{sys, syslog};
+use nix::unistd::Pid;
 
 /// How long `scontrol notify` may take.
 const NOTIFY: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// Which tasks of a job notify it of what concerns them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,6 @@ pub fn user(task: i32, who: Who, text: &str) {
     if own.is_ok_and(|mut own| own.write_all(line.as_bytes()).is_ok()) {
         return;
     }
-    let variable = |name| std::env::var(name).unwrap_or_default();
     let (job, number) = (variable("SLURM_JOB_ID"), variable("SLURM_PROCID"));
     let message = printable(&format!("job {job}, task {number}: {text}"));
     syslog::send(&format!("getgpu-task-prolog: {message}"));
@@ -48,6 +48,10 @@ pub fn user(task: i32, who: Who, text: &str) {
     if who == Who::Each || first {
         notify(&job, &format!("getgpu task-prolog: {message}"));
     }
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
 }
 
 /// Shows a message in the output of a job (scontrol(1)).
@@ -58,16 +62,9 @@ fn notify(job: &str, message: &str) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    let Ok(mut child) = started else {
-        return;
-    };
-    let began = Instant::now();
-    while began.elapsed() < NOTIFY {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
-        }
-        std::thread::sleep(PAUSE);
+    let Ok(child) = started else { return };
+    let pid = Pid::from_raw(child.id() as i32);
+    if reap(pid, Instant::now() + NOTIFY).is_none() {
+        kill_and_reap(pid);
     }
-    let _ = child.kill();
-    let _ = child.wait();
 }

@@ -6,15 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every program of the workspace that tests start.
+#[rustfmt::skip]
 const NAMES: [&str; 8] = [
-    "getgpu",
-    "cudawrap",
-    "create-cudawrap",
-    "sim-cuda",
-    "probe",
-    "launch",
-    "mps-control",
-    "cuda",
+    "getgpu", "cudawrap", "create-cudawrap", "sim-cuda", "probe", "launch", "mps-control", "cuda",
 ];
 /// Every library, and what it is called below a sandbox's `lib`.
 const LIBRARIES: [(&str, &str); 2] = [

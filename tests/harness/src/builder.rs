@@ -9,14 +9,13 @@ use nix::sys::stat::Mode;
 use sim_node::Folder;
 use sim_nvml::install::Damage;
 
-use crate::{Sandbox, binaries, signals};
+use crate::{Sandbox, binaries, signals, watcher};
 
 /// What a sandbox is to be.
 #[derive(Clone, Debug)]
 pub struct Builder {
     node: String,
     settings: String,
-    hidden: &'static [&'static str],
     library: bool,
     damage: Option<Damage>,
 }
@@ -27,7 +26,6 @@ impl Builder {
         Self {
             node: node.to_owned(),
             settings: String::new(),
-            hidden: &[],
             library: true,
             damage: None,
         }
@@ -37,14 +35,6 @@ impl Builder {
     #[must_use]
     pub fn settings(mut self, toml: &str) -> Self {
         self.settings = toml.to_owned();
-        self
-    }
-
-    /// Functions that the library does not have ([`crate::BEFORE_510`],
-    /// [`crate::WIDE_PROCESSES`]).
-    #[must_use]
-    pub const fn hide(mut self, functions: &'static [&'static str]) -> Self {
-        self.hidden = functions;
         self
     }
 
@@ -64,11 +54,7 @@ impl Builder {
 
     /// Makes it.
     pub fn build(self) -> Sandbox {
-        signals::as_from_a_terminal();
-        let temporary = tempfile::Builder::new()
-            .prefix("getgpu-test-")
-            .tempdir()
-            .expect("a temporary directory");
+        let temporary = temporary();
         let root = temporary.path().to_owned();
         open(&root);
         for name in ["bin", "lib", "run", "home", "work"] {
@@ -84,19 +70,34 @@ impl Builder {
         fs::set_permissions(root.join("run/lock"), fs::Permissions::from_mode(0o666))
             .expect("mode of the lock");
         binaries::link_into(&root.join("bin"), &root.join("lib"));
+        let folder =
+            Folder::create(root.join("node"), &own(&self.node, &root)).expect("the simulated node");
+        let node = folder.node().expect("the simulated node");
         if let Some(damage) = self.damage {
             sim_nvml::install::install_damaged(&root.join("lib"), damage)
                 .expect("a damaged library");
         } else if self.library {
-            sim_nvml::install::install(&root.join("lib"), self.hidden)
+            sim_nvml::install::install(&root.join("lib"), node.version)
                 .expect("the simulated library");
         }
-        let folder =
-            Folder::create(root.join("node"), &own(&self.node, &root)).expect("the simulated node");
         let sandbox = Sandbox::put_together(temporary, folder);
         sandbox.set_settings(&self.settings);
         sandbox
     }
+}
+
+/// A directory that ends with the test, in a process as a terminal starts it. Its path is
+/// a word of the scripts that tests run, whatever TMPDIR is.
+pub fn temporary() -> tempfile::TempDir {
+    signals::as_from_a_terminal();
+    let set = std::env::temp_dir();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
+    let fits = set.to_str().is_some_and(|path| path.chars().all(is_word));
+    let base = if fits { &set } else { Path::new("/tmp") };
+    tempfile::Builder::new()
+        .prefix(&watcher::prefix(base))
+        .tempdir_in(base)
+        .expect("a temporary directory")
 }
 
 /// The inventory with a host name of the sandbox's own, and so with UUIDs that no other

@@ -4,7 +4,7 @@
 //!
 //! ```no_run
 //! let sandbox = harness::Sandbox::new("a100x1");
-//! let uuid = sandbox.getgpu(["--no-reserve"]).run().line();
+//! let uuid = sandbox.ask("--no-reserve").line();
 //! let app = sandbox.command("sim-cuda").env("CUDA_VISIBLE_DEVICES", &uuid).args(["--run", "forever"]).spawn();
 //! sandbox.until_running(1);
 //! app.signal(harness::Signal::SIGKILL);
@@ -29,20 +29,19 @@ mod size;
 pub mod skip;
 mod terminal;
 pub mod wait;
+mod watcher;
 
-pub use builder::Builder;
+pub use builder::{Builder, temporary};
 pub use command::Command;
-pub use drivers::{DRIVERS, Driver};
+pub use drivers::{DRIVERS, is_from};
 pub use groups::Groups;
 pub use leftovers::Holder;
 pub use nix::sys::signal::Signal;
 pub use outcome::Outcome;
-pub use running::Running;
+pub use running::{Running, written};
 pub use sandbox::Sandbox;
 pub use signals::as_from_a_terminal;
 pub use sim_node::{Folder, Node};
-pub use sim_nvml::install::{
-    BEFORE_470, BEFORE_510, BEFORE_535, BEFORE_550, Damage, WIDE_PROCESSES, WITHOUT_V3,
-};
+pub use sim_nvml::install::Damage;
 pub use size::{full, size, thousands};
 pub use terminal::Terminal;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sim_node::Run;
+use sim_node::{Call, Collision, Run};
 
 use crate::Sandbox;
 
@@ -32,6 +32,26 @@ impl Sandbox {
                 );
             }
         }
+    }
+
+    /// All runs so far.
+    pub fn runs(&self) -> Vec<Run> {
+        self.folder().runs().expect("the log of runs")
+    }
+
+    /// Programs that met another on a device.
+    pub fn collisions(&self) -> Vec<Collision> {
+        self.folder().collisions().expect("the log of collisions")
+    }
+
+    /// Logs calls of NVML from now on.
+    pub fn log_calls(&self) {
+        self.folder().log_calls().expect("the log of calls");
+    }
+
+    /// Those that were logged.
+    pub fn calls(&self) -> Vec<Call> {
+        self.folder().calls().expect("the log of calls")
     }
 
     /// All runs so far, by device, in the order in which they began.

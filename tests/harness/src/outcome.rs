@@ -1,10 +1,11 @@
 //! What a program ended with, and assertions on it that show everything when they fail.
 //! Lines are compared whole, so a word more on stderr is a failed test.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
-use std::time::Duration;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
 
 /// What a program ended with.
 #[derive(Clone, Debug)]
@@ -21,6 +22,28 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Of a command that needs no sandbox of this crate.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be started.
+    #[track_caller]
+    pub fn of(command: &mut Command) -> Self {
+        let started = Instant::now();
+        let output = command.output().expect("a command that can be started");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            status: output.status,
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+            elapsed: started.elapsed(),
+            words: std::iter::once(command.get_program())
+                .chain(command.get_args())
+                .map(OsStr::to_owned)
+                .collect(),
+        }
+    }
+
     /// Exit status, or none if a signal ended it.
     pub fn code(&self) -> Option<i32> {
         self.status.code()
@@ -45,6 +68,12 @@ impl Outcome {
         self
     }
 
+    /// Asserts success with this standard output, and nothing on standard error.
+    #[track_caller]
+    pub fn answers(&self, text: &str) -> &Self {
+        self.exits(0).prints(text).says(&[])
+    }
+
     /// Asserts the lines of standard error, whole and all of them.
     #[track_caller]
     pub fn says(&self, lines: &[&str]) -> &Self {
@@ -66,11 +95,32 @@ impl Outcome {
         self
     }
 
-    /// Asserts a refusal as it should be: this status, nothing on stdout, one line of
-    /// `program` and hints at most.
+    /// Asserts that standard output has this.
     #[track_caller]
-    pub fn refuses(&self, program: &str, code: i32, line: &str) -> &Self {
+    pub fn shows(&self, part: &str) -> &Self {
+        assert!(self.stdout.contains(part), "no {part:?}: {self:#?}");
+        self
+    }
+
+    /// Asserts that it took less than this.
+    #[track_caller]
+    pub fn within(&self, limit: Duration) -> &Self {
+        assert!(self.elapsed < limit, "not within {limit:?}: {self:#?}");
+        self
+    }
+
+    /// Asserts a refusal as it should be: this status, nothing on stdout, one line of the
+    /// program and hints at most. A program of another name is one that cudawrap starts, or
+    /// starts one of the three.
+    #[track_caller]
+    pub fn refuses(&self, code: i32, line: &str) -> &Self {
         self.exits(code).prints("");
+        let ours = ["getgpu", "cudawrap", "create-cudawrap"];
+        let started = self.words.first().map(Path::new);
+        let started = started.and_then(|path| path.file_name()?.to_str());
+        let (said, _) = self.stderr.split_once(": ").unwrap_or_default();
+        let program = started.filter(|name| ours.contains(name)).unwrap_or(said);
+        assert!(ours.contains(&program), "none of ours: {self:#?}");
         let hint = format!("{program}: hint: ");
         let lines: Vec<&str> = self
             .stderr
@@ -83,6 +133,18 @@ impl Outcome {
             "not {line:?}: {self:#?}"
         );
         self
+    }
+
+    /// The lines of standard output that no simulated program has printed.
+    pub fn told(&self) -> Vec<&str> {
+        let lines = self.stdout.lines();
+        lines.filter(|line| !line.starts_with("RUN")).collect()
+    }
+
+    /// Asserts success, and gives standard output.
+    #[track_caller]
+    pub fn output(&self) -> String {
+        self.exits(0).stdout.clone()
     }
 
     /// Asserts success with one line, and gives it.

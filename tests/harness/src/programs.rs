@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::{Running, Sandbox, wait};
+use crate::{Command, Running, Sandbox, wait};
 
 impl Sandbox {
     /// Starts a program with a context on each of these devices, without any of our
@@ -22,6 +22,11 @@ impl Sandbox {
         let programs = uuids.iter().map(start).collect();
         self.until_running(before + uuids.len());
         programs
+    }
+
+    /// A program under cudawrap that runs until it is killed.
+    pub fn leased(&self) -> Command {
+        self.words("cudawrap -- sim-cuda --run forever")
     }
 
     /// Kills every simulated program of this sandbox, also one that is not the test's own

@@ -52,6 +52,13 @@ impl Running {
         let _ = kill(self.raw(), signal);
     }
 
+    /// Ends it.
+    #[track_caller]
+    pub fn kill(self) -> Outcome {
+        self.signal(Signal::SIGKILL);
+        self.wait()
+    }
+
     /// Whether it has exited.
     pub fn is_over(&mut self) -> bool {
         self.status().is_some()
@@ -90,17 +97,17 @@ impl Running {
 
     /// What it has written to standard output so far.
     pub fn stdout(&self) -> String {
-        text(&self.out)
+        written(&self.out)
     }
 
     /// What it has written to standard error so far.
     pub fn stderr(&self) -> String {
-        text(&self.err)
+        written(&self.err)
     }
 }
 
 /// Read at places of its own choice, since the file's offset is also the writer's.
-fn text(file: &File) -> String {
+pub fn written(file: &File) -> String {
     let mut bytes = vec![
         0;
         usize::try_from(file.metadata().expect("size of the output").len())

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use sim_node::Folder;
 use tempfile::TempDir;
 
-use crate::{Builder, Command};
+use crate::{Builder, Command, Outcome};
 
 /// One test's own machine.
 #[derive(Debug)]
@@ -22,6 +22,11 @@ impl Sandbox {
     /// A node by the name of an inventory of the simulator, or as TOML; no settings.
     pub fn new(node: &str) -> Self {
         Builder::new(node).build()
+    }
+
+    /// A node, with lines of the system's settings file.
+    pub fn with(node: &str, settings: &str) -> Self {
+        Builder::new(node).settings(settings).build()
     }
 
     /// To say more.
@@ -109,6 +114,72 @@ impl Sandbox {
     /// getgpu with these arguments.
     pub fn getgpu<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, arguments: I) -> Command {
         self.command("getgpu").args(arguments)
+    }
+
+    /// A program and its arguments, without a space in any.
+    pub fn words(&self, line: &str) -> Command {
+        let mut words = line.split(' ');
+        self.command(words.next().expect("a program")).args(words)
+    }
+
+    /// What getgpu with these arguments, without a space in any, ended with.
+    #[track_caller]
+    pub fn ask(&self, arguments: &str) -> Outcome {
+        self.getgpu(arguments.split_whitespace()).run()
+    }
+
+    /// The same as another user.
+    #[track_caller]
+    pub fn ask_as(&self, uid: u32, arguments: &str) -> Outcome {
+        self.getgpu(arguments.split_whitespace()).uid(uid).run()
+    }
+
+    /// The same in a grant.
+    #[track_caller]
+    pub fn ask_within(&self, grant: impl AsRef<OsStr>, arguments: &str) -> Outcome {
+        let getgpu = self.getgpu(arguments.split_whitespace());
+        getgpu.visible(grant).run()
+    }
+
+    /// A device that is held as long as the test runs.
+    #[track_caller]
+    pub fn hold_here(&self) -> String {
+        self.line(&format!("--hold={}", std::process::id()))
+    }
+
+    /// A script of sh with mounts of its own (the test must be root).
+    pub fn apart(&self, script: &str) -> Command {
+        self.words("unshare -m sh -c").args([script])
+    }
+
+    /// One in a pid namespace of its own, too, as in a container.
+    pub fn contained(&self, script: &str) -> Command {
+        let script = format!("mount -t proc proc /proc; {script}");
+        self.words("unshare -mpf --kill-child sh -c").args([script])
+    }
+
+    /// The line that getgpu prints.
+    #[track_caller]
+    pub fn line(&self, arguments: &str) -> String {
+        self.ask(arguments).line()
+    }
+
+    /// A program that finds no settings, lock or record of the machine's own: where there
+    /// are some, other file systems lie over them.
+    pub fn bare(&self, program: impl AsRef<OsStr>) -> Command {
+        let own = ["/etc/getgpu", "/run/getgpu", "/var/lib/getgpu"];
+        let own = own.into_iter().filter(|place| Path::new(place).exists());
+        let cover = |place| format!("mount -t tmpfs -o mode=755 none {place} || exit 99; ");
+        let script: String = own.map(cover).collect();
+        if script.is_empty() {
+            return self.command(program);
+        }
+        let is_root = nix::unistd::geteuid().is_root();
+        let namespaces = if is_root { "-m" } else { "-rm" };
+        let script = format!("{script}exec \"$@\"");
+        self.command("unshare")
+            .args([namespaces, "sh", "-c", &script, "sh"])
+            .args([program])
     }
 
     /// A script for `bash`, `dash`, `zsh` or `tcsh`, without the startup files of any.

@@ -45,13 +45,9 @@ impl Need {
                 "no mount namespaces here".to_owned(),
             ),
             Self::UserNamespace => {
+                #[rustfmt::skip]
                 let plain = [
-                    "setpriv",
-                    "--reuid=1001",
-                    "--clear-groups",
-                    "unshare",
-                    "-Ur",
-                    "true",
+                    "setpriv", "--reuid=1001", "--clear-groups", "unshare", "-Ur", "true",
                 ];
                 (
                     works(if root { &plain } else { &plain[3..] }),

@@ -7,6 +7,10 @@ use std::time::{Duration, Instant};
 /// Long enough for anything that does happen, on a machine under load.
 pub const LONG: Duration = Duration::from_secs(30);
 
+/// What exits within about a second has exited by then, on a machine under load too; what
+/// waits for a default limit of 30 s, or for ever, is not.
+pub const SOON: Duration = Duration::from_secs(15);
+
 /// Waits until `done`; panics with `what` when `limit` has passed.
 #[track_caller]
 pub fn until_within(limit: Duration, what: &str, done: impl FnMut() -> bool) {

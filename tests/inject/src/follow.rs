@@ -18,6 +18,7 @@ use crate::watchdog::Watchdog;
 use crate::{Blow, Call, Point, Story, registers};
 
 /// One process on the way.
+#[derive(Default)]
 struct Process {
     number: usize,
     calls: usize,
@@ -74,14 +75,7 @@ fn run(
         | Options::PTRACE_O_EXITKILL;
     ptrace::setoptions(root, options).expect("options of ptrace");
     let mut follower = Follower {
-        processes: BTreeMap::from([(
-            root,
-            Process {
-                number: 0,
-                calls: 0,
-                failing: None,
-            },
-        )]),
+        processes: BTreeMap::from([(root, Process::default())]),
         early: BTreeSet::new(),
         known: 1,
         blow,
@@ -119,7 +113,6 @@ fn run(
     let Follower { calls, struck, .. } = follower;
     Story {
         calls,
-        hit: struck.is_some(),
         struck,
         status,
         ended,
@@ -195,14 +188,11 @@ impl Follower<'_> {
     }
 
     fn born(&mut self, pid: Pid) {
-        self.processes.insert(
-            pid,
-            Process {
-                number: self.known,
-                calls: 0,
-                failing: None,
-            },
-        );
+        let process = Process {
+            number: self.known,
+            ..Process::default()
+        };
+        self.processes.insert(pid, process);
         self.known += 1;
         if self.early.remove(&pid) {
             let _ = ptrace::syscall(pid, None);

@@ -7,7 +7,7 @@
 //! let first = plain.calls[0].point;
 //! let blow = inject::Blow::Fail(nix::errno::Errno::EIO);
 //! let story = inject::follow(&mut std::process::Command::new("true"), Some((first, blow)), |_| false, |_| ());
-//! assert!(story.hit);
+//! assert!(story.struck.is_some());
 //! ```
 
 mod follow;
@@ -51,8 +51,6 @@ pub struct Call {
 pub struct Story {
     /// All calls of all processes, in order.
     pub calls: Vec<Call>,
-    /// Whether the blow was struck.
-    pub hit: bool,
     /// The call that it struck.
     pub struck: Option<Call>,
     /// How process 0 ended: an exit status, or minus the signal.

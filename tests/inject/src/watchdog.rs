@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -43,19 +43,17 @@ impl Watchdog {
         }
     }
 
+    fn followed(&self) -> MutexGuard<'_, BTreeSet<Pid>> {
+        self.pids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn watch(&self, pid: Pid) {
-        self.pids
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(pid);
+        self.followed().insert(pid);
     }
 
     /// Its number may be another's from now on.
     pub(crate) fn forget(&self, pid: Pid) {
-        self.pids
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&pid);
+        self.followed().remove(&pid);
     }
 
     pub(crate) fn barked(&self) -> bool {

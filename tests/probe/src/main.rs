@@ -160,14 +160,11 @@ fn facts() -> String {
             &line.split_ascii_whitespace().collect::<Vec<_>>().join(" "),
         );
     }
-    for name in [
-        "oom_score_adj",
-        "timerslack_ns",
-        "personality",
-        "coredump_filter",
-        "cgroup",
-        "loginuid",
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        "oom_score_adj", "timerslack_ns", "personality", "coredump_filter", "cgroup", "loginuid",
+    ];
+    for name in cases {
         let text = fs::read_to_string(format!("/proc/self/{name}"))
             .unwrap_or_else(|error| error.kind().to_string());
         fact(name, &text.trim().replace('\n', " "));

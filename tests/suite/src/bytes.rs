@@ -21,10 +21,16 @@ pub const INNER_LEASE: i64 = 0x30_0000;
 pub const INNER_RESERVATION: i64 = 0x40_0000;
 /// Where the units begin that holders mark whose programs have exited.
 pub const LINGERING: i64 = 0x60_0000;
+/// A byte for each process with a lease.
+pub const LEASE_PIDS: i64 = 0x100_0000;
 /// Where the uids of those who lease it begin.
 pub const LEASE_UIDS: i64 = 0x1_0000_0000;
 /// Where the uids of those who reserve it begin.
 pub const RESERVATION_UIDS: i64 = 0x2_1000_0000;
+/// Locked while a number is drawn.
+pub const DISPENSER: i64 = 0;
+/// Locked while several devices, or a part of one, are chosen.
+pub const SEVERAL: i64 = 16;
 /// Where the numbers of the lines begin.
 pub const NUMBERS: i64 = 1024;
 /// How many bytes all lines have together.
@@ -98,8 +104,17 @@ pub fn lock(file: &File, kind: i32, start: i64, length: i64) -> nix::Result<()> 
 
 /// Whether any other description has a lock on one of these bytes.
 pub fn is_locked(file: &File, start: i64, length: i64) -> bool {
+    is_in_the_way(file, libc::F_WRLCK, start, length)
+}
+
+/// The same of read locks, where no other lock is.
+pub fn is_confirmed(file: &File, start: i64, length: i64) -> bool {
+    is_locked(file, start, length) && !is_in_the_way(file, libc::F_RDLCK, start, length)
+}
+
+fn is_in_the_way(file: &File, kind: i32, start: i64, length: i64) -> bool {
     let mut range = libc::flock {
-        l_type: i16::try_from(libc::F_WRLCK).expect("a kind of lock"),
+        l_type: i16::try_from(kind).expect("a kind of lock"),
         l_whence: 0,
         l_start: start,
         l_len: length,

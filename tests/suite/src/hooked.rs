@@ -42,6 +42,13 @@ pub fn said<'a>(outcome: &'a Outcome, word: &str) -> &'a str {
         .unwrap_or_else(|| panic!("nothing of {word}: {outcome:#?}"))
 }
 
+/// Asserts what the program said of these words, the first time.
+#[track_caller]
+pub fn tells(outcome: &Outcome, words: &[(&str, &str)]) {
+    let told = words.iter().map(|(word, _)| (*word, said(outcome, word)));
+    assert!(told.eq(words.iter().copied()), "{words:?}: {outcome:#?}");
+}
+
 /// Everything that it said of a word.
 pub fn all_said<'a>(outcome: &'a Outcome, word: &str) -> Vec<&'a str> {
     let lines = outcome.stdout.lines();

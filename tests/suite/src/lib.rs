@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use harness::{Command, Running, Sandbox, wait};
+use harness::{Command, Running, Sandbox, skip, wait};
 
 /// A path below the folder that cargo builds into: what is kept there between runs.
 ///
@@ -106,18 +106,36 @@ pub fn loads(sandbox: &Sandbox) -> BTreeMap<String, usize> {
     loads
 }
 
+/// A node, where the test is root's; none: it has been said.
+pub fn root(node: &str) -> Option<Sandbox> {
+    (!skip::lacks(&[skip::Need::Root])).then(|| Sandbox::new(node))
+}
+
 /// Another user, where the test runs as root.
 pub const OTHER: u32 = 1001;
 
 /// How messages call that user: by name, where this machine has one.
 pub fn other_user() -> String {
-    let known = nix::unistd::User::from_uid(OTHER.into()).ok().flatten();
-    known.map_or_else(|| OTHER.to_string(), |user| user.name)
+    name_of(OTHER.into())
+}
+
+/// How messages call the user of the test.
+pub fn own_user() -> String {
+    name_of(nix::unistd::geteuid())
+}
+
+fn name_of(uid: nix::unistd::Uid) -> String {
+    let known = nix::unistd::User::from_uid(uid).ok().flatten();
+    known.map_or_else(|| uid.to_string(), |user| user.name)
 }
 
 /// getgpu as somebody else asks: another user, or this one where the test is not root.
 pub fn somebody(sandbox: &Sandbox, arguments: &[&str]) -> Command {
-    let command = sandbox.getgpu(arguments);
+    as_other_user(sandbox.getgpu(arguments))
+}
+
+/// The same for any command.
+pub fn as_other_user(command: Command) -> Command {
     if nix::unistd::geteuid().is_root() {
         command.uid(OTHER)
     } else {

@@ -7,19 +7,53 @@ use serde_json::Value;
 /// What `getgpu --list --json` prints; it succeeds and prints no warning.
 #[track_caller]
 pub fn json(sandbox: &Sandbox) -> Value {
-    let outcome = sandbox.getgpu(["--list", "--json"]).run();
+    let outcome = sandbox.ask("--list --json");
     outcome.exits(0).says(&[]);
     serde_json::from_str(&outcome.stdout).expect("JSON")
 }
 
-/// The entry of one device in such a listing.
+/// All devices of such a listing.
+#[track_caller]
+pub fn devices(listing: &Value) -> &Vec<Value> {
+    listing["devices"].as_array().expect("a list of devices")
+}
+
+/// The entry of one device in it.
 #[track_caller]
 pub fn device<'a>(listing: &'a Value, uuid: &str) -> &'a Value {
-    let devices = listing["devices"].as_array().expect("a list of devices");
-    devices
+    devices(listing)
         .iter()
         .find(|device| device["uuid"] == uuid)
         .unwrap_or_else(|| panic!("{uuid} is not listed: {listing}"))
+}
+
+/// The states of all devices.
+#[track_caller]
+pub fn states(sandbox: &Sandbox) -> Vec<String> {
+    let listing = json(sandbox);
+    let states = devices(&listing)
+        .iter()
+        .map(|device| device["state"].as_str());
+    states.flatten().map(str::to_owned).collect()
+}
+
+/// The shares of a device that holders of this kind have.
+pub fn shares(device: &Value, kind: &str) -> Vec<f64> {
+    let holders = device["holders"].as_array().into_iter().flatten();
+    let holders = holders.filter(|holder| holder["kind"] == kind);
+    holders
+        .filter_map(|holder| holder["share"].as_f64())
+        .collect()
+}
+
+/// How much of the node's devices is used, as a sum of shares.
+#[track_caller]
+pub fn share_used(sandbox: &Sandbox) -> f64 {
+    let listing = json(sandbox);
+    let used = devices(&listing)
+        .iter()
+        .map(|device| device["share_used"].as_f64());
+    used.flatten().sum()
 }
 
 /// How many programs wait.
@@ -31,5 +65,5 @@ pub fn waiting(sandbox: &Sandbox) -> u64 {
 /// What `getgpu --count-free` prints.
 #[track_caller]
 pub fn free_devices(sandbox: &Sandbox) -> String {
-    sandbox.getgpu(["--count-free"]).run().line()
+    sandbox.line("--count-free")
 }

@@ -72,6 +72,27 @@ impl Node {
         }
     }
 
+    /// So many clients that have told of themselves, and what they said.
+    #[track_caller]
+    pub fn clients(
+        &self,
+        count: u32,
+        change: impl Fn(u32, Command) -> Command,
+    ) -> (Vec<Client>, Vec<Facts>) {
+        let client = |n| self.client(&format!("client{n}"), |command| change(n, command));
+        let mut clients: Vec<Client> = (0..count).map(client).collect();
+        let facts = clients.iter_mut().map(Client::facts).collect();
+        (clients, facts)
+    }
+
+    /// A client that has told of itself.
+    #[track_caller]
+    pub fn started(&self, name: &str) -> Client {
+        let mut client = self.client(name, |command| command);
+        client.facts();
+        client
+    }
+
     pub fn place(&self) -> PathBuf {
         self.place_of(nix::unistd::geteuid().as_raw())
     }

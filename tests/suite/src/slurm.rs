@@ -30,13 +30,8 @@ pub struct Cluster<'a> {
 
 /// Whether this machine lacks a Slurm, or what it needs; then it has been said.
 pub fn lacks(more: &[Need]) -> bool {
-    let needs = [
-        Need::Root,
-        Need::Tool("slurmctld"),
-        Need::Tool("slurmd"),
-        Need::Tool("srun"),
-    ];
-    skip::lacks(&needs) || skip::lacks(more)
+    let daemons = ["slurmctld", "slurmd", "srun"].map(Need::Tool);
+    skip::lacks(&[Need::Root]) || skip::lacks(&daemons) || skip::lacks(more)
 }
 
 impl<'a> Cluster<'a> {
@@ -48,12 +43,8 @@ impl<'a> Cluster<'a> {
         let (port, own) = ports();
         // Numbers of jobs that no other cluster on this host has: processes say which job
         // they are of, and nothing more.
-        configure(
-            sandbox,
-            port + 1,
-            nodes,
-            &format!("FirstJobId={port}000\n{lines}"),
-        );
+        let lines = format!("FirstJobId={port}000\n{lines}");
+        configure(sandbox, port + 1, nodes, &lines);
         let watcher = watcher(port, &sandbox.path("slurm.conf"));
         let mut cluster = Self {
             sandbox,
@@ -65,17 +56,9 @@ impl<'a> Cluster<'a> {
         for node in 1..=nodes {
             cluster.daemon(&["slurmd", "-D", "-N", &format!("n{node}")]);
         }
-        let ready = || {
-            cluster
-                .ask(&["sinfo", "-h", "-t", "idle", "-o", "%D"])
-                .trim()
-                == nodes.to_string()
-        };
-        assert!(
-            wait::holds_within(wait::LONG, ready),
-            "no Slurm: {}",
-            cluster.logs()
-        );
+        let idle = || cluster.ask(&["sinfo", "-h", "-t", "idle", "-o", "%D"]);
+        let ready = wait::holds_within(wait::LONG, || idle().trim() == nodes.to_string());
+        assert!(ready, "no Slurm: {}", cluster.logs());
         cluster
     }
 
@@ -101,25 +84,19 @@ impl<'a> Cluster<'a> {
     /// `srun` with these words, split at blanks; it does not tell that a job waits, which
     /// some do when they follow each other at once.
     pub fn srun(&self, words: &str) -> Command {
-        let words: Vec<&str> = ["srun", "-Q"]
-            .into_iter()
-            .chain(words.split_ascii_whitespace())
-            .collect();
-        self.command(&words)
+        let words = words.split_ascii_whitespace();
+        self.command(&["srun", "-Q"]).args(words)
     }
 
     /// Submits a script with these options, and gives the number of the job. Output of
     /// all jobs is in `work/out-JOB`.
     #[track_caller]
     pub fn sbatch(&self, options: &str, script: &str) -> String {
-        let file = self
-            .sandbox
-            .file("work/script", &format!("#!/bin/sh\n{script}\n"), 0o755);
-        let words: Vec<&str> = ["sbatch", "--parsable", "--output=out-%j"]
-            .into_iter()
-            .chain(options.split_ascii_whitespace())
-            .collect();
-        self.command(&words).args([file]).run().line()
+        let text = format!("#!/bin/sh\n{script}\n");
+        let file = self.sandbox.file("work/script", &text, 0o755);
+        let command = self.command(&["sbatch", "--parsable", "--output=out-%j"]);
+        let command = command.args(options.split_ascii_whitespace());
+        command.args([file]).run().line()
     }
 
     /// Waits until no job is left, not even one that is ending.
@@ -189,6 +166,22 @@ pub fn hook(sandbox: &Sandbox, name: &str, settings: &str) -> String {
     hook_of_lines(sandbox, name, &hook_lines(sandbox, name, settings))
 }
 
+/// The line of `slurm.conf` for TaskProlog with these settings.
+pub fn task_prolog(sandbox: &Sandbox, settings: &str) -> String {
+    format!("TaskProlog={}", hook(sandbox, "task-prolog", settings))
+}
+
+/// Lines of `slurm.conf` for Prolog, Epilog and TaskProlog with these settings.
+pub fn hooks(sandbox: &Sandbox, settings: &str) -> String {
+    hooks_from(|name| hook(sandbox, name, settings))
+}
+
+/// The same, with what `hook` makes.
+pub fn hooks_from(hook: impl Fn(&str) -> String) -> String {
+    let [prolog, epilog, task_prolog] = ["prolog", "epilog", "task-prolog"].map(hook);
+    format!("Prolog={prolog}\nEpilog={epilog}\nTaskProlog={task_prolog}")
+}
+
 /// A hook of these lines for a shell.
 pub fn hook_of_lines(sandbox: &Sandbox, name: &str, lines: &str) -> String {
     let text = format!("#!/bin/sh\n{lines}\n");
@@ -235,15 +228,9 @@ pub fn with_settings(sandbox: &Sandbox, lines: &str) -> PathBuf {
 /// file. Root only.
 pub fn with_site_file<R: Send>(text: &str, work: impl FnOnce() -> R + Send) -> R {
     mounts::apart(|| {
-        let flags = nix::mount::MsFlags::empty();
-        nix::mount::mount(
-            Some("none"),
-            "/etc/default",
-            Some("tmpfs"),
-            flags,
-            None::<&str>,
-        )
-        .expect("an own /etc/default");
+        let (tmpfs, flags) = (Some("tmpfs"), nix::mount::MsFlags::empty());
+        nix::mount::mount(tmpfs, "/etc/default", tmpfs, flags, None::<&str>)
+            .expect("an own /etc/default");
         fs::write("/etc/default/getgpu-slurm", text).expect("the site's file");
         work()
     })
@@ -257,15 +244,9 @@ pub fn environment(sandbox: &Sandbox) -> String {
         ("GETGPU_LOCK", sandbox.lock()),
         ("GETGPU_CONFIG", sandbox.settings_file()),
     ];
-    let lines: Vec<String> = own
-        .iter()
-        .map(|(name, value)| format!("export {name}='{}'", value.display()))
-        .collect();
-    format!(
-        "{}\nexport PATH='{}:/usr/sbin:/usr/bin:/sbin:/bin'",
-        lines.join("\n"),
-        sandbox.text("bin")
-    )
+    let lines = own.map(|(name, value)| format!("export {name}='{}'\n", value.display()));
+    let (lines, bin) = (lines.concat(), sandbox.text("bin"));
+    format!("{lines}export PATH='{bin}:/usr/sbin:/usr/bin:/sbin:/bin'")
 }
 
 /// A port that is ours alone as long as it is kept, with [`NODES`] and one more behind it

@@ -5,7 +5,6 @@
 #![allow(clippy::print_stdout, reason = "the figures are read")]
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
 use harness::{Command, Running, Sandbox, Signal, skip};
@@ -13,16 +12,7 @@ use harness::{Command, Running, Sandbox, Signal, skip};
 use crate::OTHER;
 use crate::hooked::hook;
 use crate::random::Random;
-
-/// `opt/app`, a wrapped program.
-fn wrapped_app(sandbox: &Sandbox) -> std::path::PathBuf {
-    let directory = sandbox.path("opt");
-    std::fs::create_dir(&directory).expect("a step of the storm");
-    std::fs::hard_link(sandbox.path("bin/sim-cuda"), directory.join("CUDAWRAP_app"))
-        .expect("a step of the storm");
-    symlink(sandbox.path("bin/cudawrap"), directory.join("app")).expect("a step of the storm");
-    directory.join("app")
-}
+use crate::wrapped::wrap;
 
 /// At most so many launches at a time: two processors have to serve them.
 const AT_ONCE: usize = 300;
@@ -45,10 +35,8 @@ pub enum Ways {
 /// may.
 #[track_caller]
 pub fn storm(node: &str, ways: Ways, launches: u64, least: u64, seed: u64) {
-    let sandbox = Sandbox::builder(node)
-        .settings("linger = '200ms'\nreserve_for = '5s'")
-        .build();
-    let (app, hook) = (wrapped_app(&sandbox), hook(&sandbox));
+    let sandbox = Sandbox::with(node, "linger = '200ms'\nreserve_for = '5s'");
+    let (app, hook) = (wrap(&sandbox, "opt", "app", "sim-cuda"), hook(&sandbox));
     let root = nix::unistd::geteuid().is_root();
     if !root {
         skip::say("other users need root; all launches are this user's");
@@ -127,9 +115,7 @@ pub fn storm(node: &str, ways: Ways, launches: u64, least: u64, seed: u64) {
     assert!(ran > 0 && dead > 0, "the storm was none");
     sandbox.assert_clean(Duration::from_secs(10));
     let free: usize = sandbox
-        .getgpu(["--count-free"])
-        .run()
-        .line()
+        .line("--count-free")
         .parse()
         .expect("a step of the storm");
     assert_eq!(free, sandbox.uuids().len());

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use harness::{Sandbox, skip};
+use harness::{Command, Sandbox, skip};
 
 use crate::bytes;
 
@@ -22,11 +22,10 @@ pub fn wrap(sandbox: &Sandbox, directory: &str, name: &str, program: &str) -> Pa
 
 /// Wraps a shell as `directory/name` in `sandbox`; gives the path that is started.
 pub fn wrap_shell(sandbox: &Sandbox, directory: &str, name: &str) -> PathBuf {
-    let hidden = sandbox.path(&format!("{directory}/CUDAWRAP_{name}"));
-    fs::create_dir_all(hidden.parent().expect("a parent")).expect("its directory");
+    let link = wrap(sandbox, directory, name, "probe");
+    let hidden = link.with_file_name(format!("CUDAWRAP_{name}"));
+    fs::remove_file(&hidden).expect("its program");
     fs::copy("/bin/bash", &hidden).expect("a copy of the shell");
-    let link = hidden.with_file_name(name);
-    symlink(sandbox.path("bin/cudawrap"), &link).expect("a link to cudawrap");
     link
 }
 
@@ -77,6 +76,17 @@ impl Facts {
         Self::parse(
             &fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())),
         )
+    }
+
+    /// What the probe that this command starts prints.
+    #[track_caller]
+    pub fn of(command: Command) -> Self {
+        Self::parse(&command.run().exits(0).stdout)
+    }
+
+    /// A variable of its environment; empty where it has none.
+    pub fn env(&self, name: &str) -> &str {
+        self.get(&format!("env {name}")).unwrap_or("")
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {

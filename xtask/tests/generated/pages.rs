@@ -3,20 +3,13 @@
 
 use std::process::Command;
 
-use getgpu_common::flags::Takes;
 use getgpu_common::settings::keys::KEYS;
 use harness::skip::{Need, lacks};
 
 /// The sections that every page has, in this order.
+#[rustfmt::skip]
 const SECTIONS: [&str; 9] = [
-    "NAME",
-    "SYNOPSIS",
-    "DESCRIPTION",
-    "OPTIONS",
-    "ENVIRONMENT",
-    "FILES",
-    "EXIT STATUS",
-    "EXAMPLES",
+    "NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES",
     "SEE ALSO",
 ];
 
@@ -72,19 +65,11 @@ fn every_section_and_every_option_is_on_the_page() {
             .filter(|line| SECTIONS.contains(line))
             .collect();
         assert_eq!(sections, SECTIONS, "{}", program.name);
-        for flag in &program.flags {
-            let letters: String = flag
-                .short
-                .iter()
-                .map(|letter| format!("-{letter}, "))
-                .collect();
-            let shown = match flag.takes {
-                Takes::Nothing => format!("{letters}--{}", flag.long),
-                Takes::Value(name) | Takes::Many(name) => {
-                    format!("{letters}--{} {name}", flag.long)
-                }
-                Takes::Optional { name, .. } => format!("--{}[={name}]", flag.long),
-            };
+        for option in program.command.get_opts() {
+            let letters = option.get_short_and_visible_aliases().unwrap_or_default();
+            let letters = letters.iter().map(|letter| format!("-{letter}"));
+            let long = option.get_long().map(|long| format!("--{long}"));
+            let shown = letters.chain(long).collect::<Vec<_>>().join(", ");
             assert!(
                 page.lines()
                     .any(|line| line.trim_start().starts_with(&shown) || line.contains(&shown)),
@@ -101,7 +86,7 @@ fn every_section_and_every_option_is_on_the_page() {
 }
 
 #[test]
-fn every_setting_is_on_its_page_and_policy_is_told_from_preferences() {
+fn every_setting_is_on_its_page_as_policy_or_preference() {
     if lacks(&[Need::Tool("mandoc")]) {
         return;
     }

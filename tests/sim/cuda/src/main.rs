@@ -11,7 +11,6 @@
 )]
 
 mod flags;
-mod signals;
 
 use flags::Flags;
 use sim_cuda::{injection, visible};
@@ -27,8 +26,7 @@ const NO_DEVICE: u8 = 100;
 const WRONG_USE: u8 = 2;
 
 fn main() -> ExitCode {
-    let variable = env::var("SIM_CUDA").ok();
-    match Flags::parse(variable.as_deref(), env::args_os().skip(1).collect()) {
+    match Flags::parse(env::args_os().skip(1)) {
         Err(why) => fail(&why),
         Ok(flags) => run(&flags).unwrap_or_else(|error| fail(&error.to_string())),
     }
@@ -131,9 +129,6 @@ fn end(
     context: Registration,
 ) -> io::Result<ExitCode> {
     folder.note_run("end", record)?;
-    if let Some(signal) = flags.kill {
-        signals::end_by(signal)?;
-    }
     // The kernel ends the context with the process, as it does for a real program.
     std::mem::forget(context);
     std::process::exit(flags.exit)

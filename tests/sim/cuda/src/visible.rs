@@ -89,62 +89,39 @@ mod tests {
     use super::*;
     use sim_node::{Inventory, builtin};
 
-    fn node(name: &str) -> Node {
-        Node::new(&Inventory::parse(builtin(name).unwrap()).unwrap()).unwrap()
-    }
-
     #[test]
     fn entries_as_cuda_reads_them() {
-        let node = node("mixed");
-        let (mig, whole) = (&node.gpus[0].devices, &node.gpus[2].uuid);
-        let first = |list: &str| first_device(&node, &Faults::default(), 0, Some(list));
-        assert_eq!(first(&mig[2].uuid).as_ref(), Some(&mig[2].uuid));
-        assert_eq!(
-            first(&format!("MIG-{}/9/0", node.gpus[0].uuid)).as_ref(),
-            Some(&mig[2].uuid)
+        let inventory = Inventory::parse(builtin("mixed").unwrap()).unwrap();
+        let node = Node::new(&inventory).unwrap();
+        let (gpu, mig) = (&node.gpus[0].uuid, &node.gpus[0].devices);
+        let (mig, whole) = (
+            [0, 1, 2].map(|n| mig[n].uuid.as_str()),
+            node.gpus[2].uuid.as_str(),
         );
-        assert_eq!(
-            first(&format!("{},{}", mig[1].uuid, mig[0].uuid)).as_ref(),
-            Some(&mig[1].uuid)
-        );
-        assert_eq!(first("2").as_ref(), Some(whole));
-        assert_eq!(first(&whole[..10]).as_ref(), Some(whole));
-        assert_eq!(first("0").as_ref(), Some(&mig[0].uuid));
-        assert_eq!(first("2,MIG-wrong,3").as_ref(), Some(whole));
-        for nothing in [
-            "",
-            "-1",
-            "NoDevFiles",
-            "1",
-            "4",
-            "MIG-wrong,2",
-            "2,2",
-            "GPU-",
-            &mig[0].uuid[..20],
-        ] {
-            assert_eq!(first(nothing), None, "{nothing:?}");
+        let faults = Faults::parse(&format!("[[hide]]\ndevices = ['{}']\nuid = 5", mig[0]));
+        let faults = faults.unwrap();
+        let first = |uid, list| first_device(&node, &faults, uid, list);
+        let (old_name, two) = (format!("MIG-{gpu}/9/0"), format!("{},{}", mig[1], mig[0]));
+        #[rustfmt::skip]
+        let cases = [
+            (mig[2], mig[2]), (&old_name, mig[2]), (&two, mig[1]), ("2", whole),
+            (&whole[..10], whole), ("0", mig[0]), ("2,MIG-wrong,3", whole),
+        ];
+        for (list, device) in cases {
+            assert_eq!(first(0, Some(list)).as_deref(), Some(device), "{list}");
         }
-    }
-
-    #[test]
-    fn unset_means_the_first_mig_device_if_there_is_any() {
-        let first = |name: &str| first_device(&node(name), &Faults::default(), 0, None);
+        #[rustfmt::skip]
+        let nothing = [
+            "", "-1", "NoDevFiles", "1", "4", "MIG-wrong,2", "2,2", "GPU-", &mig[0][..20],
+        ];
+        for list in nothing {
+            assert_eq!(first(0, Some(list)), None, "{list:?}");
+        }
+        // Without the variable; and what is hidden is not there.
         assert_eq!(
-            first("mixed"),
-            Some(node("mixed").gpus[0].devices[0].uuid.clone())
+            [0, 5].map(|uid| first(uid, None).unwrap()),
+            [mig[0], mig[1]]
         );
-        assert_eq!(first("gpus4"), Some(node("gpus4").gpus[0].uuid.clone()));
-        assert_eq!(first("none"), None);
-    }
-
-    #[test]
-    fn hidden_devices_are_not_there() {
-        let node = node("a100x1");
-        let uuid = |n: usize| node.gpus[0].devices[n].uuid.clone();
-        let faults =
-            Faults::parse(&format!("[[hide]]\ndevices = ['{}']\nuid = 5\n", uuid(0))).unwrap();
-        assert_eq!(first_device(&node, &faults, 5, None), Some(uuid(1)));
-        assert_eq!(first_device(&node, &faults, 6, None), Some(uuid(0)));
-        assert_eq!(first_device(&node, &faults, 5, Some(&uuid(0))), None);
+        assert_eq!(first(5, Some(mig[0])), None);
     }
 }

@@ -5,7 +5,6 @@ use crate::faults::Faults;
 use crate::gpu::Node;
 use crate::inventory::Inventory;
 use crate::{builtin, shared_file};
-use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -26,15 +25,6 @@ pub struct Call {
     pub function: String,
     /// What it was called for.
     pub args: String,
-}
-
-/// A GPU touched for the first time in a session of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attach {
-    /// The caller.
-    pub pid: u32,
-    /// Index of the GPU.
-    pub gpu: u32,
 }
 
 /// A context of a simulated program, from `runs.log`.
@@ -131,26 +121,8 @@ impl Folder {
 
     /// Changes what is wrong (TOML; empty: nothing). Seen at the next `nvmlInit`.
     pub fn set_faults(&self, toml: &str) -> io::Result<()> {
-        let faults = Faults::parse(toml).map_err(io::Error::other)?;
-        for number in 0..faults.rule.len() {
-            let _ = fs::remove_file(self.count_file(number));
-        }
+        Faults::parse(toml).map_err(io::Error::other)?;
         shared_file::replace(&self.path("faults.toml"), toml)
-    }
-
-    fn count_file(&self, rule: usize) -> PathBuf {
-        self.path(&format!("rule-{rule}.count"))
-    }
-
-    /// Counts a call that a node-wide rule is about; the number of calls so far, this one
-    /// included.
-    pub fn count_call(&self, rule: usize) -> io::Result<u64> {
-        // The length of the file is the count: an append and a look under one lock need
-        // no parsing.
-        let file = shared_file::open_or_create(&self.count_file(rule))?;
-        let mut file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
-        file.write_all(b".")?;
-        Ok(file.metadata()?.len())
     }
 
     /// Logs a call if calls are logged.
@@ -181,18 +153,11 @@ impl Folder {
         self.lines("calls.log", parse)
     }
 
-    /// The GPUs touched since [`Folder::log_calls`].
-    pub fn attaches(&self) -> io::Result<Vec<Attach>> {
-        let touched = |call: &Call| {
-            let gpu = (call.function == "attach")
-                .then(|| call.args.strip_prefix("GPU "))
-                .flatten()?;
-            Some(Attach {
-                pid: call.pid,
-                gpu: gpu.parse().ok()?,
-            })
-        };
-        Ok(self.calls()?.iter().filter_map(touched).collect())
+    /// Those of them that touched a GPU for the first time in their session.
+    pub fn attaches(&self) -> io::Result<Vec<Call>> {
+        let mut calls = self.calls()?;
+        calls.retain(|call| call.function == "attach");
+        Ok(calls)
     }
 
     /// The contexts of simulated programs so far, in the order in which they began.

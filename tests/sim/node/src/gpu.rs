@@ -25,16 +25,10 @@ pub struct Node {
 pub enum MigMode {
     /// The GPU cannot do MIG.
     Incapable,
-    /// Off now, and after the next reset as `pending` says.
-    Off {
-        /// On after the next reset.
-        pending: bool,
-    },
-    /// On now, and after the next reset as `pending` says.
-    On {
-        /// On after the next reset.
-        pending: bool,
-    },
+    /// Off.
+    Off,
+    /// On.
+    On,
 }
 
 /// A GPU.
@@ -46,8 +40,6 @@ pub struct Gpu {
     pub name: String,
     /// `GPU-...`.
     pub uuid: String,
-    /// Minor number.
-    pub minor: u32,
     /// PCI bus; domain and device are 0.
     pub pci_bus: u32,
     /// PCI device and vendor id.
@@ -121,12 +113,8 @@ impl Node {
         let mut gpus = Vec::new();
         for spec in &inventory.gpu {
             let count = spec.count.unwrap_or(1);
-            if count > 1
-                && (spec.uuid.is_some()
-                    || spec.minor.is_some()
-                    || spec.device.iter().any(|d| d.uuid.is_some()))
-            {
-                return Err("uuid or minor given for several GPUs at once".to_owned());
+            if count > 1 && (spec.uuid.is_some() || spec.device.iter().any(|d| d.uuid.is_some())) {
+                return Err("uuid given for several GPUs at once".to_owned());
             }
             for _ in 0..count {
                 let index = u32::try_from(gpus.len()).map_err(|error| error.to_string())?;
@@ -155,11 +143,10 @@ impl Node {
     pub fn device_uuids(&self) -> Vec<String> {
         let mut uuids = Vec::new();
         for gpu in &self.gpus {
-            match gpu.mig {
-                MigMode::On { .. } => {
-                    uuids.extend(gpu.devices.iter().map(|device| device.uuid.clone()));
-                }
-                _ => uuids.push(gpu.uuid.clone()),
+            if gpu.in_mig_mode() {
+                uuids.extend(gpu.devices.iter().map(|device| device.uuid.clone()));
+            } else {
+                uuids.push(gpu.uuid.clone());
             }
         }
         uuids
@@ -182,11 +169,10 @@ impl Gpu {
             index,
             name,
             uuid,
-            minor: spec.minor.unwrap_or(index),
             pci_bus: 7 + 8 * index,
             pci_device: model.pci,
             cuda: model.cuda,
-            memory: spec.memory_mib.unwrap_or(model.mib) * MIB,
+            memory: model.mib * MIB,
             reserved: if version.has_memory_v2() {
                 model.mib / 64 * MIB
             } else {
@@ -219,7 +205,7 @@ impl Gpu {
         };
         specs.extend(spec.device.iter().cloned());
         specs.sort_by_key(|device| (device.gi, device.ci));
-        if !specs.is_empty() && !matches!(self.mig, MigMode::On { .. }) {
+        if !specs.is_empty() && !self.in_mig_mode() {
             return Err("has MIG devices but MIG mode is off".to_owned());
         }
         let mut next = 0;
@@ -273,7 +259,7 @@ impl Gpu {
             ci: spec.ci,
             profile: spec.profile.clone(),
             uuid,
-            memory: spec.memory_mib.unwrap_or(facts.mib) * MIB,
+            memory: facts.mib * MIB,
             idle: spec
                 .idle_mib
                 .unwrap_or([44, 25, 12, 12][facts.part.ilog2() as usize])
@@ -297,17 +283,16 @@ impl Gpu {
 
     /// Whether MIG mode is on now.
     pub fn in_mig_mode(&self) -> bool {
-        matches!(self.mig, MigMode::On { .. })
+        self.mig == MigMode::On
     }
 }
 
 fn mig_mode(spec: &GpuSpec, model: &Model) -> Result<MigMode, String> {
-    let pending = spec.pending.unwrap_or(spec.mig);
     match (model.slots, spec.mig) {
-        (0, false) if !pending => Ok(MigMode::Incapable),
-        (0, _) => Err(format!("{} cannot do MIG", model.id)),
-        (_, true) => Ok(MigMode::On { pending }),
-        (_, false) => Ok(MigMode::Off { pending }),
+        (0, false) => Ok(MigMode::Incapable),
+        (0, true) => Err(format!("{} cannot do MIG", model.id)),
+        (_, true) => Ok(MigMode::On),
+        (_, false) => Ok(MigMode::Off),
     }
 }
 

@@ -2,70 +2,55 @@
 //! worked out left out. `gpu.rs` turns it into the node that the simulated library
 //! answers for.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// A node as written.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inventory {
     /// Driver version; decides UUID form, names and which functions answer.
     pub driver: String,
     /// Host name, only to give two nodes different UUIDs.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     pub host: String,
     /// The GPUs in NVML order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub gpu: Vec<GpuSpec>,
 }
 
 /// A GPU, or `count` equal ones.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuSpec {
     /// One of the models in `models.rs`, such as `A100-SXM4-40GB`.
     pub model: String,
     /// How many of them; 1 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
     /// MIG mode is on.
     #[serde(default)]
     pub mig: bool,
-    /// The mode after the next reset, if another.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pending: Option<bool>,
     /// MIG devices in the short form: `"3g.20gb, 4x1g.5gb"`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
     /// MIG devices one by one, for holes, several compute instances in a GPU instance,
     /// own figures.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub device: Vec<DeviceSpec>,
     /// `GPU-...`; made from host and index if left out. Not with `count`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
-    /// Minor number of /dev/nvidiaN; the index if left out. Not with `count`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub minor: Option<u32>,
-    /// Memory in MiB, if not the model's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_mib: Option<u64>,
     /// Memory in use in MiB when nothing runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_mib: Option<u64>,
     /// An integrated GPU: it shares the host's memory, and NVML does not report any
     /// (NOT_SUPPORTED).
     #[serde(default)]
     pub integrated: bool,
     /// The host's NUMA node that the GPU's memory is, as on GH200.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
     /// CPUs near the GPU as in `taskset -c`: `"0-15,32-47"`; all of 0-63 if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
 }
 
 /// A MIG device: one compute instance in a GPU instance.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceSpec {
     /// GPU instance id.
@@ -77,16 +62,10 @@ pub struct DeviceSpec {
     pub profile: String,
     /// MIG index; the next one in the order of (gi, ci) if left out. A jump leaves a
     /// hole.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
-    /// Memory in MiB, if not the profile's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_mib: Option<u64>,
     /// Memory in use in MiB when nothing runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_mib: Option<u64>,
     /// `MIG-...`; made from host, GPU, gi and ci if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
 }
 
@@ -94,10 +73,5 @@ impl Inventory {
     /// Reads the text of a `node.toml`.
     pub fn parse(text: &str) -> Result<Self, String> {
         toml::from_str(text).map_err(|error| error.to_string())
-    }
-
-    /// The text of a `node.toml`.
-    pub fn to_text(&self) -> Result<String, String> {
-        toml::to_string(self).map_err(|error| error.to_string())
     }
 }

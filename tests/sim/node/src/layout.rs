@@ -52,36 +52,3 @@ fn check(model: &Model, devices: &[DeviceSpec]) -> Result<(), String> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::models::model;
-
-    fn ids(id: &str, layout: &str) -> Result<Vec<u32>, String> {
-        Ok(devices(model(id)?, layout)?
-            .iter()
-            .map(|device| device.gi)
-            .collect())
-    }
-
-    #[test]
-    fn ids_go_by_size() {
-        assert_eq!(
-            ids("A100-SXM4-40GB", "7x1g.5gb").unwrap(),
-            [7, 8, 9, 10, 11, 12, 13]
-        );
-        assert_eq!(
-            ids("A100-SXM4-40GB", "3g.20gb, 2g.10gb, 1g.5gb+me, 1g.5gb").unwrap(),
-            [1, 3, 7, 8]
-        );
-        assert_eq!(ids("A30", "4x1g.6gb").unwrap(), [3, 4, 5, 6]);
-    }
-
-    #[test]
-    fn what_does_not_fit_is_refused() {
-        assert!(ids("A100-SXM4-40GB", "8x1g.5gb").is_err());
-        assert!(ids("A100-SXM4-40GB", "2x4g.20gb").is_err());
-        assert!(ids("A100-SXM4-40GB", "1g.6gb").is_err());
-    }
-}

@@ -3,8 +3,6 @@
 //! tests share it through one folder (`SIM_NODE`).
 
 mod builtin;
-#[cfg(test)]
-mod builtin_tests;
 mod faults;
 mod folder;
 mod gpu;
@@ -18,7 +16,7 @@ mod version;
 
 pub use builtin::{builtin, builtin_names};
 pub use faults::{Action, FakeProcess, Faults, Hide, Kind, Latency, MemoryFault, Rule};
-pub use folder::{Attach, Call, Collision, Folder, Run};
+pub use folder::{Call, Collision, Folder, Run};
 pub use gpu::{Attributes, Gpu, MIB, MigDevice, MigMode, Node};
 pub use inventory::{DeviceSpec, GpuSpec, Inventory};
 pub use registry::{Record, Registration, Taken, monotonic_ns};

@@ -14,11 +14,3 @@ pub(crate) fn words(cpus: &[usize], size: usize) -> Vec<c_ulong> {
     }
     words
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_bit_for_each_cpu() {
-        assert_eq!(super::words(&[0, 3, 65, 200], 2), [0b1001, 0b10]);
-    }
-}

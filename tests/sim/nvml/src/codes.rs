@@ -20,35 +20,17 @@ pub(crate) type Reply<T> = Result<T, i32>;
 
 /// The text of a code.
 pub(crate) fn text(code: i32) -> &'static CStr {
+    #[rustfmt::skip]
     const TEXTS: [&CStr; 28] = [
-        c"Success",
-        c"Uninitialized",
-        c"Invalid Argument",
-        c"Not Supported",
-        c"Insufficient Permissions",
-        c"Already Initialized",
-        c"Not Found",
-        c"Insufficient Size",
-        c"Insufficient External Power",
-        c"Driver Not Loaded",
-        c"Timeout",
-        c"Interrupt Request Issue",
-        c"NVML Shared Library Not Found",
-        c"Function Not Found",
-        c"Corrupted infoROM",
-        c"GPU is lost",
-        c"GPU requires reset",
-        c"GPU access blocked by the operating system",
-        c"Driver/library version mismatch",
-        c"In use by another client",
-        c"Insufficient Memory",
-        c"No data",
-        c"vGPU ECC not supported",
-        c"Insufficient Resources",
-        c"Invalid Frequency",
-        c"Argument version mismatch",
-        c"Requested functionality has been deprecated",
-        c"System is not in ready state",
+        c"Success", c"Uninitialized", c"Invalid Argument", c"Not Supported",
+        c"Insufficient Permissions", c"Already Initialized", c"Not Found", c"Insufficient Size",
+        c"Insufficient External Power", c"Driver Not Loaded", c"Timeout",
+        c"Interrupt Request Issue", c"NVML Shared Library Not Found", c"Function Not Found",
+        c"Corrupted infoROM", c"GPU is lost", c"GPU requires reset",
+        c"GPU access blocked by the operating system", c"Driver/library version mismatch",
+        c"In use by another client", c"Insufficient Memory", c"No data", c"vGPU ECC not supported",
+        c"Insufficient Resources", c"Invalid Frequency", c"Argument version mismatch",
+        c"Requested functionality has been deprecated", c"System is not in ready state",
     ];
     usize::try_from(code)
         .ok()

@@ -245,7 +245,7 @@ texts! {
 getters! {
     nvmlDeviceGetDeviceHandleFromMigDeviceHandle: Handle = |s, d| Ok(s.parent_handle(d)? as Handle);
     nvmlDeviceGetIndex: c_uint = |s, d| s.index(d);
-    nvmlDeviceGetMinorNumber: c_uint = |s, d| Ok(s.gpu(d)?.minor);
+    nvmlDeviceGetMinorNumber: c_uint = |s, d| Ok(s.gpu(d)?.index);
     nvmlDeviceGetPciInfo_v3: PciInfo = |s, d| s.pci_info(d);
     nvmlDeviceGetMemoryInfo: Memory = |s, d| Ok(s.memory(d)?.v1());
     nvmlDeviceGetBAR1MemoryInfo: Memory = |_, _| Ok(Memory { total: BAR1, free: BAR1, used: 0 });
@@ -257,6 +257,7 @@ getters! {
     nvmlDeviceGetComputeMode: c_uint = |s, d| s.gpu(d).map(|_| 0);
     nvmlDeviceGetNumaNodeId: c_uint = |s, d| s.gpu(d)?.numa_node.ok_or(NOT_SUPPORTED);
     nvmlDeviceGetUtilizationRates: Utilization = |s, d| s.utilization(d);
+    nvmlDeviceGetPowerUsage: c_uint = |s, d| s.gpu(d).map(|gpu| (60 + gpu.index) * 1000);
     nvmlDeviceGetConfComputeMemSizeInfo: [u64; 2] = |_, _| Err(NOT_SUPPORTED);
     nvmlDeviceGetRunningProcessDetailList: c_void = |_, _| Err(NOT_SUPPORTED);
 }
@@ -280,6 +281,20 @@ unsafe extern "C" fn nvmlDeviceGetMigMode(
         unsafe { copy::put(current, now).and(copy::put(pending, later)) }
     });
     code(reply)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetTemperature(
+    handle: Handle,
+    sensor: c_uint,
+    out: *mut c_uint,
+) -> c_int {
+    let answer = |s: &mut Session, d| match (s.gpu(d)?.index, sensor) {
+        (index, 0) => Ok(30 + index),
+        _ => Err(INVALID_ARGUMENT),
+    };
+    // SAFETY: the caller vouches for `out`.
+    unsafe { put_answer("nvmlDeviceGetTemperature", &device(handle), out, answer) }
 }
 
 #[unsafe(no_mangle)]

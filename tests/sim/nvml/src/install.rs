@@ -1,50 +1,22 @@
 //! Puts the built library where a test wants it, under the name that programs look for.
-//! Functions can be hidden on the way, for drivers that never had them, without a second
-//! build.
+//! Functions that a driver does not have are hidden on the way, without a second build.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What drivers before 470 do not have.
-pub const BEFORE_470: &[&str] = &[
-    "nvmlDeviceGetMPSComputeRunningProcesses_v2",
-    "nvmlDeviceGetComputeRunningProcesses_v3",
-    "nvmlDeviceGetGraphicsRunningProcesses_v3",
-    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
-    "nvmlDeviceGetMemoryInfo_v2",
-    "nvmlDeviceGetRunningProcessDetailList",
-    "nvmlDeviceGetConfComputeMemSizeInfo",
-    "nvmlDeviceGetNumaNodeId",
-];
+use sim_node::Version;
 
-/// What drivers before 510 do not have.
-pub const BEFORE_510: &[&str] = &[
-    "nvmlDeviceGetComputeRunningProcesses_v3",
-    "nvmlDeviceGetGraphicsRunningProcesses_v3",
-    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
-    "nvmlDeviceGetMemoryInfo_v2",
-    "nvmlDeviceGetRunningProcessDetailList",
-    "nvmlDeviceGetConfComputeMemSizeInfo",
-    "nvmlDeviceGetNumaNodeId",
-];
+use crate::functions::exists;
 
-/// What drivers before 535 do not have.
-pub const BEFORE_535: &[&str] = &[
-    "nvmlDeviceGetRunningProcessDetailList",
-    "nvmlDeviceGetConfComputeMemSizeInfo",
-    "nvmlDeviceGetNumaNodeId",
-];
-
-/// What drivers before 550 do not have.
-pub const BEFORE_550: &[&str] = &["nvmlDeviceGetNumaNodeId"];
-
-/// What driver 535.98 does not have.
-pub const WITHOUT_V3: &[&str] = &[
-    "nvmlDeviceGetComputeRunningProcesses_v3",
-    "nvmlDeviceGetGraphicsRunningProcesses_v3",
-    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
-    "nvmlDeviceGetNumaNodeId",
+/// The functions that some of the simulated drivers do not have, as far as a program asks for
+/// them.
+#[rustfmt::skip]
+const CHANGED: [&str; 8] = [
+    "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetRunningProcessDetailList",
+    "nvmlDeviceGetConfComputeMemSizeInfo", "nvmlDeviceGetNumaNodeId",
 ];
 
 /// What may lie at the library's path without being the library.
@@ -89,13 +61,6 @@ pub fn install_damaged(dir: &Path, damage: Damage) -> io::Result<PathBuf> {
     Ok(place)
 }
 
-/// What drivers 535.43 to 535.86 do not have; with such a driver in `node.toml` the `_v3`
-/// lists have wide entries.
-pub const WIDE_PROCESSES: &[&str] = &[
-    "nvmlDeviceGetRunningProcessDetailList",
-    "nvmlDeviceGetNumaNodeId",
-];
-
 /// The library that cargo built beside the running test program.
 ///
 /// Cargo puts it there for every package that has this one as a (dev-)dependency.
@@ -113,15 +78,17 @@ pub fn built() -> io::Result<PathBuf> {
 }
 
 /// Installs the library as `libnvidia-ml.so.1` in `dir`, which goes into LD_LIBRARY_PATH.
-/// `hidden` functions cannot be found in it.
-pub fn install(dir: &Path, hidden: &[&str]) -> io::Result<PathBuf> {
+/// What a driver of this version does not have cannot be found in it.
+pub fn install(dir: &Path, version: Version) -> io::Result<PathBuf> {
     let (library, copy) = (built()?, dir.join("libnvidia-ml.so.1"));
-    if hidden.is_empty() {
+    let missing = CHANGED.map(|name| (!exists(version, name)).then_some(name));
+    let missing: Vec<&str> = missing.into_iter().flatten().collect();
+    if missing.is_empty() {
         let _ = fs::remove_file(&copy);
         // A link is quick, and what cargo builds later gets a new inode.
         fs::hard_link(&library, &copy).or_else(|_| fs::copy(&library, &copy).map(drop))?;
     } else {
-        fs::write(&copy, without(fs::read(library)?, hidden)?)?;
+        fs::write(&copy, without(fs::read(library)?, &missing)?)?;
     }
     Ok(copy)
 }

@@ -58,7 +58,7 @@ impl Library {
             if let Some(session) = &fresh {
                 state.counts.follow(&session.faults);
             }
-            let trouble = state.counts.find(&folder, function, None, &[]);
+            let trouble = state.counts.find(function, None, &[]);
             let time = fresh
                 .as_ref()
                 .map_or(0, |session| session.faults.latency.init_ms);
@@ -99,7 +99,7 @@ impl Library {
                 return Ok(());
             };
             folder.log_call(function, "");
-            state.counts.find(&folder, function, None, &[])
+            state.counts.find(function, None, &[])
         };
         trouble::act(trouble)?;
         let mut guard = self.lock();
@@ -133,7 +133,7 @@ impl Library {
                 return Err(NOT_SUPPORTED);
             }
             let (gpu, uuids) = session.names(device.unwrap_or(Device::None));
-            let trouble = state.counts.find(&session.folder, function, gpu, &uuids);
+            let trouble = state.counts.find(function, gpu, &uuids);
             (device, trouble, trouble::delay(session, attached.len()))
         };
         // Without the lock: a call that hangs or takes its time does not stop other

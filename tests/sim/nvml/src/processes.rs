@@ -59,11 +59,6 @@ impl Session {
                 .iter()
                 .filter(|fake| fake.device == uuid && fake.kind == kind)
             {
-                let (gi, ci) = if fake.no_ids {
-                    (NO_ID, NO_ID)
-                } else {
-                    (gi, ci)
-                };
                 let memory = fake.memory_mib.map_or(NO_MEMORY, |mib| mib * MIB);
                 processes.push(Process {
                     pid: fake.pid,
@@ -162,16 +157,6 @@ impl Session {
                 }
             }
         };
-        let uuid = self.uuid(device)?;
-        if let Some(mib) = self
-            .faults
-            .memory
-            .iter()
-            .find(|fault| fault.device == uuid)
-            .and_then(|f| f.total_mib)
-        {
-            figures.total = mib * MIB;
-        }
         figures.used = figures
             .used
             .min(figures.total.saturating_sub(figures.reserved));

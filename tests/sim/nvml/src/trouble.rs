@@ -1,9 +1,9 @@
 //! Finds the rule of `faults.toml` that acts on a call, and acts.
-//! Calls are counted per rule, in this process or on the whole node.
+//! Calls are counted per rule in this process.
 
 use crate::noise::Noise;
 use crate::session::Session;
-use sim_node::{Action, Faults, Folder, Rule};
+use sim_node::{Action, Faults, Rule};
 use std::thread;
 use std::time::Duration;
 
@@ -47,24 +47,14 @@ impl Counts {
 
     /// The trouble with this call. All rules that are about it count it, the first that
     /// acts decides.
-    pub(crate) fn find(
-        &mut self,
-        folder: &Folder,
-        function: &str,
-        gpu: Option<u32>,
-        uuids: &[&str],
-    ) -> Trouble {
+    pub(crate) fn find(&mut self, function: &str, gpu: Option<u32>, uuids: &[&str]) -> Trouble {
         let mut trouble = Trouble::None;
         for (number, rule) in self.rules.iter().enumerate() {
             if !rule.is_about(function, gpu, uuids) {
                 continue;
             }
-            let call = if rule.node_wide {
-                folder.count_call(number).unwrap_or(0)
-            } else {
-                self.calls[number] += 1;
-                self.calls[number]
-            };
+            self.calls[number] += 1;
+            let call = self.calls[number];
             if trouble == Trouble::None && rule.acts_on(call) {
                 trouble = match (rule.returns, rule.does) {
                     (Some(code), _) => Trouble::Returns(code),

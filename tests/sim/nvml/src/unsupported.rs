@@ -36,9 +36,7 @@ unsupported! {
     nvmlDeviceGetPerformanceState
     nvmlDeviceGetPersistenceMode
     nvmlDeviceGetPowerManagementLimit
-    nvmlDeviceGetPowerUsage
     nvmlDeviceGetProcessUtilization
-    nvmlDeviceGetTemperature
     nvmlDeviceGetTemperatureV
     nvmlDeviceGetTotalEccErrors
 }

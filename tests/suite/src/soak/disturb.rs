@@ -8,15 +8,116 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use harness::{Running, Sandbox, Signal, wait};
+use harness::{Sandbox, Signal, skip, wait};
 use nix::libc;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-use super::group::Group;
-use super::kind::Kind;
+use super::look::state;
 use crate::bytes;
 use crate::random::Random;
+
+/// What disturbs the node while programs are launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing.
+    Calm,
+    /// CLOCK_REALTIME is set back and forth, by years.
+    Clock,
+    /// Every process of the node is stopped for seconds, then goes on.
+    Stop,
+    /// A small RLIMIT_NOFILE: EMFILE.
+    Files,
+    /// A small RLIMIT_AS: ENOMEM.
+    Space,
+    /// A small RLIMIT_NPROC: EAGAIN from fork.
+    Processes,
+    /// A stranger takes 10,000 ranges of the lock and gives them back.
+    Foreign,
+    /// SIGKILL of random processes.
+    Kills,
+}
+
+/// The library that shows processes another clock.
+const FAKETIME: [&str; 3] = [
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
+    "/usr/lib64/faketime/libfaketime.so.1",
+    "/usr/lib/faketime/libfaketime.so.1",
+];
+
+impl Kind {
+    /// In the order in which they come.
+    #[rustfmt::skip]
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Calm, Self::Clock, Self::Stop, Self::Files, Self::Kills, Self::Foreign,
+        Self::Processes, Self::Space,
+    ];
+
+    /// Whether this machine has what it takes; otherwise it has been said.
+    pub(crate) fn possible(self) -> bool {
+        let why = match self {
+            Self::Clock if faketime().is_none() => "libfaketime is not installed",
+            Self::Processes if !nix::unistd::geteuid().is_root() => "not run as root",
+            _ => return true,
+        };
+        skip::say(&format!("disturbance {}: {why}", self.name()));
+        false
+    }
+
+    /// For people and the CSV file.
+    pub(crate) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    /// The limit that its launches run under, in front of their line.
+    pub(crate) fn limit(self, random: &mut Random) -> String {
+        let (letter, least, range) = match self {
+            Self::Files => ('n', 4, 20),
+            Self::Space => ('v', 9500, 14_000),
+            Self::Processes => ('u', 0, 6),
+            _ => return String::new(),
+        };
+        format!("ulimit -S -{letter} {}; ", least + random.below(range))
+    }
+
+    /// Statuses that it may cause, with a line that says so.
+    pub(crate) const fn statuses(self) -> &'static [i32] {
+        match self {
+            Self::Calm | Self::Clock | Self::Foreign => &[],
+            // The wait, or the time that NVML may take, has passed.
+            Self::Stop => &[1, 3, 4, 75, 100, 125],
+            // 137: a shell's word for a killed child.
+            Self::Kills => &[1, 3, 4, 100, 125, 137],
+            Self::Files | Self::Space | Self::Processes => &[1, 2, 3, 4, 100, 125, 126, 127, 254],
+        }
+    }
+
+    /// Signals that a launch may end by.
+    pub(crate) const fn signals(self) -> &'static [i32] {
+        match self {
+            Self::Kills => &[9],
+            // A stopped process whose group loses its last link to its session (setpgid(2)).
+            Self::Stop => &[1],
+            _ => &[],
+        }
+    }
+
+    /// Whether other programs (shells, the loader) may write lines too.
+    pub(crate) const fn others_speak(self) -> bool {
+        matches!(
+            self,
+            Self::Files | Self::Space | Self::Processes | Self::Kills
+        )
+    }
+}
+
+/// Where libfaketime is.
+pub(crate) fn faketime() -> Option<PathBuf> {
+    FAKETIME
+        .map(PathBuf::from)
+        .into_iter()
+        .find(|path| path.is_file())
+}
 
 /// A disturbance that goes on, and what it needs.
 #[derive(Debug)]
@@ -28,7 +129,6 @@ pub(crate) struct Disturbance<'a> {
     /// Held while nothing may be started.
     pub(crate) gate: &'a Mutex<()>,
     pub(crate) clock: PathBuf,
-    pub(crate) group: Option<&'a Group>,
     pub(crate) random: Random,
 }
 
@@ -40,19 +140,17 @@ impl Disturbance<'_> {
             times += match self.kind {
                 Kind::Calm | Kind::Files | Kind::Space | Kind::Processes => 0,
                 Kind::Clock => self.set_clock(),
-                Kind::Leap => self.leap(times),
                 Kind::Stop => self.stop(),
-                Kind::Memory => self.fill(),
                 Kind::Foreign => self.lock_ranges(),
                 Kind::Kills => self.kill_one(),
             };
             self.pause(Duration::from_millis(match self.kind {
-                Kind::Stop | Kind::Memory => 2500,
+                Kind::Stop => 2500,
                 Kind::Foreign => 500,
                 _ => 200,
             }));
         }
-        if matches!(self.kind, Kind::Clock | Kind::Leap) {
+        if self.kind == Kind::Clock {
             self.say_time(0);
         }
         times
@@ -72,12 +170,6 @@ impl Disturbance<'_> {
     fn set_clock(&mut self) -> u64 {
         let seconds = self.random.below(630_000_000) as i64 - 315_000_000;
         self.say_time(seconds);
-        1
-    }
-
-    /// Ten minutes further each time: such a clock never goes back.
-    fn leap(&self, times: u64) -> u64 {
-        self.say_time(600 * (times as i64 + 1));
         1
     }
 
@@ -106,29 +198,6 @@ impl Disturbance<'_> {
             let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
         }
         u64::from(all)
-    }
-
-    /// A program in the cgroup that takes all of its memory; counted are the processes
-    /// that the kernel kills.
-    fn fill(&self) -> u64 {
-        let Some(group) = self.group else {
-            return 0;
-        };
-        let before = group.kills();
-        let line = format!(
-            "echo 0 > {} && exec tail /dev/zero",
-            group.entry().display()
-        );
-        let mut hog: Running = self
-            .sandbox
-            .shell("dash", &line)
-            .limit(Duration::MAX)
-            .spawn();
-        wait::holds_within(Duration::from_secs(2), || {
-            hog.is_over() || self.over.load(Ordering::Relaxed)
-        });
-        drop(hog);
-        group.kills() - before
     }
 
     /// In the span of a device that is not there.
@@ -189,7 +258,5 @@ fn may_be_killed(pid: i32) -> bool {
 }
 
 fn is_stopped(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ")
-        .is_none_or(|(_, rest)| rest.starts_with(['T', 't', 'Z', 'X']))
+    state(&pid.to_string()).is_none_or(|state| "TtZX".contains(state))
 }

@@ -5,18 +5,13 @@
 #![allow(clippy::print_stdout, reason = "the figures are read")]
 
 mod disturb;
-mod group;
-mod kind;
-mod level;
-mod quiet;
-mod record;
-mod report;
+mod launch;
+mod look;
 mod residents;
-mod sample;
-mod traffic;
-mod verdict;
-mod way;
 
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -24,14 +19,9 @@ use std::time::{Duration, Instant};
 
 use harness::{Running, Sandbox, wait};
 
-use self::disturb::Disturbance;
-use self::group::Group;
-use self::kind::Kind;
-use self::quiet::Level;
-use self::record::{Over, Recorder};
-use self::report::Tally;
-use self::traffic::Traffic;
-use self::way::Way;
+use self::disturb::{Disturbance, Kind};
+use self::launch::{Traffic, Way, judge};
+use self::look::{FIGURES, Look, MOST, growth};
 
 /// Devices of three profiles: the residents take some of the larger two.
 const NODE: &str = "driver = \"570.86.10\"\n\
@@ -58,6 +48,24 @@ pub struct Plan<'a> {
     pub record: &'a Path,
 }
 
+/// A soak that goes on, and what happened in it.
+struct Soak<'a> {
+    plan: &'a Plan<'a>,
+    sandbox: &'a Sandbox,
+    traffic: Traffic,
+    began: Instant,
+    record: File,
+    /// The residents alone.
+    alone: Look,
+    free: String,
+    /// How launches ended, and how often it was disturbed, by disturbance.
+    ends: BTreeMap<String, BTreeMap<&'static str, u64>>,
+    /// At quiet moments: seconds, and what was seen.
+    quiet: Vec<(f64, Look)>,
+    collisions: usize,
+    faults: usize,
+}
+
 /// Runs a soak.
 ///
 /// # Panics
@@ -65,110 +73,221 @@ pub struct Plan<'a> {
 /// At its end, if two programs met on a device, a launch ended otherwise than it may,
 /// anything was left at a quiet moment, or anything grew.
 pub fn soak(plan: &Plan) {
-    let sandbox = Sandbox::builder(NODE).settings(SETTINGS).build();
+    let sandbox = Sandbox::with(NODE, SETTINGS);
     let kinds: Vec<Kind> = Kind::ALL
         .into_iter()
         .filter(|kind| kind.possible())
         .collect();
     let residents = residents::start(&sandbox);
-    let mut traffic = Traffic::new(&sandbox, plan.seed);
-    let level = Level::of(&sandbox);
-    println!("seed {}; residents: {level}", plan.seed);
-    let recorder = Recorder::new(&sandbox, plan.record);
-    let group = kinds.contains(&Kind::Memory).then(Group::new).flatten();
-    let mut tally = Tally::default();
-    std::thread::scope(|scope| {
-        let _over = Over(&recorder.over);
-        scope.spawn(|| recorder.until_over());
-        for kind in kinds.iter().copied().cycle() {
-            if recorder.elapsed() >= plan.length {
-                break;
-            }
-            let group = group.as_ref().filter(|_| kind == Kind::Memory);
-            disturbed(plan, &recorder, &mut traffic, &mut tally, kind, group);
-            level.judge_when_quiet(&recorder, &mut tally);
+    let mut record = File::create(plan.record).expect("the record");
+    let header = FIGURES.join(",");
+    writeln!(
+        record,
+        "seconds,disturbance,quiet,launches,{header},collisions"
+    )
+    .expect("the record");
+    let mut soak = Soak {
+        plan,
+        sandbox: &sandbox,
+        traffic: Traffic::new(&sandbox, plan.seed),
+        began: Instant::now(),
+        record,
+        alone: at_rest(&sandbox),
+        free: free_devices(&sandbox),
+        ends: BTreeMap::new(),
+        quiet: Vec::new(),
+        collisions: 0,
+        faults: 0,
+    };
+    println!("seed {}; residents: {:?}", plan.seed, soak.alone);
+    for kind in kinds.into_iter().cycle() {
+        if soak.began.elapsed() >= plan.length {
+            break;
         }
-    });
-    let end = recorder.elapsed();
+        soak.disturb(kind);
+        soak.judge_when_quiet(kind);
+    }
     drop(residents);
     let nothing = || sandbox.holders().is_empty() && !sandbox.locked();
     if !wait::holds_within(Duration::from_secs(30), nothing) {
-        tally.fault(format!("left at the end: {}", quiet::commands(&sandbox)));
+        soak.fault(&format!("left at the end: {:?}", sandbox.holders()));
     }
-    report::print_and_judge(&tally, end, recorder.launches());
+    soak.print_and_judge();
 }
 
-/// One disturbance, with launches all the time, until the last of them has ended.
-fn disturbed(
-    plan: &Plan,
-    recorder: &Recorder,
-    traffic: &mut Traffic,
-    tally: &mut Tally,
-    kind: Kind,
-    group: Option<&Group>,
-) {
-    recorder.say(kind.name());
-    let (over, gate, began) = (AtomicBool::new(false), Mutex::new(()), Instant::now());
-    let disturbance = Disturbance {
-        sandbox: recorder.sandbox,
-        kind,
-        over: &over,
-        gate: &gate,
-        clock: traffic.clock(),
-        group,
-        random: crate::random::Random::new(traffic.random.below(u64::from(u32::MAX))),
+/// As it is most of the time: the resident that waits looks for a device once a second, by
+/// a helper, and the first looks may come before all have started.
+fn at_rest(sandbox: &Sandbox) -> Look {
+    let look = |_| {
+        std::thread::sleep(Duration::from_millis(100));
+        Look::take(sandbox)
     };
-    let mut running: Vec<(Way, Running)> = Vec::new();
-    let times = std::thread::scope(|scope| {
-        let _over = Over(&over);
-        let disturbing = scope.spawn(|| disturbance.run());
-        while began.elapsed() < plan.period {
-            {
-                let _gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
-                for _ in 0..traffic.crowd() {
-                    let (way, command) = traffic.next(recorder.sandbox, kind, group);
-                    running.push((way, command.spawn()));
-                    recorder.count_launch();
-                }
-            }
-            collect(&mut running, tally, kind);
-            std::thread::sleep(plan.pace);
-        }
-        over.store(true, Ordering::Relaxed);
-        disturbing.join().expect("the disturbance")
-    });
-    let all = wait::holds_within(Duration::from_secs(60), || {
-        collect(&mut running, tally, kind);
-        std::thread::sleep(Duration::from_millis(20));
-        running.is_empty()
-    });
-    if !all {
-        tally.fault(format!("did not end: {kind:?} {running:?}"));
-    }
-    let count = tally.disturbed.entry(kind.name()).or_default();
-    *count = (count.0 + 1, count.1 + times);
+    let mut looks: Vec<Look> = (0..60).map(look).collect();
+    looks.sort_by_key(|look| (look.processes.len(), look.figures[4]));
+    looks.swap_remove(30)
 }
 
-/// Judges those that have ended.
-fn collect(running: &mut Vec<(Way, Running)>, tally: &mut Tally, kind: Kind) {
-    let all = std::mem::take(running);
-    for (way, mut program) in all {
-        if !program.is_over() {
-            running.push((way, program));
-            continue;
+fn free_devices(sandbox: &Sandbox) -> String {
+    sandbox.line("--count-free")
+}
+
+impl Soak<'_> {
+    /// Said at once, and again by the status of the test.
+    fn fault(&mut self, what: &str) {
+        println!("FAULT: {what}");
+        self.faults += 1;
+    }
+
+    /// One disturbance, with launches all the time, until the last of them has ended.
+    fn disturb(&mut self, kind: Kind) {
+        let (over, gate, began) = (AtomicBool::new(false), Mutex::new(()), Instant::now());
+        let disturbance = Disturbance {
+            sandbox: self.sandbox,
+            kind,
+            over: &over,
+            gate: &gate,
+            clock: self.traffic.clock.clone(),
+            random: crate::random::Random::new(self.traffic.random.below(u64::from(u32::MAX))),
+        };
+        let mut running: Vec<(Way, Running)> = Vec::new();
+        let mut recorded = Instant::now();
+        let times = std::thread::scope(|scope| {
+            let _over = Over(&over);
+            let disturbing = scope.spawn(|| disturbance.run());
+            while began.elapsed() < self.plan.period {
+                // Mostly one at once, now and then more than there are devices.
+                let crowd = if self.traffic.random.below(20) == 0 {
+                    12
+                } else {
+                    1
+                };
+                let held = gate.lock().unwrap_or_else(PoisonError::into_inner);
+                for _ in 0..crowd {
+                    let (way, command) = self.traffic.next(self.sandbox, kind);
+                    running.push((way, command.spawn()));
+                }
+                drop(held);
+                self.collect(&mut running, kind);
+                if recorded.elapsed() > Duration::from_secs(5) {
+                    recorded = Instant::now();
+                    self.write(kind, &Look::take(self.sandbox), 0);
+                }
+                std::thread::sleep(self.plan.pace);
+            }
+            over.store(true, Ordering::Relaxed);
+            disturbing.join().expect("the disturbance")
+        });
+        let all = wait::holds_within(Duration::from_secs(60), || {
+            self.collect(&mut running, kind);
+            std::thread::sleep(Duration::from_millis(20));
+            running.is_empty()
+        });
+        if !all {
+            self.fault(&format!("did not end: {kind:?} {running:?}"));
         }
-        let outcome = program.wait();
-        match verdict::judge(kind, way, &outcome) {
-            Ok(end) => *tally.ends.entry((kind.name(), end)).or_default() += 1,
-            Err(what) => tally.fault(what),
+        *self.count(kind, "times disturbed") += times;
+    }
+
+    fn count(&mut self, kind: Kind, end: &'static str) -> &mut u64 {
+        self.ends
+            .entry(kind.name())
+            .or_default()
+            .entry(end)
+            .or_default()
+    }
+
+    /// Judges those that have ended.
+    fn collect(&mut self, running: &mut Vec<(Way, Running)>, kind: Kind) {
+        for (way, mut program) in std::mem::take(running) {
+            if !program.is_over() {
+                running.push((way, program));
+                continue;
+            }
+            match judge(kind, way, &program.wait()) {
+                Ok(end) => *self.count(kind, end) += 1,
+                Err(what) => self.fault(&what),
+            }
         }
-        for line in outcome
-            .stderr
-            .lines()
-            .filter(|line| verdict::is_refusal(line))
-        {
-            let said = (kind.name(), verdict::without_numbers(line));
-            *tally.said.entry(said).or_default() += 1;
+    }
+
+    /// Waits until the node is as it was at first, and says what is not.
+    fn judge_when_quiet(&mut self, kind: Kind) {
+        let mut look = Look::take(self.sandbox);
+        // Longer than a reservation waits for a program that does not come.
+        let fell = wait::holds_within(Duration::from_secs(15), || {
+            std::thread::sleep(Duration::from_millis(50));
+            look = Look::take(self.sandbox);
+            // A resident that looks at that moment has a pipe more.
+            look.is_as(&self.alone) && look.figures[3] <= self.alone.figures[3]
+        });
+        if !fell && !look.is_as(&self.alone) {
+            let others = look.others(&self.alone);
+            self.fault(&format!("not {:?}, but {look:?}: {others:?}", self.alone));
         }
+        let collisions = self
+            .sandbox
+            .folder()
+            .collisions()
+            .expect("the log of collisions");
+        for collision in collisions.iter().skip(self.collisions) {
+            self.fault(&format!("two programs on one device: {collision:?}"));
+        }
+        self.collisions = collisions.len();
+        let free = free_devices(self.sandbox);
+        if free != self.free {
+            self.fault(&format!("{free} devices are free instead of {}", self.free));
+        }
+        self.write(kind, &look, 1);
+        self.quiet.push((self.began.elapsed().as_secs_f64(), look));
+    }
+
+    /// A line of the CSV file.
+    fn write(&mut self, kind: Kind, look: &Look, quiet: u8) {
+        let seconds = self.began.elapsed().as_secs_f64();
+        let figures = look.figures.map(|figure| figure.to_string()).join(",");
+        let (name, launches, met) = (kind.name(), self.traffic.launches, self.collisions);
+        writeln!(
+            self.record,
+            "{seconds:.1},{name},{quiet},{launches},{figures},{met}"
+        )
+        .expect("the record");
+    }
+
+    /// Prints all figures, and fails if there was a fault or a figure grew.
+    fn print_and_judge(&self) {
+        let minutes = self.began.elapsed().as_secs_f64() / 60.0;
+        let (launches, quiet) = (self.traffic.launches, self.quiet.len());
+        println!("{minutes:.1} minutes, {launches} launches, {quiet} quiet moments");
+        for (kind, ends) in &self.ends {
+            println!("{kind}: {ends:?}");
+        }
+        // What the first tenth touches for the first time is no growth.
+        let warm = &self.quiet[quiet / 10..];
+        let mut grew = Vec::new();
+        for (figure, (name, most)) in FIGURES.into_iter().zip(MOST).enumerate() {
+            let at = |(at, look): &(f64, Look)| (*at, look.figures[figure] as f64);
+            let points: Vec<(f64, f64)> = warm.iter().map(at).collect();
+            let growth = growth(&points);
+            println!("{name}: growth {growth:.2} (at most {most})");
+            if growth > most {
+                grew.push(name);
+            }
+        }
+        assert!(
+            self.faults == 0,
+            "{} faults: see the lines FAULT",
+            self.faults
+        );
+        assert!(grew.is_empty(), "these grew: {grew:?}");
+    }
+}
+
+/// Says that the threads beside this one have to end, also after a panic.
+#[derive(Debug)]
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }

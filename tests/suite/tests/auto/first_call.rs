@@ -7,16 +7,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use getgpu_tests::OTHER;
 use getgpu_tests::hooked::{VARIABLE, all_said, bytes, cuda, hook, said};
 use getgpu_tests::listing;
+use getgpu_tests::wrapped::python;
+use getgpu_tests::{OTHER, root};
 use harness::skip::{self, Need};
 use harness::{Sandbox, Signal};
 
 /// The leases as `--list` shows them: device, pid and program.
 fn leases(sandbox: &Sandbox) -> Vec<(String, i64, String)> {
     let list = listing::json(sandbox);
-    let devices = list["devices"].as_array().unwrap().iter();
+    let devices = listing::devices(&list).iter();
     let of = |device: &serde_json::Value| {
         let holders = device["holders"].as_array().unwrap().clone();
         let uuid = device["uuid"].as_str().unwrap().to_owned();
@@ -69,14 +70,13 @@ fn the_first_cuda_call_takes_a_device_until_the_program_exits() {
         "{text}"
     );
     assert_eq!(program.stderr(), "");
-    program.signal(Signal::SIGKILL);
-    program.wait();
+    program.kill();
     sandbox.assert_clean(Duration::from_secs(2));
     sandbox.assert_exclusive();
 }
 
 #[test]
-fn what_the_variable_names_is_kept_and_leased_if_it_is_one_device() {
+fn what_the_variable_names_is_kept_and_leased_if_one_device() {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();
     for (value, seen, locked) in [
@@ -97,11 +97,7 @@ fn what_the_variable_names_is_kept_and_leased_if_it_is_one_device() {
             "{value}"
         );
     }
-    let _taken = sandbox
-        .command("cudawrap")
-        .visible(&uuids[1])
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .spawn();
+    let _taken = sandbox.leased().visible(&uuids[1]).spawn();
     sandbox.until_running(1);
     let outcome = cuda(&sandbox, &["init", "visible"])
         .visible(&uuids[1])
@@ -111,21 +107,12 @@ fn what_the_variable_names_is_kept_and_leased_if_it_is_one_device() {
 }
 
 #[test]
-fn a_program_that_cudawrap_or_getgpu_has_given_a_device_keeps_it() {
+fn a_program_keeps_what_cudawrap_or_getgpu_has_given_it() {
     let sandbox = Sandbox::new("mig4");
     let lock = sandbox.lock().display().to_string();
     let count = |text: &str| text.matches(&lock).count();
     let outcome = sandbox
-        .command("cudawrap")
-        .args([
-            "--",
-            "cuda",
-            "descriptors",
-            "init",
-            "descriptors",
-            "visible",
-            "uuid",
-        ])
+        .words("cudawrap -- cuda descriptors init descriptors visible uuid")
         .env(VARIABLE, hook(&sandbox))
         .run();
     let shown = all_said(&outcome, "descriptors");
@@ -140,11 +127,41 @@ fn a_program_that_cudawrap_or_getgpu_has_given_a_device_keeps_it() {
     assert_eq!(bytes(said(&outcome, "visible")), said(&outcome, "uuid"));
 }
 
+/// Python starts children with all descriptors closed, closefrom(3) does the same, and such
+/// a child would lose its device with the parent.
+#[test]
+fn a_child_without_the_descriptors_joins_its_ancestors_lease() {
+    let Some(python) = python() else {
+        return skip::say("python3 is not installed");
+    };
+    const PARENT: &str = "import ctypes, subprocess, sys
+ctypes.CDLL('libcuda.so.1').cuInit(0)
+subprocess.run(['setsid', 'cuda', 'init', f'ready={sys.argv[1]}', 'hold'], close_fds=True)";
+    for options in [&["--auto"][..], &["--share", "1/2"], &[]] {
+        let sandbox = Sandbox::new("mig4");
+        let ready = sandbox.text("work/ready");
+        let parent = sandbox
+            .command("cudawrap")
+            .args(options)
+            .args(["--", &python, "-c", PARENT, &ready])
+            .env(VARIABLE, hook(&sandbox))
+            .spawn();
+        sandbox.until_file("work/ready");
+        let before = leases(&sandbox);
+        parent.kill();
+        let after = leases(&sandbox);
+        assert_eq!(after.len(), 1, "{options:?}: {before:?} {after:?}");
+        let (uuid, pid, _) = &after[0];
+        assert!(before.iter().all(|(held, _, _)| held == uuid), "{before:?}");
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(*pid).unwrap());
+        nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
+        sandbox.assert_clean(Duration::from_secs(2));
+    }
+}
+
 #[test]
 fn shares_and_what_is_seen_follow_the_settings_of_the_program() {
-    let sandbox = Sandbox::builder("mig4")
-        .settings("[program.cuda]\nshare = '1/2'\n")
-        .build();
+    let sandbox = Sandbox::with("mig4", "[program.cuda]\nshare = '1/2'\n");
     let uuids = sandbox.uuids();
     let memory = "XLA_PYTHON_CLIENT_MEM_FRACTION";
     let show = format!("env={memory}");
@@ -208,10 +225,7 @@ fn programs_that_are_to_be_left_alone_are() {
 
 #[test]
 fn a_setuid_program_is_left_alone() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    let Some(sandbox) = root("mig4") else { return };
     let copy = sandbox.path("work/cuda");
     sandbox
         .shell(
@@ -252,11 +266,9 @@ fn a_wrapped_program_that_may_not_be_read_keeps_its_device() {
     if skip::lacks(&[Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("mig4")
-        .settings("when_taken = 'fail'")
-        .build();
+    let sandbox = Sandbox::with("mig4", "when_taken = 'fail'");
     // The lock of the node, which only root makes.
-    sandbox.getgpu(["--no-reserve"]).run().exits(0);
+    sandbox.ask("--no-reserve").exits(0);
     let program = sandbox.path("work/closed");
     fs::copy(sandbox.path("bin/cuda"), &program).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o711)).unwrap();

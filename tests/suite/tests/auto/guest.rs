@@ -18,33 +18,23 @@ fn the_library_exports_one_function() {
     }
     let sandbox = Sandbox::new("none");
     let outcome = sandbox
-        .command("nm")
-        .args(["-D", "--defined-only"])
+        .words("nm -D --defined-only")
         .args([hook(&sandbox)])
         .run();
-    let names: Vec<&str> = outcome
+    let names = outcome
         .stdout
         .lines()
-        .filter_map(|line| line.split(' ').nth(2))
-        .collect();
-    assert_eq!(names, ["InitializeInjection"]);
+        .filter_map(|line| line.split(' ').nth(2));
+    assert!(names.eq(["InitializeInjection"]), "{outcome:#?}");
 }
 
 #[test]
 fn the_program_finds_nothing_but_the_lease() {
     let sandbox = Sandbox::new("mig4");
+    #[rustfmt::skip]
     let words = [
-        "sigchld",
-        "mask",
-        "descriptors",
-        "hook",
-        "descriptors",
-        "mask",
-        "signals",
-        "wait-any",
-        "hook",
-        "descriptors",
-        "signals",
+        "sigchld", "mask", "descriptors", "hook", "descriptors", "mask", "signals", "wait-any",
+        "hook", "descriptors", "signals",
     ];
     let outcome = cuda(&sandbox, &words).run();
     outcome.exits(0).says(&[]);
@@ -55,11 +45,8 @@ fn the_program_finds_nothing_but_the_lease() {
     assert_eq!(masks[0], masks[1], "signals and threads");
     let shown = all_said(&outcome, "descriptors");
     let lock = sandbox.lock().display().to_string();
-    let left: Vec<&str> = shown[1]
-        .split(' ')
-        .filter(|one| !one.ends_with(&lock))
-        .collect();
-    assert_eq!(left.join(" "), shown[0]);
+    let left = shown[1].split(' ').filter(|one| !one.ends_with(&lock));
+    assert!(left.eq(shown[0].split(' ')), "{shown:?}");
     assert_eq!(shown[1].matches(&lock).count(), 2, "{shown:?}");
     assert_eq!(shown[1], shown[2], "asked twice");
 }
@@ -68,89 +55,57 @@ fn the_program_finds_nothing_but_the_lease() {
 fn threads_that_ask_at_once_get_one_device() {
     let sandbox = Sandbox::new("mig4");
     let lock = sandbox.lock().display().to_string();
+    #[rustfmt::skip]
+    let words = ["threads=16", "init", "visible", "uuid", "context", "descriptors"];
     for _ in 0..10 {
-        let outcome = cuda(
-            &sandbox,
-            &[
-                "threads=16",
-                "init",
-                "visible",
-                "uuid",
-                "context",
-                "descriptors",
-            ],
-        )
-        .run();
+        let outcome = cuda(&sandbox, &words).run();
         outcome.exits(0).says(&[]);
-        assert_eq!(
-            (said(&outcome, "threads"), said(&outcome, "context")),
-            ("0", "0")
-        );
+        assert_eq!(said(&outcome, "threads"), "0");
+        assert_eq!(said(&outcome, "context"), "0");
         assert_eq!(bytes(said(&outcome, "visible")), said(&outcome, "uuid"));
         assert_eq!(said(&outcome, "descriptors").matches(&lock).count(), 2);
     }
 }
 
 #[test]
-fn forks_before_the_first_call_get_their_own_device_and_forks_behind_it_share() {
+fn forks_get_their_own_device_before_the_first_call_then_share() {
     let sandbox = Sandbox::new("mig4");
-    let outcome = cuda(
-        &sandbox,
-        &[
-            "fork", "init", "visible", "until=go", "join", "init", "visible",
-        ],
-    )
-    .args(["context"])
-    .spawn();
+    #[rustfmt::skip]
+    let words = [
+        "fork", "init", "visible", "until=go", "join", "init", "visible", "context",
+    ];
+    let outcome = cuda(&sandbox, &words).spawn();
     wait::until("the child has its device", || {
         outcome.stdout().contains("visible MIG")
     });
     // The parent waits for the child, which still has the first one.
     let one = cuda(&sandbox, &["init", "visible", "context"]).run();
-    assert_ne!(
-        format!("visible {}", said(&one, "visible")),
-        outcome.stdout().lines().nth(1).unwrap()
-    );
+    let own = format!("visible {}", said(&one, "visible"));
+    assert_ne!(own, outcome.stdout().lines().nth(1).unwrap());
     fs::write(sandbox.path("work/go"), "").unwrap();
     outcome.wait().exits(0);
     // What is forked behind it holds the lease on when the parent has exited.
     let lock = sandbox.lock().display().to_string();
+    #[rustfmt::skip]
     let words = [
-        "init",
-        "visible",
-        "fork",
-        "visible",
-        "descriptors",
-        "ready=forked",
-        "hold",
-        "leave",
+        "init", "visible", "fork", "visible", "descriptors", "ready=forked", "hold", "leave",
     ];
     let parent = cuda(&sandbox, &words).spawn();
     sandbox.until_file("work/forked");
     let outcome = parent.wait();
-    assert_eq!(sandbox.getgpu(["--count-free"]).run().line(), "3");
+    assert_eq!(sandbox.line("--count-free"), "3");
     let seen: BTreeSet<&str> = all_said(&outcome, "visible").into_iter().collect();
-    assert_eq!(
-        (
-            seen.len(),
-            said(&outcome, "descriptors").matches(&lock).count()
-        ),
-        (1, 2)
-    );
+    assert_eq!(seen.len(), 1);
+    assert_eq!(said(&outcome, "descriptors").matches(&lock).count(), 2);
     for pid in sandbox.processes() {
         let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL);
     }
     sandbox.assert_clean(Duration::from_secs(2));
     // A program that it executes finds the variable and the lease.
-    let outcome = cuda(
-        &sandbox,
-        &["init", "visible", "spawn=printenv", "descriptors"],
-    )
-    .run();
-    assert!(outcome.stdout.contains(&format!(
-        "CUDA_VISIBLE_DEVICES={}",
-        said(&outcome, "visible")
-    )));
+    let words = ["init", "visible", "spawn=printenv", "descriptors"];
+    let outcome = cuda(&sandbox, &words).run();
+    let entry = format!("CUDA_VISIBLE_DEVICES={}", said(&outcome, "visible"));
+    outcome.shows(&entry);
     assert!(!said(&outcome, "descriptors").contains("run/lock (close-on-exec)"));
 }
 
@@ -162,62 +117,33 @@ fn a_program_in_a_poor_state_gets_its_device_or_a_line() {
         let words = [&format!("close={first}"), "init", "ready=there", "hold"];
         let program = cuda(&sandbox, &words).spawn();
         sandbox.until_file("work/there");
-        assert_eq!(
-            sandbox.getgpu(["--count-free"]).run().line(),
-            "3",
-            "close={first}"
-        );
-        let numbers: Vec<i32> = fs::read_dir(format!("/proc/{}/fd", program.pid()))
-            .unwrap()
-            .flatten()
-            .filter(|entry| {
-                fs::read_link(entry.path()).is_ok_and(|target| target == sandbox.lock())
-            })
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .collect();
-        assert!(
-            numbers.len() == 2 && numbers.iter().all(|number| *number > 2),
-            "{numbers:?}"
-        );
-        program.signal(Signal::SIGKILL);
-        program.wait();
+        assert_eq!(sandbox.line("--count-free"), "3", "close={first}");
+        let leads = |fd: &i32| fs::read_link(format!("/proc/{}/fd/{fd}", program.pid()));
+        let is_lock = |fd: &i32| leads(fd).is_ok_and(|target| target == sandbox.lock());
+        let open = |range: std::ops::Range<i32>| range.filter(is_lock).count();
+        assert_eq!((open(0..3), open(3..4096)), (0, 2), "close={first}");
+        program.kill();
         fs::remove_file(sandbox.path("work/there")).unwrap();
     }
     // With few descriptors left: one of the lease is enough, and with none there is none.
     let mut results = BTreeSet::new();
     for most in 4..16 {
         let library = format!("library={}", sandbox.text("lib/libcuda.so.1"));
-        let words = [
-            library.as_str(),
-            "version",
-            "hook",
-            &format!("nofile={most}"),
-            "visible",
-        ];
-        let words = [words[0], words[1], words[3], words[2], words[4]];
+        let most = format!("nofile={most}");
+        let words = [&library, "version", &most, "hook", "visible"];
         let outcome = cuda(&sandbox, &words).run();
         outcome.exits(0);
-        let visible = said(&outcome, "visible");
-        assert_eq!(
-            visible == "empty",
-            outcome.stderr.contains("CUDA finds no device"),
-            "{most}: {outcome:#?}"
-        );
-        results.insert(visible == "empty");
+        let none = said(&outcome, "visible") == "empty";
+        let told = outcome.stderr.contains("CUDA finds no device");
+        assert_eq!(none, told, "{most}: {outcome:#?}");
+        results.insert(none);
     }
-    assert_eq!(
-        results,
-        BTreeSet::from([false, true]),
-        "both ends were tried"
-    );
+    // Both ends were tried.
+    assert_eq!(results, BTreeSet::from([false, true]));
     // Little memory.
     for kib in [60_000, 40_000, 30_000, 20_000] {
-        let words = [
-            "version",
-            &format!("memory={}", kib * 1024),
-            "hook",
-            "visible",
-        ];
+        let memory = format!("memory={}", kib * 1024);
+        let words = ["version", &memory, "hook", "visible"];
         let outcome = cuda(&sandbox, &words).run();
         let ended = outcome.code() == Some(0) && said(&outcome, "hook").starts_with('1');
         assert!(ended, "{kib} KiB: {outcome:#?}");
@@ -229,18 +155,9 @@ fn a_program_in_a_poor_state_gets_its_device_or_a_line() {
 fn unloading_and_preloading_change_nothing() {
     let sandbox = Sandbox::new("mig4");
     let lock = sandbox.lock().display().to_string();
-    let outcome = cuda(
-        &sandbox,
-        &[
-            "init",
-            "unload",
-            "hook",
-            "visible",
-            "descriptors",
-            "context",
-        ],
-    )
-    .run();
+    #[rustfmt::skip]
+    let words = ["init", "unload", "hook", "visible", "descriptors", "context"];
+    let outcome = cuda(&sandbox, &words).run();
     outcome.exits(0).says(&[]);
     assert_eq!(said(&outcome, "descriptors").matches(&lock).count(), 2);
     let outcome = cuda(&sandbox, &["visible", "init", "visible", "wait-any"])
@@ -248,12 +165,8 @@ fn unloading_and_preloading_change_nothing() {
         .run();
     outcome.exits(0).says(&[]);
     assert_eq!(all_said(&outcome, "visible")[0], "unset");
-    assert!(
-        sandbox
-            .uuids()
-            .iter()
-            .any(|uuid| uuid == all_said(&outcome, "visible")[1])
-    );
+    let visible = all_said(&outcome, "visible")[1].to_owned();
+    assert!(sandbox.uuids().contains(&visible), "{outcome:#?}");
 }
 
 #[test]
@@ -261,11 +174,7 @@ fn the_helper_has_no_descriptor_and_no_library_of_the_program() {
     let sandbox = Sandbox::new("h200x1");
     let _holder = holder(&sandbox);
     let marked = sandbox.file("work/marked", "", 0o644);
-    let script = format!(
-        "exec 7<{} 20<{}; exec cuda init",
-        marked.display(),
-        marked.display()
-    );
+    let script = format!("exec 7<{0} 20<{0}; exec cuda init", marked.display());
     let program = sandbox
         .shell("bash", &script)
         .env(VARIABLE, hook(&sandbox))
@@ -273,26 +182,17 @@ fn the_helper_has_no_descriptor_and_no_library_of_the_program() {
         .env("CUDAWRAP_WAIT", "forever")
         .spawn();
     wait::until("it is in the queue", || listing::waiting(&sandbox) == 1);
-    let helpers: Vec<i32> = sandbox
-        .processes()
-        .into_iter()
-        .filter(|pid| {
-            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&words).contains("--lease-worker")
-        })
-        .collect();
+    let mut helpers = sandbox.processes();
+    helpers.retain(|pid| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&words).contains("--lease-worker")
+    });
     let [helper] = helpers.as_slice() else {
         panic!("{helpers:?}")
     };
     let stat = fs::read_to_string(format!("/proc/{helper}/stat")).unwrap();
-    let intermediate = stat
-        .rsplit(") ")
-        .next()
-        .unwrap()
-        .split(' ')
-        .nth(1)
-        .unwrap()
-        .to_owned();
+    let fields = stat.rsplit(") ").next().unwrap();
+    let intermediate = fields.split(' ').nth(1).unwrap().to_owned();
     for pid in [&helper.to_string(), &intermediate] {
         let targets = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
         let targets: Vec<_> = targets
@@ -304,8 +204,7 @@ fn the_helper_has_no_descriptor_and_no_library_of_the_program() {
     let environment = String::from_utf8_lossy(&environment);
     assert!(!environment.contains(VARIABLE) && !environment.contains("LD_PRELOAD"));
     // It is the program that is waited for and killed, and the rest goes with it.
-    program.signal(Signal::SIGKILL);
-    program.wait();
+    program.kill();
     wait::until("the helpers are gone", || sandbox.processes().len() == 1);
 }
 
@@ -349,10 +248,6 @@ int main(void) {
     // The library lives in a second C library, as the driver does, which reads the
     // variable there.
     assert_eq!(said(&outcome, "hook"), "1", "{outcome:#?}");
-    assert!(
-        sandbox
-            .uuids()
-            .iter()
-            .any(|uuid| uuid == said(&outcome, "visible"))
-    );
+    let visible = said(&outcome, "visible").to_owned();
+    assert!(sandbox.uuids().contains(&visible), "{outcome:#?}");
 }

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_tests::hooked::{VARIABLE, all_said, cuda, holder, said};
-use getgpu_tests::listing;
-use harness::{Sandbox, Signal, wait};
+use getgpu_tests::hooked::{VARIABLE, all_said, cuda, holder, said, tells};
+use getgpu_tests::{listing, own_user};
+use harness::{Sandbox, wait};
 
 /// Longer than the library waits for cudawrap where NVML has one second.
 const LONGER: Duration = Duration::from_secs(7);
@@ -15,7 +15,8 @@ fn where_none_is_free_the_site_decides() {
     let sandbox = Sandbox::new("h200x1");
     let holder = holder(&sandbox);
     let hint = "cudawrap: hint: getgpu --list shows who holds what; with CUDAWRAP_WAIT=10m a program waits";
-    let line = |what: &str| format!("cudawrap: no free device: 1 of 1 in use (root 1){what}");
+    let user = own_user();
+    let line = |what: &str| format!("cudawrap: no free device: 1 of 1 in use ({user} 1){what}");
     let hidden = line(": CUDA finds no device in this program");
     let outcome = cuda(&sandbox, &["init", "visible", "init"]).run();
     outcome.exits(0).says(&[&hidden, hint]);
@@ -29,10 +30,7 @@ fn where_none_is_free_the_site_decides() {
         &line(": this program may use a device that somebody else has"),
         hint,
     ]);
-    assert_eq!(
-        (said(&outcome, "init"), said(&outcome, "visible")),
-        ("0", "unset")
-    );
+    tells(&outcome, &[("init", "0"), ("visible", "unset")]);
     sandbox.set_settings("auto_none = 'exit'");
     cuda(&sandbox, &["init"])
         .run()
@@ -48,8 +46,7 @@ fn where_none_is_free_the_site_decides() {
     )
     .spawn();
     wait::until("it has been told", || program.stdout().contains("init 100"));
-    holder.signal(Signal::SIGKILL);
-    holder.wait();
+    holder.kill();
     std::fs::write(&go, "").unwrap();
     let outcome = program.wait();
     assert_eq!(
@@ -66,7 +63,7 @@ fn a_first_call_waits_in_the_queue_where_that_is_set() {
         ("", Some("forever")),
         ("auto_wait = '0'\nnvml_timeout = '1s'", Some("60")),
     ] {
-        let sandbox = Sandbox::builder("h200x1").settings(settings).build();
+        let sandbox = Sandbox::with("h200x1", settings);
         let holder = holder(&sandbox);
         let command = cuda(&sandbox, &["init", "context", "mask", "wait-any"]);
         let command = match variable {
@@ -83,13 +80,9 @@ fn a_first_call_waits_in_the_queue_where_that_is_set() {
             wait::until("it has waited longer", || began.elapsed() > LONGER);
         }
         assert!(!waiter.is_over());
-        holder.signal(Signal::SIGKILL);
-        holder.wait();
+        holder.kill();
         let outcome = waiter.wait();
-        assert_eq!(
-            (said(&outcome, "init"), said(&outcome, "context")),
-            ("0", "0")
-        );
+        tells(&outcome, &[("init", "0"), ("context", "0")]);
         assert!(said(&outcome, "mask").contains("Threads:1"), "{outcome:#?}");
     }
     // Who is killed while it waits leaves nothing.
@@ -99,10 +92,8 @@ fn a_first_call_waits_in_the_queue_where_that_is_set() {
         .env("CUDAWRAP_WAIT", "forever")
         .spawn();
     wait::until("it is in the queue", || listing::waiting(&sandbox) == 1);
-    waiter.signal(Signal::SIGKILL);
-    waiter.wait();
-    holder.signal(Signal::SIGKILL);
-    holder.wait();
+    waiter.kill();
+    holder.kill();
     wait::until("its helpers are gone", || sandbox.processes().is_empty());
     sandbox.assert_clean(Duration::from_secs(2));
 }
@@ -117,16 +108,11 @@ fn what_fails_is_one_line_and_no_guess() {
             .mentions(part)
             .mentions(": CUDA finds no device in this program");
         assert!(outcome.stderr.lines().count() <= 2, "{outcome:#?}");
-        assert_eq!(
-            (said(&outcome, "visible"), said(&outcome, "init")),
-            ("empty", "100")
-        );
+        tells(&outcome, &[("visible", "empty"), ("init", "100")]);
         assert!(said(&outcome, "wait-any").starts_with("ECHILD"));
         began.elapsed()
     };
-    let sandbox = Sandbox::builder("mig4")
-        .settings("nvml_timeout = '1s'")
-        .build();
+    let sandbox = Sandbox::with("mig4", "nvml_timeout = '1s'");
     sandbox.faults("[[rule]]\nfunction = 'nvmlInit_v2'\ndoes = 'hang'\n");
     let took = failing(&sandbox, "NVML did not answer within 1 s");
     assert!(took < Duration::from_secs(4), "{took:?}");
@@ -140,9 +126,7 @@ fn what_fails_is_one_line_and_no_guess() {
         ("exit 3", "it exited without an answer"),
         ("exec sleep 1000", "no answer within 6 s"),
     ] {
-        let sandbox = Sandbox::builder("mig4")
-            .settings("nvml_timeout = '1s'")
-            .build();
+        let sandbox = Sandbox::with("mig4", "nvml_timeout = '1s'");
         std::fs::remove_file(sandbox.path("bin/cudawrap")).unwrap();
         sandbox.file("bin/cudawrap", &format!("#!/bin/sh\n{body}\n"), 0o755);
         let took = failing(&sandbox, part);
@@ -153,9 +137,7 @@ fn what_fails_is_one_line_and_no_guess() {
     std::fs::remove_file(sandbox.lock()).unwrap();
     std::fs::write(sandbox.lock(), "").unwrap();
     failing(&sandbox, "it is not a FIFO");
-    let sandbox = Sandbox::builder("mig4")
-        .settings("auto = 'perhaps'")
-        .build();
+    let sandbox = Sandbox::with("mig4", "auto = 'perhaps'");
     failing(&sandbox, "perhaps: not one of on, off");
 }
 
@@ -166,15 +148,9 @@ fn without_the_library_or_a_driver_nothing_is_said() {
         .env(VARIABLE, "/opt/not/here/libcudawrap.so")
         .run();
     outcome.exits(0).says(&[]);
-    assert_eq!(
-        (said(&outcome, "init"), said(&outcome, "visible")),
-        ("0", "unset")
-    );
+    tells(&outcome, &[("init", "0"), ("visible", "unset")]);
     let sandbox = Sandbox::new("none");
     let outcome = cuda(&sandbox, &["init", "visible"]).run();
     outcome.exits(0).says(&[]);
-    assert_eq!(
-        (said(&outcome, "init"), said(&outcome, "visible")),
-        ("100", "unset")
-    );
+    tells(&outcome, &[("init", "100"), ("visible", "unset")]);
 }

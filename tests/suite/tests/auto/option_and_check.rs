@@ -6,11 +6,11 @@ use harness::Sandbox;
 use harness::skip::{self, Need};
 
 #[test]
-fn auto_starts_a_program_that_takes_its_device_at_the_first_call() {
+fn auto_starts_a_program_that_takes_a_device_at_its_first_call() {
     let sandbox = Sandbox::new("mig4");
     let auto = |words: &[&str], rest: &[&str]| {
         let program = ["cuda", "visible", "descriptors", "init", "visible", "uuid"];
-        let command = sandbox.command("cudawrap").args(["--auto"]).args(words);
+        let command = sandbox.words("cudawrap --auto").args(words);
         command.args(["--"]).args(program).args(rest)
     };
     let outcome = auto(&[], &["descriptors"]).run();
@@ -42,7 +42,6 @@ fn auto_starts_a_program_that_takes_its_device_at_the_first_call() {
         .run()
         .mentions("not loaded");
     auto(&["--bind"], &[]).run().refuses(
-        "cudawrap",
         125,
         "cudawrap: --auto: --bind has no effect on a program that is already running",
     );
@@ -52,7 +51,6 @@ fn auto_starts_a_program_that_takes_its_device_at_the_first_call() {
     assert_eq!(all_said(&off, "visible"), ["unset", "unset"]);
     std::fs::remove_file(hook(&sandbox)).unwrap();
     auto(&[], &[]).run().refuses(
-        "cudawrap",
         125,
         "cudawrap: --auto: libcudawrap.so was not found beside cudawrap",
     );
@@ -69,7 +67,7 @@ fn auto_sets_framework_variables_before_the_program_starts() {
     );
     let [show_growth, show_fraction] = [growth, fraction].map(|name| format!("env={name}"));
     let auto = |words: &[&str]| {
-        let command = sandbox.command("cudawrap").args(["--auto"]).args(words);
+        let command = sandbox.words("cudawrap --auto").args(words);
         let program = ["cuda", &show_growth, &show_fraction, "init", &show_fraction];
         let command = command.args(["--"]).args(program).args(["visible", "uuid"]);
         command.env("SIM_CUDA_THREAD", "1")
@@ -165,7 +163,7 @@ fn auto_corrects_a_fraction_inside_a_part() {
 fn check_says_whether_the_driver_calls_the_library() {
     let sandbox = Sandbox::new("mig4");
     let finding = |text: &str| {
-        let outcome = sandbox.getgpu(["--check"]).run();
+        let outcome = sandbox.ask("--check");
         let line = outcome
             .stdout
             .lines()
@@ -191,20 +189,13 @@ fn check_says_whether_the_driver_calls_the_library() {
         finding("there is no libcuda.so.1 here").exits(0);
     }
     if !skip::lacks(&[Need::Tool("cc")]) {
-        for (body, text) in [
-            (
-                "return 100;",
-                "problem  first call: cuInit (status 100) does not call",
-            ),
-            (
-                "for (;;) ;",
-                "problem  first call: cuInit did not return within 2 s",
-            ),
-            (
-                "__builtin_trap();",
-                "problem  first call: cuInit ended the process",
-            ),
-        ] {
+        #[rustfmt::skip]
+        let cases = [
+            ("return 100;", "problem  first call: cuInit (status 100) does not call"),
+            ("for (;;) ;", "problem  first call: cuInit did not return within 2 s"),
+            ("__builtin_trap();", "problem  first call: cuInit ended the process"),
+        ];
+        for (body, text) in cases {
             sandbox.file(
                 "work/driver.c",
                 &format!("int cuInit(unsigned flags) {{ {body} }}\n"),

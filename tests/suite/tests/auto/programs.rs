@@ -9,7 +9,7 @@ use getgpu_tests::hooked::{VARIABLE, cuda, hook, said};
 use getgpu_tests::mps::Node;
 use getgpu_tests::real::{self, Driver};
 use harness::skip::{self, Need};
-use harness::{Sandbox, Signal};
+use harness::{Outcome, Sandbox};
 
 /// A worker that takes a context through the driver and tells what it sees.
 const WORKER: &str = "
@@ -36,6 +36,20 @@ if __name__ == '__main__':
     print('visible', os.environ.get('CUDA_VISIBLE_DEVICES', 'unset'), [worker.exitcode for worker in workers])
 ";
 
+/// Fails unless the lines that begin so name all devices of the node.
+#[track_caller]
+fn each_device_once(sandbox: &Sandbox, outcome: &Outcome, beginning: &str) {
+    let lines = outcome.stdout.lines();
+    let rest = lines.filter_map(|line| line.strip_prefix(beginning));
+    let named: BTreeSet<&str> = rest.filter_map(|rest| rest.split(' ').next()).collect();
+    let all = sandbox.uuids();
+    assert_eq!(
+        named,
+        all.iter().map(String::as_str).collect(),
+        "{outcome:#?}"
+    );
+}
+
 #[test]
 fn python_workers_of_every_kind_get_their_own_devices() {
     if skip::lacks(&[Need::Tool("/usr/bin/python3")]) {
@@ -51,59 +65,8 @@ fn python_workers_of_every_kind_get_their_own_devices() {
             .limit(Duration::from_secs(120))
             .run();
         outcome.exits(0).says(&[]);
-        let devices: BTreeSet<String> = outcome
-            .stdout
-            .lines()
-            .filter_map(|line| line.strip_prefix("worker 0 ").map(str::to_owned))
-            .collect();
-        assert_eq!(
-            devices,
-            sandbox.uuids().into_iter().collect(),
-            "{how}: {outcome:#?}"
-        );
+        each_device_once(&sandbox, &outcome, "worker 0 ");
         assert_eq!(said(&outcome, "visible"), "unset [0, 0, 0, 0]", "{how}");
-        sandbox.assert_exclusive();
-        sandbox.assert_clean(Duration::from_secs(3));
-    }
-}
-
-#[test]
-fn ranks_of_real_launchers_get_their_own_devices() {
-    let launchers: [(&[&str], &str); 2] = [
-        (
-            &["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root"],
-            "mpirun.openmpi",
-        ),
-        (&["mpiexec.hydra"], "mpiexec.hydra"),
-    ];
-    for (words, tool) in launchers {
-        if skip::lacks(&[Need::Tool(tool)]) {
-            continue;
-        }
-        let sandbox = Sandbox::new("mig4");
-        let outcome = sandbox
-            .command(words[0])
-            .args(&words[1..])
-            .args(["-n", "4", "sim-cuda", "--run", "2"])
-            .env(VARIABLE, hook(&sandbox))
-            .limit(Duration::from_secs(120))
-            .run();
-        outcome.exits(0);
-        let devices: BTreeSet<String> = outcome
-            .stdout
-            .lines()
-            .filter_map(|line| {
-                line.strip_prefix("RUN ")?
-                    .split(' ')
-                    .next()
-                    .map(str::to_owned)
-            })
-            .collect();
-        assert_eq!(
-            devices,
-            sandbox.uuids().into_iter().collect(),
-            "{words:?}: {outcome:#?}"
-        );
         sandbox.assert_exclusive();
         sandbox.assert_clean(Duration::from_secs(3));
     }
@@ -115,12 +78,9 @@ fn a_share_makes_the_program_a_client_of_mps() {
         let sandbox = &node.sandbox;
         let client = |name: &str| {
             let ready = format!("ready={name}");
+            #[rustfmt::skip]
             let words = [
-                "init",
-                "env=CUDA_MPS_PIPE_DIRECTORY",
-                "context",
-                &ready,
-                "hold",
+                "init", "env=CUDA_MPS_PIPE_DIRECTORY", "context", &ready, "hold",
             ];
             cuda(sandbox, &words)
                 .env("CUDAWRAP_SHARE", "1/2")
@@ -141,8 +101,7 @@ fn a_share_makes_the_program_a_client_of_mps() {
             );
         }
         for client in clients {
-            client.signal(Signal::SIGKILL);
-            client.wait();
+            client.kill();
         }
         node.until_gone();
     });
@@ -158,29 +117,15 @@ fn nvidias_driver_calls_the_library_before_it_opens_a_device() {
 fn calls_before_it_opens(driver: &Driver) {
     let sandbox = Sandbox::new("mig4");
     let library = format!("library={}", driver.library("libcuda.so.1").display());
-    let words = [
-        library.as_str(),
-        "init",
-        "visible",
-        "init",
-        "descriptors",
-        "wait-any",
-    ];
+    #[rustfmt::skip]
+    let words = [&library, "init", "visible", "init", "descriptors", "wait-any"];
     let bare = cuda(&sandbox, &words).env_remove(VARIABLE).run();
     let outcome = cuda(&sandbox, &words).run();
     outcome.exits(0).says(&[]);
-    assert_eq!(
-        said(&outcome, "init"),
-        said(&bare, "init"),
-        "cuInit's status is its own"
-    );
-    assert!(
-        sandbox
-            .uuids()
-            .iter()
-            .any(|uuid| uuid == said(&outcome, "visible")),
-        "{outcome:#?}"
-    );
+    // cuInit's status is its own.
+    assert_eq!(said(&outcome, "init"), said(&bare, "init"));
+    let visible = said(&outcome, "visible").to_owned();
+    assert!(sandbox.uuids().contains(&visible), "{outcome:#?}");
     assert_eq!(said(&outcome, "descriptors").matches("run/lock").count(), 2);
     assert_eq!(said(&outcome, "wait-any"), said(&bare, "wait-any"));
     if skip::lacks(&[Need::Tool("strace")]) {

@@ -11,44 +11,29 @@ use harness::{Sandbox, wait};
 fn several_are_all_different_and_all_or_none() {
     let sandbox = Sandbox::new("a100x1");
     let uuids = sandbox.uuids();
-    let line = sandbox.getgpu(["-n", "3"]).run();
+    let line = sandbox.ask("-n 3");
     line.says(&["getgpu: with this driver (before 570) a CUDA program sees only the first of several MIG devices"]);
     let three: Vec<String> = line.line().split(',').map(str::to_owned).collect();
     assert_eq!(three.iter().collect::<BTreeSet<_>>().len(), 3);
     assert_eq!(sandbox.holders().len(), 1, "one holder for all");
-    sandbox.getgpu(["--count=5"]).run().refuses(
-        "getgpu",
-        1,
-        "too few free devices: 3 of 7 in use (reserved 3)",
-    );
-    assert_eq!(
-        listing::free_devices(&sandbox),
-        "4",
-        "a refused call leaves nothing behind"
-    );
-    let four = sandbox.getgpu(["-q", "--count", "4"]).run().line();
-    let all: Vec<String> = four
-        .split(',')
-        .map(str::to_owned)
-        .chain(three.iter().cloned())
-        .collect();
+    let refused = sandbox.ask("--count=5");
+    refused.refuses(1, "too few free devices: 3 of 7 in use (reserved 3)");
+    // A refused call leaves nothing behind.
+    assert_eq!(listing::free_devices(&sandbox), "4");
+    let four = sandbox.line("-q --count 4");
+    let mut all: Vec<String> = four.split(',').map(str::to_owned).collect();
+    all.extend_from_slice(&three);
     assert_devices(&all, &uuids);
     sandbox.getgpu(["--release", &three[1]]).run().exits(0);
     assert_eq!(listing::free_devices(&sandbox), "3");
 }
 
 #[test]
-fn cudawrap_leases_several_gpus_and_refuses_several_mig_devices_of_old_drivers() {
+fn cudawrap_leases_several_gpus_but_not_old_drivers_mig_devices() {
     let sandbox = Sandbox::new("a100x1");
-    let refused = sandbox
-        .command("cudawrap")
-        .args(["-n", "2", "--", "true"])
-        .run();
-    refused.refuses(
-        "cudawrap",
-        125,
-        "2 MIG devices: with this driver (before 570) a program sees only the first of them",
-    );
+    let refused = sandbox.words("cudawrap -n 2 -- true").run();
+    let line = "2 MIG devices: with this driver (before 570) a program sees only the first of them";
+    refused.refuses(125, line);
     sandbox.assert_clean(std::time::Duration::ZERO);
     let sandbox = Sandbox::new("gpus4");
     let script = "echo $CUDA_VISIBLE_DEVICES; unset CUDA_VISIBLE_DEVICES; getgpu --count-free; getgpu -q -n 3; getgpu -n 2 --no-reserve";
@@ -58,39 +43,26 @@ fn cudawrap_leases_several_gpus_and_refuses_several_mig_devices_of_old_drivers()
         .run();
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     assert_eq!((lines.len(), lines[1]), (3, "2"), "{outcome:#?}");
-    let all: Vec<String> = [lines[0], lines[2]]
-        .iter()
-        .flat_map(|line| line.split(','))
-        .map(str::to_owned)
-        .collect();
+    let all = [lines[0], lines[2]].join(",");
+    let all: Vec<String> = all.split(',').map(str::to_owned).collect();
     assert_devices(&all, &sandbox.uuids());
-    assert_eq!(
-        sandbox
-            .getgpu(["-n", "2", "--format", "index", "--no-reserve"])
-            .run()
-            .line()
-            .split(',')
-            .count(),
-        2
-    );
+    let indices = sandbox.line("-n 2 --format index --no-reserve");
+    assert_eq!(indices.split(',').count(), 2);
 }
 
-/// From driver 570 on a program sees several MIG devices, but one compute instance of
-/// each GPU instance.
 /// The choice ends as soon as too few are left, in an order of its own.
 #[test]
 fn too_few_devices_are_counted_alike_every_time() {
     let sandbox = Sandbox::new("mig4");
     let _programs = sandbox.occupy(&sandbox.uuids()[1..], "");
     for _ in 0..12 {
-        sandbox.getgpu(["-n", "4"]).run().refuses(
-            "getgpu",
-            1,
-            "too few free devices: 3 of 4 in use (other programs 3)",
-        );
+        let line = "too few free devices: 3 of 4 in use (other programs 3)";
+        sandbox.ask("-n 4").refuses(1, line);
     }
 }
 
+/// From driver 570 on a program sees several MIG devices, but one compute instance of
+/// each GPU instance.
 #[test]
 fn several_mig_devices_come_from_different_gpu_instances() {
     let instance = |gi: u32, ci: u32| format!("{{ gi = {gi}, ci = {ci}, profile = '1c.3g.20gb' }}");
@@ -109,31 +81,18 @@ fn several_mig_devices_come_from_different_gpu_instances() {
     let uuids = sandbox.uuids();
     let last = &uuids[3];
     for policy in ["random", "first", "last", "pack"] {
-        let picked = sandbox
-            .getgpu(["-n", "2", "--no-reserve", "--policy", policy])
-            .run();
-        assert!(picked.line().contains(last.as_str()), "{picked:#?}");
-        picked.says(&[]);
+        let picked = sandbox.ask(&format!("-n 2 --no-reserve --policy {policy}"));
+        picked.exits(0).says(&[]).shows(last);
+        #[rustfmt::skip]
         let script = [
-            "-n",
-            "2",
-            "--policy",
-            policy,
-            "--",
-            "sh",
-            "-c",
-            "echo $CUDA_VISIBLE_DEVICES",
+            "-n", "2", "--policy", policy, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES",
         ];
         let ran = sandbox.command("cudawrap").args(script).run();
-        assert!(ran.line().contains(last.as_str()), "{ran:#?}");
+        ran.exits(0).shows(last);
     }
     // What is printed may be for several programs.
     let line = "getgpu: a CUDA program sees only 2 of these 3 devices: one compute instance of each GPU instance";
-    sandbox
-        .getgpu(["-n", "3", "--no-reserve"])
-        .run()
-        .exits(0)
-        .says(&[line]);
+    sandbox.ask("-n 3 --no-reserve").exits(0).says(&[line]);
     let refused =
         "3 devices: a program sees only one compute instance of each GPU instance, here 2 of them";
     for wait in [&[][..], &["--wait=60"]] {
@@ -142,17 +101,15 @@ fn several_mig_devices_come_from_different_gpu_instances() {
             .args(wait)
             .args(["-n", "3", "--", "true"])
             .run();
-        outcome.refuses("cudawrap", 125, refused);
+        outcome.refuses(125, refused);
     }
     let _program = sandbox.occupy(std::slice::from_ref(last), "");
     sandbox
-        .command("cudawrap")
-        .args(["-n", "2", "--", "true"])
+        .words("cudawrap -n 2 -- true")
         .run()
-        .refuses("cudawrap", 75, "too few free devices");
+        .refuses(75, "too few free devices");
     sandbox
-        .getgpu(["-n", "2", "--no-reserve"])
-        .run()
+        .ask("-n 2 --no-reserve")
         .exits(0)
         .mentions("sees only 1 of these 2 devices");
     sandbox.assert_clean(std::time::Duration::ZERO);
@@ -162,45 +119,26 @@ fn several_mig_devices_come_from_different_gpu_instances() {
 fn policies_decide_between_the_ends_and_between_gpus() {
     let sandbox = Sandbox::new("a100x8");
     let uuids = sandbox.uuids();
-    let pick = |policy: &str| {
-        sandbox
-            .getgpu(["--no-reserve", "--policy", policy])
-            .run()
-            .line()
-    };
+    let pick = |policy| sandbox.line(&format!("--no-reserve --policy {policy}"));
     assert_eq!(
         (pick("first"), pick("last")),
         (uuids[0].clone(), uuids[55].clone())
     );
     let gpu = |uuid: &String| uuids.iter().position(|known| known == uuid).unwrap() / 7;
-    let spread: Vec<usize> = (0..8)
-        .map(|_| gpu(&sandbox.getgpu(["--policy=spread"]).run().line()))
-        .collect();
-    assert_eq!(
-        spread.iter().collect::<BTreeSet<_>>().len(),
-        8,
-        "one on each GPU first: {spread:?}"
-    );
-    let packed: Vec<usize> = (0..7)
-        .map(|_| gpu(&sandbox.getgpu(["--policy=pack"]).run().line()))
-        .collect();
-    assert_eq!(
-        packed[..6],
-        [packed[0]; 6],
-        "one GPU is filled, and then another: {packed:?}"
-    );
+    let spread = |_| gpu(&sandbox.line("--policy=spread"));
+    let spread: BTreeSet<usize> = (0..8).map(spread).collect();
+    assert_eq!(spread.len(), 8, "one on each GPU first: {spread:?}");
+    let pack = |_| gpu(&sandbox.line("--policy=pack"));
+    let packed: Vec<usize> = (0..7).map(pack).collect();
+    // One GPU is filled, and then another.
+    assert_eq!(packed[..6], [packed[0]; 6], "{packed:?}");
     assert_ne!(packed[5], packed[6]);
-}
-
-#[test]
-fn the_devices_of_one_call_are_spread_and_packed_too() {
-    let sandbox = Sandbox::new("a100x8");
-    let uuids = sandbox.uuids();
+    // So are the devices of one call.
+    sandbox.ask("--release-all").exits(0);
     let gpus = |count: &str, policy: &str| -> BTreeSet<usize> {
         let words = ["-q", "--no-reserve", "-n", count, "--policy", policy];
         let line = sandbox.getgpu(words).run().line();
-        let gpu = |uuid: &str| uuids.iter().position(|known| known == uuid).unwrap() / 7;
-        line.split(',').map(gpu).collect()
+        line.split(',').map(|uuid| gpu(&uuid.to_owned())).collect()
     };
     assert_eq!((gpus("8", "spread").len(), gpus("7", "pack").len()), (8, 1));
 }
@@ -212,12 +150,7 @@ fn a_program_that_never_asked_counts_for_spread_and_pack() {
     let uuids = sandbox.uuids();
     let _stranger = sandbox.occupy(&uuids[..1], "--memory 1000");
     let picks = |policy: &str| -> BTreeSet<usize> {
-        let one = || {
-            sandbox
-                .getgpu(["--no-reserve", "--policy", policy])
-                .run()
-                .line()
-        };
+        let one = || sandbox.line(&format!("--no-reserve --policy {policy}"));
         (0..8)
             .map(|_| one())
             .map(|uuid| uuids.iter().position(|known| *known == uuid).unwrap() / 7)
@@ -230,57 +163,31 @@ const TWO: &str = "driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig 
 
 #[test]
 fn settings_and_variables_choose_for_wrapped_programs() {
-    let sandbox = Sandbox::builder("mixed")
-        .settings("[program.'eddy_*']\nmin_memory = '9G'\n")
-        .build();
+    let sandbox = Sandbox::with("mixed", "[program.'eddy_*']\nmin_memory = '9G'\n");
     let uuids = sandbox.uuids();
     let eddy = wrap(&sandbox, "opt", "eddy_cuda10", "sim-cuda");
     let other = wrap(&sandbox, "opt", "other", "sim-cuda");
     let device = |outcome: harness::Outcome| outcome.line().split(' ').nth(1).unwrap().to_owned();
     for _ in 0..6 {
-        assert_eq!(
-            device(sandbox.command(&eddy).run()),
-            uuids[1],
-            "the administrator's table"
-        );
+        // By the administrator's table.
+        assert_eq!(device(sandbox.command(&eddy).run()), uuids[1]);
     }
     let run = |name: &str, value: &str| device(sandbox.command(&other).env(name, value).run());
     assert_eq!(run("CUDAWRAP_MIN_MEMORY", "19G"), uuids[0]);
     assert_eq!(run("CUDAWRAP_PROFILE", "1g.5gb"), uuids[2]);
     assert_eq!(run("CUDAWRAP_GPU", "2"), uuids[3]);
     assert_eq!(run("CUDAWRAP_POLICY", "last"), uuids[2]);
-    assert_eq!(
-        device(
-            sandbox
-                .command(&eddy)
-                .env("CUDAWRAP_MIN_MEMORY", "12G")
-                .run()
-        ),
-        uuids[0],
-        "a variable is later"
-    );
-    let bad = sandbox
-        .command(&other)
-        .env("CUDAWRAP_MIN_MEMORY", "-1")
-        .run();
-    bad.refuses("cudawrap", 125, "CUDAWRAP_MIN_MEMORY: `-1` is not a size");
-    sandbox
-        .command(&other)
-        .env("CUDAWRAP_MIN_MEMORY", "")
-        .run()
-        .exits(0);
-    let shown = sandbox
-        .getgpu(["--show-config", "--min-memory", "5G", "-w", "30"])
-        .run()
-        .stdout;
-    assert!(
-        shown.contains("min_memory = 5368709120  # --min-memory\n"),
-        "{shown}"
-    );
-    assert!(
-        shown.contains("wait = \"30s\"  # -w\n")
-            && shown.contains("program.\"eddy_*\".min_memory = \"9G\"")
-    );
+    // A variable is later.
+    let memory = |app, value| sandbox.command(app).env("CUDAWRAP_MIN_MEMORY", value).run();
+    assert_eq!(device(memory(&eddy, "12G")), uuids[0]);
+    let bad = memory(&other, "-1");
+    bad.refuses(125, "CUDAWRAP_MIN_MEMORY: `-1` is not a size");
+    memory(&other, "").exits(0);
+    let shown = sandbox.ask("--show-config --min-memory 5G -w 30");
+    shown
+        .shows("min_memory = 5368709120  # --min-memory\n")
+        .shows("wait = \"30s\"  # -w\n")
+        .shows("program.\"eddy_*\".min_memory = \"9G\"");
 }
 
 #[test]
@@ -288,28 +195,17 @@ fn twenty_who_want_two_of_seven_each_get_both_or_neither() {
     let sandbox = Sandbox::new("a100x1");
     // Slow enough that all of them are choosing at the same time.
     sandbox.faults("latency = { call_us = 3000 }");
-    let start = |_| sandbox.getgpu(["-q", "-n", "2"]).spawn();
-    let outcomes: Vec<_> = (0..20)
-        .map(start)
-        .collect::<Vec<_>>()
-        .into_iter()
-        .map(harness::Running::wait)
-        .collect();
-    let given: Vec<String> = outcomes
-        .iter()
-        .filter(|outcome| outcome.code() == Some(0))
-        .map(|o| o.line())
-        .collect();
-    let devices: Vec<&str> = given.iter().flat_map(|line| line.split(',')).collect();
-    assert_eq!(
-        (given.len(), devices.iter().collect::<BTreeSet<_>>().len()),
-        (3, 6),
-        "{outcomes:#?}"
-    );
-    assert!(
-        outcomes
-            .iter()
-            .all(|outcome| matches!(outcome.code(), Some(0 | 1)))
-    );
+    let start = |_| sandbox.words("getgpu -q -n 2").spawn();
+    let running: Vec<_> = (0..20).map(start).collect();
+    let mut given = Vec::new();
+    for each in running {
+        let outcome = each.wait();
+        match outcome.code() {
+            Some(0) => given.push(outcome.line()),
+            _ => _ = outcome.exits(1),
+        }
+    }
+    let devices: BTreeSet<&str> = given.iter().flat_map(|line| line.split(',')).collect();
+    assert_eq!((given.len(), devices.len()), (3, 6), "{given:?}");
     wait::until("one is left", || listing::free_devices(&sandbox) == "1");
 }

@@ -1,22 +1,19 @@
 //! A plain getgpu prints a free device, each equally likely, at little cost, on every kind
 //! of node. The lock and NVML decide what is free; what NVML cannot tell is not free.
 
-use getgpu_tests::{PLAIN, assert_devices, chi_square, listing, until_none_is_free};
-use harness::{BEFORE_470, Sandbox, Signal, WIDE_PROCESSES};
+use getgpu_tests::{assert_devices, chi_square, listing, until_none_is_free};
+use harness::{Sandbox, Signal};
 
 /// NVML calls and GPUs touched by one pick.
 fn cost(sandbox: &Sandbox, arguments: &[&str]) -> (usize, usize) {
-    sandbox.folder().log_calls().unwrap();
+    sandbox.log_calls();
     sandbox.getgpu(arguments).run().line();
-    let (calls, attaches) = (
-        sandbox.folder().calls().unwrap(),
-        sandbox.folder().attaches().unwrap(),
-    );
+    let (calls, attaches) = (sandbox.calls(), sandbox.folder().attaches().unwrap());
     (calls.len() - attaches.len(), attaches.len())
 }
 
 #[test]
-fn a_pick_costs_the_same_on_a_node_of_any_size_and_touches_one_gpu() {
+fn a_pick_costs_the_same_on_any_node_and_touches_one_gpu() {
     let mut costs = Vec::new();
     for node in ["a100x1", "a100x8", "16x7"] {
         let sandbox = Sandbox::new(node);
@@ -37,26 +34,17 @@ fn a_pick_costs_the_same_on_a_node_of_any_size_and_touches_one_gpu() {
     assert!(calls <= 12 && gpus == 1, "{calls} calls, {gpus} GPUs");
 }
 
+/// Also beside holes and odd GPUs.
 #[test]
 fn every_free_device_is_equally_likely() {
-    let sandbox = Sandbox::new("a100x1");
-    let picks: Vec<String> = (0..200)
-        .map(|_| sandbox.getgpu(["--no-reserve"]).run().line())
-        .collect();
-    let chi = chi_square(&picks, &sandbox.uuids());
-    println!("chi-square over 7 devices: {chi:.1}");
-    assert!(chi < 22.5, "{chi} (6 degrees of freedom, p = 0.001)");
-}
-
-#[test]
-fn holes_and_odd_gpus_do_not_make_a_device_more_likely() {
-    let sandbox = Sandbox::new("mixed");
-    let picks: Vec<String> = (0..150)
-        .map(|_| sandbox.getgpu(["--no-reserve"]).run().line())
-        .collect();
-    let chi = chi_square(&picks, &sandbox.uuids()[..3]);
-    println!("chi-square over 3 devices: {chi:.1}");
-    assert!(chi < 13.8, "{chi} (2 degrees of freedom, p = 0.001)");
+    // The limits are those for 6 and for 2 degrees of freedom with p = 0.001.
+    for (node, count, picks, limit) in [("a100x1", 7, 200, 22.5), ("mixed", 3, 150, 13.8)] {
+        let sandbox = Sandbox::new(node);
+        let picks: Vec<String> = (0..picks).map(|_| sandbox.line("--no-reserve")).collect();
+        let chi = chi_square(&picks, &sandbox.uuids()[..count]);
+        println!("chi-square over {count} devices: {chi:.1}");
+        assert!(chi < limit, "{node}: {chi}");
+    }
 }
 
 #[test]
@@ -64,20 +52,11 @@ fn devices_handed_out_are_all_different_and_then_there_are_none() {
     let sandbox = Sandbox::new("a100x1");
     let picks = until_none_is_free(&sandbox, &[]);
     assert_devices(&picks, &sandbox.uuids());
-    let none = sandbox.getgpu(PLAIN).run();
-    none.refuses(
-        "getgpu",
-        1,
-        "getgpu: no free device: 7 of 7 in use (reserved 7)",
-    );
-    none.mentions(
-        "getgpu: hint: an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU",
-    );
-    sandbox
-        .getgpu(["-q"])
-        .run()
-        .exits(1)
-        .says(&["getgpu: no free device: 7 of 7 in use (reserved 7)"]);
+    let none = sandbox.ask("");
+    let hint = "getgpu: hint: an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU";
+    let line = "getgpu: no free device: 7 of 7 in use (reserved 7)";
+    none.refuses(1, line).mentions(hint);
+    sandbox.ask("-q").exits(1).says(&[line]);
 }
 
 #[test]
@@ -91,23 +70,17 @@ fn types_choose_among_mig_devices_and_whole_gpus() {
         (vec!["--type", "any"], 0, all),
     ] {
         let sandbox = Sandbox::new("mixed");
-        assert_devices(
-            &until_none_is_free(&sandbox, &arguments),
-            &sandbox.uuids()[from..to],
-        );
+        let given = until_none_is_free(&sandbox, &arguments);
+        assert_devices(&given, &sandbox.uuids()[from..to]);
     }
     let sandbox = Sandbox::new("gpus4");
     assert_devices(&until_none_is_free(&sandbox, &[]), &sandbox.uuids());
-    sandbox.getgpu(["--type", "mig"]).run().refuses(
-        "getgpu",
-        3,
-        "no device of the request exists here",
-    );
-    sandbox.getgpu(["--type", "half"]).run().refuses(
-        "getgpu",
-        2,
-        "half: not one of auto, mig, gpu, any",
-    );
+    sandbox
+        .ask("--type mig")
+        .refuses(3, "no device of the request exists here");
+    sandbox
+        .ask("--type half")
+        .refuses(2, "half: not one of auto, mig, gpu, any");
 }
 
 #[test]
@@ -116,18 +89,15 @@ fn a_gpu_in_mig_mode_without_instances_is_no_device() {
     let driver = "driver = '550.54.15'\n";
     let sandbox = Sandbox::new(&format!("{driver}{empty}"));
     for kind in ["auto", "mig", "gpu", "any"] {
-        sandbox
-            .getgpu(["--type", kind])
-            .run()
-            .refuses("getgpu", 3, "have no MIG devices");
+        let outcome = sandbox.ask(&format!("--type {kind}"));
+        outcome.refuses(3, "have no MIG devices");
     }
     let sandbox = Sandbox::new(&format!("{driver}{empty}[[gpu]]\nmodel = 'T4'\n"));
     assert_devices(&until_none_is_free(&sandbox, &[]), &sandbox.uuids());
     assert!(sandbox.uuids()[0].starts_with("GPU-"));
     Sandbox::new("none")
-        .getgpu(PLAIN)
-        .run()
-        .refuses("getgpu", 3, "no NVIDIA GPU on this node");
+        .ask("")
+        .refuses(3, "no NVIDIA GPU on this node");
 }
 
 #[test]
@@ -149,76 +119,45 @@ fn a_loop_beside_a_busy_compute_instance_needs_one_device() {
     let _neighbour = sandbox.occupy(&uuids[..1], "--memory 2000000000");
     let script = "for i in 1 2 3; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.1; done";
     sandbox.shell("bash", script).run().exits(0).says(&[]);
-    let runs = sandbox.folder().runs().unwrap().into_iter();
+    let runs = sandbox.runs().into_iter();
     let devices: Vec<String> = runs.map(|run| run.uuid).skip(1).collect();
     assert_eq!(devices, vec![uuids[1].clone(); 3]);
 }
 
 #[test]
-fn drivers_old_and_new_tell_who_is_busy() {
-    let old = Sandbox::builder("pre470").hide(BEFORE_470).build();
-    assert!(
-        old.getgpu(["--no-reserve"])
-            .run()
-            .line()
-            .starts_with("MIG-GPU-")
-    );
-    let wide = Sandbox::builder("wide535").hide(WIDE_PROCESSES).build();
-    let between = Sandbox::builder("h100x1").build();
-    for sandbox in [
-        old,
-        wide,
-        between,
-        Sandbox::new("h200x1-mig"),
-        Sandbox::new("a30x1-4"),
-        Sandbox::new("mig4"),
-    ] {
-        let uuids = sandbox.uuids();
-        // No memory to speak of: only the list of processes shows them.
-        let _programs = sandbox.occupy(&uuids[..2], "--memory 1000");
-        assert_devices(&until_none_is_free(&sandbox, &[]), &uuids[2..]);
-    }
-}
-
-#[test]
-fn a_device_in_use_by_a_program_that_never_asked_is_not_handed_out() {
+fn a_device_of_a_program_that_never_asked_is_not_handed_out() {
     let sandbox = Sandbox::new("a100x1");
     let uuids = sandbox.uuids();
     let mut programs = sandbox.occupy(&uuids, "");
-    sandbox.getgpu(PLAIN).run().refuses(
-        "getgpu",
-        1,
-        "no free device: 7 of 7 in use (other programs 7)",
-    );
+    let line = "no free device: 7 of 7 in use (other programs 7)";
+    sandbox.ask("").refuses(1, line);
     programs.pop().unwrap().signal(Signal::SIGKILL);
     sandbox.until_running(6);
     assert_devices(&until_none_is_free(&sandbox, &[]), &uuids[6..]);
     let mixed = "no free device: 7 of 7 in use (reserved 1, other programs 6)";
-    sandbox.getgpu(PLAIN).run().refuses("getgpu", 1, mixed);
+    sandbox.ask("").refuses(1, mixed);
     let gpus = Sandbox::new("gpus4");
     let _programs = gpus.occupy(&gpus.uuids()[1..], "--memory 1000");
     assert_devices(&until_none_is_free(&gpus, &[]), &gpus.uuids()[..1]);
 }
 
 #[test]
-fn memory_in_use_makes_a_device_busy_beyond_what_the_site_calls_idle() {
+fn memory_beyond_what_the_site_calls_idle_makes_a_device_busy() {
     let sandbox = Sandbox::new("a100x1");
     let uuids = sandbox.uuids();
     let used =
         |n: usize, mib: u32| format!("[[memory]]\ndevice = '{}'\nused_mib = {mib}\n", uuids[n]);
     sandbox.faults(&format!("{}{}", used(0, 129), used(1, 128)));
     assert_devices(&until_none_is_free(&sandbox, &[]), &uuids[1..]);
-    sandbox.getgpu(["--release-all"]).run().exits(0);
+    sandbox.ask("--release-all").exits(0);
     sandbox.set_settings("idle_memory = '1G'");
     sandbox.faults(&format!("{}{}", used(0, 1024), used(1, 1025)));
-    assert_devices(
-        &until_none_is_free(&sandbox, &[]),
-        &[&uuids[..1], &uuids[2..]].concat(),
-    );
+    let idle = [&uuids[..1], &uuids[2..]].concat();
+    assert_devices(&until_none_is_free(&sandbox, &[]), &idle);
 }
 
 #[test]
-fn a_display_server_makes_no_device_busy_unless_the_site_says_so() {
+fn a_display_server_makes_a_device_busy_only_if_a_site_says_so() {
     let sandbox = Sandbox::new("gpus4");
     std::fs::hard_link(sandbox.path("bin/probe"), sandbox.path("work/Xorg")).unwrap();
     let flags = ["--out", "xorg", "--until", "never"];
@@ -235,7 +174,7 @@ fn a_display_server_makes_no_device_busy_unless_the_site_says_so() {
     };
     sandbox.faults(&entry(600));
     assert_devices(&until_none_is_free(&sandbox, &[]), &sandbox.uuids());
-    sandbox.getgpu(["--release-all"]).run().exits(0);
+    sandbox.ask("--release-all").exits(0);
     sandbox.set_settings("ignore_processes = ['Xwayland']");
     assert_devices(&until_none_is_free(&sandbox, &[]), &sandbox.uuids()[1..]);
 }
@@ -249,26 +188,15 @@ fn a_device_that_nvml_cannot_report_is_not_free() {
     };
     let sandbox = Sandbox::new("a100x1");
     sandbox.faults(&rule(&format!("device = '{}'\n", sandbox.uuids()[2])));
-    let others: Vec<String> = sandbox
-        .uuids()
-        .into_iter()
-        .enumerate()
-        .filter(|(n, _)| *n != 2)
-        .map(|(_, u)| u)
-        .collect();
+    let mut others = sandbox.uuids();
+    others.remove(2);
     assert_devices(&until_none_is_free(&sandbox, &[]), &others);
     let sandbox = Sandbox::new("a100x1");
     sandbox.faults(&rule(""));
-    sandbox.getgpu(PLAIN).run().refuses(
-        "getgpu",
-        1,
-        "no free device: 7 of 7 in use (unknown to NVML 7)",
-    );
+    let line = "no free device: 7 of 7 in use (unknown to NVML 7)";
+    sandbox.ask("").refuses(1, line);
     sandbox.faults("[[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo_v2'\nreturns = 4");
-    sandbox
-        .getgpu(PLAIN)
-        .run()
-        .refuses("getgpu", 1, "unknown to NVML 7");
+    sandbox.ask("").refuses(1, "unknown to NVML 7");
     // On whole GPUs a program may be on the list of those that draw alone.
     let sandbox = Sandbox::new("gpus4");
     let graphics = |code: u32| {
@@ -278,11 +206,8 @@ fn a_device_that_nvml_cannot_report_is_not_free() {
         sandbox.faults(&graphics(code));
         assert_eq!(listing::free_devices(&sandbox), free, "{code}");
     }
-    sandbox.getgpu(PLAIN).run().refuses(
-        "getgpu",
-        1,
-        "no free device: 4 of 4 in use (unknown to NVML 4)",
-    );
+    let line = "no free device: 4 of 4 in use (unknown to NVML 4)";
+    sandbox.ask("").refuses(1, line);
 }
 
 #[test]

@@ -2,76 +2,54 @@
 //! before each. A device that a user is about to have is counted at every moment, and a
 //! reservation that ends while a device is chosen from it gives nothing.
 
-use getgpu_tests::wrapped::wrap;
-use getgpu_tests::{OTHER, bytes, somebody};
-use harness::skip::{self, Need};
-use harness::{Command, Sandbox};
+use std::time::{Duration, Instant};
 
-/// Whether the x86-64 tracer is missing; then it has been said.
-fn lacks_tracer() -> bool {
-    if !inject::SUPPORTED {
-        skip::say("system calls can be followed on x86-64 only");
-    }
-    !inject::SUPPORTED
-}
+use getgpu_tests::wrapped::wrap;
+use getgpu_tests::{OTHER, all_at_once, bytes, somebody};
+use harness::size;
+use harness::skip::{self, Need};
+use harness::{Command, Sandbox, Signal, wait, written};
+use nix::libc::{F_RDLCK, F_UNLCK, SYS_sendto, SYS_write};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+use super::lacks_tracer;
 
 fn is_program(pid: i32) -> bool {
     let executable = std::fs::read_link(format!("/proc/{pid}/exe"));
     executable.is_ok_and(|exe| exe.ends_with("true") || exe.ends_with("CUDAWRAP_app"))
 }
 
-/// Follows `command` and calls `look` before each system call; its exit status, and what
-/// it wrote.
-fn watch(command: Command, mut look: impl FnMut()) -> (i32, String) {
+/// Follows `command` and calls `look` before each system call, with its number; its exit
+/// status, and what it wrote.
+fn watch(command: Command, mut look: impl FnMut(i64)) -> (i32, String) {
     let (mut command, out, err) = command.parts();
-    let story = inject::watch(&mut command, is_program, |_| look());
+    let story = inject::watch(&mut command, is_program, |call| look(call.number));
     assert!(!story.hung, "it does not end");
-    let text = [out, err].map(|mut file| {
-        use std::io::{Read, Seek};
-        let mut text = String::new();
-        file.rewind().unwrap();
-        file.read_to_string(&mut text).unwrap();
-        text
-    });
-    (story.status, text.concat())
+    (story.status, written(&out) + &written(&err))
 }
 
 /// From the claim on, either the user's other calls may not count, or they see whose the
 /// claimed units are: else two calls at one instant are both within `max_per_user`.
 #[test]
-fn a_claimed_device_is_counted_at_every_moment_until_the_program_has_it() {
+fn a_claimed_device_is_counted_until_the_program_has_it() {
     if lacks_tracer() || skip::lacks(&[Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("mig4")
-        .settings("max_per_user = 2\nlinger = '50ms'")
-        .build();
+    let sandbox = Sandbox::with("mig4", "max_per_user = 2\nlinger = '50ms'");
     let uid = i64::from(OTHER);
     let probe = bytes::open(&sandbox);
-    let spans: Vec<i64> = sandbox
-        .uuids()
-        .iter()
-        .map(|uuid| bytes::span(uuid))
-        .collect();
-    for (side, uids, words) in [
-        (
-            bytes::LEASE,
-            bytes::LEASE_UIDS,
-            &["cudawrap", "--", "true"][..],
-        ),
-        (
-            bytes::LEASE,
-            bytes::LEASE_UIDS,
-            &["cudawrap", "--share", "1/2", "--", "true"],
-        ),
-        (
-            bytes::RESERVATION,
-            bytes::RESERVATION_UIDS,
-            &["getgpu", "--for", "0.1"],
-        ),
-    ] {
+    let uuids = sandbox.uuids();
+    let spans: Vec<i64> = uuids.iter().map(|uuid| bytes::span(uuid)).collect();
+    #[rustfmt::skip]
+    let cases = [
+        (bytes::LEASE, bytes::LEASE_UIDS, &["cudawrap", "--", "true"][..]),
+        (bytes::LEASE, bytes::LEASE_UIDS, &["cudawrap", "--share", "1/2", "--", "true"]),
+        (bytes::RESERVATION, bytes::RESERVATION_UIDS, &["getgpu", "--for", "0.1"]),
+    ];
+    for (side, uids, words) in cases {
         let (mut claimed, mut uncounted) = (0, 0);
-        let look = || {
+        let look = |_| {
             for span in &spans {
                 if !bytes::is_locked(&probe, span + side, bytes::UNITS) {
                     continue;
@@ -91,56 +69,237 @@ fn a_claimed_device_is_counted_at_every_moment_until_the_program_has_it() {
     }
 }
 
-/// The outer reservation is released when the first device inside it has been claimed, and
-/// another user is given that device. A linked program chooses inside a reservation only in
-/// a batch job that has GPUs and no CUDA_VISIBLE_DEVICES.
+/// What is around a call, a reservation or a lease of this process, ends when the first
+/// device inside it has been claimed, or confirmed, and another user is given that device.
+/// A linked program chooses inside a reservation only in a batch job that has GPUs and no
+/// CUDA_VISIBLE_DEVICES.
 #[test]
-fn a_reservation_that_ends_during_the_choice_gives_no_device() {
+fn what_ends_during_the_choice_gives_no_device() {
     if lacks_tracer() {
         return;
     }
-    for (words, in_job, status) in [
-        (&["cudawrap", "--", "true"][..], false, 75),
-        (&["cudawrap", "-n", "2", "--", "true"], false, 75),
-        (&["app"], true, 75),
-        (&["getgpu", "--for=60"], false, 1),
+    #[rustfmt::skip]
+    let cases = [
+        (&["cudawrap", "--", "true"][..], Around::Reservation, 75),
+        (&["cudawrap", "-n", "2", "--", "true"], Around::Reservation, 75),
+        (&["app"], Around::Job, 75),
+        (&["getgpu", "--for=60"], Around::Reservation, 1),
+        (&["cudawrap", "--", "true"], Around::Lease, 75),
+        (&["getgpu", "--for=60"], Around::Lease, 1),
+    ];
+    for (words, around, status) in cases {
+        for at in [bytes::is_locked, bytes::is_confirmed] {
+            end_what_is_around(words, around, status, at);
+        }
+    }
+}
+
+/// The holder of a reservation whose process has exited goes on, and exits, before one of the
+/// calls about the lock: at whatever call, its device is had.
+#[test]
+fn a_reservation_that_is_ending_keeps_its_device_from_nobody() {
+    if lacks_tracer() {
+        return;
+    }
+    let cases: [&[&str]; 3] = [
+        &["cudawrap", "--", "true"],
+        &["cudawrap", "named", "true"],
+        &["getgpu", "--for=0.1"],
+    ];
+    all_at_once(cases, |words| {
+        let calls = ended_before(words, usize::MAX);
+        for at in (0..=calls).step_by(size(8, 1)) {
+            ended_before(words, at);
+        }
+    });
+}
+
+/// Runs a command while a reservation is ending, which does so before the `at`-th call about
+/// the lock; how many of these there are before the command begins to wait.
+fn ended_before(words: &[&str], at: usize) -> usize {
+    let is_named = words.contains(&"named");
+    // A MIG device that is named is leased without a question to NVML.
+    let sandbox = Sandbox::new(if is_named { "mig4" } else { "h200x1" });
+    // No child of this process: the tracer waits for all of those.
+    let script = "sleep 1000 >/dev/null 2>&1 & getgpu --hold=$! --tag=python-1; echo $!";
+    let text = sandbox.shell("sh", script).run().exits(0).stdout.clone();
+    let (uuid, process) = text.trim().split_once('\n').unwrap();
+    let holder = Pid::from_raw(sandbox.holders()[0].pid);
+    kill(holder, Signal::SIGSTOP).unwrap();
+    kill(Pid::from_raw(process.parse().unwrap()), Signal::SIGKILL).unwrap();
+    let mut command = sandbox.command(words[0]);
+    command = match words {
+        [_, "named", program] => command.args(["--", program]).visible(uuid),
+        [_, rest @ ..] => command.args(rest),
+        [] => command,
+    };
+    let (mut command, ..) = command.parts();
+    let (mut calls, mut waits, mut ended) = (0, false, at == usize::MAX);
+    let story = inject::watch(&mut command, is_program, |call| {
+        waits |= call.number == nix::libc::SYS_clock_nanosleep;
+        // One run may make some calls fewer than the next.
+        if !ended && (calls == at || waits) {
+            ended = true;
+            kill(holder, Signal::SIGCONT).unwrap();
+            wait::until("it has exited", || sandbox.holders().is_empty());
+        }
+        calls += usize::from(call.number == nix::libc::SYS_fcntl && !waits);
+    });
+    assert!(
+        at == usize::MAX || story.status == 0,
+        "{words:?} at {at}: {story:#?}"
+    );
+    let _ = kill(holder, Signal::SIGCONT);
+    calls
+}
+
+/// What ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Around {
+    Reservation,
+    /// One in a batch job.
+    Job,
+    Lease,
+}
+
+fn end_what_is_around(
+    words: &[&str],
+    around: Around,
+    status: i32,
+    at: fn(&std::fs::File, i64, i64) -> bool,
+) {
+    let sandbox = Sandbox::new("gpus4");
+    let linked = wrap(&sandbox, "work", "app", "probe");
+    let (probe, ancestor) = (bytes::open(&sandbox), bytes::open(&sandbox));
+    let ours = sandbox.uuids()[..2].join(",");
+    let regions = [bytes::INNER_LEASE, bytes::INNER_RESERVATION, bytes::LEASE];
+    let regions = if around == Around::Lease {
+        for uuid in ours.split(',') {
+            let start = bytes::span(uuid) + bytes::LEASE;
+            bytes::lock(&ancestor, F_RDLCK, start, bytes::UNITS).unwrap();
+        }
+        &regions[..2]
+    } else {
+        let options = ["-n", "2", "--for=600", "--gpu", "0", "--gpu", "1"];
+        sandbox.getgpu(options).run().line();
+        &regions
+    };
+    let claimed = || {
+        ours.split(',').find(|uuid| {
+            let mut regions = regions.iter();
+            regions.any(|region| at(&probe, bytes::span(uuid) + region, bytes::UNITS))
+        })
+    };
+    let mut given = None;
+    let look = |_| {
+        if given.is_none()
+            && let Some(uuid) = claimed()
+        {
+            sandbox.ask("--release-all").exits(0);
+            bytes::lock(&ancestor, F_UNLCK, 0, 0).unwrap();
+            let words = ["--ignore-grant", "--for=60", "--gpu", uuid];
+            given = Some(somebody(&sandbox, &words).run().code());
+        }
+    };
+    let command = if around == Around::Job {
+        let command = sandbox.command(&linked).env("SLURM_JOB_ID", "7");
+        command.env("SLURM_JOB_GPUS", "0,1")
+    } else {
+        let command = sandbox.command(words[0]).args(&words[1..]);
+        command.visible(&ours)
+    };
+    let (ended, said) = watch(command, look);
+    let what = format!("{words:?}, {around:?}, {given:?}: {said}");
+    assert!(given.is_some(), "nothing was claimed: {what}");
+    assert_eq!(ended, status, "{what}");
+    assert!(said.contains("your reservation ended"), "{what}");
+}
+
+/// A share that begins when NVML is asked makes the device busy, which is no reason
+/// against another share.
+#[test]
+fn a_share_that_begins_during_the_choice_leaves_room() {
+    if lacks_tracer() {
+        return;
+    }
+    let sandbox = Sandbox::new("h200x1");
+    let probe = bytes::open(&sandbox);
+    let lease = bytes::span(&sandbox.uuids()[0]) + bytes::LEASE;
+    let mut begun = false;
+    let look = |call| {
+        if !begun && call == SYS_sendto && bytes::is_locked(&probe, lease, bytes::UNITS) {
+            begun = true;
+            let sharer = "cudawrap --share 1/2 -- sim-cuda --shared --until-file over >&2 &";
+            sandbox.shell("sh", sharer).run().exits(0);
+            sandbox.until_running(1);
+        }
+    };
+    let command = sandbox.words("cudawrap --share 1/2 -- true");
+    let (status, said) = watch(command, look);
+    assert!(begun, "nothing was claimed");
+    assert_eq!(status, 0, "{said}");
+    sandbox.file("work/over", "", 0o644);
+}
+
+/// Else two calls at one instant could have numbers in another order than they came, or
+/// each a half of what both want.
+#[test]
+fn numbers_and_several_devices_are_taken_by_one_call_at_a_time() {
+    if lacks_tracer() {
+        return;
+    }
+    for (words, byte) in [
+        ("cudawrap --wait=0.01 -- true", bytes::DISPENSER),
+        ("cudawrap -n 2 -- true", bytes::SEVERAL),
+        ("cudawrap --share 1/2 -- true", bytes::SEVERAL),
     ] {
         let sandbox = Sandbox::new("gpus4");
-        let linked = wrap(&sandbox, "work", "app", "probe");
-        let options = ["-n", "2", "--for=600", "--gpu", "0", "--gpu", "1"];
-        let ours = sandbox.getgpu(options).run().line();
-        let probe = bytes::open(&sandbox);
-        let regions = [bytes::LEASE, bytes::INNER_LEASE, bytes::INNER_RESERVATION];
-        let claims = || {
-            ours.split(',').find(|uuid| {
-                regions.iter().any(|region| {
-                    bytes::is_locked(&probe, bytes::span(uuid) + region, bytes::UNITS)
-                })
-            })
+        let taken = if byte == bytes::DISPENSER {
+            sandbox.line("-q -n 4 --for=60");
+            vec![(bytes::NUMBERS, bytes::ALL_NUMBERS)]
+        } else {
+            let uuids = sandbox.uuids().into_iter();
+            let starts = uuids.map(|uuid| bytes::span(&uuid) + bytes::LEASE);
+            starts.map(|start| (start, bytes::UNITS)).collect()
         };
-        let mut given = None;
-        let look = || {
-            if given.is_none()
-                && let Some(uuid) = claims()
-            {
-                sandbox.getgpu(["--release-all"]).run().exits(0);
-                given = Some(
-                    somebody(&sandbox, &["--ignore-grant", "--for=60", "--gpu", uuid])
-                        .run()
-                        .code(),
-                );
+        let probe = bytes::open(&sandbox);
+        let mut held = None;
+        let look = |_| {
+            let mut taken = taken.iter();
+            let any = taken.any(|(start, length)| bytes::is_locked(&probe, *start, *length));
+            if held.is_none() && any {
+                held = Some(bytes::is_locked(&probe, byte, 1));
             }
         };
-        let command = if in_job {
-            let command = sandbox.command(&linked).env("SLURM_JOB_ID", "7");
-            command.env("SLURM_JOB_GPUS", "0,1")
-        } else {
-            let command = sandbox.command(words[0]).args(&words[1..]);
-            command.visible(&ours)
-        };
-        let (ended, said) = watch(command, look);
-        assert!(given.is_some(), "{words:?}: nothing was claimed");
-        assert_eq!(ended, status, "{words:?}, {given:?}: {said}");
-        assert!(said.contains("your reservation ended"), "{words:?}: {said}");
+        watch(sandbox.words(words), look);
+        assert_eq!(held, Some(true), "{words}");
     }
+}
+
+/// A holder that is not told that its device was printed ends: a signal that comes while it
+/// is printed waits until the holder knows.
+#[test]
+fn a_signal_behind_the_answer_leaves_the_reservation() {
+    if lacks_tracer() {
+        return;
+    }
+    let sandbox = Sandbox::new("h200x1");
+    let (mut sent, mut last) = (None, Instant::now());
+    let look = |number| {
+        last = Instant::now();
+        if number != SYS_write || sent.is_some() {
+            return;
+        }
+        for pid in sandbox.processes() {
+            let call = std::fs::read_to_string(format!("/proc/{pid}/syscall"));
+            if call.is_ok_and(|call| call.starts_with(&format!("{SYS_write} 0x1 "))) {
+                kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+                sent = Some(last);
+            }
+        }
+    };
+    watch(sandbox.words("getgpu --for=3"), look);
+    // The holder's calls are looked at, too.
+    let lasted = last - sent.expect("it was printed");
+    assert!(lasted > Duration::from_secs(1), "{lasted:?}");
 }

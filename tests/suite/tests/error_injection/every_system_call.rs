@@ -2,45 +2,35 @@
 //! cudawrap: the right status, one line, never a program without its lease, nothing left.
 //! An ordinary run tries one fate for each call, the full one all of them.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use getgpu_tests::wrapped::{Facts, wrap};
-use harness::{Command, Sandbox, full, size, skip, wait};
+use harness::{Command, Sandbox, full, size, wait, written};
 use inject::{Blow, Call, Point, Story};
 use nix::errno::Errno;
 use nix::libc;
 
+use super::lacks_tracer;
+
+#[rustfmt::skip]
 const FATES: [Blow; 10] = [
-    Blow::Kill,
-    Blow::Fail(Errno::EIO),
-    Blow::Fail(Errno::ENOSPC),
-    Blow::Fail(Errno::EINTR),
-    Blow::Fail(Errno::EPERM),
-    Blow::Fail(Errno::EMFILE),
-    Blow::Fail(Errno::ENFILE),
-    Blow::Fail(Errno::ENOMEM),
-    Blow::Fail(Errno::EAGAIN),
-    Blow::Fail(Errno::ENOLCK),
+    Blow::Kill, Blow::Fail(Errno::EIO), Blow::Fail(Errno::ENOSPC), Blow::Fail(Errno::EINTR),
+    Blow::Fail(Errno::EPERM), Blow::Fail(Errno::EMFILE), Blow::Fail(Errno::ENFILE),
+    Blow::Fail(Errno::ENOMEM), Blow::Fail(Errno::EAGAIN), Blow::Fail(Errno::ENOLCK),
 ];
 
 /// How long a reservation of these tests waits for its program.
-const FOR: Duration = Duration::from_millis(300);
+const FOR: Duration = Duration::from_millis(600);
 
 /// How much later than it should be the device may be free again, on a machine with more
 /// to do than it can.
 const LEFT: Duration = Duration::from_secs(10);
 
-struct Case {
-    name: &'static str,
-    command: fn(&Sandbox) -> Command,
-    /// What is wrong with a run, if anything.
-    judge: fn(&Sandbox, &Run) -> Result<(), String>,
-}
+/// What is wrong with a run, if anything.
+type Judge = fn(&Sandbox, &Run) -> Result<(), String>;
 
 /// One run under one blow.
 struct Run {
@@ -101,38 +91,29 @@ impl Run {
     }
 }
 
-fn text(file: &File) -> String {
-    let mut bytes = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
-    file.read_exact_at(&mut bytes, 0).unwrap();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 fn facts(sandbox: &Sandbox) -> PathBuf {
     sandbox.path("work/facts")
 }
 
-fn run(case: &Case, sandbox: &Sandbox, blow: Option<(Point, Blow)>) -> Run {
+fn is_program(pid: i32) -> bool {
+    let executable = std::fs::read_link(format!("/proc/{pid}/exe"));
+    executable.is_ok_and(|exe| exe.ends_with("probe") || exe.ends_with("CUDAWRAP_app"))
+}
+
+fn run(command: Command, sandbox: &Sandbox, blow: Option<(Point, Blow)>) -> Run {
     let _ = std::fs::remove_file(facts(sandbox));
-    let (mut command, out, err) = (case.command)(sandbox).parts();
-    let payload = |pid: i32| {
-        std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| {
-            let name = exe
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            name == "probe" || name.starts_with("CUDAWRAP_")
-        })
-    };
+    let (mut command, out, err) = command.parts();
     let mut locked = false;
-    let story = inject::follow(&mut command, blow, payload, |_| locked = sandbox.locked());
+    let story = inject::follow(&mut command, blow, is_program, |_| {
+        locked = sandbox.locked();
+    });
     wait::holds_within(FOR + LEFT, || !sandbox.locked());
     let held = story.ended.elapsed();
     let struck = story.struck.zip(blow).map(|(call, (_, blow))| (call, blow));
     Run {
         story,
-        out: text(&out),
-        err: text(&err),
+        out: written(&out),
+        err: written(&err),
         locked,
         held,
         struck,
@@ -140,15 +121,10 @@ fn run(case: &Case, sandbox: &Sandbox, blow: Option<(Point, Blow)>) -> Run {
 }
 
 /// Calls that cannot fail, or whose failure the kernel and the C library do not survive.
+#[rustfmt::skip]
 const NEVER_FAIL: [i64; 9] = [
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_munmap,
-    libc::SYS_mprotect,
-    libc::SYS_brk,
-    libc::SYS_mmap,
-    libc::SYS_set_robust_list,
+    libc::SYS_exit, libc::SYS_exit_group, libc::SYS_rt_sigreturn, libc::SYS_munmap,
+    libc::SYS_mprotect, libc::SYS_brk, libc::SYS_mmap, libc::SYS_set_robust_list,
     libc::SYS_set_tid_address,
 ];
 
@@ -159,9 +135,8 @@ fn is_tried(point: Point) -> bool {
     point.process < 3 || point.call < 150 || point.call.is_multiple_of(every)
 }
 
-fn torture(case: &Case) {
-    if !inject::SUPPORTED {
-        skip::say("system calls can be made to fail on x86-64 only");
+fn torture(name: &str, command: fn(&Sandbox) -> Command, judge: Judge) {
+    if lacks_tracer() {
         return;
     }
     let new = || {
@@ -176,44 +151,29 @@ fn torture(case: &Case) {
         sandbox
     };
     let sandbox = new();
-    let plain = run(case, &sandbox, None);
-    (case.judge)(&sandbox, &plain)
-        .unwrap_or_else(|why| panic!("{}: plain: {why}: {}", case.name, plain.err));
-    assert_eq!(plain.story.status, 0, "{}: {}", case.name, plain.err);
+    let plain = run(command(&sandbox), &sandbox, None);
+    judge(&sandbox, &plain).unwrap_or_else(|why| panic!("{}: plain: {why}: {}", name, plain.err));
+    assert_eq!(plain.story.status, 0, "{}: {}", name, plain.err);
     let mut work: Vec<(Call, Blow)> = Vec::new();
-    for (number, call) in plain
-        .story
-        .calls
-        .iter()
-        .filter(|call| is_tried(call.point))
-        .enumerate()
-    {
-        let fits = |blow: &Blow| *blow == Blow::Kill || !NEVER_FAIL.contains(&call.number);
-        if full() {
-            work.extend(
-                FATES
-                    .iter()
-                    .filter(|blow| fits(blow))
-                    .map(|blow| (*call, *blow)),
-            );
-        } else {
-            let blow = FATES[number % FATES.len()];
-            work.push((*call, if fits(&blow) { blow } else { Blow::Kill }));
-        }
+    let calls = &plain.story.calls;
+    for (number, call) in calls.iter().filter(|call| is_tried(call.point)).enumerate() {
+        let fates = match number % FATES.len() {
+            _ if NEVER_FAIL.contains(&call.number) => &FATES[..1],
+            _ if full() => &FATES[..],
+            fate => &FATES[fate..=fate],
+        };
+        work.extend(fates.iter().map(|blow| (*call, *blow)));
     }
-    let (next, hits, wrong) = (
-        AtomicUsize::new(0),
-        AtomicUsize::new(0),
-        Mutex::new(Vec::new()),
-    );
+    let (next, hits) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let wrong = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
                 let sandbox = new();
                 while let Some((call, blow)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let run = run(case, &sandbox, Some((call.point, *blow)));
-                    hits.fetch_add(usize::from(run.story.hit), Ordering::Relaxed);
-                    if let Err(why) = verdict(case, &sandbox, &run) {
+                    let run = run(command(&sandbox), &sandbox, Some((call.point, *blow)));
+                    hits.fetch_add(usize::from(run.struck.is_some()), Ordering::Relaxed);
+                    if let Err(why) = verdict(judge, &sandbox, &run) {
                         let struck = run.struck.map(|(call, _)| call.number);
                         let line = format!(
                             "{:?} call {struck:?} {blow:?}: {why}: status {} out {:?} err {:?}",
@@ -228,14 +188,14 @@ fn torture(case: &Case) {
     let wrong = wrong.into_inner().unwrap();
     println!(
         "{}: {} calls, {} blows struck",
-        case.name,
+        name,
         plain.story.calls.len(),
         hits.load(Ordering::Relaxed)
     );
     assert!(
         wrong.is_empty(),
         "{}: {} wrong:\n{}",
-        case.name,
+        name,
         wrong.len(),
         wrong.join("\n")
     );
@@ -245,7 +205,7 @@ fn torture(case: &Case) {
     );
 }
 
-fn verdict(case: &Case, sandbox: &Sandbox, run: &Run) -> Result<(), String> {
+fn verdict(judge: Judge, sandbox: &Sandbox, run: &Run) -> Result<(), String> {
     if run.story.hung {
         return Err("hung".to_owned());
     }
@@ -269,18 +229,18 @@ fn verdict(case: &Case, sandbox: &Sandbox, run: &Run) -> Result<(), String> {
     if run.is_before_ours() {
         return Ok(());
     }
-    (case.judge)(sandbox, run)
+    judge(sandbox, run)
+}
+
+fn unless(wrong: bool, why: &str) -> Result<(), String> {
+    if wrong { Err(why.to_owned()) } else { Ok(()) }
 }
 
 /// getgpu: either a device that stays reserved, or a line and nothing.
 fn getgpu(sandbox: &Sandbox, run: &Run) -> Result<(), String> {
     let status = run.story.status;
     if run.killed() && run.of_main() {
-        return if status == -9 {
-            Ok(())
-        } else {
-            Err("not killed".to_owned())
-        };
+        return unless(status != -9, "not killed");
     }
     if status == 0 {
         let uuid = run.out.strip_suffix('\n').unwrap_or("");
@@ -289,7 +249,7 @@ fn getgpu(sandbox: &Sandbox, run: &Run) -> Result<(), String> {
         }
         // A holder that is killed gives its device back: what it cannot do is fail by
         // itself. Its time began before getgpu ended, on a busy machine long before.
-        if !(run.killed() || (run.locked && run.held >= FOR / 4)) {
+        if !(run.killed() || (run.locked && run.held >= FOR / 8)) {
             return Err(format!("not kept: locked {}, {:?}", run.locked, run.held));
         }
         return Ok(());
@@ -317,18 +277,10 @@ fn cudawrap(sandbox: &Sandbox, run: &Run) -> Result<(), String> {
         if leased == 0 || leased != facts.descriptors_of(&sandbox.lock()).len() {
             return Err("a program without its lease".to_owned());
         }
-        return if status == 0 {
-            Ok(())
-        } else {
-            Err("not the program's status".to_owned())
-        };
+        return unless(status != 0, "not the program's status");
     }
     if run.killed() && run.of_main() {
-        return if status == -9 {
-            Ok(())
-        } else {
-            Err("not killed".to_owned())
-        };
+        return unless(status != -9, "not killed");
     }
     if !matches!(status, 75 | 125 | 126 | 127) {
         return Err("a status that says nothing".to_owned());
@@ -336,54 +288,29 @@ fn cudawrap(sandbox: &Sandbox, run: &Run) -> Result<(), String> {
     run.one_line("cudawrap")
 }
 
+fn link(sandbox: &Sandbox) -> Command {
+    let command = sandbox.command(sandbox.path("opt/app"));
+    command.args(["--out"]).args([facts(sandbox)])
+}
+
 #[test]
 fn getgpu_and_its_holder() {
-    torture(&Case {
-        name: "getgpu",
-        command: |s| s.getgpu(["--for", "300ms"]),
-        judge: getgpu,
-    });
+    torture("getgpu", |s| s.words("getgpu --for 600ms"), getgpu);
 }
 
 #[test]
 fn cudawrap_under_its_own_name() {
-    let command = |s: &Sandbox| {
-        s.command("cudawrap")
-            .args(["--", "probe", "--out"])
-            .args([facts(s)])
-    };
-    torture(&Case {
-        name: "cudawrap --",
-        command,
-        judge: cudawrap,
-    });
+    let command = |s: &Sandbox| s.words("cudawrap -- probe --out").args([facts(s)]);
+    torture("cudawrap --", command, cudawrap);
 }
 
 #[test]
 fn cudawrap_under_a_link() {
-    let command = |s: &Sandbox| {
-        s.command(s.path("opt/app"))
-            .args(["--out"])
-            .args([facts(s)])
-    };
-    torture(&Case {
-        name: "link",
-        command,
-        judge: cudawrap,
-    });
+    torture("link", link, cudawrap);
 }
 
 #[test]
 fn cudawrap_under_a_link_with_a_named_device() {
-    let command = |s: &Sandbox| {
-        s.command(s.path("opt/app"))
-            .args(["--out"])
-            .args([facts(s)])
-            .visible(&s.uuids()[1])
-    };
-    torture(&Case {
-        name: "link, device named",
-        command,
-        judge: cudawrap,
-    });
+    let command = |s: &Sandbox| link(s).visible(&s.uuids()[1]);
+    torture("link, device named", command, cudawrap);
 }

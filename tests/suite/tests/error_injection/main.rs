@@ -8,3 +8,12 @@
 
 mod between_calls;
 mod every_system_call;
+mod rivals;
+
+/// Whether the x86-64 tracer is missing; then it has been said.
+fn lacks_tracer() -> bool {
+    if !inject::SUPPORTED {
+        harness::skip::say("system calls can be followed on x86-64 only");
+    }
+    !inject::SUPPORTED
+}

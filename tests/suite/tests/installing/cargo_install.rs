@@ -34,14 +34,9 @@ fn cargo_installs_each_program_from_a_checkout() {
     let target = format!("{TOP}/target/checkout");
     for name in PROGRAMS {
         // What the tests are built of is here, so that no registry is asked.
+        #[rustfmt::skip]
         let how = [
-            "install",
-            "--quiet",
-            "--debug",
-            "--locked",
-            "--offline",
-            "--target-dir",
-            &target,
+            "install", "--quiet", "--debug", "--locked", "--offline", "--target-dir", &target,
         ];
         run(
             "cargo",

@@ -58,6 +58,23 @@ fn files(top: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
+fn install_never_builds() {
+    if lacks(&[Need::Tool("make")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    std::fs::remove_file(sandbox.path("bin/getgpu")).unwrap();
+    let outcome = make(&sandbox, "install");
+    let said = outcome.exits(2);
+    let line = format!(
+        "make install: {} does not exist: run make first",
+        sandbox.text("bin/getgpu")
+    );
+    said.mentions(&line);
+    assert!(!sandbox.path("usr").exists());
+}
+
+#[test]
 fn what_is_installed_where_and_that_nothing_is_left() {
     if lacks(&[Need::Tool("make")]) {
         return;
@@ -184,14 +201,7 @@ fn wrapped_programs_get_their_names_back_before_cudawrap_goes() {
     let sandbox = Sandbox::new("mig4");
     // The note of what root has wrapped is the machine's: another one for this test.
     mounts::apart(|| {
-        assert!(
-            sandbox
-                .command("mount")
-                .args(["-t", "tmpfs", "none", "/var/lib"])
-                .run()
-                .code()
-                == Some(0)
-        );
+        assert!(sandbox.words("mount -t tmpfs none /var/lib").run().code() == Some(0));
         make(&sandbox, "install-files").exits(0);
         let program = sandbox.file("opt/app", "#!/bin/sh\necho \"$0 runs\"\n", 0o755);
         let before = files(&sandbox.path("opt"));
@@ -233,7 +243,7 @@ fn login(sandbox: &Sandbox, words: &[&str]) -> Command {
 }
 
 #[test]
-fn a_login_takes_a_device_only_at_a_terminal_and_lives_without_one() {
+fn a_login_takes_a_device_only_at_a_terminal_and_can_do_without() {
     if lacks(&[Need::Tool("script"), Need::Tool("timeout"), Need::Mounts]) {
         return;
     }
@@ -242,8 +252,7 @@ fn a_login_takes_a_device_only_at_a_terminal_and_lives_without_one() {
     mounts::apart(|| {
         assert!(
             sandbox
-                .command("mount")
-                .args(["-t", "tmpfs", "none", "/proc/driver"])
+                .words("mount -t tmpfs none /proc/driver")
                 .run()
                 .code()
                 == Some(0)
@@ -251,10 +260,7 @@ fn a_login_takes_a_device_only_at_a_terminal_and_lives_without_one() {
         std::fs::create_dir("/proc/driver/nvidia").unwrap();
         std::fs::write("/proc/driver/nvidia/version", "").unwrap();
         let unset = |outcome: &Outcome| {
-            assert!(
-                outcome.exits(0).stdout.contains("it is <unset>"),
-                "{outcome:#?}"
-            );
+            outcome.exits(0).shows("it is <unset>");
         };
         let interactive: &[&str] = &["bash", "--norc", "--noprofile", "-ic"];
         unset(&login(&sandbox, &["bash", "-c"]).uid(1001).run());
@@ -266,17 +272,14 @@ fn a_login_takes_a_device_only_at_a_terminal_and_lives_without_one() {
                 .run(),
         );
         let kept = login(&sandbox, interactive).uid(1001).visible("x").run();
-        assert!(kept.exits(0).stdout.contains("it is <x>"), "{kept:#?}");
+        kept.exits(0).shows("it is <x>");
 
         let given = login(&sandbox, interactive).uid(1001).run();
-        assert!(given.exits(0).stdout.contains("it is <MIG-"), "{given:#?}");
+        given.exits(0).shows("it is <MIG-");
         sandbox
             .set_settings("excluded = ['GPU-00000000-0000-0000-0000-000000000000']\nallowed = []");
         let none = login(&sandbox, interactive).uid(1001).run();
         unset(&none);
-        assert!(
-            none.stdout.contains("no device is reserved for this shell"),
-            "{none:#?}"
-        );
+        none.shows("no device is reserved for this shell");
     });
 }

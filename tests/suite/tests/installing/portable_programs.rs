@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use getgpu_tests::packages::{PROGRAMS, TOP, alone, built, glibc, live, live_clean, make, run};
-use harness::skip::{Need, lacks, say};
+use getgpu_tests::packages::{PROGRAMS, TOP, alone, glibc, live, live_clean, make, run};
+use harness::skip::{Need, lacks};
 
 /// The oldest glibc that is served.
 const FLOOR: (u32, u32) = (2, 28);
@@ -87,7 +87,7 @@ fn rpm(programs: &Path, room: &Path) {
 }
 
 #[test]
-fn portable_programs_ask_for_no_glibc_above_2_28_and_so_do_packages_of_them() {
+fn portable_programs_and_packages_ask_for_glibc_2_28_at_most() {
     if lacks_zig() || lacks(&[Need::Tool("objdump")]) {
         return;
     }
@@ -110,25 +110,4 @@ fn portable_programs_ask_for_no_glibc_above_2_28_and_so_do_packages_of_them() {
     let room = tempfile::tempdir().unwrap();
     deb(&programs, room.path());
     rpm(&programs, room.path());
-}
-
-/// The loader has one library less to find and map at every start.
-#[test]
-fn programs_contain_the_unwinder_where_the_compiler_has_one() {
-    if lacks(&[Need::Tool("cc"), Need::Tool("ldd")]) {
-        return;
-    }
-    let unwinder = run("cc", &["-print-file-name=libgcc_eh.a"]);
-    if !Path::new(unwinder.trim()).is_absolute() {
-        say("this compiler has no libgcc_eh.a");
-        return;
-    }
-    for name in PROGRAMS.into_iter().chain(["libcudawrap.so"]) {
-        let program = built().join(name).display().to_string();
-        let libraries = run("ldd", &[&program]);
-        assert!(
-            libraries.contains("libc.so.6") && !libraries.contains("libgcc_s"),
-            "{name}: {libraries}"
-        );
-    }
 }

@@ -18,23 +18,13 @@ struct Links {
     links: [(&'static str, &'static str); 2],
 }
 
+#[rustfmt::skip]
 const LINKS: [Links; 4] = [
-    Links {
-        what: "in one directory",
-        links: [("sys/a", "b"), ("sys/b", "app")],
-    },
-    Links {
-        what: "absolute",
-        links: [("sys/a", "@/sys/b"), ("sys/b", "@/sys/app")],
-    },
-    Links {
-        what: "both to the program",
-        links: [("sys/a", "app"), ("sys/b", "@/sys/app")],
-    },
-    Links {
-        what: "across directories",
-        links: [("venv/bin/a", "../../local/b"), ("local/b", "@/sys/app")],
-    },
+    Links { what: "in one directory", links: [("sys/a", "b"), ("sys/b", "app")] },
+    Links { what: "absolute", links: [("sys/a", "@/sys/b"), ("sys/b", "@/sys/app")] },
+    Links { what: "both to the program", links: [("sys/a", "app"), ("sys/b", "@/sys/app")] },
+    Links { what: "across directories",
+        links: [("venv/bin/a", "../../local/b"), ("local/b", "@/sys/app")] },
 ];
 
 /// Prints what was run by what name, on which device, and how many descriptors hold a
@@ -42,14 +32,10 @@ const LINKS: [Links; 4] = [
 const TELL: &str = "#!/bin/sh\necho \"program $CUDA_VISIBLE_DEVICES $(ls -l /proc/$$/fd 2>/dev/null | grep -c /lock)\"\n";
 
 #[test]
-fn links_to_a_program_and_the_program_are_wrapped_and_undone_in_any_order() {
+fn a_program_and_its_links_are_wrapped_and_undone_in_any_order() {
+    #[rustfmt::skip]
     const ORDERS: [[usize; 3]; 6] = [
-        [0, 1, 2],
-        [0, 2, 1],
-        [1, 0, 2],
-        [1, 2, 0],
-        [2, 0, 1],
-        [2, 1, 0],
+        [0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0],
     ];
     let mut starts = 0;
     for layout in &LINKS {
@@ -170,8 +156,7 @@ fn what_a_user_wraps_may_be_wrapped_by_the_administrator_later() {
     // The note of what root has wrapped is the machine's: another one for this test.
     mounts::apart(|| {
         site.sandbox
-            .command("mount")
-            .args(["-t", "tmpfs", "none", "/var/lib"])
+            .words("mount -t tmpfs none /var/lib")
             .run()
             .exits(0);
         let program = site.sandbox.file("sys/tool", TELL, 0o755);
@@ -190,8 +175,7 @@ fn what_a_user_wraps_may_be_wrapped_by_the_administrator_later() {
         let user = |words: &[&str]| {
             site.user(
                 site.sandbox
-                    .command("create-cudawrap")
-                    .args(["-q"])
+                    .words("create-cudawrap -q")
                     .args(words)
                     .args([&mine]),
             )
@@ -199,8 +183,7 @@ fn what_a_user_wraps_may_be_wrapped_by_the_administrator_later() {
         };
         let root = |words: &[&str]| {
             site.sandbox
-                .command("create-cudawrap")
-                .args(["-q"])
+                .words("create-cudawrap -q")
                 .args(words)
                 .args([&program])
                 .run()

@@ -93,14 +93,12 @@ fn a_variable_that_stands_twice_is_passed_on_once() {
     let sandbox = Sandbox::new("mig4");
     let link = wrap(&sandbox, "work", "app", "probe");
     let uuids = sandbox.uuids();
-    for words in [
+    #[rustfmt::skip]
+    let cases = [
         vec![link.display().to_string()],
-        vec![
-            sandbox.text("bin/cudawrap"),
-            "--".into(),
-            sandbox.text("bin/probe"),
-        ],
-    ] {
+        vec![sandbox.text("bin/cudawrap"), "--".into(), sandbox.text("bin/probe")],
+    ];
+    for words in cases {
         let again = format!("CUDA_VISIBLE_DEVICES={}", uuids[2]);
         let launch = sandbox
             .command("launch")
@@ -129,11 +127,7 @@ fn a_line_to_a_closed_pipe_ends_no_program() {
     let sandbox = Sandbox::new("mig4");
     let link = wrap(&sandbox, "work", "app", "probe");
     let uuid = &sandbox.uuids()[1];
-    let said = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .visible(uuid)
-        .spawn();
+    let said = sandbox.leased().visible(uuid).spawn();
     sandbox.until_running(1);
     let closed = || {
         let (reader, writer) = nix::unistd::pipe().unwrap();
@@ -164,10 +158,6 @@ fn a_line_to_a_closed_pipe_ends_no_program() {
     assert_eq!(signals(&wrapped), signals(&direct));
     assert!(signals(&wrapped).len() >= 4, "{wrapped:#?}");
     said.signal(harness::Signal::SIGKILL);
-    let refused = sandbox
-        .command("cudawrap")
-        .args(["--nonsense"])
-        .stderr(closed())
-        .run();
+    let refused = sandbox.words("cudawrap --nonsense").stderr(closed()).run();
     refused.exits(125);
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use getgpu_tests::wrapped::{lacks_python, python, wrap};
-use getgpu_tests::{OTHER, free_again, listing};
+use getgpu_tests::{OTHER, free_again, listing, root};
 use harness::Sandbox;
 use harness::skip::{self, Need};
 
@@ -161,51 +161,8 @@ fn a_virtual_environment_and_scripts_find_their_interpreter() {
         .says(&[]);
 }
 
-/// One file under many names, which looks at argv[0].
 #[test]
-fn a_multicall_program_sees_the_name_it_was_called_by() {
-    let sandbox = Sandbox::new("mig4");
-    let multi = sandbox.file(
-        "opt/multi",
-        "#!/bin/sh\necho \"${0##*/} $CUDA_VISIBLE_DEVICES $*\"\n",
-        0o755,
-    );
-    for name in ["one", "two"] {
-        symlink(&multi, sandbox.path(&format!("opt/CUDAWRAP_{name}"))).unwrap();
-        symlink(
-            sandbox.path("bin/cudawrap"),
-            sandbox.path(&format!("opt/{name}")),
-        )
-        .unwrap();
-        let outcome = sandbox
-            .command(sandbox.path(&format!("opt/{name}")))
-            .args(["x"])
-            .run();
-        // A script is opened by its path, which is the hidden one; what it prints is the
-        // kernel's `$0`.
-        assert!(
-            outcome
-                .exits(0)
-                .stdout
-                .starts_with(&format!("CUDAWRAP_{name} MIG-")),
-            "{outcome:#?}"
-        );
-    }
-    // A program proper gets argv[0] as it was typed.
-    if skip::lacks(&[Need::Tool("bash")]) {
-        return;
-    }
-    symlink("/bin/bash", sandbox.path("opt/CUDAWRAP_rbash")).unwrap();
-    symlink(sandbox.path("bin/cudawrap"), sandbox.path("opt/rbash")).unwrap();
-    let outcome = sandbox
-        .command(sandbox.path("opt/rbash"))
-        .args(["-c", "shopt -q restricted_shell && echo restricted"])
-        .run();
-    outcome.exits(0).prints("restricted\n");
-}
-
-#[test]
-fn a_program_in_tmux_keeps_its_device_after_the_terminal_is_gone() {
+fn a_program_in_tmux_keeps_its_device_after_its_terminal_ends() {
     if skip::lacks(&[Need::Tool("tmux"), Need::Tool("script")]) {
         return;
     }
@@ -239,10 +196,7 @@ fn a_program_in_tmux_keeps_its_device_after_the_terminal_is_gone() {
 /// may read.
 #[test]
 fn a_working_directory_without_rights_does_no_harm() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    let Some(sandbox) = root("mig4") else { return };
     let app = wrap(&sandbox, "opt", "app", "sim-cuda");
     sandbox.file("closed/file", "", 0o600);
     std::fs::set_permissions(

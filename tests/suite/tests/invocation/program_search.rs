@@ -54,10 +54,7 @@ fn a_copy_a_hard_link_and_a_moved_cudawrap_are_still_cudawrap() {
     .unwrap();
     symlink("../opt/cudawrap-1.2", sandbox.path("bin/cudawrap")).unwrap();
     ran(&run(&sandbox, &link), &sandbox.path("work/c/CUDAWRAP_app"));
-    let own = sandbox
-        .command("cudawrap")
-        .args(["--", "probe", "one"])
-        .run();
+    let own = sandbox.words("cudawrap -- probe one").run();
     ran(&own, &sandbox.path("bin/probe"));
 }
 
@@ -108,7 +105,7 @@ impl Directories {
 }
 
 #[test]
-fn a_link_without_a_sibling_runs_the_next_program_of_its_name_behind_it_in_path() {
+fn a_link_without_a_sibling_runs_the_next_of_its_name_in_path() {
     let at = Directories::new();
     let real = at.sandbox.path("real/app");
     ran(&at.run("app", &["links", "real", "first"]), &real);
@@ -140,7 +137,6 @@ fn two_installations_never_run_each_other_for_ever() {
         &["links"],
     ] {
         at.run("app", path).refuses(
-            "cudawrap",
             127,
             "app: there is no CUDAWRAP_app beside it and no other app in PATH",
         );
@@ -155,27 +151,18 @@ fn a_program_that_is_not_there_or_cannot_run_says_so() {
     let hidden = link.with_file_name("CUDAWRAP_app");
     fs::remove_file(&hidden).unwrap();
     run(&sandbox, &link).refuses(
-        "cudawrap",
         127,
         "there is no CUDAWRAP_app beside it and no other app in PATH",
     );
+    #[rustfmt::skip]
     let content: [(&[u8], u32, i32, &str); 7] = [
         (b"#!/bin/sh\nexit 5\n", 0o755, 5, ""),
         (b"exit $#\n", 0o755, 1, ""),
         (b"", 0o755, 0, ""),
-        (
-            b"#!/bin/sh\nexit 5\n",
-            0o644,
-            126,
-            "CUDAWRAP_app: Permission denied",
-        ),
+        (b"#!/bin/sh\nexit 5\n", 0o644, 126, "CUDAWRAP_app: Permission denied"),
         (b"#!/no/such/interpreter\n", 0o755, 127, "CUDAWRAP_app: "),
-        (
-            b"\x7fELF\x02\x01\x01\0\0\0 of another machine",
-            0o755,
-            126,
-            "CUDAWRAP_app: Exec format error",
-        ),
+        (b"\x7fELF\x02\x01\x01\0\0\0 of another machine", 0o755, 126,
+            "CUDAWRAP_app: Exec format error"),
         (b"MZ\0\0\n", 0o755, 126, "CUDAWRAP_app: Exec format error"),
     ];
     for (bytes, mode, status, line) in content {
@@ -194,45 +181,43 @@ fn a_program_that_is_not_there_or_cannot_run_says_so() {
             .args::<[OsString; 4], _>(words)
             .run()
             .exits(0);
+        #[rustfmt::skip]
         let outcomes = [
             run(&sandbox, &link),
-            sandbox
-                .command("cudawrap")
-                .args([hidden.as_os_str(), "one".as_ref()])
-                .run(),
+            sandbox.command("cudawrap").args([hidden.as_os_str(), "one".as_ref()]).run(),
         ];
         for outcome in outcomes {
             if line.is_empty() {
                 outcome.exits(status).says(&[]);
             } else {
-                outcome.refuses("cudawrap", status, line);
+                outcome.refuses(status, line);
             }
         }
     }
     fs::remove_file(&hidden).unwrap();
     fs::create_dir(&hidden).unwrap();
-    run(&sandbox, &link).refuses("cudawrap", 126, "CUDAWRAP_app: Permission denied");
+    run(&sandbox, &link).refuses(126, "CUDAWRAP_app: Permission denied");
     let own = |name: &str| sandbox.command("cudawrap").args([name]).run();
-    own("no-such-program").refuses("cudawrap", 127, "no-such-program: no such program in PATH");
-    own("./none").refuses("cudawrap", 127, "./none: No such file or directory");
+    own("no-such-program").refuses(127, "no-such-program: no such program in PATH");
+    own("./none").refuses(127, "./none: No such file or directory");
     own("config.toml/x").exits(127);
-    own("").refuses("cudawrap", 127, "'': no such program in PATH");
+    own("").refuses(127, "'': no such program in PATH");
     fs::set_permissions(
         sandbox.path("node/node.toml"),
         fs::Permissions::from_mode(0o644),
     )
     .unwrap();
-    own(&sandbox.text("node/node.toml")).refuses("cudawrap", 126, "Permission denied");
+    own(&sandbox.text("node/node.toml")).refuses(126, "Permission denied");
     sandbox
         .command("cudawrap")
         .args(PLAIN)
         .run()
-        .refuses("cudawrap", 125, "no program to run");
+        .refuses(125, "no program to run");
     sandbox.assert_clean(std::time::Duration::ZERO);
 }
 
 #[test]
-fn the_hidden_name_started_while_it_leads_to_cudawrap_runs_the_program_beside_it() {
+fn a_hidden_name_that_leads_to_cudawrap_runs_what_is_beside_it() {
     let sandbox = Sandbox::new("mig4");
     put(&sandbox, &sandbox.path("work/a/app"), "probe");
     symlink(
@@ -259,10 +244,7 @@ fn where_no_name_can_be_known_it_says_how_to_start_it() {
         format!("launch --as other --by-fd {link}"),
         format!("launch --no-argv --by-fd {link}"),
     ] {
-        sandbox
-            .shell("bash", &how)
-            .run()
-            .refuses("cudawrap", 125, line);
+        sandbox.shell("bash", &how).run().refuses(125, line);
     }
     let loader = "/lib64/ld-linux-x86-64.so.2";
     if Path::new(loader).exists() {
@@ -270,6 +252,6 @@ fn where_no_name_can_be_known_it_says_how_to_start_it() {
             .command(loader)
             .args([link.to_string()])
             .run()
-            .refuses("cudawrap", 125, line);
+            .refuses(125, line);
     }
 }

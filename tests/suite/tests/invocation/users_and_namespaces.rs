@@ -35,8 +35,7 @@ fn sudo_takes_the_device_for_the_other_user_and_gives_it_back() {
     // cudawrap outside: sudo closes the descriptors, and its own process keeps them, as
     // it waits.
     let program = sandbox
-        .command("cudawrap")
-        .args(["--", "sudo"])
+        .words("cudawrap -- sudo")
         .args(&words)
         .args([&sandbox.text("bin/sim-cuda"), "--run", "forever"])
         .spawn();
@@ -53,22 +52,14 @@ fn other_namespaces_and_a_hidden_proc_exclude_as_ever() {
     if skip::lacks(&[Need::Mounts]) {
         return;
     }
+    #[rustfmt::skip]
     let ways = [
         ("net", "unshare -n"),
         ("uts and ipc", "unshare -u -i"),
         ("time", "unshare -T"),
-        (
-            "hidepid=0",
-            "unshare -m sh -c 'mount -t proc -o hidepid=0 proc /proc && exec \"$@\"' sh",
-        ),
-        (
-            "hidepid=1",
-            "unshare -m sh -c 'mount -t proc -o hidepid=1 proc /proc && exec \"$@\"' sh",
-        ),
-        (
-            "hidepid=2",
-            "unshare -m sh -c 'mount -t proc -o hidepid=2 proc /proc && exec \"$@\"' sh",
-        ),
+        ("hidepid=0", "unshare -m sh -c 'mount -t proc -o hidepid=0 proc /proc && exec \"$@\"' sh"),
+        ("hidepid=1", "unshare -m sh -c 'mount -t proc -o hidepid=1 proc /proc && exec \"$@\"' sh"),
+        ("hidepid=2", "unshare -m sh -c 'mount -t proc -o hidepid=2 proc /proc && exec \"$@\"' sh"),
         (
             "a read-only /run",
             "unshare -m sh -c 'mount --bind RUN RUN && mount -o remount,ro,bind RUN && exec \"$@\"' sh",
@@ -123,23 +114,14 @@ fn only_the_hosts_root_may_hold_for_any_process() {
     }
     let sandbox = Sandbox::new("mig4");
     let outcome = sandbox
-        .command("unshare")
-        .args(["-Ur", "getgpu", "--hold=1"])
+        .words("unshare -Ur getgpu --hold=1")
         .uid(OTHER)
         .run();
     outcome.refuses(
-        "getgpu",
         2,
         "--hold=1: this process never exits; only root may hold until then",
     );
     let script = "mount -t proc -o hidepid=2 proc /proc && setpriv --reuid 1001 --regid 1001 --clear-groups getgpu --hold; exit $?";
-    let outcome = sandbox
-        .command("unshare")
-        .args(["-m", "sh", "-c", script])
-        .run();
-    outcome.refuses(
-        "getgpu",
-        2,
-        "--hold: /proc does not show you the caller, process ",
-    );
+    let outcome = sandbox.apart(script).run();
+    outcome.refuses(2, "--hold: /proc does not show you the caller, process ");
 }

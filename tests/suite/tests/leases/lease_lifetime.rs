@@ -9,24 +9,14 @@ use getgpu_tests::wrapped::python;
 use harness::{Sandbox, size, skip, wait};
 
 /// In bash: READY says that it has come to the state that matters, GO waits for the end.
+#[rustfmt::skip]
 const SHELLS: [(&str, &str); 7] = [
     ("a child that goes on", "(READY; GO) & exit 0"),
-    (
-        "a daemon",
-        "setsid bash -c 'exec </dev/null >/dev/null 2>&1; READY; GO' & exit 0",
-    ),
-    (
-        "a grandchild in another directory",
-        "( ( cd /; READY; GO ) & ); exit 0",
-    ),
-    (
-        "a shell that uses descriptor 3",
-        "exec 3>/dev/null; READY; GO",
-    ),
-    (
-        "a shell that closes all low ones",
-        "for n in $(seq 3 99); do eval \"exec $n>&-\"; done; READY; GO",
-    ),
+    ("a daemon", "setsid bash -c 'exec </dev/null >/dev/null 2>&1; READY; GO' & exit 0"),
+    ("a grandchild in another directory", "( ( cd /; READY; GO ) & ); exit 0"),
+    ("a shell that uses descriptor 3", "exec 3>/dev/null; READY; GO"),
+    ("a shell that closes all low ones",
+        "for n in $(seq 3 99); do eval \"exec $n>&-\"; done; READY; GO"),
     ("a pipe of two", "(READY; GO) | cat"),
     ("another program by exec", "exec sh -c 'READY; GO'"),
 ];
@@ -35,50 +25,25 @@ const SHELLS: [(&str, &str); 7] = [
 const INNER: &str = "READY; GO";
 
 /// In Python, before READY and GO; and whether the lease is held then.
+#[rustfmt::skip]
 const PYTHON: [(&str, &str, bool); 5] = [
-    (
-        "a program that closes all descriptors",
-        "os.closerange(3, 4096)",
-        false,
-    ),
-    (
-        "a program that closes all low ones",
-        "os.closerange(3, 800)",
-        true,
-    ),
-    (
-        "a program that closes all high ones",
-        "os.closerange(100, 4096)",
-        true,
-    ),
-    (
-        "a child without descriptors whose parent has exited",
-        "if os.fork(): os._exit(0)\nos.closerange(3, 4096)",
-        false,
-    ),
-    (
-        "a daemon of two forks",
-        "if os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)",
-        true,
-    ),
+    ("a program that closes all descriptors", "os.closerange(3, 4096)", false),
+    ("a program that closes all low ones", "os.closerange(3, 800)", true),
+    ("a program that closes all high ones", "os.closerange(100, 4096)", true),
+    ("a child without descriptors whose parent has exited",
+        "if os.fork(): os._exit(0)\nos.closerange(3, 4096)", false),
+    ("a daemon of two forks", "if os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)",
+        true),
 ];
 
 /// Programs that start others, some of which close descriptors first.
-const STARTERS: [&[&str]; 14] = [
-    &["nohup"],
-    &["setsid", "-w"],
-    &["timeout", "60"],
-    &["nice"],
-    &["stdbuf", "-oL"],
-    &["taskset", "1"],
-    &["setpriv", "--no-new-privs"],
-    &["env"],
-    &["su", "-s", "/bin/sh", "nobody", "-c"],
-    &["runuser", "-u", "nobody", "--"],
-    &["sudo", "-n", "-u", "nobody"],
-    &["script", "-qec"],
-    &["tcsh", "-f", "-c"],
-    &["perl", "-e", "system(@ARGV)", "--"],
+#[rustfmt::skip]
+const STARTERS: [&[&str]; 15] = [
+    &["nohup"], &["setsid", "-w"], &["timeout", "60"], &["nice"], &["stdbuf", "-oL"],
+    &["taskset", "1"], &["setpriv", "--no-new-privs"], &["env"],
+    &["su", "-s", "/bin/sh", "nobody", "-c"], &["runuser", "-u", "nobody", "--"],
+    &["sudo", "-n", "-u", "nobody"], &["script", "-qec"], &["tcsh", "-f", "-c"],
+    &["zsh", "-f", "-c"], &["perl", "-e", "system(@ARGV)", "--"],
 ];
 
 /// Runs `words` under cudawrap, looks whether the lease is there when it says that it is
@@ -121,11 +86,8 @@ fn live(what: &str, words: &[String], held: bool) {
 fn a_lease_ends_with_the_last_process_that_has_it() {
     let mut lives: Vec<(String, Vec<String>, bool)> = Vec::new();
     for (what, script) in SHELLS {
-        lives.push((
-            what.to_owned(),
-            ["bash", "-c", script].map(str::to_owned).to_vec(),
-            true,
-        ));
+        let words = ["bash", "-c", script].map(str::to_owned).to_vec();
+        lives.push((what.to_owned(), words, true));
     }
     let root = nix::unistd::geteuid().is_root();
     for starter in STARTERS {
@@ -138,7 +100,7 @@ fn a_lease_ends_with_the_last_process_that_has_it() {
         // Some take a line for a shell, the others words.
         match starter[0] {
             "su" | "script" => words.push(INNER.to_owned()),
-            "tcsh" => words.push(format!("sh -c '{INNER}'; true")),
+            "tcsh" | "zsh" => words.push(format!("sh -c '{INNER}'; true")),
             _ => words.extend(["sh", "-c", INNER].map(str::to_owned)),
         }
         lives.push((starter[0].to_owned(), words, true));
@@ -146,11 +108,8 @@ fn a_lease_ends_with_the_last_process_that_has_it() {
     if let Some(python) = python() {
         for (what, lines, held) in PYTHON {
             let text = format!("import os\n{lines}\nos.system('READY; GO')");
-            lives.push((
-                what.to_owned(),
-                vec![python.clone(), "-c".to_owned(), text],
-                held,
-            ));
+            let words = vec![python.clone(), "-c".to_owned(), text];
+            lives.push((what.to_owned(), words, held));
         }
     }
     let (times, done) = (size(1, 50), AtomicUsize::new(0));

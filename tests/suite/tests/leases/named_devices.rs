@@ -1,8 +1,10 @@
 //! A device that CUDA_VISIBLE_DEVICES names is leased in every form of the variable. If
 //! another user has it, cudawrap prints a warning and runs the program, or refuses.
 
+use std::time::Duration;
+
 use getgpu_tests::wrapped::wrap;
-use getgpu_tests::{OTHER, first_line, listing, somebody};
+use getgpu_tests::{OTHER, bytes, first_line, listing, root, somebody};
 use harness::skip::{self, Need};
 use harness::{Sandbox, wait};
 
@@ -20,10 +22,7 @@ fn a_device_that_the_variable_names_is_leased_in_every_form() {
         device["compute_instance"]
     );
     for value in [uuid.to_owned(), old] {
-        for command in [
-            sandbox.command(&app),
-            sandbox.command("cudawrap").args(["--", "sim-cuda"]),
-        ] {
+        for command in [sandbox.command(&app), sandbox.words("cudawrap -- sim-cuda")] {
             let program = command.args(["--run", "forever"]).visible(&value).spawn();
             sandbox.until_running(1);
             assert!(
@@ -48,8 +47,7 @@ fn a_device_that_the_variable_names_is_leased_in_every_form() {
         whole.until_running(1);
         assert_eq!(listing::free_devices(&whole), "3", "{value}");
         whole
-            .getgpu(["--explain", "--no-reserve"])
-            .run()
+            .ask("--explain --no-reserve")
             .mentions(&format!("{} (GPU 2): leased by ", whole.uuids()[2]));
         drop(program);
         wait::until("it has exited", || whole.running() == 0);
@@ -81,25 +79,21 @@ fn a_shortened_uuid_is_the_device_that_it_fits() {
             format!("{short},{several},{}", uuids[1]),
         ] {
             assert_eq!(
-                sandbox
-                    .getgpu(["--no-reserve"])
-                    .visible(&value)
-                    .run()
-                    .line(),
+                sandbox.ask_within(&value, "--no-reserve").line(),
                 uuids[2],
                 "{value}"
             );
             let shown = sandbox
-                .command("cudawrap")
-                .args(["--", "printenv", "CUDA_VISIBLE_DEVICES"])
+                .words("cudawrap -- printenv CUDA_VISIBLE_DEVICES")
                 .visible(&value);
             assert_eq!(shown.run().exits(0).line(), uuids[2], "{value}");
         }
         for value in [several, "bogus", "0x0"] {
-            let outcome = sandbox.getgpu(["--no-reserve"]).visible(value).run();
-            outcome.exits(3).prints("").mentions(&format!(
-                "CUDA_VISIBLE_DEVICES={value}: no such device on this node"
-            ));
+            let outcome = sandbox.ask_within(value, "--no-reserve");
+            outcome.refuses(
+                3,
+                &format!("CUDA_VISIBLE_DEVICES={value}: no such device on this node"),
+            );
         }
     }
 }
@@ -127,19 +121,13 @@ fn a_linked_program_runs_unchanged_with_several_devices_or_none() {
             .prints("NODEVICE\n")
             .says(&[]);
         sandbox
-            .command("cudawrap")
-            .args(["--", "true"])
+            .words("cudawrap -- true")
             .visible(value)
             .run()
-            .exits(125)
-            .mentions("it names no device");
+            .refuses(125, "it names no device");
     }
     let gone = "MIG-GPU-7a1b2c3d-0001-5abc-8def-000000000009/1/0";
-    let outcome = sandbox
-        .command("cudawrap")
-        .args(["--", "true"])
-        .visible(gone)
-        .run();
+    let outcome = sandbox.words("cudawrap -- true").visible(gone).run();
     outcome
         .exits(125)
         .mentions(": no such device on this node")
@@ -170,21 +158,16 @@ fn a_named_device_that_is_in_use_gives_a_warning_or_a_refusal() {
     // Under its own name another user's reservation is as good as a lease; one of our own
     // is used.
     let outcome = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda"])
+        .words("cudawrap -- sim-cuda")
         .visible(&reserved)
         .run();
     if root {
-        outcome
-            .exits(75)
-            .mentions(&format!("cudawrap: {reserved}: in use by "))
-            .prints("");
+        outcome.refuses(75, &format!("cudawrap: {reserved}: in use by "));
     } else {
         outcome.exits(0).says(&[]);
     }
     let lessee = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--shared", "--run", "forever"])
+        .words("cudawrap -- sim-cuda --shared --run forever")
         .spawn();
     sandbox.until_running(1);
     let leased = first_line(&lessee).split(' ').nth(1).unwrap().to_owned();
@@ -197,30 +180,17 @@ fn a_named_device_that_is_in_use_gives_a_warning_or_a_refusal() {
         "(pid {}, sim-cuda): running there because",
         lessee.pid()
     ));
-    let outcome = sandbox
-        .command("cudawrap")
-        .args(["--", "true"])
-        .visible(&leased)
-        .run();
-    outcome
-        .exits(75)
-        .mentions(&format!("cudawrap: {leased}: in use by "));
+    let outcome = sandbox.words("cudawrap -- true").visible(&leased).run();
+    outcome.refuses(75, &format!("cudawrap: {leased}: in use by "));
 }
 
 #[test]
 fn another_users_program_is_named_in_the_message() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
-    let program = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .uid(OTHER)
-        .spawn();
+    let Some(sandbox) = root("mig4") else { return };
+    let program = sandbox.leased().uid(OTHER).spawn();
     sandbox.until_running(1);
     let outcome = sandbox
-        .getgpu(["--no-reserve"])
+        .words("getgpu --no-reserve")
         .visible(first_line(&program).split(' ').nth(1).unwrap())
         .run();
     outcome.exits(1).mentions(&format!(
@@ -232,13 +202,13 @@ fn another_users_program_is_named_in_the_message() {
 /// In another pid namespace /proc cannot prove whose a reservation is, so the uid that
 /// signs it decides; a container's uid 0 may be anybody, so cudawrap warns and runs.
 #[test]
-fn in_another_pid_namespace_the_uid_decides_whose_reservation_it_is() {
+fn the_uid_tells_whose_a_reservation_is_across_pid_namespaces() {
     if skip::lacks(&[Need::Mounts, Need::Tool("setpriv")]) {
         return;
     }
     // It must outlive the pauses between the programs.
-    let sandbox = Sandbox::builder("mig4").settings("linger = '60s'").build();
-    let uuid = sandbox.getgpu(["--for=600"]).uid(OTHER).run().line();
+    let sandbox = Sandbox::with("mig4", "linger = '60s'");
+    let uuid = sandbox.ask_as(OTHER, "--for=600").line();
     let container = ["unshare", "-p", "-f", "--kill-child", "--mount-proc"];
     let run = |outside: &[&str], uid: u32| {
         let user = format!("--reuid={uid} --regid={uid} --clear-groups");
@@ -256,16 +226,22 @@ fn in_another_pid_namespace_the_uid_decides_whose_reservation_it_is() {
     let own = run(&container, OTHER);
     assert!(own.exits(0).stdout.starts_with(&format!("RUN {uuid}")));
     assert!(!own.stderr.contains(warning), "{own:?}");
-    run(&container, OTHER + 1)
-        .exits(75)
-        .prints("")
-        .mentions(&format!("{uuid}: in use by "));
+    run(&container, OTHER + 1).refuses(75, &format!("{uuid}: in use by "));
     let root = run(&container, 0);
     assert!(root.exits(0).stdout.starts_with(&format!("RUN {uuid}")));
     root.mentions(&format!("cudawrap: {uuid}: {warning}"));
     // On the host there is proof, so root's uid alone opens nothing.
-    run(&["env"], 0)
-        .exits(75)
-        .prints("")
-        .mentions(&format!("{uuid}: in use by "));
+    run(&["env"], 0).refuses(75, &format!("{uuid}: in use by "));
+}
+
+#[test]
+fn a_claim_on_a_named_device_is_given_time_to_end() {
+    for (region, status) in [(bytes::LEASE, 75), (bytes::RESERVATION, 0)] {
+        let sandbox = Sandbox::new("mig4");
+        let (uuid, stranger) = (&sandbox.uuids()[0], bytes::open(&sandbox));
+        let start = bytes::span(uuid) + region;
+        bytes::lock(&stranger, nix::libc::F_WRLCK, start, bytes::UNITS).unwrap();
+        let outcome = sandbox.words("cudawrap -- true").visible(uuid).run();
+        assert!(outcome.exits(status).elapsed >= Duration::from_millis(200));
+    }
 }

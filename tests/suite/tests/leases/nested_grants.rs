@@ -21,12 +21,7 @@ fn ranks_divide_a_reservation_of_four() {
                   until [ $(ls $SIM_NODE/running | grep -vc gate) = 4 ]; do sleep 0.01; done; \
                   cudawrap -- true; echo $?; getgpu; echo $?; getgpu -q -n 4; getgpu --count-free; touch go; wait";
     let outcome = sandbox.shell("bash", script).run();
-    let lines: Vec<&str> = outcome
-        .exits(0)
-        .stdout
-        .lines()
-        .filter(|line| !line.starts_with("RUN"))
-        .collect();
+    let lines: Vec<&str> = outcome.exits(0).told();
     assert_eq!(
         (lines[1], lines[2], lines[4]),
         ("75", "1", "0"),
@@ -37,13 +32,7 @@ fn ranks_divide_a_reservation_of_four() {
         set(lines[0]),
         "as many as there are: printed again"
     );
-    let ran: BTreeSet<String> = sandbox
-        .folder()
-        .runs()
-        .unwrap()
-        .into_iter()
-        .map(|run| run.uuid)
-        .collect();
+    let ran: BTreeSet<String> = sandbox.runs().into_iter().map(|run| run.uuid).collect();
     assert_eq!(
         ran.iter().map(String::as_str).collect::<BTreeSet<_>>(),
         set(lines[0])
@@ -85,7 +74,7 @@ fn getgpu_and_cudawrap_inside_give_way_to_each_other() {
 }
 
 #[test]
-fn a_program_runs_on_what_was_reserved_inside_another_reservation() {
+fn a_program_runs_on_a_reservation_inside_another_one() {
     let sandbox = Sandbox::new("mig4");
     for (first, second) in [
         ("getgpu -q -n 2", "getgpu"),
@@ -126,7 +115,7 @@ fn a_program_runs_on_what_was_reserved_inside_another_reservation() {
 #[test]
 fn a_waiter_whose_reservation_ended_takes_no_device_of_others() {
     let sandbox = Sandbox::new("mig4");
-    let ours = sandbox.getgpu(["-q", "-n", "3", "--for=600"]).run().line();
+    let ours = sandbox.line("-q -n 3 --for=600");
     let run = |time: &str| {
         sandbox
             .command("cudawrap")
@@ -139,7 +128,7 @@ fn a_waiter_whose_reservation_ended_takes_no_device_of_others() {
     // It needs two of three; one is left.
     sandbox.set_settings("");
     let waiter = sandbox
-        .getgpu(["-q", "-n", "2", "--wait=20", "--for=600"])
+        .words("getgpu -q -n 2 --wait=20 --for=600")
         .visible(&ours)
         .spawn();
     wait::until("it waits", || listing::waiting(&sandbox) == 1);
@@ -161,7 +150,7 @@ fn a_waiter_whose_reservation_ended_takes_no_device_of_others() {
 }
 
 #[test]
-fn a_program_inside_a_lease_keeps_its_device_when_the_one_around_it_is_gone() {
+fn a_program_inside_a_lease_keeps_it_when_the_outer_one_is_gone() {
     // As Python's subprocess starts it: without the descriptors that its parent
     // inherited.
     let sandbox = Sandbox::new("h200x1");
@@ -176,12 +165,9 @@ fn a_program_inside_a_lease_keeps_its_device_when_the_one_around_it_is_gone() {
         )
         .run();
     sandbox.until_running(1);
-    let listing = sandbox.getgpu(["--list"]).run().stdout;
+    let listing = sandbox.ask("--list").stdout;
     assert!(listing.contains("leased"), "{listing}");
-    sandbox
-        .getgpu(["--share", "1/848", "--no-reserve"])
-        .run()
-        .exits(1);
+    sandbox.ask("--share 1/848 --no-reserve").exits(1);
     sandbox.file("work/go", "", 0o644);
     wait::until("it has exited", || !sandbox.locked());
     sandbox.assert_exclusive();
@@ -192,7 +178,7 @@ fn a_grant_that_nobody_reserved_is_divided_among_all_users() {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();
     let grant = uuids[..2].join(",");
-    let first = sandbox.getgpu(["--for=60"]).visible(&grant).run().line();
+    let first = sandbox.ask_within(&grant, "--for=60").line();
     let second = sandbox
         .command("cudawrap")
         .args(["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"])
@@ -203,11 +189,9 @@ fn a_grant_that_nobody_reserved_is_divided_among_all_users() {
         BTreeSet::from([first, second]),
         uuids[..2].iter().cloned().collect()
     );
-    sandbox.getgpu(["-n", "3"]).visible(&grant).run().refuses(
-        "getgpu",
-        3,
-        "3 devices wanted: only 2 such devices exist here",
-    );
+    sandbox
+        .ask_within(&grant, "-n 3")
+        .refuses(3, "3 devices wanted: only 2 such devices exist here");
 }
 
 #[test]
@@ -219,9 +203,17 @@ fn losing_one_granted_device_leaves_the_others_running() {
     // nobody else gets the device.
     let sandbox = Sandbox::new("h200x1");
     sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
-    let both = sandbox.getgpu(["-n", "2", "--for=600"]).run().line();
-    let one = sandbox.getgpu(["--for=600"]).visible(&both).run().line();
+    let both = sandbox.line("-n 2 --for=600");
+    let one = sandbox.ask_within(&both, "--for=600").line();
     wait::until("both hold", || sandbox.holders().len() == 2);
+    let other = both.split(',').find(|uuid| *uuid != one).unwrap();
+    let named = sandbox.leased().visible(other).spawn();
+    sandbox.until_running(1);
+    assert_eq!(sandbox.ask_within(&both, "--count-free").line(), "0");
+    drop(named);
+    // Who takes all of it gives way to who divides it.
+    let all = sandbox.words("cudawrap -n 2 -- true").visible(&both);
+    all.run().exits(75);
     let outer = sandbox
         .holders()
         .into_iter()
@@ -232,13 +224,10 @@ fn losing_one_granted_device_leaves_the_others_running() {
         .run()
         .exits(0);
     wait::until("one holds", || sandbox.holders().len() == 1);
-    let other = both.split(',').find(|uuid| *uuid != one).unwrap();
     assert_eq!(somebody(&sandbox, &["--for=600"]).run().line(), other);
     sandbox
-        .getgpu(["--no-reserve"])
-        .uid(OTHER)
-        .run()
-        .refuses("getgpu", 1, "2 of 2 in use");
+        .ask_as(OTHER, "--no-reserve")
+        .refuses(1, "2 of 2 in use");
 }
 
 /// As the tasks of a step that was granted one device do it, each in its own process.
@@ -253,6 +242,6 @@ fn equal_requests_for_a_grant_at_one_instant_all_get_it() {
         for asks in asking {
             assert_eq!(asks.wait().line(), *uuid, "{words:?}");
         }
-        sandbox.getgpu(["--release-all"]).run().exits(0);
+        sandbox.ask("--release-all").exits(0);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use getgpu_tests::free_again;
+use getgpu_tests::{free_again, listing};
 use harness::Sandbox;
 
 #[test]
@@ -27,14 +27,9 @@ fn shares_of_a_reservation_are_counted_inside_it() {
                 &format!("rm -f go $SIM_NODE/running/*; {around} {}", file.display()),
             )
             .run();
-        let codes: Vec<&str> = outcome
-            .exits(0)
-            .stdout
-            .lines()
-            .filter(|line| !line.starts_with("RUN"))
-            .collect();
+        let codes: Vec<&str> = outcome.exits(0).told();
         assert_eq!(codes, ["75", "0"], "{outcome:#?}");
-        assert!(sandbox.folder().collisions().unwrap().is_empty());
+        assert!(sandbox.collisions().is_empty());
         free_again(&sandbox);
     }
 }
@@ -63,24 +58,13 @@ fn a_program_under_a_reserved_share_leases_just_that() {
                   until [ $(ls $SIM_NODE/running | grep -vc gate) = 1 ]; do sleep 0.01; done; \
                   unset CUDA_VISIBLE_DEVICES; getgpu --count-free --share 1/4; getgpu --list --json; touch go; wait";
     let outcome = sandbox.shell("bash", script).run();
-    let lines: Vec<&str> = outcome
-        .exits(0)
-        .stdout
-        .lines()
-        .filter(|line| !line.starts_with("RUN"))
-        .collect();
+    let lines: Vec<&str> = outcome.exits(0).told();
     assert_eq!(lines[0], "3", "{outcome:#?}");
     let listing: serde_json::Value = serde_json::from_str(lines[1]).unwrap();
-    let holders = listing["devices"][0]["holders"].as_array().unwrap();
-    let parts: Vec<_> = holders
-        .iter()
-        .map(|holder| (holder["kind"].as_str().unwrap(), holder["share"].as_f64()))
-        .collect();
-    assert_eq!(
-        parts,
-        [("lease", Some(0.25)), ("reservation", Some(0.25))],
-        "{listing}"
-    );
+    for kind in ["lease", "reservation"] {
+        let parts = listing::shares(&listing["devices"][0], kind);
+        assert_eq!(parts, [0.25], "{listing}");
+    }
     free_again(&sandbox);
 }
 
@@ -108,12 +92,7 @@ fn two_shares_of_one_caller_on_one_device_do_not_meet() {
             .find(|line| line.starts_with('{'))
             .unwrap();
         let listing: serde_json::Value = serde_json::from_str(json).unwrap();
-        let leases = listing["devices"][0]["holders"].as_array().unwrap();
-        let leases: Vec<f64> = leases
-            .iter()
-            .filter(|h| h["kind"] == "lease")
-            .map(|h| h["share"].as_f64().unwrap())
-            .collect();
+        let leases = listing::shares(&listing["devices"][0], "lease");
         assert_eq!(leases, [0.5, 0.5], "{listing}");
         sandbox.assert_clean(Duration::from_secs(6));
     }
@@ -128,12 +107,7 @@ fn a_share_of_a_share_stays_inside_it() {
                   cudawrap --share 1/2 -- true; echo $?; cudawrap -- true; echo $?; getgpu; \
                   env -u CUDA_VISIBLE_DEVICES getgpu --count-free --share 1/2; touch go; wait";
     let outcome = sandbox.shell("bash", script).run();
-    let lines: Vec<&str> = outcome
-        .exits(0)
-        .stdout
-        .lines()
-        .filter(|line| !line.starts_with("RUN"))
-        .collect();
+    let lines: Vec<&str> = outcome.exits(0).told();
     assert_eq!(
         (lines[0], lines[1]),
         ("75", "75"),
@@ -188,9 +162,9 @@ fn shares_inside_a_reservation_can_be_waited_for() {
          cudawrap -q --share 1/2 --wait -- sim-cuda --max 2 --run 0.2 & done; wait",
         "cudawrap -- bash -c 'for i in 1 2 3 4 5 6; do cudawrap -q --share 1/2 --wait -- sim-cuda --max 2 --run 0.2 & done; wait'",
     ] {
-        let before = sandbox.folder().runs().unwrap().len();
+        let before = sandbox.runs().len();
         sandbox.shell("bash", script).run().exits(0).says(&[]);
-        assert_eq!(sandbox.folder().runs().unwrap().len() - before, 6);
-        assert!(sandbox.folder().collisions().unwrap().is_empty());
+        assert_eq!(sandbox.runs().len() - before, 6);
+        assert!(sandbox.collisions().is_empty());
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, listing, loads, somebody};
-use harness::{Running, Sandbox, skip};
+use getgpu_tests::{as_other_user, listing, loads, root, somebody};
+use harness::{Running, Sandbox};
 
 use crate::shares::sharer;
 
@@ -22,67 +22,36 @@ fn shares_go_to_the_least_loaded_device_and_the_lowest_on_ties() {
         [0, 1, 2, 3, 2, 0, 2],
         "loads afterwards: 3/8, 1/2, 3/4, 1/4"
     );
-    assert_eq!(
-        place(
-            sandbox
-                .getgpu(["--share=1/8", "--no-reserve", "--policy=first"])
-                .run()
-                .line()
-        ),
-        0
-    );
-    assert_eq!(
-        place(
-            sandbox
-                .getgpu(["--share=1/8", "--no-reserve", "--policy=last"])
-                .run()
-                .line()
-        ),
-        3
-    );
-    assert_eq!(
-        place(
-            sandbox
-                .getgpu(["--share=1/8", "--no-reserve", "--policy=pack"])
-                .run()
-                .line()
-        ),
-        2
-    );
+    for (policy, expected) in [("first", 0), ("last", 3), ("pack", 2)] {
+        let line = sandbox.line(&format!("--share=1/8 --no-reserve --policy={policy}"));
+        assert_eq!(place(line), expected, "{policy}");
+    }
 }
 
 #[test]
 fn fifty_at_once_are_spread_evenly() {
     let sandbox = Sandbox::new("mig4");
     let start = |number: u32| {
-        let command = sandbox
-            .getgpu(["--share", "1/16", "--for=600"])
-            .limit(Duration::from_secs(60));
-        (if nix::unistd::geteuid().is_root() && number % 2 == 1 {
-            command.uid(OTHER)
-        } else {
-            command
-        })
-        .spawn()
+        let command = sandbox.words("getgpu --share 1/16 --for=600");
+        let command = command.limit(Duration::from_secs(60));
+        match number % 2 {
+            1 => as_other_user(command).spawn(),
+            _ => command.spawn(),
+        }
     };
     let started: Vec<Running> = (0..50).map(start).collect();
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     for running in started {
         *counts.entry(running.wait().line()).or_default() += 1;
     }
-    println!(
-        "50 shares of 1/16 on 4 devices: {:?}",
-        counts.values().collect::<Vec<_>>()
-    );
-    let (least, most) = (
-        counts.values().min().unwrap(),
-        counts.values().max().unwrap(),
-    );
+    println!("50 shares of 1/16 on 4 devices: {:?}", counts.values());
+    let least = counts.values().min().unwrap();
+    let most = counts.values().max().unwrap();
     assert!(counts.len() == 4 && most - least <= 1, "{counts:?}");
 }
 
 #[test]
-fn a_program_that_never_asked_keeps_sharers_away_but_sharers_do_not() {
+fn a_program_that_never_asked_keeps_sharers_away_unlike_sharers() {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();
     let _stranger = sandbox.occupy(&uuids[..1], "--memory 1000 --shared");
@@ -95,11 +64,8 @@ fn a_program_that_never_asked_keeps_sharers_away_but_sharers_do_not() {
         uuids.iter().map(|uuid| loads[uuid]).collect::<Vec<_>>(),
         [1, 2, 2, 2]
     );
-    sandbox
-        .getgpu(["--share", "1/2"])
-        .run()
-        .refuses("getgpu", 1, "other programs 1");
-    assert!(sandbox.folder().collisions().unwrap().is_empty());
+    sandbox.ask("--share 1/2").refuses(1, "other programs 1");
+    assert!(sandbox.collisions().is_empty());
 }
 
 #[test]
@@ -113,22 +79,17 @@ fn a_listing_shows_each_sharer_and_its_part() {
         (device["state"].as_str(), device["share_used"].as_f64()),
         (Some("shared"), Some(0.75))
     );
-    let mut parts: Vec<f64> = device["holders"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|holder| holder["share"].as_f64().unwrap())
-        .collect();
+    let mut parts = listing::shares(device, "lease");
     parts.sort_by(f64::total_cmp);
     assert_eq!(parts, [0.25, 0.5]);
-    let table = sandbox.getgpu(["--list"]).run().stdout;
+    let table = sandbox.ask("--list").stdout;
     assert!(
-        table.contains("shared 75%") && table.lines().count() == 3,
+        table.contains("shared 75%") && table.lines().count() == 4,
         "{table}"
     );
-    let reserved = sandbox.getgpu(["--share=1/4"]).run();
+    let reserved = sandbox.ask("--share=1/4");
     reserved.exits(0);
-    let table = sandbox.getgpu(["--list"]).run().stdout;
+    let table = sandbox.ask("--list").stdout;
     assert!(
         table.contains("shared all") && table.contains("res. 25%"),
         "{table}"
@@ -137,15 +98,8 @@ fn a_listing_shows_each_sharer_and_its_part() {
 
 #[test]
 fn different_users_share_a_device() {
-    if skip::lacks(&[skip::Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
-    let own = sandbox.getgpu(["--share=1/4", "--for=600"]).run().line();
-    assert_eq!(
-        somebody(&sandbox, &["--share=1/4", "--gpu", &own, "--no-reserve"])
-            .run()
-            .line(),
-        own
-    );
+    let Some(sandbox) = root("mig4") else { return };
+    let own = sandbox.line("--share=1/4 --for=600");
+    let words = ["--share=1/4", "--gpu", &own, "--no-reserve"];
+    assert_eq!(somebody(&sandbox, &words).run().line(), own);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use getgpu_tests::wrapped::wrap;
 use getgpu_tests::{all_at_once, listing};
-use harness::{Running, Sandbox, Signal, wait};
+use harness::{Running, Sandbox, wait};
 
 pub(crate) fn sharer(sandbox: &Sandbox, share: &str, most: u32) -> Running {
     let most = most.to_string();
@@ -36,11 +36,10 @@ fn exactly_k_programs_of_one_kth_fit_for_every_k() {
                     .run()
                     .line();
             }
-            sandbox.getgpu(["--share", &share]).run().refuses(
-                "getgpu",
-                1,
-                "1 of 1 in use (reserved 1)",
-            );
+            sandbox
+                .getgpu(["--share", &share])
+                .run()
+                .refuses(1, "1 of 1 in use (reserved 1)");
             assert_eq!(
                 sandbox
                     .getgpu(["--count-free", "--share", &share])
@@ -49,7 +48,7 @@ fn exactly_k_programs_of_one_kth_fit_for_every_k() {
                 "0"
             );
             sandbox
-                .getgpu(["--release-all"])
+                .words("getgpu --release-all")
                 .limit(Duration::from_secs(60))
                 .run()
                 .exits(0);
@@ -71,33 +70,23 @@ fn whole_and_parts_exclude_each_other() {
         sandbox
             .getgpu(plain)
             .run()
-            .refuses("getgpu", 1, "no free device: 1 of 1 in use");
+            .refuses(1, "no free device: 1 of 1 in use");
     }
     sandbox
-        .command("cudawrap")
-        .args(["--", "true"])
+        .words("cudawrap -- true")
         .run()
-        .refuses("cudawrap", 75, "1 of 1 in use");
+        .refuses(75, "1 of 1 in use");
     let other = sharer(&sandbox, "50%", 2);
     sandbox.until_running(2);
-    half.signal(Signal::SIGKILL);
-    half.wait();
-    sandbox
-        .getgpu(["--no-reserve", "--share", "0.5"])
-        .run()
-        .line();
-    sandbox.getgpu(["--no-reserve"]).run().exits(1);
-    other.signal(Signal::SIGKILL);
-    other.wait();
-    let whole = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .spawn();
+    half.kill();
+    sandbox.line("--no-reserve --share 0.5");
+    sandbox.ask("--no-reserve").exits(1);
+    other.kill();
+    let whole = sandbox.leased().spawn();
     sandbox.until_running(1);
     sandbox
-        .getgpu(["--no-reserve", "--share", "1/848"])
-        .run()
-        .refuses("getgpu", 1, "1 of 1 in use");
+        .ask("--no-reserve --share 1/848")
+        .refuses(1, "1 of 1 in use");
     drop(whole);
     sandbox.assert_exclusive();
 }
@@ -117,18 +106,11 @@ fn parts_in_pieces_are_still_parts() {
         sandbox.shell("dash", &kill).run().exits(0);
     }
     wait::until("three are left", || sandbox.holders().len() == 3);
-    assert_eq!(
-        sandbox
-            .getgpu(["--count-free", "--share", "1/6"])
-            .run()
-            .line(),
-        "3"
-    );
+    assert_eq!(sandbox.line("--count-free --share 1/6"), "3");
     let half = sharer(&sandbox, "1/2", 9);
     sandbox.until_running(1);
-    sandbox.getgpu(["--share", "1/848"]).run().exits(1);
-    half.signal(Signal::SIGKILL);
-    half.wait();
+    sandbox.ask("--share 1/848").exits(1);
+    half.kill();
     hold("1/2");
 }
 
@@ -137,9 +119,9 @@ fn a_share_by_size_is_a_part_of_each_device() {
     let sandbox = Sandbox::new("h200x1-mig");
     // 16 GiB each: three times 5 G, not four.
     for _ in 0..21 {
-        sandbox.getgpu(["--share", "5G", "--for=600"]).run().line();
+        sandbox.line("--share 5G --for=600");
     }
-    sandbox.getgpu(["--share", "5G"]).run().exits(1);
+    sandbox.ask("--share 5G").exits(1);
     let listing = listing::json(&sandbox);
     let used = listing["devices"][0]["share_used"].as_f64().unwrap();
     assert!((used - 15.0 / 16.0).abs() < 0.001, "{listing}");
@@ -177,9 +159,7 @@ fn a_share_larger_than_the_device_takes_nothing_of_any_other() {
         );
         outcome.mentions("cudawrap: --share 600G: ");
         let listing: serde_json::Value = serde_json::from_str(lines[3]).unwrap();
-        for device in listing["devices"]
-            .as_array()
-            .unwrap()
+        for device in listing::devices(&listing)
             .iter()
             .filter(|device| device["uuid"] != grant.as_str())
         {
@@ -228,4 +208,17 @@ fn frameworks_are_told_what_a_share_is() {
         shown(None, "share = '25%'", None),
         (some("true"), some("0.225"))
     );
+}
+
+/// Those who share a device make it busy, so NVML is not asked.
+#[test]
+fn a_shared_device_is_not_asked_about() {
+    let sandbox = Sandbox::new("h200x1");
+    let _first = sharer(&sandbox, "1/2", 2);
+    sandbox.until_running(1);
+    sandbox.log_calls();
+    sandbox.words("cudawrap --share 1/2 -- true").run().exits(0);
+    let calls = sandbox.calls();
+    let asked = calls.iter().any(|call| call.function.contains("Processes"));
+    assert!(!asked, "{calls:#?}");
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use getgpu_tests::wrapped::wrap;
 use harness::skip::{self, Need};
 use harness::{Outcome, Sandbox};
+use serde_json::Value;
 
 /// The lines of findings: problems with their remedies, and how many are well.
 fn findings(outcome: &Outcome) -> (Vec<(String, String)>, usize) {
@@ -29,15 +30,15 @@ fn findings(outcome: &Outcome) -> (Vec<(String, String)>, usize) {
 #[test]
 fn a_node_that_is_set_up_has_no_problem() {
     let sandbox = Sandbox::new("a100x8");
-    let outcome = sandbox.getgpu(["--check"]).run();
+    let outcome = sandbox.ask("--check");
     let (problems, fine) = findings(outcome.exits(0).says(&[]));
     assert!(problems.is_empty() && fine >= 7, "{outcome:#?}");
-    assert!(
-        outcome
-            .stdout
-            .contains("56 MIG devices and 0 whole GPUs on 8 GPUs"),
-        "{outcome:#?}"
-    );
+    outcome.shows("56 MIG devices and 0 whole GPUs on 8 GPUs");
+    sandbox.ask("--check -q").exits(0).prints("");
+    let json = sandbox.ask("--check --json");
+    let json: Value = serde_json::from_str(&json.exits(0).stdout).unwrap();
+    let json = json.as_array().unwrap();
+    assert!(json.len() == fine && json.iter().all(|one| one["ok"] == true));
 }
 
 #[test]
@@ -65,35 +66,30 @@ fn every_problem_is_told_with_a_remedy() {
     sandbox.faults("[[rule]]\nfunction = '*'\ngpu = 0\nreturns = 15\n");
     problem(&sandbox, &[], "driver: ");
     // Everything answers but who uses the devices: they can never be given.
-    for (fault, part) in [
-        (
-            "[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\nreturns = 15\n",
-            " and 3 others: never free",
-        ),
-        (
-            "[[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo_v2'\nreturns = 4\n",
-            "DeviceGetMemoryInfo",
-        ),
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        ("[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\nreturns = 15\n",
+            " and 3 others: never free"),
+        ("[[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo_v2'\nreturns = 4\n", "DeviceGetMemoryInfo"),
+    ];
+    for (fault, part) in cases {
         sandbox.faults(fault);
         problem(&sandbox, &[], part);
     }
     sandbox.faults("");
     // A program that uses a device is no fault of the node.
     let _program = sandbox.occupy(&sandbox.uuids()[..1], "");
-    sandbox.getgpu(["--hold"]).run().line();
-    sandbox.getgpu(["--check"]).run().exits(0);
+    sandbox.line("--hold");
+    sandbox.ask("--check").exits(0);
     std::fs::remove_file(sandbox.lock()).unwrap();
     std::fs::write(sandbox.lock(), "").unwrap();
     problem(&sandbox, &[], "it is not a FIFO");
     let empty =
         Sandbox::new("driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\n");
     problem(&empty, &[], "GPU 0 is in MIG mode but has no MIG devices");
-    let counted = empty.getgpu(["--check"]).run().stdout;
-    assert!(
-        counted.contains("0 MIG devices and 0 whole GPUs on 1 GPU\n"),
-        "{counted}"
-    );
+    let counted = empty.ask("--check").stdout;
+    let none = "0 MIG devices and 0 whole GPUs on 1 GPU\n";
+    assert!(counted.contains(none), "{counted}");
     // A wrapped program without its hidden one.
     let broken = Sandbox::new("mig4");
     let app = wrap(&broken, "opt", "app", "probe");
@@ -106,42 +102,24 @@ fn every_problem_is_told_with_a_remedy() {
     let ignored = broken.command("env").args(ignored).run();
     assert_eq!(findings(ignored.exits(1)).0.len(), 1, "{ignored:#?}");
     // A remedy is one that works: nothing can be repaired where nothing is.
-    let missing = broken
-        .getgpu(["--check", &broken.text("opt/nowhere")])
-        .run();
-    let (problems, _) = findings(missing.exits(1));
-    assert!(
-        matches!(problems.as_slice(), [(text, remedy)] if text.contains("no such file") && !remedy.contains("--repair")),
-        "{problems:?}"
-    );
-    broken
-        .getgpu(["--check"])
-        .env_remove("SIM_NODE")
-        .run()
-        .exits(1);
+    let missing = broken.getgpu(["--check", &broken.text("opt/nowhere")]);
+    let (problems, _) = findings(missing.run().exits(1));
+    let [(text, remedy)] = &problems[..] else {
+        panic!("{problems:?}")
+    };
+    assert!(text.contains("no such file") && !remedy.contains("--repair"));
+    let bare = broken.words("getgpu --check").env_remove("SIM_NODE");
+    bare.run().exits(1);
 }
 
 #[test]
 fn metrics_are_what_the_listing_says() {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();
-    let reserved = sandbox.getgpu(["--share", "1/4", "--hold"]).run().line();
-    let _busy = sandbox.occupy(
-        &uuids
-            .iter()
-            .filter(|uuid| **uuid != reserved)
-            .take(1)
-            .cloned()
-            .collect::<Vec<_>>(),
-        "",
-    );
-    let text = sandbox
-        .getgpu(["--list", "--format", "prometheus"])
-        .run()
-        .exits(0)
-        .says(&[])
-        .stdout
-        .clone();
+    let reserved = sandbox.line("--share 1/4 --hold");
+    let other = usize::from(uuids[0] == reserved);
+    let _busy = sandbox.occupy(&uuids[other..=other], "");
+    let text = sandbox.ask("--list --format prometheus").says(&[]).output();
     let mut values: BTreeMap<&str, f64> = BTreeMap::new();
     let mut announced = "";
     for line in text.lines() {
@@ -151,37 +129,26 @@ fn metrics_are_what_the_listing_says() {
         }
         let (name, value) = line.rsplit_once(' ').unwrap();
         assert!(name.starts_with(announced), "{line} below {announced}");
-        assert!(
-            values.insert(name, value.parse().unwrap()).is_none(),
-            "twice: {line}"
-        );
+        let before = values.insert(name, value.parse().unwrap());
+        assert!(before.is_none(), "twice: {line}");
     }
-    let of = |part: &[&str]| -> f64 {
-        values
+    // One state each.
+    for (name, label, sum) in [
+        ("getgpu_device_state{", "state=\"free\"", 2.0),
+        ("getgpu_device_state{", "", 4.0),
+        ("getgpu_device_share_used{", &reserved, 0.25),
+        ("getgpu_device_in_pool{", "", 4.0),
+        ("getgpu_lock_shared", "", 1.0),
+    ] {
+        let those = values
             .iter()
-            .filter(|(name, _)| part.iter().all(|part| name.contains(part)))
-            .map(|(_, value)| value)
-            .sum()
-    };
-    assert!(
-        (of(&["getgpu_device_state{", "state=\"free\""]) - 2.0).abs() < 1e-9,
-        "{text}"
-    );
-    assert!(
-        (of(&["getgpu_device_state{"]) - 4.0).abs() < 1e-9,
-        "one state each: {text}"
-    );
-    assert!(
-        (of(&["getgpu_device_share_used{", &reserved]) - 0.25).abs() < 1e-9,
-        "{text}"
-    );
-    assert!((of(&["getgpu_device_in_pool{"]) - 4.0).abs() < 1e-9);
-    assert!((of(&["getgpu_lock_shared"]) - 1.0).abs() < 1e-9);
-    sandbox.getgpu(["--format", "prometheus"]).run().refuses(
-        "getgpu",
-        2,
-        "--format prometheus goes with --list",
-    );
+            .filter(|(known, _)| known.contains(name) && known.contains(label));
+        let found: f64 = those.map(|(_, value)| value).sum();
+        assert!((found - sum).abs() < 1e-9, "{name} {label}: {text}");
+    }
+    sandbox
+        .ask("--format prometheus")
+        .refuses(2, "--format prometheus goes with --list");
 }
 
 /// A user's name comes from a directory service, and may hold what ends a label's value.
@@ -194,38 +161,28 @@ fn metrics_escape_the_names_of_users() {
     let users = std::fs::read_to_string("/etc/passwd").unwrap();
     let line = format!("a\"b\\c:x:{0}:{0}::/:/bin/sh\n", getgpu_tests::OTHER);
     sandbox.file("work/passwd", &format!("{line}{users}"), 0o644);
-    sandbox
-        .getgpu(["--for=60"])
-        .uid(getgpu_tests::OTHER)
-        .run()
-        .line();
+    sandbox.ask_as(getgpu_tests::OTHER, "--for=60").line();
     let script = format!(
         "mount --bind {} /etc/passwd && getgpu --list --format prometheus",
         sandbox.text("work/passwd")
     );
-    let outcome = sandbox
-        .command("unshare")
-        .args(["-m", "sh", "-c", &script])
-        .run();
+    let outcome = sandbox.apart(&script).run();
     let text = &outcome.exits(0).stdout;
     let user = "user=\"a\\\"b\\\\c\"";
     for family in ["getgpu_device_held{", "getgpu_user_devices{"] {
-        let line = text.lines().find(|line| line.starts_with(family));
-        assert!(
-            line.is_some_and(|line| line.contains(user)),
-            "{family}: {line:?}"
-        );
+        let mut lines = text.lines().filter(|line| line.starts_with(family));
+        assert!(lines.any(|line| line.contains(user)), "{family}: {text}");
     }
 }
 
 /// The system's log is a socket at /dev/log: here the test's own, in a /dev of the
 /// program's own.
 #[test]
-fn a_line_for_each_lease_and_reservation_goes_to_the_systems_log() {
+fn the_systems_log_has_a_line_for_each_lease_and_reservation() {
     if skip::lacks(&[Need::Mounts]) {
         return;
     }
-    let sandbox = Sandbox::builder("mig4").settings("log = 'syslog'").build();
+    let sandbox = Sandbox::with("mig4", "log = 'syslog'");
     let socket = UnixDatagram::bind(sandbox.path("work/log")).unwrap();
     socket
         .set_read_timeout(Some(Duration::from_secs(10)))
@@ -236,19 +193,21 @@ fn a_line_for_each_lease_and_reservation_goes_to_the_systems_log() {
              ln -s {} /dev/log && {{ {script}; }}",
             sandbox.text("work/log")
         );
-        sandbox
-            .command("unshare")
-            .args(["-m", "sh", "-c", &script])
-            .run()
+        sandbox.apart(&script).run()
     };
     let line = || {
         let mut bytes = [0; 2048];
         let count = socket.recv(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes[..count]).into_owned()
     };
+    let has = |parts: &[&str]| {
+        let said = line();
+        for part in parts {
+            assert!(said.contains(part), "{part} in {said}");
+        }
+    };
     let uuid = run("getgpu --for 0.2 --share 1/4").line();
-    let said = line();
-    for part in [
+    has(&[
         "<30>getgpu[",
         "reserved ",
         &uuid,
@@ -256,11 +215,8 @@ fn a_line_for_each_lease_and_reservation_goes_to_the_systems_log() {
         "share=0.25",
         "waited=0s",
         "for=sh",
-    ] {
-        assert!(said.contains(part), "{part} in {said}");
-    }
-    let ended = line();
-    for part in [
+    ]);
+    has(&[
         "<30>getgpu[",
         "]: released ",
         &uuid,
@@ -268,60 +224,46 @@ fn a_line_for_each_lease_and_reservation_goes_to_the_systems_log() {
         " share=0.25",
         " for=sh ",
         " held=",
-    ] {
-        assert!(ended.contains(part), "{part} in {ended}");
-    }
+    ]);
     run("SLURM_JOB_ID=71 SLURM_STEP_ID=0 SLURM_PROCID=3 cudawrap -- sh -c 'exit 3'").exits(3);
-    let said = line();
-    for part in [
+    let job = " job=71.0 task=3";
+    has(&[
         "<30>cudawrap[",
         "leased MIG-",
         "user=",
         "program=sh",
         "share=1",
-        " job=71.0 task=3",
+        job,
         "waited=",
-    ] {
-        assert!(said.contains(part), "{part} in {said}");
-    }
+    ]);
     // Who gives a reservation up, and who gets none.
     run("getgpu --hold --tag mine; getgpu --release mine").exits(0);
-    let (said, ended) = (line(), line());
-    assert!(
-        said.contains(" tag=mine")
-            && ended.contains("]: released MIG-")
-            && ended.contains(" tag=mine "),
-        "{said} {ended}"
-    );
-    let holds_all = sandbox.getgpu(["-n", "4", "--hold"]).run();
-    holds_all.exits(0);
+    has(&[" tag=mine"]);
+    has(&["]: released MIG-", " tag=mine "]);
+    sandbox.ask("-n 4 --hold").exits(0);
     run("getgpu; cudawrap -- true").exits(75);
     for by in ["getgpu", "cudawrap"] {
-        let said = line();
-        assert!(
-            said.contains(&format!("<30>{by}["))
-                && said.contains("]: refused user=")
-                && said.contains(": no free device"),
-            "{said}"
-        );
+        has(&[
+            &format!("<30>{by}["),
+            "]: refused user=",
+            ": no free device",
+        ]);
     }
-    sandbox.getgpu(["--release-all"]).run().exits(0);
+    sandbox.ask("--release-all").exits(0);
     // The end of a lease is the monitor's to say: of a program that is killed, when the
     // child that keeps the lease has exited.
     if nix::unistd::geteuid().is_root() {
         let script = "getgpu --monitor & cudawrap -- sh -c 'sleep 2.5 & sleep 1.5; kill -KILL $$'; sleep 4; kill $!";
         run(script);
-        let (said, ended) = (line(), line());
+        has(&["]: leased "]);
+        let ended = line();
         let held = ended.rsplit_once(" held=").unwrap().1;
         let held: f64 = held.trim_end_matches('s').parse().unwrap();
-        assert!(
-            said.contains("]: leased ") && ended.contains("]: released MIG-") && held >= 1.0,
-            "{said} {ended}"
-        );
+        assert!(ended.contains("]: released MIG-") && held >= 1.0, "{ended}");
     }
     // Nobody listens: the program runs all the same.
     drop(socket);
     run("cudawrap -- sh -c 'exit 4'").exits(4).says(&[]);
     sandbox.set_settings("log = 'nowhere'");
-    run("cudawrap -- true").refuses("cudawrap", 125, "nowhere");
+    run("cudawrap -- true").refuses(125, "nowhere");
 }

@@ -26,7 +26,7 @@ fn shipped(name: &str) -> String {
 #[test]
 fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
     let sandbox = Sandbox::new("mig4");
-    let given = sandbox.getgpu(["--list", "--format", "prometheus"]).run();
+    let given = sandbox.ask("--list --format prometheus");
     let given = metrics(&given.exits(0).stdout);
     let dashboard = shipped("getgpu-dashboard.json");
     let parsed: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
@@ -64,33 +64,7 @@ fn the_dashboard_is_of_the_types_that_grafana_publishes() {
     let mut words: Vec<&std::ffi::OsStr> = vec![tsc.as_ref(), module.as_ref()];
     words.extend(flags.split_whitespace().map(std::ffi::OsStr::new));
     let checked = node(&words);
-    assert!(
-        checked.status.success(),
-        "{}",
-        String::from_utf8_lossy(&checked.stdout)
-    );
-}
-
-#[test]
-fn prometheus_takes_the_metrics_and_the_alerts() {
-    if skip::lacks(&[Need::Tool("promtool")]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
-    sandbox.getgpu(["--hold", "--tag", "train"]).run().exits(0);
-    let given = sandbox.getgpu(["--list", "--format", "prometheus"]).run();
-    let file = sandbox.file("metrics", &given.stdout, 0o644);
-    let lint = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(std::fs::File::open(file).unwrap())
-        .output()
-        .unwrap();
-    assert!(lint.status.success(), "{lint:?}");
-    let rules = Command::new("promtool")
-        .args(["check", "rules", &format!("{SHIPPED}/getgpu-alerts.yml")])
-        .output()
-        .unwrap();
-    assert!(rules.status.success(), "{rules:?}");
+    assert!(checked.status.success(), "{checked:?}");
 }
 
 /// A test of promtool: series that stay as they are for two hours, and what its engine
@@ -126,50 +100,44 @@ fn series(metrics: &str) -> Vec<(String, f64)> {
 }
 
 #[test]
-fn prometheus_makes_the_nodes_figures_of_each_query_and_fires_the_right_alerts() {
+fn prometheus_computes_a_nodes_figures_and_fires_right_alerts() {
     if skip::lacks(&[Need::Tool("promtool")]) {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    sandbox.getgpu(["--hold", "--tag", "train"]).run().exits(0);
+    sandbox.ask("--hold --tag train").exits(0);
     let _program = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever", "--memory", "1000000"])
+        .words("cudawrap -- sim-cuda --run forever --memory 1000000")
         .spawn();
     sandbox.until_running(1);
-    let given = sandbox.getgpu(["--list", "--format", "prometheus"]).run();
-    let node = series(&given.exits(0).stdout);
+    let given = sandbox.ask("--list --format prometheus");
+    let file = sandbox.file("metrics", &given.exits(0).stdout, 0o644);
+    let lint = sandbox.words("promtool check metrics");
+    lint.stdin(std::fs::File::open(file).unwrap())
+        .run()
+        .exits(0);
+    let node = series(&given.stdout);
     let memory = node
         .iter()
         .filter(|(name, _)| name.starts_with("getgpu_device_memory_used_bytes"));
     let memory: f64 = memory.map(|(_, bytes)| bytes).sum();
 
     let user = nix::unistd::User::from_uid(nix::unistd::getuid()).unwrap();
+    #[rustfmt::skip]
     let states = [
-        ("busy", 0.0),
-        ("claimed", 0.0),
-        ("free", 2.0),
-        ("leased", 1.0),
-        ("reserved", 1.0),
-        ("shared", 0.0),
-        ("unknown", 0.0),
+        ("busy", 0.0), ("claimed", 0.0), ("free", 2.0), ("leased", 1.0), ("reserved", 1.0),
+        ("shared", 0.0), ("unknown", 0.0),
     ];
     let one = |labels: &str, value: f64| vec![(labels.to_owned(), value)];
+    #[rustfmt::skip]
     let figures = [
         ("Free devices", one("{}", 2.0)),
         ("Waiting programs", one("{}", 0.0)),
         ("Held but empty", one("{}", 1.0)),
         ("Longest wait", one("{}", 0.0)),
-        (
-            "Who holds devices",
-            one(&format!("{{user=\"{}\"}}", user.unwrap().name), 2.0),
-        ),
-        (
-            "State of the devices",
-            states
-                .map(|(state, n)| (format!("{{state=\"{state}\"}}"), n))
-                .to_vec(),
-        ),
+        ("Who holds devices", one(&format!("{{user=\"{}\"}}", user.unwrap().name), 2.0)),
+        ("State of the devices",
+            states.map(|(state, n)| (format!("{{state=\"{state}\"}}"), n)).to_vec()),
         ("Waiting", one("{instance=\"n1\"}", 0.0)),
         ("Memory in use", one("{instance=\"n1\"}", memory)),
     ];
@@ -200,12 +168,9 @@ fn prometheus_makes_the_nodes_figures_of_each_query_and_fires_the_right_alerts()
     let ill = "getgpu_device_state{uuid=\"MIG-1\",state=\"unknown\"} 1\n\
                getgpu_waiting 3\ngetgpu_longest_wait_seconds 4000\ngetgpu_problems 2\n\
                getgpu_lock_shared 0\nnode_textfile_mtime_seconds{file=\"/x/getgpu.prom\"} 0\n";
+    #[rustfmt::skip]
     let all = [
-        "GetgpuMetricsOld",
-        "GpuLockNotShared",
-        "GpuNodeSick",
-        "GpuUnknown",
-        "GpusAllTaken",
+        "GetgpuMetricsOld", "GpuLockNotShared", "GpuNodeSick", "GpuUnknown", "GpusAllTaken",
     ];
     let text = format!(
         "rule_files: ['{SHIPPED}/getgpu-alerts.yml']\nevaluation_interval: 1m\ntests:\n{}{}",
@@ -213,12 +178,8 @@ fn prometheus_makes_the_nodes_figures_of_each_query_and_fires_the_right_alerts()
         promtool_test(&series(ill), &[alerts(&all)])
     );
     let file = sandbox.file("work/test.yml", &text, 0o644);
-    let test = Command::new("promtool")
-        .args(["test", "rules"])
-        .arg(file)
-        .output()
-        .unwrap();
-    assert!(test.status.success(), "{test:?}\n{text}");
+    let test = sandbox.words("promtool test rules").args([file]).run();
+    assert_eq!(test.code(), Some(0), "{test:?}\n{text}");
 }
 
 #[test]
@@ -231,15 +192,10 @@ fn systemd_takes_the_service_of_the_monitor() {
     let unit = unit.unwrap().replace("/usr/bin/getgpu", "/bin/true");
     let sandbox = Sandbox::new("mig4");
     let unit = sandbox.file("work/getgpu-monitor.service", &unit, 0o644);
-    let verified = Command::new("systemd-analyze")
-        .args(["verify", "--man=no"])
-        .arg(unit)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&verified.stderr);
-    let ours: Vec<&str> = said
-        .lines()
-        .filter(|line| line.contains("getgpu-monitor"))
-        .collect();
-    assert!(verified.status.success() && ours.is_empty(), "{said}");
+    let verified = sandbox
+        .words("systemd-analyze verify --man=no")
+        .args([unit])
+        .run();
+    let said = &verified.exits(0).stderr;
+    assert!(!said.contains("getgpu-monitor"), "{said}");
 }

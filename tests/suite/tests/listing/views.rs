@@ -1,179 +1,154 @@
 //! What of a listing is shown and how: some of the devices, JSON, CSV, the queue, a table
 //! for a terminal.
 
-use getgpu_tests::{OTHER, listing};
-use harness::{Sandbox, Terminal, wait};
+use getgpu_tests::{OTHER, listing, root};
+use harness::{Sandbox, Terminal, skip, wait};
 
 #[test]
 fn a_listing_of_some_devices_keeps_their_index() {
-    let sandbox = Sandbox::new("mig4");
+    let Some(sandbox) = root("mig4") else { return };
     let _own = sandbox
-        .command("cudawrap")
-        .args(["--gpu", "0", "--policy", "last", "--", "sim-cuda"])
+        .words("cudawrap --gpu 0 --policy last -- sim-cuda")
         .args(["--run", "forever"])
         .spawn();
     sandbox.until_running(1);
-    let others = sandbox.getgpu(["--hold=1"]).uid(OTHER).run();
+    let others = sandbox.ask_as(OTHER, "--hold=1");
     // Root alone may hold for process 1.
-    others.refuses("getgpu", 2, "--hold=1");
-    let theirs = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .uid(OTHER)
-        .spawn();
+    others.refuses(2, "--hold=1");
+    let theirs = sandbox.leased().uid(OTHER).spawn();
     sandbox.until_running(2);
     let shown = |words: &[&str]| -> Vec<String> {
-        let outcome = sandbox.getgpu(["--list"]).args(words).run();
-        outcome.exits(0);
-        let lines = outcome.stdout.lines().skip(1);
-        lines
-            .map(|line| line.split_whitespace().next().unwrap().to_owned())
-            .collect()
+        let outcome = sandbox.words("getgpu --list").args(words).run();
+        let lines: Vec<&str> = outcome.exits(0).stdout.lines().skip(1).collect();
+        let (total, lines) = lines.split_last().unwrap();
+        assert!(total.contains(" free"), "{outcome:#?}");
+        let index = |line: &&str| line.split_whitespace().next().unwrap().to_owned();
+        lines.iter().map(index).collect()
     };
     let (all, mine, free) = (shown(&[]), shown(&["--mine"]), shown(&["--free"]));
     assert_eq!((all.len(), mine.len(), free.len()), (4, 1, 2));
     let user = shown(&["--user", &OTHER.to_string()]);
     assert!(user.len() == 1 && user != mine);
-    assert!(
-        free.iter()
-            .all(|index| !mine.contains(index) && !user.contains(index))
-    );
+    let others = |index: &String| !mine.contains(index) && !user.contains(index);
+    assert!(free.iter().all(others));
+    // So do the options that choose, and the index stays.
+    assert_eq!(shown(&["--profile", "7g.40gb"]), Vec::<String>::new());
+    assert_eq!(shown(&["--gpu", "0"]).len(), 4);
+    assert_eq!(shown(&["--gpu", &sandbox.uuids()[2]]), ["2"]);
+    assert_eq!(shown(&["--min-memory", "1T", "--free"]).len(), 0);
     // The index is the one that getgpu takes.
     let taken = sandbox.getgpu([&mine[0]]).run();
-    assert!(taken.stderr.contains("leased by root"), "{taken:#?}");
+    taken.mentions("leased by root");
     drop(theirs);
 }
 
 #[test]
 fn a_listing_has_one_form() {
     let sandbox = Sandbox::new("mig4");
-    let json = sandbox.getgpu(["--list", "--format", "json"]).run();
+    let json = sandbox.ask("--list --format json");
     assert!(json.stdout.starts_with("{\"schema\":1,"), "{json:#?}");
-    let csv = sandbox.getgpu(["--list", "--format", "csv"]).run();
+    let csv = sandbox.ask("--list --format csv");
     let lines: Vec<&str> = csv.stdout.split_terminator("\r\n").collect();
     assert_eq!(lines.len(), 5, "{csv:#?}");
     let columns = lines[0].split(',').count();
     assert!(lines.iter().all(|line| line.split(',').count() == columns));
     assert!(lines[1].starts_with(&format!("0,{},", sandbox.uuids()[0])));
-    for words in [
-        &["--list", "--json", "--format", "csv"][..],
-        &["--list", "--format", "env"],
-        &["--format", "json"],
-        &["--format", "csv"],
-        &["--mine"],
-        &["--free"],
-        &["--user", "ana"],
-        &["--list", "--hold"],
-        &["--list", "--for", "3"],
-        &["--list", "--no-reserve"],
-        &["--list", "--explain"],
-        &["--queue", "--list"],
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        &["--list", "--json", "--format", "csv"][..], &["--list", "--format", "env"],
+        &["--format", "json"], &["--format", "csv"], &["--mine"], &["--free"], &["--user", "ana"],
+        &["--list", "--hold"], &["--list", "--for", "3"], &["--list", "--no-reserve"],
+        &["--list", "--explain"], &["--queue", "--list"],
+    ];
+    for words in cases {
         sandbox.getgpu(words.iter().copied()).run().exits(2);
     }
 }
 
 #[test]
 fn a_hold_says_until_when_it_lasts() {
-    let sandbox = Sandbox::builder("mig4")
-        .settings("max_hold = \"1h\"\n")
-        .build();
-    let uuid = sandbox.getgpu(["--hold", "--tag", "train"]).run().line();
-    let plain = sandbox.getgpu(["--for", "60"]).run().line();
+    let sandbox = Sandbox::with("mig4", "max_hold = \"1h\"\n");
+    let uuid = sandbox.line("--hold --tag train");
+    let plain = sandbox.line("--for 60");
     let listed = listing::json(&sandbox);
     let now = listed["time"].as_u64().unwrap();
     let holder = &listing::device(&listed, &uuid)["holders"][0];
     let left = holder["until"].as_u64().unwrap() - now;
     assert!((3500..=3601).contains(&left), "{holder}");
-    assert_eq!(
-        (&holder["hold"], &holder["tag"]),
-        (&true.into(), &"train".into())
-    );
+    assert_eq!(holder["hold"], true);
+    assert_eq!(holder["tag"], "train");
     let other = &listing::device(&listed, &plain)["holders"][0];
     assert_eq!(other["hold"], false);
     assert!(other["until"].is_null(), "{other}");
     assert_eq!(listing::device(&listed, &uuid)["empty"], true);
-    let table = sandbox.getgpu(["--list", "-v"]).run();
+    let table = sandbox.ask("--list -v");
     let line = |text: &str| {
         let lines = &table.exits(0).stdout;
         lines.lines().find(|l| l.contains(text)).unwrap().to_owned()
     };
     assert!(line("INDEX").contains(" UNTIL "), "{table:#?}");
+    let ends = ["  in 59 min ", "  in 60 min "];
     assert!(
-        ["  in 59 min ", "  in 60 min "]
-            .iter()
-            .any(|end| line(&uuid).contains(end)),
+        ends.iter().any(|end| line(&uuid).contains(end)),
         "{table:#?}"
     );
     assert!(!line(&plain).contains(" in "), "{table:#?}");
-    sandbox.getgpu(["--release", "train"]).run().exits(0);
-    let table = sandbox.getgpu(["--list"]).run();
+    sandbox.ask("--release train").exits(0);
+    let table = sandbox.ask("--list");
     assert!(!table.stdout.contains("UNTIL"), "{table:#?}");
 }
 
 #[test]
 fn whoever_waits_is_listed() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
     let sandbox = Sandbox::new("h200x1");
-    let _holder = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .spawn();
+    let _holder = sandbox.leased().spawn();
     sandbox.until_running(1);
-    let waiter = sandbox
-        .command("cudawrap")
-        .args(["--wait=60", "--", "true", "some word"])
-        .uid(OTHER)
-        .spawn();
+    let waiter = sandbox.words("cudawrap --wait=60 -- true");
+    let waiter = waiter.args(["some word"]).uid(OTHER).spawn();
     wait::until("it waits", || listing::waiting(&sandbox) == 1);
     let queue = &listing::json(&sandbox)["queue"];
     assert_eq!(queue.as_array().unwrap().len(), 1, "{queue}");
     assert_eq!(queue[0]["uid"], OTHER);
     assert_eq!(queue[0]["pid"], waiter.pid());
     let command = queue[0]["command"].as_str().unwrap();
-    assert!(
-        command.ends_with("cudawrap --wait=60 -- true some word"),
-        "{queue}"
-    );
-    let table = sandbox.getgpu(["--queue"]).run();
-    assert_eq!(table.stdout.lines().count(), 2, "{table:#?}");
+    let words = "cudawrap --wait=60 -- true some word";
+    assert!(command.ends_with(words), "{queue}");
+    let table = sandbox.ask("--queue");
+    let lines: Vec<&str> = table.stdout.lines().collect();
+    assert_eq!(lines.len(), 2 + sandbox.uuids().len(), "{table:#?}");
+    assert!(lines[2].starts_with("device 0: held by "), "{table:#?}");
     assert!(table.stdout.contains("true some word"));
     drop(waiter);
-    wait::until("nobody waits", || {
-        listing::json(&sandbox)["queue"]
-            .as_array()
-            .unwrap()
-            .is_empty()
-    });
+    wait::until("no one waits", || listing::waiting(&sandbox) == 0);
 }
 
 #[test]
-fn a_reservation_is_released_by_its_index_unless_a_tag_is_called_so() {
+fn an_index_releases_a_reservation_unless_a_tag_is_called_so() {
     let sandbox = Sandbox::new("mig4");
-    let first = sandbox.getgpu(["1", "--hold"]).run().line();
+    let first = sandbox.line("1 --hold");
     assert_eq!(first, sandbox.uuids()[1]);
-    let tagged = sandbox.getgpu(["--hold", "--tag", "1"]).run().line();
-    sandbox.getgpu(["--release", "1"]).run().exits(0);
+    let tagged = sandbox.line("--hold --tag 1");
+    sandbox.ask("--release 1").exits(0);
     let held = |uuid: &str| {
         let listed = listing::json(&sandbox);
-        !listing::device(&listed, uuid)["holders"]
-            .as_array()
-            .unwrap()
-            .is_empty()
+        listing::device(&listed, uuid)["holders"][0].is_object()
     };
     assert!(held(&first) && !held(&tagged), "the tag comes first");
-    sandbox.getgpu(["--release", "1"]).run().exits(0);
+    sandbox.ask("--release 1").exits(0);
     assert!(!held(&first));
     sandbox
-        .getgpu(["--release", "1"])
-        .run()
-        .refuses("getgpu", 1, "no reservation of yours");
+        .ask("--release 1")
+        .refuses(1, "no reservation of yours");
     // A number is a tag too: where nothing is reserved, no driver is needed to say so.
     let unknown = |node: &str, why| {
-        let release = sandbox.getgpu(["--release", "99"]).env("SIM_NODE", node);
-        release.run().refuses("getgpu", 1, why);
+        let release = sandbox.words("getgpu --release 99").env("SIM_NODE", node);
+        release.run().refuses(1, why);
     };
     unknown("/no/such/node", "99: no reservation of yours");
-    sandbox.getgpu(["--hold"]).run().line();
+    sandbox.line("--hold");
     unknown(
         &sandbox.text("node"),
         "no device 99, and no tag of yours is called so",
@@ -184,7 +159,7 @@ fn a_reservation_is_released_by_its_index_unless_a_tag_is_called_so() {
 fn on_terminal(sandbox: &Sandbox, columns: u16, environment: &[(&str, &str)]) -> String {
     let terminal = Terminal::new(columns, 40);
     let mut command = sandbox
-        .getgpu(["--list"])
+        .words("getgpu --list")
         .env("TERM", "xterm")
         .env("LC_ALL", "C.UTF-8")
         .stdout(terminal.slave());
@@ -199,34 +174,69 @@ fn on_terminal(sandbox: &Sandbox, columns: u16, environment: &[(&str, &str)]) ->
 fn a_terminal_gets_headings_colours_and_what_fits() {
     let sandbox = Sandbox::new("a100x8");
     let _program = sandbox
-        .command("cudawrap")
-        .args([
-            "--",
-            "sim-cuda",
-            "--memory",
-            "3221225472",
-            "--run",
-            "forever",
-        ])
+        .words("cudawrap -- sim-cuda --memory 3221225472 --run forever")
         .spawn();
     sandbox.until_running(1);
     let wide = on_terminal(&sandbox, 200, &[]);
     let uuids = sandbox.uuids();
-    assert!(
-        uuids.iter().all(|uuid| wide.contains(uuid.as_str())),
-        "{wide}"
-    );
+    let all = uuids.iter().all(|uuid| wide.contains(uuid.as_str()));
+    assert!(all, "{wide}");
     assert!(wide.contains("GPU 7  NVIDIA A100-SXM4-40GB  00000000:"));
     assert!(wide.contains("\u{25ae}") && wide.contains("\x1b[32mfree"));
     assert!(wide.contains("55 of 56 free; "), "{wide}");
     let narrow = on_terminal(&sandbox, 80, &[("NO_COLOR", "1")]);
     assert!(!narrow.contains("\x1b["), "{narrow}");
-    assert!(
-        narrow
-            .lines()
-            .all(|line| line.trim_end().chars().count() <= 80)
-    );
+    let mut widths = narrow.lines().map(|line| line.trim_end().chars().count());
+    assert!(widths.all(|width| width <= 80), "{narrow}");
     assert!(!uuids.iter().any(|uuid| narrow.contains(uuid.as_str())));
     let dumb = on_terminal(&sandbox, 80, &[("TERM", "dumb"), ("LC_ALL", "C")]);
     assert!(dumb.is_ascii() && !dumb.contains("\x1b["), "{dumb}");
+}
+
+#[test]
+fn a_device_that_is_gone_is_listed_with_its_holder() {
+    let sandbox = Sandbox::new("mig4");
+    let _lease = sandbox.leased().spawn();
+    sandbox.until_running(1);
+    let reserved = sandbox.line("--for=60");
+    let listed = listing::json(&sandbox);
+    assert_eq!(listed["problems"].as_array().unwrap().len(), 0, "{listed}");
+    // The administrator cuts the GPU anew, and each device has a new UUID.
+    sandbox.set_node("a30x1-4");
+    let table = sandbox.ask("--list");
+    let lines = table.stderr.lines();
+    let gone: Vec<&str> = lines.filter(|line| line.contains(": gone or ")).collect();
+    assert_eq!(gone.len(), 2, "{table:#?}");
+    for part in ["sim-cuda)", &reserved] {
+        assert!(gone.iter().any(|line| line.contains(part)), "{gone:?}");
+    }
+    sandbox.ask("--release-all").exits(0);
+    let listed = listing::json(&sandbox);
+    assert_eq!(listed["problems"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn numbers_of_a_gpu_are_asked_for_only_if_wanted() {
+    let sandbox = Sandbox::new("gpus4");
+    sandbox.log_calls();
+    let power = |call: &sim_node::Call| call.function == "nvmlDeviceGetPowerUsage";
+    let asked = || sandbox.calls().iter().any(power);
+    let plain = sandbox.ask("--list");
+    assert!(!plain.stdout.contains("POWER"), "{plain:#?}");
+    assert!(!asked());
+    let wanted = ["--list", "--columns", "power,temperature"];
+    let table = sandbox.getgpu(wanted).run();
+    let lines: Vec<&str> = table.stdout.lines().collect();
+    for (line, part) in [(0, " POWER "), (0, " TEMP "), (1, " 60 W "), (1, " 30 C ")] {
+        assert!(lines[line].contains(part), "{part}: {table:#?}");
+    }
+    assert!(asked());
+    let words = ["--list", "--format=csv", "--columns=utilization"];
+    let csv = sandbox.getgpu(words).run();
+    assert!(csv.stdout.starts_with("index,uuid,gpu,"), "{csv:#?}");
+    csv.shows(",gpu_utilization,");
+    let line = "--columns fan: not one of utilization, power, temperature";
+    sandbox.ask("--list --columns fan").refuses(2, line);
+    let line = "--columns goes with --list or --watch";
+    sandbox.ask("--columns power").refuses(2, line);
 }

@@ -14,7 +14,7 @@ impl Watched {
     fn start(sandbox: &Sandbox) -> Self {
         let terminal = Terminal::new(100, 20);
         let program = sandbox
-            .getgpu(["--watch=0.2"])
+            .words("getgpu --watch=0.2")
             .env("TERM", "xterm")
             .stdin(terminal.slave())
             .stdout(terminal.slave())
@@ -35,13 +35,22 @@ fn the_list_is_drawn_again_and_again_until_a_key_ends_it() {
         watched.shows("56 of 56 free") || watched.shows("GPU 1  ")
     });
     let _program = sandbox
-        .command("cudawrap")
-        .args(["--policy", "first", "--", "sim-cuda", "--run", "forever"])
+        .words("cudawrap --policy first -- sim-cuda --run forever")
         .spawn();
     wait::until("the lease is drawn", || watched.shows("leased"));
-    // The last line is below the screen.
+    // The total stays on the screen, with what is below it.
+    wait::until("the total is drawn", || {
+        watched.shows("more below; 55 of 56 free")
+    });
     watched.terminal.type_keys(b"\x1b[F");
-    wait::until("the end is drawn", || watched.shows("55 of 56 free"));
+    wait::until("the end is drawn", || {
+        watched.shows("\r\n55 of 56 free") || watched.shows("H55 of 56 free")
+    });
+    watched.terminal.type_keys(b"?");
+    wait::until("the states are explained", || {
+        watched.shows("used by a program that did not ask here")
+    });
+    watched.terminal.type_keys(b"?");
     watched.terminal.type_keys(b"q");
     wait::until("the screen is as before", || {
         watched.shows("\x1b[?25h") && watched.shows("\x1b[?1049l")
@@ -66,10 +75,7 @@ fn a_driver_that_hangs_keeps_no_key_from_being_answered() {
 #[test]
 fn without_a_terminal_it_is_refused() {
     let sandbox = Sandbox::new("mig4");
-    sandbox
-        .getgpu(["--watch"])
-        .run()
-        .refuses("getgpu", 2, "not a terminal");
+    sandbox.ask("--watch").refuses(2, "not a terminal");
 }
 
 #[test]

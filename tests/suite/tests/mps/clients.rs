@@ -6,80 +6,55 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use getgpu_tests::listing;
-use getgpu_tests::mps::{Client, Node, starts_in_log, words};
+use getgpu_tests::mps::{CONTROL, Node, starts_in_log, words};
 use getgpu_tests::wrapped::{Facts, wrap};
 use harness::skip::{self, Need};
 use harness::{Command, wait};
 
+const PIPE: &str = "CUDA_MPS_PIPE_DIRECTORY";
+
 #[test]
 fn a_burst_has_one_daemon_and_each_its_part() {
     Node::each(|node| {
-        let mut clients: Vec<Client> = (0..32)
-            .map(|n| node.client(&format!("client{n}"), |c| c))
-            .collect();
-        let facts: Vec<Facts> = clients.iter_mut().map(Client::facts).collect();
+        let (clients, facts) = node.clients(32, |_, command| command);
         let (place, daemons) = (node.place(), node.daemons());
         assert_eq!(
             (daemons.len(), node.keepers().len(), starts_in_log(&place)),
             (1, 1, 1)
         );
-        for path in [
-            place.parent().unwrap(),
-            &place,
-            &place.join("pipe"),
-            &place.join("log"),
-        ] {
-            let meta = fs::symlink_metadata(path).unwrap();
-            assert_eq!(
-                (meta.mode() & 0o7777, meta.uid()),
-                (0o700, nix::unistd::geteuid().as_raw()),
-                "{path:?}"
-            );
+        for path in ["..", ".", "pipe", "log"].map(|name| place.join(name)) {
+            let meta = fs::symlink_metadata(&path).unwrap();
+            assert_eq!(meta.mode() & 0o7777, 0o700, "{path:?}");
+            assert_eq!(meta.uid(), nix::unistd::geteuid().as_raw(), "{path:?}");
         }
         assert!(place.join("pipe").as_os_str().len() < 90);
         let environment = words(daemons[0], "environ");
-        assert!(
-            environment.contains(&format!("CUDA_VISIBLE_DEVICES={}", node.uuid)),
-            "{environment:?}"
-        );
-        assert!(
-            !environment
-                .iter()
-                .any(|entry| entry.starts_with("SIM_NODE") || entry.starts_with("HOME"))
-        );
+        let visible = format!("CUDA_VISIBLE_DEVICES={}", node.uuid);
+        assert!(environment.contains(&visible), "{environment:?}");
+        let of_the_caller =
+            |entry: &String| entry.starts_with("SIM_NODE") || entry.starts_with("HOME");
+        assert!(!environment.iter().any(of_the_caller), "{environment:?}");
         let listing = listing::json(&node.sandbox);
         let total = listing["devices"][0]["memory_total"].as_u64().unwrap();
         for facts in facts {
-            let get = |name: &str| facts.get(&format!("env {name}")).unwrap_or("").to_owned();
             assert_eq!(facts.visible(), Some(node.uuid.as_str()));
-            assert_eq!(
-                get("CUDA_MPS_PIPE_DIRECTORY"),
-                place.join("pipe").display().to_string()
-            );
-            assert_eq!(
-                get("CUDA_MPS_LOG_DIRECTORY"),
-                place.join("log").display().to_string()
-            );
-            assert_eq!(get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "3.12");
-            assert_eq!(
-                get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"),
-                format!("0={}M", (total / 32) >> 20)
-            );
+            let path = |name: &str| place.join(name).display().to_string();
+            let memory = format!("0={}M", (total / 32) >> 20);
+            for (name, value) in [
+                ("PIPE_DIRECTORY", &*path("pipe")),
+                ("LOG_DIRECTORY", &path("log")),
+                ("ACTIVE_THREAD_PERCENTAGE", "3.12"),
+                ("PINNED_DEVICE_MEM_LIMIT", &memory),
+            ] {
+                assert_eq!(facts.env(&format!("CUDA_MPS_{name}")), value);
+            }
             let [(_, flags)] = &facts.descriptors_of(&place.join("lock"))[..] else {
                 panic!("{facts:#?}")
             };
-            assert_eq!(
-                i32::from_str_radix(flags.split(' ').next().unwrap(), 8).unwrap() & 0o3,
-                0,
-                "read-only"
-            );
-            assert_eq!(
-                (
-                    facts.get("children"),
-                    facts.descriptors_of(&node.sandbox.lock()).len()
-                ),
-                (Some(""), 2)
-            );
+            let flags = i32::from_str_radix(flags.split(' ').next().unwrap(), 8).unwrap();
+            assert_eq!(flags & 0o3, 0, "read-only");
+            assert_eq!(facts.get("children"), Some(""));
+            assert_eq!(facts.descriptors_of(&node.sandbox.lock()).len(), 2);
         }
         node.go();
         for client in clients {
@@ -95,10 +70,7 @@ fn users_have_daemons_of_their_own() {
         return;
     }
     Node::each(|node| {
-        let mut clients: Vec<Client> = (0..6)
-            .map(|n| node.client(&format!("client{n}"), |c| c.uid(1001 + n % 2)))
-            .collect();
-        clients.iter_mut().for_each(|client| drop(client.facts()));
+        let _clients = node.clients(6, |n, command| command.uid(1001 + n % 2));
         for uid in [1001, 1002] {
             let [daemon] = node.daemons_of(uid)[..] else {
                 panic!("daemons of {uid}")
@@ -118,31 +90,13 @@ fn jobs_have_daemons_of_their_own() {
     let node = Node::stand_in();
     // A cgroup ends with its job, and with it a daemon that another job of the same user
     // would still need.
-    let mut clients: Vec<_> = [None, Some("4711"), Some("4712")]
-        .into_iter()
-        .enumerate()
-        .map(|(number, job)| {
-            node.client(&format!("client{number}"), |command| match job {
-                Some(job) => command.env("SLURM_JOB_ID", job),
-                None => command,
-            })
-        })
-        .collect();
-    let pipes: Vec<String> = clients
-        .iter_mut()
-        .map(|client| {
-            client
-                .facts()
-                .get("env CUDA_MPS_PIPE_DIRECTORY")
-                .unwrap()
-                .to_owned()
-        })
-        .collect();
+    let (_clients, facts) = node.clients(3, |number, command| match number {
+        0 => command,
+        _ => command.env("SLURM_JOB_ID", format!("{}", 4710 + number)),
+    });
+    let pipes: Vec<&str> = facts.iter().map(|facts| facts.env(PIPE)).collect();
     let place = node.place();
-    let (parent, name) = (
-        place.parent().unwrap().display(),
-        place.file_name().unwrap().to_str().unwrap().to_owned(),
-    );
+    let (parent, name) = (place.parent().unwrap().display(), &node.uuid);
     let expected = ["", "4711.", "4712."].map(|job| format!("{parent}/{job}{name}/pipe"));
     assert_eq!(pipes, expected);
     assert_eq!(node.daemons_of_all().len(), 3);
@@ -160,11 +114,7 @@ fn a_daemon_that_listens_a_little_later_is_waited_for() {
         "#!/bin/sh\nif [ \"$1\" = -d ]; then (sleep 0.4; exec {0} -d) >/dev/null 2>&1 & exit 0; fi\nexec {0} \"$@\"\n",
         node.sandbox.text("bin/mps-control")
     );
-    node.sandbox.file(
-        &format!("bin/{}", getgpu_tests::mps::CONTROL),
-        &script,
-        0o755,
-    );
+    node.sandbox.file(&format!("bin/{CONTROL}"), &script, 0o755);
     let outcome = node.share("1/2", &["echo", "run"]).run();
     outcome.exits(0).prints("run\n");
     node.until_gone();
@@ -181,10 +131,7 @@ fn the_pipe_directory_is_short_wherever_temporary_files_are() {
         c.env("TMPDIR", &long).env("XDG_RUNTIME_DIR", &long)
     });
     let facts = client.facts();
-    assert_eq!(
-        facts.get("env CUDA_MPS_PIPE_DIRECTORY"),
-        Some(&*node.place().join("pipe").display().to_string())
-    );
+    assert_eq!(Path::new(facts.env(PIPE)), node.place().join("pipe"));
     node.go();
     node.until_gone();
 }
@@ -195,55 +142,37 @@ fn a_device_that_the_caller_names_has_a_daemon_too() {
     let sandbox = &node.sandbox;
     let app = wrap(sandbox, "opt", "app", "probe");
     let seen = |command: Command, visible: &str| {
-        let facts = Facts::parse(&command.visible(visible).run().exits(0).stdout);
-        let get = |name: &str| facts.get(&format!("env {name}")).unwrap_or("").to_owned();
-        (
-            get("CUDA_VISIBLE_DEVICES"),
-            get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
-        )
+        let facts = Facts::of(command.visible(visible));
+        ["CUDA_VISIBLE_DEVICES", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
+            .map(|name| facts.env(name).to_owned())
     };
     let linked = || {
-        sandbox
-            .command(&app)
-            .env("CUDAWRAP_SHARE", "1/4")
-            .env("CUDAWRAP_MPS", "1")
+        let command = sandbox.command(&app).env("CUDAWRAP_SHARE", "1/4");
+        command.env("CUDAWRAP_MPS", "1")
     };
-    let quarter = (node.uuid.clone(), "25".to_owned());
+    let quarter = [node.uuid.clone(), "25".to_owned()];
     // An index counts among the devices that the daemon sees, so it is not left there.
     for visible in ["0", &node.uuid, &node.uuid[..10]] {
         assert_eq!(seen(linked(), visible), quarter, "{visible}");
-        assert_eq!(
-            seen(node.share("1/4", &["probe"]), visible),
-            quarter,
-            "{visible}"
-        );
+        let wrapped = node.share("1/4", &["probe"]);
+        assert_eq!(seen(wrapped, visible), quarter, "{visible}");
     }
     // A part that was reserved is a share.
-    let reserved = sandbox.getgpu(["--share=1/4"]).run().line();
-    assert_eq!(
-        seen(
-            sandbox.command("cudawrap").args(["--mps", "--", "probe"]),
-            &reserved
-        ),
-        quarter
-    );
-    sandbox.getgpu(["--release-all"]).run().exits(0);
-    let several = sandbox
-        .command("cudawrap")
-        .args(["--mps", "--share=1/2", "-n2", "--", "true"]);
+    let reserved = sandbox.line("--share=1/4");
+    let wrapped = sandbox.words("cudawrap --mps -- probe");
+    assert_eq!(seen(wrapped, &reserved), quarter);
+    sandbox.ask("--release-all").exits(0);
+    let several = sandbox.words("cudawrap --mps --share=1/2 -n2 -- true");
     sandbox.set_node("gpus4");
-    several.run().refuses(
-        "cudawrap",
-        125,
-        "MPS: 2 devices: a program can be a client on one device only",
-    );
+    let line = "MPS: 2 devices: a program can be a client on one device only";
+    several.run().refuses(125, line);
     sandbox.set_node("h200x1");
     node.until_gone();
 }
 
 /// Also where NVML is not asked before the device is leased.
 #[test]
-fn a_client_is_told_its_part_of_the_memory_whatever_made_it_a_part() {
+fn a_client_is_told_its_part_of_memory_whatever_made_the_part() {
     let mut node = Node::stand_in();
     let app = wrap(&node.sandbox, "opt", "app", "probe");
     for kind in ["h200x1", "h200x1-mig"] {
@@ -254,16 +183,15 @@ fn a_client_is_told_its_part_of_the_memory_whatever_made_it_a_part() {
         let total = listing["devices"][0]["memory_total"].as_u64().unwrap();
         let quarter = format!("0={}M", (total / 4) >> 20);
         let check = |command: Command, what: &str| {
-            let facts = Facts::parse(&command.visible(&node.uuid).run().exits(0).stdout);
+            let facts = Facts::of(command.visible(&node.uuid));
             let told = ["ACTIVE_THREAD_PERCENTAGE", "PINNED_DEVICE_MEM_LIMIT"]
-                .map(|name| facts.get(&format!("env CUDA_MPS_{name}")));
-            assert_eq!(told, [Some("25"), Some(&*quarter)], "{kind}, {what}");
+                .map(|name| facts.env(&format!("CUDA_MPS_{name}")));
+            assert_eq!(told, ["25", &*quarter], "{kind}, {what}");
         };
-        let wrapped = || sandbox.command("cudawrap").args(["--mps", "--", "probe"]);
+        let wrapped = || sandbox.words("cudawrap --mps -- probe");
         let rank = |command: Command| {
-            command
-                .env("OMPI_COMM_WORLD_LOCAL_RANK", "1")
-                .env("OMPI_COMM_WORLD_LOCAL_SIZE", "4")
+            let command = command.env("OMPI_COMM_WORLD_LOCAL_RANK", "1");
+            command.env("OMPI_COMM_WORLD_LOCAL_SIZE", "4")
         };
         let linked = || sandbox.command(&app).env("CUDAWRAP_MPS", "1");
         check(rank(wrapped()), "a rank");
@@ -271,14 +199,15 @@ fn a_client_is_told_its_part_of_the_memory_whatever_made_it_a_part() {
         if kind == "h200x1" {
             // A batch job's GPU that no variable names.
             let told = rank(wrapped().env("SLURM_JOB_GPUS", "0")).env("SLURM_JOB_ID", "7");
-            let facts = Facts::parse(&told.run().exits(0).stdout);
-            let limit = facts.get("env CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
-            assert_eq!(limit, Some(&*quarter));
+            let limit = Facts::of(told)
+                .env("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
+                .to_owned();
+            assert_eq!(limit, quarter);
         }
-        sandbox.getgpu(["--share=1/4", "--hold"]).run().exits(0);
+        sandbox.ask("--share=1/4 --hold").exits(0);
         check(wrapped(), "a reserved part");
         check(linked(), "a reserved part under a link");
-        sandbox.getgpu(["--release-all"]).run().exits(0);
+        sandbox.ask("--release-all").exits(0);
         let inside = ["--share=1/4", "--", "cudawrap", "--mps", "--", "probe"];
         check(sandbox.command("cudawrap").args(inside), "inside a share");
         node.until_gone();
@@ -286,7 +215,7 @@ fn a_client_is_told_its_part_of_the_memory_whatever_made_it_a_part() {
 }
 
 #[test]
-fn a_client_has_no_child_and_its_streams_and_signals_as_they_were() {
+fn a_client_has_no_child_and_unchanged_streams_and_signals() {
     let node = Node::stand_in();
     let run = |how: &str, number: usize| {
         let out = node.sandbox.path(&format!("work/facts{number}"));
@@ -297,28 +226,19 @@ fn a_client_has_no_child_and_its_streams_and_signals_as_they_were() {
         node.sandbox.shell("bash", &script).run().exits(0);
         Facts::read(&out)
     };
+    #[rustfmt::skip]
     let ways = [
-        "",
-        "launch --subreaper",
-        "launch --ignore 17",
-        "launch --block 17",
-        "launch --streams 000",
+        "", "launch --subreaper", "launch --ignore 17", "launch --block 17", "launch --streams 000",
         "launch --nofile 16",
     ];
     for (number, how) in ways.into_iter().enumerate() {
         let facts = run(how, number);
         assert_eq!(facts.get("children"), Some(""), "{how}");
         assert_eq!(facts.get("wait"), run("", 99).get("wait"), "{how}");
-        assert_eq!(
-            facts.descriptors_of(&node.place().join("lock")).len(),
-            1,
-            "{how}"
-        );
-        assert_eq!(
-            facts.get("subreaper").map(|value| value == "1"),
-            Some(how.ends_with("subreaper")),
-            "{how}"
-        );
+        let locks = facts.descriptors_of(&node.place().join("lock"));
+        assert_eq!(locks.len(), 1, "{how}");
+        let subreaper = facts.get("subreaper") == Some("1");
+        assert_eq!(subreaper, how.ends_with("subreaper"), "{how}");
     }
     node.until_gone();
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use getgpu_tests::mps::{CONTROL, Client, Node, end, starts_in_log};
+use getgpu_tests::mps::{CONTROL, Node, end, starts_in_log};
 use harness::{Running, Signal, wait};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
@@ -15,10 +15,7 @@ use nix::libc;
 #[test]
 fn nothing_is_left_when_every_client_is_killed() {
     Node::each(|node| {
-        let mut clients: Vec<Client> = (0..4)
-            .map(|n| node.client(&format!("client{n}"), |c| c))
-            .collect();
-        clients.iter_mut().for_each(|client| drop(client.facts()));
+        let (mut clients, _) = node.clients(4, |_, command| command);
         for client in &clients[1..] {
             client.running.signal(Signal::SIGKILL);
         }
@@ -49,12 +46,10 @@ fn a_program_is_a_client_as_long_as_any_of_its_processes_lives() {
 #[test]
 fn a_killed_keeper_is_replaced_by_the_next_program() {
     Node::each(|node| {
-        let mut first = node.client("first", |c| c);
-        first.facts();
+        let _first = node.started("first");
         let daemons = node.daemons();
         end(node.keepers()[0]);
-        let mut second = node.client("second", |c| c);
-        second.facts();
+        let _second = node.started("second");
         assert_eq!(
             (
                 node.daemons(),
@@ -71,12 +66,10 @@ fn a_killed_keeper_is_replaced_by_the_next_program() {
 #[test]
 fn a_killed_daemon_is_started_anew_by_the_next_program() {
     Node::each(|node| {
-        let mut first = node.client("first", |c| c);
-        first.facts();
+        let _first = node.started("first");
         let (daemons, keepers) = (node.daemons(), node.keepers());
         end(daemons[0]);
-        let mut second = node.client("second", |c| c);
-        second.facts();
+        let _second = node.started("second");
         // The one that has started the daemon goes, since another watches.
         wait::until("one keeper", || node.keepers() == keepers);
         assert_eq!(node.daemons().len(), 1);
@@ -85,8 +78,7 @@ fn a_killed_daemon_is_started_anew_by_the_next_program() {
         // exited.
         end(node.daemons()[0]);
         end(node.keepers()[0]);
-        let mut third = node.client("third", |c| c);
-        third.facts();
+        let _third = node.started("third");
         assert_eq!((node.daemons().len(), node.keepers().len()), (1, 1));
         end(node.daemons()[0]);
         node.go();
@@ -95,7 +87,7 @@ fn a_killed_daemon_is_started_anew_by_the_next_program() {
 }
 
 #[test]
-fn every_program_finds_a_daemon_though_others_end_it_in_that_moment() {
+fn every_program_finds_a_daemon_though_others_end_it_just_then() {
     Node::each(|node| {
         // One after the other, from several sides: each ends the daemon that the next one
         // wants, or nearly so. The daemon takes one front end at a time: one that is
@@ -120,8 +112,7 @@ fn every_program_finds_a_daemon_though_others_end_it_in_that_moment() {
 #[test]
 fn a_front_end_that_is_open_only_delays_the_end() {
     Node::each(|node| {
-        let mut client = node.client("client", |c| c);
-        client.facts();
+        let client = node.started("client");
         let (place, fifo) = (node.place(), node.sandbox.text("work/fifo"));
         let text = |name: &str| place.join(name).display().to_string();
         let script = format!("mkfifo {fifo}; exec {CONTROL} < {fifo}");
@@ -151,10 +142,9 @@ fn a_front_end_that_is_open_only_delays_the_end() {
 }
 
 #[test]
-fn a_client_that_comes_while_the_keeper_waits_for_its_turn_keeps_the_daemon() {
+fn a_client_that_comes_while_the_keeper_waits_keeps_the_daemon() {
     Node::each(|node| {
-        let mut first = node.client("first", |c| c);
-        first.facts();
+        let first = node.started("first");
         let place = node.place();
         let open = || {
             fs::OpenOptions::new()
@@ -214,8 +204,7 @@ fn nothing_is_left_of_programs_that_are_killed_while_they_start() {
             client.running.signal(Signal::SIGKILL);
             client.running.wait();
             if round % 2 == 0 {
-                let mut next = node.client(&format!("next{round}"), |c| c);
-                next.facts();
+                let next = node.started(&format!("next{round}"));
                 wait::until("one of each", || {
                     (node.daemons().len(), node.keepers().len()) == (1, 1)
                 });

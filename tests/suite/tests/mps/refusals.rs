@@ -21,19 +21,14 @@ fn without_the_control_program_nothing_is_run() {
         .map(|path| format!("mount --bind /dev/null {} && ", path.display()))
         .unwrap_or_default();
     let script = format!("{hidden}exec cudawrap --share 1/2 --mps -- echo run");
-    let words = if hidden.is_empty() {
-        vec!["bash", "-c"]
+    let shell = if hidden.is_empty() {
+        "bash -c"
     } else {
-        vec!["unshare", "-m", "bash", "-c"]
+        "unshare -m bash -c"
     };
-    let outcome = node
-        .sandbox
-        .command(words[0])
-        .args(&words[1..])
-        .args([&script])
-        .run();
+    let outcome = node.sandbox.words(shell).args([&script]).run();
     outcome
-        .refuses("cudawrap", 125, &format!("MPS: {CONTROL} is not installed"))
+        .refuses(125, &format!("MPS: {CONTROL} is not installed"))
         .mentions("package nvidia-cuda-mps");
     assert!(!node.sandbox.locked() && !node.place().exists());
 }
@@ -44,30 +39,21 @@ fn a_daemon_that_does_not_start_is_told_with_the_end_of_its_log() {
     let text = "#!/bin/sh\necho 'no such device' >> $CUDA_MPS_LOG_DIRECTORY/control.log\necho 'cannot do it'\nexit 1\n";
     node.sandbox.file(&format!("bin/{CONTROL}"), text, 0o755);
     for _ in 0..2 {
-        let outcome = node
-            .sandbox
-            .command("cudawrap")
-            .args(["--share", "1/2", "--mps", "--", "echo", "run"])
-            .run();
-        outcome.refuses(
-            "cudawrap",
-            125,
-            &format!(
-                "{}: the MPS daemon cannot be started: cannot do it",
-                node.uuid
-            ),
+        let words = "cudawrap --share 1/2 --mps -- echo run";
+        let outcome = node.sandbox.words(words).run();
+        let line = format!(
+            "{}: the MPS daemon cannot be started: cannot do it",
+            node.uuid
         );
-        outcome.mentions("hint: its log ends with: no such device");
+        outcome
+            .refuses(125, &line)
+            .mentions("hint: its log ends with: no such device");
     }
     // Nor under a link.
     let app = wrap(&node.sandbox, "opt", "app", "probe");
-    let linked = node
-        .sandbox
-        .command(&app)
-        .env("CUDAWRAP_SHARE", "1/2")
-        .env("CUDAWRAP_MPS", "1")
-        .run();
-    linked.refuses("cudawrap", 125, "the MPS daemon cannot be started");
+    let linked = node.sandbox.command(&app).env("CUDAWRAP_SHARE", "1/2");
+    let linked = linked.env("CUDAWRAP_MPS", "1").run();
+    linked.refuses(125, "the MPS daemon cannot be started");
     node.until_gone();
     assert!(!node.sandbox.locked());
 }
@@ -80,20 +66,13 @@ fn a_directory_that_another_user_has_planted_is_refused() {
     let (node, uid) = (Node::stand_in(), 1077);
     let planted = Path::new("/tmp").join(format!("getgpu-mps-{uid}"));
     let start = || {
-        let command = node
-            .sandbox
-            .command("cudawrap")
-            .args(["--share", "1/2", "--mps", "--", "echo", "run"]);
+        let command = node.sandbox.words("cudawrap --share 1/2 --mps -- echo run");
         command.uid(uid).run()
     };
     let own = |path: &Path, uid| std::os::unix::fs::lchown(path, Some(uid), Some(uid)).unwrap();
     let told = |why: &str| {
         start()
-            .refuses(
-                "cudawrap",
-                125,
-                &format!("MPS directory {}: {why}", planted.display()),
-            )
+            .refuses(125, &format!("MPS directory {}: {why}", planted.display()))
             .clone()
     };
     fs::create_dir(&planted).unwrap();
@@ -116,77 +95,36 @@ fn a_directory_that_another_user_has_planted_is_refused() {
 fn without_a_share_there_is_no_daemon() {
     let node = Node::stand_in();
     let sandbox = &node.sandbox;
-    let run = |words: &[&str]| sandbox.command("cudawrap").args(words).run();
-    for words in [
-        &["--mps", "--", "true"][..],
-        &["--mps", "--type=gpu", "true"],
-    ] {
-        run(words).refuses(
-            "cudawrap",
-            125,
-            "--mps: without a share the program has the device to itself",
-        );
-    }
-    let whole = sandbox
-        .command("cudawrap")
-        .args(["--mps", "--", "true"])
-        .visible(&node.uuid)
-        .run();
-    whole.refuses("cudawrap", 125, "--mps: without a share");
+    let line = "--mps: without a share the program has the device to itself";
+    let whole = || sandbox.words("cudawrap --mps -- true");
+    whole().run().refuses(125, line);
+    whole().visible(&node.uuid).run().refuses(125, line);
     // As a setting or a variable it is without effect on a whole device.
     let app = wrap(sandbox, "opt", "app", "probe");
     let pipe = |command: Command| {
-        let facts = Facts::parse(
-            &command
-                .env("CUDA_MPS_PIPE_DIRECTORY", "/own")
-                .run()
-                .exits(0)
-                .stdout,
-        );
-        facts
-            .get("env CUDA_MPS_PIPE_DIRECTORY")
-            .unwrap_or("")
-            .to_owned()
+        let name = "CUDA_MPS_PIPE_DIRECTORY";
+        Facts::of(command.env(name, "/own")).env(name).to_owned()
     };
     let named = |words: &[&str]| {
-        sandbox
-            .command("cudawrap")
-            .args(words)
-            .args(["--", "probe"])
+        let command = sandbox.command("cudawrap").args(words);
+        command.args(["--", "probe"])
     };
+    let linked = || sandbox.command(&app);
+    let linked_share = || linked().env("CUDAWRAP_SHARE", "1/2");
     let ours = node.place().join("pipe").display().to_string();
-    assert_eq!(
-        pipe(named(&["--share=1/2"])),
-        "/own",
-        "without MPS the user's own daemon is left alone"
-    );
+    // Without MPS the user's own daemon is left alone.
+    assert_eq!(pipe(named(&["--share=1/2"])), "/own");
     sandbox.set_settings("mps = true");
     assert_eq!(pipe(named(&[])), "/own");
-    assert_eq!(pipe(sandbox.command(&app)), "/own");
+    assert_eq!(pipe(linked()), "/own");
     assert_eq!(pipe(named(&["--share=1/2"])), ours);
-    assert_eq!(
-        pipe(sandbox.command(&app).env("CUDAWRAP_SHARE", "1/2")),
-        ours
-    );
-    assert_eq!(
-        pipe(
-            sandbox
-                .command(&app)
-                .env("CUDAWRAP_SHARE", "1/2")
-                .env("CUDAWRAP_MPS", "0")
-        ),
-        "/own"
-    );
+    assert_eq!(pipe(linked_share()), ours);
+    assert_eq!(pipe(linked_share().env("CUDAWRAP_MPS", "0")), "/own");
     sandbox.set_settings("[program.\"app\"]\nmps = true\nshare = '1/4'");
-    assert_eq!(pipe(sandbox.command(&app)), ours);
+    assert_eq!(pipe(linked()), ours);
     assert_eq!(pipe(named(&["--share=1/2"])), "/own");
-    assert_eq!(
-        pipe(named(&["--share=1/2"]).env("CUDAWRAP_MPS", "true")),
-        ours
-    );
-    named(&["--share=1/2"])
-        .env("CUDAWRAP_MPS", "maybe")
-        .run()
-        .refuses("cudawrap", 125, "CUDAWRAP_MPS: `maybe`");
+    let with = |mps: &str| named(&["--share=1/2"]).env("CUDAWRAP_MPS", mps);
+    assert_eq!(pipe(with("true")), ours);
+    with("maybe").run().refuses(125, "CUDAWRAP_MPS: `maybe`");
     node.until_gone();
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use harness::{DRIVERS, full};
+use harness::{DRIVERS, full, is_from};
 
 /// What NVML says of the memory of a GPU on which nothing runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ fn cells() -> Vec<Cell> {
         for (k, _) in KINDS
             .iter()
             .enumerate()
-            .filter(|(_, kind)| driver.is_from(kind.from))
+            .filter(|(_, kind)| is_from(driver, kind.from))
         {
             for p in 0..PRIVILEGES.len() {
                 for n in 0..NAMESPACES.len() {

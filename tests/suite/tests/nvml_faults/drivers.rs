@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use getgpu_tests::{OTHER, all_at_once};
 use harness::skip::{self, Need};
-use harness::{Command, DRIVERS, Driver, Sandbox};
+use harness::{Command, DRIVERS, Sandbox, is_from};
 
 use crate::driver_matrix::{Kind, Memory, Namespace, Node, Privilege, Surroundings, nodes};
 
@@ -63,7 +63,7 @@ struct Expected {
 }
 
 /// What NVML lets be known. What it does not is not free.
-fn expected(driver: &Driver, kind: &Kind, namespace: Namespace) -> Expected {
+fn expected(driver: &str, kind: &Kind, namespace: Namespace) -> Expected {
     let container = namespace != Namespace::Host;
     let idle = match kind.memory {
         Memory::Own => "free",
@@ -71,7 +71,7 @@ fn expected(driver: &Driver, kind: &Kind, namespace: Namespace) -> Expected {
         Memory::None | Memory::NumaNode if container => "unknown",
         Memory::None => "free",
         // Older drivers cannot say whose this memory is.
-        Memory::NumaNode if driver.is_from("550") => "free",
+        Memory::NumaNode if is_from(driver, "550") => "free",
         Memory::NumaNode => "busy",
     };
     let strangers = match namespace {
@@ -89,7 +89,7 @@ fn expected(driver: &Driver, kind: &Kind, namespace: Namespace) -> Expected {
 fn assert_listed(file: &Path, uuids: &[String], expected: &Expected, held: &[String], what: &str) {
     let text = std::fs::read_to_string(file).unwrap();
     let list: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let devices = list["devices"].as_array().unwrap();
+    let devices = getgpu_tests::listing::devices(&list);
     let listed: Vec<&str> = devices.iter().filter_map(|d| d["uuid"].as_str()).collect();
     assert_eq!(listed, uuids, "{what}");
     for device in devices {
@@ -109,8 +109,8 @@ fn assert_listed(file: &Path, uuids: &[String], expected: &Expected, held: &[Str
 /// One cell of the matrix.
 fn cell(sandbox: &Sandbox, node: &Node, values: (Privilege, Namespace, Surroundings)) {
     let (privilege, namespace, surroundings) = values;
-    let driver = &DRIVERS[node.driver];
-    let what = format!("driver {}, {}, {values:?}", driver.version, node.kind.name);
+    let driver = DRIVERS[node.driver];
+    let what = format!("driver {driver}, {}, {values:?}", node.kind.name);
     sandbox.faults(&format!(
         "foreign_pidns_blind = {}\nforeign_pidns_nameless = {}\nmonitor_is_for_root = {}\n",
         namespace == Namespace::BlindPid,
@@ -166,7 +166,7 @@ fn cell(sandbox: &Sandbox, node: &Node, values: (Privilege, Namespace, Surroundi
 }
 
 #[test]
-fn every_driver_kind_privilege_and_namespace_picks_lists_and_excludes() {
+fn each_driver_kind_user_and_namespace_picks_lists_and_excludes() {
     if skip::lacks(&[Need::Root, Need::Mounts, Need::UserNamespace]) {
         return;
     }
@@ -174,9 +174,8 @@ fn every_driver_kind_privilege_and_namespace_picks_lists_and_excludes() {
     let nodes = nodes();
     all_at_once(nodes.chunks(nodes.len().div_ceil(4)), |nodes| {
         for node in nodes {
-            let Driver { version, hidden } = DRIVERS[node.driver];
-            let gpus = format!("driver = '{version}'\n{}", node.kind.gpus);
-            let sandbox = Sandbox::builder(&gpus).hide(hidden).build();
+            let driver = DRIVERS[node.driver];
+            let sandbox = Sandbox::new(&format!("driver = '{driver}'\n{}", node.kind.gpus));
             for values in &node.cells {
                 cell(&sandbox, node, *values);
                 tried.fetch_add(1, Ordering::Relaxed);

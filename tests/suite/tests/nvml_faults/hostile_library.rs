@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use getgpu_tests::all_at_once;
-use harness::{Outcome, Sandbox, WIDE_PROCESSES, size};
+use harness::{Outcome, Sandbox, size};
 
 /// MIG devices and whole GPUs; one device is used by a program.
 const NODE: &str = "[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\nlayout = '3x1g.5gb'\n\
@@ -13,10 +13,7 @@ const NODE: &str = "[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\nlayout = '3x1
 
 /// The node with a driver whose lists have entries of 24 bytes, and with one of 32 bytes.
 fn nodes() -> [Sandbox; 2] {
-    [("550.54.15", &[][..]), ("535.54.03", WIDE_PROCESSES)].map(|(driver, hidden)| {
-        let node = format!("driver = '{driver}'\n{NODE}");
-        Sandbox::builder(&node).hide(hidden).build()
-    })
+    ["550.54.15", "535.54.03"].map(|driver| Sandbox::new(&format!("driver = '{driver}'\n{NODE}")))
 }
 
 /// Commands that ask NVML for everything that is ever asked for.
@@ -38,19 +35,16 @@ fn run(sandbox: &Sandbox, words: &[&str]) -> Outcome {
 /// The functions that these commands call.
 fn functions() -> Vec<String> {
     let [sandbox, _] = nodes();
-    sandbox.folder().log_calls().unwrap();
+    sandbox.log_calls();
     let _program = sandbox.occupy(&sandbox.uuids()[..1], "--memory 1000");
     for words in COMMANDS {
         run(&sandbox, words);
     }
     // A name that has to be looked up.
     let short = sandbox.uuids()[1][..20].to_owned();
-    sandbox
-        .command("cudawrap")
-        .args(["--bind", "--", "true"])
-        .visible(short)
-        .run();
-    let calls = sandbox.folder().calls().unwrap().into_iter();
+    let named = sandbox.words("cudawrap --bind -- true");
+    named.visible(short).run();
+    let calls = sandbox.calls().into_iter();
     let names: BTreeSet<String> = calls
         .map(|call| call.function)
         .filter(|name| name != "attach" && name != "nvmlInit_v2" && name != "nvmlShutdown")
@@ -86,11 +80,9 @@ fn assert_sane(sandbox: &Sandbox, words: &[&str], outcome: &Outcome, what: &str)
     if listing && status == Some(0) {
         let listing: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
         // Texts end where the room for them does.
-        let fits = |text: &serde_json::Value, room: usize| {
-            text.as_str()
-                .is_none_or(|text| text.chars().count() <= room)
-        };
-        let mut devices = listing["devices"].as_array().unwrap().iter();
+        let count = |text: &serde_json::Value| text.as_str().map_or(0, |text| text.chars().count());
+        let fits = |text: &serde_json::Value, room: usize| count(text) <= room;
+        let mut devices = getgpu_tests::listing::devices(&listing).iter();
         let texts = devices.all(|d| fits(&d["pci_bus_id"], 32) && fits(&d["gpu_name"], 96));
         assert!(texts && fits(&listing["driver"], 80), "{what}: {listing}");
     } else if words.contains(&"--no-reserve") && status == Some(0) {
@@ -99,10 +91,8 @@ fn assert_sane(sandbox: &Sandbox, words: &[&str], outcome: &Outcome, what: &str)
         let gpus = node.gpus.iter().map(|gpu| gpu.uuid.clone());
         let known: BTreeSet<String> = node.device_uuids().into_iter().chain(gpus).collect();
         let mut printed = outcome.stdout.trim_end().split(',');
-        assert!(
-            printed.all(|uuid| known.contains(uuid)),
-            "{what}: {outcome:#?}"
-        );
+        let known = printed.all(|uuid| known.contains(uuid));
+        assert!(known, "{what}: {outcome:#?}");
     }
 }
 
@@ -138,12 +128,8 @@ fn a_library_that_writes_noise_into_its_room_is_survived() {
                 assert_sane(sandbox, words, &run(sandbox, words), rule);
             }
             let words = ["cudawrap", "--bind", "--", "true"];
-            let named = sandbox
-                .command(words[0])
-                .args(&words[1..])
-                .visible(&short)
-                .run();
-            assert_sane(sandbox, &words, &named, rule);
+            let named = sandbox.command(words[0]).args(&words[1..]);
+            assert_sane(sandbox, &words, &named.visible(&short).run(), rule);
             ran.fetch_add(COMMANDS.len() + 1, Ordering::Relaxed);
         }
     });

@@ -4,20 +4,16 @@
 use std::time::Duration;
 
 use getgpu_tests::listing;
+use getgpu_tests::wrapped::wrap;
 use harness::{Running, Sandbox, Signal, skip, wait};
 
-use crate::waiters::{blocker, end, leased, line_up, order};
+use crate::waiters::{blocker, end, leased, line_up, order, several};
 
 #[test]
 fn a_killed_waiter_delays_nobody() {
     let sandbox = Sandbox::new("h200x1");
     let first = blocker(&sandbox);
-    let mut waiters = line_up(
-        &sandbox,
-        (0..6)
-            .map(|n| leased(&sandbox, &n.to_string(), "0.05"))
-            .collect(),
-    );
+    let mut waiters = several(&sandbox, 6, "0.05");
     for place in [4, 2, 0] {
         end(waiters.remove(place));
     }
@@ -35,12 +31,7 @@ fn a_stopped_waiter_delays_nobody() {
     for stopped in [&[0][..], &[1], &[0, 1]] {
         let sandbox = Sandbox::new("h200x1");
         let first = blocker(&sandbox);
-        let mut waiters = line_up(
-            &sandbox,
-            (0..4)
-                .map(|n| leased(&sandbox, &n.to_string(), "0.05"))
-                .collect(),
-        );
+        let mut waiters = several(&sandbox, 4, "0.05");
         for place in stopped {
             waiters[*place].signal(Signal::SIGSTOP);
         }
@@ -61,33 +52,24 @@ fn a_stopped_waiter_delays_nobody() {
             waiter.wait().exits(0);
         }
         sandbox.assert_exclusive();
-        assert_eq!(sandbox.folder().runs().unwrap().len(), 5);
+        assert_eq!(sandbox.runs().len(), 5);
     }
 }
 
 #[test]
 fn stopped_waiters_keep_nobody_from_a_free_device() {
     let sandbox = Sandbox::new("mig4");
-    let hold: Vec<String> = (0..4)
-        .map(|_| sandbox.getgpu(["--for=600"]).run().line())
-        .collect();
-    let waiters = line_up(
-        &sandbox,
-        (0..6)
-            .map(|n| leased(&sandbox, &n.to_string(), "0.05"))
-            .collect(),
-    );
-    waiters
-        .iter()
-        .take(5)
-        .for_each(|waiter| waiter.signal(Signal::SIGSTOP));
+    let hold: Vec<String> = (0..4).map(|_| sandbox.line("--for=600")).collect();
+    let mut waiters = several(&sandbox, 6, "0.05");
+    for waiter in &waiters[..5] {
+        waiter.signal(Signal::SIGSTOP);
+    }
     sandbox.getgpu(["--release", &hold[0]]).run().exits(0);
     // The sixth is far behind, and takes it in the end; until then so does anybody.
-    let mut waiters: Vec<Running> = waiters.into_iter().collect();
     waiters.pop().unwrap().wait().exits(0);
     for command in [
-        sandbox.getgpu(["--no-reserve"]),
-        sandbox.command("cudawrap").args(["--", "true"]),
+        sandbox.words("getgpu --no-reserve"),
+        sandbox.words("cudawrap -- true"),
     ] {
         let outcome = command.run();
         outcome.exits(0).says(&[]);
@@ -96,6 +78,10 @@ fn stopped_waiters_keep_nobody_from_a_free_device() {
             "it looks whether somebody takes it: {outcome:?}"
         );
     }
+    // One that waits has its place before it looks.
+    line_up(&sandbox, vec![leased(&sandbox, "later", "0")])
+        .into_iter()
+        .for_each(end);
     for waiter in waiters {
         waiter.signal(Signal::SIGCONT);
         waiter.wait().exits(0);
@@ -107,20 +93,14 @@ fn stopped_waiters_keep_nobody_from_a_free_device() {
 fn an_interrupted_waiter_leaves_nothing() {
     let sandbox = Sandbox::new("h200x1");
     let first = blocker(&sandbox);
-    for signal in [
-        Signal::SIGINT,
-        Signal::SIGTERM,
-        Signal::SIGHUP,
-        Signal::SIGQUIT,
-    ] {
-        let link = getgpu_tests::wrapped::wrap(
-            &sandbox,
-            &format!("opt{}", signal as i32),
-            "app",
-            "sim-cuda",
-        );
+    let link = wrap(&sandbox, "opt", "app", "sim-cuda");
+    #[rustfmt::skip]
+    let signals = [
+        Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT,
+    ];
+    for signal in signals {
         let commands = vec![
-            sandbox.getgpu(["--wait"]),
+            sandbox.words("getgpu --wait"),
             leased(&sandbox, "x", "1"),
             sandbox.command(&link).env("CUDAWRAP_WAIT", "forever"),
         ];
@@ -129,10 +109,8 @@ fn an_interrupted_waiter_leaves_nothing() {
             let outcome = running.wait();
             assert_eq!(outcome.signal(), Some(signal as i32), "{outcome:?}");
         }
-        assert_eq!(
-            (listing::waiting(&sandbox), sandbox.holders().len()),
-            (0, 0)
-        );
+        assert_eq!(listing::waiting(&sandbox), 0);
+        assert_eq!(sandbox.holders().len(), 0);
         // The blocker, and no helper of those who are gone.
         wait::until("only the blocker is left", || {
             sandbox.processes().len() == 1
@@ -146,36 +124,24 @@ fn an_interrupted_waiter_leaves_nothing() {
 fn the_wait_limit_holds_and_both_ends_are_reported() {
     let sandbox = Sandbox::new("h200x1");
     let first = blocker(&sandbox);
-    let outcome = sandbox.getgpu(["--wait=0.3"]).run();
+    let outcome = sandbox.ask("--wait=0.3");
+    let line = "waiting for a device: 1 of 1 in use, 0 ahead of you";
     outcome
         .exits(1)
         .prints("")
-        .mentions("getgpu: waiting for a device: 1 of 1 in use, 0 ahead of you");
+        .mentions(&format!("getgpu: {line}"));
     outcome.mentions("getgpu: no free device: 1 of 1 in use (");
     assert!(outcome.elapsed >= Duration::from_millis(300), "{outcome:?}");
-    let outcome = sandbox
-        .command("cudawrap")
-        .args(["-w", "0.3", "--", "true"])
-        .run();
-    outcome
-        .exits(75)
-        .mentions("cudawrap: waiting for a device: 1 of 1 in use, 0 ahead of you");
-    let link = getgpu_tests::wrapped::wrap(&sandbox, "opt", "app", "sim-cuda");
-    sandbox
-        .command(&link)
-        .env("CUDAWRAP_WAIT", "0.2")
-        .run()
+    let outcome = sandbox.words("cudawrap -w 0.3 -- true").run();
+    outcome.exits(75).mentions(&format!("cudawrap: {line}"));
+    let link = wrap(&sandbox, "opt", "app", "sim-cuda");
+    let linked = |time| sandbox.command(&link).env("CUDAWRAP_WAIT", time).run();
+    linked("0.2")
         .exits(75)
         .mentions("no free device: 1 of 1 in use");
-    sandbox
-        .command(&link)
-        .env("CUDAWRAP_WAIT", "abc")
-        .run()
-        .refuses("cudawrap", 125, "CUDAWRAP_WAIT: `abc` is not a time");
-    let waiters = line_up(
-        &sandbox,
-        vec![leased(&sandbox, "a", "0"), sandbox.getgpu(["--wait", "-q"])],
-    );
+    linked("abc").refuses(125, "CUDAWRAP_WAIT: `abc` is not a time");
+    let quiet = sandbox.words("getgpu --wait -q");
+    let waiters = line_up(&sandbox, vec![leased(&sandbox, "a", "0"), quiet]);
     end(first);
     let mut waiters = waiters.into_iter();
     let said = waiters.next().unwrap().wait();
@@ -187,10 +153,9 @@ fn the_wait_limit_holds_and_both_ends_are_reported() {
     );
     waiters.next().unwrap().wait().exits(0).says(&[]);
     // Who need not wait says nothing.
-    sandbox.getgpu(["--release-all"]).run().exits(0);
+    sandbox.ask("--release-all").exits(0);
     sandbox
-        .command("cudawrap")
-        .args(["--wait", "--", "true"])
+        .words("cudawrap --wait -- true")
         .run()
         .exits(0)
         .says(&[]);
@@ -203,26 +168,20 @@ fn on_a_terminal_one_line_is_rewritten() {
     }
     let sandbox = Sandbox::new("h200x1");
     let first = blocker(&sandbox);
+    let line = "cudawrap --wait -- sh -c 'echo runs; :'";
     let terminal = sandbox
-        .command("script")
-        .args([
-            "-qec",
-            "cudawrap --wait -- sh -c 'echo runs; :'",
-            "/dev/null",
-        ])
+        .words("script -qec")
+        .args([line, "/dev/null"])
         .spawn();
     wait::until("it was written twice", || {
-        terminal
-            .stdout()
-            .matches("in use, 0 ahead of you, 00:0")
-            .count()
-            >= 2
+        let text = terminal.stdout();
+        text.matches("in use, 0 ahead of you, 00:0").count() >= 2
     });
     end(first);
-    let shown = terminal.wait().exits(0).stdout.clone();
+    let shown = terminal.wait().output();
     assert!(
         shown.starts_with(
-            "\rcudawrap: waiting for a device: 1 of 1 in use, 0 ahead of you, 00:00\x1b[K\r"
+            "\rcudawrap: waiting for a device: 1 of 1 in use, 0 ahead of you, 00:00, longest held for "
         ),
         "{shown:?}"
     );

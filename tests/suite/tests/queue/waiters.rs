@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use getgpu_tests::listing;
-use harness::{Command, Running, Sandbox, Signal, wait};
+use harness::{Command, Running, Sandbox, wait};
 
 /// Starts waiters one after the other, each only when those before it stand in line.
 pub(crate) fn line_up(sandbox: &Sandbox, commands: Vec<Command>) -> Vec<Running> {
@@ -24,23 +24,25 @@ pub(crate) fn leased(sandbox: &Sandbox, tag: &str, time: &str) -> Command {
         .args(["--wait", "--", "sim-cuda", "--run", time, "--tag", tag])
 }
 
+/// So many programs that run for this time, tagged by their place in line.
+pub(crate) fn several(sandbox: &Sandbox, count: usize, time: &str) -> Vec<Running> {
+    let waiter = |place: usize| leased(sandbox, &place.to_string(), time);
+    line_up(sandbox, (0..count).map(waiter).collect())
+}
+
 pub(crate) fn blocker(sandbox: &Sandbox) -> Running {
-    let running = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever", "--tag", "blocker"])
-        .spawn();
+    let running = sandbox.leased().args(["--tag", "blocker"]).spawn();
     sandbox.until_running(1);
     running
 }
 
 pub(crate) fn end(running: Running) {
-    running.signal(Signal::SIGKILL);
-    running.wait();
+    running.kill();
 }
 
 /// The tags of the runs so far, in order, without the blocker's.
 pub(crate) fn order(sandbox: &Sandbox) -> Vec<String> {
-    let mut runs = sandbox.folder().runs().unwrap();
+    let mut runs = sandbox.runs();
     runs.sort_by_key(|run| run.start);
     runs.into_iter()
         .map(|run| run.tag)

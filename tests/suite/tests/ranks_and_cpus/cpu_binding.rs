@@ -6,8 +6,8 @@ use std::fs;
 
 use getgpu_tests::listing;
 use getgpu_tests::wrapped::{Facts, wrap};
-use harness::skip::{self, Need};
-use harness::{Command, Sandbox, Signal, wait};
+use harness::{Command, Sandbox, skip, wait, written};
+use nix::errno::Errno;
 
 use crate::cpu_masks::{cores, facts, mask, masked, mig, node, told};
 
@@ -19,7 +19,7 @@ const THREADS: [&str; 4] = [
 ];
 
 #[test]
-fn a_program_runs_on_the_cpus_near_its_device_if_that_is_asked_for_or_set() {
+fn a_program_runs_on_cpus_near_its_device_if_asked_for_or_set() {
     let Some(cores) = cores(2) else { return };
     let sandbox = Sandbox::new(&node(&[&cores[1].to_string()]));
     let app = wrap(&sandbox, "opt", "app", "probe").display().to_string();
@@ -31,24 +31,15 @@ fn a_program_runs_on_the_cpus_near_its_device_if_that_is_asked_for_or_set() {
     let bound = |command: Command| {
         let facts = facts(command);
         assert_eq!(mask(&facts), cores[1..]);
-        assert!(
-            THREADS
-                .iter()
-                .all(|name| told(&facts, name).as_deref() == Some("1")),
-            "{facts:#?}"
-        );
+        let one = |name: &&str| told(&facts, name).as_deref() == Some("1");
+        assert!(THREADS.iter().all(one), "{facts:#?}");
         assert_eq!(told(&facts, "OMP_PROC_BIND").as_deref(), Some("true"));
     };
     let free = |command: Command| {
         let facts = facts(command);
         assert_eq!(mask(&facts), cores);
-        assert!(
-            THREADS
-                .iter()
-                .chain(&["OMP_PROC_BIND"])
-                .all(|name| told(&facts, name).is_none()),
-            "{facts:#?}"
-        );
+        let mut names = THREADS.iter().chain(&["OMP_PROC_BIND"]);
+        assert!(names.all(|name| told(&facts, name).is_none()), "{facts:#?}");
     };
     bound(run(&typed));
     free(run(&plain));
@@ -65,10 +56,8 @@ fn a_program_runs_on_the_cpus_near_its_device_if_that_is_asked_for_or_set() {
     bound(run(&typed).env("CUDAWRAP_BIND", "0"));
     sandbox.set_settings("[program.'other*']\nbind = true");
     free(run(&[&app]));
-    run(&plain)
-        .env("CUDAWRAP_BIND", "soup")
-        .run()
-        .refuses("cudawrap", 125, "CUDAWRAP_BIND");
+    let wrong = run(&plain).env("CUDAWRAP_BIND", "soup").run();
+    wrong.refuses(125, "CUDAWRAP_BIND");
 }
 
 #[test]
@@ -85,19 +74,13 @@ fn the_mask_only_ever_gets_narrower_and_never_empty() {
             cores,
             &["cudawrap", "--bind", "--", "probe"],
         ));
-        assert_eq!(
-            (mask(&facts), told(&facts, THREADS[0])),
-            (cores.to_vec(), Some(cores.len().to_string()))
-        );
+        assert_eq!(mask(&facts), cores);
+        assert_eq!(told(&facts, THREADS[0]), Some(cores.len().to_string()));
     }
     sandbox.set_node(&node(&[&near]));
     let apart = |options: &str| {
-        masked(
-            &sandbox,
-            &cores[..1],
-            &["cudawrap", options, "--bind", "--", "probe"],
-        )
-        .run()
+        let words = ["cudawrap", options, "--bind", "--", "probe"];
+        masked(&sandbox, &cores[..1], &words).run()
     };
     let outcome = apart("-v");
     let line = format!(
@@ -106,13 +89,10 @@ fn the_mask_only_ever_gets_narrower_and_never_empty() {
     );
     outcome.exits(0).mentions(&line);
     let facts = Facts::parse(&outcome.stdout);
+    assert_eq!(mask(&facts), cores[..1]);
     assert_eq!(
-        (
-            mask(&facts),
-            told(&facts, THREADS[0]),
-            told(&facts, "OMP_PROC_BIND")
-        ),
-        (vec![cores[0]], None, None)
+        [THREADS[0], "OMP_PROC_BIND"].map(|name| told(&facts, name)),
+        [None, None]
     );
     apart("-q").exits(0).says(&[]);
 }
@@ -122,17 +102,13 @@ fn what_the_user_has_set_stays() {
     let Some(cores) = cores(2) else { return };
     let sandbox = Sandbox::new(&node(&[&cores[1].to_string()]));
     let command = masked(&sandbox, &cores, &["cudawrap", "--bind", "--", "probe"]);
-    let facts = facts(
-        command
-            .env("OMP_NUM_THREADS", "7")
-            .env("OMP_PROC_BIND", "close")
-            .env("MKL_NUM_THREADS", ""),
-    );
+    let command = command
+        .env("OMP_NUM_THREADS", "7")
+        .env("MKL_NUM_THREADS", "");
+    let facts = facts(command.env("OMP_PROC_BIND", "close"));
+    #[rustfmt::skip]
     let names = [
-        "OMP_NUM_THREADS",
-        "OMP_PROC_BIND",
-        "MKL_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
+        "OMP_NUM_THREADS", "OMP_PROC_BIND", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
         "NUMEXPR_NUM_THREADS",
     ];
     assert_eq!(
@@ -147,31 +123,19 @@ fn several_devices_have_the_cpus_of_all() {
     let Some(cores) = cores(2) else { return };
     let sandbox = Sandbox::new(&node(&[&cores[0].to_string(), &cores[1].to_string()]));
     let run = |words: &[&str]| {
-        facts(masked(
-            &sandbox,
-            &cores,
-            &[&["cudawrap", "--bind"], words, &["--", "probe"]].concat(),
-        ))
+        let words = [&["cudawrap", "--bind"], words, &["--", "probe"]].concat();
+        facts(masked(&sandbox, &cores, &words))
     };
     let facts = run(&["--count", "2"]);
-    assert_eq!(
-        (mask(&facts), told(&facts, THREADS[0]).as_deref()),
-        (cores.clone(), Some("2"))
-    );
+    assert_eq!(mask(&facts), cores);
+    assert_eq!(told(&facts, THREADS[0]).as_deref(), Some("2"));
     for (gpu, core) in ["0", "1"].iter().zip(&cores) {
         assert_eq!(mask(&run(&["--gpu", gpu])), [*core]);
-        let of = |facts: &Facts| {
-            sandbox
-                .uuids()
-                .iter()
-                .position(|uuid| facts.visible() == Some(uuid))
-        };
+        // Of the GPU that was chosen.
         let any = run(&[]);
-        assert_eq!(
-            mask(&any),
-            [cores[of(&any).unwrap()]],
-            "the GPU that was chosen"
-        );
+        let mut uuids = sandbox.uuids().into_iter();
+        let place = uuids.position(|uuid| any.visible() == Some(&uuid));
+        assert_eq!(mask(&any), [cores[place.unwrap()]]);
     }
 }
 
@@ -203,32 +167,20 @@ fn a_named_device_is_asked_about_where_it_is_needed() {
             (&typed, &uuid),
             (&typed, &other),
         ] {
-            let facts = facts(
-                masked(&sandbox, &cores, words)
-                    .env("CUDAWRAP_BIND", "1")
-                    .visible(name),
-            );
+            let command = masked(&sandbox, &cores, words).env("CUDAWRAP_BIND", "1");
+            let facts = facts(command.visible(name));
             assert_eq!(mask(&facts), cores[1..], "{words:?} {name}");
-            assert_eq!(
-                facts.visible(),
-                Some(if words.len() == 1 { name } else { &uuid }.as_str())
-            );
+            let shown = if words.len() == 1 { name } else { &uuid };
+            assert_eq!(facts.visible(), Some(shown.as_str()));
         }
-        sandbox.folder().log_calls().unwrap();
-        assert_eq!(
-            mask(&facts(masked(&sandbox, &cores, &[&app]).visible(&uuid))),
-            cores
-        );
-        assert!(
-            sandbox.folder().calls().unwrap().is_empty(),
-            "without it NVML is not asked"
-        );
+        sandbox.log_calls();
+        let plain = facts(masked(&sandbox, &cores, &[&app]).visible(&uuid));
+        assert_eq!(mask(&plain), cores);
+        assert!(sandbox.calls().is_empty(), "without it NVML is not asked");
         // Where NVML cannot be asked the program runs all the same.
         fs::remove_file(sandbox.path("lib/libnvidia-ml.so.1")).unwrap();
-        let outcome = masked(&sandbox, &cores, &[&app])
-            .env("CUDAWRAP_BIND", "1")
-            .visible(&uuid)
-            .run();
+        let command = masked(&sandbox, &cores, &[&app]).env("CUDAWRAP_BIND", "1");
+        let outcome = command.visible(&uuid).run();
         outcome.exits(0).says(&[]);
         assert_eq!(mask(&Facts::parse(&outcome.stdout)), cores);
     }
@@ -239,27 +191,15 @@ fn it_costs_one_call_in_the_same_session() {
     let Some(cores) = cores(2) else { return };
     let sandbox = Sandbox::new(&mig(&cores[1].to_string()));
     let cost = |options: &[&str]| {
-        sandbox.folder().log_calls().unwrap();
-        sandbox
-            .command("cudawrap")
-            .args(options)
-            .args(["--", "true"])
-            .run()
-            .exits(0);
-        let names = sandbox
-            .folder()
-            .calls()
-            .unwrap()
-            .into_iter()
-            .map(|call| call.function);
+        sandbox.log_calls();
+        let command = sandbox.command("cudawrap").args(options);
+        command.args(["--", "true"]).run().exits(0);
+        let names = sandbox.calls().into_iter().map(|call| call.function);
         let names: Vec<String> = names.filter(|name| name != "attach").collect();
-        (
-            names.len(),
-            names
-                .iter()
-                .filter(|name| *name == "nvmlDeviceGetCpuAffinity")
-                .count(),
-        )
+        let affinity = names
+            .iter()
+            .filter(|name| *name == "nvmlDeviceGetCpuAffinity");
+        (names.len(), affinity.count())
     };
     for options in [
         &["--policy", "first"][..],
@@ -276,27 +216,14 @@ fn it_costs_one_call_in_the_same_session() {
 fn a_waiter_is_bound_too() {
     let Some(cores) = cores(2) else { return };
     let sandbox = Sandbox::new(&node(&[&cores[1].to_string()]));
-    let program = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .spawn();
+    let program = sandbox.leased().spawn();
     sandbox.until_running(1);
-    let mut waiter = masked(
-        &sandbox,
-        &cores,
-        &["cudawrap", "--wait=60", "--bind", "--", "probe"],
-    )
-    .spawn();
+    let words = ["cudawrap", "--wait=60", "--bind", "--", "probe"];
+    let mut waiter = masked(&sandbox, &cores, &words).spawn();
     wait::until("it waits in the queue", || {
-        sandbox
-            .getgpu(["--list", "--json"])
-            .run()
-            .stdout
-            .contains("\"waiting\":1")
-            || waiter.is_over()
+        listing::waiting(&sandbox) == 1 || waiter.is_over()
     });
-    program.signal(Signal::SIGKILL);
-    program.wait();
+    program.kill();
     let outcome = waiter.wait();
     assert_eq!(mask(&Facts::parse(&outcome.exits(0).stdout)), cores[1..]);
 }
@@ -314,52 +241,47 @@ fn a_driver_that_cannot_tell_and_one_that_fails() {
     };
     // Then none is nearer than another.
     assert_eq!(mask(&Facts::parse(&run(3, &[]).stdout)), cores);
-    assert_eq!(
-        mask(&Facts::parse(&run(3, &["--share", "1/2"]).stdout)),
-        cores[..1]
-    );
+    let half = run(3, &["--share", "1/2"]);
+    assert_eq!(mask(&Facts::parse(&half.stdout)), cores[..1]);
     let failed = run(15, &["--share", "1/2"]);
-    failed
-        .mentions(&format!(
-            "{}: NVML DeviceGetCpuAffinity",
-            sandbox.uuids()[0]
-        ))
-        .mentions(": not bound");
+    let line = format!("{}: NVML DeviceGetCpuAffinity", sandbox.uuids()[0]);
+    failed.mentions(&line).mentions(": not bound");
     assert_eq!(mask(&Facts::parse(&failed.stdout)), cores);
 }
 
 #[test]
 fn a_mask_that_may_not_be_set_stays_and_the_program_runs() {
     let Some(cores) = cores(2) else { return };
-    if skip::lacks(&[Need::Tool("strace")]) {
+    if !inject::SUPPORTED {
+        skip::say("calls cannot be made to fail on this processor");
         return;
     }
     let sandbox = Sandbox::new(&node(&[&cores[1].to_string()]));
+    let words = ["cudawrap", "-v", "--bind", "--", "probe"];
+    let follow = |blow| {
+        let (mut command, out, err) = masked(&sandbox, &cores, &words).parts();
+        let story = inject::follow(&mut command, blow, |_| false, |_| ());
+        (story, written(&out), written(&err))
+    };
+    let sets = |call: &&inject::Call| call.number == nix::libc::SYS_sched_setaffinity;
+    // taskset's own comes first. Two runs may differ by some calls.
+    let strike = |errno| loop {
+        let point = follow(None).0.calls.iter().rfind(sets).unwrap().point;
+        let (story, out, err) = follow(Some((point, inject::Blow::Fail(errno))));
+        if story.struck.as_ref().is_some_and(|struck| sets(&struck)) {
+            return (story, out, err);
+        }
+    };
     for (errno, text) in [
-        ("EPERM", "Operation not permitted"),
-        ("EINVAL", "Invalid argument"),
+        (Errno::EPERM, "Operation not permitted"),
+        (Errno::EINVAL, "Invalid argument"),
     ] {
-        let inject = format!("inject=sched_setaffinity:error={errno}");
-        let words = [
-            "strace",
-            "-o",
-            "/dev/null",
-            "-e",
-            &inject,
-            "cudawrap",
-            "-v",
-            "--bind",
-            "--",
-            "probe",
-        ];
-        let outcome = masked(&sandbox, &cores, &words).run();
-        outcome
-            .exits(0)
-            .mentions(&format!("CPUs {}: {text}: not bound", cores[1]));
-        let facts = Facts::parse(&outcome.stdout);
-        assert_eq!(
-            (mask(&facts), told(&facts, THREADS[0])),
-            (cores.clone(), None)
-        );
+        let (story, out, err) = strike(errno);
+        assert_eq!(story.status, 0, "{err}");
+        let line = format!("CPUs {}: {text}: not bound", cores[1]);
+        assert!(err.contains(&line), "{err}");
+        let facts = Facts::parse(&out);
+        assert_eq!(mask(&facts), cores);
+        assert_eq!(told(&facts, THREADS[0]), None);
     }
 }

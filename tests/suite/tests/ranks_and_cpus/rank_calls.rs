@@ -8,12 +8,10 @@ use harness::{Sandbox, wait};
 pub(crate) fn devices(sandbox: &Sandbox) -> BTreeMap<usize, String> {
     // A program is in the log a moment after it has its context.
     wait::until("all that run are in the log", || {
-        sandbox.folder().runs().unwrap().len() >= sandbox.running()
+        sandbox.runs().len() >= sandbox.running()
     });
     sandbox
-        .folder()
         .runs()
-        .unwrap()
         .into_iter()
         .map(|run| (run.tag.parse().unwrap(), run.uuid))
         .collect()

@@ -24,7 +24,8 @@ fn ranks(sandbox: &Sandbox, launcher: &[String], count: usize) -> Vec<(Vec<usize
         .args(["-n", &count.to_string(), "bash", "-c", &script])
         .visible(sandbox.uuids().join(","))
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("TMPDIR", &work);
     let mut running = command.limit(Duration::from_secs(60)).spawn();
     let has_told = |rank: usize| sandbox.path(&format!("work/rank.{rank}")).exists();
     wait::until("all ranks have a device", || {

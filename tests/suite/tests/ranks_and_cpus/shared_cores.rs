@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use getgpu_tests::mps::Node;
 use getgpu_tests::wrapped::Facts;
-use harness::{Command, Running, Sandbox, Signal, wait};
+use harness::{Command, Running, Sandbox, wait};
 
 use crate::cpu_masks::{cores, cpus, facts, mask, masked, mig, near_all, node, told};
 
@@ -32,8 +32,7 @@ fn shares_have_cores_of_their_own() {
         let (first, one) = sharer(&sandbox, &cores, "1/2", "one");
         let (_second, two) = sharer(&sandbox, &cores, "1/2", "two");
         assert_eq!((one, two), (cores[..1].to_vec(), cores[1..].to_vec()));
-        first.signal(Signal::SIGKILL);
-        first.wait();
+        first.kill();
         // What was free again is given again; of more sharers than cores each has one.
         let quarters = ["three", "four"].map(|name| sharer(&sandbox, &cores, "1/4", name));
         assert!(
@@ -122,7 +121,7 @@ fn neighbouring_devices_divide_the_cores_that_are_near_to_both() {
     // A grant of one device: all that is near, which in a batch job is the job's own
     // mask.
     let granted = |job: Option<&str>| {
-        let command = sandbox.command("cudawrap").args(["--", "probe"]);
+        let command = sandbox.words("cudawrap -- probe");
         let command = command.visible(&sandbox.uuids()[1]);
         run(match job {
             Some(job) => command.env("SLURM_JOB_ID", job),

@@ -42,7 +42,7 @@ const DETACHED: &str = r#"d=$(getgpu --for 5) && id=$(docker run -d --gpus "devi
     CUDA_VISIBLE_DEVICES=$d getgpu --hold="$(docker inspect -f '{{or .State.Pid "over"}}' "$id")""#;
 
 #[test]
-fn a_container_in_the_background_has_its_device_until_it_is_over() {
+fn a_background_container_has_its_device_until_it_is_over() {
     let sandbox = Sandbox::new("h200x1");
     docker::with(&sandbox, |shell| {
         let script = DETACHED.replace("PROGRAM", "sleep 1000");
@@ -58,11 +58,9 @@ fn a_container_in_the_background_has_its_device_until_it_is_over() {
         wait::throughout(Duration::from_secs(2), "reserved behind the shell", || {
             sandbox.locked()
         });
-        sandbox.getgpu(["--no-reserve"]).run().refuses(
-            "getgpu",
-            1,
-            "no free device: 1 of 1 in use (reserved 1)",
-        );
+        sandbox
+            .ask("--no-reserve")
+            .refuses(1, "no free device: 1 of 1 in use (reserved 1)");
         shell("docker kill $(cat id)").run().exits(0);
         // The first reservation may not have ended yet.
         sandbox.assert_clean(Duration::from_secs(8));
@@ -73,9 +71,7 @@ fn a_container_in_the_background_has_its_device_until_it_is_over() {
 /// released.
 #[test]
 fn of_a_container_that_is_over_already_nothing_is_kept() {
-    let sandbox = Sandbox::builder("h200x1")
-        .settings("linger = '300ms'")
-        .build();
+    let sandbox = Sandbox::with("h200x1", "linger = '300ms'");
     docker::with(&sandbox, |shell| {
         let script = DETACHED
             .replace("PROGRAM", "true")
@@ -111,11 +107,9 @@ fn host_and_containers_exclude_each_other_by_the_hosts_lock() {
         assert_devices(&[&hosts[..], &inside[..]].concat(), &sandbox.uuids());
         program("third")
             .run()
-            .refuses("cudawrap", 75, "no free device: 4 of 4 in use")
+            .refuses(75, "no free device: 4 of 4 in use")
             .mentions("reserved 2");
-        run("third", "getgpu")
-            .run()
-            .refuses("getgpu", 1, "no free device");
+        run("third", "getgpu").run().refuses(1, "no free device");
         let list = run("third", "getgpu --list").run();
         assert_eq!(
             list.exits(0).stdout.matches(" sleep ").count(),

@@ -129,7 +129,7 @@ impl Client {
 }
 
 #[test]
-fn each_kernel_has_a_device_of_its_own_until_it_is_shut_down_or_killed() {
+fn each_kernel_has_its_own_device_until_shut_down_or_killed() {
     let sandbox = Sandbox::new("mig4");
     let Some(mut client) = Client::start(&sandbox) else {
         return;
@@ -167,7 +167,7 @@ fn each_kernel_has_a_device_of_its_own_until_it_is_shut_down_or_killed() {
 }
 
 #[test]
-fn an_interrupt_reaches_the_kernel_and_a_restarted_one_has_a_device() {
+fn an_interrupt_reaches_the_kernel_and_a_restart_has_a_device() {
     let sandbox = Sandbox::new("h200x1");
     let Some(mut client) = Client::start(&sandbox) else {
         return;

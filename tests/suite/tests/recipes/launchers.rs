@@ -61,7 +61,7 @@ fn leases(jobs: usize, launcher: &dyn Fn(&Sandbox, &str) -> Command) {
         if flags.is_empty() {
             sandbox.assert_exclusive();
         }
-        let runs = sandbox.folder().runs().unwrap();
+        let runs = sandbox.runs();
         let tags: BTreeSet<&str> = runs.iter().map(|run| run.tag.as_str()).collect();
         assert_eq!((tags.len(), runs.len()), (jobs, jobs), "{outcome:#?}");
         sandbox.assert_clean(Duration::from_secs(2));
@@ -92,6 +92,28 @@ fn gnu_parallel() {
         let line = format!("parallel --will-cite -j16 {prefix} ./job {{}} ::: $(seq 0 7)");
         sandbox.shell("bash", &line)
     });
+}
+
+/// A line for each job, four of them on a device.
+#[test]
+fn a_file_of_commands() {
+    let commands: String = (0..JOBS).map(|n| format!("./job {n} '$HOME'\n")).collect();
+    let mut tools =
+        vec![r"xargs -d '\n' -P16 -I{} cudawrap --wait --share 1/4 -- sh -c {} < commands"];
+    if !skip::lacks(&[Need::Tool("parallel")]) {
+        tools.push("parallel --bar -j16 -a commands cudawrap --wait --share 1/4 -- sh -c {}");
+    }
+    for tool in tools {
+        documented(&tool.replace("16", "28"));
+        let sandbox = node();
+        sandbox.file("work/commands", &commands, 0o644);
+        let line = tool.replace("parallel", "parallel --will-cite");
+        let outcome = sandbox.shell("bash", &line).env("FLAGS", "--shared").run();
+        outcome.exits(0);
+        let runs = sandbox.runs();
+        assert_eq!(runs.len(), JOBS, "{tool}: {outcome:#?}");
+        sandbox.assert_clean(Duration::from_secs(10));
+    }
 }
 
 #[test]
@@ -239,9 +261,7 @@ fn a_window_of_tmux() {
     let sandbox = node();
     let line = "tmux -S socket -f /dev/null new-session -d cudawrap --wait -- bash --norc -c './job 0 && exec sleep 600'";
     sandbox.shell("bash", line).run().exits(0);
-    harness::wait::until("the window's job has run", || {
-        !sandbox.folder().runs().unwrap().is_empty()
-    });
+    harness::wait::until("the window's job has run", || !sandbox.runs().is_empty());
     assert_eq!(getgpu_tests::listing::free_devices(&sandbox), "3");
     sandbox
         .shell("bash", "tmux -S socket kill-server")
@@ -303,7 +323,7 @@ fn workers_lease(package: &str, file: &str) {
     let outcome = run(&sandbox, "");
     outcome.exits(0).prints("True\n");
     sandbox.assert_exclusive();
-    assert_eq!(sandbox.folder().runs().unwrap().len(), JOBS);
+    assert_eq!(sandbox.runs().len(), JOBS);
     sandbox.assert_clean(Duration::from_secs(10));
     let sandbox = node();
     let outcome = run(&sandbox, "1");
@@ -322,7 +342,7 @@ fn joblib() {
 #[test]
 fn dask() {
     documented("client = Client(LocalCluster(n_workers=4, threads_per_worker=1))");
-    documented("client.register_worker_callbacks(cudawrap.lease)");
+    documented("client.register_plugin(cudawrap.dask.Lease())");
     workers_lease("distributed", "dask_workers.py");
 }
 

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 mod apptainer;
-mod build_tools;
 mod docker;
 mod jupyter;
 mod launchers;

@@ -73,13 +73,9 @@ fn from_pypi(package: &str) -> Result<PathBuf, String> {
     let bin = environment.join("bin");
     let installed = environment.join(format!(".{package}"));
     if !installed.exists() {
+        #[rustfmt::skip]
         let words = [
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--disable-pip-version-check",
-            package,
+            "-m", "pip", "install", "-q", "--disable-pip-version-check", package,
         ];
         quietly(&bin.join("python"), &words)
             .map_err(|why| format!("pip cannot install {package} from PyPI: {why}"))?;

@@ -13,15 +13,9 @@ use harness::{Command, Sandbox, wait};
 /// leave it alone under Python 3.11 (which Debian 12 has).
 fn torchrun(sandbox: &Sandbox, ranks: usize, words: &[&str]) -> Command {
     let number = ranks.to_string();
+    #[rustfmt::skip]
     let own = [
-        "--standalone",
-        "--redirects",
-        "1",
-        "--tee",
-        "1",
-        "--log_dir",
-        "logs",
-        "--nproc_per_node",
+        "--standalone", "--redirects", "1", "--tee", "1", "--log_dir", "logs", "--nproc_per_node",
         &number,
     ];
     let command = sandbox
@@ -59,7 +53,7 @@ fn counts(ranks: usize, grant: bool, words: &[&str]) -> Vec<usize> {
     );
     std::fs::write(sandbox.path("work/go"), "").unwrap();
     running.wait().exits(0);
-    let runs = sandbox.folder().runs().unwrap();
+    let runs = sandbox.runs();
     assert_eq!(
         runs.iter()
             .map(|run| &run.tag)

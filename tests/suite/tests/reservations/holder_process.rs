@@ -2,14 +2,11 @@
 //! becomes of a reservation when getgpu or the holder is killed at the worst moment.
 
 use std::fs;
-use std::io::Write;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use getgpu_tests::{OTHER, PLAIN, bytes, free_again, listing};
+use getgpu_tests::{OTHER, bytes, free_again, listing};
 use harness::skip::{self, Need};
 use harness::{Sandbox, Signal, wait};
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
@@ -39,51 +36,24 @@ fn the_holder_is_small_and_carries_nothing_of_its_caller() {
         "{words}"
     );
     assert!(words.contains(" for=30 "), "{words}");
-    assert_eq!(
-        fs::read_link(format!("/proc/{pid}/cwd"))
-            .unwrap()
-            .as_os_str(),
-        "/"
-    );
+    let directory = fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
+    assert_eq!(directory.as_os_str(), "/");
     let stat = proc(pid, "stat");
     let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
     assert_ne!(fields[3], fields[0], "session of its own");
     assert_ne!(fields[3], caller);
     assert_eq!(fields[4], "0", "no terminal");
-    let mut open: Vec<_> = fs::read_dir(format!("/proc/{pid}/fd"))
-        .unwrap()
-        .flatten()
-        .collect();
-    open.sort_by_key(fs::DirEntry::file_name);
-    let open: Vec<String> = open
-        .iter()
-        .map(|e| fs::read_link(e.path()).unwrap().display().to_string())
-        .collect();
-    assert_eq!(
-        open,
-        [
-            "/dev/null",
-            "/dev/null",
-            "/dev/null",
-            &sandbox.lock().display().to_string()
-        ]
-    );
-    assert!(
-        proc(pid, "maps")
-            .lines()
-            .all(|line| !line.contains("nvidia")),
-        "no NVML"
-    );
+    let open = [0, 1, 2, 3, 4].map(|fd| fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok());
+    let [null, lock] = ["/dev/null".into(), sandbox.lock()].map(Some);
+    assert_eq!(open, [null.clone(), null.clone(), null, lock, None]);
+    assert_eq!(fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count(), 4);
+    assert!(!proc(pid, "maps").contains("nvidia"), "no NVML");
     let status = proc(pid, "status");
-    let resident = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .unwrap()
-        .trim()
-        .to_owned();
-    println!("resident: {resident}");
+    let resident = status.split("VmRSS:").nth(1).unwrap().trim_start();
+    let (resident, _) = resident.split_once(" kB").unwrap();
+    println!("resident: {resident} KiB");
     if !cfg!(debug_assertions) {
-        let kib: u32 = resident.split(' ').next().unwrap().parse().unwrap();
+        let kib: u32 = resident.parse().unwrap();
         assert!(kib < 3 << 10, "{resident}");
     }
     // Signals that the caller ignored are not ignored here.
@@ -106,23 +76,17 @@ fn watched(sandbox: &Sandbox) -> usize {
 /// Found before anything is waited for: behind that, another process would have adopted
 /// getgpu, and the reservation would be shown as that one's.
 #[test]
-fn a_caller_that_is_killed_while_getgpu_waits_is_still_the_caller() {
+fn a_caller_killed_while_getgpu_waits_is_still_the_caller() {
     let sandbox = Sandbox::new("mig4");
     let uuid = sandbox.uuids()[0].clone();
-    let program = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .visible(&uuid)
-        .spawn();
+    let program = sandbox.leased().visible(&uuid).spawn();
     sandbox.until_running(1);
     let shell = sandbox.shell("bash", "getgpu --wait > waited; exit 1");
     let shell = shell.directory(sandbox.root()).visible(&uuid).spawn();
     wait::until("it waits", || listing::waiting(&sandbox) == 1);
     let caller = format!("caller={}(bash)", shell.pid());
-    shell.signal(Signal::SIGKILL);
-    shell.wait();
-    program.signal(Signal::SIGKILL);
-    program.wait();
+    shell.kill();
+    program.kill();
     wait::until("it is reserved", || sandbox.holders().len() == 1);
     let words = sandbox.holders()[0].words.clone();
     assert!(words.contains(&caller), "{caller}: {words:?}");
@@ -133,9 +97,7 @@ fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
     if skip::lacks(&[Need::Root, Need::Tool("setpriv")]) {
         return;
     }
-    let sandbox = Sandbox::builder("h200x1")
-        .settings("linger = '100ms'")
-        .build();
+    let sandbox = Sandbox::with("h200x1", "linger = '100ms'");
     // Neither is below the caller when it looks, and the child, which is another user's
     // before its parent names the device, knows nothing of it: it counts by its parent
     // alone.
@@ -166,15 +128,16 @@ fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
     sandbox.assert_clean(Duration::from_secs(2));
 }
 
+/// Signals that end a program which has not said otherwise.
+#[rustfmt::skip]
+const ENDING: [Signal; 4] = [
+    Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP,
+];
+
 #[test]
 fn a_holder_that_any_signal_ends_frees_the_device() {
     let sandbox = Sandbox::new("h200x1");
-    for signal in [
-        Signal::SIGTERM,
-        Signal::SIGKILL,
-        Signal::SIGINT,
-        Signal::SIGHUP,
-    ] {
+    for signal in ENDING {
         for arguments in [&["--for=60"][..], &["--hold"]] {
             sandbox.getgpu(arguments).run().line();
             kill(Pid::from_raw(sandbox.holders()[0].pid), signal).unwrap();
@@ -183,105 +146,38 @@ fn a_holder_that_any_signal_ends_frees_the_device() {
     }
 }
 
-/// A pipe that is full: whoever prints into it waits.
-fn full_pipe() -> (OwnedFd, OwnedFd) {
-    let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
-    let mut file = fs::File::from(writer.try_clone().unwrap());
-    while file.write(&[0; 4096]).is_ok() {}
-    while file.write(&[0]).is_ok() {}
-    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
-    (reader, writer)
-}
-
 #[test]
-fn getgpu_killed_before_it_has_printed_leaves_nothing() {
-    let sandbox = Sandbox::new("h200x1");
-    let (reader, writer) = full_pipe();
-    let program = sandbox.getgpu(["--for", "60"]).stdout(writer).spawn();
-    wait::until("the holder has it", || {
-        sandbox.holders().len() == 1 && sandbox.locked()
-    });
-    sandbox.getgpu(PLAIN).run().exits(1);
-    program.signal(Signal::SIGKILL);
-    assert_eq!(program.wait().signal(), Some(9));
-    sandbox.assert_clean(Duration::from_millis(500));
-    drop(reader);
-}
-
-#[test]
-fn a_pipe_that_is_closed_while_it_prints_leaves_nothing() {
-    let sandbox = Sandbox::new("h200x1");
-    let (reader, writer) = full_pipe();
-    let program = sandbox.getgpu(["--for", "60"]).stdout(writer).spawn();
-    wait::until("the holder has it", || sandbox.holders().len() == 1);
-    drop(reader);
-    program
-        .wait()
-        .refuses("getgpu", 4, "getgpu: standard output: Broken pipe");
-    free_again(&sandbox);
-}
-
-#[test]
-fn getgpu_killed_at_any_moment_leaves_nothing_for_long() {
-    let sandbox = Sandbox::new("h200x1");
-    sandbox.faults("latency = { call_us = 1500 }");
-    let (mut early, mut held) = (0, 0);
-    for step in 0..40 {
-        let program = sandbox.getgpu(["--for", "0.2"]).spawn();
-        let moment = Instant::now() + Duration::from_millis(step);
-        wait::until("the moment", || Instant::now() >= moment);
-        program.signal(Signal::SIGKILL);
-        let outcome = program.wait();
-        if sandbox.holders().is_empty() {
-            early += usize::from(outcome.stdout.is_empty());
-            sandbox.assert_clean(Duration::from_millis(300));
-        } else {
-            held += 1;
-            sandbox.assert_clean(Duration::from_secs(2));
-        }
-    }
-    println!("killed with nothing held: {early}, with a holder: {held}");
-}
-
-#[test]
-fn getgpu_killed_during_nvml_holds_nothing_and_leaves_no_process() {
+fn who_is_killed_in_nvml_holds_nothing_and_leaves_no_process() {
     let sandbox = Sandbox::new("h200x1");
     sandbox.faults("[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\ndoes = 'hang'");
-    for signal in [
-        Signal::SIGKILL,
-        Signal::SIGTERM,
-        Signal::SIGINT,
-        Signal::SIGHUP,
-    ] {
-        let program = sandbox.getgpu(PLAIN).spawn();
-        wait::until("it tries a device", || sandbox.locked());
-        program.signal(signal);
-        assert_eq!(program.wait().signal(), Some(signal as i32));
-        sandbox.assert_clean(Duration::from_millis(500));
-        wait::until("the process that asks NVML has exited", || {
-            sandbox.processes().is_empty()
-        });
+    for program in ["getgpu", "cudawrap -- true"] {
+        for signal in ENDING {
+            let program = sandbox.words(program).spawn();
+            wait::until("it tries a device", || sandbox.locked());
+            program.signal(signal);
+            assert_eq!(program.wait().signal(), Some(signal as i32));
+            sandbox.assert_clean(Duration::from_millis(500));
+            wait::until("the process that asks NVML has exited", || {
+                sandbox.processes().is_empty()
+            });
+        }
     }
 }
 
 #[test]
 fn a_stopped_holder_is_released_all_the_same() {
     let sandbox = Sandbox::new("mig4");
-    let uuid = sandbox.getgpu(["--for=600"]).run().line();
+    let uuid = sandbox.line("--for=600");
     let holder = sandbox.holders()[0].pid;
     kill(Pid::from_raw(holder), Signal::SIGSTOP).unwrap();
-    sandbox
-        .getgpu(["--release", &uuid])
-        .run()
-        .exits(0)
-        .says(&[]);
+    sandbox.ask(&format!("--release {uuid}")).answers("");
     sandbox.assert_clean(Duration::ZERO);
 }
 
 /// Whatever strangers call their processes, and whatever these do with a signal, the
 /// others' holders end and root has an answer.
 #[test]
-fn roots_release_takes_no_longer_for_strangers_that_look_like_holders() {
+fn strangers_that_look_like_holders_do_not_delay_roots_release() {
     if skip::lacks(&[Need::Root]) || getgpu_tests::wrapped::lacks_python() {
         return;
     }
@@ -293,20 +189,11 @@ fn roots_release_takes_no_longer_for_strangers_that_look_like_holders() {
     let start = bytes::span(&uuid) + bytes::RESERVATION;
     let stranger = |number: i32| {
         let ready = format!("work/ready{number}");
-        let words = [
-            "-c",
-            python,
-            &sandbox.lock().display().to_string(),
-            &start.to_string(),
-            &sandbox.text(&ready),
-        ];
+        let (lock, start) = (sandbox.text("run/lock"), start.to_string());
+        let words = ["-c", python, &lock, &start, &sandbox.text(&ready)];
+        #[rustfmt::skip]
         let like = [
-            "--holder",
-            &uuid,
-            "caller=1(x)",
-            "start=1",
-            "hold=0",
-            "tag=slurm-17",
+            "--holder", &uuid, "caller=1(x)", "start=1", "hold=0", "tag=slurm-17",
         ];
         let running = sandbox
             .command(sandbox.path("work/getgpu-hold"))
@@ -318,17 +205,10 @@ fn roots_release_takes_no_longer_for_strangers_that_look_like_holders() {
         running
     };
     let strangers: Vec<_> = (0..4).map(stranger).collect();
-    sandbox
-        .getgpu(["--hold=0", "--tag", "slurm-17"])
-        .run()
-        .line();
-    let released = sandbox.getgpu(["--release", "slurm-17"]).run();
-    released.refuses("getgpu", 4, "does not end");
-    assert!(
-        released.elapsed < Duration::from_secs(6),
-        "{:?}",
-        released.elapsed
-    );
+    sandbox.line("--hold=0 --tag slurm-17");
+    let released = sandbox.ask("--release slurm-17");
+    released.refuses(4, "does not end");
+    released.within(Duration::from_secs(6));
     assert!(
         sandbox.holders().iter().all(|holder| holder.uid == OTHER),
         "the real one has ended"
@@ -339,17 +219,16 @@ fn roots_release_takes_no_longer_for_strangers_that_look_like_holders() {
 /// An `ssh` that is typed behind the program may not be read, and is no program of the
 /// device.
 #[test]
-fn an_unreadable_later_process_keeps_the_device_only_for_a_while() {
+fn an_unreadable_later_process_keeps_the_device_only_briefly() {
     if skip::lacks(&[Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("mig4").settings("linger = '2s'").build();
-    fs::copy("/bin/sleep", sandbox.path("bin/sealed")).unwrap();
-    fs::set_permissions(
-        sandbox.path("bin/sealed"),
-        std::os::unix::fs::PermissionsExt::from_mode(0o711),
-    )
-    .unwrap();
+    let sandbox = Sandbox::with("mig4", "linger = '2s'");
+    sandbox
+        .words("install -m 711 /bin/sleep")
+        .args([sandbox.path("bin/sealed")])
+        .run()
+        .exits(0);
     let script =
         "export CUDA_VISIBLE_DEVICES=$(getgpu --for 1); sim-cuda --run 0.2; sealed 600; true";
     let mut shell = sandbox.shell("bash", script).uid(OTHER).spawn();
@@ -369,16 +248,14 @@ fn an_unreadable_later_process_keeps_the_device_only_for_a_while() {
 #[test]
 fn what_a_subreaper_adopts_keeps_no_reservation() {
     let reserve = "getgpu --share 1/2 --policy first --for 500ms >/dev/null";
+    #[rustfmt::skip]
     let cases = [
         ("log = 'syslog'", String::new(), 0),
-        (
-            "max_idle = '600s'",
-            "getgpu --share 1/2 --policy first --hold >/dev/null; ".to_owned(),
-            1,
-        ),
+        ("max_idle = '600s'", "getgpu --share 1/2 --policy first --hold >/dev/null; ".to_owned(),
+            1),
     ];
     for (settings, before, holders) in cases {
-        let sandbox = Sandbox::builder("h200x1").settings(settings).build();
+        let sandbox = Sandbox::with("h200x1", settings);
         let script = format!("{before}{reserve}; echo >ready; exec sleep 1000");
         let caller = sandbox
             .command("launch")

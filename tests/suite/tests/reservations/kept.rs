@@ -2,43 +2,16 @@
 //! variable, unreadable ones, waiters, threads and daemons, and calls inside a grant.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use getgpu_tests::{all_at_once, free_again, nobody_gets_one_before_the_end, somebody};
-use harness::skip::{self, Need};
+use getgpu_tests::{all_at_once, bytes, free_again, somebody};
 use harness::{Sandbox, wait};
 
 use crate::scripts::{different, ran_on};
 
 #[test]
-fn an_unreadable_program_keeps_its_device() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::builder("h200x1")
-        .settings("linger = '300ms'")
-        .build();
-    let file = sandbox.path("work/hidden");
-    std::fs::copy("/bin/sleep", &file).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o111)).unwrap();
-    let script =
-        "export CUDA_VISIBLE_DEVICES=$(getgpu --for 5); sim-cuda --run 0.1; work/hidden 2; true";
-    let mut shell = sandbox
-        .shell("bash", script)
-        .directory(sandbox.root())
-        .uid(1002)
-        .spawn();
-    wait::until("it is reserved", || !sandbox.holders().is_empty());
-    assert!(nobody_gets_one_before_the_end(&sandbox, &mut shell) > 0);
-    free_again(&sandbox);
-}
-
-#[test]
 fn two_halves_of_a_device_have_a_life_of_their_own() {
-    let sandbox = Sandbox::builder("h200x1")
-        .settings("linger = '300ms'")
-        .build();
+    let sandbox = Sandbox::with("h200x1", "linger = '300ms'");
     let half = |file: &str| {
         let script = format!(
             "CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --shared --until-file {file}; true"
@@ -69,9 +42,7 @@ fn a_value_counts_in_every_spelling() {
             ",$a,",
         ],
         |value| {
-            let sandbox = Sandbox::builder("mig4")
-                .settings("linger = '300ms'")
-                .build();
+            let sandbox = Sandbox::with("mig4", "linger = '300ms'");
             let script = format!(
                 "a=$(getgpu --for 3); b=$(getgpu --hold --for 10); export CUDA_VISIBLE_DEVICES={value}; \
                  unset a b; sleep 5; true"
@@ -89,9 +60,7 @@ fn a_value_counts_in_every_spelling() {
 /// A process that waits or asks NVML has the grant that it inherited.
 #[test]
 fn a_waiter_keeps_the_reservation_that_it_waits_inside() {
-    let sandbox = Sandbox::builder("gpus4")
-        .settings("linger = '300ms'")
-        .build();
+    let sandbox = Sandbox::with("gpus4", "linger = '300ms'");
     let script = "d=$(getgpu -n 2 --for 1); CUDA_VISIBLE_DEVICES=$d cudawrap -- sim-cuda --until-file over & \
         CUDA_VISIBLE_DEVICES=$d cudawrap -- sim-cuda --until-file over & \
         until [ -e started ]; do sleep 0.02; done; exec env CUDA_VISIBLE_DEVICES=$d cudawrap --wait -- sim-cuda";
@@ -106,7 +75,7 @@ fn a_waiter_keeps_the_reservation_that_it_waits_inside() {
 }
 
 #[test]
-fn a_second_export_and_a_script_in_a_script_have_the_same_device() {
+fn a_second_export_and_a_nested_script_have_the_same_device() {
     let again =
         "export CUDA_VISIBLE_DEVICES=$(getgpu); echo $CUDA_VISIBLE_DEVICES; sim-cuda --run 0.1";
     for first in ["getgpu", "getgpu --hold"] {
@@ -117,11 +86,7 @@ fn a_second_export_and_a_script_in_a_script_have_the_same_device() {
         );
         let outcome = sandbox.shell("bash", &script).run();
         outcome.exits(0).says(&[]);
-        let mut lines: Vec<&str> = outcome
-            .stdout
-            .lines()
-            .filter(|line| !line.starts_with("RUN"))
-            .collect();
+        let mut lines: Vec<&str> = outcome.told();
         assert_eq!(
             lines.pop(),
             Some("1"),
@@ -138,25 +103,8 @@ fn a_second_export_and_a_script_in_a_script_have_the_same_device() {
 }
 
 #[test]
-fn a_script_that_exports_keeps_its_device_between_its_programs() {
-    let sandbox = Sandbox::new("h200x1");
-    let builtins = "read -t 1.2 x <>f";
-    let script = format!(
-        "mkfifo f; export CUDA_VISIBLE_DEVICES=$(getgpu --for 0.5); sim-cuda --run 0.2; {builtins}; sim-cuda --run 0.2"
-    );
-    let mut program = sandbox.shell("bash", &format!("{script}; true")).spawn();
-    wait::until("it is reserved", || !sandbox.holders().is_empty());
-    assert!(nobody_gets_one_before_the_end(&sandbox, &mut program) > 0);
-    program.wait().exits(0);
-    free_again(&sandbox);
-    assert_eq!(ran_on(&sandbox).len(), 2);
-}
-
-#[test]
 fn two_reservations_of_one_exporting_shell_both_end() {
-    let sandbox = Sandbox::builder("mig4")
-        .settings("linger = '500ms'")
-        .build();
+    let sandbox = Sandbox::with("mig4", "linger = '500ms'");
     let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); a=$CUDA_VISIBLE_DEVICES; sim-cuda --run 1 & \
                   export CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant); [ $a = $CUDA_VISIBLE_DEVICES ] || : >other; \
                   sim-cuda --run 0.3; wait; : >over; read x; true";
@@ -181,10 +129,7 @@ fn two_reservations_of_one_exporting_shell_both_end() {
 #[test]
 fn an_unrelated_program_on_the_granted_device_is_named() {
     let sandbox = Sandbox::builder("mig4").build();
-    let device = sandbox
-        .getgpu([format!("--hold={}", std::process::id())])
-        .run()
-        .line();
+    let device = sandbox.hold_here();
     let script = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --until-file over; true";
     let window = || sandbox.shell("bash", script).visible(&device).spawn();
     let first = window();
@@ -214,9 +159,7 @@ fn a_device_that_is_printed_again_is_kept_for_its_own_program() {
             lease,
         ],
         |script| {
-            let sandbox = Sandbox::builder("h200x1")
-                .settings("linger = '300ms'")
-                .build();
+            let sandbox = Sandbox::with("h200x1", "linger = '300ms'");
             sandbox.shell("bash", &script).run();
             let next = "CUDA_VISIBLE_DEVICES=$(getgpu --wait=20) sim-cuda --run 0.1";
             sandbox.shell("bash", next).run().exits(0);
@@ -229,9 +172,7 @@ fn a_device_that_is_printed_again_is_kept_for_its_own_program() {
 /// A script that was given a share, and takes another one for itself.
 #[test]
 fn a_share_that_is_used_again_below_another_caller_is_kept() {
-    let sandbox = Sandbox::builder("h200x1")
-        .settings("linger = '500ms'")
-        .build();
+    let sandbox = Sandbox::with("h200x1", "linger = '500ms'");
     let worker = "CUDA_VISIBLE_DEVICES=$1 sim-cuda --max 2 --run 1 & sleep 0.3\n\
         CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --max 2 --run 6 &\n\
         wait %1; CUDA_VISIBLE_DEVICES=$1 sim-cuda --max 2 --run 4 & wait\n";
@@ -253,25 +194,76 @@ fn a_share_that_is_used_again_below_another_caller_is_kept() {
 
 #[test]
 fn what_a_program_leaves_behind_keeps_its_device() {
-    // One whose environment is empty, whose first thread has ended.
-    let thread = "python3 -c 'import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(5,)).start()\ntime.sleep(0.3)\nctypes.CDLL(None).pthread_exit(None)'";
+    // One whose environment is empty, and which begins long after the device is seen in
+    // use; one whose first thread has ended.
+    let thread = "python3 -c 'import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(6,)).start()\ntime.sleep(0.3)\nctypes.CDLL(None).pthread_exit(None)'";
     all_at_once(
         [
-            "CUDA_VISIBLE_DEVICES=$(getgpu) sh -c 'env -i sleep 5 & sleep 0.5'".to_owned(),
+            "CUDA_VISIBLE_DEVICES=$(getgpu) sh -c 'sleep 1; env -i sleep 4 & sleep 1.5'".to_owned(),
             format!("export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.6 & {thread}; true"),
         ],
         |script| {
-            let sandbox = Sandbox::builder("h200x1")
-                .settings("linger = '300ms'")
-                .build();
+            let sandbox = Sandbox::with("h200x1", "linger = '300ms'");
             let shell = sandbox.shell("bash", &script).spawn();
             wait::until("it is reserved", || !sandbox.holders().is_empty());
             let began = Instant::now();
-            while began.elapsed() < Duration::from_secs(2) {
+            while began.elapsed() < Duration::from_secs(4) {
                 somebody(&sandbox, &["--no-reserve"]).run().exits(1);
             }
             shell.wait();
             free_again(&sandbox);
         },
     );
+}
+
+/// What a process has in memory is given back before it is a zombie, and then its user may
+/// not read its environment: it ends, and has used nothing.
+#[test]
+fn a_large_process_that_ends_before_the_program_starts_is_no_use() {
+    let sandbox = Sandbox::with("h200x1", "linger = '100ms'");
+    let script = "d=$(getgpu --for 600); for n in 1 2 3 4; do dd if=/dev/zero of=/dev/null bs=400M count=1 2>/dev/null; done; sleep 0.5; CUDA_VISIBLE_DEVICES=$d sim-cuda";
+    let mut command = sandbox.shell("bash", script);
+    if nix::unistd::geteuid().is_root() {
+        command = command.uid(1002).directory(sandbox.root());
+    }
+    let mut shell = command.spawn();
+    wait::until("it is reserved", || !sandbox.holders().is_empty());
+    while !shell.is_over() && sandbox.runs().is_empty() {
+        assert_eq!(sandbox.holders().len(), 1, "it is still reserved");
+    }
+    shell.wait().exits(0);
+    assert_eq!(sandbox.runs().len(), 1);
+}
+
+/// Others wait for what lingers, and would wait for this one in vain.
+#[test]
+fn a_reservation_that_an_argument_keeps_does_not_linger() {
+    let sandbox = Sandbox::with("h200x1", "linger = '60s'");
+    let script = "d=$(getgpu); CUDA_VISIBLE_DEVICES=$d sim-cuda --run 0.3\n\
+        until [ -e go ]; do sleep 0.05; done; sh -c 'until [ -e over ]; do sleep 0.05; done' x $d";
+    let shell = sandbox.shell("bash", script).spawn();
+    let probe = bytes::open(&sandbox);
+    let mark = bytes::span(&sandbox.uuids()[0]) + bytes::LINGERING;
+    let lingers = || bytes::is_locked(&probe, mark, bytes::UNITS);
+    wait::until("it lingers", lingers);
+    sandbox.file("work/go", "", 0o644);
+    wait::until("it is kept", || !lingers());
+    sandbox.file("work/over", "", 0o644);
+    wait::until("it lingers again", lingers);
+    shell.wait().exits(0);
+}
+
+/// The next command of a script may have it in an argument, too.
+#[test]
+fn what_an_argument_kept_past_its_time_lingers() {
+    let sandbox = Sandbox::with("h200x1", "linger = '60s'");
+    let script =
+        "d=$(getgpu --for 2); sh -c 'sleep 3; : >over' x $d; until [ -e end ]; do sleep 0.05; done";
+    let shell = sandbox.shell("bash", script).spawn();
+    sandbox.until_file("work/over");
+    wait::throughout(Duration::from_secs(1), "it is reserved", || {
+        sandbox.holders().len() == 1
+    });
+    sandbox.file("work/end", "", 0o644);
+    shell.wait().exits(0);
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use getgpu_tests::OTHER;
 use harness::skip::{self, Need};
 use harness::{Running, Sandbox, Signal, Terminal, wait};
+use nix::fcntl::{Flock, FlockArg};
 
 /// A shell with a controlling terminal that runs until it is killed.
 struct Session {
@@ -45,11 +46,14 @@ impl Session {
 }
 
 fn sandbox(settings: &str) -> Sandbox {
-    Sandbox::builder("h200x1").settings(settings).build()
+    Sandbox::with("h200x1", settings)
 }
 
 fn monitor(sandbox: &Sandbox) -> Running {
-    sandbox.getgpu(["--monitor"]).limit(Duration::MAX).spawn()
+    sandbox
+        .words("getgpu --monitor")
+        .limit(Duration::MAX)
+        .spawn()
 }
 
 #[test]
@@ -135,21 +139,22 @@ fn only_one_monitor_runs_and_only_roots() {
         return;
     }
     let sandbox = sandbox("max_idle = '1h'");
-    sandbox
-        .getgpu(["--monitor"])
-        .uid(OTHER)
-        .run()
-        .refuses("getgpu", 2, "only root");
-    let check = || sandbox.getgpu(["--check"]).run();
+    sandbox.ask_as(OTHER, "--monitor").refuses(2, "only root");
+    let check = || sandbox.ask("--check");
     let line = "max_idle is set, and no getgpu --monitor runs: nothing applies it";
     assert!(check().stdout.contains(line));
+    // Anybody may lock the directory, and a cleaner of temporary files does.
+    let directory = fs::File::open(sandbox.lock().parent().unwrap()).unwrap();
+    let _strangers = Flock::lock(directory, FlockArg::LockExclusiveNonblock).unwrap();
     let first = monitor(&sandbox);
     wait::until("it runs", || !check().stdout.contains(line));
     sandbox
-        .getgpu(["--monitor"])
-        .run()
-        .refuses("getgpu", 1, "another one runs already");
+        .ask("--monitor")
+        .refuses(1, "another one runs already");
+    let plain = sandbox.ask_as(OTHER, "--check");
+    assert!(!plain.stdout.contains("--monitor"), "{}", plain.stdout);
     drop(first);
+    assert!(check().stdout.contains(line));
 }
 
 #[test]

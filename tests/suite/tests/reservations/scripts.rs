@@ -5,15 +5,14 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use getgpu_tests::{
-    OTHER, all_at_once, bytes, free_again, line_of, nobody_gets_one_before_the_end, somebody,
-};
+use getgpu_tests::{all_at_once, as_other_user, bytes, free_again, line_of};
+use getgpu_tests::{nobody_gets_one_before_the_end, somebody};
 use harness::skip::{self, Need};
-use harness::{Command, Sandbox, wait};
+use harness::{Sandbox, wait};
 
 /// The devices on which programs ran, in order.
 pub(crate) fn ran_on(sandbox: &Sandbox) -> Vec<String> {
-    let runs = sandbox.folder().runs().unwrap().into_iter();
+    let runs = sandbox.runs().into_iter();
     runs.map(|run| run.uuid).collect()
 }
 
@@ -103,9 +102,7 @@ asyncio.run(main())
 
 #[test]
 fn an_unused_half_of_two_devices_stays_until_both_are_unused() {
-    let sandbox = Sandbox::builder("gpus4")
-        .settings("linger = '500ms'")
-        .build();
+    let sandbox = Sandbox::with("gpus4", "linger = '500ms'");
     let script = "d=$(getgpu -n 2); echo $d >devices; \
         CUDA_VISIBLE_DEVICES=${d%,*} nohup sim-cuda --until-file over-1 >/dev/null 2>&1 & \
         CUDA_VISIBLE_DEVICES=${d#*,} nohup sim-cuda --until-file over-2 >/dev/null 2>&1 & \
@@ -129,9 +126,7 @@ fn an_unused_half_of_two_devices_stays_until_both_are_unused() {
 /// and goes on when that has exited.
 #[test]
 fn an_argument_keeps_a_device_and_is_no_use_of_it() {
-    let sandbox = Sandbox::builder("h200x1")
-        .settings("linger = '300ms'\nreserve_for = '4s'")
-        .build();
+    let sandbox = Sandbox::with("h200x1", "linger = '300ms'\nreserve_for = '4s'");
     // The server is below the caller only while it starts.
     let script = "d=$(getgpu); setsid -f probe --sleep 60 $d; probe --sleep 0.5 $d; \
         setsid -f sh -c \"sleep 2; CUDA_VISIBLE_DEVICES=$d sim-cuda --run 1\"; sleep 3; true";
@@ -139,18 +134,6 @@ fn an_argument_keeps_a_device_and_is_no_use_of_it() {
     wait::until("it is reserved", || !sandbox.holders().is_empty());
     assert!(nobody_gets_one_before_the_end(&sandbox, &mut shell) > 0);
     wait::until("the program has run", || ran_on(&sandbox).len() == 1);
-    free_again(&sandbox);
-}
-
-#[test]
-fn a_process_with_the_uuid_in_an_argument_keeps_it_past_for() {
-    let sandbox = Sandbox::builder("h200x1")
-        .settings("linger = '200ms'")
-        .build();
-    let script = "probe --gpus device=$(getgpu --for 2) --sleep 4";
-    let mut shell = sandbox.shell("bash", script).spawn();
-    wait::until("it is reserved", || !sandbox.holders().is_empty());
-    assert!(nobody_gets_one_before_the_end(&sandbox, &mut shell) > 0);
     free_again(&sandbox);
 }
 
@@ -190,30 +173,15 @@ fn loops() -> Vec<Loop> {
 
 /// Runs one loop as an ordinary user where that is possible, since root has no limit.
 fn run_loop(case: &Loop) {
-    let sandbox = Sandbox::builder(case.node).settings(case.settings).build();
-    let hold = |_| {
-        let pid = std::process::id();
-        sandbox.getgpu([format!("--hold={pid}")]).run().line()
-    };
-    let taken: Vec<String> = (0..case.taken).map(hold).collect();
+    let sandbox = Sandbox::with(case.node, case.settings);
+    let taken: Vec<String> = (0..case.taken).map(|_| sandbox.hold_here()).collect();
     let shell = sandbox.shell("bash", &case.script);
-    let outcome = as_user(shell).run();
+    let outcome = as_other_user(shell).run();
     outcome.exits(0).says(&[]);
     let devices = ran_on(&sandbox);
     assert_eq!(devices.len(), case.programs, "{}: {outcome:#?}", case.what);
-    assert!(
-        devices.iter().all(|device| !taken.contains(device)),
-        "{}",
-        case.what
-    );
-}
-
-fn as_user(command: Command) -> Command {
-    if nix::unistd::geteuid().is_root() {
-        command.uid(OTHER)
-    } else {
-        command
-    }
+    let others = devices.iter().all(|device| !taken.contains(device));
+    assert!(others, "{}", case.what);
 }
 
 #[test]
@@ -226,12 +194,9 @@ fn two_loops_of_two_users_share_two_devices() {
     if skip::lacks(&[Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("gpus4")
-        .settings("linger = '500ms'")
-        .build();
+    let sandbox = Sandbox::with("gpus4", "linger = '500ms'");
     for _ in 0..2 {
-        let pid = std::process::id();
-        sandbox.getgpu([format!("--hold={pid}")]).run().line();
+        sandbox.hold_here();
     }
     let script = format!("for i in 1 2 3 4 5 6; do {ONCE} || exit 9; done");
     let start = |uid| sandbox.shell("bash", &script).uid(uid).spawn();
@@ -248,11 +213,10 @@ fn two_loops_of_two_users_share_two_devices() {
 #[test]
 fn a_call_waits_for_what_lingers_and_for_nothing_else() {
     let sandbox = Sandbox::new("h200x1");
-    let pid = std::process::id();
-    sandbox.getgpu([format!("--hold={pid}")]).run().line();
+    sandbox.hold_here();
     let outcome = somebody(&sandbox, &[]).run();
-    outcome.refuses("getgpu", 1, "no free device: 1 of 1 in use (reserved 1)");
-    assert!(outcome.elapsed < Duration::from_millis(800), "{outcome:#?}");
+    outcome.refuses(1, "no free device: 1 of 1 in use (reserved 1)");
+    outcome.within(Duration::from_millis(800));
     let sandbox = Sandbox::new("h200x1");
     let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.1; : >over; read x; \
         sim-cuda --until-file end; true";
@@ -267,7 +231,7 @@ fn a_call_waits_for_what_lingers_and_for_nothing_else() {
     lingers(&sandbox, &sandbox.uuids()[0], false);
     other
         .wait()
-        .refuses("getgpu", 1, "no free device: 1 of 1 in use (reserved 1)");
+        .refuses(1, "no free device: 1 of 1 in use (reserved 1)");
     assert!(began.elapsed() >= Duration::from_secs(2));
     sandbox.file("work/end", "", 0o644);
     shell.wait().exits(0);
@@ -284,7 +248,7 @@ fn lingers(sandbox: &Sandbox, device: &str, expected: bool) {
 
 #[test]
 fn a_reservation_that_is_used_again_lingers_no_longer() {
-    let sandbox = Sandbox::builder("mig4").settings("linger = '30s'").build();
+    let sandbox = Sandbox::with("mig4", "linger = '30s'");
     let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.1; echo $CUDA_VISIBLE_DEVICES >device; \
                   read x; sim-cuda --until-file over; true";
     let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();

@@ -1,28 +1,15 @@
 //! Other users lock ranges by the ten thousand, in a loop, or try to put another file in
 //! the lock's place.
 
-use std::fs::{self, OpenOptions};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use getgpu_tests::{OTHER, bytes, listing};
+use getgpu_tests::{OTHER, bytes, listing, root};
 use harness::skip::{self, Need};
 use harness::{Sandbox, size};
-use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-
-fn lock_range(file: &impl AsFd, kind: i32, start: i64, length: i64) -> nix::Result<i32> {
-    let range = libc::flock {
-        l_type: kind as i16,
-        l_whence: libc::SEEK_SET as i16,
-        l_start: start,
-        l_len: length,
-        l_pid: 0,
-    };
-    fcntl(file, FcntlArg::F_OFD_SETLK(&range))
-}
 
 /// The longest of 95 in 100 starts.
 fn p95(mut times: Vec<Duration>) -> Duration {
@@ -33,12 +20,7 @@ fn p95(mut times: Vec<Duration>) -> Duration {
 fn starts(sandbox: &Sandbox, count: usize) -> Duration {
     let start = || {
         let began = Instant::now();
-        sandbox
-            .command("cudawrap")
-            .args(["--", "true"])
-            .run()
-            .exits(0)
-            .says(&[]);
+        sandbox.words("cudawrap -- true").run().exits(0).says(&[]);
         began.elapsed()
     };
     p95((0..count).map(|_| start()).collect())
@@ -48,12 +30,7 @@ fn starts(sandbox: &Sandbox, count: usize) -> Duration {
 fn tens_of_thousands_of_ranges_mislead_nobody() {
     let sandbox = Sandbox::new("a100x1");
     let quiet = starts(&sandbox, size(20, 200));
-    let flood = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(sandbox.lock())
-        .unwrap();
+    let flood = bytes::open(&sandbox);
     // In the last slot, which no device uses: behind everything else, so that every
     // search walks past them, or in front of it.
     let count = size(5_000, 50_000) as i64;
@@ -63,14 +40,14 @@ fn tens_of_thousands_of_ranges_mislead_nobody() {
         } else {
             1 << 33
         } + place * 3;
-        lock_range(&flood, libc::F_RDLCK, start, 1).unwrap();
+        bytes::lock(&flood, libc::F_RDLCK, start, 1).unwrap();
     }
     let flooded = starts(&sandbox, size(20, 200));
     println!("{count} ranges: p95 of a start {flooded:?}, without them {quiet:?}");
-    let uuid = sandbox.getgpu(["--for", "60"]).run().line();
+    let uuid = sandbox.line("--for 60");
     assert!(sandbox.uuids().contains(&uuid));
     assert_eq!(listing::free_devices(&sandbox), "6");
-    sandbox.getgpu(["--release-all"]).run().exits(0);
+    sandbox.ask("--release-all").exits(0);
     assert_eq!(listing::free_devices(&sandbox), "7");
 }
 
@@ -84,7 +61,7 @@ fn few_calls_are_made_to_a_lock_that_anybody_can_fill() {
     let sandbox = Sandbox::new("a100x8");
     let calls = |words: &[&str]| {
         let trace = sandbox.path("work/trace");
-        let run = sandbox.command("strace").args(["-f", "-qq", "-o"]);
+        let run = sandbox.words("strace -f -qq -o");
         let run = run
             .args([trace.as_os_str()])
             .args(["-e", "trace=fcntl,openat"]);
@@ -94,7 +71,7 @@ fn few_calls_are_made_to_a_lock_that_anybody_can_fill() {
         let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
         (count("F_OFD_"), count(&lock))
     };
-    sandbox.getgpu(["--list"]).run().exits(0);
+    sandbox.ask("--list").exits(0);
     // 56 free devices; the queue; who waits.
     assert_eq!(calls(&["getgpu", "--list"]), (3, 2));
     // The queue, the device, the try, the other side, the settling, and three on each of
@@ -112,18 +89,12 @@ fn a_queue_whose_last_ticket_is_locked_still_serves() {
             bytes::lock(&stranger, libc::F_WRLCK, bytes::NUMBERS, bytes::ALL_NUMBERS).unwrap();
         } else {
             for line in 1..=3000 {
-                bytes::lock(
-                    &stranger,
-                    libc::F_WRLCK,
-                    bytes::NUMBERS + (line << 22) - 1,
-                    1,
-                )
-                .unwrap();
+                let last = bytes::NUMBERS + (line << 22) - 1;
+                bytes::lock(&stranger, libc::F_WRLCK, last, 1).unwrap();
             }
         }
         let held = sandbox
-            .command("cudawrap")
-            .args(["--wait=20", "--", "sim-cuda", "--run", "1"])
+            .words("cudawrap --wait=20 -- sim-cuda --run 1")
             .spawn();
         sandbox.until_running(1);
         let words = [
@@ -142,21 +113,13 @@ fn a_queue_whose_last_ticket_is_locked_still_serves() {
 /// square of their number.
 #[test]
 fn ten_thousands_of_locked_pieces_delay_nobody_beyond_the_limit() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    let Some(sandbox) = root("mig4") else { return };
     let flood = bytes::open(&sandbox);
     let all = sandbox.uuids();
     let count = size(14_000, 20_000) as i64;
     for place in (0..count).rev() {
-        bytes::lock(
-            &flood,
-            libc::F_RDLCK,
-            bytes::span(&all[0]) + bytes::LEASE + place * 3,
-            1,
-        )
-        .unwrap();
+        let piece = bytes::span(&all[0]) + bytes::LEASE + place * 3;
+        bytes::lock(&flood, libc::F_RDLCK, piece, 1).unwrap();
     }
     let held: Vec<_> = all[1..]
         .iter()
@@ -170,19 +133,13 @@ fn ten_thousands_of_locked_pieces_delay_nobody_beyond_the_limit() {
     ] {
         let words = [&["--wait=1"], share, &["--", "true"]].concat();
         let command = sandbox.command("cudawrap").args(words).uid(OTHER);
-        let outcome = if let Some(uuid) = visible {
-            command.visible(uuid)
-        } else {
-            command
-        }
-        .run();
+        let outcome = match visible {
+            Some(uuid) => command.visible(uuid).run(),
+            None => command.run(),
+        };
         println!("{share:?} {visible:?}: {:?}", outcome.elapsed);
         outcome.exits(75);
-        assert!(
-            outcome.elapsed < Duration::from_secs(4),
-            "{share:?} {visible:?}: {:?}",
-            outcome.elapsed
-        );
+        outcome.within(Duration::from_secs(4));
     }
 }
 
@@ -194,15 +151,10 @@ fn a_process_that_locks_in_a_loop_only_takes_devices() {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let hog = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .custom_flags(libc::O_NONBLOCK)
-                .open(sandbox.lock())
-                .unwrap();
+            let hog = bytes::open(&sandbox);
             while !over.load(Ordering::Relaxed) {
-                let _ = lock_range(&hog, libc::F_WRLCK, 0, 0);
-                let _ = lock_range(&hog, libc::F_UNLCK, 0, 0);
+                let _ = bytes::lock(&hog, libc::F_WRLCK, 0, 0);
+                let _ = bytes::lock(&hog, libc::F_UNLCK, 0, 0);
                 std::thread::yield_now();
             }
         });
@@ -213,12 +165,12 @@ fn a_process_that_locks_in_a_loop_only_takes_devices() {
         });
         let (mut ran, mut none) = (0, 0);
         for _ in 0..size(40, 1000) {
-            let outcome = sandbox.command("cudawrap").args(["--", "sim-cuda"]).run();
+            let outcome = sandbox.words("cudawrap -- sim-cuda").run();
             match outcome.code() {
                 Some(0) => ran += 1,
                 Some(75) => none += 1,
                 _ => {
-                    outcome.refuses("cudawrap", 125, "lock");
+                    outcome.refuses(125, "lock");
                     none += 1;
                 }
             }
@@ -226,30 +178,23 @@ fn a_process_that_locks_in_a_loop_only_takes_devices() {
         over.store(true, Ordering::Relaxed);
         println!("under a hog: {ran} ran, {none} told that none is free");
         assert!(ran > 0, "none of {none} ran");
-        assert_eq!(sandbox.folder().runs().unwrap().len(), ran);
+        assert_eq!(sandbox.runs().len(), ran);
     });
     sandbox.assert_exclusive();
-    sandbox
-        .command("cudawrap")
-        .args(["--", "true"])
-        .run()
-        .exits(0);
+    sandbox.words("cudawrap -- true").run().exits(0);
 }
 
 /// The attack on lock files in a sticky directory: put another file in the place of the
 /// lock, and two users get one device.
 #[test]
 fn nobody_but_root_can_put_another_lock_in_its_place() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    let Some(sandbox) = root("mig4") else { return };
     let before = fs::symlink_metadata(sandbox.lock()).unwrap().ino();
     let directory = sandbox.lock().parent().unwrap().display().to_string();
     let tries = size(200, 10_000);
     let script = format!(
         "cd {directory} && i=0; while [ $i -lt {tries} ]; do mv lock other; ln -s /dev/null new; mkfifo fifo; rm -f lock; \
-         mv /tmp/none lock; i=$((i + 1)); done 2>/dev/null; touch {}",
+         mv /tmp/none lock; chmod 0 lock; ln lock x; i=$((i + 1)); done 2>/dev/null; touch {}",
         sandbox.text("work/done")
     );
     let attacker = sandbox
@@ -259,13 +204,7 @@ fn nobody_but_root_can_put_another_lock_in_its_place() {
         .spawn();
     let mut starts = 0;
     while !sandbox.path("work/done").exists() {
-        let users = [1002, 1003].map(|uid| {
-            sandbox
-                .command("cudawrap")
-                .args(["--", "sim-cuda"])
-                .uid(uid)
-                .spawn()
-        });
+        let users = [1002, 1003].map(|uid| sandbox.words("cudawrap -- sim-cuda").uid(uid).spawn());
         for user in users {
             user.wait().exits(0);
         }
@@ -278,4 +217,64 @@ fn nobody_but_root_can_put_another_lock_in_its_place() {
     println!(
         "{tries} times every way to replace the lock, {starts} starts of two others: no way, 0 collisions"
     );
+}
+
+fn own_pid() -> i64 {
+    i64::from(std::process::id())
+}
+
+/// The processes that a listing names for a device. A child that another test has just
+/// forked has this process's descriptors too.
+fn holder_pids(listed: &serde_json::Value, uuid: &str) -> Vec<i64> {
+    let holders = listing::device(listed, uuid)["holders"].as_array().unwrap();
+    holders
+        .iter()
+        .filter_map(|holder| holder["pid"].as_i64())
+        .collect()
+}
+
+/// Any user can lock bytes that stand for another user and another process. They limit
+/// no user who holds nothing, and root reads who really has the device.
+#[test]
+fn forged_signatures_limit_no_other_user() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::with("mig4", "max_per_user = 1");
+    let victim = sandbox.words("sleep 1000").uid(OTHER).spawn();
+    let span = bytes::span(&sandbox.uuids()[0]);
+    let attacker = bytes::open(&sandbox);
+    let lock = |start, count| bytes::lock(&attacker, libc::F_RDLCK, start, count).unwrap();
+    lock(span + bytes::LEASE, 1);
+    lock(span + bytes::LEASE_UIDS + i64::from(OTHER), 1);
+    let unsigned = sandbox.words("cudawrap -- true").uid(OTHER).run();
+    unsigned.exits(0).says(&[]);
+    lock(span + bytes::LEASE_PIDS + i64::from(victim.pid()), 1);
+    let signed = sandbox.words("cudawrap -- true").uid(OTHER).run();
+    signed.exits(0).says(&[]);
+    let listed = listing::json(&sandbox);
+    let pids = holder_pids(&listed, &sandbox.uuids()[0]);
+    assert!(pids.contains(&own_pid()), "{listed}");
+    assert!(!pids.contains(&i64::from(victim.pid())), "{listed}");
+}
+
+/// One lock on everything signs for no user.
+#[test]
+fn one_lock_on_the_whole_file_names_no_user() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::with("mig4", "max_per_user = 1");
+    let attacker = bytes::open(&sandbox);
+    bytes::lock(&attacker, libc::F_RDLCK, 0, i64::MAX).unwrap();
+    let table = sandbox.ask("--list");
+    table.exits(0);
+    // A program that another test starts has a copy of this lock until it is executed.
+    assert!(table.stdout.lines().count() <= 40, "{}", table.stdout);
+    let listed = listing::json(&sandbox);
+    for uuid in sandbox.uuids() {
+        assert!(holder_pids(&listed, &uuid).contains(&own_pid()), "{listed}");
+    }
+    let refused = sandbox.words("cudawrap -- true").uid(OTHER).run();
+    refused.exits(75).mentions("no free device");
 }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use getgpu_tests::on_target;
-use harness::{BEFORE_470, Command, Running, Sandbox, WIDE_PROCESSES, skip};
+use harness::{Command, Running, Sandbox, skip};
 
 /// The Python that `.ci/run` installs other people's readers for.
 fn readers() -> Option<PathBuf> {
@@ -31,7 +31,7 @@ fn beside(name: &str) -> PathBuf {
 /// Holds getgpu's listing against every reader; `with` puts in what else the programs need.
 #[track_caller]
 fn agree(sandbox: &Sandbox, python: &Path, words: &[&str], with: impl Fn(Command) -> Command) {
-    let listing = with(sandbox.getgpu(["--list", "--json"])).run();
+    let listing = with(sandbox.words("getgpu --list --json")).run();
     let file = sandbox.file("work/listing", &listing.exits(0).stdout, 0o644);
     let script = beside("agree.py");
     let command = sandbox
@@ -56,19 +56,13 @@ fn programs(sandbox: &Sandbox) -> Vec<Running> {
 }
 
 #[test]
-fn other_readers_of_nvml_agree_with_the_listing_device_by_device() {
+fn other_readers_of_nvml_agree_with_the_listing_on_each_device() {
     let Some(python) = readers() else {
         return;
     };
     let mut devices = 0;
     for node in sim_node::builtin_names() {
-        // Nothing looks a function up that the driver of these nodes did not have.
-        let hidden = match node {
-            "pre470" => BEFORE_470,
-            "wide535" => WIDE_PROCESSES,
-            _ => &[],
-        };
-        let sandbox = Sandbox::builder(node).hide(hidden).build();
+        let sandbox = Sandbox::new(node);
         let _programs = programs(&sandbox);
         println!("{node}:");
         agree(&sandbox, &python, &[], |command| command);

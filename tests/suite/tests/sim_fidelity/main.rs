@@ -1,5 +1,5 @@
-//! Tests of the tests: the simulated node against programs that know nothing of it, the
-//! sandbox's own judgements, and the table of evidence.
+//! Tests of the tests: the simulated node against programs that know nothing of it, and
+//! the sandbox's own judgements.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,
@@ -7,7 +7,6 @@
     reason = "a panic is a failed test; figures and SKIPPED lines are read"
 )]
 
-mod evidence_table;
 mod foreign_programs;
 mod program_contexts;
 mod real_libraries;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use harness::{Sandbox, Signal, skip};
 
 #[test]
-fn a_reservation_is_seen_as_something_left_behind_and_ends_with_the_sandbox() {
+fn a_reservation_is_seen_as_left_over_and_ends_with_its_sandbox() {
     let sandbox = Sandbox::new("a100x1");
     sandbox.assert_clean(Duration::ZERO);
     let uuid = sandbox.getgpu([] as [&str; 0]).run().line();
@@ -24,88 +24,17 @@ fn a_reservation_is_seen_as_something_left_behind_and_ends_with_the_sandbox() {
 }
 
 #[test]
-fn a_clash_of_two_programs_is_seen() {
-    let sandbox = Sandbox::new("a100x1");
-    let uuid = sandbox.uuids()[0].clone();
-    let first = sandbox
-        .command("sim-cuda")
-        .visible(&uuid)
-        .args(["--run", "forever"])
-        .spawn();
-    sandbox.until_running(1);
-    sandbox.assert_exclusive();
-    sandbox.command("sim-cuda").visible(&uuid).run().exits(99);
-    assert!(std::panic::catch_unwind(|| sandbox.assert_exclusive()).is_err());
-    first.signal(Signal::SIGKILL);
-    assert_eq!(first.wait().signal(), Some(9));
-}
-
-#[test]
 fn the_machine_does_not_show_through() {
     let sandbox = Sandbox::new("a100x1");
-    let names: Vec<String> = sandbox
-        .command("probe")
-        .run()
-        .stdout
+    let seen = sandbox.command("probe").run().stdout;
+    let names = seen
         .lines()
-        .filter_map(variable)
-        .collect();
-    assert_eq!(
-        names,
-        [
-            "GETGPU_CONFIG",
-            "GETGPU_LOCK",
-            "HOME",
-            "LC_ALL",
-            "LD_LIBRARY_PATH",
-            "PATH",
-            "SIM_NODE"
-        ]
-    );
-    if skip::lacks(&[skip::Need::Root]) {
-        return;
-    }
-    let other = sandbox.getgpu(["--no-reserve"]).uid(1001).run().line();
-    assert!(
-        sandbox.uuids().contains(&other),
-        "other users get everywhere"
-    );
-}
-
-fn variable(line: &str) -> Option<String> {
-    line.strip_prefix("env ")?
-        .split(' ')
-        .next()
-        .map(str::to_owned)
-}
-
-/// `println!` is captured by the test runner, so that nobody would see what was not tried.
-#[test]
-fn no_test_says_that_it_is_skipped_where_the_runner_hides_it() {
-    fn sources(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
-        for entry in std::fs::read_dir(folder).unwrap().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                sources(&path, found);
-            } else if path.extension().is_some_and(|end| end == "rs") {
-                found.push(path);
-            }
-        }
-    }
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut files = Vec::new();
-    for folder in ["tests", "common", "getgpu", "cudawrap", "create-cudawrap"] {
-        sources(&root.join(folder), &mut files);
-    }
-    assert!(files.len() > 200, "{}", files.len());
-    for file in files {
-        let text = std::fs::read_to_string(&file).unwrap();
-        let hidden = ["println!(\"", "print!(\""].map(|start| format!("{start}SKIPPED"));
-        assert!(
-            !hidden.iter().any(|hidden| text.contains(hidden)),
-            "{}: say it by skip::say",
-            file.display()
-        );
+        .filter_map(|line| line.strip_prefix("env ")?.split(' ').next());
+    let expected = "GETGPU_CONFIG GETGPU_LOCK HOME LC_ALL LD_LIBRARY_PATH PATH SIM_NODE";
+    assert_eq!(names.collect::<Vec<_>>().join(" "), expected);
+    if !skip::lacks(&[skip::Need::Root]) {
+        let other = sandbox.ask_as(1001, "--no-reserve").line();
+        assert!(sandbox.uuids().contains(&other), "users get everywhere");
     }
 }
 
@@ -113,9 +42,9 @@ fn no_test_says_that_it_is_skipped_where_the_runner_hides_it() {
 /// with every descriptor that these have open for an instant.
 #[test]
 #[allow(unsafe_code)]
-fn a_program_about_to_start_is_not_ended_with_a_sandbox_whose_lock_the_tests_had_open() {
+fn a_starting_program_with_a_sandboxs_lock_open_is_not_ended() {
     let sandbox = Sandbox::new("mig4");
-    sandbox.getgpu(["--no-reserve"]).run().exits(0);
+    sandbox.ask("--no-reserve").exits(0);
     let lock = std::fs::File::options()
         .read(true)
         .write(true)
@@ -138,4 +67,44 @@ fn a_program_about_to_start_is_not_ended_with_a_sandbox_whose_lock_the_tests_had
     nix::unistd::write(&tell, b"x").unwrap();
     let ended = started.join().unwrap().unwrap();
     assert!(ended.success(), "{ended:?}");
+}
+
+#[test]
+#[ignore = "killed by the next one"]
+fn a_test_that_is_killed() {
+    let sandbox = Sandbox::new("mig4");
+    sandbox.line("--hold=0");
+    let _program = sandbox.leased().spawn();
+    sandbox.until_running(1);
+    println!("{}", sandbox.root().display());
+    nix::sys::signal::raise(Signal::SIGKILL).unwrap();
+}
+
+#[test]
+fn the_processes_of_a_test_that_is_killed_end_with_it() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    let name = "sandbox_checks::a_test_that_is_killed";
+    let words = ["--ignored", "--exact", "--nocapture", name];
+    let output = again.args(words).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let root = text
+        .lines()
+        .find(|line| line.contains("/getgpu-test-"))
+        .unwrap();
+    let is_of_it = |entry: std::fs::DirEntry| {
+        let words = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        let open = std::fs::read_dir(entry.path().join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut files = open.filter_map(|file| std::fs::read_link(file.path()).ok());
+        String::from_utf8_lossy(&words).contains(root) || files.any(|file| file.starts_with(root))
+    };
+    harness::wait::until("nothing is left of it", || {
+        let mut all = std::fs::read_dir("/proc").unwrap().flatten();
+        !all.any(is_of_it) && !std::path::Path::new(root).exists()
+    });
 }

@@ -1,112 +1,43 @@
-//! The list of allowed devices and the excluded ones, in every form that administrators
-//! write. A list that cannot be read or trusted hands out nothing.
+//! The list of allowed devices and the excluded ones. A list that cannot be read or trusted
+//! hands out nothing; the forms of its lines are a table of the unit tests.
 
-use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 
-use getgpu_tests::{OTHER, listing, until_none_is_free};
+use getgpu_tests::{OTHER, root, until_none_is_free};
 use harness::Sandbox;
 use harness::skip::{self, Need};
 
-/// What getgpu gives out on a node of four MIG devices with this list of allowed devices.
-fn given_with(sandbox: &Sandbox, list: &str) -> BTreeSet<String> {
-    let file = sandbox.file("ids", list, 0o644);
-    sandbox.set_settings(&format!("allowed_file = '{}'", file.display()));
-    let given = until_none_is_free(sandbox, &["--for=60"])
-        .into_iter()
-        .collect();
-    sandbox.getgpu(["--release-all"]).run().exits(0);
-    given
-}
-
-fn set(uuids: &[&String]) -> BTreeSet<String> {
-    uuids.iter().map(|uuid| (*uuid).clone()).collect()
-}
-
 #[test]
-fn the_list_takes_comments_blank_lines_crlf_and_capitals() {
-    let sandbox = Sandbox::new("mig4");
-    let uuids = sandbox.uuids();
-    let list = format!(
-        "# ours\r\n\r\n  {}  # first\r\n{}\r\nnot a uuid\r\n",
-        uuids[0],
-        uuids[2].to_uppercase()
-    );
-    assert_eq!(given_with(&sandbox, &list), set(&[&uuids[0], &uuids[2]]));
-    let marked = format!("\u{feff}{}\r\n{}\r\n", uuids[1], uuids[3]);
-    assert_eq!(
-        given_with(&sandbox, &marked),
-        set(&[&uuids[1], &uuids[3]]),
-        "a byte order mark"
-    );
-}
-
-#[test]
-fn a_gpu_stands_for_its_mig_devices_and_the_old_form_for_one() {
-    let sandbox = Sandbox::new("mig4");
-    let listing = listing::json(&sandbox);
-    let first = &listing["devices"][0];
-    let gpu = first["gpu_uuid"].as_str().unwrap();
-    assert_eq!(given_with(&sandbox, gpu).len(), 4);
-    let list = format!(
-        "MIG-{gpu}/{}/{}\n",
-        first["gpu_instance"], first["compute_instance"]
-    );
-    assert_eq!(
-        given_with(&sandbox, &list),
-        [first["uuid"].as_str().unwrap().to_owned()].into()
-    );
-}
-
-#[test]
-fn an_empty_list_allows_nothing_and_an_unreadable_one_hands_out_nothing() {
+fn an_empty_or_unreadable_list_hands_out_nothing() {
     let sandbox = Sandbox::new("mig4");
     let file = sandbox.file("ids", "# none\n", 0o644);
     sandbox.set_settings(&format!("allowed_file = '{}'", file.display()));
-    sandbox
-        .getgpu(["--no-reserve"])
-        .run()
-        .exits(3)
-        .prints("")
-        .mentions("4 not on the site's list of allowed devices");
+    let outcome = sandbox.ask("--no-reserve");
+    outcome.refuses(3, "4 not on the site's list of allowed devices");
     std::fs::write(&file, "MIG-7a1b2c3d-0001-5abc-8def-000000000009\n").unwrap();
-    sandbox.getgpu(["--no-reserve"]).run().exits(3).prints("");
+    sandbox.ask("--no-reserve").exits(3).prints("");
     std::fs::remove_file(&file).unwrap();
-    sandbox.getgpu(["--no-reserve"]).run().exits(0);
+    sandbox.ask("--no-reserve").exits(0);
     std::os::unix::fs::symlink("/nowhere/ids", &file).unwrap();
-    sandbox
-        .getgpu(["--no-reserve"])
-        .run()
-        .exits(2)
-        .prints("")
-        .mentions("cannot be read: No such file or directory");
+    let outcome = sandbox.ask("--no-reserve");
+    outcome.refuses(2, "cannot be read: No such file or directory");
     std::fs::remove_file(&file).unwrap();
     std::fs::write(&file, "").unwrap();
     if skip::lacks(&[Need::Root]) {
         return;
     }
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let outcome = sandbox.getgpu(["--no-reserve"]).uid(OTHER).run();
-    outcome
-        .exits(2)
-        .prints("")
-        .mentions("cannot be read: Permission denied");
-    sandbox
-        .command("cudawrap")
-        .args(["--", "true"])
-        .uid(OTHER)
-        .run()
-        .exits(125);
+    let outcome = sandbox.ask_as(OTHER, "--no-reserve");
+    outcome.refuses(2, "cannot be read: Permission denied");
+    let program = sandbox.words("cudawrap -- true").uid(OTHER).run();
+    program.exits(125);
 }
 
 /// A `library` in such a file would run in everybody's processes, and such a list hands
 /// out devices that are not the site's to give.
 #[test]
 fn files_that_others_can_write_are_not_used() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    let Some(sandbox) = root("mig4") else { return };
     let list = sandbox.file("site/ids", &format!("{}\n", sandbox.uuids()[0]), 0o644);
     let config = sandbox.file(
         "site/config.toml",
@@ -126,48 +57,30 @@ fn files_that_others_can_write_are_not_used() {
             .uid(uid)
             .run()
     };
-    for (path, uid, mode, why) in [
+    #[rustfmt::skip]
+    let cases = [
         (&config, 0, 0o666, "others can write to"),
         (&config, 0, 0o664, "others can write to"),
-        (
-            &config,
-            1002,
-            0o644,
-            "belongs to uid 1002, which is neither root nor you",
-        ),
+        (&config, 1002, 0o644, "belongs to uid 1002, which is neither root nor you"),
         (&list, 0, 0o646, "others can write to"),
-        (
-            &list,
-            1002,
-            0o644,
-            "belongs to uid 1002, which is neither root nor you",
-        ),
+        (&list, 1002, 0o644, "belongs to uid 1002, which is neither root nor you"),
         (&site, 0, 0o777, "others can write to"),
-        (
-            &site,
-            1002,
-            0o755,
-            "belongs to uid 1002, which is neither root nor you",
-        ),
-    ] {
+        (&site, 1002, 0o755, "belongs to uid 1002, which is neither root nor you"),
+    ];
+    for (path, uid, mode, why) in cases {
         own(path, uid, mode);
-        ask(&["getgpu", "--no-reserve"], OTHER).refuses("getgpu", 2, why);
-        ask(&["cudawrap", "--", "true"], OTHER).refuses("cudawrap", 125, why);
+        ask(&["getgpu", "--no-reserve"], OTHER).refuses(2, why);
+        ask(&["cudawrap", "--", "true"], OTHER).refuses(125, why);
         let check = ask(&["getgpu", "--check"], OTHER);
-        check.exits(1);
-        assert!(
-            check
-                .stdout
-                .lines()
-                .any(|line| line.starts_with("problem ") && line.contains(why)),
-            "{check:#?}"
-        );
+        let mut lines = check.exits(1).stdout.lines();
+        let problem = lines.any(|line| line.starts_with("problem ") && line.contains(why));
+        assert!(problem, "{check:#?}");
         own(path, 0, if path == &site { 0o755 } else { 0o644 });
     }
     // The caller's own will do, and root's in a directory where nobody can replace it.
     own(&config, OTHER, 0o644);
     ask(&["getgpu", "--no-reserve"], OTHER).line();
-    ask(&["getgpu", "--no-reserve"], 1002).refuses("getgpu", 2, "belongs to uid 1001");
+    ask(&["getgpu", "--no-reserve"], 1002).refuses(2, "belongs to uid 1001");
     own(&config, 0, 0o644);
     own(&site, 0, 0o1777);
     ask(&["getgpu", "--no-reserve"], OTHER).line();
@@ -176,14 +89,17 @@ fn files_that_others_can_write_are_not_used() {
     std::os::unix::fs::symlink(sandbox.path("config.real"), &config).unwrap();
     ask(&["getgpu", "--no-reserve"], OTHER).line();
     std::os::unix::fs::lchown(&config, Some(1002), None).unwrap();
-    ask(&["getgpu", "--no-reserve"], OTHER).refuses("getgpu", 2, "belongs to uid 1002");
+    ask(&["getgpu", "--no-reserve"], OTHER).refuses(2, "belongs to uid 1002");
 }
 
 #[test]
 fn allowed_replaces_the_file_and_excluded_cuts_it() {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();
-    let file = sandbox.file("ids", &uuids[3], 0o644);
+    // As an editor of Windows leaves it, with a byte order mark.
+    let file = sandbox.file("ids", &format!("\u{feff}{}\r\n", uuids[3]), 0o644);
+    sandbox.set_settings(&format!("allowed_file = '{}'", file.display()));
+    assert_eq!(sandbox.line("--no-reserve"), uuids[3]);
     let text = format!(
         "allowed_file = '{}'\nallowed = ['{}', '{}']\nexcluded = ['{}']",
         file.display(),
@@ -196,4 +112,18 @@ fn allowed_replaces_the_file_and_excluded_cuts_it() {
         until_none_is_free(&sandbox, &["--for=60"]),
         [uuids[1].clone()]
     );
+}
+
+/// A typing mistake there would hand out the device that was to be drained.
+#[test]
+fn an_excluded_entry_that_names_no_device_is_told_at_use() {
+    let sandbox = Sandbox::new("mig4");
+    sandbox.set_settings("excluded = ['GPU 3']");
+    let line = "excluded list: `GPU 3` is not the UUID of a device and excludes nothing";
+    sandbox.getgpu([""; 0]).run().exits(0).mentions(line);
+    let ran = sandbox.words("cudawrap -- true").run();
+    ran.exits(0).mentions(line);
+    let other = "excluded = ['MIG-00000000-0000-0000-0000-000000000000']";
+    sandbox.set_settings(other);
+    sandbox.getgpu([""; 0]).run().exits(0).says(&[]);
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use getgpu_tests::OTHER;
-use harness::{Outcome, Sandbox, Signal, wait};
+use harness::{Outcome, Sandbox, wait};
 
 #[test]
 fn a_hold_and_a_wait_last_no_longer_than_the_site_allows() {
@@ -13,9 +13,7 @@ fn a_hold_and_a_wait_last_no_longer_than_the_site_allows() {
         "getgpu --hold >/dev/null; getgpu --wait; echo $?; getgpu --wait=1h; echo $?; sleep 30";
     // Root is exempt from max_per_user alone; it may hold without end by --hold=0.
     for other in if root { &[false, true][..] } else { &[false] } {
-        let sandbox = Sandbox::builder("h200x1")
-            .settings("max_hold = '600ms'\nmax_wait = '300ms'")
-            .build();
+        let sandbox = Sandbox::with("h200x1", "max_hold = '600ms'\nmax_wait = '300ms'");
         let shell = sandbox.shell("bash", script);
         let shell = if *other { shell.uid(OTHER) } else { shell }.spawn();
         wait::until("it waited in vain, and then not", || {
@@ -23,10 +21,9 @@ fn a_hold_and_a_wait_last_no_longer_than_the_site_allows() {
         });
         let said = shell.stdout();
         assert!(said.starts_with("1\n"), "{said}");
-        shell.signal(Signal::SIGKILL);
-        shell.wait();
+        shell.kill();
         wait::until("nothing is held", || !sandbox.locked());
-        sandbox.getgpu(["--for", "1h"]).run().exits(0);
+        sandbox.ask("--for 1h").exits(0);
         wait::until("no program came, for as long as one may hold", || {
             !sandbox.locked()
         });
@@ -46,10 +43,7 @@ fn a_drained_device_is_not_given_to_waiters() {
     };
     let (first, second) = (run(&uuids[0]), run(&uuids[1]));
     sandbox.until_running(2);
-    let waiter = sandbox
-        .command("cudawrap")
-        .args(["--wait", "--", "sim-cuda"])
-        .spawn();
+    let waiter = sandbox.words("cudawrap --wait -- sim-cuda").spawn();
     wait::until("it waits", || {
         waiter
             .stderr()
@@ -58,73 +52,44 @@ fn a_drained_device_is_not_given_to_waiters() {
     sandbox.set_settings(&format!("excluded = ['{}']", uuids[0]));
     // A second later at the latest it is known to who waits.
     std::thread::sleep(Duration::from_millis(1500));
-    first.signal(Signal::SIGKILL);
-    first.wait();
-    wait::throughout(
-        Duration::from_millis(700),
-        "the drained device is left alone",
-        || sandbox.running() == 1,
-    );
-    second.signal(Signal::SIGKILL);
-    second.wait();
+    first.kill();
+    let what = "the drained device is left alone";
+    wait::throughout(Duration::from_millis(700), what, || sandbox.running() == 1);
+    second.kill();
     waiter.wait().exits(0);
-    assert_eq!(
-        sandbox.folder().runs().unwrap().last().unwrap().uuid,
-        uuids[1]
-    );
+    assert_eq!(sandbox.runs().last().unwrap().uuid, uuids[1]);
 }
 
 #[test]
 fn a_shortened_time_limit_is_reported() {
-    let sandbox = Sandbox::builder("h200x1")
-        .settings("max_hold = '2s'\nmax_wait = '300ms'")
-        .build();
+    let sandbox = Sandbox::with("h200x1", "max_hold = '2s'\nmax_wait = '300ms'");
     let (hold, wait) = (
         "getgpu: reserved for at most 2s, the limit of this node (max_hold)",
         "waiting for at most 0.3s, the limit of this node (max_wait)",
     );
-    sandbox.getgpu(["--for", "1s"]).run().exits(0).says(&[]);
-    sandbox.getgpu(["--release-all"]).run().exits(0);
+    sandbox.ask("--for 1s").exits(0).says(&[]);
+    sandbox.ask("--release-all").exits(0);
     for long in [&["--for=1h"][..], &["--hold"]] {
         sandbox.getgpu(long).run().exits(0).says(&[hold]);
-        sandbox.getgpu(["--release-all"]).run().exits(0);
+        sandbox.ask("--release-all").exits(0);
     }
     let _program = sandbox.occupy(&sandbox.uuids(), "");
     let cut = |outcome: Outcome, program: &str, status: i32| {
-        assert!(
-            outcome
-                .exits(status)
-                .stderr
-                .starts_with(&format!("{program}: {wait}\n")),
-            "{outcome:#?}"
+        outcome.exits(status);
+        assert_eq!(
+            outcome.stderr.lines().next(),
+            Some(&*format!("{program}: {wait}"))
         );
     };
-    cut(sandbox.getgpu(["--wait"]).run(), "getgpu", 1);
-    cut(
-        sandbox
-            .command("cudawrap")
-            .args(["--wait=1h", "--", "true"])
-            .run(),
-        "cudawrap",
-        75,
-    );
-    let short = sandbox.getgpu(["--wait=0.1"]).run();
+    cut(sandbox.ask("--wait"), "getgpu", 1);
+    let leased = sandbox.words("cudawrap --wait=1h -- true").run();
+    cut(leased, "cudawrap", 75);
+    let short = sandbox.ask("--wait=0.1");
     assert!(!short.exits(1).stderr.contains("max_wait"), "{short:#?}");
     // A device that the variable names is waited for in another way.
     let uuid = &sandbox.uuids()[0];
-    let _lease = sandbox
-        .command("cudawrap")
-        .args(["--", "sleep", "60"])
-        .visible(uuid)
-        .spawn();
+    let _lease = sandbox.words("cudawrap -- sleep 60").visible(uuid).spawn();
     wait::until("it is leased", || sandbox.locked());
-    cut(
-        sandbox
-            .command("cudawrap")
-            .args(["--wait", "--", "true"])
-            .visible(uuid)
-            .run(),
-        "cudawrap",
-        75,
-    );
+    let named = sandbox.words("cudawrap --wait -- true").visible(uuid);
+    cut(named.run(), "cudawrap", 75);
 }

@@ -1,5 +1,5 @@
-//! Settings files, variables and prefixes: who may set what. An error is reported by
-//! file, line and column.
+//! Settings files, variables and prefixes: who may set what, and what is said of a setting
+//! that no program knows.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -23,20 +23,17 @@ fn a_prefix_has_settings_of_its_own() {
     let home = sandbox.path("home");
     let show = |user: &str| {
         sandbox.file("home/getgpu/config.toml", user, 0o644);
-        let command = sandbox
-            .command(prefix.join("bin/getgpu"))
-            .args(["--show-config"]);
+        let command = sandbox.bare(prefix.join("bin/getgpu"));
         command
+            .args(["--show-config"])
             .env_remove("GETGPU_CONFIG")
             .env("XDG_CONFIG_HOME", &home)
             .run()
     };
     let from = file.display().to_string();
     let has = |outcome: &harness::Outcome, setting: &str, source: &str| {
-        outcome
-            .stdout
-            .lines()
-            .any(|line| line.starts_with(setting) && line.contains(source))
+        let mut lines = outcome.stdout.lines();
+        lines.any(|line| line.starts_with(setting) && line.contains(source))
     };
     let shown = show("");
     assert!(
@@ -62,13 +59,13 @@ fn a_prefix_has_settings_of_its_own() {
     let own =
         |path: &std::path::Path, uid: u32| std::os::unix::fs::chown(path, Some(uid), None).unwrap();
     own(&file, OTHER);
-    show("").refuses("getgpu", 2, "which is neither root nor the prefix's owner");
+    show("").refuses(2, "which is neither root nor the prefix's owner");
     for path in [prefix.clone(), prefix.join("etc/getgpu")] {
         own(&path, OTHER);
     }
     show("").exits(0);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
-    show("").refuses("getgpu", 2, "others can write to");
+    show("").refuses(2, "others can write to");
     // One that only shows what could be set, as it is installed, sets nothing and needs
     // no trust.
     std::fs::write(&file, "# reserve_for = 7\n").unwrap();
@@ -90,17 +87,20 @@ fn settings_of_a_prefix_that_cannot_be_reached_hand_out_nothing() {
         .unwrap();
     }
     let run = |program: &str, arguments: &[&str]| {
-        let command = sandbox.command(prefix.join("bin").join(program));
-        let command = command.env_remove("GETGPU_CONFIG").args(arguments);
-        if nix::unistd::geteuid().is_root() {
-            command.uid(OTHER).run()
+        let program = prefix.join("bin").join(program);
+        let command = if nix::unistd::geteuid().is_root() {
+            let user = format!("setpriv --reuid={OTHER} --regid={OTHER} --clear-groups");
+            let mut words = user.split(' ');
+            let command = sandbox.bare(words.next().unwrap());
+            command.args(words).args([program])
         } else {
-            command.run()
-        }
+            sandbox.bare(program)
+        };
+        command.env_remove("GETGPU_CONFIG").args(arguments).run()
     };
     let refused = |why: &str| {
-        run("getgpu", &["--count-free"]).refuses("getgpu", 2, why);
-        run("cudawrap", &["--", "true"]).refuses("cudawrap", 125, why);
+        run("getgpu", &["--count-free"]).refuses(2, why);
+        run("cudawrap", &["--", "true"]).refuses(125, why);
     };
     run("getgpu", &["--count-free"]).exits(0).prints("4\n");
     let folder = prefix.join("etc/getgpu");
@@ -118,39 +118,6 @@ fn settings_of_a_prefix_that_cannot_be_reached_hand_out_nothing() {
 }
 
 #[test]
-fn errors_are_reported_by_file_line_and_column() {
-    let sandbox = Sandbox::new("mig4");
-    let file = sandbox.settings_file().display().to_string();
-    for (text, line) in [
-        (
-            "allowed_file = '/nowhere'\nmin-memry = 3\n",
-            "2:1: unknown setting `min-memry`",
-        ),
-        (
-            "reserve_for = 'abc'\nallowed_file = '/nowhere'\n",
-            "1:15: `reserve_for`: `abc` is not a time; write 30 (seconds), 1.5m, 2h or 1d",
-        ),
-    ] {
-        sandbox.set_settings(text);
-        let outcome = sandbox.getgpu(["--no-reserve"]).run();
-        outcome
-            .exits(2)
-            .prints("")
-            .mentions(&format!("getgpu: {file}:{line}"));
-        let outcome = sandbox.command("cudawrap").args(["--", "true"]).run();
-        outcome
-            .exits(125)
-            .mentions(&format!("cudawrap: {file}:{line}"));
-    }
-    sandbox.set_settings("type = \nallowed_file = '/nowhere'\n");
-    sandbox
-        .getgpu(["--no-reserve"])
-        .run()
-        .exits(2)
-        .mentions(&format!("{file}:1:"));
-}
-
-#[test]
 fn policy_is_the_administrators_and_preferences_are_the_users() {
     let sandbox = Sandbox::new("mig4");
     let home = sandbox.path("user");
@@ -165,10 +132,7 @@ fn policy_is_the_administrators_and_preferences_are_the_users() {
     std::fs::write(&file, "reserve_for = 11\ntype = 'gpu'\n").unwrap();
     ask(&["--no-reserve"]).exits(3);
     ask(&["--no-reserve", "--type", "mig"]).exits(0);
-    let shown = ask(&["--show-config", "--type", "any"])
-        .exits(0)
-        .stdout
-        .clone();
+    let shown = ask(&["--show-config", "--type", "any"]).output();
     for line in [
         format!("reserve_for = \"11s\"  # {}", file.display()),
         "type = \"any\"  # --type".to_owned(),
@@ -182,13 +146,9 @@ fn policy_is_the_administrators_and_preferences_are_the_users() {
 #[test]
 fn a_settings_file_that_was_named_has_to_be_there() {
     let sandbox = Sandbox::new("mig4");
-    let outcome = sandbox
-        .getgpu(["--no-reserve"])
-        .env("GETGPU_CONFIG", sandbox.path("nowhere.toml"))
-        .run();
-    outcome
-        .exits(2)
-        .mentions("nowhere.toml: cannot be read: No such file or directory");
+    std::fs::remove_file(sandbox.settings_file()).unwrap();
+    let line = "config.toml: cannot be read: No such file or directory";
+    sandbox.ask("--no-reserve").exits(2).mentions(line);
 }
 
 #[test]
@@ -200,76 +160,37 @@ fn a_batch_job_has_its_grant_or_what_the_site_says() {
         uuids[0]
     ));
     for job in ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"] {
-        let ask = || sandbox.getgpu(["--no-reserve"]).env(job, "7");
-        ask()
+        let ask = |option: &str| sandbox.getgpu([option]).env(job, "7");
+        ask("--no-reserve")
             .run()
-            .exits(3)
-            .prints("")
-            .mentions("this job was given no GPU");
-        assert_eq!(
-            ask().visible(&uuids[2]).run().line(),
-            uuids[2],
-            "the grant alone counts, not the list"
-        );
-        sandbox
-            .getgpu(["--ignore-grant"])
-            .env(job, "7")
-            .visible(&uuids[2])
-            .run()
-            .exits(3)
-            .prints("");
-        assert_eq!(
-            sandbox.getgpu(["--count-free"]).env(job, "7").run().line(),
-            "0"
-        );
-        let listing = sandbox
-            .getgpu(["--list", "--json"])
-            .env(job, "7")
-            .run()
-            .exits(0)
-            .stdout
-            .clone();
+            .refuses(3, "this job was given no GPU");
+        // The grant alone counts, not the list.
+        let granted = ask("--no-reserve").visible(&uuids[2]).run();
+        assert_eq!(granted.line(), uuids[2]);
+        let ignored = ask("--ignore-grant").visible(&uuids[2]).run();
+        ignored.exits(3).prints("");
+        ask("--count-free").run().answers("0\n");
+        let listing = ask("--list").args(["--json"]).run().output();
         let listing: serde_json::Value = serde_json::from_str(&listing).unwrap();
-        assert_eq!(
-            listing["devices"].as_array().unwrap().len(),
-            4,
-            "all devices of the node"
-        );
-        assert!(
-            listing["devices"][0]["index"].is_null(),
-            "none of them in the pool"
-        );
+        // All devices of the node, and none of them in the pool.
+        assert_eq!(getgpu_tests::listing::devices(&listing).len(), 4);
+        assert!(listing["devices"][0]["index"].is_null());
         // As a prolog reserves, and the task reads it back.
-        let reserved = sandbox.getgpu(["--hold", "--tag", job]).run();
-        assert_eq!(
-            sandbox.getgpu(["--tag", job]).env(job, "7").run().line(),
-            reserved.line()
-        );
-        sandbox.getgpu(["--release", job]).run().exits(0);
+        let reserved = sandbox.line(&format!("--hold --tag {job}"));
+        assert_eq!(ask("--tag").args([job]).run().line(), reserved);
+        sandbox.ask(&format!("--release {job}")).exits(0);
     }
-    sandbox
-        .getgpu(["--no-reserve"])
-        .visible(&uuids[2])
-        .run()
-        .exits(3);
-    assert_eq!(
-        sandbox.getgpu(["--no-reserve"]).run().line(),
-        uuids[0],
-        "outside a job the list counts"
-    );
+    sandbox.ask_within(&uuids[2], "--no-reserve").exits(3);
+    // Outside a job the list counts.
+    assert_eq!(sandbox.line("--no-reserve"), uuids[0]);
 }
 
 #[test]
-fn the_annotated_settings_file_shows_every_key_with_its_built_in_value() {
+fn the_annotated_settings_file_shows_every_keys_built_in_value() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/config.toml");
     let text = std::fs::read_to_string(path).unwrap();
     let sandbox = Sandbox::new("mig4");
-    let shown = sandbox
-        .getgpu(["--show-config"])
-        .run()
-        .exits(0)
-        .stdout
-        .clone();
+    let shown = sandbox.ask("--show-config").output();
     for line in shown.lines() {
         let (key, _) = line.split_once(" = ").unwrap();
         assert!(
@@ -282,7 +203,7 @@ fn the_annotated_settings_file_shows_every_key_with_its_built_in_value() {
         .lines()
         .map(|line| {
             line.strip_prefix('#')
-                .filter(|l| (l.contains(" = ") || l.starts_with("[program")) && !l.starts_with(' '))
+                .filter(|l| (l.contains(" = ") || l.starts_with('[')) && !l.starts_with(' '))
                 .unwrap_or(line)
         })
         .fold(String::new(), |all, line| all + line + "\n");
@@ -291,7 +212,7 @@ fn the_annotated_settings_file_shows_every_key_with_its_built_in_value() {
         .replace("lock = ", "#lock = ")
         .replace("library = ", "#library = ");
     sandbox.set_settings(&kept);
-    sandbox.getgpu(["--show-config"]).run().exits(0);
+    sandbox.ask("--show-config").exits(0);
 }
 
 /// The message about an unknown setting sends people to --show-config, which must not end
@@ -300,52 +221,30 @@ fn the_annotated_settings_file_shows_every_key_with_its_built_in_value() {
 fn show_config_lists_the_settings_also_beside_an_unknown_one() {
     let sandbox = Sandbox::new("mig4");
     sandbox.set_settings("nope = 1\nreserve_for = '7s'");
-    let refused = sandbox.getgpu(["--no-reserve"]).run();
+    let refused = sandbox.ask("--no-reserve");
     refused
-        .refuses("getgpu", 2, "unknown setting `nope`")
+        .refuses(2, "unknown setting `nope`")
         .mentions("getgpu: hint: getgpu --show-config lists");
-    let shown = sandbox.getgpu(["--show-config"]).run();
+    let shown = sandbox.ask("--show-config");
     shown.exits(0).mentions("unknown setting `nope`");
-    assert!(
-        shown
-            .stdout
-            .lines()
-            .any(|line| line.starts_with("reserve_for = \"7s\"")),
-        "{shown:#?}"
-    );
+    shown.shows("reserve_for = \"7s\"");
 }
 
 /// Slurm's `--mem` takes a bare number as MiB.
 #[test]
 fn a_small_bare_number_of_bytes_is_no_amount_of_memory() {
     let sandbox = Sandbox::new("mig4");
-    let refused = |command: harness::Command, program: &str, status: i32| {
-        command
-            .run()
-            .refuses(program, status, "did you mean 20000M?");
-    };
-    refused(sandbox.getgpu(["--min-memory", "20000"]), "getgpu", 2);
-    refused(
-        sandbox
-            .command("cudawrap")
-            .args(["--min-memory=20000", "--", "true"]),
-        "cudawrap",
-        125,
-    );
-    refused(
-        sandbox
-            .command("cudawrap")
-            .args(["--", "true"])
-            .env("CUDAWRAP_MIN_MEMORY", "20000"),
-        "cudawrap",
-        125,
-    );
+    let hint = "did you mean 20000M?";
+    sandbox.ask("--min-memory 20000").refuses(2, hint);
+    let typed = sandbox.words("cudawrap --min-memory=20000 -- true").run();
+    typed.refuses(125, hint);
+    let set = sandbox
+        .words("cudawrap -- true")
+        .env("CUDAWRAP_MIN_MEMORY", "20000");
+    set.run().refuses(125, hint);
     for fine in ["0", "1048576", "20000k", "1M"] {
-        sandbox
-            .getgpu(["--no-reserve", "--min-memory", fine])
-            .run()
-            .line();
+        sandbox.line(&format!("--no-reserve --min-memory {fine}"));
     }
     sandbox.set_settings("min_memory = 20000");
-    refused(sandbox.getgpu(["--no-reserve"]), "getgpu", 2);
+    sandbox.ask("--no-reserve").refuses(2, hint);
 }

@@ -12,46 +12,29 @@ fn a_user_has_no_more_than_the_site_allows() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("a100x1")
-        .settings("max_per_user = 2")
-        .build();
+    let sandbox = Sandbox::with("a100x1", "max_per_user = 2");
     let ask = |arguments: &[&str]| sandbox.getgpu(arguments).uid(OTHER).run();
     let first = ask(&["--for=600"]).line();
-    let program = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .uid(OTHER)
-        .spawn();
+    let program = sandbox.leased().uid(OTHER).spawn();
     sandbox.until_running(1);
     let refused = ask(&[]);
-    refused.refuses("getgpu", 1, "you hold 2 of at most 2: MIG-");
+    refused.refuses(1, "you hold 2 of at most 2: MIG-");
     // The reservation is this process's, who called getgpu.
     let reserved = format!("{first} (pid {}, site_policy", std::process::id());
     assert!(
         refused.stderr.contains(&reserved) && refused.stderr.contains("sim-cuda)"),
         "{refused:?}"
     );
-    sandbox
-        .command("cudawrap")
-        .args(["--", "true"])
-        .uid(OTHER)
-        .run()
-        .refuses("cudawrap", 75, "you hold 2 of at most 2");
-    assert!(
-        ask(&["3"]).line().starts_with("MIG-"),
-        "an index is printed, and not reserved"
-    );
+    let refused = sandbox.words("cudawrap -- true").uid(OTHER).run();
+    refused.refuses(75, "you hold 2 of at most 2");
+    // An index is printed, and not reserved.
+    ask(&["3"]).exits(0).shows("MIG-");
     assert_eq!(sandbox.holders().len(), 1);
     // Others have their own two; root any number.
-    sandbox
-        .getgpu(["-q", "-n", "2", "--for=600"])
-        .uid(OTHER + 1)
-        .run()
-        .line();
-    sandbox.getgpu(["-q", "-n", "3"]).run().line();
-    program.signal(Signal::SIGKILL);
-    program.wait();
-    ask(&["-q", "-n", "2"]).refuses("getgpu", 1, "you hold 1 of at most 2");
+    sandbox.ask_as(OTHER + 1, "-q -n 2 --for=600").line();
+    sandbox.line("-q -n 3");
+    program.kill();
+    ask(&["-q", "-n", "2"]).refuses(1, "you hold 1 of at most 2");
     ask(&["--release-all"]).exits(0);
     assert_eq!(ask(&["-q", "-n", "2"]).line().split(',').count(), 2);
 }
@@ -62,9 +45,7 @@ fn what_a_wrapped_program_holds_is_told_with_its_whole_name() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("mig4")
-        .settings("max_per_user = 2")
-        .build();
+    let sandbox = Sandbox::with("mig4", "max_per_user = 2");
     let app = wrap_shell(&sandbox, "opt", "simulate");
     let script = "unset CUDA_VISIBLE_DEVICES; getgpu --hold > given; mv given ran; kill -STOP $$";
     let run = sandbox
@@ -74,39 +55,30 @@ fn what_a_wrapped_program_holds_is_told_with_its_whole_name() {
         .spawn();
     sandbox.until_file("work/ran");
     let refused = sandbox.getgpu([""; 0]).uid(OTHER).run();
-    refused.refuses("getgpu", 1, "you hold 2 of at most 2: MIG-");
+    refused.refuses(1, "you hold 2 of at most 2: MIG-");
     let who = format!(" (pid {}, simulate)", run.pid());
     assert_eq!(refused.stderr.matches(&who).count(), 2, "{refused:#?}");
 }
 
 #[test]
-fn a_request_beyond_the_user_limit_is_refused_at_once_also_with_wait() {
+fn a_request_over_the_user_limit_is_refused_even_with_wait() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("h200x1")
-        .settings("max_per_user = 2")
-        .build();
+    let sandbox = Sandbox::with("h200x1", "max_per_user = 2");
     sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 4\n");
     let line = "--count 3: max_per_user allows 2 at a time on this node";
-    let taken = sandbox.getgpu(["-q", "-n", "3", "--hold=0"]).run();
+    let taken = sandbox.ask("-q -n 3 --hold=0");
     taken.line();
     for words in [&["-n", "3"][..], &["-n", "3", "--wait"]] {
-        sandbox
-            .getgpu(words)
-            .uid(OTHER)
-            .run()
-            .refuses("getgpu", 3, line);
+        let ask = sandbox.getgpu(words).uid(OTHER).run();
+        ask.refuses(3, line);
         let program = [words, &["--", "true"]].concat();
-        sandbox
-            .command("cudawrap")
-            .args(program)
-            .uid(OTHER)
-            .run()
-            .refuses("cudawrap", 125, line);
+        let program = sandbox.command("cudawrap").args(program).uid(OTHER).run();
+        program.refuses(125, line);
     }
     // So are shares that are more together, of which a user can never have that many.
-    sandbox.getgpu(["--release-all"]).run().exits(0);
+    sandbox.ask("--release-all").exits(0);
     sandbox.set_settings("max_per_user = 1");
     for (count, share) in [("3", "1/2"), ("2", "100G")] {
         let line = format!(
@@ -114,71 +86,46 @@ fn a_request_beyond_the_user_limit_is_refused_at_once_also_with_wait() {
         );
         let words = ["-n", count, "--share", share, "--wait"];
         let ask = sandbox.getgpu(words).uid(OTHER).run();
-        ask.refuses("getgpu", 3, &line);
+        ask.refuses(3, &line);
         let program = [&words[..], &["--", "true"]].concat();
         let program = sandbox.command("cudawrap").args(program).uid(OTHER).run();
-        program.refuses("cudawrap", 125, &line);
+        program.refuses(125, &line);
     }
     let halves = ["-n", "2", "--share", "1/2", "--no-reserve"];
     sandbox.getgpu(halves).uid(OTHER).run().exits(0);
 }
 
-/// Each of them is behind its choice and in a library that takes its time to let go.
+/// Of one user one call at a time is between its count and the holder that is counted, also
+/// behind its choice, in a library that takes its time to let go.
 #[test]
-fn a_slow_end_of_nvml_keeps_no_other_call_from_being_counted() {
+fn one_call_of_a_user_at_a_time_is_not_yet_counted() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("a100x1")
-        .settings("max_per_user = 4")
-        .build();
+    let sandbox = Sandbox::with("a100x1", "max_per_user = 2");
     sandbox.faults("[[rule]]\nfunction = 'nvmlShutdown'\ndoes = 'stop'");
-    let state = |pid: &i32| {
+    let is_stopped = |pid: &i32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(')')
             .next()
-            .unwrap_or_default()
-            .trim_start()
-            .chars()
-            .next()
+            .is_some_and(|fields| fields.trim_start().starts_with('T'))
     };
-    let stopped = || {
-        sandbox
-            .processes()
-            .into_iter()
-            .filter(|pid| state(pid) == Some('T'))
-            .collect::<Vec<_>>()
-    };
-    let calls: Vec<Running> = (0..3)
-        .map(|_| sandbox.getgpu(["--for=600"]).uid(OTHER).spawn())
-        .collect();
-    wait::until("all three have chosen", || stopped().len() == 3);
-    // Shares are counted as parts also while their devices are only claimed.
-    let parts: Vec<Running> = (0..3)
-        .map(|_| {
-            sandbox
-                .getgpu(["--for=600", "--share", "1/4"])
-                .uid(OTHER)
-                .spawn()
-        })
-        .collect();
-    wait::until("and three quarters", || stopped().len() == 6);
-    let fifth = sandbox.getgpu(["--for=600"]).uid(OTHER).run();
-    fifth.refuses("getgpu", 1, "you hold 3.75 of at most 4: ");
-    let go_on = || {
-        for pid in stopped() {
+    let hold = format!("--hold={}", std::process::id());
+    let call = |_| sandbox.getgpu([&hold]).uid(OTHER).spawn();
+    let mut calls: Vec<Running> = (0..3).map(call).collect();
+    wait::until("all have ended", || {
+        let mut stopped = sandbox.processes();
+        stopped.retain(is_stopped);
+        assert!(stopped.len() <= 1, "{} calls at once", stopped.len());
+        for pid in stopped {
             let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGCONT);
         }
-    };
-    for call in calls.into_iter().chain(parts) {
-        let mut call = call;
-        wait::until("it has exited", || {
-            go_on();
-            call.is_over()
-        });
-        call.wait().exits(0);
-    }
-    assert_eq!(sandbox.holders().len(), 6);
+        calls.iter_mut().all(Running::is_over)
+    });
+    let codes: Vec<Option<i32>> = calls.into_iter().map(|call| call.wait().code()).collect();
+    let with = |code| codes.iter().filter(|one| **one == Some(code)).count();
+    assert_eq!((with(0), with(1)), (2, 1), "{codes:?}");
+    assert_eq!(sandbox.holders().len(), 2);
 }
 
 /// The bytes that say whose a device is can be locked by anybody, for anybody.
@@ -187,38 +134,39 @@ fn a_strangers_lock_on_a_users_bytes_counts_as_nothing() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("mig4")
-        .settings("max_per_user = 2")
-        .build();
+    let sandbox = Sandbox::with("mig4", "max_per_user = 2");
     let stranger = bytes::open(&sandbox);
     for uuid in sandbox.uuids() {
         for region in [bytes::LEASE_UIDS, bytes::RESERVATION_UIDS] {
-            bytes::lock(
-                &stranger,
-                nix::libc::F_RDLCK,
-                bytes::span(&uuid) + region + i64::from(OTHER),
-                1,
-            )
-            .unwrap();
+            let byte = bytes::span(&uuid) + region + i64::from(OTHER);
+            bytes::lock(&stranger, nix::libc::F_RDLCK, byte, 1).unwrap();
         }
     }
-    sandbox.getgpu(["-q", "-n", "2"]).uid(OTHER).run().line();
-    sandbox.getgpu(["--release-all"]).uid(OTHER).run().exits(0);
+    sandbox.ask_as(OTHER, "-q -n 2").line();
+    sandbox.ask_as(OTHER, "--release-all").exits(0);
+    // Nor where no process of the host is seen.
+    let user = format!("--reuid={OTHER}");
+    let container = [
+        "-pf",
+        "--kill-child",
+        "--mount-proc",
+        "setpriv",
+        &user,
+        "--clear-groups",
+    ];
+    let command = sandbox.command("unshare").args(container);
+    command
+        .args(["getgpu", "-q", "-n", "2", "--no-reserve"])
+        .run()
+        .line();
     // The byte under which one's own calls are counted, one after the other.
-    bytes::lock(
-        &stranger,
-        nix::libc::F_WRLCK,
-        bytes::COUNTING_UIDS + i64::from(OTHER),
-        1,
-    )
-    .unwrap();
-    let outcome = sandbox.getgpu(["-q", "-n", "2"]).uid(OTHER).run();
+    let byte = bytes::COUNTING_UIDS + i64::from(OTHER);
+    bytes::lock(&stranger, nix::libc::F_WRLCK, byte, 1).unwrap();
+    let outcome = sandbox.ask_as(OTHER, "-q -n 2");
     outcome.line();
-    assert!(
-        outcome.elapsed < Duration::from_secs(15),
-        "{:?}",
-        outcome.elapsed
-    );
+    outcome.within(Duration::from_secs(15));
+    // It might be one of the user's own calls, which goes from one to the next.
+    assert!(outcome.elapsed >= Duration::from_secs(5));
 }
 
 #[test]
@@ -226,34 +174,21 @@ fn a_batch_grant_is_never_over_the_limit() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("gpus4")
-        .settings("max_per_user = 2")
-        .build();
+    let sandbox = Sandbox::with("gpus4", "max_per_user = 2");
     let grant = sandbox.uuids().join(",");
-    let ranks: Vec<Running> = (0..4)
-        .map(|_| {
-            let command = sandbox
-                .command("cudawrap")
-                .args(["--", "sim-cuda", "--run", "forever"])
-                .uid(OTHER);
-            command.env("SLURM_JOB_ID", "7").visible(&grant).spawn()
-        })
-        .collect();
+    let rank = |_| {
+        let command = sandbox.leased().uid(OTHER).env("SLURM_JOB_ID", "7");
+        command.visible(&grant).spawn()
+    };
+    let ranks: Vec<Running> = (0..4).map(rank).collect();
     sandbox.until_running(4);
     drop(ranks);
     sandbox.assert_clean(Duration::from_secs(5));
     // Outside of a job the same list is the user's own word, and counted.
-    let held: Vec<Option<i32>> = (0..3)
-        .map(|_| {
-            sandbox
-                .getgpu(["--hold"])
-                .uid(OTHER)
-                .visible(&grant)
-                .run()
-                .code()
-        })
-        .collect();
-    assert_eq!(held, [Some(0), Some(0), Some(1)]);
+    for status in [0, 0, 1] {
+        let hold = sandbox.words("getgpu --hold").uid(OTHER);
+        hold.visible(&grant).run().exits(status);
+    }
 }
 
 #[test]
@@ -261,22 +196,18 @@ fn root_of_a_user_namespace_is_no_root() {
     if skip::lacks(&[skip::Need::Root, skip::Need::UserNamespace]) {
         return;
     }
-    let sandbox = Sandbox::builder("a100x1")
-        .settings("max_per_user = 1")
-        .build();
+    let sandbox = Sandbox::with("a100x1", "max_per_user = 1");
     let script = "unshare -Ur getgpu --hold; unshare -Ur getgpu --hold; getgpu --hold; true";
     let outcome = sandbox.shell("bash", script).uid(OTHER).run();
     assert_eq!(outcome.exits(0).stdout.lines().count(), 1, "{outcome:#?}");
 }
 
 #[test]
-fn calls_at_the_same_instant_are_counted_too_and_shares_as_parts() {
+fn calls_at_one_instant_are_all_counted_and_shares_as_parts() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("a100x8")
-        .settings("max_per_user = 2")
-        .build();
+    let sandbox = Sandbox::with("a100x8", "max_per_user = 2");
     // A caller of their own: what other tests start below this process may not be read,
     // and would count as use of these devices.
     for (arguments, most) in [("--for=600", 2), ("--for=600 --share 1/4", 8)] {
@@ -291,7 +222,7 @@ fn calls_at_the_same_instant_are_counted_too_and_shares_as_parts() {
         );
         let given = codes.iter().filter(|code| **code == "0").count();
         assert_eq!((given, sandbox.holders().len()), (most, most), "{codes:?}");
-        sandbox.getgpu(["--release-all"]).run().exits(0);
+        sandbox.ask("--release-all").exits(0);
     }
 }
 
@@ -300,9 +231,7 @@ fn a_waiter_over_its_limit_is_skipped_and_served_later() {
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("h200x1")
-        .settings("max_per_user = 1")
-        .build();
+    let sandbox = Sandbox::with("h200x1", "max_per_user = 1");
     sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
     let run = |uid: u32, time: &str| {
         let program = ["--wait", "--", "sim-cuda", "--run", time];
@@ -322,18 +251,66 @@ fn a_waiter_over_its_limit_is_skipped_and_served_later() {
     wait::until("five wait", || waiting() == 5);
     let other = run(3000, "0.1");
     wait::until("six wait", || waiting() == 6);
-    blocker.signal(Signal::SIGKILL);
-    blocker.wait();
+    blocker.kill();
     other.wait().exits(0);
-    assert!(
-        sandbox.folder().runs().unwrap().len() == 3,
-        "the first in line has one already"
-    );
-    mine.signal(Signal::SIGKILL);
-    mine.wait();
+    // The first in line has one already.
+    assert_eq!(sandbox.runs().len(), 3);
+    mine.kill();
     for running in again {
         running.wait().exits(0);
     }
     sandbox.assert_exclusive();
     sandbox.assert_clean(Duration::from_secs(2));
+}
+
+/// What a program leaves behind, and what the user's container has, no process signs.
+#[test]
+fn what_no_living_process_has_signed_is_counted() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let container = format!(
+        "unshare -pf --kill-child --mount-proc setpriv --reuid={OTHER} --regid={OTHER} \
+         --clear-groups cudawrap -q -- sim-cuda --until-file over >&2 &"
+    );
+    for (uid, script) in [
+        (
+            OTHER,
+            "cudawrap -- sh -c 'sim-cuda --until-file over >&2 &'",
+        ),
+        (0, &container),
+    ] {
+        let sandbox = Sandbox::with("mig4", "max_per_user = 1");
+        sandbox.shell("sh", script).uid(uid).run().exits(0);
+        sandbox.until_running(1);
+        let refused = sandbox.ask_as(OTHER, "");
+        refused.refuses(1, "you hold 1 of at most 1: MIG-");
+        sandbox.file("work/over", "", 0o644);
+    }
+}
+
+/// Neither a stranger's program, nor over the limit what another user reserves.
+#[test]
+fn what_does_not_become_free_is_not_waited_for() {
+    if skip::lacks(&[skip::Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::with("mig4", "max_per_user = 1\nlinger = '60s'");
+    let refused = || {
+        let refused = sandbox.ask_as(OTHER, "-q");
+        refused.exits(1).within(Duration::from_secs(20));
+    };
+    let strangers = sandbox.occupy(&sandbox.uuids(), "--memory 1000");
+    refused();
+    drop(strangers);
+    let hold = format!("--hold={} --gpu 0", std::process::id());
+    sandbox.ask_as(OTHER, &hold).line();
+    let script = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.3; true";
+    sandbox.shell("bash", script).run().exits(0);
+    let probe = bytes::open(&sandbox);
+    wait::until("it lingers", || {
+        let mut spans = sandbox.uuids().into_iter().map(|uuid| bytes::span(&uuid));
+        spans.any(|span| bytes::is_locked(&probe, span + bytes::LINGERING, bytes::UNITS))
+    });
+    refused();
 }

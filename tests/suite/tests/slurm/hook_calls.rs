@@ -3,7 +3,13 @@
 use std::time::Duration;
 
 use getgpu_tests::{OTHER, listing, slurm};
-use harness::{Outcome, Running, Sandbox};
+use harness::skip::{self, Need};
+use harness::{Command, Outcome, Running, Sandbox};
+
+/// Four devices, where the hooks can be called; none: it has been said.
+pub(crate) fn mig4() -> Option<Sandbox> {
+    (!skip::lacks(&[Need::Root])).then(|| Sandbox::new("mig4"))
+}
 
 /// Numbers of jobs that no other test on this host has.
 pub(crate) fn job(number: u32) -> String {
@@ -20,16 +26,11 @@ pub(crate) fn hook(
     constraints: &str,
 ) -> Running {
     let script = slurm::hook_lines(sandbox, name, settings);
-    let command = sandbox.command("env").args([
-        "-i",
-        &format!("SLURM_JOB_ID={job}"),
-        &format!("SLURM_JOB_UID={OTHER}"),
-    ]);
-    let command = command.args([
-        format!("SLURM_JOB_CONSTRAINTS={constraints}"),
-        "SLURM_JOB_PARTITION=main".to_owned(),
-    ]);
-    let command = command.args(["/bin/sh", "-c", &script]);
+    let variables = format!(
+        "env -i SLURM_JOB_ID={job} SLURM_JOB_UID={OTHER} SLURM_JOB_PARTITION=main \
+         SLURM_JOB_CONSTRAINTS={constraints} /bin/sh -c"
+    );
+    let command = sandbox.words(&variables).args([script]);
     command
         .directory("/")
         .limit(Duration::from_secs(90))
@@ -40,7 +41,7 @@ pub(crate) fn hook(
 #[track_caller]
 pub(crate) fn quiet(hook: Running) -> Outcome {
     let outcome = hook.wait();
-    outcome.exits(0).prints("").says(&[]);
+    outcome.answers("");
     outcome
 }
 
@@ -52,12 +53,27 @@ pub(crate) fn epilog(sandbox: &Sandbox, number: &str) -> Running {
     hook(sandbox, "epilog", "", number, "")
 }
 
+/// A process of this name (comm in /proc) that sleeps, with these words for its title.
+pub(crate) fn sleeper(sandbox: &Sandbox, name: &str, title: &str) -> Command {
+    let file = sandbox.path("work").join(name);
+    if !file.exists() {
+        std::fs::copy("/bin/sleep", &file).unwrap();
+    }
+    let start = ["-c", "exec -a \"$0\" \"$1\" 1000", title];
+    let command = sandbox.command("bash").args(start).args([file]);
+    command.limit(Duration::MAX)
+}
+
+/// Whether a process has this name by now.
+pub(crate) fn is_called(pid: i32, name: &str) -> bool {
+    let comm = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+    comm.is_ok_and(|comm| comm.trim_end() == name)
+}
+
 /// How many jobs have a part of each device.
 pub(crate) fn counts(sandbox: &Sandbox) -> Vec<usize> {
     let listing = listing::json(sandbox);
-    listing["devices"]
-        .as_array()
-        .unwrap()
+    listing::devices(&listing)
         .iter()
         .map(|device| device["holders"].as_array().map_or(0, Vec::len))
         .collect()

@@ -18,11 +18,7 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ASKED));
-    let lines = format!(
-        "Prolog={}\nEpilog={}\nTaskProlog={}",
-        lines[0], lines[1], lines[2]
-    );
+    let lines = slurm::hooks(&sandbox, ASKED);
     let cluster = Cluster::start(&sandbox, 1, &lines);
     let start = |_| {
         as_nobody(cluster.srun("-n2 --constraint=gpushare4 sim-cuda --until-file go --max 4"))
@@ -32,27 +28,17 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
     let steps: Vec<_> = (0..8).map(start).collect();
     sandbox.until_running(16);
     let listing = listing::json(&sandbox);
-    for device in listing["devices"].as_array().unwrap() {
+    for device in listing::devices(&listing) {
         let holders = device["holders"].as_array().unwrap();
         let named = |holder: &serde_json::Value| {
-            let (tag, job) = (
-                holder["tag"].as_str().unwrap(),
-                holder["job"].as_str().unwrap(),
-            );
-            holder["uid"] == NOBODY && tag == format!("slurm-{job}")
+            let tag = format!("slurm-{}", holder["job"].as_str().unwrap());
+            holder["uid"] == NOBODY && holder["tag"] == *tag
         };
-        assert!(
-            holders.len() == 2 && holders.iter().all(named),
-            "{holders:?}"
-        );
-        assert_eq!(
-            sandbox
-                .folder()
-                .running_on(device["uuid"].as_str().unwrap())
-                .unwrap()
-                .len(),
-            4
-        );
+        assert!(holders.len() == 2 && holders.iter().all(named), "{device}");
+        let running = sandbox
+            .folder()
+            .running_on(device["uuid"].as_str().unwrap());
+        assert_eq!(running.unwrap().len(), 4);
     }
     // A job that does not ask sees nothing of it.
     let plain = cluster
@@ -86,20 +72,9 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
         let running = wait::holds_within(wait::LONG, || sandbox.running() == ranks);
         assert!(running, "{launcher} -n {ranks}: {}", cluster.output(&job));
         let listing = listing::json(&sandbox);
-        let used: Vec<f64> = listing["devices"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|device| device["share_used"].as_f64().unwrap())
-            .collect();
-        assert_eq!(
-            used.iter().sum::<f64>(),
-            0.25,
-            "{launcher} -n {ranks}: {used:?}"
-        );
-        let all = listing["devices"]
-            .as_array()
-            .unwrap()
+        let used = listing::share_used(&sandbox);
+        assert_eq!(used, 0.25, "{launcher} -n {ranks}: {listing}");
+        let all = listing::devices(&listing)
             .iter()
             .flat_map(|device| device["holders"].as_array().unwrap());
         let jobs: BTreeSet<&str> = all
@@ -125,7 +100,7 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
         .collect();
     assert!(output.lines().count() == 5 && seen.len() == 1, "{output}");
     sandbox.assert_clean(Duration::from_secs(1));
-    assert!(sandbox.folder().collisions().unwrap().is_empty());
+    assert!(sandbox.collisions().is_empty());
 }
 
 #[test]
@@ -134,11 +109,7 @@ fn jobs_that_were_promised_a_part_in_vain_see_no_gpu() {
         return;
     }
     let sandbox = Sandbox::new("h200x1");
-    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ""));
-    let lines = format!(
-        "Prolog={}\nEpilog={}\nTaskProlog={}",
-        lines[0], lines[1], lines[2]
-    );
+    let lines = slurm::hooks(&sandbox, "");
     let cluster = Cluster::start(&sandbox, 1, &lines);
     // Twelve jobs of two tasks on four places.
     let show = "case $CUDA_VISIBLE_DEVICES in ?*) exec sim-cuda --until-file go --max 8 ;; *) echo ${CUDA_VISIBLE_DEVICES-unset} ;; esac";
@@ -172,7 +143,7 @@ fn jobs_that_were_promised_a_part_in_vain_see_no_gpu() {
     }
     cluster.until_empty();
     sandbox.assert_clean(Duration::from_secs(1));
-    assert!(sandbox.folder().collisions().unwrap().is_empty());
+    assert!(sandbox.collisions().is_empty());
 }
 
 #[test]
@@ -182,30 +153,19 @@ fn jobs_queue_in_slurm_until_a_part_is_free() {
     }
     let sandbox =
         Sandbox::new("driver = \"550.54.15\"\n[[gpu]]\nmodel = \"A100-SXM4-80GB\"\ncount = 2\n");
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../etc/slurm/job_submit.lua"
-    );
+    let script = slurm::script("job_submit.lua");
     fs::copy(script, sandbox.path("job_submit.lua")).unwrap();
-    let lines = ["prolog", "epilog", "task-prolog"].map(|name| slurm::hook(&sandbox, name, ""));
-    let hooks = format!(
-        "Prolog={}\nEpilog={}\nTaskProlog={}",
-        lines[0], lines[1], lines[2]
-    );
+    let hooks = slurm::hooks(&sandbox, "");
     let cluster = Cluster::start(&sandbox, 1, &format!("JobSubmitPlugins=lua\n{hooks}"));
     // What Slurm refuses, and why.
-    for (options, why) in [
+    #[rustfmt::skip]
+    let cases = [
         ("--gres=gpuquarter:2", "one part per node"),
         ("--constraint=gpushare4|fast", "join constraints by & only"),
-        (
-            "--constraint=gpushare4 --comment=gpushare2",
-            "a part of one size",
-        ),
-        (
-            "--constraint=[gpushare4*1&fast*1]",
-            "join constraints by & only",
-        ),
-    ] {
+        ("--constraint=gpushare4 --comment=gpushare2", "a part of one size"),
+        ("--constraint=[gpushare4*1&fast*1]", "join constraints by & only"),
+    ];
+    for (options, why) in cases {
         let refused = cluster
             .command(&["sbatch", "--wrap=true"])
             .args(options.split(' '))
@@ -246,7 +206,7 @@ fn jobs_queue_in_slurm_until_a_part_is_free() {
         );
     }
     sandbox.assert_clean(Duration::from_secs(1));
-    assert!(sandbox.folder().collisions().unwrap().is_empty());
+    assert!(sandbox.collisions().is_empty());
     // A job without a part is as it was.
     let plain = cluster.sbatch("-n1 --gres=gpu:1", "echo ${CUDA_VISIBLE_DEVICES-unset}");
     cluster.until_empty();
@@ -265,8 +225,8 @@ fn a_job_whose_prolog_slurm_left_out_sees_no_gpu() {
     let hook = slurm::hook(&sandbox, "task-prolog", "");
     let lines = format!("JobSubmitPlugins=lua\nTaskProlog={hook}");
     let cluster = Cluster::start(&sandbox, 1, &lines);
-    let show =
-        "echo ${CUDA_VISIBLE_DEVICES-unset}; srun -Q sh -c 'echo ${CUDA_VISIBLE_DEVICES-unset}'";
+    let show = "sees='echo ${CUDA_VISIBLE_DEVICES-unset}'; eval \"$sees\"
+srun -Q sh -c \"$sees\"; srun -Q --export=NONE /bin/sh -c \"$sees\"";
     let promised = cluster.sbatch("-n1 --constraint=gpushare4", show);
     let plain = cluster.sbatch("-n1", show);
     cluster.until_empty();
@@ -275,9 +235,9 @@ fn a_job_whose_prolog_slurm_left_out_sees_no_gpu() {
         .lines()
         .filter(|line| !line.contains("getgpu"))
         .collect();
-    assert_eq!(values, ["", ""], "{said}");
+    assert_eq!(values, ["", "", ""], "{said}");
     assert!(said.contains("gpushare4 was promised"), "{said}");
-    assert_eq!(cluster.output(&plain), "unset\nunset\n");
+    assert_eq!(cluster.output(&plain), "unset\nunset\nunset\n");
 }
 
 #[test]
@@ -296,14 +256,10 @@ fn each_component_of_a_heterogeneous_job_finds_its_own_part() {
     for node in &nodes {
         node.set_settings("[slurm]\noptions = '--gpu 3'");
     }
-    let lines = ["prolog", "epilog", "task-prolog"].map(|name| {
+    let lines = slurm::hooks_from(|name| {
         let lines = format!("{environment}\nexec {}", slurm::script(name).display());
         slurm::hook_of_lines(&nodes[0], name, &lines)
     });
-    let lines = format!(
-        "Prolog={}\nEpilog={}\nTaskProlog={}",
-        lines[0], lines[1], lines[2]
-    );
     let cluster = Cluster::start(&nodes[0], 2, &lines);
     let go = nodes[0].text("work/go");
     let script = format!("#!/bin/sh\n{environment}\nexec sim-cuda --until-file {go}\n");

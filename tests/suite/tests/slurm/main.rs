@@ -1,12 +1,14 @@
 //! A real Slurm in a sandbox, and the hooks of `etc/slurm`.
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+mod grants;
 mod hook_calls;
 mod job_shares;
 mod preemption;
 mod prolog_epilog;
 mod prolog_failures;
 mod ranks;
+mod site_hooks;
 mod task_calls;
 mod task_prolog;
 mod task_prolog_call;

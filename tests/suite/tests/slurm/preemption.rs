@@ -27,8 +27,8 @@ struct Watched<'a> {
 impl Watched<'_> {
     /// Its process id, then its signals.
     fn log(&self) -> Vec<String> {
-        let text = fs::read_to_string(self.sandbox.path(&format!("work/{}", self.name)))
-            .unwrap_or_default();
+        let path = self.sandbox.path(&format!("work/{}", self.name));
+        let text = fs::read_to_string(path).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
@@ -43,13 +43,9 @@ impl Watched<'_> {
         let told = wait::holds_within(Duration::from_secs(10), || {
             sorted(self.log().into_iter().skip(1).collect()) == expected
         });
-        assert!(
-            told,
-            "{}: {:?}, not {signals:?}; {}",
-            self.name,
-            self.log(),
-            self.cluster.output(&self.job)
-        );
+        let output = self.cluster.output(&self.job);
+        let (name, log) = (self.name, self.log());
+        assert!(told, "{name}: {log:?}, not {signals:?}; {output}");
     }
 
     /// Its state (proc_pid_stat(5)); none: it is gone.
@@ -66,15 +62,15 @@ impl Watched<'_> {
     #[track_caller]
     fn stop(&self, within: Duration) {
         assert!(self.sandbox.locked(), "kept until the end");
-        self.sandbox
-            .file(&format!("work/{}-stop", self.name), "", 0o644);
+        let stop = format!("work/{}-stop", self.name);
+        self.sandbox.file(&stop, "", 0o644);
         wait::until("it has exited", || self.over());
         wait::until_within(within, "its device is free", || !self.sandbox.locked());
     }
 }
 
 #[test]
-fn signals_of_slurm_reach_the_program_and_its_device_stays_until_its_end() {
+fn slurms_signals_reach_a_program_that_keeps_its_device() {
     if slurm::lacks(&[]) {
         return;
     }
@@ -86,31 +82,20 @@ fn signals_of_slurm_reach_the_program_and_its_device_stays_until_its_end() {
     ];
     getgpu_tests::all_at_once(ways, |(name, wrapper, within)| {
         let sandbox = Sandbox::new("h200x1");
-        let cluster = Cluster::start(
-            &sandbox,
-            1,
-            &format!(
-                "TaskProlog={}",
-                slurm::hook(&sandbox, "task-prolog", "tasks = 'asked'")
-            ),
-        );
+        let asked = slurm::task_prolog(&sandbox, "tasks = 'asked'");
+        let cluster = Cluster::start(&sandbox, 1, &asked);
         sandbox.file("work/program", PROGRAM, 0o755);
-        let run = format!(
-            "{wrapper}dash program {}",
-            sandbox.text(&format!("work/{name}"))
-        );
+        let log = sandbox.text(&format!("work/{name}"));
+        let run = format!("{wrapper}dash program {log}");
         let _step = if name == "batch" {
             cluster.sbatch("-n1", &format!("exec {run}"));
             None
         } else {
             let wish = if name == "hook" { "yes" } else { "no" };
-            Some(
-                cluster
-                    .srun(&format!("-n1 {run}"))
-                    .env("GETGPU_SLURM", wish)
-                    .limit(Duration::MAX)
-                    .spawn(),
-            )
+            let step = cluster
+                .srun(&format!("-n1 {run}"))
+                .env("GETGPU_SLURM", wish);
+            Some(step.limit(Duration::MAX).spawn())
         };
         let mut watched = Watched {
             cluster: &cluster,
@@ -119,19 +104,11 @@ fn signals_of_slurm_reach_the_program_and_its_device_stays_until_its_end() {
             job: String::new(),
         };
         wait::until("it runs", || !watched.log().is_empty());
-        cluster
-            .ask(&["squeue", "-h", "-o", "%i"])
-            .trim()
-            .clone_into(&mut watched.job);
+        let jobs = cluster.ask(&["squeue", "-h", "-o", "%i"]);
+        jobs.trim().clone_into(&mut watched.job);
         let slurm = |words: &[&str]| {
-            drop(
-                cluster
-                    .command(words)
-                    .args([&watched.job])
-                    .run()
-                    .exits(0)
-                    .clone(),
-            );
+            let command = cluster.command(words).args([&watched.job]);
+            command.run().exits(0);
         };
         let free = || listing::free_devices(&sandbox);
         slurm(if name == "batch" {
@@ -165,19 +142,14 @@ fn a_requeued_job_finds_nothing_in_its_way() {
     }
     let sandbox = Sandbox::new("h200x1");
     // No epilog: what the first run had reserved is still there at the second.
-    let lines = ["prolog", "task-prolog"]
-        .map(|name| slurm::hook(&sandbox, name, "shares = ['gpushare4=1']"));
-    let cluster = Cluster::start(
-        &sandbox,
-        1,
-        &format!("Prolog={}\nTaskProlog={}", lines[0], lines[1]),
-    );
+    let shares = "shares = ['gpushare4=1']";
+    let prolog = slurm::hook(&sandbox, "prolog", shares);
+    let lines = format!("Prolog={prolog}\n{}", slurm::task_prolog(&sandbox, shares));
+    let cluster = Cluster::start(&sandbox, 1, &lines);
     sandbox.file("work/program", PROGRAM, 0o755);
     let script = "echo run ${SLURM_RESTART_COUNT-0} $CUDA_VISIBLE_DEVICES\nexec cudawrap -- dash program $PWD/run${SLURM_RESTART_COUNT-0}";
-    let job = cluster.sbatch(
-        "--requeue -n1 --constraint=gpushare4 --open-mode=append",
-        script,
-    );
+    let options = "--requeue -n1 --constraint=gpushare4 --open-mode=append";
+    let job = cluster.sbatch(options, script);
     let first = Watched {
         cluster: &cluster,
         sandbox: &sandbox,
@@ -185,10 +157,8 @@ fn a_requeued_job_finds_nothing_in_its_way() {
         job: job.clone(),
     };
     wait::until("it runs", || !first.log().is_empty());
-    cluster
-        .command(&["scontrol", "requeue", &job])
-        .run()
-        .exits(0);
+    let requeue = cluster.command(&["scontrol", "requeue", &job]);
+    requeue.run().exits(0);
     first.until_log(&["CONT", "TERM"]);
     sandbox.file("work/run0-stop", "", 0o644);
     wait::until("it has exited", || first.over());
@@ -203,24 +173,16 @@ fn a_requeued_job_finds_nothing_in_its_way() {
         ended.elapsed() > Duration::from_secs(2)
     });
     let now = wait::holds_within(wait::LONG, || {
-        cluster
-            .command(&[
-                "scontrol",
-                "update",
-                &format!("JobId={job}"),
-                "StartTime=now",
-            ])
-            .run();
+        let job = format!("JobId={job}");
+        cluster.ask(&["scontrol", "update", &job, "StartTime=now"]);
         !second.log().is_empty()
     });
     assert!(now, "{} {}", cluster.output(&job), cluster.logs());
     let uuid = &sandbox.uuids()[0];
     let output = cluster.output(&job);
-    let runs: Vec<&str> = output
-        .lines()
-        .filter(|line| line.starts_with("run "))
-        .collect();
-    assert_eq!(runs, [format!("run 0 {uuid}"), format!("run 1 {uuid}")]);
+    let runs = output.lines().filter(|line| line.starts_with("run "));
+    let expected = [format!("run 0 {uuid}"), format!("run 1 {uuid}")];
+    assert_eq!(runs.collect::<Vec<_>>(), expected);
     assert_eq!(sandbox.holders().len(), 1);
     sandbox.file("work/run1-stop", "", 0o644);
     cluster.until_empty();

@@ -2,53 +2,36 @@
 //! 50 at once, twice, and not at all. They always end with status 0 and leave nothing
 //! behind a job.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use getgpu_tests::OTHER;
+use getgpu_tests::{OTHER, root};
 use harness::skip::{self, Need};
 use harness::{Running, Sandbox, Signal, wait};
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-use crate::hook_calls::{counts, epilog, hook, job, prolog, quiet};
+use crate::hook_calls::{counts, epilog, hook, is_called, job, mig4, prolog, quiet, sleeper};
 
 #[test]
 fn fifty_prologs_at_once_are_balanced_and_their_jobs_named() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    let Some(sandbox) = mig4() else { return };
     let settings = "shares = ['other=1', 'gpushare16=1/16']";
     let all: Vec<Running> = (0..50)
         .map(|number| hook(&sandbox, "prolog", settings, &job(number), "gpushare16"))
         .collect();
     all.into_iter().for_each(|prolog| drop(quiet(prolog)));
-    let found = counts(&sandbox);
-    assert!(
-        found.iter().sum::<usize>() == 50
-            && found.iter().max().unwrap() - found.iter().min().unwrap() <= 1,
-        "{found:?}"
-    );
-    assert!(
-        sandbox.holders().iter().all(|holder| holder.uid == OTHER),
-        "lists name the job's user"
-    );
-    let mut tags: BTreeMap<String, usize> = BTreeMap::new();
-    for word in sandbox
-        .holders()
-        .iter()
-        .flat_map(|holder| &holder.words)
-        .filter(|word| word.starts_with("tag="))
-    {
-        *tags.entry(word.clone()).or_default() += 1;
+    let mut found = counts(&sandbox);
+    found.sort_unstable();
+    assert_eq!(found, [12, 12, 13, 13]);
+    let holders = sandbox.holders();
+    // Lists name the job's user.
+    assert!(holders.iter().all(|holder| holder.uid == OTHER));
+    for number in 0..50 {
+        let tag = format!("tag=slurm-{}", job(number));
+        let tagged = holders.iter().filter(|holder| holder.words.contains(&tag));
+        assert_eq!(tagged.count(), 1, "{tag}");
     }
-    assert!(
-        (0..50).all(|number| tags.get(&format!("tag=slurm-{}", job(number))) == Some(&1)),
-        "{tags:?}"
-    );
     let all: Vec<Running> = (0..50)
         .map(|number| epilog(&sandbox, &job(number)))
         .collect();
@@ -58,10 +41,7 @@ fn fifty_prologs_at_once_are_balanced_and_their_jobs_named() {
 
 #[test]
 fn hooks_may_run_twice_alone_or_for_nothing() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    let Some(sandbox) = mig4() else { return };
     // No prolog before it; a job that does not ask.
     quiet(epilog(&sandbox, &job(0)));
     quiet(hook(&sandbox, "prolog", "", &job(0), ""));
@@ -69,11 +49,8 @@ fn hooks_may_run_twice_alone_or_for_nothing() {
     sandbox.assert_clean(Duration::ZERO);
     quiet(prolog(&sandbox, &job(0)));
     quiet(prolog(&sandbox, &job(0)));
-    assert_eq!(
-        counts(&sandbox).iter().sum::<usize>(),
-        1,
-        "the same one twice"
-    );
+    // The same one twice.
+    assert_eq!(counts(&sandbox).iter().sum::<usize>(), 1);
     // The lock is missing, as after a boot: the hook makes the one that is named.
     quiet(epilog(&sandbox, &job(0)));
     fs::remove_file(sandbox.lock()).unwrap();
@@ -90,13 +67,8 @@ fn hooks_may_run_twice_alone_or_for_nothing() {
     quiet(epilog(&sandbox, &job(0)));
     sandbox.assert_clean(Duration::ZERO);
     // A partition may stand for a constraint.
-    quiet(hook(
-        &sandbox,
-        "prolog",
-        "shares = ['main=1/2']",
-        &job(1),
-        "",
-    ));
+    let shares = "shares = ['main=1/2']";
+    quiet(hook(&sandbox, "prolog", shares, &job(1), ""));
     assert_eq!(counts(&sandbox).iter().sum::<usize>(), 1);
     quiet(epilog(&sandbox, &job(1)));
     sandbox.assert_clean(Duration::ZERO);
@@ -104,18 +76,12 @@ fn hooks_may_run_twice_alone_or_for_nothing() {
 
 #[test]
 fn the_next_prolog_gives_up_what_no_epilog_did() {
-    if skip::lacks(&[Need::Root, Need::Tool("ps")]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    let Some(sandbox) = mig4() else { return };
     let tags = || {
         let holders = sandbox.holders();
-        let mut tags: Vec<String> = holders
-            .iter()
-            .flat_map(|holder| &holder.words)
-            .filter_map(|word| word.strip_prefix("tag=slurm-"))
-            .map(str::to_owned)
-            .collect();
+        let words = holders.iter().flat_map(|holder| &holder.words);
+        let tags = words.filter_map(|word| word.strip_prefix("tag=slurm-"));
+        let mut tags: Vec<String> = tags.map(str::to_owned).collect();
         tags.sort();
         tags
     };
@@ -124,38 +90,20 @@ fn the_next_prolog_gives_up_what_no_epilog_did() {
         quiet(prolog(&sandbox, number));
     }
     // Of another name: not a job's.
-    sandbox
-        .getgpu(["--hold=0", "--share", "1/4", "--tag", "mine"])
-        .run()
-        .line();
+    sandbox.line("--hold=0 --share 1/4 --tag mine");
     // A step of one of the two, as Slurm calls it.
-    let (step, title) = (
-        sandbox.path("work/slurmstepd"),
-        format!("slurmstepd: [{live}.extern]"),
+    let step = sleeper(
+        &sandbox,
+        "slurmstepd",
+        &format!("slurmstepd: [{live}.extern]"),
     );
-    fs::copy("/bin/sleep", &step).unwrap();
-    let start = sandbox
-        .command("bash")
-        .args(["-c", "exec -a \"$0\" \"$1\" 1000", &title])
-        .args([&step]);
-    let _step = start.limit(Duration::MAX).spawn();
+    let _step = step.spawn();
     // Who calls a process so without being root keeps nothing.
-    let title = format!("slurmstepd: [{dead}.0]");
-    let start = sandbox
-        .command("bash")
-        .args(["-c", "exec -a \"$0\" \"$1\" 1000", &title])
-        .args([&step]);
-    let _feint = start.uid(OTHER).limit(Duration::MAX).spawn();
-    let comm = |path: &PathBuf| {
-        fs::read_to_string(path.join("comm")).unwrap_or_default() == "slurmstepd\n"
-    };
+    let feint = sleeper(&sandbox, "slurmstepd", &format!("slurmstepd: [{dead}.0]"));
+    let _feint = feint.uid(OTHER).spawn();
     wait::until("both steps run", || {
-        sandbox
-            .processes()
-            .iter()
-            .filter(|pid| comm(&PathBuf::from(format!("/proc/{pid}"))))
-            .count()
-            == 2
+        let all = sandbox.processes().into_iter();
+        all.filter(|pid| is_called(*pid, "slurmstepd")).count() == 2
     });
     // Young enough: it stays.
     quiet(prolog(&sandbox, &young));
@@ -176,34 +124,18 @@ fn the_next_prolog_gives_up_what_no_epilog_did() {
 
 #[test]
 fn a_process_that_looks_like_an_old_holder_takes_nothing_away() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
-    let feint = sandbox.path("work/getgpu-hold");
-    fs::copy("/bin/sleep", &feint).unwrap();
-    let words = format!(
-        "getgpu --holder {} tag=slurm-{}",
-        sandbox.uuids()[0],
-        job(0)
-    );
-    let start = sandbox
-        .command("bash")
-        .args(["-c", "exec -a \"$0\" \"$1\" 1000", &words])
-        .args([&feint]);
+    let Some(sandbox) = mig4() else { return };
+    let tag = format!("tag=slurm-{}", job(0));
+    let words = format!("getgpu --holder {} {tag}", sandbox.uuids()[0]);
+    let feint = sleeper(&sandbox, "getgpu-hold", &words);
     let began = Instant::now();
-    let _feint = start.uid(OTHER).limit(Duration::MAX).spawn();
+    let _feint = feint.uid(OTHER).spawn();
     wait::until("it is old", || began.elapsed() > Duration::from_secs(4));
     quiet(prolog(&sandbox, &job(0)));
     quiet(hook(&sandbox, "prolog", "old = 3", &job(1), "gpushare4"));
-    assert_eq!(
-        sandbox
-            .holders()
-            .iter()
-            .filter(|holder| holder.words.contains(&format!("tag=slurm-{}", job(0))))
-            .count(),
-        1
-    );
+    let mut holders = sandbox.holders();
+    holders.retain(|holder| holder.words.contains(&tag));
+    assert_eq!(holders.len(), 1);
 }
 
 #[test]
@@ -211,35 +143,34 @@ fn a_jobs_own_gpus_are_what_its_part_is_of() {
     if skip::lacks(&[Need::Root]) {
         return;
     }
-    let sandbox = Sandbox::builder("gpus4")
-        .settings("without_grant = \"none\"")
-        .build();
+    let sandbox = Sandbox::with("gpus4", "without_grant = \"none\"");
     // Slurm names them by index; who has none is granted a part of any.
-    quiet(hook(
-        &sandbox,
-        "prolog",
-        "export CUDA_VISIBLE_DEVICES=2",
-        &job(0),
-        "gpushare4",
-    ));
-    assert_eq!(counts(&sandbox), [0, 0, 1, 0]);
+    let prolog = |number, lines: &str| {
+        let hook = hook(&sandbox, "prolog", lines, &job(number), "gpushare4");
+        drop(quiet(hook));
+        counts(&sandbox)
+    };
+    let granted = prolog(0, "export CUDA_VISIBLE_DEVICES=2");
+    assert_eq!(granted, [0, 0, 1, 0]);
     let options = "options = '--gpu 3'";
-    quiet(hook(&sandbox, "prolog", options, &job(1), "gpushare4"));
-    assert_eq!(counts(&sandbox), [0, 0, 1, 1]);
+    assert_eq!(prolog(1, options), [0, 0, 1, 1]);
     // The site's options are for jobs without GPUs of their own: GPU 3 is not this job's.
-    quiet(hook(
-        &sandbox,
-        "prolog",
-        &format!("{options}\nexport CUDA_VISIBLE_DEVICES=1"),
-        &job(2),
-        "gpushare4",
-    ));
-    quiet(hook(
-        &sandbox,
-        "prolog",
-        &format!("{options}\nexport SLURM_JOB_GPUS=0"),
-        &job(3),
-        "gpushare4",
-    ));
-    assert_eq!(counts(&sandbox), [1, 1, 1, 1]);
+    prolog(2, &format!("{options}\nexport CUDA_VISIBLE_DEVICES=1"));
+    let last = prolog(3, &format!("{options}\nexport SLURM_JOB_GPUS=0"));
+    assert_eq!(last, [1, 1, 1, 1]);
+}
+
+/// A job may have another group than its user's login (newgrp(1)): only a process of the
+/// same group can see what a holder has.
+#[test]
+fn a_part_is_held_by_the_jobs_own_group() {
+    let Some(sandbox) = root("gpus4") else { return };
+    let group = "export SLURM_JOB_GID=4711";
+    quiet(hook(&sandbox, "prolog", group, &job(0), "gpushare4"));
+    let holders = sandbox.holders();
+    let status = fs::read_to_string(format!("/proc/{}/status", holders[0].pid)).unwrap();
+    assert!(
+        status.contains("\nGid:\t4711\t4711\t4711\t4711\n"),
+        "{status}"
+    );
 }

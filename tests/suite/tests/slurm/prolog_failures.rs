@@ -9,7 +9,8 @@ use getgpu_tests::{listing, slurm};
 use harness::skip::{self, Need};
 use harness::{Sandbox, wait};
 
-use crate::hook_calls::{counts, epilog, hook, job, prolog, quiet};
+use crate::hook_calls::{counts, epilog, hook, is_called, job, mig4, prolog, quiet, sleeper};
+use crate::task_prolog_call::{hidden, told};
 
 /// The mark of a job that got nothing.
 fn mark(number: u32) -> String {
@@ -18,19 +19,7 @@ fn mark(number: u32) -> String {
 
 #[test]
 fn errors_are_reported_and_never_fail_the_job() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
-    let all = sandbox.getgpu(["--hold", "-n", "4"]).run().line();
-    let refused = prolog(&sandbox, &job(0)).wait();
-    refused
-        .exits(0)
-        .prints("")
-        .mentions("nothing reserved: no free");
-    sandbox.getgpu(["--release-all"]).run().exits(0);
-    assert_eq!(all.split(',').count(), 4);
-    quiet(epilog(&sandbox, &job(0)));
+    let Some(sandbox) = mig4() else { return };
     for name in ["prolog", "epilog"] {
         for bad in ["", "x", "1;id", "-1"] {
             let said = hook(&sandbox, name, "", bad, "gpushare4").wait();
@@ -39,14 +28,9 @@ fn errors_are_reported_and_never_fail_the_job() {
             )]);
         }
         // No getgpu at all.
-        let said = hook(
-            &sandbox,
-            name,
-            "export PATH=/nonexistent",
-            &job(0),
-            "gpushare4",
-        );
-        said.wait()
+        let path = "export PATH=/nonexistent";
+        hook(&sandbox, name, path, &job(0), "gpushare4")
+            .wait()
             .exits(0)
             .prints("")
             .mentions("getgpu: not found");
@@ -56,14 +40,9 @@ fn errors_are_reported_and_never_fail_the_job() {
 }
 
 #[test]
-fn a_job_that_was_promised_a_part_in_vain_is_marked_until_its_epilog() {
-    if skip::lacks(&[Need::Root, Need::Tool("ps")]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
-    let holder = sandbox
-        .getgpu(["--hold=0", "-n", "4", "--tag", "all"])
-        .run();
+fn a_job_promised_a_part_in_vain_is_marked_until_its_epilog() {
+    let Some(sandbox) = mig4() else { return };
+    let holder = sandbox.ask("--hold=0 -n 4 --tag all");
     assert_eq!(holder.line().split(',').count(), 4);
     prolog(&sandbox, &job(0))
         .wait()
@@ -88,57 +67,42 @@ fn a_job_that_was_promised_a_part_in_vain_is_marked_until_its_epilog() {
     quiet(hook(&sandbox, "prolog", "", &job(1), ""));
     assert_eq!(sandbox.beside_lock().len(), 2);
     let title = format!("slurmstepd: [{}.extern]", job(2));
-    let step = sandbox.path("work/slurmstepd");
-    fs::copy("/bin/sleep", &step).unwrap();
-    let start = sandbox
-        .command("bash")
-        .args(["-c", "exec -a \"$0\" \"$1\" 1000", &title])
-        .args([&step]);
-    let running = start.limit(Duration::MAX).spawn();
-    let comm = format!("/proc/{}/comm", running.pid());
-    wait::until("the step runs", || {
-        fs::read_to_string(&comm).unwrap_or_default() == "slurmstepd\n"
-    });
+    let running = sleeper(&sandbox, "slurmstepd", &title).spawn();
+    let pid = running.pid().try_into().unwrap();
+    wait::until("the step runs", || is_called(pid, "slurmstepd"));
     quiet(hook(&sandbox, "prolog", "old = 0", &job(1), ""));
     assert_eq!(sandbox.beside_lock(), [mark(2)]);
+    drop(running);
     // Run again with something free: the part is reserved, and the mark goes. A prolog
     // may also wait for that.
     let waiting = hook(&sandbox, "prolog", "wait = 60", &job(2), "gpushare4");
-    wait::until("it waits in the queue", || {
-        sandbox
-            .getgpu(["--list", "--json"])
-            .run()
-            .stdout
-            .contains("\"waiting\":1")
-    });
-    sandbox.getgpu(["--release", "all"]).run().exits(0);
+    wait::until("it waits in the queue", || listing::waiting(&sandbox) == 1);
+    // No other prolog removes the mark of one that runs, however long.
+    quiet(hook(&sandbox, "prolog", "old = 0", &job(1), ""));
+    assert_eq!(sandbox.beside_lock(), [mark(2)]);
+    sandbox.ask("--release all").exits(0);
     quiet(waiting);
-    assert_eq!(
-        (
-            sandbox.beside_lock().len(),
-            counts(&sandbox).iter().sum::<usize>()
-        ),
-        (0, 1)
-    );
+    assert!(sandbox.beside_lock().is_empty());
+    assert_eq!(counts(&sandbox).iter().sum::<usize>(), 1);
 }
 
 #[test]
 fn a_prolog_waits_for_a_hung_driver_only_so_long() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    let Some(sandbox) = mig4() else { return };
     sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
     let began = Instant::now();
     let said = hook(&sandbox, "prolog", "timeout = 1", &job(0), "gpushare4").wait();
-    assert!(
-        began.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        began.elapsed()
-    );
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
     said.exits(0)
         .mentions("nothing reserved: NVML did not answer within 1 s");
     assert_eq!(sandbox.beside_lock(), [mark(0)]);
+    // And the job's user is told that it was the driver.
+    let step = format!("SLURM_JOB_ID={} SLURM_STEP_ID=0", job(0));
+    hidden(
+        &told(&sandbox, &step),
+        "the NVIDIA driver of this node did not answer",
+    );
 }
 
 /// The file of earlier versions is read as lines, and never executed.
@@ -158,16 +122,13 @@ fn settings_of_an_earlier_version_count_and_are_shown_anew() {
         hook(&sandbox, "prolog", "shares = ['mine=1/4']", &job(1), "mine").wait();
     });
     assert!(!sandbox.path("work/executed").exists());
-    let shares = sandbox.getgpu(["--list", "--format", "csv"]).run().stdout;
+    let shares = sandbox.ask("--list --format csv").stdout;
     assert!(shares.contains(",0.25,"), "{shares}");
 }
 
 #[test]
 fn wrong_settings_reserve_nothing_and_fail_no_job() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    let Some(sandbox) = mig4() else { return };
     // What can be understood of the file still says who was promised a part.
     let own = "shares = ['small=1/4']\ntasks = 'some'";
     hook(&sandbox, "prolog", own, &job(2), "small")
@@ -195,24 +156,4 @@ fn wrong_settings_reserve_nothing_and_fail_no_job() {
             .prints("");
         sandbox.assert_clean(Duration::ZERO);
     }
-}
-
-/// A prolog may wait longer than the marks of ended jobs are kept.
-#[test]
-fn no_other_prolog_removes_the_mark_of_one_that_runs() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
-    let all = sandbox
-        .getgpu(["--hold=0", "-n", "4", "--tag", "all"])
-        .run();
-    all.exits(0);
-    let waiting = hook(&sandbox, "prolog", "wait = 60", &job(0), "gpushare4");
-    wait::until("it waits in the queue", || listing::waiting(&sandbox) == 1);
-    quiet(hook(&sandbox, "prolog", "old = 0", &job(1), ""));
-    assert_eq!(sandbox.beside_lock(), [mark(0)]);
-    sandbox.getgpu(["--release", "all"]).run().exits(0);
-    quiet(waiting);
-    assert!(sandbox.beside_lock().is_empty());
 }

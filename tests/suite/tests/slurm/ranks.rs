@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use getgpu_tests::slurm::{self, Cluster};
-use harness::skip::Need;
 use harness::{Running, Sandbox, wait};
 
 /// How many programs each device has, the fullest first.
@@ -66,36 +65,7 @@ fn ranks_under_srun_get_one_device_each_or_even_parts() {
             "{said:?}"
         );
     }
-    assert_eq!(sandbox.folder().collisions().unwrap().len(), 0);
-    sandbox.assert_clean(Duration::from_secs(1));
-}
-
-#[test]
-fn ranks_of_other_launchers_in_a_batch_script_get_their_own() {
-    if slurm::lacks(&[Need::Tool("mpirun.openmpi"), Need::Tool("mpiexec.hydra")]) {
-        return;
-    }
-    let sandbox = Sandbox::new("gpus4");
-    let cluster = Cluster::start(&sandbox, 1, "");
-    let openmpi = "mpirun.openmpi --allow-run-as-root --oversubscribe";
-    for launcher in [openmpi, "mpiexec.hydra"] {
-        for (ranks, most, expected) in [(4, 1, vec![1, 1, 1, 1]), (6, 2, vec![2, 2, 1, 1])] {
-            let script = format!("echo local $SLURM_LOCALID\n{launcher} -n {ranks} {RANK} {most}");
-            let job = cluster.sbatch("--ntasks=6 --gres=gpu:4", &script);
-            let running = wait::holds_within(wait::LONG, || sandbox.running() == ranks);
-            assert!(running, "{launcher}: {}", cluster.output(&job));
-            assert_eq!(spread(&sandbox), expected, "{launcher}");
-            let go = sandbox.file("work/go", "", 0o644);
-            cluster.until_empty();
-            std::fs::remove_file(go).unwrap();
-            assert!(
-                cluster.output(&job).starts_with("local 0\n"),
-                "{}",
-                cluster.output(&job)
-            );
-        }
-    }
-    assert_eq!(sandbox.folder().collisions().unwrap().len(), 0);
+    assert_eq!(sandbox.collisions().len(), 0);
     sandbox.assert_clean(Duration::from_secs(1));
 }
 
@@ -165,9 +135,5 @@ fn nodes_with_different_grants_work_from_their_own() {
         (vec![1, 1, 1], vec![2])
     );
     go_on(&nodes[0], vec![step]);
-    assert!(
-        nodes
-            .iter()
-            .all(|node| node.folder().collisions().unwrap().is_empty())
-    );
+    assert!(nodes.iter().all(|node| node.collisions().is_empty()));
 }

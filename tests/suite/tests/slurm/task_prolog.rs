@@ -6,25 +6,17 @@ use std::fs;
 use std::time::Duration;
 
 use getgpu_tests::slurm::{self, Cluster};
-use harness::{Sandbox, skip, wait};
+use harness::{Sandbox, wait};
 
-use crate::task_prolog_call::{NONE, STEP, called, device, given, script, told};
+use crate::task_prolog_call::{NONE, STEP, called, device, given, gpus4, script, told};
 
 #[test]
 fn a_task_is_told_one_device_that_is_kept_until_it_is_over() {
-    if skip::lacks(&[skip::Need::Tool("dash")]) {
-        return;
-    }
-    let sandbox = Sandbox::new("gpus4");
+    let Some(sandbox) = gpus4() else { return };
     let task = "dash \"$0\" >lines; echo $? >status; while ! [ -e go ]; do sleep 0.02; done";
-    let start = sandbox
-        .command("dash")
-        .args(["-c", task, &script()])
-        .directory(sandbox.path("work"));
-    let mut task = start
-        .env("SLURM_JOB_ID", "7")
-        .env("GETGPU_SLURM", "yes")
-        .spawn();
+    let start = sandbox.command("dash").args(["-c", task, &script()]);
+    let start = start.env("SLURM_JOB_ID", "7");
+    let mut task = start.env("GETGPU_SLURM", "yes").spawn();
     let read =
         |name: &str| fs::read_to_string(sandbox.path(&format!("work/{name}"))).unwrap_or_default();
     wait::until("the script has exited", || {
@@ -44,82 +36,45 @@ fn a_task_is_told_one_device_that_is_kept_until_it_is_over() {
     sandbox.assert_clean(Duration::from_secs(1));
 }
 
+/// How a grant is divided by Slurm's variables is a table of unit tests.
 #[test]
-fn a_grant_of_several_is_left_to_the_only_task_and_divided_among_several() {
-    if skip::lacks(&[skip::Need::Tool("dash")]) {
-        return;
-    }
-    let sandbox = Sandbox::new("gpus4");
+#[rustfmt::skip]
+fn a_grant_of_several_is_left_to_a_lone_task_or_else_divided() {
+    let Some(sandbox) = gpus4() else { return };
     let four = "CUDA_VISIBLE_DEVICES=0,1,2,3";
-    let list = "SLURM_STEP_TASKS_PER_NODE=4(x2),1,3(x2),1(x2)";
     let batch = "SLURM_JOB_ID=7 CUDA_VISIBLE_DEVICES=0,1,2,3";
     for alone in [
         format!("{STEP} {four} SLURM_STEP_TASKS_PER_NODE=1"),
-        format!(
-            "{STEP} {four} SLURM_STEP_TASKS_PER_NODE=1(x3) SLURM_NODEID=2 SLURM_TASKS_PER_NODE=4"
-        ),
-        format!("{STEP} {four} SLURM_TASKS_PER_NODE=1 SLURM_NTASKS=4"),
-        format!("{STEP} {four} SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=4"),
-        format!("{STEP} {four} SLURM_NTASKS=1"),
-        format!("{STEP} {four} {list} SLURM_NODEID=2"),
-        format!("{STEP} {four} {list} SLURM_NODEID=5"),
-        format!("{STEP} {four} {list} SLURM_NODEID=6"),
-        // Divided by Slurm: what two tasks have is not more than there is.
-        format!("{STEP} CUDA_VISIBLE_DEVICES=2,3 SLURM_GPUS_ON_NODE=4 SLURM_STEP_TASKS_PER_NODE=2"),
-        // Batch scripts.
-        format!("{batch} SLURM_TASKS_PER_NODE=1"),
-        format!("{batch} SLURM_TASKS_PER_NODE=4"),
-        format!("{batch} SLURM_TASKS_PER_NODE=4 SLURM_NTASKS=4"),
         // One device is reserved, and the variable stays as Slurm has it.
         format!("{STEP} CUDA_VISIBLE_DEVICES=2 SLURM_STEP_TASKS_PER_NODE=1"),
+        format!("{batch} SLURM_TASKS_PER_NODE=4 SLURM_NTASKS=4"),
     ] {
-        called(&sandbox, &alone).exits(0).prints("");
+        called(&sandbox, &alone).answers("");
         let all = called(&sandbox, &format!("{alone} tasks=all"));
-        assert_eq!(
-            all.exits(0).stdout.is_empty(),
-            alone.starts_with(batch) && alone.contains("SLURM_NTASKS=4"),
-            "{all:#?}"
-        );
+        assert_eq!(all.exits(0).stdout.is_empty(), alone.starts_with(batch), "{all:#?}");
     }
-    let list = "SLURM_STEP_TASKS_PER_NODE=4(x2),3";
-    for several in [
-        format!("{STEP} {four}"),
-        format!("{STEP} {four} SLURM_STEP_TASKS_PER_NODE=4 SLURM_TASKS_PER_NODE=1"),
-        format!("{STEP} {four} SLURM_STEP_TASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4"),
-        format!("{STEP} {four} SLURM_STEP_NUM_TASKS=4 SLURM_NTASKS=1"),
-        format!("{STEP} {four} {list} SLURM_NODEID=0 SLURM_NTASKS=1"),
-        format!("{STEP} {four} {list} SLURM_NODEID=1 SLURM_NTASKS=1"),
-        format!("{STEP} {four} {list} SLURM_NODEID=2 SLURM_NTASKS=1"),
-        format!("{STEP} {four} SLURM_STEP_TASKS_PER_NODE=1,2(x3),1 SLURM_NODEID=3"),
+    for (several, places) in [
+        (format!("{STEP} {four} SLURM_STEP_TASKS_PER_NODE=4"), 0..4),
         // The nearest two of four, for each of four tasks.
-        format!("{STEP} CUDA_VISIBLE_DEVICES=2,3 SLURM_GPUS_ON_NODE=4 SLURM_STEP_TASKS_PER_NODE=4"),
+        (format!("{STEP} CUDA_VISIBLE_DEVICES=2,3 SLURM_GPUS_ON_NODE=4 SLURM_STEP_TASKS_PER_NODE=4"), 2..4),
         // Each of two has the one that Slurm gave it.
-        format!("{STEP} CUDA_VISIBLE_DEVICES=3 SLURM_GPUS_ON_NODE=4 SLURM_STEP_TASKS_PER_NODE=2"),
+        (format!("{STEP} CUDA_VISIBLE_DEVICES=3 SLURM_GPUS_ON_NODE=4 SLURM_STEP_TASKS_PER_NODE=2"), 3..4),
         // Granted, but not by the variable; and none granted, but asked for.
-        format!("{STEP} SLURM_STEP_GPUS=2,3 SLURM_GPUS_ON_NODE=2 SLURM_STEP_TASKS_PER_NODE=2"),
-        format!("{STEP} GETGPU_SLURM=yes SLURM_STEP_TASKS_PER_NODE=1"),
-        format!("{STEP} tasks=ungranted SLURM_STEP_TASKS_PER_NODE=1"),
-        format!("{STEP} tasks=both"),
-        format!("{STEP} tasks=all"),
-        format!("{STEP} tasks=both {four} SLURM_STEP_TASKS_PER_NODE=4"),
-        batch.to_owned(),
+        (format!("{STEP} SLURM_STEP_GPUS=2,3 SLURM_GPUS_ON_NODE=2 SLURM_STEP_TASKS_PER_NODE=2"), 2..4),
+        (format!("{STEP} GETGPU_SLURM=yes SLURM_STEP_TASKS_PER_NODE=1"), 0..4),
+        (format!("{STEP} tasks=ungranted SLURM_STEP_TASKS_PER_NODE=1"), 0..4),
+        (format!("{STEP} tasks=both"), 0..4),
+        (format!("{STEP} tasks=all"), 0..4),
+        (format!("{STEP} tasks=both {four} SLURM_STEP_TASKS_PER_NODE=4"), 0..4),
     ] {
         let uuid = given(&sandbox, &several);
-        let places = if several.contains("=2,3") || several.contains("DEVICES=3") {
-            2..4
-        } else {
-            0..4
-        };
         assert!(sandbox.uuids()[places].contains(&uuid), "{several}: {uuid}");
     }
 }
 
 #[test]
 fn more_tasks_than_devices_have_even_parts_whoever_asks() {
-    if skip::lacks(&[skip::Need::Tool("dash")]) {
-        return;
-    }
-    let sandbox = Sandbox::new("gpus4");
+    let Some(sandbox) = gpus4() else { return };
     let half = "export XLA_PYTHON_CLIENT_MEM_FRACTION=0.45\n";
     for asks in ["", "GETGPU_SLURM=yes", "tasks=both", "tasks=all"] {
         for grant in [
@@ -137,62 +92,34 @@ fn more_tasks_than_devices_have_even_parts_whoever_asks() {
 
 #[test]
 fn odd_variables_do_not_keep_a_task_from_starting() {
-    if skip::lacks(&[skip::Need::Tool("dash")]) {
-        return;
-    }
-    let sandbox = Sandbox::new("gpus4");
+    let Some(sandbox) = gpus4() else { return };
+    #[rustfmt::skip]
     let odd = [
-        "x",
-        "*",
-        "-1",
-        "08",
-        "1(x",
-        "(x2)",
-        "4(x08)",
-        "4(xx)",
-        ",",
-        "$(id)",
-        "99999999999999999999",
-        "1;exit${IFS}3",
+        "x", "*", "-1", "08", "1(x", "(x2)", "4(x08)", "4(xx)", ",", "$(id)",
+        "99999999999999999999", "1;exit${IFS}3",
     ];
     for value in odd {
-        for name in [
-            "SLURM_STEP_TASKS_PER_NODE",
-            "SLURM_TASKS_PER_NODE",
-            "SLURM_STEP_NUM_TASKS",
-            "SLURM_NTASKS",
-            "SLURM_GPUS_ON_NODE",
-        ] {
-            let variables =
-                format!("{STEP} CUDA_VISIBLE_DEVICES=0,1,2,3 SLURM_NODEID=1 {name}={value}");
-            given(&sandbox, &variables);
-        }
+        let counts = format!(
+            "SLURM_STEP_TASKS_PER_NODE={value} SLURM_TASKS_PER_NODE={value} \
+             SLURM_STEP_NUM_TASKS={value} SLURM_NTASKS={value} SLURM_GPUS_ON_NODE={value}"
+        );
+        let four = format!("{STEP} CUDA_VISIBLE_DEVICES=0,1,2,3");
+        given(&sandbox, &format!("{four} {counts}"));
         // A place that is not known is none of the list's.
-        let variables = format!(
-            "{STEP} CUDA_VISIBLE_DEVICES=0,1 SLURM_STEP_TASKS_PER_NODE=1(x9) SLURM_NODEID={value}"
-        );
-        given(&sandbox, &variables);
+        let place = format!("SLURM_STEP_TASKS_PER_NODE=1(x9) SLURM_NODEID={value}");
+        let two = format!("{STEP} CUDA_VISIBLE_DEVICES=0,1");
+        given(&sandbox, &format!("{two} {place}"));
         // A grant of nothing that exists, or of what does not come after a device.
-        let said = told(
-            &sandbox,
-            &format!("{STEP} SLURM_STEP_TASKS_PER_NODE=1 CUDA_VISIBLE_DEVICES={value},{value}"),
-        );
-        assert!(
-            said.exits(0)
-                .stdout
-                .lines()
-                .all(|line| line.starts_with("export ")),
-            "{said:#?}"
-        );
+        let grant = format!("SLURM_STEP_TASKS_PER_NODE=1 CUDA_VISIBLE_DEVICES={value},{value}");
+        let said = told(&sandbox, &format!("{STEP} {grant}"));
+        let mut lines = said.exits(0).stdout.lines();
+        assert!(lines.all(|line| line.starts_with("export ")), "{said:#?}");
     }
 }
 
 #[test]
-fn a_job_without_a_grant_that_does_not_ask_gets_nothing_and_hears_nothing() {
-    if skip::lacks(&[skip::Need::Tool("dash")]) {
-        return;
-    }
-    let sandbox = Sandbox::new("gpus4");
+fn a_job_that_has_no_grant_nor_asks_gets_and_hears_nothing() {
+    let Some(sandbox) = gpus4() else { return };
     let granted = "SLURM_STEP_TASKS_PER_NODE=2 CUDA_VISIBLE_DEVICES=0,1";
     for nothing in [
         STEP.to_owned(),
@@ -204,48 +131,33 @@ fn a_job_without_a_grant_that_does_not_ask_gets_nothing_and_hears_nothing() {
         // A step without GPUs in a job that has some.
         format!("{STEP} SLURM_JOB_GPUS=0,1"),
     ] {
-        called(&sandbox, &nothing).exits(0).prints("");
+        called(&sandbox, &nothing).answers("");
     }
     for empty in ["", "-1", "NoDevFiles"] {
-        called(&sandbox, &format!("{STEP} CUDA_VISIBLE_DEVICES={empty}"))
-            .exits(0)
-            .prints("");
+        called(&sandbox, &format!("{STEP} CUDA_VISIBLE_DEVICES={empty}")).answers("");
     }
     // A node without GPUs: nothing to tell those who did not ask, whatever the site wants
     // for all.
     let sandbox = Sandbox::builder("gpus4").without_library().build();
-    called(&sandbox, &format!("{STEP} strict=true"))
-        .exits(0)
-        .prints("");
-    called(&sandbox, &format!("{STEP} tasks=both"))
-        .exits(0)
-        .prints(NONE);
+    called(&sandbox, &format!("{STEP} strict=true")).answers("");
+    called(&sandbox, &format!("{STEP} tasks=both")).answers(NONE);
 }
 
 #[test]
-fn in_a_real_slurm_tasks_get_a_device_each_and_the_only_one_keeps_its_grant() {
+fn real_slurm_tasks_get_a_device_each_and_a_lone_one_its_grant() {
     if slurm::lacks(&[]) {
         return;
     }
     let sandbox = Sandbox::new("gpus4");
     let uuids: BTreeSet<String> = sandbox.uuids().into_iter().collect();
-    let cluster = Cluster::start(
-        &sandbox,
-        1,
-        &format!("TaskProlog={}", slurm::hook(&sandbox, "task-prolog", "")),
-    );
+    let cluster = Cluster::start(&sandbox, 1, &slurm::task_prolog(&sandbox, ""));
     // All tasks are there at the same time.
     let show = "echo $CUDA_VISIBLE_DEVICES; echo >>started; while [ $(wc -l <started) -lt $SLURM_NTASKS ]; do sleep 0.02; done";
     let seen = |words: &str| {
         sandbox.file("work/started", "", 0o666);
         let outcome = cluster.srun(words).args(["sh", "-c", show]).run();
-        let mut lines: Vec<String> = outcome
-            .exits(0)
-            .says(&[])
-            .stdout
-            .lines()
-            .map(str::to_owned)
-            .collect();
+        let lines = outcome.exits(0).says(&[]).stdout.lines();
+        let mut lines: Vec<String> = lines.map(str::to_owned).collect();
         lines.sort();
         lines
     };

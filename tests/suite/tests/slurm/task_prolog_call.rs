@@ -1,9 +1,8 @@
 //! The TaskProlog called by hand, and what it printed.
 
-use std::path::PathBuf;
-
 use getgpu_tests::slurm;
-use harness::{Outcome, Sandbox, wait};
+use harness::skip::{self, Need};
+use harness::{Command, Outcome, Sandbox, wait};
 
 /// A task of a step, as Slurm tells it.
 pub(crate) const STEP: &str = "SLURM_JOB_ID=7 SLURM_STEP_ID=0";
@@ -16,8 +15,19 @@ pub(crate) const HIDDEN: &str =
     "getgpu task-prolog: started without a GPU, CUDA_VISIBLE_DEVICES is empty: ";
 
 pub(crate) fn script() -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../etc/slurm/task-prolog");
-    path.display().to_string()
+    slurm::script("task-prolog").display().to_string()
+}
+
+/// Asserts that the task was told why it sees no GPU.
+#[track_caller]
+pub(crate) fn hidden(outcome: &Outcome, why: &str) {
+    outcome.exits(0).prints(NONE).mentions(why);
+}
+
+/// Four GPUs, where the script can be called; none: it has been said.
+pub(crate) fn gpus4() -> Option<Sandbox> {
+    let lacks = skip::lacks(&[Need::Root, Need::Tool("dash")]);
+    (!lacks).then(|| Sandbox::new("gpus4"))
 }
 
 /// The same, where it has nothing to tell its user.
@@ -29,8 +39,9 @@ pub(crate) fn called(sandbox: &Sandbox, variables: &str) -> Outcome {
 }
 
 /// What the script prints with these variables, split at blanks, which a failed test
-/// shows. Names in small letters are settings of the table `[slurm]`. Its parent, the future task, exits at once. Its stderr is that parent's: its
-/// own is closed, as slurmstepd does it.
+/// shows. Names in small letters are settings of the table `[slurm]`. Its parent, the
+/// future task, exits at once. Its stderr is that parent's: its own is closed, as
+/// slurmstepd does it.
 #[track_caller]
 pub(crate) fn told(sandbox: &Sandbox, variables: &str) -> Outcome {
     let words = [
@@ -39,25 +50,35 @@ pub(crate) fn told(sandbox: &Sandbox, variables: &str) -> Outcome {
         &script(),
         variables,
     ];
-    let set = |command: harness::Command, pair: &str| {
-        let (name, value) = pair.split_once('=').unwrap();
-        command.env(name, value)
-    };
     let (variables, settings) = taken_apart(variables);
     let file = slurm::with_settings(sandbox, &settings);
-    let command = sandbox
-        .command("dash")
-        .args(words)
-        .env("GETGPU_CONFIG", file);
-    let outcome = variables.into_iter().fold(command, set).run();
+    let command = sandbox.command("dash").args(words);
+    let outcome = with(command.env("GETGPU_CONFIG", file), &variables).run();
     wait::until("its reservation ends", || {
         sandbox.holders().is_empty() && !sandbox.locked()
     });
     outcome
 }
 
+/// A command with these variables, split at blanks.
+pub(crate) fn with(command: Command, variables: &str) -> Command {
+    let pairs = variables.split_ascii_whitespace();
+    pairs.fold(command, |command, pair| {
+        let (name, value) = pair.split_once('=').unwrap();
+        command.env(name, value)
+    })
+}
+
+/// The hook as it is called for a task beside others of the sandbox that run on.
+pub(crate) fn beside(sandbox: &Sandbox, variables: &str, settings: &str) -> Outcome {
+    let file = slurm::with_settings(sandbox, settings);
+    let words = ["-c", "dash \"$0\"; :", &script()];
+    let command = sandbox.command("dash").args(words);
+    with(command.env("GETGPU_CONFIG", file), variables).run()
+}
+
 /// Variables, and lines of settings.
-pub(crate) fn taken_apart(words: &str) -> (Vec<&str>, String) {
+fn taken_apart(words: &str) -> (String, String) {
     let is_setting = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
     let (settings, variables): (Vec<&str>, Vec<&str>) =
         words.split_ascii_whitespace().partition(is_setting);
@@ -68,7 +89,8 @@ pub(crate) fn taken_apart(words: &str) -> (Vec<&str>, String) {
             _ => format!("{name} = {value:?}\n"),
         }
     };
-    (variables, settings.into_iter().map(line).collect())
+    let settings = settings.into_iter().map(line).collect();
+    (variables.join(" "), settings)
 }
 
 /// The device of the first line; after it come at most the framework variables of a part.

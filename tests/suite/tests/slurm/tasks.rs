@@ -3,17 +3,10 @@
 
 use std::time::Duration;
 
-use getgpu_tests::slurm::{self, Cluster};
+use getgpu_tests::slurm::{self, Cluster, task_prolog};
 use harness::{Outcome, Sandbox, wait};
 
 use crate::task_calls::{ASKED, NOBODY, as_nobody, devices};
-
-fn task_prolog(sandbox: &Sandbox, settings: &str) -> String {
-    format!(
-        "TaskProlog={}",
-        slurm::hook(sandbox, "task-prolog", settings)
-    )
-}
 
 #[test]
 fn plain_tasks_get_a_device_each_while_they_run() {
@@ -73,17 +66,13 @@ fn a_task_prolog_serves_tasks_that_ask_and_reports_failures() {
         let command = cluster
             .srun(words)
             .args(["sh", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}"]);
-        if let Some(wish) = wish {
-            command.env("GETGPU_SLURM", wish).run()
-        } else {
-            command.run()
+        match wish {
+            Some(wish) => command.env("GETGPU_SLURM", wish).run(),
+            None => command.run(),
         }
     };
-    show("-n1", None).exits(0).prints("unset\n").says(&[]);
-    show("-n1 --gres=gpu:2", Some("no"))
-        .exits(0)
-        .prints("0,1\n")
-        .says(&[]);
+    show("-n1", None).answers("unset\n");
+    show("-n1 --gres=gpu:2", Some("no")).answers("0,1\n");
     assert!(sandbox.uuids().contains(&show("-n1", Some("yes")).line()));
     let two = show("-n1 --gres=gpu:3", Some("-n 2")).line();
     assert!(
@@ -124,15 +113,10 @@ fn a_task_prolog_serves_tasks_that_ask_and_reports_failures() {
     hidden(&show("-n1", Some("--share 1/2; id *")), "");
     // Another user than root may not open the task's stderr: Slurm brings the line to the
     // job.
-    let said = as_nobody(
-        cluster
-            .command(&["srun", "-n1", "sleep", "1"])
-            .env("GETGPU_SLURM", "yes"),
-    )
-    .run();
-    said.exits(0)
-        .prints("")
-        .mentions("task 0: started without a GPU, CUDA_VISIBLE_DEVICES is empty: no free device");
+    let asking = cluster.command(&["srun", "-n1", "sleep", "1"]);
+    let said = as_nobody(asking.env("GETGPU_SLURM", "yes")).run();
+    let line = "task 0: started without a GPU, CUDA_VISIBLE_DEVICES is empty: no free device";
+    said.exits(0).prints("").mentions(line);
     // A batch script's output has the line, and all that the script writes.
     let job = cluster.sbatch("-n1 --export=ALL,GETGPU_SLURM=yes", "echo one; echo two");
     cluster.until_empty();
@@ -143,42 +127,7 @@ fn a_task_prolog_serves_tasks_that_ask_and_reports_failures() {
     );
     sandbox.set_settings(&format!("[slurm]\n{ASKED}\nstrict = true"));
     let asking = cluster.srun("-n1 echo started").env("GETGPU_SLURM", "yes");
-    asking
-        .run()
-        .exits(1)
-        .prints("")
-        .mentions("getgpu task-prolog: not started: no free device");
-}
-
-#[test]
-fn a_batch_script_with_one_task_is_a_task_and_one_with_several_is_not() {
-    if slurm::lacks(&[]) {
-        return;
-    }
-    let sandbox = Sandbox::new("gpus4");
-    let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, "tasks = 'all'"));
-    let one = cluster.sbatch("--ntasks=1 --gres=gpu:1", "exec sim-cuda --until-file go");
-    let script = "echo grant $CUDA_VISIBLE_DEVICES; srun -Q -n3 sim-cuda --until-file go";
-    let three = cluster.sbatch("--ntasks=3 --gres=gpu:3", script);
-    let running = wait::holds_within(wait::LONG, || sandbox.running() == 4);
-    assert!(
-        running,
-        "{} {}",
-        cluster.output(&one),
-        cluster.output(&three)
-    );
-    assert_eq!((devices(&sandbox).len(), sandbox.holders().len()), (4, 4));
-    sandbox.file("work/go", "", 0o644);
-    cluster.until_empty();
-    assert!(
-        cluster.output(&one).starts_with("RUN GPU-"),
-        "{}",
-        cluster.output(&one)
-    );
-    assert!(
-        cluster.output(&three).starts_with("grant 1,2,3\n"),
-        "{}",
-        cluster.output(&three)
-    );
-    sandbox.assert_clean(Duration::from_secs(1));
+    let refused = asking.run();
+    let line = "getgpu task-prolog: not started: no free device";
+    refused.exits(1).prints("").mentions(line);
 }

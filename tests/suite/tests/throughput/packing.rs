@@ -1,12 +1,11 @@
-//! A course on one node: forty students with quarters of devices, repetitions packed by
-//! xargs and GNU parallel, a queue of 140 for seven devices, and twenty requests for two
-//! devices at a time.
+//! A course on one node: forty students with quarters of devices, a queue of 140 for seven
+//! devices, and twenty requests for two devices at a time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, loads};
-use harness::{Command, Running, Sandbox, Signal, skip, wait};
+use getgpu_tests::{as_other_user, loads};
+use harness::{Command, Running, Sandbox, Signal, wait};
 
 const LONG: Duration = Duration::from_secs(120);
 
@@ -14,14 +13,12 @@ fn quarter(sandbox: &Sandbox, number: u64, time: &str) -> Command {
     let tag = number.to_string();
     let program = ["--", "sim-cuda", "--max", "4", "--run", time, "--tag", &tag];
     let command = sandbox
-        .command("cudawrap")
-        .args(["-q", "--share", "1/4", "--wait"])
+        .words("cudawrap -q --share 1/4 --wait")
         .args(program)
         .limit(LONG);
-    if nix::unistd::geteuid().is_root() && number % 2 == 1 {
-        command.uid(OTHER)
-    } else {
-        command
+    match number % 2 {
+        1 => as_other_user(command),
+        _ => command,
     }
 }
 
@@ -54,152 +51,32 @@ fn forty_quarters_on_seven_devices() {
         running.wait().exits(0);
     }
     drop(filling);
-    let ran: BTreeSet<String> = sandbox
-        .folder()
-        .runs()
-        .unwrap()
-        .into_iter()
-        .map(|run| run.tag)
-        .collect();
+    let ran: BTreeSet<String> = sandbox.runs().into_iter().map(|run| run.tag).collect();
     assert_eq!(ran.len(), 40, "all forty have run");
     assert!(
-        sandbox.folder().collisions().unwrap().is_empty(),
+        sandbox.collisions().is_empty(),
         "{:?}",
-        sandbox.folder().collisions().unwrap()
+        sandbox.collisions()
     );
     sandbox.assert_clean(Duration::from_secs(2));
-    assert_eq!(
-        sandbox
-            .getgpu(["--count-free", "--share", "1/4"])
-            .run()
-            .line(),
-        "28"
-    );
-}
-
-#[test]
-fn forty_at_once_with_kills_all_end_well() {
-    let _turn = crate::GROUPS.enter(module_path!());
-    let sandbox = Sandbox::new("a100x1");
-    let mut running: Vec<Running> = (0..40)
-        .map(|number| quarter(&sandbox, number, "0.4").spawn())
-        .collect();
-    wait::until("some run", || sandbox.running() >= 4);
-    for place in (0..40).filter(|number| number % 10 < 3) {
-        running[place].signal(Signal::SIGKILL);
-    }
-    let outcomes: Vec<_> = running.drain(..).map(Running::wait).collect();
-    let done = outcomes
-        .iter()
-        .filter(|outcome| outcome.code() == Some(0))
-        .count();
-    let killed = outcomes
-        .iter()
-        .filter(|outcome| outcome.signal() == Some(9))
-        .count();
-    println!("40 at once: {done} done, {killed} killed");
-    assert_eq!(done + killed, 40, "{outcomes:#?}");
-    assert!(sandbox.folder().collisions().unwrap().is_empty());
-    sandbox.assert_clean(Duration::from_secs(2));
-    assert_eq!(
-        sandbox
-            .getgpu(["--count-free", "--share", "1/4"])
-            .run()
-            .line(),
-        "28"
-    );
-}
-
-/// Eighty repetitions at half a device each, of which one crashes.
-fn repetitions(sandbox: &Sandbox, launcher: &str) {
-    sandbox.file(
-        "work/rep",
-        "#!/bin/sh\n[ $1 = 33 ] && exit 9\nexec sim-cuda --max 2 --run 0.1 --tag rep$1 --ready work$1\n",
-        0o755,
-    );
-    let outcome = sandbox.shell("bash", launcher).limit(LONG).run();
-    let runs = sandbox.folder().runs().unwrap();
-    let tags: BTreeSet<&str> = runs.iter().map(|run| run.tag.as_str()).collect();
-    assert_eq!(
-        (runs.len(), tags.len()),
-        (79, 79),
-        "each ran once: {outcome:?}"
-    );
-    assert!(
-        sandbox.folder().collisions().unwrap().is_empty(),
-        "never three on a device"
-    );
-    let known: BTreeSet<String> = sandbox.uuids().into_iter().collect();
-    assert!(runs.iter().all(|run| known.contains(&run.uuid)));
-    let most = runs
-        .iter()
-        .map(|run| {
-            runs.iter()
-                .filter(|o| o.start <= run.start && o.end > Some(run.start))
-                .count()
-        })
-        .max();
-    println!("{launcher}: {most:?} at once, status {:?}", outcome.code());
-    assert!(most <= Some(8) && most >= Some(5), "{most:?}");
-    assert_ne!(outcome.code(), Some(0), "the crash is reported");
-    sandbox.assert_clean(Duration::from_secs(1));
-    assert_eq!(
-        sandbox
-            .getgpu(["--count-free", "--share", "1/2"])
-            .run()
-            .line(),
-        "8",
-        "its place is free again"
-    );
-}
-
-#[test]
-fn eighty_repetitions_through_xargs() {
-    let _turn = crate::GROUPS.enter(module_path!());
-    if skip::lacks(&[skip::Need::Tool("xargs")]) {
-        return;
-    }
-    repetitions(
-        &Sandbox::new("mig4"),
-        "seq 80 | xargs -P 16 -I{} cudawrap -q --share 1/2 --wait -- ./rep {}",
-    );
-}
-
-#[test]
-fn eighty_repetitions_through_parallel() {
-    let _turn = crate::GROUPS.enter(module_path!());
-    if skip::lacks(&[skip::Need::Tool("parallel")]) {
-        return;
-    }
-    repetitions(
-        &Sandbox::new("mig4"),
-        "parallel --will-cite -j12 cudawrap -q --share 1/2 --wait -- ./rep {} ::: $(seq 80)",
-    );
+    assert_eq!(sandbox.line("--count-free --share 1/4"), "28");
 }
 
 #[test]
 fn a_hundred_and_forty_in_line_for_seven() {
     let _turn = crate::GROUPS.enter(module_path!());
     let sandbox = Sandbox::new("a100x1");
-    let first: Vec<Running> = (0..7)
-        .map(|_| {
-            sandbox
-                .command("cudawrap")
-                .args(["--", "sim-cuda", "--run", "forever", "--tag", "first"])
-                .spawn()
-        })
-        .collect();
+    let start = |_| sandbox.leased().args(["--tag", "first"]).spawn();
+    let first: Vec<Running> = (0..7).map(start).collect();
     sandbox.until_running(7);
     let start = |number: u64| {
         let tag = number.to_string();
         let program = ["--wait", "--", "sim-cuda", "--run", "0.2", "--tag", &tag];
         let command = sandbox.command("cudawrap").args(program).limit(LONG);
-        (if nix::unistd::geteuid().is_root() && number % 3 == 1 {
-            command.uid(OTHER)
-        } else {
-            command
-        })
-        .spawn()
+        match number % 3 {
+            1 => as_other_user(command).spawn(),
+            _ => command.spawn(),
+        }
     };
     let mut waiters = Vec::new();
     for number in 0..140 {
@@ -213,24 +90,20 @@ fn a_hundred_and_forty_in_line_for_seven() {
     drop(first);
     let outcomes: Vec<_> = waiters.into_iter().map(Running::wait).collect();
     let elapsed = began.elapsed();
-    assert!(
-        outcomes.iter().all(|outcome| outcome.code() == Some(0)),
-        "{outcomes:#?}"
-    );
-    let mut runs = sandbox.folder().runs().unwrap();
+    for outcome in &outcomes {
+        outcome.exits(0);
+    }
+    let mut runs = sandbox.runs();
     runs.retain(|run| run.tag != "first");
     runs.sort_by_key(|run| run.start);
     let order: Vec<usize> = runs.iter().map(|run| run.tag.parse().unwrap()).collect();
     assert_eq!(order.len(), 140);
     let pairs = order.len() * (order.len() - 1) / 2;
-    let inverted: usize = (0..140)
-        .map(|i| {
-            order[i + 1..]
-                .iter()
-                .filter(|later| **later < order[i])
-                .count()
-        })
-        .sum();
+    let overtook = |place: usize| {
+        let later = order[place + 1..].iter();
+        later.filter(|later| **later < order[place]).count()
+    };
+    let inverted: usize = (0..140).map(overtook).sum();
     let ideal = 0.2 * 140.0 / 7.0;
     println!(
         "140 waiters, 7 devices, 0.2 s each: {inverted} of {pairs} pairs out of order, all over after {:.2} s, ideal {ideal} s",
@@ -260,35 +133,20 @@ fn a_hundred_and_forty_in_line_for_seven() {
 #[test]
 fn twenty_who_want_two_at_a_time_are_all_served_in_turn() {
     let _turn = crate::GROUPS.enter(module_path!());
-    let sandbox = Sandbox::builder("a100x1")
-        .settings("linger = '50ms'")
-        .build();
+    let sandbox = Sandbox::with("a100x1", "linger = '50ms'\nreserve_for = '10s'");
     let script = |number: u64| {
         format!(
             "d=$(getgpu -q -n 2 --wait) && CUDA_VISIBLE_DEVICES=$d sim-cuda --run 0.15 --tag {number}; true"
         )
     };
     let start = |number| sandbox.shell("bash", &script(number)).limit(LONG).spawn();
-    let outcomes: Vec<_> = (0..20)
-        .map(start)
-        .collect::<Vec<_>>()
-        .into_iter()
-        .map(Running::wait)
-        .collect();
-    assert!(
-        outcomes
-            .iter()
-            .all(|outcome| outcome.code() == Some(0) && outcome.stderr.is_empty()),
-        "{outcomes:#?}"
-    );
-    let tags: BTreeSet<String> = sandbox
-        .folder()
-        .runs()
-        .unwrap()
-        .into_iter()
-        .map(|run| run.tag)
-        .collect();
+    let running: Vec<Running> = (0..20).map(start).collect();
+    for each in running {
+        each.wait().exits(0).says(&[]);
+    }
+    let tags: BTreeSet<String> = sandbox.runs().into_iter().map(|run| run.tag).collect();
     assert_eq!(tags.len(), 20);
     sandbox.assert_exclusive();
-    sandbox.assert_clean(Duration::from_secs(2));
+    // On a busy machine a holder may not see a program that runs for 0.15 s.
+    sandbox.assert_clean(Duration::from_secs(4));
 }

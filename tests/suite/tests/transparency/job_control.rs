@@ -53,6 +53,13 @@ impl ShellTerminal {
             text()
         );
     }
+
+    /// Presses a key that stops or ends the program, and waits until the shell reads again:
+    /// what is typed before that is echoed by the terminal.
+    fn press(&mut self, key: &str, until: &str) {
+        self.type_until(key, until);
+        wait::until("the shell prompts", || self.text().ends_with("> "));
+    }
 }
 
 /// What was typed and seen, without process ids.
@@ -62,7 +69,7 @@ fn transcript(sandbox: &Sandbox, directory: &str) -> Vec<String> {
     terminal.type_until("cat\n", "cat\n");
     // cat reads, so the line comes twice: echoed and printed.
     terminal.type_until("hello\n", "hello\nhello\n");
-    terminal.type_until("\x1a", "Stopped");
+    terminal.press("\x1a", "Stopped");
     terminal.type_until("jobs\n", "Stopped");
     terminal.type_until("fg\n", "fg\ncat\n");
     terminal.type_until("again\n", "again\nagain\n");
@@ -84,12 +91,12 @@ fn transcript(sandbox: &Sandbox, directory: &str) -> Vec<String> {
         "  sleep 100\n> ",
     );
     terminal.type_until("(echo go; sleep 100) | cat\n", "go\n");
-    terminal.type_until("\x1a", "Stopped");
+    terminal.press("\x1a", "Stopped");
     terminal.type_until("fg\n", "| cat\n");
     terminal.type_until("\x03", "^C\n> ");
     terminal.type_until("cat\n", "cat\n");
     terminal.type_until("quit\n", "quit\nquit\n");
-    terminal.type_until("\x1c", "Quit");
+    terminal.press("\x1c", "Quit");
     terminal.type_until("cat\n", "cat\n");
     terminal.type_until("end\n", "end\nend\n");
     terminal.type_until("\x04", "> ");
@@ -147,7 +154,7 @@ fn keys_and_jobs_are_the_same_wrapped_and_not() {
 /// An orphaned group: its parent has exited, so the kernel sends HUP and CONT to a
 /// stopped one.
 #[test]
-fn a_stopped_program_whose_shell_ends_is_over_and_its_device_free() {
+fn a_stopped_program_ends_with_its_shell_and_frees_its_device() {
     let sandbox = Sandbox::new("mig4");
     let mut terminal = ShellTerminal::new(&sandbox, "bin");
     terminal.prompt();
@@ -163,15 +170,11 @@ fn a_stopped_program_whose_shell_ends_is_over_and_its_device_free() {
 #[test]
 fn a_waiter_in_the_background_leaves_the_prompt_alone() {
     let sandbox = Sandbox::new("h200x1");
-    let _held = sandbox
-        .command("cudawrap")
-        .args(["--", "sim-cuda", "--run", "forever"])
-        .spawn();
+    let _held = sandbox.leased().spawn();
     sandbox.until_running(1);
     let waiting = || {
         sandbox
-            .getgpu(["--list"])
-            .run()
+            .ask("--list")
             .stderr
             .contains("1 program waits for a device")
     };

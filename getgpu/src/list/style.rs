@@ -1,0 +1,99 @@
+//! What the output of a listing is like: how wide, and whether it shows colours, block
+//! characters and UUIDs. A pipe and a file are neither wide nor coloured.
+
+use std::io::IsTerminal;
+
+use super::rows::State;
+use crate::options::Color;
+
+/// What standard output can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// The columns of a terminal; none: a pipe or a file.
+    pub terminal: Option<usize>,
+    colour: bool,
+    /// Bars of block characters, which a terminal without UTF-8 cannot show.
+    blocks: bool,
+    /// UUIDs, although they do not fit.
+    pub uuids: bool,
+}
+
+impl Style {
+    /// That of standard output. NO_COLOR (no-color.org) and TERM=dumb turn colours off,
+    /// unless `--color` says otherwise.
+    pub fn of_stdout(uuids: bool, color: Color) -> Self {
+        if !std::io::stdout().is_terminal() {
+            return Self {
+                terminal: None,
+                colour: color == Color::Always,
+                blocks: false,
+                uuids,
+            };
+        }
+        let dumb = variable("TERM").is_none_or(|term| term == "dumb");
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .into_iter()
+            .find_map(variable);
+        let utf8 = locale.is_some_and(|name| {
+            let name = name.to_ascii_uppercase();
+            name.ends_with("UTF-8") || name.ends_with("UTF8")
+        });
+        let size = terminal_size::terminal_size_of(std::io::stdout());
+        let columns = size.map_or(80, |(width, _)| usize::from(width.0));
+        Self {
+            terminal: Some(columns.max(40)),
+            colour: match color {
+                Color::Auto => !dumb && variable("NO_COLOR").is_none(),
+                Color::Always => true,
+                Color::Never => false,
+            },
+            blocks: utf8 && !dumb,
+            uuids,
+        }
+    }
+
+    /// A bar of six cells of which `filled` are full.
+    pub fn bar(self, filled: usize) -> String {
+        let (full, empty) = if self.blocks {
+            ("▮", "▯")
+        } else {
+            ("#", ".")
+        };
+        full.repeat(filled) + &empty.repeat(6 - filled)
+    }
+
+    /// The text of a device that is in no pool.
+    pub fn dimmed(self, text: &str) -> String {
+        self.paint(text, "2")
+    }
+
+    /// A heading.
+    pub fn bold(self, text: &str) -> String {
+        self.paint(text, "1")
+    }
+
+    /// A state, by SGR codes (ECMA-48 8.3.117).
+    pub fn coloured(self, text: &str, state: State) -> String {
+        let code = match state {
+            State::Free => "32",
+            State::Leased | State::Shared => "33",
+            State::Reserved | State::Claimed => "36",
+            State::Busy => "31",
+            State::Unknown => "35",
+        };
+        self.paint(text, code)
+    }
+
+    fn paint(self, text: &str, code: &str) -> String {
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// A variable that is not empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}

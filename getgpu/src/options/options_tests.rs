@@ -1,0 +1,130 @@
+use std::ffi::OsString;
+
+use getgpu_common::error::Failure;
+
+use super::*;
+
+fn parse(words: &str) -> Result<Options, Failure> {
+    super::parse(words.split_whitespace().map(OsString::from))
+}
+
+#[test]
+fn what_was_typed() {
+    assert_eq!(parse("").unwrap().action, Action::Print(None));
+    assert_eq!(parse("3").unwrap().action, Action::Print(Some(3)));
+    for list in ["-l", "-L", "--list"] {
+        assert_eq!(
+            parse(list).unwrap().action,
+            Action::List(Form::Table, vec![])
+        );
+    }
+    assert_eq!(parse("--hold").unwrap().keep, Keep::Hold(None));
+    assert_eq!(
+        parse("--hold 3").unwrap().action,
+        Action::Print(Some(3)),
+        "--hold takes its value after = only"
+    );
+    assert_eq!(parse("--hold=77").unwrap().keep, Keep::Hold(Some(77)));
+    assert_eq!(
+        parse("--for 1.5m").unwrap().reserve_for,
+        Some(Duration::from_secs(90))
+    );
+    assert_eq!(
+        parse("-w 30").unwrap().choices.first_of(&["wait"]),
+        Some("-w")
+    );
+    assert_eq!(
+        parse("--type gpu 3").unwrap().action,
+        Action::Print(Some(3)),
+        "the type decides what is counted"
+    );
+    assert!(matches!(parse("--help").unwrap().action, Action::Text(_)));
+}
+
+#[test]
+fn every_format_of_the_table_can_be_typed() {
+    for format in table::LIST_FORMATS {
+        assert!(
+            parse(&format!("--list --format {format}")).is_ok(),
+            "{format}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_is_one_line() {
+    #[rustfmt::skip]
+    let cases = [
+        "-1", "x", "1.5", "0x1", "MIG-1", "1 --list", "1 --count-free", "1 --release-all",
+        "3 4", "99999999999999999999", "--for abc", "--for -1", "--type migs",
+        "--format json", "--json", "--nope", "-w", "-w abc", "-w -1", "--wait=abc", "--wait=",
+        "--wait 30", "--wait=3 -w 4", "3 -w 30", "--share 0", "--share 3/2", "--share", "--count 0",
+        "--count x", "--count -1", "-n 1.5", "--min-memory -1", "--min-memory big", "--profile=",
+        "--gpu x", "--policy best", "--policy first 3", "--list --wait", "--release-all -n 2",
+        "--count-free -w 3", "--list 3", "--hold=x", "--hold=-1", "--hold --no-reserve",
+        "--release", "--format index --type mig", "--release a --release-all", "--hold=0 --for 3",
+    ];
+    for words in cases {
+        let failure = parse(words).unwrap_err();
+        assert_eq!(failure.kind, Kind::Usage, "{words}");
+        assert!(
+            !failure.message.contains('\n') && !failure.message.is_empty(),
+            "{words}: {failure}"
+        );
+        assert!(failure.hint.is_some(), "{words}");
+    }
+}
+
+#[test]
+fn a_time_that_was_taken_for_an_index_is_hinted_at() {
+    let failure = parse("--wait 30").unwrap_err();
+    assert!(
+        failure
+            .message
+            .contains("INDEX 30 and --wait exclude each other"),
+        "{failure}"
+    );
+    assert!(failure.hint.unwrap().contains("--wait=30"));
+}
+
+#[test]
+fn every_option_is_in_the_help_with_its_letters() {
+    let Action::Text(help) = parse("--help").unwrap().action else {
+        panic!()
+    };
+    for option in table::command().get_opts() {
+        let long = option.get_long().map(|long| format!("--{long}"));
+        let letters = option.get_short_and_visible_aliases().unwrap_or_default();
+        let letters = letters.iter().map(|letter| format!("-{letter}"));
+        for name in letters.chain(long) {
+            assert!(help.contains(&name), "{name}");
+        }
+    }
+    for line in [
+        "export CUDA_VISIBLE_DEVICES=$(getgpu --hold)",
+        "os.environ[\"CUDA_VISIBLE_DEVICES\"] = subprocess.check_output([\"getgpu\", \"--hold\"], text=True).strip()",
+    ] {
+        assert!(help.contains(line));
+    }
+}
+
+#[test]
+fn a_word_that_is_no_index_is_answered_by_what_was_meant() {
+    let hint = |words: &[&str]| {
+        let words = std::iter::once(&"getgpu").chain(words).map(Into::into);
+        let failure = super::parse(words.skip(1)).unwrap_err();
+        failure.hint.unwrap()
+    };
+    for (words, meant) in [
+        (&["./app"][..], "did you mean cudawrap -- ./app?"),
+        (&["--", "./app", "-x"], "did you mean cudawrap -- ./app -x?"),
+        (&["sh", "run.sh"], "did you mean cudawrap -- sh run.sh?"),
+        (&["status"], "did you mean getgpu --list?"),
+        (&["ls"], "did you mean getgpu --list?"),
+        (&["watch"], "did you mean getgpu --watch?"),
+        (&["nosuchword"], "getgpu --help"),
+        (&["--mem", "10G"], "did you mean --min-memory?"),
+    ] {
+        assert!(hint(words).contains(meant), "{words:?}: {}", hint(words));
+    }
+}

@@ -1,0 +1,100 @@
+//! The grant of a job's only task on a node: all its devices are reserved, so that getgpu
+//! gives them to no other, and the task keeps them all. CUDA_VISIBLE_DEVICES stays as
+//! Slurm has set it; where Slurm has not, it names the grant from now on.
+
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::ident::Uuid;
+use getgpu_common::inventory::Detail;
+use getgpu_common::job::Job;
+use getgpu_common::lock::ownership_proof;
+use getgpu_common::request::grant::Grant;
+use getgpu_common::settings::{Environment, SlurmTaken};
+
+use super::task_prolog::{Denied, Task, show};
+use super::tell::{self, Who};
+use super::{Context, part, variable};
+use crate::invocation::node;
+
+impl Task<'_> {
+    /// Reserves the grant. If another user has a device of it the task sees none, unless
+    /// the site wants it to run.
+    pub fn keep(&self) -> Result<(), Denied> {
+        let named = variable("CUDA_VISIBLE_DEVICES");
+        let granted = match &self.context.wrong {
+            Some(wrong) => Err(wrong.clone()),
+            None => granted(self.context),
+        };
+        let lines = match (&named, &granted) {
+            (Some(_), _) => String::new(),
+            (None, Ok(devices)) => format!("export CUDA_VISIBLE_DEVICES={}\n", Uuid::join(devices)),
+            (None, Err(failure)) => return Err(Denied::new(Who::First, failure.clone())),
+        };
+        let reserved = granted.and_then(|devices| self.reserve_all(&devices));
+        let Err(failure) = reserved else {
+            return show(&lines);
+        };
+        let hides = self.context.loaded.settings.slurm.taken == SlurmTaken::Hide;
+        if self.strict() || (failure.kind == Kind::NoneFree && hides) {
+            return Err(Denied::new(Who::First, failure));
+        }
+        show(&lines)?;
+        let visible = named.unwrap_or_else(|| "as granted".into());
+        let why = failure.message;
+        let text = format!("not reserved, CUDA_VISIBLE_DEVICES stays {visible}: {why}");
+        tell::user(self.pid, Who::First, &text);
+        Ok(())
+    }
+
+    /// Reserves all devices of the grant; other steps of the job may have some of them.
+    fn reserve_all(&self, devices: &[Uuid]) -> Result<(), Failure> {
+        let environment = &self.context.environment;
+        let taken = match self.reserve_of(environment, devices.len()) {
+            Err(failure) if failure.kind == Kind::NoneFree => failure,
+            other => return other,
+        };
+        let left = without_own(self.context, devices);
+        if left.is_empty() {
+            return Ok(());
+        }
+        if left.len() == devices.len() {
+            return Err(taken);
+        }
+        let mut environment = environment.clone();
+        environment.visible = Some(Uuid::join(&left).into());
+        self.reserve_of(&environment, left.len())
+    }
+
+    fn reserve_of(&self, environment: &Environment, count: usize) -> Result<(), Failure> {
+        let own = [format!("--count={count}"), format!("--hold={}", self.pid)];
+        let options = part::choosing(&[], &own)?;
+        part::reserve(self.context, environment, options, true)
+    }
+}
+
+/// The devices of the grant.
+fn granted(context: &Context) -> Result<Vec<Uuid>, Failure> {
+    let settings = &context.loaded.settings;
+    let mut grant = Grant::read(settings, &context.environment, false);
+    let devices = node(settings).ask(|node| grant.resolve(node, Detail::Place))?;
+    Ok(devices.unwrap_or_default())
+}
+
+/// Those that no other step of this job has reserved.
+fn without_own(context: &Context, devices: &[Uuid]) -> Vec<Uuid> {
+    let own = Job::own();
+    let uid = nix::unistd::geteuid().as_raw();
+    let holders = context.lock_file().map(|lock_file| {
+        ownership_proof::reservations(&lock_file, Some(uid), &|args| {
+            own.is_some() && args.job.as_ref().map(Job::number) == own.as_ref().map(Job::number)
+        })
+    });
+    let holders = holders.unwrap_or_default();
+    devices
+        .iter()
+        .filter(|device| {
+            let mut all = holders.iter().flat_map(|holder| &holder.args.devices);
+            all.all(|held| held != *device)
+        })
+        .cloned()
+        .collect()
+}

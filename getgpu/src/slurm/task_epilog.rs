@@ -1,0 +1,42 @@
+//! The same script as TaskEpilog: waits until what reserved the devices of exited tasks has
+//! exited too. A slurmstepd that finds it in the step's cgroup sleeps for a second.
+
+use std::time::Duration;
+
+use getgpu_common::lock::ownership_proof::{HOLDER_NAME, HolderProcess};
+use getgpu_common::procfs::process_memory::{self, Secret};
+use getgpu_common::procfs::{self, Stat};
+
+use super::variable;
+use crate::holder::exit_watch::Watch;
+
+/// How long that may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether slurmstepd calls the script after its task (`SLURM_SCRIPT_CONTEXT`).
+pub fn is_called() -> bool {
+    variable("SLURM_SCRIPT_CONTEXT").as_deref() == Some("epilog_task")
+}
+
+/// Waits. Nothing depends on it but a second.
+pub fn run() {
+    let uid = nix::unistd::geteuid().as_raw();
+    let pids = procfs::pids().into_iter();
+    let own = pids.filter(|pid| procfs::may_be_of(*pid, uid));
+    Watch::new(own.filter_map(outlives_task)).all_over(Some(PATIENCE));
+}
+
+/// A holder whose task has exited, with its start; one that is just exiting shows no words
+/// any more.
+fn outlives_task(pid: i32) -> Option<(i32, u64)> {
+    procfs::comm(pid).filter(|name| name == HOLDER_NAME)?;
+    let start = Stat::read(pid)?.start;
+    let words = match process_memory::cmdline(pid) {
+        Secret::Bytes(words) => words,
+        Secret::Denied | Secret::Gone => Vec::new(),
+    };
+    let holder = HolderProcess::parse(pid, start, &words);
+    holder
+        .is_none_or(|holder| holder.args.is_ending())
+        .then_some((pid, start))
+}

@@ -1,0 +1,49 @@
+//! Who wants a task to have a device: its site, by the settings, or its job, by
+//! GETGPU_SLURM.
+
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::settings::{SlurmSettings, SlurmTasks};
+
+use super::variable;
+
+/// Who wants the task to have a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    Nobody,
+    Site,
+    /// The job, with these options.
+    Job(Vec<String>),
+}
+
+impl Wish {
+    /// What is wanted for a task that has a grant, or none.
+    ///
+    /// # Errors
+    ///
+    /// The job asks by options, and the site does not allow that.
+    pub fn read(settings: &SlurmSettings, granted: bool) -> Result<Self, Failure> {
+        let asked = variable("GETGPU_SLURM").unwrap_or_default();
+        let by_site = match settings.tasks {
+            SlurmTasks::Auto => granted,
+            SlurmTasks::Ungranted => !granted,
+            SlurmTasks::Both | SlurmTasks::All => true,
+            SlurmTasks::Asked => false,
+        };
+        match asked.trim().to_ascii_lowercase().as_str() {
+            "no" => Ok(Self::Nobody),
+            "yes" => Ok(Self::Job(Vec::new())),
+            "" => Ok(if by_site { Self::Site } else { Self::Nobody }),
+            _ if !settings.job_options => {
+                let why = "only yes and no are allowed here (job_options)";
+                Err(Failure::new(
+                    Kind::Usage,
+                    format!("GETGPU_SLURM={asked}: {why}"),
+                ))
+            }
+            _ => {
+                let options = asked.split_whitespace().map(str::to_owned);
+                Ok(Self::Job(options.collect()))
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The ordinary traffic of a soak: programs of several users, in every way to a device, and
+//! how a launch may end.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use harness::{Command, Outcome, Sandbox};
+
+use super::disturb::{Kind, faketime};
+use crate::OTHER;
+use crate::random::Random;
+
+/// What a shell does with the line of a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// It becomes one program, without a fork.
+    Exec,
+    /// It forks.
+    Fork,
+}
+
+/// How a program gets its device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    /// The status that says that no device is free.
+    none: i32,
+    form: Form,
+    /// RUN is a simulated program, which takes its tag; # is the launch's number.
+    line: &'static str,
+}
+
+const fn way(none: i32, form: Form, line: &'static str) -> Way {
+    Way { none, form, line }
+}
+
+#[rustfmt::skip]
+const WAYS: [Way; 13] = [
+    way(75, Form::Exec, "exec cudawrap -- RUN x#"),
+    way(75, Form::Exec, "exec cudawrap --wait=10 -- RUN x#"),
+    way(75, Form::Exec, "exec ../opt/app ARGS x#"),
+    way(100, Form::Exec, "CUDA_INJECTION64_PATH=$HOOK exec RUN x#"),
+    way(75, Form::Exec, "exec cudawrap --share 1/4 --wait=10 -- RUN q# --max 4"),
+    way(1, Form::Exec, "exec getgpu --for=1"),
+    way(1, Form::Fork, "(on --hold --tag soak#) || exit; sleep 0.1; exec getgpu --release soak#"),
+    way(1, Form::Fork, "getgpu --list --json >/dev/null && exec getgpu --count-free"),
+    way(1, Form::Fork, "on; exec RUN x#"),
+    way(1, Form::Fork, "on --wait=10; RUN x#; exit $?"),
+    way(1, Form::Fork, "on --hold; RUN x#; RUN x# || exit $?; : session"),
+    way(1, Form::Fork, "on --share 1/4; exec RUN q# --max 4"),
+    way(1, Form::Fork, "on -n 2 --wait=10; exec RUN x#"),
+];
+
+/// A device, for the rest of the shell.
+const ON: &str = "on() { d=$(getgpu \"$@\") || exit; export CUDA_VISIBLE_DEVICES=$d; }; ";
+
+/// A simulated program with the limits of the caller lifted again, and the true clock.
+const PROGRAM: &str = "#!/bin/bash\nunset LD_PRELOAD\nulimit -S -n 1024\nulimit -S -v hard\n\
+                       ulimit -S -u hard\nexec sim-cuda \"$@\"\n";
+
+/// What all launches of a soak share.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    pub(crate) random: Random,
+    /// Where libfaketime reads by how many seconds its processes' clock is off.
+    pub(crate) clock: PathBuf,
+    pub(crate) launches: u64,
+    program: PathBuf,
+    hook: PathBuf,
+    root: bool,
+}
+
+impl Traffic {
+    pub(crate) fn new(sandbox: &Sandbox, seed: u64) -> Self {
+        let program = sandbox.file("opt/CUDAWRAP_app", PROGRAM, 0o755);
+        std::os::unix::fs::symlink(sandbox.path("bin/cudawrap"), sandbox.path("opt/app"))
+            .expect("a link");
+        Self {
+            random: Random::new(seed),
+            clock: sandbox.file("opt/clock", "+0", 0o644),
+            launches: 0,
+            program,
+            hook: crate::hooked::hook(sandbox),
+            root: nix::unistd::geteuid().is_root(),
+        }
+    }
+
+    fn way(&mut self, kind: Kind) -> Way {
+        // A shell that cannot fork tries for a quarter of a minute.
+        let fits = |way: &&Way| kind != Kind::Processes || way.form == Form::Exec;
+        let ways: Vec<&Way> = WAYS.iter().filter(fits).collect();
+        *ways[self.random.below(ways.len() as u64) as usize]
+    }
+
+    /// The next launch, as one of four users where this is root.
+    pub(crate) fn next(&mut self, sandbox: &Sandbox, kind: Kind) -> (Way, Command) {
+        self.launches += 1;
+        let way = self.way(kind);
+        let time = 200 + self.random.below(3000);
+        let line = way
+            .line
+            .replace("RUN", &format!("{} ARGS", self.program.display()))
+            .replace("ARGS", &format!("--init 20ms --run {time}ms --tag"))
+            .replace('#', &self.launches.to_string());
+        let limit = kind.limit(&mut self.random);
+        let user = self.random.below(4) as u32;
+        // Only bash limits the number of processes.
+        let mut command = sandbox
+            .shell("bash", &format!("{limit}{ON}{line}"))
+            .env("HOOK", &self.hook)
+            .env("SOAK", "traffic")
+            .limit(Duration::from_secs(90));
+        if self.root && (user > 0 || kind == Kind::Processes) {
+            command = command.uid(OTHER + user);
+        }
+        if let Some(library) = faketime().filter(|_| kind == Kind::Clock) {
+            command = command
+                .env("LD_PRELOAD", library)
+                .env("FAKETIME_TIMESTAMP_FILE", &self.clock)
+                .env("FAKETIME_NO_CACHE", "1")
+                .env("FAKETIME_DISABLE_SHM", "1")
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        (way, command)
+    }
+}
+
+/// How a launch ended (done, none free, refused, killed), or what is wrong with it.
+pub(crate) fn judge(kind: Kind, way: Way, outcome: &Outcome) -> Result<&'static str, String> {
+    let wrong = |what: &str| Err(format!("{what}: {kind:?} {way:?} {outcome:?}"));
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    let said = lines.iter().filter(|line| is_refusal(line)).count();
+    let ours = |line: &&str| line.starts_with("getgpu: ") || line.starts_with("cudawrap: ");
+    if outcome.stderr.contains("panicked") || said > 2 {
+        return wrong("a panic, or more than one line");
+    }
+    if !kind.others_speak() && !lines.iter().all(ours) {
+        return wrong("a line of another program");
+    }
+    let none = ["no free device: ", "too few free devices: "];
+    let none = none.iter().any(|words| outcome.stderr.contains(words));
+    match (outcome.code(), outcome.signal()) {
+        (Some(0), _) => Ok("done"),
+        (Some(code), _) if code == way.none && none => Ok("without a device"),
+        (Some(code), _) if kind.statuses().contains(&code) => {
+            if said == 0 && !kind.others_speak() {
+                return wrong("refused without a line");
+            }
+            Ok("refused")
+        }
+        (None, Some(signal)) if kind.signals().contains(&signal) => Ok("killed"),
+        _ => wrong("an end that is not foreseen"),
+    }
+}
+
+/// A line of the commands that is no hint, nor what a waiter says of its waiting.
+fn is_refusal(line: &str) -> bool {
+    let text = line
+        .strip_prefix("getgpu: ")
+        .or_else(|| line.strip_prefix("cudawrap: "));
+    let only_says = ["hint: ", "waiting for ", "waited "];
+    text.is_some_and(|text| !only_says.iter().any(|start| text.starts_with(start)))
+}

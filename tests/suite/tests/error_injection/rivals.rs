@@ -1,0 +1,199 @@
+//! Sequences in time: a command is stopped before one of its system calls, a rival acts, and
+//! the command goes on. Whatever the moment, no device has two programs, nothing is left
+//! behind, and the command ends with a documented status. A table of commands and rivals, at
+//! some of the calls; in full size at each.
+
+use std::time::Duration;
+
+use getgpu_tests::wrapped::wrap;
+use getgpu_tests::{all_at_once, somebody};
+use harness::size;
+use harness::{Command, Sandbox, Signal, wait, written};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+use super::lacks_tracer;
+
+/// What stands before the command starts.
+const SETTINGS: &str = "linger = '50ms'\nreserve_for = '5s'";
+/// For as long a device is looked for at most.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What is done between two calls of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rival {
+    /// A program on one of the devices is killed.
+    Exits,
+    /// Another program takes a device and runs on it.
+    Confirms,
+    /// Another user reserves all that is free, for programs that have not started.
+    Reserves,
+    /// A program on a device is stopped: it keeps what it has.
+    Stops,
+    /// The site drains a device.
+    Drains,
+    /// All reservations of the user are released.
+    Releases,
+    /// The lock's directory is replaced by an empty one.
+    ReplacesLock,
+}
+
+const RIVALS: [Rival; 7] = [
+    Rival::Exits,
+    Rival::Confirms,
+    Rival::Reserves,
+    Rival::Stops,
+    Rival::Drains,
+    Rival::Releases,
+    Rival::ReplacesLock,
+];
+
+/// A command, on a node with four devices of which one is in use.
+struct Case {
+    name: &'static str,
+    command: fn(&Sandbox) -> Command,
+    /// Which ends it may come to.
+    statuses: &'static [i32],
+}
+
+#[rustfmt::skip]
+const CASES: [Case; 9] = [
+    Case { name: "getgpu", command: |s| s.shell("sh", "d=$(getgpu) || exit $?; CUDA_VISIBLE_DEVICES=$d sim-cuda"), statuses: &[0, 1, 4] },
+    Case { name: "by name", command: |s| s.words("cudawrap -- sim-cuda"), statuses: &[0, 75, 125] },
+    Case { name: "by link", command: |s| s.command(wrap(s, "work", "app", "sim-cuda")), statuses: &[0, 75, 125] },
+    Case { name: "named", command: |s| s.words("cudawrap -- sim-cuda").visible(&s.uuids()[3]), statuses: &[0, 75, 125] },
+    Case { name: "in a lease", command: |s| s.words("cudawrap -- cudawrap -- sim-cuda"), statuses: &[0, 75, 125] },
+    Case { name: "in a reservation", command: |s| s.words("cudawrap -- sim-cuda").visible(s.line("--for=60")), statuses: &[0, 75, 125] },
+    Case { name: "a rank", command: |s| s.words("cudawrap -- sim-cuda").env("PMI_RANK", "1").env("PMI_LOCAL_RANK", "1").env("PMI_LOCAL_SIZE", "2"), statuses: &[0, 75, 125] },
+    Case { name: "two devices", command: |s| s.words("cudawrap -n 2 -- sim-cuda"), statuses: &[0, 75, 125] },
+    Case { name: "a share", command: |s| s.words("cudawrap --share 1/2 -- sim-cuda --shared"), statuses: &[0, 75, 125] },
+];
+
+fn is_program(pid: i32) -> bool {
+    let executable = std::fs::read_link(format!("/proc/{pid}/exe"));
+    executable.is_ok_and(|exe| exe.ends_with("sim-cuda") || exe.ends_with("CUDAWRAP_app"))
+}
+
+/// A program on a device of its own, or none where none is free. It is no child of this
+/// process: the tracer waits for all of those.
+fn resident(sandbox: &Sandbox) -> Option<Pid> {
+    let script = "cudawrap -q -- sim-cuda --run forever >/dev/null 2>&1 & echo $!";
+    let text = sandbox.shell("sh", script).run().exits(0).line();
+    let pid = Pid::from_raw(text.parse().unwrap());
+    // A program that has ended may stay a zombie, which has no executable.
+    let gone = || std::fs::read_link(format!("/proc/{pid}/exe")).is_err();
+    wait::until("it runs, or found none", || {
+        let running = sandbox.folder().running().unwrap_or_default();
+        running
+            .iter()
+            .any(|one| one.pid == pid.as_raw().cast_unsigned())
+            || gone()
+    });
+    (!gone()).then_some(pid)
+}
+
+/// What a rival has got.
+#[derive(Default)]
+struct Gains {
+    program: Option<Pid>,
+    /// Reserved devices, on which no program starts.
+    devices: Vec<String>,
+}
+
+impl Rival {
+    /// Acts; what it has from now on.
+    fn act(self, sandbox: &Sandbox, resident: Pid) -> Gains {
+        let mut gains = Gains::default();
+        match self {
+            Self::Exits => kill(resident, Signal::SIGKILL).unwrap(),
+            Self::Confirms => gains.program = self::resident(sandbox),
+            Self::Reserves => {
+                let given = ["3", "2", "1"]
+                    .map(|count| somebody(sandbox, &["--for=60", "-n", count]).run().stdout);
+                let given = given.iter().flat_map(|given| given.trim().split(','));
+                gains.devices = given.map(str::to_owned).collect();
+            }
+            Self::Stops => kill(resident, Signal::SIGSTOP).unwrap(),
+            Self::Drains => {
+                let drained = &sandbox.uuids()[2];
+                sandbox.set_settings(&format!("{SETTINGS}\nexcluded = ['{drained}']"));
+            }
+            Self::Releases => drop(sandbox.ask("--release-all -q")),
+            Self::ReplacesLock => {
+                let directory = sandbox.lock().parent().unwrap().to_owned();
+                std::fs::rename(&directory, sandbox.path("old-lock")).unwrap();
+                std::fs::create_dir(&directory).unwrap();
+            }
+        }
+        gains
+    }
+}
+
+/// Runs the command once, with the rival before its `at`-th call that may be one about the
+/// lock (fcntl(2)); gives how many it made.
+fn run(case: &Case, rival: Option<Rival>, at: usize) -> usize {
+    let what = format!("{}, {rival:?} at call {at}", case.name);
+    let sandbox = Sandbox::with("gpus4", SETTINGS);
+    let resident = resident(&sandbox).expect("four devices are free");
+    let command = (case.command)(&sandbox);
+    let (mut command, _, err) = command.parts();
+    let (mut calls, mut gains) = (0, Gains::default());
+    let story = inject::watch(&mut command, is_program, |call| {
+        if call.number != nix::libc::SYS_fcntl {
+            return;
+        }
+        if calls == at
+            && let Some(rival) = rival
+        {
+            gains = rival.act(&sandbox, resident);
+        }
+        calls += 1;
+    });
+    let said = written(&err);
+    assert!(!story.hung, "{what}: it does not end");
+    assert!(
+        case.statuses.contains(&story.status),
+        "{what}: {}: {said}",
+        story.status
+    );
+    if story.status != 0 {
+        assert!(said.contains(": "), "{what}: without a line: {said}");
+    }
+    // Programs under two locks do not see each other, which is why it is root's.
+    if rival != Some(Rival::ReplacesLock) {
+        sandbox.assert_exclusive();
+        for run in sandbox.folder().runs().unwrap() {
+            assert!(!gains.devices.contains(&run.uuid), "{what}: {said}");
+        }
+    }
+    for program in gains.program.into_iter().chain([resident]) {
+        let _ = kill(program, Signal::SIGKILL);
+    }
+    sandbox.ask("--release-all -q");
+    sandbox.assert_clean(LIMIT);
+    calls
+}
+
+#[test]
+fn a_rival_between_two_calls_of_a_command_gets_no_device_twice() {
+    if lacks_tracer() {
+        return;
+    }
+    // Each follows what it has started from a thread of its own.
+    all_at_once(&CASES, |case| {
+        let calls = run(case, None, 0);
+        for rival in RIVALS {
+            if rival == Rival::Reserves && !nix::unistd::geteuid().is_root() {
+                continue;
+            }
+            // What is taken between a look and a claim has to be seen at once.
+            let points = if rival == Rival::Reserves { 10 } else { 1 };
+            let points = size(points, calls).clamp(1, calls);
+            for point in 0..points {
+                // Each rival at other calls.
+                let shift = calls * (rival as usize) / (points * RIVALS.len());
+                run(case, Some(rival), calls * point / points + shift);
+            }
+        }
+    });
+}
