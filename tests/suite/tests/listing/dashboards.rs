@@ -104,6 +104,8 @@ fn prometheus_computes_a_nodes_figures_and_fires_right_alerts() {
     if skip::lacks(&[Need::Tool("promtool")]) {
         return;
     }
+    // By its path: it need not be in the PATH that a sandbox has.
+    let promtool = skip::tool("promtool").unwrap();
     let sandbox = Sandbox::new("mig4");
     sandbox.ask("--hold --tag train").exits(0);
     let _program = sandbox
@@ -112,7 +114,7 @@ fn prometheus_computes_a_nodes_figures_and_fires_right_alerts() {
     sandbox.until_running(1);
     let given = sandbox.ask("--list --format prometheus");
     let file = sandbox.file("metrics", &given.exits(0).stdout, 0o644);
-    let lint = sandbox.words("promtool check metrics");
+    let lint = sandbox.command(&promtool).args(["check", "metrics"]);
     lint.stdin(std::fs::File::open(file).unwrap())
         .run()
         .exits(0);
@@ -178,7 +180,11 @@ fn prometheus_computes_a_nodes_figures_and_fires_right_alerts() {
         promtool_test(&series(ill), &[alerts(&all)])
     );
     let file = sandbox.file("work/test.yml", &text, 0o644);
-    let test = sandbox.words("promtool test rules").args([file]).run();
+    let test = sandbox
+        .command(&promtool)
+        .args(["test", "rules"])
+        .args([file])
+        .run();
     assert_eq!(test.code(), Some(0), "{test:?}\n{text}");
 }
 
