@@ -234,16 +234,27 @@ impl<'n> Session<'n> {
         if !uuid.is_mig() {
             return Ok((gpu, None));
         }
+        let mut sick = None;
         for slot in 0..self.gpu(gpu, Detail::Uuid)?.slots {
-            if let Some(handle) = self.filled(gpu, Some(slot))?
-                && self.uuid(&handle)? == *uuid
-            {
-                self.places.insert(uuid.clone(), (gpu, Some(slot)));
-                return Ok((gpu, Some(slot)));
+            match self.uuid_of_slot(gpu, slot) {
+                Ok(Some(found)) if found == *uuid => {
+                    self.places.insert(uuid.clone(), (gpu, Some(slot)));
+                    return Ok((gpu, Some(slot)));
+                }
+                Ok(_) => {}
+                // A sick device in another slot says nothing of this one.
+                Err(fault) => sick = Some(fault),
             }
         }
-        let why = format!("{uuid} is not among the devices of GPU {gpu}");
-        Err(Fault::unusable("DeviceGetMigDeviceHandleByIndex", why))
+        Err(sick.unwrap_or_else(|| {
+            let why = format!("{uuid} is not among the devices of GPU {gpu}");
+            Fault::unusable("DeviceGetMigDeviceHandleByIndex", why)
+        }))
+    }
+
+    fn uuid_of_slot(&mut self, gpu: u32, slot: u32) -> Result<Option<Uuid>, Fault> {
+        let handle = self.filled(gpu, Some(slot))?;
+        handle.map(|handle| self.uuid(&handle)).transpose()
     }
 
     /// The index of the GPU that a device is on.

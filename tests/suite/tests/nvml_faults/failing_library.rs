@@ -104,6 +104,22 @@ fn one_sick_gpu_leaves_the_others_in_use() {
     }
 }
 
+/// A waiter asks again by UUID, without a list of the GPU's devices.
+#[test]
+fn one_sick_mig_device_leaves_the_others_to_calls_and_waiters() {
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    sandbox.ask("-n 4 --hold --tag all").exits(0);
+    let sick = format!("device = '{}'\nreturns = 999", uuids[0]);
+    sandbox.faults(&rule("nvmlDeviceGetUUID", &sick));
+    let waiter = sandbox.words("getgpu --wait=20 --hold").spawn();
+    wait::until("it waits", || listing::waiting(&sandbox) == 1);
+    sandbox.ask("--release all").exits(0);
+    let served = waiter.wait().exits(0).line();
+    assert!(uuids[1..].contains(&served), "{served}");
+    sandbox.ask("--count-free").exits(0).prints("2\n");
+}
+
 #[test]
 fn a_gpu_that_is_lost_half_way_leaves_the_others_in_use() {
     for from in [1, 2, 3, 5, 8] {
