@@ -59,9 +59,11 @@ fn a_lock_that_cannot_be_trusted_is_status_4_and_one_line() {
     refused("cannot be opened");
     std::fs::remove_file(&lock).unwrap();
     let directory = lock.parent().unwrap();
-    std::fs::set_permissions(directory, Permissions::from_mode(0o777)).unwrap();
-    refused("others can write to");
-    assert!(!lock.exists(), "made where others can write");
+    for mode in [0o775, 0o757] {
+        std::fs::set_permissions(directory, Permissions::from_mode(mode)).unwrap();
+        refused("others can write to");
+        assert!(!lock.exists(), "made where others can write");
+    }
     std::fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
     sandbox
         .words("getgpu --no-reserve")
