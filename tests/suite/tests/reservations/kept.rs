@@ -219,7 +219,7 @@ fn what_a_program_leaves_behind_keeps_its_device() {
 /// What a process has in memory is given back before it is a zombie, and then its user may
 /// not read its environment: it ends, and has used nothing.
 #[test]
-fn a_large_process_that_ends_before_the_program_starts_is_no_use() {
+fn a_large_process_that_ends_before_the_program_is_no_use() {
     let sandbox = Sandbox::with("h200x1", "linger = '100ms'");
     let script = "d=$(getgpu --for 600); for n in 1 2 3 4; do dd if=/dev/zero of=/dev/null bs=400M count=1 2>/dev/null; done; sleep 0.5; CUDA_VISIBLE_DEVICES=$d sim-cuda";
     let mut command = sandbox.shell("bash", script);
