@@ -2,6 +2,7 @@
 //! before each. A device that a user is about to have is counted at every moment, and a
 //! reservation that ends while a device is chosen from it gives nothing.
 
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use getgpu_tests::wrapped::wrap;
@@ -92,6 +93,27 @@ fn what_ends_during_the_choice_gives_no_device() {
             end_what_is_around(words, around, status, at);
         }
     }
+}
+
+/// Two calls find no lock, and both make one: the second takes what the first has made.
+#[test]
+fn a_lock_that_was_made_meanwhile_is_not_replaced() {
+    if lacks_tracer() {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    std::fs::remove_file(sandbox.lock()).unwrap();
+    let mut first = None;
+    let (status, second) = watch(sandbox.words("getgpu --for=1"), |call| {
+        if call == nix::libc::SYS_renameat2 && first.is_none() {
+            let device = sandbox.ask("--for=5").exits(0).line();
+            first = Some((device, std::fs::metadata(sandbox.lock()).unwrap().ino()));
+        }
+    });
+    let (device, inode) = first.expect("the lock is moved into place");
+    assert_eq!((status, second.lines().count()), (0, 1), "{second}");
+    assert_ne!(second.trim(), device);
+    assert_eq!(std::fs::metadata(sandbox.lock()).unwrap().ino(), inode);
 }
 
 /// The holder of a reservation whose process has exited goes on, and exits, before one of the
