@@ -131,7 +131,7 @@ fn printing_alone(typed: &Typed, options: &Options) -> Result<(), Failure> {
         let failure = usage(format!("INDEX {index} and {other} exclude each other"));
         return Err(if matches!(other, "--wait" | "-w") {
             failure.hint(format!(
-                "to wait at most {index} seconds for any device: getgpu --wait={index}"
+                "to wait at most {index} s for any device: getgpu --wait={index}"
             ))
         } else {
             failure
