@@ -5,6 +5,7 @@ use super::*;
 use crate::diag::{Diag, Verbosity};
 use crate::error::Kind;
 use crate::lock::claim::tests::private_directory;
+use crate::queue::ticket;
 
 /// Two devices, of which the second is taken for one moment.
 #[derive(Default)]
@@ -19,6 +20,8 @@ struct Script {
     /// Those before it in the queue, who never look, and whether they leave.
     ahead: Vec<Ticket>,
     leave: bool,
+    /// Sees whether the waiter itself stands in the queue.
+    probe: Option<OfdLock>,
 }
 
 fn uuid(n: u32) -> Uuid {
@@ -47,6 +50,10 @@ impl Seeker for Script {
     }
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure> {
         self.attempts += 1;
+        if let Some(probe) = &self.probe {
+            let standing = ticket::waiting(probe, Some(1)).unwrap();
+            assert!(standing > self.ahead.len(), "it tries without a place");
+        }
         if self.attempts <= self.over {
             return Ok(Tried::OverCap(Failure::new(Kind::NoneFree, "over")));
         }
@@ -73,6 +80,7 @@ fn wait(mut script: Script, ahead: usize) -> ([bool; 2], u32) {
     let lock_file = LockFile::find(Some(directory.path().join("lock")), None).unwrap();
     let tickets = (0..ahead).map(|_| Ticket::draw(&lock_file, 1).unwrap());
     script.ahead = tickets.collect();
+    script.probe = lock_file.open().ok();
     let waiter = waiter(&lock_file, script, Wait::Forever.into());
     waiter.wait().unwrap()
 }

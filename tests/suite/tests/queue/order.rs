@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use getgpu_tests::{OTHER, listing, root, somebody};
-use harness::{Running, Sandbox, wait};
+use harness::{Running, Sandbox, Signal, wait};
 
 use crate::waiters::{blocker, end, leased, line_up, order, several};
 
@@ -117,6 +117,26 @@ fn a_granted_device_can_be_waited_for() {
     assert_eq!(order(&sandbox), ["", "0", "1"]);
     assert_eq!(sandbox.runs_by_device()[&uuid].len(), 3);
     sandbox.assert_exclusive();
+}
+
+#[test]
+fn a_waiter_is_served_inside_what_its_user_reserves_meanwhile() {
+    let sandbox = Sandbox::new("mig4");
+    let uuid = sandbox.uuids()[2].clone();
+    let first = sandbox.leased().visible(&uuid).spawn();
+    sandbox.until_running(1);
+    let waiter = line_up(&sandbox, vec![leased(&sandbox, "a", "0").visible(&uuid)]);
+    // The device is free for a moment that the waiter does not see.
+    waiter[0].signal(Signal::SIGSTOP);
+    end(first);
+    sandbox
+        .ask("2 --hold")
+        .exits(0)
+        .prints(&format!("{uuid}\n"));
+    waiter[0].signal(Signal::SIGCONT);
+    for running in waiter {
+        running.wait().exits(0);
+    }
 }
 
 #[test]
