@@ -65,6 +65,8 @@ pub struct OwnershipQuestion<'a> {
     pub by_uuid: bool,
     /// How many different devices.
     pub count: usize,
+    /// Whether a share of each is asked for.
+    pub share: bool,
     /// Whether all of these units of a device are wanted, and not a part of them.
     pub wants_all: &'a dyn Fn(&Uuid, &Units) -> bool,
 }
@@ -104,16 +106,19 @@ impl Decision {
 /// was given just that. Of several reservations the one made for the nearest ancestor
 /// comes first, then one that is not used yet, then the smallest.
 pub fn decide(question: &OwnershipQuestion<'_>, candidates: &[Candidate]) -> Decision {
-    let covering = candidates
+    let covering: Vec<(&Candidate, Cover)> = candidates
         .iter()
-        .filter_map(|candidate| Some((candidate, cover(candidate, question.grant)?)));
-    let around = covering.filter(|(candidate, cover)| {
-        wants_all(question, cover) || !is_a_siblings_part(candidate, cover, question)
+        .filter_map(|candidate| Some((candidate, cover(candidate, question.grant)?)))
+        .collect();
+    let around = covering.iter().filter(|(candidate, cover)| {
+        let for_one_program = question.share && is_for_one_program(candidate, cover, &covering);
+        !for_one_program
+            && (wants_all(question, cover) || !is_a_siblings_part(candidate, cover, question))
     });
     match around.min_by_key(|(candidate, cover)| candidate.order(cover)) {
         None => Decision::Nothing,
-        Some((_, cover)) if wants_all(question, &cover) => Decision::All(cover),
-        Some((_, cover)) => Decision::Inside(cover),
+        Some((_, cover)) if wants_all(question, cover) => Decision::All(cover.clone()),
+        Some((_, cover)) => Decision::Inside(cover.clone()),
     }
 }
 
@@ -122,6 +127,19 @@ fn wants_all(question: &OwnershipQuestion<'_>, cover: &Cover) -> bool {
     let mut devices = cover.devices.iter();
     cover.devices.len() == question.count
         && devices.all(|(uuid, units)| (question.wants_all)(uuid, units))
+}
+
+/// Whether a reservation is a program's part of one that this call owns too: it is not
+/// divided any further, and a call that asks for a share takes it beside.
+fn is_for_one_program(
+    candidate: &Candidate,
+    cover: &Cover,
+    covering: &[(&Candidate, Cover)],
+) -> bool {
+    let Basis::Reservation(holder) = &candidate.basis else {
+        return false;
+    };
+    holder.args.is_plain() && covering.iter().any(|(_, outer)| outer.encloses(cover))
 }
 
 /// Whether a part of a device is a sibling's, beside which there may be room for this
@@ -164,6 +182,15 @@ impl Cover {
     /// one program.
     pub const fn is_reservation(&self) -> bool {
         matches!(self.basis, Basis::Reservation(_))
+    }
+
+    /// Whether it has all that `inner` has, and more of each device.
+    fn encloses(&self, inner: &Self) -> bool {
+        inner.devices.iter().all(|(uuid, units)| {
+            self.units(uuid).is_some_and(|around| {
+                units.difference(around).is_empty() && !around.difference(units).is_empty()
+            })
+        })
     }
 
     /// Our units of a device.

@@ -40,6 +40,7 @@ fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[Candidate
         grant: &grant,
         by_uuid: true,
         count,
+        share: false,
         wants_all: &|_, _| wants_all,
     };
     let basis = |cover: &Cover| match &cover.basis {
@@ -114,6 +115,47 @@ fn what_is_ours_of_a_grant() {
 }
 
 #[test]
+fn a_share_is_taken_beside_a_programs_part() {
+    let whole = || reserved(5, &[1]);
+    let part = |text: &str| {
+        let text = format!(
+            "getgpu\0--holder\0{}\0caller=7(bash)\0start=1\0{text}",
+            uuid(1)
+        );
+        Candidate {
+            basis: Basis::Reservation(Box::new(
+                HolderProcess::parse(6, 0, text.as_bytes()).unwrap(),
+            )),
+            devices: vec![(uuid(1), half())],
+            distance: 1,
+            in_use: false,
+        }
+    };
+    let grant = [uuid(1)];
+    #[rustfmt::skip]
+    let cases = [
+        ("another program's", vec![whole(), part("for=60\0")], true, 5),
+        ("its own", vec![whole(), part("for=60\0")], false, 6),
+        ("a hold's", vec![whole(), part("hold=9(x)\0")], true, 6),
+        ("in nothing else", vec![part("for=60\0")], true, 6),
+    ];
+    for (what, candidates, share, holder) in cases {
+        let question = OwnershipQuestion {
+            grant: &grant,
+            by_uuid: true,
+            count: 1,
+            share,
+            wants_all: &|_, _| !share,
+        };
+        let cover = decide(&question, &candidates).cover().unwrap();
+        let Basis::Reservation(found) = cover.basis else {
+            panic!("a reservation")
+        };
+        assert_eq!(found.pid, holder, "{what}");
+    }
+}
+
+#[test]
 fn a_cover_has_the_proven_units_of_the_granted_devices() {
     let devices = vec![(uuid(1), half()), (uuid(2), Units::whole())];
     let candidate = Candidate {
@@ -125,6 +167,7 @@ fn a_cover_has_the_proven_units_of_the_granted_devices() {
         grant: &grant,
         by_uuid: true,
         count: 1,
+        share: false,
         wants_all: &|_, units| *units == half(),
     };
     let Decision::All(cover) = decide(&question, &[candidate]) else {
@@ -184,6 +227,7 @@ fn a_part_that_a_sibling_reserved_is_not_around_us() {
             grant: &grant,
             by_uuid,
             count: 1,
+            share: false,
             wants_all: &|_, _| wants_all,
         };
         assert_eq!(

@@ -203,6 +203,7 @@ impl Request {
             grant,
             by_uuid,
             count: self.count,
+            share: self.filter.share.is_some(),
             wants_all: &wants_all,
         };
         match ownership::of_grant(lock_file, &question, self.lease_of) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use getgpu_tests::{free_again, listing};
 use harness::Sandbox;
+use harness::skip::{self, Need};
 
 #[test]
 fn shares_of_a_reservation_are_counted_inside_it() {
@@ -31,6 +32,35 @@ fn shares_of_a_reservation_are_counted_inside_it() {
         assert_eq!(codes, ["75", "0"], "{outcome:#?}");
         assert!(sandbox.collisions().is_empty());
         free_again(&sandbox);
+    }
+}
+
+/// The second call finds the first one's part beside it, and not around it.
+#[test]
+fn shares_that_getgpu_prints_inside_a_reservation_stand_beside() {
+    for (hold, share) in [
+        ("--hold", "1/2"),
+        ("--hold", "2G"),
+        ("--for=60", "1/2"),
+        ("--tag x --hold=0", "1/2"),
+    ] {
+        if hold.ends_with("=0") && skip::lacks(&[Need::Root]) {
+            continue;
+        }
+        let sandbox = Sandbox::new("mig4");
+        let script = format!(
+            "export CUDA_VISIBLE_DEVICES=$(getgpu {hold}); \
+             for i in 1 2; do CUDA_VISIBLE_DEVICES=$(getgpu --share {share}) sim-cuda --max 2 --until-file go & \
+             until [ $(grep -c start $SIM_NODE/runs.log) = $i ]; do sleep 0.01; done; done; \
+             getgpu --share {share}; echo $?; touch go; wait"
+        );
+        let outcome = sandbox.shell("bash", &script).run();
+        assert_eq!(
+            outcome.exits(0).told(),
+            ["1"],
+            "{hold} {share}: {outcome:#?}"
+        );
+        assert!(sandbox.collisions().is_empty());
     }
 }
 
