@@ -8,7 +8,6 @@ pub mod pages;
 pub mod programs;
 pub mod roff;
 pub mod settings;
-pub mod size;
 
 use std::path::{Path, PathBuf};
 
