@@ -170,11 +170,6 @@ pub fn boot_time() -> std::time::Duration {
     clock(libc::CLOCK_BOOTTIME)
 }
 
-/// Seconds since boot, suspend excluded (CLOCK_MONOTONIC).
-pub fn running_time() -> std::time::Duration {
-    clock(libc::CLOCK_MONOTONIC)
-}
-
 /// What this thread has had of a processor (CLOCK_THREAD_CPUTIME_ID).
 pub fn processor_time() -> std::time::Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)

@@ -147,7 +147,7 @@ impl HeldDevices {
             .values()
             .filter(|held| held.devices.contains(device));
         of_device
-            .filter_map(|held| Some(held.spell?.since.unix.as_secs()))
+            .filter_map(|held| Some(held.spell?.since_unix))
             .max()
     }
 }

@@ -2,19 +2,20 @@
 //! warned; at the limit a reservation of `--hold` is reported, or ended, as the site says
 //! (`idle_action`), and a lease is reported.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Detail};
 use getgpu_common::lock::Side;
 use getgpu_common::lock::holder_args::Until;
+use getgpu_common::node::Node;
 use getgpu_common::settings::Settings;
 use getgpu_common::settings::value_types::IdleAction;
 
 use super::held::{Held, HeldDevices};
 use super::notice::{self, What};
-use super::spell::{self, Act, Clocks, DeviceUse};
+use super::spell::{self, Notice};
 use crate::invocation::node;
 use crate::release;
 
@@ -25,19 +26,16 @@ pub fn check(held: &mut HeldDevices, settings: &Settings, limit: Duration) -> Re
     if watched.is_empty() {
         return Ok(());
     }
-    let found: Vec<DeviceUse> = node(settings).ask(|node| {
-        let mut looks = Vec::new();
-        for held in &watched {
-            looks.push(look_at(held, &leased, |device| {
-                Ok(node.nvml()?.usage(device, Detail::Uuid)?.activity)
-            })?);
-        }
-        Ok(looks)
+    let found: Vec<bool> = node(settings).ask(|node| {
+        let looks = watched.iter().map(|held| is_empty(node, held, &leased));
+        looks.collect()
     })?;
-    for (held, found) in watched.iter_mut().zip(found) {
-        let act;
-        (held.spell, act) = spell::next(held.spell, found, Clocks::now(), limit);
-        take(act, held, settings, limit);
+    for (held, empty) in watched.iter_mut().zip(found) {
+        let due;
+        (held.spell, due) = spell::next(held.spell, empty, Instant::now(), limit);
+        if let Some(notice) = due {
+            act_on(notice, held, settings, limit);
+        }
     }
     Ok(())
 }
@@ -52,36 +50,26 @@ fn has_limit(held: &Held) -> bool {
 }
 
 /// What NVML does not tell is not empty, and a reservation is used by a lease inside it.
-fn look_at(
-    held: &Held,
-    leased: &[Uuid],
-    mut activity: impl FnMut(&Uuid) -> Result<Activity, Failure>,
-) -> Result<DeviceUse, Failure> {
-    let mut found = DeviceUse::Empty;
+fn is_empty(node: &mut Node<'_>, held: &Held, leased: &[Uuid]) -> Result<bool, Failure> {
     for device in &held.devices {
-        if held.side == Side::Reservation && leased.contains(device) {
-            return Ok(DeviceUse::Used);
-        }
-        match activity(device)? {
-            Activity::Idle => {}
-            Activity::Busy => return Ok(DeviceUse::Used),
-            Activity::Unknown => found = DeviceUse::Unknown,
+        let leased_inside = held.side == Side::Reservation && leased.contains(device);
+        if leased_inside || node.nvml()?.usage(device, Detail::Uuid)?.activity != Activity::Idle {
+            return Ok(false);
         }
     }
-    Ok(found)
+    Ok(true)
 }
 
-fn take(act: Act, held: &Held, settings: &Settings, limit: Duration) {
+fn act_on(notice: Notice, held: &Held, settings: &Settings, limit: Duration) {
     let what = match held.side {
         Side::Lease => What::Lease,
         Side::Reservation => What::Reservation {
             ends: settings.idle_action == IdleAction::End,
         },
     };
-    match act {
-        Act::Nothing => {}
-        Act::Warn => notice::send(held, &notice::warning(what, limit), "warned"),
-        Act::Report => {
+    match notice {
+        Notice::Warning => notice::send(held, &notice::warning(what, limit), "warned"),
+        Notice::Report => {
             notice::send(held, &notice::report(what, limit), "reported");
             if what == (What::Reservation { ends: true })
                 && let Some(holder) = &held.reservation
