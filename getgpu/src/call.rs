@@ -12,7 +12,7 @@ use getgpu_common::settings::{Environment, Loaded, Settings, Source};
 use getgpu_common::syslog;
 
 use crate::invocation::{Invocation, node};
-use crate::options::{Action, Form, Format, Keep, Only, Options};
+use crate::options::{Action, Format, Keep, Options};
 use crate::print::{print, print_tagged};
 use crate::{caller, list, release};
 
@@ -74,7 +74,7 @@ fn request(
 ) -> Result<Request, Failure> {
     match options.action {
         // What is looked at, or reserved already, is told to a job without a GPU too.
-        Action::List(..) | Action::Watch(..) | Action::CountFree | Action::Tagged(_) => {
+        Action::List | Action::Watch(_) | Action::CountFree | Action::Tagged(_) => {
             Request::listed(settings, environment, options.ignore_grant)
         }
         Action::Print(Some(_)) => {
@@ -100,31 +100,14 @@ fn lease_of(options: &Options) -> Option<i32> {
 fn look_or_print(call: &Invocation<'_>, request: Request) -> Result<(), Failure> {
     let (settings, lock_file) = (call.settings, &call.lock_file);
     match &call.options.action {
-        Action::List(form, only) => {
-            let shown = shown(call.options, *form, only);
-            list::show(&mut node(settings), request, lock_file, &shown)
-        }
-        Action::Watch(every, only) => {
-            let shown = shown(call.options, Form::Table, only);
-            list::watch::run(*every, || {
-                let mut node = node(settings);
-                list::drawn(&mut node, request.clone(), lock_file, &shown).into_bytes()
-            })
-        }
+        Action::List => list::show(&mut node(settings), request, lock_file, call.options),
+        Action::Watch(every) => list::watch::run(*every, || {
+            let mut node = node(settings);
+            list::drawn(&mut node, request.clone(), lock_file, call.options).into_bytes()
+        }),
         Action::CountFree => list::count::free(&mut node(settings), request, lock_file),
         Action::Tagged(name) => print_tagged(call, name),
         _ => print(call, request),
-    }
-}
-
-fn shown<'a>(options: &'a Options, form: Form, only: &'a [Only]) -> list::Shown<'a> {
-    list::Shown {
-        form,
-        only,
-        choices: &options.choices,
-        level: options.level,
-        color: options.color,
-        gauges: &options.columns,
     }
 }
 

@@ -27,13 +27,13 @@ use getgpu_common::lock::holders::{self, Holdings};
 use getgpu_common::lock::touched::touched;
 use getgpu_common::lock::{LockFile, OfdLock, Span, host_sharing};
 use getgpu_common::node::Node;
-use getgpu_common::overrides::Overrides;
+use getgpu_common::pool::Outside;
 use getgpu_common::quantity::counted;
 use getgpu_common::queue::queued::{Queued, queued};
 use getgpu_common::request::Request;
 use getgpu_common::settings::allowed;
 
-use crate::options::{Color, Form, Only};
+use crate::options::{Form, Options};
 use style::Style;
 
 /// Everything that a listing shows.
@@ -47,22 +47,9 @@ pub struct Listing {
     queue: Vec<Queued>,
 }
 
-/// What of a listing is shown, and how.
-pub struct Shown<'a> {
-    pub form: Form,
-    pub only: &'a [Only],
-    /// The options that choose: those that were typed filter the rows too.
-    pub choices: &'a Overrides,
-    pub level: Verbosity,
-    pub color: Color,
-    /// The columns that were asked for.
-    pub gauges: &'a [Gauge],
-}
-
-impl Shown<'_> {
-    fn style(&self) -> Style {
-        Style::of_stdout(self.level == Verbosity::Verbose, self.color)
-    }
+/// What standard output can show of a table.
+fn style(options: &Options) -> Style {
+    Style::of_stdout(options.level == Verbosity::Verbose, options.color)
 }
 
 /// The table for a terminal as text, its total last, or why there is none: what `--watch`
@@ -71,17 +58,17 @@ pub fn drawn(
     node: &mut Node<'_>,
     request: Request,
     lock_file: &LockFile,
-    shown: &Shown<'_>,
+    options: &Options,
 ) -> String {
-    match gather(node, request, lock_file, shown) {
+    match filtered(node, request, lock_file, options) {
         Ok((listing, summary)) => {
             let problems = listing.problems.iter().map(|line| format!("{line}\n"));
             let problems: String = problems.collect();
             table::text(
                 &listing.rows,
                 &(problems + &summary),
-                shown.style(),
-                shown.gauges,
+                style(options),
+                &options.columns,
             )
         }
         Err(failure) => format!("{failure}\n"),
@@ -93,21 +80,21 @@ pub fn show(
     node: &mut Node<'_>,
     request: Request,
     lock_file: &LockFile,
-    shown: &Shown<'_>,
+    options: &Options,
 ) -> Result<(), Failure> {
-    let (listing, summary) = gather(node, request, lock_file, shown)?;
-    let style = shown.style();
-    let text = match shown.form {
+    let (listing, summary) = filtered(node, request, lock_file, options)?;
+    let style = style(options);
+    let text = match options.form {
         Form::Json => json::text(&listing),
-        Form::Csv => csv::text(&listing.rows, shown.gauges),
+        Form::Csv => csv::text(&listing.rows, &options.columns),
         Form::Prometheus => prometheus::text(&listing),
-        Form::Table => table::text(&listing.rows, &summary, style, shown.gauges),
+        Form::Table => table::text(&listing.rows, &summary, style, &options.columns),
     };
     diag::show(&text)?;
-    if shown.form == Form::Table {
+    if options.form == Form::Table {
         // A terminal has it in the total.
         let waiting = listing.waiting * usize::from(style.terminal.is_none());
-        warn(&listing, waiting, shown.level);
+        warn(&listing, waiting, options.level);
     }
     Ok(())
 }
@@ -118,27 +105,41 @@ pub fn metrics(
     node: &mut Node<'_>,
     request: Request,
     lock_file: &LockFile,
-    shown: &Shown<'_>,
     empty_since: &dyn Fn(&Uuid) -> Option<u64>,
 ) -> Result<String, Failure> {
-    let (mut listing, _) = gather(node, request, lock_file, shown)?;
+    let (mut listing, _) = gather(node, request, lock_file, &[])?;
     for row in &mut listing.rows {
         row.empty_since = Uuid::parse(&row.uuid).and_then(|uuid| empty_since(&uuid));
     }
     Ok(prometheus::text(&listing))
 }
 
-/// Everything on the node, of which only what is to be shown is kept, and the summary of
-/// all.
+/// The listing with only what is to be shown, and the summary of everything.
+fn filtered(
+    node: &mut Node<'_>,
+    request: Request,
+    lock_file: &LockFile,
+    options: &Options,
+) -> Result<(Listing, String), Failure> {
+    let (mut listing, summary) = gather(node, request, lock_file, &options.columns)?;
+    listing.rows.retain(|row| {
+        let outside = row.outside.map(Outside::options);
+        let is_other = outside.is_some_and(|typed| options.choices.first_of(typed).is_some());
+        !is_other && options.only.iter().all(|only| row.is_shown(only))
+    });
+    Ok((listing, summary))
+}
+
+/// Everything on the node, with these numbers of its GPUs, and the summary.
 fn gather(
     node: &mut Node<'_>,
     request: Request,
     lock_file: &LockFile,
-    shown: &Shown<'_>,
+    gauges: &[Gauge],
 ) -> Result<(Listing, String), Failure> {
-    let mut listing = match node.ask(|node| {
+    let listing = match node.ask(|node| {
         let mut listing = collect(node, request, lock_file)?;
-        measure(node, &mut listing, shown.gauges)?;
+        measure(node, &mut listing, gauges)?;
         Ok(listing)
     }) {
         // Without a GPU there is nothing to list, which is no failure.
@@ -149,9 +150,6 @@ fn gather(
         other => other?,
     };
     let summary = summary::text(&listing.rows, listing.queue.len().max(listing.waiting));
-    listing
-        .rows
-        .retain(|row| shown.only.iter().all(|only| row.is_shown(only)) && !is_other(row, shown));
     Ok((listing, summary))
 }
 
@@ -167,14 +165,6 @@ fn measure(node: &mut Node<'_>, listing: &mut Listing, gauges: &[Gauge]) -> Resu
         }
     }
     Ok(())
-}
-
-/// Whether an option that was typed asks for other devices than this one.
-fn is_other(row: &rows::Row, shown: &Shown<'_>) -> bool {
-    row.outside.is_some_and(|outside| {
-        let options = outside.options();
-        shown.choices.first_of(options).is_some()
-    })
 }
 
 /// Says beside a table what is wrong on the node, and what the table does not show.

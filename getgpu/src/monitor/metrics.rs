@@ -4,17 +4,14 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use getgpu_common::diag::Verbosity;
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::ident::Uuid;
 use getgpu_common::lock::LockFile;
-use getgpu_common::overrides::Overrides;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Settings};
 
 use crate::invocation::node;
-use crate::list::{self, Shown};
-use crate::options::{Color, Form};
+use crate::list;
 
 /// Writes the file; `empty_since`: since when a device that is held is unused, in Unix
 /// seconds.
@@ -26,16 +23,8 @@ pub fn write(
     empty_since: &dyn Fn(&Uuid) -> Option<u64>,
 ) -> Result<(), Failure> {
     let request = Request::listed(settings, environment, true)?;
-    let shown = Shown {
-        form: Form::Prometheus,
-        only: &[],
-        choices: &Overrides::default(),
-        level: Verbosity::Quiet,
-        color: Color::Never,
-        gauges: &[],
-    };
     let mut node = node(settings);
-    let text = list::metrics(&mut node, request, lock_file, &shown, empty_since)?;
+    let text = list::metrics(&mut node, request, lock_file, empty_since)?;
     let new = path.with_extension("prom.new");
     let written = std::fs::write(&new, text)
         .and_then(|()| std::fs::set_permissions(&new, PermissionsExt::from_mode(0o644)))

@@ -21,11 +21,11 @@ pub(super) fn action(typed: &Looking) -> Result<Option<(&'static str, Action)>, 
         if typed.format.is_some() || typed.json {
             return Err(usage("--watch draws a table on a terminal".into()));
         }
-        let action = Action::Watch(every.max(OFTEN), only(typed));
+        let action = Action::Watch(every.max(OFTEN));
         return Ok(Some(("--watch", action)));
     }
     if typed.list {
-        return Ok(Some(("--list", Action::List(form(typed)?, only(typed)))));
+        return Ok(Some(("--list", Action::List)));
     }
     let alone = [
         (typed.free, "--free"),
@@ -52,7 +52,10 @@ pub(super) fn columns(typed: &Looking) -> Result<Vec<Gauge>, Failure> {
 }
 
 /// How the listing is shown.
-fn form(typed: &Looking) -> Result<Form, Failure> {
+pub(super) fn form(typed: &Looking) -> Result<Form, Failure> {
+    if !typed.list {
+        return Ok(Form::Table);
+    }
     match (typed.format.as_deref(), typed.json) {
         (None, true) => Ok(Form::Json),
         (None, false) => Ok(Form::Table),
@@ -72,7 +75,7 @@ fn form(typed: &Looking) -> Result<Form, Failure> {
 }
 
 /// Which devices the listing shows.
-fn only(typed: &Looking) -> Vec<Only> {
+pub(super) fn only(typed: &Looking) -> Vec<Only> {
     let free = typed.free.then_some(Only::Free);
     let mine = typed.mine.then_some(Only::Mine);
     let user = typed.user.clone().map(Only::User);

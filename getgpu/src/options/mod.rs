@@ -89,10 +89,10 @@ pub enum Hook {
 pub enum Action {
     /// Print a device: this one of the order, or any free one.
     Print(Option<usize>),
-    /// Show all devices.
-    List(Form, Vec<Only>),
+    /// Show devices.
+    List,
     /// Show them again and again, so often.
-    Watch(Duration, Vec<Only>),
+    Watch(Duration),
     /// Show who waits.
     Queue { json: bool },
     /// Look whether this node is set up, and at wrapped programs below these directories.
@@ -134,6 +134,8 @@ pub struct Options {
     pub gid: Option<u32>,
     pub format: Format,
     pub explain: bool,
+    pub form: Form,
+    pub only: Vec<Only>,
     pub columns: Vec<Gauge>,
     pub color: Color,
     /// `-v`, `-q`

@@ -13,10 +13,7 @@ fn what_was_typed() {
     assert_eq!(parse("").unwrap().action, Action::Print(None));
     assert_eq!(parse("3").unwrap().action, Action::Print(Some(3)));
     for list in ["-l", "-L", "--list"] {
-        assert_eq!(
-            parse(list).unwrap().action,
-            Action::List(Form::Table, vec![])
-        );
+        assert_eq!(parse(list).unwrap().action, Action::List);
     }
     assert_eq!(parse("--hold").unwrap().keep, Keep::Hold(None));
     assert_eq!(

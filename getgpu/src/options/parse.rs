@@ -13,7 +13,6 @@ use getgpu_common::quantity;
 
 use super::table::{CALLER, GUIDE, Keeping, LIST_FORMATS, Looking, Typed, command};
 use super::{Action, Color, Format, Keep, Options, listing, meant, one_of, usage};
-use getgpu_common::diag::Verbosity;
 
 /// Settings whose options choose, share or wait, which INDEX excludes; the type decides
 /// what is counted.
@@ -30,9 +29,7 @@ const WITHOUT_INDEX: [&str; 7] = [
 /// Reads the arguments behind the program's name.
 pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, Failure> {
     let words: Vec<OsString> = std::iter::once("getgpu".into()).chain(arguments).collect();
-    let typed = command().try_get_matches_from(&words);
-    let typed = typed.and_then(|matches| Typed::from_arg_matches(&matches));
-    let typed = typed.map_err(|error| flags::usage_failure("getgpu", &error))?;
+    let typed = typed(&words)?;
     let text = if typed.common.help {
         GUIDE.text(command(), Asked::by(&words))
     } else if typed.common.version {
@@ -40,7 +37,16 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, Failu
     } else {
         return check(&typed);
     };
-    Ok(Options::text(text))
+    Ok(Options {
+        action: Action::Text(text),
+        ..check(&self::typed(&words[..1])?)?
+    })
+}
+
+fn typed(words: &[OsString]) -> Result<Typed, Failure> {
+    let typed = command().try_get_matches_from(words);
+    let typed = typed.and_then(|matches| Typed::from_arg_matches(&matches));
+    typed.map_err(|error| flags::usage_failure("getgpu", &error))
 }
 
 fn check(typed: &Typed) -> Result<Options, Failure> {
@@ -66,6 +72,8 @@ fn check(typed: &Typed) -> Result<Options, Failure> {
         action: action(typed)?,
         ignore_grant: typed.choosing.ignore_grant,
         explain: typed.looking.explain,
+        form: listing::form(&typed.looking)?,
+        only: listing::only(&typed.looking),
         columns: listing::columns(&typed.looking)?,
         color: match &typed.looking.color {
             Some(word) => one_of("--color", word)?,
@@ -279,24 +287,5 @@ impl Options {
         let kept = typed.reserve_for.is_some() || typed.hold.is_some() || typed.uid.is_some();
         let plain = self.action == Action::Print(None) && self.choices.is_empty();
         plain && !kept && !typed.no_reserve
-    }
-
-    /// Nothing but a text.
-    fn text(text: String) -> Self {
-        Self {
-            action: Action::Text(text),
-            choices: Overrides::default(),
-            ignore_grant: false,
-            reserve_for: None,
-            keep: Keep::ForProgram,
-            tag: None,
-            uid: None,
-            gid: None,
-            format: Format::Uuid,
-            explain: false,
-            columns: Vec::new(),
-            color: Color::Auto,
-            level: Verbosity::Normal,
-        }
     }
 }
