@@ -1,18 +1,22 @@
-//! What is not wrapped, with the reason and the remedy. Pure: decides on facts that
-//! `facts` has gathered. `--force` overrides what is a matter of policy (package,
+//! What is not wrapped, with the reason and the remedy. What cannot be found out speaks
+//! against nothing. `--force` overrides what is a matter of policy (package,
 //! AppArmor, network file system), never identity or safety.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::resolve_program::PREFIX;
+use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::resolve_program::{Identity, PREFIX, identity};
 
+use crate::directory::Directory;
 use crate::executable::Form;
-use crate::facts::{Facts, Keeper};
-use crate::inspect::PathSnapshot;
+use crate::filesystem::network;
+use crate::inspect::{EntryKind, PathSnapshot};
 use crate::names::{self, ADDED};
+use crate::target::Target;
+use crate::wrapper::Wrapper;
+use crate::{apparmor, package};
 
 /// PATH_MAX of linux/limits.h, without the final NUL.
 const LONGEST_PATH: usize = 4095;
@@ -52,67 +56,130 @@ pub fn length(path: &Path, longest: u64) -> Result<(), Failure> {
 
 /// A directory in which another user could swap what root has just looked at. With an
 /// access control list the group's bits are its mask, so they cover it (acl(5)).
-pub fn directory(keeper: Keeper) -> Result<(), Failure> {
-    if !keeper.root || (keeper.uid == 0 && keeper.mode & 0o022 == 0) {
+pub fn directory(dir: &Directory) -> Result<(), Failure> {
+    let stat = dir.own_stat().map_err(|error| {
+        let message = format!("its directory: {}", reason(&error));
+        Failure::new(Kind::Refused, message)
+    })?;
+    let root = nix::unistd::geteuid().is_root();
+    if !root || (stat.st_uid == 0 && stat.st_mode & 0o022 == 0) {
         return Ok(());
     }
-    let hint = if keeper.uid == 0 {
+    let hint = if stat.st_uid == 0 {
         "make the directory writable for root only: chmod go-w".to_owned()
     } else {
         format!(
             "run this command as the directory's owner: setpriv --reuid {} --regid {} --clear-groups create-cudawrap ...",
-            keeper.uid, keeper.gid
+            stat.st_uid, stat.st_gid
         )
     };
     Err(refused("is in a directory that users other than root can write to").hint(hint))
 }
 
 /// What speaks against wrapping a program that is not wrapped.
-pub fn program(seen: &PathSnapshot, facts: &Facts, force: bool) -> Result<(), Failure> {
-    if let Some(name) = &facts.own {
-        return Err(own(name));
+pub fn program(
+    target: &Target,
+    dir: &Directory,
+    seen: &PathSnapshot,
+    wrapper: &Wrapper,
+    force: bool,
+) -> Result<(), Failure> {
+    if let Some(name) = which_own(target, wrapper) {
+        return Err(own(&name));
     }
     if !seen.app.runs {
         return Err(refused("is not executable").hint("chmod +x, if it is a program"));
     }
-    match seen.form {
-        Some(Form::Own(name)) => return Err(own(name)),
-        Some(form) => {
-            if let Some(fault) = form.fault() {
-                let failure = refused(&format!("is {fault}"));
-                return Err(match form {
-                    Form::ScriptOfWrapped => failure
-                        .hint("as CUDAWRAP_name it could execute itself for ever; use --link-dir"),
-                    _ => failure,
-                });
-            }
-        }
-        None => {}
-    }
+    form(seen.form)?;
     if force {
         return Ok(());
     }
-    if let Some(profile) = &facts.apparmor {
+    if let Some(profile) = apparmor::profile(&target.path()) {
         let profile = profile.display();
         return Err(refused(&format!(
             "is named in the AppArmor profile {profile}, which would not apply to it any more"
         ))
         .hint("use --link-dir; --force wraps it anyway, and the profile then has no effect"));
     }
-    if let Some(system) = facts.network {
+    if let Some(system) = other_file_system(dir, wrapper.id) {
         let message = format!(
             "is on {system}, and cudawrap is not: nodes without cudawrap would lose the program"
         );
         return Err(refused(&message)
             .hint("copy cudawrap and getgpu there, and name that cudawrap with --wrapper"));
     }
-    match &facts.package {
+    match package::owner(&target.path())? {
         Some(package) => Err(refused(&format!(
             "belongs to the package {package}, whose next upgrade would replace the link"
         ))
         .hint("use --link-dir, which leaves it alone; or --force")),
         None => Ok(()),
     }
+}
+
+/// A file that is no program of the user's, or none at all.
+fn form(form: Option<Form>) -> Result<(), Failure> {
+    match form {
+        Some(Form::Own(name)) => Err(own(name)),
+        Some(form) => match form.fault() {
+            Some(fault) if form == Form::ScriptOfWrapped => Err(refused(&format!("is {fault}"))
+                .hint("as CUDAWRAP_name it could execute itself for ever; use --link-dir")),
+            Some(fault) => Err(refused(&format!("is {fault}"))),
+            None => Ok(()),
+        },
+        None => Ok(()),
+    }
+}
+
+/// Which of our programs the target is or leads to, by name or by being the same file.
+pub fn which_own(target: &Target, wrapper: &Wrapper) -> Option<String> {
+    let path = target.path();
+    let end = std::fs::canonicalize(&path)
+        .ok()
+        .and_then(|end| end.file_name().map(ToOwned::to_owned));
+    let named = [Some(target.name.clone()), end]
+        .into_iter()
+        .flatten()
+        .find(|name| names::is_own(name));
+    if let Some(name) = named {
+        return Some(name.to_string_lossy().into_owned());
+    }
+    let id = identity(&path)?;
+    if id == wrapper.id {
+        return Some(names::WRAPPER.to_owned());
+    }
+    let exe = std::env::current_exe().ok()?;
+    let mut beside = names::OWN.iter();
+    beside
+        .find(|name| identity(&exe.with_file_name(name)) == Some(id))
+        .map(|name| (*name).to_owned())
+}
+
+/// What the user should know although it is wrapped.
+pub fn warnings(target: &Target, seen: &PathSnapshot) -> Vec<&'static str> {
+    let entry = &seen.app;
+    let mut all = Vec::new();
+    if entry.kind == EntryKind::File && entry.linked {
+        all.push("the file has other names (hard links); started by one of those, it runs without cudawrap");
+    }
+    if entry.mode & 0o6000 != 0 {
+        all.push("is setuid or setgid: the CUDA library may ignore CUDA_VISIBLE_DEVICES in such a program");
+    } else if has_capabilities(target) {
+        all.push("has file capabilities: the CUDA library may ignore CUDA_VISIBLE_DEVICES in such a program");
+    }
+    all
+}
+
+fn has_capabilities(target: &Target) -> bool {
+    let mut value = [0u8; 64];
+    rustix::fs::getxattr(target.path(), "security.capability", &mut value).is_ok()
+}
+
+/// The network file system that the directory is on, when cudawrap is on another one.
+fn other_file_system(dir: &Directory, wrapper: Identity) -> Option<&'static str> {
+    let magic = dir.filesystem().ok()?.f_type as u64;
+    let here = dir.own_stat().ok()?;
+    network(magic).filter(|_| here.st_dev != wrapper.0)
 }
 
 /// Our own programs.

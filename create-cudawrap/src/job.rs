@@ -10,7 +10,6 @@ use getgpu_common::error::{Failure, Kind, reason};
 
 use crate::apply::{self, Work, apply};
 use crate::directory::Directory;
-use crate::facts::Facts;
 use crate::inspect::{PathSnapshot, snapshot};
 use crate::names::{Names, Place};
 use crate::options::Options;
@@ -19,7 +18,7 @@ use crate::registry::Note;
 use crate::state::{State, state};
 use crate::target::{Target, is_gone};
 use crate::wrapper::Wrapper;
-use crate::{checks, dirlock, facts, linkdir, package};
+use crate::{checks, dirlock, linkdir};
 
 /// What all jobs of a run share.
 pub struct Job<'a> {
@@ -72,7 +71,7 @@ impl Job<'_> {
             .text
             .replace("CUDAWRAP_name", &names.shown(Place::Hidden));
         if self.goal != Goal::Undo && !plan.steps.is_empty() {
-            checks::directory(facts::keeper(&dir)?).map_err(|failure| self.blame(failure))?;
+            checks::directory(&dir).map_err(|failure| self.blame(failure))?;
         }
         self.admit(&target, &dir, &seen, now, path)?;
         let changed = !plan.steps.is_empty();
@@ -174,12 +173,8 @@ impl Job<'_> {
                 self.warn(path, &warning);
             }
         } else if now == State::Plain && seen.app.through.is_none() {
-            let mut facts: Facts = facts::facts(target, dir, wrapper);
-            if !self.options.force {
-                facts.package = package::owner(&target.path())?;
-            }
-            checks::program(seen, &facts, self.options.force)?;
-            for warning in facts::warnings(target, seen) {
+            checks::program(target, dir, seen, wrapper, self.options.force)?;
+            for warning in checks::warnings(target, seen) {
                 self.warn(&target.shown, warning);
             }
         }

@@ -1,7 +1,7 @@
 //! create-cudawrap in one line: PATH → target → inspect → state → plan → apply → registry, and
-//! the path runs at every instant. Only `inspect`, `directory`, `dirlock`, `executable`, `facts`,
-//! `apparmor`, `package`, `registry` and `wrapper` touch the system; `state`, `plan` and
-//! `checks` are pure.
+//! the path runs at every instant. Only `inspect`, `directory`, `dirlock`, `executable`,
+//! `checks`, `apparmor`, `package`, `registry` and `wrapper` touch the system; `state` and
+//! `plan` are pure.
 
 pub mod apparmor;
 pub mod apply;
@@ -9,7 +9,6 @@ pub mod checks;
 pub mod directory;
 pub mod dirlock;
 pub mod executable;
-pub mod facts;
 pub mod filesystem;
 pub mod inspect;
 pub mod job;

@@ -9,6 +9,7 @@ use std::path::Path;
 use getgpu_common::error::{Failure, reason};
 use getgpu_common::resolve_program::{Identity, identity};
 
+use crate::checks;
 use crate::checks::refused;
 use crate::inspect::{EntryKind, PathSnapshot};
 use crate::names::Place::App;
@@ -16,7 +17,6 @@ use crate::plan::{Goal, Plan, Record, Request, Step, plan, unchanged};
 use crate::state::State;
 use crate::target::Target;
 use crate::wrapper::{self, Wrapper};
-use crate::{checks, facts};
 
 /// The path of the link for the program at `path`.
 pub fn target(dir: &Path, path: &Path) -> Result<Target, Failure> {
@@ -53,7 +53,7 @@ pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), F
     {
         return Ok(());
     }
-    facts::own(&program, wrapper).map_or(Ok(()), |own| Err(checks::own(&own)))
+    checks::which_own(&program, wrapper).map_or(Ok(()), |own| Err(checks::own(&own)))
 }
 
 /// The steps that put the link there.
