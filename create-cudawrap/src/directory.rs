@@ -5,13 +5,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use getgpu_common::resolve_program::Identity;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, StatFs};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 
 /// Device and inode in a stat.
 pub fn id(stat: &Stat) -> Identity {
@@ -28,7 +27,7 @@ impl Directory {
     /// Opens the directory at `path`.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
         Ok(Self {
             file: File::from(fd),
             path: path.to_owned(),
@@ -51,7 +50,7 @@ impl Directory {
 
     /// The file system it is on.
     pub fn filesystem(&self) -> io::Result<StatFs> {
-        Ok(retry_on_intr(|| rustix::fs::fstatfs(&self.file))?)
+        Ok(rustix::fs::fstatfs(&self.file)?)
     }
 
     /// What has the name: a link itself.
@@ -65,48 +64,44 @@ impl Directory {
     }
 
     fn stat_with(&self, name: &OsStr, flags: AtFlags) -> io::Result<Stat> {
-        Ok(retry_on_intr(|| {
-            rustix::fs::statat(&self.file, name, flags)
-        })?)
+        Ok(rustix::fs::statat(&self.file, name, flags)?)
     }
 
     /// The text of the link at `name`.
     pub fn readlink(&self, name: &OsStr) -> io::Result<OsString> {
-        let text = retry_on_intr(|| rustix::fs::readlinkat(&self.file, name, Vec::new()))?;
+        let text = rustix::fs::readlinkat(&self.file, name, Vec::new())?;
         Ok(OsString::from_vec(text.into_bytes()))
     }
 
     /// A new link; fails when the name is taken.
     pub fn symlink(&self, text: &OsStr, name: &OsStr) -> io::Result<()> {
-        Ok(retry_on_intr(|| {
-            rustix::fs::symlinkat(text, &self.file, name)
-        })?)
+        Ok(rustix::fs::symlinkat(text, &self.file, name)?)
     }
 
     /// A second name for the same file, or for the same link; fails when it is taken.
     pub fn hard_link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
-        Ok(retry_on_intr(|| {
-            rustix::fs::linkat(&self.file, from, &self.file, to, AtFlags::empty())
-        })?)
+        Ok(rustix::fs::linkat(
+            &self.file,
+            from,
+            &self.file,
+            to,
+            AtFlags::empty(),
+        )?)
     }
 
     /// Renames over whatever has the new name.
     pub fn rename_over(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
-        Ok(retry_on_intr(|| {
-            rustix::fs::renameat(&self.file, from, &self.file, to)
-        })?)
+        Ok(rustix::fs::renameat(&self.file, from, &self.file, to)?)
     }
 
     /// Removes the name.
     pub fn unlink(&self, name: &OsStr) -> io::Result<()> {
-        Ok(retry_on_intr(|| {
-            rustix::fs::unlinkat(&self.file, name, AtFlags::empty())
-        })?)
+        Ok(rustix::fs::unlinkat(&self.file, name, AtFlags::empty())?)
     }
 
     /// Makes what was done so far survive a power cut, on file systems that can.
     pub fn sync(&self) -> io::Result<()> {
-        match retry_on_intr(|| rustix::fs::fsync(self.file.as_fd())) {
+        match rustix::fs::fsync(&self.file) {
             Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }

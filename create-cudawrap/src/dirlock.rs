@@ -4,8 +4,9 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use fs4::{FileExt, TryLockError};
 use getgpu_common::error::{Failure, Kind, reason};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 /// How long the lock is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -16,22 +17,22 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub fn lock(dir: &File, patience: Duration, force: bool) -> Result<(), Failure> {
     let until = Instant::now() + patience;
     loop {
-        match FileExt::try_lock(dir) {
+        match flock(dir, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
-            Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(TryLockError::Error(_)) if force => return Ok(()),
-            Err(TryLockError::Error(error)) => {
-                let message = format!("its directory cannot be locked: {}", reason(&error));
-                return Err(Failure::new(Kind::Refused, message)
-                    .hint("--force skips the lock; make sure nobody else is wrapping here"));
-            }
-            Err(TryLockError::WouldBlock) if Instant::now() >= until => {
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => {
                 let seconds = patience.as_secs_f32();
                 let message = format!("another process has locked its directory for {seconds} s");
                 return Err(Failure::new(Kind::Refused, message)
                     .hint("wait until that process exits, or end it (lslocks shows it)"));
             }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            Err(_) if force => return Ok(()),
+            Err(errno) => {
+                let message = format!("its directory cannot be locked: {}", reason(&errno.into()));
+                return Err(Failure::new(Kind::Refused, message)
+                    .hint("--force skips the lock; make sure nobody else is wrapping here"));
+            }
         }
     }
 }

@@ -106,9 +106,10 @@ pub struct PathSnapshot {
     pub former: Entry,
     /// What the file at the path is; none where it is no file.
     pub form: Option<Form>,
-    /// The places that lie on the way to what the path runs; none if it runs nothing, or
-    /// only what PATH may have.
-    pub reach: Option<Vec<Place>>,
+    /// Whether the path runs a program by what is beside links, whatever PATH may have.
+    pub resolves: bool,
+    /// Whether `CUDAWRAP_app` lies on the way to that program.
+    pub reaches_hidden: bool,
     /// Whether one of the other names leads through `.CUDAWRAP_app~`.
     pub tmp_in_use: bool,
     /// What is wrong with the cudawrap that the path leads to.
@@ -125,11 +126,11 @@ pub fn snapshot(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Re
     let hidden = entry(dir, names.at(Place::Hidden), own)?;
     let path = dir.path().join(names.at(Place::App));
     let here = id(&dir.own_stat()?);
-    let reach = wrapper::beside_links(&path, own).map(|found| {
-        let mut places = vec![Place::App, Place::Hidden, Place::Tmp, Place::Former];
-        places.retain(|place| found.passes(here, names.at(*place)));
-        places
-    });
+    let found = wrapper::beside_links(&path, own);
+    let passes = |place| {
+        let found = found.as_ref();
+        found.is_some_and(|found| found.passes(here, names.at(place)))
+    };
     let passes_tmp = |place| {
         let hops = chain(&dir.path().join(names.at(place))).hops;
         hops.iter()
@@ -141,10 +142,9 @@ pub fn snapshot(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Re
         tmp: entry(dir, names.at(Place::Tmp), own)?,
         former: entry(dir, names.at(Place::Former), own)?,
         form: file.then(|| form(&path)),
-        tmp_in_use: reach.as_ref().is_some_and(|all| all.contains(&Place::Tmp))
-            || passes_tmp(Place::App)
-            || passes_tmp(Place::Hidden),
-        reach,
+        resolves: found.is_some(),
+        reaches_hidden: passes(Place::Hidden),
+        tmp_in_use: passes(Place::Tmp) || passes_tmp(Place::App) || passes_tmp(Place::Hidden),
         wrapper_fault: app.is_ours().then(|| wrapper::fault(&path)).flatten(),
         behind: alone.then(|| wrapper::in_path(&path, own)).flatten(),
         replaced: replaced(dir, names, hidden.id)?,

@@ -36,10 +36,8 @@ pub struct Job<'a> {
 /// What came of a job.
 pub struct Done {
     pub text: String,
-    /// The steps of a dry run.
+    /// What was done, or would be.
     pub steps: Vec<String>,
-    /// Whether something was changed, or would be.
-    pub changed: bool,
 }
 
 impl Job<'_> {
@@ -74,22 +72,15 @@ impl Job<'_> {
             checks::directory(&dir).map_err(|failure| self.blame(failure))?;
         }
         self.admit(&target, &dir, &seen, now, path)?;
-        let changed = !plan.steps.is_empty();
-        if self.options.dry_run {
-            let steps = plan.steps.iter().filter(|step| **step != Step::Sync);
-            let steps = steps.map(|step| apply::describe(step, &work)).collect();
-            return Ok(Done {
-                text: plan.text,
-                steps,
-                changed,
-            });
+        let steps = plan.steps.iter().filter(|step| **step != Step::Sync);
+        let steps = steps.map(|step| apply::describe(step, &work)).collect();
+        if !self.options.dry_run {
+            apply(&work, &seen, &plan).map_err(|failure| self.blame(failure))?;
+            self.keep_note(&target.path(), plan.record);
         }
-        apply(&work, &seen, &plan).map_err(|failure| self.blame(failure))?;
-        self.keep_note(&target.path(), plan.record);
         Ok(Done {
             text: plan.text,
-            steps: Vec::new(),
-            changed,
+            steps,
         })
     }
 
@@ -101,7 +92,6 @@ impl Job<'_> {
         Done {
             text: "no longer exists: nothing to do".to_owned(),
             steps: Vec::new(),
-            changed: false,
         }
     }
 
@@ -175,7 +165,7 @@ impl Job<'_> {
         } else if now == State::Plain && seen.app.through.is_none() {
             checks::program(target, dir, seen, wrapper, self.options.force)?;
             for warning in checks::warnings(target, seen) {
-                self.warn(&target.shown, warning);
+                self.warn(path, warning);
             }
         }
         Ok(())

@@ -30,14 +30,9 @@ pub enum Place {
     Former,
 }
 
-/// The names of one path.
+/// The names of one path, in the order of [`Place`].
 #[derive(Clone, Debug)]
-pub struct Names {
-    app: OsString,
-    hidden: OsString,
-    tmp: OsString,
-    former: OsString,
-}
+pub struct Names([OsString; 4]);
 
 impl Names {
     /// The names that belong to `app`.
@@ -45,28 +40,18 @@ impl Names {
         let hidden = joined(&[PREFIX.as_bytes(), app.as_bytes()]);
         let tmp = joined(&[b".", hidden.as_bytes(), b"~"]);
         let former = joined(&[FORMER.as_bytes(), app.as_bytes()]);
-        Self {
-            app: app.to_owned(),
-            hidden,
-            tmp,
-            former,
-        }
+        Self([app.to_owned(), hidden, tmp, former])
     }
 
     /// The name at `place`.
     pub fn at(&self, place: Place) -> &OsStr {
-        match place {
-            Place::App => &self.app,
-            Place::Hidden => &self.hidden,
-            Place::Tmp => &self.tmp,
-            Place::Former => &self.former,
-        }
+        &self.0[place as usize]
     }
 
     /// The name that an older program gets when a newer one takes its place.
     pub fn replaced(&self, number: u32) -> OsString {
         let number = format!(".replaced-{number}");
-        joined(&[self.app.as_bytes(), number.as_bytes()])
+        joined(&[self.at(Place::App).as_bytes(), number.as_bytes()])
     }
 
     /// The name at `place` for a message.

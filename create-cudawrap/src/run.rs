@@ -94,21 +94,17 @@ fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
         note: note.as_ref(),
         diag,
     };
-    let counts = run_all(&job, &mut paths)?;
+    let (changed, failed) = run_all(&job, &mut paths)?;
     if paths.len() > 1 {
-        diag.warn(&format!(
-            "{} paths: {} {}, {} failed",
-            paths.len(),
-            counts.changed,
-            if options.dry_run {
-                "would change"
-            } else {
-                "changed"
-            },
-            counts.failed
-        ));
+        let done = if options.dry_run {
+            "would change"
+        } else {
+            "changed"
+        };
+        let paths = paths.len();
+        diag.warn(&format!("{paths} paths: {changed} {done}, {failed} failed"));
     }
-    Ok(counts.failed == 0)
+    Ok(failed == 0)
 }
 
 fn link_dir_exists(dir: &Path) -> Result<(), Failure> {
@@ -119,40 +115,34 @@ fn link_dir_exists(dir: &Path) -> Result<(), Failure> {
     })
 }
 
-/// What became of several paths.
-#[derive(Default)]
-struct Counts {
-    changed: usize,
-    failed: usize,
-}
-
-/// Does the job for each path.
-fn run_all(job: &Job<'_>, paths: &mut [PathBuf]) -> Result<Counts, Failure> {
+/// Does the job for each path; how many were changed, or would be, and how many failed.
+fn run_all(job: &Job<'_>, paths: &mut [PathBuf]) -> Result<(usize, usize), Failure> {
     if job.goal == Goal::Undo {
         // A link that leads to a wrapped path leads to the program once that is undone.
         paths.sort_by_cached_key(|path| job.leads_on(path));
     }
-    let mut counts = Counts::default();
+    let (mut changed, mut failed) = (0, 0);
     for path in paths {
         match job.run(path) {
             Ok(done) => {
-                counts.changed += usize::from(done.changed);
+                changed += usize::from(!done.steps.is_empty());
+                if !job.options.dry_run || done.steps.is_empty() {
+                    job.diag.warn(&format!("{}: {}", path.display(), done.text));
+                    continue;
+                }
                 let shown = path.to_string_lossy();
                 for step in &done.steps {
                     let line = format!("{}: {}\n", printable(&shown), printable(step));
                     print(line.as_bytes())?;
                 }
-                if done.steps.is_empty() {
-                    job.diag.warn(&format!("{}: {}", path.display(), done.text));
-                }
             }
             Err(failure) => {
-                counts.failed += 1;
+                failed += 1;
                 fail(job.diag, &about(path, failure));
             }
         }
     }
-    Ok(counts)
+    Ok((changed, failed))
 }
 
 /// `--status`; whether nothing needs attention.

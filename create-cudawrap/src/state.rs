@@ -5,7 +5,7 @@ use getgpu_common::resolve_program::PREFIX;
 
 use crate::executable::Form;
 use crate::inspect::{EntryKind, Leads, PathSnapshot};
-use crate::names::{Place, WRAPPER};
+use crate::names::WRAPPER;
 
 /// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,11 +82,7 @@ fn program(seen: &PathSnapshot) -> State {
 
 fn one_program(seen: &PathSnapshot) -> bool {
     let (app, hidden) = (&seen.app, &seen.hidden);
-    let reaches_hidden = seen
-        .reach
-        .as_ref()
-        .is_some_and(|places| places.contains(&Place::Hidden));
-    app.id == hidden.id || app.leads_to == hidden.id || reaches_hidden
+    app.id == hidden.id || app.leads_to == hidden.id || seen.reaches_hidden
 }
 
 /// What is unusual at a path, in words that follow "is"; none at a program and at our link.

@@ -43,23 +43,21 @@ struct Document<'a> {
 
 /// The line for what `seen` shows at `path`; none when nothing is there.
 pub fn line(path: &Path, seen: &PathSnapshot) -> Option<StatusLine> {
-    let (state, attention, detail) = words(seen, path.file_name().unwrap_or_default())?;
+    let (state, attention, mut detail) = words(seen, path.file_name().unwrap_or_default())?;
     let litter = leftover(seen) == Leftover::Ours;
-    let left =
-        || "an interrupted run left .CUDAWRAP_name~ beside it: --repair removes it".to_owned();
-    let link = seen
-        .app
-        .text
-        .as_ref()
-        .map(|text| text.to_string_lossy().into_owned());
+    if litter && detail.is_empty() {
+        "an interrupted run left .CUDAWRAP_name~ beside it: --repair removes it"
+            .clone_into(&mut detail);
+    }
+    let text = seen.app.text.as_ref();
     let bytes = path.as_os_str().as_bytes();
     Some(StatusLine {
         path: path.to_string_lossy().into_owned(),
         path_bytes: path.to_str().is_none().then(|| bytes.to_vec()),
         state,
         attention: attention || litter,
-        link,
-        detail: detail.or_else(|| litter.then(left)),
+        link: text.map(|text| text.to_string_lossy().into_owned()),
+        detail: (!detail.is_empty()).then_some(detail),
     })
 }
 
@@ -79,15 +77,15 @@ fn affected(fault: &str) -> String {
     format!("{fault}; every program with a link to it is affected: install the package again")
 }
 
-/// The word for a state, whether it needs attention, and more about it.
-type Words = (&'static str, bool, Option<String>);
+/// The word for a state, whether it needs attention, and more about it, if there is more.
+type Words = (&'static str, bool, String);
 
-fn good(state: &'static str, detail: Option<String>) -> Words {
-    (state, false, detail)
+fn good(state: &'static str, detail: &str) -> Words {
+    (state, false, detail.to_owned())
 }
 
 fn bad(state: &'static str, detail: &str) -> Words {
-    (state, true, Some(detail.to_owned()))
+    (state, true, detail.to_owned())
 }
 
 fn words(seen: &PathSnapshot, name: &OsStr) -> Option<Words> {
@@ -103,10 +101,7 @@ fn words(seen: &PathSnapshot, name: &OsStr) -> Option<Words> {
         }
         State::Begun => good(
             "plain",
-            Some(
-                "unwrapped by hand: it leads to its program, CUDAWRAP_name; --undo puts that back"
-                    .to_owned(),
-            ),
+            "unwrapped by hand: it leads to its program, CUDAWRAP_name; --undo puts that back",
         ),
         State::Upgraded => bad(
             "upgraded over",
@@ -133,9 +128,7 @@ fn unclear(seen: &PathSnapshot) -> Words {
         Some(what) if seen.app.kind == EntryKind::Absent => {
             bad("broken", &format!("{what}; --undo puts it back"))
         }
-        Some(_) if alone && seen.app.text.is_none() => {
-            good("plain", Some("not a program".to_owned()))
-        }
+        Some(_) if alone && seen.app.text.is_none() => good("plain", "not a program"),
         Some(what) => bad("broken", &what),
     }
 }
@@ -149,12 +142,12 @@ fn plain(seen: &PathSnapshot, name: &OsStr) -> Words {
             "broken",
             "it leads to a link to cudawrap that runs no program",
         ),
-        (Some(hop), _) => good("wrapped", Some(format!("through {}", hop.display()))),
+        (Some(hop), _) => good("wrapped", &format!("through {}", hop.display())),
         (None, Some(what)) => bad(
             "copied",
             &format!("{what}, with no CUDAWRAP_name beside it"),
         ),
-        (None, None) => good("plain", None),
+        (None, None) => good("plain", ""),
     }
 }
 
@@ -167,22 +160,19 @@ fn wrapped(seen: &PathSnapshot) -> Words {
     } else if !seen.app.runs {
         bad("broken", "the cudawrap that it leads to cannot be reached")
     } else if let Some(program) = &seen.behind {
-        good(
-            "wrapped",
-            Some(format!("runs {} by PATH", program.display())),
-        )
+        good("wrapped", &format!("runs {} by PATH", program.display()))
     } else if alone {
         bad(
             "broken",
             "no program of its name beside it, or behind it in PATH",
         )
-    } else if seen.reach.is_none() && !seen.hidden.runs {
+    } else if !seen.resolves && !seen.hidden.runs {
         bad(
             "broken",
             "its program, CUDAWRAP_name beside it, cannot be run",
         )
     } else {
-        good("wrapped", None)
+        good("wrapped", "")
     }
 }
 

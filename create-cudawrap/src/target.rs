@@ -13,8 +13,6 @@ use crate::checks::refused;
 /// One path to work on.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// As the user wrote it, for messages.
-    pub shown: PathBuf,
     /// Its directory, absolute and without links.
     pub dir: PathBuf,
     /// The name in there.
@@ -41,7 +39,6 @@ impl Target {
         let dir = std::fs::canonicalize(OsStr::from_bytes(parent))
             .map_err(|e| refused(&format!("its directory cannot be reached: {}", reason(&e))))?;
         Ok(Self {
-            shown: path.to_owned(),
             dir,
             name: OsStr::from_bytes(name).to_owned(),
         })

@@ -142,22 +142,23 @@ pub fn beside_links(path: &Path, own: Option<Identity>) -> Option<Resolution> {
 
 /// What the link `path`, beside which there is no program, runs by our PATH.
 pub fn in_path(path: &Path, own: Option<Identity>) -> Option<PathBuf> {
-    let directories = directories(Some(&absolute_path()));
-    let rule = Rule {
-        is_wrapper: &|path| is_wrapper(path, own),
-        directories: &directories,
-    };
-    rule.in_path(&chain(path)).map(|found| found.program)
+    by_path(own, |rule| rule.in_path(&chain(path)))
 }
 
 /// What `path` runs, by our PATH too.
 pub fn program_of(path: &Path, own: Option<Identity>) -> Option<PathBuf> {
-    let directories = directories(Some(&absolute_path()));
+    by_path(own, |rule| rule.program(path))
+}
+
+fn by_path(
+    own: Option<Identity>,
+    find: impl FnOnce(&Rule<'_>) -> Option<Resolution>,
+) -> Option<PathBuf> {
     let rule = Rule {
         is_wrapper: &|path| is_wrapper(path, own),
-        directories: &directories,
+        directories: &directories(Some(&absolute_path())),
     };
-    rule.program(path).map(|found| found.program)
+    find(&rule).map(|found| found.program)
 }
 
 /// The program called `name` in PATH.
