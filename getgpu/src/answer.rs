@@ -7,7 +7,7 @@ use getgpu_common::diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::frameworks;
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Device, Inventory};
+use getgpu_common::inventory::{Detail, Inventory};
 use getgpu_common::lock::claim::{confirm_all, join};
 use getgpu_common::lock::ownership_proof::{self, HolderProcess};
 use getgpu_common::lock::{Claim, OfdLock, Side, Span, Units};
@@ -48,15 +48,15 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A device that is printed although another user may have it.
-    pub fn unreserved(device: &Device, value: String) -> Self {
+    /// Devices of which the smallest part is `part`, and that the call did not have before.
+    pub fn of(uuids: Vec<Uuid>, value: String, lock: Option<OfdLock>, part: f64) -> Self {
         Self {
+            uuids,
+            value,
+            lock,
             repeated: false,
             larger_grant: Vec::new(),
-            uuids: vec![device.uuid.clone()],
-            value,
-            lock: None,
-            part: 1.0,
+            part,
             guard: None,
         }
     }
@@ -84,13 +84,9 @@ pub fn confirm(
     let lock = Some(confirm_all(&call.lock_file, claims, request.user)?);
     request.confirm(&call.lock_file)?;
     Ok(Answer {
-        repeated: false,
         larger_grant: request.larger_grant(uuids.len()),
-        uuids,
-        value,
-        lock,
-        part,
         guard,
+        ..Answer::of(uuids, value, lock, part)
     })
 }
 
@@ -127,12 +123,7 @@ pub fn again(call: &Invocation<'_>, cover: &Cover, value: String) -> Result<Answ
     let part = share::smallest(cover.devices.iter().map(|(_, units)| units));
     Ok(Answer {
         repeated: true,
-        larger_grant: Vec::new(),
-        uuids,
-        value,
-        lock,
-        part,
-        guard: None,
+        ..Answer::of(uuids, value, lock, part)
     })
 }
 

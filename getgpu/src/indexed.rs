@@ -37,7 +37,9 @@ pub fn indexed(
         Ok(claimed) => Ok(Chosen::Claimed(claimed)),
         Err(why) => {
             accept_unreserved(call, &why)?;
-            Ok(Chosen::Ready(Answer::unreserved(device, value)))
+            // It is printed although another user may have it.
+            let uuids = vec![device.uuid.clone()];
+            Ok(Chosen::Ready(Answer::of(uuids, value, None, 1.0)))
         }
     }
 }

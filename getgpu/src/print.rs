@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::lock::OfdLock;
+use getgpu_common::lock::holder_args::Tag;
 use getgpu_common::lock::ownership_proof::HolderProcess;
 use getgpu_common::node::Node;
 use getgpu_common::ownership::Decision;
@@ -47,7 +48,7 @@ pub fn print(call: &Invocation<'_>, mut request: Request) -> Result<(), Failure>
     let user = user.transpose()?.flatten();
     request.user = user.map_or(request.user, |user| user.uid);
     let name = call.options.tag.as_deref();
-    let tag = name.map(|name| tag::Named::new(name, &request, call.options));
+    let tag = name.map(|name| tag::of(name, &request, call.options));
     // Until the holder stands for it no other call of this user may look whether the
     // tag is in use.
     if tag.is_some() {
@@ -62,7 +63,7 @@ pub fn print(call: &Invocation<'_>, mut request: Request) -> Result<(), Failure>
         caller: &caller,
         held,
         user,
-        tag: tag.as_ref().map(tag::Named::tag),
+        tag: tag.clone(),
     };
     match obtain(call, &mut request, &caller, tag.as_ref(), turn)? {
         Obtained::Now(answer, turn) => {
@@ -85,7 +86,7 @@ fn obtain(
     call: &Invocation<'_>,
     request: &mut Request,
     caller: &LazyCell<Process>,
-    tag: Option<&tag::Named>,
+    tag: Option<&Tag>,
     turn: Option<OfdLock>,
 ) -> Result<Obtained, Failure> {
     if let Some(answer) = answer::granted_again(call, request)? {
@@ -134,11 +135,11 @@ fn held(call: &Invocation<'_>, caller: &LazyCell<Process>) -> Result<Option<Proc
 /// Waits for this call's turn at its tag; without one there is nothing to wait for.
 fn enter(
     call: &Invocation<'_>,
-    tag: Option<&tag::Named>,
+    tag: Option<&Tag>,
     request: &Request,
 ) -> Result<tag::Entered, Failure> {
     tag.map_or(Ok(tag::Entered::Free(None)), |tag| {
-        tag.enter(&call.lock_file, request.user)
+        tag::enter(tag, &call.lock_file, request.user)
     })
 }
 

@@ -32,11 +32,7 @@ pub fn one(
     device_at: impl Fn(usize) -> Result<Uuid, Failure>,
     diag: &Diag,
 ) -> Result<(), Failure> {
-    let (mut found, mine): (Vec<HolderProcess>, Vec<HolderProcess>) =
-        mine(lock_file).into_iter().partition(|holder| {
-            let tag = holder.args.tag.as_ref();
-            tag.is_some_and(|tag| tag.name == name)
-        });
+    let (mut found, mine) = tagged(lock_file, name);
     // The driver is asked for an index only.
     if found.is_empty() {
         let uuid = match (Uuid::parse(name), name.parse()) {
@@ -47,13 +43,11 @@ pub fn one(
             },
             (uuid, _) => uuid,
         };
-        found = mine
-            .into_iter()
-            .filter(|holder| {
-                uuid.as_ref()
-                    .is_some_and(|uuid| holder.args.devices.contains(uuid))
-            })
-            .collect();
+        found = mine;
+        found.retain(|holder| {
+            let uuid = uuid.as_ref();
+            uuid.is_some_and(|uuid| holder.args.devices.contains(uuid))
+        });
     }
     if found.is_empty() {
         return Err(
@@ -64,18 +58,18 @@ pub fn one(
     end(&found, diag)
 }
 
-/// Gives up the reservations under the tag `name`.
-///
-/// # Errors
-///
-/// There are none, or one does not end.
-pub fn tagged(lock_file: &LockFile, name: &str, diag: &Diag) -> Result<(), Failure> {
-    one(
-        lock_file,
-        name,
-        |_| Err(Failure::new(Kind::NoneFree, "not a device")),
-        diag,
-    )
+/// The reservations under the tag `name`, and all others of this user's.
+fn tagged(lock_file: &LockFile, name: &str) -> (Vec<HolderProcess>, Vec<HolderProcess>) {
+    let mine = mine(lock_file).into_iter();
+    mine.partition(|holder| {
+        let tag = holder.args.tag.as_ref();
+        tag.is_some_and(|tag| tag.name == name)
+    })
+}
+
+/// Gives up the reservations under the tag `name`, if there are any.
+pub fn of_tag(lock_file: &LockFile, name: &str, diag: &Diag) -> Result<(), Failure> {
+    end(&tagged(lock_file, name).0, diag)
 }
 
 /// Gives up all but what other batch jobs keep, of whose tasks this call knows nothing;

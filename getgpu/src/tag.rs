@@ -13,9 +13,6 @@ use crate::options::{Action, Options};
 use getgpu_common::detached::User;
 use getgpu_common::lock::holder_args::{HolderArgs, Tag};
 
-/// A name with what is asked for under it.
-pub struct Named(Tag);
-
 /// What there is under a name.
 pub enum Entered {
     /// Nothing; no other call of this user looks while this is kept. None: a stranger
@@ -25,64 +22,50 @@ pub enum Entered {
     Same(Box<HolderProcess>),
 }
 
-impl Named {
-    /// The name for a request.
-    pub fn new(name: &str, request: &Request, options: &Options) -> Self {
-        let index = if let Action::Print(index) = options.action {
-            index
-        } else {
-            None
-        };
-        let text = format!(
-            "{} {index:?} {:?} {}",
-            request.text(),
-            options.keep,
-            request.grant.value()
-        );
-        Self(Tag {
-            name: name.to_owned(),
-            asked: format!("{:x}", layout::fnv1a(text.as_bytes())),
-        })
+/// The name for a request, with what is asked for under it.
+pub fn of(name: &str, request: &Request, options: &Options) -> Tag {
+    let index = match options.action {
+        Action::Print(index) => index,
+        _ => None,
+    };
+    let (text, keep, grant) = (request.text(), options.keep, request.grant.value());
+    let text = format!("{text} {index:?} {keep:?} {grant}");
+    Tag {
+        name: name.to_owned(),
+        asked: format!("{:x}", layout::fnv1a(text.as_bytes())),
     }
+}
 
-    /// What is written into the holder's command line.
-    pub fn tag(&self) -> Tag {
-        self.0.clone()
-    }
-
-    /// Keeps other calls for this user's name away, and looks whether it is in use.
-    pub fn enter(&self, lock_file: &LockFile, uid: u32) -> Result<Entered, Failure> {
-        let Tag { name, asked } = &self.0;
-        let byte = layout::tag(namespaces::host_uid(uid), name);
-        let guard =
-            match user_locks::enter(lock_file, byte, &[uid, nix::unistd::geteuid().as_raw()])? {
-                user_locks::Entered::Ours(guard) => Some(guard),
-                user_locks::Entered::Strangers => None,
-                user_locks::Entered::Late => {
-                    let text = format!(
-                        "--tag {name}: another call with this tag has been choosing for a minute"
-                    );
-                    return Err(Failure::new(Kind::NoneFree, text));
-                }
-            };
-        let Some(holder) = under(lock_file, Some(uid), name).pop() else {
-            return Ok(Entered::Free(guard));
-        };
-        if holder
-            .args
-            .tag
-            .as_ref()
-            .is_some_and(|tag| tag.asked == *asked)
-        {
-            return Ok(Entered::Same(Box::new(holder)));
+/// Keeps other calls for this user's name away, and looks whether it is in use.
+pub fn enter(tag: &Tag, lock_file: &LockFile, uid: u32) -> Result<Entered, Failure> {
+    let Tag { name, asked } = tag;
+    let byte = layout::tag(namespaces::host_uid(uid), name);
+    let guard = match user_locks::enter(lock_file, byte, &[uid, nix::unistd::geteuid().as_raw()])? {
+        user_locks::Entered::Ours(guard) => Some(guard),
+        user_locks::Entered::Strangers => None,
+        user_locks::Entered::Late => {
+            let text =
+                format!("--tag {name}: another call with this tag has been choosing for a minute");
+            return Err(Failure::new(Kind::NoneFree, text));
         }
-        let text = format!(
-            "--tag {name}: in use for {}: the tag already belongs to a different request",
-            Uuid::join(&holder.args.devices)
-        );
-        let hint = format!("getgpu --release {name} gives it up");
-        Err(Failure::new(Kind::Usage, text).hint(hint))
+    };
+    let Some(holder) = under(lock_file, Some(uid), name).pop() else {
+        return Ok(Entered::Free(guard));
+    };
+    if holder
+        .args
+        .tag
+        .as_ref()
+        .is_some_and(|tag| tag.asked == *asked)
+    {
+        return Ok(Entered::Same(Box::new(holder)));
     }
+    let text = format!(
+        "--tag {name}: in use for {}: the tag already belongs to a different request",
+        Uuid::join(&holder.args.devices)
+    );
+    let hint = format!("getgpu --release {name} gives it up");
+    Err(Failure::new(Kind::Usage, text).hint(hint))
 }
 
 /// The reservations under a name, those of this user or of all users, the oldest first.

@@ -154,7 +154,10 @@ impl<'a> ProcScanner<'a> {
             let Some(stat) = Stat::read(pid) else {
                 continue;
             };
-            if counts(&stat) && !is_chooser(&stat) && self.view.seen.insert(key(&stat)) {
+            if counts(&stat)
+                && !procfs::is_getgpu_or_cudawrap(pid, &stat.comm)
+                && self.view.seen.insert(key(&stat))
+            {
                 todo.extend(children(pid));
             }
         }
@@ -256,7 +259,8 @@ impl<'a> ProcScanner<'a> {
                 })
         });
         let argument = arguments && self.is_named_in(&command_line(stat.pid));
-        let chooses = (argument || environment != EnvMatch::Nothing) && is_chooser(stat);
+        let chooses = (argument || environment != EnvMatch::Nothing)
+            && procfs::is_getgpu_or_cudawrap(stat.pid, &stat.comm);
         if chooses && ignores_grant(stat.pid, &block.unwrap_or_default()) {
             return Evidence::default();
         }
@@ -297,13 +301,6 @@ fn caller_names(args: &HolderArgs) -> bool {
     value.is_some_and(|value| {
         match_value(&String::from_utf8_lossy(value), args) != EnvMatch::Nothing
     })
-}
-
-/// getgpu, or cudawrap before it becomes its program, under whatever name.
-fn is_chooser(stat: &Stat) -> bool {
-    ["getgpu", "cudawrap"].contains(&stat.comm.as_str())
-        || std::fs::read_link(format!("/proc/{}/exe", stat.pid))
-            .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "cudawrap"))
 }
 
 /// Whether getgpu or cudawrap was told not to consider CUDA_VISIBLE_DEVICES, by its

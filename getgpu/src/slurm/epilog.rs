@@ -1,7 +1,7 @@
 //! The Epilog: gives up what the prolog reserved for a job, and removes the job's mark.
 //! It may run twice, or without a prolog before it.
 
-use getgpu_common::error::Kind;
+use getgpu_common::error::Failure;
 
 use super::{Context, job_number, mark, tag, tell};
 use crate::release;
@@ -14,15 +14,12 @@ pub fn run(context: &Context) -> Option<i32> {
     }
     mark::clear(&context.marks(), &job);
     if let Err(failure) = release(context, &job) {
-        // Nothing was reserved, as for most jobs.
-        if failure.kind != Kind::NoneFree {
-            tell::log("epilog", &format!("job {job}: {}", failure.message));
-        }
+        tell::log("epilog", &format!("job {job}: {}", failure.message));
     }
     None
 }
 
-/// Gives up a job's part.
-pub fn release(context: &Context, job: &str) -> Result<(), getgpu_common::error::Failure> {
-    release::tagged(&context.lock_file()?, &tag(job), &super::DIAG)
+/// Gives up a job's part, if it has one.
+pub fn release(context: &Context, job: &str) -> Result<(), Failure> {
+    release::of_tag(&context.lock_file()?, &tag(job), &super::DIAG)
 }
