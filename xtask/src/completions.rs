@@ -8,7 +8,7 @@ use clap_complete::{Shell, generate};
 use getgpu_common::settings::{Policy, Shown, Type};
 
 use crate::Made;
-use crate::programs::{self, getgpu};
+use crate::programs::{create_cudawrap, cudawrap, getgpu};
 
 /// Options whose value is one of a few words.
 const WORDS: [(&str, &[&str]); 5] = [
@@ -19,74 +19,32 @@ const WORDS: [(&str, &[&str]); 5] = [
     ("format", &getgpu::FORMATS),
 ];
 
-/// Programs that have a second name, which completes as the first does: the program, the
-/// name.
-const SECOND_NAMES: [(&str, &str); 1] = [("create-cudawrap", "create_cudawrap")];
-
 pub fn all() -> Vec<Made> {
+    let programs = [
+        ("getgpu", getgpu::command()),
+        ("cudawrap", cudawrap::command()),
+        ("create-cudawrap", create_cudawrap::command()),
+        // Its second name.
+        ("create_cudawrap", create_cudawrap::command()),
+    ];
     let mut made = Vec::new();
-    for program in programs::all() {
+    for (name, command) in &programs {
+        let mut told = told(command.clone());
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let mut script = Vec::new();
-            generate(
-                shell,
-                &mut told(program.command.clone()),
-                program.name,
-                &mut script,
-            );
-            let text = String::from_utf8_lossy(&script).into_owned();
-            let text = text + &more(shell, program.name, &program.command);
-            made.extend(files(shell, program.name, text));
+            generate(shell, &mut told, *name, &mut script);
+            let file = match shell {
+                Shell::Bash => format!("bash/{name}"),
+                Shell::Zsh => format!("zsh/_{name}"),
+                _ => format!("fish/{name}.fish"),
+            };
+            made.push(Made {
+                path: PathBuf::from("completions").join(file),
+                text: String::from_utf8_lossy(&script).into_owned() + &more(shell, name, command),
+            });
         }
     }
     made
-}
-
-/// A program's file for a shell, and what its second name needs: bash and fish look for a
-/// file by the name that was typed, zsh into the first line of all files.
-fn files(shell: Shell, program: &str, text: String) -> Vec<Made> {
-    let second = SECOND_NAMES
-        .iter()
-        .find(|(of, _)| *of == program)
-        .map(|(_, name)| *name);
-    match (shell, second) {
-        (Shell::Bash, None) => vec![file(&format!("bash/{program}"), text)],
-        (Shell::Bash, Some(name)) => {
-            let all = format!(
-                "{text}complete -F _{} -o bashdefault -o default {name}\n",
-                program.replace('-', "__")
-            );
-            vec![
-                file(&format!("bash/{name}"), all.clone()),
-                file(&format!("bash/{program}"), all),
-            ]
-        }
-        (Shell::Zsh, second) => {
-            let names =
-                second.map_or_else(|| program.to_owned(), |name| format!("{program} {name}"));
-            let all = text.replacen(
-                &format!("#compdef {program}\n"),
-                &format!("#compdef {names}\n"),
-                1,
-            );
-            vec![file(&format!("zsh/_{program}"), all)]
-        }
-        (_, None) => vec![file(&format!("fish/{program}.fish"), text)],
-        (_, Some(name)) => vec![
-            file(
-                &format!("fish/{name}.fish"),
-                format!("complete -c {name} -w {program}\n"),
-            ),
-            file(&format!("fish/{program}.fish"), text),
-        ],
-    }
-}
-
-fn file(name: &str, text: String) -> Made {
-    Made {
-        path: PathBuf::from("completions").join(name),
-        text,
-    }
 }
 
 /// What stands behind the text of clap_complete, which is taken as it is: in bash and fish

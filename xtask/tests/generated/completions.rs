@@ -105,7 +105,7 @@ fn zsh_loads_them() {
         ("getgpu", "getgpu"),
         ("cudawrap", "cudawrap"),
         ("create-cudawrap", "create-cudawrap"),
-        ("create_cudawrap", "create-cudawrap"),
+        ("create_cudawrap", "create_cudawrap"),
     ] {
         // compinit reads the first line, and defines a function that is loaded on first
         // use: +X loads it now.
