@@ -13,41 +13,30 @@ use crate::{Made, roff, settings};
 /// they were made, so that they are the same anywhere.
 pub const DATE: &str = "2026-11-22";
 
-pub fn all() -> Result<Vec<Made>, String> {
-    let mut made: Vec<Made> = programs::all()
+pub fn all() -> Vec<Made> {
+    let programs = programs::all();
+    let mut made: Vec<Made> = programs
         .iter()
-        .map(|program| made(program.name, 1, page(program)?))
-        .collect::<Result<_, String>>()?;
-    made.push(made_settings()?);
-    Ok(made)
-}
-
-fn made_settings() -> Result<Made, String> {
+        .map(|program| made(program.name, 1, page(program)))
+        .collect();
     let places = [
         ("head", head("getgpu.toml", 5, "File Formats")),
         ("policy", settings::items(true)),
         ("preferences", settings::items(false)),
     ];
-    made(
-        "getgpu.toml",
-        5,
-        fill(include_str!("../pages/getgpu.toml.5"), &places)?,
-    )
+    let settings = fill(include_str!("../pages/getgpu.toml.5"), &places);
+    made.push(self::made("getgpu.toml", 5, settings));
+    made
 }
 
-fn made(name: &str, section: u8, text: String) -> Result<Made, String> {
-    match text.lines().find(|line| line.trim().is_empty()) {
-        Some(_) => Err(format!(
-            "{name}({section}): an empty line, which man(7) does not have"
-        )),
-        None => Ok(Made {
-            path: PathBuf::from(format!("man/{name}.{section}")),
-            text,
-        }),
+fn made(name: &str, section: u8, text: String) -> Made {
+    Made {
+        path: PathBuf::from(format!("man/{name}.{section}")),
+        text,
     }
 }
 
-fn page(program: &Program) -> Result<String, String> {
+fn page(program: &Program) -> String {
     let places = [
         ("head", head(program.name, 1, "User Commands")),
         (
@@ -66,7 +55,7 @@ fn page(program: &Program) -> Result<String, String> {
         ("exit", list(program.guide.exit)),
         ("examples", examples(program.guide.examples)),
     ];
-    fill(program.page, &places).map_err(|why| format!("{}(1): {why}", program.name))
+    fill(program.page, &places)
 }
 
 fn head(name: &str, section: u8, volume: &str) -> String {
@@ -153,25 +142,9 @@ fn option(option: &Arg) -> String {
 }
 
 /// `text` with each line `@NAME@` replaced.
-fn fill(text: &str, places: &[(&str, String)]) -> Result<String, String> {
-    if let Some((name, _)) = places
-        .iter()
-        .find(|(name, _)| !text.lines().any(|line| line == format!("@{name}@")))
-    {
-        return Err(format!("there is no line @{name}@"));
-    }
-    let mut filled = String::new();
-    for line in text.lines() {
-        match line
-            .strip_prefix('@')
-            .and_then(|rest| rest.strip_suffix('@'))
-        {
-            None => filled.push_str(&format!("{line}\n")),
-            Some(name) => match places.iter().find(|(place, _)| *place == name) {
-                Some((_, text)) => filled.push_str(text),
-                None => return Err(format!("nothing is known for @{name}@")),
-            },
-        }
-    }
-    Ok(filled)
+fn fill(text: &str, places: &[(&str, String)]) -> String {
+    let place = |text: String, (name, filled): &(&str, String)| {
+        text.replace(&format!("@{name}@\n"), filled)
+    };
+    places.iter().fold(text.to_owned(), place)
 }
