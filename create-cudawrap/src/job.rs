@@ -181,8 +181,8 @@ impl Job<'_> {
         let Some(note) = self.note else { return };
         let kept = match record {
             Record::Unchanged => return,
-            Record::Remove => note.remove(path),
-            Record::Add => note.add(path),
+            Record::Remove => note.set(path, false),
+            Record::Add => note.set(path, true),
         };
         if let Err(error) = kept {
             let file = note.path().display();

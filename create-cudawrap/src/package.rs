@@ -3,7 +3,6 @@
 
 use std::ffi::OsStr;
 use std::ops::RangeInclusive;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -23,7 +22,7 @@ const TIMED_OUT: i32 = 124;
 pub fn owner(path: &Path) -> Result<Option<String>, Failure> {
     if let Some(dpkg) = tool("dpkg") {
         for path in spellings(path) {
-            let args = [OsStr::new("-S"), OsStr::new("--"), &literal(&path)];
+            let args = [OsStr::new("-S"), OsStr::new("--"), path.as_os_str()];
             let known = known(&dpkg, &args, DPKG_KNOWS_NONE)?;
             if let Some(package) = known.as_deref().and_then(dpkg_package) {
                 return Ok(Some(package));
@@ -94,15 +93,6 @@ fn directory(path: &Path) -> Option<PathBuf> {
     path.parent()?.canonicalize().ok()
 }
 
-/// The path as dpkg's pattern that means just this path.
-fn literal(path: &Path) -> std::ffi::OsString {
-    let escaped = path.as_os_str().as_bytes().iter().flat_map(|b| {
-        let escape = br"*?[]\".contains(b).then_some(b'\\');
-        escape.into_iter().chain([*b])
-    });
-    std::ffi::OsString::from_vec(escaped.collect())
-}
-
 /// The first package in dpkg's answer (`a, b: /path`), which also speaks of diversions.
 fn dpkg_package(answer: &str) -> Option<String> {
     let mut owners = answer
@@ -123,6 +113,5 @@ mod tests {
         let answer = "diversion by dash from: /bin/sh\nlocal diversion to: /bin/sh.x\ncoreutils, other:amd64: /bin/ls\n";
         assert_eq!(dpkg_package(answer).as_deref(), Some("coreutils"));
         assert_eq!(dpkg_package("local diversion from: /bin/sh\n"), None);
-        assert_eq!(literal(Path::new("/a/[*")), OsStr::new("/a/\\[\\*"));
     }
 }

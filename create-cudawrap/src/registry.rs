@@ -3,8 +3,8 @@
 //! note that cannot be kept fails nothing.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
+use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -59,36 +59,17 @@ impl Note {
         }
     }
 
-    /// Notes `path`, unless it is.
-    pub fn add(&self, path: &Path) -> io::Result<()> {
-        self.change(true, |all| {
-            let new = !all.iter().any(|noted| noted == path);
-            if new {
-                all.push(path.to_owned());
-            }
-            new
-        })
-    }
-
-    /// Forgets `path`.
-    pub fn remove(&self, path: &Path) -> io::Result<()> {
-        self.change(false, |all| {
-            let before = all.len();
-            all.retain(|noted| noted != path);
-            all.len() != before
-        })
-    }
-
-    fn change(&self, create: bool, edit: impl FnOnce(&mut Vec<PathBuf>) -> bool) -> io::Result<()> {
+    /// Notes `path`, or forgets it.
+    pub fn set(&self, path: &Path, noted: bool) -> io::Result<()> {
         let Some(dir) = self.file.parent() else {
             return Ok(());
         };
-        if create && !dir.exists() {
+        if noted && !dir.exists() {
             let mut new = DirBuilder::new();
             new.recursive(true).mode(self.mode).create(dir)?;
             // Whatever the umask is.
             std::fs::set_permissions(dir, Permissions::from_mode(self.mode))?;
-        } else if !create && !self.file.exists() {
+        } else if !noted && !self.file.exists() {
             return Ok(());
         }
         // Not the note itself, which is replaced, and not its directory, which every user
@@ -101,17 +82,16 @@ impl Note {
             .open(dir.join(LOCK))?;
         dirlock::lock(&lock, dirlock::PATIENCE, true)
             .map_err(|failure| io::Error::other(failure.message))?;
-        let mut bytes = Vec::new();
-        match File::open(&self.file).and_then(|mut file| file.read_to_end(&mut bytes)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let mut all = self.read()?;
+        if all.iter().any(|known| known == path) == noted {
+            return Ok(());
         }
-        let mut all = parse(&bytes);
-        if edit(&mut all) {
-            self.replace(dir, &print(&all))
+        if noted {
+            all.push(path.to_owned());
         } else {
-            Ok(())
+            all.retain(|known| known != path);
         }
+        self.replace(dir, &print(&all))
     }
 
     /// Writes the note anew, durably, under another name first.
@@ -179,6 +159,7 @@ mod properties;
 mod tests {
     use super::*;
     use std::ffi::OsStr;
+    use std::fs::File;
 
     #[test]
     fn any_name_comes_back_and_garbage_is_left_out() {
@@ -189,13 +170,13 @@ mod tests {
         };
         let paths = [&b"/a\nb"[..], b"/a\\012", b"/\xff x"]
             .map(|bytes| PathBuf::from(OsStr::from_bytes(bytes)));
-        note.remove(&paths[0]).unwrap();
+        note.set(&paths[0], false).unwrap();
         assert!(!dir.path().join("a").exists());
         for path in paths.iter().chain(&paths) {
-            note.add(path).unwrap();
+            note.set(path, true).unwrap();
         }
         assert_eq!(note.read().unwrap(), paths);
-        note.remove(&paths[1]).unwrap();
+        note.set(&paths[1], false).unwrap();
         assert_eq!(note.read().unwrap(), [paths[0].clone(), paths[2].clone()]);
         std::fs::write(&note.file, b"relative\n\n\0\n/x\n").unwrap();
         assert_eq!(note.read().unwrap(), [PathBuf::from("/x")]);
@@ -207,10 +188,10 @@ mod tests {
             file: dir.path().join("a/wrapped"),
             mode: 0o755,
         };
-        note.add(Path::new("/x")).unwrap();
+        note.set(Path::new("/x"), true).unwrap();
         let stranger = File::open(dir.path().join("a")).unwrap();
         dirlock::lock(&stranger, std::time::Duration::ZERO, false).unwrap();
-        note.add(Path::new("/y")).unwrap();
+        note.set(Path::new("/y"), true).unwrap();
         assert_eq!(
             note.read().unwrap(),
             [PathBuf::from("/x"), PathBuf::from("/y")]
@@ -228,13 +209,13 @@ mod tests {
                 mode,
             };
             let path = |n: usize| PathBuf::from(format!("/x/{n}"));
-            note.add(&path(99)).unwrap();
+            note.set(&path(99), true).unwrap();
             std::thread::scope(|scope| {
                 for n in 0..8 {
                     let note = &note;
-                    scope.spawn(move || note.add(&path(n)).unwrap());
+                    scope.spawn(move || note.set(&path(n), true).unwrap());
                 }
-                scope.spawn(|| note.remove(&path(99)).unwrap());
+                scope.spawn(|| note.set(&path(99), false).unwrap());
             });
             let mut kept = note.read().unwrap();
             kept.sort();
@@ -252,7 +233,9 @@ mod tests {
         assert!(note.read().unwrap().is_empty(), "there is none");
         std::fs::create_dir_all(note.path().join("kept")).unwrap();
         assert!(note.read().is_err());
-        assert!(note.add(Path::new("/x")).is_err() && note.remove(Path::new("/x")).is_err());
+        assert!(
+            note.set(Path::new("/x"), true).is_err() && note.set(Path::new("/x"), false).is_err()
+        );
         assert!(note.path().join("kept").is_dir());
     }
 
@@ -266,7 +249,7 @@ mod tests {
                 file,
                 mode: expected,
             }
-            .add(Path::new("/x"))
+            .set(Path::new("/x"), true)
             .unwrap();
             let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
             assert_eq!(mode(&folder), expected);
