@@ -10,7 +10,7 @@ use crate::checks::refused;
 use crate::executable::Form;
 use crate::inspect::{Entry, EntryKind, Leads, PathSnapshot};
 use crate::names::Place::{self, App, Former, Hidden, Tmp};
-use crate::state::{Leftover, State, leftover, oddity};
+use crate::state::{State, has_leftover, oddity};
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,18 +85,14 @@ pub fn plan(seen: &PathSnapshot, now: State, request: &Request) -> Result<Plan, 
         Goal::Repair => repair(seen, now, request)?,
         Goal::Undo => undo(seen, now)?,
     };
-    match leftover(seen) {
-        Leftover::Ours => {
-            if plan.steps.is_empty() {
-                plan.text = "what an interrupted run had left beside it is removed".to_owned();
-            }
-            plan.steps.insert(0, Step::Drop(Tmp));
+    if has_leftover(seen) {
+        if plan.steps.is_empty() {
+            plan.text = "what an interrupted run had left beside it is removed".to_owned();
         }
-        Leftover::Foreign if plan.steps.contains(&Step::Link(Tmp)) => {
-            return Err(refused("the file .CUDAWRAP_name~ beside it is in the way")
-                .hint("find out what it is, and move it away"));
-        }
-        Leftover::None | Leftover::Foreign => {}
+        plan.steps.insert(0, Step::Drop(Tmp));
+    } else if seen.tmp.kind != EntryKind::Absent && plan.steps.contains(&Step::Link(Tmp)) {
+        return Err(refused("the file .CUDAWRAP_name~ beside it is in the way")
+            .hint("find out what it is, and move it away"));
     }
     if !plan.steps.is_empty() {
         plan.steps.push(Step::Sync);

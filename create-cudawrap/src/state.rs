@@ -28,16 +28,6 @@ pub enum State {
     Unclear,
 }
 
-/// What lies at `.CUDAWRAP_app~`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leftover {
-    None,
-    /// A link to cudawrap or a second name of the program: is removed.
-    Ours,
-    /// Something else: stays.
-    Foreign,
-}
-
 /// The state that `seen` shows.
 pub fn state(seen: &PathSnapshot) -> State {
     let (app, hidden) = (&seen.app, &seen.hidden);
@@ -115,16 +105,12 @@ pub fn oddity(seen: &PathSnapshot) -> Option<String> {
     Some(what + &program.unwrap_or_default())
 }
 
-/// What `.CUDAWRAP_app~` is in the state that `seen` shows.
-pub fn leftover(seen: &PathSnapshot) -> Leftover {
+/// Whether `.CUDAWRAP_app~` is what an interrupted run left: a link to cudawrap or a
+/// second name of the program, which no other name needs.
+pub fn has_leftover(seen: &PathSnapshot) -> bool {
     let tmp = &seen.tmp;
     let second_name = tmp.id == seen.app.id || tmp.id == seen.hidden.id;
-    match tmp.kind {
-        _ if seen.tmp_in_use => Leftover::Foreign,
-        EntryKind::Absent => Leftover::None,
-        _ if tmp.is_ours() || second_name => Leftover::Ours,
-        _ => Leftover::Foreign,
-    }
+    tmp.kind != EntryKind::Absent && !seen.tmp_in_use && (tmp.is_ours() || second_name)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! What is unusual at a path, in words, and whose the name is that an interrupted run leaves:
 //! a row for each.
 
-use super::Leftover::{Foreign, Ours};
 use super::*;
 use crate::inspect::Entry;
 
@@ -77,16 +76,16 @@ fn only_a_link_or_a_second_name_is_left_over() {
     let link = EntryKind::Link(Leads::Cudawrap);
     #[rustfmt::skip]
     let cases = [
-        (EntryKind::Absent, None, false, Leftover::None),
-        (link, Some(9), false, Ours),
-        (link, Some(9), true, Foreign),
-        (EntryKind::File, Some(1), false, Ours),
-        (EntryKind::File, Some(2), false, Ours),
-        (EntryKind::File, Some(3), false, Foreign),
+        (EntryKind::Absent, None, false, false),
+        (link, Some(9), false, true),
+        (link, Some(9), true, false),
+        (EntryKind::File, Some(1), false, true),
+        (EntryKind::File, Some(2), false, true),
+        (EntryKind::File, Some(3), false, false),
     ];
     for (kind, file, in_use, expected) in cases {
         let mut path = seen(EntryKind::File, EntryKind::File, Form::Program);
         (path.tmp, path.tmp_in_use) = (entry(kind, file), in_use);
-        assert_eq!(leftover(&path), expected, "{kind:?} {file:?} {in_use}");
+        assert_eq!(has_leftover(&path), expected, "{kind:?} {file:?} {in_use}");
     }
 }

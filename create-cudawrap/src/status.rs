@@ -14,7 +14,7 @@ use crate::directory::Directory;
 use crate::executable::Form;
 use crate::inspect::{self, EntryKind, Leads, PathSnapshot};
 use crate::names;
-use crate::state::{Leftover, State, leftover, oddity, state};
+use crate::state::{State, has_leftover, oddity, state};
 use crate::wrapper;
 
 /// The report on one path.
@@ -44,7 +44,7 @@ struct Document<'a> {
 /// The line for what `seen` shows at `path`; none when nothing is there.
 pub fn line(path: &Path, seen: &PathSnapshot) -> Option<StatusLine> {
     let (state, attention, mut detail) = words(seen, path.file_name().unwrap_or_default())?;
-    let litter = leftover(seen) == Leftover::Ours;
+    let litter = has_leftover(seen);
     if litter && detail.is_empty() {
         "an interrupted run left .CUDAWRAP_name~ beside it: --repair removes it"
             .clone_into(&mut detail);
