@@ -67,29 +67,25 @@ fn flag(set: bool) -> Option<String> {
     Some(u8::from(set).to_string())
 }
 
-/// The text format: families of lines, each under its name and help.
-#[derive(Default)]
-struct Exposition(String);
-
-impl Exposition {
-    /// Appends a family; `lines` lack its name.
-    fn gauge(&mut self, name: &str, help: &str, lines: impl IntoIterator<Item = String>) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} gauge");
-        for line in lines {
-            let _ = writeln!(self.0, "{name}{line}");
-        }
+/// Appends a family under its name and help; `lines` lack its name.
+fn gauge(text: &mut String, name: &str, help: &str, lines: impl IntoIterator<Item = String>) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+    for line in lines {
+        let _ = writeln!(text, "{name}{line}");
     }
 }
 
 pub fn text(listing: &Listing) -> String {
-    let mut text = Exposition::default();
-    text.gauge(
+    let mut text = String::new();
+    gauge(
+        &mut text,
         "getgpu_device_state",
         "Whether the device is in this state.",
         states(&listing.rows),
     );
     for (name, help, value) in PER_DEVICE {
-        text.gauge(
+        gauge(
+            &mut text,
             name,
             help,
             listing
@@ -98,12 +94,14 @@ pub fn text(listing: &Listing) -> String {
                 .filter_map(|row| value(row).map(|value| format!("{{{}}} {value}", labels(row)))),
         );
     }
-    text.gauge(
+    gauge(
+        &mut text,
         "getgpu_device_held",
         "Part of the device that the user, and job, holds; 1 where not known.",
         held(&listing.rows),
     );
-    text.gauge(
+    gauge(
+        &mut text,
         "getgpu_user_devices",
         "Devices of which the user holds a part or all.",
         super::summary::users(&listing.rows)
@@ -111,34 +109,39 @@ pub fn text(listing: &Listing) -> String {
             .map(|(user, devices)| format!("{{user=\"{}\"}} {devices}", escaped(user))),
     );
     node(listing, &mut text);
-    text.0
+    text
 }
 
 /// The families with one number for the node.
-fn node(listing: &Listing, text: &mut Exposition) {
+fn node(listing: &Listing, text: &mut String) {
     let now = unix_seconds();
     let since = listing.queue.iter().filter_map(|one| one.since);
-    text.gauge(
+    gauge(
+        text,
         "getgpu_waiting",
         "Programs that wait for a device.",
         sample(listing.waiting as u64),
     );
-    text.gauge(
+    gauge(
+        text,
         "getgpu_longest_wait_seconds",
         "How long the program that waits longest has waited, 0 if none does.",
         sample(longest_wait(since, now)),
     );
-    text.gauge(
+    gauge(
+        text,
         "getgpu_problems",
         "Sick GPUs and wrong lines in lists.",
         sample(listing.problems.len() as u64),
     );
-    text.gauge(
+    gauge(
+        text,
         "getgpu_slurm_jobs_without_part",
         "Jobs of Slurm that were promised a part of a device and have none.",
         sample(jobs_without_part(&listing.lock) as u64),
     );
-    text.gauge(
+    gauge(
+        text,
         "getgpu_lock_shared",
         "Whether the lock is the host's.",
         sample(u64::from(listing.lock_shared)),

@@ -20,7 +20,7 @@ const HIDE: &str = "export CUDA_VISIBLE_DEVICES=\n";
 /// Runs it; none: the status is 0.
 pub fn run(context: &Context) -> Option<i32> {
     if task_epilog::is_called() {
-        task_epilog::run();
+        task_epilog::run(context);
         return None;
     }
     let job = job_number("task-prolog")?;
