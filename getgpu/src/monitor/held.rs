@@ -23,7 +23,8 @@ type Key = (bool, i32);
 
 /// One lease or reservation, on all its devices.
 pub struct Held {
-    pub side: Side,
+    /// Else it is a reservation.
+    pub leased: bool,
     /// The process that the lock names: the program, or getgpu-hold.
     pub pid: i32,
     pub devices: Vec<Uuid>,
@@ -98,11 +99,6 @@ impl HeldDevices {
         let Some(first) = devices.first() else {
             return Ok(None);
         };
-        let side = if leased {
-            Side::Lease
-        } else {
-            Side::Reservation
-        };
         let reservation = (!leased).then(|| HolderProcess::of(pid)).flatten();
         let shown = reservation
             .as_ref()
@@ -119,7 +115,7 @@ impl HeldDevices {
         let started = Stat::read(pid).map(|stat| sys::after_boot(stat.start));
         let began = started.filter(|_| !self.has_looked).unwrap_or(now);
         Ok(Some(Held {
-            side,
+            leased,
             pid,
             devices,
             holder,
@@ -136,7 +132,7 @@ impl HeldDevices {
 
     /// The devices under a lease.
     pub fn leased(&self) -> Vec<Uuid> {
-        let leases = self.all.values().filter(|held| held.side == Side::Lease);
+        let leases = self.all.values().filter(|held| held.leased);
         leases.flat_map(|held| held.devices.clone()).collect()
     }
 
@@ -156,7 +152,7 @@ impl Held {
     /// Writes the end of a lease into the system's log. That of a reservation is written
     /// by getgpu-hold itself, or by the call that ends it.
     pub fn log_end(&self) {
-        if self.side != Side::Lease {
+        if !self.leased {
             return;
         }
         let job = self.holder.job.clone().map(|id| Job {

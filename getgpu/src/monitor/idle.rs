@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Detail};
-use getgpu_common::lock::Side;
 use getgpu_common::lock::holder_args::Until;
 use getgpu_common::node::Node;
 use getgpu_common::settings::Settings;
@@ -44,7 +43,7 @@ pub fn check(held: &mut HeldDevices, settings: &Settings, limit: Duration) -> Re
 /// affair.
 fn has_limit(held: &Held) -> bool {
     match &held.reservation {
-        None => held.side == Side::Lease,
+        None => held.leased,
         Some(holder) => matches!(holder.args.until, Until::Over(..)),
     }
 }
@@ -52,7 +51,7 @@ fn has_limit(held: &Held) -> bool {
 /// What NVML does not tell is not empty, and a reservation is used by a lease inside it.
 fn is_empty(node: &mut Node<'_>, held: &Held, leased: &[Uuid]) -> Result<bool, Failure> {
     for device in &held.devices {
-        let leased_inside = held.side == Side::Reservation && leased.contains(device);
+        let leased_inside = !held.leased && leased.contains(device);
         if leased_inside || node.nvml()?.usage(device, Detail::Uuid)?.activity != Activity::Idle {
             return Ok(false);
         }
@@ -61,11 +60,11 @@ fn is_empty(node: &mut Node<'_>, held: &Held, leased: &[Uuid]) -> Result<bool, F
 }
 
 fn act_on(notice: Notice, held: &Held, settings: &Settings, limit: Duration) {
-    let what = match held.side {
-        Side::Lease => What::Lease,
-        Side::Reservation => What::Reservation {
-            ends: settings.idle_action == IdleAction::End,
-        },
+    let ends = settings.idle_action == IdleAction::End;
+    let what = if held.leased {
+        What::Lease
+    } else {
+        What::Reservation { ends }
     };
     match notice {
         Notice::Warning => notice::send(held, &notice::warning(what, limit), "warned"),

@@ -4,13 +4,12 @@
 
 mod held;
 mod idle;
-mod metrics;
 mod notice;
 mod spell;
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -21,9 +20,11 @@ use getgpu_common::inventory::Detail;
 use getgpu_common::lock::{LockFile, OfdLock, Range};
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::procfs::namespaces;
+use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Log, Settings};
 
 use crate::invocation::node;
+use crate::list;
 use held::HeldDevices;
 
 /// Between two looks at the lock.
@@ -150,13 +151,20 @@ impl Monitor {
         Ok(())
     }
 
+    /// The metrics of `--list --format prometheus` for node_exporter's textfile collector:
+    /// written beside the file and renamed, so that no reader gets half of it.
     fn write_metrics(&self, environment: &Environment, path: &Path) -> Result<(), Failure> {
-        metrics::write(
-            environment,
-            &self.settings,
-            &self.lock_file,
-            path,
-            &|device: &Uuid| self.held.empty_since(device),
-        )
+        let request = Request::listed(&self.settings, environment, true)?;
+        let empty_since = |device: &Uuid| self.held.empty_since(device);
+        let mut node = node(&self.settings);
+        let text = list::metrics(&mut node, request, &self.lock_file, &empty_since)?;
+        let new = path.with_extension("prom.new");
+        let written = std::fs::write(&new, text)
+            .and_then(|()| std::fs::set_permissions(&new, PermissionsExt::from_mode(0o644)))
+            .and_then(|()| std::fs::rename(&new, path));
+        written.map_err(|error| {
+            let text = format!("--monitor: {}: {}", path.display(), reason(&error));
+            Failure::new(Kind::Usage, text)
+        })
     }
 }

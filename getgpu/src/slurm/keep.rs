@@ -14,6 +14,7 @@ use super::task_prolog::{Denied, Task, show};
 use super::tell::{self, Who};
 use super::{Context, part, variable};
 use crate::invocation::node;
+use crate::options::Format;
 
 impl Task<'_> {
     /// Reserves the grant. If another user has a device of it the task sees none, unless
@@ -67,7 +68,7 @@ impl Task<'_> {
     fn reserve_of(&self, environment: &Environment, count: usize) -> Result<(), Failure> {
         let own = [format!("--count={count}"), format!("--hold={}", self.pid)];
         let options = part::choosing(&[], &own)?;
-        part::reserve(self.context, environment, options, true)
+        part::reserve(self.context, environment, options, Format::Nothing)
     }
 }
 

@@ -27,18 +27,14 @@ fn quietly<'w>(words: impl Iterator<Item = &'w String>) -> Result<Options, Failu
     options::parse(std::iter::once("-q".into()).chain(words.map(Into::into)))
 }
 
-/// Reserves devices, and prints the lines for the task unless `silent`.
+/// Reserves devices, and prints them in this form.
 pub fn reserve(
     context: &Context,
     environment: &Environment,
     mut options: Options,
-    silent: bool,
+    format: Format,
 ) -> Result<(), Failure> {
-    options.format = if silent {
-        Format::Nothing
-    } else {
-        Format::Task
-    };
+    options.format = format;
     call::answer(&options, context.loaded.clone(), environment, &DIAG)
 }
 

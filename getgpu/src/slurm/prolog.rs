@@ -13,6 +13,7 @@ use getgpu_common::sys;
 
 use super::mark::{self, Mark};
 use super::{Context, epilog, job_number, old_settings, part, tag, tell, variable};
+use crate::options::Format;
 
 /// Runs it; none: the status is 0.
 pub fn run(context: &Context) -> Option<i32> {
@@ -103,7 +104,7 @@ fn chosen(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
     let mut options = part::choosing(more, &own.map(str::to_owned))?;
     // Only a task of the same group may see what the holder has (ptrace(2)).
     options.gid = variable("SLURM_JOB_GID").and_then(|gid| gid.parse().ok());
-    part::reserve(context, &environment, options, true)
+    part::reserve(context, &environment, options, Format::Nothing)
 }
 
 /// Clears old reservations and marks of jobs that have no step on this node.

@@ -13,6 +13,7 @@ use super::task::{self, Division};
 use super::tell::{self, Who};
 use super::wish::Wish;
 use super::{Context, job_number, mark, part, tag, task_epilog, task_process, variable};
+use crate::options::Format;
 
 /// What hides all GPUs.
 const HIDE: &str = "export CUDA_VISIBLE_DEVICES=\n";
@@ -172,7 +173,12 @@ impl Task<'_> {
             return Err(wrong.clone());
         }
         let options = part::choosing(options, &[format!("--hold={}", self.pid)])?;
-        part::reserve(self.context, &self.context.environment, options, false)
+        part::reserve(
+            self.context,
+            &self.context.environment,
+            options,
+            Format::Task,
+        )
     }
 
     pub fn strict(&self) -> bool {

@@ -12,6 +12,8 @@ use getgpu_common::diag::printable;
 use getgpu_common::{sys, syslog};
 use nix::unistd::Pid;
 
+use super::variable;
+
 /// How long `scontrol notify` may take.
 const NOTIFY: Duration = Duration::from_secs(5);
 
@@ -41,17 +43,14 @@ pub fn user(task: i32, who: Who, text: &str) {
     if own.is_ok_and(|mut own| own.write_all(line.as_bytes()).is_ok()) {
         return;
     }
-    let (job, number) = (variable("SLURM_JOB_ID"), variable("SLURM_PROCID"));
+    let [job, number, local] = ["SLURM_JOB_ID", "SLURM_PROCID", "SLURM_LOCALID"]
+        .map(|name| variable(name).unwrap_or_default());
     let message = printable(&format!("job {job}, task {number}: {text}"));
     syslog::send(&format!("getgpu-task-prolog: {message}"));
-    let first = ["", "0"].contains(&variable("SLURM_LOCALID").as_str());
+    let first = ["", "0"].contains(&local.as_str());
     if who == Who::Each || first {
         notify(&job, &format!("getgpu task-prolog: {message}"));
     }
-}
-
-fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_default()
 }
 
 /// Shows a message in the output of a job (scontrol(1)).
