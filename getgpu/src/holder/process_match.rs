@@ -153,6 +153,7 @@ pub fn find(processes: &[(Stat, Evidence)], view: &View) -> Found {
     let tree = Tree::of(processes);
     let classifier = Classifier {
         below_caller: tree.descendants(|stat| view.is_caller(stat)),
+        below_others: tree.descendants(|stat| view.other_callers.contains(&key(stat))),
         tree: &tree,
         view,
     };
@@ -185,6 +186,8 @@ struct Classifier<'a> {
     tree: &'a Tree<'a>,
     view: &'a View,
     below_caller: HashSet<usize>,
+    /// The callers of other reservations on a shared device, and what is below them.
+    below_others: HashSet<usize>,
 }
 
 impl Classifier<'_> {
@@ -232,9 +235,7 @@ impl Classifier<'_> {
     /// not below this one's, belongs to that one alone. Below both it counts for both: it
     /// may have its device from either.
     fn belongs_to_other(&self, place: usize) -> bool {
-        !self.view.other_callers.is_empty()
-            && !self.below_caller.contains(&place)
-            && self.tree.is_below(place, &self.view.other_callers)
+        self.below_others.contains(&place) && !self.below_caller.contains(&place)
     }
 }
 
@@ -247,20 +248,17 @@ pub fn counts(stat: &Stat) -> bool {
 struct Tree<'a> {
     processes: &'a [(Stat, Evidence)],
     children: HashMap<i32, Vec<usize>>,
-    places: HashMap<i32, usize>,
 }
 
 impl<'a> Tree<'a> {
     fn of(processes: &'a [(Stat, Evidence)]) -> Self {
-        let (mut children, mut places) = (HashMap::<i32, Vec<usize>>::new(), HashMap::new());
+        let mut children = HashMap::<i32, Vec<usize>>::new();
         for (place, (stat, _)) in processes.iter().enumerate() {
             children.entry(stat.ppid).or_default().push(place);
-            places.insert(stat.pid, place);
         }
         Self {
             processes,
             children,
-            places,
         }
     }
 
@@ -280,19 +278,6 @@ impl<'a> Tree<'a> {
             }
         }
         reached
-    }
-
-    /// Whether a process is one of these callers, or below one.
-    fn is_below(&self, place: usize, callers: &HashSet<ProcessKey>) -> bool {
-        let (mut next, mut walked) = (Some(place), HashSet::new());
-        while let Some(place) = next.filter(|place| walked.insert(*place)) {
-            let stat = &self.processes[place].0;
-            if callers.contains(&key(stat)) {
-                return true;
-            }
-            next = self.places.get(&stat.ppid).copied();
-        }
-        false
     }
 }
 

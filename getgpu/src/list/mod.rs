@@ -245,12 +245,12 @@ fn collect(
     let usages = node.nvml()?.usages(&inventory.devices, Detail::Full)?;
     let devices = inventory.devices.iter().zip(&sorted);
     for ((device, outside), (held, usage)) in devices.zip(held.into_iter().zip(usages)) {
-        let membership = rows::Membership {
+        rows.push(rows::Row {
             allowed: list.as_ref().is_none_or(|list| list.names(device.names())),
             excluded: request.filter.excluded.names(device.names()),
             outside: *outside,
-        };
-        rows.push(rows::Row::new(device, &inventory, usage, held, membership));
+            ..rows::Row::new(device, &inventory, usage, held)
+        });
     }
     let by_index = request.clone().by_index();
     rows::number(&mut rows, &by_index.filter.indexed(&inventory));

@@ -90,26 +90,9 @@ pub struct Row {
     pub gauges: Vec<(Gauge, Option<u32>)>,
 }
 
-/// How a device stands to the pool.
-#[derive(Clone, Copy, Debug)]
-pub struct Membership {
-    /// On the site's list.
-    pub allowed: bool,
-    /// On the list of devices that are never chosen.
-    pub excluded: bool,
-    /// Why it is not in the pool.
-    pub outside: Option<Outside>,
-}
-
 impl Row {
-    /// Puts together what NVML and the lock say of a device.
-    pub fn new(
-        device: &Device,
-        inventory: &Inventory,
-        usage: Usage,
-        held: Holdings,
-        membership: Membership,
-    ) -> Self {
+    /// Puts together what NVML and the lock say of a device, whatever the site says of it.
+    pub fn new(device: &Device, inventory: &Inventory, usage: Usage, held: Holdings) -> Self {
         let gpu: Option<&Gpu> = inventory.gpus.iter().find(|gpu| gpu.index == device.gpu);
         Self {
             index: None,
@@ -125,9 +108,9 @@ impl Row {
             profile: device.profile.clone(),
             memory_total: usage.memory.map(|m| m.total),
             memory_used: usage.memory.map(|m| m.used),
-            allowed: membership.allowed,
+            allowed: true,
             usable: device.usable,
-            excluded: membership.excluded,
+            excluded: false,
             state: state(&held, usage.activity),
             empty: empty(&held, usage.activity),
             empty_since: None,
@@ -135,7 +118,7 @@ impl Row {
             reason: usage.reason,
             holders: held.holders,
             processes: usage.processes.iter().map(process).collect(),
-            outside: membership.outside,
+            outside: None,
             gauges: Vec::new(),
         }
     }
