@@ -12,7 +12,7 @@ use getgpu_common::resolve_program::{Identity, PREFIX, identity};
 use crate::directory::Directory;
 use crate::executable::Form;
 use crate::filesystem::network;
-use crate::inspect::{EntryKind, PathSnapshot};
+use crate::inspect::PathSnapshot;
 use crate::names::{self, ADDED};
 use crate::target::Target;
 use crate::wrapper::Wrapper;
@@ -156,13 +156,13 @@ pub fn which_own(target: &Target, wrapper: &Wrapper) -> Option<String> {
 }
 
 /// What the user should know although it is wrapped.
-pub fn warnings(target: &Target, seen: &PathSnapshot) -> Vec<&'static str> {
-    let entry = &seen.app;
+pub fn warnings(target: &Target, dir: &Directory) -> Vec<&'static str> {
     let mut all = Vec::new();
-    if entry.kind == EntryKind::File && entry.linked {
+    if dir.stat(&target.name).is_ok_and(|stat| stat.st_nlink > 1) {
         all.push("the file has other names (hard links); started by one of those, it runs without cudawrap");
     }
-    if entry.mode & 0o6000 != 0 {
+    let behind = dir.stat_behind(&target.name);
+    if behind.is_ok_and(|stat| stat.st_mode & 0o6000 != 0) {
         all.push("is setuid or setgid: the CUDA library may ignore CUDA_VISIBLE_DEVICES in such a program");
     } else if has_capabilities(target) {
         all.push("has file capabilities: the CUDA library may ignore CUDA_VISIBLE_DEVICES in such a program");

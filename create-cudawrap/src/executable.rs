@@ -116,21 +116,15 @@ fn elf(file: &mut File, head: &[u8]) -> std::io::Result<Form> {
         }
         if number(segment, 0, 4) == NOTE {
             let notes = part(file, at, bytes.min(LONGEST_NOTES))?;
-            if let Some((name, _)) = MARKS.iter().find(|(_, mark)| has(&notes, mark)) {
+            if let Some((name, _)) = MARKS
+                .iter()
+                .find(|(_, mark)| contains(&notes, mark.bytes()))
+            {
                 return Ok(Form::Own(name));
             }
         }
     }
     Ok(Form::Program)
-}
-
-/// Whether the note is among these, each of which begins at a multiple of 4.
-fn has(notes: &[u8], mark: &Mark) -> bool {
-    let wanted = mark.bytes();
-    notes
-        .windows(wanted.len())
-        .step_by(4)
-        .any(|note| note == wanted)
 }
 
 /// At most so many bytes of a file.

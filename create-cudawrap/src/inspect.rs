@@ -58,10 +58,6 @@ pub struct Entry {
     pub runs: bool,
     /// The text of a link.
     pub text: Option<OsString>,
-    /// The permission bits, with setuid and setgid (for a link: of what it leads to).
-    pub mode: u32,
-    /// Whether the file has other names too.
-    pub linked: bool,
 }
 
 impl Entry {
@@ -73,8 +69,6 @@ impl Entry {
         through: None,
         runs: false,
         text: None,
-        mode: 0,
-        linked: false,
     };
 
     /// Whether it is a link to cudawrap, whatever state that cudawrap is in.
@@ -188,8 +182,6 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result
         through: None,
         runs: stat.st_mode & 0o111 != 0,
         text: None,
-        mode: stat.st_mode & 0o7777,
-        linked: stat.st_nlink > 1,
     };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => seen.kind = EntryKind::File,
@@ -200,7 +192,6 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result
             let path = dir.path().join(name);
             seen.runs = behind.as_ref().is_ok_and(runs);
             seen.leads_to = behind.as_ref().ok().map(id);
-            seen.mode = behind.as_ref().map_or(0, |s| s.st_mode & 0o7777);
             seen.through = through(&path, own);
             seen.kind = EntryKind::Link(leads(&path, &text, behind, own));
             if seen.through.is_some() {

@@ -164,7 +164,7 @@ impl Job<'_> {
             }
         } else if now == State::Plain && seen.app.through.is_none() {
             checks::program(target, dir, seen, wrapper, self.options.force)?;
-            for warning in checks::warnings(target, seen) {
+            for warning in checks::warnings(target, dir) {
                 self.warn(path, warning);
             }
         }

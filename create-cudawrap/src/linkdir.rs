@@ -2,8 +2,6 @@
 //! gets a link of its name. Right for files of a package manager; cudawrap finds the
 //! program by PATH behind that directory.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use getgpu_common::error::{Failure, reason};
@@ -20,12 +18,7 @@ use crate::wrapper::{self, Wrapper};
 
 /// The path of the link for the program at `path`.
 pub fn target(dir: &Path, path: &Path) -> Result<Target, Failure> {
-    let bytes = path.as_os_str().as_bytes();
-    let name = bytes.rsplit(|&b| b == b'/').next().unwrap_or(bytes);
-    let mut link = OsString::from(dir);
-    link.push("/");
-    link.push(std::ffi::OsStr::from_bytes(name));
-    Target::parse(Path::new(&link))
+    Target::parse(&dir.join(path.file_name().unwrap_or(path.as_os_str())))
 }
 
 /// Whether `program` can be the one that the link `target` stands for.

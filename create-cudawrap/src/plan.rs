@@ -90,7 +90,9 @@ pub fn plan(seen: &PathSnapshot, now: State, request: &Request) -> Result<Plan, 
             plan.text = "what an interrupted run had left beside it is removed".to_owned();
         }
         plan.steps.insert(0, Step::Drop(Tmp));
-    } else if seen.tmp.kind != EntryKind::Absent && plan.steps.contains(&Step::Link(Tmp)) {
+    } else if (seen.tmp.kind != EntryKind::Absent || seen.tmp_in_use)
+        && plan.steps.contains(&Step::Link(Tmp))
+    {
         return Err(refused("the file .CUDAWRAP_name~ beside it is in the way")
             .hint("find out what it is, and move it away"));
     }
