@@ -103,23 +103,19 @@ struct Explained<'a> {
 }
 
 impl Explained<'_> {
-    fn is_wanted(&self) -> bool {
-        self.call.options.explain
-    }
-
-    fn lines(&self, lines: &[String]) {
-        for line in lines {
-            self.call.diag.line("", line);
+    fn lines(&self, lines: impl IntoIterator<Item = String>) {
+        if self.call.options.explain {
+            for line in lines {
+                self.call.diag.line("", &line);
+            }
         }
     }
 }
 
 impl Observer for Explained<'_> {
     fn known(&mut self, inventory: &Inventory, _pool: &[&Device]) -> Result<(), Failure> {
-        if self.is_wanted() {
-            let sorted = self.request.filter.sort(inventory);
-            self.lines(&explain::outside(&self.request.filter, inventory, &sorted));
-        }
+        let sorted = self.request.filter.sort(inventory);
+        self.lines(explain::outside(&self.request.filter, inventory, &sorted));
         Ok(())
     }
 
@@ -129,7 +125,7 @@ impl Observer for Explained<'_> {
         picked: &[Picked],
         inventory: &Inventory,
     ) -> Result<(), Failure> {
-        if !self.is_wanted() {
+        if !self.call.options.explain {
             return Ok(());
         }
         let (lock_file, probe) = (&self.call.lock_file, self.call.lock_file.open()?);
@@ -138,21 +134,18 @@ impl Observer for Explained<'_> {
                 continue;
             }
             let why = chooser.check_unclaimed(&probe, other)?;
-            self.lines(&[explain::passed_over(other, why.as_ref(), lock_file, &probe)]);
+            self.lines([explain::passed_over(other, why.as_ref(), lock_file, &probe)]);
         }
         Ok(())
     }
 
     fn rejected(&mut self, rejected: &[(Device, Rejected)], probe: &OfdLock) {
-        if self.is_wanted() {
-            let lock_file = &self.call.lock_file;
-            self.lines(
-                &rejected
-                    .iter()
-                    .map(|(device, why)| explain::passed_over(device, Some(why), lock_file, probe))
-                    .collect::<Vec<_>>(),
-            );
-        }
+        let lock_file = &self.call.lock_file;
+        self.lines(
+            rejected
+                .iter()
+                .map(|(device, why)| explain::passed_over(device, Some(why), lock_file, probe)),
+        );
     }
 
     fn waits(&mut self, _pool: &[&Device], _inventory: &Inventory) -> Result<(), Failure> {

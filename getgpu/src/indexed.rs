@@ -33,15 +33,31 @@ pub fn indexed(
         return Ok(Chosen::Ready(answer::again(call, cover, value)?));
     }
     request.cover = owned.cover();
-    match claim(call, node, request, &inventory, device)? {
-        Ok(claimed) => Ok(Chosen::Claimed(claimed)),
-        Err(why) => {
-            accept_unreserved(call, &why)?;
-            // It is printed although another user may have it.
-            let uuids = vec![device.uuid.clone()];
-            Ok(Chosen::Ready(Answer::of(uuids, value, None, 1.0)))
-        }
-    }
+    let probe = call.lock_file.open()?;
+    let mut chooser = Chooser {
+        node,
+        lock_file: &call.lock_file,
+        side: Side::Reservation,
+        request,
+        skip: &|other| other != device,
+    };
+    let why = match chooser.within_cap(&probe, &inventory)? {
+        Admission::Over(over) => format!("{}: {}", device.uuid, over.message),
+        Admission::Within(guard) => match chooser.try_device(&probe, device)? {
+            Offer::Available(claim) => {
+                let device = device.clone();
+                let picked = vec![Picked { device, claim }];
+                return Ok(Chosen::Claimed(Claimed { picked, guard }));
+            }
+            Offer::Rejected(why) => {
+                explain::passed_over(device, Some(&why), &call.lock_file, &probe)
+            }
+        },
+    };
+    accept_unreserved(call, &why)?;
+    // It is printed although another user may have it.
+    let uuids = vec![device.uuid.clone()];
+    Ok(Chosen::Ready(Answer::of(uuids, value, None, 1.0)))
 }
 
 /// A device that was named is printed although it cannot be reserved, but never held.
@@ -58,43 +74,6 @@ fn accept_unreserved(call: &Invocation<'_>, why: &str) -> Result<(), Failure> {
             Ok(())
         }
     }
-}
-
-/// Claims this device if it is free, else says for people why it is not.
-fn claim(
-    call: &Invocation<'_>,
-    node: &mut Node<'_>,
-    request: &Request,
-    inventory: &Inventory,
-    device: &Device,
-) -> Result<Result<Claimed, String>, Failure> {
-    let probe = call.lock_file.open()?;
-    let mut chooser = Chooser {
-        node,
-        lock_file: &call.lock_file,
-        side: Side::Reservation,
-        request,
-        skip: &|other| other != device,
-    };
-    let guard = match chooser.within_cap(&probe, inventory)? {
-        Admission::Within(guard) => guard,
-        Admission::Over(over) => return Ok(Err(format!("{}: {}", device.uuid, over.message))),
-    };
-    Ok(match chooser.try_device(&probe, device)? {
-        Offer::Available(claim) => Ok(Claimed {
-            picked: vec![Picked {
-                device: device.clone(),
-                claim,
-            }],
-            guard,
-        }),
-        Offer::Rejected(why) => Err(explain::passed_over(
-            device,
-            Some(&why),
-            &call.lock_file,
-            &probe,
-        )),
-    })
 }
 
 /// The device of this index.

@@ -168,35 +168,34 @@ fn printing_alone(typed: &Typed, options: &Options) -> Result<(), Failure> {
 
 /// What is to be done: the one action that was asked for, else printing a device.
 fn action(typed: &Typed) -> Result<Action, Failure> {
-    let (looking, keeping) = (&typed.looking, &typed.keeping);
-    let mut wanted: Vec<(&str, Action)> = Vec::new();
-    wanted.extend(words(typed)?);
-    wanted.extend(listing::action(looking)?);
-    if looking.queue {
-        let json = looking.json;
-        wanted.push(("--queue", Action::Queue { json }));
-    } else if looking.json && !looking.list && !looking.check {
+    let (looking, keeping, service) = (&typed.looking, &typed.keeping, &typed.service);
+    let json = looking.json;
+    if json && !looking.list && !looking.check && !looking.queue {
         return Err(usage("--json goes with --list, --queue or --check".into()));
     }
-    if looking.count_free {
-        wanted.push(("--count-free", Action::CountFree));
-    }
-    if let Some(name) = &keeping.release {
-        wanted.push(("--release", Action::Release(name.clone())));
-    }
-    if keeping.release_all {
-        wanted.push(("--release-all", Action::ReleaseAll));
-    }
-    if looking.show_config {
-        wanted.push(("--show-config", Action::ShowConfig));
-    }
-    if let Some(file) = &typed.service.monitor {
-        let file = Some(PathBuf::from(file)).filter(|file| !file.as_os_str().is_empty());
-        wanted.push(("--monitor", Action::Monitor(file)));
-    }
-    if let Some(word) = &typed.service.slurm {
-        wanted.push(("--slurm", Action::Slurm(one_of("--slurm", word)?)));
-    }
+    let hook = service.slurm.as_ref();
+    let hook = hook.map(|word| one_of("--slurm", word)).transpose()?;
+    let monitor = service.monitor.as_ref();
+    let monitor = monitor.map(|file| (!file.is_empty()).then(|| PathBuf::from(file)));
+    let release = keeping.release.clone().map(Action::Release);
+    let wanted = [
+        words(typed)?,
+        listing::action(looking)?,
+        looking.queue.then_some(("--queue", Action::Queue { json })),
+        looking
+            .count_free
+            .then_some(("--count-free", Action::CountFree)),
+        release.map(|action| ("--release", action)),
+        keeping
+            .release_all
+            .then_some(("--release-all", Action::ReleaseAll)),
+        looking
+            .show_config
+            .then_some(("--show-config", Action::ShowConfig)),
+        monitor.map(|file| ("--monitor", Action::Monitor(file))),
+        hook.map(|hook| ("--slurm", Action::Slurm(hook))),
+    ];
+    let wanted: Vec<(&str, Action)> = wanted.into_iter().flatten().collect();
     match wanted.as_slice() {
         [] => Ok(Action::Print(None)),
         [(_, only)] => Ok(only.clone()),
