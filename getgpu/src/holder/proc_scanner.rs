@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use getgpu_common::lock::holder_args::{self, HolderArgs};
+use getgpu_common::lock::holder_args::HolderArgs;
 use getgpu_common::lock::ownership_proof::{HOLDER_NAME, HolderProcess};
 use getgpu_common::procfs::process_memory::{self, Secret};
 use getgpu_common::procfs::{self, Stat, file};
@@ -240,11 +240,10 @@ impl<'a> ProcScanner<'a> {
     }
 
     fn evidence(&self, stat: &Stat, arguments: bool) -> Evidence {
-        if stat.kernel || !stat.alive() || procfs::euid(stat.pid) != Some(self.uid) {
-            return Evidence::default();
-        }
-        // Holders have an empty environment, which is read again in vain.
-        if stat.comm == HOLDER_NAME {
+        // Holders have an empty environment, which is read again in vain, and UUIDs in their
+        // arguments.
+        let never = stat.kernel || !stat.alive() || stat.comm == HOLDER_NAME;
+        if never || procfs::euid(stat.pid) != Some(self.uid) {
             return Evidence::default();
         }
         let block = match process_memory::environ(stat.pid) {
@@ -273,22 +272,12 @@ impl<'a> ProcScanner<'a> {
     }
 
     fn is_named_in(&self, words: &[u8]) -> bool {
-        if is_holder(words) {
-            return false;
-        }
         let words = words.to_ascii_lowercase();
         self.args.devices.iter().any(|uuid| {
             let uuid = uuid.as_str().to_ascii_lowercase().into_bytes();
             words.windows(uuid.len()).any(|part| part == uuid)
         })
     }
-}
-
-/// Whether these are the arguments of a holder: they have UUIDs in them, and below a
-/// caller that is a subreaper is where it is.
-fn is_holder(words: &[u8]) -> bool {
-    let second = words.split(|byte| *byte == 0).nth(1);
-    second == Some(holder_args::OPTION.as_bytes())
 }
 
 /// Whether the caller was started with a reserved device, so that older processes may

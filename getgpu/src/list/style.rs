@@ -22,15 +22,12 @@ impl Style {
     /// That of standard output. NO_COLOR (no-color.org) and TERM=dumb turn colours off,
     /// unless `--color` says otherwise.
     pub fn of_stdout(uuids: bool, color: Color) -> Self {
-        if !std::io::stdout().is_terminal() {
-            return Self {
-                terminal: None,
-                colour: color == Color::Always,
-                blocks: false,
-                uuids,
-            };
-        }
+        let terminal = std::io::stdout().is_terminal().then(|| {
+            let size = terminal_size::terminal_size_of(std::io::stdout());
+            size.map_or(80, |(width, _)| usize::from(width.0)).max(40)
+        });
         let dumb = variable("TERM").is_none_or(|term| term == "dumb");
+        let plain = terminal.is_none() || dumb;
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
             .into_iter()
             .find_map(variable);
@@ -38,16 +35,14 @@ impl Style {
             let name = name.to_ascii_uppercase();
             name.ends_with("UTF-8") || name.ends_with("UTF8")
         });
-        let size = terminal_size::terminal_size_of(std::io::stdout());
-        let columns = size.map_or(80, |(width, _)| usize::from(width.0));
         Self {
-            terminal: Some(columns.max(40)),
+            terminal,
             colour: match color {
-                Color::Auto => !dumb && variable("NO_COLOR").is_none(),
+                Color::Auto => !plain && variable("NO_COLOR").is_none(),
                 Color::Always => true,
                 Color::Never => false,
             },
-            blocks: utf8 && !dumb,
+            blocks: utf8 && !plain,
             uuids,
         }
     }

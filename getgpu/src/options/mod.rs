@@ -142,7 +142,6 @@ pub struct Options {
     pub level: Verbosity,
 }
 
-/// The failure of a call that is typed wrongly.
 /// The value of an option that is one of some words.
 fn one_of<T: ValueEnum>(option: &str, word: &str) -> Result<T, Failure> {
     T::from_str(word, false).map_err(|_| {
@@ -153,6 +152,7 @@ fn one_of<T: ValueEnum>(option: &str, word: &str) -> Result<T, Failure> {
     })
 }
 
+/// The failure of a call that is typed wrongly.
 fn usage(message: String) -> Failure {
     Failure::new(Kind::Usage, message).hint("getgpu --help")
 }
