@@ -13,7 +13,7 @@ use crate::directory::Directory;
 use crate::inspect::{PathSnapshot, snapshot};
 use crate::names::{Names, Place};
 use crate::options::Options;
-use crate::plan::{Goal, Plan, Record, Request, Step, plan};
+use crate::plan::{Goal, Plan, Request, Step, plan};
 use crate::registry::Note;
 use crate::state::{State, state};
 use crate::target::{Target, is_gone};
@@ -76,7 +76,10 @@ impl Job<'_> {
         let steps = steps.map(|step| apply::describe(step, &work)).collect();
         if !self.options.dry_run {
             apply(&work, &seen, &plan).map_err(|failure| self.blame(failure))?;
-            self.keep_note(&target.path(), plan.record);
+            // By what is there now: another process may have changed it.
+            let now = state(&snapshot(&dir, &names, work.own).map_err(failed)?);
+            let wrapped = !matches!(now, State::Missing | State::Plain | State::Unclear);
+            self.keep_note(&target.path(), wrapped);
         }
         Ok(Done {
             text: plan.text,
@@ -87,7 +90,7 @@ impl Job<'_> {
     /// What is to be done for a noted path that was removed meanwhile.
     fn forget(&self, path: &Path) -> Done {
         if self.goal == Goal::Undo && !self.options.dry_run {
-            self.keep_note(path, Record::Remove);
+            self.keep_note(path, false);
         }
         Done {
             text: "no longer exists: nothing to do".to_owned(),
@@ -177,14 +180,9 @@ impl Job<'_> {
     }
 
     /// Failing to keep the note fails nothing else.
-    fn keep_note(&self, path: &Path, record: Record) {
+    fn keep_note(&self, path: &Path, wrapped: bool) {
         let Some(note) = self.note else { return };
-        let kept = match record {
-            Record::Unchanged => return,
-            Record::Remove => note.set(path, false),
-            Record::Add => note.set(path, true),
-        };
-        if let Err(error) = kept {
+        if let Err(error) = note.set(path, wrapped) {
             let file = note.path().display();
             self.diag.warn(&format!(
                 "{file}: cannot record {}: {}: --all will not find it",

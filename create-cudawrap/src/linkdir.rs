@@ -11,7 +11,7 @@ use crate::checks;
 use crate::checks::refused;
 use crate::inspect::{EntryKind, PathSnapshot};
 use crate::names::Place::App;
-use crate::plan::{Goal, Plan, Record, Request, Step, plan, unchanged};
+use crate::plan::{Goal, Plan, Request, Step, plan, unchanged};
 use crate::state::State;
 use crate::target::Target;
 use crate::wrapper::{self, Wrapper};
@@ -55,13 +55,11 @@ pub fn plan_link(seen: &PathSnapshot, now: State, request: &Request) -> Result<P
     match now {
         State::Missing => Ok(Plan::new(
             vec![Step::Link(App), Step::Sync],
-            Record::Add,
             "the directory of links now has a link of this name to cudawrap",
         )),
-        State::Wrapped if alone && seen.app.runs => Ok(unchanged(
-            Record::Add,
-            "is already a link to cudawrap; nothing changed",
-        )),
+        State::Wrapped if alone && seen.app.runs => {
+            Ok(unchanged("is already a link to cudawrap; nothing changed"))
+        }
         State::Wrapped if alone => plan(
             seen,
             now,

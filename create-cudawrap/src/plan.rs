@@ -40,14 +40,6 @@ pub enum Step {
     Sync,
 }
 
-/// What becomes of the record of wrapped paths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record {
-    Add,
-    Remove,
-    Unchanged,
-}
-
 /// The steps, and what they lead to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -55,15 +47,13 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What is printed when they are done.
     pub text: String,
-    pub record: Record,
 }
 
 impl Plan {
-    pub fn new(steps: Vec<Step>, record: Record, text: &str) -> Self {
+    pub fn new(steps: Vec<Step>, text: &str) -> Self {
         Self {
             steps,
             text: text.to_owned(),
-            record,
         }
     }
 }
@@ -116,7 +106,6 @@ fn wrap(seen: &PathSnapshot, now: State) -> Result<Plan, Failure> {
         State::Wrapped if has_lost_its_cudawrap(seen) => Ok(repointed()),
         State::Wrapped if seen.hidden.kind == EntryKind::Absent => match &seen.behind {
             Some(_) => Ok(unchanged(
-                Record::Add,
                 "is already a link to cudawrap; nothing changed",
             )),
             None => Err(link_alone()),
@@ -126,7 +115,6 @@ fn wrap(seen: &PathSnapshot, now: State) -> Result<Plan, Failure> {
             Ok(adopted(vec![Step::Drop(Former)]))
         }
         State::Wrapped => Ok(unchanged(
-            Record::Add,
             "is already wrapped; nothing changed",
         )),
         State::Migtools => adopt(seen),
@@ -144,7 +132,6 @@ fn repair(seen: &PathSnapshot, now: State, request: &Request) -> Result<Plan, Fa
         State::Upgraded => Ok(renewed(seen)),
         State::Copied => Ok(Plan::new(
             relink(),
-            Record::Add,
             "was a copy of cudawrap, and is a link to it again",
         )),
         State::Begun if seen.app.text.is_none() => wrap(seen, now),
@@ -154,10 +141,9 @@ fn repair(seen: &PathSnapshot, now: State, request: &Request) -> Result<Plan, Fa
         State::Wrapped if seen.hidden.kind == EntryKind::Absent && seen.behind.is_none() => {
             Err(link_alone())
         }
-        State::Plain | State::Begun | State::Wrapped => Ok(unchanged(
-            Record::Unchanged,
-            "needs no repair; nothing changed",
-        )),
+        State::Plain | State::Begun | State::Wrapped => {
+            Ok(unchanged("needs no repair; nothing changed"))
+        }
         State::Migtools => adopt(seen),
         State::Missing | State::Unclear => Err(unclear(seen)),
     }
@@ -172,12 +158,10 @@ fn undo(seen: &PathSnapshot, now: State) -> Result<Plan, Failure> {
         ))
         .hint("undo that one")),
         State::Plain => Ok(unchanged(
-            Record::Remove,
             "is not wrapped; nothing changed",
         )),
         State::Wrapped if seen.hidden.kind == EntryKind::Absent => Ok(Plan::new(
             vec![Step::Drop(App)],
-            Record::Remove,
             "the link to cudawrap is removed",
         )),
         State::Begun if seen.app.text.is_none() => Ok(undone(Step::Drop(Hidden))),
@@ -193,7 +177,7 @@ fn undo(seen: &PathSnapshot, now: State) -> Result<Plan, Failure> {
         State::Unclear if seen.hidden.kind == EntryKind::Absent => {
             let what = oddity(seen).unwrap_or_default();
             let text = format!("is {what}, and not wrapped; nothing changed");
-            Ok(unchanged(Record::Remove, &text))
+            Ok(unchanged(&text))
         }
         State::Missing | State::Unclear => Err(unclear(seen)),
     }
@@ -211,28 +195,24 @@ fn wrapped(seen: &PathSnapshot, steps: Vec<Step>) -> Plan {
         _ => "",
     };
     let text = format!("wrapped; the program is CUDAWRAP_name beside it{script}");
-    Plan::new(steps, Record::Add, &text)
+    Plan::new(steps, &text)
 }
 
 fn undone(step: Step) -> Plan {
-    Plan::new(
-        vec![step],
-        Record::Remove,
-        "the program is back under its name",
-    )
+    Plan::new(vec![step], "the program is back under its name")
 }
 
 fn repointed() -> Plan {
-    Plan::new(relink(), Record::Add, "leads to cudawrap again")
+    Plan::new(relink(), "leads to cudawrap again")
 }
 
 fn adopted(steps: Vec<Step>) -> Plan {
     let text = "is now wrapped by cudawrap instead of migtools; the program is CUDAWRAP_name";
-    Plan::new(steps, Record::Add, text)
+    Plan::new(steps, text)
 }
 
-pub fn unchanged(record: Record, text: &str) -> Plan {
-    Plan::new(Vec::new(), record, text)
+pub fn unchanged(text: &str) -> Plan {
+    Plan::new(Vec::new(), text)
 }
 
 /// The program at the path gets the name `CUDAWRAP_app`, and the older one another.
@@ -245,7 +225,7 @@ fn renewed(seen: &PathSnapshot) -> Plan {
     ];
     let older = seen.replaced.to_string_lossy();
     let text = format!("the newer program is wrapped; the older one is {older} now");
-    Plan::new([&first[..], &relink()].concat(), Record::Add, &text)
+    Plan::new([&first[..], &relink()].concat(), &text)
 }
 
 /// Wrapped by migtools: the program gets our name for it beside theirs, then a link to
@@ -279,7 +259,7 @@ fn through(seen: &PathSnapshot) -> Result<Plan, Failure> {
     let text = format!(
         "leads to {hop}, which starts through cudawrap, so it is wrapped already; nothing changed"
     );
-    Ok(unchanged(Record::Unchanged, &text))
+    Ok(unchanged(&text))
 }
 
 /// Whether the cudawrap that the link leads to cannot or must not be run.
