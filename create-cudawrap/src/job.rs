@@ -13,7 +13,7 @@ use crate::directory::Directory;
 use crate::inspect::{PathSnapshot, snapshot};
 use crate::names::{Names, Place};
 use crate::options::Options;
-use crate::plan::{Goal, Plan, Request, Step, plan};
+use crate::plan::{Goal, Plan, Step, plan};
 use crate::registry::Note;
 use crate::state::{State, state};
 use crate::target::{Target, is_gone};
@@ -136,15 +136,11 @@ impl Job<'_> {
     }
 
     fn plan(&self, seen: &PathSnapshot, now: State, work: &Work) -> Result<Plan, Failure> {
-        let request = Request {
-            goal: self.goal,
-            wrapper: work.wrapper,
-            named: self.wrapper.is_some_and(|wrapper| wrapper.named),
-        };
+        let named = self.options.wrapper.is_some().then_some(work.wrapper);
         if self.options.link_dir.is_some() && self.goal == Goal::Wrap {
-            linkdir::plan_link(seen, now, &request)
+            linkdir::plan_link(seen, now, named)
         } else {
-            plan(seen, now, &request)
+            plan(seen, now, self.goal, named)
         }
     }
 

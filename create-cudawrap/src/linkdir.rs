@@ -2,6 +2,7 @@
 //! gets a link of its name. Right for files of a package manager; cudawrap finds the
 //! program by PATH behind that directory.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use getgpu_common::error::{Failure, reason};
@@ -11,7 +12,7 @@ use crate::checks;
 use crate::checks::refused;
 use crate::inspect::{EntryKind, PathSnapshot};
 use crate::names::Place::App;
-use crate::plan::{Goal, Plan, Request, Step, plan, unchanged};
+use crate::plan::{Goal, Plan, Step, plan, unchanged};
 use crate::state::State;
 use crate::target::Target;
 use crate::wrapper::{self, Wrapper};
@@ -50,7 +51,7 @@ pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), F
 }
 
 /// The steps that put the link there.
-pub fn plan_link(seen: &PathSnapshot, now: State, request: &Request) -> Result<Plan, Failure> {
+pub fn plan_link(seen: &PathSnapshot, now: State, named: Option<&OsStr>) -> Result<Plan, Failure> {
     let alone = seen.hidden.kind == EntryKind::Absent;
     match now {
         State::Missing => Ok(Plan::new(
@@ -60,14 +61,7 @@ pub fn plan_link(seen: &PathSnapshot, now: State, request: &Request) -> Result<P
         State::Wrapped if alone && seen.app.runs => {
             Ok(unchanged("is already a link to cudawrap; nothing changed"))
         }
-        State::Wrapped if alone => plan(
-            seen,
-            now,
-            &Request {
-                goal: Goal::Repair,
-                ..*request
-            },
-        ),
+        State::Wrapped if alone => plan(seen, now, Goal::Repair, named),
         _ => Err(refused("that name is taken in the directory of links")
             .hint("find out what it is, and move it away")),
     }

@@ -58,21 +58,17 @@ impl Plan {
     }
 }
 
-/// What is asked for, apart from the path.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    pub goal: Goal,
-    /// Where the links shall lead.
-    pub wrapper: &'a OsStr,
-    /// Whether the user named that place: then a repair leads sound links there too.
-    pub named: bool,
-}
-
-/// The steps for `request` in the state `now`, which `seen` shows, or why there are none.
-pub fn plan(seen: &PathSnapshot, now: State, request: &Request) -> Result<Plan, Failure> {
-    let mut plan = match request.goal {
+/// The steps to `goal` in the state `now`, which `seen` shows, or why there are none. `named`:
+/// the cudawrap that the user named; then a repair leads sound links there too.
+pub fn plan(
+    seen: &PathSnapshot,
+    now: State,
+    goal: Goal,
+    named: Option<&OsStr>,
+) -> Result<Plan, Failure> {
+    let mut plan = match goal {
         Goal::Wrap => wrap(seen, now)?,
-        Goal::Repair => repair(seen, now, request)?,
+        Goal::Repair => repair(seen, now, named)?,
         Goal::Undo => undo(seen, now)?,
     };
     if has_leftover(seen) {
@@ -126,8 +122,8 @@ fn wrap(seen: &PathSnapshot, now: State) -> Result<Plan, Failure> {
     }
 }
 
-fn repair(seen: &PathSnapshot, now: State, request: &Request) -> Result<Plan, Failure> {
-    let leads_there = seen.app.text.as_deref() == Some(request.wrapper);
+fn repair(seen: &PathSnapshot, now: State, named: Option<&OsStr>) -> Result<Plan, Failure> {
+    let leads_elsewhere = named.is_some() && seen.app.text.as_deref() != named;
     match now {
         State::Upgraded => Ok(renewed(seen)),
         State::Copied => Ok(Plan::new(
@@ -135,9 +131,7 @@ fn repair(seen: &PathSnapshot, now: State, request: &Request) -> Result<Plan, Fa
             "was a copy of cudawrap, and is a link to it again",
         )),
         State::Begun if seen.app.text.is_none() => wrap(seen, now),
-        State::Wrapped if has_lost_its_cudawrap(seen) || (request.named && !leads_there) => {
-            Ok(repointed())
-        }
+        State::Wrapped if has_lost_its_cudawrap(seen) || leads_elsewhere => Ok(repointed()),
         State::Wrapped if seen.hidden.kind == EntryKind::Absent && seen.behind.is_none() => {
             Err(link_alone())
         }

@@ -28,8 +28,6 @@ pub struct Wrapper {
     pub text: OsString,
     /// Which file it is now.
     pub id: Identity,
-    /// Whether the user named it.
-    pub named: bool,
 }
 
 /// The cudawrap that links can be made to: none that would not run programs as it should.
@@ -62,7 +60,6 @@ pub fn locate(named: Option<&Path>) -> Result<Wrapper, Failure> {
         Some((id, path)) => Ok(Wrapper {
             text: path.into_os_string(),
             id,
-            named: false,
         }),
         None => Err(Failure::new(
             Kind::Refused,
@@ -85,7 +82,6 @@ fn from_option(path: &Path) -> Result<Wrapper, Failure> {
     Ok(Wrapper {
         text: absolute.into_os_string(),
         id,
-        named: true,
     })
 }
 

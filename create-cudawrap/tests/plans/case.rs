@@ -8,7 +8,7 @@ use create_cudawrap::apply::{Work, apply};
 use create_cudawrap::directory::Directory;
 use create_cudawrap::inspect::{PathSnapshot, snapshot};
 use create_cudawrap::names::Names;
-use create_cudawrap::plan::{Goal, Plan, Request, plan};
+use create_cudawrap::plan::{Goal, Plan, plan};
 use create_cudawrap::state::state;
 use getgpu_common::error::Failure;
 
@@ -83,12 +83,7 @@ impl Case {
 
     /// The plan for what was seen, if there is one.
     pub(crate) fn plan(&self, seen: &PathSnapshot, goal: Goal) -> Option<Plan> {
-        let request = Request {
-            goal,
-            wrapper: OsStr::new(WRAPPER),
-            named: false,
-        };
-        plan(seen, state(seen), &request).ok()
+        plan(seen, state(seen), goal, None).ok()
     }
 
     pub(crate) fn apply(&self, seen: &PathSnapshot, plan: &Plan) -> Result<(), Failure> {
