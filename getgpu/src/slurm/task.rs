@@ -18,12 +18,20 @@ pub enum Division {
 
 /// A whole number.
 fn number(get: Get<'_>, name: &str) -> Option<usize> {
-    get(name)?.parse().ok()
+    whole(&get(name)?)
 }
 
 /// A variable that is not empty.
 fn set(get: Get<'_>, name: &str) -> Option<String> {
     get(name).filter(|value| !value.is_empty())
+}
+
+fn whole(text: &str) -> Option<usize> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let octal = text.len() > 1 && text.starts_with('0');
+    text.parse()
+        .ok()
+        .filter(|number| plain && !octal && *number <= 1_000_000_000_usize)
 }
 
 /// The numbers under which the prolog may have reserved a part: a task of a heterogeneous
@@ -102,12 +110,12 @@ fn tasks(get: Get<'_>) -> usize {
     if get("SLURM_STEP_ID").is_none() && set(get, "SLURM_TASKS_PER_NODE").is_some() {
         return 1;
     }
-    let node = get("SLURM_NODEID").map_or(Some(0), |node| node.parse().ok());
+    let node = get("SLURM_NODEID").map_or(Some(0), |node| whole(&node));
     let on_node = |name: &str| tasks_on(&set(get, name)?, node?);
     on_node("SLURM_STEP_TASKS_PER_NODE")
         .or_else(|| on_node("SLURM_TASKS_PER_NODE"))
         .or_else(|| match get("SLURM_STEP_NUM_TASKS") {
-            Some(all) if !all.is_empty() => all.parse().ok(),
+            Some(all) if !all.is_empty() => whole(&all),
             _ => number(get, "SLURM_NTASKS"),
         })
         .unwrap_or(0)
@@ -118,8 +126,8 @@ fn tasks_on(list: &str, node: usize) -> Option<usize> {
     let mut before = 0;
     for entry in list.split(',') {
         let (tasks, nodes) = match entry.split_once("(x") {
-            Some((tasks, nodes)) => (tasks.parse().ok()?, nodes.strip_suffix(')')?.parse().ok()?),
-            None => (entry.parse().ok()?, 1),
+            Some((tasks, nodes)) => (whole(tasks)?, whole(nodes.strip_suffix(')')?)?),
+            None => (whole(entry)?, 1),
         };
         if node - before < nodes {
             return Some(tasks);
