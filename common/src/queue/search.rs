@@ -25,7 +25,7 @@ use crate::settings::{Environment, Loaded, allowed};
 /// The node is listed again so often by the head of the queue, should it have been
 /// re-partitioned.
 const RELIST: Duration = Duration::from_secs(30);
-/// After it could not be listed.
+/// After it could not be listed, or NVML did not tell about one of the devices.
 const RELIST_AGAIN: Duration = Duration::from_secs(5);
 /// The site's list of excluded devices is read again so often.
 const REREAD: Duration = Duration::from_secs(1);
@@ -78,14 +78,20 @@ impl<'a, 'n> Search<'a, 'n> {
 
     /// An administrator may drain a device while others wait for it. What cannot be read
     /// leaves all as it was.
-    fn reread(&mut self) {
+    ///
+    /// # Errors
+    ///
+    /// Too few devices are left to wait for.
+    fn reread(&mut self) -> Result<(), Failure> {
         if self.read.elapsed() < REREAD {
-            return;
+            return Ok(());
         }
         self.read = Instant::now();
         if let Ok(loaded) = Loaded::read(self.environment, None) {
             self.request.filter.excluded = allowed::excluded(&loaded.settings);
         }
+        let (filter, count) = (&self.request.filter, self.request.count);
+        rejection_report::pool(filter, &self.inventory, count).map(drop)
     }
 
     /// One choice, with a session of its own that ends with the answer.
@@ -181,7 +187,7 @@ impl Seeker for Search<'_, '_> {
     type Found = Claimed;
 
     fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure> {
-        self.reread();
+        self.reread()?;
         availability(probe, self.request, &self.inventory)
     }
 
@@ -205,6 +211,13 @@ impl Seeker for Search<'_, '_> {
             Ok(Outcome::OverCap(failure)) => Ok(Tried::OverCap(failure)),
             Ok(Outcome::NoneFree(rejected)) => {
                 self.failures = 0;
+                // The node may have been re-partitioned.
+                if rejected
+                    .iter()
+                    .any(|(_, why)| matches!(why, Rejected::Unknown(_)))
+                {
+                    self.relist_at = self.relist_at.min(Instant::now() + RELIST_AGAIN);
+                }
                 self.note_rejected(rejected, may);
                 Ok(Tried::Busy(self.in_use()))
             }

@@ -121,6 +121,15 @@ fn one_sick_mig_device_leaves_the_others_to_calls_and_waiters() {
 }
 
 #[test]
+fn a_mig_device_that_may_not_be_seen_is_no_problem() {
+    let sandbox = Sandbox::new("mig4");
+    let hidden = "from = 2\nfirst = 1\nreturns = 4";
+    sandbox.faults(&rule("nvmlDeviceGetMigDeviceHandleByIndex", hidden));
+    let listed = sandbox.ask("--list").exits(0).says(&[]).stdout.clone();
+    assert!(listed.ends_with("3 of 3 free\n"), "{listed}");
+}
+
+#[test]
 fn a_gpu_that_is_lost_half_way_leaves_the_others_in_use() {
     for from in [1, 2, 3, 5, 8] {
         let sandbox = Sandbox::new(TWO_GPUS);

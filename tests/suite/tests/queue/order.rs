@@ -140,6 +140,22 @@ fn a_waiter_is_served_inside_what_its_user_reserves_meanwhile() {
 }
 
 #[test]
+fn a_waiter_sees_within_seconds_that_the_node_was_repartitioned() {
+    let sandbox = Sandbox::new("mig4");
+    let programs: Vec<Running> = (0..4).map(|_| sandbox.leased().spawn()).collect();
+    sandbox.until_running(4);
+    let waiters = line_up(&sandbox, vec![leased(&sandbox, "a", "0")]);
+    let mig4 = include_str!("../../../sim/nodes/mig4.toml");
+    sandbox.set_node(&mig4.replace("4x1g.5gb", "2x3g.20gb"));
+    programs.into_iter().for_each(end);
+    for running in waiters {
+        let outcome = running.wait();
+        assert!(outcome.elapsed < Duration::from_secs(20), "{outcome:?}");
+        outcome.exits(0);
+    }
+}
+
+#[test]
 fn a_crowd_in_front_of_a_foreign_program_keeps_its_order() {
     let sandbox = Sandbox::new("h200x1");
     sandbox.faults("latency = { init_ms = 100 }");

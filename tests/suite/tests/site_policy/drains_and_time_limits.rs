@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use getgpu_tests::OTHER;
+use getgpu_tests::{OTHER, listing};
 use harness::{Outcome, Sandbox, wait};
 
 #[test]
@@ -28,6 +28,19 @@ fn a_hold_and_a_wait_last_no_longer_than_the_site_allows() {
             !sandbox.locked()
         });
     }
+}
+
+#[test]
+fn a_waiter_ends_when_all_devices_are_drained() {
+    let sandbox = Sandbox::new("h200x1");
+    let program = sandbox.leased().spawn();
+    sandbox.until_running(1);
+    let waiter = sandbox.words("cudawrap --wait -- sim-cuda").spawn();
+    wait::until("it waits", || listing::waiting(&sandbox) == 1);
+    sandbox.set_settings(&format!("excluded = ['{}']", sandbox.uuids()[0]));
+    let what = "no device of the request exists here: 1 excluded";
+    waiter.wait().exits(125).mentions(what);
+    drop(program);
 }
 
 #[test]
