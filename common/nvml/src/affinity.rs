@@ -4,7 +4,7 @@
 
 use std::ffi::c_ulong;
 
-use super::fault::{Fault, with_retries};
+use super::fault::{Fault, ask};
 use super::session::Session;
 use getgpu_common::cpus::CpuSet;
 use getgpu_common::ident::Uuid;
@@ -17,11 +17,7 @@ pub(super) fn cpus(session: &mut Session<'_>, uuid: &Uuid) -> Result<CpuSet, Fau
     let index = session.gpu_of(uuid)?;
     let gpu = session.handle(index, None)?;
     let words = CPUS / c_ulong::BITS as usize;
-    let told = with_retries(|| {
-        gpu.cpu_affinity(words)
-            .map_err(|e| Fault::from("DeviceGetCpuAffinity", &e))
-    });
-    match told {
+    match ask("DeviceGetCpuAffinity", || gpu.cpu_affinity(words)) {
         Ok(words) => Ok(CpuSet::from_words(&words)),
         // Where a driver cannot tell, no CPU is nearer than another.
         Err(fault) if fault.absent() => Ok((0..CPUS).collect()),

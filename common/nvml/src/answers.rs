@@ -3,7 +3,7 @@
 
 use nvml_wrapper::{Device as Handle, Nvml};
 
-use super::fault::{Fault, with_retries};
+use super::fault::{Fault, ask};
 use super::{device_files, raw};
 use getgpu_common::ident::{Uuid, WITHOUT_PREFIX};
 
@@ -34,11 +34,7 @@ pub(super) fn is_usable(minor: u32, instance: Option<(u32, u32)>) -> bool {
 
 /// Whether a GPU is in MIG mode; one that does not know the mode is not.
 pub(super) fn has_mig(gpu: &Handle<'_>) -> Result<bool, Fault> {
-    let mode = with_retries(|| {
-        gpu.mig_mode()
-            .map_err(|e| Fault::from("DeviceGetMigMode", &e))
-    });
-    match mode {
+    match ask("DeviceGetMigMode", || gpu.mig_mode()) {
         Ok(mode) => in_mig_mode(mode.current),
         Err(fault) if fault.absent() => Ok(false),
         Err(fault) => Err(fault),
@@ -46,10 +42,7 @@ pub(super) fn has_mig(gpu: &Handle<'_>) -> Result<bool, Fault> {
 }
 
 pub(super) fn mig_slots(gpu: &Handle<'_>) -> Result<u32, Fault> {
-    with_retries(|| {
-        gpu.mig_device_count()
-            .map_err(|e| Fault::from("DeviceGetMaxMigDeviceCount", &e))
-    })
+    ask("DeviceGetMaxMigDeviceCount", || gpu.mig_device_count())
 }
 
 /// Whether MIG mode is on (NVML_DEVICE_MIG_ENABLE). A GPU whose mode is neither on nor off

@@ -108,6 +108,14 @@ pub fn with_retries<T>(mut ask: impl FnMut() -> Result<T, Fault>) -> Result<T, F
     }
 }
 
+/// Asks the wrapper, likewise; `call` is the function's name without its `nvml` prefix.
+pub fn ask<T>(
+    call: &'static str,
+    mut question: impl FnMut() -> Result<T, NvmlError>,
+) -> Result<T, Fault> {
+    with_retries(|| question().map_err(|error| Fault::from(call, &error)))
+}
+
 /// The code of nvml.h behind a wrapper's error.
 fn code(error: &NvmlError) -> u32 {
     use NvmlError as E;

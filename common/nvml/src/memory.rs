@@ -4,19 +4,14 @@
 
 use nvml_wrapper::{Device as Handle, Nvml};
 
-use super::fault::{Fault, with_retries};
+use super::fault::{Fault, ask, with_retries};
 use super::raw;
 use getgpu_common::inventory::Memory;
 
 /// Total and used, in bytes (nvmlDeviceGetMemoryInfo_v2; drivers before 510 have the
 /// first version only).
 pub(super) fn memory(nvml: &Nvml, handle: &Handle<'_>) -> Result<Memory, Fault> {
-    let new = with_retries(|| {
-        handle
-            .memory_info()
-            .map_err(|e| Fault::from("DeviceGetMemoryInfo_v2", &e))
-    });
-    match new {
+    match ask("DeviceGetMemoryInfo_v2", || handle.memory_info()) {
         Ok(info) => Ok(Memory {
             total: info.total,
             used: info.used,
@@ -28,7 +23,13 @@ pub(super) fn memory(nvml: &Nvml, handle: &Handle<'_>) -> Result<Memory, Fault> 
 
 /// Its size in bytes, also where its use may not be seen (nvmlDeviceGetAttributes_v2, MIG
 /// devices); none if NVML does not tell.
-pub(super) fn by_attributes(handle: &Handle<'_>) -> Option<u64> {
-    let attributes = handle.attributes().ok()?;
-    attributes.memory_size_mb.checked_mul(1 << 20)
+pub(super) fn size(nvml: &Nvml, handle: &Handle<'_>) -> Option<u64> {
+    if let Ok(memory) = memory(nvml, handle) {
+        return Some(memory.total);
+    }
+    handle
+        .attributes()
+        .ok()?
+        .memory_size_mb
+        .checked_mul(1 << 20)
 }

@@ -62,9 +62,6 @@ fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Req
         Request::Count => tell(channel, session.count()),
         Request::Gpu { gpu } => tell(channel, session.gpu(gpu, Detail::Uuid)),
         Request::Device { gpu, slot, detail } => tell(channel, session.device(gpu, slot, detail)),
-        Request::Usage { uuid, detail } => {
-            tell(channel, usage::usage(session, rules, &uuid, detail))
-        }
         Request::Usages { devices, detail } => {
             let usages = devices.iter();
             let usages = usages.map(|uuid| usage::usage(session, rules, uuid, detail));

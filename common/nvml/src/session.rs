@@ -8,10 +8,10 @@ use std::rc::Rc;
 use nvml_wrapper::{Device as Handle, Nvml};
 
 use super::answers::{has_mig, is_usable, mig_slots, not_a_uuid, profile_of};
-use super::fault::{self, Fault, with_retries};
+use super::fault::{self, Fault, ask, with_retries};
 use super::{device_files, memory, raw};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Device, Gpu, Inventory, Memory};
+use getgpu_common::inventory::{Detail, Device, Gpu, Inventory};
 
 /// More MIG devices than this on one GPU are a library gone wrong; the largest GPU has 8
 /// compute instances in 7 instances.
@@ -24,8 +24,7 @@ pub(super) type Place = (u32, Option<u32>);
 
 pub(super) struct Session<'n> {
     pub(super) nvml: &'n Nvml,
-    gpus: HashMap<u32, Rc<Handle<'n>>>,
-    slots: HashMap<(u32, u32), Rc<Handle<'n>>>,
+    handles: HashMap<Place, Rc<Handle<'n>>>,
     /// Where the devices are that were found.
     places: HashMap<Uuid, Place>,
     uuids: HashMap<u32, Uuid>,
@@ -33,8 +32,6 @@ pub(super) struct Session<'n> {
     /// What was told of MIG devices and does not change while the session lives.
     instances: HashMap<(u32, u32), (u32, u32)>,
     profiles: HashMap<(u32, u32), Option<String>>,
-    /// The memory that a scan was told, for the question about the use that follows it.
-    memories: HashMap<(u32, Option<u32>), Memory>,
     nodes: bool,
 }
 
@@ -42,70 +39,44 @@ impl<'n> Session<'n> {
     pub(super) fn new(nvml: &'n Nvml) -> Self {
         Self {
             nvml,
-            gpus: HashMap::new(),
-            slots: HashMap::new(),
+            handles: HashMap::new(),
             places: HashMap::new(),
             uuids: HashMap::new(),
             minors: HashMap::new(),
             instances: HashMap::new(),
             profiles: HashMap::new(),
-            memories: HashMap::new(),
             nodes: device_files::exist(),
         }
     }
 
     /// nvmlDeviceGetCount_v2: GPUs, also those we may not open.
     pub(super) fn count(&self) -> Result<u32, Fault> {
-        let count = with_retries(|| {
-            self.nvml
-                .device_count()
-                .map_err(|e| Fault::from("DeviceGetCount", &e))
-        })?;
+        let count = ask("DeviceGetCount", || self.nvml.device_count())?;
         Ok(count.min(MOST_GPUS))
     }
 
-    fn gpu_handle(&mut self, gpu: u32) -> Result<Rc<Handle<'n>>, Fault> {
-        if let Some(handle) = self.gpus.get(&gpu) {
+    /// The handle of a GPU, or of the MIG device in a slot of it, asked for once in a session.
+    pub(super) fn handle(&mut self, gpu: u32, slot: Option<u32>) -> Result<Rc<Handle<'n>>, Fault> {
+        if let Some(handle) = self.handles.get(&(gpu, slot)) {
             return Ok(handle.clone());
         }
         let nvml = self.nvml;
-        let handle = with_retries(|| {
-            nvml.device_by_index(gpu)
-                .map_err(|e| Fault::from("DeviceGetHandleByIndex", &e))
-        })?;
+        let handle = match slot {
+            None => ask("DeviceGetHandleByIndex", || nvml.device_by_index(gpu))?,
+            Some(slot) => {
+                let parent = self.handle(gpu, None)?;
+                let call = "DeviceGetMigDeviceHandleByIndex";
+                ask(call, || parent.mig_device_by_index(slot))?
+            }
+        };
         let handle = Rc::new(handle);
-        self.gpus.insert(gpu, handle.clone());
-        Ok(handle)
-    }
-
-    /// The handle of a device that was found in this session: a MIG device, or a whole
-    /// GPU for no slot.
-    pub(super) fn handle(&mut self, gpu: u32, slot: Option<u32>) -> Result<Rc<Handle<'n>>, Fault> {
-        match slot {
-            None => self.gpu_handle(gpu),
-            Some(slot) => match self.slots.get(&(gpu, slot)) {
-                Some(handle) => Ok(handle.clone()),
-                None => self.slot_handle(gpu, slot),
-            },
-        }
-    }
-
-    fn slot_handle(&mut self, gpu: u32, slot: u32) -> Result<Rc<Handle<'n>>, Fault> {
-        let parent = self.gpu_handle(gpu)?;
-        let call = "DeviceGetMigDeviceHandleByIndex";
-        let handle = with_retries(|| {
-            parent
-                .mig_device_by_index(slot)
-                .map_err(|e| Fault::from(call, &e))
-        })?;
-        let handle = Rc::new(handle);
-        self.slots.insert((gpu, slot), handle.clone());
+        self.handles.insert((gpu, slot), handle.clone());
         Ok(handle)
     }
 
     /// One GPU: its MIG mode, and more by `detail`.
     pub(super) fn gpu(&mut self, index: u32, detail: Detail) -> Result<Gpu, Fault> {
-        let handle = self.gpu_handle(index)?;
+        let handle = self.handle(index, None)?;
         let mig = has_mig(&handle)?;
         let slots = if mig { mig_slots(&handle)? } else { 0 };
         let uuid = if detail >= Detail::Place {
@@ -188,7 +159,7 @@ impl<'n> Session<'n> {
         let uuid = self.uuid(&handle)?;
         // A UUID twice is a library gone wrong: the first place stands.
         self.places.entry(uuid.clone()).or_insert((gpu, slot));
-        let parent = self.gpu_handle(gpu)?;
+        let parent = self.handle(gpu, None)?;
         let gpu_uuid = match slot {
             None => Some(uuid.clone()),
             Some(_) if detail >= Detail::Place => self.gpu_uuid(gpu, &parent).ok(),
@@ -207,7 +178,7 @@ impl<'n> Session<'n> {
             _ => None,
         };
         let memory = if sized {
-            self.size(gpu, slot, &handle)
+            memory::size(self.nvml, &handle)
         } else {
             None
         };
@@ -262,22 +233,15 @@ impl<'n> Session<'n> {
         if let Some((gpu, _)) = self.places.get(uuid) {
             return Ok(*gpu);
         }
-        let device = with_retries(|| {
-            self.nvml
-                .device_by_uuid(uuid.as_str())
-                .map_err(|e| Fault::from("DeviceGetHandleByUUID", &e))
+        let nvml = self.nvml;
+        let mut gpu = ask("DeviceGetHandleByUUID", || {
+            nvml.device_by_uuid(uuid.as_str())
         })?;
-        let call = "DeviceGetDeviceHandleFromMigDeviceHandle";
-        let gpu = if uuid.is_mig() {
-            with_retries(|| {
-                device
-                    .mig_parent_device()
-                    .map_err(|e| Fault::from(call, &e))
-            })?
-        } else {
-            device
-        };
-        with_retries(|| gpu.index().map_err(|e| Fault::from("DeviceGetIndex", &e)))
+        if uuid.is_mig() {
+            let call = "DeviceGetDeviceHandleFromMigDeviceHandle";
+            gpu = ask(call, || gpu.mig_parent_device())?;
+        }
+        ask("DeviceGetIndex", || gpu.index())
     }
 
     /// GPU instance and compute instance of a MIG device, asked once in a session.
@@ -298,23 +262,6 @@ impl<'n> Session<'n> {
         let nvml = self.nvml;
         let profile = self.profiles.entry((gpu, slot));
         profile.or_insert_with(|| profile_of(nvml, handle)).clone()
-    }
-
-    /// Bytes of a device's memory; the question about its use need not ask for them
-    /// again.
-    fn size(&mut self, gpu: u32, slot: Option<u32>, handle: &Handle<'n>) -> Option<u64> {
-        match memory::memory(self.nvml, handle) {
-            Ok(memory) => {
-                self.memories.insert((gpu, slot), memory);
-                Some(memory.total)
-            }
-            Err(_) => memory::by_attributes(handle),
-        }
-    }
-
-    /// What the last scan was told of a device's memory, once.
-    pub(super) fn scanned_memory(&mut self, gpu: u32, slot: Option<u32>) -> Option<Memory> {
-        self.memories.remove(&(gpu, slot))
     }
 
     /// All GPUs and devices; what does not answer becomes a problem and stops nothing

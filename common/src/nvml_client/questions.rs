@@ -35,19 +35,16 @@ impl Client {
 
     /// Who uses a device; unknown if NVML does not answer for it.
     pub fn usage(&mut self, uuid: &Uuid, detail: Detail) -> Result<Usage, Failure> {
-        let uuid = uuid.clone();
-        Ok(known(self.ask(&Request::Usage { uuid, detail })?))
+        Ok(self.usages(vec![uuid.clone()], detail)?.remove(0))
     }
 
     /// Who uses each of these devices, in one question: for each device one costs a
     /// listing more than NVML does.
-    pub fn usages(&mut self, devices: &[Device], detail: Detail) -> Result<Vec<Usage>, Failure> {
-        let request = Request::Usages {
-            devices: devices.iter().map(|device| device.uuid.clone()).collect(),
-            detail,
-        };
-        let usages: Vec<Result<Usage, Failure>> = self.ask(&request)??;
-        if usages.len() != devices.len() {
+    pub fn usages(&mut self, devices: Vec<Uuid>, detail: Detail) -> Result<Vec<Usage>, Failure> {
+        let wanted = devices.len();
+        let usages: Vec<Result<Usage, Failure>> =
+            self.ask(&Request::Usages { devices, detail })??;
+        if usages.len() != wanted {
             return Err(broken("it did not answer for each device"));
         }
         Ok(usages.into_iter().map(known).collect())

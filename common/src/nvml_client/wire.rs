@@ -35,12 +35,6 @@ pub enum Request {
         /// How much to ask.
         detail: Detail,
     },
-    /// Who uses a device.
-    Usage {
-        uuid: Uuid,
-        /// How much to ask.
-        detail: Detail,
-    },
     /// Who uses each of these devices.
     Usages {
         devices: Vec<Uuid>,

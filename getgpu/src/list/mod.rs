@@ -242,7 +242,8 @@ fn collect(
     let sorted = request.filter.sort(&inventory);
     let mut rows = Vec::new();
     let (held, is_held_elsewhere) = holdings(lock_file, &probe, &inventory)?;
-    let usages = node.nvml()?.usages(&inventory.devices, Detail::Full)?;
+    let uuids = inventory.devices.iter().map(|device| device.uuid.clone());
+    let usages = node.nvml()?.usages(uuids.collect(), Detail::Full)?;
     let devices = inventory.devices.iter().zip(&sorted);
     for ((device, outside), (held, usage)) in devices.zip(held.into_iter().zip(usages)) {
         rows.push(rows::Row {
