@@ -121,7 +121,7 @@ fn slices(device: &Device) -> u32 {
         .profile
         .as_deref()
         .and_then(MigProfile::parse)
-        .map_or(u32::MAX, |profile| profile.slices())
+        .map_or(u32::MAX, |profile| profile.slices)
 }
 
 #[cfg(test)]
