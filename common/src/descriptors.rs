@@ -12,12 +12,8 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
 /// A high descriptor is near this number, or near the limit if that is lower.
 const HIGH: i32 = 900;
-/// Bytes of directory entries that are read at once.
-const ENTRIES: usize = 1024;
-/// Where the number of bytes and the name are in an entry (struct linux_dirent64 of
-/// getdents64(2)).
-const LENGTH_AT: usize = 16;
-const NAME_AT: usize = 19;
+/// The most descriptors that a process can have, unless root has raised fs.nr_open (proc(5)).
+const MOST_NUMBERS: u64 = 1 << 20;
 
 /// The same descriptor at 3 or above: with a closed standard stream, open(2) would give
 /// its number.
@@ -72,81 +68,16 @@ pub fn keep_open(fd: OwnedFd) {
     inherit(fd.into_raw_fd());
 }
 
-/// Closes every descriptor from `first` on (close_range(2), Linux 5.9; else those that
-/// /proc shows). For a process that has just been forked and uses none of them.
+/// Closes every descriptor from `first` on (close_range(2), Linux 5.9; else all numbers that
+/// the limit allows, a million at most). For a process that has just been forked and uses none
+/// of them.
 pub fn close_from(first: RawFd) {
     // SAFETY: the numbers are closed and not used again in this process.
     if unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } != 0 {
-        close_listed(first);
-    }
-}
-
-/// The same by the list in /proc, again until it shows none: closing moves its entries.
-fn close_listed(first: RawFd) {
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    // SAFETY: the path ends with a NUL and outlives the call.
-    let list = unsafe { libc::open(c"/proc/self/fd".as_ptr(), flags) };
-    if list < 0 {
         close_numbers(first);
-        return;
-    }
-    let mut found = true;
-    while found {
-        found = false;
-        for_each_listed(list, |fd| {
-            if fd >= first && fd != list {
-                // SAFETY: the number is closed and not used again in this process.
-                unsafe { libc::close(fd) };
-                found = true;
-            }
-        });
-    }
-    // SAFETY: this function opened the list and closes it once.
-    unsafe { libc::close(list) };
-}
-
-/// Calls `each` with every number that the directory `list` shows in one reading.
-fn for_each_listed(list: RawFd, mut each: impl FnMut(RawFd)) {
-    let mut buffer = [0u8; ENTRIES];
-    // SAFETY: a number, and below a buffer of the stack that outlives the call.
-    unsafe { libc::lseek(list, 0, libc::SEEK_SET) };
-    loop {
-        let (start, room) = (buffer.as_mut_ptr(), buffer.len());
-        // SAFETY: as above; the kernel writes at most `room` bytes.
-        let read = unsafe { libc::syscall(libc::SYS_getdents64, list, start, room) };
-        match usize::try_from(read)
-            .ok()
-            .and_then(|read| buffer.get(..read))
-        {
-            Some(entries) if !entries.is_empty() => for_each_number(entries, &mut each),
-            _ => return,
-        }
     }
 }
 
-/// Calls `each` with the number that each directory entry is named after.
-fn for_each_number(mut entries: &[u8], mut each: impl FnMut(RawFd)) {
-    while let (Some(length), Some(name)) = (
-        entries.get(LENGTH_AT..LENGTH_AT + 2),
-        entries.get(NAME_AT..),
-    ) {
-        let length = usize::from(u16::from_ne_bytes([length[0], length[1]]));
-        let mut digits = name.iter().take_while(|byte| **byte != 0);
-        let number = digits.try_fold(0i32, |number, byte| {
-            let digit = byte.is_ascii_digit().then(|| i32::from(byte - b'0'))?;
-            number.checked_mul(10)?.checked_add(digit)
-        });
-        if let Some(number) = number {
-            each(number);
-        }
-        let Some(rest) = entries.get(length.max(1)..) else {
-            return;
-        };
-        entries = rest;
-    }
-}
-
-/// Without /proc: every number that can be open.
 fn close_numbers(first: RawFd) {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -155,8 +86,7 @@ fn close_numbers(first: RawFd) {
     // SAFETY: getrlimit fills the structure; the numbers are not used again.
     unsafe {
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        let end = i32::try_from(limit.rlim_cur).unwrap_or(1 << 20);
-        for fd in first..end {
+        for fd in first..limit.rlim_cur.min(MOST_NUMBERS) as RawFd {
             libc::close(fd);
         }
     }
@@ -187,7 +117,7 @@ mod tests {
 
     #[test]
     fn every_way_to_close_leaves_none() {
-        for close in [close_from, close_listed, close_numbers] {
+        for close in [close_from, close_numbers] {
             assert_eq!(left_after(close), 0);
         }
     }
