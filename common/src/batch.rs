@@ -10,7 +10,7 @@ const LISTS: [&str; 2] = ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS"];
 /// How Grid Engine's variables begin that do the same: one for each resource of which it
 /// grants certain ones. Sites name their resources as they like: a name with one of
 /// `GPU_WORDS` is taken for GPUs.
-pub const GRID_ENGINE: &str = "SGE_HGR_";
+const GRID_ENGINE: &str = "SGE_HGR_";
 const GPU_WORDS: [&str; 2] = ["gpu", "cuda"];
 /// Values of a resource that was not granted.
 const NOTHING: [&str; 3] = ["none", "undefined", "(null)"];

@@ -11,30 +11,10 @@ const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 pub fn time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let bad = || format!("`{text}` is not a time; write 30 (seconds), 1.5m, 2h or 1d");
-    let number = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let value = if number {
-        seconds(text)
-    } else {
-        humantime::parse_duration(text).ok()
-    };
+    let number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let seconds = format!("0{text}s");
+    let value = humantime::parse_duration(if number { &seconds } else { text }).ok();
     value.map(|v| v.min(LONGEST)).ok_or_else(bad)
-}
-
-/// Digits with at most one point, exact to the nanosecond.
-fn seconds(text: &str) -> Option<Duration> {
-    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-    if part.contains('.') || (whole.is_empty() && part.is_empty()) {
-        return None;
-    }
-    let whole = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().ok()?
-    };
-    let nanoseconds = format!("{:0<9}", part.get(..9).unwrap_or(part))
-        .parse()
-        .ok()?;
-    Some(Duration::new(whole, nanoseconds))
 }
 
 /// A time as it would be typed, exact: `1.5s`.

@@ -38,29 +38,6 @@ pub fn secure_execution() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// The names of this process's variables that begin with `prefix` (environ(7)). To copy all
-/// variables for them would be a tenth of the work of a start with a named device.
-pub fn variables_with(prefix: &str) -> Vec<String> {
-    unsafe extern "C" {
-        static environ: *const *const libc::c_char;
-    }
-    let mut names = Vec::new();
-    // SAFETY: null, or an array of strings that ends with null (environ(7)); they are read
-    // as std::env reads them, and nothing of them is kept.
-    unsafe {
-        let mut next = environ;
-        while !next.is_null() && !(*next).is_null() {
-            let variable = CStr::from_ptr(*next).to_bytes();
-            if variable.starts_with(prefix.as_bytes()) {
-                let name = variable.split(|byte| *byte == b'=').next();
-                names.extend(name.map(|name| String::from_utf8_lossy(name).into_owned()));
-            }
-            next = next.add(1);
-        }
-    }
-    names
-}
-
 /// The path that this process was executed by (AT_EXECFN, getauxval(3)).
 pub fn exec_path() -> Option<OsString> {
     // SAFETY: the value is 0 or the address of a NUL-terminated string that lives as long

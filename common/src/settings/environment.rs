@@ -56,7 +56,7 @@ impl Environment {
     fn with(get: impl Fn(&str) -> Option<OsString>, program: Option<&Path>) -> Self {
         let environment = Self::from(
             get,
-            crate::sys::variables_with(crate::batch::GRID_ENGINE),
+            std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()),
             crate::sys::secure_execution(),
         );
         // GETGPU_CONFIG stands for all of the system's settings.

@@ -232,27 +232,17 @@ fn is_missing(path: &Path) -> bool {
 
 /// Whether a pattern with `*` (any text) and `?` (any one character) fits all of `name`.
 pub fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), name.chars().collect());
-    let (mut p, mut n, mut star) = (0, 0, None);
-    while n < name.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(c) if *c == '?' || *c == name[n] => (p, n) = (p + 1, n + 1),
-            _ => match star {
-                // The last star takes one character more.
-                Some((at, from)) => {
-                    star = Some((at, from + 1));
-                    (p, n) = (at + 1, from + 1);
-                }
-                None => return false,
-            },
+    let (mut rest, mut left) = (pattern.chars(), name.chars());
+    match (rest.next(), left.next()) {
+        (None, first) => first.is_none(),
+        (Some('*'), first) => {
+            matches(rest.as_str(), name) || first.is_some() && matches(pattern, left.as_str())
+        }
+        (Some(wanted), first) => {
+            first.is_some_and(|first| wanted == '?' || wanted == first)
+                && matches(rest.as_str(), left.as_str())
         }
     }
-    pattern[p..].iter().all(|c| *c == '*')
 }
 
 #[cfg(test)]
