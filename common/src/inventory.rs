@@ -217,23 +217,4 @@ impl Device {
             .filter(|_| self.slot.is_some())
             .map(|(gi, _)| (self.gpu, gi))
     }
-
-    /// What a list entry is matched against.
-    pub fn names(&self) -> Names<'_> {
-        Names {
-            uuid: &self.uuid,
-            gpu: self.gpu_uuid.as_ref(),
-            instance: self.instance,
-        }
-    }
-}
-
-/// What a list entry is matched against.
-#[derive(Clone, Copy, Debug)]
-pub struct Names<'a> {
-    pub uuid: &'a Uuid,
-    /// The GPU it is, or is on.
-    pub gpu: Option<&'a Uuid>,
-    /// GPU instance and compute instance of a MIG device.
-    pub instance: Option<(u32, u32)>,
 }

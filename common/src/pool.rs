@@ -209,7 +209,7 @@ impl Filter {
         if self
             .allowed
             .as_ref()
-            .is_some_and(|list| !list.names(device.names()))
+            .is_some_and(|list| !list.names(device))
         {
             return Some(Outside::NotAllowed);
         }
@@ -220,7 +220,7 @@ impl Filter {
         {
             return Some(Outside::NotGranted);
         }
-        if self.excluded.names(device.names()) {
+        if self.excluded.names(device) {
             return Some(Outside::Excluded);
         }
         None

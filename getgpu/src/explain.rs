@@ -38,7 +38,7 @@ pub fn problems(filter: &Filter, inventory: &Inventory) -> Vec<String> {
     let mut lines = inventory.problems.clone();
     lines.extend(bad_entries(filter));
     for (list, what) in lists(filter) {
-        let missing = list.without(inventory.devices.iter().map(Device::names));
+        let missing = list.without(&inventory.devices);
         lines.extend(
             missing
                 .iter()

@@ -18,7 +18,6 @@ pub mod ofd_lock;
 pub mod ownership_proof;
 pub mod protocol;
 pub mod side;
-pub mod touched;
 pub mod trust;
 pub mod units;
 pub mod user_locks;

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{Settings, bounded_read, trusted};
 use crate::error::{Failure, Kind, reason};
 use crate::ident::Selector;
-use crate::inventory::Names;
+use crate::inventory::Device;
 
 /// A list of devices, and the lines that were no device.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ impl List {
     }
 
     /// Whether some entry names the device.
-    pub fn names(&self, device: Names<'_>) -> bool {
+    pub fn names(&self, device: &Device) -> bool {
         self.entries
             .iter()
             .any(|(selector, _)| matches(selector, device))
@@ -53,21 +53,21 @@ impl List {
     }
 
     /// Entries that name none of `devices`.
-    pub fn without<'a>(&self, devices: impl Iterator<Item = Names<'a>> + Clone) -> Vec<&str> {
+    pub fn without(&self, devices: &[Device]) -> Vec<&str> {
         let missing = self
             .entries
             .iter()
-            .filter(|(selector, _)| !devices.clone().any(|device| matches(selector, device)));
+            .filter(|(selector, _)| !devices.iter().any(|device| matches(selector, device)));
         missing.map(|(_, text)| text.as_str()).collect()
     }
 }
 
-fn matches(selector: &Selector, device: Names<'_>) -> bool {
+fn matches(selector: &Selector, device: &Device) -> bool {
     match selector {
-        Selector::Full(uuid) => uuid == device.uuid || Some(uuid) == device.gpu,
+        Selector::Full(uuid) => *uuid == device.uuid || Some(uuid) == device.gpu_uuid.as_ref(),
         Selector::OldMig { gpu, gi, ci } => {
-            selector.names(device.uuid)
-                || (Some(gpu) == device.gpu && Some((*gi, *ci)) == device.instance)
+            let there = (Some(gpu), Some((*gi, *ci)));
+            selector.names(&device.uuid) || (device.gpu_uuid.as_ref(), device.instance) == there
         }
         Selector::Index(_) | Selector::Prefix(_) => false,
     }

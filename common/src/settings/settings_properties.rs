@@ -10,7 +10,7 @@ use super::allowed::List;
 use super::file::File;
 use super::{Settings, keys};
 use crate::ident::{Selector, Uuid, properties};
-use crate::inventory::Names;
+use crate::inventory::Device;
 
 /// What may be typed as a value: right for some setting, nearly so, or anything.
 fn value() -> impl Strategy<Value = String> {
@@ -91,14 +91,15 @@ proptest! {
         let other = Uuid::parse("GPU-ffffffff-ffff-ffff-ffff-fffffffffffe").unwrap();
         for (_, selector) in good.iter().filter(|(_, selector)| full(selector)) {
             let uuid = Uuid::parse(&selector.to_string()).unwrap();
-            prop_assert!(list.names(Names { uuid: &uuid, gpu: None, instance: None }), "{}", text);
+            prop_assert!(list.names(&Device::by_uuid(uuid)), "{}", text);
             if let Selector::OldMig { gpu, gi, ci } = selector {
-                let there = Names { uuid: &other, gpu: Some(gpu), instance: Some((*gi, *ci)) };
-                prop_assert!(list.names(there), "{}", text);
+                let (gpu_uuid, instance) = (Some(gpu.clone()), Some((*gi, *ci)));
+                let there = Device { gpu_uuid, instance, ..Device::by_uuid(other.clone()) };
+                prop_assert!(list.names(&there), "{}", text);
             }
         }
-        let elsewhere = Names { uuid: &other, gpu: None, instance: Some((1, 1)) };
-        prop_assert!(!list.names(elsewhere), "{}", text);
+        let elsewhere = Device { instance: Some((1, 1)), ..Device::by_uuid(other) };
+        prop_assert!(!list.names(&elsewhere), "{}", text);
         let not_full = good.iter().filter(|(_, selector)| !full(selector)).count();
         prop_assert!(list.bad.len() >= not_full && list.bad.len() <= not_full + bad.len() + 20 * bad.len());
     }

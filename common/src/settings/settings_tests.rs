@@ -7,7 +7,7 @@ use super::allowed::List;
 use super::*;
 use crate::error::{Failure, Kind};
 use crate::ident::Uuid;
-use crate::inventory::Names;
+use crate::inventory::Device;
 use crate::procfs;
 
 fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
@@ -216,10 +216,10 @@ fn a_list_survives_its_bad_lines() {
     let gpu = Uuid::parse("GPU-0d1e2f30-1111-2222-3333-444455556666").unwrap();
     let mig = Uuid::parse("MIG-7a1b2c3d-0001-5abc-8def-000000000001").unwrap();
     let other = Uuid::parse("MIG-7a1b2c3d-0001-5abc-8def-000000000009").unwrap();
-    let device = Names {
-        uuid: &mig,
-        gpu: Some(&gpu),
+    let device = Device {
+        gpu_uuid: Some(gpu),
         instance: Some((7, 0)),
+        ..Device::by_uuid(mig.clone())
     };
     #[rustfmt::skip]
     let cases = [
@@ -230,9 +230,9 @@ fn a_list_survives_its_bad_lines() {
         ("garbage \u{fffd}\nMIG-7a1b2c3d-0001-5abc-8def-000000000009", false),
     ];
     for (lines, named) in cases {
-        assert_eq!(List::from(lines.lines()).names(device), named, "{lines}");
+        assert_eq!(List::from(lines.lines()).names(&device), named, "{lines}");
     }
     let list = List::from(format!("nonsense\n{mig}\n{other}").lines());
     assert_eq!(list.bad, ["nonsense"]);
-    assert_eq!(list.without([device].into_iter()), [other.as_str()]);
+    assert_eq!(list.without(&[device]), [other.as_str()]);
 }

@@ -24,8 +24,7 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Gauge, Inventory};
 use getgpu_common::lock::claimers::Claimers;
 use getgpu_common::lock::holders::{self, Holdings};
-use getgpu_common::lock::touched::touched;
-use getgpu_common::lock::{LockFile, OfdLock, Span, host_sharing};
+use getgpu_common::lock::{LockFile, OfdLock, Range, Span, host_sharing};
 use getgpu_common::node::Node;
 use getgpu_common::pool::Outside;
 use getgpu_common::quantity::counted;
@@ -247,8 +246,8 @@ fn collect(
     let devices = inventory.devices.iter().zip(&sorted);
     for ((device, outside), (held, usage)) in devices.zip(held.into_iter().zip(usages)) {
         rows.push(rows::Row {
-            allowed: list.as_ref().is_none_or(|list| list.names(device.names())),
-            excluded: request.filter.excluded.names(device.names()),
+            allowed: list.as_ref().is_none_or(|list| list.names(device)),
+            excluded: request.filter.excluded.names(device),
             outside: *outside,
             ..rows::Row::new(device, &inventory, usage, held)
         });
@@ -280,17 +279,13 @@ fn holdings(
 ) -> Result<(Vec<Holdings>, bool), Failure> {
     let devices = inventory.devices.iter();
     let spans: Vec<Span> = devices.map(|device| Span::of(&device.uuid)).collect();
-    let touched = touched(probe, spans.iter().copied())?;
-    let mut all = Vec::new();
-    for span in &spans {
-        all.push(if touched.spans.contains(span) {
-            holders::holdings(lock_file, probe, *span)?
-        } else {
-            Holdings::default()
-        });
-    }
+    let elsewhere = is_held_beside(probe, spans.clone())?;
+    let held = spans
+        .iter()
+        .map(|span| holders::holdings(lock_file, probe, *span));
+    let mut all = held.collect::<Result<Vec<_>, _>>()?;
     if !all.iter().any(Holdings::claimed) {
-        return Ok((all, touched.elsewhere));
+        return Ok((all, elsewhere));
     }
     std::thread::sleep(CLAIMED);
     let mut claimers = None;
@@ -302,5 +297,21 @@ fn holdings(
                 .holders(lock_file, probe, span)?;
         }
     }
-    Ok((all, touched.elsewhere))
+    Ok((all, elsewhere))
+}
+
+/// Whether anything is locked before, between or behind these spans of devices.
+fn is_held_beside(probe: &OfdLock, mut spans: Vec<Span>) -> Result<bool, Failure> {
+    spans.sort_by_key(|span| span.all().start());
+    let ends = spans.iter().map(|span| span.all().end());
+    let starts = spans.iter().map(|span| span.all().start());
+    let gaps = [Span::FIRST].into_iter().chain(ends);
+    for (start, end) in gaps.zip(starts.chain([Span::END])) {
+        if let Some(gap) = Range::between(start, end)
+            && probe.conflict(gap)?.is_some()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -10,7 +10,6 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::job::Job;
 use getgpu_common::lock::holders::{self, Holder};
 use getgpu_common::lock::ownership_proof::HolderProcess;
-use getgpu_common::lock::touched::touched;
 use getgpu_common::lock::{LockFile, OfdLock, Side, Span};
 use getgpu_common::procfs::Stat;
 use getgpu_common::sys;
@@ -51,11 +50,7 @@ impl HeldDevices {
     pub fn update(&mut self, lock_file: &LockFile, devices: &[Uuid]) -> Result<Vec<Held>, Failure> {
         let probe = lock_file.open()?;
         let mut found: BTreeMap<Key, Vec<Uuid>> = BTreeMap::new();
-        let touched = touched(&probe, devices.iter().map(Span::of))?.spans;
-        for device in devices
-            .iter()
-            .filter(|device| touched.contains(&Span::of(device)))
-        {
+        for device in devices {
             for side in [Side::Lease, Side::Reservation] {
                 for pid in holders::process_ids(&probe, Span::of(device), side)? {
                     let key = (side == Side::Lease, pid);
