@@ -11,7 +11,7 @@ use crate::nvml_client::{Client, Worker};
 use crate::settings::Settings;
 
 /// How a program starts the process that asks NVML.
-pub type StartWorker = fn(&Settings) -> Result<Box<dyn Worker>, Failure>;
+pub type StartWorker = fn(&Settings) -> Result<Worker, Failure>;
 
 /// The node as one call sees it.
 pub struct Node<'a> {

@@ -26,20 +26,10 @@ const LAST_WAIT: Duration = Duration::from_millis(200);
 /// How long the intermediate sleeps between two looks at a signal that it may have missed.
 const SLICE: libc::c_long = 50_000_000;
 
-/// Where the program starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Directory {
-    /// In `/`.
-    Root,
-    /// In that of the starting process.
-    Inherited,
-}
-
 /// A program with all that its start needs.
 #[derive(Debug)]
 pub struct Plan {
     program: CString,
-    directory: Directory,
     /// Ended by a null pointer each; they point into `_strings`.
     words: Vec<*const libc::c_char>,
     environment: Vec<*const libc::c_char>,
@@ -49,12 +39,7 @@ pub struct Plan {
 impl Plan {
     /// `program` with these words, its name first, and this process's environment, but
     /// for what would load libraries into it and for the variables called `without`.
-    pub fn new(
-        program: &Path,
-        words: &[impl AsRef<OsStr>],
-        without: &[&str],
-        directory: Directory,
-    ) -> Self {
+    pub fn new(program: &Path, words: &[impl AsRef<OsStr>], without: &[&str]) -> Self {
         let words: Vec<CString> = words
             .iter()
             .map(|word| sys::c_string(word.as_ref().as_bytes()))
@@ -68,7 +53,6 @@ impl Plan {
             .collect();
         Self {
             program: sys::c_string(program.as_os_str().as_bytes()),
-            directory,
             words: sys::pointers(&words),
             environment: sys::pointers(&environment),
             _strings: words.into_iter().chain(environment).collect(),
@@ -266,9 +250,6 @@ fn execute(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -> ! {
         }
         if errors.is_none() {
             duplicate_to(1, 2);
-        }
-        if plan.directory == Directory::Root {
-            libc::chdir(c"/".as_ptr());
         }
         // Batch systems send these to every process of a job that wants to be told of its
         // end. A starting process that lives on by a handler of its own is not to lose its

@@ -2,16 +2,14 @@
 //! a child, so that the program later finds no child, no zombie and no pending SIGCHLD.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::installed::{can_run, sibling};
 use getgpu_common::node::Node;
-use getgpu_common::nvml_client::{WORKER_OPTION, Worker, channel, hang_up};
+use getgpu_common::nvml_client::{WORKER_OPTION, Worker, channel};
 use getgpu_common::settings::Settings;
-use getgpu_common::unseen_child::{self, Directory, Plan, UnseenChild};
+use getgpu_common::unseen_child::{self, Plan};
 
 /// getgpu: beside our own executable, then as set, then where packages put it; never by
 /// PATH.
@@ -27,42 +25,23 @@ fn find_getgpu(settings: &Settings) -> Result<PathBuf, Failure> {
 
 /// This node, asked by getgpu.
 pub fn node(settings: &Settings) -> Node<'_> {
-    Node::new(settings, |settings| Ok(Box::new(Helper::start(settings)?)))
+    Node::new(settings, start)
 }
 
-#[derive(Debug)]
-pub struct Helper {
-    child: UnseenChild,
-    channel: OwnedFd,
-}
-
-impl Helper {
-    /// Starts getgpu as the process that asks NVML.
-    pub fn start(settings: &Settings) -> Result<Self, Failure> {
-        let getgpu = find_getgpu(settings)?;
-        let (ours, theirs) = channel().map_err(|e| cannot_start(&getgpu, &e))?;
-        let plan = Plan::new(&getgpu, &["getgpu", WORKER_OPTION], &[], Directory::Root);
-        let child = unseen_child::start(&plan, &theirs, None)
-            .map_err(|e| cannot_start(&getgpu, &e.into()))?;
-        Ok(Self {
-            child,
-            channel: ours,
-        })
-    }
+/// Starts getgpu as the process that asks NVML.
+fn start(settings: &Settings) -> Result<Worker, Failure> {
+    let getgpu = find_getgpu(settings)?;
+    let (ours, theirs) = channel().map_err(|e| cannot_start(&getgpu, &e))?;
+    let plan = Plan::new(&getgpu, &["getgpu", WORKER_OPTION], &[]);
+    let child =
+        unseen_child::start(&plan, &theirs, None).map_err(|e| cannot_start(&getgpu, &e.into()))?;
+    Ok(Worker {
+        channel: ours,
+        end: Box::new(|deadline| child.end(deadline)),
+    })
 }
 
 fn cannot_start(getgpu: &Path, error: &io::Error) -> Failure {
     let text = format!("cannot start {}: {}", getgpu.display(), reason(error));
     Failure::new(Kind::Nvml, text)
-}
-
-impl Worker for Helper {
-    fn channel(&self) -> &OwnedFd {
-        &self.channel
-    }
-
-    fn end(self: Box<Self>, deadline: Instant) -> bool {
-        hang_up(self.channel, deadline);
-        self.child.end(deadline)
-    }
 }

@@ -24,5 +24,5 @@ pub struct Invocation<'a> {
 
 /// This node, asked by a fork of this process.
 pub fn node(settings: &Settings) -> Node<'_> {
-    Node::new(settings, |_| Ok(Box::new(spawn::fork_worker()?)))
+    Node::new(settings, |_| spawn::fork_worker())
 }

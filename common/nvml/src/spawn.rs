@@ -6,23 +6,16 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::Instant;
 
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, fork};
 
 use getgpu_common::child::{kill_and_reap, reap};
 use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::nvml_client::{Worker, channel, hang_up};
+use getgpu_common::nvml_client::{Worker, channel};
 use getgpu_common::{descriptors, sys};
 
-#[derive(Debug)]
-pub struct Forked {
-    pid: Pid,
-    channel: OwnedFd,
-}
-
 /// Forks a process that serves NVML requests.
-pub fn fork_worker() -> Result<Forked, Failure> {
+pub fn fork_worker() -> Result<Worker, Failure> {
     // As with a holder that cannot be started: the machine lacks something now, not the
     // driver.
     start().map_err(|e| {
@@ -33,14 +26,20 @@ pub fn fork_worker() -> Result<Forked, Failure> {
     })
 }
 
-fn start() -> io::Result<Forked> {
+fn start() -> io::Result<Worker> {
     let (ours, theirs) = channel()?;
     let parent = std::process::id();
     // SAFETY: this program has one thread, so the child may go on with all of its memory.
     match unsafe { fork() }? {
-        ForkResult::Parent { child } => Ok(Forked {
-            pid: child,
+        ForkResult::Parent { child } => Ok(Worker {
             channel: ours,
+            end: Box::new(move |deadline| {
+                let exited = reap(child, deadline).is_some();
+                if !exited {
+                    kill_and_reap(child);
+                }
+                exited
+            }),
         }),
         ForkResult::Child => {
             drop(ours);
@@ -88,20 +87,5 @@ pub fn seclude() {
         if null.as_raw_fd() < 3 {
             std::mem::forget(null);
         }
-    }
-}
-
-impl Worker for Forked {
-    fn channel(&self) -> &OwnedFd {
-        &self.channel
-    }
-
-    fn end(self: Box<Self>, deadline: Instant) -> bool {
-        hang_up(self.channel, deadline);
-        let exited = reap(self.pid, deadline).is_some();
-        if !exited {
-            kill_and_reap(self.pid);
-        }
-        exited
     }
 }

@@ -33,17 +33,32 @@ const LONGEST_ANSWER: usize = 64 << 20;
 const HANG_UP: Duration = Duration::from_millis(50);
 
 /// The other process, whichever way it was started.
-pub trait Worker {
+pub struct Worker {
     /// The connection to it.
-    fn channel(&self) -> &OwnedFd;
+    pub channel: OwnedFd,
     /// Waits until it exits, until `deadline` at most; false if it does not (then it was
     /// killed).
-    fn end(self: Box<Self>, deadline: Instant) -> bool;
+    pub end: Box<dyn FnOnce(Instant) -> bool>,
+}
+
+impl Worker {
+    /// Ends the connection, and waits until the worker has ended it too, which it does by
+    /// exiting: no process is told of the end of a child that sends no signal, and to look
+    /// for it again and again takes longer. Until `deadline` at most, and not for long: what
+    /// the library has left running may have the other end too. Then the process is looked
+    /// at; false if it did not exit.
+    fn end(self, deadline: Instant) -> bool {
+        if shutdown(self.channel.as_raw_fd(), Shutdown::Write).is_ok() {
+            let _ = poll::readable(&self.channel, deadline.min(Instant::now() + HANG_UP));
+        }
+        drop(self.channel);
+        (self.end)(deadline)
+    }
 }
 
 /// A session with the process that asks NVML.
 pub struct Client {
-    worker: Box<dyn Worker>,
+    worker: Worker,
     deadline: Instant,
     limit: Duration,
     buffer: Vec<u8>,
@@ -54,7 +69,7 @@ pub struct Client {
 impl Client {
     /// Opens a session; the time limit of the settings runs from now on. It is not waited
     /// for: what the library says is read with the answer to the first question.
-    pub fn open(worker: Box<dyn Worker>, settings: &Settings) -> Self {
+    pub fn open(worker: Worker, settings: &Settings) -> Self {
         let limit = settings.nvml_timeout;
         let rules = Rules {
             idle_memory: settings.idle_memory,
@@ -113,11 +128,8 @@ impl Client {
         let mut rest = line.as_slice();
         while !rest.is_empty() {
             // Not write(2): a worker that crashed must not end us by SIGPIPE.
-            match send(
-                self.worker.channel().as_raw_fd(),
-                rest,
-                MsgFlags::MSG_NOSIGNAL,
-            ) {
+            let channel = self.worker.channel.as_raw_fd();
+            match send(channel, rest, MsgFlags::MSG_NOSIGNAL) {
                 Ok(written) => rest = &rest[written..],
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(broken(&reason(&errno.into()))),
@@ -142,7 +154,7 @@ impl Client {
             }
             self.wait()?;
             let mut part = [0; 16 << 10];
-            match nix::unistd::read(self.worker.channel().as_fd(), &mut part) {
+            match nix::unistd::read(self.worker.channel.as_fd(), &mut part) {
                 // Reset: with a question that it has not read.
                 Ok(0) | Err(Errno::ECONNRESET) => {
                     return Err(broken("it exited without an answer"));
@@ -156,7 +168,7 @@ impl Client {
 
     fn wait(&self) -> Result<(), Failure> {
         let late = Instant::now() >= self.deadline;
-        match poll::readable(self.worker.channel(), self.deadline) {
+        match poll::readable(&self.worker.channel, self.deadline) {
             Ok(true) if !late => Ok(()),
             Ok(_) => Err(self.late()),
             Err(errno) => Err(broken(&reason(&errno.into()))),
@@ -184,17 +196,6 @@ fn broken(why: &str) -> Failure {
         format!("the process that asks NVML failed: {why}"),
     )
     .hint("does `nvidia-smi -L` work on this node?")
-}
-
-/// Ends a connection, and waits until the worker has ended it too, which it does by
-/// exiting: no process is told of the end of a child that sends no signal, and to look
-/// for it again and again takes longer. Until `deadline` at most, and not for long: what
-/// the library has left running may have the other end too.
-pub fn hang_up(channel: OwnedFd, deadline: Instant) {
-    if shutdown(channel.as_raw_fd(), Shutdown::Write).is_ok() {
-        // Whatever comes of it, the process is looked at next.
-        let _ = poll::readable(&channel, deadline.min(Instant::now() + HANG_UP));
-    }
 }
 
 /// A connection to a worker: both ends close-on-exec and above the standard streams.

@@ -13,7 +13,7 @@ use getgpu_common::nvml_client;
 use getgpu_common::poll;
 use getgpu_common::procfs::fdinfo;
 use getgpu_common::sys;
-use getgpu_common::unseen_child::{self, Directory, Plan, UnseenChild};
+use getgpu_common::unseen_child::{self, Plan, UnseenChild};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{MsgFlags, recv};
@@ -63,7 +63,7 @@ impl Question<'_> {
         } else {
             &[hook::VARIABLE]
         };
-        let plan = Plan::new(self.cudawrap, &words, without, Directory::Inherited);
+        let plan = Plan::new(self.cudawrap, &words, without);
         let child = unseen_child::start(&plan, &theirs, Some(&errors))
             .map_err(|errno| self.failed(&reason(&errno.into())))?;
         drop((theirs, errors));
