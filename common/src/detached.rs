@@ -1,23 +1,26 @@
 //! Starting a small process of this package that outlives the program, without a trace in
 //! the program: no child, no signal, no descriptor. An intermediate made by clone with
-//! exit signal 0 forks it and is reaped with __WALL; it is executed with the environment
-//! that it is given and a session of its own.
+//! exit signal 0 forks it and is reaped with __WALL; it is executed with an empty environment,
+//! a session of its own, and two descriptors: a lock and the connection to its starter.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsString};
-use std::os::fd::RawFd;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
+use nix::sys::socket::SockType;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
 use crate::child::clone_process;
-use crate::{process_reset, sys};
+use crate::descriptors::{close_from, socket_pair};
+use crate::sys;
 
 /// The path by which an executable of this package executes itself. No other program is
 /// started under this name, so a program that we run cannot be taken for such a process.
-pub const OURSELVES: &CStr = c"/proc/self/exe";
+const OURSELVES: &CStr = c"/proc/self/exe";
 
 /// The user that such a process is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,21 +29,12 @@ pub struct User {
     pub gid: u32,
 }
 
-/// What such a process is given: its `words`, its name first; the descriptors that it
-/// finds at 3 and 4; and the user that it is to be, if not our own.
-#[derive(Clone, Copy, Debug)]
-pub struct Detached<'a> {
-    /// argv.
-    pub words: &'a [CString],
-    /// Its environment, `NAME=VALUE`.
-    pub environment: &'a [CString],
-    /// What is to be at 3 and at 4.
-    pub descriptors: [RawFd; 2],
-    /// Root only.
-    pub user: Option<User>,
-}
+/// Where such a process finds the lock that it is given.
+pub const LOCK_FD: RawFd = 3;
+/// Where it finds the connection to its starter.
+pub const STARTER_FD: RawFd = 4;
 
-/// The words behind `option`, if this process was executed by [`launch`] with it, and not
+/// The words behind `option`, if this process was executed by [`start`] with it, and not
 /// by a user who typed the word.
 pub fn words_behind(option: &str, arguments: &[OsString]) -> Option<Vec<OsString>> {
     let ours = sys::exec_path().is_some_and(|path| path.as_bytes() == OURSELVES.to_bytes());
@@ -49,62 +43,45 @@ pub fn words_behind(option: &str, arguments: &[OsString]) -> Option<Vec<OsString
     (ours && word == option).then(|| words.to_vec())
 }
 
-/// Executes this executable once more, in such a process.
+/// Executes this executable once more with these words, its name first, in such a process,
+/// which has a copy of `lock` and becomes `user` if that is not our own; gives our end of the
+/// connection to it.
 ///
 /// # Errors
 ///
-/// Those of clone(2) and waitpid(2). Whether the process could be executed it has to say
-/// itself.
-pub fn launch(spec: &Detached<'_>) -> nix::Result<()> {
-    // A process that is a subreaper would find the new one among its children: for that
-    // moment it is none.
-    let mut reaper: libc::c_int = 0;
-    // SAFETY: PR_GET_CHILD_SUBREAPER stores one int; PR_SET_CHILD_SUBREAPER takes a
-    // number (prctl(2)).
-    let set_reaper =
-        |value: libc::c_int| unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, value, 0, 0, 0) };
-    // SAFETY: as above.
-    unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut reaper, 0, 0, 0) };
-    if reaper != 0 {
-        set_reaper(0);
-    }
+/// Those of socketpair(2), clone(2) and waitpid(2). Whether the process could be executed it
+/// has to say itself.
+pub fn start(words: &[CString], lock: RawFd, user: Option<User>) -> io::Result<OwnedFd> {
+    let (ours, theirs) = socket_pair(SockType::Stream)?;
     // SAFETY: this process has one thread, so the child may use all of its memory.
-    let result = match unsafe { clone_process(0) } {
-        Err(errno) => Err(errno),
-        Ok(0) => intermediate(spec),
-        Ok(pid) => loop {
-            match waitpid(Pid::from_raw(pid), Some(WaitPidFlag::__WALL)) {
-                Err(Errno::EINTR) => {}
-                Err(errno) => break Err(errno),
-                Ok(_) => break Ok(()),
-            }
-        },
+    let intermediate = match unsafe { clone_process(0) }? {
+        0 => fork_and_exit(words, [lock, theirs.as_raw_fd()], user),
+        pid => Pid::from_raw(pid),
     };
-    if reaper != 0 {
-        set_reaper(reaper);
+    loop {
+        match waitpid(intermediate, Some(WaitPidFlag::__WALL)) {
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+            Ok(_) => return Ok(ours),
+        }
     }
-    result
 }
 
-fn intermediate(spec: &Detached<'_>) -> ! {
+fn fork_and_exit(words: &[CString], descriptors: [RawFd; 2], user: Option<User>) -> ! {
     let _ = nix::unistd::setsid();
     // SAFETY: only system calls follow, in a process with one thread; _exit runs nothing
     // of the parent's.
     unsafe {
         if libc::fork() == 0 {
-            execute(spec);
+            execute(words, descriptors, user);
         }
         libc::_exit(0)
     }
 }
 
 /// Arranges the descriptors and executes; returns only if it cannot.
-fn execute(spec: &Detached<'_>) {
-    let [first, second] = spec.descriptors;
-    if !process_reset::arrange(first, second) {
-        return;
-    }
-    if spec.user.is_some_and(|user| turn_into(user).is_err()) {
+fn execute(words: &[CString], descriptors: [RawFd; 2], user: Option<User>) {
+    if !arrange(descriptors) || user.is_some_and(|user| turn_into(user).is_err()) {
         return;
     }
     // SAFETY: two system calls on plain numbers. A caller that has exited must not end
@@ -113,7 +90,45 @@ fn execute(spec: &Detached<'_>) {
         libc::umask(0o022);
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
     }
-    let _ = nix::unistd::execve(OURSELVES, spec.words, spec.environment);
+    let _ = nix::unistd::execve(OURSELVES, words, &[] as &[CString]);
+}
+
+/// Standard streams on /dev/null, the two descriptors at 3 and 4, every other descriptor
+/// closed, working directory `/`, every signal with its default action and none blocked.
+/// False if the descriptors cannot be put there: such a process must end, since it would
+/// be taken for one that holds what it was given.
+fn arrange([first, second]: [RawFd; 2]) -> bool {
+    // SAFETY: only system calls on plain numbers, in a process that executes or ends
+    // right after; the set is initialised by sigemptyset.
+    unsafe {
+        // Out of the way first, since the places 3 and 4 may be each other's.
+        let first = libc::fcntl(first, libc::F_DUPFD, 10);
+        let second = libc::fcntl(second, libc::F_DUPFD, 10);
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        if first < 0 || second < 0 || null < 0 {
+            return false;
+        }
+        for (from, to) in [
+            (null, 0),
+            (null, 1),
+            (null, 2),
+            (first, LOCK_FD),
+            (second, STARTER_FD),
+        ] {
+            if libc::dup2(from, to) < 0 {
+                return false;
+            }
+        }
+        close_from(STARTER_FD + 1);
+        libc::chdir(c"/".as_ptr());
+        for signal in 1..=libc::SIGRTMAX() {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+    true
 }
 
 /// Gives up what is root's, groups first, since afterwards it may not.

@@ -2,18 +2,11 @@
 //! descriptors. Its answer, whether the daemon listens, is a result in JSON.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
-
-use getgpu_common::process_reset;
 
 use super::daemon::Control;
 use super::directory::MpsDirectory;
 
-/// Where the keeper finds the mutex.
-pub const MUTEX_FD: RawFd = process_reset::FIRST;
-/// Where the keeper finds its starter.
-pub const STARTER_FD: RawFd = process_reset::SECOND;
 /// The word on the command line that makes a process a keeper.
 pub const OPTION: &str = "--mps-keeper";
 impl Control {

@@ -3,14 +3,12 @@
 
 use std::ffi::CString;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use getgpu_common::detached::{self, Detached};
+use getgpu_common::detached;
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::lock::OfdLock;
-use getgpu_common::nvml_client::channel;
 
 use super::args;
 use super::daemon::Control;
@@ -22,22 +20,14 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// until daemon and keeper are there it is the keeper's too, so that no other process
 /// enters in between, even if this one is killed.
 pub fn keeper(control: &Control, mutex: OfdLock) -> Result<(), Failure> {
-    let (ours, theirs) = channel().map_err(|e| failed(control, &reason(&e)))?;
     let mut words = vec![
         CString::from(c"cudawrap"),
         CString::new(args::OPTION).unwrap_or_default(),
     ];
     words.extend(control.words());
-    let spec = Detached {
-        words: &words,
-        environment: &[],
-        descriptors: [mutex.number(), theirs.as_raw_fd()],
-        user: None,
-    };
-    detached::launch(&spec).map_err(|e| failed(control, &reason(&e.into())))?;
-    drop(theirs);
+    let ours = detached::start(&words, mutex.number(), None);
+    let mut ours = UnixStream::from(ours.map_err(|e| failed(control, &reason(&e)))?);
     let mut answer = Vec::new();
-    let mut ours = UnixStream::from(ours);
     ours.set_read_timeout(Some(LIMIT))
         .and_then(|()| ours.read_to_end(&mut answer))
         .map_err(|error| match error.kind() {

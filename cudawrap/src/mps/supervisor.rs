@@ -6,11 +6,11 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use getgpu_common::detached::{LOCK_FD, STARTER_FD};
 use getgpu_common::lock::OfdLock;
 use getgpu_common::sys;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
-use super::args::{MUTEX_FD, STARTER_FD};
 use super::client::wait_for;
 use super::daemon::{self, Control};
 use super::directory::{CLIENTS, KEEPER, MUTEX, cannot};
@@ -26,7 +26,7 @@ pub fn main(words: &[OsString]) -> i32 {
         return 2;
     };
     let (mutex, starter) = (
-        sys::own_fd(MUTEX_FD),
+        sys::own_fd(LOCK_FD),
         std::fs::File::from(sys::own_fd(STARTER_FD)),
     );
     // A daemon that had them too would hold the mutex, and keep the starter waiting, as

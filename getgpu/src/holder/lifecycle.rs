@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
+use getgpu_common::detached;
 use getgpu_common::lock::claim::sign;
 use getgpu_common::lock::holder_args::{HolderArgs, Until};
 use getgpu_common::lock::{OfdLock, Side, Span, ownership_proof};
@@ -33,8 +34,8 @@ const CLOSELY: Duration = Duration::from_millis(20);
 /// Holds the reservation as the command line says.
 pub fn run(args: &HolderArgs) -> i32 {
     sys::set_name(c"getgpu-hold");
-    let lock = HeldLock::new(args, OfdLock::new(sys::own_fd(super::start::LOCK_FD)));
-    let starter = File::from(sys::own_fd(super::start::STARTER_FD));
+    let lock = HeldLock::new(args, OfdLock::new(sys::own_fd(detached::LOCK_FD)));
+    let starter = File::from(sys::own_fd(detached::STARTER_FD));
     sign_in(args, &lock);
     let began = sys::boot_time();
     // Without memory or descriptors /proc shows nothing: a reservation in doubt stays.

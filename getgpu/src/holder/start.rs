@@ -6,22 +6,16 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use getgpu_common::detached::{self, Detached, User};
+use getgpu_common::detached::{self, User};
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::lock::OfdLock;
 use getgpu_common::lock::holder_args::{HolderArgs, OPTION};
-use getgpu_common::nvml_client::channel;
 use getgpu_common::poll;
-use getgpu_common::process_reset;
 use nix::sys::socket::{Shutdown, shutdown};
 
-/// Where the holder finds the lock.
-pub const LOCK_FD: RawFd = process_reset::FIRST;
-/// Where the holder finds its starter.
-pub const STARTER_FD: RawFd = process_reset::SECOND;
 /// The word that the reservation is the holder's.
 pub const READY_WORD: u8 = b'r';
 /// The word that the device was printed. A holder that does not receive it ends.
@@ -42,22 +36,15 @@ pub struct Started {
 /// Starts a holder for a confirmed reservation. When this returns the reservation is the
 /// holder's.
 pub fn start(args: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Started, Failure> {
-    let (ours, theirs) = channel().map_err(|e| failed(&reason(&e)))?;
     let mut words = vec![
         CString::from(c"getgpu"),
         CString::new(OPTION).unwrap_or_default(),
     ];
     words.extend(args.words());
-    let spec = Detached {
-        words: &words,
-        environment: &[],
-        descriptors: [lock.number(), theirs.as_raw_fd()],
-        user,
-    };
-    detached::launch(&spec).map_err(|e| failed(&reason(&e.into())))?;
+    let ours = detached::start(&words, lock.number(), user);
+    let mut ours = File::from(ours.map_err(|e| failed(&reason(&e)))?);
     // From here on it is the holder's alone.
-    drop((lock, theirs));
-    let mut ours = File::from(ours);
+    drop(lock);
     let mut ready = [0u8; 1];
     match wait_readable(&ours).and_then(|()| ours.read(&mut ready).map_err(|e| reason(&e))) {
         Ok(1) => Ok(Started { channel: ours }),
