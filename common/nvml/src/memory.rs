@@ -23,13 +23,7 @@ pub(super) fn memory(nvml: &Nvml, handle: &Handle<'_>) -> Result<Memory, Fault> 
 
 /// Its size in bytes, also where its use may not be seen (nvmlDeviceGetAttributes_v2, MIG
 /// devices); none if NVML does not tell.
-pub(super) fn size(nvml: &Nvml, handle: &Handle<'_>) -> Option<u64> {
-    if let Ok(memory) = memory(nvml, handle) {
-        return Some(memory.total);
-    }
-    handle
-        .attributes()
-        .ok()?
-        .memory_size_mb
-        .checked_mul(1 << 20)
+pub(super) fn by_attributes(handle: &Handle<'_>) -> Option<u64> {
+    let attributes = handle.attributes().ok()?;
+    attributes.memory_size_mb.checked_mul(1 << 20)
 }

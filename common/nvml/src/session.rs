@@ -11,7 +11,7 @@ use super::answers::{has_mig, is_usable, mig_slots, not_a_uuid, profile_of};
 use super::fault::{self, Fault, ask, with_retries};
 use super::{device_files, memory, raw};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Device, Gpu, Inventory};
+use getgpu_common::inventory::{Detail, Device, Gpu, Inventory, Memory};
 
 /// More MIG devices than this on one GPU are a library gone wrong; the largest GPU has 8
 /// compute instances in 7 instances.
@@ -32,6 +32,8 @@ pub(super) struct Session<'n> {
     /// What was told of MIG devices and does not change while the session lives.
     instances: HashMap<(u32, u32), (u32, u32)>,
     profiles: HashMap<(u32, u32), Option<String>>,
+    /// The memory that a scan was told, for the question about the use that follows it.
+    memories: HashMap<Place, Memory>,
     nodes: bool,
 }
 
@@ -45,6 +47,7 @@ impl<'n> Session<'n> {
             minors: HashMap::new(),
             instances: HashMap::new(),
             profiles: HashMap::new(),
+            memories: HashMap::new(),
             nodes: device_files::exist(),
         }
     }
@@ -178,7 +181,7 @@ impl<'n> Session<'n> {
             _ => None,
         };
         let memory = if sized {
-            memory::size(self.nvml, &handle)
+            self.size(gpu, slot, &handle)
         } else {
             None
         };
@@ -262,6 +265,23 @@ impl<'n> Session<'n> {
         let nvml = self.nvml;
         let profile = self.profiles.entry((gpu, slot));
         profile.or_insert_with(|| profile_of(nvml, handle)).clone()
+    }
+
+    /// Bytes of a device's memory; the question about its use need not ask for them
+    /// again.
+    fn size(&mut self, gpu: u32, slot: Option<u32>, handle: &Handle<'n>) -> Option<u64> {
+        match memory::memory(self.nvml, handle) {
+            Ok(memory) => {
+                self.memories.insert((gpu, slot), memory);
+                Some(memory.total)
+            }
+            Err(_) => memory::by_attributes(handle),
+        }
+    }
+
+    /// What the last scan was told of a device's memory, once.
+    pub(super) fn scanned_memory(&mut self, gpu: u32, slot: Option<u32>) -> Option<Memory> {
+        self.memories.remove(&(gpu, slot))
     }
 
     /// All GPUs and devices; what does not answer becomes a problem and stops nothing

@@ -13,7 +13,7 @@ use super::processes::Entry;
 use super::raw::{self, List};
 use super::session::Session;
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Memory, Process, Usage};
+use getgpu_common::inventory::{Activity, Detail, Memory, Process, Usage};
 use getgpu_common::mig_profile;
 use getgpu_common::nvml_client::rules::Rules;
 use getgpu_common::procfs;
@@ -47,26 +47,40 @@ pub(super) fn usage(
         detail,
     };
     let processes = processes(session, rules, asked);
-    // A process is proof enough: memory is asked for only where it can still decide, or
-    // is wanted.
+    let scanned = asked
+        .wants_all()
+        .then(|| session.scanned_memory(gpu, slot))
+        .flatten();
+    let judged = |session: &mut Session<'_>, memory: &Result<Memory, Fault>| {
+        judge(
+            rules,
+            processes.as_deref(),
+            memory.as_ref().copied(),
+            |question| answer(session, asked, question),
+        )
+    };
     let busy = processes
         .as_ref()
         .is_ok_and(|list| list.iter().any(|p| !p.ignored));
-    let is_asked = asked.wants_all() || !(busy || processes.is_err());
-    let memory = if is_asked {
-        memory::memory(session.nvml, &asked.handle)
+    // A process is proof enough: memory is asked for only where it can still decide, or
+    // is wanted.
+    let (memory, verdict) = if !asked.wants_all() && (processes.is_err() || busy) {
+        let nothing = Memory { total: 0, used: 0 };
+        (None, judged(session, &Ok(nothing)))
     } else {
-        Ok(Memory { total: 0, used: 0 })
+        let mut memory = scanned.map_or_else(|| memory::memory(session.nvml, &asked.handle), Ok);
+        let mut verdict = judged(session, &memory);
+        // The scan was a moment before the process list: a process that has exited since
+        // must not look like one that is hidden.
+        if scanned.is_some() && verdict.activity != Activity::Idle && !busy {
+            memory = memory::memory(session.nvml, &asked.handle);
+            verdict = judged(session, &memory);
+        }
+        (memory.ok(), verdict)
     };
-    let verdict = judge(
-        rules,
-        processes.as_deref(),
-        memory.as_ref().copied(),
-        |question| answer(session, asked, question),
-    );
     Ok(Usage {
         processes: processes.unwrap_or_default(),
-        memory: memory.ok().filter(|_| is_asked),
+        memory,
         ..verdict
     })
 }
