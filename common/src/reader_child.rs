@@ -49,14 +49,14 @@ impl CommandLines {
 
     /// The environment that `pid`, a process of `uid`, was started with, likewise.
     pub fn environment(&self, pid: i32, uid: u32) -> Vec<u8> {
-        self.read(pid, uid, process_memory::environ)
+        self.read(pid, uid, environ)
     }
 
-    fn read(&self, pid: i32, uid: u32, what: fn(i32) -> Secret) -> Vec<u8> {
+    fn read(&self, pid: i32, uid: u32, what: fn(i32) -> Vec<u8>) -> Vec<u8> {
         if uid == self.uid {
-            return readable(what(pid));
+            return what(pid);
         }
-        self.stranger(uid, || readable(what(pid)))
+        self.stranger(uid, || what(pid))
     }
 
     /// Reads of a process of `uid`, as long as neither this user's reads nor all together
@@ -79,8 +79,8 @@ impl CommandLines {
     }
 }
 
-fn readable(secret: Secret) -> Vec<u8> {
-    match secret {
+fn environ(pid: i32) -> Vec<u8> {
+    match process_memory::environ(pid) {
         Secret::Bytes(bytes) => bytes,
         Secret::Denied | Secret::Gone => Vec::new(),
     }

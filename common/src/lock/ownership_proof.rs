@@ -6,7 +6,7 @@ use super::holder_args::{HolderArgs, OPTION};
 use super::{LockFile, Range, Span, Units};
 use crate::ident::Uuid;
 use crate::procfs::fdinfo::OwnLock;
-use crate::procfs::{self, ancestry, fdinfo, process_memory, process_memory::Secret};
+use crate::procfs::{self, ancestry, fdinfo, process_memory};
 use crate::reader_child::CommandLines;
 
 /// The process name of a reservation's holder.
@@ -31,10 +31,7 @@ impl HolderProcess {
             return None;
         }
         let start = procfs::Stat::read(pid)?.start;
-        let Secret::Bytes(bytes) = process_memory::cmdline(pid) else {
-            return None;
-        };
-        Self::parse(pid, start, &bytes)
+        Self::parse(pid, start, &process_memory::cmdline(pid))
     }
 
     /// Reads `getgpu --holder MIG-...[,...] caller=4711(bash) ...`, NUL between the words.

@@ -47,9 +47,9 @@ fn of_other_thread(pid: i32) -> Option<Secret> {
         .find(|secret| matches!(secret, Secret::Bytes(block) if !block.is_empty()))
 }
 
-/// The arguments of `pid`.
-pub fn cmdline(pid: i32) -> Secret {
-    read(pid, "cmdline")
+/// The arguments of `pid`, NUL behind each; nothing where they cannot be read.
+pub fn cmdline(pid: i32) -> Vec<u8> {
+    whole(&format!("/proc/{pid}/cmdline")).unwrap_or_default()
 }
 
 fn read(pid: i32, file: &str) -> Secret {

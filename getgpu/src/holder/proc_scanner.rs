@@ -257,7 +257,7 @@ impl<'a> ProcScanner<'a> {
                     match_value(&String::from_utf8_lossy(value), self.args)
                 })
         });
-        let argument = arguments && self.is_named_in(&command_line(stat.pid));
+        let argument = arguments && self.is_named_in(&process_memory::cmdline(stat.pid));
         let chooses = (argument || environment != EnvMatch::Nothing)
             && procfs::is_getgpu_or_cudawrap(stat.pid, &stat.comm);
         if chooses && ignores_grant(stat.pid, &block.unwrap_or_default()) {
@@ -295,18 +295,10 @@ fn caller_names(args: &HolderArgs) -> bool {
 /// Whether getgpu or cudawrap was told not to consider CUDA_VISIBLE_DEVICES, by its
 /// arguments or by a variable of its environment `block`.
 fn ignores_grant(pid: i32, block: &[u8]) -> bool {
-    let words = command_line(pid);
+    let words = process_memory::cmdline(pid);
     let mut words = words.split(|byte| *byte == 0);
     words.any(|word| word == b"--ignore-grant")
         || process_memory::value(block, "CUDAWRAP_IGNORE_GRANT").is_some_and(|value| value == b"1")
-}
-
-/// The arguments of a process, NUL between them; empty where they may not be read.
-fn command_line(pid: i32) -> Vec<u8> {
-    match process_memory::cmdline(pid) {
-        Secret::Bytes(words) => words,
-        Secret::Denied | Secret::Gone => Vec::new(),
-    }
 }
 
 /// The children of all threads of a process (CONFIG_PROC_CHILDREN).

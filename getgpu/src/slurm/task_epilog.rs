@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
-use getgpu_common::lock::ownership_proof;
+use getgpu_common::lock::ownership_proof::{HOLDER_NAME, HolderProcess};
+use getgpu_common::procfs::process_memory;
+use getgpu_common::procfs::{self, Stat};
 
-use super::{Context, variable};
+use super::variable;
 use crate::holder::exit_watch::Watch;
 
 /// How long that may take.
@@ -17,12 +19,20 @@ pub fn is_called() -> bool {
 }
 
 /// Waits. Nothing depends on it but a second.
-pub fn run(context: &Context) {
-    let Ok(lock_file) = context.lock_file() else {
-        return;
-    };
+pub fn run() {
     let uid = nix::unistd::geteuid().as_raw();
-    let ending = ownership_proof::reservations(&lock_file, Some(uid), &|args| args.is_ending());
-    let ending = ending.iter().map(|holder| (holder.pid, holder.start));
-    Watch::new(ending).all_over(Some(PATIENCE));
+    let pids = procfs::pids().into_iter();
+    let own = pids.filter(|pid| procfs::may_be_of(*pid, uid));
+    Watch::new(own.filter_map(outlives_task)).all_over(Some(PATIENCE));
+}
+
+/// A holder whose task has exited, with its start; one that is just exiting shows no words
+/// any more.
+fn outlives_task(pid: i32) -> Option<(i32, u64)> {
+    procfs::comm(pid).filter(|name| name == HOLDER_NAME)?;
+    let start = Stat::read(pid)?.start;
+    let holder = HolderProcess::parse(pid, start, &process_memory::cmdline(pid));
+    holder
+        .is_none_or(|holder| holder.args.is_ending())
+        .then_some((pid, start))
 }

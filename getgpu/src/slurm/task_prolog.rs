@@ -21,7 +21,7 @@ const HIDE: &str = "export CUDA_VISIBLE_DEVICES=\n";
 /// Runs it; none: the status is 0.
 pub fn run(context: &Context) -> Option<i32> {
     if task_epilog::is_called() {
-        task_epilog::run(context);
+        task_epilog::run();
         return None;
     }
     let job = job_number("task-prolog")?;
