@@ -20,7 +20,7 @@ use crate::pool::Portion;
 use crate::queue::lingering::{self, Prospect};
 use crate::queue::{self, Patience, Progress, Search, Waiter};
 use crate::request::Request;
-use crate::settings::{Environment, Settings};
+use crate::settings::{Environment, Settings, Wait};
 
 /// What came of one look.
 pub enum Selected {
@@ -99,8 +99,10 @@ pub trait Observer {
     ///
     /// # Errors
     ///
-    /// These devices are no use to the program.
-    fn known(&mut self, inventory: &Inventory, pool: &[&Device]) -> Result<(), Failure>;
+    /// The program could not use as many of them as it is to have.
+    fn known(&mut self, _inventory: &Inventory, _pool: &[&Device]) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// Devices were claimed.
     ///
@@ -115,14 +117,7 @@ pub trait Observer {
     ) -> Result<(), Failure>;
 
     /// No device was free: why, for each of the pool.
-    fn rejected(&mut self, rejected: &[(Device, Rejected)], probe: &OfdLock);
-
-    /// The program is to wait for devices of this pool.
-    ///
-    /// # Errors
-    ///
-    /// None of them would ever be of use to it.
-    fn waits(&mut self, pool: &[&Device], inventory: &Inventory) -> Result<(), Failure>;
+    fn rejected(&mut self, _rejected: &[(Device, Rejected)], _probe: &OfdLock) {}
 
     /// What a person can do when nothing is free; with `queue`, when others wait for it.
     fn hint(&self, queue: bool) -> &'static str;
@@ -135,8 +130,6 @@ pub struct Selection<'a, 'n> {
     pub side: Side,
     /// What is asked for.
     pub request: &'a Request,
-    /// Whether the caller waits when nothing is free.
-    pub waits: bool,
 }
 
 impl Selection<'_, '_> {
@@ -167,12 +160,12 @@ impl Selection<'_, '_> {
         let inventory = self.inventory()?;
         let prospect = self.prospect(&not_now, &inventory, &probe)?;
         let failure = not_now.failure;
-        if !self.waits && prospect == Prospect::None {
+        if !self.waits() && prospect == Prospect::None {
             return Err(failure);
         }
-        self.check_pool(&inventory, observer)?;
+        rejection_report::pool(&self.request.filter, &inventory, self.request.count)?;
         Ok(Selected::Queue(Queueing {
-            asked: self.waits,
+            asked: self.waits(),
             prospect,
             failure,
         }))
@@ -211,6 +204,11 @@ impl Selection<'_, '_> {
         Ok(false)
     }
 
+    /// Whether the caller waits when nothing is free.
+    fn waits(&self) -> bool {
+        self.node.settings().longest_wait() != Wait::No
+    }
+
     fn inventory(&mut self) -> Result<Rc<Inventory>, Failure> {
         self.node.inventory(self.request.detail())
     }
@@ -226,7 +224,7 @@ impl Selection<'_, '_> {
         if ahead == 0 {
             return self.choose(probe, None, observer);
         }
-        let left_alone = if self.waits {
+        let left_alone = if self.waits() {
             Vec::new()
         } else {
             let inventory = self.inventory()?;
@@ -240,17 +238,6 @@ impl Selection<'_, '_> {
             }));
         }
         self.choose(probe, Some(&left_alone), observer)
-    }
-
-    /// Fails if no device of the node could ever meet the request.
-    fn check_pool(
-        &self,
-        inventory: &Inventory,
-        observer: &mut dyn Observer,
-    ) -> Result<(), Failure> {
-        let pool = rejection_report::pool(&self.request.filter, inventory, self.request.count)?;
-        let pool: Vec<&Device> = pool.into_iter().map(|(_, device)| device).collect();
-        observer.waits(&pool, inventory)
     }
 
     /// Devices that are free and that the head of the queue does not look at, since it is

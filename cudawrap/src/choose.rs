@@ -4,16 +4,14 @@
 
 use getgpu_common::choice::chooser::{Chooser, Claimed};
 use getgpu_common::choice::device_claim::Picked;
-use getgpu_common::choice::rejection_report::Rejected;
 use getgpu_common::cpus::CpuSet;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
-use getgpu_common::lock::{OfdLock, Side};
+use getgpu_common::lock::Side;
 use getgpu_common::node::Node;
 use getgpu_common::request::Request;
 use getgpu_common::select::{Observer, Selected, Selection};
-use getgpu_common::settings::Wait;
 use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
@@ -27,12 +25,6 @@ pub enum Choice {
     Free(Claimed, Request),
     /// The grant names just these devices: there is nothing to choose.
     Only(Vec<Device>, Request),
-}
-
-/// What is chosen before anything is waited for.
-enum WithoutWaiting {
-    Only(Vec<Device>),
-    Selected(Selected),
 }
 
 /// The devices that a program is to have that was started by cudawrap's own name.
@@ -76,16 +68,38 @@ fn only(call: &Call<'_>, device: Device, mut request: Request) -> Choice {
     Choice::Only(vec![device], request)
 }
 
-/// Free devices of the request's pool, waited for if that is wanted.
+/// Free devices of the request's pool, waited for if that is wanted; or the devices of the
+/// grant, if it has as many as are wanted.
 pub fn free(call: &Call<'_>, mut request: Request) -> Result<Choice, Failure> {
     let mut node = helper::node(call.settings);
-    let selected = match node.ask(|node| choose_without_waiting(call, node, &mut request))? {
-        WithoutWaiting::Only(devices) => return Ok(Choice::Only(devices, request)),
-        WithoutWaiting::Selected(selected) => selected,
-    };
+    let selected = node.ask(|node| {
+        place(call, node, &mut request)?;
+        let known = node.known();
+        request.cover = request.owned(call.lock_file, known.as_deref()).cover();
+        let grant = request.filter.grant.as_ref();
+        let is_only = grant.is_some_and(|grant| grant.len() == request.count)
+            && request.grant.visible != Visible::Unset;
+        if is_only && known.is_some() {
+            return Ok(None);
+        }
+        let selection = Selection {
+            node,
+            lock_file: call.lock_file,
+            side: Side::Lease,
+            request: &request,
+        };
+        let count = request.count;
+        selection.run(&mut Together { count }).map(Some)
+    })?;
     let claimed = match selected {
-        Selected::Claimed(claimed) => claimed,
-        Selected::Queue(queueing) => queueing.wait(
+        None => {
+            let inventory = node.known().unwrap_or_default();
+            let devices = granted(&request, &inventory);
+            check_together(&devices, &inventory)?;
+            return Ok(Choice::Only(devices, request));
+        }
+        Some(Selected::Claimed(claimed)) => claimed,
+        Some(Selected::Queue(queueing)) => queueing.wait(
             call.lock_file,
             Side::Lease,
             &mut request,
@@ -97,35 +111,12 @@ pub fn free(call: &Call<'_>, mut request: Request) -> Result<Choice, Failure> {
     Ok(Choice::Free(claimed, request))
 }
 
-fn choose_without_waiting(
-    call: &Call<'_>,
-    node: &mut Node<'_>,
-    request: &mut Request,
-) -> Result<WithoutWaiting, Failure> {
-    place(call, node, request)?;
-    let known = node.known();
-    request.cover = request.owned(call.lock_file, known.as_deref()).cover();
-    if let (Some(grant), Some(inventory)) = (&request.filter.grant, &known)
-        && grant.len() == request.count
-        && request.grant.visible != Visible::Unset
-    {
-        let devices = inventory.devices.iter();
-        let granted = devices.filter(|device| grant.contains(&device.uuid));
-        let devices: Vec<Device> = granted.cloned().collect();
-        check_together(&devices, Some(inventory))?;
-        return Ok(WithoutWaiting::Only(devices));
-    }
-    let selection = Selection {
-        node,
-        lock_file: call.lock_file,
-        side: Side::Lease,
-        request,
-        waits: call.settings.longest_wait() != Wait::No,
-    };
-    let count = request.count;
-    Ok(WithoutWaiting::Selected(
-        selection.run(&mut Together { count })?,
-    ))
+/// The devices of the grant.
+fn granted(request: &Request, inventory: &Inventory) -> Vec<Device> {
+    let grant = request.filter.grant.as_deref().unwrap_or_default();
+    let devices = inventory.devices.iter();
+    let granted = devices.filter(|device| grant.contains(&device.uuid));
+    granted.cloned().collect()
 }
 
 /// Puts a grant, and for ranks the devices that they choose from, into the request,
@@ -155,18 +146,13 @@ fn place(call: &Call<'_>, node: &mut Node<'_>, request: &mut Request) -> Result<
 fn resolve(call: &Call<'_>, mut request: Request) -> Option<Device> {
     let named = helper::node(call.settings).ask(|node| {
         request.resolve_grant(node)?;
-        let grant = request.filter.grant.take().unwrap_or_default();
-        let is_granted = |device: &Device| grant.contains(&device.uuid);
+        let grant = request.filter.grant.clone().unwrap_or_default();
         let inventory = if call.settings.bind {
-            node.note_cpus(request.detail(), is_granted)?
+            node.note_cpus(request.detail(), |device| grant.contains(&device.uuid))?
         } else {
             node.inventory(request.detail())?
         };
-        let devices = inventory.devices.iter();
-        Ok(devices
-            .filter(|device| is_granted(device))
-            .cloned()
-            .collect::<Vec<_>>())
+        Ok(granted(&request, &inventory))
     });
     match named.ok()?.as_slice() {
         [only] => Some(only.clone()),
@@ -205,11 +191,10 @@ impl Observer for Together {
         if self.count < 2 || pool.len() < self.count {
             return Ok(());
         }
-        check_instances(
-            self.count,
-            usable_together(pool.iter().copied()),
-            Some(inventory),
-        )
+        let whole = pool.iter().filter(|device| device.slot.is_none()).count();
+        check_first_mig(self.count.saturating_sub(whole), inventory)?;
+        let together = usable_together(pool.iter().copied());
+        check_instances(self.count, together, inventory)
     }
 
     fn picked(
@@ -219,21 +204,7 @@ impl Observer for Together {
         inventory: &Inventory,
     ) -> Result<(), Failure> {
         let devices: Vec<Device> = picked.iter().map(|picked| picked.device.clone()).collect();
-        check_together(&devices, Some(inventory))
-    }
-
-    fn rejected(&mut self, _rejected: &[(Device, Rejected)], _probe: &OfdLock) {}
-
-    fn waits(&mut self, pool: &[&Device], inventory: &Inventory) -> Result<(), Failure> {
-        if !inventory.first_mig_only() {
-            return Ok(());
-        }
-        let most: Vec<Device> = pool
-            .iter()
-            .take(self.count)
-            .map(|device| (*device).clone())
-            .collect();
-        check_together(&most, Some(inventory))
+        check_together(&devices, inventory)
     }
 
     fn hint(&self, queue: bool) -> &'static str {
@@ -245,29 +216,28 @@ impl Observer for Together {
     }
 }
 
-/// Whether one program can use these devices together: it sees only the first of several
-/// MIG devices before driver 570, and one compute instance of each GPU instance from then
-/// on. The others would be leased for nothing.
-fn check_together(devices: &[Device], inventory: Option<&Inventory>) -> Result<(), Failure> {
-    let mig = devices
-        .iter()
-        .filter(|device| device.slot.is_some())
-        .count();
-    if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
-        let text = format!(
-            "{mig} MIG devices: with this driver (before 570) a program sees only the first of them"
-        );
-        return Err(Failure::new(Kind::Nvml, text).hint("start one program on each"));
-    }
+/// Whether one program can use these devices together. The others would be leased for
+/// nothing.
+fn check_together(devices: &[Device], inventory: &Inventory) -> Result<(), Failure> {
+    let mig = devices.iter().filter(|device| device.slot.is_some());
+    check_first_mig(mig.count(), inventory)?;
     check_instances(devices.len(), usable_together(devices), inventory)
 }
 
-fn check_instances(
-    wanted: usize,
-    together: usize,
-    inventory: Option<&Inventory>,
-) -> Result<(), Failure> {
-    if together >= wanted || !inventory.is_some_and(Inventory::one_per_gpu_instance) {
+/// A program sees only the first of several MIG devices before driver 570.
+fn check_first_mig(mig: usize, inventory: &Inventory) -> Result<(), Failure> {
+    if mig < 2 || !inventory.first_mig_only() {
+        return Ok(());
+    }
+    let text = format!(
+        "{mig} MIG devices: with this driver (before 570) a program sees only the first of them"
+    );
+    Err(Failure::new(Kind::Nvml, text).hint("start one program on each"))
+}
+
+/// A program sees one compute instance of each GPU instance from driver 570 on.
+fn check_instances(wanted: usize, together: usize, inventory: &Inventory) -> Result<(), Failure> {
+    if together >= wanted || !inventory.one_per_gpu_instance() {
         return Ok(());
     }
     let text = format!(

@@ -11,7 +11,6 @@ use getgpu_common::node::Node;
 use getgpu_common::ownership::Decision;
 use getgpu_common::request::Request;
 use getgpu_common::select::{Observer, Queueing, Selected, Selection};
-use getgpu_common::settings::Wait;
 
 use crate::answer::{self, Chosen};
 use crate::explain;
@@ -48,7 +47,6 @@ pub fn choose(
         lock_file: &call.lock_file,
         side: Side::Reservation,
         request,
-        waits: call.settings.longest_wait() != Wait::No,
     };
     match selection.run(&mut Explained { call, request })? {
         Selected::Claimed(claimed) => {
@@ -146,10 +144,6 @@ impl Observer for Explained<'_> {
                 .iter()
                 .map(|(device, why)| explain::passed_over(device, Some(why), lock_file, probe)),
         );
-    }
-
-    fn waits(&mut self, _pool: &[&Device], _inventory: &Inventory) -> Result<(), Failure> {
-        Ok(())
     }
 
     fn hint(&self, _queue: bool) -> &'static str {
