@@ -53,16 +53,31 @@ pub fn words_behind(option: &str, arguments: &[OsString]) -> Option<Vec<OsString
 /// has to say itself.
 pub fn start(words: &[CString], lock: RawFd, user: Option<User>) -> io::Result<OwnedFd> {
     let (ours, theirs) = socket_pair(SockType::Stream)?;
-    // SAFETY: this process has one thread, so the child may use all of its memory.
-    let intermediate = match unsafe { clone_process(0) }? {
-        0 => fork_and_exit(words, [lock, theirs.as_raw_fd()], user),
-        pid => Pid::from_raw(pid),
+    // A process that is a subreaper would find the new one among its children: for that
+    // moment it is none.
+    let mut reaper: libc::c_int = 0;
+    // SAFETY: the first call stores one int, the second takes a number (prctl(2)). This
+    // process has one thread, so the child may use all of its memory.
+    let cloned = unsafe {
+        libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut reaper, 0, 0, 0);
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
+        clone_process(0)
     };
+    if cloned == Ok(0) {
+        fork_and_exit(words, [lock, theirs.as_raw_fd()], user);
+    }
+    let waited = cloned.and_then(wait_for);
+    // SAFETY: as above.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, reaper, 0, 0, 0) };
+    waited?;
+    Ok(ours)
+}
+
+fn wait_for(intermediate: libc::pid_t) -> nix::Result<()> {
     loop {
-        match waitpid(intermediate, Some(WaitPidFlag::__WALL)) {
+        match waitpid(Pid::from_raw(intermediate), Some(WaitPidFlag::__WALL)) {
             Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
-            Ok(_) => return Ok(ours),
+            waited => return waited.map(drop),
         }
     }
 }
