@@ -248,7 +248,10 @@ impl Selection<'_, '_> {
         inventory: &Inventory,
     ) -> Result<Vec<Uuid>, Failure> {
         queue::stalled_head::alone(
-            || Ok(queue::availability(probe, self.request, inventory)?.free),
+            || {
+                let pool = self.request.filter.pool(inventory);
+                Ok(queue::availability(probe, self.request, pool)?.free)
+            },
             self.request.count,
             queue::stalled_head::ALONE,
         )

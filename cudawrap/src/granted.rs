@@ -13,9 +13,7 @@ use getgpu_common::lock::claim::named_lease;
 use getgpu_common::lock::holder_args::HolderArgs;
 use getgpu_common::lock::holders::{self, Holder};
 use getgpu_common::lock::ownership_proof;
-use getgpu_common::lock::{
-    Claim, Held, Level, LockFile, Occupancy, OfdLock, Side, Span, Units, occupancy,
-};
+use getgpu_common::lock::{Claim, Held, LockFile, OfdLock, Side, Span, Units, occupancy};
 use getgpu_common::ownership::{Basis, Cover};
 use getgpu_common::pool::Portion;
 use getgpu_common::procfs::{Stat, namespaces};
@@ -151,12 +149,10 @@ impl NamedDevice<'_> {
             (_, Portion::TooLarge) => {
                 return Ok(Part::None(Named::TooLarge(self.too_large())));
             }
-            // A share of a part that we own is one among several of this user's.
-            (Some(_), Portion::Units(_)) => self.part_of_ours()?,
+            (_, Portion::Units(_)) => self.part()?,
             (Some(ours), Portion::All) if !reserved => return Ok(Part::Inherited(ours.clone())),
             (Some(ours), Portion::All) => named_lease(lock_file, span, ours.clone())?,
             (None, Portion::All) => named_lease(lock_file, span, Units::whole())?,
-            (None, Portion::Units(wanted)) => self.part_of_unowned(wanted)?,
         };
         let Some(claim) = claim else {
             return Ok(self.taken("lease"));
@@ -235,9 +231,9 @@ impl NamedDevice<'_> {
             .hint("a fraction, such as --share 1/2, fits every device")
     }
 
-    /// A share of a part that we own, among other calls of this user that take theirs at
-    /// this moment.
-    fn part_of_ours(&self) -> Result<Option<Claim>, Failure> {
+    /// A share of what we own, or of what the leases and reservations of others leave of the
+    /// device, among calls that take theirs at this moment.
+    fn part(&self) -> Result<Option<Claim>, Failure> {
         let began = Instant::now();
         loop {
             let lock_file = self.call.lock_file;
@@ -256,28 +252,10 @@ impl NamedDevice<'_> {
             }
         }
     }
-
-    /// So many units of a device that this call does not own yet: what the leases and
-    /// reservations of others leave of it.
-    fn part_of_unowned(&self, wanted: i64) -> Result<Option<Claim>, Failure> {
-        let (began, span) = (Instant::now(), Span::of(&self.device.uuid));
-        loop {
-            let taken = Occupancy::read(self.probe, Level::Outer, span)?.all();
-            let Some(units) = Units::whole().difference(&taken).first(wanted) else {
-                return Ok(None);
-            };
-            if let Some(claim) = named_lease(self.call.lock_file, span, units)? {
-                return Ok(Some(claim));
-            }
-            if began.elapsed() >= PATIENCE {
-                return Ok(None);
-            }
-        }
-    }
 }
 
 /// What of a device this call owns, and how much of that, or of all of it, is wanted.
-pub fn wanted<'r>(request: &'r Request, device: &Device) -> (Option<&'r Units>, Portion) {
+fn wanted<'r>(request: &'r Request, device: &Device) -> (Option<&'r Units>, Portion) {
     let cover = request.cover.as_ref();
     let ours = cover.and_then(|cover| cover.units(&device.uuid));
     let whole = Units::whole();

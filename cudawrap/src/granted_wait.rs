@@ -7,16 +7,15 @@ use getgpu_common::choice::device_claim;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Device;
-use getgpu_common::lock::{Level, Occupancy, OfdLock, Span, UNITS, Units, occupancy};
-use getgpu_common::pool::Portion;
+use getgpu_common::lock::OfdLock;
 use getgpu_common::quantity;
 use getgpu_common::queue::outlook::Outlook;
-use getgpu_common::queue::{Availability, Seeker, Tried};
+use getgpu_common::queue::{self, Availability, Seeker, Tried};
 use getgpu_common::request::Request;
 
 use crate::call::Call;
 use crate::choose::uuids;
-use crate::granted::{Named, first_holder, lease, taken, wanted};
+use crate::granted::{Named, first_holder, lease, taken};
 
 /// How often a waiter looks whether the devices have become its own.
 const RELOOK: Duration = Duration::from_secs(1);
@@ -48,27 +47,6 @@ impl<'a> WantedDevices<'a> {
             self.request.cover = self.request.owned(self.call.lock_file, None).cover();
         }
     }
-
-    /// Whether a device cannot be had now, as far as the lock tells; of what this call
-    /// owned at the last attempt only that counts.
-    fn taken(&self, probe: &OfdLock, device: &Device) -> Result<bool, Failure> {
-        let span = Span::of(&device.uuid);
-        let least = match wanted(&self.request, device) {
-            (_, Portion::TooLarge) => return Ok(true),
-            (Some(_), Portion::Units(_)) => {
-                let offered = device_claim::units(probe, &self.request, device)?;
-                return Ok(!offered.is_available());
-            }
-            (Some(ours), Portion::All) => {
-                let leased = occupancy::in_region(probe, span.lease())?;
-                return Ok(ours.difference(&leased) != *ours);
-            }
-            (None, Portion::Units(units)) => units,
-            (None, Portion::All) => UNITS,
-        };
-        let held = Occupancy::read(probe, Level::Outer, span)?.confirmed;
-        Ok(Units::whole().difference(&held).count() < least)
-    }
 }
 
 impl Seeker for WantedDevices<'_> {
@@ -76,13 +54,7 @@ impl Seeker for WantedDevices<'_> {
 
     fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure> {
         self.look_again();
-        let mut availability = Availability::default();
-        for device in &self.devices {
-            if !self.taken(probe, device)? {
-                availability.free.push(device.uuid.clone());
-            }
-        }
-        Ok(availability)
+        queue::availability(probe, &self.request, self.devices.iter())
     }
 
     fn wanted(&self) -> usize {
@@ -110,10 +82,13 @@ impl Seeker for WantedDevices<'_> {
     }
 
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {
-        let device = self
-            .devices
-            .iter()
-            .find(|device| self.taken(probe, device).unwrap_or(true))
+        let is_free = |device: &Device| {
+            let offered = device_claim::units(probe, &self.request, device);
+            offered.is_ok_and(|offered| offered.is_available())
+        };
+        let mut devices = self.devices.iter();
+        let device = devices
+            .find(|device| !is_free(device))
             .or(self.devices.first());
         let Some(device) = device else {
             return Failure::new(Kind::NoneFree, "no free device");

@@ -188,7 +188,11 @@ impl Seeker for Search<'_, '_> {
 
     fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure> {
         self.reread()?;
-        availability(probe, self.request, &self.inventory)
+        availability(
+            probe,
+            self.request,
+            self.request.filter.pool(&self.inventory),
+        )
     }
 
     fn wanted(&self) -> usize {
@@ -276,14 +280,14 @@ impl Seeker for Search<'_, '_> {
     }
 }
 
-/// What of a request's pool has room on the lock now.
-pub fn availability(
+/// Which of these devices have room on the lock now for the request.
+pub fn availability<'d>(
     probe: &OfdLock,
     request: &Request,
-    inventory: &Inventory,
+    devices: impl Iterator<Item = &'d Device>,
 ) -> Result<Availability, Failure> {
     let mut availability = Availability::default();
-    for device in request.filter.pool(inventory) {
+    for device in devices {
         match device_claim::units(probe, request, device)? {
             Offer::Available(_) => availability.free.push(device.uuid.clone()),
             Offer::Rejected(Rejected::Tentative) => {
