@@ -75,45 +75,39 @@ const ONCE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// The inherited environment with some variables replaced in their places, or added at
 /// the end.
-fn environment(changed: &[(&str, CString)]) -> Vec<*const libc::c_char> {
-    let mut entries: Vec<*const libc::c_char> = Vec::new();
+fn environment<'e>(changed: &'e [(&str, CString)]) -> Vec<&'e CStr> {
+    let mut entries: Vec<&CStr> = Vec::new();
     // SAFETY: environ is a NULL-terminated array of NUL-terminated strings; nothing in
     // this single thread changes it meanwhile.
     unsafe {
         let mut next = environ;
         while !next.is_null() && !(*next).is_null() {
-            entries.push(*next);
+            entries.push(CStr::from_ptr(*next));
             next = next.add(1);
         }
     }
-    let sets = |entry: *const libc::c_char, name: &str| {
-        // SAFETY: as above, and what was put in is kept by the caller.
-        let rest = unsafe { CStr::from_ptr(entry) }
-            .to_bytes()
-            .strip_prefix(name.as_bytes());
-        rest.is_some_and(|rest| rest.first() == Some(&b'='))
-    };
     for name in changed.iter().map(|(name, _)| *name).chain([ONCE]) {
         let mut seen = false;
-        entries.retain(|entry| !sets(*entry, name) || !std::mem::replace(&mut seen, true));
+        entries.retain(|entry| !sets(entry, name) || !std::mem::replace(&mut seen, true));
     }
     for (name, entry) in changed {
-        match entries.iter().position(|known| sets(*known, name)) {
-            Some(place) => entries[place] = entry.as_ptr(),
-            None => entries.push(entry.as_ptr()),
+        match entries.iter().position(|known| sets(known, name)) {
+            Some(place) => entries[place] = entry,
+            None => entries.push(entry),
         }
     }
     entries
 }
 
-fn execve(path: &CStr, words: &[CString], environment: &[*const libc::c_char]) -> Errno {
-    let argv = sys::pointers(words);
-    let mut envp = environment.to_vec();
-    envp.push(std::ptr::null());
-    // SAFETY: all three are NUL-terminated strings or NULL-terminated arrays of such,
-    // alive until the call returns, if it does.
-    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
-    Errno::last()
+/// Whether an entry of the environment sets the variable of this name.
+fn sets(entry: &CStr, name: &str) -> bool {
+    let rest = entry.to_bytes().strip_prefix(name.as_bytes());
+    rest.is_some_and(|rest| rest.first() == Some(&b'='))
+}
+
+fn execve(path: &CStr, words: &[CString], environment: &[&CStr]) -> Errno {
+    let Err(errno) = nix::unistd::execve(path, words, environment);
+    errno
 }
 
 fn failure(program: &Path, errno: Errno) -> Failure {

@@ -29,7 +29,7 @@ pub fn run() -> i32 {
         return fail(&diag, &failure.hint("chmod u-s,g-s on the file cudawrap"));
     }
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    if let Some(words) = words_behind(mps::args::OPTION, &arguments) {
+    if let Some(words) = words_behind(mps::start::OPTION, &arguments) {
         return mps::supervisor::main(&words);
     }
     let path = std::env::var_os("PATH");

@@ -6,6 +6,7 @@ use std::path::Path;
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::exit;
+use getgpu_common::frameworks;
 use getgpu_common::ident::Uuid;
 use getgpu_common::job::Job;
 use getgpu_common::resolve_program::program_name;
@@ -15,9 +16,25 @@ use getgpu_common::syslog::{self, Record};
 use crate::bind;
 use crate::call::{Call, Lessee};
 use crate::choose::uuids;
-use crate::launch_spec::LaunchSpec;
+use crate::lease::Lease;
 use crate::lease_choice::Leased;
 use crate::mps;
+
+/// What a program is started with. MPS and the binding to CPUs add to it.
+#[derive(Debug, Default)]
+pub struct LaunchSpec {
+    /// Variables to be set.
+    pub variables: Vec<(String, String)>,
+    /// The lease that it inherits, if there is one.
+    pub lease: Option<Lease>,
+}
+
+impl LaunchSpec {
+    /// As it is: nothing set, nothing leased.
+    pub fn unchanged() -> Self {
+        Self::default()
+    }
+}
 
 /// What the program is started with.
 ///
@@ -25,18 +42,42 @@ use crate::mps;
 ///
 /// MPS was asked for and cannot be had: the program is not to be run then.
 pub fn launch(call: &Call<'_>, leased: Leased) -> Result<LaunchSpec, Failure> {
-    let shown = leased.shown.as_deref();
-    let Some(lease) = leased.lease else {
-        return Ok(LaunchSpec::without_lease(shown));
+    let shown = leased.shown.iter();
+    let visible = shown.map(|devices| ("CUDA_VISIBLE_DEVICES".to_owned(), Uuid::join(devices)));
+    let mut spec = LaunchSpec {
+        variables: visible.collect(),
+        lease: leased.lease,
+    };
+    let Some(lease) = &spec.lease else {
+        return Ok(spec);
     };
     for device in &leased.devices {
         call.diag.note(&format!("{}: leased", device.uuid));
     }
     log(call, &uuids(&leased.devices), lease.part);
-    let mut spec = LaunchSpec::leased(shown, lease, call.settings);
+    if call.settings.framework_memory && lease.part < 1.0 {
+        spec.variables.extend(for_frameworks(lease, call.settings));
+    }
     mps::join(call, &mut spec, &leased.devices)?;
     bind::join(call, &mut spec, &leased.devices, &leased.request);
     Ok(spec)
+}
+
+/// The variables of frameworks for a part of a device, unless the user set others. What the
+/// enclosing part set is of that part, and no wish of the user's; `cudawrap --auto` has set
+/// what the share alone says, before there was a lease.
+fn for_frameworks(lease: &Lease, settings: &Settings) -> Vec<(String, String)> {
+    let above = lease.enclosing_part().map(frameworks::variables);
+    let in_advance = settings.share.map(frameworks::known_in_advance);
+    let own = frameworks::variables(lease.part).into_iter();
+    let own = own.filter(|(name, _)| {
+        std::env::var_os(name).is_none_or(|value| {
+            let above = above.iter().flatten();
+            let mut by_cudawrap = above.chain(in_advance.iter().flatten());
+            by_cudawrap.any(|(known, set)| known == name && value == **set)
+        })
+    });
+    own.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Writes a lease down, where the site wants that.

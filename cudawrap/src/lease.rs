@@ -137,8 +137,6 @@ impl Signature {
     ) -> Result<(), Failure> {
         for claim in claims {
             claim.hold_on(description)?;
-        }
-        for claim in claims {
             self.write(description, claim.span());
         }
         for (span, units) in inherited {

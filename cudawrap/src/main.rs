@@ -16,7 +16,6 @@ mod helper;
 mod invocation;
 mod invoked_path;
 mod launch;
-mod launch_spec;
 mod lease;
 mod lease_choice;
 mod linked;

@@ -24,7 +24,7 @@ use getgpu_common::settings::Settings;
 
 use crate::call::Call;
 use crate::helper;
-use crate::launch_spec::LaunchSpec;
+use crate::launch::LaunchSpec;
 use crate::lease::Lease;
 use mask_origin::MaskOrigin;
 

@@ -7,11 +7,10 @@
 //! `client` joins a program, `start` and `supervisor` are the small process that starts
 //! the daemon and ends it, `variables` are those of the program.
 
-pub mod args;
 mod client;
 mod daemon;
 mod directory;
-mod start;
+pub mod start;
 pub mod supervisor;
 mod variables;
 
@@ -22,7 +21,7 @@ use getgpu_common::settings::Settings;
 
 use crate::call::{Call, Origin};
 use crate::helper;
-use crate::launch_spec::LaunchSpec;
+use crate::launch::LaunchSpec;
 
 /// `--mps` was typed: refuses before anything is chosen, where it is clear that there
 /// will be no share.

@@ -1,8 +1,9 @@
 //! Starting a keeper without a trace in the program, and waiting for its word whether the
 //! daemon listens. It has no descriptor but the mutex and the connection to its starter.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -10,8 +11,11 @@ use getgpu_common::detached;
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::lock::OfdLock;
 
-use super::args;
 use super::daemon::Control;
+use super::directory::MpsDirectory;
+
+/// The word on the command line that makes a process a keeper.
+pub const OPTION: &str = "--mps-keeper";
 
 /// How long it may take until the daemon listens or has failed.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -22,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub fn keeper(control: &Control, mutex: OfdLock) -> Result<(), Failure> {
     let mut words = vec![
         CString::from(c"cudawrap"),
-        CString::new(args::OPTION).unwrap_or_default(),
+        CString::new(OPTION).unwrap_or_default(),
     ];
     words.extend(control.words());
     let ours = detached::start(&words, mutex.number(), None);
@@ -46,4 +50,63 @@ fn failed(control: &Control, why: &str) -> Failure {
     let device = &control.device;
     let text = format!("{device}: the MPS daemon cannot be started: {why}");
     Failure::new(Kind::Refused, text)
+}
+
+impl Control {
+    /// The words behind `cudawrap --mps-keeper`: the device, the directory, the control
+    /// program, and the list of library directories if there is one.
+    pub fn words(&self) -> Vec<CString> {
+        let directory = self.directory.path().as_os_str();
+        [
+            OsStr::new(&self.device),
+            directory,
+            self.program.as_os_str(),
+        ]
+        .into_iter()
+        .chain(self.libraries.as_deref())
+        .map(|word| CString::new(word.as_bytes()).unwrap_or_default())
+        .collect()
+    }
+
+    pub fn parse(words: &[OsString]) -> Option<Self> {
+        let [device, directory, program, libraries @ ..] = words else {
+            return None;
+        };
+        Some(Self {
+            directory: MpsDirectory::at(directory.into()),
+            program: program.into(),
+            device: device.to_str()?.to_owned(),
+            libraries: libraries.first().cloned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    #[test]
+    fn a_keepers_command_line_says_what_it_keeps() {
+        let control = Control {
+            directory: MpsDirectory::at("/tmp/getgpu-mps-0/MIG-1".into()),
+            program: "/usr/bin/x y".into(),
+            device: "MIG-1".into(),
+            libraries: Some("/a:/b".into()),
+        };
+        let bare = Control {
+            libraries: None,
+            ..control.clone()
+        };
+        for control in [control, bare] {
+            let words: Vec<OsString> = control
+                .words()
+                .into_iter()
+                .map(|w| OsString::from_vec(w.into_bytes()))
+                .collect();
+            assert_eq!(Control::parse(&words), Some(control));
+        }
+        assert_eq!(Control::parse(&[]), None);
+        assert_eq!(Control::parse(&["MIG-1".into(), "/x".into()]), None);
+    }
 }
