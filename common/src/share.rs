@@ -116,21 +116,12 @@ fn whole(text: &str) -> Option<u64> {
 /// `0.25` as 25 of 100.
 fn decimal(text: &str) -> Option<(u64, u64)> {
     let (before, behind) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
-    let before = if before.is_empty() && !behind.is_empty() {
-        0
-    } else {
-        whole(before)?
-    };
-    if behind.is_empty() {
-        return Some((before, 1));
-    }
+    let digits = behind.len().min(DIGITS);
     if !behind.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    let behind = &behind[..behind.len().min(DIGITS)];
-    let parts = 10u64.checked_pow(u32::try_from(behind.len()).ok()?)?;
-    let behind = whole(behind)?;
-    Some((before.checked_mul(parts)?.checked_add(behind)?, parts))
+    let of = whole(&format!("{before}{}", &behind[..digits]))?;
+    Some((of, 10u64.pow(digits as u32)))
 }
 
 impl fmt::Display for Share {

@@ -4,10 +4,15 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nix::time::ClockId;
 
 /// Whether standard output was closed when this process was started.
 pub fn stdout_was_closed() -> bool {
@@ -143,31 +148,24 @@ pub fn set_name(name: &CStr) {
 }
 
 /// Seconds since boot, suspend included (CLOCK_BOOTTIME, since Linux 2.6.39).
-pub fn boot_time() -> std::time::Duration {
-    clock(libc::CLOCK_BOOTTIME)
+pub fn boot_time() -> Duration {
+    clock(ClockId::CLOCK_BOOTTIME)
 }
 
 /// What this thread has had of a processor (CLOCK_THREAD_CPUTIME_ID).
-pub fn processor_time() -> std::time::Duration {
-    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+pub fn processor_time() -> Duration {
+    clock(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// A clock of this name, which the kernel has (clock_gettime(2)).
-fn clock(name: libc::clockid_t) -> std::time::Duration {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: now is a valid place for the answer; of a clock that does not exist it stays
-    // zero.
-    unsafe { libc::clock_gettime(name, &raw mut now) };
-    std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+/// What a clock shows; zero of one that the kernel does not have (clock_gettime(2)).
+fn clock(clock: ClockId) -> Duration {
+    clock.now().map(Duration::from).unwrap_or_default()
 }
 
 /// The time of a start that /proc tells in ticks, since the boot and without the part of a
 /// second.
-pub fn after_boot(start: u64) -> std::time::Duration {
-    std::time::Duration::from_secs(start / ticks_per_second())
+pub fn after_boot(start: u64) -> Duration {
+    Duration::from_secs(start / ticks_per_second())
 }
 
 /// Clock ticks per second of /proc/PID/stat (sysconf(3)).
@@ -190,7 +188,9 @@ pub fn write_stderr(bytes: &[u8]) {
         libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
         libc::sigpending(&raw mut pending);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before);
-        let written = write_all(libc::STDERR_FILENO, bytes);
+        // No lock of the standard library's, which a fork of another thread could leave locked.
+        let stderr = ManuallyDrop::new(File::from_raw_fd(libc::STDERR_FILENO));
+        let written = (&*stderr).write_all(bytes);
         let broken = written.is_err_and(|error| error.raw_os_error() == Some(libc::EPIPE));
         if broken && libc::sigismember(&raw const pending, libc::SIGPIPE) == 0 {
             let now = libc::timespec {
@@ -201,25 +201,6 @@ pub fn write_stderr(bytes: &[u8]) {
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
     }
-}
-
-/// Writes all of `bytes` by write(2) alone: no lock of the standard library's that a fork
-/// of another thread could leave behind locked.
-fn write_all(fd: libc::c_int, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        // SAFETY: the slice outlives the call, which only reads it.
-        let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
-        match usize::try_from(written) {
-            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-            Err(_) => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Takes ownership of a descriptor that a call has just returned as a number.

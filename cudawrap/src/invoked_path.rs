@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use getgpu_common::procfs;
 use getgpu_common::resolve_program::{Chain, Identity, PREFIX, directories, identity, is_cudawrap};
 
 /// Ourselves: as the kernel has it, and as the path of /proc/self/exe leads to, which
@@ -19,12 +20,7 @@ impl Ourselves {
         let link = Path::new("/proc/self/exe");
         // An upgrade that replaced our executable a moment ago: the new one under its
         // path is us too.
-        let path = std::fs::read_link(link).ok().map(|path| {
-            let bytes = path.as_os_str().as_bytes();
-            PathBuf::from(OsStr::from_bytes(
-                bytes.strip_suffix(b" (deleted)").unwrap_or(bytes),
-            ))
-        });
+        let path = procfs::executable("self");
         let known: Vec<Identity> = [identity(link), path.and_then(|path| identity(&path))]
             .into_iter()
             .flatten()

@@ -4,7 +4,7 @@
 //! pieces.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Result};
+use std::io::{Read, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -69,21 +69,9 @@ pub fn owner(path: &str) -> Result<u32> {
 }
 
 fn read(path: &str) -> Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let mut bytes = vec![0; MOST_FILES];
-    let mut filled = 0;
-    loop {
-        if filled == bytes.len() {
-            bytes.resize(filled * 2, 0);
-        }
-        match file.read(bytes.get_mut(filled..).unwrap_or_default()) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    bytes.truncate(filled);
+    let mut bytes = Vec::with_capacity(MOST_FILES);
+    // Without the question for its size, which no file of /proc knows.
+    File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

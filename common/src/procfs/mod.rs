@@ -11,6 +11,10 @@ pub mod process_memory;
 pub mod stat;
 mod wrapped;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
 pub use process::Process;
 pub use stat::Stat;
 pub use wrapped::{is_getgpu_or_cudawrap, program_name};
@@ -52,6 +56,15 @@ fn effective(status: &str) -> Option<u32> {
 pub fn comm(pid: i32) -> Option<String> {
     let bytes = file::whole(&format!("/proc/{pid}/comm")).ok()?;
     Some(String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes)).into_owned())
+}
+
+/// The file that `pid` ("self" for this process) runs; one that was deleted meanwhile, by an
+/// upgrade for example, under the name that it had.
+pub fn executable(pid: &str) -> Option<PathBuf> {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let bytes = path.as_os_str().as_bytes();
+    let name = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
+    Some(OsStr::from_bytes(name).into())
 }
 
 /// The login name of `uid`, or the number itself.

@@ -37,11 +37,8 @@ pub fn is_getgpu_or_cudawrap(pid: i32, comm: &str) -> bool {
 /// From the file that runs, unless that is a script's interpreter or another user's
 /// process.
 fn of_executable(pid: i32, comm: &str) -> Option<String> {
-    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let path = super::executable(&pid.to_string())?;
     let name = path.file_name()?.to_string_lossy();
-    // A file that was deleted meanwhile, by an upgrade for example, has this behind its
-    // name.
-    let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
     name.starts_with(comm)
         .then(|| name[PREFIX.len()..].to_owned())
 }

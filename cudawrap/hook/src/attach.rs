@@ -10,6 +10,7 @@ use getgpu_common::descriptors::{highest, keep_open, lowest};
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::hook;
+use getgpu_common::procfs;
 use getgpu_common::resolve_program::program_name;
 use getgpu_common::settings::{Auto, AutoNone, Environment, Loaded, Settings, env_flags, matches};
 use getgpu_common::{exit, sys};
@@ -34,7 +35,7 @@ pub fn attach(diag: &Diag) -> Outcome {
     }
     // Nonsense in the variable never keeps a program from its device.
     let disabled = env_flags::is_on("CUDAWRAP_DISABLE").unwrap_or(false);
-    let program = whereabouts::program();
+    let program = procfs::executable("self").unwrap_or_default();
     if sys::secure_execution() || disabled || is_one_of(&program, &EXCEPT) {
         return Outcome::Final;
     }

@@ -9,16 +9,6 @@ use std::path::{Path, PathBuf};
 use getgpu_common::installed::can_run;
 use getgpu_common::settings::Settings;
 
-/// What a program that was replaced while it runs is called in /proc.
-const DELETED: &[u8] = b" (deleted)";
-
-/// The program's file; empty if /proc does not tell.
-pub fn program() -> PathBuf {
-    let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();
-    let bytes = path.as_os_str().as_bytes();
-    OsStr::from_bytes(bytes.strip_suffix(DELETED).unwrap_or(bytes)).into()
-}
-
 /// Whether what this process starts is in another pid namespace than itself: after
 /// unshare(2) or setns(2). The second link is dangling while that namespace is new.
 pub fn children_elsewhere() -> bool {

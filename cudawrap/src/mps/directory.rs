@@ -4,7 +4,7 @@
 //! below /tmp: one path for all of a user's programs, short enough for a socket, whatever
 //! TMPDIR and XDG_RUNTIME_DIR are.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -15,6 +15,7 @@ use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::ident::Uuid;
 use getgpu_common::lock::{OfdLock, Range, layout};
 use getgpu_common::procfs::namespaces;
+use getgpu_common::resolve_program::identity;
 use getgpu_common::sys;
 use nix::libc;
 
@@ -132,9 +133,11 @@ impl MpsDirectory {
     /// Whether the lock file is still the one of `description`, and was not removed or
     /// replaced meanwhile.
     pub fn is_of(&self, description: &OfdLock) -> bool {
-        let ours = fs::metadata(format!("/proc/self/fd/{}", description.number())).map(identity);
-        let there = fs::symlink_metadata(self.lock()).map(identity);
-        matches!((ours, there), (Ok(ours), Ok(there)) if ours == there)
+        let ours = identity(Path::new(&format!(
+            "/proc/self/fd/{}",
+            description.number()
+        )));
+        ours.is_some() && ours == identity(&self.lock())
     }
 
     /// Removes everything, the lock file last: a process that waits for the lock file finds
@@ -169,10 +172,6 @@ fn short(name: &str, most: usize) -> String {
     } else {
         format!("{:x}", layout::fnv1a(name.as_bytes()) >> 24)
     }
-}
-
-fn identity(meta: Metadata) -> (u64, u64) {
-    (meta.dev(), meta.ino())
 }
 
 /// A directory of this user that no other can enter; made if it is missing.
