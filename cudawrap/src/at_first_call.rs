@@ -15,7 +15,7 @@ use crate::options::Options;
 /// What the program is started with: no lease, but the variables that have it get one.
 /// `loaded`: the settings that are in force for it, options included.
 pub fn prepare(options: &Options, loaded: &Loaded, diag: &Diag) -> Result<LaunchSpec, Failure> {
-    if options.bind {
+    if options.typed.running.bind {
         let text = "--auto: --bind has no effect on a program that is already running";
         return Err(Failure::new(Kind::Usage, text).hint("use --auto or --bind, not both"));
     }

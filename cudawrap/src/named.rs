@@ -2,6 +2,7 @@
 //! CUDA_VISIBLE_DEVICES is the grant, and without a device of its own the program is not
 //! run.
 
+use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Instant;
@@ -43,40 +44,26 @@ pub fn run(arguments: &[OsString]) -> i32 {
             Err(failure) => fail(&plain, &failure),
         },
         Ok(Wanted::Run(options)) => {
-            let diag = Diag::new("cudawrap", options.level);
-            fail(&diag, &become_program(&options, &diag))
+            let diag = Diag::new("cudawrap", options.typed.common.level());
+            let Err(failure) = become_program(&options, &diag);
+            fail(&diag, &failure)
         }
     }
 }
 
-fn become_program(options: &Options, diag: &Diag) -> Failure {
-    let Some(name) = options.program.first() else {
-        return options::no_program();
+fn become_program(options: &Options, diag: &Diag) -> Result<Infallible, Failure> {
+    let words = &options.typed.program;
+    let program = locate_program::typed(words.first().ok_or_else(options::no_program)?)?;
+    let ready = if options::disabled()? {
+        LaunchSpec::unchanged()
+    } else if options.typed.running.auto {
+        let loaded = settings(options, &Environment::of_process(), &program, diag)?;
+        at_first_call::prepare(options, &loaded, diag)?
+    } else {
+        prepare(options, &program, diag)?
     };
-    let program = match locate_program::typed(name) {
-        Ok(program) => program,
-        Err(failure) => return failure,
-    };
-    let ready = options::disabled().and_then(|disabled| {
-        if disabled {
-            Ok(LaunchSpec::unchanged())
-        } else if options.auto {
-            let environment = Environment::of_process();
-            settings(options, &environment, &program, diag)
-                .and_then(|loaded| at_first_call::prepare(options, &loaded, diag))
-        } else {
-            prepare(options, &program, diag)
-        }
-    });
-    match ready {
-        Ok(ready) => exec(
-            &program,
-            &options.program,
-            &ready.variables,
-            ready.lease.as_ref(),
-        ),
-        Err(failure) => failure,
-    }
+    let lease = ready.lease.as_ref();
+    Err(exec(&program, words, &ready.variables, lease))
 }
 
 fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
@@ -87,13 +74,13 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
     let request = Request::new(
         settings,
         &environment,
-        options.ignore_grant || options::grant_ignored()?,
+        options.typed.choosing.ignore_grant || options::grant_ignored()?,
     )?;
     if request.grant.visible == Visible::Nothing {
         return Err(request.grant.empty());
     }
     request.warn_of_excluded(diag);
-    if options.mps {
+    if options.typed.running.mps {
         mps::check(settings, &request)?;
     }
     let lock_file = find_lock_file(settings, &environment, diag, false)?;
@@ -104,7 +91,9 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
         lessee: Lessee::to_be(program),
         rank: rank.as_ref(),
         diag,
-        origin: Origin::OwnName { mps: options.mps },
+        origin: Origin::OwnName {
+            mps: options.typed.running.mps,
+        },
         began,
     };
     let choice = choose(&call, request);
@@ -127,13 +116,13 @@ fn settings(
         diag.warn(&format!("{name}: no such variable, ignored{meant}"));
     }
     options.choices.put(&mut loaded)?;
-    if options.mps {
+    if options.typed.running.mps {
         loaded.put("mps", &["true".to_owned()], "--mps")?;
     }
-    if options.bind {
+    if options.typed.running.bind {
         loaded.put("bind", &["true".to_owned()], "--bind")?;
     }
-    if let Some(visible) = &options.visible {
+    if let Some(visible) = &options.typed.running.visible {
         loaded.put("visible", std::slice::from_ref(visible), "--visible")?;
     }
     Ok(loaded)

@@ -6,39 +6,33 @@ mod parse;
 mod table;
 mod variables;
 
-use std::ffi::OsString;
-
-use getgpu_common::diag::Verbosity;
 use getgpu_common::overrides::Overrides;
+
+use table::Typed;
 
 pub use parse::{no_program, parse};
 pub use variables::{disabled, grant_ignored, unknown_variables, variables};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// What chooses, shares and waits.
     pub choices: Overrides,
-    pub ignore_grant: bool,
-    pub visible: Option<String>,
-    pub mps: bool,
-    pub bind: bool,
-    pub auto: bool,
-    /// `-v`, `-q`
-    pub level: Verbosity,
-    /// The program and its arguments.
-    pub program: Vec<OsString>,
+    pub typed: Typed,
 }
 
 impl Options {
     /// The variables that stand for what is typed without a choice of devices.
     pub fn switches(&self) -> Vec<(String, String)> {
         [
-            ("CUDAWRAP_MPS", self.mps.then(|| "1".to_owned())),
+            (
+                "CUDAWRAP_MPS",
+                self.typed.running.mps.then(|| "1".to_owned()),
+            ),
             (
                 "CUDAWRAP_IGNORE_GRANT",
-                self.ignore_grant.then(|| "1".to_owned()),
+                self.typed.choosing.ignore_grant.then(|| "1".to_owned()),
             ),
-            ("CUDAWRAP_VISIBLE", self.visible.clone()),
+            ("CUDAWRAP_VISIBLE", self.typed.running.visible.clone()),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value?)))
@@ -47,10 +41,10 @@ impl Options {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Wanted {
     /// Run a program.
-    Run(Options),
+    Run(Box<Options>),
     /// Print this.
     Text(String),
 }

@@ -28,7 +28,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
         let version = env!("CARGO_PKG_VERSION");
         return Ok(Wanted::Text(format!("cudawrap {version}\n")));
     }
-    options(arguments, typed).map(Wanted::Run)
+    options(arguments, typed).map(|options| Wanted::Run(Box::new(options)))
 }
 
 fn options(arguments: &[OsString], typed: Typed) -> Result<Options, Failure> {
@@ -43,16 +43,7 @@ fn options(arguments: &[OsString], typed: Typed) -> Result<Options, Failure> {
         )
         .hint(format!("cudawrap --wait={time} -- PROGRAM")));
     }
-    Ok(Options {
-        choices,
-        ignore_grant: typed.choosing.ignore_grant,
-        visible: typed.running.visible,
-        mps: typed.running.mps,
-        bind: typed.running.bind,
-        auto: typed.running.auto,
-        level: typed.common.level(),
-        program: typed.program,
-    })
+    Ok(Options { choices, typed })
 }
 
 /// `cudawrap --wait 30 app` would run a program called 30.
@@ -94,7 +85,7 @@ mod tests {
             };
             assert_eq!(options.choices.first_of(&["type"]), Some("--type"));
             assert_eq!(
-                options.program,
+                options.typed.program,
                 ["app", "--type", "gpu", "-v", "--help", "--"]
             );
         }
