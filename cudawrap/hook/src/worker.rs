@@ -13,7 +13,7 @@ use getgpu_common::nvml_client;
 use getgpu_common::poll;
 use getgpu_common::procfs::fdinfo;
 use getgpu_common::sys;
-use getgpu_common::unseen_child::{self, Plan, UnseenChild};
+use getgpu_common::unseen_child::{self, Plan};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{MsgFlags, recv};
@@ -67,13 +67,13 @@ impl Question<'_> {
         let child = unseen_child::start(&plan, &theirs, Some(&errors))
             .map_err(|errno| self.failed(&reason(&errno.into())))?;
         drop((theirs, errors));
-        let talk = Talk {
-            question: self,
-            answers,
-            lines,
-            deadline: Some(Instant::now() + self.limit + START),
-        };
-        talk.answer(child)
+        let answer = self.next(&answers, &lines);
+        // What it has said before it answered.
+        while self.pass_on(&lines) {}
+        let patience = if answer.is_ok() { EXIT } else { Duration::ZERO };
+        drop(answers);
+        child.end(Instant::now() + patience);
+        answer
     }
 
     /// How cudawrap is called.
@@ -99,89 +99,58 @@ impl Question<'_> {
             format!("{}: no device found: {why}", self.cudawrap.display()),
         )
     }
-}
-
-/// The conversation with cudawrap.
-struct Talk<'a> {
-    question: &'a Question<'a>,
-    answers: OwnedFd,
-    lines: OwnedFd,
-    deadline: Option<Instant>,
-}
-
-impl Talk<'_> {
-    fn answer(mut self, child: UnseenChild) -> Result<Found, Failure> {
-        let answer = self.next();
-        // What it has said before it answered.
-        while self.pass_on() {}
-        let patience = if answer.is_ok() { EXIT } else { Duration::ZERO };
-        drop(self.answers);
-        child.end(Instant::now() + patience);
-        answer
-    }
 
     /// Waits for the answer, and passes lines on meanwhile.
-    fn next(&mut self) -> Result<Found, Failure> {
+    fn next(&self, answers: &OwnedFd, lines: &OwnedFd) -> Result<Found, Failure> {
         let (mut heard, started) = (true, Instant::now());
+        let mut deadline = Some(started + self.limit + START);
         loop {
-            if self
-                .deadline
-                .is_some_and(|deadline| deadline <= Instant::now())
-            {
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 let waited = started.elapsed().as_secs();
-                let why = format!("no answer within {waited} s");
-                return Err(self.question.failed(&why));
+                return Err(self.failed(&format!("no answer within {waited} s")));
             }
             let readable = PollFlags::POLLIN;
             let mut both = [
-                PollFd::new(self.answers.as_fd(), readable),
-                PollFd::new(self.lines.as_fd(), readable),
+                PollFd::new(answers.as_fd(), readable),
+                PollFd::new(lines.as_fd(), readable),
             ];
             let listened = if heard { &mut both[..] } else { &mut both[..1] };
-            poll::until(listened, self.deadline)
-                .map_err(|errno| self.question.failed(&reason(&errno.into())))?;
+            poll::until(listened, deadline).map_err(|errno| self.failed(&reason(&errno.into())))?;
             let [answered, said] = both.map(|fd| fd.any().unwrap_or(false));
-            heard = heard && (!said || self.pass_on());
-            if answered && let Some(answer) = self.receive() {
-                return answer;
+            heard = heard && (!said || self.pass_on(lines));
+            if !answered {
+                continue;
             }
-        }
-    }
-
-    fn failed(&self, why: &str) -> Option<Result<Found, Failure>> {
-        Some(Err(self.question.failed(why)))
-    }
-
-    /// Reads one message: the answer, or none if it only says how long to wait for that.
-    fn receive(&mut self) -> Option<Result<Found, Failure>> {
-        match hook::receive(&self.answers) {
-            Ok(Some((Message::Limit(limit), _))) => {
-                self.deadline = limit.map(|limit| Instant::now() + limit);
-                None
-            }
-            Ok(Some((Message::Ready { needed, .. }, descriptors)))
-                if descriptors.len() < needed =>
-            {
-                self.failed("no descriptor is left for the lease (ulimit -n)")
-            }
-            Ok(Some((Message::Ready { variables, .. }, descriptors))) => Some(Ok(Found {
-                variables,
-                descriptors,
-            })),
-            Ok(Some((Message::Failed(failure), _))) => Some(Err(failure)),
-            Ok(None) => self.failed("it exited without an answer"),
-            Err(error) => self.failed(&reason(&error)),
+            let why = match hook::receive(answers) {
+                Ok(Some((Message::Limit(limit), _))) => {
+                    deadline = limit.map(|limit| Instant::now() + limit);
+                    continue;
+                }
+                Ok(Some((Message::Ready { variables, needed }, descriptors))) => {
+                    if descriptors.len() >= needed {
+                        return Ok(Found {
+                            variables,
+                            descriptors,
+                        });
+                    }
+                    "no descriptor is left for the lease (ulimit -n)".to_owned()
+                }
+                Ok(Some((Message::Failed(failure), _))) => return Err(failure),
+                Ok(None) => "it exited without an answer".to_owned(),
+                Err(error) => reason(&error),
+            };
+            return Err(self.failed(&why));
         }
     }
 
     /// Passes on what there is to read; false if there is nothing, or nothing to come.
-    fn pass_on(&self) -> bool {
+    fn pass_on(&self, lines: &OwnedFd) -> bool {
         let mut part = vec![0; 4096];
         loop {
-            match recv(self.lines.as_raw_fd(), &mut part, MsgFlags::MSG_DONTWAIT) {
+            match recv(lines.as_raw_fd(), &mut part, MsgFlags::MSG_DONTWAIT) {
                 Ok(0) => return false,
                 Ok(read) => {
-                    if !self.question.again {
+                    if !self.again {
                         sys::write_stderr(part.get(..read).unwrap_or_default());
                     }
                     return true;
