@@ -35,22 +35,13 @@ fn excess(rules: &Rules, memory: Memory, processes: &[Process]) -> Option<u64> {
     (used > floor(rules, memory.total)).then_some(used)
 }
 
-/// What is asked about a device only when its memory would decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Question {
-    /// Do other compute instances share this GPU instance's memory?
-    Neighbours,
-    /// Is the GPU's memory a NUMA node of the host? Then the system uses it, too, and
-    /// keeps pages of processes that have exited (nvml.h at nvmlMemory_t).
-    NumaNode,
-}
-
-/// Whether a device is in use, and why; processes and memory are the caller's to add.
+/// Whether a device is in use, and why; processes and memory are the caller's to add. Whether
+/// others may use its memory is asked only where that would decide.
 pub(super) fn judge(
     rules: &Rules,
     processes: Result<&[Process], &Fault>,
     memory: Result<Memory, &Fault>,
-    mut ask: impl FnMut(Question) -> bool,
+    shares_memory: impl FnOnce() -> bool,
 ) -> Usage {
     let processes = match processes {
         Ok(processes) => processes,
@@ -77,7 +68,7 @@ pub(super) fn judge(
             "{text}: processes outside this container are hidden"
         ));
     }
-    if ask(Question::Neighbours) || ask(Question::NumaNode) {
+    if shares_memory() {
         return Usage::idle();
     }
     Usage::busy(text)
@@ -107,9 +98,8 @@ mod tests {
     use getgpu_common::inventory::Activity;
 
     const GIB: u64 = 1 << 30;
-    const NO: fn(Question) -> bool = |_| false;
-    const YES: fn(Question) -> bool = |_| true;
-    const NUMA: fn(Question) -> bool = |question| question == Question::NumaNode;
+    const NO: fn() -> bool = || false;
+    const YES: fn() -> bool = || true;
 
     fn rules(container: bool, idle_memory: Option<u64>) -> Rules {
         Rules {
@@ -170,8 +160,8 @@ mod tests {
             (&set, &none, 300 * MIB, 140 * GIB, YES, Idle),
             (&set, &none, 301 * MIB, 140 * GIB, YES, Unknown),
             // Memory that the system uses, too; in a container no other process is seen.
-            (&plain, &none, 30 * GIB, 96 * GIB, NUMA, Idle),
-            (&hidden, &none, 30 * GIB, 96 * GIB, NUMA, Unknown),
+            (&plain, &none, 30 * GIB, 96 * GIB, YES, Idle),
+            (&hidden, &none, 30 * GIB, 96 * GIB, YES, Unknown),
         ];
         for (row, (rules, processes, used, total, answer, activity)) in cases.iter().enumerate() {
             let (total, used) = (*total, *used);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use nvml_wrapper::Device as Handle;
 
 use super::fault::{Fault, with_retries};
-use super::judge::{Question, judge};
+use super::judge::judge;
 use super::memory;
 use super::processes::Entry;
 use super::raw::{self, List};
@@ -56,7 +56,7 @@ pub(super) fn usage(
             rules,
             processes.as_deref(),
             memory.as_ref().copied(),
-            |question| answer(session, asked, question),
+            || shares_memory(session, asked),
         )
     };
     let busy = processes
@@ -85,17 +85,17 @@ pub(super) fn usage(
     })
 }
 
-/// What is asked beside processes and memory where these alone do not decide.
-fn answer(session: &mut Session<'_>, asked: &Asked<'_>, question: Question) -> bool {
-    match question {
-        Question::Neighbours => asked
-            .slot
-            .and_then(|slot| instance(session, asked.gpu, slot))
-            .is_some_and(|own| is_shared(session, asked.gpu, own)),
-        Question::NumaNode => session
+/// Whether others may use a device's memory: another compute instance of its GPU instance, or
+/// the system, where it is a NUMA node of the host, which also keeps pages of processes that
+/// have exited (nvml.h at nvmlMemory_t).
+fn shares_memory(session: &mut Session<'_>, asked: &Asked<'_>) -> bool {
+    let own = asked
+        .slot
+        .and_then(|slot| instance(session, asked.gpu, slot));
+    own.is_some_and(|own| is_shared(session, asked.gpu, own))
+        || session
             .handle(asked.gpu, None)
-            .is_ok_and(|gpu| raw::is_numa_node(session.nvml, &gpu)),
-    }
+            .is_ok_and(|gpu| raw::is_numa_node(session.nvml, &gpu))
 }
 
 fn processes<'n>(
@@ -106,12 +106,12 @@ fn processes<'n>(
     let nvml = session.nvml;
     let list = |list| with_retries(|| raw::processes(nvml, &asked.handle, list));
     let mut entries = list(List::Compute)?;
-    for other in others(session, asked, &entries) {
-        match list(other.list) {
+    for (other, decides) in others(session, asked, &entries) {
+        match list(other) {
             Ok(more) => entries.extend(more),
             // A list that is there and not told may hold a process: that is not known to
             // be idle.
-            Err(fault) if other.decides && !fault.absent() => return Err(fault),
+            Err(fault) if decides && !fault.absent() => return Err(fault),
             Err(_) => {}
         }
     }
@@ -130,31 +130,23 @@ fn processes<'n>(
         .collect())
 }
 
-/// A list beside that of the compute processes.
-struct ExtraList {
-    list: List,
-    /// Whether its failure leaves open if the device is idle.
-    decides: bool,
-}
-
-/// The other lists that can hold anything: graphics contexts exist on whole GPUs and on
-/// some MIG profiles; MPS clients only where a server is among the compute processes.
-fn others<'n>(session: &mut Session<'n>, asked: &Asked<'n>, compute: &[Entry]) -> Vec<ExtraList> {
+/// The other lists that can hold anything, each with whether its failure leaves open if the
+/// device is idle: graphics contexts exist on whole GPUs and on some MIG profiles; MPS clients
+/// only where a server is among the compute processes.
+fn others<'n>(
+    session: &mut Session<'n>,
+    asked: &Asked<'n>,
+    compute: &[Entry],
+) -> Vec<(List, bool)> {
     let mut lists = Vec::new();
     if may_have_graphics(session, asked) {
-        lists.push(ExtraList {
-            list: List::Graphics,
-            decides: true,
-        });
+        lists.push((List::Graphics, true));
     }
     let has_server = compute
         .iter()
         .any(|entry| procfs::comm(entry.pid as i32).is_some_and(|name| name.starts_with(MPS)));
     if has_server || asked.wants_all() && !compute.is_empty() {
-        lists.push(ExtraList {
-            list: List::Mps,
-            decides: has_server,
-        });
+        lists.push((List::Mps, has_server));
     }
     lists
 }
