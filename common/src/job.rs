@@ -31,9 +31,11 @@ impl Job {
         if let Some(id) = number("SLURM_JOB_ID") {
             // A batch script has no step; what it starts by other means than srun
             // inherits nothing of one.
-            let id = number("SLURM_STEP_ID").map_or(id.clone(), |step| format!("{id}.{step}"));
-            let task = number("SLURM_STEP_ID").and_then(|_| number("SLURM_PROCID")?.parse().ok());
-            return Some(Self { id, task });
+            let step = number("SLURM_STEP_ID");
+            let task = step
+                .as_ref()
+                .and_then(|_| number("SLURM_PROCID")?.parse().ok());
+            return Some(Self::of_slurm(&id, step.as_deref(), task));
         }
         let id = ["PBS_JOBID", "LSB_JOBID"]
             .iter()
@@ -69,10 +71,7 @@ impl Job {
         let id = cgroup_part(path, "job").filter(|id| is_number(id))?;
         let step = cgroup_part(path, "step").filter(|step| !["batch", "extern"].contains(step));
         let task = step.and_then(|_| cgroup_part(path, "task")?.parse().ok());
-        Some(Self {
-            id: step.map_or(id.to_owned(), |step| format!("{id}.{step}")),
-            task,
-        })
+        Some(Self::of_slurm(id, step, task))
     }
 
     /// `slurmstepd: [4711.0]` above the process, where Slurm uses no cgroups.
@@ -88,14 +87,13 @@ impl Job {
         let words = process_memory::cmdline(daemon);
         let text = String::from_utf8_lossy(&words);
         let (id, step) = text.split_once('[')?.1.split_once(']')?.0.split_once('.')?;
-        if !id.bytes().all(|b| b.is_ascii_digit()) {
-            return None;
-        }
-        let step = Some(step).filter(|step| step.bytes().all(|b| b.is_ascii_digit()));
-        Some(Self {
-            id: step.map_or(id.to_owned(), |step| format!("{id}.{step}")),
-            task: None,
-        })
+        let step = Some(step).filter(|step| is_number(step));
+        is_number(id).then(|| Self::of_slurm(id, step, None))
+    }
+
+    fn of_slurm(id: &str, step: Option<&str>, task: Option<u32>) -> Self {
+        let id = step.map_or(id.to_owned(), |step| format!("{id}.{step}"));
+        Self { id, task }
     }
 }
 

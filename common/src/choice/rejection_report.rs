@@ -222,13 +222,7 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
     if outside.iter().all(|out| *out == Some(Outside::NotUsable)) {
         return Failure::new(Kind::NoUsableGpu, "no GPU that this process may open");
     }
-    let mut counts: Vec<(Outside, usize)> = Vec::new();
-    for out in outside.iter().flatten() {
-        match counts.iter_mut().find(|(known, _)| known == out) {
-            Some((_, n)) => *n += 1,
-            None => counts.push((*out, 1)),
-        }
-    }
+    let counts = counted(outside.iter().flatten().copied());
     let parts: Vec<String> = counts
         .iter()
         .map(|(out, n)| format!("{n} {}", filter.reason(*out)))
@@ -240,10 +234,21 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
     .hint(there_is(inventory).unwrap_or_else(|| "getgpu --list shows what there is".into()))
 }
 
+/// Each with how often it comes, in the order in which they first come.
+fn counted<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<(T, usize)> {
+    let mut counts: Vec<(T, usize)> = Vec::new();
+    for one in all {
+        match counts.iter_mut().find(|(known, _)| *known == one) {
+            Some((_, n)) => *n += 1,
+            None => counts.push((one, 1)),
+        }
+    }
+    counts
+}
+
 /// `here: 4 x 1g.5gb (4.75 GiB), 1 x whole GPU (39.4 GiB)`, where sizes were asked for.
 fn there_is(inventory: &Inventory) -> Option<String> {
-    let mut kinds: Vec<(String, usize)> = Vec::new();
-    for device in &inventory.devices {
+    let kinds = inventory.devices.iter().map(|device| {
         let name = device
             .profile
             .as_deref()
@@ -252,15 +257,10 @@ fn there_is(inventory: &Inventory) -> Option<String> {
             } else {
                 "whole GPU"
             });
-        let kind = format!(
-            "{name} ({:.2} GiB)",
-            device.memory? as f64 / f64::from(1 << 30)
-        );
-        match kinds.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, n)) => *n += 1,
-            None => kinds.push((kind, 1)),
-        }
-    }
+        let size = device.memory? as f64 / f64::from(1 << 30);
+        Some(format!("{name} ({size:.2} GiB)"))
+    });
+    let kinds = counted(kinds.collect::<Option<Vec<_>>>()?);
     let parts: Vec<String> = kinds
         .iter()
         .map(|(kind, n)| format!("{n} x {kind}"))

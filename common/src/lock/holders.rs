@@ -17,7 +17,7 @@ use crate::procfs::{self, Stat, namespaces};
 const MOST: usize = 2000;
 
 /// One program or holder of a reservation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Holder {
     /// `lease`, `reservation` or `claim`.
     pub kind: &'static str,
@@ -50,15 +50,7 @@ impl Holder {
             kind,
             uid,
             user: uid.map(procfs::user_name),
-            pid: None,
-            program: None,
-            share: None,
-            since: None,
-            until: None,
-            hold: None,
-            tag: None,
-            job: None,
-            task: None,
+            ..Self::default()
         }
     }
 
