@@ -22,9 +22,8 @@ use getgpu_common::diag::{self, Verbosity};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Gauge, Inventory};
-use getgpu_common::lock::claimers::Claimers;
 use getgpu_common::lock::holders::{self, Holdings};
-use getgpu_common::lock::{LockFile, OfdLock, Range, Span, host_sharing};
+use getgpu_common::lock::{LockFile, OfdLock, Range, Span, claimers, host_sharing};
 use getgpu_common::node::Node;
 use getgpu_common::pool::Outside;
 use getgpu_common::quantity::counted;
@@ -288,13 +287,10 @@ fn holdings(
         return Ok((all, elsewhere));
     }
     std::thread::sleep(CLAIMED);
-    let mut claimers = None;
     for (held, span) in all.iter_mut().zip(spans).filter(|(held, _)| held.claimed()) {
         *held = holders::holdings(lock_file, probe, span)?;
         if held.claimed() {
-            held.holders = claimers
-                .get_or_insert_with(Claimers::read)
-                .holders(lock_file, probe, span)?;
+            held.holders = claimers::holders(lock_file, probe, span)?;
         }
     }
     Ok((all, elsewhere))
