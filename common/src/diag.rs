@@ -5,8 +5,6 @@
 use std::ffi::OsString;
 use std::io::Write;
 
-use nix::sys::signal::{SigSet, Signal};
-
 use crate::error::{Failure, Kind, reason};
 
 /// How much a program prints.
@@ -125,12 +123,6 @@ pub fn write(bytes: &[u8]) -> std::io::Result<()> {
     if crate::sys::stdout_was_closed() {
         return Err(std::io::Error::other("it is closed"));
     }
-    // Over the limit of file sizes it is an error like any other (setrlimit(2)): who dies
-    // here leaves a device reserved.
-    let _ = [Signal::SIGXFSZ]
-        .into_iter()
-        .collect::<SigSet>()
-        .thread_block();
     let mut out = std::io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush())
 }

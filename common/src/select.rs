@@ -206,7 +206,7 @@ impl Selection<'_, '_> {
 
     /// Whether the caller waits when nothing is free.
     fn waits(&self) -> bool {
-        self.node.settings().longest_wait() != Wait::No
+        self.node.settings().longest_wait() != Wait::NO
     }
 
     fn inventory(&mut self) -> Result<Rc<Inventory>, Failure> {

@@ -13,7 +13,7 @@ use getgpu_common::hook::{self, Message};
 use getgpu_common::lock::ownership_proof;
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::procfs::fdinfo::{self, OwnLock};
-use getgpu_common::settings::{Environment, Loaded, Settings, Source, Wait};
+use getgpu_common::settings::{Environment, Loaded, Settings, Source};
 use getgpu_common::sys;
 use getgpu_common::visible::Visible;
 
@@ -140,11 +140,8 @@ fn in_force(loaded: Loaded) -> Settings {
 fn limit(settings: &Settings) -> Option<Duration> {
     let daemon = if settings.mps { MPS } else { Duration::ZERO };
     let once = settings.nvml_timeout + SELECTION_TIMEOUT + daemon;
-    match settings.longest_wait() {
-        Wait::No => Some(once),
-        Wait::For(time) => Some(time.saturating_add(once)),
-        Wait::Forever => None,
-    }
+    let wait = settings.longest_wait().0;
+    wait.map(|time| time.saturating_add(once))
 }
 
 /// Whether the program itself holds a lease on the one device that it sees, as one that

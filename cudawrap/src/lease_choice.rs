@@ -73,7 +73,7 @@ fn lease_in_turn(call: &Call<'_>, devices: &[Device], request: &Request) -> Resu
     let mut request = request.clone();
     request.filter.grant = Some(uuids(devices));
     let wait = call.settings.longest_wait();
-    let (queue, waits) = (request.queue(), wait != Wait::No);
+    let (queue, waits) = (request.queue(), wait != Wait::NO);
     let probe = call.lock_file.open()?;
     let mut ahead = queue::waiting(&probe, Some(queue))?;
     if ahead > 0 {

@@ -86,11 +86,7 @@ pub struct Patience {
 impl From<Wait> for Patience {
     fn from(wait: Wait) -> Self {
         Self {
-            limit: match wait {
-                Wait::No => Some(Duration::ZERO),
-                Wait::For(time) => Some(time),
-                Wait::Forever => None,
-            },
+            limit: wait.0,
             extensions: Vec::new(),
             failure: None,
         }

@@ -81,7 +81,7 @@ fn wait(mut script: Script, ahead: usize) -> ([bool; 2], u32) {
     let tickets = (0..ahead).map(|_| Ticket::draw(&lock_file, 1).unwrap());
     script.ahead = tickets.collect();
     script.probe = lock_file.open().ok();
-    let waiter = waiter(&lock_file, script, Wait::Forever.into());
+    let waiter = waiter(&lock_file, script, Wait(None).into());
     waiter.wait().unwrap()
 }
 
@@ -119,7 +119,7 @@ fn the_wait_is_extended_only_for_what_lingers() {
             lingers,
             ..Script::default()
         };
-        let mut patience = Patience::from(Wait::No);
+        let mut patience = Patience::from(Wait::NO);
         patience.extensions.push(SELDOM);
         let mut waiter = waiter(&lock_file, script, patience);
         assert_eq!(waiter.left().is_ok(), lingers);

@@ -200,7 +200,7 @@ impl Default for Settings {
             share_by_default: true,
             share_auto: false,
             visible: Shown::One,
-            wait: Wait::No,
+            wait: Wait::NO,
             reserve_for: Duration::from_secs(60),
             linger: Duration::from_secs(2),
             when_taken: RunOrFail::Run,

@@ -132,12 +132,12 @@ fn what_is_said_for_a_program_holds_for_it_alone() {
         (loaded.settings.min_memory, loaded.settings.share),
         (Some(10 << 30), None)
     );
-    assert_eq!(loaded.settings.wait, Wait::For(Duration::from_secs(3600)));
+    assert_eq!(loaded.settings.wait, Wait(Some(Duration::from_secs(3600))));
     assert_eq!(loaded.scoped.len(), 3, "all are shown");
     let loaded = load(system, "wait = 7").unwrap();
     assert_eq!(
         loaded.settings.wait,
-        Wait::For(Duration::from_secs(7)),
+        Wait(Some(Duration::from_secs(7))),
         "the user's file is the later one"
     );
 }

@@ -196,55 +196,37 @@ words! {
     }
 }
 
-/// How long to wait in the queue for a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wait {
-    /// Not at all.
-    #[default]
-    No,
-    /// So long.
-    For(Duration),
-    /// Until one is free.
-    Forever,
-}
+/// How long to wait in the queue for a device: so long at most; none: until one is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait(pub Option<Duration>);
 
 impl FromStr for Wait {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.trim() {
-            "forever" => Ok(Self::Forever),
-            text => Ok(Self::of(quantity::time(text)?)),
+            "forever" => Ok(Self(None)),
+            text => Ok(Self(Some(quantity::time(text)?))),
         }
     }
 }
 
 impl Wait {
-    /// So long; no time is no waiting.
-    pub const fn of(time: Duration) -> Self {
-        if time.is_zero() {
-            Self::No
-        } else {
-            Self::For(time)
-        }
-    }
+    /// Not at all.
+    pub const NO: Self = Self(Some(Duration::ZERO));
 
     /// At most `longest`.
     #[must_use]
     pub fn capped(self, longest: Option<Duration>) -> Self {
-        match (self, longest) {
-            (Self::For(time), Some(longest)) => Self::of(time.min(longest)),
-            (Self::Forever, Some(longest)) => Self::of(longest),
-            (wait, _) => wait,
-        }
+        Self(self.0.into_iter().chain(longest).min())
     }
 
     /// As it would be written in a file.
     pub fn text(self) -> String {
-        match self {
-            Self::No => "\"0\"".into(),
-            Self::For(time) => format!("\"{}\"", quantity::time_text(time)),
-            Self::Forever => "\"forever\"".into(),
+        match self.0 {
+            None => "\"forever\"".into(),
+            Some(Duration::ZERO) => "\"0\"".into(),
+            Some(time) => format!("\"{}\"", quantity::time_text(time)),
         }
     }
 }
@@ -263,10 +245,10 @@ mod tests {
     fn times_to_wait() {
         let s = Duration::from_secs;
         for (text, wait) in [
-            ("0", Wait::No),
-            ("30", Wait::For(s(30))),
-            ("1.5m", Wait::For(s(90))),
-            ("forever", Wait::Forever),
+            ("0", Wait::NO),
+            ("30", Wait(Some(s(30)))),
+            ("1.5m", Wait(Some(s(90)))),
+            ("forever", Wait(None)),
         ] {
             assert_eq!(text.parse(), Ok(wait), "{text}");
         }
@@ -275,9 +257,9 @@ mod tests {
                 && "".parse::<Wait>().is_err()
                 && "-1".parse::<Wait>().is_err()
         );
-        assert_eq!(Wait::Forever.capped(Some(s(60))), Wait::For(s(60)));
-        assert_eq!(Wait::For(s(30)).capped(Some(s(60))), Wait::For(s(30)));
-        assert_eq!(Wait::No.capped(Some(s(60))), Wait::No);
+        assert_eq!(Wait(None).capped(Some(s(60))), Wait(Some(s(60))));
+        assert_eq!(Wait(Some(s(30))).capped(Some(s(60))), Wait(Some(s(30))));
+        assert_eq!(Wait::NO.capped(Some(s(60))), Wait::NO);
     }
 
     #[test]
