@@ -96,12 +96,10 @@ impl File {
 
     /// Reads the text of a file that is at `path`.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
+        let source = Text { path, text };
         let table = DeTable::parse(text).map_err(|error| {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            wrong(
-                &position(path, text, error.span().map_or(0, |span| span.start)),
-                &message,
-            )
+            source.wrong(error.span().map_or(0, |span| span.start), &message)
         })?;
         let mut file = Self {
             path: path.to_owned(),
@@ -111,14 +109,12 @@ impl File {
             if let ("slurm", Some(hooks)) = (key.get_ref().as_ref(), value.get_ref().as_table()) {
                 for (key, value) in hooks {
                     let name = format!("slurm.{}", key.get_ref());
-                    file.entries
-                        .push(entry(path, text, &name, key.span().start, value));
+                    file.entries.push(source.entry(&name, key, value));
                 }
                 continue;
             }
             let Some(scope) = Scope::parse(key.get_ref()) else {
-                file.entries
-                    .push(entry(path, text, key.get_ref(), key.span().start, value));
+                file.entries.push(source.entry(key.get_ref(), key, value));
                 continue;
             };
             let tables = value.get_ref().as_table();
@@ -126,20 +122,16 @@ impl File {
                 "expected [{}.\"NAME\"] with settings below it",
                 scope.word()
             );
-            let tables =
-                tables.ok_or_else(|| wrong(&position(path, text, key.span().start), &form))?;
+            let tables = tables.ok_or_else(|| source.wrong(key.span().start, &form))?;
             // In the order of the file, since later settings win; the parser sorts by name.
             let mut tables: Vec<_> = tables.iter().collect();
             tables.sort_by_key(|(name, _)| name.span().start);
             for (name, settings) in tables {
-                let place = position(path, text, name.span().start);
-                let settings = settings
-                    .get_ref()
-                    .as_table()
-                    .ok_or_else(|| wrong(&place, &form))?;
+                let settings = settings.get_ref().as_table();
+                let settings = settings.ok_or_else(|| source.wrong(name.span().start, &form))?;
                 let entries = settings
                     .iter()
-                    .map(|(k, v)| entry(path, text, k.get_ref(), k.span().start, v));
+                    .map(|(key, value)| source.entry(key.get_ref(), key, value));
                 file.tables.push(Table {
                     scope,
                     name: name.get_ref().to_string(),
@@ -151,19 +143,35 @@ impl File {
     }
 }
 
-fn entry(path: &Path, text: &str, name: &str, at: usize, value: &Spanned<DeValue<'_>>) -> Entry {
-    let texts = match value.get_ref() {
-        DeValue::Array(items) => items
-            .iter()
-            .map(|item| scalar(item.get_ref()))
-            .collect::<Option<_>>(),
-        value => scalar(value).map(|text| vec![text]),
-    };
-    Entry {
-        name: name.to_owned(),
-        texts,
-        place: position(path, text, at),
-        value_place: position(path, text, value.span().start),
+/// The text of a file, in which places are told by line and column.
+struct Text<'t> {
+    path: &'t Path,
+    text: &'t str,
+}
+
+impl Text<'_> {
+    fn entry<K>(&self, name: &str, key: &Spanned<K>, value: &Spanned<DeValue<'_>>) -> Entry {
+        let texts = match value.get_ref() {
+            DeValue::Array(items) => items.iter().map(|item| scalar(item.get_ref())).collect(),
+            value => scalar(value).map(|text| vec![text]),
+        };
+        Entry {
+            name: name.to_owned(),
+            texts,
+            place: self.position(key.span().start),
+            value_place: self.position(value.span().start),
+        }
+    }
+
+    fn position(&self, at: usize) -> String {
+        let before = self.text.get(..at).unwrap_or("");
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().map_or(0, |l| l.chars().count()) + 1;
+        format!("{}:{line}:{column}", self.path.display())
+    }
+
+    fn wrong(&self, at: usize, why: &str) -> Failure {
+        Failure::new(Kind::Usage, format!("{}: {why}", self.position(at)))
     }
 }
 
@@ -175,15 +183,4 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
         DeValue::Boolean(truth) => Some(truth.to_string()),
         _ => None,
     }
-}
-
-fn position(path: &Path, text: &str, at: usize) -> String {
-    let before = text.get(..at).unwrap_or("");
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().map_or(0, |l| l.chars().count()) + 1;
-    format!("{}:{line}:{column}", path.display())
-}
-
-fn wrong(place: &str, why: &str) -> Failure {
-    Failure::new(Kind::Usage, format!("{place}: {why}"))
 }

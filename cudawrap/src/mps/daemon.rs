@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use getgpu_common::error::{Failure, Kind, reason};
@@ -83,19 +83,9 @@ impl Control {
     /// says.
     pub fn start(&self) -> Result<(), Failure> {
         let said = self.directory.log().join("start.log");
-        let output = File::create(&said).map_err(|e| self.failed_by(&e))?;
-        let errors = output.try_clone().map_err(|e| self.failed_by(&e))?;
-        let child = self
-            .command()
-            .arg("-d")
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
-            .spawn()
-            .map_err(|e| self.failed_by(&e))?;
         let (listening, status) = self
-            .wait_until_it_listens(child)
-            .map_err(|e| self.failed_by(&e))?;
+            .run_until_it_listens(&said)
+            .map_err(|error| self.failed(&reason(&error)))?;
         if listening {
             return Ok(());
         }
@@ -115,7 +105,15 @@ impl Control {
 
     /// Whether a daemon listens, and the status of the command that starts it. Some daemons
     /// listen a little after their command has exited; one whose command failed never does.
-    fn wait_until_it_listens(&self, mut command: Child) -> io::Result<(bool, Option<ExitStatus>)> {
+    fn run_until_it_listens(&self, said: &Path) -> io::Result<(bool, Option<ExitStatus>)> {
+        let output = File::create(said)?;
+        let mut command = self
+            .command()
+            .arg("-d")
+            .stdin(Stdio::null())
+            .stderr(output.try_clone()?)
+            .stdout(output)
+            .spawn()?;
         let deadline = Instant::now() + LISTENS;
         loop {
             let status = command.try_wait()?;
@@ -131,10 +129,6 @@ impl Control {
             }
             std::thread::sleep(PAUSE);
         }
-    }
-
-    fn failed_by(&self, error: &io::Error) -> Failure {
-        self.failed(&reason(error))
     }
 
     /// Why it cannot be started, with what its log says.
