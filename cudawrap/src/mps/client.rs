@@ -28,16 +28,10 @@ pub fn join(control: &Control) -> Result<OwnedFd, Failure> {
     // The keeper holds the write lock for an instant when it has waited for the last
     // client.
     let left = deadline.saturating_duration_since(Instant::now());
-    let locked = client
-        .read_within(CLIENTS, left)
-        .map_err(|e| failed(e.into()))?;
-    if !locked {
+    if !client.read_within(CLIENTS, left)? {
         return Err(busy(control));
     }
-    let watched = mutex
-        .conflict(KEEPER)
-        .map_err(|e| failed(e.into()))?
-        .is_some();
+    let watched = mutex.conflict(KEEPER)?.is_some();
     if !watched || !daemon::listens(directory).map_err(failed)? {
         start::keeper(control, mutex)?;
     }
@@ -52,10 +46,7 @@ fn enter(control: &Control, deadline: Instant) -> Result<OfdLock, Failure> {
         match directory.open() {
             Ok(mutex) => {
                 let left = deadline.saturating_duration_since(Instant::now());
-                let held = mutex
-                    .write_within(MUTEX, left)
-                    .map_err(|e| cannot(directory.path(), &e.into()))?;
-                if !held {
+                if !mutex.write_within(MUTEX, left)? {
                     return Err(busy(control));
                 }
                 if directory.is_of(&mutex) {
