@@ -9,22 +9,17 @@ use super::session::Session;
 /// The number of one GPU; none if NVML does not tell it.
 pub(super) fn gauge(session: &mut Session<'_>, gpu: u32, gauge: Gauge) -> Option<u32> {
     let handle = session.handle(gpu, None).ok()?;
-    let told = match gauge {
+    // More than each most is a library gone wrong.
+    let (told, most) = match gauge {
         // nvmlDeviceGetUtilizationRates
-        Gauge::Utilization => handle.utilization_rates().ok().map(|rates| rates.gpu),
+        Gauge::Utilization => (handle.utilization_rates().map(|rates| rates.gpu), 100),
         // nvmlDeviceGetPowerUsage, in milliwatts
-        Gauge::Power => handle
-            .power_usage()
-            .ok()
-            .map(|power| power.saturating_add(500) / 1000),
+        Gauge::Power => {
+            let power = handle.power_usage();
+            (power.map(|power| power.saturating_add(500) / 1000), 10_000)
+        }
         // nvmlDeviceGetTemperature
-        Gauge::Temperature => handle.temperature(TemperatureSensor::Gpu).ok(),
+        Gauge::Temperature => (handle.temperature(TemperatureSensor::Gpu), 200),
     };
-    // More is a library gone wrong.
-    let most = match gauge {
-        Gauge::Utilization => 100,
-        Gauge::Power => 10_000,
-        Gauge::Temperature => 200,
-    };
-    told.filter(|number| *number <= most)
+    told.ok().filter(|number| *number <= most)
 }

@@ -82,25 +82,16 @@ impl<'n> Session<'n> {
         let handle = self.handle(index, None)?;
         let mig = has_mig(&handle)?;
         let slots = if mig { mig_slots(&handle)? } else { 0 };
-        let uuid = if detail >= Detail::Place {
-            Some(self.gpu_uuid(index, &handle)?)
-        } else {
-            None
+        let uuid = match detail {
+            Detail::Uuid => None,
+            _ => Some(self.gpu_uuid(index, &handle)?),
         };
-        let full = detail >= Detail::Full;
+        let full = Some(&*handle).filter(|_| detail >= Detail::Full);
         Ok(Gpu {
             index,
             uuid,
-            name: if full {
-                raw::name(self.nvml, &handle).ok()
-            } else {
-                None
-            },
-            pci_bus_id: if full {
-                raw::pci_bus_id(self.nvml, &handle).ok()
-            } else {
-                None
-            },
+            name: full.and_then(|gpu| raw::name(self.nvml, gpu).ok()),
+            pci_bus_id: full.and_then(|gpu| raw::pci_bus_id(self.nvml, gpu).ok()),
             mig,
             slots: slots.min(MOST_SLOTS),
             usable: self
@@ -169,22 +160,13 @@ impl<'n> Session<'n> {
             Some(_) => None,
         };
         let minor = self.minor(gpu, &parent);
-        let instance = match slot {
-            Some(slot) if detail >= Detail::Place || minor.is_some() => {
-                self.instance(gpu, slot, &handle)
-            }
-            _ => None,
-        };
+        let placed = slot.filter(|_| detail >= Detail::Place || minor.is_some());
+        let instance = placed.and_then(|slot| self.instance(gpu, slot, &handle));
         let sized = detail >= Detail::Size;
-        let profile = match slot {
-            Some(slot) if sized => self.profile(gpu, slot, &handle),
-            _ => None,
-        };
-        let memory = if sized {
-            self.size(gpu, slot, &handle)
-        } else {
-            None
-        };
+        let profile = slot
+            .filter(|_| sized)
+            .and_then(|slot| self.profile(gpu, slot, &handle));
+        let memory = sized.then(|| self.size(gpu, slot, &handle)).flatten();
         Ok(Some(Device {
             uuid,
             gpu,

@@ -125,18 +125,13 @@ pub fn holdings(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Hol
         .iter()
         .chain(&reservations)
         .any(|c| c.held == Held::Tentative);
-    if held.leased > 0 {
-        held.holders
-            .extend(side(lock_file, probe, span, Side::Lease, held.leased)?);
-    }
-    if held.reserved > 0 {
-        held.holders.extend(side(
-            lock_file,
-            probe,
-            span,
-            Side::Reservation,
-            held.reserved,
-        )?);
+    let sides = [
+        (Side::Lease, held.leased),
+        (Side::Reservation, held.reserved),
+    ];
+    for (side, units) in sides.into_iter().filter(|(_, units)| *units > 0) {
+        let found = holders_of(lock_file, probe, span, side, units)?;
+        held.holders.extend(found);
     }
     Ok(held)
 }
@@ -174,7 +169,7 @@ fn numbers(probe: &OfdLock, region: Range) -> Result<BTreeSet<i64>, Failure> {
         .collect())
 }
 
-fn side(
+fn holders_of(
     lock_file: &LockFile,
     probe: &OfdLock,
     span: Span,

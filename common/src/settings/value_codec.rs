@@ -128,10 +128,6 @@ pub(super) fn show_text(value: &dyn Display) -> String {
     quoted(&value.to_string())
 }
 
-pub(super) fn show_json(value: &impl serde::Serialize) -> String {
-    quoted(value)
-}
-
 /// A text, or a list of texts, as it is written in a file: JSON has the same escapes as
 /// TOML, but for DEL, which TOML wants escaped.
 pub fn quoted(value: &(impl serde::Serialize + ?Sized)) -> String {
