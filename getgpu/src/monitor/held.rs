@@ -10,7 +10,7 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::job::Job;
 use getgpu_common::lock::holders::{self, Holder};
 use getgpu_common::lock::ownership_proof::HolderProcess;
-use getgpu_common::lock::{LockFile, OfdLock, Side, Span};
+use getgpu_common::lock::{LockFile, OfdLock, Side, Span, layout};
 use getgpu_common::procfs::Stat;
 use getgpu_common::sys;
 use getgpu_common::syslog::{self, Record};
@@ -50,7 +50,8 @@ impl HeldDevices {
     pub fn update(&mut self, lock_file: &LockFile, devices: &[Uuid]) -> Result<Vec<Held>, Failure> {
         let probe = lock_file.open()?;
         let mut found: BTreeMap<Key, Vec<Uuid>> = BTreeMap::new();
-        for device in devices {
+        let is_any_held = probe.conflict(layout::all_devices())?.is_some();
+        for device in devices.iter().filter(|_| is_any_held) {
             for side in [Side::Lease, Side::Reservation] {
                 for pid in holders::process_ids(&probe, Span::of(device), side)? {
                     let key = (side == Side::Lease, pid);
