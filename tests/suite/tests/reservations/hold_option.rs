@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use getgpu_tests::{OTHER, all_at_once, free_again, nobody_gets_one_before_the_end, somebody};
 use harness::{Sandbox, Signal, skip, wait};
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
 
 /// What each shell does before it tells that it is ready and waits: each line ends with
 /// the device reserved for the shell.
@@ -109,42 +107,6 @@ fn hold_may_name_any_process_of_any_user() {
     other.signal(Signal::SIGKILL);
     assert_eq!(other.wait().signal(), Some(9));
     free_again(&sandbox);
-}
-
-/// On a busy machine its holder may see the exit of the process later than the next program
-/// of the script begins.
-#[test]
-fn what_is_held_for_an_exited_process_is_waited_for() {
-    let sandbox = Sandbox::new("h200x1");
-    let leased = sandbox.words("probe --until never").spawn();
-    // As a lease in Python is: no program beside that process is part of it.
-    let hold = format!("--hold={} --tag=python-1", leased.pid());
-    let uuid = sandbox.line(&hold);
-    let next = || {
-        let named = sandbox.words("cudawrap -- true");
-        let named = named.env("CUDA_VISIBLE_DEVICES", &uuid).run();
-        named.mentions("in use");
-        [
-            named,
-            sandbox.words("cudawrap -- true").run(),
-            sandbox.ask(""),
-        ]
-    };
-    assert!(next().iter().all(|next| next.code() != Some(0)));
-    kill(Pid::from_raw(sandbox.holders()[0].pid), Signal::SIGSTOP).unwrap();
-    leased.signal(Signal::SIGKILL);
-    leased.wait();
-    for refused in next() {
-        assert_ne!(refused.code(), Some(0));
-        assert!(
-            refused.elapsed >= Duration::from_millis(300),
-            "{refused:#?}"
-        );
-    }
-    let waits = sandbox.words("cudawrap -- true");
-    let waits = waits.env("CUDA_VISIBLE_DEVICES", &uuid).spawn();
-    kill(Pid::from_raw(sandbox.holders()[0].pid), Signal::SIGCONT).unwrap();
-    waits.wait().exits(0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! becomes of a reservation when getgpu or the holder is killed at the worst moment.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use getgpu_tests::{OTHER, bytes, free_again, listing};
 use harness::skip::{self, Need};
@@ -214,62 +214,4 @@ fn strangers_that_look_like_holders_do_not_delay_roots_release() {
         "the real one has ended"
     );
     drop(strangers);
-}
-
-/// An `ssh` that is typed behind the program may not be read, and is no program of the
-/// device.
-#[test]
-fn an_unreadable_later_process_keeps_the_device_only_briefly() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::with("mig4", "linger = '2s'");
-    sandbox
-        .words("install -m 711 /bin/sleep")
-        .args([sandbox.path("bin/sealed")])
-        .run()
-        .exits(0);
-    let script =
-        "export CUDA_VISIBLE_DEVICES=$(getgpu --for 1); sim-cuda --run 0.2; sealed 600; true";
-    let mut shell = sandbox.shell("bash", script).uid(OTHER).spawn();
-    wait::until("it is held", || sandbox.locked());
-    sandbox.until_running(1);
-    let began = Instant::now();
-    wait::until("it is given up", || !sandbox.locked());
-    assert!(
-        !shell.is_over() && began.elapsed() < Duration::from_secs(15),
-        "{:?}",
-        began.elapsed()
-    );
-}
-
-/// The caller adopts what getgpu started beside the reservation, with the UUID among its
-/// arguments: that is no program which uses the device.
-#[test]
-fn what_a_subreaper_adopts_keeps_no_reservation() {
-    let reserve = "getgpu --share 1/2 --policy first --for 500ms >/dev/null";
-    #[rustfmt::skip]
-    let cases = [
-        ("log = 'syslog'", String::new(), 0),
-        ("max_idle = '600s'", "getgpu --share 1/2 --policy first --hold >/dev/null; ".to_owned(),
-            1),
-    ];
-    for (settings, before, holders) in cases {
-        let sandbox = Sandbox::with("h200x1", settings);
-        let script = format!("{before}{reserve}; echo >ready; exec sleep 1000");
-        let caller = sandbox
-            .command("launch")
-            .args(["--subreaper", "sh", "-c", &script])
-            .limit(Duration::MAX)
-            .spawn();
-        sandbox.until_file("work/ready");
-        let over = || sandbox.holders().len() == holders;
-        assert!(
-            wait::holds_within(wait::LONG, over),
-            "{settings}: {:#?}",
-            sandbox.holders()
-        );
-        caller.signal(Signal::SIGKILL);
-        sandbox.assert_clean(Duration::from_secs(10));
-    }
 }

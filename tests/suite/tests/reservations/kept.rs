@@ -9,54 +9,6 @@ use harness::{Sandbox, wait};
 
 use crate::scripts::{different, ran_on};
 
-#[test]
-fn two_halves_of_a_device_have_a_life_of_their_own() {
-    let sandbox = Sandbox::with("h200x1", "linger = '300ms'");
-    let half = |file: &str| {
-        let script = format!(
-            "CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --shared --until-file {file}; true"
-        );
-        sandbox.shell("bash", &script).spawn()
-    };
-    let (one, two) = (half("over-1"), half("over-2"));
-    sandbox.until_running(2);
-    assert_eq!(sandbox.holders().len(), 2);
-    sandbox.file("work/over-1", "", 0o644);
-    one.wait().exits(0);
-    let alone = wait::holds_within(Duration::from_secs(10), || sandbox.holders().len() == 1);
-    assert!(alone, "{:#?}", sandbox.holders());
-    sandbox.file("work/over-2", "", 0o644);
-    two.wait().exits(0);
-    free_again(&sandbox);
-}
-
-#[test]
-fn a_value_counts_in_every_spelling() {
-    all_at_once(
-        [
-            "$a,$b",
-            "$'\\n'$a",
-            "\"$a \"",
-            "${a,,}",
-            "${a%????}",
-            ",$a,",
-        ],
-        |value| {
-            let sandbox = Sandbox::with("mig4", "linger = '300ms'");
-            let script = format!(
-                "a=$(getgpu --for 3); b=$(getgpu --hold --for 10); export CUDA_VISIBLE_DEVICES={value}; \
-                 unset a b; sleep 5; true"
-            );
-            let mut shell = sandbox.shell("bash", &script).spawn();
-            wait::until("both are reserved", || sandbox.holders().len() == 2);
-            while !shell.is_over() {
-                assert!(sandbox.holders().len() == 2 || shell.is_over(), "{value}");
-                std::thread::sleep(Duration::from_millis(50));
-            }
-        },
-    );
-}
-
 /// A process that waits or asks NVML has the grant that it inherited.
 #[test]
 fn a_waiter_keeps_the_reservation_that_it_waits_inside() {
@@ -102,28 +54,6 @@ fn a_second_export_and_a_nested_script_have_the_same_device() {
     }
 }
 
-#[test]
-fn two_reservations_of_one_exporting_shell_both_end() {
-    let sandbox = Sandbox::with("mig4", "linger = '500ms'");
-    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); a=$CUDA_VISIBLE_DEVICES; sim-cuda --run 1 & \
-                  export CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant); [ $a = $CUDA_VISIBLE_DEVICES ] || : >other; \
-                  sim-cuda --run 0.3; wait; : >over; read x; true";
-    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
-    let program = sandbox.shell("bash", script).stdin(reader).spawn();
-    sandbox.until_file("work/over");
-    assert!(
-        sandbox.path("work/other").exists(),
-        "a grant that is ignored, and in use, is not given again"
-    );
-    sandbox.assert_clean(Duration::from_secs(3));
-    drop(writer);
-    program.wait().exits(0);
-    assert_eq!(
-        ran_on(&sandbox).into_iter().collect::<BTreeSet<_>>().len(),
-        2
-    );
-}
-
 /// What a terminal multiplexer does: each of its windows inherits the variable that its
 /// first client had.
 #[test]
@@ -167,29 +97,6 @@ fn a_device_that_is_printed_again_is_kept_for_its_own_program() {
             sandbox.assert_exclusive();
         },
     );
-}
-
-/// A script that was given a share, and takes another one for itself.
-#[test]
-fn a_share_that_is_used_again_below_another_caller_is_kept() {
-    let sandbox = Sandbox::with("h200x1", "linger = '500ms'");
-    let worker = "CUDA_VISIBLE_DEVICES=$1 sim-cuda --max 2 --run 1 & sleep 0.3\n\
-        CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --max 2 --run 6 &\n\
-        wait %1; CUDA_VISIBLE_DEVICES=$1 sim-cuda --max 2 --run 4 & wait\n";
-    sandbox.file("work/worker", worker, 0o755);
-    let script = "d=$(getgpu --share 1/2); bash ./worker $d; true";
-    let mut shell = sandbox.shell("bash", script).spawn();
-    wait::until("both halves are in use", || {
-        sandbox.holders().len() == 2 && ran_on(&sandbox).len() >= 2
-    });
-    while !shell.is_over() && sandbox.running() == 2 {
-        let third = somebody(&sandbox, &["--share", "1/2", "--no-reserve"]).run();
-        assert!(
-            third.code() == Some(1) || sandbox.running() < 2,
-            "{third:#?}"
-        );
-    }
-    shell.wait().exits(0);
 }
 
 #[test]

@@ -178,30 +178,6 @@ fn an_execute_only_program_of_a_plain_user_keeps_it() {
 }
 
 #[test]
-fn a_job_whose_processes_all_have_the_value_gives_it_up() {
-    let sandbox = Sandbox::with("a100x1", "linger = '300ms'");
-    let uuid = sandbox.uuids()[3].clone();
-    let script = "sleep 1000 & CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3) sim-cuda --init 0.6; : >over; read x; true";
-    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
-    let job = sandbox
-        .shell("bash", script)
-        .visible(&uuid)
-        .env("SLURM_JOB_ID", "7")
-        .stdin(reader)
-        .spawn();
-    wait::until("it is reserved", || !sandbox.holders().is_empty());
-    wait::throughout(
-        Duration::from_millis(500),
-        "reserved before the program has a context",
-        || !sandbox.holders().is_empty() || sandbox.path("work/over").exists(),
-    );
-    sandbox.until_file("work/over");
-    assert_eq!(sandbox.runs()[0].uuid, uuid);
-    sandbox.assert_clean(Duration::from_secs(3));
-    drop((job, writer));
-}
-
-#[test]
 fn linger_is_how_long_a_gap_may_be() {
     let sandbox = Sandbox::with("h200x1", "linger = '1s'");
     let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.3; : >over; read x; true";

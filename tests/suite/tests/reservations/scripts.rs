@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use getgpu_tests::{all_at_once, as_other_user, bytes, free_again, line_of};
 use getgpu_tests::{nobody_gets_one_before_the_end, somebody};
-use harness::skip::{self, Need};
 use harness::{Sandbox, wait};
 
 /// The devices on which programs ran, in order.
@@ -56,47 +55,6 @@ fn two_calls_never_print_the_same_device() {
         let outcome = sandbox.shell("bash", &script).run();
         let devices: BTreeSet<&str> = outcome.exits(0).stdout.split_whitespace().collect();
         assert_eq!(devices.len(), 2, "{between}: {outcome:#?}");
-    }
-}
-
-/// Three kinds of Python programs whose next program is started by another thread, task
-/// or process than the one that asked.
-#[test]
-#[rustfmt::skip]
-fn workers_of_python_keep_their_devices() {
-    if skip::lacks(&[Need::Tool("python3")]) {
-        return;
-    }
-    let head = "\
-import asyncio, multiprocessing, os, subprocess, threading, time
-def ask():
-    return subprocess.check_output(['getgpu'], text=True).strip()
-def run(device, seconds='0.3'):
-    subprocess.run(['sim-cuda', '--run', seconds], env=dict(os.environ, CUDA_VISIBLE_DEVICES=device), check=True)
-def work(_):
-    device = ask(); run(device, '0.1'); time.sleep(0.5); run(device)
-";
-    let threads = "threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]\nfor t in threads: t.start()\nfor t in threads: t.join()\n";
-    for (what, body) in [
-        ("threads", threads.to_owned()),
-        ("threads of a fork", format!("pid = os.fork()\nif pid == 0:\n    {}\n    os._exit(0)\nos.waitpid(pid, 0)\n", threads.trim_end().replace('\n', "\n    "))),
-        ("workers older than the value", "with multiprocessing.get_context('fork').Pool(3) as pool: pool.map(work, range(3), 1)\n".to_owned()),
-        ("tasks", "\
-async def task():
-    loop = asyncio.get_running_loop()
-    await loop.run_in_executor(None, work, 0)
-async def main():
-    await asyncio.gather(task(), task(), task())
-asyncio.run(main())
-".to_owned()),
-    ] {
-        let sandbox = Sandbox::new("mig4");
-        let file = sandbox.file("work/workers.py", &format!("{head}{body}"), 0o644);
-        let python = sandbox.command("python3").args([file.to_str().unwrap()]);
-        python.run().exits(0);
-        sandbox.assert_exclusive();
-        let devices = ran_on(&sandbox);
-        assert_eq!((devices.len(), different(&devices)), (6, 3), "{what}: {devices:?}");
     }
 }
 
@@ -189,25 +147,6 @@ fn loops_of_short_programs_never_fail_on_a_full_node() {
     all_at_once(loops(), |case| run_loop(&case));
 }
 
-#[test]
-fn two_loops_of_two_users_share_two_devices() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::with("gpus4", "linger = '500ms'");
-    for _ in 0..2 {
-        sandbox.hold_here();
-    }
-    let script = format!("for i in 1 2 3 4 5 6; do {ONCE} || exit 9; done");
-    let start = |uid| sandbox.shell("bash", &script).uid(uid).spawn();
-    let loops = [1001, 1002].map(start);
-    for each in loops {
-        each.wait().exits(0);
-    }
-    sandbox.assert_exclusive();
-    assert_eq!(ran_on(&sandbox).len(), 12);
-}
-
 /// A full node whose reservations do not linger is refused at once, and one that lingers
 /// and is used again within the time it would take to end.
 #[test]
@@ -244,21 +183,4 @@ fn lingers(sandbox: &Sandbox, device: &str, expected: bool) {
     let byte = bytes::span(device) + bytes::LINGERING;
     let what = format!("the reservation lingers: {expected}");
     wait::until(&what, || bytes::is_locked(&probe, byte, 1) == expected);
-}
-
-#[test]
-fn a_reservation_that_is_used_again_lingers_no_longer() {
-    let sandbox = Sandbox::with("mig4", "linger = '30s'");
-    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.1; echo $CUDA_VISIBLE_DEVICES >device; \
-                  read x; sim-cuda --until-file over; true";
-    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
-    let shell = sandbox.shell("bash", script).stdin(reader).spawn();
-    let device = line_of(&sandbox, "device");
-    lingers(&sandbox, &device, true);
-    drop(writer);
-    sandbox.until_running(1);
-    lingers(&sandbox, &device, false);
-    assert_eq!(sandbox.holders().len(), 1);
-    sandbox.file("work/over", "", 0o644);
-    shell.wait().exits(0);
 }
