@@ -61,23 +61,3 @@ fn what_other_steps_of_the_job_have_is_not_somebody_elses() {
     hidden(&ask("SLURM_JOB_ID=8 SLURM_STEP_ID=0"), "1 of 2 in use");
     first.signal(Signal::SIGKILL);
 }
-
-/// Where the partition promises a part, nothing but the prolog keeps the promise.
-#[test]
-fn a_partition_promises_a_part_too() {
-    let Some(sandbox) = gpus4() else { return };
-    let of = |partition: &str| {
-        let variables = format!("{STEP} SLURM_JOB_PARTITION={partition}");
-        beside(&sandbox, &variables, "shares = ['parts=1/4']")
-    };
-    of("main").exits(0).prints("").says(&[]);
-    hidden(
-        &of("parts"),
-        "parts was promised, and no prolog has reserved it",
-    );
-    // srun --export=NONE leaves Slurm's own variables.
-    hidden(
-        &told(&sandbox, &format!("{STEP} SLURM_GETGPU_PART=gpushare4")),
-        "gpushare4 was promised",
-    );
-}

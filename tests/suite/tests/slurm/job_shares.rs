@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use getgpu_tests::listing;
 use getgpu_tests::slurm::{self, Cluster};
-use harness::skip::{self, Need};
+use harness::skip::Need;
 use harness::{Sandbox, wait};
 
 use crate::task_calls::{ASKED, NOBODY, as_nobody, devices};
@@ -52,43 +52,6 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
         .for_each(|step| drop(step.wait().exits(0).says(&[]).clone()));
     cluster.until_empty();
     sandbox.assert_clean(Duration::from_secs(1));
-    // Ranks divide the job's part, whoever starts them, and never leave it.
-    let launchers = [
-        "srun -Q",
-        "mpirun.openmpi --allow-run-as-root --oversubscribe",
-        "mpiexec.hydra",
-    ];
-    for (launcher, ranks) in launchers
-        .iter()
-        .flat_map(|launcher| [(launcher, 2), (launcher, 6)])
-    {
-        let tool = launcher.split(' ').next().unwrap();
-        if skip::lacks(&[Need::Tool(tool)]) {
-            continue;
-        }
-        let script =
-            format!("{launcher} -n {ranks} cudawrap -- sim-cuda --until-file part --max 12");
-        let job = cluster.sbatch(&format!("--ntasks={ranks} --constraint=gpushare4"), &script);
-        let running = wait::holds_within(wait::LONG, || sandbox.running() == ranks);
-        assert!(running, "{launcher} -n {ranks}: {}", cluster.output(&job));
-        let listing = listing::json(&sandbox);
-        let used = listing::share_used(&sandbox);
-        assert_eq!(used, 0.25, "{launcher} -n {ranks}: {listing}");
-        let all = listing::devices(&listing)
-            .iter()
-            .flat_map(|device| device["holders"].as_array().unwrap());
-        let jobs: BTreeSet<&str> = all
-            .map(|holder| holder["job"].as_str().unwrap_or("none"))
-            .collect();
-        assert!(
-            jobs.iter().all(|of| of.split('.').next() == Some(&*job)),
-            "{launcher}: {jobs:?} is not job {job}"
-        );
-        let part = sandbox.file("work/part", "", 0o644);
-        cluster.until_empty();
-        std::fs::remove_file(part).unwrap();
-        sandbox.assert_clean(Duration::from_secs(1));
-    }
     // Several steps of one job have the same part.
     let script = "for step in 1 2; do srun -Q sh -c 'echo $CUDA_VISIBLE_DEVICES; cudawrap -- sim-cuda'; done; echo $CUDA_VISIBLE_DEVICES";
     let job = cluster.sbatch("-n1 --constraint=gpushare4", script);
@@ -99,49 +62,6 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
         .map(|line| line.split(' ').nth(1).unwrap_or(line))
         .collect();
     assert!(output.lines().count() == 5 && seen.len() == 1, "{output}");
-    sandbox.assert_clean(Duration::from_secs(1));
-    assert!(sandbox.collisions().is_empty());
-}
-
-#[test]
-fn jobs_that_were_promised_a_part_in_vain_see_no_gpu() {
-    if slurm::lacks(&[]) {
-        return;
-    }
-    let sandbox = Sandbox::new("h200x1");
-    let lines = slurm::hooks(&sandbox, "");
-    let cluster = Cluster::start(&sandbox, 1, &lines);
-    // Twelve jobs of two tasks on four places.
-    let show = "case $CUDA_VISIBLE_DEVICES in ?*) exec sim-cuda --until-file go --max 8 ;; *) echo ${CUDA_VISIBLE_DEVICES-unset} ;; esac";
-    let start = |_| {
-        cluster
-            .srun("-n2 --constraint=gpushare4")
-            .args(["sh", "-c", show])
-            .spawn()
-    };
-    let steps: Vec<_> = (0..12).map(start).collect();
-    sandbox.until_running(8);
-    let over = |steps: &[harness::Running]| {
-        steps
-            .iter()
-            .filter(|step| !step.stderr().is_empty())
-            .count()
-    };
-    wait::until("eight are told", || over(&steps) == 8);
-    sandbox.file("work/go", "", 0o644);
-    for step in steps {
-        let said = step.wait();
-        if said.exits(0).stderr.is_empty() {
-            assert!(
-                said.stdout.lines().all(|line| line.starts_with("RUN ")),
-                "{said:#?}"
-            );
-        } else {
-            said.prints("\n\n")
-                .mentions("asked for a part of a GPU: none was free on this node");
-        }
-    }
-    cluster.until_empty();
     sandbox.assert_clean(Duration::from_secs(1));
     assert!(sandbox.collisions().is_empty());
 }

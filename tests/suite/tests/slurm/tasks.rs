@@ -1,58 +1,10 @@
-//! Tasks that know nothing of the commands get a device each from TaskProlog, for as long
-//! as they run.
-
-use std::time::Duration;
+//! What a real Slurm makes of the TaskProlog's lines: where they go for root, for other users
+//! and for batch scripts, and that `strict` keeps a task from starting.
 
 use getgpu_tests::slurm::{self, Cluster, task_prolog};
-use harness::{Outcome, Sandbox, wait};
+use harness::{Outcome, Sandbox};
 
-use crate::task_calls::{ASKED, NOBODY, as_nobody, devices};
-
-#[test]
-fn plain_tasks_get_a_device_each_while_they_run() {
-    if slurm::lacks(&[]) {
-        return;
-    }
-    let sandbox = Sandbox::new("gpus4");
-    let cluster = Cluster::start(&sandbox, 1, &task_prolog(&sandbox, "tasks = 'all'"));
-    // Without a grant, in one, and in two of two.
-    for jobs in [
-        &["-n4"][..],
-        &["-n4 --gres=gpu:4"],
-        &["-n2 --gres=gpu:2", "-n2 --gres=gpu:2"],
-    ] {
-        let start = |words: &&str| {
-            as_nobody(cluster.srun(&format!("{words} sim-cuda --until-file go"))).spawn()
-        };
-        let steps: Vec<_> = jobs.iter().map(start).collect();
-        sandbox.until_running(4);
-        assert_eq!(devices(&sandbox).len(), 4, "{jobs:?}");
-        let holders = sandbox.holders();
-        assert!(
-            holders.len() == 4 && holders.iter().all(|holder| holder.uid == NOBODY),
-            "{holders:?}"
-        );
-        let go = sandbox.file("work/go", "", 0o644);
-        for step in steps {
-            // What the hook printed was obeyed, and nothing of it reached the output.
-            let outcome = step.wait();
-            outcome.exits(0).says(&[]);
-            assert!(
-                outcome.stdout.lines().all(|line| line.starts_with("RUN ")),
-                "{outcome:#?}"
-            );
-        }
-        sandbox.assert_clean(Duration::from_secs(1));
-        std::fs::remove_file(go).unwrap();
-    }
-    sandbox.assert_exclusive();
-    // It goes with the process, whoever ends it.
-    let step = cluster.srun("-n2 sim-cuda --run forever").spawn();
-    sandbox.until_running(2);
-    sandbox.kill_programs();
-    wait::until_within(Duration::from_secs(1), "all is free", || !sandbox.locked());
-    assert_ne!(step.wait().code(), Some(0));
-}
+use crate::task_calls::{ASKED, as_nobody};
 
 #[test]
 fn a_task_prolog_serves_tasks_that_ask_and_reports_failures() {
@@ -74,21 +26,6 @@ fn a_task_prolog_serves_tasks_that_ask_and_reports_failures() {
     show("-n1", None).answers("unset\n");
     show("-n1 --gres=gpu:2", Some("no")).answers("0,1\n");
     assert!(sandbox.uuids().contains(&show("-n1", Some("yes")).line()));
-    let two = show("-n1 --gres=gpu:3", Some("-n 2")).line();
-    assert!(
-        two.split(',')
-            .all(|uuid| sandbox.uuids()[..3].iter().any(|known| known == uuid)),
-        "{two}"
-    );
-    // Eight parts of four devices.
-    let step = cluster
-        .srun("-n8 --gres=gpu:4 sim-cuda --until-file go --max 2")
-        .env("GETGPU_SLURM", "--share 1/2")
-        .spawn();
-    sandbox.until_running(8);
-    assert_eq!(devices(&sandbox).len(), 4);
-    sandbox.file("work/go", "", 0o644);
-    step.wait().exits(0).says(&[]);
     // Nothing is free.
     let _others = sandbox.occupy(&sandbox.uuids(), "");
     let hidden = |said: &Outcome, why: &str| {
