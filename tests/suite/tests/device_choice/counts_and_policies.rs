@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use getgpu_tests::wrapped::wrap;
 use getgpu_tests::{assert_devices, listing};
-use harness::{Sandbox, wait};
+use harness::Sandbox;
 
 #[test]
 fn several_are_all_different_and_all_or_none() {
@@ -188,24 +188,4 @@ fn settings_and_variables_choose_for_wrapped_programs() {
         .shows("min_memory = 5368709120  # --min-memory\n")
         .shows("wait = \"30s\"  # -w\n")
         .shows("program.\"eddy_*\".min_memory = \"9G\"");
-}
-
-#[test]
-fn twenty_who_want_two_of_seven_each_get_both_or_neither() {
-    let sandbox = Sandbox::new("a100x1");
-    // Slow enough that all of them are choosing at the same time.
-    sandbox.faults("latency = { call_us = 3000 }");
-    let start = |_| sandbox.words("getgpu -q -n 2").spawn();
-    let running: Vec<_> = (0..20).map(start).collect();
-    let mut given = Vec::new();
-    for each in running {
-        let outcome = each.wait();
-        match outcome.code() {
-            Some(0) => given.push(outcome.line()),
-            _ => _ = outcome.exits(1),
-        }
-    }
-    let devices: BTreeSet<&str> = given.iter().flat_map(|line| line.split(',')).collect();
-    assert_eq!((given.len(), devices.len()), (3, 6), "{given:?}");
-    wait::until("one is left", || listing::free_devices(&sandbox) == "1");
 }

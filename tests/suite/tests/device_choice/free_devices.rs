@@ -110,20 +110,6 @@ fn two_compute_instances_in_one_gpu_instance_are_two_devices() {
     assert_devices(&until_none_is_free(&sandbox, &[]), &uuids[1..]);
 }
 
-/// The memory of a GPU instance says nothing of one compute instance in it, also where a
-/// reservation is reused.
-#[test]
-fn a_loop_beside_a_busy_compute_instance_needs_one_device() {
-    let sandbox = Sandbox::new("one-gpu-two-cis");
-    let uuids = sandbox.uuids();
-    let _neighbour = sandbox.occupy(&uuids[..1], "--memory 2000000000");
-    let script = "for i in 1 2 3; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.1; done";
-    sandbox.shell("bash", script).run().exits(0).says(&[]);
-    let runs = sandbox.runs().into_iter();
-    let devices: Vec<String> = runs.map(|run| run.uuid).skip(1).collect();
-    assert_eq!(devices, vec![uuids[1].clone(); 3]);
-}
-
 #[test]
 fn a_device_of_a_program_that_never_asked_is_not_handed_out() {
     let sandbox = Sandbox::new("a100x1");

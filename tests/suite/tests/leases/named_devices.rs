@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use getgpu_tests::wrapped::wrap;
-use getgpu_tests::{OTHER, bytes, first_line, listing, root, somebody};
+use getgpu_tests::{OTHER, bytes, first_line, listing, somebody};
 use harness::skip::{self, Need};
 use harness::{Sandbox, wait};
 
@@ -51,50 +51,6 @@ fn a_device_that_the_variable_names_is_leased_in_every_form() {
             .mentions(&format!("{} (GPU 2): leased by ", whole.uuids()[2]));
         drop(program);
         wait::until("it has exited", || whole.running() == 0);
-    }
-}
-
-/// As much of the UUID as fits no other.
-fn shortened(uuid: &str, all: &[String]) -> String {
-    let fits = |length: &usize| {
-        all.iter()
-            .filter(|other| other.starts_with(&uuid[..*length]))
-            .count()
-            == 1
-    };
-    uuid[..(1..=uuid.len()).find(fits).unwrap()].to_owned()
-}
-
-#[test]
-fn a_shortened_uuid_is_the_device_that_it_fits() {
-    for inventory in ["mig4", "gpus4"] {
-        let sandbox = Sandbox::new(inventory);
-        let uuids = sandbox.uuids();
-        let short = shortened(&uuids[2], &uuids);
-        assert!(short.len() < uuids[2].len());
-        let several = &short[..short.len() - 1];
-        for value in [
-            short.clone(),
-            short.to_uppercase(),
-            format!("{short},{several},{}", uuids[1]),
-        ] {
-            assert_eq!(
-                sandbox.ask_within(&value, "--no-reserve").line(),
-                uuids[2],
-                "{value}"
-            );
-            let shown = sandbox
-                .words("cudawrap -- printenv CUDA_VISIBLE_DEVICES")
-                .visible(&value);
-            assert_eq!(shown.run().exits(0).line(), uuids[2], "{value}");
-        }
-        for value in [several, "bogus", "0x0"] {
-            let outcome = sandbox.ask_within(value, "--no-reserve");
-            outcome.refuses(
-                3,
-                &format!("CUDA_VISIBLE_DEVICES={value}: no such device on this node"),
-            );
-        }
     }
 }
 
@@ -182,21 +138,6 @@ fn a_named_device_that_is_in_use_gives_a_warning_or_a_refusal() {
     ));
     let outcome = sandbox.words("cudawrap -- true").visible(&leased).run();
     outcome.refuses(75, &format!("cudawrap: {leased}: in use by "));
-}
-
-#[test]
-fn another_users_program_is_named_in_the_message() {
-    let Some(sandbox) = root("mig4") else { return };
-    let program = sandbox.leased().uid(OTHER).spawn();
-    sandbox.until_running(1);
-    let outcome = sandbox
-        .words("getgpu --no-reserve")
-        .visible(first_line(&program).split(' ').nth(1).unwrap())
-        .run();
-    outcome.exits(1).mentions(&format!(
-        "getgpu: no free device: 1 of 1 in use ({} 1)",
-        getgpu_tests::other_user()
-    ));
 }
 
 /// In another pid namespace /proc cannot prove whose a reservation is, so the uid that

@@ -81,24 +81,6 @@ fn shares_of_a_reservation_taken_at_one_instant_all_fit() {
 }
 
 #[test]
-fn a_program_under_a_reserved_share_leases_just_that() {
-    let sandbox = Sandbox::new("h200x1");
-    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/4 --hold); \
-                  cudawrap -- sim-cuda --max 4 --until-file go & \
-                  until [ $(ls $SIM_NODE/running | grep -vc gate) = 1 ]; do sleep 0.01; done; \
-                  unset CUDA_VISIBLE_DEVICES; getgpu --count-free --share 1/4; getgpu --list --json; touch go; wait";
-    let outcome = sandbox.shell("bash", script).run();
-    let lines: Vec<&str> = outcome.exits(0).told();
-    assert_eq!(lines[0], "3", "{outcome:#?}");
-    let listing: serde_json::Value = serde_json::from_str(lines[1]).unwrap();
-    for kind in ["lease", "reservation"] {
-        let parts = listing::shares(&listing["devices"][0], kind);
-        assert_eq!(parts, [0.25], "{listing}");
-    }
-    free_again(&sandbox);
-}
-
-#[test]
 fn two_shares_of_one_caller_on_one_device_do_not_meet() {
     let sandbox = Sandbox::new("h200x1");
     // The programs live longer than a holder's longest pause, so that it sees them also

@@ -1,9 +1,6 @@
 //! Which device a share goes to, who may share with whom, and how listings show sharers.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use getgpu_tests::{as_other_user, listing, loads, root, somebody};
+use getgpu_tests::{listing, loads};
 use harness::{Running, Sandbox};
 
 use crate::shares::sharer;
@@ -26,28 +23,6 @@ fn shares_go_to_the_least_loaded_device_and_the_lowest_on_ties() {
         let line = sandbox.line(&format!("--share=1/8 --no-reserve --policy={policy}"));
         assert_eq!(place(line), expected, "{policy}");
     }
-}
-
-#[test]
-fn fifty_at_once_are_spread_evenly() {
-    let sandbox = Sandbox::new("mig4");
-    let start = |number: u32| {
-        let command = sandbox.words("getgpu --share 1/16 --for=600");
-        let command = command.limit(Duration::from_secs(60));
-        match number % 2 {
-            1 => as_other_user(command).spawn(),
-            _ => command.spawn(),
-        }
-    };
-    let started: Vec<Running> = (0..50).map(start).collect();
-    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
-    for running in started {
-        *counts.entry(running.wait().line()).or_default() += 1;
-    }
-    println!("50 shares of 1/16 on 4 devices: {:?}", counts.values());
-    let least = counts.values().min().unwrap();
-    let most = counts.values().max().unwrap();
-    assert!(counts.len() == 4 && most - least <= 1, "{counts:?}");
 }
 
 #[test]
@@ -94,12 +69,4 @@ fn a_listing_shows_each_sharer_and_its_part() {
         table.contains("shared all") && table.contains("res. 25%"),
         "{table}"
     );
-}
-
-#[test]
-fn different_users_share_a_device() {
-    let Some(sandbox) = root("mig4") else { return };
-    let own = sandbox.line("--share=1/4 --for=600");
-    let words = ["--share=1/4", "--gpu", &own, "--no-reserve"];
-    assert_eq!(somebody(&sandbox, &words).run().line(), own);
 }

@@ -172,44 +172,6 @@ fn a_share_larger_than_the_device_takes_nothing_of_any_other() {
     }
 }
 
-#[test]
-fn frameworks_are_told_what_a_share_is() {
-    let sandbox = Sandbox::new("mig4");
-    let app = wrap(&sandbox, "opt", "app", "probe");
-    let shown = |share: Option<&str>, settings: &str, own: Option<&str>| {
-        sandbox.set_settings(settings);
-        let mut command = share.map_or_else(
-            || sandbox.command(&app),
-            |share| sandbox.command(&app).env("CUDAWRAP_SHARE", share),
-        );
-        if let Some(own) = own {
-            command = command.env("XLA_PYTHON_CLIENT_MEM_FRACTION", own);
-        }
-        let facts = getgpu_tests::wrapped::Facts::parse(&command.run().exits(0).stdout);
-        let get = |name: &str| facts.get(&format!("env {name}")).map(str::to_owned);
-        (
-            get("TF_FORCE_GPU_ALLOW_GROWTH"),
-            get("XLA_PYTHON_CLIENT_MEM_FRACTION"),
-        )
-    };
-    let some = |text: &str| Some(text.to_owned());
-    assert_eq!(shown(None, "", None), (None, None));
-    assert_eq!(shown(Some("1/2"), "", None), (some("true"), some("0.45")));
-    assert_eq!(
-        shown(Some("1/4"), "", Some("0.1")),
-        (some("true"), some("0.1")),
-        "what is set stays"
-    );
-    assert_eq!(
-        shown(Some("1/2"), "framework_memory = false", None),
-        (None, None)
-    );
-    assert_eq!(
-        shown(None, "share = '25%'", None),
-        (some("true"), some("0.225"))
-    );
-}
-
 /// Those who share a device make it busy, so NVML is not asked.
 #[test]
 fn a_shared_device_is_not_asked_about() {

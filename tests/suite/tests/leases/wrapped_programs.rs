@@ -27,32 +27,6 @@ fn a_linked_program_says_nothing_and_has_a_device_of_its_own() {
     sandbox.assert_clean(Duration::from_secs(5));
 }
 
-#[test]
-fn nested_calls_stay_on_one_device() {
-    let sandbox = Sandbox::new("mig4");
-    let app = wrap(&sandbox, "opt", "app", "sim-cuda");
-    let script = format!(
-        "cudawrap -- sim-cuda; {} ; CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda; getgpu",
-        app.display()
-    );
-    let outcome = sandbox
-        .command("cudawrap")
-        .args(["--", "sh", "-c", &script])
-        .limit(Duration::from_secs(20))
-        .run();
-    let lines: Vec<&str> = outcome.exits(0).says(&[]).stdout.lines().collect();
-    let device = lines[3];
-    let ran = format!("RUN {device} ");
-    assert!(
-        lines[..3].iter().all(|line| line.starts_with(&ran)),
-        "{lines:?}"
-    );
-    let own = "export CUDA_VISIBLE_DEVICES=$(getgpu); cudawrap -- sim-cuda; APP; getgpu"
-        .replace("APP", &app.display().to_string());
-    let outcome = sandbox.shell("bash", &own).run();
-    assert_eq!(outcome.exits(0).says(&[]).stdout.lines().count(), 3);
-}
-
 /// A node without GPUs need not have what the lock needs, such as a directory of the site.
 #[test]
 fn a_lock_that_cannot_be_used_matters_only_where_there_is_a_gpu() {
