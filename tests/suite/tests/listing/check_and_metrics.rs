@@ -151,30 +151,6 @@ fn metrics_are_what_the_listing_says() {
         .refuses(2, "--format prometheus goes with --list");
 }
 
-/// A user's name comes from a directory service, and may hold what ends a label's value.
-#[test]
-fn metrics_escape_the_names_of_users() {
-    if skip::lacks(&[Need::Mounts]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
-    let users = std::fs::read_to_string("/etc/passwd").unwrap();
-    let line = format!("a\"b\\c:x:{0}:{0}::/:/bin/sh\n", getgpu_tests::OTHER);
-    sandbox.file("work/passwd", &format!("{line}{users}"), 0o644);
-    sandbox.ask_as(getgpu_tests::OTHER, "--for=60").line();
-    let script = format!(
-        "mount --bind {} /etc/passwd && getgpu --list --format prometheus",
-        sandbox.text("work/passwd")
-    );
-    let outcome = sandbox.apart(&script).run();
-    let text = &outcome.exits(0).stdout;
-    let user = "user=\"a\\\"b\\\\c\"";
-    for family in ["getgpu_device_held{", "getgpu_user_devices{"] {
-        let mut lines = text.lines().filter(|line| line.starts_with(family));
-        assert!(lines.any(|line| line.contains(user)), "{family}: {text}");
-    }
-}
-
 /// The system's log is a socket at /dev/log: here the test's own, in a /dev of the
 /// program's own.
 #[test]

@@ -104,24 +104,6 @@ fn a_lease_is_shown_with_its_program_to_every_user() {
 }
 
 #[test]
-fn unreported_devices_are_unknown_and_sick_ones_are_problems() {
-    let sandbox = Sandbox::new("a100x8");
-    let uuids = sandbox.uuids();
-    sandbox.faults(&format!(
-        "[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\ndevice = '{}'\nreturns = 4\n\
-         [[rule]]\nfunction = 'nvmlDeviceGetHandleByIndex_v2'\ngpu = 3\nreturns = 15\n",
-        uuids[0]
-    ));
-    let listing = listing::json(&sandbox);
-    assert_eq!(listing::device(&listing, &uuids[0])["state"], "unknown");
-    assert_eq!(listing::devices(&listing).len(), 49);
-    let problems = listing["problems"].as_array().unwrap();
-    let mut problems = problems.iter().filter_map(Value::as_str);
-    assert!(problems.any(|problem| problem.starts_with("GPU 3: ")));
-    sandbox.ask("--count-free").exits(0).prints("48\n");
-}
-
-#[test]
 fn indices_count_allowed_devices_also_excluded_ones() {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();

@@ -1,9 +1,8 @@
 //! `--list`: a line for each device, within 80 columns, for every user.
 
-use getgpu_tests::wrapped::{put, wrap, wrap_shell};
+use getgpu_tests::wrapped::wrap;
 use getgpu_tests::{OTHER, bytes, listing, root};
 use harness::{Sandbox, wait};
-use serde_json::Value;
 
 #[rustfmt::skip]
 const NODES: [&str; 13] = [
@@ -63,26 +62,6 @@ fn a_device_under_a_strangers_claim_is_shown_with_the_stranger() {
     assert_eq!(listing::states(&sandbox), ["free"; 4]);
 }
 
-#[test]
-fn the_longest_names_and_numbers_fit_eighty_columns() {
-    let sandbox = Sandbox::new("16x7");
-    let program = sandbox.path("work/a-very-long-program-name");
-    put(&sandbox, &program, "sim-cuda");
-    let device = sandbox.uuids()[111].clone();
-    let command = sandbox.command(&program).visible(&device);
-    let _program = command
-        .args(["--run", "forever", "--memory", "4900000000"])
-        .spawn();
-    sandbox.until_running(1);
-    sandbox.set_settings(&format!("excluded = ['{device}']"));
-    let table = sandbox.ask("--list");
-    let longest = table.stdout.lines().map(|line| line.chars().count()).max();
-    assert!(longest.is_some_and(|columns| columns <= 80), "{table:#?}");
-    let line = table.stdout.lines().rev().nth(1).unwrap();
-    let parts = ["busy (x)", " a-very"];
-    assert!(parts.iter().all(|part| line.contains(part)), "{line}");
-}
-
 /// The mark of an excluded device is never cut off, whatever its state.
 #[test]
 fn an_excluded_device_is_shown_as_such_also_in_use() {
@@ -118,20 +97,6 @@ fn an_excluded_device_is_shown_as_such_also_in_use() {
     }
 }
 
-/// What each holder of a device is, and its program.
-fn programs(sandbox: &Sandbox) -> Vec<String> {
-    let listing = listing::json(sandbox);
-    let devices = listing::devices(&listing).iter();
-    let holders = devices.flat_map(|device| device["holders"].as_array().unwrap());
-    let text = |holder: &Value| {
-        let [kind, program] = ["kind", "program"].map(|name| holder[name].as_str().unwrap());
-        format!("{kind} {program}")
-    };
-    let mut all: Vec<String> = holders.map(text).collect();
-    all.sort();
-    all
-}
-
 /// The kernel keeps 15 bytes of a name, and `CUDAWRAP_` takes nine of them.
 #[test]
 fn a_wrapped_program_goes_by_its_whole_name() {
@@ -146,21 +111,6 @@ fn a_wrapped_program_goes_by_its_whole_name() {
     let mut lines = table.lines();
     let named = lines.any(|line| line.contains("leased") && line.contains(" simulate "));
     assert!(named, "{table}");
-    assert_eq!(programs(&sandbox), ["lease simulate"]);
-}
-
-/// Also where it is the caller that a reservation is for.
-#[test]
-fn a_wrapped_program_that_reserves_goes_by_its_whole_name() {
-    let sandbox = Sandbox::new("mig4");
-    let app = wrap_shell(&sandbox, "opt", "simulate");
-    let script = "unset CUDA_VISIBLE_DEVICES; getgpu --hold > given; mv given ran; kill -STOP $$";
-    let _run = sandbox.command(&app).args(["-c", script]).spawn();
-    sandbox.until_file("work/ran");
-    assert_eq!(
-        programs(&sandbox),
-        ["lease simulate", "reservation simulate"]
-    );
 }
 
 /// SINCE is about the program in the same row.
