@@ -165,19 +165,3 @@ fn pairwise(all: &[Cell]) -> Vec<Cell> {
     }
     chosen.into_iter().collect()
 }
-
-#[test]
-fn the_cells_of_an_ordinary_run_have_every_pair() {
-    let all = cells();
-    let chosen = pairwise(&all);
-    let of = |cells: &[Cell]| {
-        cells
-            .iter()
-            .copied()
-            .flat_map(pairs)
-            .collect::<BTreeSet<Pair>>()
-    };
-    assert_eq!(of(&chosen), of(&all));
-    println!("{} of {} cells", chosen.len(), all.len());
-    assert!(chosen.len() * 10 < all.len(), "{}", chosen.len());
-}

@@ -130,24 +130,6 @@ fn one_uuid_twice_is_one_device() {
     assert_ne!(outcome.code(), Some(0), "one device twice: {outcome:#?}");
 }
 
-#[test]
-fn a_second_for_every_call_is_slow_and_nothing_else() {
-    let sandbox = Sandbox::with("mig4", "nvml_timeout = 60");
-    sandbox.faults(&format!(
-        "latency = {{ call_us = {} }}",
-        size(100_000, 1_000_000)
-    ));
-    let ask = sandbox.words("getgpu --for 60");
-    let uuid = ask.limit(Duration::from_secs(60)).run().line();
-    let ran = sandbox.words("cudawrap -- true").visible(&uuid).run();
-    ran.exits(0);
-    sandbox.set_settings("nvml_timeout = 1");
-    sandbox.faults("latency = { call_us = 1000000 }");
-    let outcome = sandbox.ask("");
-    outcome.refuses(3, "NVML did not answer within 1 s");
-    outcome.within(wait::SOON);
-}
-
 /// Makes a library of this source, which loads NVML's, the one that is used.
 fn in_front_of_nvml(sandbox: &Sandbox, source: &str) {
     sandbox.file("lib/front.c", source, 0o644);
@@ -170,34 +152,4 @@ fn a_library_that_crashes_when_it_is_unloaded_has_answered() {
     sandbox.line("--no-reserve");
     let ran = sandbox.words("cudawrap -- sim-cuda").run();
     ran.exits(0).says(&[]);
-}
-
-/// Before Linux 5.9 there is no close_range(2): the helper closes by /proc what the
-/// caller keeps open for its program.
-#[test]
-fn without_close_range_the_helper_has_nothing_of_the_callers() {
-    if skip::lacks(&[skip::Need::Tool("cc")]) || !inject::SUPPORTED {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
-    let source = format!(
-        "#include <dirent.h>\n#include <stdio.h>\n#include <stdlib.h>\n__attribute__((constructor)) static void look(void) {{\n\
-         int n = 0; DIR *d = opendir(\"/proc/self/fd\"); while (d && readdir(d)) n++;\n\
-         FILE *f = fopen(\"{}\", \"a\"); if (f) {{ fprintf(f, \"%d\\n\", n); fclose(f); }} }}\n",
-        sandbox.text("work/open")
-    );
-    in_front_of_nvml(&sandbox, &source);
-    let script = "exec 20</dev/null 21</dev/null 22</dev/null; exec cudawrap -- true";
-    let command = || sandbox.shell("bash", script).parts();
-    let (mut plain, ..) = command();
-    let story = inject::follow(&mut plain, None, |_| false, |_| ());
-    let close = |call: &&inject::Call| call.number == nix::libc::SYS_close_range;
-    let close = story.calls.iter().find(close).unwrap().point;
-    let (mut old, ..) = command();
-    let fate = inject::Blow::Fail(nix::errno::Errno::ENOSYS);
-    let story = inject::follow(&mut old, Some((close, fate)), |_| false, |_| ());
-    assert!(story.struck.is_some() && story.status == 0, "{story:?}");
-    let counts = std::fs::read_to_string(sandbox.path("work/open")).unwrap();
-    let counts: Vec<&str> = counts.lines().collect();
-    assert!(counts.len() == 2 && counts[0] == counts[1], "{counts:?}");
 }

@@ -6,8 +6,7 @@ use std::fs;
 
 use getgpu_tests::listing;
 use getgpu_tests::wrapped::{Facts, wrap};
-use harness::{Command, Sandbox, skip, wait, written};
-use nix::errno::Errno;
+use harness::{Command, Sandbox, wait};
 
 use crate::cpu_masks::{cores, facts, mask, masked, mig, node, told};
 
@@ -247,41 +246,4 @@ fn a_driver_that_cannot_tell_and_one_that_fails() {
     let line = format!("{}: NVML DeviceGetCpuAffinity", sandbox.uuids()[0]);
     failed.mentions(&line).mentions(": not bound");
     assert_eq!(mask(&Facts::parse(&failed.stdout)), cores);
-}
-
-#[test]
-fn a_mask_that_may_not_be_set_stays_and_the_program_runs() {
-    let Some(cores) = cores(2) else { return };
-    if !inject::SUPPORTED {
-        skip::say("calls cannot be made to fail on this processor");
-        return;
-    }
-    let sandbox = Sandbox::new(&node(&[&cores[1].to_string()]));
-    let words = ["cudawrap", "-v", "--bind", "--", "probe"];
-    let follow = |blow| {
-        let (mut command, out, err) = masked(&sandbox, &cores, &words).parts();
-        let story = inject::follow(&mut command, blow, |_| false, |_| ());
-        (story, written(&out), written(&err))
-    };
-    let sets = |call: &&inject::Call| call.number == nix::libc::SYS_sched_setaffinity;
-    // taskset's own comes first. Two runs may differ by some calls.
-    let strike = |errno| loop {
-        let point = follow(None).0.calls.iter().rfind(sets).unwrap().point;
-        let (story, out, err) = follow(Some((point, inject::Blow::Fail(errno))));
-        if story.struck.as_ref().is_some_and(|struck| sets(&struck)) {
-            return (story, out, err);
-        }
-    };
-    for (errno, text) in [
-        (Errno::EPERM, "Operation not permitted"),
-        (Errno::EINVAL, "Invalid argument"),
-    ] {
-        let (story, out, err) = strike(errno);
-        assert_eq!(story.status, 0, "{err}");
-        let line = format!("CPUs {}: {text}: not bound", cores[1]);
-        assert!(err.contains(&line), "{err}");
-        let facts = Facts::parse(&out);
-        assert_eq!(mask(&facts), cores);
-        assert_eq!(told(&facts, THREADS[0]), None);
-    }
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use getgpu_tests::wrapped::Facts;
-use harness::skip::{self, Need};
+use harness::skip;
 use harness::{Command, Sandbox, wait};
 
 use crate::cpu_masks::{cores, cpus, mask, masked, near_all, told};
@@ -129,27 +129,6 @@ fn task(sandbox: &Sandbox, cpus: &[usize], local: usize, tasks: usize) -> Comman
         .env("SLURM_PROCID", local.to_string())
 }
 
-#[test]
-fn a_mask_with_room_for_all_tasks_is_the_tasks_own() {
-    let Some(cores) = cores(2) else { return };
-    if skip::lacks(&[Need::Tool("taskset")]) {
-        return;
-    }
-    for devices in [1, 4] {
-        let sandbox = near_all(devices);
-        let bound = |cpus: &[usize], tasks: usize| {
-            let facts = crate::cpu_masks::facts(task(&sandbox, cpus, 0, tasks));
-            (mask(&facts), told(&facts, "OMP_PROC_BIND"))
-        };
-        let own = (cores[..1].to_vec(), Some("true".to_owned()));
-        assert_eq!(bound(&cores[..1], 2), own, "{devices} devices");
-        // More tasks than there are CPUs for such masks have them together.
-        let tasks = cpus().len() + 1;
-        let shared = (cores[..1].to_vec(), None);
-        assert_eq!(bound(&cores[..1], tasks), shared, "{devices} devices");
-    }
-}
-
 /// Slurm has given each of two tasks one of the job's devices, and no CPUs of its own.
 #[test]
 fn tasks_with_a_device_each_and_one_mask_do_not_pin_threads() {
@@ -166,14 +145,4 @@ fn tasks_with_a_device_each_and_one_mask_do_not_pin_threads() {
     };
     assert_eq!(bound("1").as_deref(), Some("true"), "the job's only device");
     assert_eq!(bound("2"), None);
-}
-
-/// The devices beside it are not what a mask is divided among, whoever set it.
-#[test]
-fn a_mask_that_was_set_is_not_divided_among_devices() {
-    let Some(cores) = cores(3) else { return };
-    let sandbox = near_all(2);
-    let words = ["cudawrap", "--bind", "--", "probe"];
-    let facts = crate::cpu_masks::facts(masked(&sandbox, &cores[..2], &words));
-    assert_eq!(mask(&facts), cores[..2]);
 }

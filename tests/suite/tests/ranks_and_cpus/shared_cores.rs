@@ -55,29 +55,6 @@ fn a_share_that_was_reserved_is_the_same_part() {
 }
 
 #[test]
-fn a_program_inside_a_bound_one_has_no_part_of_a_part() {
-    let Some(cores) = cores(4) else { return };
-    let all: Vec<String> = cores.iter().map(ToString::to_string).collect();
-    let sandbox = Sandbox::new(&node(&[&all.join(",")]));
-    let _first = sharer(&sandbox, &cores, "1/2", "one");
-    let inside = [
-        "cudawrap --bind -- probe",
-        "bash -c 'cudawrap --bind -- probe; :'",
-    ];
-    let parts = ["cudawrap --share 1/4 --bind -- probe"];
-    for (inside, expected) in inside
-        .map(|words| (words, &cores[2..]))
-        .into_iter()
-        .chain(parts.map(|words| (words, &cores[2..3])))
-    {
-        let script = format!("cudawrap --share 1/2 --bind -- {inside}; :");
-        // The shell has the mask that the outer one was started with.
-        let facts = facts(masked(&sandbox, &cores, &["bash", "-c", &script]));
-        assert_eq!(mask(&facts), expected, "{inside}");
-    }
-}
-
-#[test]
 fn inside_a_share_it_matters_whether_the_share_was_bound() {
     let Some(cores) = cores(2) else { return };
     let both = format!("{},{}", cores[0], cores[1]);
