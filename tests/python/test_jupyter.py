@@ -136,6 +136,24 @@ def test_a_kernelspec_chooses_share_and_the_first_cuda_call(tmp_path: pathlib.Pa
         assert states() == ["free"] * 4
 
 
+def test_without_the_package_a_kernel_has_its_device_from_cudawrap(tmp_path: pathlib.Path) -> None:
+    write("wrapped", tmp_path, {"kernel_provisioner": {"provisioner_name": "local-provisioner"}})
+    path = tmp_path / "kernels/wrapped/kernel.json"
+    spec = json.loads(path.read_text())
+    path.write_text(json.dumps({**spec, "argv": ["cudawrap", "--", *spec["argv"]]}))
+    with kernel("wrapped") as one, kernel("wrapped") as other:
+        devices = [one.run(DEVICE), other.run(DEVICE)]
+        assert len(set(devices)) == 2
+        assert states().count("leased") == 2
+        assert one.run("import time; print('x', flush=True); time.sleep(100)", interrupt=True) == "KeyboardInterrupt"
+        assert one.run(DEVICE) == devices[0], "an interrupted kernel keeps its device"
+        one.restart(now=False)
+        assert one.run(DEVICE).startswith("MIG-")
+        os.kill(int(other.run("import os; print(os.getpid())")), signal.SIGKILL)
+        until(lambda: states().count("leased") == 1, "a killed kernel has given its device back")
+    until(lambda: states() == ["free"] * 4, "both have given their devices back")
+
+
 USER = f"""
 from jupyter_client.manager import KernelManager
 manager = KernelManager(kernel_name="plain")

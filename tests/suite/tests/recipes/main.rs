@@ -4,7 +4,6 @@
 
 mod apptainer;
 mod docker;
-mod jupyter;
 mod launchers;
 mod python;
 mod torchrun;

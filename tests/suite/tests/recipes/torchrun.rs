@@ -1,11 +1,11 @@
-//! `torchrun --no_python cudawrap -- ./app`, and a Python training script in the same
-//! place. Ranks are on different devices, or share evenly if asked, and find each other.
+//! `torchrun --no_python cudawrap -- python3 train.py`: ranks are on different devices and
+//! find each other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use harness::skip::{self, Need};
-use harness::{Command, Sandbox, wait};
+use harness::{Command, Sandbox};
 
 /// torchrun with so many ranks, each of them cudawrap with these words.
 ///
@@ -24,67 +24,6 @@ fn torchrun(sandbox: &Sandbox, ranks: usize, words: &[&str]) -> Command {
         .args(["--no_python", "cudawrap"])
         .args(words);
     command.limit(Duration::from_secs(120))
-}
-
-/// How many ranks each device has, when so many run at a time.
-fn counts(ranks: usize, grant: bool, words: &[&str]) -> Vec<usize> {
-    let sandbox = Sandbox::new("gpus4");
-    let script = format!(
-        "exec sim-cuda --shared --until-file {} --tag $LOCAL_RANK",
-        sandbox.text("work/go")
-    );
-    let command = torchrun(
-        &sandbox,
-        ranks,
-        &[words, &["--", "sh", "-c", &script]].concat(),
-    );
-    let running = if grant {
-        command.visible(sandbox.uuids().join(","))
-    } else {
-        command
-    }
-    .spawn();
-    let all_run = wait::holds_within(Duration::from_secs(60), || sandbox.running() == ranks);
-    assert!(
-        all_run,
-        "{} of {ranks}: {}",
-        sandbox.running(),
-        running.stderr()
-    );
-    std::fs::write(sandbox.path("work/go"), "").unwrap();
-    running.wait().exits(0);
-    let runs = sandbox.runs();
-    assert_eq!(
-        runs.iter()
-            .map(|run| &run.tag)
-            .collect::<BTreeSet<_>>()
-            .len(),
-        ranks,
-        "a rank each: {runs:?}"
-    );
-    let mut devices: BTreeMap<String, usize> = BTreeMap::new();
-    runs.into_iter()
-        .for_each(|run| *devices.entry(run.uuid).or_default() += 1);
-    sandbox.assert_clean(Duration::from_secs(2));
-    devices.into_values().collect()
-}
-
-#[test]
-fn ranks_have_a_device_each_or_share_evenly() {
-    if skip::lacks(&[Need::Tool("torchrun")]) {
-        return;
-    }
-    assert_eq!(
-        counts(4, false, &[]),
-        [1, 1, 1, 1],
-        "among the free devices of the node"
-    );
-    assert_eq!(counts(8, false, &["--share", "auto"]), [2, 2, 2, 2]);
-    assert_eq!(
-        counts(8, true, &[]),
-        [2, 2, 2, 2],
-        "in a grant that need not be said"
-    );
 }
 
 /// `cuda:0` of every rank is its own device, and the ranks talk to each other as without.
