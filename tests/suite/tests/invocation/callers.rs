@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use getgpu_tests::wrapped::{lacks_python, python, wrap};
-use getgpu_tests::{OTHER, free_again, listing, root};
+use getgpu_tests::{OTHER, free_again, root};
 use harness::Sandbox;
-use harness::skip::{self, Need};
+use harness::skip::{self};
 
 /// The device in every line, which must be one and the same.
 #[track_caller]
@@ -159,37 +159,6 @@ fn a_virtual_environment_and_scripts_find_their_interpreter() {
         .run()
         .exits(0)
         .says(&[]);
-}
-
-#[test]
-fn a_program_in_tmux_keeps_its_device_after_its_terminal_ends() {
-    if skip::lacks(&[Need::Tool("tmux"), Need::Tool("script")]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
-    let socket = sandbox.text("work/tmux");
-    let tmux = |words: &[&str]| {
-        sandbox
-            .command("tmux")
-            .args(["-f", "/dev/null", "-S", &socket])
-            .args(words)
-            .env("TERM", "xterm")
-            .run()
-    };
-    tmux(&["new-session", "-d", "cudawrap -- sim-cuda --run forever"]).exits(0);
-    sandbox.until_running(1);
-    assert!(sandbox.locked());
-    // The plain form in a shell of tmux's: the reservation goes with the program.
-    tmux(&[
-        "new-window",
-        "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run forever",
-    ])
-    .exits(0);
-    sandbox.until_running(2);
-    sandbox.assert_exclusive();
-    assert_eq!(listing::free_devices(&sandbox), "2");
-    tmux(&["kill-server"]);
-    sandbox.assert_clean(Duration::from_secs(10));
 }
 
 /// The path of a program that is a link to a link, from a working directory that nobody

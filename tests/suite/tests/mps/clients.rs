@@ -121,22 +121,6 @@ fn a_daemon_that_listens_a_little_later_is_waited_for() {
 }
 
 #[test]
-fn the_pipe_directory_is_short_wherever_temporary_files_are() {
-    let node = Node::stand_in();
-    let long = node
-        .sandbox
-        .path(&format!("work/{}/{}", "d".repeat(120), "e".repeat(120)));
-    fs::create_dir_all(&long).unwrap();
-    let mut client = node.client("client", |c| {
-        c.env("TMPDIR", &long).env("XDG_RUNTIME_DIR", &long)
-    });
-    let facts = client.facts();
-    assert_eq!(Path::new(facts.env(PIPE)), node.place().join("pipe"));
-    node.go();
-    node.until_gone();
-}
-
-#[test]
 fn a_device_that_the_caller_names_has_a_daemon_too() {
     let node = Node::stand_in();
     let sandbox = &node.sandbox;

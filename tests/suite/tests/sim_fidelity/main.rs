@@ -10,4 +10,3 @@
 mod foreign_programs;
 mod program_contexts;
 mod real_libraries;
-mod sandbox_checks;

@@ -9,7 +9,6 @@
 mod launches;
 mod packing;
 mod soak;
-mod storm;
 
 /// Storms, launches and packed repetitions fill the machine: one kind at a time.
 static GROUPS: harness::Groups = harness::Groups::new();
