@@ -10,45 +10,29 @@ use super::disturb::{Kind, faketime};
 use crate::OTHER;
 use crate::random::Random;
 
-/// What a shell does with the line of a way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// It becomes one program, without a fork.
-    Exec,
-    /// It forks.
-    Fork,
-}
-
-/// How a program gets its device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
-    /// The status that says that no device is free.
-    none: i32,
-    form: Form,
-    /// RUN is a simulated program, which takes its tag; # is the launch's number.
-    line: &'static str,
-}
-
-const fn way(none: i32, form: Form, line: &'static str) -> Way {
-    Way { none, form, line }
-}
+/// How a program gets its device: the status that says that none is free, and a line for a
+/// shell, in which RUN is a simulated program, which takes its tag; # is the launch's number.
+pub(crate) type Way = (i32, &'static str);
 
 #[rustfmt::skip]
 const WAYS: [Way; 13] = [
-    way(75, Form::Exec, "exec cudawrap -- RUN x#"),
-    way(75, Form::Exec, "exec cudawrap --wait=10 -- RUN x#"),
-    way(75, Form::Exec, "exec ../opt/app ARGS x#"),
-    way(100, Form::Exec, "CUDA_INJECTION64_PATH=$HOOK exec RUN x#"),
-    way(75, Form::Exec, "exec cudawrap --share 1/4 --wait=10 -- RUN q# --max 4"),
-    way(1, Form::Exec, "exec getgpu --for=1"),
-    way(1, Form::Fork, "(on --hold --tag soak#) || exit; sleep 0.1; exec getgpu --release soak#"),
-    way(1, Form::Fork, "getgpu --list --json >/dev/null && exec getgpu --count-free"),
-    way(1, Form::Fork, "on; exec RUN x#"),
-    way(1, Form::Fork, "on --wait=10; RUN x#; exit $?"),
-    way(1, Form::Fork, "on --hold; RUN x#; RUN x# || exit $?; : session"),
-    way(1, Form::Fork, "on --share 1/4; exec RUN q# --max 4"),
-    way(1, Form::Fork, "on -n 2 --wait=10; exec RUN x#"),
+    (75, "exec cudawrap -- RUN x#"),
+    (75, "exec cudawrap --wait=10 -- RUN x#"),
+    (75, "exec ../opt/app ARGS x#"),
+    (100, "CUDA_INJECTION64_PATH=$HOOK exec RUN x#"),
+    (75, "exec cudawrap --share 1/4 --wait=10 -- RUN q# --max 4"),
+    (1, "exec getgpu --for=1"),
+    (1, "(on --hold --tag soak#) || exit; sleep 0.1; exec getgpu --release soak#"),
+    (1, "getgpu --list --json >/dev/null && exec getgpu --count-free"),
+    (1, "on; exec RUN x#"),
+    (1, "on --wait=10; RUN x#; exit $?"),
+    (1, "on --hold; RUN x#; RUN x# || exit $?; : session"),
+    (1, "on --share 1/4; exec RUN q# --max 4"),
+    (1, "on -n 2 --wait=10; exec RUN x#"),
 ];
+
+/// So many of these become one program without a fork.
+const EXEC: u64 = 6;
 
 /// A device, for the rest of the shell.
 const ON: &str = "on() { d=$(getgpu \"$@\") || exit; export CUDA_VISIBLE_DEVICES=$d; }; ";
@@ -84,24 +68,23 @@ impl Traffic {
         }
     }
 
-    fn way(&mut self, kind: Kind) -> Way {
-        // A shell that cannot fork tries for a quarter of a minute.
-        let fits = |way: &&Way| kind != Kind::Processes || way.form == Form::Exec;
-        let ways: Vec<&Way> = WAYS.iter().filter(fits).collect();
-        *ways[self.random.below(ways.len() as u64) as usize]
-    }
-
     /// The next launch, as one of four users where this is root.
-    pub(crate) fn next(&mut self, sandbox: &Sandbox, kind: Kind) -> (Way, Command) {
+    pub(crate) fn next(&mut self, sandbox: &Sandbox, kind: &Kind) -> (Way, Command) {
         self.launches += 1;
-        let way = self.way(kind);
+        // A shell that cannot fork tries for a quarter of a minute.
+        let no_forks = kind.name == "processes";
+        let ways = if no_forks { EXEC } else { WAYS.len() as u64 };
+        let way = WAYS[self.random.below(ways) as usize];
         let time = 200 + self.random.below(3000);
         let line = way
-            .line
+            .1
             .replace("RUN", &format!("{} ARGS", self.program.display()))
             .replace("ARGS", &format!("--init 20ms --run {time}ms --tag"))
             .replace('#', &self.launches.to_string());
-        let limit = kind.limit(&mut self.random);
+        let limit = kind.limit.map_or(String::new(), |(letter, least, range)| {
+            let limit = least + self.random.below(range);
+            format!("ulimit -S -{letter} {limit}; ")
+        });
         let user = self.random.below(4) as u32;
         // Only bash limits the number of processes.
         let mut command = sandbox
@@ -109,10 +92,10 @@ impl Traffic {
             .env("HOOK", &self.hook)
             .env("SOAK", "traffic")
             .limit(Duration::from_secs(90));
-        if self.root && (user > 0 || kind == Kind::Processes) {
+        if self.root && (user > 0 || no_forks) {
             command = command.uid(OTHER + user);
         }
-        if let Some(library) = faketime().filter(|_| kind == Kind::Clock) {
+        if let Some(library) = faketime().filter(|_| kind.name == "clock") {
             command = command
                 .env("LD_PRELOAD", library)
                 .env("FAKETIME_TIMESTAMP_FILE", &self.clock)
@@ -125,29 +108,27 @@ impl Traffic {
 }
 
 /// How a launch ended (done, none free, refused, killed), or what is wrong with it.
-pub(crate) fn judge(kind: Kind, way: Way, outcome: &Outcome) -> Result<&'static str, String> {
-    let wrong = |what: &str| Err(format!("{what}: {kind:?} {way:?} {outcome:?}"));
+pub(crate) fn judge(kind: &Kind, way: Way, outcome: &Outcome) -> Result<&'static str, String> {
+    let wrong = |what: &str| Err(format!("{what}: {} {way:?} {outcome:?}", kind.name));
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     let said = lines.iter().filter(|line| is_refusal(line)).count();
     let ours = |line: &&str| line.starts_with("getgpu: ") || line.starts_with("cudawrap: ");
     if outcome.stderr.contains("panicked") || said > 2 {
         return wrong("a panic, or more than one line");
     }
-    if !kind.others_speak() && !lines.iter().all(ours) {
+    if !kind.others_speak && !lines.iter().all(ours) {
         return wrong("a line of another program");
     }
     let none = ["no free device: ", "too few free devices: "];
     let none = none.iter().any(|words| outcome.stderr.contains(words));
     match (outcome.code(), outcome.signal()) {
         (Some(0), _) => Ok("done"),
-        (Some(code), _) if code == way.none && none => Ok("without a device"),
-        (Some(code), _) if kind.statuses().contains(&code) => {
-            if said == 0 && !kind.others_speak() {
-                return wrong("refused without a line");
-            }
-            Ok("refused")
-        }
-        (None, Some(signal)) if kind.signals().contains(&signal) => Ok("killed"),
+        (Some(code), _) if code == way.0 && none => Ok("without a device"),
+        (Some(code), _) if kind.statuses.contains(&code) => match said > 0 || kind.others_speak {
+            true => Ok("refused"),
+            false => wrong("refused without a line"),
+        },
+        (None, Some(signal)) if kind.signal == Some(signal) => Ok("killed"),
         _ => wrong("an end that is not foreseen"),
     }
 }

@@ -7,7 +7,6 @@
 mod disturb;
 mod launch;
 mod look;
-mod residents;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,11 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use harness::{Running, Sandbox, wait};
+use harness::{Running, Sandbox, skip, wait};
 
-use self::disturb::{Disturbance, Kind};
+use self::disturb::{Disturbance, KINDS, Kind};
 use self::launch::{Traffic, Way, judge};
-use self::look::{FIGURES, Look, MOST, growth};
+use self::look::{FIGURES, Look};
 
 /// Devices of three profiles: the residents take some of the larger two.
 const NODE: &str = "driver = \"570.86.10\"\n\
@@ -58,10 +57,10 @@ struct Soak<'a> {
     /// The residents alone.
     alone: Look,
     free: String,
-    /// How launches ended, and how often it was disturbed, by disturbance.
-    ends: BTreeMap<String, BTreeMap<&'static str, u64>>,
-    /// At quiet moments: seconds, and what was seen.
-    quiet: Vec<(f64, Look)>,
+    /// How launches ended, by disturbance.
+    ends: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
+    /// At quiet moments.
+    quiet: Vec<Look>,
     collisions: usize,
     faults: usize,
 }
@@ -74,13 +73,11 @@ struct Soak<'a> {
 /// anything was left at a quiet moment, or anything grew.
 pub fn soak(plan: &Plan) {
     let sandbox = Sandbox::with(NODE, SETTINGS);
-    let kinds: Vec<Kind> = Kind::ALL
-        .into_iter()
-        .filter(|kind| kind.possible())
-        .collect();
-    let residents = residents::start(&sandbox);
+    let mut kinds = Vec::from(KINDS);
+    kinds.retain(Kind::is_possible);
+    let residents = residents(&sandbox);
     let mut record = File::create(plan.record).expect("the record");
-    let header = FIGURES.join(",");
+    let header = FIGURES.map(|(name, _)| name).join(",");
     writeln!(
         record,
         "seconds,disturbance,quiet,launches,{header},collisions"
@@ -93,14 +90,14 @@ pub fn soak(plan: &Plan) {
         began: Instant::now(),
         record,
         alone: at_rest(&sandbox),
-        free: free_devices(&sandbox),
+        free: sandbox.line("--count-free"),
         ends: BTreeMap::new(),
         quiet: Vec::new(),
         collisions: 0,
         faults: 0,
     };
     println!("seed {}; residents: {:?}", plan.seed, soak.alone);
-    for kind in kinds.into_iter().cycle() {
+    for kind in kinds.iter().cycle() {
         if soak.began.elapsed() >= plan.length {
             break;
         }
@@ -127,8 +124,37 @@ fn at_rest(sandbox: &Sandbox) -> Look {
     looks.swap_remove(30)
 }
 
-fn free_devices(sandbox: &Sandbox) -> String {
-    sandbox.line("--count-free")
+/// What lives from the beginning of a soak to its end: a program in each of several ways,
+/// a waiter that is never served, a kept reservation, a list on a terminal. If anything
+/// grows with time, it grows in these.
+fn residents(sandbox: &Sandbox) -> Vec<Running> {
+    let hook = crate::hooked::hook(sandbox);
+    let shell = |line: &str| {
+        let line = line.replace("RUN", "sim-cuda --run forever --tag");
+        let command = sandbox.shell("bash", &line).env("HOOK", &hook);
+        command.limit(Duration::MAX).spawn()
+    };
+    // A program that never asked.
+    let last: Vec<String> = sandbox.uuids().into_iter().rev().take(1).collect();
+    let mut all = sandbox.occupy(&last, "--tag r-stranger");
+    all.push(shell("exec cudawrap --profile 3g.20gb -- RUN r-leased"));
+    sandbox.until_running(2);
+    for line in [
+        "exec cudawrap --profile 3g.20gb --wait -- RUN r-waiting",
+        "d=$(getgpu --profile 2g.10gb) || exit; CUDA_VISIBLE_DEVICES=$d RUN r-reserved; exit",
+        "getgpu --profile 2g.10gb --hold --tag r-held || exit; read -r _ < <(exec sleep infinity)",
+        "export CUDAWRAP_PROFILE=2g.10gb; CUDA_INJECTION64_PATH=$HOOK exec RUN r-unwrapped",
+    ] {
+        all.push(shell(line));
+    }
+    sandbox.until_running(4);
+    wait::until("the reservation is kept", || sandbox.holders().len() == 2);
+    wait::until("one waits", || all[2].stderr().contains("ahead of you"));
+    if !skip::lacks(&[skip::Need::Tool("script")]) {
+        let list = "exec script -qfc 'getgpu --watch=5' /dev/null >/dev/null";
+        all.push(shell(list));
+    }
+    all
 }
 
 impl Soak<'_> {
@@ -139,11 +165,10 @@ impl Soak<'_> {
     }
 
     /// One disturbance, with launches all the time, until the last of them has ended.
-    fn disturb(&mut self, kind: Kind) {
+    fn disturb(&mut self, kind: &Kind) {
         let (over, gate, began) = (AtomicBool::new(false), Mutex::new(()), Instant::now());
         let disturbance = Disturbance {
             sandbox: self.sandbox,
-            kind,
             over: &over,
             gate: &gate,
             clock: self.traffic.clock.clone(),
@@ -151,15 +176,14 @@ impl Soak<'_> {
         };
         let mut running: Vec<(Way, Running)> = Vec::new();
         let mut recorded = Instant::now();
-        let times = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let _over = Over(&over);
-            let disturbing = scope.spawn(|| disturbance.run());
+            let disturbing = scope.spawn(|| disturbance.run(kind));
             while began.elapsed() < self.plan.period {
                 // Mostly one at once, now and then more than there are devices.
-                let crowd = if self.traffic.random.below(20) == 0 {
-                    12
-                } else {
-                    1
+                let crowd = match self.traffic.random.below(20) {
+                    0 => 12,
+                    _ => 1,
                 };
                 let held = gate.lock().unwrap_or_else(PoisonError::into_inner);
                 for _ in 0..crowd {
@@ -175,7 +199,7 @@ impl Soak<'_> {
                 std::thread::sleep(self.plan.pace);
             }
             over.store(true, Ordering::Relaxed);
-            disturbing.join().expect("the disturbance")
+            disturbing.join().expect("the disturbance");
         });
         let all = wait::holds_within(Duration::from_secs(60), || {
             self.collect(&mut running, kind);
@@ -183,35 +207,29 @@ impl Soak<'_> {
             running.is_empty()
         });
         if !all {
-            self.fault(&format!("did not end: {kind:?} {running:?}"));
+            self.fault(&format!("did not end: {} {running:?}", kind.name));
         }
-        *self.count(kind, "times disturbed") += times;
-    }
-
-    fn count(&mut self, kind: Kind, end: &'static str) -> &mut u64 {
-        self.ends
-            .entry(kind.name())
-            .or_default()
-            .entry(end)
-            .or_default()
     }
 
     /// Judges those that have ended.
-    fn collect(&mut self, running: &mut Vec<(Way, Running)>, kind: Kind) {
+    fn collect(&mut self, running: &mut Vec<(Way, Running)>, kind: &Kind) {
         for (way, mut program) in std::mem::take(running) {
             if !program.is_over() {
                 running.push((way, program));
                 continue;
             }
             match judge(kind, way, &program.wait()) {
-                Ok(end) => *self.count(kind, end) += 1,
+                Ok(end) => {
+                    let ends = self.ends.entry(kind.name).or_default();
+                    *ends.entry(end).or_default() += 1;
+                }
                 Err(what) => self.fault(&what),
             }
         }
     }
 
     /// Waits until the node is as it was at first, and says what is not.
-    fn judge_when_quiet(&mut self, kind: Kind) {
+    fn judge_when_quiet(&mut self, kind: &Kind) {
         let mut look = Look::take(self.sandbox);
         // Longer than a reservation waits for a program that does not come.
         let fell = wait::holds_within(Duration::from_secs(15), || {
@@ -221,31 +239,26 @@ impl Soak<'_> {
             look.is_as(&self.alone) && look.figures[3] <= self.alone.figures[3]
         });
         if !fell && !look.is_as(&self.alone) {
-            let others = look.others(&self.alone);
-            self.fault(&format!("not {:?}, but {look:?}: {others:?}", self.alone));
+            self.fault(&format!("not {:?}, but {look:?}", self.alone));
         }
-        let collisions = self
-            .sandbox
-            .folder()
-            .collisions()
-            .expect("the log of collisions");
+        let collisions = self.sandbox.collisions();
         for collision in collisions.iter().skip(self.collisions) {
             self.fault(&format!("two programs on one device: {collision:?}"));
         }
         self.collisions = collisions.len();
-        let free = free_devices(self.sandbox);
+        let free = self.sandbox.line("--count-free");
         if free != self.free {
             self.fault(&format!("{free} devices are free instead of {}", self.free));
         }
         self.write(kind, &look, 1);
-        self.quiet.push((self.began.elapsed().as_secs_f64(), look));
+        self.quiet.push(look);
     }
 
     /// A line of the CSV file.
-    fn write(&mut self, kind: Kind, look: &Look, quiet: u8) {
+    fn write(&mut self, kind: &Kind, look: &Look, quiet: u8) {
         let seconds = self.began.elapsed().as_secs_f64();
         let figures = look.figures.map(|figure| figure.to_string()).join(",");
-        let (name, launches, met) = (kind.name(), self.traffic.launches, self.collisions);
+        let (name, launches, met) = (kind.name, self.traffic.launches, self.collisions);
         writeln!(
             self.record,
             "{seconds:.1},{name},{quiet},{launches},{figures},{met}"
@@ -261,15 +274,20 @@ impl Soak<'_> {
         for (kind, ends) in &self.ends {
             println!("{kind}: {ends:?}");
         }
-        // What the first tenth touches for the first time is no growth.
+        // What the first tenth touches for the first time is no growth: the medians of the
+        // first and the last third of the rest.
         let warm = &self.quiet[quiet / 10..];
         let mut grew = Vec::new();
-        for (figure, (name, most)) in FIGURES.into_iter().zip(MOST).enumerate() {
-            let at = |(at, look): &(f64, Look)| (*at, look.figures[figure] as f64);
-            let points: Vec<(f64, f64)> = warm.iter().map(at).collect();
-            let growth = growth(&points);
-            println!("{name}: growth {growth:.2} (at most {most})");
-            if growth > most {
+        for (figure, (name, most)) in FIGURES.into_iter().enumerate() {
+            let median = |looks: &[Look]| {
+                let mut all: Vec<u64> = looks.iter().map(|look| look.figures[figure]).collect();
+                all.sort_unstable();
+                all.get(all.len() / 2).copied().unwrap_or(0)
+            };
+            let third = warm.len().div_ceil(3);
+            let (first, last) = (median(&warm[..third]), median(&warm[warm.len() - third..]));
+            println!("{name}: from {first} to {last} (at most {most} more)");
+            if last > first + most {
                 grew.push(name);
             }
         }
