@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use harness::skip::{self, Need};
-use harness::{Command, Sandbox};
+use harness::{Outcome, Sandbox};
 
 use crate::python::tool;
 
@@ -38,60 +38,82 @@ fn node() -> Sandbox {
     sandbox
 }
 
-/// Runs the launcher's jobs `0..jobs` behind `prefix`; gives its status.
-fn status(launcher: &dyn Fn(&Sandbox, &str) -> Command, prefix: &str, fails: &str) -> Option<i32> {
-    let sandbox = node();
-    let command = launcher(&sandbox, prefix).env("FAILS", fails);
-    let outcome = command
-        .env("FLAGS", if prefix.is_empty() { "--shared" } else { "" })
-        .limit(Duration::from_secs(180))
-        .run();
-    outcome.code()
+/// A line of the page, and the files that it takes beside the job. PREFIX is what is put before
+/// a job, LIST the same with semicolons between the words.
+struct Recipe<'a> {
+    /// What the page says.
+    page: &'a [&'a str],
+    files: &'a [(&'a str, &'a str)],
+    line: &'a str,
 }
 
-/// Each of `jobs` jobs has a device to itself, or a half of one, and a failing job fails
-/// the launcher as it does without cudawrap.
-#[track_caller]
-fn leases(jobs: usize, launcher: &dyn Fn(&Sandbox, &str) -> Command) {
-    for (prefix, flags) in [(LEASED, ""), ("cudawrap --share 1/2 --wait --", "--max 2")] {
+impl Recipe<'_> {
+    fn run(&self, prefix: &str, flags: &str, fails: &str, bin: &Path) -> (Sandbox, Outcome) {
         let sandbox = node();
-        let command = launcher(&sandbox, prefix).env("FLAGS", flags);
-        let outcome = command.limit(Duration::from_secs(180)).run();
-        outcome.exits(0);
-        if flags.is_empty() {
-            sandbox.assert_exclusive();
+        let list = prefix.replace(' ', ";");
+        let fill = |text: &str| text.replace("PREFIX", prefix).replace("LIST", &list);
+        for (name, text) in self.files {
+            sandbox.file(&format!("work/{name}"), &fill(text), 0o644);
         }
-        let runs = sandbox.runs();
-        let tags: BTreeSet<&str> = runs.iter().map(|run| run.tag.as_str()).collect();
-        assert_eq!((tags.len(), runs.len()), (jobs, jobs), "{outcome:#?}");
-        sandbox.assert_clean(Duration::from_secs(2));
+        let (own, bin) = (sandbox.text("bin"), bin.display());
+        let command = sandbox.shell("bash", &fill(self.line));
+        let command = command
+            .env("PATH", format!("{own}:{bin}:/usr/local/bin:/usr/bin:/bin"))
+            .env("FLAGS", flags)
+            .env("FAILS", fails);
+        let outcome = command.limit(Duration::from_secs(180)).run();
+        (sandbox, outcome)
     }
-    let failed = status(launcher, LEASED, "1");
-    assert_eq!(failed, status(launcher, "", "1"), "status of a failing job");
-    assert_ne!(failed, Some(0));
+
+    /// Each of `jobs` jobs has a device to itself, or a half of one, and a failing job fails
+    /// the launcher as it does without cudawrap. Its tools are in `bin`.
+    #[track_caller]
+    fn leases(&self, jobs: usize, bin: &Path) {
+        self.page.iter().for_each(|text| documented(text));
+        for (prefix, flags) in [(LEASED, ""), ("cudawrap --share 1/2 --wait --", "--max 2")] {
+            let (sandbox, outcome) = self.run(prefix, flags, "", bin);
+            outcome.exits(0);
+            if flags.is_empty() {
+                sandbox.assert_exclusive();
+            }
+            let runs = sandbox.runs();
+            let tags: BTreeSet<&str> = runs.iter().map(|run| run.tag.as_str()).collect();
+            assert_eq!((tags.len(), runs.len()), (jobs, jobs), "{outcome:#?}");
+            sandbox.assert_clean(Duration::from_secs(2));
+        }
+        let failed = self.run(LEASED, "", "1", bin).1.code();
+        let plain = self.run("env", "--shared", "1", bin).1.code();
+        assert_eq!(failed, plain, "status of a failing job");
+        assert_ne!(failed, Some(0));
+    }
+
+    /// The same of eight jobs by tools of the machine.
+    #[track_caller]
+    fn leases_by(&self, tools: &[&'static str]) {
+        if !tools.iter().any(|tool| skip::lacks(&[Need::Tool(tool)])) {
+            self.leases(JOBS, Path::new("/usr/bin"));
+        }
+    }
 }
 
 #[test]
 fn xargs() {
-    documented(r"xargs -P16 -I{} cudawrap --wait -- ./job {}");
-    leases(JOBS, &|sandbox, prefix| {
-        sandbox.shell(
-            "bash",
-            &format!("seq 0 7 | xargs -P16 -I{{}} {prefix} ./job {{}}"),
-        )
-    });
+    let recipe = Recipe {
+        page: &[r"xargs -P16 -I{} cudawrap --wait -- ./job {}"],
+        files: &[],
+        line: "seq 0 7 | xargs -P16 -I{} PREFIX ./job {}",
+    };
+    recipe.leases_by(&[]);
 }
 
 #[test]
 fn gnu_parallel() {
-    if skip::lacks(&[Need::Tool("parallel")]) {
-        return;
-    }
-    documented("parallel -j16 cudawrap --wait -- ./job {} ::: ");
-    leases(JOBS, &|sandbox, prefix| {
-        let line = format!("parallel --will-cite -j16 {prefix} ./job {{}} ::: $(seq 0 7)");
-        sandbox.shell("bash", &line)
-    });
+    let recipe = Recipe {
+        page: &["parallel -j16 cudawrap --wait -- ./job {} ::: "],
+        files: &[],
+        line: "parallel --will-cite -j16 PREFIX ./job {} ::: $(seq 0 7)",
+    };
+    recipe.leases_by(&["parallel"]);
 }
 
 /// A line for each job, four of them on a device.
@@ -118,16 +140,14 @@ fn a_file_of_commands() {
 
 #[test]
 fn make() {
-    if skip::lacks(&[Need::Tool("make")]) {
-        return;
-    }
-    documented(r#"make -j16 RUN="cudawrap --wait --""#);
-    documented("$(RUN) ./job $@");
-    leases(JOBS, &|sandbox, prefix| {
-        let text = "all: 0 1 2 3 4 5 6 7\n0 1 2 3 4 5 6 7:\n\t$(RUN) ./job $@\n.PHONY: all 0 1 2 3 4 5 6 7\n";
-        sandbox.file("work/Makefile", text, 0o644);
-        sandbox.shell("bash", &format!("make -sj16 RUN={prefix:?}"))
-    });
+    let text =
+        "all: 0 1 2 3 4 5 6 7\n0 1 2 3 4 5 6 7:\n\t$(RUN) ./job $@\n.PHONY: all 0 1 2 3 4 5 6 7\n";
+    let recipe = Recipe {
+        page: &[r#"make -j16 RUN="cudawrap --wait --""#, "$(RUN) ./job $@"],
+        files: &[("Makefile", text)],
+        line: "make -sj16 RUN='PREFIX'",
+    };
+    recipe.leases_by(&["make"]);
 }
 
 /// CMAKE_TEST_LAUNCHER is for tests that are programs of the project.
@@ -139,22 +159,21 @@ fn ctest() {
     let Some(bin) = tool("cmake") else {
         return;
     };
-    documented(r#"cmake -B build -DCMAKE_TEST_LAUNCHER="cudawrap;--wait;--""#);
-    documented("ctest --test-dir build -j16");
-    leases(JOBS, &|sandbox, prefix| {
-        let job = "#include <unistd.h>\nint main(int c, char **v) { execv(JOB, v); return 127; }\n";
-        sandbox.file("work/job.c", job, 0o644);
-        let text = "cmake_minimum_required(VERSION 3.29)\nproject(jobs C)\nenable_testing()\n\
-            add_executable(run job.c)\n\
-            target_compile_definitions(run PRIVATE JOB=\"${CMAKE_SOURCE_DIR}/job\")\n\
-            foreach(n RANGE 7)\nadd_test(NAME job${n} COMMAND run ${n})\nendforeach()\n";
-        sandbox.file("work/CMakeLists.txt", text, 0o644);
-        let words = prefix.replace(' ', ";");
-        let line = format!(
-            "cmake -B build -DCMAKE_TEST_LAUNCHER={words:?} && make -sC build && ctest --test-dir build -j16"
-        );
-        with(sandbox.shell("bash", &line), sandbox, &bin)
-    });
+    let job = "#include <unistd.h>\nint main(int c, char **v) { execv(JOB, v); return 127; }\n";
+    let text = "cmake_minimum_required(VERSION 3.29)\nproject(jobs C)\nenable_testing()\n\
+        add_executable(run job.c)\n\
+        target_compile_definitions(run PRIVATE JOB=\"${CMAKE_SOURCE_DIR}/job\")\n\
+        foreach(n RANGE 7)\nadd_test(NAME job${n} COMMAND run ${n})\nendforeach()\n";
+    let recipe = Recipe {
+        page: &[
+            r#"cmake -B build -DCMAKE_TEST_LAUNCHER="cudawrap;--wait;--""#,
+            "ctest --test-dir build -j16",
+        ],
+        files: &[("job.c", job), ("CMakeLists.txt", text)],
+        line: "cmake -B build -DCMAKE_TEST_LAUNCHER='LIST' && make -sC build && \
+            ctest --test-dir build -j16",
+    };
+    recipe.leases(JOBS, &bin);
 }
 
 #[test]
@@ -162,19 +181,14 @@ fn meson() {
     let (Some(bin), Some(_)) = (tool("meson"), tool("ninja")) else {
         return;
     };
-    documented(r#"meson test -C build --wrapper "cudawrap --wait --""#);
-    leases(JOBS, &|sandbox, prefix| {
-        let text = "project('jobs')\njob = find_program('./job')\n\
-            foreach n : range(8)\ntest('job@0@'.format(n), job, args: [n.to_string()])\nendforeach\n";
-        sandbox.file("work/meson.build", text, 0o644);
-        let wrapper = if prefix.is_empty() {
-            String::new()
-        } else {
-            format!("--wrapper {prefix:?}")
-        };
-        let line = format!("meson setup build && meson test -C build {wrapper}");
-        with(sandbox.shell("bash", &line), sandbox, &bin)
-    });
+    let text = "project('jobs')\njob = find_program('./job')\n\
+        foreach n : range(8)\ntest('job@0@'.format(n), job, args: [n.to_string()])\nendforeach\n";
+    let recipe = Recipe {
+        page: &[r#"meson test -C build --wrapper "cudawrap --wait --""#],
+        files: &[("meson.build", text)],
+        line: "meson setup build && meson test -C build --wrapper 'PREFIX'",
+    };
+    recipe.leases(JOBS, &bin);
 }
 
 #[test]
@@ -182,28 +196,23 @@ fn just() {
     let Some(bin) = tool("rust-just") else {
         return;
     };
-    documented(r#"just --set run "cudawrap --wait --" all"#);
-    documented(r#"`run := ""` and recipes `{{run}} ./job`"#);
-    leases(JOBS, &|sandbox, prefix| {
-        let each = "    {{run}} ./job 0 & {{run}} ./job 2 & {{run}} ./job 3 & wait";
-        let more = "    {{run}} ./job 4\n    {{run}} ./job 5\n    {{run}} ./job 6\n    {{run}} ./job 7\n    {{run}} ./job 1";
-        sandbox.file(
-            "work/justfile",
-            &format!("run := \"\"\nall:\n{each}\n{more}\n"),
-            0o644,
-        );
-        with(
-            sandbox.shell("bash", &format!("just --set run {prefix:?} all")),
-            sandbox,
-            &bin,
-        )
-    });
+    let text = "run := \"\"\nall:\n    {{run}} ./job 0 & {{run}} ./job 2 & {{run}} ./job 3 & wait\n    \
+        {{run}} ./job 4\n    {{run}} ./job 5\n    {{run}} ./job 6\n    {{run}} ./job 7\n    \
+        {{run}} ./job 1\n";
+    let recipe = Recipe {
+        page: &[
+            r#"just --set run "cudawrap --wait --" all"#,
+            r#"`run := ""` and recipes `{{run}} ./job`"#,
+        ],
+        files: &[("justfile", text)],
+        line: "just --set run 'PREFIX' all",
+    };
+    recipe.leases(JOBS, &bin);
 }
 
 /// Cargo runs a test program at a time.
 #[test]
 fn cargo() {
-    documented(r#"CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="cudawrap --wait --" cargo test"#);
     if !cfg!(all(target_arch = "x86_64", target_env = "gnu")) {
         skip::say("the line is for x86_64");
         return;
@@ -213,43 +222,39 @@ fn cargo() {
         skip::say("not run by cargo, or rustc is elsewhere");
         return;
     };
-    leases(2, &|sandbox, prefix| {
-        sandbox.file(
-            "work/Cargo.toml",
-            "[package]\nname = \"jobs\"\nedition = \"2021\"\n[workspace]\n",
-            0o644,
-        );
-        sandbox.file("work/src/lib.rs", "", 0o644);
-        for number in 0..2 {
-            let text = format!(
-                "#[test] fn job() {{ assert!(std::process::Command::new(\"./job\").arg(\"{number}\").status().unwrap().success()) }}"
-            );
-            sandbox.file(&format!("work/tests/job{number}.rs"), &text, 0o644);
-        }
-        let command = sandbox.shell("bash", "cargo test --offline --tests");
-        let command = if prefix.is_empty() {
-            command
-        } else {
-            command.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", prefix)
-        };
-        with(command, sandbox, bin)
-    });
+    let package = "[package]\nname = \"jobs\"\nedition = \"2021\"\n[workspace]\n";
+    let recipe = Recipe {
+        page: &[r#"CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="cudawrap --wait --" cargo test"#],
+        files: &[
+            ("Cargo.toml", package),
+            ("src/lib.rs", ""),
+            ("tests/job0.rs", CARGO_TEST),
+            ("tests/job1.rs", CARGO_TEST),
+        ],
+        line: "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='PREFIX' cargo test --offline --tests",
+    };
+    recipe.leases(2, bin);
 }
+
+/// Runs the job whose number its file's name ends with.
+const CARGO_TEST: &str = "#[test] fn job() { let name = file!(); \
+    let number = &name[name.len() - 4..name.len() - 3]; \
+    assert!(std::process::Command::new(\"./job\").arg(number).status().unwrap().success()) }";
 
 #[test]
 fn snakemake() {
     let Some(bin) = tool("snakemake") else {
         return;
     };
-    documented(r#"shell: "cudawrap --wait -- ./job {wildcards.n}""#);
-    leases(JOBS, &|sandbox, prefix| {
-        let text = format!(
-            "rule all:\n    input: expand(\"out{{n}}\", n=range(8))\n\
-             rule job:\n    output: \"out{{n}}\"\n    shell: \"{prefix} ./job {{wildcards.n}} && touch {{output}}\"\n"
-        );
-        sandbox.file("work/Snakefile", &text, 0o644);
-        with(sandbox.shell("bash", "snakemake -j8 -q all"), sandbox, &bin)
-    });
+    let text = "rule all:\n    input: expand(\"out{n}\", n=range(8))\n\
+        rule job:\n    output: \"out{n}\"\n    \
+        shell: \"PREFIX ./job {wildcards.n} && touch {output}\"\n";
+    let recipe = Recipe {
+        page: &[r#"shell: "cudawrap --wait -- ./job {wildcards.n}""#],
+        files: &[("Snakefile", text)],
+        line: "snakemake -j8 -q all",
+    };
+    recipe.leases(JOBS, &bin);
 }
 
 #[test]
@@ -285,17 +290,17 @@ fn hyperfine_measures_on_one_device() {
 
 #[test]
 fn the_projects_variable() {
-    documented(r#"export GPU_LEASE_CMD="cudawrap --wait --""#);
-    documented("`$GPU_LEASE_CMD ./job`");
-    leases(JOBS, &|sandbox, prefix| {
-        let line = "for n in 0 2 3 4 5 6 7; do $GPU_LEASE_CMD ./job $n & done; $GPU_LEASE_CMD ./job 1; s=$?; wait; exit $s";
-        let command = sandbox.shell("bash", line);
-        if prefix.is_empty() {
-            command
-        } else {
-            command.env("GPU_LEASE_CMD", prefix)
-        }
-    });
+    let recipe = Recipe {
+        page: &[
+            r#"export GPU_LEASE_CMD="cudawrap --wait --""#,
+            "`$GPU_LEASE_CMD ./job`",
+        ],
+        files: &[],
+        line: "export GPU_LEASE_CMD='PREFIX'; \
+            for n in 0 2 3 4 5 6 7; do $GPU_LEASE_CMD ./job $n & done; \
+            $GPU_LEASE_CMD ./job 1; s=$?; wait; exit $s",
+    };
+    recipe.leases_by(&[]);
 }
 
 /// Runs a program of tests/python/launchers: eight jobs by four workers.
@@ -350,14 +355,4 @@ fn dask() {
 fn ray() {
     documented("`ray.init(num_gpus=0)` with `RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO=0` set");
     workers_lease("ray", "ray_actors.py");
-}
-
-/// With the tools of this directory first, after the sandbox's own.
-fn with(command: Command, sandbox: &Sandbox, bin: &Path) -> Command {
-    let path = format!(
-        "{}:{}:/usr/local/bin:/usr/bin:/bin",
-        sandbox.text("bin"),
-        bin.display()
-    );
-    command.env("PATH", path)
 }

@@ -2,7 +2,6 @@
 //! installed.
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
-mod apptainer;
 mod docker;
 mod launchers;
 mod python;
