@@ -47,31 +47,3 @@ impl Drop for Turn<'_> {
         self.0.left.notify_all();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::Groups;
-
-    #[test]
-    fn one_group_runs_at_a_time_and_its_tests_run_together() {
-        let (groups, others) = (Groups::new(), AtomicUsize::new(0));
-        let held = groups.enter("a");
-        // A second test of the same group does not wait.
-        drop(groups.enter("a"));
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    let _turn = groups.enter("b");
-                    others.fetch_add(1, Ordering::SeqCst);
-                });
-            }
-            let none = || others.load(Ordering::SeqCst) == 0;
-            let time = std::time::Duration::from_millis(50);
-            crate::wait::throughout(time, "the other group waits", none);
-            drop(held);
-        });
-        assert_eq!(others.load(Ordering::SeqCst), 4);
-    }
-}

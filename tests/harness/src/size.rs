@@ -24,12 +24,3 @@ pub fn thousands(number: usize) -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn numbers_are_grouped_by_three() {
-        let all = [0, 999, 1000, 123_456, 1_234_567].map(super::thousands);
-        assert_eq!(all, ["0", "999", "1,000", "123,456", "1,234,567"]);
-    }
-}

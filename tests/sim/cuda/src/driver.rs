@@ -63,12 +63,8 @@ fn init() -> Result<(), i32> {
 fn first_visible() -> Result<String, i32> {
     let folder = Folder::from_env().ok_or(NO_DEVICE)?;
     let list = env::var_os("CUDA_VISIBLE_DEVICES").map(|list| list.to_string_lossy().into_owned());
-    let uid = nix::unistd::getuid().as_raw();
-    let (node, faults) = folder
-        .node()
-        .and_then(|node| Ok((node, folder.faults()?)))
-        .map_err(|_| UNKNOWN)?;
-    visible::first_device(&node, &faults, uid, list.as_deref()).ok_or(NO_DEVICE)
+    let node = folder.node().map_err(|_| UNKNOWN)?;
+    visible::first_device(&node, list.as_deref()).ok_or(NO_DEVICE)
 }
 
 /// cuDriverGetVersion does not load the tool.
@@ -80,19 +76,13 @@ pub extern "C" fn cuDriverGetVersion(version: *mut i32) -> i32 {
 /// cuDeviceGetCount
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDeviceGetCount(count: *mut i32) -> i32 {
-    match device() {
-        Ok(_) => answer(count, 1),
-        Err(status) => status,
-    }
+    device().map_or_else(|status| status, |_| answer(count, 1))
 }
 
 /// cuDeviceGet
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDeviceGet(handle: *mut i32, _ordinal: i32) -> i32 {
-    match device() {
-        Ok(_) => answer(handle, 0),
-        Err(status) => status,
-    }
+    device().map_or_else(|status| status, |_| answer(handle, 0))
 }
 
 fn answer<T>(place: *mut T, value: T) -> i32 {
@@ -148,11 +138,9 @@ fn register(uuid: String) -> io::Result<Result<(), i32>> {
     let record = Record {
         uuid,
         pid: std::process::id(),
-        uid: nix::unistd::getuid().as_raw(),
         memory: 256 << 20,
         max: sharers(),
-        tag: String::new(),
-        foreign: false,
+        ..Record::default()
     };
     Ok(match folder.register(&record)? {
         Ok(registration) => {

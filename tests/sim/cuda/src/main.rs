@@ -44,27 +44,19 @@ fn run(flags: &Flags) -> io::Result<ExitCode> {
     };
     // cuInit has read no other variable by then.
     injection::load();
-    let uid = nix::unistd::getuid().as_raw();
     let visible =
         env::var_os("CUDA_VISIBLE_DEVICES").map(|list| list.to_string_lossy().into_owned());
-    let uuid = visible::first_device(&folder.node()?, &folder.faults()?, uid, visible.as_deref());
-    let Some(uuid) = uuid else {
+    let Some(uuid) = visible::first_device(&folder.node()?, visible.as_deref()) else {
         return no_device(flags);
     };
-    let (pid, max, memory, tag) = (
-        std::process::id(),
-        flags.max,
-        flags.memory,
-        flags.tag.clone(),
-    );
+    let pid = std::process::id();
     let record = Record {
         uuid,
         pid,
-        uid,
-        memory,
-        max,
-        tag,
         foreign: false,
+        memory: flags.memory,
+        max: flags.max,
+        tag: flags.tag.clone(),
     };
     match folder.register(&record)? {
         Err(Taken(other)) => {

@@ -9,9 +9,8 @@ use serde::Deserialize;
 pub struct Faults {
     /// Printed to stdout at init, as some stub libraries do.
     pub banner: Option<String>,
-    /// No monitor capability: GPUs in MIG mode tell neither processes nor memory (4).
-    pub no_monitor: bool,
-    /// The same for everyone but root outside of user namespaces.
+    /// GPUs in MIG mode tell neither processes nor memory (4) to anybody but root outside of
+    /// user namespaces.
     pub monitor_is_for_root: bool,
     /// Processes outside the caller's pid namespace are left out of lists; their memory
     /// still counts.
@@ -23,8 +22,6 @@ pub struct Faults {
     pub processes_grow: u32,
     /// Time that calls take.
     pub latency: Latency,
-    /// MIG devices that some callers cannot see.
-    pub hide: Vec<Hide>,
     /// Processes that are in lists although no simulated program runs.
     pub process: Vec<FakeProcess>,
     /// Memory figures that do not follow from the inventory.
@@ -43,16 +40,6 @@ pub struct Latency {
     pub attach_ms: u64,
     /// Every call.
     pub call_us: u64,
-}
-
-/// MIG devices that cannot be seen; the indices of the others close up.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Hide {
-    /// MIG UUIDs.
-    pub devices: Vec<String>,
-    /// Only from this user.
-    pub uid: Option<u32>,
 }
 
 /// Which list a process is in.
@@ -151,14 +138,6 @@ impl Faults {
             )),
             None => Ok(faults),
         }
-    }
-
-    /// Whether this user cannot see this MIG device.
-    pub fn hides(&self, uuid: &str, uid: u32) -> bool {
-        let hit = |hide: &Hide| {
-            hide.uid.is_none_or(|only| only == uid) && hide.devices.iter().any(|d| d == uuid)
-        };
-        self.hide.iter().any(hit)
     }
 }
 

@@ -83,23 +83,8 @@ pub struct MigDevice {
     pub memory: u64,
     /// Bytes in use when nothing runs.
     pub idle: u64,
-    /// What it has of the GPU.
-    pub attributes: Attributes,
-}
-
-/// What a MIG device has of its GPU, as `nvmlDeviceGetAttributes_v2` tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes {
     /// SMs of the compute instance.
     pub multiprocessors: u32,
-    /// Copy engines.
-    pub copy_engines: u32,
-    /// Decoders.
-    pub decoders: u32,
-    /// JPEG engines.
-    pub jpegs: u32,
-    /// Optical flow engines.
-    pub ofas: u32,
     /// Slices of the GPU instance.
     pub gi_slices: u32,
     /// Slices of the compute instance.
@@ -113,9 +98,6 @@ impl Node {
         let mut gpus = Vec::new();
         for spec in &inventory.gpu {
             let count = spec.count.unwrap_or(1);
-            if count > 1 && (spec.uuid.is_some() || spec.device.iter().any(|d| d.uuid.is_some())) {
-                return Err("uuid given for several GPUs at once".to_owned());
-            }
             for _ in 0..count {
                 let index = u32::try_from(gpus.len()).map_err(|error| error.to_string())?;
                 gpus.push(
@@ -205,18 +187,9 @@ impl Gpu {
         };
         specs.extend(spec.device.iter().cloned());
         specs.sort_by_key(|device| (device.gi, device.ci));
-        if !specs.is_empty() && !self.in_mig_mode() {
-            return Err("has MIG devices but MIG mode is off".to_owned());
-        }
         let mut next = 0;
         for device in &specs {
             let index = device.index.unwrap_or(next);
-            if index < next || index >= self.slots {
-                return Err(format!(
-                    "MIG index {index}: out of order or past {}",
-                    self.slots
-                ));
-            }
             next = index + 1;
             self.devices
                 .push(self.device(device, index, model, host, version)?);
@@ -233,13 +206,6 @@ impl Gpu {
         version: Version,
     ) -> Result<MigDevice, String> {
         let (facts, ci_slices) = model.profile(&spec.profile)?;
-        if self
-            .devices
-            .iter()
-            .any(|other| (other.gi, other.ci) == (spec.gi, spec.ci))
-        {
-            return Err(format!("GI {} CI {} twice", spec.gi, spec.ci));
-        }
         let uuid = match &spec.uuid {
             Some(uuid) => uuid.clone(),
             None if version.has_mig_uuids() => {
@@ -264,15 +230,9 @@ impl Gpu {
                 .idle_mib
                 .unwrap_or([44, 25, 12, 12][facts.part.ilog2() as usize])
                 * MIB,
-            attributes: Attributes {
-                multiprocessors: facts.multiprocessors * ci_slices / facts.slices,
-                copy_engines: facts.copy_engines,
-                decoders: facts.decoders,
-                jpegs: facts.jpegs,
-                ofas: facts.ofas,
-                gi_slices: facts.slices,
-                ci_slices,
-            },
+            multiprocessors: facts.multiprocessors * ci_slices / facts.slices,
+            gi_slices: facts.slices,
+            ci_slices,
         })
     }
 

@@ -34,21 +34,5 @@ pub(crate) fn devices(model: &Model, layout: &str) -> Result<Vec<DeviceSpec>, St
             });
         }
     }
-    check(model, &devices).map_err(|why| format!("layout {layout:?}: {why}"))?;
     Ok(devices)
-}
-
-/// GPU instances must fit the GPU: its memory in eighths, and one slice per MIG device it
-/// can have.
-fn check(model: &Model, devices: &[DeviceSpec]) -> Result<(), String> {
-    let (mut eighths, mut slices) = (0, 0);
-    for device in devices {
-        let (facts, _) = model.profile(&device.profile)?;
-        eighths += 8 / facts.part;
-        slices += facts.slices;
-    }
-    if eighths > 8 || slices > model.slots {
-        return Err(format!("more than one {} holds", model.id));
-    }
-    Ok(())
 }

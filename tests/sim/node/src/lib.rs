@@ -15,9 +15,9 @@ mod uuid;
 mod version;
 
 pub use builtin::{builtin, builtin_names};
-pub use faults::{Action, FakeProcess, Faults, Hide, Kind, Latency, MemoryFault, Rule};
+pub use faults::{Action, FakeProcess, Faults, Kind, Latency, MemoryFault, Rule};
 pub use folder::{Call, Collision, Folder, Run};
-pub use gpu::{Attributes, Gpu, MIB, MigDevice, MigMode, Node};
+pub use gpu::{Gpu, MIB, MigDevice, MigMode, Node};
 pub use inventory::{DeviceSpec, GpuSpec, Inventory};
 pub use registry::{Record, Registration, Taken, monotonic_ns};
 pub use version::Version;

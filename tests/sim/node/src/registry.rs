@@ -21,8 +21,6 @@ pub struct Record {
     /// Whether the process is outside the reader's pid namespace; `pid` is then its own.
     #[serde(skip)]
     pub foreign: bool,
-    /// User.
-    pub uid: u32,
     /// Memory its context takes, in bytes.
     pub memory: u64,
     /// How many programs it shares the device with at most, itself included; 1: none.

@@ -62,45 +62,4 @@ impl Version {
     pub fn has_long_names(self) -> bool {
         self.0 >= 470
     }
-
-    /// The newest CUDA version this driver runs, as NVML writes it (12020 is 12.2).
-    pub fn cuda(self) -> i32 {
-        const NEWEST: [(u32, i32); 15] = [
-            (580, 13000),
-            (575, 12090),
-            (570, 12080),
-            (565, 12070),
-            (560, 12060),
-            (555, 12050),
-            (550, 12040),
-            (545, 12030),
-            (535, 12020),
-            (530, 12010),
-            (525, 12000),
-            (515, 11070),
-            (510, 11060),
-            (470, 11040),
-            (460, 11020),
-        ];
-        NEWEST
-            .iter()
-            .find(|(major, _)| self.0 >= *major)
-            .map_or(11000, |(_, cuda)| *cuda)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_compare_by_number() {
-        let v = |text: &str| text.parse::<Version>().unwrap();
-        assert!(v("535.104.05") > v("535.98"));
-        assert!(!v("460.32.03").has_mig_uuids() && v("470.42.01").has_mig_uuids());
-        assert!(v("535.86.05").has_wide_processes() && !v("535.104.05").has_wide_processes());
-        assert!(!v("535.98").has_processes_v3() && v("535.104.05").has_processes_v3());
-        assert_eq!(v("535.261.03").cuda(), 12020);
-        assert!("550.x".parse::<Version>().is_err());
-    }
 }

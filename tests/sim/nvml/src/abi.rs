@@ -131,82 +131,38 @@ pub struct Utilization {
 
 /// A line `TYPE FIELD OFFSET` for each field and `TYPE size SIZE` for each type, named as
 /// in nvml.h.
+#[rustfmt::skip]
 pub fn layouts() -> String {
     let mut text = String::new();
     macro_rules! layout {
-        ($c:literal, $rust:ident, $($field:ident = $name:literal),*) => {
+        ($c:literal, $rust:ident, $($field:ident)*) => {
             text += &format!("{} size {}\n", $c, size_of::<$rust>());
-            $(text += &format!("{} {} {}\n", $c, $name, offset_of!($rust, $field));)*
+            $(text += &format!("{} {} {}\n", $c, c_name(stringify!($field)), offset_of!($rust, $field));)*
         };
     }
-    layout!(
-        "nvmlProcessInfo_v1_t",
-        ProcessInfoV1,
-        pid = "pid",
-        used_gpu_memory = "usedGpuMemory"
-    );
-    layout!(
-        "nvmlProcessInfo_t",
-        ProcessInfo,
-        pid = "pid",
-        used_gpu_memory = "usedGpuMemory",
-        gpu_instance_id = "gpuInstanceId",
-        compute_instance_id = "computeInstanceId"
-    );
-    layout!(
-        "nvmlProcessDetail_v1_t",
-        ProcessDetail,
-        pid = "pid",
-        used_gpu_memory = "usedGpuMemory",
-        gpu_instance_id = "gpuInstanceId",
-        compute_instance_id = "computeInstanceId",
-        used_gpu_cc_protected_memory = "usedGpuCcProtectedMemory"
-    );
-    layout!(
-        "nvmlMemory_t",
-        Memory,
-        total = "total",
-        free = "free",
-        used = "used"
-    );
-    layout!(
-        "nvmlMemory_v2_t",
-        MemoryV2,
-        version = "version",
-        total = "total",
-        reserved = "reserved",
-        free = "free",
-        used = "used"
-    );
-    layout!(
-        "nvmlDeviceAttributes_t",
-        DeviceAttributes,
-        multiprocessor_count = "multiprocessorCount",
-        shared_copy_engine_count = "sharedCopyEngineCount",
-        shared_decoder_count = "sharedDecoderCount",
-        shared_encoder_count = "sharedEncoderCount",
-        shared_jpeg_count = "sharedJpegCount",
-        shared_ofa_count = "sharedOfaCount",
-        gpu_instance_slice_count = "gpuInstanceSliceCount",
-        compute_instance_slice_count = "computeInstanceSliceCount",
-        memory_size_mb = "memorySizeMB"
-    );
-    layout!(
-        "nvmlPciInfo_t",
-        PciInfo,
-        bus_id_legacy = "busIdLegacy",
-        domain = "domain",
-        bus = "bus",
-        device = "device",
-        pci_device_id = "pciDeviceId",
-        pci_sub_system_id = "pciSubSystemId",
-        bus_id = "busId"
-    );
-    layout!(
-        "nvmlUtilization_t",
-        Utilization,
-        gpu = "gpu",
-        memory = "memory"
-    );
+    layout!("nvmlProcessInfo_v1_t", ProcessInfoV1, pid used_gpu_memory);
+    layout!("nvmlProcessInfo_t", ProcessInfo,
+        pid used_gpu_memory gpu_instance_id compute_instance_id);
+    layout!("nvmlProcessDetail_v1_t", ProcessDetail,
+        pid used_gpu_memory gpu_instance_id compute_instance_id used_gpu_cc_protected_memory);
+    layout!("nvmlMemory_t", Memory, total free used);
+    layout!("nvmlMemory_v2_t", MemoryV2, version total reserved free used);
+    layout!("nvmlDeviceAttributes_t", DeviceAttributes,
+        multiprocessor_count shared_copy_engine_count shared_decoder_count shared_encoder_count
+        shared_jpeg_count shared_ofa_count gpu_instance_slice_count compute_instance_slice_count
+        memory_size_mb);
+    layout!("nvmlPciInfo_t", PciInfo,
+        bus_id_legacy domain bus device pci_device_id pci_sub_system_id bus_id);
+    layout!("nvmlUtilization_t", Utilization, gpu memory);
     text
+}
+
+/// A field's name in nvml.h.
+fn c_name(field: &str) -> String {
+    let mut words = field.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    let name = words.fold(first, |name, word| {
+        name + &word[..1].to_uppercase() + &word[1..]
+    });
+    name.replace("SizeMb", "SizeMB")
 }

@@ -107,15 +107,11 @@ impl Session {
     pub(crate) fn attributes(&self, device: Device) -> Reply<DeviceAttributes> {
         let mig = self.mig(device)?;
         Ok(DeviceAttributes {
-            multiprocessor_count: mig.attributes.multiprocessors,
-            shared_copy_engine_count: mig.attributes.copy_engines,
-            shared_decoder_count: mig.attributes.decoders,
-            shared_encoder_count: 0,
-            shared_jpeg_count: mig.attributes.jpegs,
-            shared_ofa_count: mig.attributes.ofas,
-            gpu_instance_slice_count: mig.attributes.gi_slices,
-            compute_instance_slice_count: mig.attributes.ci_slices,
+            multiprocessor_count: mig.multiprocessors,
+            gpu_instance_slice_count: mig.gi_slices,
+            compute_instance_slice_count: mig.ci_slices,
             memory_size_mb: mig.memory / MIB,
+            ..DeviceAttributes::default()
         })
     }
 

@@ -23,6 +23,9 @@ pub(crate) type Handle = *mut c_void;
 /// Bytes of the window to the host; `nvmlBAR1Memory_t` has the form of `nvmlMemory_t`.
 const BAR1: u64 = 32767 << 20;
 
+/// The CUDA version of every driver, as NVML writes it (12040 is 12.4).
+const CUDA: c_int = 12_040;
+
 pub(crate) fn code(reply: Reply<()>) -> c_int {
     reply.err().unwrap_or(SUCCESS)
 }
@@ -141,22 +144,23 @@ unsafe extern "C" fn nvmlSystemGetNVMLVersion(out: *mut c_char, length: c_uint) 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetCudaDriverVersion(out: *mut c_int) -> c_int {
-    let reply = LIBRARY.call("nvmlSystemGetCudaDriverVersion", &Target::Node, |s, _| {
-        Ok(s.node.version.cuda())
-    });
+    let answer = |_: &mut Session, _| Ok(CUDA);
     // SAFETY: the caller vouches for `out`.
-    code(reply.and_then(|version| unsafe { copy::put(out, version) }))
+    unsafe { put_answer("nvmlSystemGetCudaDriverVersion", &Target::Node, out, answer) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(out: *mut c_int) -> c_int {
-    let reply = LIBRARY.call(
-        "nvmlSystemGetCudaDriverVersion_v2",
-        &Target::Node,
-        |s, _| Ok(s.node.version.cuda()),
-    );
+    let answer = |_: &mut Session, _| Ok(CUDA);
     // SAFETY: the caller vouches for `out`.
-    code(reply.and_then(|version| unsafe { copy::put(out, version) }))
+    unsafe {
+        put_answer(
+            "nvmlSystemGetCudaDriverVersion_v2",
+            &Target::Node,
+            out,
+            answer,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]

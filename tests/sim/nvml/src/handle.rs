@@ -38,27 +38,3 @@ pub(crate) fn decode(session: u16, node: &Node, handle: usize) -> Reply<Device> 
         _ => Err(INVALID_ARGUMENT),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use sim_node::{Inventory, builtin};
-
-    #[test]
-    fn handles_are_good_for_their_device_and_session_only() {
-        let node = Node::new(&Inventory::parse(builtin("mixed").unwrap()).unwrap()).unwrap();
-        for device in [Device::Gpu(0), Device::Gpu(3), Device::Mig(0, 2)] {
-            assert_eq!(decode(7, &node, encode(7, device)), Ok(device));
-            assert_eq!(decode(8, &node, encode(7, device)), Err(INVALID_ARGUMENT));
-        }
-        for wrong in [
-            0,
-            1,
-            0xdead_beef,
-            encode(7, Device::Mig(0, 3)),
-            encode(7, Device::Gpu(4)),
-        ] {
-            assert_eq!(decode(7, &node, wrong), Err(INVALID_ARGUMENT));
-        }
-    }
-}

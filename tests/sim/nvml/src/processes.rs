@@ -70,16 +70,11 @@ impl Session {
         }
         if kind == Kind::Compute && self.faults.processes_grow > 0 {
             self.grown = self.grown.saturating_add(self.faults.processes_grow);
-            let (_, gi, ci) =
-                self.places(device)?
-                    .first()
-                    .cloned()
-                    .unwrap_or((String::new(), NO_ID, NO_ID));
             processes.extend((0..self.grown).map(|n| Process {
                 pid: INVENTED + n,
                 memory: MIB,
-                gi,
-                ci,
+                gi: NO_ID,
+                ci: NO_ID,
             }));
         }
         Ok(processes)
@@ -90,7 +85,7 @@ impl Session {
         if let Ok(mig) = self.mig(device) {
             return Ok(vec![(mig.uuid.clone(), mig.gi, mig.ci)]);
         }
-        let gpu = self.whole_gpu(device)?;
+        let gpu = self.parent(device)?;
         if !gpu.in_mig_mode() {
             return Ok(vec![(gpu.uuid.clone(), NO_ID, NO_ID)]);
         }
@@ -101,16 +96,9 @@ impl Session {
             .collect())
     }
 
-    /// The GPU with the MIG devices that are hidden from this process: they use it all
-    /// the same.
-    fn whole_gpu(&self, device: Device) -> Reply<&Gpu> {
-        let index = self.parent(device)?.index;
-        self.whole.gpus.get(index as usize).ok_or(UNKNOWN)
-    }
-
     fn may_monitor(&self, device: Device) -> Reply<()> {
         let parent = matches!(device, Device::Gpu(_)) && self.parent(device)?.in_mig_mode();
-        let closed = self.faults.no_monitor || self.faults.monitor_is_for_root && self.uid != 0;
+        let closed = self.faults.monitor_is_for_root && self.uid != 0;
         if parent && closed {
             Err(NO_PERMISSION)
         } else {
@@ -121,7 +109,7 @@ impl Session {
     /// Memory of a device; all compute instances of a GPU instance share it.
     pub(crate) fn memory(&self, device: Device) -> Reply<Figures> {
         self.may_monitor(device)?;
-        let gpu = self.whole_gpu(device)?;
+        let gpu = self.parent(device)?;
         if gpu.integrated {
             return Err(NOT_SUPPORTED);
         }

@@ -24,10 +24,7 @@ pub(crate) enum Target {
 /// An init session.
 pub(crate) struct Session {
     pub(crate) folder: Folder,
-    /// The node as this process sees it.
     pub(crate) node: Node,
-    /// The node with what is hidden from this process.
-    pub(crate) whole: Node,
     pub(crate) faults: Faults,
     /// Tells handles of different sessions apart; given when the session begins.
     pub(crate) number: u16,
@@ -43,22 +40,9 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn open(folder: Folder) -> io::Result<Self> {
-        let whole = folder.node()?;
+        let mut node = folder.node()?;
         let faults = folder.faults()?;
-        let mut node = whole.clone();
         let uid = outer_uid(nix::unistd::geteuid().as_raw());
-        for gpu in &mut node.gpus {
-            let before = gpu.devices.len();
-            gpu.devices
-                .retain(|device| !faults.hides(&device.uuid, uid));
-            if gpu.devices.len() < before {
-                // The driver numbers what it finds, so the indices close up over what may
-                // not be seen.
-                for (index, device) in (0..).zip(&mut gpu.devices) {
-                    device.index = index;
-                }
-            }
-        }
         let mps_domains =
             std::env::var_os("NVML_MPS_DEVICE_ENUMERATION").is_some_and(|value| value == "1");
         if mps_domains {
@@ -78,7 +62,6 @@ impl Session {
         Ok(Self {
             folder,
             node,
-            whole,
             faults,
             number: 0,
             grown: 0,

@@ -195,12 +195,3 @@ fn a_device_that_nvml_cannot_report_is_not_free() {
     let line = "no free device: 4 of 4 in use (unknown to NVML 4)";
     sandbox.ask("").refuses(1, line);
 }
-
-#[test]
-fn a_user_who_may_not_monitor_whole_gpus_gets_mig_devices() {
-    let sandbox = Sandbox::new("a100x1");
-    sandbox.faults("no_monitor = true");
-    let uuids = sandbox.uuids();
-    let _programs = sandbox.occupy(&uuids[..3], "");
-    assert_devices(&until_none_is_free(&sandbox, &[]), &uuids[3..]);
-}

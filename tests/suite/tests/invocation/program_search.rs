@@ -128,23 +128,6 @@ fn a_link_without_a_sibling_runs_the_next_of_its_name_in_path() {
 }
 
 #[test]
-fn two_installations_never_run_each_other_for_ever() {
-    let at = Directories::new();
-    for path in [
-        &["links", "links2"][..],
-        &["links2", "links"],
-        &["links", "links2", "links", "links2"],
-        &["links"],
-    ] {
-        at.run("app", path).refuses(
-            127,
-            "app: there is no CUDAWRAP_app beside it and no other app in PATH",
-        );
-    }
-    at.run("links/app", &["first", "links"]).exits(127);
-}
-
-#[test]
 fn a_program_that_is_not_there_or_cannot_run_says_so() {
     let sandbox = Sandbox::new("mig4");
     let link = wrap(&sandbox, "work/a", "app", "probe");
