@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use getgpu_tests::wrapped::wrap;
 use getgpu_tests::{all_at_once, listing};
-use harness::{Running, Sandbox, wait};
+use harness::{Running, Sandbox};
 
 pub(crate) fn sharer(sandbox: &Sandbox, share: &str, most: u32) -> Running {
     let most = most.to_string();
@@ -92,29 +92,6 @@ fn whole_and_parts_exclude_each_other() {
 }
 
 #[test]
-fn parts_in_pieces_are_still_parts() {
-    let sandbox = Sandbox::new("h200x1");
-    let hold = |share: &str| sandbox.getgpu(["--share", share, "--for=600"]).run().line();
-    // Six sixths, of which every second is given back: half is free, in three pieces.
-    for _ in 0..6 {
-        hold("1/6");
-    }
-    let mut holders = sandbox.holders();
-    holders.sort_by_key(|holder| holder.pid);
-    for holder in holders.iter().step_by(2) {
-        let kill = format!("kill {}", holder.pid);
-        sandbox.shell("dash", &kill).run().exits(0);
-    }
-    wait::until("three are left", || sandbox.holders().len() == 3);
-    assert_eq!(sandbox.line("--count-free --share 1/6"), "3");
-    let half = sharer(&sandbox, "1/2", 9);
-    sandbox.until_running(1);
-    sandbox.ask("--share 1/848").exits(1);
-    half.kill();
-    hold("1/2");
-}
-
-#[test]
 fn a_share_by_size_is_a_part_of_each_device() {
     let sandbox = Sandbox::new("h200x1-mig");
     // 16 GiB each: three times 5 G, not four.
@@ -131,45 +108,18 @@ fn a_share_by_size_is_a_part_of_each_device() {
 fn a_share_larger_than_the_device_takes_nothing_of_any_other() {
     let sandbox = Sandbox::new("a100x8");
     let grant = sandbox.uuids()[0].clone();
-    let free = || listing::free_devices(&sandbox);
-    let all = free();
     let app = wrap(&sandbox, "work", "app", "sim-cuda");
-    for around in ["", "lease", "reservation"] {
-        let script = format!(
-            "cudawrap --share 600G -- true; echo $?; getgpu --share 600G; echo $?; CUDAWRAP_SHARE=600G {} --run 0.05; getgpu --list --json",
-            app.display()
-        );
-        let shell = match around {
-            "lease" => sandbox
-                .command("cudawrap")
-                .args(["--", "bash", "-c", &script])
-                .visible(&grant),
-            "reservation" => sandbox.shell(
-                "bash",
-                &format!("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); {script}"),
-            ),
-            _ => sandbox.shell("bash", &script).visible(&grant),
-        };
-        let outcome = shell.limit(Duration::from_secs(20)).run();
-        let lines: Vec<&str> = outcome.exits(0).stdout.lines().collect();
-        assert_eq!((lines[0], lines[1]), ("125", "3"), "{around}: {outcome:#?}");
-        assert!(
-            lines[2].starts_with("RUN "),
-            "a linked program runs: {outcome:#?}"
-        );
-        outcome.mentions("cudawrap: --share 600G: ");
-        let listing: serde_json::Value = serde_json::from_str(lines[3]).unwrap();
-        for device in listing::devices(&listing)
-            .iter()
-            .filter(|device| device["uuid"] != grant.as_str())
-        {
-            assert!(
-                device["holders"].as_array().unwrap().len() <= 1,
-                "{around}: {device}"
-            );
-        }
-        wait::until("all are free again", || free() == all);
-    }
+    sandbox.ask_within(&grant, "--share 600G").exits(3);
+    let named = sandbox.words("cudawrap --share 600G -- true");
+    let named = named.visible(&grant).run();
+    named.refuses(125, "cudawrap: --share 600G: ");
+    let linked = sandbox.command(&app).env("CUDAWRAP_SHARE", "600G");
+    let linked = linked.visible(&grant).run();
+    linked.exits(0).shows(&format!("RUN {grant} "));
+    // The same inside a lease, which has a part of nothing else.
+    let inside = ["--", "cudawrap", "--share", "600G", "--", "true"];
+    sandbox.command("cudawrap").args(inside).run().exits(125);
+    sandbox.assert_clean(Duration::from_secs(2));
 }
 
 /// Those who share a device make it busy, so NVML is not asked.

@@ -27,15 +27,21 @@ fn findings(outcome: &Outcome) -> (Vec<(String, String)>, usize) {
     (problems, fine)
 }
 
+/// `getgpu --check` without the record of what is wrapped on this machine.
+fn check(sandbox: &Sandbox, arguments: &[&str]) -> Outcome {
+    let getgpu = sandbox.bare(sandbox.path("bin/getgpu"));
+    getgpu.args(["--check"]).args(arguments).run()
+}
+
 #[test]
 fn a_node_that_is_set_up_has_no_problem() {
     let sandbox = Sandbox::new("a100x8");
-    let outcome = sandbox.ask("--check");
+    let outcome = check(&sandbox, &[]);
     let (problems, fine) = findings(outcome.exits(0).says(&[]));
     assert!(problems.is_empty() && fine >= 7, "{outcome:#?}");
     outcome.shows("56 MIG devices and 0 whole GPUs on 8 GPUs");
-    sandbox.ask("--check -q").exits(0).prints("");
-    let json = sandbox.ask("--check --json");
+    check(&sandbox, &["-q"]).exits(0).prints("");
+    let json = check(&sandbox, &["--json"]);
     let json: Value = serde_json::from_str(&json.exits(0).stdout).unwrap();
     let json = json.as_array().unwrap();
     assert!(json.len() == fine && json.iter().all(|one| one["ok"] == true));
@@ -44,7 +50,7 @@ fn a_node_that_is_set_up_has_no_problem() {
 #[test]
 fn every_problem_is_told_with_a_remedy() {
     let problem = |sandbox: &Sandbox, arguments: &[&str], part: &str| {
-        let outcome = sandbox.getgpu([&["--check"], arguments].concat()).run();
+        let outcome = check(sandbox, arguments);
         outcome
             .exits(1)
             .says(&[outcome.stderr.trim_end()])
@@ -80,21 +86,21 @@ fn every_problem_is_told_with_a_remedy() {
     // A program that uses a device is no fault of the node.
     let _program = sandbox.occupy(&sandbox.uuids()[..1], "");
     sandbox.line("--hold");
-    sandbox.ask("--check").exits(0);
+    check(&sandbox, &[]).exits(0);
     std::fs::remove_file(sandbox.lock()).unwrap();
     std::fs::write(sandbox.lock(), "").unwrap();
     problem(&sandbox, &[], "it is not a FIFO");
     let empty =
         Sandbox::new("driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\n");
     problem(&empty, &[], "GPU 0 is in MIG mode but has no MIG devices");
-    let counted = empty.ask("--check").stdout;
+    let counted = check(&empty, &[]).stdout;
     let none = "0 MIG devices and 0 whole GPUs on 1 GPU\n";
     assert!(counted.contains(none), "{counted}");
     // A wrapped program without its hidden one.
     let broken = Sandbox::new("mig4");
     let app = wrap(&broken, "opt", "app", "probe");
     let directory = broken.text("opt");
-    broken.getgpu(["--check", &directory]).run().exits(0);
+    check(&broken, &[&directory]).exits(0);
     std::fs::remove_file(app.with_file_name("CUDAWRAP_app")).unwrap();
     problem(&broken, &[&directory], "app");
     // Nor does a caller that ignores the end of children hide it.
@@ -102,8 +108,8 @@ fn every_problem_is_told_with_a_remedy() {
     let ignored = broken.command("env").args(ignored).run();
     assert_eq!(findings(ignored.exits(1)).0.len(), 1, "{ignored:#?}");
     // A remedy is one that works: nothing can be repaired where nothing is.
-    let missing = broken.getgpu(["--check", &broken.text("opt/nowhere")]);
-    let (problems, _) = findings(missing.run().exits(1));
+    let missing = check(&broken, &[&broken.text("opt/nowhere")]);
+    let (problems, _) = findings(missing.exits(1));
     let [(text, remedy)] = &problems[..] else {
         panic!("{problems:?}")
     };

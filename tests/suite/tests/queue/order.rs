@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, listing, root, somebody};
+use getgpu_tests::{OTHER, somebody};
 use harness::{Running, Sandbox, Signal, wait};
 
 use crate::waiters::{blocker, end, leased, line_up, order, several};
@@ -175,48 +175,6 @@ fn a_crowd_in_front_of_a_foreign_program_keeps_its_order() {
     order.retain(|tag| !tag.is_empty());
     let arrived = (0..12).map(|place: usize| place.to_string());
     assert!(order.iter().cloned().eq(arrived), "{order:?}");
-}
-
-#[test]
-fn shares_can_be_waited_for() {
-    let sandbox = Sandbox::new("h200x1");
-    let third = |tag: &str, time: &str| {
-        let program = ["--", "sim-cuda", "--max", "3", "--run", time, "--tag", tag];
-        sandbox.words("cudawrap --share 1/3 --wait").args(program)
-    };
-    let blocker = |_| third("blocker", "forever").spawn();
-    let mut programs: Vec<Running> = (0..3).map(blocker).collect();
-    sandbox.until_running(3);
-    let waiters = ["0", "1", "2"].map(|tag| third(tag, "0.1"));
-    let waiters = line_up(&sandbox, waiters.into());
-    let whole = line_up(&sandbox, vec![leased(&sandbox, "whole", "0.1")]);
-    end(programs.remove(0));
-    for waiter in waiters {
-        waiter.wait().exits(0);
-    }
-    assert_eq!(order(&sandbox), ["0", "1", "2"]);
-    programs.into_iter().for_each(end);
-    for running in whole {
-        running.wait().exits(0);
-    }
-    assert!(sandbox.collisions().is_empty());
-}
-
-#[test]
-fn a_granted_device_that_another_user_has_is_served_on_release() {
-    let Some(sandbox) = root("mig4") else { return };
-    let uuid = sandbox.ask_as(OTHER, "--for=600").line();
-    let waiter = leased(&sandbox, "waiter", "0.05").visible(&uuid);
-    let waiters = line_up(&sandbox, vec![waiter]);
-    // The others are free, and none of them is what the grant names.
-    assert_eq!(listing::free_devices(&sandbox), "3");
-    assert_eq!(sandbox.running(), 0);
-    sandbox.ask_as(OTHER, &format!("--release {uuid}")).exits(0);
-    for waiter in waiters {
-        waiter.wait().exits(0);
-    }
-    assert_eq!(order(&sandbox), ["waiter"]);
-    assert_eq!(sandbox.runs_by_device()[&uuid].len(), 1);
 }
 
 /// What a program leases is its own, also while others wait for it.

@@ -12,14 +12,14 @@ use crate::cpu_masks::{cores, cpus, mask, masked, near_all, told};
 
 /// What `count` ranks of a launcher are told in a grant of all devices, each behind the
 /// mask that the launcher gave it.
-fn ranks(sandbox: &Sandbox, launcher: &[String], count: usize) -> Vec<(Vec<usize>, Facts)> {
+fn ranks(sandbox: &Sandbox, launcher: &[&str], count: usize) -> Vec<(Vec<usize>, Facts)> {
     let work = sandbox.text("work");
     let script = format!(
         "r=${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}; \
          grep Cpus_allowed_list /proc/self/status > {work}/mask.$r; \
          exec cudawrap --bind -- bash -c \"probe --out {work}/rank.$r; until [ -e {work}/go ]; do sleep 0.01; done\""
     );
-    let command = sandbox.command(&launcher[0]).args(&launcher[1..]);
+    let command = sandbox.command(launcher[0]).args(&launcher[1..]);
     let command = command
         .args(["-n", &count.to_string(), "bash", "-c", &script])
         .visible(sandbox.uuids().join(","))
@@ -41,24 +41,20 @@ fn ranks(sandbox: &Sandbox, launcher: &[String], count: usize) -> Vec<(Vec<usize
     (0..count).map(rank).collect()
 }
 
-/// The launchers that are installed, each with these options.
-fn launchers(open_mpi: &[&str], hydra: &[&str]) -> Vec<Vec<String>> {
-    let with = |name: &str, options: &[&str]| {
-        let words = std::iter::once(&name).chain(options);
-        words.map(|word| (*word).to_owned()).collect::<Vec<_>>()
-    };
-    let all = [
-        with("mpirun.openmpi", open_mpi),
-        with("mpiexec.hydra", hydra),
+/// Open MPI and hydra where they are installed, each with these options.
+fn launchers<'a>(open_mpi: &[&'a str], hydra: &[&'a str]) -> Vec<Vec<&'a str>> {
+    let mut all = vec![
+        [&["mpirun.openmpi"], open_mpi].concat(),
+        [&["mpiexec.hydra"], hydra].concat(),
     ];
-    let installed = |launcher: &Vec<String>| {
-        let found = skip::tool(&launcher[0]).is_some();
+    all.retain(|words| {
+        let found = skip::tool(words[0]).is_some();
         if !found {
-            skip::say(&format!("{} is not installed", launcher[0]));
+            skip::say(&format!("{} is not installed", words[0]));
         }
         found
-    };
-    all.into_iter().filter(installed).collect()
+    });
+    all
 }
 
 #[test]

@@ -229,22 +229,3 @@ fn show_config_lists_the_settings_also_beside_an_unknown_one() {
     shown.exits(0).mentions("unknown setting `nope`");
     shown.shows("reserve_for = \"7s\"");
 }
-
-/// Slurm's `--mem` takes a bare number as MiB.
-#[test]
-fn a_small_bare_number_of_bytes_is_no_amount_of_memory() {
-    let sandbox = Sandbox::new("mig4");
-    let hint = "did you mean 20000M?";
-    sandbox.ask("--min-memory 20000").refuses(2, hint);
-    let typed = sandbox.words("cudawrap --min-memory=20000 -- true").run();
-    typed.refuses(125, hint);
-    let set = sandbox
-        .words("cudawrap -- true")
-        .env("CUDAWRAP_MIN_MEMORY", "20000");
-    set.run().refuses(125, hint);
-    for fine in ["0", "1048576", "20000k", "1M"] {
-        sandbox.line(&format!("--no-reserve --min-memory {fine}"));
-    }
-    sandbox.set_settings("min_memory = 20000");
-    sandbox.ask("--no-reserve").refuses(2, hint);
-}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use getgpu_tests::wrapped::wrap_shell;
 use getgpu_tests::{OTHER, bytes, listing};
-use harness::{Running, Sandbox, Signal, skip, wait};
+use harness::{Running, Sandbox, skip, wait};
 
 #[test]
 fn a_user_has_no_more_than_the_site_allows() {
@@ -93,39 +93,6 @@ fn a_request_over_the_user_limit_is_refused_even_with_wait() {
     }
     let halves = ["-n", "2", "--share", "1/2", "--no-reserve"];
     sandbox.getgpu(halves).uid(OTHER).run().exits(0);
-}
-
-/// Of one user one call at a time is between its count and the holder that is counted, also
-/// behind its choice, in a library that takes its time to let go.
-#[test]
-fn one_call_of_a_user_at_a_time_is_not_yet_counted() {
-    if skip::lacks(&[skip::Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::with("a100x1", "max_per_user = 2");
-    sandbox.faults("[[rule]]\nfunction = 'nvmlShutdown'\ndoes = 'stop'");
-    let is_stopped = |pid: &i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(')')
-            .next()
-            .is_some_and(|fields| fields.trim_start().starts_with('T'))
-    };
-    let hold = format!("--hold={}", std::process::id());
-    let call = |_| sandbox.getgpu([&hold]).uid(OTHER).spawn();
-    let mut calls: Vec<Running> = (0..3).map(call).collect();
-    wait::until("all have ended", || {
-        let mut stopped = sandbox.processes();
-        stopped.retain(is_stopped);
-        assert!(stopped.len() <= 1, "{} calls at once", stopped.len());
-        for pid in stopped {
-            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGCONT);
-        }
-        calls.iter_mut().all(Running::is_over)
-    });
-    let codes: Vec<Option<i32>> = calls.into_iter().map(|call| call.wait().code()).collect();
-    let with = |code| codes.iter().filter(|one| **one == Some(code)).count();
-    assert_eq!((with(0), with(1)), (2, 1), "{codes:?}");
-    assert_eq!(sandbox.holders().len(), 2);
 }
 
 /// The bytes that say whose a device is can be locked by anybody, for anybody.
