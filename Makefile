@@ -124,7 +124,7 @@ bench: build ## the figures of docs/PERFORMANCE.md
 	tests/bench/tools.sh $(target)/bench-tools
 	tests/bench/run.sh $(target)/release $(target)/bench-tools/bin
 	tests/bench/bind.sh $(target)/release
-	$(target)/release/getgpu-bench-many
+	tests/bench/many.sh $(target)/release
 	$(target)/release/getgpu-bench-line
 
 # What goes where, once; the packages are made from it. Every path is quoted, whatever is in it: `at` is one below DESTDIR as a word of the shell.
