@@ -60,30 +60,6 @@ fn devices_handed_out_are_all_different_and_then_there_are_none() {
 }
 
 #[test]
-fn types_choose_among_mig_devices_and_whole_gpus() {
-    let all = Sandbox::new("mixed").uuids().len();
-    for (arguments, from, to) in [
-        (vec![], 0, 3),
-        (vec!["--type", "auto"], 0, 3),
-        (vec!["--type", "mig"], 0, 3),
-        (vec!["--type=gpu"], 3, 5),
-        (vec!["--type", "any"], 0, all),
-    ] {
-        let sandbox = Sandbox::new("mixed");
-        let given = until_none_is_free(&sandbox, &arguments);
-        assert_devices(&given, &sandbox.uuids()[from..to]);
-    }
-    let sandbox = Sandbox::new("gpus4");
-    assert_devices(&until_none_is_free(&sandbox, &[]), &sandbox.uuids());
-    sandbox
-        .ask("--type mig")
-        .refuses(3, "no device of the request exists here");
-    sandbox
-        .ask("--type half")
-        .refuses(2, "half: not one of auto, mig, gpu, any");
-}
-
-#[test]
 fn a_gpu_in_mig_mode_without_instances_is_no_device() {
     let empty = "[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\n";
     let driver = "driver = '550.54.15'\n";
@@ -125,21 +101,6 @@ fn a_device_of_a_program_that_never_asked_is_not_handed_out() {
     let gpus = Sandbox::new("gpus4");
     let _programs = gpus.occupy(&gpus.uuids()[1..], "--memory 1000");
     assert_devices(&until_none_is_free(&gpus, &[]), &gpus.uuids()[..1]);
-}
-
-#[test]
-fn memory_beyond_what_the_site_calls_idle_makes_a_device_busy() {
-    let sandbox = Sandbox::new("a100x1");
-    let uuids = sandbox.uuids();
-    let used =
-        |n: usize, mib: u32| format!("[[memory]]\ndevice = '{}'\nused_mib = {mib}\n", uuids[n]);
-    sandbox.faults(&format!("{}{}", used(0, 129), used(1, 128)));
-    assert_devices(&until_none_is_free(&sandbox, &[]), &uuids[1..]);
-    sandbox.ask("--release-all").exits(0);
-    sandbox.set_settings("idle_memory = '1G'");
-    sandbox.faults(&format!("{}{}", used(0, 1024), used(1, 1025)));
-    let idle = [&uuids[..1], &uuids[2..]].concat();
-    assert_devices(&until_none_is_free(&sandbox, &[]), &idle);
 }
 
 #[test]

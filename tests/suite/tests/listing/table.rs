@@ -1,6 +1,5 @@
 //! `--list`: a line for each device, within 80 columns, for every user.
 
-use getgpu_tests::wrapped::wrap;
 use getgpu_tests::{OTHER, bytes, listing, root};
 use harness::{Sandbox, wait};
 
@@ -95,22 +94,6 @@ fn an_excluded_device_is_shown_as_such_also_in_use() {
     for (line, state) in lines.iter().zip(states) {
         assert!(line.contains(&format!(" {state} ")), "{state}: {table:#?}");
     }
-}
-
-/// The kernel keeps 15 bytes of a name, and `CUDAWRAP_` takes nine of them.
-#[test]
-fn a_wrapped_program_goes_by_its_whole_name() {
-    let sandbox = Sandbox::new("mig4");
-    let app = wrap(&sandbox, "opt", "simulate", "probe");
-    let _run = sandbox
-        .command(&app)
-        .args(["--out", "ran", "--until", "never"])
-        .spawn();
-    sandbox.until_file("work/ran");
-    let table = sandbox.ask("--list").output();
-    let mut lines = table.lines();
-    let named = lines.any(|line| line.contains("leased") && line.contains(" simulate "));
-    assert!(named, "{table}");
 }
 
 /// SINCE is about the program in the same row.

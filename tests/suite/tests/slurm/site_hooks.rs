@@ -5,50 +5,12 @@ use std::os::unix::fs::chown;
 use std::time::Duration;
 
 use getgpu_tests::OTHER;
-use getgpu_tests::slurm::{self, Cluster};
 use harness::skip::{self, Need};
 use harness::{Sandbox, Signal, wait};
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-use crate::task_calls::devices;
 use crate::task_prolog_call::{STEP, given, hidden, script};
-
-/// The script is no parent of the task: the task is found above it.
-#[test]
-fn a_sites_own_task_prolog_may_call_ours() {
-    if slurm::lacks(&[]) {
-        return;
-    }
-    let sandbox = Sandbox::new("gpus4");
-    let lines = format!(
-        "{}\n{}\necho export OWN=1",
-        slurm::environment(&sandbox),
-        slurm::script("task-prolog").display()
-    );
-    let hook = slurm::hook_of_lines(&sandbox, "task-prolog", &lines);
-    let cluster = Cluster::start(&sandbox, 1, &format!("TaskProlog={hook}"));
-    let run = "[ \"$OWN\" = 1 ] && exec sim-cuda --until-file go";
-    let step = cluster
-        .srun("-n2 --gres=gpu:2")
-        .args(["sh", "-c", run])
-        .spawn();
-    sandbox.until_running(2);
-    assert_eq!(devices(&sandbox).len(), 2);
-    // Not the script: what slurmstepd started and what becomes the task.
-    let named = |holder: &harness::Holder| {
-        let mut words = holder.words.iter();
-        words.any(|word| word.starts_with("hold=") && word.ends_with("(slurmstepd)"))
-    };
-    let holders = sandbox.holders();
-    assert!(
-        holders.len() == 2 && holders.iter().all(named),
-        "they last until the tasks exit: {holders:?}"
-    );
-    sandbox.file("work/go", "", 0o644);
-    step.wait().exits(0).says(&[]);
-    sandbox.assert_clean(Duration::from_secs(1));
-}
 
 /// A job could name settings of its own, or a lock that no other program looks at.
 #[test]
