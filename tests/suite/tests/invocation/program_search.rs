@@ -58,73 +58,48 @@ fn a_copy_a_hard_link_and_a_moved_cudawrap_are_still_cudawrap() {
     ran(&own, &sandbox.path("bin/probe"));
 }
 
-/// A directory of links as ccache has it, and programs of the same name in other
-/// directories of PATH.
-struct Directories {
-    sandbox: Sandbox,
-}
-
-impl Directories {
-    fn new() -> Self {
-        let sandbox = Sandbox::new("mig4");
-        for directory in ["links", "links2"] {
-            fs::create_dir(sandbox.path(directory)).unwrap();
-        }
-        symlink(sandbox.path("bin/cudawrap"), sandbox.path("links/app")).unwrap();
-        put(&sandbox, &sandbox.path("real/app"), "probe");
-        put(&sandbox, &sandbox.path("first/app"), "probe");
-        // Another installation, with a link directory of its own.
-        sandbox
-            .command("mkdir")
-            .args([sandbox.path("other")])
-            .run()
-            .exits(0);
-        sandbox
-            .command("cp")
-            .args([sandbox.path("bin/cudawrap"), sandbox.path("other/cudawrap")])
-            .run()
-            .exits(0);
-        put(&sandbox, &sandbox.path("other/getgpu"), "getgpu");
-        symlink(sandbox.path("other/cudawrap"), sandbox.path("links2/app")).unwrap();
-        Self { sandbox }
-    }
-
-    fn run(&self, program: &str, path: &[&str]) -> Outcome {
-        let path: Vec<String> = path.iter().map(|name| self.sandbox.text(name)).collect();
-        let program = if program.contains('/') {
-            self.sandbox.text(program)
-        } else {
-            program.to_owned()
-        };
-        self.sandbox
-            .command("launch")
-            .args([program.as_str(), "one"])
-            .env("PATH", path.join(":"))
-            .run()
-    }
-}
-
+/// Beside a directory of links as ccache has it, programs of the same name in other directories of
+/// PATH, and another installation with a link directory of its own.
 #[test]
 fn a_link_without_a_sibling_runs_the_next_of_its_name_in_path() {
-    let at = Directories::new();
-    let real = at.sandbox.path("real/app");
-    ran(&at.run("app", &["links", "real", "first"]), &real);
-    ran(&at.run("links/app", &["first", "links", "real"]), &real);
-    ran(&at.run("links/app", &["real", "first"]), &real);
-    // Where cudawrap itself is, is not where the link is.
-    ran(&at.run("links/app", &["real", "bin"]), &real);
-    ran(&at.run("links/app", &["real", "bin", "first"]), &real);
-    ran(&at.run("app", &["bin", "links", "real"]), &real);
-    ran(&at.run("app", &["links", "real", "bin"]), &real);
-    ran(&at.run("app", &["links", "bin", "real"]), &real);
-    ran(&at.run("app", &["links", "links2", "other", "real"]), &real);
-    ran(&at.run("app", &["links2", "links", "real"]), &real);
-    ran(&at.run("links2/app", &["links", "real"]), &real);
-    symlink("links", at.sandbox.path("alias")).unwrap();
-    ran(
-        &at.run("app", &["first/none", "alias", "links", "real"]),
-        &real,
-    );
+    let sandbox = Sandbox::new("mig4");
+    let script = "cd .. && mkdir links links2 other && ln -s ../bin/cudawrap links/app && \
+                  cp bin/cudawrap bin/getgpu other && ln -s ../other/cudawrap links2/app && \
+                  ln -s links alias";
+    sandbox.shell("sh", script).run().exits(0);
+    let real = sandbox.path("real/app");
+    put(&sandbox, &real, "probe");
+    put(&sandbox, &sandbox.path("first/app"), "probe");
+    #[rustfmt::skip]
+    let cases = [
+        ("app", &["links", "real", "first"][..]),
+        ("links/app", &["first", "links", "real"]),
+        ("links/app", &["real", "first"]),
+        // Where cudawrap itself is, is not where the link is.
+        ("links/app", &["real", "bin"]),
+        ("links/app", &["real", "bin", "first"]),
+        ("app", &["bin", "links", "real"]),
+        ("app", &["links", "real", "bin"]),
+        ("app", &["links", "bin", "real"]),
+        ("app", &["links", "links2", "other", "real"]),
+        ("app", &["links2", "links", "real"]),
+        ("links2/app", &["links", "real"]),
+        ("app", &["first/none", "alias", "links", "real"]),
+    ];
+    let start = |program: &str, path: &[&str]| {
+        let path: Vec<String> = path.iter().map(|name| sandbox.text(name)).collect();
+        let program = match program.contains('/') {
+            true => sandbox.text(program),
+            false => program.to_owned(),
+        };
+        let command = sandbox.command("launch").args([program.as_str(), "one"]);
+        command.env("PATH", path.join(":")).run()
+    };
+    for (program, path) in cases {
+        ran(&start(program, path), &real);
+    }
+    let line = "app: there is no CUDAWRAP_app beside it and no other app in PATH";
+    start("app", &["links", "links2", "links"]).refuses(127, line);
 }
 
 #[test]

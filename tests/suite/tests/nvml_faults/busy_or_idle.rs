@@ -100,33 +100,21 @@ fn an_ignored_process_hides_a_gib_and_no_clients() {
     }
 }
 
-/// The devices of a node by profile, and the faults by which a process draws on some.
-fn drawn_on(sandbox: &Sandbox, profile: &str) -> (Vec<String>, String) {
-    let node = sandbox.folder().node().unwrap();
-    let devices = node.mig_devices().map(|(_, device)| device);
-    let drawn = devices.filter(|device| device.profile.ends_with(profile));
-    let uuids: Vec<String> = drawn.map(|device| device.uuid.clone()).collect();
-    let entry = |uuid: &String| {
-        format!("[[process]]\ndevice = '{uuid}'\npid = 77\nkind = 'graphics'\nmemory_mib = 100\n")
-    };
-    let faults = uuids.iter().map(entry).collect();
-    (uuids, faults)
-}
-
-fn others(sandbox: &Sandbox, uuids: &[String]) -> Vec<String> {
-    let mut others = sandbox.uuids();
-    others.retain(|uuid| !uuids.contains(uuid));
-    others
-}
-
 /// Less memory than the rule about memory sees: the graphics list alone shows the program.
 #[test]
 fn graphics_on_a_mig_device_make_it_busy() {
     let sandbox = Sandbox::new("rtx-pro-6000");
-    let (drawn, faults) = drawn_on(&sandbox, "+gfx");
+    let node = sandbox.folder().node().unwrap();
+    let is_drawn_on = |uuid: &String| {
+        let mut devices = node.mig_devices().map(|(_, device)| device);
+        devices.any(|device| device.uuid == *uuid && device.profile.ends_with("+gfx"))
+    };
+    let (drawn, free): (Vec<_>, Vec<_>) = sandbox.uuids().into_iter().partition(is_drawn_on);
     assert_eq!(drawn.len(), 4);
-    sandbox.faults(&faults);
-    let free = others(&sandbox, &drawn);
+    let entry = |uuid: &String| {
+        format!("[[process]]\ndevice = '{uuid}'\npid = 77\nkind = 'graphics'\nmemory_mib = 100\n")
+    };
+    sandbox.faults(&drawn.iter().map(entry).collect::<String>());
     assert_eq!(listing::free_devices(&sandbox), free.len().to_string());
     assert_devices(&until_none_is_free(&sandbox, &[]), &free);
     sandbox.ask("--release-all").exits(0);

@@ -130,15 +130,6 @@ fn one_uuid_twice_is_one_device() {
     assert_ne!(outcome.code(), Some(0), "one device twice: {outcome:#?}");
 }
 
-/// Makes a library of this source, which loads NVML's, the one that is used.
-fn in_front_of_nvml(sandbox: &Sandbox, source: &str) {
-    sandbox.file("lib/front.c", source, 0o644);
-    let script =
-        "cd ../lib && cc -shared -fPIC -Wl,--no-as-needed -o front.so front.c libnvidia-ml.so.1";
-    sandbox.shell("sh", script).run().exits(0);
-    sandbox.set_settings(&format!("library = {:?}", sandbox.path("lib/front.so")));
-}
-
 /// All has been answered by then, so a crash behind it is nobody's.
 #[test]
 fn a_library_that_crashes_when_it_is_unloaded_has_answered() {
@@ -146,9 +137,13 @@ fn a_library_that_crashes_when_it_is_unloaded_has_answered() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    let source =
-        "#include <stdlib.h>\n__attribute__((destructor)) static void end(void) { abort(); }\n";
-    in_front_of_nvml(&sandbox, source);
+    // One that loads NVML's.
+    let source = "#include <stdlib.h>\n__attribute__((destructor)) void end(void) { abort(); }\n";
+    sandbox.file("lib/front.c", source, 0o644);
+    let script =
+        "cd ../lib && cc -shared -fPIC -Wl,--no-as-needed -o front.so front.c libnvidia-ml.so.1";
+    sandbox.shell("sh", script).run().exits(0);
+    sandbox.set_settings(&format!("library = {:?}", sandbox.path("lib/front.so")));
     sandbox.line("--no-reserve");
     let ran = sandbox.words("cudawrap -- sim-cuda").run();
     ran.exits(0).says(&[]);

@@ -4,27 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use harness::Sandbox;
 use harness::skip::{self, Need};
-use harness::{Command, Sandbox};
-
-/// torchrun with so many ranks, each of them cudawrap with these words.
-///
-/// The ranks' standard output goes into files and to the terminal: torch 1.13 cannot
-/// leave it alone under Python 3.11 (which Debian 12 has).
-fn torchrun(sandbox: &Sandbox, ranks: usize, words: &[&str]) -> Command {
-    let number = ranks.to_string();
-    #[rustfmt::skip]
-    let own = [
-        "--standalone", "--redirects", "1", "--tee", "1", "--log_dir", "logs", "--nproc_per_node",
-        &number,
-    ];
-    let command = sandbox
-        .command("torchrun")
-        .args(own)
-        .args(["--no_python", "cudawrap"])
-        .args(words);
-    command.limit(Duration::from_secs(120))
-}
 
 /// `cuda:0` of every rank is its own device, and the ranks talk to each other as without.
 #[test]
@@ -36,12 +17,12 @@ fn a_training_script_sees_one_device_and_all_ranks() {
     let text = "import os, torch.distributed as d\nd.init_process_group('gloo')\nall = [None] * d.get_world_size()\n\
                 d.all_gather_object(all, os.environ['CUDA_VISIBLE_DEVICES'])\nif d.get_rank() == 0: print(*all)\n";
     let script = sandbox.file("work/train.py", text, 0o644);
-    let outcome = torchrun(
-        &sandbox,
-        4,
-        &["--", "/usr/bin/python3", script.to_str().unwrap()],
-    )
-    .run();
+    // The ranks' standard output goes into files and to the terminal: torch 1.13 cannot leave
+    // it alone under Python 3.11 (which Debian 12 has).
+    let words = "torchrun --standalone --redirects 1 --tee 1 --log_dir logs --nproc_per_node 4 \
+                 --no_python cudawrap -- /usr/bin/python3";
+    let command = sandbox.words(words).args([script]);
+    let outcome = command.limit(Duration::from_secs(120)).run();
     let line = outcome
         .exits(0)
         .stdout

@@ -23,26 +23,11 @@ fn without_a_driver_every_version_is_status_3_and_one_line() {
         std::os::unix::fs::symlink(sandbox.path("bin/cudawrap"), &app).unwrap();
         let none = "no NVIDIA driver on this node";
         let beside = |command: harness::Command| command.env("LD_LIBRARY_PATH", &driver.directory);
-        let calls: [&[&str]; 7] = [
-            &[],
-            &["--no-reserve"],
-            &["--list"],
-            &["--list", "--json"],
-            &["--count-free"],
-            &["0"],
-            &["--explain", "--wait=5"],
-        ];
-        for arguments in calls {
+        for arguments in [&[][..], &["--list"], &["--explain", "--wait=5"]] {
             let outcome = beside(sandbox.getgpu(arguments)).run();
-            outcome
-                .exits(3)
-                .prints("")
-                .says(&[&format!("getgpu: {none}")]);
+            let line = format!("getgpu: {none}");
+            outcome.exits(3).prints("").says(&[&line]);
         }
-        let check = beside(sandbox.words("getgpu --check")).run();
-        let line = format!("problem  driver: {none}");
-        let found = check.stdout.lines().filter(|found| **found == line).count();
-        assert!(check.code() == Some(1) && found == 1, "{check:#?}");
         let line = format!("cudawrap: {none}");
         let outcome = beside(sandbox.words("cudawrap -- true")).run();
         outcome.exits(125).says(&[&line]);
@@ -53,7 +38,6 @@ fn without_a_driver_every_version_is_status_3_and_one_line() {
             .ask("--count-free")
             .exits(3)
             .says(&[&format!("getgpu: {none}")]);
-        println!("{}: 10 calls, one line each", driver.version);
     }
 }
 
