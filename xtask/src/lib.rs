@@ -8,6 +8,7 @@ pub mod pages;
 pub mod programs;
 pub mod roff;
 pub mod settings;
+pub mod size;
 
 use std::path::{Path, PathBuf};
 
