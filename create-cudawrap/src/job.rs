@@ -18,7 +18,7 @@ use crate::registry::Note;
 use crate::state::{State, state};
 use crate::target::{Target, is_gone};
 use crate::wrapper::Wrapper;
-use crate::{checks, dirlock, linkdir};
+use crate::{checks, dirlock, linkdir, status};
 
 /// What all jobs of a run share.
 pub struct Job<'a> {
@@ -65,6 +65,10 @@ impl Job<'_> {
             return Ok(self.forget(path));
         }
         let mut plan = self.plan(&seen, now, &work)?;
+        let is_beside = self.options.link_dir.is_none();
+        if plan.steps.is_empty() && self.goal != Goal::Undo && is_beside {
+            check_sound(path, &seen, &names)?;
+        }
         plan.text = plan
             .text
             .replace("CUDAWRAP_name", &names.shown(Place::Hidden));
@@ -186,6 +190,19 @@ impl Job<'_> {
                 reason(&error)
             ));
         }
+    }
+}
+
+/// Fails where nothing is to be done and the path is not as it should be: what
+/// `--status` says of it.
+fn check_sound(path: &Path, seen: &PathSnapshot, names: &Names) -> Result<(), Failure> {
+    match status::line(path, seen) {
+        Some(line) if line.attention => {
+            let detail = line.detail.unwrap_or_default();
+            let detail = detail.replace("CUDAWRAP_name", &names.shown(Place::Hidden));
+            Err(checks::refused(&format!("is {}: {detail}", line.state)))
+        }
+        _ => Ok(()),
     }
 }
 
