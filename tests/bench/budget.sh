@@ -28,7 +28,7 @@ within() {
     fi
 }
 # Up to the exec for cudawrap: callgrind counts a process only if it ends as itself, so the program is one that cannot be executed.
-within "getgpu --no-reserve" "${GETGPU_BUDGET:-31}" "$bin/getgpu" --no-reserve
-within "cudawrap -- PROGRAM" "${CUDAWRAP_BUDGET:-34}" "$bin/cudawrap" -- /
-within "cudawrap, device named" "${NAMED_BUDGET:-7}" env CUDA_VISIBLE_DEVICES="$uuid" "$bin/cudawrap" -- /
+within "getgpu --no-reserve" "${GETGPU_BUDGET:-35}" "$bin/getgpu" --no-reserve
+within "cudawrap -- PROGRAM" "${CUDAWRAP_BUDGET:-39}" "$bin/cudawrap" -- /
+within "cudawrap, device named" "${NAMED_BUDGET:-9}" env CUDA_VISIBLE_DEVICES="$uuid" "$bin/cudawrap" -- /
 exit "$wrong"
