@@ -2,6 +2,7 @@
 //! device. Several holders of a device stand in one field with semicolons between. Bytes
 //! and Unix seconds; an empty field where something is not known.
 
+use getgpu_common::diag::printable;
 use getgpu_common::inventory::Gauge;
 
 use super::columns::{COLUMNS, Csv};
@@ -22,11 +23,13 @@ fn line(fields: impl Iterator<Item = String>) -> String {
     format!("{}\r\n", fields.collect::<Vec<_>>().join(","))
 }
 
+/// Programs have the names that their users give them, with line breaks and worse.
 fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
+    let field = printable(field);
+    if field.contains([',', '"']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {
-        field.to_owned()
+        field
     }
 }
 
@@ -38,6 +41,6 @@ mod tests {
     fn a_field_with_a_separator_is_quoted() {
         assert_eq!(quoted("a"), "a");
         assert_eq!(quoted("a,b"), "\"a,b\"");
-        assert_eq!(quoted("a\"b\n"), "\"a\"\"b\n\"");
+        assert_eq!(quoted("a\"b\n\x1b"), "\"a\"\"b\\n\\u{1b}\"");
     }
 }
