@@ -106,6 +106,11 @@ fn entries_are_resolved_as_cuda_does() {
         "the old form on a new driver"
     );
     assert_eq!(
+        named(&format!("MIG-{}/10/1", uuid("GPU", 0xa0))),
+        Vec::<String>::new(),
+        "another compute instance of the GPU instance"
+    );
+    assert_eq!(
         named(&format!("{},7,{}", uuid("MIG", 2), uuid("MIG", 1))),
         [mig(2)],
         "cut at the first that is none"

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Detail;
 use getgpu_common::lock::{Side, Span, holders};
-use getgpu_common::procfs::{self, Stat, ancestry};
+use getgpu_common::procfs::{self, ancestry};
 
 use crate::invocation::{Invocation, node};
 
@@ -17,7 +17,7 @@ pub fn warn_of_unrelated(call: &Invocation<'_>, device: &Uuid) {
     let related: HashSet<i32> = ancestry::lineage().iter().map(|(pid, _)| *pid).collect();
     let Some(pid) = programs_on(call, device)
         .into_iter()
-        .find(|pid| !related.contains(pid) && !is_below(*pid, &related))
+        .find(|pid| !related.contains(pid))
     else {
         return;
     };
@@ -48,14 +48,4 @@ fn programs_on(call: &Invocation<'_>, device: &Uuid) -> Vec<i32> {
     let mut programs = leases.unwrap_or_default();
     programs.extend(processes.unwrap_or_default());
     programs
-}
-
-/// Whether a process descends from this one, the nearest of the `related`.
-fn is_below(pid: i32, related: &HashSet<i32>) -> bool {
-    let own = std::process::id() as i32;
-    let above = ancestry::ancestors(pid, 64).into_iter();
-    above
-        .map(|stat: Stat| stat.pid)
-        .find(|pid| related.contains(pid))
-        == Some(own)
 }

@@ -117,6 +117,8 @@ fn loops() -> Vec<Loop> {
     vec![
         all("twelve short programs on four devices", "mig4", "", 0, twelve(ONCE), 12),
         all("with one free", "mig4", "linger = '500ms'", 3, twelve(ONCE), 12),
+        all("inside a grant of two, of which one is held", "mig4", "linger = '1s'", 0,
+            format!("export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2); getgpu --hold >/dev/null; for i in 1 2 3; do {ONCE} || exit 9; done"), 3),
         all("inside a grant of two", "mig4", "linger = '500ms'", 0, format!("export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2); {}", twelve(ONCE)), 12),
         all("by cudawrap", "mig4", "linger = '500ms'", 3, "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.2; cudawrap -- sim-cuda --run 0.2".into(), 2),
         all("two at a time on two GPUs", "gpus4", "linger = '500ms'", 2, two_at_a_time.into(), 10),
