@@ -12,6 +12,7 @@ use harness::skip::{self, Need};
 use harness::{Command, Sandbox, Signal, wait, written};
 use nix::libc::{F_RDLCK, F_UNLCK, SYS_sendto, SYS_write};
 use nix::sys::signal::kill;
+use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 use super::lacks_tracer;
@@ -114,6 +115,36 @@ fn a_lock_that_was_made_meanwhile_is_not_replaced() {
     assert_eq!((status, second.lines().count()), (0, 1), "{second}");
     assert_ne!(second.trim(), device);
     assert_eq!(std::fs::metadata(sandbox.lock()).unwrap().ino(), inode);
+}
+
+/// Root puts another lock in the place of the one that a call has looked at: two locks
+/// exclude nobody.
+#[test]
+fn a_lock_that_is_replaced_meanwhile_gives_nothing() {
+    if lacks_tracer() {
+        return;
+    }
+    for (words, status) in [("getgpu --for=0.1", 4), ("cudawrap -- true", 125)] {
+        // Before its first look at the lock, and after its last one, it needs no other.
+        let refused = (0..8).filter(|at| {
+            let sandbox = Sandbox::new("mig4");
+            let lock = sandbox.lock();
+            let mut calls = 0;
+            let (found, said) = watch(sandbox.words(words), |call| {
+                if call != nix::libc::SYS_fcntl {
+                    return;
+                }
+                if calls == *at {
+                    std::fs::rename(&lock, sandbox.path("old")).unwrap();
+                    nix::unistd::mkfifo(&lock, Mode::from_bits_truncate(0o666)).unwrap();
+                }
+                calls += 1;
+            });
+            assert!(found == 0 || found == status, "{words}: {said}");
+            found == status && said.contains("it was replaced while in use")
+        });
+        assert!(refused.count() > 0, "{words}");
+    }
 }
 
 /// The holder of a reservation whose process has exited goes on, and exits, before one of the

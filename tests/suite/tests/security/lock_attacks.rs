@@ -256,6 +256,16 @@ fn forged_signatures_limit_no_other_user() {
     let pids = holder_pids(&listed, &sandbox.uuids()[0]);
     assert!(pids.contains(&own_pid()), "{listed}");
     assert!(!pids.contains(&i64::from(victim.pid())), "{listed}");
+    // Of a process that this user may not look at, its uid has to be there too.
+    lock(span + bytes::LEASE_PIDS + 1, 1);
+    let listed = sandbox
+        .ask_as(OTHER, "--list --json")
+        .exits(0)
+        .stdout
+        .clone();
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let pids = holder_pids(&listed, &sandbox.uuids()[0]);
+    assert!(!pids.contains(&1), "{listed}");
 }
 
 /// One lock on everything signs for no user.

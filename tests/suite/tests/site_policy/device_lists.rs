@@ -84,6 +84,16 @@ fn files_that_others_can_write_are_not_used() {
     own(&config, 0, 0o644);
     own(&site, 0, 0o1777);
     ask(&["getgpu", "--no-reserve"], OTHER).line();
+    // Nor where a link leads that is root's.
+    let (behind, link) = (sandbox.path("behind"), sandbox.path("site/link.toml"));
+    std::fs::create_dir(&behind).unwrap();
+    std::fs::copy(&config, behind.join("config.toml")).unwrap();
+    std::os::unix::fs::symlink(behind.join("config.toml"), &link).unwrap();
+    own(&behind, 0, 0o777);
+    let linked = sandbox
+        .words("getgpu --no-reserve")
+        .env("GETGPU_CONFIG", &link);
+    linked.run().refuses(2, "others can write to");
     // There a link may be anybody's.
     std::fs::rename(&config, sandbox.path("config.real")).unwrap();
     std::os::unix::fs::symlink(sandbox.path("config.real"), &config).unwrap();
