@@ -1,5 +1,5 @@
 //! How many devices one user may have at a time. The count holds for calls at the same
-//! instant, for shares, and for reservations that are reused.
+//! instant and for shares; what is inside a reservation is counted once.
 
 use std::time::Duration;
 
@@ -35,6 +35,10 @@ fn a_user_has_no_more_than_the_site_allows() {
     sandbox.line("-q -n 3");
     program.kill();
     ask(&["-q", "-n", "2"]).refuses(1, "you hold 1 of at most 2");
+    ask(&["--release-all"]).exits(0);
+    let inside = "export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2 --hold); \
+                  cudawrap --share 1/2 -- true && cudawrap -- true";
+    sandbox.shell("bash", inside).uid(OTHER).run().exits(0);
     ask(&["--release-all"]).exits(0);
     assert_eq!(ask(&["-q", "-n", "2"]).line().split(',').count(), 2);
 }

@@ -49,8 +49,11 @@ fn hooks_may_run_twice_alone_or_for_nothing() {
     sandbox.assert_clean(Duration::ZERO);
     quiet(prolog(&sandbox, &job(0)));
     quiet(prolog(&sandbox, &job(0)));
-    // The same one twice.
+    // The same one twice, and it is no earlier job's.
+    let first = sandbox.holders()[0].pid;
+    quiet(hook(&sandbox, "prolog", "old = 0", &job(0), "gpushare4"));
     assert_eq!(counts(&sandbox).iter().sum::<usize>(), 1);
+    assert_eq!(sandbox.holders()[0].pid, first);
     // The lock is missing, as after a boot: the hook makes the one that is named.
     quiet(epilog(&sandbox, &job(0)));
     fs::remove_file(sandbox.lock()).unwrap();
