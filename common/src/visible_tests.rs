@@ -74,76 +74,49 @@ fn unset_empty_and_invalid() {
 
 #[test]
 fn entries_are_resolved_as_cuda_does() {
-    let mig = |n| format!("MIG-{n:08x}");
-    assert_eq!(
-        named("0"),
-        [mig(1), mig(2)],
-        "an index of a GPU in MIG mode stands for its MIG devices"
-    );
-    assert_eq!(
-        named("1"),
-        ["GPU-000000a2"],
-        "indices count only GPUs that can be opened"
-    );
-    assert_eq!(named("GPU-000000a2"), ["GPU-000000a2"]);
-    assert_eq!(
-        named("GPU-000000a"),
-        Vec::<String>::new(),
-        "an abbreviation that fits several"
-    );
-    assert_eq!(named("MIG-00000002"), [mig(2)]);
-    assert_eq!(named("mig-00000002-"), [mig(2)]);
-    assert_eq!(
-        named("MIG-0000000"),
-        Vec::<String>::new(),
-        "an abbreviation that fits several"
-    );
-    assert_eq!(named("MIG-00000009"), Vec::<String>::new());
-    assert_eq!(named(uuid("MIG", 2).as_str()), [mig(2)]);
-    assert_eq!(
-        named(&format!("MIG-{}/10/0", uuid("GPU", 0xa0))),
-        [mig(2)],
-        "the old form on a new driver"
-    );
-    assert_eq!(
-        named(&format!("MIG-{}/10/1", uuid("GPU", 0xa0))),
-        Vec::<String>::new(),
-        "another compute instance of the GPU instance"
-    );
-    assert_eq!(
-        named(&format!("{},7,{}", uuid("MIG", 2), uuid("MIG", 1))),
-        [mig(2)],
-        "cut at the first that is none"
-    );
-    assert_eq!(
-        named(&format!("{},{}", uuid("MIG", 2), uuid("GPU", 0xa0))),
-        [mig(2), mig(1)],
-        "no device twice"
-    );
-}
-
-#[test]
-fn a_single_full_uuid_needs_no_nvml() {
-    let parse = |text: &str| Visible::parse(Some(OsStr::new(text)));
-    assert_eq!(
-        parse(&uuid("MIG", 1).as_str().to_uppercase()).single_uuid(),
-        Some(&uuid("MIG", 1))
-    );
-    assert_eq!(parse("0").single_uuid(), None);
-    assert_eq!(parse("MIG-00000001").single_uuid(), None);
-    assert_eq!(
-        parse(&format!("{},{}", uuid("MIG", 1), uuid("MIG", 2))).single_uuid(),
-        None
-    );
-    assert_eq!(parse(&format!("{},0", uuid("MIG", 1))).full_uuids(), None);
+    let [one, two] = [1, 2].map(|n| format!("MIG-{n:08x}"));
+    let (first, second, gpu) = (uuid("MIG", 1), uuid("MIG", 2), uuid("GPU", 0xa0));
+    #[rustfmt::skip]
+    let cases = [
+        // An index of a GPU in MIG mode stands for its MIG devices; GPUs that cannot be opened
+        // do not count.
+        ("0".to_owned(), vec![&*one, &two]),
+        ("1".into(), vec!["GPU-000000a2"]),
+        ("GPU-000000a2".into(), vec!["GPU-000000a2"]),
+        // Abbreviations that fit several, and one that fits none.
+        ("GPU-000000a".into(), vec![]), ("MIG-0000000".into(), vec![]), ("MIG-00000009".into(), vec![]),
+        ("MIG-00000002".into(), vec![&two]), ("mig-00000002-".into(), vec![&two]),
+        (second.to_string(), vec![&two]),
+        // The old form on a new driver, and of another compute instance.
+        (format!("MIG-{gpu}/10/0"), vec![&two]), (format!("MIG-{gpu}/10/1"), vec![]),
+        // Cut at the first that is none, and no device twice.
+        (format!("{second},7,{first}"), vec![&two]),
+        (format!("{second},{gpu}"), vec![&two, &one]),
+    ];
+    for (value, expected) in cases {
+        assert_eq!(named(&value), expected, "{value}");
+    }
 }
 
 #[test]
 fn full_uuids_are_all_of_the_entries_or_none() {
     let (a, b) = (uuid("MIG", 1), uuid("GPU", 2));
-    let of = |value: &str| Visible::parse(Some(OsStr::new(value))).full_uuids();
-    assert_eq!(of(&format!("{a},{b}")), Some(vec![a.clone(), b]));
-    for value in [format!("{a},0"), format!("{a},MIG-00"), String::new()] {
-        assert_eq!(of(&value), None, "{value}");
+    let parse = |value: &str| Visible::parse(Some(OsStr::new(value)));
+    assert_eq!(parse(&a.as_str().to_uppercase()).single_uuid(), Some(&a));
+    let both = parse(&format!("{a},{b}"));
+    assert_eq!(
+        (both.single_uuid(), both.full_uuids()),
+        (None, Some(vec![a.clone(), b]))
+    );
+    for value in [
+        format!("{a},0"),
+        format!("{a},MIG-00"),
+        String::new(),
+        "0".into(),
+    ] {
+        assert_eq!(
+            (parse(&value).single_uuid(), parse(&value).full_uuids()),
+            (None, None)
+        );
     }
 }

@@ -99,37 +99,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_as_the_kernel_writes_them() {
-        let lock = parse(
-            "lock:\t1: OFDLCK ADVISORY  READ -1 fe:00:131 1000 1839",
-            "READ",
-        )
-        .unwrap();
-        assert_eq!(
-            lock,
-            OwnLock {
-                inode: 131,
-                range: Range::new(1000, 840).unwrap()
-            }
-        );
-        for line in [
-            "pos:\t0",
-            "lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:131 1000 1839",
-            "lock:\t1: FLOCK  ADVISORY  READ 42 fe:00:131 0 EOF",
-            "lock:\t1: OFDLCK ADVISORY  READ -1 fe:00:131 1000 EOF",
-        ] {
-            assert_eq!(parse(line, "READ"), None, "{line}");
-        }
-        assert!(
-            parse(
-                "lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:131 1000 1839",
-                "WRITE"
-            )
-            .is_some()
-        );
-    }
-
-    #[test]
     fn a_word_of_locks_is_read_back_and_rubbish_left_out() {
         let lock = |inode, start, len| OwnLock {
             inode,

@@ -60,16 +60,3 @@ pub(super) fn translate(map: &str, uid: u32) -> Option<u32> {
         rows(map).find(|(inside, _, n)| uid.checked_sub(*inside).is_some_and(|at| at < *n))?;
     u32::try_from(outside.checked_add(uid - inside)?).ok()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::translate;
-
-    #[test]
-    fn uids_as_the_host_has_them() {
-        let map = "         0      12345          1\n      1000     100000      65536\n";
-        assert_eq!(translate(map, 0), Some(12345));
-        assert_eq!(translate(map, 1001), Some(100_001));
-        assert_eq!(translate(map, 5), None);
-    }
-}

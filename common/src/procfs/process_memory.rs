@@ -68,16 +68,3 @@ pub fn value<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
         .split(|b| *b == 0)
         .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_variable_is_found_by_its_whole_name() {
-        let block = b"XCUDA=1\0CUDA_VISIBLE_DEVICES=MIG-a\0CUDA=2\0";
-        assert_eq!(value(block, "CUDA_VISIBLE_DEVICES"), Some(&b"MIG-a"[..]));
-        assert_eq!(value(block, "CUDA"), Some(&b"2"[..]));
-        assert_eq!(value(block, "VISIBLE"), None);
-    }
-}

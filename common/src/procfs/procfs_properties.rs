@@ -16,17 +16,18 @@ proptest! {
     #[test]
     fn a_stat_is_read_whatever_the_name(
         pid in 1i32.., name in prop::collection::vec(any::<u8>(), 0..16), state in "[RSDZTtXxKWPI]",
-        ppid in 0i32.., flags in any::<u32>(), start in any::<u64>(), arg_start in any::<u64>(),
+        ppid in 0i32.., terminal in any::<u32>(), flags in any::<u32>(), start in any::<u64>(), arg_start in any::<u64>(),
     ) {
         let mut fields = vec!["1".to_owned(); 50];
         (fields[0], fields[1], fields[6]) = (state.clone(), ppid.to_string(), flags.to_string());
-        (fields[19], fields[45]) = (start.to_string(), arg_start.to_string());
+        (fields[4], fields[19], fields[45]) = (terminal.to_string(), start.to_string(), arg_start.to_string());
         let text = [format!("{pid} (").as_bytes(), &name, format!(") {}\n", fields.join(" ")).as_bytes()].concat();
         let stat = Stat::parse(&text).unwrap();
         prop_assert_eq!((stat.pid, stat.ppid, stat.start, stat.arg_start), (pid, ppid, start, arg_start));
         prop_assert_eq!(stat.state.to_string(), state);
         prop_assert_eq!(stat.comm, String::from_utf8_lossy(&name).into_owned());
         prop_assert_eq!((stat.kernel, stat.forked), (flags & 0x0020_0000 != 0, flags & 0x40 != 0));
+        prop_assert_eq!((stat.exiting, stat.terminal), (flags & 4 != 0, terminal));
         for end in 0..text.len() {
             let _ = Stat::parse(&text[..end]);
         }
@@ -58,6 +59,9 @@ proptest! {
             // A range that no number holds is none.
             None => prop_assert!(!ours || last == i64::MAX),
         }
+        let written = parse(&line, "WRITE").is_some();
+        prop_assert_eq!(written, kind == "OFDLCK" && mode == "WRITE" && last < i64::MAX);
+        prop_assert_eq!(parse(&line.replace(&last.to_string(), "EOF"), "READ"), None);
     }
 
     #[test]
@@ -102,8 +106,9 @@ proptest! {
         before in prop::collection::vec("[A-Z_]{1,8}=[^\0]{0,20}", 0..4), name in "[a-z]{1,12}", value in "[^\0]{0,30}",
         after in prop::collection::vec(any::<u8>(), 0..60),
     ) {
-        let own = format!("{name}={value}");
-        let entries: Vec<&[u8]> = before.iter().map(String::as_bytes).chain([own.as_bytes(), &after]).collect();
+        let (own, longer) = (format!("{name}={value}"), [format!("x{name}=1"), format!("{name}x=1")]);
+        let before = before.iter().chain(&longer).map(String::as_bytes);
+        let entries: Vec<&[u8]> = before.chain([own.as_bytes(), &after]).collect();
         let block = entries.join(&0);
         prop_assert_eq!(process_memory::value(&block, &name), Some(value.as_bytes()));
         let _ = process_memory::value(&after, &name);

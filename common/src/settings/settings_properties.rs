@@ -91,6 +91,8 @@ proptest! {
         let other = Uuid::parse("GPU-ffffffff-ffff-ffff-ffff-fffffffffffe").unwrap();
         for (_, selector) in good.iter().filter(|(_, selector)| full(selector)) {
             let uuid = Uuid::parse(&selector.to_string()).unwrap();
+            let of_gpu = Device { gpu_uuid: Some(uuid.clone()), ..Device::by_uuid(other.clone()) };
+            prop_assert!(uuid.is_mig() || list.names(&of_gpu), "{}", text);
             prop_assert!(list.names(&Device::by_uuid(uuid)), "{}", text);
             if let Selector::OldMig { gpu, gi, ci } = selector {
                 let (gpu_uuid, instance) = (Some(gpu.clone()), Some((*gi, *ci)));
