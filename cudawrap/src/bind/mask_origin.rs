@@ -69,31 +69,24 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_of_all_cpus_was_not_set() {
-        assert_eq!(of("0-15", "0-15", None, Some(4)), MaskOrigin::Unset);
-        assert_eq!(of("4-7", "4-7", None, None), MaskOrigin::Unset, "a cpuset");
-        let isolated = of("0-15", "0-13", None, None);
-        assert_eq!(isolated, MaskOrigin::Unset, "more than there are at first");
-    }
-
-    #[test]
-    fn a_mask_is_a_ranks_own_where_those_of_all_ranks_fit() {
-        assert_eq!(of("0-3", "0-15", None, Some(4)), MaskOrigin::OwnOfRank);
-        assert_eq!(of("0-3", "0-15", None, Some(5)), MaskOrigin::Set);
-        assert_eq!(
-            of("0-7", "0-15", None, Some(4)),
-            MaskOrigin::Set,
-            "a socket"
-        );
-        assert_eq!(of("0", "0-15", None, Some(16)), MaskOrigin::OwnOfRank);
-        assert_eq!(of("0-3", "0-15", None, None), MaskOrigin::Set, "taskset");
-    }
-
-    #[test]
-    fn a_mask_of_cudawraps_is_no_users() {
-        assert_eq!(of("0-3", "0-15", Some("0-3"), None), MaskOrigin::Bound);
-        assert_eq!(of("0-3", "0-15", Some("0-3"), Some(4)), MaskOrigin::Bound);
-        assert_eq!(of("0-1", "0-15", Some("0-3"), None), MaskOrigin::Set);
-        assert_eq!(of("0-15", "0-15", Some("0-3"), None), MaskOrigin::Unset);
+    fn a_mask_says_who_has_set_it() {
+        use MaskOrigin::{Bound, OwnOfRank, Set, Unset};
+        #[rustfmt::skip]
+        let cases = [
+            // All CPUs, those of a cpuset, and more than there are at first.
+            ("0-15", "0-15", None, Some(4), Unset), ("4-7", "4-7", None, None, Unset),
+            ("0-15", "0-13", None, None, Unset),
+            // A rank's own, where those of all ranks fit; a socket and taskset.
+            ("0-3", "0-15", None, Some(4), OwnOfRank), ("0", "0-15", None, Some(16), OwnOfRank),
+            ("0-3", "0-15", None, Some(5), Set), ("0-7", "0-15", None, Some(4), Set),
+            ("0-3", "0-15", None, None, Set),
+            // One of cudawrap's is no user's.
+            ("0-3", "0-15", Some("0-3"), None, Bound), ("0-3", "0-15", Some("0-3"), Some(4), Bound),
+            ("0-1", "0-15", Some("0-3"), None, Set), ("0-15", "0-15", Some("0-3"), None, Unset),
+        ];
+        for (own, most, bound, ranks, origin) in cases {
+            let what = format!("{own} {most} {bound:?} {ranks:?}");
+            assert_eq!(of(own, most, bound, ranks), origin, "{what}");
+        }
     }
 }

@@ -131,41 +131,35 @@ mod tests {
 
     #[test]
     fn neighbours_divide_what_is_near_to_both() {
-        assert_eq!(parts(8, &["0-3", "4-7"]), ["0-3", "4-7"]);
-        assert_eq!(parts(8, &["0-7", "0-7"]), ["0-3", "4-7"]);
-        assert_eq!(parts(7, &["0-6", "0-6", "0-6"]), ["0-1", "2-3", "4-6"]);
-        assert_eq!(
-            parts(8, &["0-5", "4-7"]),
-            ["0-4", "5-7"],
-            "only what is near to both is divided"
-        );
-        assert_eq!(parts(2, &["0-1"; 3]), ["0+", "0+", "1+"]);
-        assert_eq!(
-            parts(3, &["0-1", "1-2"]),
-            ["0", "2"],
-            "what is too little to divide is left to nobody"
-        );
+        #[rustfmt::skip]
+        let cases = [
+            (8, &["0-3", "4-7"][..], &["0-3", "4-7"][..]), (8, &["0-7", "0-7"], &["0-3", "4-7"]),
+            (7, &["0-6", "0-6", "0-6"], &["0-1", "2-3", "4-6"]),
+            // Only what is near to both is divided; what is too little is left to nobody.
+            (8, &["0-5", "4-7"], &["0-4", "5-7"]), (3, &["0-1", "1-2"], &["0", "2"]),
+            (2, &["0-1"; 3], &["0+", "0+", "1+"]),
+        ];
+        for (count, cpus, expected) in cases {
+            assert_eq!(parts(count, cpus), expected, "{count} {cpus:?}");
+        }
     }
 
     #[test]
     fn everybody_has_a_core_and_nobody_anothers() {
-        for count in 1..20 {
-            for devices in 1..10 {
-                let all = format!("0-{}", count - 1);
-                let node = node(&vec![all.as_str(); devices]);
-                let own: Vec<Own> = node
-                    .iter()
-                    .map(|(uuid, _)| divide(&cores(count), uuid, &node))
-                    .collect();
+        for (count, devices) in (1..20).flat_map(|count| (1..10).map(move |n| (count, n))) {
+            let all = format!("0-{}", count - 1);
+            let node = node(&vec![all.as_str(); devices]);
+            let own = node
+                .iter()
+                .map(|(uuid, _)| divide(&cores(count), uuid, &node));
+            let own: Vec<Own> = own.collect();
+            let what = format!("{count} cores, {devices} devices");
+            let given: usize = own.iter().map(|own| own.cores.len()).sum();
+            assert_eq!(given, count.max(devices), "{what}");
+            for own in own {
                 assert!(
-                    own.iter()
-                        .all(|own| !own.cores.is_empty() && own.alone == (count >= devices))
-                );
-                let given: usize = own.iter().map(|own| own.cores.len()).sum();
-                assert_eq!(
-                    given,
-                    count.max(devices),
-                    "{count} cores, {devices} devices"
+                    !own.cores.is_empty() && own.alone == (count >= devices),
+                    "{what}"
                 );
             }
         }
@@ -173,26 +167,10 @@ mod tests {
 
     #[test]
     fn a_device_that_is_not_listed_has_all_that_is_near() {
-        assert_eq!(
-            divide(&cores(2), &uuid(9), &[]),
-            Own {
-                cores: cores(2),
-                alone: true
-            }
-        );
-        assert_eq!(
-            divide(&cores(2), &uuid(9), &node(&["0-1"])),
-            Own {
-                cores: cores(2),
-                alone: false
-            }
-        );
-        assert_eq!(
-            divide(&[], &uuid(0), &node(&["0-1"])),
-            Own {
-                cores: vec![],
-                alone: false
-            }
-        );
+        let own = |cores, alone| Own { cores, alone };
+        let (two, listed) = (cores(2), node(&["0-1"]));
+        assert_eq!(divide(&two, &uuid(9), &[]), own(cores(2), true));
+        assert_eq!(divide(&two, &uuid(9), &listed), own(cores(2), false));
+        assert_eq!(divide(&[], &uuid(0), &listed), own(vec![], false));
     }
 }

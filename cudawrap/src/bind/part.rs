@@ -193,28 +193,14 @@ mod tests {
 
     #[test]
     fn fewer_cores_than_shares_are_shared_evenly() {
-        for (n, k) in [
-            (1, 1),
-            (1, 8),
-            (2, 3),
-            (2, 4),
-            (3, 4),
-            (4, 7),
-            (8, 848),
-            (16, 33),
-        ] {
-            let cores = cores(n);
+        for (n, k) in [(1, 1), (1, 8), (2, 3), (3, 4), (4, 7), (8, 848), (16, 33)] {
+            let (cores, what) = (cores(n), format!("{n} cores, {k} shares"));
             let parts = parts(&cores, &shares(k));
-            assert!(
-                parts.iter().all(|part| part.count() == 2),
-                "{n} cores, {k} shares"
-            );
+            assert!(parts.iter().all(|part| part.count() == 2), "{what}");
             for core in &cores {
                 let guests = parts.iter().filter(|part| *part == core).count();
-                assert!(
-                    (1..=(k as usize).div_ceil(n) + 1).contains(&guests),
-                    "{n} cores, {k} shares: {guests}"
-                );
+                let most = (k as usize).div_ceil(n) + 1;
+                assert!((1..=most).contains(&guests), "{what}: {guests}");
             }
         }
     }
@@ -232,45 +218,31 @@ mod tests {
 
     #[test]
     fn inside_a_share_its_cores_are_divided_by_its_units() {
-        let cores = cores(6);
-        let thirds = shares(3);
+        let (cores, thirds, sixths) = (cores(6), shares(3), shares(6));
         let outer = thirds[0].union(&thirds[2]);
         assert_eq!(cpus_of(&cores, &outer, &outer), whole(&cores));
-        assert_eq!(cpus_of(&cores, &thirds[0], &outer).to_string(), "0-2,6-8");
-        assert_eq!(cpus_of(&cores, &thirds[2], &outer).to_string(), "3-5,9-11");
-        let inner: Vec<CpuSet> = shares(6)[4..]
-            .iter()
-            .map(|units| cpus_of(&cores, units, &thirds[2]))
-            .collect();
-        assert_eq!(
-            inner.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["0-2,6-8", "3-5,9-11"]
-        );
+        #[rustfmt::skip]
+        let cases = [
+            (&thirds[0], &outer, "0-2,6-8"), (&thirds[2], &outer, "3-5,9-11"),
+            (&sixths[4], &thirds[2], "0-2,6-8"), (&sixths[5], &thirds[2], "3-5,9-11"),
+        ];
+        for (units, all, cpus) in cases {
+            assert_eq!(cpus_of(&cores, units, all).to_string(), cpus);
+        }
     }
 
     #[test]
     fn only_whole_cores_are_a_shares_alone() {
         let alone = |n: usize, k: i64| -> Vec<bool> {
-            shares(k)
-                .iter()
-                .map(|units| is_whole_cores(&cores(n), units, &Units::whole()))
-                .collect()
+            let whole = |units| is_whole_cores(&cores(n), units, &Units::whole());
+            shares(k).iter().map(whole).collect()
         };
         assert_eq!(alone(8, 1), [true]);
         assert_eq!(alone(8, 4), [true; 4]);
         assert_eq!(alone(4, 3), [false, false, true]);
         assert_eq!(alone(2, 4), [false; 4]);
         assert_eq!(alone(0, 1), [false]);
-    }
-
-    #[test]
-    fn more_than_1024_cpus() {
-        let cores = cores(1024);
-        let parts = parts(&cores, &shares(2));
-        assert_eq!(parts[0].to_string(), "0-511,1024-1535");
-        assert_eq!(parts[1].to_string(), "512-1023,1536-2047");
-        assert!(
-            whole(&[]).is_empty() && cpus_of(&cores, &Units::default(), &Units::whole()).is_empty()
-        );
+        let nothing = cpus_of(&cores(8), &Units::default(), &Units::whole());
+        assert!(nothing.is_empty() && whole(&[]).is_empty());
     }
 }

@@ -230,28 +230,15 @@ mod tests {
 
     #[test]
     fn the_longest_path_fits_into_a_sockets_address() {
-        for name in [
-            "MIG-0d1e2f30-1111-5222-8333-444455556666",
-            "MIG-GPU-0d1e2f30-1111-5222-8333-444455556666/113/107",
-        ] {
-            for job in [
-                None,
-                Some("4294967295"),
-                Some("1234[99].a-very-long-name-of-a-server.example.org"),
-                Some("../x"),
-            ] {
-                let directory = MpsDirectory::of_job(&Uuid::parse(name).unwrap(), job);
-                let name = directory.path().file_name().unwrap().to_owned();
-                assert_eq!(
-                    directory.path().components().count(),
-                    4,
-                    "{}",
-                    directory.path().display()
-                );
-                let longest = Path::new(TOP)
-                    .join("getgpu-mps-4294967295")
-                    .join(name)
-                    .join("pipe");
+        let hex = "0d1e2f30-1111-5222-8333-444455556666";
+        let server = "1234[99].a-very-long-name-of-a-server.example.org";
+        for name in [format!("MIG-{hex}"), format!("MIG-GPU-{hex}/113/107")] {
+            for job in [None, Some("4294967295"), Some(server), Some("../x")] {
+                let directory = MpsDirectory::of_job(&Uuid::parse(&name).unwrap(), job);
+                let path = directory.path();
+                assert_eq!(path.components().count(), 4, "{}", path.display());
+                let last = Path::new(path.file_name().unwrap()).join("pipe");
+                let longest = Path::new(TOP).join("getgpu-mps-4294967295").join(last);
                 assert!(longest.as_os_str().len() < 90, "{}", longest.display());
             }
         }
@@ -259,28 +246,19 @@ mod tests {
 
     #[test]
     fn only_a_directory_of_our_own_is_private() {
-        let temporary =
-            std::env::temp_dir().join(format!("getgpu-mps-test-{}", std::process::id()));
-        let path = temporary.join("d");
-        fs::create_dir(&temporary).unwrap();
-        assert!(private(&path).is_ok() && fs::metadata(&path).unwrap().mode() & 0o777 == 0o700);
-        fs::set_permissions(&path, Permissions::from_mode(0o500)).unwrap();
-        assert!(private(&path).is_ok() && fs::metadata(&path).unwrap().mode() & 0o777 == 0o700);
-        fs::set_permissions(&path, Permissions::from_mode(0o710)).unwrap();
-        assert!(
-            private(&path)
-                .unwrap_err()
-                .message
-                .ends_with("others can enter it")
-        );
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("d");
+        let refused = || private(&path).unwrap_err().message;
+        let mode = |mode| fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let is_private =
+            || private(&path).is_ok() && fs::metadata(&path).unwrap().mode() & 0o777 == 0o700;
+        assert!(is_private());
+        mode(0o500);
+        assert!(is_private());
+        mode(0o710);
+        assert!(refused().ends_with("others can enter it"));
         fs::remove_dir(&path).unwrap();
-        std::os::unix::fs::symlink(&temporary, &path).unwrap();
-        assert!(
-            private(&path)
-                .unwrap_err()
-                .message
-                .ends_with("it is not a directory")
-        );
-        fs::remove_dir_all(&temporary).unwrap();
+        std::os::unix::fs::symlink(temporary.path(), &path).unwrap();
+        assert!(refused().ends_with("it is not a directory"));
     }
 }

@@ -88,21 +88,16 @@ mod tests {
 
     #[test]
     fn a_keepers_command_line_says_what_it_keeps() {
-        let control = Control {
-            directory: MpsDirectory::at("/tmp/getgpu-mps-0/MIG-1".into()),
-            program: "/usr/bin/x y".into(),
-            device: "MIG-1".into(),
-            libraries: Some("/a:/b".into()),
-        };
-        let bare = Control {
-            libraries: None,
-            ..control.clone()
-        };
-        for control in [control, bare] {
-            let words: Vec<OsString> = control
-                .words()
-                .into_iter()
-                .map(|w| OsString::from_vec(w.into_bytes()))
+        for libraries in [None, Some("/a:/b".into())] {
+            let control = Control {
+                directory: MpsDirectory::at("/tmp/getgpu-mps-0/MIG-1".into()),
+                program: "/usr/bin/x y".into(),
+                device: "MIG-1".into(),
+                libraries,
+            };
+            let words = control.words().into_iter();
+            let words: Vec<_> = words
+                .map(|word| OsString::from_vec(word.into_bytes()))
                 .collect();
             assert_eq!(Control::parse(&words), Some(control));
         }

@@ -91,9 +91,9 @@ mod tests {
     #[test]
     fn a_client_without_known_memory_has_no_limit() {
         let device = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
-        let directory = MpsDirectory::of(&device);
+        let client = |memory| of_client(&MpsDirectory::of(&device), &device, 0.5, memory);
         let names = |memory| {
-            of_client(&directory, &device, 0.5, memory)
+            client(memory)
                 .into_iter()
                 .map(|(name, _)| name)
                 .collect::<Vec<_>>()

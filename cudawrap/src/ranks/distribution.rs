@@ -107,43 +107,37 @@ mod tests {
             devices: Some(all),
             ..rank(0, size)
         };
-        assert_eq!(share(&own(4, 4), 1), None, "one device for each task");
-        assert_eq!(
-            share(&own(8, 4), 1),
-            Some(Share::Fraction { of: 1, parts: 2 }),
-            "two tasks for each GPU"
-        );
+        // One device for each task, and two and four tasks for each GPU.
+        for (size, all, parts) in [(4, 4, None), (8, 4, Some(2)), (4, 1, Some(4))] {
+            let expected = parts.map(|parts| Share::Fraction { of: 1, parts });
+            assert_eq!(share(&own(size, all), 1), expected, "{size} {all}");
+        }
         assert_eq!(block(&own(4, 4), 1), None);
         assert_eq!(uneven(&own(3, 4), 2), None);
         assert!(uneven(&own(3, 2), 2).is_some());
-        assert_eq!(
-            share(&own(4, 1), 1),
-            Some(Share::Fraction { of: 1, parts: 4 })
-        );
-    }
-
-    #[test]
-    fn where_there_is_no_device_nothing_is_divided() {
-        assert_eq!(block(&rank(0, 4), 0), None);
-        assert_eq!(uneven(&rank(0, 4), 0), None);
     }
 
     #[test]
     fn uneven_counts_are_said_once() {
-        assert_eq!(
-            uneven(&rank(0, 6), 4).unwrap(),
-            "6 ranks on 4 devices: 2, 2, 1, 1 of them on each"
-        );
-        assert_eq!(
-            uneven(&rank(0, 3), 4).unwrap(),
-            "3 ranks on 4 devices: 1 is not used"
-        );
-        for (local, size, devices) in [(1, 6, 4), (0, 8, 4), (0, 4, 4), (0, 2, 4), (0, 1, 3)] {
+        let uneven = |local, size, devices| uneven(&rank(local, size), devices);
+        let blocks = "6 ranks on 4 devices: 2, 2, 1, 1 of them on each";
+        assert_eq!(uneven(0, 6, 4).as_deref(), Some(blocks));
+        let unused = "3 ranks on 4 devices: 1 is not used";
+        assert_eq!(uneven(0, 3, 4).as_deref(), Some(unused));
+        for (local, size, devices) in [
+            (1, 6, 4),
+            (0, 8, 4),
+            (0, 4, 4),
+            (0, 2, 4),
+            (0, 1, 3),
+            (0, 4, 0),
+        ] {
             assert_eq!(
-                uneven(&rank(local, size), devices),
+                uneven(local, size, devices),
                 None,
                 "{local} {size} {devices}"
             );
         }
+        assert_eq!(block(&rank(0, 4), 0), None);
     }
 }

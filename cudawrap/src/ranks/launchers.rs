@@ -66,19 +66,8 @@ mod tests {
     use super::*;
 
     fn stat(pid: i32, name: &str) -> Stat {
-        Stat {
-            pid,
-            comm: name.into(),
-            state: 'S',
-            ppid: 0,
-            exiting: false,
-            threads: 1,
-            terminal: 0,
-            kernel: false,
-            forked: false,
-            start: 1,
-            arg_start: 0,
-        }
+        let line = format!("{pid} ({name}) S 0{}", " 0".repeat(40));
+        Stat::parse(line.as_bytes()).unwrap()
     }
 
     #[test]

@@ -42,8 +42,11 @@ fn every_launcher_says_which_rank_it_is() {
         ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=5", found(1, None, false)),
         ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=1 FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=1",
             found(1, 4, false)),
+        // The size of the whole job is that of the node only where there is one.
         ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=5 FLUX_JOB_SIZE=8 FLUX_JOB_NNODES=2",
             found(1, None, false)),
+        ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=1 FLUX_JOB_SIZE=4", found(1, 4, false)),
+        ("FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=1 FLUX_JOB_SIZE=1", found(1, None, false)),
         ("JSM_NAMESPACE_LOCAL_RANK=1 JSM_NAMESPACE_LOCAL_SIZE=2", found(1, 2, false)),
         ("MPT_LRANK=0", found(0, None, true)),
         ("LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 RANK=6", found(2, 4, false)),
@@ -120,71 +123,37 @@ fn of_nested_launchers_the_innermost_wins() {
 fn a_task_that_narrowed_its_grant_was_not_given_it_so() {
     let task = "SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE=2 SLURM_GPUS_ON_NODE=2";
     let devices = |more: &str| rank(&format!("{task} {more}")).unwrap().unwrap().devices;
-    assert_eq!(
-        [
-            devices(""),
-            devices("SLURM_STEP_GPUS=1"),
-            devices("SLURM_STEP_GPUS=0,1")
-        ],
-        [Some(2), Some(2), None]
-    );
+    let more = ["", "SLURM_STEP_GPUS=1", "SLURM_STEP_GPUS=0,1"];
+    assert_eq!(more.map(devices), [Some(2), Some(2), None]);
 }
 
 #[test]
-fn what_is_no_rank_is_said() {
-    for variables in [
-        "OMPI_COMM_WORLD_LOCAL_RANK=x",
-        "LOCAL_RANK=4 LOCAL_WORLD_SIZE=4",
-        "MPI_LOCALRANKID=0 MPI_LOCALNRANKS=0",
-        "SLURM_STEP_ID=0 SLURM_LOCALID=one",
-    ] {
-        assert_eq!(
-            rank(variables).unwrap_err().kind,
-            Kind::Usage,
-            "{variables}"
-        );
-    }
-    assert_eq!(rank("LOCAL_RANK=").unwrap(), None, "empty is not set");
-    assert_eq!(rank("LOCAL_RANK=-1").unwrap(), None, "not distributed");
-    assert_eq!(
-        rank("LOCAL_RANK=-1 SLURM_STEP_ID=0 SLURM_LOCALID=1").unwrap(),
-        found(1, None, false)
-    );
-}
-
-#[test]
-fn a_message_names_the_variables_and_says_what_to_unset() {
+fn what_is_no_rank_is_said_with_what_to_unset() {
     #[rustfmt::skip]
     let cases = [
         ("OMPI_COMM_WORLD_LOCAL_RANK=x", "OMPI_COMM_WORLD_LOCAL_RANK=x: not the number of a rank",
-            "unset OMPI_COMM_WORLD_LOCAL_RANK to choose without ranks"),
+            "unset OMPI_COMM_WORLD_LOCAL_RANK to"),
         ("PMI_LOCAL_RANK=0 PMI_LOCAL_SIZE=many", "PMI_LOCAL_SIZE=many: not the number of a rank",
-            "unset PMI_LOCAL_SIZE to choose without ranks"),
+            "unset PMI_LOCAL_SIZE to"),
         ("LOCAL_RANK=4 LOCAL_WORLD_SIZE=4", "LOCAL_RANK=4 is not less than LOCAL_WORLD_SIZE=4",
-            "unset both to choose without ranks"),
+            "unset both to"),
+        ("MPI_LOCALRANKID=0 MPI_LOCALNRANKS=0", "MPI_LOCALRANKID=0 is not less than MPI_LOCALNRANKS=0",
+            "unset both to"),
+        ("SLURM_STEP_ID=0 SLURM_LOCALID=one", "SLURM_LOCALID=one: not the number of a rank",
+            "unset SLURM_LOCALID to"),
     ];
     for (variables, text, hint) in cases {
         let failure = rank(variables).unwrap_err();
-        assert_eq!(failure.message, text);
-        assert_eq!(failure.hint.as_deref(), Some(hint));
+        assert_eq!((failure.kind, &*failure.message), (Kind::Usage, text));
+        assert_eq!(failure.hint, Some(format!("{hint} choose without ranks")));
     }
-}
-
-/// Flux tells the size of the whole job, which is that of the node only where there is one.
-#[test]
-fn the_size_of_a_flux_job_counts_on_one_node_alone() {
-    let size = |more: &str| {
-        let task = "FLUX_TASK_LOCAL_ID=1 FLUX_TASK_RANK=1";
-        rank(&format!("{task} {more}")).unwrap().unwrap().size
-    };
-    assert_eq!(size("FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=1"), Some(4));
-    assert_eq!(size("FLUX_JOB_SIZE=4"), Some(4));
-    assert_eq!(size("FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=2"), None);
+    // Empty is not set, and -1 is not distributed.
+    let step = "LOCAL_RANK=-1 SLURM_STEP_ID=0 SLURM_LOCALID=1";
     assert_eq!(
-        size("FLUX_JOB_SIZE=1"),
-        None,
-        "less than this rank's number"
+        ["LOCAL_RANK=", "LOCAL_RANK=-1"].map(|v| rank(v).unwrap()),
+        [None, None]
     );
+    assert_eq!(rank(step).unwrap(), found(1, None, false));
 }
 
 /// What is taken from a program's environment, so that it is no rank, is what makes one.
