@@ -9,13 +9,11 @@ fn half() -> Units {
     Units::whole().first(UNITS / 2).unwrap()
 }
 
-fn holder(pid: i32, devices: &[u32]) -> HolderProcess {
-    let devices: Vec<String> = devices.iter().map(|n| uuid(*n).to_string()).collect();
-    let words = format!(
-        "getgpu\0--holder\0{}\0caller=7(bash)\0start=1\0",
-        devices.join(",")
-    );
-    HolderProcess::parse(pid, 0, words.as_bytes()).unwrap()
+fn holder(pid: i32, devices: &[u32], words: &str) -> HolderProcess {
+    let devices: Vec<Uuid> = devices.iter().map(|n| uuid(*n)).collect();
+    let devices = Uuid::join(&devices);
+    let text = format!("getgpu\0--holder\0{devices}\0caller=7(bash)\0start=1\0{words}");
+    HolderProcess::parse(pid, 0, text.as_bytes()).unwrap()
 }
 
 /// A candidate with whole devices; reservations are told apart by the holder's pid.
@@ -30,7 +28,30 @@ fn candidate(basis: Basis, devices: &[u32]) -> Candidate {
 }
 
 fn reserved(pid: i32, devices: &[u32]) -> Candidate {
-    candidate(Basis::Reservation(Box::new(holder(pid, devices))), devices)
+    let holder = holder(pid, devices, "");
+    candidate(Basis::Reservation(Box::new(holder)), devices)
+}
+
+/// A reservation of half of a device.
+fn part(pid: i32, words: &str, distance: usize) -> Candidate {
+    Candidate {
+        basis: Basis::Reservation(Box::new(holder(pid, &[1], words))),
+        devices: vec![(uuid(1), half())],
+        distance,
+        in_use: false,
+    }
+}
+
+/// What is decided of one granted device.
+fn of_one(candidates: &[Candidate], by_uuid: bool, share: bool, wants_all: bool) -> Decision {
+    let question = OwnershipQuestion {
+        grant: &[uuid(1)],
+        by_uuid,
+        count: 1,
+        share,
+        wants_all: &|_, _| wants_all,
+    };
+    decide(&question, candidates)
 }
 
 /// The decision as text: what is done, by which basis, with how many devices.
@@ -116,42 +137,18 @@ fn what_is_ours_of_a_grant() {
 
 #[test]
 fn a_share_is_taken_beside_a_programs_part() {
-    let whole = || reserved(5, &[1]);
-    let part = |text: &str| {
-        let text = format!(
-            "getgpu\0--holder\0{}\0caller=7(bash)\0start=1\0{text}",
-            uuid(1)
-        );
-        Candidate {
-            basis: Basis::Reservation(Box::new(
-                HolderProcess::parse(6, 0, text.as_bytes()).unwrap(),
-            )),
-            devices: vec![(uuid(1), half())],
-            distance: 1,
-            in_use: false,
-        }
-    };
-    let grant = [uuid(1)];
+    let (whole, program) = (|| reserved(5, &[1]), || part(6, "for=60\0", 1));
     #[rustfmt::skip]
     let cases = [
-        ("another program's", vec![whole(), part("for=60\0")], true, 5),
-        ("its own", vec![whole(), part("for=60\0")], false, 6),
-        ("a hold's", vec![whole(), part("hold=9(x)\0")], true, 6),
-        ("in nothing else", vec![part("for=60\0")], true, 6),
+        ("another program's", vec![whole(), program()], true, 5),
+        ("its own", vec![whole(), program()], false, 6),
+        ("a hold's", vec![whole(), part(6, "hold=9(x)\0", 1)], true, 6),
+        ("in nothing else", vec![program()], true, 6),
     ];
     for (what, candidates, share, holder) in cases {
-        let question = OwnershipQuestion {
-            grant: &grant,
-            by_uuid: true,
-            count: 1,
-            share,
-            wants_all: &|_, _| !share,
-        };
-        let cover = decide(&question, &candidates).cover().unwrap();
-        let Basis::Reservation(found) = cover.basis else {
-            panic!("a reservation")
-        };
-        assert_eq!(found.pid, holder, "{what}");
+        let cover = of_one(&candidates, true, share, !share).cover().unwrap();
+        let found = matches!(cover.basis, Basis::Reservation(found) if found.pid == holder);
+        assert!(found, "{what}");
     }
 }
 
@@ -162,78 +159,31 @@ fn a_cover_has_the_proven_units_of_the_granted_devices() {
         devices,
         ..reserved(5, &[1, 2])
     };
-    let grant = [uuid(1)];
-    let question = OwnershipQuestion {
-        grant: &grant,
-        by_uuid: true,
-        count: 1,
-        share: false,
-        wants_all: &|_, units| *units == half(),
-    };
-    let Decision::All(cover) = decide(&question, &[candidate]) else {
+    let Decision::All(cover) = of_one(&[candidate], true, false, true) else {
         panic!("all of the half is wanted")
     };
-    assert_eq!(
-        (cover.units(&uuid(1)), cover.units(&uuid(2))),
-        (Some(&half()), None)
-    );
+    let units = [1, 2].map(|n| cover.units(&uuid(n)));
+    assert_eq!(units, [Some(&half()), None]);
     assert!(cover.is_reservation());
-}
-
-#[test]
-fn what_is_owned_is_chosen_from() {
-    let cover = |basis: Basis| Cover {
-        basis,
-        devices: vec![(uuid(1), half())],
-    };
-    let leased = cover(Basis::InheritedLease);
-    assert!(!leased.is_reservation());
-    for decision in [
-        Decision::All(leased.clone()),
-        Decision::Inside(leased.clone()),
-    ] {
-        assert_eq!(decision.cover().as_ref(), Some(&leased));
-    }
-    assert_eq!(Decision::Nothing.cover(), None);
+    let basis = Basis::InheritedLease;
+    assert!(!Cover { basis, ..cover }.is_reservation());
 }
 
 #[test]
 fn a_part_that_a_sibling_reserved_is_not_around_us() {
-    let held = |pid: i32, hold: i32, distance| {
-        let text = format!(
-            "getgpu\0--holder\0{}\0caller=7(bash)\0start=1\0hold={hold}(x)\0",
-            uuid(1)
-        );
-        let holder = HolderProcess::parse(pid, 0, text.as_bytes()).unwrap();
-        Candidate {
-            basis: Basis::Reservation(Box::new(holder)),
-            devices: vec![(uuid(1), half())],
-            distance,
-            in_use: false,
-        }
-    };
-    let grant = [uuid(1)];
+    let far = usize::MAX;
+    let held = |hold: i32, distance| part(5, &format!("hold={hold}(x)\0"), distance);
     #[rustfmt::skip]
     let cases = [
-        ("for another task", held(5, 99, usize::MAX), true, false, false),
-        ("all of another task's, as it is", held(5, 99, usize::MAX), true, true, true),
-        ("for an ancestor", held(5, 99, 2), true, false, true),
-        ("for the whole job", held(5, 0, usize::MAX), true, false, true),
-        ("beside a grant by index", held(5, 0, usize::MAX), false, false, false),
+        ("for another task", held(99, far), true, false, false),
+        ("all of another task's, as it is", held(99, far), true, true, true),
+        ("for an ancestor", held(99, 2), true, false, true),
+        ("for the whole job", held(0, far), true, false, true),
+        ("beside a grant by index", held(0, far), false, false, false),
         ("whole", reserved(5, &[1]), false, false, true),
     ];
     for (what, candidate, by_uuid, wants_all, inside) in cases {
-        let question = OwnershipQuestion {
-            grant: &grant,
-            by_uuid,
-            count: 1,
-            share: false,
-            wants_all: &|_, _| wants_all,
-        };
-        assert_eq!(
-            decide(&question, &[candidate]) != Decision::Nothing,
-            inside,
-            "{what}"
-        );
+        let decision = of_one(&[candidate], by_uuid, false, wants_all);
+        assert_eq!(decision != Decision::Nothing, inside, "{what}");
     }
 }

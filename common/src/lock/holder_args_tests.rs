@@ -52,22 +52,19 @@ fn what_an_older_holder_wrote_is_read() {
     );
     let read = |bytes: &[u8]| HolderProcess::parse(7, 0, bytes).map(|holder| holder.args);
     let holder = read(bytes.as_bytes()).unwrap();
-    let caller = (
-        holder.caller.pid,
-        holder.caller.name.as_str(),
-        holder.caller.start,
-    );
-    assert_eq!(caller, (4711, "my (odd) shell", 99));
-    assert_eq!(holder.held_for().unwrap().pid, 4712);
+    let caller = &holder.caller;
     assert_eq!(
-        [
-            &[(4712, 1), (4711, 1), (1, 1)][..],
-            &[(5, 1), (9, 90), (4711, 1)],
-            &[(5, 1)]
-        ]
-        .map(|lineage| holder.distance(lineage)),
-        [0, 2, usize::MAX]
+        (caller.pid, &*caller.name, caller.start),
+        (4711, "my (odd) shell", 99)
     );
+    assert_eq!(holder.held_for().unwrap().pid, 4712);
+    for (lineage, distance) in [
+        (&[(4712, 1), (4711, 1), (1, 1)][..], 0),
+        (&[(5, 1), (9, 90), (4711, 1)], 2),
+        (&[(5, 1)], usize::MAX),
+    ] {
+        assert_eq!(holder.distance(lineage), distance, "{lineage:?}");
+    }
     assert_eq!(holder.devices[0].as_str(), uuid);
     for bad in [
         "",
@@ -92,20 +89,6 @@ fn a_holder_with_a_word_that_cannot_be_meant_is_none() {
     for bad in ["since=soon", "grant=8", "grant=", "hold=x(sh)", "hold=8(sh"] {
         assert_eq!(holder(&[bad]), None, "{bad}");
     }
-}
-
-#[test]
-fn what_kind_of_reservation_it_is() {
-    let kind = |words: &[&str]| {
-        let args = holder(words).unwrap();
-        (args.is_plain(), args.held_for().map(|process| process.pid))
-    };
-    assert_eq!(kind(&["for=60"]), (true, None));
-    assert_eq!(kind(&["hold=0()"]), (false, None));
-    assert_eq!(
-        kind(&["hold=4711(sh)", "hold-start=5"]),
-        (false, Some(4711))
-    );
 }
 
 #[test]

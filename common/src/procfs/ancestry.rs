@@ -48,17 +48,9 @@ mod tests {
 
     fn stat(pid: i32, arg_start: u64, forked: bool) -> Stat {
         Stat {
-            pid,
-            comm: "sh".into(),
-            state: 'S',
-            ppid: 0,
-            exiting: false,
-            threads: 1,
-            terminal: 0,
-            kernel: false,
-            forked,
-            start: 1,
             arg_start,
+            forked,
+            ..Stat::parse(format!("{pid} (sh) S{}", " 0".repeat(19)).as_bytes()).unwrap()
         }
     }
 
@@ -69,23 +61,18 @@ mod tests {
             stat(30, 7, true), stat(20, 7, true), stat(10, 7, false), stat(5, 9, true),
             stat(1, 9, false),
         ];
-        assert_eq!(caller(&chain).unwrap().pid, 10);
-        assert_eq!(caller(&chain[3..]).unwrap().pid, 1);
+        let of = |chain: &[Stat]| caller(chain).map(|stat| stat.pid);
         assert_eq!(
-            caller(&[stat(3, 0, true), stat(2, 0, false)]).unwrap().pid,
-            3,
-            "unreadable: no fork is assumed"
+            [of(&chain), of(&chain[3..]), of(&[])],
+            [Some(10), Some(1), None]
         );
-        assert_eq!(
-            caller(&[stat(3, 7, false), stat(2, 7, false)]).unwrap().pid,
-            3,
-            "two programs"
-        );
-        assert_eq!(
-            caller(&[stat(3, 7, true), stat(1, 9, false)]).unwrap().pid,
-            3,
-            "a fork that another process has adopted"
-        );
-        assert_eq!(caller(&[]), None);
+        // Unreadable: no fork is assumed; two programs; a fork that another has adopted.
+        for (own, parent) in [
+            (stat(3, 0, true), stat(2, 0, false)),
+            (stat(3, 7, false), stat(2, 7, false)),
+            (stat(3, 7, true), stat(1, 9, false)),
+        ] {
+            assert_eq!(of(&[own, parent]), Some(3));
+        }
     }
 }

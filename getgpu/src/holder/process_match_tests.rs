@@ -1,49 +1,34 @@
 use super::*;
-use getgpu_common::lock::holder_args::Until;
-use getgpu_common::procfs::Process;
 
 fn stat(pid: i32, ppid: i32, start: u64, comm: &str) -> Stat {
+    let line = format!("{pid} ({comm}) S {ppid}{} {start}", " 0".repeat(17));
     Stat {
-        pid,
-        comm: comm.into(),
-        state: 'S',
-        ppid,
-        exiting: false,
-        threads: 1,
-        terminal: 0,
-        kernel: false,
-        forked: false,
-        start,
         arg_start: start * 10,
+        ..Stat::parse(line.as_bytes()).unwrap()
     }
 }
 
-const PLAIN: Evidence = Evidence {
-    own_uid: true,
-    environment: EnvMatch::Nothing,
-    argument: false,
-    chooses: false,
-};
-const DEVICE: Evidence = Evidence {
-    environment: EnvMatch::Device,
-    ..PLAIN
-};
-const TEXT: Evidence = Evidence {
-    environment: EnvMatch::PrintedText,
-    ..PLAIN
-};
+const PLAIN: Evidence = of(EnvMatch::Nothing);
+const DEVICE: Evidence = of(EnvMatch::Device);
+const TEXT: Evidence = of(EnvMatch::PrintedText);
+const UNREADABLE: Evidence = of(EnvMatch::Unreadable);
 const ARGUMENT: Evidence = Evidence {
     argument: true,
-    ..PLAIN
-};
-const UNREADABLE: Evidence = Evidence {
-    environment: EnvMatch::Unreadable,
     ..PLAIN
 };
 const WAITS: Evidence = Evidence {
     chooses: true,
     ..DEVICE
 };
+
+const fn of(environment: EnvMatch) -> Evidence {
+    Evidence {
+        own_uid: true,
+        environment,
+        argument: false,
+        chooses: false,
+    }
+}
 
 fn view() -> View {
     View {
@@ -66,21 +51,12 @@ fn uuid(n: u32) -> Uuid {
 }
 
 fn reservation(devices: &[u32], grant: &[u32], value: &str) -> HolderArgs {
+    let list = |numbers: &[u32]| numbers.iter().map(|n| uuid(*n)).collect::<Vec<_>>();
+    let args = HolderArgs::parse([&*Uuid::join(&list(devices)), "caller=10(bash)", "start=100"]);
     HolderArgs {
-        devices: devices.iter().map(|n| uuid(*n)).collect(),
-        grant: grant.iter().map(|n| uuid(*n)).collect(),
+        grant: list(grant),
         value: value.into(),
-        caller: Process {
-            pid: 10,
-            start: 100,
-            name: "bash".into(),
-        },
-        job: None,
-        record: None,
-        since: 200,
-        granted: false,
-        until: Until::Released,
-        tag: None,
+        ..args.unwrap()
     }
 }
 
@@ -104,19 +80,19 @@ fn a_value_names_a_device_in_every_spelling() {
 
 #[test]
 fn the_whole_larger_grant_names_no_device() {
-    let args = reservation(&[1], &[1, 2, 3], "");
-    let value = |devices: &[u32]| {
-        devices
-            .iter()
-            .map(|n| uuid(*n).to_string())
-            .collect::<Vec<_>>()
-            .join(",")
-    };
-    assert_eq!(match_value(&value(&[3, 1, 2]), &args), EnvMatch::Nothing);
-    assert_eq!(match_value(&value(&[1, 2]), &args), EnvMatch::Device);
-    assert_eq!(match_value(&value(&[2, 3]), &args), EnvMatch::Nothing);
-    let all = reservation(&[1, 2], &[], "");
-    assert_eq!(match_value(&value(&[1, 2]), &all), EnvMatch::Device);
+    let (larger, all) = (
+        reservation(&[1], &[1, 2, 3], ""),
+        reservation(&[1, 2], &[], ""),
+    );
+    #[rustfmt::skip]
+    let cases = [
+        (&[3, 1, 2][..], &larger, EnvMatch::Nothing), (&[1, 2], &larger, EnvMatch::Device),
+        (&[2, 3], &larger, EnvMatch::Nothing), (&[1, 2], &all, EnvMatch::Device),
+    ];
+    for (devices, args, expected) in cases {
+        let value = Uuid::join(&devices.iter().map(|n| uuid(*n)).collect::<Vec<_>>());
+        assert_eq!(match_value(&value, args), expected, "{devices:?}");
+    }
 }
 
 #[test]

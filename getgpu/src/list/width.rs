@@ -63,15 +63,9 @@ mod tests {
 
     #[test]
     fn the_widest_column_gives_way_first() {
-        assert_eq!(
-            fit(&[5, 30, 10], &[None, Some(8), Some(8)], 30),
-            [5, 13, 10]
-        );
-        assert_eq!(fit(&[5, 3], &[None, Some(2)], 80), [5, 3]);
-        assert_eq!(
-            fit(&[50, 30], &[None, Some(8)], 20),
-            [50, 8],
-            "nothing is lost"
-        );
+        let (one, two) = (Some(8), Some(2));
+        assert_eq!(fit(&[5, 30, 10], &[None, one, one], 30), [5, 13, 10]);
+        assert_eq!(fit(&[5, 3], &[None, two], 80), [5, 3]);
+        assert_eq!(fit(&[50, 30], &[None, one], 20), [50, 8], "nothing is lost");
     }
 }

@@ -10,31 +10,22 @@ fn parse(words: &str) -> Result<Options, Failure> {
 
 #[test]
 fn what_was_typed() {
-    assert_eq!(parse("").unwrap().action, Action::Print(None));
-    assert_eq!(parse("3").unwrap().action, Action::Print(Some(3)));
-    for list in ["-l", "-L", "--list"] {
-        assert_eq!(parse(list).unwrap().action, Action::List);
+    use Action::{List, Print};
+    // --hold takes its value after = only; the type decides what is counted.
+    #[rustfmt::skip]
+    let cases = [
+        ("", Print(None)), ("3", Print(Some(3))), ("-l", List), ("-L", List), ("--list", List),
+        ("--hold 3", Print(Some(3))), ("--type gpu 3", Print(Some(3))),
+    ];
+    for (words, action) in cases {
+        assert_eq!(parse(words).unwrap().action, action, "{words}");
     }
-    assert_eq!(parse("--hold").unwrap().keep, Keep::Hold(None));
-    assert_eq!(
-        parse("--hold 3").unwrap().action,
-        Action::Print(Some(3)),
-        "--hold takes its value after = only"
-    );
-    assert_eq!(parse("--hold=77").unwrap().keep, Keep::Hold(Some(77)));
-    assert_eq!(
-        parse("--for 1.5m").unwrap().reserve_for,
-        Some(Duration::from_secs(90))
-    );
-    assert_eq!(
-        parse("-w 30").unwrap().choices.first_of(&["wait"]),
-        Some("-w")
-    );
-    assert_eq!(
-        parse("--type gpu 3").unwrap().action,
-        Action::Print(Some(3)),
-        "the type decides what is counted"
-    );
+    for (words, pid) in [("--hold", None), ("--hold=77", Some(77))] {
+        assert_eq!(parse(words).unwrap().keep, Keep::Hold(pid));
+    }
+    let (time, wait) = (parse("--for 1.5m").unwrap(), parse("-w 30").unwrap());
+    assert_eq!(time.reserve_for, Some(Duration::from_secs(90)));
+    assert_eq!(wait.choices.first_of(&["wait"]), Some("-w"));
     assert!(matches!(parse("--help").unwrap().action, Action::Text(_)));
 }
 
@@ -73,18 +64,6 @@ fn what_is_wrong_is_one_line() {
 }
 
 #[test]
-fn a_time_that_was_taken_for_an_index_is_hinted_at() {
-    let failure = parse("--wait 30").unwrap_err();
-    assert!(
-        failure
-            .message
-            .contains("INDEX 30 and --wait exclude each other"),
-        "{failure}"
-    );
-    assert!(failure.hint.unwrap().contains("--wait=30"));
-}
-
-#[test]
 fn every_option_is_in_the_help_with_its_letters() {
     let Action::Text(help) = parse("--help").unwrap().action else {
         panic!()
@@ -107,21 +86,24 @@ fn every_option_is_in_the_help_with_its_letters() {
 
 #[test]
 fn a_word_that_is_no_index_is_answered_by_what_was_meant() {
-    let hint = |words: &[&str]| {
-        let words = std::iter::once(&"getgpu").chain(words).map(Into::into);
-        let failure = super::parse(words.skip(1)).unwrap_err();
-        failure.hint.unwrap()
-    };
-    for (words, meant) in [
-        (&["./app"][..], "did you mean cudawrap -- ./app?"),
-        (&["--", "./app", "-x"], "did you mean cudawrap -- ./app -x?"),
-        (&["sh", "run.sh"], "did you mean cudawrap -- sh run.sh?"),
-        (&["status"], "did you mean getgpu --list?"),
-        (&["ls"], "did you mean getgpu --list?"),
-        (&["watch"], "did you mean getgpu --watch?"),
-        (&["nosuchword"], "getgpu --help"),
-        (&["--mem", "10G"], "did you mean --min-memory?"),
-    ] {
-        assert!(hint(words).contains(meant), "{words:?}: {}", hint(words));
+    #[rustfmt::skip]
+    let cases = [
+        ("./app", "did you mean cudawrap -- ./app?"),
+        ("-- ./app -x", "did you mean cudawrap -- ./app -x?"),
+        ("sh run.sh", "did you mean cudawrap -- sh run.sh?"),
+        ("status", "did you mean getgpu --list?"), ("ls", "did you mean getgpu --list?"),
+        ("watch", "did you mean getgpu --watch?"), ("nosuchword", "getgpu --help"),
+        ("--mem 10G", "did you mean --min-memory?"),
+        // A time that was taken for an index.
+        ("--wait 30", "--wait=30"),
+    ];
+    for (words, meant) in cases {
+        let hint = parse(words).unwrap_err().hint.unwrap();
+        assert!(hint.contains(meant), "{words}: {hint}");
     }
+    let both = parse("--wait 30").unwrap_err().message;
+    assert!(
+        both.contains("INDEX 30 and --wait exclude each other"),
+        "{both}"
+    );
 }
