@@ -132,30 +132,22 @@ mod tests {
 
     #[test]
     fn a_process_knows_its_job() {
-        let of = |pairs: &[(&str, &str)]| {
-            Job::of_environment(&|name| {
-                pairs
-                    .iter()
-                    .find(|(known, _)| *known == name)
-                    .map(|(_, v)| (*v).to_owned())
-            })
-        };
-        assert_eq!(of(&[]), None);
-        assert_eq!(
-            of(&[("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "0")]),
-            job("7", None)
-        );
-        assert_eq!(
-            of(&[
-                ("SLURM_JOB_ID", "7"),
-                ("SLURM_STEP_ID", "2"),
-                ("SLURM_PROCID", "3")
-            ]),
-            job("7.2", 3)
-        );
-        assert_eq!(of(&[("SLURM_JOB_ID", "x")]), None);
-        assert_eq!(of(&[("PBS_JOBID", "12[3].host")]), job("12[3].host", None));
-        assert_eq!(of(&[("LSB_JOBID", "a b\n")]), None);
+        #[rustfmt::skip]
+        let cases = [
+            (&[][..], None),
+            (&[("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "0")], job("7", None)),
+            (&[("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "2"), ("SLURM_PROCID", "3")], job("7.2", 3)),
+            (&[("SLURM_JOB_ID", "x")], None),
+            (&[("PBS_JOBID", "12[3].host")], job("12[3].host", None)),
+            (&[("LSB_JOBID", "a b\n")], None),
+        ];
+        for (pairs, expected) in cases {
+            let found = Job::of_environment(&|name| {
+                let pair = pairs.iter().find(|(known, _)| *known == name);
+                pair.map(|(_, value)| (*value).to_owned())
+            });
+            assert_eq!(found, expected, "{pairs:?}");
+        }
         assert_eq!(job("7.2", 3).unwrap().to_string(), "7.2 task 3");
     }
 

@@ -129,25 +129,17 @@ mod tests {
         };
         let text = "MIG-0d1e2f30-1111-5222-8333-444455556666 user=4000000000 program=my\\napp_x share=0.25";
         assert_eq!(record.text(), text);
-        assert!(
-            Record {
-                share: 1.0,
-                ..record
-            }
-            .text()
-            .ends_with(" share=1")
-        );
+        let share = 1.0;
+        assert!(Record { share, ..record }.text().ends_with(" share=1"));
         let job = Job {
             id: "7.0".into(),
             task: Some(2),
         };
+        let job = Some(&job);
         assert!(
-            Record {
-                job: Some(&job),
-                ..record
-            }
-            .text()
-            .ends_with(" share=0.25 job=7.0 task=2")
+            Record { job, ..record }
+                .text()
+                .ends_with(" share=0.25 job=7.0 task=2")
         );
     }
 }

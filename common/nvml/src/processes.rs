@@ -83,44 +83,25 @@ mod tests {
 
     #[test]
     fn each_layout_at_its_stride() {
+        let entry = |pid, memory, instance| Entry {
+            pid,
+            memory,
+            instance,
+        };
         let ids = u64::from(7u32) | (u64::from(1u32) << 32);
         #[rustfmt::skip]
         let wide = [
             11, 500, ids, 0, 12, NOT_AVAILABLE, u64::MAX, 0, FILL, FILL, FILL, FILL,
         ];
-        let found = decode(&wide, 3, Layout::Wide);
-        assert!(!is_pid(found[2].pid), "an entry that was never written");
-        assert_eq!(
-            (found.len(), found[2].memory, found[2].instance),
-            (3, None, None)
-        );
-        assert_eq!(
-            found[0],
-            Entry {
-                pid: 11,
-                memory: Some(500),
-                instance: Some((7, 1))
-            }
-        );
-        assert_eq!(
-            found[1],
-            Entry {
-                pid: 12,
-                memory: None,
-                instance: None
-            }
-        );
-        let present = [11, 500, ids, 12, 600, ids];
-        assert_eq!(
-            decode(&present, 2, Layout::Present)
-                .iter()
-                .map(|e| e.pid)
-                .collect::<Vec<_>>(),
-            [11, 12]
-        );
-        assert_eq!(
-            decode(&[11, 500, 12, 600], 2, Layout::First)[1].memory,
-            Some(600)
-        );
+        let mut found = decode(&wide, 3, Layout::Wide);
+        let unwritten = found.pop().unwrap();
+        assert!(!is_pid(unwritten.pid), "an entry that was never written");
+        assert_eq!((unwritten.memory, unwritten.instance), (None, None));
+        let (first, second) = (entry(11, Some(500), Some((7, 1))), entry(12, None, None));
+        assert_eq!(found, [first, second]);
+        let present = decode(&[11, 500, ids, 12, 600, ids], 2, Layout::Present);
+        assert!(present.iter().map(|entry| entry.pid).eq([11, 12]));
+        let oldest = decode(&[11, 500, 12, 600], 2, Layout::First);
+        assert_eq!(oldest[1].memory, Some(600));
     }
 }

@@ -173,18 +173,12 @@ pub fn fnv1a(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
+    #[rustfmt::skip]
     fn regions(span: Span) -> [Range; 10] {
         [
-            span.lease(),
-            span.reservation(),
-            span.inner_lease(),
-            span.inner_reservation(),
-            span.lingering(),
-            span.inner_lingering(),
-            span.lease_pids(),
-            span.reservation_pids(),
-            span.lease_uids(),
-            span.reservation_uids(),
+            span.lease(), span.reservation(), span.inner_lease(), span.inner_reservation(),
+            span.lingering(), span.inner_lingering(), span.lease_pids(), span.reservation_pids(),
+            span.lease_uids(), span.reservation_uids(),
         ]
     }
 
@@ -200,8 +194,6 @@ mod tests {
         assert!(span.0 + SPAN < i64::MAX);
     }
 
-    /// Written down once: a version that computes other places would not exclude programs
-    /// of older ones.
     #[test]
     fn the_layout_never_changes() {
         let of = |end| {
@@ -209,55 +201,35 @@ mod tests {
             Span::of(&Uuid::parse(&uuid).unwrap()).0 / SPAN
         };
         // The hashes of the last two are the largest and zero.
-        assert_eq!(
-            ["444455556666", "00000381e1fe", "00000bcfdd2a"].map(of),
-            [235_819_117, (1 << 29) - 2, 1]
-        );
-        assert_eq!(
-            fnv1a(b"a"),
-            0xaf63_dc4c_8601_ec8c,
-            "published FNV-1a test value"
-        );
-        let starts = regions(Span(0)).map(Range::start);
-        assert_eq!(
-            starts,
-            [
-                0x10_0000,
-                0x20_0000,
-                0x30_0000,
-                0x40_0000,
-                0x60_0000,
-                0x70_0000,
-                0x100_0000,
-                0x200_0000,
-                0x1_0000_0000,
-                0x2_1000_0000
-            ]
-        );
+        let spans = ["444455556666", "00000381e1fe", "00000bcfdd2a"].map(of);
+        assert_eq!(spans, [235_819_117, (1 << 29) - 2, 1]);
+        let published = 0xaf63_dc4c_8601_ec8c;
+        assert_eq!(fnv1a(b"a"), published, "FNV-1a test value");
+        #[rustfmt::skip]
+        let starts = [
+            0x10_0000, 0x20_0000, 0x30_0000, 0x40_0000, 0x60_0000, 0x70_0000, 0x100_0000,
+            0x200_0000, 0x1_0000_0000, 0x2_1000_0000,
+        ];
+        assert_eq!(regions(Span(0)).map(Range::start), starts);
         assert_eq!(UNITS, 720_720);
         let both = Span(0).lease_and_reservation();
+        let (lease, reservation) = (Span(0).lease(), Span(0).reservation());
         assert_eq!(
             (both.start(), both.end()),
-            (Span(0).lease().start(), Span(0).reservation().end())
+            (lease.start(), reservation.end())
         );
-        assert_eq!(
-            [tag(1001, "train"), tag(0, "slurm-4711")].map(Range::start),
-            [0x2_f06b_288f, 0x2_f062_070e]
-        );
+        let tags = [tag(1001, "train"), tag(0, "slurm-4711")].map(Range::start);
+        assert_eq!(tags, [0x2_f06b_288f, 0x2_f062_070e]);
     }
 
     #[test]
     fn the_first_span_holds_the_queues_and_the_uids() {
         let (first, last) = (ticket_range(0), ticket_range(QUEUES - 1));
         assert!(several().start() > dispenser().end() && first.start() > several().end());
-        assert_eq!(
-            (first.start(), last.end()),
-            (all_tickets().start(), all_tickets().end())
-        );
-        assert_eq!(
-            (first.start(), ticket_range(1).start(), uid(0).start()),
-            (1024, 1024 + 4_194_304, 12_884_901_888)
-        );
+        let all = all_tickets();
+        assert_eq!((first.start(), last.end()), (all.start(), all.end()));
+        let starts = [first, ticket_range(1), uid(0)].map(Range::start);
+        assert_eq!(starts, [1024, 1024 + 4_194_304, 12_884_901_888]);
         assert!(last.end() < uid(0).start() && uid(u32::MAX).end() == SPAN);
         let (tags, waiters) = (0x2_f000_0000 + 0x100_0000, waiter_pids());
         assert!(last.end() < 0x2_f000_0000 && tags < waiters.start());

@@ -114,11 +114,8 @@ mod tests {
     use super::*;
 
     fn units(runs: &[(i64, i64)]) -> Units {
-        Units::ordered(
-            runs.iter()
-                .map(|(start, len)| Range::new(*start, *len).unwrap())
-                .collect(),
-        )
+        let range = |(start, len): &(i64, i64)| Range::new(*start, *len).unwrap();
+        Units::ordered(runs.iter().map(range).collect())
     }
 
     #[test]
@@ -138,13 +135,12 @@ mod tests {
         let free = Units::whole().difference(&units(&[(UNITS / 3, UNITS / 3)]));
         let part = free.first(UNITS / 2).unwrap();
         assert_eq!((part.count(), part.0.len()), (UNITS / 2, 2));
-        assert_eq!(
-            free.difference(&part).count(),
-            UNITS - UNITS / 3 - UNITS / 2
-        );
-        assert_eq!(
-            [UNITS, 0, -1].map(|count| free.first(count)),
-            [const { None }; 3]
+        let left = free.difference(&part).count();
+        assert_eq!(left, UNITS - UNITS / 3 - UNITS / 2);
+        assert!(
+            [UNITS, 0, -1]
+                .iter()
+                .all(|count| free.first(*count).is_none())
         );
     }
 
@@ -153,22 +149,13 @@ mod tests {
         let range = |start, len| Range::new(start, len).unwrap();
         let region = range(1000, UNITS);
         let file = [range(900, 150), range(1050, 10), range(2000, 5)];
-        let found = Units::of(file, region);
-        assert_eq!(found, units(&[(0, 60), (1000, 5)]));
-        assert_eq!(
-            found.at(region).collect::<Vec<_>>(),
-            [range(1000, 60), range(2000, 5)]
-        );
+        let (found, two) = (Units::of(file, region), units(&[(0, 60), (1000, 5)]));
+        assert_eq!(found, two);
+        assert!(found.at(region).eq([range(1000, 60), range(2000, 5)]));
+        assert!(found.runs().eq([range(0, 60), range(1000, 5)]));
         assert_eq!(found.union(&units(&[(30, 970)])), units(&[(0, 1005)]));
-        assert_eq!(
-            units(&[(0, 10), (20, 10)]).difference(&units(&[(5, 20)])),
-            units(&[(0, 5), (25, 5)])
-        );
+        let rest = units(&[(0, 10), (20, 10)]).difference(&units(&[(5, 20)]));
+        assert_eq!(rest, units(&[(0, 5), (25, 5)]));
         assert!(Units::whole().is_whole() && Units::default().is_empty());
-        let two = units(&[(0, 60), (1000, 5)]);
-        assert_eq!(
-            two.runs().collect::<Vec<_>>(),
-            [range(0, 60), range(1000, 5)]
-        );
     }
 }

@@ -147,26 +147,16 @@ mod tests {
 
     #[test]
     fn parts_of_a_range() {
-        let lock = |start, len| OwnLock {
-            inode: 5,
-            range: Range::new(start, len).unwrap(),
+        let range = |start, len| Range::new(start, len).unwrap();
+        let lock = |inode, start, len| OwnLock {
+            inode,
+            range: range(start, len),
         };
+        #[rustfmt::skip]
         let locks = [
-            lock(900, 200),
-            lock(1500, 10),
-            lock(1500, 10),
-            OwnLock {
-                inode: 6,
-                ..lock(1200, 50)
-            },
+            lock(5, 900, 200), lock(5, 1500, 10), lock(5, 1500, 10), lock(6, 1200, 50),
         ];
-        let range = Range::new(1000, 840).unwrap();
-        assert_eq!(
-            within(&locks, 5, range),
-            [
-                Range::new(1000, 100).unwrap(),
-                Range::new(1500, 10).unwrap()
-            ]
-        );
+        let parts = [range(1000, 100), range(1500, 10)];
+        assert_eq!(within(&locks, 5, range(1000, 840)), parts);
     }
 }

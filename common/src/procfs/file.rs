@@ -108,30 +108,23 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_for_a_moment_is_not_gone() {
-        for (persistent, fails, asked) in [(false, 3, 4), (false, 100, TRIES), (true, 10, 11)] {
-            for errno in [libc::ENFILE, libc::ENOMEM] {
-                let mut tries = 0;
-                let answer = retried(persistent, || {
-                    tries += 1;
-                    if tries > fails {
-                        Ok(tries)
-                    } else {
-                        Err(std::io::Error::from_raw_os_error(errno))
-                    }
-                });
-                assert_eq!(
-                    (tries, answer.is_ok()),
-                    (asked, tries > fails),
-                    "{persistent} {fails}"
-                );
-            }
+        let asked = |persistent, fails, errno| {
+            let mut tries = 0;
+            let answer = retried(persistent, || {
+                tries += 1;
+                let failed = tries <= fails;
+                (!failed)
+                    .then_some(())
+                    .ok_or_else(|| std::io::Error::from_raw_os_error(errno))
+            });
+            (tries, answer.is_ok())
+        };
+        for errno in [libc::ENFILE, libc::ENOMEM] {
+            assert_eq!(asked(false, 3, errno), (4, true));
+            assert_eq!(asked(false, 100, errno), (TRIES, false));
+            assert_eq!(asked(true, 10, errno), (11, true));
         }
-        let mut tries = 0;
-        let _ = retried::<()>(true, || {
-            tries += 1;
-            Err(std::io::Error::from_raw_os_error(libc::ENOENT))
-        });
-        assert_eq!(tries, 1, "gone is gone");
+        assert_eq!(asked(true, 100, libc::ENOENT), (1, false), "gone is gone");
     }
 
     #[test]
@@ -145,24 +138,22 @@ mod tests {
 
     #[test]
     fn a_file_of_any_length_is_read_whole() {
-        #[rustfmt::skip]
-        let cases = [
-            0, 1, MOST_FILES - 1, MOST_FILES, MOST_FILES + 1, 5 * MOST_FILES,
-        ];
-        for length in cases {
+        for length in [
+            0,
+            1,
+            MOST_FILES - 1,
+            MOST_FILES,
+            MOST_FILES + 1,
+            5 * MOST_FILES,
+        ] {
             let file = tempfile::NamedTempFile::new().unwrap();
             let bytes: Vec<u8> = (0..length).map(|place| (place % 251) as u8).collect();
             std::fs::write(file.path(), &bytes).unwrap();
-            assert_eq!(
-                whole(file.path().to_str().unwrap()).unwrap(),
-                bytes,
-                "{length} bytes"
-            );
+            let read = whole(file.path().to_str().unwrap());
+            assert_eq!(read.unwrap(), bytes, "{length} bytes");
         }
         assert_eq!(whole("/proc/self/stat").unwrap().last(), Some(&b'\n'));
-        assert_eq!(
-            whole("/proc/0/stat").unwrap_err().raw_os_error(),
-            Some(libc::ENOENT)
-        );
+        let gone = whole("/proc/0/stat").unwrap_err();
+        assert_eq!(gone.raw_os_error(), Some(libc::ENOENT));
     }
 }

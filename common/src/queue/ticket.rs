@@ -187,34 +187,24 @@ mod tests {
         let lock_file = lock_file(&dir);
         let draw = |queue| Ticket::draw(&lock_file, queue).unwrap();
         let (a, b, mut c) = (draw(7), draw(7), draw(7));
-        let numbers = [&a, &b, &c].map(|ticket| ticket.number.unwrap() - a.number.unwrap());
+        let first = a.number.unwrap();
+        let numbers = [&a, &b, &c].map(|ticket| ticket.number.unwrap() - first);
         assert_eq!(numbers, [0, 1, 2]);
         assert_eq!((a.is_head().unwrap(), c.is_head().unwrap()), (true, false));
-        assert_eq!(
-            (c.ahead().unwrap(), draw(8).ahead().unwrap()),
-            (2, 0),
-            "queues are apart"
-        );
-        assert_eq!(c.place().unwrap(), 2);
+        assert_eq!((c.ahead().unwrap(), c.place().unwrap()), (2, 2));
+        assert_eq!(draw(8).ahead().unwrap(), 0, "queues are apart");
         drop(b);
         assert_eq!(c.ahead().unwrap(), 1, "who leaves is passed over");
+        // A number that was left is not given again before those above it.
         let d = draw(7);
-        assert_eq!(
-            d.number,
-            c.number.map(|number| number + 1),
-            "a number that was left is not given again before those above it"
-        );
+        assert_eq!(d.number, Some(first + 3));
         let probe = lock_file.open().unwrap();
         assert_eq!(
-            (
-                waiting(&probe, Some(7)).unwrap(),
-                waiting(&probe, None).unwrap()
-            ),
-            (3, 3)
+            [Some(7), None].map(|queue| waiting(&probe, queue).unwrap()),
+            [3, 3]
         );
-        let first = a.number;
         drop((a, c, d));
-        assert_eq!(draw(7).number, first);
+        assert_eq!(draw(7).number, Some(first));
     }
 
     #[test]

@@ -36,20 +36,16 @@ mod tests {
 
     #[test]
     fn one_set_of_words() {
-        assert!(
-            ["1", "true", "yes", "on", "YES", " On "]
-                .iter()
-                .all(|word| on_or_off(word) == Some(true))
-        );
-        assert!(
-            ["", "0", "false", "no", "off", "Off"]
-                .iter()
-                .all(|word| on_or_off(word) == Some(false))
-        );
-        assert!(
-            ["2", "y", "enabled", "-1"]
-                .iter()
-                .all(|word| on_or_off(word).is_none())
-        );
+        let cases = [
+            ("1 true yes on YES On", Some(true)),
+            ("0 false no off Off", Some(false)),
+            ("2 y enabled -1", None),
+        ];
+        for (words, meant) in cases {
+            for word in words.split(' ') {
+                assert_eq!(on_or_off(&format!(" {word} ")), meant, "{word}");
+            }
+        }
+        assert_eq!(on_or_off(""), Some(false));
     }
 }

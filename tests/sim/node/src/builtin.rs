@@ -7,23 +7,10 @@ macro_rules! inventories {
     };
 }
 
-inventories!(
-    "16x7",
-    "a100x1",
-    "a100x8",
-    "a30x1-4",
-    "gpus4",
-    "h100x1",
-    "h200x1",
-    "h200x1-mig",
-    "mig4",
-    "mixed",
-    "none",
-    "one-gpu-two-cis",
-    "pre470",
-    "rtx-pro-6000",
-    "wide535",
-);
+inventories! {
+    "16x7", "a100x1", "a100x8", "a30x1-4", "gpus4", "h100x1", "h200x1", "h200x1-mig", "mig4",
+    "mixed", "none", "one-gpu-two-cis", "pre470", "rtx-pro-6000", "wide535",
+}
 
 /// The text of the inventory of this name.
 pub fn builtin(name: &str) -> Option<&'static str> {

@@ -21,22 +21,10 @@ macro_rules! unsupported {
 }
 
 unsupported! {
-    nvmlDeviceGetClockInfo
-    nvmlDeviceGetDecoderUtilization
-    nvmlDeviceGetDisplayActive
-    nvmlDeviceGetDisplayMode
-    nvmlDeviceGetDriverModel
-    nvmlDeviceGetDriverModel_v2
-    nvmlDeviceGetEncoderUtilization
-    nvmlDeviceGetEnforcedPowerLimit
-    nvmlDeviceGetFanSpeed
-    nvmlDeviceGetMaxClockInfo
-    nvmlDeviceGetNvLinkState
-    nvmlDeviceGetPcieThroughput
-    nvmlDeviceGetPerformanceState
-    nvmlDeviceGetPersistenceMode
-    nvmlDeviceGetPowerManagementLimit
-    nvmlDeviceGetProcessUtilization
-    nvmlDeviceGetTemperatureV
-    nvmlDeviceGetTotalEccErrors
+    nvmlDeviceGetClockInfo nvmlDeviceGetDecoderUtilization nvmlDeviceGetDisplayActive
+    nvmlDeviceGetDisplayMode nvmlDeviceGetDriverModel nvmlDeviceGetDriverModel_v2
+    nvmlDeviceGetEncoderUtilization nvmlDeviceGetEnforcedPowerLimit nvmlDeviceGetFanSpeed
+    nvmlDeviceGetMaxClockInfo nvmlDeviceGetNvLinkState nvmlDeviceGetPcieThroughput
+    nvmlDeviceGetPerformanceState nvmlDeviceGetPersistenceMode nvmlDeviceGetPowerManagementLimit
+    nvmlDeviceGetProcessUtilization nvmlDeviceGetTemperatureV nvmlDeviceGetTotalEccErrors
 }
