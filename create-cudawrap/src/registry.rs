@@ -161,13 +161,15 @@ mod tests {
     use std::ffi::OsStr;
     use std::fs::File;
 
+    fn note(dir: &tempfile::TempDir, folder: &str, mode: u32) -> Note {
+        let file = dir.path().join(folder).join("wrapped");
+        Note { file, mode }
+    }
+
     #[test]
     fn any_name_comes_back_and_garbage_is_left_out() {
         let dir = tempfile::tempdir().unwrap();
-        let note = Note {
-            file: dir.path().join("a/wrapped"),
-            mode: 0o700,
-        };
+        let note = note(&dir, "a", 0o700);
         let paths = [&b"/a\nb"[..], b"/a\\012", b"/\xff x"]
             .map(|bytes| PathBuf::from(OsStr::from_bytes(bytes)));
         note.set(&paths[0], false).unwrap();
@@ -184,18 +186,12 @@ mod tests {
     #[test]
     fn a_lock_on_the_directory_keeps_nothing_out_of_a_public_note() {
         let dir = tempfile::tempdir().unwrap();
-        let note = Note {
-            file: dir.path().join("a/wrapped"),
-            mode: 0o755,
-        };
+        let note = note(&dir, "a", 0o755);
         note.set(Path::new("/x"), true).unwrap();
         let stranger = File::open(dir.path().join("a")).unwrap();
         dirlock::lock(&stranger, std::time::Duration::ZERO, false).unwrap();
         note.set(Path::new("/y"), true).unwrap();
-        assert_eq!(
-            note.read().unwrap(),
-            [PathBuf::from("/x"), PathBuf::from("/y")]
-        );
+        assert_eq!(note.read().unwrap(), ["/x", "/y"].map(PathBuf::from));
         let lock = std::fs::metadata(dir.path().join("a").join(LOCK)).unwrap();
         assert_eq!(lock.permissions().mode() & 0o777, 0o600);
     }
@@ -204,10 +200,7 @@ mod tests {
     fn notes_that_are_made_at_once_are_all_kept() {
         let dir = tempfile::tempdir().unwrap();
         for mode in [0o755, 0o700] {
-            let note = Note {
-                file: dir.path().join(format!("{mode:o}/wrapped")),
-                mode,
-            };
+            let note = note(&dir, &format!("{mode:o}"), mode);
             let path = |n: usize| PathBuf::from(format!("/x/{n}"));
             note.set(&path(99), true).unwrap();
             std::thread::scope(|scope| {
@@ -226,15 +219,14 @@ mod tests {
     #[test]
     fn a_note_that_cannot_be_read_is_an_error_and_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let note = Note {
-            file: dir.path().join("wrapped"),
-            mode: 0o700,
-        };
+        let note = note(&dir, "", 0o700);
         assert!(note.read().unwrap().is_empty(), "there is none");
         std::fs::create_dir_all(note.path().join("kept")).unwrap();
         assert!(note.read().is_err());
         assert!(
-            note.set(Path::new("/x"), true).is_err() && note.set(Path::new("/x"), false).is_err()
+            [true, false]
+                .iter()
+                .all(|add| note.set(Path::new("/x"), *add).is_err())
         );
         assert!(note.path().join("kept").is_dir());
     }
@@ -243,14 +235,11 @@ mod tests {
     fn only_the_owner_looks_into_a_note_of_their_own() {
         let dir = tempfile::tempdir().unwrap();
         for expected in [0o755, 0o700] {
-            let folder = dir.path().join(format!("{expected:o}"));
-            let file = folder.join("wrapped");
-            Note {
-                file,
-                mode: expected,
-            }
-            .set(Path::new("/x"), true)
-            .unwrap();
+            let name = format!("{expected:o}");
+            let folder = dir.path().join(&name);
+            note(&dir, &name, expected)
+                .set(Path::new("/x"), true)
+                .unwrap();
             let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
             assert_eq!(mode(&folder), expected);
             assert_eq!(mode(&folder.join("wrapped")), 0o644);
@@ -261,11 +250,14 @@ mod tests {
     fn a_note_is_the_same_whatever_the_umask_is() {
         let script = "umask $1; exec \"$0\" --exact registry::tests::only_the_owner_looks_into_a_note_of_their_own";
         for umask in ["077", "0"] {
-            let mut command = std::process::Command::new("sh");
-            let command = command
+            let own = std::env::current_exe().unwrap();
+            let mut shell = std::process::Command::new("sh");
+            let output = shell
                 .args(["-c", script])
-                .arg(std::env::current_exe().unwrap());
-            let output = command.arg(umask).output().unwrap();
+                .arg(own)
+                .arg(umask)
+                .output()
+                .unwrap();
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(text.contains("1 passed"), "{umask}: {text}");
         }

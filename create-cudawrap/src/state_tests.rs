@@ -50,6 +50,8 @@ fn what_is_unusual_at_a_path_is_named() {
         (File, Absent, Form::Empty, None),
         (File, File, Form::Program, None),
         (File, File, Form::Empty, Some(format!("an empty file{beside}"))),
+        (File, File, Form::CutShort, Some(format!("a program whose end is missing{beside}"))),
+        (File, File, Form::Unknown, Some(format!("a file that the kernel cannot execute{beside}"))),
         (File, File, Form::ScriptOfWrapped, Some(format!("a script that names CUDAWRAP_, so not a newer program{beside}"))),
     ];
     for (app, hidden, form, expected) in cases {
@@ -58,6 +60,14 @@ fn what_is_unusual_at_a_path_is_named() {
             expected,
             "{app:?} {hidden:?} {form:?}"
         );
+    }
+    for form in [
+        Form::Empty,
+        Form::CutShort,
+        Form::Unknown,
+        Form::ScriptOfWrapped,
+    ] {
+        assert_eq!(state(&seen(File, File, form)), State::Unclear, "{form:?}");
     }
     let mut dangling = seen(Link(Leads::Elsewhere), Absent, Form::Program);
     dangling.app.leads_to = None;
