@@ -41,10 +41,7 @@ mod tests {
 
     #[test]
     fn nine_tenths_of_the_share() {
-        let fraction = |part| variables(part)[1].1.clone();
-        assert_eq!(
-            [fraction(0.5), fraction(0.25), fraction(1.0 / 3.0)],
-            ["0.45", "0.225", "0.3"]
-        );
+        let fractions = [0.5, 0.25, 1.0 / 3.0].map(|part| variables(part)[1].1.clone());
+        assert_eq!(fractions, ["0.45", "0.225", "0.3"]);
     }
 }

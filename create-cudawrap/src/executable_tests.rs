@@ -37,14 +37,10 @@ fn forms_are_told_by_content() {
     // The bytes of a mark that are no note prove nothing.
     let inside = [b"#!/bin/sh\n", &marked[..]].concat();
     assert_eq!(form_of(&inside), Form::Script);
-    assert_eq!(
-        form_of(&[elf_with(&[0; 36]), marked].concat()),
-        Form::Program
-    );
+    let behind = [elf_with(&[0; 36]), marked].concat();
+    assert_eq!(form_of(&behind), Form::Program);
     assert_eq!(form_of(b""), Form::Empty);
     assert_eq!(form_of(b"echo no first line\n"), Form::Unknown);
-    assert_eq!(
-        form_of(b"#!/bin/sh\nexec \"$d/CUDAWRAP_$n\"\n"),
-        Form::ScriptOfWrapped
-    );
+    let caller = b"#!/bin/sh\nexec \"$d/CUDAWRAP_$n\"\n";
+    assert_eq!(form_of(caller), Form::ScriptOfWrapped);
 }

@@ -274,25 +274,23 @@ mod tests {
 
     #[test]
     fn one_line_says_who() {
-        let report = RejectionReport {
-            users: [("ana".into(), 3), ("ben".into(), 2)].into(),
-            reserved: 1,
-            other: 1,
+        let report = |users: &[(&str, usize)], reserved, other, free| RejectionReport {
+            users: users
+                .iter()
+                .map(|(user, count)| ((*user).into(), *count))
+                .collect(),
+            reserved,
+            other,
+            free,
             ..RejectionReport::default()
         };
+        let text = report(&[("ana", 3), ("ben", 2)], 1, 1, 0).text();
         assert_eq!(
-            report.text(),
+            text,
             "7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)"
         );
-        let some = RejectionReport {
-            reserved: 3,
-            free: 1,
-            ..RejectionReport::default()
-        };
-        assert_eq!(
-            some.failure().message,
-            "too few free devices: 3 of 4 in use (reserved 3)"
-        );
+        let some = report(&[], 3, 0, 1).failure().message;
+        assert_eq!(some, "too few free devices: 3 of 4 in use (reserved 3)");
     }
 
     #[test]

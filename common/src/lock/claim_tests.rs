@@ -75,26 +75,6 @@ fn taken(lock_file: &LockFile, spec: &ClaimSpec) {
 }
 
 #[test]
-fn a_lease_and_a_reservation_exclude_each_other() {
-    let dir = private_directory();
-    let lock_file = lock_file(&dir);
-    let lease = got(&lock_file, &whole(Side::Lease));
-    for side in [Side::Lease, Side::Reservation] {
-        let other = attempt(&lock_file, &whole(side));
-        assert!(matches!(other, Attempt::Tentative), "{side:?}");
-    }
-    lease.confirm().unwrap();
-    taken(&lock_file, &whole(Side::Lease));
-    taken(&lock_file, &whole(Side::Reservation));
-    drop(lease);
-    let reservation = got_again(&lock_file, &whole(Side::Reservation));
-    reservation.confirm().unwrap();
-    taken(&lock_file, &whole(Side::Lease));
-    drop(reservation);
-    got_again(&lock_file, &whole(Side::Lease));
-}
-
-#[test]
 fn a_lease_waits_out_a_reservation_that_is_only_tried() {
     let dir = private_directory();
     let lock_file = lock_file(&dir);
@@ -115,17 +95,22 @@ fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
     let third = |side, number| part(side, Level::Outer, number, 3);
     let held = [(Side::Lease, 0), (Side::Reservation, 1), (Side::Lease, 2)]
         .map(|(side, number)| got(&lock_file, &third(side, number)));
+    for side in [Side::Lease, Side::Reservation] {
+        let other = attempt(&lock_file, &whole(side));
+        assert!(matches!(other, Attempt::Tentative), "{side:?}");
+    }
     held.iter().for_each(|claim| claim.confirm().unwrap());
     for number in 0..3 {
         taken(&lock_file, &third(Side::Lease, number));
         taken(&lock_file, &third(Side::Reservation, number));
     }
     taken(&lock_file, &whole(Side::Lease));
+    taken(&lock_file, &whole(Side::Reservation));
     let lock = lock_file.open().unwrap();
     let seen = crate::lock::Occupancy::read(&lock, Level::Outer, span()).unwrap();
     assert!(seen.confirmed.is_whole() && seen.tentative.is_empty());
     drop(held);
-    got(&lock_file, &whole(Side::Lease));
+    got_again(&lock_file, &whole(Side::Lease));
 }
 
 #[test]

@@ -112,8 +112,9 @@ mod tests {
     use super::*;
 
     fn free(uuids: &[&Uuid]) -> Availability {
+        let free = uuids.iter().map(|uuid| (*uuid).clone()).collect();
         Availability {
-            free: uuids.iter().map(|uuid| (*uuid).clone()).collect(),
+            free,
             tentative: Vec::new(),
         }
     }

@@ -138,14 +138,10 @@ mod tests {
     #[test]
     fn a_prefix_has_its_settings_beside_its_programs() {
         let file = |executable: &str| prefix_file(Path::new(executable));
-        assert_eq!(
-            file("/opt/conda/bin/getgpu"),
-            Some("/opt/conda/etc/getgpu/config.toml".into())
-        );
-        assert_eq!(
-            file("/usr/local/bin/getgpu"),
-            Some("/usr/local/etc/getgpu/config.toml".into())
-        );
+        for prefix in ["/opt/conda", "/usr/local"] {
+            let expected = format!("{prefix}/etc/getgpu/config.toml");
+            assert_eq!(file(&format!("{prefix}/bin/getgpu")), Some(expected.into()));
+        }
         for none in [
             "/usr/bin/getgpu",
             "/bin/getgpu",

@@ -29,18 +29,15 @@ fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
 
 #[test]
 fn later_wins_and_policy_is_the_systems_alone() {
-    let loaded = load(
-        "linger = 7\nreserve_for = \"2m\"\nidle_memory = \"1G\"",
-        "reserve_for = \"1.5s\"",
-    )
-    .unwrap();
-    assert_eq!(loaded.settings.linger, Duration::from_secs(7));
-    assert_eq!(loaded.settings.reserve_for, Duration::from_millis(1500));
-    assert_eq!(loaded.settings.idle_memory, Some(1 << 30));
-    let failure = load("", "\n\nallowed = []").unwrap_err();
+    let system = "linger = 7\nreserve_for = \"2m\"\nidle_memory = \"1G\"";
+    let settings = load(system, "reserve_for = \"1.5s\"").unwrap().settings;
+    assert_eq!(settings.linger, Duration::from_secs(7));
+    assert_eq!(settings.reserve_for, Duration::from_millis(1500));
+    assert_eq!(settings.idle_memory, Some(1 << 30));
+    let text = load("", "\n\nallowed = []").unwrap_err().message;
     assert!(
-        failure.message.contains("user.toml:3:1") && failure.message.contains("administrator"),
-        "{failure}"
+        text.contains("user.toml:3:1") && text.contains("administrator"),
+        "{text}"
     );
 }
 
@@ -128,16 +125,22 @@ fn every_key_of_the_table_can_be_read() {
 fn what_is_said_for_a_program_holds_for_it_alone() {
     let system = "wait = 5\n[program.\"eddy_cuda*\"]\nmin_memory = \"10G\"\nwait = \"1h\"\n[program.other]\nshare = 0.5";
     let loaded = load(system, "").unwrap().strict().unwrap();
+    let (settings, wait) = (loaded.settings, |secs| {
+        Wait(Some(Duration::from_secs(secs)))
+    });
     assert_eq!(
-        (loaded.settings.min_memory, loaded.settings.share),
+        (settings.min_memory, settings.share),
         (Some(10 << 30), None)
     );
-    assert_eq!(loaded.settings.wait, Wait(Some(Duration::from_secs(3600))));
-    assert_eq!(loaded.scoped.len(), 3, "all are shown");
-    let loaded = load(system, "wait = 7").unwrap();
     assert_eq!(
-        loaded.settings.wait,
-        Wait(Some(Duration::from_secs(7))),
+        (settings.wait, loaded.scoped.len()),
+        (wait(3600), 3),
+        "all are shown"
+    );
+    let later = load(system, "wait = 7").unwrap();
+    assert_eq!(
+        later.settings.wait,
+        wait(7),
         "the user's file is the later one"
     );
 }
@@ -167,20 +170,11 @@ fn limits_of_a_group_and_a_user_hold_for_them_alone() {
 
 #[test]
 fn of_two_tables_for_a_program_the_later_one_wins() {
-    let (exact, pattern) = (
-        "[program.eddy_cuda10]\nshare = \"1/4\"\n",
-        "[program.\"eddy*\"]\nshare = \"1/2\"\n",
-    );
-    for (file, share) in [
-        (format!("{exact}{pattern}"), "1/2"),
-        (format!("{pattern}{exact}"), "1/4"),
-    ] {
-        let loaded = load(&file, "").unwrap();
-        assert_eq!(
-            loaded.settings.share,
-            Some(share.parse().unwrap()),
-            "{file}"
-        );
+    let exact = "[program.eddy_cuda10]\nshare = \"1/4\"\n";
+    let pattern = "[program.\"eddy*\"]\nshare = \"1/2\"\n";
+    for (first, second, share) in [(exact, pattern, "1/2"), (pattern, exact, "1/4")] {
+        let loaded = load(&format!("{first}{second}"), "").unwrap();
+        assert_eq!(loaded.settings.share, Some(share.parse().unwrap()));
         assert_eq!(
             loaded.scoped.last().unwrap().texts,
             [share],
@@ -193,22 +187,14 @@ fn of_two_tables_for_a_program_the_later_one_wins() {
 fn the_environment_is_not_believed_under_secure_execution() {
     let get = |name: &str| Some(OsString::from(format!("/set/{name}")));
     let open = Environment::from(get, [], false);
+    let file = "/set/XDG_CONFIG_HOME/getgpu/config.toml";
     assert_eq!(open.lock, Some("/set/GETGPU_LOCK".into()));
-    assert_eq!(
-        open.user_file,
-        Some("/set/XDG_CONFIG_HOME/getgpu/config.toml".into())
-    );
+    assert_eq!(open.user_file, Some(file.into()));
     let secure = Environment::from(get, [], true);
     assert_eq!((secure.lock, secure.user_file), (None, None));
-    assert_eq!(
-        secure.system_file,
-        std::path::Path::new("/etc/getgpu/config.toml")
-    );
-    let relative = Environment::from(|name| (name != "HOME").then(|| "rel".into()), [], false);
-    assert_eq!(
-        relative.user_file, None,
-        "a relative XDG_CONFIG_HOME is ignored"
-    );
+    assert_eq!(secure.system_file.to_str(), Some("/etc/getgpu/config.toml"));
+    let relative = |name: &str| (name != "HOME").then(|| "rel".into());
+    assert_eq!(Environment::from(relative, [], false).user_file, None);
 }
 
 #[test]
