@@ -21,14 +21,9 @@ fn names_that_are_never_touched() {
 
 #[test]
 fn only_a_program_of_the_users_is_wrapped() {
-    for bad in [
-        Form::Own("cudawrap"),
-        Form::Empty,
-        Form::CutShort,
-        Form::Unknown,
-        Form::ScriptOfWrapped,
-    ] {
+    use Form::{CutShort, Empty, Own, Script, ScriptOfWrapped, Unknown};
+    for bad in [Own("cudawrap"), Empty, CutShort, Unknown, ScriptOfWrapped] {
         assert!(form(Some(bad)).is_err(), "{bad:?}");
     }
-    assert!(form(Some(Form::Script)).is_ok() && form(None).is_ok());
+    assert!(form(Some(Script)).is_ok() && form(None).is_ok());
 }

@@ -77,9 +77,7 @@ mod tests {
         let target = Target::parse(Path::new("/usr/../usr/x y")).unwrap();
         assert_eq!(target.path(), Path::new("/usr/x y"));
         assert_eq!(Target::parse(Path::new("/x")).unwrap().dir, Path::new("/"));
-        assert_eq!(
-            Target::parse(Path::new("x")).unwrap().dir,
-            std::env::current_dir().unwrap()
-        );
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(Target::parse(Path::new("x")).unwrap().dir, here);
     }
 }

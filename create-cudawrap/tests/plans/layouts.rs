@@ -37,27 +37,17 @@ pub(crate) enum Thing {
 
 /// What may be at one of the three names.
 fn things(name: &'static str) -> Vec<Thing> {
-    let mut all = vec![
-        Thing::Nothing,
-        Thing::Program('A'),
-        Thing::Program('B'),
-        Thing::Data,
-    ];
+    use Thing::{Caller, Copy, Data, Empty, Nothing, Program};
+    let mut all = vec![Nothing, Program('A'), Program('B'), Data];
     if name != TMP {
-        all.extend([Thing::Empty, Thing::Caller, Thing::Copy]);
+        all.extend([Empty, Caller, Copy]);
     }
-    all.extend(
-        [X, HIDDEN]
-            .into_iter()
-            .take_while(|earlier| *earlier != name)
-            .map(Thing::SameAs),
-    );
-    all.extend(
-        TEXTS
-            .into_iter()
-            .filter(|text| *text != name)
-            .map(Thing::Link),
-    );
+    let earlier = [X, HIDDEN]
+        .into_iter()
+        .take_while(|earlier| *earlier != name);
+    all.extend(earlier.map(Thing::SameAs));
+    let texts = TEXTS.into_iter().filter(|text| *text != name);
+    all.extend(texts.map(Thing::Link));
     all
 }
 

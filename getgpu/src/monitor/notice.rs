@@ -109,13 +109,9 @@ mod tests {
     fn lines_say_when_and_why() {
         let hour = Duration::from_secs(3600);
         let reserved = What::Reservation { ends: true };
-        assert_eq!(
-            warning(reserved, hour),
-            "reserved and unused for 48 min; the reservation ends in 12 min unless a program uses it (max_idle)"
-        );
-        assert_eq!(
-            report(reserved, hour),
-            "the reservation has ended: unused for 60 min (max_idle)"
-        );
+        let soon = "reserved and unused for 48 min; the reservation ends in 12 min unless a program uses it (max_idle)";
+        assert_eq!(warning(reserved, hour), soon);
+        let ended = "the reservation has ended: unused for 60 min (max_idle)";
+        assert_eq!(report(reserved, hour), ended);
     }
 }

@@ -141,15 +141,11 @@ mod tests {
         let marks = folder.path();
         assert_eq!(reason(marks, "7"), None);
         let mark = Mark::make(marks, "7").unwrap();
-        assert_eq!(
-            reason(marks, "7"),
-            Some("the prolog of this node was interrupted")
-        );
+        let interrupted = "the prolog of this node was interrupted";
+        assert_eq!(reason(marks, "7"), Some(interrupted));
         mark.explain(Kind::Nvml).unwrap();
-        assert_eq!(
-            reason(marks, "7"),
-            Some("the NVIDIA driver of this node did not answer")
-        );
+        let silent = "the NVIDIA driver of this node did not answer";
+        assert_eq!(reason(marks, "7"), Some(silent));
         assert_eq!(mark.file.metadata().unwrap().len(), 0);
         assert_eq!(jobs(marks), ["7"]);
         mark.remove();

@@ -153,18 +153,18 @@ mod tests {
             let message = assignments(wrong).unwrap_err().message;
             assert!(message.ends_with("getgpu-slurm:1: not of the form NAME=VALUE"));
         }
-        let line = |key, value, form| line(key, &texts(value, form), form);
-        assert_eq!(
-            line("slurm.wait", "600", Form::Text),
-            "slurm.wait = \"600\""
-        );
-        assert_eq!(
-            line("slurm.strict", "0", Form::Truth),
-            "slurm.strict = false"
-        );
-        assert_eq!(
-            line("slurm.shares", "a=1/2 b=1/4", Form::List),
-            "slurm.shares = [\"a=1/2\",\"b=1/4\"]"
-        );
+        for (key, value, form, expected) in [
+            ("slurm.wait", "600", Form::Text, "\"600\""),
+            ("slurm.strict", "0", Form::Truth, "false"),
+            (
+                "slurm.shares",
+                "a=1/2 b=1/4",
+                Form::List,
+                "[\"a=1/2\",\"b=1/4\"]",
+            ),
+        ] {
+            let line = line(key, &texts(value, form), form);
+            assert_eq!(line, format!("{key} = {expected}"));
+        }
     }
 }

@@ -7,17 +7,11 @@ use harness::skip::{Need, lacks};
 
 /// What a shell says to this script.
 fn said(shell: &str, arguments: &[&str]) -> String {
-    let output = Command::new(shell)
-        .args(arguments)
-        .current_dir(xtask::top())
-        .env("HOME", "/nonexistent")
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{shell}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let mut command = Command::new(shell);
+    command.args(arguments).current_dir(xtask::top());
+    let output = command.env("HOME", "/nonexistent").output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{shell}: {complaint}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -26,15 +20,12 @@ fn said(shell: &str, arguments: &[&str]) -> String {
 fn bash(words: &[&str]) -> Vec<String> {
     let (program, last) = (words[0], words.len() - 1);
     let (current, before) = (words[last], words[last - 1]);
+    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     let script = format!(
         "set -u; source completions/bash/{program}; COMP_WORDS=({}); COMP_CWORD={last}; COMPREPLY=(); \
          function_of=$(complete -p {program} | sed 's/.*-F \\([^ ]*\\).*/\\1/'); \
          \"$function_of\" {program} '{current}' '{before}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-        words
-            .iter()
-            .map(|word| format!("'{word}'"))
-            .collect::<Vec<_>>()
-            .join(" ")
+        quoted.join(" ")
     );
     let said = said("bash", &["--norc", "--noprofile", "-c", &script]);
     let mut words: Vec<String> = said.lines().map(str::to_owned).collect();
@@ -87,12 +78,8 @@ fn fish_completes_options_and_their_words() {
             "for file in completions/fish/*.fish; source $file; end; complete -C '{typed}'"
         );
         let lines = said("fish", &["--no-config", "-c", &script]);
-        assert!(
-            lines
-                .lines()
-                .any(|line| line.split('\t').next() == Some(offered)),
-            "{typed}: {lines}"
-        );
+        let mut words = lines.lines().map(|line| line.split('\t').next());
+        assert!(words.any(|word| word == Some(offered)), "{typed}: {lines}");
     }
 }
 
@@ -101,20 +88,13 @@ fn zsh_loads_them() {
     if lacks(&[Need::Tool("zsh")]) {
         return;
     }
-    for (program, function) in [
-        ("getgpu", "getgpu"),
-        ("cudawrap", "cudawrap"),
-        ("create-cudawrap", "create-cudawrap"),
-        ("create_cudawrap", "create_cudawrap"),
-    ] {
+    for program in ["getgpu", "cudawrap", "create-cudawrap", "create_cudawrap"] {
         // compinit reads the first line, and defines a function that is loaded on first
         // use: +X loads it now.
         let script = format!(
-            "fpath=($PWD/completions/zsh $fpath); autoload -U compinit && compinit -D -u && autoload -U +X _{function} && print $_comps[{program}]"
+            "fpath=($PWD/completions/zsh $fpath); autoload -U compinit && compinit -D -u && autoload -U +X _{program} && print $_comps[{program}]"
         );
-        assert_eq!(
-            said("zsh", &["-f", "-c", &script]).trim(),
-            format!("_{function}")
-        );
+        let function = said("zsh", &["-f", "-c", &script]);
+        assert_eq!(function.trim(), format!("_{program}"));
     }
 }

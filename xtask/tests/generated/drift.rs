@@ -22,25 +22,17 @@ fn what_is_checked_in_is_what_the_tables_say() {
 
 #[test]
 fn nothing_else_lies_there() {
-    let made: BTreeSet<PathBuf> = xtask::all()
+    let made = xtask::all()
         .into_iter()
-        .map(|made| xtask::top().join(made.path))
-        .collect();
-    let mut there = BTreeSet::new();
-    for directory in [
-        "man",
-        "completions/bash",
-        "completions/zsh",
-        "completions/fish",
-    ] {
-        there.extend(files(&xtask::top().join(directory)));
-    }
-    assert_eq!(made, there);
+        .map(|made| xtask::top().join(made.path));
+    let made: BTreeSet<PathBuf> = made.collect();
+    let completions = ["bash", "zsh", "fish"].map(|shell| format!("completions/{shell}"));
+    let directories = ["man".to_owned()].into_iter().chain(completions);
+    let there = directories.flat_map(|directory| files(&xtask::top().join(directory)));
+    assert_eq!(made, there.collect::<BTreeSet<_>>());
 }
 
 fn files(directory: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect()
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
 }
