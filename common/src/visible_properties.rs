@@ -23,15 +23,12 @@ fn inventory() -> impl Strategy<Value = Inventory> {
         for ((mig, usable, slots), index) in gpus.into_iter().zip(0u32..) {
             let gpu_uuid = Some(uuid(index, false));
             let device = |uuid, slot: Option<u32>| Device {
-                uuid,
                 gpu: index,
                 slot,
                 gpu_uuid: gpu_uuid.clone(),
                 instance: slot.map(|slot| (slot, 0)),
-                profile: None,
-                memory: None,
                 usable,
-                cpus: None,
+                ..Device::by_uuid(uuid)
             };
             let slots = if mig { slots } else { 0 };
             if !mig {

@@ -7,7 +7,7 @@ fn uuid(kind: &str, n: u32) -> Uuid {
 
 /// GPU 0 in MIG mode with two devices, GPU 1 not openable, GPU 2 whole.
 fn inventory() -> Inventory {
-    let gpu = |index, mig, usable| Gpu {
+    let gpu = |(index, mig, usable)| Gpu {
         index,
         uuid: Some(uuid("GPU", index + 0xa0)),
         name: None,
@@ -17,22 +17,16 @@ fn inventory() -> Inventory {
         usable,
     };
     let device = |uuid: Uuid, gpu: u32, slot: Option<u32>| Device {
-        uuid,
         gpu,
         slot,
         gpu_uuid: Some(self::uuid("GPU", gpu + 0xa0)),
         instance: slot.map(|s| (s + 7, 0)),
-        profile: None,
-        memory: None,
-        usable: true,
-        cpus: None,
+        ..Device::by_uuid(uuid)
     };
     Inventory {
-        gpus: vec![
-            gpu(0, true, true),
-            gpu(1, false, false),
-            gpu(2, false, true),
-        ],
+        gpus: [(0, true, true), (1, false, false), (2, false, true)]
+            .map(gpu)
+            .into(),
         devices: vec![
             device(uuid("MIG", 1), 0, Some(0)),
             device(uuid("MIG", 2), 0, Some(3)),
@@ -45,10 +39,10 @@ fn inventory() -> Inventory {
 
 fn named(value: &str) -> Vec<String> {
     match Visible::parse(Some(OsStr::new(value))) {
-        Visible::Entries(entries) => resolve(&entries, &inventory())
-            .iter()
-            .map(|d| d.uuid.as_str()[..12].to_owned())
-            .collect(),
+        Visible::Entries(entries) => {
+            let devices = resolve(&entries, &inventory()).into_iter();
+            devices.map(|d| d.uuid.as_str()[..12].to_owned()).collect()
+        }
         _ => Vec::new(),
     }
 }

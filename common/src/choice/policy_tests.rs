@@ -5,16 +5,13 @@ use crate::ident::Uuid;
 use rand::SeedableRng;
 
 fn device(n: u32, gpu: u32, profile: &str, mib: u64) -> Device {
+    let uuid = Uuid::parse(&format!("MIG-{n:08x}-1111-5222-8333-444455556666"));
     Device {
-        uuid: Uuid::parse(&format!("MIG-{n:08x}-1111-5222-8333-444455556666")).unwrap(),
         gpu,
         slot: Some(n),
-        gpu_uuid: None,
-        instance: None,
         profile: Some(profile.into()),
         memory: Some(mib << 20),
-        usable: true,
-        cpus: None,
+        ..Device::by_uuid(uuid.unwrap())
     }
 }
 
