@@ -69,6 +69,11 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// The failure of what is refused: `why`.
+pub fn refused(why: &str) -> Failure {
+    Failure::new(Kind::Refused, why)
+}
+
 /// The text of an I/O error as strerror(3) has it, without Rust's "(os error N)".
 pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::error::{Failure, Kind, reason, refused};
 use getgpu_common::resolve_program::{Identity, PREFIX, identity};
 
 use crate::directory::Directory;
@@ -185,10 +185,6 @@ fn other_file_system(dir: &Directory, wrapper: Identity) -> Option<&'static str>
 /// Our own programs.
 pub fn own(name: &str) -> Failure {
     refused(&format!("is {name} itself")).hint("wrap the programs that use a GPU")
-}
-
-pub fn refused(why: &str) -> Failure {
-    Failure::new(Kind::Refused, why)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use getgpu_common::diag::Diag;
-use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::error::{Failure, Kind, reason, refused};
 
 use crate::apply::{self, Work, apply};
 use crate::directory::Directory;
@@ -200,7 +200,7 @@ fn check_sound(path: &Path, seen: &PathSnapshot, names: &Names) -> Result<(), Fa
         Some(line) if line.attention => {
             let detail = line.detail.unwrap_or_default();
             let detail = detail.replace("CUDAWRAP_name", &names.shown(Place::Hidden));
-            Err(checks::refused(&format!("is {}: {detail}", line.state)))
+            Err(refused(&format!("is {}: {detail}", line.state)))
         }
         _ => Ok(()),
     }

@@ -5,11 +5,10 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use getgpu_common::error::{Failure, reason};
+use getgpu_common::error::{Failure, reason, refused};
 use getgpu_common::resolve_program::{Identity, identity};
 
 use crate::checks;
-use crate::checks::refused;
 use crate::inspect::{EntryKind, PathSnapshot};
 use crate::names::Place::App;
 use crate::plan::{Goal, Plan, Step, plan, unchanged};

@@ -4,9 +4,8 @@
 
 use std::ffi::{OsStr, OsString};
 
-use getgpu_common::error::Failure;
+use getgpu_common::error::{Failure, refused};
 
-use crate::checks::refused;
 use crate::executable::Form;
 use crate::inspect::{Entry, EntryKind, Leads, PathSnapshot};
 use crate::names::Place::{self, App, Former, Hidden, Tmp};

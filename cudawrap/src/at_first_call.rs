@@ -9,7 +9,7 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::settings::{Auto, Loaded, Settings};
 use getgpu_common::{frameworks, hook};
 
-use crate::launch::LaunchSpec;
+use crate::handover::LaunchSpec;
 use crate::options::Options;
 
 /// What the program is started with: no lease, but the variables that have it get one.

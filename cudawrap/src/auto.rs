@@ -18,7 +18,7 @@ use getgpu_common::sys;
 use getgpu_common::visible::Visible;
 
 use crate::call::Lessee;
-use crate::launch::LaunchSpec;
+use crate::handover::LaunchSpec;
 use crate::lease::Lease;
 use crate::linked;
 

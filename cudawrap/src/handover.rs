@@ -14,25 +14,36 @@ use nix::libc;
 
 use crate::lease::Lease;
 
+/// What a program is started with. MPS and the binding to CPUs add to it.
+#[derive(Debug, Default)]
+pub struct LaunchSpec {
+    /// Variables to be set.
+    pub variables: Vec<(String, String)>,
+    /// The lease that it inherits, if there is one.
+    pub lease: Option<Lease>,
+}
+
+impl LaunchSpec {
+    /// As it is: nothing set, nothing leased.
+    pub fn unchanged() -> Self {
+        Self::default()
+    }
+}
+
 unsafe extern "C" {
     /// The environment as the process was started with (environ(7)).
     static environ: *const *const libc::c_char;
 }
 
-/// Becomes `program`, with these variables set and this lease inherited. Returns only
-/// what went wrong.
-pub fn exec(
-    program: &Path,
-    arguments: &[OsString],
-    changed: &[(String, String)],
-    lease: Option<&Lease>,
-) -> Failure {
+/// Becomes `program`. Returns only what went wrong.
+pub fn exec(program: &Path, arguments: &[OsString], spec: &LaunchSpec) -> Failure {
     let path = sys::c_string(program.as_os_str().as_bytes());
     let words: Vec<CString> = arguments
         .iter()
         .map(|word| sys::c_string(word.as_bytes()))
         .collect();
-    let changed: Vec<(&str, CString)> = changed
+    let changed: Vec<(&str, CString)> = spec
+        .variables
         .iter()
         .map(|(name, value)| {
             (
@@ -42,7 +53,7 @@ pub fn exec(
         })
         .collect();
     let environment = environment(&changed);
-    for fd in lease.into_iter().flat_map(Lease::descriptors) {
+    for fd in spec.lease.iter().flat_map(Lease::descriptors) {
         descriptors::inherit(fd);
     }
     let errno = execve(&path, &words, &environment);

@@ -16,25 +16,10 @@ use getgpu_common::syslog::{self, Record};
 use crate::bind;
 use crate::call::{Call, Lessee};
 use crate::choose::uuids;
+use crate::handover::LaunchSpec;
 use crate::lease::Lease;
 use crate::lease_choice::Leased;
 use crate::mps;
-
-/// What a program is started with. MPS and the binding to CPUs add to it.
-#[derive(Debug, Default)]
-pub struct LaunchSpec {
-    /// Variables to be set.
-    pub variables: Vec<(String, String)>,
-    /// The lease that it inherits, if there is one.
-    pub lease: Option<Lease>,
-}
-
-impl LaunchSpec {
-    /// As it is: nothing set, nothing leased.
-    pub fn unchanged() -> Self {
-        Self::default()
-    }
-}
 
 /// What the program is started with.
 ///

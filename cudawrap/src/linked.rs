@@ -18,9 +18,9 @@ use getgpu_common::visible::Visible;
 
 use crate::call::{Call, Lessee, Origin};
 use crate::choose::{free, named};
-use crate::handover::exec;
+use crate::handover::{LaunchSpec, exec};
 use crate::helper;
-use crate::launch::{LaunchSpec, launch, log_refusal};
+use crate::launch::{launch, log_refusal};
 use crate::lease_choice::lease;
 use crate::options;
 use crate::ranks::apply_rank;
@@ -38,7 +38,7 @@ impl LinkedProgram {
             Ok(ready) => self.ready.insert(ready),
             Err(failure) => return failure,
         };
-        exec(program, arguments, &ready.variables, ready.lease.as_ref())
+        exec(program, arguments, ready)
     }
 }
 

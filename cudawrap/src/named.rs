@@ -18,8 +18,8 @@ use getgpu_common::visible::Visible;
 
 use crate::call::{Call, Lessee, Origin};
 use crate::choose::choose;
-use crate::handover::exec;
-use crate::launch::{LaunchSpec, fail, launch, log_refusal};
+use crate::handover::{LaunchSpec, exec};
+use crate::launch::{fail, launch, log_refusal};
 use crate::lease_choice::lease;
 use crate::locate_program;
 use crate::mps;
@@ -62,8 +62,7 @@ fn become_program(options: &Options, diag: &Diag) -> Result<Infallible, Failure>
     } else {
         prepare(options, &program, diag)?
     };
-    let lease = ready.lease.as_ref();
-    Err(exec(&program, words, &ready.variables, lease))
+    Err(exec(&program, words, &ready))
 }
 
 fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {

@@ -23,8 +23,8 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::Settings;
 
 use crate::call::Call;
+use crate::handover::LaunchSpec;
 use crate::helper;
-use crate::launch::LaunchSpec;
 use crate::lease::Lease;
 use mask_origin::MaskOrigin;
 

@@ -20,8 +20,8 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::Settings;
 
 use crate::call::{Call, Origin};
+use crate::handover::LaunchSpec;
 use crate::helper;
-use crate::launch::LaunchSpec;
 
 /// `--mps` was typed: refuses before anything is chosen, where it is clear that there
 /// will be no share.
