@@ -39,6 +39,19 @@ fn fifty_prologs_at_once_are_balanced_and_their_jobs_named() {
     sandbox.assert_clean(Duration::ZERO);
 }
 
+/// A job's user can have slurmd name a settings file, or a lock, by the environment.
+#[test]
+fn only_a_settings_file_of_roots_counts_in_a_hook() {
+    let Some(sandbox) = mig4() else { return };
+    sandbox.set_settings("[slurm]\nshares = ['mine=1']");
+    for (owner, reserved) in [(0, 1), (OTHER, 0)] {
+        std::os::unix::fs::chown(sandbox.settings_file(), Some(owner), None).unwrap();
+        quiet(hook(&sandbox, "prolog", "", &job(0), "mine"));
+        assert_eq!(sandbox.holders().len(), reserved, "of uid {owner}");
+        quiet(epilog(&sandbox, &job(0)));
+    }
+}
+
 #[test]
 fn hooks_may_run_twice_alone_or_for_nothing() {
     let Some(sandbox) = mig4() else { return };
