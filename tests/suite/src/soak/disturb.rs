@@ -110,7 +110,7 @@ pub(crate) struct Disturbance<'a> {
 }
 
 impl Disturbance<'_> {
-    /// Until it is over.
+    /// Until it exits.
     pub(crate) fn run(mut self, kind: &Kind) {
         while !self.over.load(Ordering::Relaxed) {
             (kind.act)(&mut self);
