@@ -80,10 +80,13 @@ impl Job<'_> {
         let steps = steps.map(|step| apply::describe(step, &work)).collect();
         if !self.options.dry_run {
             apply(&work, &seen, &plan).map_err(|failure| self.blame(failure))?;
-            // By what is there now: another process may have changed it.
-            let now = state(&snapshot(&dir, &names, work.own).map_err(failed)?);
-            let wrapped = !matches!(now, State::Missing | State::Plain | State::Unclear);
-            self.keep_note(&target.path(), wrapped);
+            // By what is there now: another process may have changed it. The job is done,
+            // also where that cannot be read any more.
+            if let Ok(seen) = snapshot(&dir, &names, work.own) {
+                let now = state(&seen);
+                let wrapped = !matches!(now, State::Missing | State::Plain | State::Unclear);
+                self.keep_note(&target.path(), wrapped);
+            }
         }
         Ok(Done {
             text: plan.text,
