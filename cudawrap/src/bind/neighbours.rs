@@ -135,7 +135,7 @@ mod tests {
         let cases = [
             (8, &["0-3", "4-7"][..], &["0-3", "4-7"][..]), (8, &["0-7", "0-7"], &["0-3", "4-7"]),
             (7, &["0-6", "0-6", "0-6"], &["0-1", "2-3", "4-6"]),
-            // Only what is near to both is divided; what is too little is left to nobody.
+            // Only what is near to both is divided; too little is not divided.
             (8, &["0-5", "4-7"], &["0-4", "5-7"]), (3, &["0-1", "1-2"], &["0", "2"]),
             (2, &["0-1"; 3], &["0+", "0+", "1+"]),
         ];

@@ -1,5 +1,5 @@
 //! How long devices have been empty without a break, and what is due. By a clock that
-//! nobody sets and that stands still while the node is suspended.
+//! cannot be set and stands still while the node is suspended (CLOCK_MONOTONIC).
 
 use std::time::{Duration, Instant};
 

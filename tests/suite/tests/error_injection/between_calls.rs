@@ -117,8 +117,8 @@ fn a_lock_that_was_made_meanwhile_is_not_replaced() {
     assert_eq!(std::fs::metadata(sandbox.lock()).unwrap().ino(), inode);
 }
 
-/// Root puts another lock in the place of the one that a call has looked at: two locks
-/// exclude nobody.
+/// Root puts another lock in the place of the one that a call has looked at: programs on
+/// two locks do not exclude each other.
 #[test]
 fn a_lock_that_is_replaced_meanwhile_gives_nothing() {
     if lacks_tracer() {
