@@ -1,13 +1,10 @@
 //! What is made from the flag tables and the table of settings: man pages and
 //! completions, checked in under man/ and completions/. `programs` reaches the tables,
-//! `pages` fills in the hand-written pages, `settings` shows the settings, `completions`
-//! asks clap.
+//! `pages` fills in the hand-written pages, `completions` asks clap.
 
 pub mod completions;
 pub mod pages;
 pub mod programs;
-pub mod roff;
-pub mod settings;
 pub mod size;
 
 use std::path::{Path, PathBuf};

@@ -1,17 +1,21 @@
 //! The man pages: what is hand-written under xtask/pages, with what the tables know in
-//! the places that it leaves. A place is a line such as `@options@`; an unknown one, or a
-//! table without a place, is an error.
+//! the places that it leaves, by clap_mangen and roff. A place is a line such as
+//! `@options@`; an unknown one, or a table without a place, is an error.
 
 use std::path::PathBuf;
 
-use clap::{Arg, Command};
+use clap::Command;
+use clap_mangen::Man;
+use getgpu_common::settings::Settings;
+use getgpu_common::settings::keys::KEYS;
+use roff::{Inline, Roff, bold, line_break, roman};
 
+use crate::Made;
 use crate::programs::{self, Program};
-use crate::{Made, roff, settings};
 
 /// The day on which the pages were last written with other words; not the day on which
 /// they were made, so that they are the same anywhere.
-pub const DATE: &str = "2026-11-22";
+pub const DATE: &str = "2026-11-25";
 
 pub fn all() -> Vec<Made> {
     let programs = programs::all();
@@ -21,8 +25,8 @@ pub fn all() -> Vec<Made> {
         .collect();
     let places = [
         ("head", head("getgpu.toml", 5, "File Formats")),
-        ("policy", settings::items(true)),
-        ("preferences", settings::items(false)),
+        ("policy", settings(true)),
+        ("preferences", settings(false)),
     ];
     let settings = fill(include_str!("../pages/getgpu.toml.5"), &places);
     made.push(self::made("getgpu.toml", 5, settings));
@@ -37,19 +41,10 @@ fn made(name: &str, section: u8, text: String) -> Made {
 }
 
 fn page(program: &Program) -> String {
+    let about = program.guide.about;
     let places = [
         ("head", head(program.name, 1, "User Commands")),
-        (
-            "name",
-            format!(
-                ".SH NAME\n{}",
-                roff::prose(&format!(
-                    "{} - {}",
-                    program.name,
-                    lower(program.guide.about)
-                ))
-            ),
-        ),
+        ("name", paragraph(&format!("{} - {about}", program.name))),
         ("options", options(&program.command)),
         ("environment", list(program.guide.environment)),
         ("exit", list(program.guide.exit)),
@@ -59,86 +54,78 @@ fn page(program: &Program) -> String {
 }
 
 fn head(name: &str, section: u8, volume: &str) -> String {
-    let version = env!("CARGO_PKG_VERSION");
+    let version = format!("getgpu {}", env!("CARGO_PKG_VERSION"));
+    let (name, section) = (name.to_uppercase(), section.to_string());
+    let title = [&name, section.as_str(), DATE, &version, volume];
+    let title = Roff::new().control("TH", title).render();
     format!(
-        ".\\\" Made by `cargo run -p xtask` from xtask/pages and the tables of the programs: do not edit.\n\
-         .TH \"{}\" \"{section}\" \"{DATE}\" \"getgpu {version}\" \"{volume}\"\n",
-        roff::literal(&name.to_uppercase())
+        ".\\\" Made by `cargo run -p xtask` from xtask/pages and the tables of the programs: do not edit.\n{title}"
     )
 }
 
-/// The first letter small, as the one line of a page has it.
-fn lower(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_lowercase().chain(letters).collect()
-    })
+fn paragraph(text: &str) -> String {
+    Roff::new().text([roman(text)]).to_roff()
+}
+
+/// An entry of a list: a name, and what it means.
+fn item(name: &str, meaning: impl Into<Vec<Inline>>) -> String {
+    let mut item = Roff::new();
+    item.control("TP", []).text([bold(name)]).text(meaning);
+    item.to_roff()
 }
 
 fn list(lines: &[(&str, &str)]) -> String {
-    lines
-        .iter()
-        .map(|(name, meaning)| roff::item(name, meaning))
+    let items = lines.iter();
+    items
+        .map(|(name, what)| item(name, [roman(*what)]))
         .collect()
+}
+
+/// The settings that are policy, or those that are preferences.
+fn settings(policy: bool) -> String {
+    let built_in = Settings::default();
+    let keys = KEYS.iter().filter(|key| key.policy == policy);
+    keys.map(|key| {
+        // A list can be broken between its items.
+        let value = (key.show)(&built_in).replace("\",\"", "\", \"");
+        let help = roman(format!("{}.", key.help));
+        let value = roman(format!("Built in: {value}"));
+        item(key.name, [help, line_break(), value])
+    })
+    .collect()
 }
 
 fn examples(examples: &[(&str, &str)]) -> String {
     // A paragraph directly behind a heading is one too many.
-    examples
-        .iter()
-        .map(|(what, line)| {
-            format!(
-                ".PP\n{}.PP\n.RS 4\n.nf\n{}\n.fi\n.RE\n",
-                roff::prose(&format!("{}:", roff::capital(what))),
-                roff::literal(line)
-            )
-        })
-        .collect::<String>()
-        .trim_start_matches(".PP\n")
-        .to_owned()
-}
-
-/// Every option under its heading.
-fn options(command: &Command) -> String {
-    let mut headings: Vec<&str> = Vec::new();
-    for heading in command.get_opts().filter_map(Arg::get_help_heading) {
-        if !headings.contains(&heading) {
-            headings.push(heading);
+    let mut all = Roff::new();
+    for (number, (what, line)) in examples.iter().enumerate() {
+        if number > 0 {
+            all.control("PP", []);
         }
+        all.text([roman(format!("{what}:"))]).control("PP", []);
+        all.control("RS", ["4"]).control("nf", []);
+        all.text([roman(*line)]);
+        all.control("fi", []).control("RE", []);
     }
-    headings
-        .iter()
-        .map(|heading| {
-            let options = command.get_opts();
-            let of_heading = options.filter(|option| option.get_help_heading() == Some(heading));
-            let items: String = of_heading.map(option).collect();
-            format!(".SS \"{heading}\"\n{items}")
-        })
-        .collect()
+    all.to_roff()
 }
 
-fn option(option: &Arg) -> String {
-    let letters = option.get_short_and_visible_aliases().unwrap_or_default();
-    let letters = letters.iter().map(|letter| format!("\\fB\\-{letter}\\fR"));
-    let long = option.get_long();
-    let long = long.map(|long| format!("\\fB\\-\\-{}\\fR", roff::literal(long)));
-    let names: Vec<String> = letters.chain(long).collect();
-    let value = option.get_value_names().unwrap_or_default().first();
-    let value = value.filter(|_| option.get_action().takes_values());
-    let value = value.map_or_else(String::new, |value| {
-        let value = format!("\\fI{}\\fR", roff::literal(value));
-        if option.is_require_equals_set() {
-            format!("[={value}]")
+/// Every option, under a subsection for each heading. What is no option has a place in the
+/// synopsis.
+fn options(command: &Command) -> String {
+    let command = command.clone().mut_args(|arg| {
+        if arg.is_positional() {
+            arg.hide(true)
         } else {
-            format!(" {value}")
+            arg
         }
     });
-    let help = option.get_help().map(ToString::to_string);
-    format!(
-        ".TP\n{}{value}\n{}",
-        names.join(", "),
-        roff::prose(&format!("{}.", help.unwrap_or_default()))
-    )
+    let mut text = Vec::new();
+    // Writing to a vector cannot fail.
+    let _ = Man::new(command).render_options_section(&mut text);
+    let text = String::from_utf8_lossy(&text).replace(".SH ", ".SS ");
+    let first = text.find(".SS ").unwrap_or(0);
+    text[first..].to_owned()
 }
 
 /// `text` with each line `@NAME@` replaced.

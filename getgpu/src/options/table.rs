@@ -69,8 +69,8 @@ pub struct Keeping {
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Looking")]
 pub struct Looking {
-    /// List all devices: state, user, program, since when
-    #[arg(long, short = 'l', visible_short_alias = 'L')]
+    /// List all devices (-L does the same): state, user, program, since when
+    #[arg(long, short = 'l', short_alias = 'L')]
     pub list: bool,
     /// With --list, --queue or --check: print JSON
     #[arg(long)]
