@@ -2,6 +2,8 @@
 //! of typed options, whose comments are the help, the man pages and the completions; and
 //! what clap complains of becomes one line.
 
+use std::error::Error;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, ValueHint};
 
@@ -31,24 +33,50 @@ pub fn prepared(command: Command) -> Command {
 
 /// clap's complaint as one line in this package's form.
 pub fn usage_failure(program: &str, error: &clap::Error) -> Failure {
-    let text = error.to_string();
-    let line = text
-        .lines()
-        .next()
-        .unwrap_or("")
-        .trim_start_matches("error: ")
-        .to_owned();
-    let line = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument => {
-            format!("{word}: no such option")
-        }
-        _ => line,
-    };
+    let line = line(error).unwrap_or_else(|| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        first.trim_start_matches("error: ").to_owned()
+    });
     let hint = similar(error).map_or_else(
         || format!("{program} --help"),
         |option| format!("did you mean {option}? {program} --help lists all options"),
     );
     Failure::new(Kind::Usage, line).hint(hint)
+}
+
+/// The line for what clap says in more words than one, or without the reason.
+fn line(error: &clap::Error) -> Option<String> {
+    let option = name(error.get(ContextKind::InvalidArg)?)?;
+    match error.kind() {
+        ErrorKind::UnknownArgument => Some(format!("{option}: no such option")),
+        ErrorKind::ArgumentConflict => Some(match name(error.get(ContextKind::PriorArg)?)? {
+            other if other == option => format!("{option}: given twice"),
+            other => format!("{option} and {other} exclude each other"),
+        }),
+        ErrorKind::ValueValidation => Some(format!("{option}: {}", error.source()?)),
+        ErrorKind::InvalidValue => {
+            let (Some(ContextValue::String(value)), Some(ContextValue::Strings(known))) = (
+                error.get(ContextKind::InvalidValue),
+                error.get(ContextKind::ValidValue),
+            ) else {
+                return None;
+            };
+            let known = known.join(", ");
+            (!value.is_empty()).then(|| format!("{option} {value}: not one of {known}"))
+        }
+        _ => None,
+    }
+}
+
+/// The name in what clap calls an argument: `--hold` of `--hold[=<PID>]`.
+fn name(argument: &ContextValue) -> Option<&str> {
+    let text = match argument {
+        ContextValue::String(text) => text,
+        ContextValue::Strings(all) => all.first()?,
+        _ => return None,
+    };
+    text.trim_start_matches('[').split([' ', '[', ']']).next()
 }
 
 /// The option that was meant, where one is like what was typed.

@@ -9,11 +9,23 @@ complete -c getgpu -l tag -d 'Name the reservation; without other options: print
 complete -c getgpu -l uid -d 'Reserve on behalf of UID (root only)' -r -f
 complete -c getgpu -l release -d 'Give up your reservation with this TAG, or of the device with this UUID or INDEX (root: anybody\'s)' -r -f
 complete -c getgpu -l user -d 'With --list: only devices that this user holds or uses' -r -f
-complete -c getgpu -l columns -d 'With --list: more columns, of the GPU: utilization, power, temperature' -r -f
-complete -c getgpu -l slurm -d 'Run as Slurm\'s prolog, task-prolog or epilog, which etc/slurm calls' -r -f
-complete -c getgpu -l color -d 'With --list: colours also in a pipe (always), or nowhere (never) [default: auto]' -r -f -a "auto\t''
+complete -c getgpu -l format -d 'uuid, index (with CUDA_DEVICE_ORDER=PCI_BUS_ID; whole GPUs only), env (an export line) or task (env and, for a share, the variables that frameworks read); with --list: table, json, csv, prometheus' -r -f -a "uuid\t''
+index\t''
+env\t'A line for the shell'
+task\t'Export lines for a task: CUDA_VISIBLE_DEVICES, and for a part of a device what frameworks read'
+table\t''
+json\t''
+csv\t''
+prometheus\t'For node_exporter\'s textfile collector'"
+complete -c getgpu -l columns -d 'With --list: more columns, of the GPU: utilization, power, temperature' -r -f -a "utilization\t'Percent of the time in which a kernel ran'
+power\t'Watts'
+temperature\t'Degrees Celsius'"
+complete -c getgpu -l color -d 'With --list: colours also in a pipe (always), or nowhere (never)' -r -f -a "auto\t'On a terminal that shows them'
 always\t''
 never\t''"
+complete -c getgpu -l slurm -d 'Run as Slurm\'s prolog, task-prolog or epilog, which etc/slurm calls' -r -f -a "prolog\t'On a node, before a job'
+task-prolog\t'Before each task'
+epilog\t'On a node, behind a job'"
 complete -c getgpu -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
 mig\t''
 gpu\t''
@@ -23,10 +35,6 @@ first\t''
 last\t''
 spread\t''
 pack\t''"
-complete -c getgpu -l format -d 'uuid, index (with CUDA_DEVICE_ORDER=PCI_BUS_ID; whole GPUs only), env (an export line) or task (env and, for a share, the variables that frameworks read); with --list: table, json, csv, prometheus' -r -f -a "uuid\t''
-index\t''
-env\t''
-task\t''"
 complete -c getgpu -l ignore-grant -d 'Ignore an inherited CUDA_VISIBLE_DEVICES'
 complete -c getgpu -l wait -d 'Wait in the queue, first come, first served, for as long as it takes or for at most TIME (--wait=30, -w 1.5m, -w 2h)'
 complete -c getgpu -l hold -d 'Keep the device until PID (default: the calling process) exits, whatever runs; 0: until it is released (root only)'

@@ -181,6 +181,6 @@ pub fn text(call: &Invocation<'_>, value: &str, part: f64) -> String {
             )
         }
         Format::Nothing => String::new(),
-        Format::Uuid | Format::Index => format!("{value}\n"),
+        _ => format!("{value}\n"),
     }
 }

@@ -11,12 +11,10 @@ use crate::Made;
 use crate::programs::{create_cudawrap, cudawrap, getgpu};
 
 /// Options whose value is one of a few words.
-const WORDS: [(&str, &[&str]); 5] = [
-    ("color", &["auto", "always", "never"]),
+const WORDS: [(&str, &[&str]); 3] = [
     ("type", Type::WORDS),
     ("policy", Policy::WORDS),
     ("visible", Shown::WORDS),
-    ("format", &getgpu::FORMATS),
 ];
 
 pub fn all() -> Vec<Made> {

@@ -31,7 +31,7 @@ use getgpu_common::queue::queued::{Queued, queued};
 use getgpu_common::request::Request;
 use getgpu_common::settings::allowed;
 
-use crate::options::{Form, Options};
+use crate::options::{Format, Options};
 use style::Style;
 
 /// Everything that a listing shows.
@@ -82,14 +82,14 @@ pub fn show(
 ) -> Result<(), Failure> {
     let (listing, summary) = filtered(node, request, lock_file, options)?;
     let style = style(options);
-    let text = match options.form {
-        Form::Json => json::text(&listing),
-        Form::Csv => csv::text(&listing.rows, &options.columns),
-        Form::Prometheus => prometheus::text(&listing),
-        Form::Table => table::text(&listing.rows, &summary, style, &options.columns),
+    let text = match options.format {
+        Format::Json => json::text(&listing),
+        Format::Csv => csv::text(&listing.rows, &options.columns),
+        Format::Prometheus => prometheus::text(&listing),
+        _ => table::text(&listing.rows, &summary, style, &options.columns),
     };
     diag::show(&text)?;
-    if options.form == Form::Table {
+    if options.format == Format::Table {
         // A terminal has it in the total.
         let waiting = listing.waiting * usize::from(style.terminal.is_none());
         warn(&listing, waiting, options.level);

@@ -16,7 +16,7 @@ const INSTEAD: [(&str, &str); 6] = [
 ];
 
 /// The hint for `words`, the first of which is no number.
-pub fn hint(words: &[&String]) -> Option<String> {
+pub fn hint(words: &[String]) -> Option<String> {
     let first = words.first()?.as_str();
     if command()
         .get_arguments()
@@ -27,10 +27,7 @@ pub fn hint(words: &[&String]) -> Option<String> {
     if let Some((_, option)) = INSTEAD.iter().find(|(word, _)| *word == first) {
         return Some(format!("did you mean getgpu {option}?"));
     }
-    is_program(first).then(|| {
-        let all: Vec<&str> = words.iter().map(|word| word.as_str()).collect();
-        format!("did you mean cudawrap -- {}?", all.join(" "))
-    })
+    is_program(first).then(|| format!("did you mean cudawrap -- {}?", words.join(" ")))
 }
 
 /// A path, or the name of a program in PATH.

@@ -1,8 +1,7 @@
 //! getgpu's options as one checked value, which is all that later files see of what was
-//! typed. `table` is what there is to type, `parse` reads and checks it, `listing` what
-//! stands beside `--list`. Nothing here touches the system.
+//! typed. `table` is what there is to type, `parse` reads and checks it, `meant` answers a
+//! word that is no index. Nothing here touches the system.
 
-mod listing;
 mod meant;
 mod parse;
 mod table;
@@ -10,28 +9,13 @@ mod table;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use getgpu_common::diag::Verbosity;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::Gauge;
 use getgpu_common::overrides::Overrides;
 
 pub use parse::parse;
-
-/// How the answer is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    Uuid,
-    Index,
-    /// A line for the shell.
-    Env,
-    /// Export lines for a task: CUDA_VISIBLE_DEVICES, and for a part of a device what
-    /// frameworks read.
-    Task,
-    /// Nothing is printed.
-    #[value(skip)]
-    Nothing,
-}
+pub use table::{Color, Format, Hook};
 
 /// Until when a reservation is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,25 +28,6 @@ pub enum Keep {
     Hold(Option<i32>),
 }
 
-/// How a listing is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Form {
-    Table,
-    Json,
-    Csv,
-    /// For node_exporter's textfile collector.
-    Prometheus,
-}
-
-/// When a table has colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    /// On a terminal that shows them.
-    Auto,
-    Always,
-    Never,
-}
-
 /// Which devices a listing shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Only {
@@ -71,17 +36,6 @@ pub enum Only {
     Free,
     /// Those that this user holds or uses, by name or number.
     User(String),
-}
-
-/// When Slurm calls (slurm.conf(5)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Hook {
-    /// On a node, before a job.
-    Prolog,
-    /// Before each task.
-    TaskProlog,
-    /// On a node, behind a job.
-    Epilog,
 }
 
 /// What is to be done.
@@ -134,22 +88,11 @@ pub struct Options {
     pub gid: Option<u32>,
     pub format: Format,
     pub explain: bool,
-    pub form: Form,
     pub only: Vec<Only>,
     pub columns: Vec<Gauge>,
     pub color: Color,
     /// `-v`, `-q`
     pub level: Verbosity,
-}
-
-/// The value of an option that is one of some words.
-fn one_of<T: ValueEnum>(option: &str, word: &str) -> Result<T, Failure> {
-    T::from_str(word, false).map_err(|_| {
-        let known = T::value_variants().iter();
-        let known = known.filter_map(ValueEnum::to_possible_value);
-        let words: Vec<String> = known.map(|value| value.get_name().to_owned()).collect();
-        usage(format!("{option} {word}: not one of {}", words.join(", ")))
-    })
 }
 
 /// The failure of a call that is typed wrongly.

@@ -1,18 +1,70 @@
-//! The options of getgpu: what each is called and what it is for, and the texts around them
-//! in the help. The parser, the help, the man page and the completions are made from this
-//! struct; it needs nothing else of this program.
+//! The options of getgpu: what each is called, what it is for and what excludes it, and the
+//! texts around them in the help. The parser, the help, the man page and the completions are
+//! made from this struct; it needs nothing else of this program.
 
-use clap::{Command, CommandFactory, Parser};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Command, CommandFactory, Parser, ValueEnum};
+use getgpu_common::diag::printable;
 use getgpu_common::flags;
 use getgpu_common::help_text::HelpText;
+use getgpu_common::inventory::Gauge;
+use getgpu_common::quantity;
 use getgpu_common::shared_flags::{Choosing, Common};
 
-/// What `--hold` means without a value.
-pub const CALLER: &str = "caller";
+/// How an answer or a listing is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Uuid,
+    Index,
+    /// A line for the shell.
+    Env,
+    /// Export lines for a task: CUDA_VISIBLE_DEVICES, and for a part of a device what
+    /// frameworks read.
+    Task,
+    Table,
+    Json,
+    Csv,
+    /// For node_exporter's textfile collector.
+    Prometheus,
+    /// Nothing is printed.
+    #[value(skip)]
+    Nothing,
+}
 
-pub const FORMATS: [&str; 4] = ["uuid", "index", "env", "task"];
-/// What `--format` takes beside `--list`.
-pub const LIST_FORMATS: [&str; 4] = ["table", "json", "csv", "prometheus"];
+/// When a table has colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal that shows them.
+    Auto,
+    Always,
+    Never,
+}
+
+/// When Slurm calls (slurm.conf(5)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Hook {
+    /// On a node, before a job.
+    Prolog,
+    /// Before each task.
+    TaskProlog,
+    /// On a node, behind a job.
+    Epilog,
+}
+
+/// What is done instead of printing a device, each alone but for `--list --watch`, which
+/// means the same as `--watch`. Beside the first one words may stand.
+#[rustfmt::skip]
+const NO_DEVICE: [&str; 9] = [
+    "check", "queue", "count_free", "release", "release_all", "monitor", "slurm", "list", "watch",
+];
+/// What has no meaning beside that.
+#[rustfmt::skip]
+const FOR_A_DEVICE: [&str; 11] = [
+    "wait", "wait_letter", "count", "policy", "reserve_for", "hold", "tag", "uid", "no_reserve",
+    "explain", "show_config",
+];
 
 /// What was typed.
 #[derive(Parser, Clone, Debug)]
@@ -32,6 +84,7 @@ pub struct Typed {
     /// The device with this number in getgpu --list, even if it is in use; reserved if it is
     /// free
     #[arg(value_name = "INDEX", num_args = 0..)]
+    #[arg(conflicts_with = "show_config")]
     pub index: Vec<String>,
 }
 
@@ -40,21 +93,22 @@ pub struct Typed {
 #[command(next_help_heading = "Keeping it")]
 pub struct Keeping {
     /// How long the reservation waits for its program to appear [default: 60]
-    #[arg(long = "for", value_name = "TIME")]
-    pub reserve_for: Option<String>,
+    #[arg(long = "for", value_name = "TIME", value_parser = quantity::time)]
+    pub reserve_for: Option<Duration>,
     /// Keep the device until PID (default: the calling process) exits, whatever runs; 0: until it
     /// is released (root only)
-    #[arg(long, value_name = "PID", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = CALLER)]
-    pub hold: Option<String>,
+    #[arg(long, value_name = "PID", require_equals = true, value_parser = process_id)]
+    pub hold: Option<Option<i32>>,
     /// Name the reservation; without other options: print the devices reserved under NAME
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = tag_name)]
+    #[arg(conflicts_with = "show_config")]
     pub tag: Option<String>,
     /// Reserve on behalf of UID (root only)
-    #[arg(long, value_name = "UID")]
-    pub uid: Option<String>,
+    #[arg(long, value_name = "UID", value_parser = user_id)]
+    #[arg(conflicts_with = "show_config")]
+    pub uid: Option<u32>,
     /// Only print a device, reserve nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["reserve_for", "hold", "tag", "uid"])]
     pub no_reserve: bool,
     /// Give up your reservation with this TAG, or of the device with this UUID or INDEX (root:
     /// anybody's)
@@ -73,7 +127,7 @@ pub struct Looking {
     #[arg(long, short = 'l', short_alias = 'L')]
     pub list: bool,
     /// With --list, --queue or --check: print JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "format")]
     pub json: bool,
     /// With --list: only free devices
     #[arg(long)]
@@ -86,8 +140,9 @@ pub struct Looking {
     pub user: Option<String>,
     /// Show the list on a terminal and redraw it every SECONDS (default: 2) until you press q
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "2")]
-    pub watch: Option<String>,
+    #[arg(default_missing_value = "2", value_parser = quantity::time)]
+    #[arg(conflicts_with_all = ["json", "format"])]
+    pub watch: Option<Duration>,
     /// List the waiters in the queue, each with its start and command, and since when devices are
     /// held
     #[arg(long)]
@@ -98,14 +153,24 @@ pub struct Looking {
     /// uuid, index (with CUDA_DEVICE_ORDER=PCI_BUS_ID; whole GPUs only), env (an export line) or
     /// task (env and, for a share, the variables that frameworks read); with --list: table, json,
     /// csv, prometheus
-    #[arg(long, value_name = "FORMAT")]
-    pub format: Option<String>,
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    pub format: Option<Format>,
     /// With --list: more columns, of the GPU: utilization, power, temperature
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    pub columns: Vec<String>,
-    /// With --list: colours also in a pipe (always), or nowhere (never) [default: auto]
-    #[arg(long, value_name = "WHEN")]
-    pub color: Option<String>,
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        hide_possible_values = true
+    )]
+    pub columns: Vec<Gauge>,
+    /// With --list: colours also in a pipe (always), or nowhere (never)
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    pub color: Color,
     /// Also print, for every other device, why it was not chosen
     #[arg(long)]
     pub explain: bool,
@@ -124,17 +189,49 @@ pub struct Looking {
 pub struct Service {
     /// Watch the node as a service of root's: log the end of leases, apply max_idle, write metrics
     /// into FILE once a minute
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "")]
-    pub monitor: Option<String>,
+    #[arg(long, value_name = "FILE", require_equals = true)]
+    pub monitor: Option<Option<PathBuf>>,
     /// Run as Slurm's prolog, task-prolog or epilog, which etc/slurm calls
-    #[arg(long, value_name = "HOOK")]
-    pub slurm: Option<String>,
+    #[arg(long, value_name = "HOOK", hide_possible_values = true)]
+    pub slurm: Option<Hook>,
 }
 
 /// The parser, from which completions are made too.
 pub fn command() -> Command {
-    flags::prepared(Typed::command())
+    flags::prepared(Typed::command().mut_args(|arg| {
+        let name = arg.get_id().to_string();
+        let excluded = match name.as_str() {
+            "list" | "watch" => &[],
+            "index" => &NO_DEVICE[1..],
+            name if NO_DEVICE.contains(&name) || FOR_A_DEVICE.contains(&name) => &NO_DEVICE[..],
+            _ => &[],
+        };
+        arg.conflicts_with_all(excluded.iter().filter(|other| **other != name))
+    }))
+}
+
+fn process_id(text: &str) -> Result<i32, String> {
+    let pid = text.parse().ok().filter(|pid| *pid >= 0);
+    pid.ok_or_else(|| format!("`{text}` is not a process id"))
+}
+
+fn user_id(text: &str) -> Result<u32, String> {
+    // The last number stands for no user at all (setuid(2)).
+    let uid = text.parse().ok().filter(|uid| *uid != u32::MAX);
+    uid.ok_or_else(|| format!("`{text}` is not a user id"))
+}
+
+/// A tag is a word that can stand in a command line, a file name and a unit's name.
+fn tag_name(name: &str) -> Result<String, String> {
+    let mut bytes = name.bytes();
+    let harmless = bytes.all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if harmless && (1..=64).contains(&name.len()) {
+        return Ok(name.to_owned());
+    }
+    let name = printable(name);
+    Err(format!(
+        "`{name}`: expected 1 to 64 characters of A-Z a-z 0-9 . _ -"
+    ))
 }
 
 /// The texts beside the options.

@@ -154,7 +154,7 @@ fn answers_are_printed_in_three_forms() {
             .answers(&format!("{line}\n"));
     }
     sandbox
-        .ask("--format=json")
+        .ask("--format=yaml")
         .refuses(2, "not one of uuid, index, env");
 }
 
