@@ -10,6 +10,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
+use nix::sys::prctl;
+use nix::sys::signal::SigSet;
 use nix::sys::socket::SockType;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
@@ -55,20 +57,15 @@ pub fn start(words: &[CString], lock: RawFd, user: Option<User>) -> io::Result<O
     let (ours, theirs) = socket_pair(SockType::Stream)?;
     // A process that is a subreaper would find the new one among its children: for that
     // moment it is none.
-    let mut reaper: libc::c_int = 0;
-    // SAFETY: the first call stores one int, the second takes a number (prctl(2)). This
-    // process has one thread, so the child may use all of its memory.
-    let cloned = unsafe {
-        libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut reaper, 0, 0, 0);
-        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
-        clone_process(0)
-    };
+    let reaper = prctl::get_child_subreaper().unwrap_or(false);
+    let _ = prctl::set_child_subreaper(false);
+    // SAFETY: this process has one thread, so the child may use all of its memory.
+    let cloned = unsafe { clone_process(0) };
     if cloned == Ok(0) {
         fork_and_exit(words, [lock, theirs.as_raw_fd()], user);
     }
     let waited = cloned.and_then(wait_for);
-    // SAFETY: as above.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, reaper, 0, 0, 0) };
+    let _ = prctl::set_child_subreaper(reaper);
     waited?;
     Ok(ours)
 }
@@ -114,7 +111,7 @@ fn execute(words: &[CString], descriptors: [RawFd; 2], user: Option<User>) {
 /// be taken for one that holds what it was given.
 fn arrange([first, second]: [RawFd; 2]) -> bool {
     // SAFETY: only system calls on plain numbers, in a process that executes or ends
-    // right after; the set is initialised by sigemptyset.
+    // right after.
     unsafe {
         // Out of the way first, since the places 3 and 4 may be each other's.
         let first = libc::fcntl(first, libc::F_DUPFD, 10);
@@ -139,10 +136,8 @@ fn arrange([first, second]: [RawFd; 2]) -> bool {
         for signal in 1..=libc::SIGRTMAX() {
             libc::signal(signal, libc::SIG_DFL);
         }
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
+    let _ = SigSet::empty().thread_set_mask();
     true
 }
 

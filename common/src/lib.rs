@@ -3,7 +3,7 @@
 //!
 //! | layer | modules |
 //! | --- | --- |
-//! | the kernel's edges | `sys` system calls that no crate offers, `byte_range` ranges of the lock file, `child` making and reaping a process, `procfs` what /proc tells, `resolve_program` which program a wrapped path runs, `installed` files of this installation, `descriptors` which ones a process has, `poll` waiting until one is ready, `reader_child` reads what may hang, `detached` starts the small processes that outlive a program, `unseen_child` those that a program waits for and never sees |
+//! | the kernel's edges | `sys` system calls that no crate offers, `blocked_signals` signals held back for a moment, `byte_range` ranges of the lock file, `child` making and reaping a process, `procfs` what /proc tells, `resolve_program` which program a wrapped path runs, `installed` files of this installation, `descriptors` which ones a process has, `poll` waiting until one is ready, `reader_child` reads what may hang, `detached` starts the small processes that outlive a program, `unseen_child` those that a program waits for and never sees |
 //! | words and values | `error` and `exit` failures and their statuses, `startup` whether there is memory to start in, `package_mark` how this package's executables are known, `diag` lines for people, `ident` UUIDs, `mig_profile` names of MIG profiles, `quantity` sizes and times, `similar` what was meant by a mistyped word, `cpus` sets of CPUs, `batch` and `job` what a batch system says |
 //! | the lock | `lock` taking, confirming and reading locks, `share` parts of a device in units of the lock |
 //! | the node | `inventory` GPUs and devices as data, `visible` CUDA_VISIBLE_DEVICES, `frameworks` variables for shares, `settings` files, variables and the site's lists, `node_lock` the lock of this node, `syslog` the system's log |
@@ -13,6 +13,7 @@
 //!
 //! NVML itself is in the crate `getgpu-nvml`, in `common/nvml`, which getgpu alone links.
 
+pub mod blocked_signals;
 pub mod byte_range;
 pub mod child;
 pub mod descriptors;

@@ -2,45 +2,40 @@
 //! and wait. Each stands for a setting and is read by the table of settings, so that a
 //! file, an option and a variable mean the same.
 
-use crate::error::{Failure, Kind};
-use crate::settings::{Loaded, Settings};
-use crate::shared_flags::{CHOICES, Choosing};
+use std::ffi::OsString;
 
-/// The choosing options that were typed: setting, texts, and the option's name.
+use crate::error::Failure;
+use crate::settings::Loaded;
+use crate::shared_flags::Said;
+
+/// What was said: setting, texts, and the option's or the variable's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Overrides(Vec<(String, Vec<String>, String)>);
+pub struct Overrides(Vec<(&'static str, Vec<String>, String)>);
 
 impl Overrides {
     /// Takes them from what was typed. Each is tried on settings of no account, so that a
     /// bad value is reported before anything else happens.
-    pub fn of(typed: &Choosing, program: &str) -> Result<Self, Failure> {
-        let said = CHOICES.iter().map(|(key, texts)| {
-            let name = match &typed.wait_letter {
-                Some(_) if *key == "wait" => "-w".to_owned(),
-                _ => format!("--{}", key.replace('_', "-")),
-            };
-            ((*key).to_owned(), texts(typed), name)
-        });
-        let choices: Vec<_> = said.filter(|(_, texts, _)| !texts.is_empty()).collect();
-        let mut nowhere = Settings::default();
-        for (key, texts, name) in &choices {
-            let put = crate::settings::keys::find(key)
-                .map_or(Ok(()), |key| (key.put)(&mut nowhere, texts));
-            put.map_err(|why| {
-                Failure::new(Kind::Usage, format!("{name}: {why}"))
-                    .hint(format!("{program} --help"))
-            })?;
+    pub fn of(said: Vec<Said>, program: &str) -> Result<Self, Failure> {
+        let (mut overrides, mut nowhere) = (Self::default(), Loaded::built_in());
+        for (key, texts) in said.into_iter().filter(|(_, texts)| !texts.is_empty()) {
+            let name = format!("--{}", key.replace('_', "-"));
+            let put = nowhere.put(key, &texts, &name);
+            put.map_err(|failure| failure.hint(format!("{program} --help")))?;
+            overrides.0.push((key, texts, name));
         }
-        Ok(Self(choices))
+        Ok(overrides)
     }
 
-    /// Takes the variables that stand for the options; one that is set to nothing says
+    /// Takes the variables that stand for these settings; one that is set to nothing says
     /// nothing.
-    pub fn of_variables(get: impl Fn(&str) -> Option<std::ffi::OsString>) -> Self {
-        let said = CHOICES.iter().filter_map(|(key, _)| {
+    pub fn of_variables(
+        keys: impl Iterator<Item = &'static str>,
+        get: impl Fn(&str) -> Option<OsString>,
+    ) -> Self {
+        let said = keys.filter_map(|key| {
             let name = variable(key);
             let text = get(&name)?.to_string_lossy().into_owned();
-            (!text.is_empty()).then(|| ((*key).to_owned(), vec![text], name))
+            (!text.is_empty()).then(|| (key, vec![text], name))
         });
         Self(said.collect())
     }
@@ -67,7 +62,7 @@ impl Overrides {
     pub fn first_of(&self, keys: &[&str]) -> Option<&str> {
         self.0
             .iter()
-            .find(|(key, ..)| keys.contains(&key.as_str()))
+            .find(|(key, ..)| keys.contains(key))
             .map(|(.., name)| name.as_str())
     }
 }
@@ -75,9 +70,4 @@ impl Overrides {
 /// The variable that stands for a setting under cudawrap.
 pub fn variable(key: &str) -> String {
     format!("CUDAWRAP_{}", key.to_ascii_uppercase())
-}
-
-/// The variables of the choosing options.
-pub fn known_variables() -> impl Iterator<Item = String> {
-    CHOICES.iter().map(|(key, _)| variable(key))
 }

@@ -167,6 +167,11 @@ impl Search {
         }
         new
     }
+
+    fn found(self, program: PathBuf) -> Resolution {
+        let trail = self.trail;
+        Resolution { program, trail }
+    }
 }
 
 impl Rule<'_> {
@@ -174,10 +179,8 @@ impl Rule<'_> {
     /// finds.
     pub fn program(&self, path: &Path) -> Option<Resolution> {
         let mut search = Search::default();
-        self.follow(path, &mut search).map(|program| Resolution {
-            program,
-            trail: search.trail,
-        })
+        let program = self.follow(path, &mut search)?;
+        Some(search.found(program))
     }
 
     /// The program beside the last link of a chain that has one: `CUDAWRAP_name` beside
@@ -185,20 +188,16 @@ impl Rule<'_> {
     /// chain.
     pub fn beside(&self, chain: &Chain) -> Option<Resolution> {
         let mut search = Search::of(chain);
-        self.sibling(chain, &mut search).map(|program| Resolution {
-            program,
-            trail: search.trail,
-        })
+        let program = self.sibling(chain, &mut search)?;
+        Some(search.found(program))
     }
 
     /// The next program of its name in PATH behind the links' directories (in all of PATH
     /// if none of them is there).
     pub fn in_path(&self, chain: &Chain) -> Option<Resolution> {
         let mut search = Search::of(chain);
-        self.next(chain, &mut search).map(|program| Resolution {
-            program,
-            trail: search.trail,
-        })
+        let program = self.next(chain, &mut search)?;
+        Some(search.found(program))
     }
 
     fn follow(&self, path: &Path, search: &mut Search) -> Option<PathBuf> {

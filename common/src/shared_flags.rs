@@ -48,29 +48,29 @@ pub struct Choosing {
 /// Heading of the options that share and wait.
 pub const SHARE: &str = "Sharing and waiting";
 
-/// What was typed of a choosing option.
-type Typed = fn(&Choosing) -> Vec<String>;
+/// A setting that an option stands for, and what was typed of it.
+pub type Said = (&'static str, Vec<String>);
 
-/// The settings that the choosing options stand for, each with what was typed.
-pub(crate) const CHOICES: [(&str, Typed); 8] = [
-    ("type", |typed| one(&typed.kind)),
-    ("count", |typed| one(&typed.count)),
-    ("profile", |typed| typed.profile.clone()),
-    ("min_memory", |typed| one(&typed.min_memory)),
-    ("gpu", |typed| typed.gpu.clone()),
-    ("policy", |typed| one(&typed.policy)),
-    ("share", |typed| one(&typed.share)),
-    ("wait", |typed| {
-        one(if typed.wait.is_some() {
-            &typed.wait
-        } else {
-            &typed.wait_letter
-        })
-    }),
-];
+impl Choosing {
+    /// All settings that these options stand for.
+    pub fn said(&self) -> Vec<Said> {
+        let wait = self.wait.as_ref().or(self.wait_letter.as_ref());
+        vec![
+            ("type", one(self.kind.as_ref())),
+            ("count", one(self.count.as_ref())),
+            ("profile", self.profile.clone()),
+            ("min_memory", one(self.min_memory.as_ref())),
+            ("gpu", self.gpu.clone()),
+            ("policy", one(self.policy.as_ref())),
+            ("share", one(self.share.as_ref())),
+            ("wait", one(wait)),
+        ]
+    }
+}
 
-fn one(text: &Option<String>) -> Vec<String> {
-    text.iter().cloned().collect()
+/// What was typed of an option that has one value.
+pub fn one(text: Option<&String>) -> Vec<String> {
+    text.into_iter().cloned().collect()
 }
 
 /// The options that every program has at the end.

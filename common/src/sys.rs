@@ -1,18 +1,22 @@
-//! The few system calls that no crate offers safely: auxiliary vector, environment, pidfd,
-//! parent-death signal, process name. Each is one call with its man page; nothing here
+//! The few system calls that no crate offers safely or in the form that is needed here:
+//! auxiliary vector, standard streams, actions of signals, clocks. Each is one call with its man page; nothing here
 //! decides anything.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsString};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
 use nix::time::ClockId;
+
+use crate::blocked_signals::BlockedSignals;
 
 /// Whether standard output was closed when this process was started.
 pub fn stdout_was_closed() -> bool {
@@ -57,48 +61,12 @@ pub fn exec_path() -> Option<OsString> {
     Some(OsString::from_vec(bytes))
 }
 
-/// A descriptor that becomes readable when `pid` exits (pidfd_open(2), Linux 5.3).
-pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: pidfd_open takes two integers and returns a new close-on-exec descriptor or
-    // -1.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: fd was returned just now and has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
-}
-
-/// Sends `signal` to the process behind a pidfd (pidfd_send_signal(2)): never to another
-/// one that got its number.
-pub fn pidfd_signal(fd: &OwnedFd, signal: i32) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-    // SAFETY: a null siginfo means "as kill(2)".
-    let rc = unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            fd.as_raw_fd(),
-            signal,
-            std::ptr::null::<libc::siginfo_t>(),
-            0,
-        )
-    };
-    if rc < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
 /// Asks for SIGKILL when the parent dies (PR_SET_PDEATHSIG, prctl(2)); ends at once if
 /// `parent` died before that.
 pub fn die_with(parent: u32) {
-    // SAFETY: prctl with these arguments touches no memory; _exit runs nothing.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if libc::getppid() != parent as libc::pid_t {
-            libc::_exit(1);
-        }
+    let _ = prctl::set_pdeathsig(Signal::SIGKILL);
+    if nix::unistd::getppid().as_raw() != parent as libc::pid_t {
+        end(1);
     }
 }
 
@@ -140,13 +108,6 @@ pub fn end_by_sigpipe() {
     }
 }
 
-/// Names this process for ps(1) and /proc/PID/comm (PR_SET_NAME, prctl(2)); at most 15
-/// bytes.
-pub fn set_name(name: &CStr) {
-    // SAFETY: the kernel reads at most 16 bytes up to the NUL.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-}
-
 /// Seconds since boot, suspend included (CLOCK_BOOTTIME, since Linux 2.6.39).
 pub fn boot_time() -> Duration {
     clock(ClockId::CLOCK_BOOTTIME)
@@ -179,15 +140,13 @@ pub fn ticks_per_second() -> u64 {
 /// must not end a program that has SIGPIPE's default action, nor leave the signal pending
 /// for the program that it becomes.
 pub fn write_stderr(bytes: &[u8]) {
-    // SAFETY: all-zero signal sets are valid places for the answers; the calls change
-    // this thread's mask and take the one signal that the write has made pending.
+    let pipe = SigSet::from(Signal::SIGPIPE);
+    let blocked = BlockedSignals::of(&pipe);
+    // SAFETY: an all-zero signal set is a valid place for the answer; the calls take the one
+    // signal that the write has made pending.
     unsafe {
-        let (mut pipe, mut before, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
-            std::mem::zeroed();
-        libc::sigemptyset(&raw mut pipe);
-        libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
+        let mut pending: libc::sigset_t = std::mem::zeroed();
         libc::sigpending(&raw mut pending);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before);
         // No lock of the standard library's, which a fork of another thread could leave locked.
         let stderr = ManuallyDrop::new(File::from_raw_fd(libc::STDERR_FILENO));
         let written = (&*stderr).write_all(bytes);
@@ -197,10 +156,10 @@ pub fn write_stderr(bytes: &[u8]) {
                 tv_sec: 0,
                 tv_nsec: 0,
             };
-            libc::sigtimedwait(&raw const pipe, std::ptr::null_mut(), &raw const now);
+            libc::sigtimedwait(pipe.as_ref(), std::ptr::null_mut(), &raw const now);
         }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
     }
+    drop(blocked);
 }
 
 /// Takes ownership of a descriptor that a call has just returned as a number.

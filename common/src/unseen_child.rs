@@ -15,8 +15,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
 
+use crate::blocked_signals::BlockedSignals;
 use crate::child::{clone_process, reap};
 use crate::{descriptors, sys};
 
@@ -96,13 +98,13 @@ pub fn start(plan: &Plan, input: &OwnedFd, errors: Option<&OwnedFd>) -> nix::Res
     let parent = std::process::id();
     let (input, errors) = (input.as_raw_fd(), errors.map(AsRawFd::as_raw_fd));
     // A handler of this process must not run in the copy of it.
-    let before = block_signals();
+    let blocked = BlockedSignals::of(&SigSet::all());
     // SAFETY: the intermediate makes system calls alone.
     let cloned = unsafe { clone_process(0) };
     if cloned == Ok(0) {
         intermediate(plan, parent, input, errors);
     }
-    set_mask(&before);
+    drop(blocked);
     let intermediate = Pid::from_raw(cloned?);
     Ok(UnseenChild { intermediate })
 }
@@ -115,38 +117,20 @@ impl UnseenChild {
             return status == 0;
         }
         // It kills the program, if that is possible.
-        let _ = nix::sys::signal::kill(self.intermediate, nix::sys::signal::Signal::SIGTERM);
+        let _ = nix::sys::signal::kill(self.intermediate, Signal::SIGTERM);
         let _ = reap(self.intermediate, Instant::now() + 2 * LAST_WAIT);
         false
     }
-}
-
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: all-zero bytes are a valid set; both outlive the calls that fill them.
-    unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        before
-    }
-}
-
-fn set_mask(mask: &libc::sigset_t) {
-    // SAFETY: the set was filled by a call, and is only read.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
 }
 
 /// The intermediate's whole life, with every signal blocked; it never returns.
 fn intermediate(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -> ! {
     sys::die_with(parent);
     let own = std::process::id();
+    let watched = [Signal::SIGCHLD, Signal::SIGTERM].into_iter().collect();
     // SAFETY: system calls on this process's own signals and descriptors, which are
     // copies.
     unsafe {
-        let mut watched: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut watched);
-        libc::sigaddset(&raw mut watched, libc::SIGCHLD);
-        libc::sigaddset(&raw mut watched, libc::SIGTERM);
         // Else what the program leaves would be found by the starting process, if that is
         // process 1 or a subreaper (prctl(2)).
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
@@ -171,7 +155,7 @@ fn intermediate(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -
 
 /// Waits for the program and exits with what came of it; kills it at SIGTERM. `watched`:
 /// SIGTERM and SIGCHLD, which are blocked.
-fn wait_for(program: libc::pid_t, watched: &libc::sigset_t) -> ! {
+fn wait_for(program: libc::pid_t, watched: &SigSet) -> ! {
     let mut deadline: Option<Instant> = None;
     let slice = libc::timespec {
         tv_sec: 0,
@@ -194,7 +178,8 @@ fn wait_for(program: libc::pid_t, watched: &libc::sigset_t) -> ! {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 libc::_exit(3);
             }
-            let signal = libc::sigtimedwait(watched, std::ptr::null_mut(), &raw const slice);
+            let signal =
+                libc::sigtimedwait(watched.as_ref(), std::ptr::null_mut(), &raw const slice);
             if signal == libc::SIGTERM && deadline.is_none() {
                 libc::kill(program, libc::SIGKILL);
                 deadline = Some(Instant::now() + LAST_WAIT);
@@ -256,9 +241,7 @@ fn execute(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -> ! {
         // answer by them.
         libc::signal(libc::SIGUSR1, libc::SIG_IGN);
         libc::signal(libc::SIGUSR2, libc::SIG_IGN);
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        set_mask(&none);
+        let _ = SigSet::empty().thread_set_mask();
         libc::execve(
             plan.program.as_ptr(),
             plan.words.as_ptr(),

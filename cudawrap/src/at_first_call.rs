@@ -39,7 +39,9 @@ pub fn prepare(options: &Options, loaded: &Loaded, diag: &Diag) -> Result<Launch
     }
     let mut variables = vec![(hook::VARIABLE.to_owned(), library)];
     variables.extend(options.choices.variables());
-    variables.extend(options.switches());
+    if options.typed.choosing.ignore_grant {
+        variables.push(("CUDAWRAP_IGNORE_GRANT".to_owned(), "1".to_owned()));
+    }
     if loaded.settings.auto != Auto::Off {
         variables.extend(for_frameworks(&loaded.settings));
     }

@@ -115,14 +115,5 @@ fn settings(
         diag.warn(&format!("{name}: no such variable, ignored{meant}"));
     }
     options.choices.put(&mut loaded)?;
-    if options.typed.running.mps {
-        loaded.put("mps", &["true".to_owned()], "--mps")?;
-    }
-    if options.typed.running.bind {
-        loaded.put("bind", &["true".to_owned()], "--bind")?;
-    }
-    if let Some(visible) = &options.typed.running.visible {
-        loaded.put("visible", std::slice::from_ref(visible), "--visible")?;
-    }
     Ok(loaded)
 }

@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use getgpu_common::blocked_signals::BlockedSignals;
 use getgpu_common::detached::User;
 use getgpu_common::diag::print;
 use getgpu_common::error::Failure;
@@ -207,21 +208,11 @@ fn print_text(text: &str) -> Result<(), Failure> {
 /// comes between an answer and the word to the holder that it was printed. First waits,
 /// interruptibly, until the output takes the answer at once (POLLOUT of a pipe: PIPE_BUF
 /// bytes, pipe(7)).
-fn hold_signals(text: &str) -> Option<HeldSignals> {
+fn hold_signals(text: &str) -> Option<BlockedSignals> {
     let output = std::io::stdout();
     let _ = poll::until(&mut [PollFd::new(output.as_fd(), PollFlags::POLLOUT)], None);
-    let before = SigSet::thread_get_mask().ok()?;
     let fits = text.len() <= libc::PIPE_BUF;
-    (fits && SigSet::all().thread_block().is_ok()).then_some(HeldSignals(before))
-}
-
-/// The signal mask to go back to.
-struct HeldSignals(SigSet);
-
-impl Drop for HeldSignals {
-    fn drop(&mut self) {
-        let _ = self.0.thread_set_mask();
-    }
+    fits.then(|| BlockedSignals::of(&SigSet::all())).flatten()
 }
 
 /// How long a reservation is kept, and for whom, as `--verbose` says it.

@@ -10,8 +10,9 @@ use getgpu_common::lock::LockFile;
 use getgpu_common::lock::ownership_proof::{self, HolderProcess};
 use getgpu_common::procfs::Stat;
 use getgpu_common::{job::Job, quantity, sys, syslog};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
+
+use crate::holder::exit_watch::pidfd;
 
 /// How long the holders may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -144,15 +145,15 @@ fn has_exited(holder: &HolderProcess) -> bool {
 
 /// Asks a holder to end; false if it has ended, or could not be asked.
 pub fn ask_to_end(holder: &HolderProcess) -> bool {
-    let fd = sys::pidfd(holder.pid);
+    let fd = pidfd(holder.pid);
     // Looked at after the pidfd was opened: the number is still the holder's.
     if has_exited(holder) {
         return false;
     }
     // A stopped process acts on a signal once it is continued.
-    let mut signals = [Signal::SIGTERM, Signal::SIGCONT].into_iter();
-    signals.all(|signal| match &fd {
-        Ok(fd) => sys::pidfd_signal(fd, signal as i32).is_ok(),
-        Err(_) => kill(Pid::from_raw(holder.pid), signal).is_ok(),
+    let mut signals = [Signal::TERM, Signal::CONT].into_iter();
+    signals.all(|signal| match (&fd, Pid::from_raw(holder.pid)) {
+        (Some(fd), _) => pidfd_send_signal(fd, signal).is_ok(),
+        (None, pid) => pid.is_some_and(|pid| kill_process(pid, signal).is_ok()),
     })
 }

@@ -5,11 +5,12 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+use nix::sys::signal::Signal;
 
 use super::lingering::{self, Prospect};
 use super::outlook::Outlook;
 use super::{Availability, Seeker, Tried};
+use crate::blocked_signals::BlockedSignals;
 use crate::choice::chooser::{Chooser, Claimed, Outcome};
 use crate::choice::rejection_report::{self, Offer, Rejected, RejectionReport};
 use crate::choice::{cap, device_claim};
@@ -161,28 +162,6 @@ impl<'a, 'n> Search<'a, 'n> {
     }
 }
 
-/// Keeps a terminal from stopping this process for some milliseconds.
-struct Unstoppable(Option<SigSet>);
-
-impl Unstoppable {
-    fn new() -> Self {
-        let stops = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU]
-            .into_iter()
-            .collect::<SigSet>();
-        let mut before = SigSet::empty();
-        let blocked = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&stops), Some(&mut before));
-        Self(blocked.is_ok().then_some(before))
-    }
-}
-
-impl Drop for Unstoppable {
-    fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(before), None);
-        }
-    }
-}
-
 impl Seeker for Search<'_, '_> {
     type Found = Claimed;
 
@@ -207,9 +186,10 @@ impl Seeker for Search<'_, '_> {
         let stale = self.stale();
         // A process that stops now would keep a tentative claim: Ctrl-Z waits until that
         // is decided.
-        let stoppable = Unstoppable::new();
+        let stops = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+        let blocked = BlockedSignals::of(&stops.into_iter().collect());
         let chosen = self.choose(may);
-        drop(stoppable);
+        drop(blocked);
         match chosen {
             Ok(Outcome::Claimed(claimed)) => Ok(Tried::Found(claimed)),
             Ok(Outcome::OverCap(failure)) => Ok(Tried::OverCap(failure)),

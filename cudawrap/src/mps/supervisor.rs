@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// The keeper's main. It finds the locked mutex on descriptor 3 and its starter on
 /// descriptor 4.
 pub fn main(words: &[OsString]) -> i32 {
-    sys::set_name(c"cudawrap-mps");
+    let _ = nix::sys::prctl::set_name(c"cudawrap-mps");
     let Some(control) = Control::parse(words) else {
         return 2;
     };

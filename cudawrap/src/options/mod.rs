@@ -15,29 +15,9 @@ pub use variables::{disabled, grant_ignored, unknown_variables, variables};
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What chooses, shares and waits.
+    /// What stands for settings.
     pub choices: Overrides,
     pub typed: Typed,
-}
-
-impl Options {
-    /// The variables that stand for what is typed without a choice of devices.
-    pub fn switches(&self) -> Vec<(String, String)> {
-        [
-            (
-                "CUDAWRAP_MPS",
-                self.typed.running.mps.then(|| "1".to_owned()),
-            ),
-            (
-                "CUDAWRAP_IGNORE_GRANT",
-                self.typed.choosing.ignore_grant.then(|| "1".to_owned()),
-            ),
-            ("CUDAWRAP_VISIBLE", self.typed.running.visible.clone()),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-        .collect()
-    }
 }
 
 /// What is to be done.

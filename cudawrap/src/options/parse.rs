@@ -32,7 +32,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
 }
 
 fn options(arguments: &[OsString], typed: Typed) -> Result<Options, Failure> {
-    let choices = Overrides::of(&typed.choosing, "cudawrap")?;
+    let said = [&typed.choosing.said()[..], &typed.running.said()].concat();
+    let choices = Overrides::of(said, "cudawrap")?;
     if typed.program.is_empty() {
         return Err(no_program());
     }

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use clap::{Command, CommandFactory, Parser, ValueHint};
 use getgpu_common::flags;
 use getgpu_common::help_text::HelpText;
-use getgpu_common::shared_flags::{Choosing, Common, SHARE};
+use getgpu_common::shared_flags::{Choosing, Common, SHARE, Said, one};
 
 /// What was typed.
 #[derive(Parser, Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Typed {
 }
 
 /// How the program runs.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "How the program runs")]
 pub struct Running {
     /// one: the program sees its own device only; first: its own first, then the other inherited
@@ -45,9 +45,17 @@ pub struct Running {
     pub auto: bool,
 }
 
-/// The settings that options of cudawrap alone stand for, which have variables too. `--auto`
-/// has no meaning under a link.
-pub const SETTINGS: [&str; 3] = ["visible", "mps", "bind"];
+impl Running {
+    /// The settings that these options stand for, which have variables too. `--auto` has no
+    /// meaning under a link.
+    pub fn said(&self) -> [Said; 3] {
+        [
+            ("visible", one(self.visible.as_ref())),
+            ("mps", one(self.mps.then(|| "true".to_owned()).as_ref())),
+            ("bind", one(self.bind.then(|| "true".to_owned()).as_ref())),
+        ]
+    }
+}
 
 /// The parser, from which completions are made too.
 pub fn command() -> Command {

@@ -33,7 +33,7 @@ const CLOSELY: Duration = Duration::from_millis(20);
 
 /// Holds the reservation as the command line says.
 pub fn run(args: &HolderArgs) -> i32 {
-    sys::set_name(c"getgpu-hold");
+    let _ = nix::sys::prctl::set_name(c"getgpu-hold");
     let lock = HeldLock::new(args, OfdLock::new(sys::own_fd(detached::LOCK_FD)));
     let starter = File::from(sys::own_fd(detached::STARTER_FD));
     sign_in(args, &lock);

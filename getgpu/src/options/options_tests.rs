@@ -25,7 +25,7 @@ fn what_was_typed() {
     }
     let (time, wait) = (parse("--for 1.5m").unwrap(), parse("-w 30").unwrap());
     assert_eq!(time.reserve_for, Some(Duration::from_secs(90)));
-    assert_eq!(wait.choices.first_of(&["wait"]), Some("-w"));
+    assert_eq!(wait.choices.first_of(&["wait"]), Some("--wait"));
     assert!(matches!(parse("--help").unwrap().action, Action::Text(_)));
 }
 

@@ -52,7 +52,7 @@ fn typed(words: &[OsString]) -> Result<Typed, Failure> {
 }
 
 fn check(typed: Typed) -> Result<Options, Failure> {
-    let choices = Overrides::of(&typed.choosing, "getgpu")?;
+    let choices = Overrides::of(typed.choosing.said(), "getgpu")?;
     let mut action = action(&typed, &choices)?;
     if let Some(why) = contradiction(&typed) {
         return Err(usage(why.into()));
@@ -183,7 +183,7 @@ fn index(words: &[String], choices: &Overrides) -> Result<Option<usize>, Failure
         return Ok(Some(index));
     };
     let failure = usage(format!("INDEX {index} and {other} exclude each other"));
-    Err(if matches!(other, "--wait" | "-w") {
+    Err(if other == "--wait" {
         let hint = format!("to wait at most {index} s for any device: getgpu --wait={index}");
         failure.hint(hint)
     } else {
