@@ -11,7 +11,7 @@ use getgpu_common::flags;
 use getgpu_common::help_text::Asked;
 use getgpu_common::overrides::Overrides;
 
-use super::table::{Format, GUIDE, Looking, Typed, command};
+use super::table::{Format, GUIDE, Looking, Typed, command, exclusion};
 use super::{Action, Keep, Only, Options, meant, usage};
 
 /// Settings whose options choose, share or wait, which INDEX excludes; the type decides
@@ -46,9 +46,27 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, Failu
 }
 
 fn typed(words: &[OsString]) -> Result<Typed, Failure> {
-    let typed = command().try_get_matches_from(words);
-    let typed = typed.and_then(|matches| Typed::from_arg_matches(&matches));
+    let matches = command().try_get_matches_from(words);
+    let matches = matches.map_err(|error| flags::usage_failure("getgpu", &error))?;
+    if let Some(both) = exclusion(&matches) {
+        let [one, other] = both.map(shown);
+        return Err(usage(format!("{one} and {other} exclude each other")));
+    }
+    let typed = Typed::from_arg_matches(&matches);
     typed.map_err(|error| flags::usage_failure("getgpu", &error))
+}
+
+/// An option as it is typed.
+fn shown(id: &str) -> String {
+    let command = command();
+    let arg = command.get_arguments().find(|arg| arg.get_id() == id);
+    let long = arg.and_then(|arg| arg.get_long());
+    let short = arg.and_then(|arg| arg.get_short());
+    match (long, short) {
+        (Some(long), _) => format!("--{long}"),
+        (None, Some(short)) => format!("-{short}"),
+        (None, None) => "INDEX".to_owned(),
+    }
 }
 
 fn check(typed: Typed) -> Result<Options, Failure> {

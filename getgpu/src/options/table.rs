@@ -5,7 +5,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Command, CommandFactory, Parser, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command, CommandFactory, Parser, ValueEnum};
 use getgpu_common::diag::printable;
 use getgpu_common::flags;
 use getgpu_common::help_text::HelpText;
@@ -198,16 +199,20 @@ pub struct Service {
 
 /// The parser, from which completions are made too.
 pub fn command() -> Command {
-    flags::prepared(Typed::command().mut_args(|arg| {
-        let name = arg.get_id().to_string();
-        let excluded = match name.as_str() {
-            "list" | "watch" => &[],
-            "index" => &NO_DEVICE[1..],
-            name if NO_DEVICE.contains(&name) || FOR_A_DEVICE.contains(&name) => &NO_DEVICE[..],
-            _ => &[],
-        };
-        arg.conflicts_with_all(excluded.iter().filter(|other| **other != name))
-    }))
+    flags::prepared(Typed::command())
+}
+
+/// Two options that were typed and exclude each other beyond what clap is told: one that
+/// prints no device, and one that has no meaning beside it. (To tell clap of each pair costs
+/// a twentieth of what a pick takes.)
+pub fn exclusion(typed: &ArgMatches) -> Option<[&'static str; 2]> {
+    let is_typed = |id: &&str| typed.value_source(id) == Some(ValueSource::CommandLine);
+    let mut actions = NO_DEVICE.into_iter().filter(is_typed);
+    let action = actions.next()?;
+    let second = actions.next().filter(|_| action != "list");
+    let mut others = FOR_A_DEVICE.into_iter();
+    let word = Some("index").filter(|word| action != "check" && is_typed(word));
+    Some([action, second.or_else(|| others.find(is_typed)).or(word)?])
 }
 
 fn process_id(text: &str) -> Result<i32, String> {
