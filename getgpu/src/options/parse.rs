@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::FromArgMatches;
+use clap::{Arg, FromArgMatches};
 use getgpu_common::error::Failure;
 use getgpu_common::flags;
 use getgpu_common::help_text::Asked;
@@ -60,8 +60,8 @@ fn typed(words: &[OsString]) -> Result<Typed, Failure> {
 fn shown(id: &str) -> String {
     let command = command();
     let arg = command.get_arguments().find(|arg| arg.get_id() == id);
-    let long = arg.and_then(|arg| arg.get_long());
-    let short = arg.and_then(|arg| arg.get_short());
+    let long = arg.and_then(Arg::get_long);
+    let short = arg.and_then(Arg::get_short);
     match (long, short) {
         (Some(long), _) => format!("--{long}"),
         (None, Some(short)) => format!("-{short}"),
