@@ -116,10 +116,26 @@ impl Sandbox {
         self.command("getgpu").args(arguments)
     }
 
-    /// A program and its arguments, without a space in any.
+    /// A program and its arguments, without a space in any, behind variables as in a shell.
+    /// `@/` is the sandbox's directory.
     pub fn words(&self, line: &str) -> Command {
-        let mut words = line.split(' ');
-        self.command(words.next().expect("a program")).args(words)
+        let line = line.replace("@/", &self.text(""));
+        let mut words = line.split(' ').peekable();
+        let mut variables = Vec::new();
+        while let Some(word) = words.next_if(|word| word.contains('=')) {
+            variables.extend(word.split_once('='));
+        }
+        let command = self.command(words.next().expect("a program")).args(words);
+        let set = |command: Command, (name, value)| command.env(name, value);
+        variables.into_iter().fold(command, set)
+    }
+
+    /// Asserts that each of these lines is refused with this status and this text.
+    #[track_caller]
+    pub fn refuses(&self, cases: &[(&str, i32, &str)]) {
+        for (line, status, text) in cases {
+            self.words(line).run().refuses(*status, text);
+        }
     }
 
     /// What getgpu with these arguments, without a space in any, ended with.

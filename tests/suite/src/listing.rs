@@ -27,6 +27,13 @@ pub fn device<'a>(listing: &'a Value, uuid: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("{uuid} is not listed: {listing}"))
 }
 
+/// A MIG device by its GPU and instances, as drivers before 470 name it.
+pub fn instance(device: &Value) -> String {
+    let gpu = device["gpu_uuid"].as_str().unwrap_or_default();
+    let (instance, compute) = (&device["gpu_instance"], &device["compute_instance"]);
+    format!("MIG-{gpu}/{instance}/{compute}")
+}
+
 /// The states of all devices.
 #[track_caller]
 pub fn states(sandbox: &Sandbox) -> Vec<String> {

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, free_again, listing, somebody};
-use harness::{Sandbox, skip, wait};
+use getgpu_tests::{OTHER, assert_devices, free_again, listing, somebody};
+use harness::{Holder, Sandbox, skip, wait};
 
 fn set(text: &str) -> BTreeSet<&str> {
     text.split(',').collect()
@@ -22,21 +22,17 @@ fn ranks_divide_a_reservation_of_four() {
                   cudawrap -- true; echo $?; getgpu; echo $?; getgpu -q -n 4; getgpu --count-free; touch go; wait";
     let outcome = sandbox.shell("bash", script).run();
     let lines: Vec<&str> = outcome.exits(0).told();
-    assert_eq!(
-        (lines[1], lines[2], lines[4]),
-        ("75", "1", "0"),
-        "{outcome:#?}"
-    );
+    let statuses = [lines[1], lines[2], lines[4]];
+    assert_eq!(statuses, ["75", "1", "0"], "{outcome:#?}");
+    let granted = set(lines[0]);
     assert_eq!(
         set(lines[3]),
-        set(lines[0]),
+        granted,
         "as many as there are: printed again"
     );
-    let ran: BTreeSet<String> = sandbox.runs().into_iter().map(|run| run.uuid).collect();
-    assert_eq!(
-        ran.iter().map(String::as_str).collect::<BTreeSet<_>>(),
-        set(lines[0])
-    );
+    let ran = sandbox.runs();
+    let ran: BTreeSet<&str> = ran.iter().map(|run| run.uuid.as_str()).collect();
+    assert_eq!(ran, granted);
     sandbox.assert_exclusive();
     free_again(&sandbox);
 }
@@ -50,26 +46,15 @@ fn getgpu_and_cudawrap_inside_give_way_to_each_other() {
                   export CUDA_VISIBLE_DEVICES=$a,$b; getgpu || echo deeper; getgpu --release-all";
     let outcome = sandbox.shell("bash", script).run();
     let lines: Vec<&str> = outcome.exits(0).stdout.lines().collect();
-    assert_eq!(
-        (set(lines[0]).len(), set(lines[0])),
-        (3, set(lines[1])),
-        "{outcome:#?}"
-    );
-    assert_eq!(
-        (&lines[3..], outcome.stderr.contains("no\n")),
-        (&["none", "deeper"][..], false),
-        "{outcome:#?}"
-    );
-    let third: Vec<&str> = lines[0].split(',').collect();
-    assert_eq!(
-        lines[2], third[2],
-        "the lease of a program that has exited is free again"
-    );
-    assert_eq!(
-        outcome.stderr.lines().next(),
-        Some(third[2]),
-        "inside its own lease it is printed again"
-    );
+    let all = set(lines[0]);
+    assert_eq!((all.len(), &all), (3, &set(lines[1])), "{outcome:#?}");
+    assert_eq!(lines[3..], ["none", "deeper"], "{outcome:#?}");
+    assert!(!outcome.stderr.contains("no\n"), "{outcome:#?}");
+    // The lease of a program that has exited is free again, and inside its own lease it is
+    // printed again.
+    let third = lines[0].split(',').nth(2);
+    assert_eq!(Some(lines[2]), third, "{outcome:#?}");
+    assert_eq!(outcome.stderr.lines().next(), third, "{outcome:#?}");
     free_again(&sandbox);
 }
 
@@ -86,66 +71,45 @@ fn a_program_runs_on_a_reservation_inside_another_one() {
              cudawrap -- sim-cuda --max 4 --run 0.1 && cudawrap -- sim-cuda --max 4 --run 0.1"
         );
         let outcome = sandbox.shell("bash", &script).run();
-        outcome.exits(0).says(&[]);
-        assert_eq!(
-            outcome.stdout.lines().count(),
-            2,
-            "{first}, {second}: {outcome:#?}"
-        );
+        assert_eq!(outcome.exits(0).says(&[]).stdout.lines().count(), 2);
         sandbox.assert_clean(Duration::from_secs(6));
     }
     // More than the part that is reserved is not waited for.
-    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold); getgpu --share 4G --wait; echo $?";
-    sandbox
-        .shell("bash", script)
-        .run()
-        .exits(0)
-        .prints("3\n")
-        .mentions("getgpu: --share 4G: larger than the part");
-    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold); cudawrap --share 4G true; echo $?";
-    sandbox
-        .shell("bash", script)
-        .run()
-        .exits(0)
-        .prints("125\n")
-        .mentions("cudawrap: --share 4G: your part of MIG-")
-        .mentions(" has 2432M of memory");
+    #[rustfmt::skip]
+    let cases = [
+        ("getgpu --share 4G --wait", "3\n", ["getgpu: --share 4G: larger than the part", ""]),
+        ("cudawrap --share 4G true", "125\n",
+            ["cudawrap: --share 4G: your part of MIG-", " has 2432M of memory"]),
+    ];
+    for (larger, status, lines) in cases {
+        let part = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold)";
+        let script = format!("{part}; {larger}; echo $?");
+        let outcome = sandbox.shell("bash", &script).run();
+        outcome.exits(0).prints(status);
+        outcome.mentions(lines[0]).mentions(lines[1]);
+    }
 }
 
 #[test]
 fn a_waiter_whose_reservation_ended_takes_no_device_of_others() {
     let sandbox = Sandbox::new("mig4");
     let ours = sandbox.line("-q -n 3 --for=600");
-    let run = |time: &str| {
-        sandbox
-            .command("cudawrap")
-            .args(["--", "sim-cuda", "--run", time])
-            .visible(&ours)
-            .spawn()
-    };
+    let start = |line: &str| sandbox.words(line).visible(&ours).spawn();
+    let run = |time: &str| start(&format!("cudawrap -- sim-cuda --run {time}"));
     let (short, long) = (run("1.5"), run("3.5"));
     sandbox.until_running(2);
     // It needs two of three; one is left.
-    sandbox.set_settings("");
-    let waiter = sandbox
-        .words("getgpu -q -n 2 --wait=20 --for=600")
-        .visible(&ours)
-        .spawn();
+    let waiter = start("getgpu -q -n 2 --wait=20 --for=600");
     wait::until("it waits", || listing::waiting(&sandbox) == 1);
-    sandbox
-        .getgpu(["--release", ours.split(',').next().unwrap()])
-        .run()
-        .exits(0);
-    let theirs = somebody(&sandbox, &["-q", "-n", "2", "--for=600"])
-        .run()
-        .line();
+    let first = ours.split(',').next().unwrap();
+    sandbox.ask(&format!("--release {first}")).exits(0);
+    let theirs = somebody(&sandbox, &["-q", "-n", "2", "--for=600"]);
+    let theirs = theirs.run().line();
     short.wait().exits(0);
     long.wait().exits(0);
-    let got = waiter.wait();
-    assert!(
-        set(&got.line()).is_disjoint(&set(&theirs)),
-        "{got:?} {theirs}"
-    );
+    let got = waiter.wait().line();
+    let others = set(&got).is_disjoint(&set(&theirs));
+    assert!(others, "{got} {theirs}");
     sandbox.assert_exclusive();
 }
 
@@ -158,15 +122,10 @@ fn a_program_inside_a_lease_keeps_it_when_the_outer_one_is_gone() {
                  cudawrap -- sim-cuda --until-file go & until [ $(ls $SIM_NODE/running | grep -vc gate) = 1 ]; do sleep 0.01; done; \
                  kill -9 $$";
     let file = sandbox.file("work/inner", inner, 0o755);
-    sandbox
-        .shell(
-            "bash",
-            &format!("rm -f go; cudawrap -- bash {}", file.display()),
-        )
-        .run();
+    let outer = format!("rm -f go; cudawrap -- bash {}", file.display());
+    sandbox.shell("bash", &outer).run();
     sandbox.until_running(1);
-    let listing = sandbox.ask("--list").stdout;
-    assert!(listing.contains("leased"), "{listing}");
+    sandbox.ask("--list").shows("leased");
     sandbox.ask("--share 1/848 --no-reserve").exits(1);
     sandbox.file("work/go", "", 0o644);
     wait::until("it has exited", || !sandbox.locked());
@@ -179,19 +138,11 @@ fn a_grant_that_nobody_reserved_is_divided_among_all_users() {
     let uuids = sandbox.uuids();
     let grant = uuids[..2].join(",");
     let first = sandbox.ask_within(&grant, "--for=60").line();
-    let second = sandbox
-        .command("cudawrap")
-        .args(["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"])
-        .visible(&grant)
-        .run()
-        .line();
-    assert_eq!(
-        BTreeSet::from([first, second]),
-        uuids[..2].iter().cloned().collect()
-    );
-    sandbox
-        .ask_within(&grant, "-n 3")
-        .refuses(3, "3 devices wanted: only 2 such devices exist here");
+    let second = sandbox.words("cudawrap -- printenv CUDA_VISIBLE_DEVICES");
+    let second = second.visible(&grant).run().line();
+    assert_devices(&[first, second], &uuids[..2]);
+    let three = sandbox.ask_within(&grant, "-n 3");
+    three.refuses(3, "3 devices wanted: only 2 such devices exist here");
 }
 
 #[test]
@@ -214,20 +165,15 @@ fn losing_one_granted_device_leaves_the_others_running() {
     // Who takes all of it gives way to who divides it.
     let all = sandbox.words("cudawrap -n 2 -- true").visible(&both);
     all.run().exits(75);
-    let outer = sandbox
-        .holders()
-        .into_iter()
-        .find(|holder| holder.words.iter().any(|word| word.contains(',')))
-        .unwrap();
-    sandbox
-        .shell("dash", &format!("kill -9 {}", outer.pid))
-        .run()
-        .exits(0);
+    let holders = sandbox.holders();
+    let has_both = |holder: &&Holder| holder.words.iter().any(|word| word.contains(','));
+    let outer = holders.iter().find(has_both).unwrap().pid;
+    let killed = sandbox.shell("dash", &format!("kill -9 {outer}")).run();
+    killed.exits(0);
     wait::until("one holds", || sandbox.holders().len() == 1);
-    assert_eq!(somebody(&sandbox, &["--for=600"]).run().line(), other);
-    sandbox
-        .ask_as(OTHER, "--no-reserve")
-        .refuses(1, "2 of 2 in use");
+    assert_eq!(sandbox.ask_as(OTHER, "--for=600").line(), other);
+    let refused = sandbox.ask_as(OTHER, "--no-reserve");
+    refused.refuses(1, "2 of 2 in use");
 }
 
 /// As the tasks of a step that was granted one device do it, each in its own process.

@@ -9,25 +9,18 @@ use harness::skip::{self, Need};
 #[test]
 fn shares_of_a_reservation_are_counted_inside_it() {
     let sandbox = Sandbox::new("mig4");
-    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); \
-                  for i in 1 2; do cudawrap --share 1/2 -- sim-cuda --max 2 --until-file go & done; \
+    let script = "for i in 1 2; do cudawrap --share 1/2 -- sim-cuda --max 2 --until-file go & done; \
                   until [ $(ls $SIM_NODE/running | grep -vc gate) = 2 ]; do sleep 0.01; done; \
                   cudawrap --share 1/2 -- true; echo $?; touch go; wait; cudawrap --share 1/2 -- true; echo $?";
     for around in ["bash", "cudawrap -- bash"] {
-        let script = if around == "bash" {
-            script.to_owned()
-        } else {
-            script.replace("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); ", "")
-        };
+        let reserve = "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); ";
+        let leased = if around == "bash" { reserve } else { "" };
+        let script = format!("{leased}{script}");
         let file = sandbox.file("work/script", &script, 0o755);
         // The files of programs that are over go only when somebody looks at their
         // device.
-        let outcome = sandbox
-            .shell(
-                "bash",
-                &format!("rm -f go $SIM_NODE/running/*; {around} {}", file.display()),
-            )
-            .run();
+        let line = format!("rm -f go $SIM_NODE/running/*; {around} {}", file.display());
+        let outcome = sandbox.shell("bash", &line).run();
         let codes: Vec<&str> = outcome.exits(0).told();
         assert_eq!(codes, ["75", "0"], "{outcome:#?}");
         assert!(sandbox.collisions().is_empty());
@@ -38,12 +31,11 @@ fn shares_of_a_reservation_are_counted_inside_it() {
 /// The second call finds the first one's part beside it, and not around it.
 #[test]
 fn shares_that_getgpu_prints_inside_a_reservation_stand_beside() {
-    for (hold, share) in [
-        ("--hold", "1/2"),
-        ("--hold", "2G"),
-        ("--for=60", "1/2"),
-        ("--tag x --hold=0", "1/2"),
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        ("--hold", "1/2"), ("--hold", "2G"), ("--for=60", "1/2"), ("--tag x --hold=0", "1/2"),
+    ];
+    for (hold, share) in cases {
         if hold.ends_with("=0") && skip::lacks(&[Need::Root]) {
             continue;
         }
@@ -55,11 +47,7 @@ fn shares_that_getgpu_prints_inside_a_reservation_stand_beside() {
              getgpu --share {share}; echo $?; touch go; wait"
         );
         let outcome = sandbox.shell("bash", &script).run();
-        assert_eq!(
-            outcome.exits(0).told(),
-            ["1"],
-            "{hold} {share}: {outcome:#?}"
-        );
+        assert_eq!(outcome.exits(0).told(), ["1"], "{outcome:#?}");
         assert!(sandbox.collisions().is_empty());
     }
 }
@@ -73,10 +61,8 @@ fn shares_of_a_reservation_taken_at_one_instant_all_fit() {
                   touch gate; \
                   for i in $(seq 600); do n=$(getgpu --list --json | grep -o '\"kind\":\"lease\"' | wc -l); [ $n -lt 16 ] || break; done; \
                   echo $n; touch go; wait";
-    let outcome = sandbox
-        .shell("bash", script)
-        .limit(Duration::from_secs(60))
-        .run();
+    let shell = sandbox.shell("bash", script);
+    let outcome = shell.limit(Duration::from_secs(60)).run();
     outcome.exits(0).says(&[]).prints("16\n");
 }
 
@@ -96,13 +82,8 @@ fn two_shares_of_one_caller_on_one_device_do_not_meet() {
              getgpu --list --json; sleep 1.5; touch go; wait"
         );
         let outcome = sandbox.shell("bash", &script).run();
-        let json = outcome
-            .exits(0)
-            .says(&[])
-            .stdout
-            .lines()
-            .find(|line| line.starts_with('{'))
-            .unwrap();
+        let mut lines = outcome.exits(0).says(&[]).stdout.lines();
+        let json = lines.find(|line| line.starts_with('{')).unwrap();
         let listing: serde_json::Value = serde_json::from_str(json).unwrap();
         let leases = listing::shares(&listing["devices"][0], "lease");
         assert_eq!(leases, [0.5, 0.5], "{listing}");
@@ -120,16 +101,9 @@ fn a_share_of_a_share_stays_inside_it() {
                   env -u CUDA_VISIBLE_DEVICES getgpu --count-free --share 1/2; touch go; wait";
     let outcome = sandbox.shell("bash", script).run();
     let lines: Vec<&str> = outcome.exits(0).told();
-    assert_eq!(
-        (lines[0], lines[1]),
-        ("75", "75"),
-        "both parts of the part are in use: {outcome:#?}"
-    );
-    assert_eq!(
-        (lines[2].len(), lines[3]),
-        (40, "1"),
-        "all of it is printed again, the other half is free"
-    );
+    // Both parts of the part are in use, all of it is printed again, the other half is free.
+    let found = (&lines[..2], lines[2].len(), lines[3]);
+    assert_eq!(found, (&["75", "75"][..], 40, "1"), "{outcome:#?}");
     sandbox.assert_clean(Duration::from_secs(6));
 }
 
@@ -137,31 +111,18 @@ fn a_share_of_a_share_stays_inside_it() {
 #[test]
 fn frameworks_are_told_what_a_share_of_a_share_is() {
     let sandbox = Sandbox::new("mig4");
-    let inner = "cudawrap --share 1/2 -- sh -c 'echo $TF_FORCE_GPU_ALLOW_GROWTH $XLA_PYTHON_CLIENT_MEM_FRACTION'";
-    for (script, fraction) in [
-        (format!("cudawrap --share 1/2 -- {inner}"), "0.225"),
-        (
-            format!(
-                "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold) XLA_PYTHON_CLIENT_MEM_FRACTION=0.45; {inner}"
-            ),
-            "0.225",
-        ),
-        (
-            format!("XLA_PYTHON_CLIENT_MEM_FRACTION=0.3 cudawrap --share 1/2 -- {inner}"),
-            "0.3",
-        ),
-        (
-            "cudawrap --share 1/2 -- cudawrap -- sh -c 'echo $TF_FORCE_GPU_ALLOW_GROWTH $XLA_PYTHON_CLIENT_MEM_FRACTION'"
-                .to_owned(),
-            "0.45",
-        ),
-    ] {
-        let outcome = sandbox.shell("bash", &script).run();
-        assert_eq!(
-            outcome.stdout,
-            format!("true {fraction}\n"),
-            "{script}: {outcome:#?}"
-        );
+    let show = "sh -c 'echo $TF_FORCE_GPU_ALLOW_GROWTH $XLA_PYTHON_CLIENT_MEM_FRACTION'";
+    #[rustfmt::skip]
+    let cases = [
+        ("cudawrap --share 1/2 -- cudawrap --share 1/2 --", "0.225"),
+        ("export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold) \
+          XLA_PYTHON_CLIENT_MEM_FRACTION=0.45; cudawrap --share 1/2 --", "0.225"),
+        ("XLA_PYTHON_CLIENT_MEM_FRACTION=0.3 cudawrap --share 1/2 -- cudawrap --share 1/2 --", "0.3"),
+        ("cudawrap --share 1/2 -- cudawrap --", "0.45"),
+    ];
+    for (start, fraction) in cases {
+        let outcome = sandbox.shell("bash", &format!("{start} {show}")).run();
+        outcome.prints(&format!("true {fraction}\n"));
     }
     sandbox.assert_clean(Duration::from_secs(6));
 }

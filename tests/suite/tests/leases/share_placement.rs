@@ -50,23 +50,14 @@ fn a_listing_shows_each_sharer_and_its_part() {
     sandbox.until_running(2);
     let listing = listing::json(&sandbox);
     let device = &listing["devices"][0];
-    assert_eq!(
-        (device["state"].as_str(), device["share_used"].as_f64()),
-        (Some("shared"), Some(0.75))
-    );
+    assert_eq!(device["state"], "shared");
+    assert_eq!(device["share_used"], 0.75);
     let mut parts = listing::shares(device, "lease");
     parts.sort_by(f64::total_cmp);
     assert_eq!(parts, [0.25, 0.5]);
-    let table = sandbox.ask("--list").stdout;
-    assert!(
-        table.contains("shared 75%") && table.lines().count() == 4,
-        "{table}"
-    );
-    let reserved = sandbox.ask("--share=1/4");
-    reserved.exits(0);
-    let table = sandbox.ask("--list").stdout;
-    assert!(
-        table.contains("shared all") && table.contains("res. 25%"),
-        "{table}"
-    );
+    let table = sandbox.ask("--list");
+    assert_eq!(table.shows("shared 75%").stdout.lines().count(), 4);
+    sandbox.ask("--share=1/4").exits(0);
+    let table = sandbox.ask("--list");
+    table.shows("shared all").shows("res. 25%");
 }

@@ -9,14 +9,9 @@ use getgpu_tests::{all_at_once, listing};
 use harness::{Running, Sandbox};
 
 pub(crate) fn sharer(sandbox: &Sandbox, share: &str, most: u32) -> Running {
-    let most = most.to_string();
-    let program = ["--", "sim-cuda", "--run", "forever", "--max", &most];
-    sandbox
-        .command("cudawrap")
-        .args(["--share", share])
-        .args(program)
-        .limit(Duration::from_secs(600))
-        .spawn()
+    let program = format!("sim-cuda --run forever --max {most}");
+    let command = sandbox.words(&format!("cudawrap --share {share} -- {program}"));
+    command.limit(Duration::from_secs(600)).spawn()
 }
 
 #[test]
@@ -29,29 +24,15 @@ fn exactly_k_programs_of_one_kth_fit_for_every_k() {
         let all: Vec<u32> = (2..=64).chain([100]).collect();
         let ks = if harness::full() { &all[..] } else { &some };
         for k in ks.iter().filter(|k| *k % 2 == half) {
-            let share = format!("1/{k}");
+            let share = format!("--share 1/{k}");
             for _ in 0..*k {
-                sandbox
-                    .getgpu(["--share", &share, "--for=600"])
-                    .run()
-                    .line();
+                sandbox.line(&format!("{share} --for=600"));
             }
-            sandbox
-                .getgpu(["--share", &share])
-                .run()
-                .refuses(1, "1 of 1 in use (reserved 1)");
-            assert_eq!(
-                sandbox
-                    .getgpu(["--count-free", "--share", &share])
-                    .run()
-                    .line(),
-                "0"
-            );
-            sandbox
-                .words("getgpu --release-all")
-                .limit(Duration::from_secs(60))
-                .run()
-                .exits(0);
+            let refused = sandbox.ask(&share);
+            refused.refuses(1, "1 of 1 in use (reserved 1)");
+            assert_eq!(sandbox.line(&format!("--count-free {share}")), "0");
+            let release = sandbox.words("getgpu --release-all");
+            release.limit(Duration::from_secs(60)).run().exits(0);
         }
         sandbox.assert_clean(Duration::ZERO);
     });
@@ -62,20 +43,12 @@ fn whole_and_parts_exclude_each_other() {
     let sandbox = Sandbox::new("h200x1");
     let half = sharer(&sandbox, "1/2", 2);
     sandbox.until_running(1);
-    for plain in [
-        &["--no-reserve"][..],
-        &["--share=1", "--no-reserve"],
-        &["--share", "2/3", "--no-reserve"],
-    ] {
-        sandbox
-            .getgpu(plain)
-            .run()
-            .refuses(1, "no free device: 1 of 1 in use");
+    let line = "no free device: 1 of 1 in use";
+    for plain in ["", "--share=1", "--share 2/3"] {
+        let refused = sandbox.ask(&format!("{plain} --no-reserve"));
+        refused.refuses(1, line);
     }
-    sandbox
-        .words("cudawrap -- true")
-        .run()
-        .refuses(75, "1 of 1 in use");
+    sandbox.refuses(&[("cudawrap -- true", 75, line)]);
     let other = sharer(&sandbox, "50%", 2);
     sandbox.until_running(2);
     half.kill();
@@ -84,9 +57,7 @@ fn whole_and_parts_exclude_each_other() {
     other.kill();
     let whole = sandbox.leased().spawn();
     sandbox.until_running(1);
-    sandbox
-        .ask("--no-reserve --share 1/848")
-        .refuses(1, "1 of 1 in use");
+    sandbox.ask("--no-reserve --share 1/848").refuses(1, line);
     drop(whole);
     sandbox.assert_exclusive();
 }
@@ -108,17 +79,16 @@ fn a_share_by_size_is_a_part_of_each_device() {
 fn a_share_larger_than_the_device_takes_nothing_of_any_other() {
     let sandbox = Sandbox::new("a100x8");
     let grant = sandbox.uuids()[0].clone();
-    let app = wrap(&sandbox, "work", "app", "sim-cuda");
+    wrap(&sandbox, "work", "app", "sim-cuda");
     sandbox.ask_within(&grant, "--share 600G").exits(3);
-    let named = sandbox.words("cudawrap --share 600G -- true");
-    let named = named.visible(&grant).run();
+    let granted = |line: &str| sandbox.words(line).visible(&grant).run();
+    let named = granted("cudawrap --share 600G -- true");
     named.refuses(125, "cudawrap: --share 600G: ");
-    let linked = sandbox.command(&app).env("CUDAWRAP_SHARE", "600G");
-    let linked = linked.visible(&grant).run();
+    let linked = granted("CUDAWRAP_SHARE=600G @/work/app");
     linked.exits(0).shows(&format!("RUN {grant} "));
     // The same inside a lease, which has a part of nothing else.
-    let inside = ["--", "cudawrap", "--share", "600G", "--", "true"];
-    sandbox.command("cudawrap").args(inside).run().exits(125);
+    let inside = sandbox.words("cudawrap -- cudawrap --share 600G -- true");
+    inside.run().exits(125);
     sandbox.assert_clean(Duration::from_secs(2));
 }
 
