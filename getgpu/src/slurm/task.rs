@@ -174,7 +174,9 @@ mod tests {
             (4, &[step, listed("4"), ("SLURM_TASKS_PER_NODE", "1")], Division::One),
             (4, &[step, listed("1,2(x3),1"), ("SLURM_NODEID", "3")], Division::One),
             (4, &[step, listed("4(x2),1,3(x2)"), ("SLURM_NODEID", "2")], Division::All),
-            (4, &[step, listed("4(x08)")], Division::One),
+            (4, &[step, listed("4(x08)")], Division::One), (4, &[step, listed("x")], Division::One),
+            (4, &[step, listed("4(xx)")], Division::One), (4, &[step, listed("-1")], Division::One),
+            (4, &[step, listed("1"), ("SLURM_NODEID", "x")], Division::One),
             (4, &[step], Division::One),
         ] {
             assert_eq!(with(pairs, |get| division(get, devices)), expected, "{devices} {pairs:?}");

@@ -2,8 +2,6 @@
 //! it is run, and always runs. An ordinary user does it where possible, so that nothing is
 //! recorded outside the sandbox.
 
-use std::os::unix::fs::PermissionsExt;
-
 use crate::wrapping_site::Site;
 
 #[test]
@@ -25,28 +23,4 @@ fn an_upgrade_over_the_link_is_mended_while_the_program_runs() {
     let outcome = site.user(site.sandbox.command(&site.app)).run();
     outcome.exits(0).shows("env CUDA_VISIBLE_DEVICES MIG-");
     drop(running);
-}
-
-#[test]
-fn a_cudawrap_that_replaces_an_older_script_serves_its_links() {
-    let site = Site::new("mig4");
-    let old = site
-        .sandbox
-        .file("share/gpus/cudawrap", "#!/bin/sh\nexit 1\n", 0o755);
-    std::fs::rename(&site.app, site.app.with_file_name("CUDAWRAP_app")).unwrap();
-    std::os::unix::fs::symlink(&old, &site.app).unwrap();
-    let copy = format!(
-        "cp --remove-destination {} {}",
-        site.sandbox.path("bin/cudawrap").display(),
-        old.display()
-    );
-    site.sandbox.shell("sh", &copy).run().exits(0);
-    std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o555)).unwrap();
-    site.sandbox
-        .set_settings(&format!("getgpu = {:?}", site.sandbox.path("bin/getgpu")));
-    let program = site.start();
-    site.sandbox.until_running(1);
-    assert!(site.sandbox.locked(), "leased");
-    drop(program);
-    site.create(&["--status"]).run().exits(0);
 }

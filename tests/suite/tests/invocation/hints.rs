@@ -73,17 +73,6 @@ fn a_variable_that_nobody_reads_is_named() {
 }
 
 #[test]
-fn the_settings_are_shown_with_the_files_and_the_lock() {
-    let sandbox = Sandbox::new("mig4");
-    let shown = sandbox.ask("-v --show-config");
-    let lines: Vec<&str> = shown.stdout.lines().collect();
-    let file = format!("# {}: read", sandbox.settings_file().display());
-    let lock = format!("# lock: {}", sandbox.lock().display());
-    assert!(lines.contains(&file.as_str()), "{shown:#?}");
-    assert!(lines.contains(&lock.as_str()), "{shown:#?}");
-}
-
-#[test]
 fn a_setting_that_leaves_nothing_is_named_by_file_and_line() {
     let sandbox = Sandbox::new("mig4");
     let file = sandbox.settings_file();

@@ -9,7 +9,17 @@ fn a_device_is_listed_with_its_state_and_who_has_it() {
     let sandbox = Sandbox::new("a100x1");
     let uuids = sandbox.uuids();
     sandbox.ask("2").exits(0);
-    let _busy = sandbox.occupy(&uuids[1..2], "--run forever");
+    // Reserved comes before busy.
+    let _busy = sandbox.occupy(&uuids[1..3], "");
+    assert_eq!(
+        listing::states(&sandbox)[1..4],
+        ["busy", "reserved", "free"]
+    );
+    for (uuid, count) in [(&uuids[0], "1\n"), (&uuids[1], "0\n")] {
+        sandbox.ask_within(uuid, "--count-free").answers(count);
+    }
+    let theirs = somebody(&sandbox, &["--count-free"]).run();
+    theirs.answers("5\n");
     let listing = listing::json(&sandbox);
     assert_eq!(listing["schema"], 1);
     assert_eq!(listing["driver"], "550.54.15");
@@ -120,21 +130,4 @@ fn indices_count_allowed_devices_also_excluded_ones() {
     assert_eq!(listing::device(&listing, &uuids[1])["excluded"], true);
     assert_eq!(listing::device(&listing, &uuids[0])["allowed"], false);
     sandbox.ask("--count-free").prints("1\n");
-}
-
-#[test]
-fn the_first_state_that_applies_is_shown_and_only_free_count() {
-    let sandbox = Sandbox::new("mig4");
-    let uuids = sandbox.uuids();
-    sandbox.ask("0").exits(0);
-    sandbox.ask("1").exits(0);
-    let _programs = sandbox.occupy(&[uuids[1].clone(), uuids[2].clone()], "");
-    let states = listing::states(&sandbox);
-    // Reserved comes before busy.
-    assert_eq!(states, ["reserved", "reserved", "busy", "free"]);
-    sandbox.ask("--count-free").exits(0).prints("1\n");
-    let theirs = somebody(&sandbox, &["--count-free"]).run();
-    theirs.exits(0).prints("1\n");
-    let within = sandbox.ask_within(&uuids[2], "--count-free");
-    within.exits(0).prints("0\n");
 }

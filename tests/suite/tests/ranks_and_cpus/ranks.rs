@@ -161,18 +161,6 @@ fn the_program_sees_its_own_device_or_more() {
 }
 
 #[test]
-fn ranks_inside_a_reservation_of_several_divide_it() {
-    let sandbox = Sandbox::new("gpus4");
-    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu -n 2 --hold); for i in 0 1 2 3; do \
-                  OMPI_COMM_WORLD_LOCAL_RANK=$i OMPI_COMM_WORLD_LOCAL_SIZE=4 cudawrap -- sim-cuda --shared --run forever --tag $i & \
-                  done; wait";
-    let _shell = sandbox.shell("bash", script).spawn();
-    sandbox.until_running(4);
-    assert_eq!(counts(&sandbox), [2, 2]);
-    assert_eq!(listing::free_devices(&sandbox), "2");
-}
-
-#[test]
 fn ranks_divide_a_reserved_part_and_stay_inside_it() {
     let sandbox = Sandbox::new("gpus4");
     // Ranks as a launcher starts them, whose name tells that it is one, below a half that

@@ -4,13 +4,15 @@
 
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, all_at_once, free_again, nobody_gets_one_before_the_end, somebody};
+use getgpu_tests::{OTHER, all_at_once, free_again, somebody};
 use harness::{Sandbox, Signal, skip, wait};
 
 /// What each shell does before it tells that it is ready and waits: each line ends with
 /// the device reserved for the shell.
 #[rustfmt::skip]
-const FORMS: [(&str, &str); 17] = [
+const FORMS: [(&str, &str); 18] = [
+    // A program that has used it ends nothing.
+    ("bash", "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); sim-cuda --run 0.3"),
     ("bash", "X=$(getgpu --hold)"),
     ("bash", "export CUDA_VISIBLE_DEVICES=$(getgpu --hold | cat)"),
     ("bash", "X=$(getgpu --hold || exit)"),
@@ -36,7 +38,7 @@ fn hold_lasts_until_that_shell_is_over() {
         if skip::lacks(&[skip::Need::Tool(shell)]) {
             return;
         }
-        let sandbox = Sandbox::new("h200x1");
+        let sandbox = Sandbox::with("h200x1", "linger = '100ms'");
         // tcsh has no loops on its command line.
         let script = match shell {
             "tcsh" => format!("{form}; touch ready; probe --out facts --until go; exit 0"),
@@ -80,19 +82,6 @@ fn it_is_that_shells_also_where_addresses_are_not_randomised() {
     free_again(&sandbox);
     sandbox.file("work/go", "", 0o644);
     program.wait().exits(0);
-}
-
-#[test]
-fn hold_lasts_for_a_session_of_many_programs_and_long_gaps() {
-    let sandbox = Sandbox::with("h200x1", "linger = '100ms'");
-    let script =
-        "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); sim-cuda; sleep 0.7; sim-cuda; sleep 0.3";
-    let mut program = sandbox.shell("bash", script).spawn();
-    wait::until("it is held", || !sandbox.holders().is_empty());
-    nobody_gets_one_before_the_end(&sandbox, &mut program);
-    program.wait().exits(0);
-    free_again(&sandbox);
-    assert_eq!(sandbox.folder().runs().map_or(0, |runs| runs.len()), 2);
 }
 
 #[test]

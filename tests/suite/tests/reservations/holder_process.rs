@@ -135,18 +135,6 @@ const ENDING: [Signal; 4] = [
 ];
 
 #[test]
-fn a_holder_that_any_signal_ends_frees_the_device() {
-    let sandbox = Sandbox::new("h200x1");
-    for signal in ENDING {
-        for arguments in [&["--for=60"][..], &["--hold"]] {
-            sandbox.getgpu(arguments).run().line();
-            kill(Pid::from_raw(sandbox.holders()[0].pid), signal).unwrap();
-            free_again(&sandbox);
-        }
-    }
-}
-
-#[test]
 fn who_is_killed_in_nvml_holds_nothing_and_leaves_no_process() {
     let sandbox = Sandbox::new("h200x1");
     sandbox.faults("[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\ndoes = 'hang'");

@@ -112,54 +112,6 @@ fn a_strangers_lock_on_a_tag_delays_nobody_for_long() {
     outcome.within(Duration::from_secs(15));
 }
 
-#[test]
-fn root_reserves_for_a_user_who_finds_it_and_runs_there() {
-    let Some(sandbox) = root("mig4") else { return };
-    let uid = OTHER.to_string();
-    let prolog = [
-        "--share", "1/4", "--tag", "slurm-17", "--uid", &uid, "--hold=0",
-    ];
-    let uuid = sandbox.getgpu(prolog).run().line();
-    // A prolog may run twice.
-    assert_eq!(sandbox.getgpu(prolog).run().line(), uuid);
-    // Lists name the user, and the holder is the user's.
-    assert_eq!(sandbox.holders()[0].uid, OTHER);
-    let status = format!("/proc/{}/status", sandbox.holders()[0].pid);
-    let status = std::fs::read_to_string(status).unwrap();
-    let field = |name: &str| {
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix(name))
-            .unwrap()
-    };
-    let mut uids = field("Uid:").split_whitespace();
-    assert!(uids.all(|id| id == uid), "{status}");
-    let mut groups = field("Groups:").split_whitespace();
-    assert!(groups.all(|group| group != "0"), "{status}");
-    let shown = listing::json(&sandbox);
-    let holders = listing::device(&shown, &uuid)["holders"]
-        .as_array()
-        .unwrap();
-    assert_eq!((holders.len(), &holders[0]["uid"]), (1, &OTHER.into()));
-    assert_eq!(holders[0]["share"], 0.25);
-    // The user's task: reads the name back, and leases just that part.
-    let task = sandbox.ask_as(OTHER, "--tag slurm-17 --format env").line();
-    let script = format!("{task}; exec cudawrap -- sim-cuda --run forever --shared");
-    let program = sandbox.shell("sh", &script).uid(OTHER).spawn();
-    sandbox.until_running(1);
-    assert_eq!(sandbox.folder().running().unwrap()[0].uuid, uuid);
-    let used = listing::json(&sandbox);
-    assert_eq!(listing::device(&used, &uuid)["share_used"], 0.25, "{used}");
-    // Not another user's, and not by the user's own release of something else.
-    sandbox.ask_as(1002, "--tag slurm-17").exits(1).prints("");
-    sandbox.ask_as(1002, "--release slurm-17").exits(1);
-    // The epilog.
-    sandbox.ask("--release slurm-17").exits(0);
-    sandbox.ask("--release slurm-17").exits(1);
-    drop(program);
-    wait::until("free", || !sandbox.locked());
-}
-
 /// Root finds anybody's reservation by its tag, but reserves under a tag of its own.
 #[test]
 fn one_tag_of_several_users_is_several_reservations() {

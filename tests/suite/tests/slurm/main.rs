@@ -7,7 +7,6 @@ mod job_shares;
 mod preemption;
 mod prolog_epilog;
 mod prolog_failures;
-mod ranks;
 mod site_hooks;
 mod task_calls;
 mod task_prolog;

@@ -185,8 +185,11 @@ fn a_part_is_held_by_the_jobs_own_group() {
     quiet(hook(&sandbox, "prolog", group, &job(0), "gpushare4"));
     let holders = sandbox.holders();
     let status = fs::read_to_string(format!("/proc/{}/status", holders[0].pid)).unwrap();
-    assert!(
-        status.contains("\nGid:\t4711\t4711\t4711\t4711\n"),
-        "{status}"
-    );
+    for (line, id) in [("Uid:", OTHER), ("Gid:", 4711)] {
+        let ids = format!("\n{line}\t{id}\t{id}\t{id}\t{id}\n");
+        assert!(status.contains(&ids), "{status}");
+    }
+    let groups = status.split("\nGroups:").nth(1).unwrap().lines().next();
+    let mut groups = groups.unwrap().split_whitespace();
+    assert!(groups.all(|group| group != "0"), "{status}");
 }

@@ -10,7 +10,7 @@ use harness::{Sandbox, Signal, wait};
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-use crate::task_prolog_call::{STEP, given, hidden, script};
+use crate::task_prolog_call::{hidden, script};
 
 /// A job could name settings of its own, or a lock that no other program looks at.
 #[test]
@@ -32,20 +32,6 @@ fn files_that_a_job_names_do_not_count() {
     call(&settings).prints("").mentions("not started");
     chown(&settings, Some(OTHER), None).unwrap();
     hidden(&call(&settings), "started without a GPU");
-}
-
-#[test]
-fn an_excluded_device_is_given_to_no_job() {
-    if skip::lacks(&[Need::Root, Need::Tool("dash")]) {
-        return;
-    }
-    let sandbox = Sandbox::new("gpus4");
-    let uuids = sandbox.uuids();
-    sandbox.set_settings(&format!("excluded = [{:?}]", uuids[1]));
-    for _ in 0..5 {
-        let two = "CUDA_VISIBLE_DEVICES=0,1 SLURM_STEP_TASKS_PER_NODE=2";
-        assert_eq!(given(&sandbox, &format!("{STEP} {two}")), uuids[0]);
-    }
 }
 
 /// slurmstepd sleeps for a second if it finds in a step what held its devices.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use getgpu_tests::slurm::{self, Cluster};
 use harness::{Sandbox, wait};
 
-use crate::task_prolog_call::{NONE, STEP, called, device, given, gpus4, script, told};
+use crate::task_prolog_call::{NONE, STEP, called, device, given, gpus4, script};
 
 #[test]
 fn a_task_is_told_one_device_that_is_kept_until_it_is_over() {
@@ -73,51 +73,6 @@ fn a_grant_of_several_is_left_to_a_lone_task_or_else_divided() {
 }
 
 #[test]
-fn more_tasks_than_devices_have_even_parts_whoever_asks() {
-    let Some(sandbox) = gpus4() else { return };
-    let half = "export XLA_PYTHON_CLIENT_MEM_FRACTION=0.45\n";
-    for asks in ["", "GETGPU_SLURM=yes", "tasks=both", "tasks=all"] {
-        for grant in [
-            "CUDA_VISIBLE_DEVICES=2,3 SLURM_STEP_TASKS_PER_NODE=4",
-            "CUDA_VISIBLE_DEVICES=2 SLURM_STEP_TASKS_PER_NODE=2",
-        ] {
-            let said = called(&sandbox, &format!("{STEP} {grant} {asks}"));
-            assert!(
-                said.exits(0).stdout.ends_with(half),
-                "{asks} {grant}: {said:#?}"
-            );
-        }
-    }
-}
-
-#[test]
-fn odd_variables_do_not_keep_a_task_from_starting() {
-    let Some(sandbox) = gpus4() else { return };
-    #[rustfmt::skip]
-    let odd = [
-        "x", "*", "-1", "08", "1(x", "(x2)", "4(x08)", "4(xx)", ",", "$(id)",
-        "99999999999999999999", "1;exit${IFS}3",
-    ];
-    for value in odd {
-        let counts = format!(
-            "SLURM_STEP_TASKS_PER_NODE={value} SLURM_TASKS_PER_NODE={value} \
-             SLURM_STEP_NUM_TASKS={value} SLURM_NTASKS={value} SLURM_GPUS_ON_NODE={value}"
-        );
-        let four = format!("{STEP} CUDA_VISIBLE_DEVICES=0,1,2,3");
-        given(&sandbox, &format!("{four} {counts}"));
-        // A place that is not known is none of the list's.
-        let place = format!("SLURM_STEP_TASKS_PER_NODE=1(x9) SLURM_NODEID={value}");
-        let two = format!("{STEP} CUDA_VISIBLE_DEVICES=0,1");
-        given(&sandbox, &format!("{two} {place}"));
-        // A grant of nothing that exists, or of what does not come after a device.
-        let grant = format!("SLURM_STEP_TASKS_PER_NODE=1 CUDA_VISIBLE_DEVICES={value},{value}");
-        let said = told(&sandbox, &format!("{STEP} {grant}"));
-        let mut lines = said.exits(0).stdout.lines();
-        assert!(lines.all(|line| line.starts_with("export ")), "{said:#?}");
-    }
-}
-
-#[test]
 fn a_job_that_has_no_grant_nor_asks_gets_and_hears_nothing() {
     let Some(sandbox) = gpus4() else { return };
     let granted = "SLURM_STEP_TASKS_PER_NODE=2 CUDA_VISIBLE_DEVICES=0,1";
@@ -153,14 +108,16 @@ fn real_slurm_tasks_get_a_device_each_and_a_lone_one_its_grant() {
     let cluster = Cluster::start(&sandbox, 1, &slurm::task_prolog(&sandbox, ""));
     // All tasks are there at the same time.
     let show = "echo $CUDA_VISIBLE_DEVICES; echo >>started; while [ $(wc -l <started) -lt $SLURM_NTASKS ]; do sleep 0.02; done";
-    let seen = |words: &str| {
+    let asked = |wish: &str, words: &str| {
         sandbox.file("work/started", "", 0o666);
-        let outcome = cluster.srun(words).args(["sh", "-c", show]).run();
+        let task = cluster.srun(words).args(["sh", "-c", show]);
+        let outcome = task.env("GETGPU_SLURM", wish).run();
         let lines = outcome.exits(0).says(&[]).stdout.lines();
         let mut lines: Vec<String> = lines.map(str::to_owned).collect();
         lines.sort();
         lines
     };
+    let seen = |words: &str| asked("", words);
     let each = seen("-n4 --gres=gpu:4");
     assert!(
         each.len() == 4 && each.iter().cloned().collect::<BTreeSet<_>>() == uuids,
@@ -171,24 +128,29 @@ fn real_slurm_tasks_get_a_device_each_and_a_lone_one_its_grant() {
     assert_eq!(seen("-n1 --gres=gpu:1"), ["0"]);
     // A job without GPUs takes nothing of what Slurm may give to the next.
     assert_eq!(seen("-n8"), [""; 8]);
-    // More tasks than devices share them evenly, also where each task goes on through
-    // cudawrap, which takes the part that is its own.
-    for (options, counts) in [
-        ("-n3 --gres=gpu:1", &[3][..]),
-        ("-n6 --gres=gpu:4", &[1, 1, 2, 2]),
-        ("-n8 --gres=gpu:4", &[2; 4]),
-        ("-n8 --gres=gpu:4 cudawrap --", &[2; 4]),
-        ("-n3 --gres=gpu:1 cudawrap --", &[3]),
-    ] {
-        let lines = seen(options);
-        assert!(
-            lines.iter().all(|line| uuids.contains(line)),
-            "{options}: {lines:?}"
-        );
+    // More tasks than devices share them evenly, whoever asks, also where each task goes on
+    // through cudawrap, which takes the part that is its own, or its rank's.
+    #[rustfmt::skip]
+    let cases = [
+        ("", "-n3 --gres=gpu:1", &[3][..]),
+        ("yes", "-n6 --gres=gpu:4", &[1, 1, 2, 2]),
+        ("", "-n8 --gres=gpu:4", &[2; 4]),
+        ("", "-n8 --gres=gpu:4 cudawrap --", &[2; 4]),
+        ("", "-n3 --gres=gpu:1 cudawrap --", &[3]),
+        ("no", "-n8 --gres=gpu:4 cudawrap --", &[2; 4]),
+        ("no", "-n6 --gres=gpu:4 cudawrap -q --", &[1, 1, 2, 2]),
+        ("no", "-n3 --gres=gpu:4 cudawrap -q --", &[1; 3]),
+        ("no", "-n4 --gpus-per-task=1 cudawrap --", &[1; 4]),
+        ("no", "-n4 cudawrap --", &[1; 4]),
+    ];
+    for (wish, options, counts) in cases {
+        let lines = asked(wish, options);
+        let known = lines.iter().all(|line| uuids.contains(line));
+        assert!(known, "{wish} {options}: {lines:?}");
         let on = |uuid| lines.iter().filter(|line| *line == uuid).count();
         let mut found: Vec<usize> = uuids.iter().map(on).filter(|count| *count > 0).collect();
         found.sort_unstable();
-        assert_eq!(found, counts, "{options}: {lines:?}");
+        assert_eq!(found, counts, "{wish} {options}: {lines:?}");
     }
     sandbox.assert_clean(Duration::from_secs(1));
 }

@@ -5,7 +5,7 @@ use std::fs;
 use harness::{Sandbox, skip, wait};
 
 use crate::task_prolog_call::{HIDDEN, NONE, STEP, hidden};
-use crate::task_prolog_call::{beside, called, device, given, gpus4, script, told, with};
+use crate::task_prolog_call::{beside, called, given, gpus4, script, told, with};
 
 #[test]
 fn a_task_that_missed_its_device_sees_none_and_tells_the_user() {
@@ -113,28 +113,6 @@ fn without_getgpu_a_task_that_should_have_a_device_sees_none() {
         call(&format!("{STEP} {asks}")).exits(0).prints(NONE);
     }
     call(STEP).exits(0).prints("");
-}
-
-/// slurmd leaves the prolog out for some jobs that are requeued.
-#[test]
-fn a_job_whose_prolog_never_ran_sees_no_gpu() {
-    let Some(sandbox) = gpus4() else { return };
-    let promised = format!("{STEP} GETGPU_SLURM_PART=gpushare4");
-    let why = "job 7: gpushare4 was promised, and no prolog has reserved it on this node";
-    for more in [
-        "",
-        " CUDA_VISIBLE_DEVICES=0 SLURM_STEP_TASKS_PER_NODE=1",
-        " GETGPU_SLURM=no",
-    ] {
-        told(&sandbox, &format!("{promised}{more}"))
-            .exits(0)
-            .prints(NONE)
-            .says(&[&format!("{HIDDEN}{why}")]);
-    }
-    sandbox.ask("--hold --share 1/4 --tag slurm-7").exits(0);
-    let command = sandbox.command("dash").args([script()]);
-    let said = with(command, "GETGPU_SLURM_PART=gpushare4 SLURM_JOB_ID=7").run();
-    device(&sandbox, &said.exits(0).stdout);
 }
 
 /// A job chooses within its grant, with options that choose, as far as the site allows.
