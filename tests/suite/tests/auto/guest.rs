@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use getgpu_tests::hooked::{VARIABLE, all_said, bytes, cuda, holder, hook, said};
 use getgpu_tests::listing;
+use getgpu_tests::mps::words;
 use harness::skip::{self, Need};
 use harness::{Sandbox, Signal, wait};
 
@@ -17,14 +18,10 @@ fn the_library_exports_one_function() {
         return;
     }
     let sandbox = Sandbox::new("none");
-    let outcome = sandbox
-        .words("nm -D --defined-only")
-        .args([hook(&sandbox)])
-        .run();
-    let names = outcome
-        .stdout
-        .lines()
-        .filter_map(|line| line.split(' ').nth(2));
+    let line = "nm -D --defined-only @/lib/getgpu/libcudawrap.so";
+    let outcome = sandbox.words(line).run();
+    let lines = outcome.stdout.lines();
+    let names = lines.filter_map(|line| line.split(' ').nth(2));
     assert!(names.eq(["InitializeInjection"]), "{outcome:#?}");
 }
 
@@ -75,9 +72,8 @@ fn forks_get_their_own_device_before_the_first_call_then_share() {
         "fork", "init", "visible", "until=go", "join", "init", "visible", "context",
     ];
     let outcome = cuda(&sandbox, &words).spawn();
-    wait::until("the child has its device", || {
-        outcome.stdout().contains("visible MIG")
-    });
+    let has_device = || outcome.stdout().contains("visible MIG");
+    wait::until("the child has its device", has_device);
     // The parent waits for the child, which still has the first one.
     let one = cuda(&sandbox, &["init", "visible", "context"]).run();
     let own = format!("visible {}", said(&one, "visible"));
@@ -160,13 +156,14 @@ fn unloading_and_preloading_change_nothing() {
     let outcome = cuda(&sandbox, &words).run();
     outcome.exits(0).says(&[]);
     assert_eq!(said(&outcome, "descriptors").matches(&lock).count(), 2);
-    let outcome = cuda(&sandbox, &["visible", "init", "visible", "wait-any"])
-        .env("LD_PRELOAD", hook(&sandbox))
-        .run();
+    let preloaded = cuda(&sandbox, &["visible", "init", "visible", "wait-any"]);
+    let outcome = preloaded.env("LD_PRELOAD", hook(&sandbox)).run();
     outcome.exits(0).says(&[]);
-    assert_eq!(all_said(&outcome, "visible")[0], "unset");
-    let visible = all_said(&outcome, "visible")[1].to_owned();
-    assert!(sandbox.uuids().contains(&visible), "{outcome:#?}");
+    let [before, visible] = all_said(&outcome, "visible")[..] else {
+        panic!("{outcome:#?}")
+    };
+    assert_eq!(before, "unset");
+    assert!(sandbox.uuids().contains(&visible.into()), "{outcome:#?}");
 }
 
 #[test]
@@ -175,18 +172,15 @@ fn the_helper_has_no_descriptor_and_no_library_of_the_program() {
     let _holder = holder(&sandbox);
     let marked = sandbox.file("work/marked", "", 0o644);
     let script = format!("exec 7<{0} 20<{0}; exec cuda init", marked.display());
-    let program = sandbox
-        .shell("bash", &script)
+    let shell = sandbox.shell("bash", &script);
+    let shell = shell
         .env(VARIABLE, hook(&sandbox))
-        .env("LD_PRELOAD", hook(&sandbox))
-        .env("CUDAWRAP_WAIT", "forever")
-        .spawn();
+        .env("LD_PRELOAD", hook(&sandbox));
+    let program = shell.env("CUDAWRAP_WAIT", "forever").spawn();
     wait::until("it is in the queue", || listing::waiting(&sandbox) == 1);
     let mut helpers = sandbox.processes();
-    helpers.retain(|pid| {
-        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&words).contains("--lease-worker")
-    });
+    let is_helper = |pid: &i32| words(*pid, "cmdline").contains(&"--lease-worker".into());
+    helpers.retain(is_helper);
     let [helper] = helpers.as_slice() else {
         panic!("{helpers:?}")
     };
@@ -194,14 +188,11 @@ fn the_helper_has_no_descriptor_and_no_library_of_the_program() {
     let fields = stat.rsplit(") ").next().unwrap();
     let intermediate = fields.split(' ').nth(1).unwrap().to_owned();
     for pid in [&helper.to_string(), &intermediate] {
-        let targets = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
-        let targets: Vec<_> = targets
-            .filter_map(|entry| fs::read_link(entry.path()).ok())
-            .collect();
-        assert!(!targets.contains(&marked), "{targets:?}");
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+        let mut targets = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+        assert!(targets.all(|target| target != marked), "{pid}");
     }
-    let environment = fs::read(format!("/proc/{helper}/environ")).unwrap();
-    let environment = String::from_utf8_lossy(&environment);
+    let environment = words(*helper, "environ").concat();
     assert!(!environment.contains(VARIABLE) && !environment.contains("LD_PRELOAD"));
     // It is the program that is waited for and killed, and the rest goes with it.
     program.kill();
@@ -230,20 +221,14 @@ int main(void) {
 }
 "#;
     sandbox.file("work/static.c", source, 0o644);
-    let built = sandbox
-        .shell("sh", "cc -static -w -o static static.c")
-        .run();
+    let built = sandbox.words("cc -static -w -o static static.c").run();
     if built.code() != Some(0) {
-        skip::say("no static C library here");
-        return;
+        return skip::say("no static C library here");
     }
-    let outcome = sandbox
-        .command(sandbox.path("work/static"))
-        .env(VARIABLE, hook(&sandbox))
-        .run();
+    let program = sandbox.words("@/work/static");
+    let outcome = program.env(VARIABLE, hook(&sandbox)).run();
     if outcome.code() == Some(9) {
-        skip::say("a static program cannot load libraries here");
-        return;
+        return skip::say("a static program cannot load libraries here");
     }
     // The library lives in a second C library, as the driver does, which reads the
     // variable there.

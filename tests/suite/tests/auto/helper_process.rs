@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use getgpu_tests::hooked::{cuda, holder, said, tells};
-use getgpu_tests::{listing, root};
+use getgpu_tests::{listing, mps, root};
 use harness::{Sandbox, Signal, wait};
 
 /// The number behind a word of /proc/PID/status.
@@ -22,10 +22,7 @@ fn a_subreaper_finds_nothing_of_a_helper_that_was_killed() {
     sandbox.faults("[[rule]]\nfunction = 'nvmlInit_v2'\ndoes = 'hang'\n");
     let words = ["subreaper", "sigchld", "init", "signals", "wait-any"];
     let program = cuda(&sandbox, &words).spawn();
-    let asks = |pid: &i32| {
-        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        words == *b"getgpu\0--nvml-worker\0"
-    };
+    let asks = |pid: &i32| mps::words(*pid, "cmdline") == ["getgpu", "--nvml-worker"];
     let mut asker = None;
     wait::until("NVML is asked", || {
         asker = sandbox.processes().into_iter().find(asks);
@@ -36,13 +33,8 @@ fn a_subreaper_finds_nothing_of_a_helper_that_was_killed() {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(helper), Signal::SIGKILL).unwrap();
     let outcome = program.wait();
     outcome.exits(0).mentions("it exited without an answer");
-    tells(
-        &outcome,
-        &[
-            ("signals", "0 reaped 0"),
-            ("wait-any", "ECHILD: No child processes"),
-        ],
-    );
+    assert_eq!(said(&outcome, "signals"), "0 reaped 0");
+    assert_eq!(said(&outcome, "wait-any"), "ECHILD: No child processes");
     sandbox.assert_clean(Duration::from_secs(2));
 }
 
@@ -66,13 +58,11 @@ fn a_program_that_handles_a_signal_keeps_its_place_in_the_queue() {
 #[test]
 fn no_helper_becomes_the_first_process_of_a_new_pid_namespace() {
     let Some(sandbox) = root("mig4") else { return };
-    let words = [
-        "new-pids", "init", "visible", "fork", "uuid", "join", "child",
-    ];
+    #[rustfmt::skip]
+    let words = ["new-pids", "init", "visible", "fork", "uuid", "join", "child"];
     let outcome = cuda(&sandbox, &words).run();
-    outcome
-        .exits(0)
-        .mentions("children of this program are in another pid namespace");
+    let line = "children of this program are in another pid namespace";
+    outcome.exits(0).mentions(line);
     tells(&outcome, &[("new-pids", "0"), ("visible", "empty")]);
     // Else the kernel would refuse every fork from then on.
     assert_ne!(said(&outcome, "child"), "-1");

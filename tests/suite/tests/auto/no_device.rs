@@ -20,62 +20,47 @@ fn where_none_is_free_the_site_decides() {
     let hidden = line(": CUDA finds no device in this program");
     let outcome = cuda(&sandbox, &["init", "visible", "init"]).run();
     outcome.exits(0).says(&[&hidden, hint]);
-    assert_eq!(
-        (all_said(&outcome, "init"), said(&outcome, "visible")),
-        (vec!["100", "100"], "empty")
-    );
+    assert_eq!(all_said(&outcome, "init"), ["100", "100"]);
+    assert_eq!(said(&outcome, "visible"), "empty");
     sandbox.set_settings("auto_none = 'run'");
     let outcome = cuda(&sandbox, &["init", "visible"]).run();
-    outcome.says(&[
-        &line(": this program may use a device that somebody else has"),
-        hint,
-    ]);
+    let runs = line(": this program may use a device that somebody else has");
+    outcome.says(&[&runs, hint]);
     tells(&outcome, &[("init", "0"), ("visible", "unset")]);
     sandbox.set_settings("auto_none = 'exit'");
-    cuda(&sandbox, &["init"])
-        .run()
-        .exits(75)
-        .prints("")
-        .says(&[&line(""), hint]);
+    let outcome = cuda(&sandbox, &["init"]).run();
+    outcome.exits(75).prints("").says(&[&line(""), hint]);
     // A call that is repeated takes what has become free.
     sandbox.set_settings("");
-    let go = sandbox.text("work/go");
-    let program = cuda(
-        &sandbox,
-        &["init", &format!("until={go}"), "init", "visible", "context"],
-    )
-    .spawn();
+    let words = ["init", "until=go", "init", "visible", "context"];
+    let program = cuda(&sandbox, &words).spawn();
     wait::until("it has been told", || program.stdout().contains("init 100"));
     holder.kill();
-    std::fs::write(&go, "").unwrap();
+    sandbox.file("work/go", "", 0o644);
     let outcome = program.wait();
-    assert_eq!(
-        (all_said(&outcome, "init"), said(&outcome, "context")),
-        (vec!["100", "0"], "0")
-    );
+    assert_eq!(all_said(&outcome, "init"), ["100", "0"]);
+    assert_eq!(said(&outcome, "context"), "0");
     assert_eq!(sandbox.uuids(), [said(&outcome, "visible")]);
 }
 
 #[test]
 fn a_first_call_waits_in_the_queue_where_that_is_set() {
-    for (settings, variable) in [
-        ("auto_wait = '1m'", None),
-        ("", Some("forever")),
-        ("auto_wait = '0'\nnvml_timeout = '1s'", Some("60")),
-    ] {
+    // An empty variable is none.
+    #[rustfmt::skip]
+    let cases = [
+        ("auto_wait = '1m'", ""), ("", "forever"), ("auto_wait = '0'\nnvml_timeout = '1s'", "60"),
+    ];
+    for (settings, variable) in cases {
         let sandbox = Sandbox::with("h200x1", settings);
         let holder = holder(&sandbox);
         let command = cuda(&sandbox, &["init", "context", "mask", "wait-any"]);
-        let command = match variable {
-            Some(time) => command.env("CUDAWRAP_WAIT", time),
-            None => command,
-        };
+        let command = command.env("CUDAWRAP_WAIT", variable);
         let began = Instant::now();
         let mut waiter = command.spawn();
         wait::until("it is in the queue", || listing::waiting(&sandbox) == 1);
         let queue = &listing::json(&sandbox)["queue"];
         assert_eq!(queue[0]["pid"], waiter.pid(), "{queue}");
-        if variable == Some("60") {
+        if variable == "60" {
             // The queue is not bound by the time that NVML has.
             wait::until("it has waited longer", || began.elapsed() > LONGER);
         }
@@ -122,10 +107,11 @@ fn what_fails_is_one_line_and_no_guess() {
     std::fs::remove_file(sandbox.path("bin/getgpu")).unwrap();
     failing(&sandbox, "getgpu");
     // A cudawrap that ends, and one that never does.
-    for (body, part) in [
-        ("exit 3", "it exited without an answer"),
-        ("exec sleep 1000", "no answer within 6 s"),
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        ("exit 3", "it exited without an answer"), ("exec sleep 1000", "no answer within 6 s"),
+    ];
+    for (body, part) in cases {
         let sandbox = Sandbox::with("mig4", "nvml_timeout = '1s'");
         std::fs::remove_file(sandbox.path("bin/cudawrap")).unwrap();
         sandbox.file("bin/cudawrap", &format!("#!/bin/sh\n{body}\n"), 0o755);
@@ -144,9 +130,8 @@ fn what_fails_is_one_line_and_no_guess() {
 #[test]
 fn without_the_library_or_a_driver_nothing_is_said() {
     let sandbox = Sandbox::new("mig4");
-    let outcome = cuda(&sandbox, &["init", "visible"])
-        .env(VARIABLE, "/opt/not/here/libcudawrap.so")
-        .run();
+    let command = cuda(&sandbox, &["init", "visible"]);
+    let outcome = command.env(VARIABLE, "/opt/not/here/libcudawrap.so").run();
     outcome.exits(0).says(&[]);
     tells(&outcome, &[("init", "0"), ("visible", "unset")]);
     let sandbox = Sandbox::new("none");

@@ -5,6 +5,9 @@ use getgpu_tests::hooked::{VARIABLE, all_said, bytes, cuda, hook, said};
 use harness::Sandbox;
 use harness::skip::{self, Need};
 
+/// What JAX may take of a device's memory.
+const FRACTION: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
+
 #[test]
 fn auto_starts_a_program_that_takes_a_device_at_its_first_call() {
     let sandbox = Sandbox::new("mig4");
@@ -16,44 +19,35 @@ fn auto_starts_a_program_that_takes_a_device_at_its_first_call() {
     let outcome = auto(&[], &["descriptors"]).run();
     outcome.exits(0).says(&[]);
     let visible = all_said(&outcome, "visible");
-    assert_eq!(
-        (visible[0], bytes(visible[1])),
-        ("unset", said(&outcome, "uuid").to_owned())
+    assert_eq!(visible[0], "unset");
+    assert_eq!(bytes(visible[1]), said(&outcome, "uuid"));
+    let lock = sandbox.text("run/lock");
+    let descriptors = all_said(&outcome, "descriptors").into_iter();
+    assert!(
+        descriptors
+            .map(|text| text.matches(&lock).count())
+            .eq([0, 2])
     );
-    let lock = sandbox.lock().display().to_string();
-    let counts = all_said(&outcome, "descriptors")
-        .into_iter()
-        .map(|text| text.matches(&lock).count());
-    assert_eq!(counts.collect::<Vec<_>>(), [0, 2]);
     // Options hold at the first call.
-    let memory = "env=XLA_PYTHON_CLIENT_MEM_FRACTION";
-    let outcome = auto(&["--share", "1/4", "--visible=first"], &[memory]).run();
-    assert_eq!(
-        said(&outcome, "env"),
-        "XLA_PYTHON_CLIENT_MEM_FRACTION=0.225"
-    );
+    let memory = format!("env={FRACTION}");
+    let outcome = auto(&["--share", "1/4", "--visible=first"], &[&memory]).run();
+    assert_eq!(said(&outcome, "env"), format!("{FRACTION}=0.225"));
     assert_eq!(all_said(&outcome, "visible")[1].split(',').count(), 4);
     let gpu = auto(&["--type", "gpu"], &[]).run();
     gpu.mentions("CUDA finds no device in this program");
     assert_eq!(all_said(&gpu, "visible")[1], "empty");
     // A tool of somebody else's is not loaded, and a line says so.
-    auto(&[], &[])
-        .env(VARIABLE, "/opt/nsight/tool.so")
-        .run()
-        .mentions("not loaded");
-    auto(&["--bind"], &[]).run().refuses(
-        125,
-        "cudawrap: --auto: --bind has no effect on a program that is already running",
-    );
+    let tool = auto(&[], &[]).env(VARIABLE, "/opt/nsight/tool.so");
+    tool.run().mentions("not loaded");
+    let line = "--auto: --bind has no effect on a program that is already running";
+    auto(&["--bind"], &[]).run().refuses(125, line);
     sandbox.set_settings("auto = 'off'");
     let off = auto(&[], &[]).run();
     off.mentions("turned off on this node");
     assert_eq!(all_said(&off, "visible"), ["unset", "unset"]);
     std::fs::remove_file(hook(&sandbox)).unwrap();
-    auto(&[], &[]).run().refuses(
-        125,
-        "cudawrap: --auto: libcudawrap.so was not found beside cudawrap",
-    );
+    let line = "--auto: libcudawrap.so was not found beside cudawrap";
+    auto(&[], &[]).run().refuses(125, line);
 }
 
 /// Drivers from 550 on have a thread when they load the library, which then sets
@@ -61,10 +55,7 @@ fn auto_starts_a_program_that_takes_a_device_at_its_first_call() {
 #[test]
 fn auto_sets_framework_variables_before_the_program_starts() {
     let sandbox = Sandbox::new("mig4");
-    let (growth, fraction) = (
-        "TF_FORCE_GPU_ALLOW_GROWTH",
-        "XLA_PYTHON_CLIENT_MEM_FRACTION",
-    );
+    let (growth, fraction) = ("TF_FORCE_GPU_ALLOW_GROWTH", FRACTION);
     let [show_growth, show_fraction] = [growth, fraction].map(|name| format!("env={name}"));
     let auto = |words: &[&str]| {
         let command = sandbox.words("cudawrap --auto").args(words);
@@ -74,12 +65,10 @@ fn auto_sets_framework_variables_before_the_program_starts() {
     };
     let shown = |outcome: &harness::Outcome, values: [&str; 3]| {
         assert_eq!(bytes(said(outcome, "visible")), said(outcome, "uuid"));
-        let names = [growth, fraction, fraction];
-        let expected: Vec<String> = names
-            .iter()
-            .zip(values)
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
+        let [grows, first, second] = values;
+        #[rustfmt::skip]
+        let expected = [(growth, grows), (fraction, first), (fraction, second)];
+        let expected = expected.map(|(name, value)| format!("{name}={value}"));
         assert_eq!(all_said(outcome, "env"), expected, "{outcome:#?}");
     };
     let not_set = "not set: this program has several threads at its first CUDA call";
@@ -102,28 +91,22 @@ fn auto_sets_framework_variables_before_the_program_starts() {
     // Only the device tells which fraction a size is, and a daemon needs the device.
     let sized = auto(&["--share", "1G"]).run();
     shown(&sized, ["true", "unset", "unset"]);
-    let [line] = sized.stderr.lines().collect::<Vec<_>>()[..] else {
-        panic!("one line: {sized:#?}");
-    };
+    let line = sized.stderr.trim_end();
+    let begins = line.starts_with(&format!("cudawrap: {fraction}=0."));
     assert!(
-        line.starts_with(&format!("cudawrap: {fraction}=0.")),
+        begins && line.ends_with(not_set) && !line.contains('\n'),
         "{line}"
     );
-    assert!(line.ends_with(not_set), "{line}");
     let outcome = auto(&["--share", "1/4", "--mps"]).run();
     outcome.says(&[&format!("cudawrap: the variables of MPS: {not_set}")]);
     // A program that was not started by cudawrap.
-    let outcome = cuda(&sandbox, &["init", &show_growth, &show_fraction])
-        .env("SIM_CUDA_THREAD", "1")
-        .env("CUDAWRAP_SHARE", "1/2")
-        .run();
-    assert_eq!(
-        all_said(&outcome, "env"),
-        [format!("{growth}=unset"), format!("{fraction}=unset")]
-    );
-    outcome.says(&[&format!(
-        "cudawrap: {growth}=true, {fraction}=0.45: {not_set}"
-    )]);
+    let command = cuda(&sandbox, &["init", &show_growth, &show_fraction]);
+    let command = command.env("SIM_CUDA_THREAD", "1");
+    let outcome = command.env("CUDAWRAP_SHARE", "1/2").run();
+    let unset = [growth, fraction].map(|name| format!("{name}=unset"));
+    assert_eq!(all_said(&outcome, "env"), unset);
+    let line = format!("cudawrap: {growth}=true, {fraction}=0.45: {not_set}");
+    outcome.says(&[&line]);
     sandbox.set_settings("framework_memory = false");
     let outcome = auto(&["--share", "1/4"]).run();
     shown(&outcome, ["unset", "unset", "unset"]);
@@ -135,28 +118,17 @@ fn auto_sets_framework_variables_before_the_program_starts() {
 #[test]
 fn auto_corrects_a_fraction_inside_a_part() {
     let sandbox = Sandbox::new("mig4");
-    let show = "env=XLA_PYTHON_CLIENT_MEM_FRACTION";
     let script = format!(
         "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2 --hold)\n\
-         cudawrap --auto --share 1/4 -- cuda {show} init {show}"
+         cudawrap --auto --share 1/4 -- cuda env={FRACTION} init env={FRACTION}"
     );
-    let run = |thread: bool| {
-        let shell = sandbox.shell("bash", &script);
-        let shell = if thread {
-            shell.env("SIM_CUDA_THREAD", "1")
-        } else {
-            shell
-        };
-        shell.run()
-    };
-    let name = "XLA_PYTHON_CLIENT_MEM_FRACTION";
-    let outcome = run(false);
-    assert_eq!(
-        all_said(&outcome, "env"),
-        [format!("{name}=0.225"), format!("{name}=0.1125")]
-    );
+    let outcome = sandbox.shell("bash", &script).run();
+    let both = ["0.225", "0.1125"].map(|part| format!("{FRACTION}={part}"));
+    assert_eq!(all_said(&outcome, "env"), both);
     outcome.says(&[]);
-    run(true).mentions(&format!("cudawrap: {name}=0.1125: not set: "));
+    let threads = sandbox.shell("bash", &script).env("SIM_CUDA_THREAD", "1");
+    let line = format!("cudawrap: {FRACTION}=0.1125: not set: ");
+    threads.run().mentions(&line);
 }
 
 #[test]
@@ -164,21 +136,15 @@ fn check_says_whether_the_driver_calls_the_library() {
     let sandbox = Sandbox::new("mig4");
     let finding = |text: &str| {
         let outcome = sandbox.ask("--check");
-        let line = outcome
-            .stdout
-            .lines()
-            .find(|line| line.contains("  first call: "));
-        assert!(
-            line.is_some_and(|line| line.contains(text)),
-            "{text}: {outcome:#?}"
-        );
+        let mut lines = outcome.stdout.lines();
+        let line = lines.find(|line| line.contains("  first call: "));
+        let has = line.is_some_and(|line| line.contains(text));
+        assert!(has, "{text}: {outcome:#?}");
         outcome
     };
     let path = hook(&sandbox).display().to_string();
-    finding(&format!(
-        "ok       first call: cuInit (status 0) calls {path}"
-    ))
-    .exits(0);
+    let calls = format!("ok       first call: cuInit (status 0) calls {path}");
+    finding(&calls).exits(0);
     assert!(!sandbox.locked(), "it takes nothing");
     sandbox.set_settings("auto = 'off'");
     finding("auto = \"off\"").exits(0);
@@ -196,11 +162,8 @@ fn check_says_whether_the_driver_calls_the_library() {
             ("__builtin_trap();", "problem  first call: cuInit ended the process"),
         ];
         for (body, text) in cases {
-            sandbox.file(
-                "work/driver.c",
-                &format!("int cuInit(unsigned flags) {{ {body} }}\n"),
-                0o644,
-            );
+            let source = format!("int cuInit(unsigned flags) {{ {body} }}\n");
+            sandbox.file("work/driver.c", &source, 0o644);
             let script = format!("cc -shared -fPIC -o {} driver.c", driver.display());
             sandbox.shell("sh", &script).run().exits(0);
             finding(text).exits(1);
@@ -218,17 +181,12 @@ fn the_table_for_a_real_gpu_is_whole_on_a_simulated_one() {
         let sandbox = Sandbox::new(node);
         let built = sandbox.path("bin/libcudawrap.so");
         std::fs::hard_link(hook(&sandbox), built).unwrap();
-        let outcome = sandbox
-            .command("bash")
-            .args([script, &sandbox.text("bin")])
-            .env("SIM_CUDA_MAX", "2")
-            .run();
+        let line = format!("SIM_CUDA_MAX=2 bash {script} @/bin");
+        let outcome = sandbox.words(&line).run();
         outcome.exits(0).says(&[]);
         let rows = |mark: &str| {
-            let lines = outcome.stdout.lines();
-            lines
-                .filter(|line| line.split_whitespace().any(|word| word == mark))
-                .count()
+            let has = |line: &&str| line.split_whitespace().any(|word| word == mark);
+            outcome.stdout.lines().filter(has).count()
         };
         assert!(rows(marks) >= 13, "{outcome:#?}");
         assert_eq!(rows("FAILED"), 0, "{outcome:#?}");

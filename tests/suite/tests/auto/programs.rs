@@ -67,14 +67,9 @@ fn calls_before_it_opens(driver: &Driver) {
     if skip::lacks(&[Need::Tool("strace")]) {
         return;
     }
-    let trace = sandbox.path("work/trace");
-    sandbox
-        .command("strace")
-        .args(["-o".as_ref(), trace.as_os_str()])
-        .args(["-e", "trace=openat,open,readlink", "cuda", &library, "init"])
-        .env(VARIABLE, hook(&sandbox))
-        .run();
-    let text = std::fs::read_to_string(&trace).unwrap();
+    let line = format!("strace -o trace -e trace=openat,open,readlink cuda {library} init");
+    sandbox.words(&line).env(VARIABLE, hook(&sandbox)).run();
+    let text = std::fs::read_to_string(sandbox.path("work/trace")).unwrap();
     let place = |what: &str| text.lines().position(|line| line.contains(what));
     let (called, opened) = (place("libcudawrap.so").unwrap(), place("/dev/nvidia"));
     assert!(opened.is_none_or(|opened| called < opened), "{text}");

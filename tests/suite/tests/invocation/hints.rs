@@ -73,6 +73,15 @@ fn a_variable_that_nobody_reads_is_named() {
 }
 
 #[test]
+fn the_settings_are_shown_with_the_files_and_the_lock() {
+    let sandbox = Sandbox::new("mig4");
+    let (file, lock) = (sandbox.text("config.toml"), sandbox.text("run/lock"));
+    let shown = sandbox.ask("-v --show-config");
+    shown.shows(&format!("# {file}: read\n"));
+    shown.shows(&format!("\n# lock: {lock}\n"));
+}
+
+#[test]
 fn a_setting_that_leaves_nothing_is_named_by_file_and_line() {
     let sandbox = Sandbox::new("mig4");
     let file = sandbox.settings_file();
