@@ -8,20 +8,20 @@ use getgpu_tests::packages::{PROGRAMS, TOP, alone, run};
 fn the_same_rust_is_promised_everywhere() {
     let text = |path: &str| std::fs::read_to_string(format!("{TOP}/{path}")).unwrap();
     let cargo = text("Cargo.toml");
-    let version = cargo
-        .lines()
-        .find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'))
-        .unwrap();
-    for (path, promise) in [
-        ("README.md", format!("Rust {version} ")),
-        ("packaging/spack/package.py", format!("rust@{version}:")),
-        (
-            "packaging/easybuild/getgpu-0.1.0.eb",
-            format!("('Rust', '{version}."),
-        ),
-        ("packaging/rpm/getgpu.spec", format!("cargo >= {version}\n")),
-        ("packaging/rpm/getgpu.spec", format!("Rust {version} ")),
-    ] {
+    let promised = |line: &str| {
+        let version = line.strip_prefix("rust-version = \"")?;
+        Some(version.strip_suffix('"')?.to_owned())
+    };
+    let version = cargo.lines().find_map(promised).unwrap();
+    #[rustfmt::skip]
+    let promises = [
+        ("README.md", "Rust VERSION "), ("packaging/spack/package.py", "rust@VERSION:"),
+        ("packaging/easybuild/getgpu-0.1.0.eb", "('Rust', 'VERSION."),
+        ("packaging/rpm/getgpu.spec", "cargo >= VERSION\n"),
+        ("packaging/rpm/getgpu.spec", "Rust VERSION "),
+    ];
+    for (path, promise) in promises {
+        let promise = promise.replace("VERSION", &version);
         assert!(text(path).contains(&promise), "{path}: {promise}");
     }
 }
@@ -38,20 +38,11 @@ fn cargo_installs_each_program_from_a_checkout() {
         let how = [
             "install", "--quiet", "--debug", "--locked", "--offline", "--target-dir", &target,
         ];
-        run(
-            "cargo",
-            &[&how[..], &["--path", name, "--root", &to]].concat(),
-        );
+        let what = ["--path", name, "--root", &to];
+        run("cargo", &[&how[..], &what].concat());
         let version = run(&format!("{to}/bin/{name}"), &["--version"]);
         assert_eq!(version, format!("{name} {}\n", env!("CARGO_PKG_VERSION")));
     }
-    let mut installed: Vec<_> = root
-        .path()
-        .join("bin")
-        .read_dir()
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
-    installed.sort();
-    assert_eq!(installed, ["create-cudawrap", "cudawrap", "getgpu"]);
+    let installed = root.path().join("bin").read_dir().unwrap();
+    assert_eq!(installed.count(), PROGRAMS.len());
 }

@@ -36,21 +36,13 @@ fn what_cp_chmod_and_chown_do_through_a_link_is_said() {
         .filter(|(way, _)| root || !way.contains("chown"))
     {
         let sandbox = site();
-        let app = sandbox.text("opt/app");
-        let status = || {
-            sandbox
-                .command("create-cudawrap")
-                .args(["--status", &app])
-                .run()
-        };
-        status().exits(0);
+        let run = |line: &str| sandbox.words(line).run();
+        let status = "create-cudawrap --status @/opt/app";
+        run(status).exits(0);
         shell(&sandbox, way).exits(0);
-        let said = status();
-        said.exits(1).shows(words);
-        let check = sandbox.getgpu(["--check", &sandbox.text("opt")]).run();
-        check.exits(1).shows(words);
-        let other = sandbox.text("bin/probe");
-        let wrap = sandbox.command("create-cudawrap").args([&other]).run();
+        run(status).exits(1).shows(words);
+        run("getgpu --check @/opt").exits(1).shows(words);
+        let wrap = run("create-cudawrap @/bin/probe");
         wrap.exits(1).mentions(words);
     }
 }
@@ -64,14 +56,14 @@ fn a_setuid_cudawrap_runs_nothing() {
         let sandbox = site();
         let wrapper = sandbox.path("bin/cudawrap");
         std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(mode)).unwrap();
-        let probe = sandbox.text("bin/probe");
-        for (program, arguments) in [("opt/app", vec![]), ("bin/cudawrap", vec!["--", &probe])] {
+        for line in ["@/opt/app", "@/bin/cudawrap -- @/bin/probe"] {
             for (uid, disabled) in [(0, "0"), (OTHER, "0"), (OTHER, "1")] {
-                let command = sandbox.command(sandbox.path(program)).args(&arguments);
-                let outcome = command.env("CUDAWRAP_DISABLE", disabled).uid(uid).run();
-                outcome.exits(125);
-                assert_eq!(outcome.stdout, "", "{mode:o} {program}");
-                outcome.mentions("is setuid or setgid");
+                let command = sandbox.words(line).env("CUDAWRAP_DISABLE", disabled);
+                let outcome = command.uid(uid).run();
+                outcome
+                    .exits(125)
+                    .prints("")
+                    .mentions("is setuid or setgid");
             }
         }
     }
@@ -85,8 +77,8 @@ fn a_caller_with_two_user_ids_runs_wrapped_programs() {
         return;
     }
     let sandbox = site();
-    let (ruid, app) = (format!("--ruid={OTHER}"), sandbox.text("opt/app"));
-    let outcome = sandbox.command("setpriv").args([&ruid, &app]).run();
+    let line = format!("setpriv --ruid={OTHER} @/opt/app");
+    let outcome = sandbox.words(&line).run();
     assert!(!outcome.stderr.contains("setuid"), "{outcome:#?}");
 }
 
@@ -101,8 +93,7 @@ fn without_proc_a_disabled_cudawrap_is_a_plain_exec() {
             "mount -t tmpfs none /proc && CUDAWRAP_DISABLE={disabled} exec {}",
             sandbox.text("opt/app")
         );
-        let words = ["-m", "--propagation", "private", "sh", "-c", &script];
-        sandbox.command("unshare").args(words).run()
+        sandbox.apart(&script).run()
     };
     let outcome = start("1");
     assert!(

@@ -3,7 +3,6 @@
 //! should not.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use harness::skip::{Need, lacks};
@@ -12,49 +11,42 @@ use harness::{Command, Outcome, Sandbox, mounts};
 /// The top of the repository.
 const TOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// make with the built programs; the prefix is the sandbox's `usr`, the settings are in
-/// its `etc`.
+/// make with the built programs and these variables, as an administrator calls it.
+fn make_with(sandbox: &Sandbox, target: &str, variables: &[String]) -> Outcome {
+    let line = format!("make --silent -C {TOP} {target} programs=@/bin");
+    let command = sandbox.words(&line).args(variables);
+    let command = command.env_remove("GETGPU_CONFIG");
+    command.env_remove("GETGPU_LOCK").run()
+}
+
+/// The same with the sandbox's `usr` for the prefix and its `etc` for the settings.
 fn make(sandbox: &Sandbox, target: &str) -> Outcome {
-    let words = [
-        "--silent".to_owned(),
-        "-C".to_owned(),
-        TOP.to_owned(),
-        target.to_owned(),
-        format!("programs={}", sandbox.text("bin")),
-        format!("prefix={}", sandbox.text("usr")),
-        format!("sysconfdir={}", sandbox.text("etc")),
-    ];
-    sandbox
-        .command("make")
-        .args(words)
-        .env_remove("GETGPU_CONFIG")
-        .env_remove("GETGPU_LOCK")
-        .run()
+    let (usr, etc) = (sandbox.text("usr"), sandbox.text("etc"));
+    let variables = [format!("prefix={usr}"), format!("sysconfdir={etc}")];
+    make_with(sandbox, target, &variables)
 }
 
 /// Every file below `top` with its mode; links with where they lead.
 fn files(top: &Path) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let mut directories = vec![top.to_owned()];
-    while let Some(directory) = directories.pop() {
-        let Ok(entries) = std::fs::read_dir(&directory) else {
-            continue;
+    let find = [
+        "-mindepth",
+        "1",
+        "!",
+        "-type",
+        "d",
+        "-printf",
+        "%P %y %m %l\\n",
+    ];
+    let found = Outcome::of(std::process::Command::new("find").arg(top).args(find));
+    let about = |line: &str| {
+        let words: Vec<&str> = line.rsplitn(4, ' ').collect();
+        let what = match words[2] {
+            "l" => format!("-> {}", words[0]),
+            _ => words[1].to_owned(),
         };
-        for path in entries.map(|entry| entry.unwrap().path()) {
-            let about = path.symlink_metadata().unwrap();
-            if about.is_dir() {
-                directories.push(path);
-                continue;
-            }
-            let name = path.strip_prefix(top).unwrap().display().to_string();
-            let leads = std::fs::read_link(&path).map(|to| format!("-> {}", to.display()));
-            found.insert(
-                name,
-                leads.unwrap_or_else(|_| format!("{:03o}", about.permissions().mode() & 0o7777)),
-            );
-        }
-    }
-    found
+        (words[3].to_owned(), what)
+    };
+    found.stdout.lines().map(about).collect()
 }
 
 #[test]
@@ -64,15 +56,31 @@ fn install_never_builds() {
     }
     let sandbox = Sandbox::new("mig4");
     std::fs::remove_file(sandbox.path("bin/getgpu")).unwrap();
-    let outcome = make(&sandbox, "install");
-    let said = outcome.exits(2);
-    let line = format!(
-        "make install: {} does not exist: run make first",
-        sandbox.text("bin/getgpu")
-    );
-    said.mentions(&line);
+    let program = sandbox.text("bin/getgpu");
+    let line = format!("make install: {program} does not exist: run make first");
+    make(&sandbox, "install").exits(2).mentions(&line);
     assert!(!sandbox.path("usr").exists());
 }
+
+/// Modes, and what has them below the prefix; links with where they lead.
+#[rustfmt::skip]
+const INSTALLED: [(&str, &str); 5] = [
+    ("555", "bin/cudawrap"),
+    ("755", "bin/getgpu bin/create-cudawrap lib/getgpu/libcudawrap.so \
+        share/getgpu/slurm/task-prolog"),
+    ("644", "lib/tmpfiles.d/getgpu.conf share/man/man1/getgpu.1 share/man/man1/cudawrap.1 \
+        share/man/man1/create-cudawrap.1 share/man/man5/getgpu.toml.5 \
+        share/bash-completion/completions/getgpu share/zsh/site-functions/_cudawrap \
+        share/fish/vendor_completions.d/create-cudawrap.fish share/getgpu/slurm/README.md \
+        share/getgpu/slurm/job_submit.lua share/doc/getgpu/README.md \
+        share/doc/getgpu/examples/getgpu.sh share/doc/getgpu/examples/getgpu-alerts.yml \
+        share/doc/getgpu/examples/getgpu-dashboard.json \
+        share/doc/getgpu/examples/getgpu-monitor.service \
+        share/doc/getgpu/examples/list.schema.json share/doc/getgpu/examples/gpu-app.service \
+        share/doc/getgpu/examples/cudawrap.sh share/doc/getgpu/examples/60-cudawrap.conf"),
+    ("-> create-cudawrap", "bin/create_cudawrap"),
+    ("-> create-cudawrap.1", "share/man/man1/create_cudawrap.1"),
+];
 
 #[test]
 fn what_is_installed_where_and_that_nothing_is_left() {
@@ -84,61 +92,22 @@ fn what_is_installed_where_and_that_nothing_is_left() {
     std::fs::hard_link(sandbox.path("lib/getgpu/libcudawrap.so"), built).unwrap();
     make(&sandbox, "install-files").exits(0);
     let there = files(&sandbox.path("usr"));
-    for (name, mode) in [
-        ("bin/getgpu", "755"),
-        ("bin/cudawrap", "555"),
-        ("bin/create-cudawrap", "755"),
-        ("bin/create_cudawrap", "-> create-cudawrap"),
-        ("lib/getgpu/libcudawrap.so", "755"),
-        ("lib/tmpfiles.d/getgpu.conf", "644"),
-        ("share/man/man1/getgpu.1", "644"),
-        ("share/man/man1/cudawrap.1", "644"),
-        ("share/man/man1/create-cudawrap.1", "644"),
-        ("share/man/man1/create_cudawrap.1", "-> create-cudawrap.1"),
-        ("share/man/man5/getgpu.toml.5", "644"),
-        ("share/bash-completion/completions/getgpu", "644"),
-        ("share/zsh/site-functions/_cudawrap", "644"),
-        (
-            "share/fish/vendor_completions.d/create-cudawrap.fish",
-            "644",
-        ),
-        ("share/getgpu/slurm/task-prolog", "755"),
-        ("share/getgpu/slurm/README.md", "644"),
-        ("share/getgpu/slurm/job_submit.lua", "644"),
-        ("share/doc/getgpu/README.md", "644"),
-        ("share/doc/getgpu/examples/getgpu.sh", "644"),
-        ("share/doc/getgpu/examples/getgpu-alerts.yml", "644"),
-        ("share/doc/getgpu/examples/getgpu-dashboard.json", "644"),
-        ("share/doc/getgpu/examples/getgpu-monitor.service", "644"),
-        ("share/doc/getgpu/examples/list.schema.json", "644"),
-        ("share/doc/getgpu/examples/gpu-app.service", "644"),
-        ("share/doc/getgpu/examples/cudawrap.sh", "644"),
-        ("share/doc/getgpu/examples/60-cudawrap.conf", "644"),
-    ] {
-        assert_eq!(
-            there.get(name).map(String::as_str),
-            Some(mode),
-            "{name}: {there:#?}"
-        );
+    for (mode, names) in INSTALLED {
+        for name in names.split_whitespace() {
+            let found = there.get(name).map(String::as_str);
+            assert_eq!(found, Some(mode), "{name}: {there:#?}");
+        }
     }
-    assert!(
-        !there
-            .keys()
-            .any(|name| name.contains("profile.d") || name.contains("systemd")),
-        "active: {there:#?}"
-    );
-    assert_eq!(
-        files(&sandbox.path("etc")).keys().collect::<Vec<_>>(),
-        ["getgpu/config.toml"]
-    );
+    let active = |name: &&String| name.contains("profile.d") || name.contains("systemd");
+    assert_eq!(there.keys().find(active), None);
+    let settings = files(&sandbox.path("etc"));
+    assert!(settings.keys().eq(["getgpu/config.toml"]));
 
     // Settings that were changed survive a second installation and the end.
     let settings = sandbox.file("etc/getgpu/config.toml", "linger = \"9s\"\n", 0o644);
     make(&sandbox, "install-files").exits(0);
-    assert_eq!(
-        std::fs::read_to_string(&settings).unwrap(),
-        "linger = \"9s\"\n"
-    );
+    let kept = std::fs::read_to_string(&settings).unwrap();
+    assert_eq!(kept, "linger = \"9s\"\n");
     make(&sandbox, "uninstall-files").exits(0);
     assert_eq!(files(&sandbox.path("usr")), BTreeMap::new());
     assert!(settings.is_file());
@@ -157,39 +126,16 @@ fn a_directory_with_spaces_and_quotes_is_one_directory() {
     let sandbox = Sandbox::new("mig4");
     let neighbour = sandbox.file("a", "not ours\n", 0o644);
     let destination = format!("{} b'c", sandbox.text("a"));
-    let make = |target: &str| {
-        let words = [
-            "--silent",
-            "-C",
-            TOP,
-            target,
-            &format!("programs={}", sandbox.text("bin")),
-        ]
-        .map(str::to_owned);
-        let words = words.into_iter().chain([format!("DESTDIR={destination}")]);
-        sandbox
-            .command("make")
-            .args(words.collect::<Vec<_>>())
-            .run()
-            .exits(0);
-    };
-    make("install-files");
+    let destdir = [format!("DESTDIR={destination}")];
+    make_with(&sandbox, "install-files", &destdir).exits(0);
     let there = files(Path::new(&destination));
-    assert_eq!(
-        there.get("usr/local/bin/cudawrap").map(String::as_str),
-        Some("555"),
-        "{there:?}"
-    );
+    assert_eq!(there["usr/local/bin/cudawrap"], "555");
     // A directory of documents may have files of others.
     let others = Path::new(&destination).join("usr/local/share/doc/getgpu/notes");
     std::fs::write(&others, "site's").unwrap();
-    make("uninstall");
-    assert_eq!(
-        files(Path::new(&destination))
-            .into_keys()
-            .collect::<Vec<_>>(),
-        ["usr/local/share/doc/getgpu/notes"]
-    );
+    make_with(&sandbox, "uninstall", &destdir).exits(0);
+    let left = files(Path::new(&destination));
+    assert!(left.keys().eq(["usr/local/share/doc/getgpu/notes"]));
     assert_eq!(std::fs::read_to_string(neighbour).unwrap(), "not ours\n");
 }
 
@@ -201,31 +147,23 @@ fn wrapped_programs_get_their_names_back_before_cudawrap_goes() {
     let sandbox = Sandbox::new("mig4");
     // The note of what root has wrapped is the machine's: another one for this test.
     mounts::apart(|| {
-        assert!(sandbox.words("mount -t tmpfs none /var/lib").run().code() == Some(0));
+        let mount = |line: &str| drop(sandbox.words(line).run().exits(0).clone());
+        mount("mount -t tmpfs none /var/lib");
         make(&sandbox, "install-files").exits(0);
         let program = sandbox.file("opt/app", "#!/bin/sh\necho \"$0 runs\"\n", 0o755);
         let before = files(&sandbox.path("opt"));
         let create = sandbox.path("usr/bin/create_cudawrap");
         sandbox.command(&create).args([&program]).run().exits(0);
-        assert_eq!(
-            files(&sandbox.path("opt"))["app"],
-            format!("-> {}", sandbox.text("usr/bin/cudawrap"))
-        );
+        let link = format!("-> {}", sandbox.text("usr/bin/cudawrap"));
+        assert_eq!(files(&sandbox.path("opt"))["app"], link);
 
         // What cannot be undone keeps everything in place.
-        let opt = sandbox.text("opt");
-        let mount = |words: &[&str]| {
-            assert_eq!(
-                sandbox.command(words[0]).args(&words[1..]).run().code(),
-                Some(0)
-            );
-        };
-        mount(&["mount", "--bind", &opt, &opt]);
-        mount(&["mount", "-o", "remount,ro,bind", &opt]);
+        mount("mount --bind @/opt @/opt");
+        mount("mount -o remount,ro,bind @/opt");
         assert_ne!(make(&sandbox, "uninstall").code(), Some(0));
         assert!(sandbox.path("usr/bin/cudawrap").is_file());
 
-        mount(&["umount", &opt]);
+        mount("umount @/opt");
         make(&sandbox, "uninstall").exits(0);
         assert_eq!(files(&sandbox.path("opt")), before);
         assert_eq!(files(&sandbox.path("usr")), BTreeMap::new());
@@ -250,13 +188,8 @@ fn a_login_takes_a_device_only_at_a_terminal_and_can_do_without() {
     let sandbox = Sandbox::new("mig4");
     sandbox.set_settings("");
     mounts::apart(|| {
-        assert!(
-            sandbox
-                .words("mount -t tmpfs none /proc/driver")
-                .run()
-                .code()
-                == Some(0)
-        );
+        let mount = sandbox.words("mount -t tmpfs none /proc/driver");
+        mount.run().exits(0);
         std::fs::create_dir("/proc/driver/nvidia").unwrap();
         std::fs::write("/proc/driver/nvidia/version", "").unwrap();
         let unset = |outcome: &Outcome| {
@@ -265,12 +198,8 @@ fn a_login_takes_a_device_only_at_a_terminal_and_can_do_without() {
         let interactive: &[&str] = &["bash", "--norc", "--noprofile", "-ic"];
         unset(&login(&sandbox, &["bash", "-c"]).uid(1001).run());
         unset(&login(&sandbox, interactive).run());
-        unset(
-            &login(&sandbox, interactive)
-                .uid(1001)
-                .env("SLURM_JOB_ID", "1")
-                .run(),
-        );
+        let job = login(&sandbox, interactive).env("SLURM_JOB_ID", "1");
+        unset(&job.uid(1001).run());
         let kept = login(&sandbox, interactive).uid(1001).visible("x").run();
         kept.exits(0).shows("it is <x>");
 

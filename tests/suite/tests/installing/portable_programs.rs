@@ -33,10 +33,11 @@ fn deb(programs: &Path, room: &Path) {
     }
     let [first, second] = ["0.1.0-1", "9.9.9-1"].map(|version| {
         let file = room.join(format!("{version}.deb")).display().to_string();
+        let options = "--fast -q --variant portable --deb-version";
         make(
             "deb-only",
             programs,
-            &format!("DEB=--fast -q --variant portable --deb-version {version} -o {file}"),
+            &format!("DEB={options} {version} -o {file}"),
         );
         file
     });
@@ -48,19 +49,10 @@ fn deb(programs: &Path, room: &Path) {
     live(&first, &second);
     // On Debian 11, which has glibc 2.31: there the programs of the simulated node have
     // to be as portable.
-    run(
-        "cargo",
-        &[
-            "zigbuild", "--quiet", "--locked", "--target", TARGET, "-p", "sim-nvml", "-p",
-            "sim-cuda",
-        ],
-    );
-    live_clean(
-        &first,
-        &second,
-        Some("bullseye"),
-        &programs.join("../debug"),
-    );
+    let words = format!("zigbuild --quiet --locked --target {TARGET} -p sim-nvml -p sim-cuda");
+    run("cargo", &words.split(' ').collect::<Vec<_>>());
+    let node = programs.join("../debug");
+    live_clean(&first, &second, Some("bullseye"), &node);
 }
 
 /// And so does an .rpm.
@@ -74,11 +66,8 @@ fn rpm(programs: &Path, room: &Path) {
     }
     let [first, second] = ["0.1.0", "9.9.9"].map(|version| {
         let file = room.join(format!("{version}.rpm")).display().to_string();
-        make(
-            "rpm-only",
-            programs,
-            &format!("RPM=-o {file} -s 'version = \"{version}\"'"),
-        );
+        let options = format!("RPM=-o {file} -s 'version = \"{version}\"'");
+        make("rpm-only", programs, &options);
         file
     });
     let asked = run("rpm", &["-qp", "--requires", &first]);
@@ -98,14 +87,13 @@ fn portable_programs_and_packages_ask_for_glibc_2_28_at_most() {
     for name in PROGRAMS {
         let program = programs.join(name).display().to_string();
         let symbols = run("objdump", &["-T", &program]);
+        let asked = glibc(&symbols);
         assert!(
-            glibc(&symbols).is_some_and(|version| version <= FLOOR),
+            asked.is_some_and(|version| version <= FLOOR),
             "{name}: {symbols}"
         );
-        assert_eq!(
-            run(&program, &["--version"]),
-            format!("{name} {}\n", env!("CARGO_PKG_VERSION"))
-        );
+        let version = format!("{name} {}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!(run(&program, &["--version"]), version);
     }
     let room = tempfile::tempdir().unwrap();
     deb(&programs, room.path());

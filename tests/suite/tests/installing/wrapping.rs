@@ -10,12 +10,8 @@ fn an_upgrade_over_the_link_is_mended_while_the_program_runs() {
     site.create(&["-q"]).run().exits(0);
     let running = site.start();
     site.sandbox.until_running(1);
-    let copy = format!(
-        "cp {} opt/new && mv opt/new opt/app",
-        site.sandbox.path("bin/probe").display()
-    );
-    let script = format!("cd {} && {copy}", site.sandbox.root().display());
-    site.user(site.sandbox.shell("sh", &script)).run().exits(0);
+    let script = "cp ../bin/probe ../opt/new && mv ../opt/new ../opt/app";
+    site.user(site.sandbox.shell("sh", script)).run().exits(0);
     let status = site.create(&["--status"]).run();
     status.exits(1).shows("upgraded over");
     site.create(&["--repair", "-q"]).run().exits(0);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use getgpu_tests::OTHER;
+use getgpu_tests::{OTHER, as_other_user};
 use harness::{Command, Running, Sandbox};
 
 pub(crate) struct Site {
@@ -16,14 +16,8 @@ impl Site {
         let sandbox = Sandbox::new(node);
         let directory = sandbox.path("opt");
         let app = directory.join("app");
-        let copy = format!(
-            "mkdir opt && cp {} opt/app",
-            sandbox.path("bin/sim-cuda").display()
-        );
-        sandbox
-            .shell("sh", &format!("cd {} && {copy}", sandbox.root().display()))
-            .run()
-            .exits(0);
+        let script = "mkdir ../opt && cp ../bin/sim-cuda ../opt/app";
+        sandbox.shell("sh", script).run().exits(0);
         if nix::unistd::geteuid().is_root() {
             for path in [&directory, &app] {
                 nix::unistd::chown(path, Some(OTHER.into()), Some(OTHER.into())).unwrap();
@@ -34,20 +28,12 @@ impl Site {
 
     pub(crate) fn user(&self, command: Command) -> Command {
         let command = command.env("XDG_STATE_HOME", self.sandbox.path("opt/state"));
-        if nix::unistd::geteuid().is_root() {
-            command.uid(OTHER)
-        } else {
-            command
-        }
+        as_other_user(command)
     }
 
     pub(crate) fn create(&self, arguments: &[&str]) -> Command {
-        self.user(
-            self.sandbox
-                .command("create-cudawrap")
-                .args(arguments)
-                .args([&self.app]),
-        )
+        let command = self.sandbox.command("create-cudawrap").args(arguments);
+        self.user(command.args([&self.app]))
     }
 
     pub(crate) fn start(&self) -> Running {
