@@ -36,21 +36,13 @@ fn every_argument_reaches_the_program_byte_by_byte() {
             .iter()
             .map(|bytes| bytes.escape_ascii().to_string())
             .collect();
-        let plain = [
-            "--".into(),
-            link.with_file_name("CUDAWRAP_app").into_os_string(),
-        ];
-        for command in [
-            sandbox.command(&link),
-            sandbox.command("cudawrap").args(plain),
-        ] {
+        let hidden = link.with_file_name("CUDAWRAP_app");
+        let plain = sandbox.words("cudawrap --").args([hidden]);
+        for command in [sandbox.command(&link), plain] {
             let outcome = command.args(&words).run();
             outcome.exits(0).says(&[]);
-            assert_eq!(
-                Facts::parse(&outcome.stdout).arguments()[1..],
-                shown,
-                "{outcome:#?}"
-            );
+            let facts = Facts::parse(&outcome.stdout);
+            assert_eq!(facts.arguments()[1..], shown, "{outcome:#?}");
         }
     }
 }
@@ -59,30 +51,19 @@ fn every_argument_reaches_the_program_byte_by_byte() {
 fn names_of_any_bytes_and_of_the_longest_length_are_found() {
     let sandbox = Sandbox::new("mig4");
     let longest = "n".repeat(255 - "CUDAWRAP_".len());
-    for name in [
-        "pmemd.cuda",
-        "my app",
-        "-x",
-        "\u{e9}t\u{e9}",
-        "getgpu",
-        "CUDAWRAP_",
-        "CUDAWRAP_a",
-        longest.as_str(),
-    ] {
+    #[rustfmt::skip]
+    let names = [
+        "pmemd.cuda", "my app", "-x", "\u{e9}t\u{e9}", "getgpu", "CUDAWRAP_", "CUDAWRAP_a",
+        &longest,
+    ];
+    for name in names {
         let link = wrap(&sandbox, &format!("work/{}", name.len()), name, "probe");
-        ran(
-            &run(&sandbox, &link),
-            &link.with_file_name(format!("CUDAWRAP_{name}")),
-        );
+        let hidden = link.with_file_name(format!("CUDAWRAP_{name}"));
+        ran(&run(&sandbox, &link), &hidden);
     }
-    let raw = sandbox.path("work").join(OsStr::from_bytes(b"raw\xff"));
-    put(
-        &sandbox,
-        &sandbox
-            .path("work")
-            .join(OsStr::from_bytes(b"CUDAWRAP_raw\xff")),
-        "probe",
-    );
+    let [raw, hidden] = [&b"raw\xff"[..], b"CUDAWRAP_raw\xff"]
+        .map(|name| sandbox.path("work").join(OsStr::from_bytes(name)));
+    put(&sandbox, &hidden, "probe");
     symlink(sandbox.path("bin/cudawrap"), &raw).unwrap();
     run(&sandbox, &raw).exits(0).says(&[]);
 }
@@ -91,32 +72,18 @@ fn names_of_any_bytes_and_of_the_longest_length_are_found() {
 #[test]
 fn a_variable_that_stands_twice_is_passed_on_once() {
     let sandbox = Sandbox::new("mig4");
-    let link = wrap(&sandbox, "work", "app", "probe");
-    let uuids = sandbox.uuids();
-    #[rustfmt::skip]
-    let cases = [
-        vec![link.display().to_string()],
-        vec![sandbox.text("bin/cudawrap"), "--".into(), sandbox.text("bin/probe")],
-    ];
-    for words in cases {
-        let again = format!("CUDA_VISIBLE_DEVICES={}", uuids[2]);
-        let launch = sandbox
-            .command("launch")
-            .args(["--again", &again])
-            .args(words)
-            .visible(&uuids[1]);
-        let outcome = launch.run();
-        outcome.exits(0);
-        let named: Vec<&str> = outcome
-            .stdout
-            .lines()
-            .filter(|line| line.contains("env CUDA_VISIBLE_DEVICES"))
-            .collect();
-        assert_eq!(
-            named,
-            [format!("env CUDA_VISIBLE_DEVICES {}", uuids[1])],
-            "{outcome:#?}"
-        );
+    wrap(&sandbox, "work", "app", "probe");
+    let [_, first, second, _] = &sandbox.uuids()[..] else {
+        panic!("four devices")
+    };
+    for program in ["@/work/app", "@/bin/cudawrap -- @/bin/probe"] {
+        let again = format!("launch --again CUDA_VISIBLE_DEVICES={second}");
+        let launch = sandbox.words(&format!("{again} {program}"));
+        let outcome = launch.visible(first).run();
+        let lines = outcome.exits(0).stdout.lines();
+        let named = lines.filter(|line| line.contains("env CUDA_VISIBLE_DEVICES"));
+        let line = format!("env CUDA_VISIBLE_DEVICES {first}");
+        assert!(named.eq([line]), "{outcome:#?}");
     }
 }
 
@@ -125,7 +92,7 @@ fn a_variable_that_stands_twice_is_passed_on_once() {
 #[test]
 fn a_line_to_a_closed_pipe_ends_no_program() {
     let sandbox = Sandbox::new("mig4");
-    let link = wrap(&sandbox, "work", "app", "probe");
+    wrap(&sandbox, "work", "app", "probe");
     let uuid = &sandbox.uuids()[1];
     let said = sandbox.leased().visible(uuid).spawn();
     sandbox.until_running(1);
@@ -134,26 +101,14 @@ fn a_line_to_a_closed_pipe_ends_no_program() {
         drop(reader);
         writer
     };
-    let direct = sandbox
-        .command("probe")
-        .visible(uuid)
-        .stderr(closed())
-        .run();
-    let wrapped = sandbox.command(&link).visible(uuid).stderr(closed()).run();
-    sandbox
-        .command(&link)
-        .visible(uuid)
-        .run()
-        .exits(0)
-        .mentions("in use by");
+    let with = |line: &str| sandbox.words(line).visible(uuid);
+    let direct = with("probe").stderr(closed()).run();
+    let wrapped = with("@/work/app").stderr(closed()).run();
+    with("@/work/app").run().exits(0).mentions("in use by");
     let signals = |outcome: &harness::Outcome| -> Vec<String> {
-        outcome
-            .exits(0)
-            .stdout
-            .lines()
-            .filter(|line| line.starts_with("Sig") || line.starts_with("Shd"))
-            .map(str::to_owned)
-            .collect()
+        let lines = outcome.exits(0).stdout.lines();
+        let kept = lines.filter(|line| line.starts_with("Sig") || line.starts_with("Shd"));
+        kept.map(str::to_owned).collect()
     };
     assert_eq!(signals(&wrapped), signals(&direct));
     assert!(signals(&wrapped).len() >= 4, "{wrapped:#?}");

@@ -3,7 +3,6 @@
 //! device and gives it back.
 
 use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::time::Duration;
 
 use getgpu_tests::wrapped::{lacks_python, python, wrap};
@@ -16,12 +15,9 @@ use harness::skip::{self};
 fn one_device(sandbox: &Sandbox, lines: &str, count: usize) -> String {
     let devices: Vec<&str> = lines.lines().collect();
     assert_eq!(devices.len(), count, "{lines}");
+    let same = devices.iter().all(|device| *device == devices[0]);
     assert!(
-        devices.iter().all(|device| *device == devices[0]),
-        "{lines}"
-    );
-    assert!(
-        sandbox.uuids().iter().any(|uuid| uuid == devices[0]),
+        same && sandbox.uuids().contains(&devices[0].into()),
         "{lines}"
     );
     devices[0].to_owned()
@@ -73,32 +69,18 @@ fn a_tree_five_deep_has_one_device() {
     symlink("/bin/bash", sandbox.path("opt/CUDAWRAP_sh5")).unwrap();
     symlink(sandbox.path("bin/cudawrap"), sandbox.path("opt/sh5")).unwrap();
     let script = "echo $CUDA_VISIBLE_DEVICES; [ $1 -eq 0 ] || { sh5 $0 $(($1 - 1)) & sh5 $0 $(($1 - 1)); wait; }";
-    let file = sandbox.file("work/tree", script, 0o755);
-    let path = format!("{}:/usr/bin:/bin", sandbox.text("opt"));
-    let command = sandbox
-        .command(sandbox.path("opt/sh5"))
-        .args([file.to_str().unwrap(), "5"])
-        .env("PATH", &path);
-    let outcome = command.run();
+    sandbox.file("work/tree", script, 0o755);
+    let tree = "PATH=@/opt:/usr/bin:/bin @/opt/sh5 @/work/tree 5";
+    let outcome = sandbox.words(tree).run();
     one_device(&sandbox, &outcome.exits(0).says(&[]).stdout, 63);
     free_again(&sandbox);
     // A wrapped shell that runs a wrapped program, and the other way round by cudawrap's
     // own name.
-    let app = wrap(&sandbox, "opt", "app", "sim-cuda");
-    let words = [
-        "-c".to_owned(),
-        format!("{0}; cudawrap -- {0}; {0} --exit 3", app.display()),
-    ];
-    let outcome = sandbox.command(sandbox.path("opt/sh5")).args(words).run();
-    assert_eq!(
-        outcome
-            .exits(3)
-            .says(&[])
-            .stdout
-            .matches("RUN MIG-")
-            .count(),
-        3
-    );
+    wrap(&sandbox, "opt", "app", "sim-cuda");
+    let script = "../opt/app; cudawrap -- ../opt/app; ../opt/app --exit 3";
+    let outcome = sandbox.words("@/opt/sh5 -c").args([script]).run();
+    let lines = &outcome.exits(3).says(&[]).stdout;
+    assert_eq!(lines.matches("RUN MIG-").count(), 3);
     free_again(&sandbox);
 }
 
@@ -110,55 +92,28 @@ fn a_virtual_environment_and_scripts_find_their_interpreter() {
     let sandbox = Sandbox::new("mig4");
     let program = wrapped_python(&sandbox);
     // python finds its virtual environment by the name that it was called by.
-    let made = sandbox
-        .command(&program)
-        .args(["-m", "venv", "--without-pip", "--symlinks", "env"])
-        .run();
-    if made.code() != Some(0) {
-        skip::say("this Python has no venv");
-        return;
+    let make = "@/opt/python3 -m venv --without-pip --symlinks env";
+    if sandbox.words(make).run().code() != Some(0) {
+        return skip::say("this Python has no venv");
     }
     let show = "import sys, os; print(sys.prefix, os.environ['CUDA_VISIBLE_DEVICES'][:4])";
-    let outcome = sandbox
-        .command(sandbox.path("work/env/bin/python3"))
-        .args(["-c", show])
-        .run();
+    let python = sandbox.words("@/work/env/bin/python3 -c").args([show]);
+    let outcome = python.run();
     // The link of the environment leads to the wrapped one, whose name CPython takes for
     // its own place.
-    let prefix = outcome
-        .exits(0)
-        .says(&[])
-        .stdout
-        .split(' ')
-        .next()
-        .unwrap()
-        .to_owned();
-    assert!(outcome.stdout.ends_with(" MIG-\n"), "{outcome:#?}");
-    assert!(
-        prefix == sandbox.text("work/env") || prefix.starts_with("/usr"),
-        "{prefix}"
-    );
-    let line = format!(
-        "#!{program}\nimport os, sys\nprint(os.environ['CUDA_VISIBLE_DEVICES'], sys.argv[1:])\n"
-    );
-    let script = sandbox.file("work/script", &line, 0o755);
-    let outcome = sandbox.command(&script).args(["a b", "--help"]).run();
-    assert!(
-        outcome.exits(0).stdout.ends_with(" ['a b', '--help']\n"),
-        "{outcome:#?}"
-    );
-    let env = format!(
-        "#!/usr/bin/env python3\n{}",
-        line.split_once('\n').unwrap().1
-    );
-    let script = sandbox.file("work/script2", &env, 0o755);
-    let path = format!("{}:/usr/bin:/bin", sandbox.text("opt"));
-    sandbox
-        .command(&script)
-        .env("PATH", &path)
-        .run()
-        .exits(0)
-        .says(&[]);
+    let line = outcome.says(&[]).line();
+    let (prefix, device) = line.split_once(' ').unwrap();
+    let known = prefix == sandbox.text("work/env") || prefix.starts_with("/usr");
+    assert!(known && device == "MIG-", "{line}");
+    let lines = "import os, sys\nprint(os.environ['CUDA_VISIBLE_DEVICES'], sys.argv[1:])\n";
+    for interpreter in [&program, "/usr/bin/env python3"] {
+        let text = format!("#!{interpreter}\n{lines}");
+        let script = sandbox.file("work/script", &text, 0o755);
+        let path = format!("{}:/usr/bin:/bin", sandbox.text("opt"));
+        let command = sandbox.command(&script).args(["a b", "--help"]);
+        let line = command.env("PATH", &path).run().says(&[]).line();
+        assert!(line.ends_with(" ['a b', '--help']"), "{line}");
+    }
 }
 
 /// The path of a program that is a link to a link, from a working directory that nobody
@@ -166,25 +121,10 @@ fn a_virtual_environment_and_scripts_find_their_interpreter() {
 #[test]
 fn a_working_directory_without_rights_does_no_harm() {
     let Some(sandbox) = root("mig4") else { return };
-    let app = wrap(&sandbox, "opt", "app", "sim-cuda");
-    sandbox.file("closed/file", "", 0o600);
-    std::fs::set_permissions(
-        sandbox.path("closed"),
-        std::os::unix::fs::PermissionsExt::from_mode(0o700),
-    )
-    .unwrap();
-    let script = format!(
-        "cd {}; exec setpriv --reuid={OTHER} --regid={OTHER} --clear-groups {}",
-        sandbox.text("closed"),
-        app.display()
-    );
-    assert!(
-        sandbox
-            .shell("sh", &script)
-            .run()
-            .exits(0)
-            .stdout
-            .starts_with("RUN MIG-")
-    );
-    assert!(Path::new(&app).is_symlink());
+    wrap(&sandbox, "opt", "app", "sim-cuda");
+    let user = format!("setpriv --reuid={OTHER} --regid={OTHER} --clear-groups");
+    let app = sandbox.text("opt/app");
+    let script = format!("mkdir -m 700 closed; cd closed; exec {user} {app}");
+    let outcome = sandbox.shell("sh", &script).run();
+    outcome.exits(0).shows("RUN MIG-");
 }

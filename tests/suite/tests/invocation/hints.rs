@@ -39,36 +39,25 @@ fn no_hint_with_quiet_even_if_the_call_is_wrong() {
 fn a_program_in_the_working_directory_is_hinted_at() {
     let sandbox = Sandbox::new("mig4");
     sandbox.file("work/simulate", "#!/bin/sh\n", 0o755);
-    let outcome = sandbox
-        .words("cudawrap -- simulate")
-        .directory(sandbox.path("work"))
-        .run();
-    outcome.exits(127);
-    outcome.mentions("did you mean ./simulate?");
+    let outcome = sandbox.words("cudawrap -- simulate").run();
+    outcome.exits(127).mentions("did you mean ./simulate?");
 }
 
 #[test]
 fn a_variable_that_nobody_reads_is_named() {
     let sandbox = Sandbox::new("mig4");
-    let run = |name: &str, value: &str| {
-        let command = sandbox.words("cudawrap -- true");
-        command.env(name, value).run()
+    let run = |pair: &str| {
+        let outcome = sandbox.words(&format!("{pair} cudawrap -- true")).run();
+        outcome.exits(0).clone()
     };
-    run("CUDAWRAP_SHRAE", "1/2").exits(0).says(&[
-        "cudawrap: CUDAWRAP_SHRAE: no such variable, ignored; did you mean CUDAWRAP_SHARE?",
-    ]);
-    run("CUDAWRAP_XYZZY", "1")
-        .exits(0)
-        .says(&["cudawrap: CUDAWRAP_XYZZY: no such variable, ignored"]);
-    for (name, value) in [
-        ("CUDAWRAP_SHARE", "1/2"),
-        ("CUDAWRAP_WAIT", "3"),
-        ("CUDAWRAP_MIN_MEMORY", "1G"),
-        ("CUDAWRAP_VISIBLE", "one"),
-        ("CUDAWRAP_IGNORE_GRANT", "1"),
-        ("CUDAWRAP_DISABLE", "0"),
-    ] {
-        run(name, value).exits(0).says(&[]);
+    let line = "cudawrap: CUDAWRAP_SHRAE: no such variable, ignored; did you mean CUDAWRAP_SHARE?";
+    run("CUDAWRAP_SHRAE=1/2").says(&[line]);
+    let line = "cudawrap: CUDAWRAP_XYZZY: no such variable, ignored";
+    run("CUDAWRAP_XYZZY=1").says(&[line]);
+    let all = "CUDAWRAP_SHARE=1/2 CUDAWRAP_WAIT=3 CUDAWRAP_MIN_MEMORY=1G CUDAWRAP_VISIBLE=one \
+               CUDAWRAP_IGNORE_GRANT=1 CUDAWRAP_DISABLE=0";
+    for pair in all.split_whitespace() {
+        run(pair).says(&[]);
     }
 }
 
@@ -91,24 +80,18 @@ fn a_setting_that_leaves_nothing_is_named_by_file_and_line() {
         let line = text.lines().position(sets).unwrap() + 1;
         format!("(setting `{setting}` in {}:{line})", file.display())
     };
-    for (line, setting) in [
-        ("profile = ['9g.9gb']", "profile"),
-        ("type = 'gpu'", "type"),
-        ("gpu = [7]", "gpu"),
-        ("min_memory = '900G'", "min_memory"),
-        ("count = 9", "count"),
-        (
-            "allowed = ['MIG-00000000-0000-0000-0000-000000000000']",
-            "allowed",
-        ),
-    ] {
+    let unknown = "allowed = ['MIG-00000000-0000-0000-0000-000000000000']";
+    #[rustfmt::skip]
+    let lines = [
+        "profile = ['9g.9gb']", "type = 'gpu'", "gpu = [7]", "min_memory = '900G'", "count = 9",
+        unknown,
+    ];
+    for line in lines {
+        let setting = line.split(' ').next().unwrap();
         sandbox.set_settings(&format!("# a site's file\n{line}\n"));
         let outcome = sandbox.ask("--for 0");
         outcome.exits(3).mentions(&place(setting));
-        sandbox
-            .words("cudawrap -- true")
-            .run()
-            .refuses(125, &place(setting));
+        sandbox.refuses(&[("cudawrap -- true", 125, &place(setting))]);
     }
     // What was typed needs no place.
     sandbox.set_settings("# a site's file\nprofile = ['1g.5gb']\n");

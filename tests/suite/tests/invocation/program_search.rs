@@ -1,12 +1,11 @@
 //! How cudawrap finds the program behind its name, and what it reports if there is none:
 //! 126 if it cannot run, 127 if it cannot be found, as env(1) and the shells do.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use getgpu_tests::PLAIN;
 use getgpu_tests::wrapped::{Facts, put, wrap};
 use harness::{Outcome, Sandbox};
 
@@ -27,33 +26,27 @@ pub(crate) fn ran(outcome: &Outcome, path: &Path) {
 fn a_copy_a_hard_link_and_a_moved_cudawrap_are_still_cudawrap() {
     let sandbox = Sandbox::new("mig4");
     sandbox.set_settings(&format!("getgpu = {:?}", sandbox.path("bin/getgpu")));
-    put(&sandbox, &sandbox.path("work/a/CUDAWRAP_app"), "probe");
+    for place in ["work/a", "work/b"] {
+        put(&sandbox, &sandbox.path(place).join("CUDAWRAP_app"), "probe");
+    }
     put(&sandbox, &sandbox.path("work/a/app"), "cudawrap");
-    ran(
-        &run(&sandbox, sandbox.path("work/a/app")),
-        &sandbox.path("work/a/CUDAWRAP_app"),
-    );
-    put(&sandbox, &sandbox.path("work/b/CUDAWRAP_app"), "probe");
     // By another process: one that is forked here meanwhile would keep the copy open for
     // writing.
-    sandbox
-        .command("cp")
-        .args([sandbox.path("bin/cudawrap"), sandbox.path("work/b/app")])
-        .run()
-        .exits(0);
-    ran(
-        &run(&sandbox, sandbox.path("work/b/app")),
-        &sandbox.path("work/b/CUDAWRAP_app"),
-    );
-    let link = wrap(&sandbox, "work/c", "app", "probe");
-    fs::create_dir(sandbox.path("opt")).unwrap();
-    fs::rename(
-        sandbox.path("bin/cudawrap"),
-        sandbox.path("opt/cudawrap-1.2"),
-    )
-    .unwrap();
-    symlink("../opt/cudawrap-1.2", sandbox.path("bin/cudawrap")).unwrap();
-    ran(&run(&sandbox, &link), &sandbox.path("work/c/CUDAWRAP_app"));
+    let copied = sandbox.words("cp @/bin/cudawrap @/work/b/app").run();
+    copied.exits(0);
+    wrap(&sandbox, "work/c", "app", "probe");
+    for place in ["work/a", "work/b", "work/c"] {
+        if place == "work/c" {
+            let script = "cd .. && mkdir opt && mv bin/cudawrap opt/cudawrap-1.2 && \
+                          ln -s ../opt/cudawrap-1.2 bin/cudawrap";
+            sandbox.shell("sh", script).run().exits(0);
+        }
+        let place = sandbox.path(place);
+        ran(
+            &run(&sandbox, place.join("app")),
+            &place.join("CUDAWRAP_app"),
+        );
+    }
     let own = sandbox.words("cudawrap -- probe one").run();
     ran(&own, &sandbox.path("bin/probe"));
 }
@@ -108,10 +101,8 @@ fn a_program_that_is_not_there_or_cannot_run_says_so() {
     let link = wrap(&sandbox, "work/a", "app", "probe");
     let hidden = link.with_file_name("CUDAWRAP_app");
     fs::remove_file(&hidden).unwrap();
-    run(&sandbox, &link).refuses(
-        127,
-        "there is no CUDAWRAP_app beside it and no other app in PATH",
-    );
+    let line = "there is no CUDAWRAP_app beside it and no other app in PATH";
+    run(&sandbox, &link).refuses(127, line);
     #[rustfmt::skip]
     let content: [(&[u8], u32, i32, &str); 7] = [
         (b"#!/bin/sh\nexit 5\n", 0o755, 5, ""),
@@ -127,18 +118,8 @@ fn a_program_that_is_not_there_or_cannot_run_says_so() {
         // By another process: one that is forked here meanwhile would keep the file open
         // for writing.
         fs::write(sandbox.path("work/source"), bytes).unwrap();
-        let mode = format!("{mode:o}");
-        let words: [std::ffi::OsString; 4] = [
-            "-m".into(),
-            mode.into(),
-            sandbox.path("work/source").into(),
-            hidden.clone().into(),
-        ];
-        sandbox
-            .command("install")
-            .args::<[OsString; 4], _>(words)
-            .run()
-            .exits(0);
+        let install = format!("install -m {mode:o} source a/CUDAWRAP_app");
+        sandbox.words(&install).run().exits(0);
         #[rustfmt::skip]
         let outcomes = [
             run(&sandbox, &link),
@@ -155,22 +136,17 @@ fn a_program_that_is_not_there_or_cannot_run_says_so() {
     fs::remove_file(&hidden).unwrap();
     fs::create_dir(&hidden).unwrap();
     run(&sandbox, &link).refuses(126, "CUDAWRAP_app: Permission denied");
-    let own = |name: &str| sandbox.command("cudawrap").args([name]).run();
-    own("no-such-program").refuses(127, "no-such-program: no such program in PATH");
-    own("./none").refuses(127, "./none: No such file or directory");
-    own("config.toml/x").exits(127);
-    own("").refuses(127, "'': no such program in PATH");
-    fs::set_permissions(
-        sandbox.path("node/node.toml"),
-        fs::Permissions::from_mode(0o644),
-    )
-    .unwrap();
-    own(&sandbox.text("node/node.toml")).refuses(126, "Permission denied");
-    sandbox
-        .command("cudawrap")
-        .args(PLAIN)
-        .run()
-        .refuses(125, "no program to run");
+    sandbox.words("cudawrap config.toml/x").run().exits(127);
+    sandbox.words("chmod 644 @/node/node.toml").run().exits(0);
+    #[rustfmt::skip]
+    let cases = [
+        ("cudawrap no-such-program", 127, "no-such-program: no such program in PATH"),
+        ("cudawrap ./none", 127, "./none: No such file or directory"),
+        ("cudawrap ", 127, "'': no such program in PATH"),
+        ("cudawrap @/node/node.toml", 126, "Permission denied"),
+        ("cudawrap", 125, "no program to run"),
+    ];
+    sandbox.refuses(&cases);
     sandbox.assert_clean(std::time::Duration::ZERO);
 }
 
@@ -178,11 +154,8 @@ fn a_program_that_is_not_there_or_cannot_run_says_so() {
 fn a_hidden_name_that_leads_to_cudawrap_runs_what_is_beside_it() {
     let sandbox = Sandbox::new("mig4");
     put(&sandbox, &sandbox.path("work/a/app"), "probe");
-    symlink(
-        sandbox.path("bin/cudawrap"),
-        sandbox.path("work/a/CUDAWRAP_app"),
-    )
-    .unwrap();
+    let cudawrap = sandbox.path("bin/cudawrap");
+    symlink(&cudawrap, sandbox.path("work/a/CUDAWRAP_app")).unwrap();
     let outcome = run(&sandbox, sandbox.path("work/a/CUDAWRAP_app"));
     ran(&outcome, &sandbox.path("work/a/app"));
     // Both lead here: no program, and no end of links to follow.
@@ -206,10 +179,6 @@ fn where_no_name_can_be_known_it_says_how_to_start_it() {
     }
     let loader = "/lib64/ld-linux-x86-64.so.2";
     if Path::new(loader).exists() {
-        sandbox
-            .command(loader)
-            .args([link.to_string()])
-            .run()
-            .refuses(125, line);
+        sandbox.refuses(&[(&format!("{loader} {link}"), 125, line)]);
     }
 }

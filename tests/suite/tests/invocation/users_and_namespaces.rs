@@ -6,7 +6,7 @@ use std::time::Duration;
 use getgpu_tests::wrapped::wrap;
 use getgpu_tests::{OTHER, listing};
 use harness::skip::{self, Need};
-use harness::{Sandbox, wait};
+use harness::{Running, Sandbox, wait};
 
 #[test]
 fn sudo_takes_the_device_for_the_other_user_and_gives_it_back() {
@@ -22,16 +22,10 @@ fn sudo_takes_the_device_for_the_other_user_and_gives_it_back() {
     // program's own.
     let outcome = sandbox.command("sudo").args(&words).args([&path]).run();
     if outcome.stderr.contains("unknown") || outcome.stderr.contains("not allowed") {
-        skip::say(&format!(
-            "sudo cannot be used here: {}",
-            outcome.stderr.trim()
-        ));
-        return;
+        let why = outcome.stderr.trim();
+        return skip::say(&format!("sudo cannot be used here: {why}"));
     }
-    assert!(
-        outcome.exits(0).stdout.starts_with("RUN MIG-"),
-        "{outcome:#?}"
-    );
+    outcome.exits(0).shows("RUN MIG-");
     // cudawrap outside: sudo closes the descriptors, and its own process keeps them, as
     // it waits.
     let program = sandbox
@@ -73,26 +67,20 @@ fn other_namespaces_and_a_hidden_proc_exclude_as_ever() {
             .build();
         let how = how.replace("RUN", &sandbox.text("run"));
         let user = format!("{how} setpriv --reuid={OTHER} --regid={OTHER} --clear-groups");
-        let words = "--run forever --ready";
         let mut programs = Vec::new();
-        for (number, line) in [
+        for line in [
             "cudawrap -- sim-cuda",
             "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda",
-        ]
-        .iter()
-        .enumerate()
-        {
-            let script = format!(
-                "exec {user} sh -c '{line} {words} {}'",
-                sandbox.text(&format!("work/ready{number}"))
-            );
-            programs.push(sandbox.shell("sh", &script.replace("'$", "'\\''$")).spawn());
-            let running = wait::holds_within(wait::LONG, || sandbox.running() == number + 1);
+        ] {
+            let script = format!("exec {user} sh -c '{line} --run forever'");
+            let script = script.replace("'$", "'\\''$");
+            programs.push(sandbox.shell("sh", &script).spawn());
+            let all = || sandbox.running() == programs.len();
+            let running = wait::holds_within(wait::LONG, all);
             assert!(
                 running,
-                "{what}: {:#?} {}",
-                programs[number],
-                programs[number].stderr()
+                "{what}: {:?}",
+                programs.last().map(Running::stderr)
             );
         }
         assert_eq!(listing::free_devices(&sandbox), "2", "{what}");
@@ -117,10 +105,8 @@ fn only_the_hosts_root_may_hold_for_any_process() {
         .words("unshare -Ur getgpu --hold=1")
         .uid(OTHER)
         .run();
-    outcome.refuses(
-        2,
-        "--hold=1: this process never exits; only root may hold until then",
-    );
+    let line = "--hold=1: this process never exits; only root may hold until then";
+    outcome.refuses(2, line);
     let script = "mount -t proc -o hidepid=2 proc /proc && setpriv --reuid 1001 --regid 1001 --clear-groups getgpu --hold; exit $?";
     let outcome = sandbox.apart(script).run();
     outcome.refuses(2, "--hold: /proc does not show you the caller, process ");

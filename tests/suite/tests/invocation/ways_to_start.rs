@@ -5,46 +5,23 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use getgpu_tests::wrapped::{Facts, wrap};
-use harness::{Command, Sandbox, skip, wait};
+use harness::{Sandbox, skip, wait};
 
-/// How the link is started, the name that the program must find in argv\[0\], and how
-/// many arguments come before `one`.
-struct Way {
-    what: &'static str,
-    needs: Option<&'static str>,
-    script: &'static str,
-    name: &'static str,
-    before: &'static [&'static str],
+/// What needs which tool, how the link is started, the name that the program must find in
+/// argv\[0\], and the arguments before `one`.
+type Text = &'static str;
+type Way = (Text, Option<Text>, Text, Text, &'static [Text]);
+
+const fn way(what: Text, script: Text, name: Text) -> Way {
+    (what, None, script, name, &[])
 }
 
-const fn way(what: &'static str, script: &'static str, name: &'static str) -> Way {
-    Way {
-        what,
-        needs: None,
-        script,
-        name,
-        before: &[],
-    }
+const fn tool(needs: Text, script: Text, name: Text) -> Way {
+    (needs, Some(needs), script, name, &[])
 }
 
-const fn tool(needs: &'static str, script: &'static str, name: &'static str) -> Way {
-    Way {
-        what: needs,
-        needs: Some(needs),
-        script,
-        name,
-        before: &[],
-    }
-}
-
-const fn script(what: &'static str, script: &'static str, before: &'static [&'static str]) -> Way {
-    Way {
-        what,
-        needs: None,
-        script,
-        name: "@/app",
-        before,
-    }
+const fn script(what: Text, script: Text, before: &'static [Text]) -> Way {
+    (what, None, script, "@/app", before)
 }
 
 /// `@` is the link's directory. The working directory is the one above it.
@@ -131,61 +108,43 @@ fn place(depth: usize) -> Sandbox {
             let last = wrap(&sandbox, "opt/bin", "app-real", "probe");
             symlink(last, sandbox.path("opt/alternative")).unwrap();
             symlink("../../opt/alternative", sandbox.path("work/a/app")).unwrap();
-            sandbox.file(
-                "work/a/CUDAWRAP_app",
-                "#!/bin/sh\necho the wrong one\n",
-                0o755,
-            );
+            let wrong = "#!/bin/sh\necho the wrong one\n";
+            sandbox.file("work/a/CUDAWRAP_app", wrong, 0o755);
         }
     }
     sandbox
 }
 
-fn start(sandbox: &Sandbox, way: &Way) -> Command {
-    sandbox.shell("bash", &way.script.replace('@', &sandbox.text("work/a")))
-}
-
 #[test]
 fn every_way_runs_the_right_program_with_its_name_and_arguments() {
     getgpu_tests::all_at_once(1..=3, |depth| {
-        for way in &WAYS {
-            if way
-                .needs
-                .is_some_and(|tool| skip::lacks(&[skip::Need::Tool(tool)]))
-            {
+        for (what, needs, script, name, before) in WAYS {
+            if needs.is_some_and(|tool| skip::lacks(&[skip::Need::Tool(tool)])) {
                 continue;
             }
             let sandbox = place(depth);
+            let directory = sandbox.text("work/a");
+            let [script, name] = [script, name].map(|text| text.replace('@', &directory));
             // valgrind takes its time.
-            let outcome = start(&sandbox, way).limit(4 * wait::LONG).run();
-            let what = format!("{} at depth {depth}: {outcome:#?}", way.what);
-            assert_eq!(outcome.code(), Some(0), "{what}");
+            let outcome = sandbox.shell("bash", &script).limit(4 * wait::LONG).run();
+            let shown = format!("{what} at depth {depth}: {outcome:#?}");
+            assert_eq!((outcome.code(), &*outcome.stderr), (Some(0), ""), "{shown}");
             let facts = Facts::parse(&outcome.stdout);
-            let name = way.name.replace('@', &sandbox.text("work/a"));
-            let one = (way.what != "without an argument vector").then_some("one");
+            let one = (what != "without an argument vector").then_some("one");
+            let mut arguments = facts.arguments();
             // valgrind starts what is executed under it by its path, wrapped or not.
-            let name = if way.what == "valgrind" {
-                facts.arguments()[0].to_owned()
-            } else {
-                name
-            };
-            let expected: Vec<&str> = [name.as_str()]
+            if what == "valgrind" {
+                arguments[0] = &name;
+            }
+            let expected = [name.as_str()]
                 .into_iter()
-                .chain(way.before.iter().copied())
-                .chain(one)
-                .collect();
-            assert_eq!(facts.arguments(), expected, "{what}");
-            assert!(
-                facts.get("exe").unwrap().ends_with(PAYLOADS[depth - 1]),
-                "{what}"
-            );
-            assert!(
-                facts
-                    .visible()
-                    .is_some_and(|uuid| sandbox.uuids().contains(&uuid.to_owned())),
-                "{what}"
-            );
-            assert_eq!(outcome.stderr, "", "{what}");
+                .chain(before.iter().copied())
+                .chain(one);
+            assert_eq!(arguments, expected.collect::<Vec<_>>(), "{shown}");
+            let ran = facts.get("exe").unwrap();
+            assert!(ran.ends_with(PAYLOADS[depth - 1]), "{shown}");
+            let uuid = facts.visible().unwrap_or_default().to_owned();
+            assert!(sandbox.uuids().contains(&uuid), "{shown}");
         }
     });
 }
@@ -200,13 +159,12 @@ fn a_working_directorys_program_is_never_run_for_one_in_path() {
     sandbox.file("work/app", "#!/bin/sh\necho planted\n", 0o755);
     let script = format!("PATH=/usr/bin:/bin:{}; app", sandbox.text("links"));
     let outcome = sandbox.shell("sh", &script).run();
-    outcome.refuses(
-        127,
-        "links/app: there is no CUDAWRAP_app beside it and no other app in PATH",
-    );
+    let line = "links/app: there is no CUDAWRAP_app beside it and no other app in PATH";
+    outcome.refuses(127, line);
     // One that is asked for is another matter.
+    let asked = script.replace("; app", ":.; app");
     sandbox
-        .shell("sh", &script.replace("; app", ":.; app"))
+        .shell("sh", &asked)
         .run()
         .exits(0)
         .prints("planted\n");
