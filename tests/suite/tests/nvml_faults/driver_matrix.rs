@@ -76,16 +76,13 @@ pub(crate) enum Surroundings {
 }
 
 const PRIVILEGES: [Privilege; 3] = [Privilege::Root, Privilege::User, Privilege::NamespaceRoot];
+#[rustfmt::skip]
 const NAMESPACES: [Namespace; 4] = [
-    Namespace::Host,
-    Namespace::Pid,
-    Namespace::BlindPid,
-    Namespace::NamelessPid,
+    Namespace::Host, Namespace::Pid, Namespace::BlindPid, Namespace::NamelessPid,
 ];
+#[rustfmt::skip]
 const SURROUNDINGS: [Surroundings; 3] = [
-    Surroundings::Plain,
-    Surroundings::ClosedParents,
-    Surroundings::MpsDomains,
+    Surroundings::Plain, Surroundings::ClosedParents, Surroundings::MpsDomains,
 ];
 
 /// A cell: the places of its values.
@@ -127,15 +124,10 @@ pub(crate) fn nodes() -> Vec<Node> {
 fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (d, driver) in DRIVERS.iter().enumerate() {
-        for (k, _) in KINDS
-            .iter()
-            .enumerate()
-            .filter(|(_, kind)| is_from(driver, kind.from))
-        {
-            for p in 0..PRIVILEGES.len() {
-                for n in 0..NAMESPACES.len() {
-                    cells.extend((0..SURROUNDINGS.len()).map(|s| [d, k, p, n, s]));
-                }
+        let kinds = (0..KINDS.len()).filter(|kind| is_from(driver, KINDS[*kind].from));
+        for (k, p) in kinds.flat_map(|k| (0..PRIVILEGES.len()).map(move |p| (k, p))) {
+            for n in 0..NAMESPACES.len() {
+                cells.extend((0..SURROUNDINGS.len()).map(|s| [d, k, p, n, s]));
             }
         }
     }

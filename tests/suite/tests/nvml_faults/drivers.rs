@@ -14,28 +14,16 @@ use crate::driver_matrix::{Kind, Memory, Namespace, Node, Privilege, Surrounding
 
 /// A shell with this privilege in this namespace.
 fn shell(sandbox: &Sandbox, privilege: Privilege, namespace: Namespace, script: &str) -> Command {
-    let pid = namespace != Namespace::Host;
-    let (words, uid): (&[&str], Option<u32>) = match (privilege, pid) {
-        (Privilege::Root, false) => (&[], None),
-        (Privilege::User, false) => (&[], Some(OTHER)),
-        (Privilege::NamespaceRoot, false) => (&["unshare", "-Ur"], Some(OTHER)),
-        (Privilege::Root, true) => (&["unshare", "-mpf", "--mount-proc"], None),
-        (Privilege::User, true) => (
-            &[
-                "unshare",
-                "-mpf",
-                "--mount-proc",
-                "setpriv",
-                "--reuid=1001",
-                "--regid=1001",
-                "--clear-groups",
-            ],
-            None,
-        ),
-        (Privilege::NamespaceRoot, true) => (&["unshare", "-Urmpf", "--mount-proc"], Some(OTHER)),
+    let user = "setpriv --reuid=1001 --regid=1001 --clear-groups ";
+    let (start, uid) = match (privilege, namespace != Namespace::Host) {
+        (Privilege::Root, false) => ("", None),
+        (Privilege::User, false) => ("", Some(OTHER)),
+        (Privilege::NamespaceRoot, false) => ("unshare -Ur ", Some(OTHER)),
+        (Privilege::Root, true) => ("unshare -mpf --mount-proc ", None),
+        (Privilege::User, true) => (&*format!("unshare -mpf --mount-proc {user}"), None),
+        (Privilege::NamespaceRoot, true) => ("unshare -Urmpf --mount-proc ", Some(OTHER)),
     };
-    let words = [words, &["sh", "-c", script]].concat();
-    let command = sandbox.command(words[0]).args(&words[1..]);
+    let command = sandbox.words(&format!("{start}sh -c")).args([script]);
     match uid {
         Some(uid) => command.uid(uid),
         None => command,
@@ -117,19 +105,18 @@ fn cell(sandbox: &Sandbox, node: &Node, values: (Privilege, Namespace, Surroundi
         namespace == Namespace::NamelessPid,
         surroundings == Surroundings::ClosedParents,
     ));
-    let directory = sandbox.path(&format!(
-        "work/{privilege:?}-{namespace:?}-{surroundings:?}"
-    ));
-    std::fs::create_dir(&directory).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(&directory, mode).unwrap();
+    let name = format!("work/{privilege:?}-{namespace:?}-{surroundings:?}");
+    let directory = sandbox.path(&name);
+    let made = sandbox.words(&format!("mkdir -m 777 @/{name}")).run();
+    made.exits(0);
     let expected = expected(driver, &node.kind, namespace);
     let free = expected.idle.0 == "free";
     let script = if free { FREE } else { CLOSED };
     let script = script.replace("DIR", &directory.display().to_string());
     let uuids = sandbox.uuids();
     // No memory to speak of where NVML lists it: the entry alone has to tell.
-    let memory = if namespace == Namespace::BlindPid {
+    let is_blind = namespace == Namespace::BlindPid;
+    let memory = if is_blind {
         "--memory 300000000"
     } else {
         "--memory 1000"
@@ -151,10 +138,8 @@ fn cell(sandbox: &Sandbox, node: &Node, values: (Privilege, Namespace, Surroundi
             let text = std::fs::read_to_string(directory.join(name)).unwrap();
             text.split_whitespace().nth(1).unwrap_or("").to_owned()
         });
-        assert!(
-            ran[0] != ran[1] && ran.iter().all(|uuid| uuids[1..].contains(uuid)),
-            "{what}: {ran:?}"
-        );
+        let known = ran.iter().all(|uuid| uuids[1..].contains(uuid));
+        assert!(ran[0] != ran[1] && known, "{what}: {ran:?}");
         assert_listed(&directory.join("during"), &uuids, &expected, &ran, &what);
     } else {
         assert_eq!(lines, ["1", "75", "75", "0"], "{what}: {outcome:#?}");

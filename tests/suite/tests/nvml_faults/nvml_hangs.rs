@@ -25,9 +25,9 @@ impl<'a> Frozen<'a> {
         );
         let made = sandbox.shell("sh", &script).run();
         if made.code() != Some(0) {
+            let why = made.stderr.trim();
             skip::say(&format!(
-                "no file system can be mounted and frozen here: {}",
-                made.stderr.trim()
+                "no file system can be mounted and frozen here: {why}"
             ));
             return None;
         }
@@ -51,23 +51,15 @@ impl Drop for Frozen<'_> {
 
 /// Processes of the sandbox in D state.
 fn stuck(sandbox: &Sandbox) -> usize {
-    let state =
-        |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    sandbox
-        .processes()
-        .iter()
-        .filter(|pid| state(pid).contains(") D "))
-        .count()
+    let stat = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    let is_stuck = |pid: &&i32| stat(pid).is_ok_and(|stat| stat.contains(") D "));
+    sandbox.processes().iter().filter(is_stuck).count()
 }
 
 #[test]
 fn a_driver_in_which_processes_cannot_even_be_killed() {
-    if skip::lacks(&[
-        Need::Root,
-        Need::Tool("mkfs.ext4"),
-        Need::Tool("fsfreeze"),
-        Need::Tool("mount"),
-    ]) {
+    let tools = ["mkfs.ext4", "fsfreeze", "mount"].map(Need::Tool);
+    if skip::lacks(&[Need::Root]) || skip::lacks(&tools) {
         return;
     }
     let sandbox = Sandbox::with("mig4", "nvml_timeout = 1");
@@ -79,18 +71,16 @@ fn a_driver_in_which_processes_cannot_even_be_killed() {
     outcome.refuses(3, "NVML did not answer within 1 s");
     outcome.within(wait::SOON);
     wait::until("its process is stuck in the kernel", || stuck(&sandbox) > 0);
-    let marker = sandbox.path("work/ran");
-    let touch = ["--", "touch", marker.to_str().unwrap()];
-    let outcome = sandbox.command("cudawrap").args(touch).run();
+    let touch = || sandbox.words("cudawrap -- touch ran");
+    let outcome = touch().run();
     outcome.refuses(125, "NVML did not answer within 1 s");
     outcome.within(wait::SOON);
-    assert!(!marker.exists());
+    assert!(!sandbox.path("work/ran").exists());
     let waited = sandbox.ask("--wait=30");
     waited.refuses(3, "NVML did not answer within 1 s");
     // What hangs there keeps nothing: a device that the variable names needs no NVML.
     sandbox.assert_clean(Duration::from_millis(200));
-    let named = sandbox.command("cudawrap").args(touch);
-    named.visible(&sandbox.uuids()[0]).run().exits(0);
+    touch().visible(&sandbox.uuids()[0]).run().exits(0);
     ice.freeze("-u");
     wait::until("what hung has exited", || sandbox.processes().is_empty());
     sandbox.line("--no-reserve");
