@@ -10,12 +10,11 @@ use harness::{Command, Sandbox, wait};
 
 use crate::cpu_masks::{cores, facts, mask, masked, mig, node, told};
 
+#[rustfmt::skip]
 const THREADS: [&str; 4] = [
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS",
 ];
+const BIND: [&str; 4] = ["cudawrap", "--bind", "--", "probe"];
 
 #[test]
 fn a_program_runs_on_cpus_near_its_device_if_asked_for_or_set() {
@@ -23,10 +22,7 @@ fn a_program_runs_on_cpus_near_its_device_if_asked_for_or_set() {
     let sandbox = Sandbox::new(&node(&[&cores[1].to_string()]));
     let app = wrap(&sandbox, "opt", "app", "probe").display().to_string();
     let run = |words: &[&str]| masked(&sandbox, &cores, words);
-    let (typed, plain) = (
-        ["cudawrap", "--bind", "--", "probe"],
-        ["cudawrap", "--", "probe"],
-    );
+    let (typed, plain) = (BIND, ["cudawrap", "--", "probe"]);
     let bound = |command: Command| {
         let facts = facts(command);
         assert_eq!(mask(&facts), cores[1..]);
@@ -62,17 +58,11 @@ fn a_program_runs_on_cpus_near_its_device_if_asked_for_or_set() {
 #[test]
 fn the_mask_only_ever_gets_narrower_and_never_empty() {
     let Some(cores) = cores(2) else { return };
-    let (near, both) = (
-        cores[1].to_string(),
-        format!("{},{},5000", cores[0], cores[1]),
-    );
+    let near = cores[1].to_string();
+    let both = format!("{},{near},5000", cores[0]);
     let sandbox = Sandbox::new(&node(&[&both]));
     for cores in [&cores[..], &cores[..1], &cores[1..]] {
-        let facts = facts(masked(
-            &sandbox,
-            cores,
-            &["cudawrap", "--bind", "--", "probe"],
-        ));
+        let facts = facts(masked(&sandbox, cores, &BIND));
         assert_eq!(mask(&facts), cores);
         assert_eq!(told(&facts, THREADS[0]), Some(cores.len().to_string()));
     }
@@ -82,17 +72,13 @@ fn the_mask_only_ever_gets_narrower_and_never_empty() {
         masked(&sandbox, &cores[..1], &words).run()
     };
     let outcome = apart("-v");
-    let line = format!(
-        "this process may run on none of the device's CPUs ({near}), only on {}: not bound",
-        cores[0]
-    );
+    let why = format!("none of the device's CPUs ({near}), only on {}", cores[0]);
+    let line = format!("this process may run on {why}: not bound");
     outcome.exits(0).mentions(&line);
     let facts = Facts::parse(&outcome.stdout);
     assert_eq!(mask(&facts), cores[..1]);
-    assert_eq!(
-        [THREADS[0], "OMP_PROC_BIND"].map(|name| told(&facts, name)),
-        [None, None]
-    );
+    let mut names = [THREADS[0], "OMP_PROC_BIND"].into_iter();
+    assert!(names.all(|name| told(&facts, name).is_none()));
     apart("-q").exits(0).says(&[]);
 }
 
@@ -100,20 +86,19 @@ fn the_mask_only_ever_gets_narrower_and_never_empty() {
 fn what_the_user_has_set_stays() {
     let Some(cores) = cores(2) else { return };
     let sandbox = Sandbox::new(&node(&[&cores[1].to_string()]));
-    let command = masked(&sandbox, &cores, &["cudawrap", "--bind", "--", "probe"]);
+    let command = masked(&sandbox, &cores, &BIND);
     let command = command
         .env("OMP_NUM_THREADS", "7")
         .env("MKL_NUM_THREADS", "");
     let facts = facts(command.env("OMP_PROC_BIND", "close"));
     #[rustfmt::skip]
-    let names = [
-        "OMP_NUM_THREADS", "OMP_PROC_BIND", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
-        "NUMEXPR_NUM_THREADS",
+    let values = [
+        ("OMP_NUM_THREADS", "7"), ("OMP_PROC_BIND", "close"), ("MKL_NUM_THREADS", ""),
+        ("OPENBLAS_NUM_THREADS", "1"), ("NUMEXPR_NUM_THREADS", "1"),
     ];
-    assert_eq!(
-        names.map(|name| told(&facts, name).unwrap()),
-        ["7", "close", "", "1", "1"]
-    );
+    for (name, value) in values {
+        assert_eq!(told(&facts, name).as_deref(), Some(value), "{name}");
+    }
     assert_eq!(mask(&facts), cores[1..]);
 }
 
@@ -147,25 +132,14 @@ fn a_named_device_is_asked_about_where_it_is_needed() {
         let app = wrap(&sandbox, "opt", "app", "probe").display().to_string();
         let uuid = sandbox.uuids().remove(1);
         let device = &listing::json(&sandbox)["devices"][1];
-        let text = |name: &str| device[name].to_string().replace('"', "");
-        let old = format!(
-            "MIG-{}/{}/{}",
-            text("gpu_uuid"),
-            text("gpu_instance"),
-            text("compute_instance")
-        );
-        let other = if text("mig") == "true" {
-            old
-        } else {
-            uuid[..uuid.len() - 4].to_owned()
+        let other = match device["mig"] == true {
+            true => listing::instance(device),
+            false => uuid[..uuid.len() - 4].to_owned(),
         };
-        let typed = ["cudawrap", "--bind", "--", "probe"];
-        for (words, name) in [
-            (&[&*app][..], &uuid),
-            (&[&*app], &other),
-            (&typed, &uuid),
-            (&typed, &other),
-        ] {
+        let linked = [&*app];
+        #[rustfmt::skip]
+        let cases = [(&linked[..], &uuid), (&linked, &other), (&BIND, &uuid), (&BIND, &other)];
+        for (words, name) in cases {
             let command = masked(&sandbox, &cores, words).env("CUDAWRAP_BIND", "1");
             let facts = facts(command.visible(name));
             assert_eq!(mask(&facts), cores[1..], "{words:?} {name}");
@@ -195,16 +169,12 @@ fn it_costs_one_call_in_the_same_session() {
         command.args(["--", "true"]).run().exits(0);
         let names = sandbox.calls().into_iter().map(|call| call.function);
         let names: Vec<String> = names.filter(|name| name != "attach").collect();
-        let affinity = names
-            .iter()
-            .filter(|name| *name == "nvmlDeviceGetCpuAffinity");
+        let is_affinity = |name: &&String| *name == "nvmlDeviceGetCpuAffinity";
+        let affinity = names.iter().filter(is_affinity);
         (names.len(), affinity.count())
     };
-    for options in [
-        &["--policy", "first"][..],
-        &["--policy", "first", "--share", "1/2"],
-        &["--gpu", "0"],
-    ] {
+    let by_policy = ["--policy", "first", "--share", "1/2"];
+    for options in [&by_policy[..2], &by_policy, &["--gpu", "0"]] {
         let plain = cost(options);
         let bound = cost(&[&["--bind"], options].concat());
         assert_eq!((plain.1, bound), (0, (plain.0 + 1, 1)), "{options:?}");
@@ -232,9 +202,8 @@ fn a_driver_that_cannot_tell_and_one_that_fails() {
     let Some(cores) = cores(2) else { return };
     let sandbox = Sandbox::new(&node(&["5000"]));
     let run = |code: u32, options: &[&str]| {
-        sandbox.faults(&format!(
-            "[[rule]]\nfunction = 'nvmlDeviceGetCpuAffinity'\nreturns = {code}\n"
-        ));
+        let rule = "[[rule]]\nfunction = 'nvmlDeviceGetCpuAffinity'\n";
+        sandbox.faults(&format!("{rule}returns = {code}\n"));
         let words = [&["cudawrap", "-v", "--bind"], options, &["--", "probe"]].concat();
         masked(&sandbox, &cores, &words).run().exits(0).clone()
     };

@@ -30,19 +30,14 @@ pub(crate) fn cores(count: usize) -> Option<Vec<usize>> {
     let mask = cpus();
     let first = |cpu: &usize| {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-        fs::read_to_string(path).map_or(*cpu, |text| {
-            *list(&text)
-                .iter()
-                .find(|sibling| mask.contains(sibling))
-                .unwrap()
-        })
+        let siblings = fs::read_to_string(path).map_or(vec![*cpu], |text| list(&text));
+        *siblings
+            .iter()
+            .find(|sibling| mask.contains(sibling))
+            .unwrap()
     };
-    let cores: Vec<usize> = mask
-        .iter()
-        .copied()
-        .filter(|cpu| first(cpu) == *cpu)
-        .take(count)
-        .collect();
+    let alone = mask.iter().copied().filter(|cpu| first(cpu) == *cpu);
+    let cores: Vec<usize> = alone.take(count).collect();
     if cores.len() < count {
         skip::say(&format!("fewer than {count} cores"));
         return None;
@@ -53,10 +48,8 @@ pub(crate) fn cores(count: usize) -> Option<Vec<usize>> {
 /// A node with a GPU near each of these lists of CPUs.
 pub(crate) fn node(gpus: &[&str]) -> String {
     let gpu = |cpus: &&str| format!("[[gpu]]\nmodel = 'H200'\ncpus = '{cpus}'\n");
-    format!(
-        "driver = '570.133.20'\n{}",
-        gpus.iter().map(gpu).collect::<String>()
-    )
+    let gpus: String = gpus.iter().map(gpu).collect();
+    format!("driver = '570.133.20'\n{gpus}")
 }
 
 /// A node of `count` GPUs that are near to all CPUs of this test.
@@ -73,11 +66,8 @@ pub(crate) fn mig(cpus: &str) -> String {
 
 /// A program under a mask.
 pub(crate) fn masked(sandbox: &Sandbox, mask: &[usize], words: &[&str]) -> Command {
-    let mask = mask
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(",");
+    let mask: Vec<String> = mask.iter().map(ToString::to_string).collect();
+    let mask = mask.join(",");
     sandbox.command("taskset").args(["-c", &mask]).args(words)
 }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use getgpu_tests::somebody;
 use getgpu_tests::wrapped::{Facts, wrap};
-use harness::skip::{self, Need};
+use harness::skip;
 use harness::{Sandbox, wait};
 
+use crate::cpu_masks::{cores, masked};
 use crate::rank_calls::{counts, devices};
 
 /// The index of each device in the list.
@@ -39,16 +40,12 @@ fn a_job_that_has_gpus_and_no_variable_stays_in_them() {
         &[("SGE_HGR_nvidia_gpu", "2 3")],
     ] {
         for _ in 0..4 {
-            let printed = job("getgpu", variables).args(["--no-reserve"]).run().line();
-            assert!(uuids[2..].contains(&printed), "{variables:?}: {printed}");
             let typed = job("cudawrap", variables).args(["--", "sim-cuda"]);
-            for command in [typed, job(app, variables)] {
-                let ran = command.run().line();
-                let uuid = ran.split(' ').nth(1).unwrap_or_default();
-                assert!(
-                    uuids[2..].iter().any(|known| known == uuid),
-                    "{variables:?}: {ran}"
-                );
+            let printed = job("getgpu", variables).args(["--no-reserve"]);
+            for command in [printed, typed, job(app, variables)] {
+                let line = command.run().line();
+                let device = |uuid: &String| line.contains(uuid.as_str());
+                assert!(uuids[2..].iter().any(device), "{variables:?}: {line}");
             }
         }
         let ask = |words: &[&str]| job("getgpu", variables).args(words).run().line();
@@ -78,21 +75,19 @@ fn a_job_that_has_gpus_and_no_variable_stays_in_them() {
     let lease = job(app, &one).args(["--run", "forever"]).spawn();
     sandbox.until_running(1);
     assert_eq!(sandbox.folder().running_on(&uuids[1]).unwrap().len(), 1);
-    job("cudawrap", &one)
-        .args(["--", "true"])
-        .run()
-        .refuses(75, &format!("cudawrap: {}: in use by ", uuids[1]));
+    let second = job("cudawrap", &one).args(["--", "true"]).run();
+    second.refuses(75, &format!("cudawrap: {}: in use by ", uuids[1]));
     drop(lease);
     // All of the node's, or fewer and nothing says which.
     let all = job("getgpu", &[("SLURM_GPUS_ON_NODE", "4")]);
     assert!(uuids.contains(&all.args(["--no-reserve"]).run().line()));
     let why = "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set";
     // Named in a form that tells nothing here: never all of the node's.
-    for unclear in [
-        ("SLURM_GPUS_ON_NODE", "2"),
-        ("SLURM_JOB_GPUS", "MIG-x"),
-        ("SGE_HGR_gpu", "gpu2 gpu3"),
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        ("SLURM_GPUS_ON_NODE", "2"), ("SLURM_JOB_GPUS", "MIG-x"), ("SGE_HGR_gpu", "gpu2 gpu3"),
+    ];
+    for unclear in cases {
         job("getgpu", &[unclear]).run().refuses(3, why);
         assert_eq!(indices(job("getgpu", &[unclear])), [None; 4], "{unclear:?}");
         let free = job("getgpu", &[unclear]).args(["--count-free"]).run();
@@ -137,32 +132,19 @@ fn a_launchers_wrong_variables_are_one_line() {
 /// first CPU.
 #[test]
 fn the_nearest_device_comes_first_whatever_the_numbers() {
-    if skip::lacks(&[Need::Tool("taskset")]) {
-        return;
-    }
-    let mask = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
-    let cpus: Vec<usize> = (0..nix::sched::CpuSet::count())
-        .filter(|cpu| mask.is_set(*cpu).unwrap_or(false))
-        .take(2)
-        .collect();
-    let [low, high] = cpus[..] else {
-        skip::say("fewer than two CPUs");
-        return;
-    };
+    let Some(cores) = cores(2) else { return };
+    let (low, high) = (cores[0], cores[1]);
     let gpu = |cpu: usize| format!("[[gpu]]\nmodel = 'T4'\ncount = 2\ncpus = '{cpu}'\n");
     let sandbox = Sandbox::new(&format!("driver = '550.54.15'\n{}{}", gpu(high), gpu(low)));
     let uuids = sandbox.uuids();
     for grant in [None, Some(uuids.join(","))] {
         let mut ranks = Vec::new();
         for (local, cpu) in [low, low, high, high].into_iter().enumerate() {
-            let (cpu, local) = (cpu.to_string(), local.to_string());
-            let command = sandbox
-                .words("taskset -c")
-                .args([&cpu, &sandbox.text("bin/cudawrap")]);
-            let command = command.args(["--", "sim-cuda", "--run", "forever", "--tag", &local]);
-            let command = command
-                .env("MPI_LOCALRANKID", &local)
-                .env("MPI_LOCALNRANKS", "4");
+            let line = format!("cudawrap -- sim-cuda --run forever --tag {local}");
+            let words: Vec<&str> = line.split(' ').collect();
+            let command = masked(&sandbox, &[cpu], &words);
+            let command = command.env("MPI_LOCALRANKID", local.to_string());
+            let command = command.env("MPI_LOCALNRANKS", "4");
             let command = match &grant {
                 Some(grant) => command.visible(grant),
                 None => command,
@@ -184,23 +166,16 @@ fn the_nearest_device_comes_first_whatever_the_numbers() {
 
 /// Real launchers, in a grant: the ranks' devices, by the tag that a shell makes of the
 /// launcher's own variable.
-fn launched(launcher: &[&str], variable: &str, size: usize) -> (Vec<usize>, Sandbox) {
+fn launched(launcher: &str, variable: &str, size: usize) -> (Vec<usize>, Sandbox) {
     let sandbox = Sandbox::new("gpus4");
     let grant = sandbox.uuids().join(",");
     let until = sandbox.text("work/go");
     let script =
         format!("exec cudawrap -- sim-cuda --shared --until-file {until} --tag ${variable}");
-    let number = size.to_string();
-    let command = sandbox
-        .command(launcher[0])
-        .args(&launcher[1..])
-        .args(["-n", &number, "sh", "-c", &script]);
-    let command = command
-        .visible(&grant)
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        // Two of them at once fail to make one directory in /tmp.
-        .env("TMPDIR", sandbox.path("work"));
+    // Two of them at once fail to make one directory in /tmp.
+    let line = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=@/work";
+    let line = format!("{line} {launcher} -n {size} sh -c");
+    let command = sandbox.words(&line).args([script]).visible(&grant);
     let running = command.limit(Duration::from_secs(60)).spawn();
     let all_run = wait::holds_within(wait::LONG, || sandbox.running() == size);
     assert!(all_run, "{launcher:?}: {running:#?}");
@@ -214,13 +189,14 @@ fn launched(launcher: &[&str], variable: &str, size: usize) -> (Vec<usize>, Sand
 #[test]
 fn open_mpi_and_hydra_place_a_rank_on_each_device() {
     #[rustfmt::skip]
-    let launchers: [(&[&str], &str); 2] = [
-        (&["mpirun.openmpi", "--oversubscribe"], "OMPI_COMM_WORLD_LOCAL_RANK"),
-        (&["mpiexec.hydra"], "MPI_LOCALRANKID"),
+    let launchers = [
+        ("mpirun.openmpi --oversubscribe", "OMPI_COMM_WORLD_LOCAL_RANK"),
+        ("mpiexec.hydra", "MPI_LOCALRANKID"),
     ];
     for (launcher, variable) in launchers {
-        if skip::tool(launcher[0]).is_none() {
-            skip::say(&format!("{} is not installed", launcher[0]));
+        let program = launcher.split(' ').next().unwrap();
+        if skip::tool(program).is_none() {
+            skip::say(&format!("{program} is not installed"));
             continue;
         }
         let (counts, sandbox) = launched(launcher, variable, 6);

@@ -19,13 +19,10 @@ fn ranks(sandbox: &Sandbox, launcher: &[&str], count: usize) -> Vec<(Vec<usize>,
          grep Cpus_allowed_list /proc/self/status > {work}/mask.$r; \
          exec cudawrap --bind -- bash -c \"probe --out {work}/rank.$r; until [ -e {work}/go ]; do sleep 0.01; done\""
     );
-    let command = sandbox.command(launcher[0]).args(&launcher[1..]);
-    let command = command
-        .args(["-n", &count.to_string(), "bash", "-c", &script])
-        .visible(sandbox.uuids().join(","))
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .env("TMPDIR", &work);
+    let line = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=@/work";
+    let line = format!("{line} {} -n {count} bash -c", launcher.join(" "));
+    let command = sandbox.words(&line).args([script]);
+    let command = command.visible(sandbox.uuids().join(","));
     let mut running = command.limit(Duration::from_secs(60)).spawn();
     let has_told = |rank: usize| sandbox.path(&format!("work/rank.{rank}")).exists();
     wait::until("all ranks have a device", || {
@@ -81,48 +78,36 @@ fn ranks_that_a_launcher_bound_keep_all_of_their_cores() {
     }
 }
 
+/// Also where they find the first device taken, and use others of the grant.
 #[test]
 fn ranks_that_no_launcher_bound_divide_all_cores_among_them() {
     let Some(_) = cores(2) else { return };
     for launcher in launchers(&["--oversubscribe", "--bind-to", "none"], &[]) {
-        for devices in [4, 2, 1] {
-            let told = ranks(&near_all(devices), &launcher, 2);
+        for (devices, taken) in [(4, false), (4, true), (2, false), (1, false)] {
+            let sandbox = near_all(devices);
+            let other = sandbox.words("cudawrap --gpu 0 -- sim-cuda --run forever");
+            let _other = taken.then(|| other.spawn());
+            sandbox.until_running(usize::from(taken));
+            let told = ranks(&sandbox, &launcher, 2);
             let mut all: Vec<usize> = told.iter().flat_map(|(_, facts)| mask(facts)).collect();
             all.sort_unstable();
-            assert_eq!(all, cpus(), "{launcher:?}, {devices} devices");
-            assert!(
-                told.iter().all(|(given, _)| *given == cpus()),
-                "{launcher:?} binds"
-            );
+            assert_eq!(all, cpus(), "{launcher:?}, {devices} devices, {taken}");
+            let unbound = told.iter().all(|(given, _)| *given == cpus());
+            assert!(unbound, "{launcher:?} binds");
         }
-    }
-}
-
-/// Ranks that find the first device taken use others of the grant.
-#[test]
-fn ranks_on_other_devices_than_by_the_book_divide_all_cores_too() {
-    let Some(_) = cores(2) else { return };
-    for launcher in launchers(&["--oversubscribe", "--bind-to", "none"], &[]) {
-        let sandbox = near_all(4);
-        let words = ["--gpu", "0", "--", "sim-cuda", "--run", "forever"];
-        let _other = sandbox.command("cudawrap").args(words).spawn();
-        sandbox.until_running(1);
-        let told = ranks(&sandbox, &launcher, 2);
-        let mut all: Vec<usize> = told.iter().flat_map(|(_, facts)| mask(facts)).collect();
-        all.sort_unstable();
-        assert_eq!(all, cpus(), "{launcher:?}");
     }
 }
 
 /// A task as srun starts it, on CPUs that `srun -c` gave it.
 fn task(sandbox: &Sandbox, cpus: &[usize], local: usize, tasks: usize) -> Command {
+    let local = local.to_string();
     masked(sandbox, cpus, &["cudawrap", "--bind", "--", "probe"])
         .visible(sandbox.uuids().join(","))
         .env("SLURM_JOB_ID", "7")
         .env("SLURM_STEP_ID", "0")
         .env("SLURM_STEP_TASKS_PER_NODE", tasks.to_string())
-        .env("SLURM_LOCALID", local.to_string())
-        .env("SLURM_PROCID", local.to_string())
+        .env("SLURM_LOCALID", &local)
+        .env("SLURM_PROCID", &local)
 }
 
 /// Slurm has given each of two tasks one of the job's devices, and no CPUs of its own.

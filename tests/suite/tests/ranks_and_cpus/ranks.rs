@@ -10,17 +10,12 @@ use crate::rank_calls::{counts, devices};
 
 /// A rank of `size` as Open MPI starts it.
 fn rank(sandbox: &Sandbox, local: usize, size: usize, words: &[&str]) -> Command {
-    let command = sandbox
-        .command("cudawrap")
-        .args(words)
-        .args(["--", "sim-cuda", "--run", "forever", "--shared"]);
-    let command = command
-        .args(["--tag", &local.to_string()])
-        .limit(Duration::from_secs(60));
-    command
-        .env("OMPI_COMM_WORLD_LOCAL_RANK", local.to_string())
-        .env("OMPI_COMM_WORLD_LOCAL_SIZE", size.to_string())
-        .env("OMPI_COMM_WORLD_RANK", local.to_string())
+    let variable = "OMPI_COMM_WORLD";
+    let variables = format!("{variable}_LOCAL_RANK={local} {variable}_LOCAL_SIZE={size}");
+    let line = format!("{variables} {variable}_RANK={local} cudawrap");
+    let program = format!("-- sim-cuda --run forever --shared --tag {local}");
+    let command = sandbox.words(&line).args(words).args(program.split(' '));
+    command.limit(Duration::from_secs(60))
 }
 
 /// Starts all ranks at once in a grant of all devices, and waits until all run.
@@ -97,17 +92,12 @@ fn the_program_sees_its_own_device_or_more() {
     let uuids = sandbox.uuids();
     let grant = uuids.join(",");
     let see = |local: usize, words: &[&str], grant: Option<&str>| -> Vec<String> {
-        let script = "printf %s \"$CUDA_VISIBLE_DEVICES\"";
-        let command = sandbox
-            .command("cudawrap")
-            .args(words)
-            .args(["--", "sh", "-c", script]);
-        let command = command
-            .env("LOCAL_RANK", local.to_string())
-            .env("LOCAL_WORLD_SIZE", "4");
+        let line = format!("LOCAL_RANK={local} LOCAL_WORLD_SIZE=4 cudawrap");
+        let shown = ["--", "printenv", "CUDA_VISIBLE_DEVICES"];
+        let command = sandbox.words(&line).args(words).args(shown);
         let text = match grant {
-            Some(grant) => command.visible(grant).run().says(&[]).output(),
-            None => command.run().says(&[]).output(),
+            Some(grant) => command.visible(grant).run().says(&[]).line(),
+            None => command.run().says(&[]).line(),
         };
         text.split(',').map(str::to_owned).collect()
     };
@@ -116,48 +106,33 @@ fn the_program_sees_its_own_device_or_more() {
         let mut first = vec![uuids[local].clone()];
         first.extend(uuids.iter().filter(|uuid| **uuid != uuids[local]).cloned());
         assert_eq!(see(local, &["--visible", "first"], Some(&grant)), first);
-        assert_eq!(
-            see(local, &["--visible", "all"], Some(&grant)),
-            uuids,
-            "the list as it is"
-        );
-        assert_eq!(
-            see(local, &["--visible=all"], Some("3,1,0,2")),
-            ["3", "1", "0", "2"],
-            "also its form"
-        );
+        // The list as it is, also in its form.
+        assert_eq!(see(local, &["--visible", "all"], Some(&grant)), uuids);
+        let other = see(local, &["--visible=all"], Some("3,1,0,2"));
+        assert_eq!(other, ["3", "1", "0", "2"]);
     }
     assert_eq!(see(2, &["--visible", "all"], None), uuids);
     assert_eq!(see(2, &["--visible", "first"], None).len(), 4);
     // The rank leases the one at its place of the list.
     let listed = format!("{},{}", uuids[3], uuids[1]);
-    let program = sandbox
-        .words("cudawrap --visible all -- sleep 100")
-        .visible(&listed);
-    let program = program
-        .env("LOCAL_RANK", "1")
-        .env("LOCAL_WORLD_SIZE", "2")
-        .spawn();
+    let rank = "LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 cudawrap --visible all -- sleep 100";
+    let program = sandbox.words(rank).visible(&listed).spawn();
     wait::until("it is leased", || listing::free_devices(&sandbox) == "3");
     let busy = sandbox.words("cudawrap -- true").visible(&uuids[1]).run();
     busy.refuses(75, &uuids[1]);
     drop(program);
-    for bad in [
-        &["--visible", "two"][..],
-        &["--visible"],
-        &["--visible", "all", "-n", "2"],
-        &["--visible", "first", "-n", "2"],
-    ] {
-        let command = sandbox.command("cudawrap").args(bad);
-        let outcome = command.args(["--", "true"]).visible(&grant).run();
-        outcome.exits(125).prints("");
+    let bad = [
+        "--visible two",
+        "--visible",
+        "--visible all -n 2",
+        "--visible first -n 2",
+    ];
+    for bad in bad {
+        let command = sandbox.words(&format!("cudawrap {bad} -- true"));
+        command.visible(&grant).run().exits(125).prints("");
     }
-    let variable =
-        sandbox
-            .command("cudawrap")
-            .args(["--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]);
-    let shown = variable.env("CUDAWRAP_VISIBLE", "all").visible("1,2").run();
-    shown.exits(0).prints("1,2\n");
+    let variable = sandbox.words("CUDAWRAP_VISIBLE=all cudawrap -- printenv CUDA_VISIBLE_DEVICES");
+    variable.visible("1,2").run().exits(0).prints("1,2\n");
 }
 
 #[test]
@@ -183,15 +158,10 @@ fn ranks_divide_a_reserved_part_and_stay_inside_it() {
     // What a rank reserved by itself is not divided by all of them.
     let own = "CUDA_VISIBLE_DEVICES=$(getgpu -q --share 1/2) exec cudawrap -- sim-cuda --max 2 --until-file go";
     sandbox.file("work/rank", &format!("#!/bin/bash\n{own}\n"), 0o755);
-    let launcher = sandbox.file(
-        "work/orted",
-        "#!/bin/bash\nfor i in 0 1; do \
-         OMPI_COMM_WORLD_LOCAL_RANK=$i OMPI_COMM_WORLD_LOCAL_SIZE=2 ./rank & done; wait\n",
-        0o755,
-    );
-    let shell = sandbox
-        .shell("bash", &format!("rm -f go; {}", launcher.display()))
-        .spawn();
+    let script = "#!/bin/bash\nfor i in 0 1; do OMPI_COMM_WORLD_LOCAL_RANK=$i \
+                  OMPI_COMM_WORLD_LOCAL_SIZE=2 ./rank & done; wait\n";
+    sandbox.file("work/orted", script, 0o755);
+    let shell = sandbox.shell("bash", "rm -f go; ./orted").spawn();
     sandbox.until_running(2);
     let listing = listing::json(&sandbox);
     let devices = listing::devices(&listing).iter();

@@ -35,10 +35,8 @@ fn shares_have_cores_of_their_own() {
         first.kill();
         // What was free again is given again; of more sharers than cores each has one.
         let quarters = ["three", "four"].map(|name| sharer(&sandbox, &cores, "1/4", name));
-        assert!(
-            quarters.iter().all(|(_, mask)| *mask == cores[..1]),
-            "{quarters:?}"
-        );
+        let same = quarters.iter().all(|(_, mask)| *mask == cores[..1]);
+        assert!(same, "{quarters:?}");
     }
 }
 
@@ -48,10 +46,8 @@ fn a_share_that_was_reserved_is_the_same_part() {
     let sandbox = Sandbox::new(&node(&[&format!("{},{}", cores[0], cores[1])]));
     let words = "export CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2); cudawrap --bind -- probe";
     let _first = sharer(&sandbox, &cores, "1/2", "one");
-    assert_eq!(
-        mask(&facts(masked(&sandbox, &cores, &["bash", "-c", words]))),
-        cores[1..]
-    );
+    let second = masked(&sandbox, &cores, &["bash", "-c", words]);
+    assert_eq!(mask(&facts(second)), cores[1..]);
 }
 
 #[test]
@@ -64,11 +60,8 @@ fn inside_a_share_it_matters_whether_the_share_was_bound() {
         mask(&facts(masked(&sandbox, outside, &[&share, words].concat())))
     };
     let bind = ["cudawrap", "--bind", "--", "probe"];
-    assert_eq!(
-        run(&cores, &bind),
-        cores[..1],
-        "the mask is not divided yet"
-    );
+    // The mask is not divided yet.
+    assert_eq!(run(&cores, &bind), cores[..1]);
     // A mask that was changed inside may be that of the other half too.
     let changed = [&["taskset", "-c", &both], &bind[..]].concat();
     assert_eq!(run(&cores[..1], &changed), cores[..1]);
@@ -106,11 +99,8 @@ fn neighbouring_devices_divide_the_cores_that_are_near_to_both() {
         })
     };
     let (alone, job) = (granted(None), granted(Some("7")));
-    assert_eq!(
-        (mask(&alone), bind(&alone), mask(&job)),
-        (cpus(), None, cpus())
-    );
-    assert_eq!(bind(&job).as_deref(), Some("true"));
+    assert_eq!([mask(&alone), mask(&job)], [cpus(), cpus()]);
+    assert_eq!((bind(&alone), bind(&job).as_deref()), (None, Some("true")));
     // A grant of several, and a list of allowed devices, are those among whom is divided.
     sandbox.set_settings(&format!("allowed = ['{}']", sandbox.uuids()[0]));
     assert_eq!(mask(&start(&[])), cpus());
@@ -132,15 +122,14 @@ fn the_daemon_of_mps_is_not_bound_with_its_first_client() {
     let [daemon] = node.daemons()[..] else {
         panic!("one daemon")
     };
-    let status = fs::read_to_string(format!("/proc/{daemon}/status")).unwrap();
-    let own = fs::read_to_string("/proc/self/status").unwrap();
-    let allowed = |status: &str| {
-        status
+    let allowed = |pid: &str| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status
             .lines()
-            .find(|line| line.starts_with("Cpus_allowed_list:"))
-            .map(str::to_owned)
+            .find(|line| line.starts_with("Cpus_allowed_list:"));
+        line.map(str::to_owned)
     };
-    assert_eq!(allowed(&status), allowed(&own));
+    assert_eq!(allowed(&daemon.to_string()), allowed("self"));
     node.go();
     node.until_gone();
 }
