@@ -26,10 +26,8 @@ fn the_dashboard_is_of_the_types_that_grafana_publishes() {
     }
     // Beside the packages, where tsc looks for them.
     let module = on_target("tools/node/dashboard.ts");
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/listing/dashboard-types.mjs"
-    );
+    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/listing");
+    let script = format!("{here}/dashboard-types.mjs");
     let node = |words: &[&std::ffi::OsStr]| Command::new("node").args(words).output().unwrap();
     let dashboard = format!("{SHIPPED}/getgpu-dashboard.json");
     let printed = node(&[script.as_ref(), dashboard.as_ref()]);
@@ -46,19 +44,20 @@ fn the_dashboard_is_of_the_types_that_grafana_publishes() {
 /// A test of promtool: series that stay as they are for two hours, and what its engine
 /// must make of them then.
 fn promtool_test(series: &[(String, f64)], expected: &[(String, Vec<(String, f64)>)]) -> String {
-    let mut text = String::from("  - interval: 1m\n    input_series:\n");
-    for (name, value) in series {
-        text += &format!("      - series: '{name}'\n        values: '{value:.0}+0x120'\n");
-    }
-    text += "    promql_expr_test:\n";
-    for (expression, samples) in expected {
-        text += &format!("      - expr: '{expression}'\n        eval_time: 2h\n");
-        text += "        exp_samples:\n";
-        for (labels, value) in samples {
-            text += &format!("          - labels: '{labels}'\n            value: {value}\n");
-        }
-    }
-    text
+    let series = series.iter().map(|(name, value)| {
+        format!("      - series: '{name}'\n        values: '{value:.0}+0x120'\n")
+    });
+    let expected = expected.iter().map(|(expression, samples)| {
+        let samples = samples.iter().map(|(labels, value)| {
+            format!("          - labels: '{labels}'\n            value: {value}\n")
+        });
+        let samples: String = samples.collect();
+        let test = format!("      - expr: '{expression}'\n        eval_time: 2h\n");
+        format!("{test}        exp_samples:\n{samples}")
+    });
+    let (series, expected): (String, String) = (series.collect(), expected.collect());
+    let intro = "  - interval: 1m\n    input_series:\n";
+    format!("{intro}{series}    promql_expr_test:\n{expected}")
 }
 
 /// The metrics of a node as Prometheus stores them: with the node's name.
@@ -127,14 +126,12 @@ fn prometheus_computes_a_nodes_figures_and_fires_right_alerts() {
         let query = panel.unwrap()["targets"][0]["expr"].as_str().unwrap();
         query.replace("$node", "n1|n2")
     };
+    let figures = figures.into_iter();
     let mut expected: Vec<_> = figures
-        .into_iter()
         .map(|(title, samples)| (query(title), samples))
         .collect();
-    assert_eq!(
-        expected.len(),
-        dashboard["panels"].as_array().unwrap().len()
-    );
+    let panels = dashboard["panels"].as_array().unwrap();
+    assert_eq!(expected.len(), panels.len());
     let firing = "count by (alertname) (ALERTS{alertstate=\"firing\"})".to_owned();
     let alerts = |names: &[&str]| {
         let labels = names
@@ -162,11 +159,8 @@ fn prometheus_computes_a_nodes_figures_and_fires_right_alerts() {
         promtool_test(&series(ill), &[alerts(&all)])
     );
     let file = sandbox.file("work/test.yml", &text, 0o644);
-    let test = sandbox
-        .command(&promtool)
-        .args(["test", "rules"])
-        .args([file])
-        .run();
+    let test = sandbox.command(&promtool).args(["test", "rules"]);
+    let test = test.args([file]).run();
     assert_eq!(test.code(), Some(0), "{test:?}\n{text}");
 }
 
@@ -180,10 +174,8 @@ fn systemd_takes_the_service_of_the_monitor() {
     let unit = unit.unwrap().replace("/usr/bin/getgpu", "/bin/true");
     let sandbox = Sandbox::new("mig4");
     let unit = sandbox.file("work/getgpu-monitor.service", &unit, 0o644);
-    let verified = sandbox
-        .words("systemd-analyze verify --man=no")
-        .args([unit])
-        .run();
+    let verify = sandbox.words("systemd-analyze verify --man=no");
+    let verified = verify.args([unit]).run();
     let said = &verified.exits(0).stderr;
     assert!(!said.contains("getgpu-monitor"), "{said}");
 }

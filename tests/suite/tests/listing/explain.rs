@@ -6,19 +6,15 @@ use harness::Sandbox;
 
 #[test]
 fn every_device_but_the_one_printed_has_a_line_with_its_reason() {
-    let sandbox = Sandbox::with(
-        "a100x1",
-        "excluded = ['MIG-7a1b2c3d-0001-5abc-8def-000000000009', 'nonsense']",
-    );
+    let gone = "MIG-7a1b2c3d-0001-5abc-8def-000000000009";
+    let sandbox = Sandbox::with("a100x1", &format!("excluded = ['{gone}', 'nonsense']"));
     let uuids = sandbox.uuids();
     let _busy = sandbox.occupy(&uuids[..1], "--run forever");
     sandbox.ask("1").exits(0);
     let leased = sandbox.leased().visible(&uuids[2]).spawn();
     sandbox.until_running(2);
-    sandbox.faults(&format!(
-        "[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\ndevice = '{}'\nreturns = 4\n",
-        uuids[3]
-    ));
+    let rule = "[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\nreturns = 4\n";
+    sandbox.faults(&format!("{rule}device = '{}'\n", uuids[3]));
     let outcome = sandbox.ask("--explain --no-reserve");
     let printed = outcome.exits(0).line();
     assert!(uuids[4..].contains(&printed));
@@ -29,12 +25,13 @@ fn every_device_but_the_one_printed_has_a_line_with_its_reason() {
         "unknown: ",
     ];
     for (number, (uuid, reason)) in uuids.iter().zip(reasons).enumerate() {
-        outcome.mentions(&format!(
-            "getgpu: {uuid} (GPU 0 MIG device {number}): {reason}"
-        ));
+        let line = format!("getgpu: {uuid} (GPU 0 MIG device {number}): {reason}");
+        outcome.mentions(&line);
     }
     outcome.mentions("getgpu: excluded list: `nonsense` is not the UUID of a device");
-    outcome.mentions("getgpu: excluded list: MIG-7a1b2c3d-0001-5abc-8def-000000000009 does not exist on this node");
+    outcome.mentions(&format!(
+        "excluded list: {gone} does not exist on this node"
+    ));
     for uuid in uuids[4..].iter().filter(|uuid| **uuid != printed) {
         outcome.mentions(&format!("getgpu: {uuid} (GPU 0 MIG device "));
         outcome.mentions("): free, but another device was chosen");

@@ -98,19 +98,19 @@ fn a_lease_is_shown_with_its_program_to_every_user() {
     sandbox.until_running(1);
     let outcome = somebody(&sandbox, &["--list", "--json"]).run();
     let listing: Value = serde_json::from_str(&outcome.exits(0).stdout).unwrap();
-    let leased: Vec<&Value> = listing::devices(&listing)
-        .iter()
-        .filter(|d| d["state"] == "leased")
-        .collect();
-    assert_eq!(leased.len(), 1);
-    let holder = &leased[0]["holders"][0];
-    assert_eq!(holder["kind"], "lease");
-    assert_eq!(holder["program"], "sim-cuda");
-    assert_eq!(holder["pid"], program.pid());
-    assert_eq!(holder["share"], 1.0);
-    assert_eq!(holder["uid"], nix::unistd::geteuid().as_raw());
+    let mut devices = listing::devices(&listing).iter();
+    let leased = devices.find(|device| device["state"] == "leased").unwrap();
+    assert_eq!(leased["share_used"], 1.0);
+    let holder = &leased["holders"][0];
+    #[rustfmt::skip]
+    let fields = [
+        ("kind", "lease".into()), ("program", "sim-cuda".into()), ("pid", program.pid().into()),
+        ("share", 1.0.into()), ("uid", Value::from(nix::unistd::geteuid().as_raw())),
+    ];
+    for (name, value) in fields {
+        assert_eq!(holder[name], value, "{name}");
+    }
     assert!(holder["since"].as_u64().unwrap() > 1_600_000_000);
-    assert_eq!(leased[0]["share_used"], 1.0);
 }
 
 #[test]
@@ -123,10 +123,8 @@ fn indices_count_allowed_devices_also_excluded_ones() {
     ));
     let listing = listing::json(&sandbox);
     let index = |n: usize| listing::device(&listing, &uuids[n])["index"].clone();
-    assert_eq!(
-        [index(0), index(1), index(2), index(3)],
-        [Value::Null, 0.into(), Value::Null, 1.into()]
-    );
+    let expected = [Value::Null, 0.into(), Value::Null, 1.into()];
+    assert_eq!([0, 1, 2, 3].map(index), expected);
     assert_eq!(listing::device(&listing, &uuids[1])["excluded"], true);
     assert_eq!(listing::device(&listing, &uuids[0])["allowed"], false);
     sandbox.ask("--count-free").prints("1\n");

@@ -39,10 +39,8 @@ fn a_device_under_a_strangers_claim_is_shown_with_the_stranger() {
         let start = bytes::span(uuid) + region;
         bytes::lock(&stranger, nix::libc::F_WRLCK, start, bytes::UNITS).unwrap();
     }
-    assert_eq!(
-        listing::states(&sandbox),
-        ["free", "claimed", "claimed", "free"]
-    );
+    let states = listing::states(&sandbox);
+    assert_eq!(states, ["free", "claimed", "claimed", "free"]);
     let listing = listing::json(&sandbox);
     let holder = &listing::device(&listing, &uuids[1])["holders"][0];
     assert_eq!(holder["kind"], "claim", "{listing}");
@@ -67,10 +65,8 @@ fn an_excluded_device_is_shown_as_such_also_in_use() {
     let sandbox = Sandbox::new("a100x1");
     let uuids = sandbox.uuids();
     let _leased = sandbox.leased().visible(&uuids[1]).spawn();
-    let _shared = sandbox
-        .words("cudawrap --share=1/4 -- sim-cuda --run forever")
-        .visible(&uuids[2])
-        .spawn();
+    let shared = sandbox.words("cudawrap --share=1/4 -- sim-cuda --run forever");
+    let _shared = shared.visible(&uuids[2]).spawn();
     sandbox.until_running(2);
     sandbox.ask("3").exits(0);
     let part = sandbox.ask_within(&uuids[4], "--share=1/4 --hold");
@@ -102,11 +98,8 @@ fn a_row_says_whose_program_runs_on_somebody_elses_device() {
     let Some(sandbox) = root("mig4") else { return };
     let uuids = sandbox.uuids();
     sandbox.ask_within(&uuids[0], "--hold=1").exits(0);
-    let other = sandbox
-        .words("sim-cuda --run forever")
-        .visible(&uuids[0])
-        .uid(OTHER)
-        .spawn();
+    let other = sandbox.words("sim-cuda --run forever").visible(&uuids[0]);
+    let other = other.uid(OTHER).spawn();
     sandbox.until_running(1);
     let list = sandbox.ask("--list").output();
     let row = list.lines().nth(1).unwrap();
@@ -122,22 +115,16 @@ fn a_program_that_never_asked_is_shown_with_its_own_start() {
     let _programs = sandbox.occupy(&uuids[..1], "");
     let sleeper = sandbox.words("sleep 600").spawn();
     wait::until("a second has passed", || {
-        sandbox.faults(&format!(
-            "[[process]]\ndevice = '{}'\npid = {}\n",
-            uuids[1],
-            sleeper.pid()
-        ));
+        let (device, pid) = (&uuids[1], sleeper.pid());
+        sandbox.faults(&format!("[[process]]\ndevice = '{device}'\npid = {pid}\n"));
         let table = sandbox.ask("--list").output();
         let since = |row: usize| {
             let words = table.lines().nth(row + 1).unwrap().split_whitespace();
             words.rev().take(2).collect::<Vec<_>>()
         };
         // `SECONDS s` behind both programs, nothing behind free devices.
-        assert_eq!(
-            [0, 1, 2].map(|row| since(row)[0]),
-            ["s", "s", "-"],
-            "{table}"
-        );
+        let ends = [0, 1, 2].map(|row| since(row)[0]);
+        assert_eq!(ends, ["s", "s", "-"], "{table}");
         since(1)[1].parse::<u32>().unwrap() >= 1
     });
 }

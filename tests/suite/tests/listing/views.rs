@@ -7,10 +7,8 @@ use harness::{Sandbox, Terminal, skip, wait};
 #[test]
 fn a_listing_of_some_devices_keeps_their_index() {
     let Some(sandbox) = root("mig4") else { return };
-    let _own = sandbox
-        .words("cudawrap --gpu 0 --policy last -- sim-cuda")
-        .args(["--run", "forever"])
-        .spawn();
+    let own = "cudawrap --gpu 0 --policy last -- sim-cuda --run forever";
+    let _own = sandbox.words(own).spawn();
     sandbox.until_running(1);
     let others = sandbox.ask_as(OTHER, "--hold=1");
     // Root alone may hold for process 1.
@@ -88,10 +86,8 @@ fn a_hold_says_until_when_it_lasts() {
     };
     assert!(line("INDEX").contains(" UNTIL "), "{table:#?}");
     let ends = ["  in 59 min ", "  in 60 min "];
-    assert!(
-        ends.iter().any(|end| line(&uuid).contains(end)),
-        "{table:#?}"
-    );
+    let shown = ends.iter().any(|end| line(&uuid).contains(end));
+    assert!(shown, "{table:#?}");
     assert!(!line(&plain).contains(" in "), "{table:#?}");
     sandbox.ask("--release train").exits(0);
     let table = sandbox.ask("--list");
@@ -139,9 +135,8 @@ fn an_index_releases_a_reservation_unless_a_tag_is_called_so() {
     assert!(held(&first) && !held(&tagged), "the tag comes first");
     sandbox.ask("--release 1").exits(0);
     assert!(!held(&first));
-    sandbox
-        .ask("--release 1")
-        .refuses(1, "no reservation of yours");
+    let again = sandbox.ask("--release 1");
+    again.refuses(1, "no reservation of yours");
     // A number is a tag too: where nothing is reserved, no driver is needed to say so.
     let unknown = |node: &str, why| {
         let release = sandbox.words("getgpu --release 99").env("SIM_NODE", node);
@@ -149,20 +144,15 @@ fn an_index_releases_a_reservation_unless_a_tag_is_called_so() {
     };
     unknown("/no/such/node", "99: no reservation of yours");
     sandbox.line("--hold");
-    unknown(
-        &sandbox.text("node"),
-        "no device 99, and no tag of yours is called so",
-    );
+    let line = "no device 99, and no tag of yours is called so";
+    unknown(&sandbox.text("node"), line);
 }
 
 /// What `getgpu --list` shows on a terminal with so many columns.
 fn on_terminal(sandbox: &Sandbox, columns: u16, environment: &[(&str, &str)]) -> String {
     let terminal = Terminal::new(columns, 40);
-    let mut command = sandbox
-        .words("getgpu --list")
-        .env("TERM", "xterm")
-        .env("LC_ALL", "C.UTF-8")
-        .stdout(terminal.slave());
+    let list = sandbox.words("TERM=xterm LC_ALL=C.UTF-8 getgpu --list");
+    let mut command = list.stdout(terminal.slave());
     for (name, value) in environment {
         command = command.env(name, *value);
     }
@@ -173,9 +163,8 @@ fn on_terminal(sandbox: &Sandbox, columns: u16, environment: &[(&str, &str)]) ->
 #[test]
 fn a_terminal_gets_headings_colours_and_what_fits() {
     let sandbox = Sandbox::new("a100x8");
-    let _program = sandbox
-        .words("cudawrap -- sim-cuda --memory 3221225472 --run forever")
-        .spawn();
+    let line = "cudawrap -- sim-cuda --memory 3221225472 --run forever";
+    let _program = sandbox.words(line).spawn();
     sandbox.until_running(1);
     let wide = on_terminal(&sandbox, 200, &[]);
     let uuids = sandbox.uuids();

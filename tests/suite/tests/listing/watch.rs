@@ -13,12 +13,9 @@ struct Watched {
 impl Watched {
     fn start(sandbox: &Sandbox) -> Self {
         let terminal = Terminal::new(100, 20);
-        let program = sandbox
-            .words("getgpu --watch=0.2")
-            .env("TERM", "xterm")
-            .stdin(terminal.slave())
-            .stdout(terminal.slave())
-            .spawn();
+        let watch = sandbox.words("TERM=xterm getgpu --watch=0.2");
+        let watch = watch.stdin(terminal.slave());
+        let program = watch.stdout(terminal.slave()).spawn();
         Self { program, terminal }
     }
 
