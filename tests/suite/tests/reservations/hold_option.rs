@@ -105,22 +105,19 @@ fn hold_refuses_what_is_not_there_or_never_ends() {
     let pid = gone.pid();
     gone.wait().exits(0);
     let line = format!("getgpu: --hold={pid}: no such process");
-    sandbox
-        .getgpu([format!("--hold={pid}")])
-        .run()
-        .refuses(2, &line);
+    sandbox.ask(&format!("--hold={pid}")).refuses(2, &line);
     sandbox.ask("--hold=4194305").refuses(2, "no such process");
-    sandbox.ask("--hold --no-reserve").exits(2).prints("");
-    sandbox.ask("--hold=0 --for=3").exits(2).prints("");
+    for wrong in ["--hold --no-reserve", "--hold=0 --for=3"] {
+        sandbox.ask(wrong).exits(2).prints("");
+    }
     if skip::lacks(&[skip::Need::Root]) {
         return;
     }
     for pid in ["1", "2", "0"] {
+        let hold = format!("--hold={pid}");
         sandbox
-            .getgpu([format!("--hold={pid}")])
-            .uid(OTHER)
-            .run()
-            .refuses(2, &format!("--hold={pid}: "));
+            .ask_as(OTHER, &hold)
+            .refuses(2, &format!("{hold}: "));
     }
     sandbox.assert_clean(Duration::ZERO);
 }
@@ -136,12 +133,10 @@ fn a_release_by_owner_or_root_returns_when_the_device_is_free() {
         somebody(&sandbox, &["--release", uuid]).run().answers("");
         assert_eq!(sandbox.holders().len(), before - 1);
     }
-    somebody(&sandbox, &["--release", &uuids[0]])
-        .run()
-        .refuses(1, &format!("{}: no reservation", uuids[0]));
-    somebody(&sandbox, &["--release", "no-such-tag"])
-        .run()
-        .refuses(1, "no-such-tag: no reservation");
+    for name in [uuids[0].as_str(), "no-such-tag"] {
+        let again = somebody(&sandbox, &["--release", name]).run();
+        again.refuses(1, &format!("{name}: no reservation"));
+    }
     sandbox.line("");
     sandbox.ask("--release-all").answers("");
     assert!(
@@ -172,14 +167,9 @@ fn nothing_is_held_for_whoever_adopts_the_call_of_a_dead_shell() {
         wait::until("it answers", || {
             !read("work/out").is_empty() || read("work/err").contains("hint")
         });
-        assert_eq!(
-            (read("work/out").as_str(), read("work/err").as_str()),
-            (
-                "",
-                "getgpu: --hold: the calling process has exited\n\
-                 getgpu: hint: name the process to hold for: --hold=PID\n"
-            )
-        );
+        let lines = "getgpu: --hold: the calling process has exited\n\
+                     getgpu: hint: name the process to hold for: --hold=PID\n";
+        assert_eq!((&*read("work/out"), &*read("work/err")), ("", lines));
         std::fs::remove_file(sandbox.path("work/err")).unwrap();
         sandbox.assert_clean(Duration::from_secs(5));
     }

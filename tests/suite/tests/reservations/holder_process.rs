@@ -18,10 +18,8 @@ fn proc(pid: i32, file: &str) -> String {
 fn the_holder_is_small_and_carries_nothing_of_its_caller() {
     let sandbox = Sandbox::new("a100x8");
     let script = "umask 077; ulimit -c 0; exec 7<config.toml 8>>noise; trap '' TERM HUP; x=$(getgpu --for 30); echo $$ $x";
-    let shell = sandbox
-        .shell("bash", script)
-        .env("SECRET", "value")
-        .directory(sandbox.root());
+    let shell = sandbox.shell("bash", script).env("SECRET", "value");
+    let shell = shell.directory(sandbox.root());
     fs::write(sandbox.path("noise"), "").unwrap();
     let line = shell.run().line();
     let (caller, uuid) = line.split_once(' ').unwrap();
@@ -106,13 +104,11 @@ fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
             setpriv --reuid={OTHER} --regid={OTHER} --clear-groups dash -c \"echo >work/ready; exec sleep 1000\" &
             read ready <work/ready; echo $$ $!; exec env CUDA_VISIBLE_DEVICES=$DEVICE sleep 1000'"
     );
-    let shell = sandbox
-        .shell("dash", &script)
-        .directory(sandbox.root())
-        .spawn();
+    let shell = sandbox.shell("dash", &script);
+    let shell = shell.directory(sandbox.root()).spawn();
     wait::until("both run", || shell.stdout().ends_with('\n'));
-    let pids: Vec<i32> = shell
-        .stdout()
+    let text = shell.stdout();
+    let pids: Vec<i32> = text
         .split_whitespace()
         .map(|pid| pid.parse().unwrap())
         .collect();
@@ -179,16 +175,9 @@ fn strangers_that_look_like_holders_do_not_delay_roots_release() {
         let ready = format!("work/ready{number}");
         let (lock, start) = (sandbox.text("run/lock"), start.to_string());
         let words = ["-c", python, &lock, &start, &sandbox.text(&ready)];
-        #[rustfmt::skip]
-        let like = [
-            "--holder", &uuid, "caller=1(x)", "start=1", "hold=0", "tag=slurm-17",
-        ];
-        let running = sandbox
-            .command(sandbox.path("work/getgpu-hold"))
-            .args(words)
-            .args(like)
-            .uid(OTHER)
-            .spawn();
+        let like = format!("--holder {uuid} caller=1(x) start=1 hold=0 tag=slurm-17");
+        let python = sandbox.words("@/work/getgpu-hold").args(words);
+        let running = python.args(like.split(' ')).uid(OTHER).spawn();
         sandbox.until_file(&ready);
         running
     };

@@ -60,22 +60,18 @@ fn another_user_can_neither_have_it_nor_end_it() {
     let uuid = sandbox.uuids()[0].clone();
     for signal in ["TERM", "KILL", "STOP"] {
         let kill = format!("kill -{signal} {}", holder.pid);
-        assert_ne!(
-            sandbox.shell("dash", &kill).uid(OTHER).run().code(),
-            Some(0)
-        );
+        let killed = sandbox.shell("dash", &kill).uid(OTHER).run();
+        assert_ne!(killed.code(), Some(0));
     }
-    somebody(&sandbox, &["--release", &uuid])
-        .run()
-        .refuses(1, "no reservation of yours");
-    somebody(&sandbox, &["--release-all"])
-        .run()
-        .exits(0)
-        .prints("");
-    somebody(&sandbox, &[])
-        .visible(&uuid)
-        .run()
-        .refuses(1, "1 of 1 in use (reserved 1)");
+    let release = sandbox.ask_as(OTHER, &format!("--release {uuid}"));
+    release.refuses(1, "no reservation of yours");
+    let all = sandbox.ask_as(OTHER, "--release-all");
+    all.exits(0).prints("");
+    let named = sandbox
+        .getgpu(getgpu_tests::PLAIN)
+        .uid(OTHER)
+        .visible(&uuid);
+    named.run().refuses(1, "1 of 1 in use (reserved 1)");
     nobody_gets_one_before_the_end(&sandbox, &mut program);
     program.wait().exits(0);
     free_again(&sandbox);
@@ -84,29 +80,16 @@ fn another_user_can_neither_have_it_nor_end_it() {
 #[test]
 fn getgpu_returns_at_once_and_leaves_no_child() {
     let sandbox = Sandbox::new("h200x1");
-    let outcome = sandbox
-        .shell(
-            "bash",
-            "x=$(getgpu); echo $x; wait; jobs -p; cat /proc/$$/task/$$/children",
-        )
-        .run();
-    let uuid = outcome.stdout.lines().next().unwrap_or_default().to_owned();
-    assert_eq!(uuid, sandbox.uuids()[0]);
+    let script = "x=$(getgpu); echo $x; wait; jobs -p; cat /proc/$$/task/$$/children";
+    let outcome = sandbox.shell("bash", script).run();
+    let mut lines = outcome.stdout.lines();
+    assert_eq!(lines.next(), Some(&*sandbox.uuids()[0]));
     // The only child is the cat that looks; a holder among them would be one more.
-    assert!(
-        outcome
-            .stdout
-            .lines()
-            .nth(1)
-            .is_none_or(|line| line.split_whitespace().count() <= 1),
-        "{outcome:#?}"
-    );
+    let children = lines.next().unwrap_or_default().split_whitespace();
+    assert!(children.count() <= 1, "{outcome:#?}");
     outcome.within(Duration::from_secs(2));
-    assert_eq!(
-        sandbox.holders().len(),
-        1,
-        "in doubt reserved, although the shell has exited"
-    );
+    // In doubt reserved, although the shell has exited.
+    assert_eq!(sandbox.holders().len(), 1);
 }
 
 #[test]
@@ -144,10 +127,8 @@ fn a_program_that_leaves_its_shell_or_is_a_pipeline_keeps_it() {
         let works = || wait::holds_within(Duration::from_millis(50), seen);
         while works() {
             let outcome = somebody(&sandbox, &["--no-reserve"]).run();
-            assert!(
-                outcome.code() == Some(1) || !works(),
-                "given away in use: {script}"
-            );
+            let kept = outcome.code() == Some(1) || !works();
+            assert!(kept, "given away in use: {script}");
         }
         program.wait().exits(0);
         let free = wait::holds_within(Duration::from_secs(3), || !sandbox.locked());
@@ -164,11 +145,8 @@ fn an_execute_only_program_of_a_plain_user_keeps_it() {
     // Written by another process: one forked here meanwhile would keep it open for
     // writing.
     let secret = sandbox.text("home/secret");
-    sandbox
-        .command("install")
-        .args(["-m", "0711", &sandbox.text("bin/sim-cuda"), &secret])
-        .run()
-        .exits(0);
+    let install = "install -m 0711 @/bin/sim-cuda @/home/secret";
+    sandbox.words(install).run().exits(0);
     let script = format!("CUDA_VISIBLE_DEVICES=$(getgpu --for 0.3) {secret} --init 1.5; true");
     let mut program = sandbox.shell("bash", &script).uid(1002).spawn();
     wait::until("it is reserved", || !sandbox.holders().is_empty());

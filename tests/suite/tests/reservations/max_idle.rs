@@ -20,12 +20,9 @@ impl Session {
     /// Runs a script that makes the file `held`.
     fn start(sandbox: &Sandbox, script: &str) -> Self {
         let terminal = Terminal::new(100, 24);
-        let shell = sandbox
-            .command("setsid")
-            .args(["--ctty", "sh", "-c", &format!("echo $$ >pid; {script}")])
-            .stdin(terminal.slave())
-            .limit(Duration::MAX)
-            .spawn();
+        let script = format!("echo $$ >pid; {script}");
+        let shell = sandbox.words("setsid --ctty sh -c").args([script]);
+        let shell = shell.stdin(terminal.slave()).limit(Duration::MAX).spawn();
         sandbox.until_file("work/held");
         Self { shell, terminal }
     }
@@ -45,23 +42,26 @@ impl Session {
     }
 }
 
-fn sandbox(settings: &str) -> Sandbox {
-    Sandbox::with("h200x1", settings)
+/// A node with one device and these settings, where the test is root's; none: it has been
+/// said.
+fn node(settings: &str) -> Option<Sandbox> {
+    (!skip::lacks(&[Need::Root])).then(|| Sandbox::with("h200x1", settings))
 }
 
 fn monitor(sandbox: &Sandbox) -> Running {
-    sandbox
-        .words("getgpu --monitor")
-        .limit(Duration::MAX)
-        .spawn()
+    let monitor = sandbox.words("getgpu --monitor");
+    monitor.limit(Duration::MAX).spawn()
 }
+
+/// A reservation ends.
+const END: &str = "max_idle = '2s'\nidle_action = 'end'";
 
 #[test]
 fn an_empty_reservation_ends_after_a_warning() {
-    if skip::lacks(&[Need::Root]) {
+    let settings = END.replace("2s", "3s");
+    let Some(sandbox) = node(&settings) else {
         return;
-    }
-    let sandbox = sandbox("max_idle = '3s'\nidle_action = 'end'");
+    };
     let _monitor = monitor(&sandbox);
     let held = Session::holding(&sandbox, ":");
     held.terminal.until_shows("the reservation ends in");
@@ -74,10 +74,10 @@ fn an_empty_reservation_ends_after_a_warning() {
 
 #[test]
 fn by_default_it_is_reported_and_stays() {
-    if skip::lacks(&[Need::Root]) {
+    let settings = "max_idle = '2s'";
+    let Some(sandbox) = node(settings) else {
         return;
-    }
-    let sandbox = sandbox("max_idle = '2s'");
+    };
     let _monitor = monitor(&sandbox);
     let held = Session::holding(&sandbox, ":");
     held.terminal
@@ -88,10 +88,7 @@ fn by_default_it_is_reported_and_stays() {
 
 #[test]
 fn an_idle_lease_is_told_and_never_ended() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = sandbox("max_idle = '2s'\nidle_action = 'end'");
+    let Some(sandbox) = node(END) else { return };
     let _monitor = monitor(&sandbox);
     let script = "exec cudawrap -- sh -c 'echo >held; exec sleep 1000'";
     let leased = Session::start(&sandbox, script);
@@ -106,9 +103,6 @@ fn an_idle_lease_is_told_and_never_ended() {
 
 #[test]
 fn a_process_a_lease_and_doubt_each_keep_it() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
     let fault = "[[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo_v2'\nreturns = 15\n\
                  [[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo'\nreturns = 15\n";
     // A program of its own, one that has not touched the device yet, a driver in doubt.
@@ -118,27 +112,25 @@ fn a_process_a_lease_and_doubt_each_keep_it() {
         ("true", fault),
     ];
     getgpu_tests::all_at_once(cases, |(script, faults)| {
-        let sandbox = sandbox("max_idle = '2s'\nidle_action = 'end'");
+        let Some(sandbox) = node(END) else { return };
         let held = Session::holding(&sandbox, &format!("{{ {script}; }} & :"));
         sandbox.faults(faults);
         let _monitor = monitor(&sandbox);
         wait::throughout(Duration::from_secs(5), script, || {
             sandbox.holders().len() == 1
         });
-        assert!(
-            !held.terminal.text().contains("the reservation"),
-            "{script}"
-        );
+        let told = held.terminal.shows("the reservation");
+        assert!(!told, "{script}");
         held.end(&sandbox);
     });
 }
 
 #[test]
 fn only_one_monitor_runs_and_only_roots() {
-    if skip::lacks(&[Need::Root]) {
+    let settings = "max_idle = '1h'";
+    let Some(sandbox) = node(settings) else {
         return;
-    }
-    let sandbox = sandbox("max_idle = '1h'");
+    };
     sandbox.ask_as(OTHER, "--monitor").refuses(2, "only root");
     let check = || sandbox.ask("--check");
     let line = "max_idle is set, and no getgpu --monitor runs: nothing applies it";
@@ -148,9 +140,8 @@ fn only_one_monitor_runs_and_only_roots() {
     let _strangers = Flock::lock(directory, FlockArg::LockExclusiveNonblock).unwrap();
     let first = monitor(&sandbox);
     wait::until("it runs", || !check().stdout.contains(line));
-    sandbox
-        .ask("--monitor")
-        .refuses(1, "another one runs already");
+    let second = sandbox.ask("--monitor");
+    second.refuses(1, "another one runs already");
     let plain = sandbox.ask_as(OTHER, "--check");
     assert!(!plain.stdout.contains("--monitor"), "{}", plain.stdout);
     drop(first);
@@ -159,18 +150,16 @@ fn only_one_monitor_runs_and_only_roots() {
 
 #[test]
 fn the_metrics_are_written_for_a_collector() {
-    if skip::lacks(&[Need::Root]) {
+    let settings = "max_idle = '2s'";
+    let Some(sandbox) = node(settings) else {
         return;
-    }
-    let sandbox = sandbox("max_idle = '2s'");
+    };
     let file = sandbox.path("work/getgpu.prom");
     let option = format!("--monitor={}", file.display());
     let _monitor = sandbox.getgpu([option]).limit(Duration::MAX).spawn();
     sandbox.until_file("work/getgpu.prom");
     let text = fs::read_to_string(&file).unwrap();
-    assert!(text.contains("\ngetgpu_device_state{"), "{text}");
-    assert!(
-        text.contains("\ngetgpu_slurm_jobs_without_part 0\n"),
-        "{text}"
-    );
+    for part in ["getgpu_device_state{", "getgpu_slurm_jobs_without_part 0\n"] {
+        assert!(text.contains(&format!("\n{part}")), "{text}");
+    }
 }

@@ -118,11 +118,7 @@ fn one_tag_of_several_users_is_several_reservations() {
     let Some(sandbox) = root("mig4") else { return };
     let request = ["--hold=0", "--tag", "t", "--uid"];
     let hold = format!("--hold={}", std::process::id());
-    let theirs = sandbox
-        .getgpu([&hold, "--tag", "t"])
-        .uid(OTHER)
-        .run()
-        .line();
+    let theirs = sandbox.ask_as(OTHER, &format!("{hold} --tag t")).line();
     assert_eq!(sandbox.line("--tag t"), theirs);
     let third = (OTHER + 1).to_string();
     let request = request.into_iter().chain([third.as_str()]);
@@ -150,12 +146,9 @@ fn a_limit_in_time_takes_back_what_was_not_printed() {
     set(OFlag::empty());
     let hold = format!("--hold={}", std::process::id());
     for keep in [&hold, "--for=1h"] {
-        sandbox
-            .command("timeout")
-            .args(["1", "getgpu", keep, "--tag", "a"])
-            .stdout(writer.try_clone().unwrap())
-            .run()
-            .exits(124);
+        let call = sandbox.words(&format!("timeout 1 getgpu {keep} --tag a"));
+        let call = call.stdout(writer.try_clone().unwrap());
+        call.run().exits(124);
         sandbox.assert_clean(Duration::from_secs(2));
     }
     drop(reader);
