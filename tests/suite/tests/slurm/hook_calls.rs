@@ -26,15 +26,10 @@ pub(crate) fn hook(
     constraints: &str,
 ) -> Running {
     let script = slurm::hook_lines(sandbox, name, settings);
-    let variables = format!(
-        "env -i SLURM_JOB_ID={job} SLURM_JOB_UID={OTHER} SLURM_JOB_PARTITION=main \
-         SLURM_JOB_CONSTRAINTS={constraints} /bin/sh -c"
-    );
-    let command = sandbox.words(&variables).args([script]);
-    command
-        .directory("/")
-        .limit(Duration::from_secs(90))
-        .spawn()
+    let variables = format!("SLURM_JOB_ID={job} SLURM_JOB_UID={OTHER} SLURM_JOB_PARTITION=main");
+    let line = format!("env -i {variables} SLURM_JOB_CONSTRAINTS={constraints} /bin/sh -c");
+    let command = sandbox.words(&line).args([script]).directory("/");
+    command.limit(Duration::from_secs(90)).spawn()
 }
 
 /// One that has to end well and say nothing.

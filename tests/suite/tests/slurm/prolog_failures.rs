@@ -23,17 +23,13 @@ fn errors_are_reported_and_never_fail_the_job() {
     for name in ["prolog", "epilog"] {
         for bad in ["", "x", "1;id", "-1"] {
             let said = hook(&sandbox, name, "", bad, "gpushare4").wait();
-            said.exits(0).prints("").says(&[&format!(
-                "getgpu {name}: SLURM_JOB_ID={bad}: not a job's number"
-            )]);
+            let line = format!("getgpu {name}: SLURM_JOB_ID={bad}: not a job's number");
+            said.exits(0).prints("").says(&[&line]);
         }
         // No getgpu at all.
         let path = "export PATH=/nonexistent";
-        hook(&sandbox, name, path, &job(0), "gpushare4")
-            .wait()
-            .exits(0)
-            .prints("")
-            .mentions("getgpu: not found");
+        let said = hook(&sandbox, name, path, &job(0), "gpushare4").wait();
+        said.exits(0).prints("").mentions("getgpu: not found");
     }
     quiet(epilog(&sandbox, &job(0)));
     sandbox.assert_clean(Duration::ZERO);
@@ -44,9 +40,8 @@ fn a_job_promised_a_part_in_vain_is_marked_until_its_epilog() {
     let Some(sandbox) = mig4() else { return };
     let holder = sandbox.ask("--hold=0 -n 4 --tag all");
     assert_eq!(holder.line().split(',').count(), 4);
-    prolog(&sandbox, &job(0))
-        .wait()
-        .exits(0)
+    let vain = prolog(&sandbox, &job(0)).wait();
+    vain.exits(0)
         .prints("")
         .mentions("nothing reserved: no free");
     // A job that does not ask is promised nothing.
@@ -59,10 +54,8 @@ fn a_job_promised_a_part_in_vain_is_marked_until_its_epilog() {
     // Another prolog clears it once the job has no step here and the mark is old, not
     // before.
     for number in [0, 2] {
-        prolog(&sandbox, &job(number))
-            .wait()
-            .exits(0)
-            .mentions("nothing reserved");
+        let vain = prolog(&sandbox, &job(number)).wait();
+        vain.exits(0).mentions("nothing reserved");
     }
     quiet(hook(&sandbox, "prolog", "", &job(1), ""));
     assert_eq!(sandbox.beside_lock().len(), 2);
@@ -136,24 +129,19 @@ fn wrong_settings_reserve_nothing_and_fail_no_job() {
         .exits(0);
     assert_eq!(sandbox.beside_lock(), [mark(2)]);
     hook(&sandbox, "epilog", own, &job(2), "").wait().exits(0);
-    for wrong in [
-        "shares = ['gpushare4=']",
-        "timeout = 0",
-        "tasks = 'some'",
-        "nonsense = 1",
-        "options = ",
-    ] {
+    #[rustfmt::skip]
+    let settings = [
+        "shares = ['gpushare4=']", "timeout = 0", "tasks = 'some'", "nonsense = 1", "options = ",
+    ];
+    for wrong in settings {
         let said = hook(&sandbox, "prolog", wrong, &job(0), "gpushare4").wait();
-        said.exits(0)
-            .prints("")
-            .mentions("nothing is reserved until it is corrected: ");
+        let line = "nothing is reserved until it is corrected: ";
+        said.exits(0).prints("").mentions(line);
         assert!(counts(&sandbox).iter().all(|count| *count == 0), "{wrong}");
         assert_eq!(sandbox.beside_lock(), [mark(0)], "{wrong}");
         hook(&sandbox, "prolog", wrong, &job(1), "").wait().exits(0);
-        hook(&sandbox, "epilog", wrong, &job(0), "")
-            .wait()
-            .exits(0)
-            .prints("");
+        let epilog = hook(&sandbox, "epilog", wrong, &job(0), "");
+        epilog.wait().exits(0).prints("");
         sandbox.assert_clean(Duration::ZERO);
     }
 }

@@ -11,13 +11,8 @@ pub(crate) const ASKED: &str = "tasks = 'asked'";
 pub(crate) const NOBODY: u32 = 65534;
 
 pub(crate) fn devices(sandbox: &Sandbox) -> BTreeSet<String> {
-    sandbox
-        .folder()
-        .running()
-        .unwrap()
-        .into_iter()
-        .map(|record| record.uuid)
-        .collect()
+    let running = sandbox.folder().running().unwrap();
+    running.into_iter().map(|record| record.uuid).collect()
 }
 
 /// As a user without a home of his own.

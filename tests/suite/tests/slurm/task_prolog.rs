@@ -26,11 +26,10 @@ fn a_task_is_told_one_device_that_is_kept_until_it_is_over() {
     let uuid = device(&sandbox, &read("lines"));
     let holders = sandbox.holders();
     let kept_for = format!("hold={}(dash)", task.pid());
-    assert!(
-        holders.len() == 1 && holders[0].words.contains(&kept_for),
-        "{kept_for}: {holders:?}"
-    );
-    assert!(holders[0].words.contains(&uuid), "{uuid}: {holders:?}");
+    assert_eq!(holders.len(), 1);
+    for word in [kept_for, uuid] {
+        assert!(holders[0].words.contains(&word), "{word}: {holders:?}");
+    }
     sandbox.file("work/go", "", 0o644);
     task.wait().exits(0);
     sandbox.assert_clean(Duration::from_secs(1));
@@ -119,10 +118,7 @@ fn real_slurm_tasks_get_a_device_each_and_a_lone_one_its_grant() {
     };
     let seen = |words: &str| asked("", words);
     let each = seen("-n4 --gres=gpu:4");
-    assert!(
-        each.len() == 4 && each.iter().cloned().collect::<BTreeSet<_>>() == uuids,
-        "{each:?}"
-    );
+    assert!(each.len() == 4 && each.into_iter().eq(uuids.iter().cloned()));
     assert_eq!(seen("-n1 --gres=gpu:4"), ["0,1,2,3"]);
     assert_eq!(seen("-n2 --gpus-per-task=2"), ["0,1", "2,3"]);
     assert_eq!(seen("-n1 --gres=gpu:1"), ["0"]);

@@ -44,12 +44,8 @@ pub(crate) fn called(sandbox: &Sandbox, variables: &str) -> Outcome {
 /// slurmstepd does it.
 #[track_caller]
 pub(crate) fn told(sandbox: &Sandbox, variables: &str) -> Outcome {
-    let words = [
-        "-c",
-        "dash -c 'exec dash \"$0\" 2>&-' \"$0\" || exit",
-        &script(),
-        variables,
-    ];
+    let call = "dash -c 'exec dash \"$0\" 2>&-' \"$0\" || exit";
+    let words = ["-c", call, &script(), variables];
     let (variables, settings) = taken_apart(variables);
     let file = slurm::with_settings(sandbox, &settings);
     let command = sandbox.command("dash").args(words);
@@ -97,16 +93,11 @@ fn taken_apart(words: &str) -> (String, String) {
 #[track_caller]
 pub(crate) fn device(sandbox: &Sandbox, lines: &str) -> String {
     let (first, more) = lines.split_once('\n').unwrap_or_default();
-    assert!(
-        more.lines()
-            .all(|line| line.starts_with("export TF_") || line.starts_with("export XLA_")),
-        "{lines:?}"
-    );
+    let of_part = |line: &str| line.starts_with("export TF_") || line.starts_with("export XLA_");
+    assert!(more.lines().all(of_part), "{lines:?}");
     let uuid = first.strip_prefix("export CUDA_VISIBLE_DEVICES=");
-    let known = sandbox
-        .uuids()
-        .into_iter()
-        .find(|known| Some(known.as_str()) == uuid);
+    let mut uuids = sandbox.uuids().into_iter();
+    let known = uuids.find(|known| Some(known.as_str()) == uuid);
     known.unwrap_or_else(|| panic!("not a line for one device: {lines:?}"))
 }
 

@@ -45,16 +45,17 @@ fn a_task_that_missed_its_device_sees_none_and_tells_the_user() {
     hidden(&told(&sandbox, &two), "nonsense");
     kept(&sandbox, "nonsense");
     sandbox.set_settings("");
-    #[rustfmt::skip]
-    let cases = [
-        (format!("{STEP} GETGPU_SLURM=--share=many"), 2, "many"),
-        (format!("{STEP} GETGPU_SLURM=--help"), 2,
-            "GETGPU_SLURM=--help: with these options getgpu chooses no device"),
-        (format!("{STEP} GETGPU_SLURM=--version"), 2,
-            "GETGPU_SLURM=--version: with these options getgpu chooses no device"),
-    ];
-    for (variables, status, why) in cases {
-        refused(&sandbox, &variables, status, why);
+    let chooses_none = "with these options getgpu chooses no device";
+    for (asked, why) in [
+        ("--share=many", "many"),
+        ("--help", chooses_none),
+        ("--version", chooses_none),
+    ] {
+        let why = match why {
+            "many" => why.to_owned(),
+            _ => format!("GETGPU_SLURM={asked}: {why}"),
+        };
+        refused(&sandbox, &format!("{STEP} GETGPU_SLURM={asked}"), 2, &why);
     }
     sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
     let short = format!("{two} timeout=1");
@@ -72,25 +73,24 @@ fn a_marked_job_sees_no_gpu() {
     let mark = sandbox.file("run/slurm-7", "", 0o644);
     let why = "job 7 asked for a part of a GPU: it could not be reserved on this node";
     let step = "SLURM_JOB_ID=7 SLURM_STEP_ID=0";
-    for variables in [
-        step.to_owned(),
-        "SLURM_JOB_ID=7 SLURM_NTASKS=4".to_owned(),
-        format!("{step} CUDA_VISIBLE_DEVICES=0 SLURM_STEP_TASKS_PER_NODE=1"),
-        format!("{step} GETGPU_SLURM=no"),
-        format!("{step} GETGPU_SLURM=yes"),
-        "SLURM_JOB_ID=6 SLURM_STEP_ID=0 SLURM_JOB_ID_HET_GROUP_0=6 SLURM_JOB_ID_HET_GROUP_1=7"
-            .to_owned(),
-    ] {
-        told(&sandbox, &variables)
+    #[rustfmt::skip]
+    let cases = [
+        "SLURM_JOB_ID=7 SLURM_STEP_ID=0", "SLURM_JOB_ID=7 SLURM_NTASKS=4",
+        "SLURM_JOB_ID=7 SLURM_STEP_ID=0 CUDA_VISIBLE_DEVICES=0 SLURM_STEP_TASKS_PER_NODE=1",
+        "SLURM_JOB_ID=7 SLURM_STEP_ID=0 GETGPU_SLURM=no",
+        "SLURM_JOB_ID=7 SLURM_STEP_ID=0 GETGPU_SLURM=yes",
+        "SLURM_JOB_ID=6 SLURM_STEP_ID=0 SLURM_JOB_ID_HET_GROUP_0=6 SLURM_JOB_ID_HET_GROUP_1=7",
+    ];
+    let line = format!("{HIDDEN}{why}");
+    for variables in cases {
+        told(&sandbox, variables)
             .exits(0)
             .prints(NONE)
-            .says(&[&format!("{HIDDEN}{why}")]);
+            .says(&[&line]);
     }
     let strict = told(&sandbox, &format!("{step} strict=true"));
-    strict
-        .exits(1)
-        .prints("")
-        .says(&[&format!("getgpu task-prolog: not started: {why}")]);
+    let line = format!("getgpu task-prolog: not started: {why}");
+    strict.exits(1).prints("").says(&[&line]);
     // Another's mark.
     called(&sandbox, "SLURM_JOB_ID=70 SLURM_STEP_ID=0").answers("");
     fs::remove_file(mark).unwrap();
@@ -105,11 +105,12 @@ fn without_getgpu_a_task_that_should_have_a_device_sees_none() {
         let command = sandbox.command(dash).args([script()]);
         with(command.env("PATH", "/nonexistent"), variables).run()
     };
-    for asks in [
+    let cases = [
         "CUDA_VISIBLE_DEVICES=0,1",
         "GETGPU_SLURM=yes",
         "GETGPU_SLURM_PART=half",
-    ] {
+    ];
+    for asks in cases {
         call(&format!("{STEP} {asks}")).exits(0).prints(NONE);
     }
     call(STEP).exits(0).prints("");
@@ -127,10 +128,8 @@ fn options_of_a_job_never_leave_its_grant() {
         ("--policy=first", "job_options=false", "only yes and no are allowed here"),
     ];
     for (asked, settings, why) in cases {
-        hidden(
-            &told(&sandbox, &format!("{two} GETGPU_SLURM={asked} {settings}")),
-            why,
-        );
+        let said = told(&sandbox, &format!("{two} GETGPU_SLURM={asked} {settings}"));
+        hidden(&said, why);
     }
     let last = given(&sandbox, &format!("{two} GETGPU_SLURM=--policy=last"));
     assert_eq!(last, sandbox.uuids()[1]);
@@ -147,9 +146,6 @@ fn tasks_that_nothing_is_given_may_load_the_library() {
         line.starts_with("export CUDA_INJECTION64_PATH=/") && line.ends_with("/libcudawrap.so\n"),
         "{line}"
     );
-    called(
-        &sandbox,
-        &format!("{STEP} auto=true CUDA_INJECTION64_PATH=/own"),
-    )
-    .answers("");
+    let own = format!("{STEP} auto=true CUDA_INJECTION64_PATH=/own");
+    called(&sandbox, &own).answers("");
 }
