@@ -44,14 +44,8 @@ pub fn stripped(room: &Path) -> PathBuf {
     std::fs::create_dir(&directory).expect("a new directory");
     for name in PROGRAMS.into_iter().chain(["libcudawrap.so"]) {
         let to = directory.join(name);
-        run(
-            "strip",
-            &[
-                "-o",
-                &to.display().to_string(),
-                &built().join(name).display().to_string(),
-            ],
-        );
+        let (to, from) = (to.display().to_string(), built().join(name));
+        run("strip", &["-o", &to, &from.display().to_string()]);
     }
     directory
 }
@@ -60,15 +54,8 @@ pub fn stripped(room: &Path) -> PathBuf {
 /// makes the package.
 #[track_caller]
 pub fn make(target: &str, programs: &Path, options: &str) {
-    run(
-        "make",
-        &[
-            "--silent",
-            target,
-            &format!("programs={}", programs.display()),
-            options,
-        ],
-    );
+    let programs = format!("programs={}", programs.display());
+    run("make", &["--silent", target, &programs, options]);
 }
 
 /// One test at a time builds the programs or makes packages of them in target/stage.
@@ -92,10 +79,8 @@ pub fn script(arguments: &[&str], end: &str) {
 #[track_caller]
 pub fn live(first: &str, second: &str) {
     let programs = built().display().to_string();
-    script(
-        &["packaging/test/package.sh", first, second, &programs],
-        "package: all as it should be",
-    );
+    let words = ["packaging/test/package.sh", first, second, &programs];
+    script(&words, "package: all as it should be");
 }
 
 /// The same for .deb on a system of Debian's essential packages only, of this machine's

@@ -28,15 +28,8 @@ fn make(sandbox: &Sandbox, target: &str) -> Outcome {
 
 /// Every file below `top` with its mode; links with where they lead.
 fn files(top: &Path) -> BTreeMap<String, String> {
-    let find = [
-        "-mindepth",
-        "1",
-        "!",
-        "-type",
-        "d",
-        "-printf",
-        "%P %y %m %l\\n",
-    ];
+    #[rustfmt::skip]
+    let find = ["-mindepth", "1", "!", "-type", "d", "-printf", "%P %y %m %l\\n"];
     let found = Outcome::of(std::process::Command::new("find").arg(top).args(find));
     let about = |line: &str| {
         let words: Vec<&str> = line.rsplitn(4, ' ').collect();

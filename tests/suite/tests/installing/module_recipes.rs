@@ -9,14 +9,9 @@ fn recipe(name: &str) {
     if lacks(&[Need::Tool("make"), Need::Tool("bash")]) {
         return;
     }
-    script(
-        &[
-            "packaging/test/recipes.sh",
-            name,
-            &built().display().to_string(),
-        ],
-        "recipes: all as it should be",
-    );
+    let programs = built().display().to_string();
+    let words = ["packaging/test/recipes.sh", name, &programs];
+    script(&words, "recipes: all as it should be");
 }
 
 #[test]

@@ -10,11 +10,8 @@ use harness::skip::{Need, lacks};
 const VERSIONS: [&str; 2] = ["0.1.0", "9.9.9"];
 
 fn lacks_tools(tools: &[&'static str]) -> bool {
-    let needs: Vec<Need> = [Need::Mounts]
-        .into_iter()
-        .chain(tools.iter().map(|name| Need::Tool(name)))
-        .collect();
-    lacks(&needs)
+    let needs: Vec<Need> = tools.iter().map(|name| Need::Tool(name)).collect();
+    lacks(&[Need::Mounts]) || lacks(&needs)
 }
 
 /// Two packages, by `make TARGET` with what `options` says for a version and a file.
@@ -27,10 +24,8 @@ fn packages(
     let programs = stripped(room);
     let _stage = alone();
     VERSIONS.map(|version| {
-        let file = room
-            .join(format!("{version}.{ending}"))
-            .display()
-            .to_string();
+        let file = room.join(format!("{version}.{ending}"));
+        let file = file.display().to_string();
         make(target, &programs, &options(version, &file));
         file
     })
@@ -41,14 +36,10 @@ fn rpmlint(more: &[&str]) {
     if lacks(&[Need::Tool("rpmlint")]) {
         return;
     }
-    let said = run(
-        "rpmlint",
-        &[&["-c", "packaging/rpm/rpmlint.toml"], more].concat(),
-    );
-    assert!(
-        said.contains(" 0 errors,") && !said.contains(": E: "),
-        "{said}"
-    );
+    let settings = ["-c", "packaging/rpm/rpmlint.toml"];
+    let said = run("rpmlint", &[&settings, more].concat());
+    let fine = said.contains(" 0 errors,") && !said.contains(": E: ");
+    assert!(fine, "{said}");
 }
 
 #[test]
@@ -70,14 +61,9 @@ fn a_deb_is_installed_used_upgraded_removed_and_purged() {
 
 #[test]
 fn an_rpm_is_installed_used_upgraded_and_removed() {
-    if lacks_tools(&[
-        "make",
-        "strip",
-        "rpm",
-        "setpriv",
-        "gzip",
-        "cargo-generate-rpm",
-    ]) {
+    #[rustfmt::skip]
+    let tools = ["make", "strip", "rpm", "setpriv", "gzip", "cargo-generate-rpm"];
+    if lacks_tools(&tools) {
         return;
     }
     let room = tempfile::tempdir().unwrap();
@@ -95,10 +81,8 @@ fn the_rpm_of_the_spec_is_installed_used_upgraded_and_removed() {
     }
     let room = tempfile::tempdir().unwrap();
     let output = room.path().display().to_string();
-    run(
-        "packaging/test/spec.sh",
-        &[&built().display().to_string(), &output],
-    );
+    let programs = built().display().to_string();
+    run("packaging/test/spec.sh", &[&programs, &output]);
     let [first, second] = VERSIONS.map(|version| format!("{output}/{version}.rpm"));
     live(&first, &second);
     rpmlint(&[&first]);

@@ -97,10 +97,8 @@ fn what_a_user_wraps_may_be_wrapped_by_the_administrator_later() {
     let site = Site::new("mig4");
     // The note of what root has wrapped is the machine's: another one for this test.
     mounts::apart(|| {
-        site.sandbox
-            .words("mount -t tmpfs none /var/lib")
-            .run()
-            .exits(0);
+        let mount = site.sandbox.words("mount -t tmpfs none /var/lib");
+        mount.run().exits(0);
         let program = site.sandbox.file("sys/tool", TELL, 0o755);
         let mine = site.app.with_file_name("tool");
         std::os::unix::fs::symlink(&program, &mine).unwrap();

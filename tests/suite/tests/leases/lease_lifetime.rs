@@ -52,31 +52,21 @@ fn live(what: &str, words: &[String], held: bool) {
     let sandbox = Sandbox::new("mig4");
     let (ready, go) = (sandbox.path("work/ready"), sandbox.path("work/go"));
     nix::unistd::mkfifo(&go, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
-    let words: Vec<String> = words
-        .iter()
-        .map(|word| {
-            // In this order: what is put in for READY, a random path, may well contain
-            // GO.
-            let word = word.replace("GO", &format!("read x <{}", go.display()));
-            word.replace("READY", &format!("echo >{}", ready.display()))
-        })
-        .collect();
+    // In this order: what is put in for READY, a random path, may well contain GO.
+    let read = |word: &String| word.replace("GO", &format!("read x <{}", go.display()));
+    let words = words.iter().map(read);
+    let words = words.map(|word| word.replace("READY", &format!("echo >{}", ready.display())));
     // Whatever the umask: nobody's programs read it too.
     std::fs::set_permissions(&go, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-    let program = sandbox
-        .command("cudawrap")
-        .arg0("cudawrap")
-        .args(["--"])
-        .args(&words)
-        .spawn();
+    let command = sandbox.words("cudawrap --").arg0("cudawrap");
+    let program = command.args(words).spawn();
     let came = wait::holds_within(wait::LONG, || ready.exists());
     assert!(came, "{what}: not ready: {}", program.stderr());
     if held {
         assert!(sandbox.locked(), "{what}: lost");
     } else {
-        wait::until(&format!("{what}: the kernel has closed them"), || {
-            !sandbox.locked()
-        });
+        let closed = format!("{what}: the kernel has closed them");
+        wait::until(&closed, || !sandbox.locked());
     }
     std::fs::write(&go, "x\n").unwrap();
     wait::until(&format!("{what}: free again"), || !sandbox.locked());

@@ -18,12 +18,8 @@ fn every_device_but_the_one_printed_has_a_line_with_its_reason() {
     let outcome = sandbox.ask("--explain --no-reserve");
     let printed = outcome.exits(0).line();
     assert!(uuids[4..].contains(&printed));
-    let reasons = [
-        "busy: used by pid ",
-        "reserved for ",
-        "leased by ",
-        "unknown: ",
-    ];
+    #[rustfmt::skip]
+    let reasons = ["busy: used by pid ", "reserved for ", "leased by ", "unknown: "];
     for (number, (uuid, reason)) in uuids.iter().zip(reasons).enumerate() {
         let line = format!("getgpu: {uuid} (GPU 0 MIG device {number}): {reason}");
         outcome.mentions(&line);

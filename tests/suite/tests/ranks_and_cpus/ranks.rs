@@ -121,12 +121,8 @@ fn the_program_sees_its_own_device_or_more() {
     let busy = sandbox.words("cudawrap -- true").visible(&uuids[1]).run();
     busy.refuses(75, &uuids[1]);
     drop(program);
-    let bad = [
-        "--visible two",
-        "--visible",
-        "--visible all -n 2",
-        "--visible first -n 2",
-    ];
+    #[rustfmt::skip]
+    let bad = ["--visible two", "--visible", "--visible all -n 2", "--visible first -n 2"];
     for bad in bad {
         let command = sandbox.words(&format!("cudawrap {bad} -- true"));
         command.visible(&grant).run().exits(125).prints("");

@@ -3,7 +3,7 @@
 
 use harness::Signal;
 
-use crate::task_prolog_call::{STEP, beside, called, gpus4, hidden, script, told, with};
+use crate::task_prolog_call::{STEP, beside, called, gpus4, hidden, script, told};
 
 /// The only task on its node.
 const ALONE: &str = "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_TASKS_PER_NODE=1";
@@ -52,8 +52,8 @@ fn a_grant_that_slurm_does_not_name_is_named_or_hidden() {
 fn what_other_steps_of_the_job_have_is_not_somebody_elses() {
     let Some(sandbox) = gpus4() else { return };
     let first = "dash \"$0\" >lines && touch started; while ! [ -e go ]; do sleep 0.02; done";
-    let command = sandbox.command("dash").args(["-c", first, &script()]);
-    let first = with(command, &format!("{ALONE} CUDA_VISIBLE_DEVICES=0")).spawn();
+    let line = format!("{ALONE} CUDA_VISIBLE_DEVICES=0 dash -c");
+    let first = sandbox.words(&line).args([first, &script()]).spawn();
     sandbox.until_file("work/started");
     let both = "SLURM_STEP_TASKS_PER_NODE=1 CUDA_VISIBLE_DEVICES=0,1";
     let ask = |job: &str| beside(&sandbox, &format!("{job} {both}"), "");

@@ -41,15 +41,13 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
         assert_eq!(running.unwrap().len(), 4);
     }
     // A job that does not ask sees nothing of it.
-    let plain = cluster
-        .srun("-n1")
-        .args(["sh", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}"])
-        .run();
+    let show = ["sh", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}"];
+    let plain = cluster.srun("-n1").args(show).run();
     plain.exits(0).prints("unset\n");
     sandbox.file("work/go", "", 0o644);
-    steps
-        .into_iter()
-        .for_each(|step| drop(step.wait().exits(0).says(&[]).clone()));
+    for step in steps {
+        step.wait().exits(0).says(&[]);
+    }
     cluster.until_empty();
     sandbox.assert_clean(Duration::from_secs(1));
     // Several steps of one job have the same part.
@@ -57,10 +55,10 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
     let job = cluster.sbatch("-n1 --constraint=gpushare4", script);
     cluster.until_empty();
     let output = cluster.output(&job);
-    let seen: BTreeSet<&str> = output
+    let words = output
         .lines()
-        .map(|line| line.split(' ').nth(1).unwrap_or(line))
-        .collect();
+        .map(|line| line.split(' ').nth(1).unwrap_or(line));
+    let seen: BTreeSet<&str> = words.collect();
     assert!(output.lines().count() == 5 && seen.len() == 1, "{output}");
     sandbox.assert_clean(Duration::from_secs(1));
     assert!(sandbox.collisions().is_empty());
@@ -86,17 +84,14 @@ fn jobs_queue_in_slurm_until_a_part_is_free() {
         ("--constraint=[gpushare4*1&fast*1]", "join constraints by & only"),
     ];
     for (options, why) in cases {
-        let refused = cluster
-            .command(&["sbatch", "--wrap=true"])
-            .args(options.split(' '))
-            .run();
+        let batch = cluster.command(&["sbatch", "--wrap=true"]);
+        let refused = batch.args(options.split(' ')).run();
         refused.exits(1).mentions(why);
     }
     // Ways to ask for one of eight places.
+    #[rustfmt::skip]
     let ways = [
-        "--constraint=gpushare4",
-        "--comment=gpushare4",
-        "--gres=gpuquarter",
+        "--constraint=gpushare4", "--comment=gpushare4", "--gres=gpuquarter",
         "--constraint=gpushare4 --gres=gpuquarter:1",
     ];
     let script = "echo grant $CUDA_VISIBLE_DEVICES; exec sim-cuda --until-file go --max 4";
@@ -120,10 +115,8 @@ fn jobs_queue_in_slurm_until_a_part_is_free() {
     cluster.until_empty();
     for job in jobs {
         let output = cluster.output(&job);
-        assert!(
-            output.starts_with("grant GPU-") && output.contains("\nRUN "),
-            "{output}"
-        );
+        let ran = output.starts_with("grant GPU-") && output.contains("\nRUN ");
+        assert!(ran, "{output}");
     }
     sandbox.assert_clean(Duration::from_secs(1));
     assert!(sandbox.collisions().is_empty());
@@ -151,11 +144,8 @@ srun -Q sh -c \"$sees\"; srun -Q --export=NONE /bin/sh -c \"$sees\"";
     let plain = cluster.sbatch("-n1", show);
     cluster.until_empty();
     let said = cluster.output(&promised);
-    let values: Vec<&str> = said
-        .lines()
-        .filter(|line| !line.contains("getgpu"))
-        .collect();
-    assert_eq!(values, ["", "", ""], "{said}");
+    let values = said.lines().filter(|line| !line.contains("getgpu"));
+    assert!(values.eq(["", "", ""]), "{said}");
     assert!(said.contains("gpushare4 was promised"), "{said}");
     assert_eq!(cluster.output(&plain), "unset\nunset\nunset\n");
 }
@@ -183,10 +173,8 @@ fn each_component_of_a_heterogeneous_job_finds_its_own_part() {
     let cluster = Cluster::start(&nodes[0], 2, &lines);
     let go = nodes[0].text("work/go");
     let script = format!("#!/bin/sh\n{environment}\nexec sim-cuda --until-file {go}\n");
-    let task = nodes[0]
-        .file("work/task", &script, 0o755)
-        .display()
-        .to_string();
+    let task = nodes[0].file("work/task", &script, 0o755);
+    let task = task.display();
     let component = |node: u32| format!("-w n{node} --constraint=gpushare4 {task}");
     let step = cluster
         .srun(&format!("{} : {}", component(1), component(2)))
@@ -196,15 +184,14 @@ fn each_component_of_a_heterogeneous_job_finds_its_own_part() {
     for node in &nodes {
         let holders = node.holders();
         assert_eq!(holders.len(), 1, "{holders:?}");
-        assert!(
-            holders[0].words.contains(devices(node).first().unwrap()),
-            "where it was reserved: {holders:?}"
-        );
+        let device = devices(node).pop_first().unwrap();
+        let there = holders[0].words.contains(&device);
+        assert!(there, "where it was reserved: {holders:?}");
     }
     nodes[0].file("work/go", "", 0o644);
     step.wait().exits(0);
     cluster.until_empty();
-    nodes
-        .iter()
-        .for_each(|node| node.assert_clean(Duration::from_secs(1)));
+    for node in &nodes {
+        node.assert_clean(Duration::from_secs(1));
+    }
 }

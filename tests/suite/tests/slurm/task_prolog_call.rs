@@ -2,7 +2,7 @@
 
 use getgpu_tests::slurm;
 use harness::skip::{self, Need};
-use harness::{Command, Outcome, Sandbox, wait};
+use harness::{Outcome, Sandbox, wait};
 
 /// A task of a step, as Slurm tells it.
 pub(crate) const STEP: &str = "SLURM_JOB_ID=7 SLURM_STEP_ID=0";
@@ -48,29 +48,20 @@ pub(crate) fn told(sandbox: &Sandbox, variables: &str) -> Outcome {
     let words = ["-c", call, &script(), variables];
     let (variables, settings) = taken_apart(variables);
     let file = slurm::with_settings(sandbox, &settings);
-    let command = sandbox.command("dash").args(words);
-    let outcome = with(command.env("GETGPU_CONFIG", file), &variables).run();
+    let command = sandbox.words(&format!("{variables} dash")).args(words);
+    let outcome = command.env("GETGPU_CONFIG", file).run();
     wait::until("its reservation ends", || {
         sandbox.holders().is_empty() && !sandbox.locked()
     });
     outcome
 }
 
-/// A command with these variables, split at blanks.
-pub(crate) fn with(command: Command, variables: &str) -> Command {
-    let pairs = variables.split_ascii_whitespace();
-    pairs.fold(command, |command, pair| {
-        let (name, value) = pair.split_once('=').unwrap();
-        command.env(name, value)
-    })
-}
-
 /// The hook as it is called for a task beside others of the sandbox that run on.
 pub(crate) fn beside(sandbox: &Sandbox, variables: &str, settings: &str) -> Outcome {
     let file = slurm::with_settings(sandbox, settings);
     let words = ["-c", "dash \"$0\"; :", &script()];
-    let command = sandbox.command("dash").args(words);
-    with(command.env("GETGPU_CONFIG", file), variables).run()
+    let command = sandbox.words(&format!("{variables} dash")).args(words);
+    command.env("GETGPU_CONFIG", file).run()
 }
 
 /// Variables, and lines of settings.

@@ -5,7 +5,7 @@ use std::fs;
 use harness::{Sandbox, skip, wait};
 
 use crate::task_prolog_call::{HIDDEN, NONE, STEP, hidden};
-use crate::task_prolog_call::{beside, called, given, gpus4, script, told, with};
+use crate::task_prolog_call::{beside, called, given, gpus4, script, told};
 
 #[test]
 fn a_task_that_missed_its_device_sees_none_and_tells_the_user() {
@@ -45,17 +45,10 @@ fn a_task_that_missed_its_device_sees_none_and_tells_the_user() {
     hidden(&told(&sandbox, &two), "nonsense");
     kept(&sandbox, "nonsense");
     sandbox.set_settings("");
-    let chooses_none = "with these options getgpu chooses no device";
-    for (asked, why) in [
-        ("--share=many", "many"),
-        ("--help", chooses_none),
-        ("--version", chooses_none),
-    ] {
-        let why = match why {
-            "many" => why.to_owned(),
-            _ => format!("GETGPU_SLURM={asked}: {why}"),
-        };
-        refused(&sandbox, &format!("{STEP} GETGPU_SLURM={asked}"), 2, &why);
+    for (asked, why) in [("--share=many", "many"), ("--help", ""), ("--version", "")] {
+        let none = format!("GETGPU_SLURM={asked}: with these options getgpu chooses no device");
+        let why = if why.is_empty() { &none } else { why };
+        refused(&sandbox, &format!("{STEP} GETGPU_SLURM={asked}"), 2, why);
     }
     sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
     let short = format!("{two} timeout=1");
@@ -100,16 +93,13 @@ fn a_marked_job_sees_no_gpu() {
 #[test]
 fn without_getgpu_a_task_that_should_have_a_device_sees_none() {
     let Some(sandbox) = gpus4() else { return };
+    let dash = skip::tool("dash").unwrap();
     let call = |variables: &str| {
-        let dash = skip::tool("dash").unwrap();
-        let command = sandbox.command(dash).args([script()]);
-        with(command.env("PATH", "/nonexistent"), variables).run()
+        let line = format!("{variables} PATH=/nonexistent {}", dash.display());
+        sandbox.words(&line).args([script()]).run()
     };
-    let cases = [
-        "CUDA_VISIBLE_DEVICES=0,1",
-        "GETGPU_SLURM=yes",
-        "GETGPU_SLURM_PART=half",
-    ];
+    #[rustfmt::skip]
+    let cases = ["CUDA_VISIBLE_DEVICES=0,1", "GETGPU_SLURM=yes", "GETGPU_SLURM_PART=half"];
     for asks in cases {
         call(&format!("{STEP} {asks}")).exits(0).prints(NONE);
     }
