@@ -9,7 +9,7 @@ use getgpu_tests::hooked::{VARIABLE, all_said, bytes, cuda, hook, said};
 use getgpu_tests::listing;
 use getgpu_tests::wrapped::{put, python};
 use getgpu_tests::{OTHER, assert_devices, root};
-use harness::skip::{self, Need};
+use harness::skip;
 use harness::{Sandbox, Signal};
 
 /// The leases as `--list` shows them: device, pid and program.
@@ -202,10 +202,8 @@ fn a_setuid_program_is_left_alone() {
 
 #[test]
 fn a_wrapped_program_that_may_not_be_read_keeps_its_device() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::with("mig4", "when_taken = 'fail'");
+    let Some(sandbox) = root("mig4") else { return };
+    sandbox.set_settings("when_taken = 'fail'");
     // The lock of the node, which only root makes.
     sandbox.ask("--no-reserve").exits(0);
     let program = sandbox.path("work/closed");

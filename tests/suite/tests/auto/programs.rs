@@ -18,11 +18,9 @@ fn a_share_makes_the_program_a_client_of_mps() {
             let words = [
                 "init", "env=CUDA_MPS_PIPE_DIRECTORY", "context", &ready, "hold",
             ];
-            cuda(sandbox, &words)
-                .env("CUDAWRAP_SHARE", "1/2")
-                .env("CUDAWRAP_MPS", "1")
-                .env("SIM_CUDA_MAX", "2")
-                .spawn()
+            let client = cuda(sandbox, &words).env("CUDAWRAP_SHARE", "1/2");
+            let client = client.env("CUDAWRAP_MPS", "1");
+            client.env("SIM_CUDA_MAX", "2").spawn()
         };
         let clients = ["one", "two"].map(|name| {
             let client = client(name);

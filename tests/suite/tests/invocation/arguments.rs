@@ -1,6 +1,6 @@
 //! A wrapped program's arguments, name and variables arrive byte for byte.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
@@ -28,14 +28,9 @@ fn every_argument_reaches_the_program_byte_by_byte() {
         .collect();
     let long: Vec<&[u8]> = long.iter().map(Vec::as_slice).collect();
     for list in lists.into_iter().chain([long.as_slice()]) {
-        let words: Vec<OsString> = list
-            .iter()
-            .map(|bytes| OsStr::from_bytes(bytes).to_owned())
-            .collect();
-        let shown: Vec<String> = list
-            .iter()
-            .map(|bytes| bytes.escape_ascii().to_string())
-            .collect();
+        let words: Vec<&OsStr> = list.iter().map(|bytes| OsStr::from_bytes(bytes)).collect();
+        let shown = list.iter().map(|bytes| bytes.escape_ascii().to_string());
+        let shown: Vec<String> = shown.collect();
         let hidden = link.with_file_name("CUDAWRAP_app");
         let plain = sandbox.words("cudawrap --").args([hidden]);
         for command in [sandbox.command(&link), plain] {

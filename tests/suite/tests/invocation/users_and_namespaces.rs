@@ -28,11 +28,9 @@ fn sudo_takes_the_device_for_the_other_user_and_gives_it_back() {
     outcome.exits(0).shows("RUN MIG-");
     // cudawrap outside: sudo closes the descriptors, and its own process keeps them, as
     // it waits.
-    let program = sandbox
-        .words("cudawrap -- sudo")
-        .args(&words)
-        .args([&sandbox.text("bin/sim-cuda"), "--run", "forever"])
-        .spawn();
+    let program = sandbox.words("cudawrap -- sudo").args(&words);
+    let path = sandbox.text("bin/sim-cuda");
+    let program = program.args([&path, "--run", "forever"]).spawn();
     sandbox.until_running(1);
     assert!(sandbox.locked(), "kept by sudo");
     assert_eq!(listing::free_devices(&sandbox), "3");

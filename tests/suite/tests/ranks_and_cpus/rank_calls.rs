@@ -10,10 +10,8 @@ pub(crate) fn devices(sandbox: &Sandbox) -> BTreeMap<usize, String> {
     wait::until("all that run are in the log", || {
         sandbox.runs().len() >= sandbox.running()
     });
-    sandbox
-        .runs()
-        .into_iter()
-        .map(|run| (run.tag.parse().unwrap(), run.uuid))
+    let runs = sandbox.runs().into_iter();
+    runs.map(|run| (run.tag.parse().unwrap(), run.uuid))
         .collect()
 }
 

@@ -46,11 +46,9 @@ fn hold_lasts_until_that_shell_is_over() {
         };
         let program = sandbox.shell(shell, &script).spawn();
         sandbox.until_file("work/ready");
-        wait::throughout(
-            Duration::from_millis(700),
-            &format!("held by {shell}: {form}"),
-            || sandbox.holders().len() == 1 && sandbox.locked(),
-        );
+        let held = || sandbox.holders().len() == 1 && sandbox.locked();
+        let what = format!("held by {shell}: {form}");
+        wait::throughout(Duration::from_millis(700), &what, held);
         somebody(&sandbox, &[]).run().exits(1);
         sandbox.file("work/go", "", 0o644);
         program.wait().exits(0);

@@ -115,27 +115,24 @@ fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
     wait::until("the holder has seen both", || watched(&sandbox) == 2);
     kill(Pid::from_raw(pids[0]), Signal::SIGKILL).unwrap();
     wait::until("the parent has exited", || watched(&sandbox) == 1);
-    wait::throughout(
-        Duration::from_millis(500),
-        "its child has the device",
-        || sandbox.locked(),
-    );
+    let half = Duration::from_millis(500);
+    wait::throughout(half, "its child has the device", || sandbox.locked());
     kill(Pid::from_raw(pids[1]), Signal::SIGKILL).unwrap();
     sandbox.assert_clean(Duration::from_secs(2));
 }
-
-/// Signals that end a program which has not said otherwise.
-#[rustfmt::skip]
-const ENDING: [Signal; 4] = [
-    Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP,
-];
 
 #[test]
 fn who_is_killed_in_nvml_holds_nothing_and_leaves_no_process() {
     let sandbox = Sandbox::new("h200x1");
     sandbox.faults("[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\ndoes = 'hang'");
     for program in ["getgpu", "cudawrap -- true"] {
-        for signal in ENDING {
+        // They end a program which has not said otherwise.
+        for signal in [
+            Signal::SIGKILL,
+            Signal::SIGTERM,
+            Signal::SIGINT,
+            Signal::SIGHUP,
+        ] {
             let program = sandbox.words(program).spawn();
             wait::until("it tries a device", || sandbox.locked());
             program.signal(signal);

@@ -93,23 +93,20 @@ fn a_device_that_is_printed_again_is_kept_for_its_own_program() {
     let inner = "CUDA_VISIBLE_DEVICES=$(getgpu) setsid sim-cuda --init 1 --run 2 &";
     let lease = "cudawrap -- python3 -c 'import subprocess, time\n\
         subprocess.Popen(\"CUDA_VISIBLE_DEVICES=$(getgpu) exec sim-cuda --init 1 --run 2\", shell=True)\n\
-        time.sleep(1)'"
-        .to_owned();
-    all_at_once(
-        [
-            format!("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); {inner} sleep 1"),
-            format!("export CUDA_VISIBLE_DEVICES=$(getgpu --hold --for 1); {inner} sleep 1.5"),
-            lease,
-        ],
-        |script| {
-            let sandbox = Sandbox::with("h200x1", "linger = '300ms'");
-            sandbox.shell("bash", &script).run();
-            let next = "CUDA_VISIBLE_DEVICES=$(getgpu --wait=20) sim-cuda --run 0.1";
-            sandbox.shell("bash", next).run().exits(0);
-            assert_eq!(ran_on(&sandbox).len(), 2, "{script}");
-            sandbox.assert_exclusive();
-        },
-    );
+        time.sleep(1)'";
+    let scripts = [
+        format!("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); {inner} sleep 1"),
+        format!("export CUDA_VISIBLE_DEVICES=$(getgpu --hold --for 1); {inner} sleep 1.5"),
+        lease.to_owned(),
+    ];
+    all_at_once(scripts, |script| {
+        let sandbox = Sandbox::with("h200x1", "linger = '300ms'");
+        sandbox.shell("bash", &script).run();
+        let next = "CUDA_VISIBLE_DEVICES=$(getgpu --wait=20) sim-cuda --run 0.1";
+        sandbox.shell("bash", next).run().exits(0);
+        assert_eq!(ran_on(&sandbox).len(), 2, "{script}");
+        sandbox.assert_exclusive();
+    });
 }
 
 #[test]
@@ -117,23 +114,21 @@ fn what_a_program_leaves_behind_keeps_its_device() {
     // One whose environment is empty, and which begins long after the device is seen in
     // use; one whose first thread has ended.
     let thread = "python3 -c 'import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(6,)).start()\ntime.sleep(0.3)\nctypes.CDLL(None).pthread_exit(None)'";
-    all_at_once(
-        [
-            "CUDA_VISIBLE_DEVICES=$(getgpu) sh -c 'sleep 1; env -i sleep 4 & sleep 1.5'".to_owned(),
-            format!("export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.6 & {thread}; true"),
-        ],
-        |script| {
-            let sandbox = Sandbox::with("h200x1", "linger = '300ms'");
-            let shell = sandbox.shell("bash", &script).spawn();
-            wait::until("it is reserved", || !sandbox.holders().is_empty());
-            let began = Instant::now();
-            while began.elapsed() < Duration::from_secs(4) {
-                somebody(&sandbox, &["--no-reserve"]).run().exits(1);
-            }
-            shell.wait();
-            free_again(&sandbox);
-        },
-    );
+    let scripts = [
+        "CUDA_VISIBLE_DEVICES=$(getgpu) sh -c 'sleep 1; env -i sleep 4 & sleep 1.5'".to_owned(),
+        format!("export CUDA_VISIBLE_DEVICES=$(getgpu); sim-cuda --run 0.6 & {thread}; true"),
+    ];
+    all_at_once(scripts, |script| {
+        let sandbox = Sandbox::with("h200x1", "linger = '300ms'");
+        let shell = sandbox.shell("bash", &script).spawn();
+        wait::until("it is reserved", || !sandbox.holders().is_empty());
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(4) {
+            somebody(&sandbox, &["--no-reserve"]).run().exits(1);
+        }
+        shell.wait();
+        free_again(&sandbox);
+    });
 }
 
 /// What a process has in memory is given back before it is a zombie, and then its user may

@@ -77,10 +77,8 @@ fn a_tag_delays_no_other_user() {
     let Some(sandbox) = root("mig4") else { return };
     sandbox.line("-q -n 4 --hold=0 --tag all");
     let ask = |uid: u32, words: &[&str]| {
-        sandbox
-            .getgpu(words)
-            .uid(uid)
-            .limit(Duration::from_secs(20))
+        let getgpu = sandbox.getgpu(words).uid(uid);
+        getgpu.limit(Duration::from_secs(20))
     };
     let hold = format!("--hold={}", std::process::id());
     let wanted = [&hold, "--tag", "train", "--wait"];

@@ -6,8 +6,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use getgpu_tests::{OTHER, root};
-use harness::skip::{self, Need};
-use harness::{Running, Sandbox, Signal, wait};
+use harness::{Running, Signal, wait};
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
@@ -108,11 +107,8 @@ fn the_next_prolog_gives_up_what_no_epilog_did() {
     // Of another name: not a job's.
     sandbox.line("--hold=0 --share 1/4 --tag mine");
     // A step of one of the two, as Slurm calls it.
-    let step = sleeper(
-        &sandbox,
-        "slurmstepd",
-        &format!("slurmstepd: [{live}.extern]"),
-    );
+    let title = format!("slurmstepd: [{live}.extern]");
+    let step = sleeper(&sandbox, "slurmstepd", &title);
     let _step = step.spawn();
     // Who calls a process so without being root keeps nothing.
     let feint = sleeper(&sandbox, "slurmstepd", &format!("slurmstepd: [{dead}.0]"));
@@ -156,10 +152,8 @@ fn a_process_that_looks_like_an_old_holder_takes_nothing_away() {
 
 #[test]
 fn a_jobs_own_gpus_are_what_its_part_is_of() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::with("gpus4", "without_grant = \"none\"");
+    let Some(sandbox) = root("gpus4") else { return };
+    sandbox.set_settings("without_grant = \"none\"");
     // Slurm names them by index; who has none is granted a part of any.
     let prolog = |number, lines: &str| {
         let hook = hook(&sandbox, "prolog", lines, &job(number), "gpushare4");
