@@ -1,30 +1,28 @@
-//! What is done to the node while programs are launched: one disturbance after the other,
-//! each for some seconds in a thread of its own.
+//! What is done to the node between launches: one disturbance after the other, each for some
+//! seconds.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use harness::{Sandbox, Signal, skip, wait};
+use harness::{Signal, skip, wait};
 use nix::libc;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
+use super::Soak;
 use super::look::state;
 use crate::bytes;
-use crate::random::Random;
 
 /// What disturbs the node while programs are launched, and what may come of it.
 #[derive(Debug)]
 pub(crate) struct Kind {
     /// For people and the CSV file.
     pub(crate) name: &'static str,
-    /// What is done, this many milliseconds after the last time.
-    act: fn(&mut Disturbance),
-    pause: u64,
+    /// What is done, after one launch of so many.
+    pub(crate) act: fn(&mut Soak),
+    pub(crate) one_in: u64,
     /// A limit that launches run under, by its letter for bash, and its range.
     pub(crate) limit: Option<(char, u64, u64)>,
     /// Statuses that it may cause, with a line that says so.
@@ -38,26 +36,17 @@ pub(crate) struct Kind {
 /// Statuses under a limit: EMFILE, ENOMEM, EAGAIN from fork.
 const LIMITED: &[i32] = &[1, 2, 3, 4, 100, 125, 126, 127, 254];
 
+#[rustfmt::skip]
 const CALM: Kind = Kind {
-    name: "calm",
-    act: |_| (),
-    pause: 200,
-    limit: None,
-    statuses: &[],
-    signal: None,
+    name: "calm", act: |_| (), one_in: 1, limit: None, statuses: &[], signal: None,
     others_speak: false,
 };
 
 /// With a limit of bash's `ulimit`.
+#[rustfmt::skip]
 const fn limited(name: &'static str, letter: char, least: u64, range: u64) -> Kind {
     let limit = Some((letter, least, range));
-    Kind {
-        name,
-        limit,
-        statuses: LIMITED,
-        others_speak: true,
-        ..CALM
-    }
+    Kind { name, limit, statuses: LIMITED, others_speak: true, ..CALM }
 }
 
 /// In the order in which they come. 137 is a shell's word for a killed child; signal 1 comes to
@@ -65,13 +54,13 @@ const fn limited(name: &'static str, letter: char, least: u64, range: u64) -> Ki
 #[rustfmt::skip]
 pub(crate) const KINDS: [Kind; 8] = [
     CALM,
-    Kind { name: "clock", act: |node| node.set_clock(), ..CALM },
-    Kind { name: "stop", act: |node| node.stop(), pause: 2500, statuses: &[1, 3, 4, 75, 100, 125],
+    Kind { name: "clock", act: |soak| soak.set_clock(), ..CALM },
+    Kind { name: "stop", act: |soak| soak.stop(), one_in: 10, statuses: &[1, 3, 4, 75, 100, 125],
         signal: Some(1), ..CALM },
     limited("files", 'n', 4, 20),
-    Kind { name: "kills", act: |node| node.kill_one(), statuses: &[1, 3, 4, 100, 125, 137],
+    Kind { name: "kills", act: |soak| soak.kill_one(), statuses: &[1, 3, 4, 100, 125, 137],
         signal: Some(9), others_speak: true, ..CALM },
-    Kind { name: "foreign", act: |node| node.lock_ranges(), pause: 500, ..CALM },
+    Kind { name: "foreign", act: |soak| soak.lock_ranges(), one_in: 4, ..CALM },
     limited("processes", 'u', 0, 6),
     limited("space", 'v', 9500, 14_000),
 ];
@@ -97,48 +86,21 @@ pub(crate) fn faketime() -> Option<PathBuf> {
     found.map(|path| PathBuf::from(&*path))
 }
 
-/// A disturbance that goes on, and what it needs.
-#[derive(Debug)]
-pub(crate) struct Disturbance<'a> {
-    pub(crate) sandbox: &'a Sandbox,
-    /// Said when it has to end.
-    pub(crate) over: &'a AtomicBool,
-    /// Held while nothing may be started.
-    pub(crate) gate: &'a Mutex<()>,
-    pub(crate) clock: PathBuf,
-    pub(crate) random: Random,
-}
-
-impl Disturbance<'_> {
-    /// Until it exits.
-    pub(crate) fn run(mut self, kind: &Kind) {
-        while !self.over.load(Ordering::Relaxed) {
-            (kind.act)(&mut self);
-            self.pause(kind.pause);
-        }
-        self.say_time(0);
-    }
-
-    fn pause(&self, milliseconds: u64) {
-        let time = Duration::from_millis(milliseconds);
-        wait::holds_within(time, || self.over.load(Ordering::Relaxed));
-    }
-
-    fn say_time(&self, seconds: i64) {
-        let new = self.clock.with_extension("new");
-        fs::write(&new, format!("{seconds:+}")).expect("the clock");
-        fs::rename(new, &self.clock).expect("the clock");
-    }
-
+impl Soak<'_> {
     /// CLOCK_REALTIME, up to ten years back or ahead.
     fn set_clock(&mut self) {
-        let seconds = self.random.below(630_000_000) as i64 - 315_000_000;
+        let seconds = self.traffic.random.below(630_000_000) as i64 - 315_000_000;
         self.say_time(seconds);
+    }
+
+    pub(crate) fn say_time(&self, seconds: i64) {
+        let new = self.traffic.clock.with_extension("new");
+        fs::write(&new, format!("{seconds:+}")).expect("the clock");
+        fs::rename(new, &self.traffic.clock).expect("the clock");
     }
 
     /// Every process of the sandbox, for three seconds.
     fn stop(&mut self) {
-        let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         // Remembered: a holder that has just given up its lock is not found a second time.
         let mut stopped = BTreeSet::new();
         wait::holds_within(Duration::from_secs(2), || {
@@ -150,7 +112,7 @@ impl Disturbance<'_> {
             stopped.extend(running.iter().copied());
             running.is_empty()
         });
-        self.pause(3000);
+        std::thread::sleep(Duration::from_secs(3));
         stopped.extend(self.sandbox.processes());
         // Children first, so that no stopped one loses its parent.
         for pid in stopped.into_iter().rev() {
@@ -158,14 +120,18 @@ impl Disturbance<'_> {
         }
     }
 
-    /// A stranger's 10,000 ranges in the span of a device that is not there.
+    /// A stranger's 10,000 ranges in the span of a device that is not there, and the next time
+    /// they are gone.
     fn lock_ranges(&mut self) {
+        if self.stranger.take().is_some() {
+            return;
+        }
         let stranger = bytes::open(self.sandbox);
         let from = bytes::span("MIG-of-nobody");
         for number in 0..10_000 {
             let _ = bytes::lock(&stranger, libc::F_WRLCK, from + 2 * number, 1);
         }
-        self.pause(1000);
+        self.stranger = Some(stranger);
     }
 
     /// SIGKILL of a process of the traffic, or of a holder of a device on which the program
@@ -187,7 +153,7 @@ impl Disturbance<'_> {
         let holders = self.sandbox.holders().into_iter();
         victims.extend(holders.filter_map(|one| needless(&one.words).then_some(one.pid)));
         if !victims.is_empty() {
-            let victim = victims[self.random.below(victims.len() as u64) as usize];
+            let victim = victims[self.traffic.random.below(victims.len() as u64) as usize];
             let _ = kill(Pid::from_raw(victim), Signal::SIGKILL);
         }
     }

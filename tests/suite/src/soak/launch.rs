@@ -96,12 +96,11 @@ impl Traffic {
             command = command.uid(OTHER + user);
         }
         if let Some(library) = faketime().filter(|_| kind.name == "clock") {
-            command = command
-                .env("LD_PRELOAD", library)
-                .env("FAKETIME_TIMESTAMP_FILE", &self.clock)
-                .env("FAKETIME_NO_CACHE", "1")
-                .env("FAKETIME_DISABLE_SHM", "1")
-                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+            command = command.env("LD_PRELOAD", library);
+            command = command.env("FAKETIME_TIMESTAMP_FILE", &self.clock);
+            for word in ["NO_CACHE", "DISABLE_SHM", "DONT_FAKE_MONOTONIC"] {
+                command = command.env(&format!("FAKETIME_{word}"), "1");
+            }
         }
         (way, command)
     }
@@ -112,11 +111,10 @@ pub(crate) fn judge(kind: &Kind, way: Way, outcome: &Outcome) -> Result<&'static
     let wrong = |what: &str| Err(format!("{what}: {} {way:?} {outcome:?}", kind.name));
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     let said = lines.iter().filter(|line| is_refusal(line)).count();
-    let ours = |line: &&str| line.starts_with("getgpu: ") || line.starts_with("cudawrap: ");
     if outcome.stderr.contains("panicked") || said > 2 {
         return wrong("a panic, or more than one line");
     }
-    if !kind.others_speak && !lines.iter().all(ours) {
+    if !kind.others_speak && !lines.iter().all(|line| is_ours(line)) {
         return wrong("a line of another program");
     }
     let none = ["no free device: ", "too few free devices: "];
@@ -124,20 +122,23 @@ pub(crate) fn judge(kind: &Kind, way: Way, outcome: &Outcome) -> Result<&'static
     match (outcome.code(), outcome.signal()) {
         (Some(0), _) => Ok("done"),
         (Some(code), _) if code == way.0 && none => Ok("without a device"),
-        (Some(code), _) if kind.statuses.contains(&code) => match said > 0 || kind.others_speak {
-            true => Ok("refused"),
-            false => wrong("refused without a line"),
-        },
+        (Some(code), _) if kind.statuses.contains(&code) && (said > 0 || kind.others_speak) => {
+            Ok("refused")
+        }
         (None, Some(signal)) if kind.signal == Some(signal) => Ok("killed"),
         _ => wrong("an end that is not foreseen"),
     }
 }
 
+fn is_ours(line: &str) -> bool {
+    line.starts_with("getgpu: ") || line.starts_with("cudawrap: ")
+}
+
 /// A line of the commands that is no hint, nor what a waiter says of its waiting.
 fn is_refusal(line: &str) -> bool {
-    let text = line
-        .strip_prefix("getgpu: ")
-        .or_else(|| line.strip_prefix("cudawrap: "));
+    let Some((_, text)) = line.split_once(": ").filter(|_| is_ours(line)) else {
+        return false;
+    };
     let only_says = ["hint: ", "waiting for ", "waited "];
-    text.is_some_and(|text| !only_says.iter().any(|start| text.starts_with(start)))
+    !only_says.iter().any(|start| text.starts_with(start))
 }

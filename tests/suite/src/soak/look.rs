@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use harness::Sandbox;
 
@@ -35,10 +34,8 @@ impl Look {
             let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}"));
             let children = read(&format!("task/{pid}/children")).unwrap_or_default();
             let status = read("status").unwrap_or_default();
-            zombies += children
-                .split(' ')
-                .filter(|child| state(child) == Some('Z'))
-                .count();
+            let children = children.split(' ').map(state);
+            zombies += children.filter(|state| *state == Some('Z')).count();
             descriptors += fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
             ranges += locks(pid, &lock);
             rss += kib(&status, "VmRSS:");
@@ -46,16 +43,21 @@ impl Look {
             let words = read("cmdline").unwrap_or_default().replace('\0', " ");
             processes.insert(pid, words);
         }
-        let files = files(sandbox.root(), &sandbox.path("node"));
+        let entries = |name| fs::read_dir(sandbox.path(name)).map_or(0, Iterator::count);
+        let files = ["run", "home", "work"].map(entries).iter().sum();
         let (contexts, count) = (sandbox.running(), processes.len());
-        #[rustfmt::skip]
         let figures = [
-            contexts, count, zombies, descriptors, ranges, rss, anonymous, files,
+            contexts,
+            count,
+            zombies,
+            descriptors,
+            ranges,
+            rss,
+            anonymous,
+            files,
         ];
-        Self {
-            processes,
-            figures: figures.map(|figure| figure as u64),
-        }
+        let figures = figures.map(|figure: usize| figure as u64);
+        Self { processes, figures }
     }
 
     /// Whether nothing is left besides what was there then.
@@ -90,18 +92,6 @@ fn locks(pid: i32, lock: &fs::Metadata) -> usize {
             let path = format!("/proc/{pid}/fdinfo/{}", number.to_string_lossy());
             let info = fs::read_to_string(path).unwrap_or_default();
             count += info.matches("lock:").count();
-        }
-    }
-    count
-}
-
-fn files(directory: &Path, without: &Path) -> usize {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut count = 0;
-    for entry in entries.filter(|entry| entry.path() != without) {
-        count += 1;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            count += files(&entry.path(), without);
         }
     }
     count

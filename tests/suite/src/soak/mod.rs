@@ -11,16 +11,15 @@ mod look;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use harness::{Running, Sandbox, skip, wait};
 
-use self::disturb::{Disturbance, KINDS, Kind};
+use self::disturb::{KINDS, Kind};
 use self::launch::{Traffic, Way, judge};
 use self::look::{FIGURES, Look};
+use crate::{bytes, on_target};
 
 /// Devices of three profiles: the residents take some of the larger two.
 const NODE: &str = "driver = \"570.86.10\"\n\
@@ -32,24 +31,8 @@ const NODE: &str = "driver = \"570.86.10\"\n\
 /// this time ends.
 const SETTINGS: &str = "linger = '300ms'\nreserve_for = '6s'\nmax_idle = '8h'";
 
-/// How a soak is run.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan<'a> {
-    /// As a whole.
-    pub length: Duration,
-    /// Of each disturbance.
-    pub period: Duration,
-    /// Between two launches.
-    pub pace: Duration,
-    /// Which programs are started, and who is killed.
-    pub seed: u64,
-    /// The CSV file.
-    pub record: &'a Path,
-}
-
 /// A soak that goes on, and what happened in it.
 struct Soak<'a> {
-    plan: &'a Plan<'a>,
     sandbox: &'a Sandbox,
     traffic: Traffic,
     began: Instant,
@@ -58,35 +41,44 @@ struct Soak<'a> {
     alone: Look,
     free: String,
     /// How launches ended, by disturbance.
-    ends: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
+    ends: BTreeMap<(&'static str, &'static str), u64>,
     /// At quiet moments.
     quiet: Vec<Look>,
     collisions: usize,
     faults: usize,
+    /// Who has locked what no device is at, while that is the disturbance.
+    stranger: Option<bytes::Stranger>,
 }
 
-/// Runs a soak.
+/// A number from the environment.
+pub fn number(name: &str, otherwise: u64) -> u64 {
+    let set = std::env::var(name).ok();
+    set.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// Runs a soak for SOAK_MINUTES (60), with SOAK_PACE milliseconds between two launches and
+/// SOAK_PERIOD seconds of each disturbance; the record goes to SOAK_CSV.
 ///
 /// # Panics
 ///
 /// At its end, if two programs met on a device, a launch ended otherwise than it may,
 /// anything was left at a quiet moment, or anything grew.
-pub fn soak(plan: &Plan) {
+pub fn soak() {
+    let record = std::env::var_os("SOAK_CSV").map_or_else(|| on_target("soak.csv"), PathBuf::from);
+    let length = Duration::from_secs(60 * number("SOAK_MINUTES", 60));
+    let seed = number("SOAK_SEED", 1);
+    println!("seed {seed}, recorded in {}", record.display());
     let sandbox = Sandbox::with(NODE, SETTINGS);
     let mut kinds = Vec::from(KINDS);
     kinds.retain(Kind::is_possible);
     let residents = residents(&sandbox);
-    let mut record = File::create(plan.record).expect("the record");
-    let header = FIGURES.map(|(name, _)| name).join(",");
-    writeln!(
-        record,
-        "seconds,disturbance,quiet,launches,{header},collisions"
-    )
-    .expect("the record");
+    let mut record = File::create(record).expect("the record");
+    let figures = FIGURES.map(|(name, _)| name).join(",");
+    let header = format!("seconds,disturbance,quiet,launches,{figures},collisions");
+    writeln!(record, "{header}").expect("the record");
     let mut soak = Soak {
-        plan,
         sandbox: &sandbox,
-        traffic: Traffic::new(&sandbox, plan.seed),
+        traffic: Traffic::new(&sandbox, seed),
         began: Instant::now(),
         record,
         alone: at_rest(&sandbox),
@@ -95,10 +87,11 @@ pub fn soak(plan: &Plan) {
         quiet: Vec::new(),
         collisions: 0,
         faults: 0,
+        stranger: None,
     };
-    println!("seed {}; residents: {:?}", plan.seed, soak.alone);
+    println!("residents: {:?}", soak.alone);
     for kind in kinds.iter().cycle() {
-        if soak.began.elapsed() >= plan.length {
+        if soak.began.elapsed() >= length {
             break;
         }
         soak.disturb(kind);
@@ -166,41 +159,33 @@ impl Soak<'_> {
 
     /// One disturbance, with launches all the time, until the last of them has ended.
     fn disturb(&mut self, kind: &Kind) {
-        let (over, gate, began) = (AtomicBool::new(false), Mutex::new(()), Instant::now());
-        let disturbance = Disturbance {
-            sandbox: self.sandbox,
-            over: &over,
-            gate: &gate,
-            clock: self.traffic.clock.clone(),
-            random: crate::random::Random::new(self.traffic.random.below(u64::from(u32::MAX))),
-        };
+        let (began, mut recorded) = (Instant::now(), Instant::now());
+        let period = Duration::from_secs(number("SOAK_PERIOD", 15));
+        let pace = Duration::from_millis(number("SOAK_PACE", 250));
         let mut running: Vec<(Way, Running)> = Vec::new();
-        let mut recorded = Instant::now();
-        std::thread::scope(|scope| {
-            let _over = Over(&over);
-            let disturbing = scope.spawn(|| disturbance.run(kind));
-            while began.elapsed() < self.plan.period {
-                // Mostly one at once, now and then more than there are devices.
-                let crowd = match self.traffic.random.below(20) {
-                    0 => 12,
-                    _ => 1,
-                };
-                let held = gate.lock().unwrap_or_else(PoisonError::into_inner);
-                for _ in 0..crowd {
-                    let (way, command) = self.traffic.next(self.sandbox, kind);
-                    running.push((way, command.spawn()));
-                }
-                drop(held);
-                self.collect(&mut running, kind);
-                if recorded.elapsed() > Duration::from_secs(5) {
-                    recorded = Instant::now();
-                    self.write(kind, &Look::take(self.sandbox), 0);
-                }
-                std::thread::sleep(self.plan.pace);
+        while began.elapsed() < period {
+            // Mostly one at once, now and then more than there are devices.
+            let crowd = if self.traffic.random.below(20) == 0 {
+                12
+            } else {
+                1
+            };
+            for _ in 0..crowd {
+                let (way, command) = self.traffic.next(self.sandbox, kind);
+                running.push((way, command.spawn()));
             }
-            over.store(true, Ordering::Relaxed);
-            disturbing.join().expect("the disturbance");
-        });
+            if self.traffic.random.below(kind.one_in) == 0 {
+                (kind.act)(self);
+            }
+            self.collect(&mut running, kind);
+            if recorded.elapsed() > Duration::from_secs(5) {
+                recorded = Instant::now();
+                self.write(kind, &Look::take(self.sandbox), 0);
+            }
+            std::thread::sleep(pace);
+        }
+        self.stranger = None;
+        self.say_time(0);
         let all = wait::holds_within(Duration::from_secs(60), || {
             self.collect(&mut running, kind);
             std::thread::sleep(Duration::from_millis(20));
@@ -220,8 +205,7 @@ impl Soak<'_> {
             }
             match judge(kind, way, &program.wait()) {
                 Ok(end) => {
-                    let ends = self.ends.entry(kind.name).or_default();
-                    *ends.entry(end).or_default() += 1;
+                    *self.ends.entry((kind.name, end)).or_default() += 1;
                 }
                 Err(what) => self.fault(&what),
             }
@@ -259,11 +243,8 @@ impl Soak<'_> {
         let seconds = self.began.elapsed().as_secs_f64();
         let figures = look.figures.map(|figure| figure.to_string()).join(",");
         let (name, launches, met) = (kind.name, self.traffic.launches, self.collisions);
-        writeln!(
-            self.record,
-            "{seconds:.1},{name},{quiet},{launches},{figures},{met}"
-        )
-        .expect("the record");
+        let line = format!("{seconds:.1},{name},{quiet},{launches},{figures},{met}");
+        writeln!(self.record, "{line}").expect("the record");
     }
 
     /// Prints all figures, and fails if there was a fault or a figure grew.
@@ -271,8 +252,8 @@ impl Soak<'_> {
         let minutes = self.began.elapsed().as_secs_f64() / 60.0;
         let (launches, quiet) = (self.traffic.launches, self.quiet.len());
         println!("{minutes:.1} minutes, {launches} launches, {quiet} quiet moments");
-        for (kind, ends) in &self.ends {
-            println!("{kind}: {ends:?}");
+        for ((kind, end), count) in &self.ends {
+            println!("{kind}: {count} {end}");
         }
         // What the first tenth touches for the first time is no growth: the medians of the
         // first and the last third of the rest.
@@ -291,21 +272,7 @@ impl Soak<'_> {
                 grew.push(name);
             }
         }
-        assert!(
-            self.faults == 0,
-            "{} faults: see the lines FAULT",
-            self.faults
-        );
+        assert_eq!(self.faults, 0, "see the lines FAULT");
         assert!(grew.is_empty(), "these grew: {grew:?}");
-    }
-}
-
-/// Says that the threads beside this one have to end, also after a panic.
-#[derive(Debug)]
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }

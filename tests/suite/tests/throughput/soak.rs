@@ -1,33 +1,14 @@
 //! Long runs, only when asked for: `make soak`, ordinary traffic under one disturbance
 //! after the other, and `make storms`, one storm after the other.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use getgpu_tests::on_target;
-use getgpu_tests::soak::{Plan, soak};
+use getgpu_tests::soak::{number, soak};
 use getgpu_tests::storm::{Ways, storm};
 
-fn number(name: &str, otherwise: u64) -> u64 {
-    let set = std::env::var(name).ok();
-    set.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
-
-/// SOAK_MINUTES (60), SOAK_PACE milliseconds between two launches, SOAK_PERIOD seconds of
-/// each disturbance; the record goes to SOAK_CSV.
 #[test]
 #[ignore = "takes as long as it is told to"]
 fn a_soak_leaves_nothing_behind_and_nothing_grows() {
     let _turn = crate::GROUPS.enter(module_path!());
-    let record = std::env::var_os("SOAK_CSV").map_or_else(|| on_target("soak.csv"), PathBuf::from);
-    soak(&Plan {
-        length: Duration::from_secs(60 * number("SOAK_MINUTES", 60)),
-        period: Duration::from_secs(number("SOAK_PERIOD", 15)),
-        pace: Duration::from_millis(number("SOAK_PACE", 250)),
-        seed: number("SOAK_SEED", 1),
-        record: &record,
-    });
-    println!("recorded in {}", record.display());
+    soak();
 }
 
 /// STORMS (1,000) from seed STORM_SEED (100) on, of 400 launches each, on small and large
