@@ -40,14 +40,17 @@ fn node() -> Sandbox {
 
 /// A line of the page, and the files that it takes beside the job. PREFIX is what is put before
 /// a job, LIST the same with semicolons between the words.
-struct Recipe<'a> {
+struct Recipe {
     /// What the page says.
-    page: &'a [&'a str],
-    files: &'a [(&'a str, &'a str)],
-    line: &'a str,
+    page: &'static [&'static str],
+    files: &'static [(&'static str, &'static str)],
+    line: &'static str,
+    jobs: usize,
+    /// Where its tools are; none where some are missing, which has been said then.
+    bin: fn() -> Option<PathBuf>,
 }
 
-impl Recipe<'_> {
+impl Recipe {
     fn run(&self, prefix: &str, flags: &str, fails: &str, bin: &Path) -> (Sandbox, Outcome) {
         let sandbox = node();
         let list = prefix.replace(' ', ";");
@@ -65,10 +68,11 @@ impl Recipe<'_> {
         (sandbox, outcome)
     }
 
-    /// Each of `jobs` jobs has a device to itself, or a half of one, and a failing job fails
-    /// the launcher as it does without cudawrap. Its tools are in `bin`.
-    #[track_caller]
-    fn leases(&self, jobs: usize, bin: &Path) {
+    /// Each job has a device to itself, or a half of one, and a failing job fails the launcher
+    /// as it does without cudawrap.
+    fn leases(&self) {
+        let Some(bin) = (self.bin)() else { return };
+        let (bin, jobs) = (bin.as_path(), self.jobs);
         self.page.iter().for_each(|text| documented(text));
         for (prefix, flags) in [(LEASED, ""), ("cudawrap --share 1/2 --wait --", "--max 2")] {
             let (sandbox, outcome) = self.run(prefix, flags, "", bin);
@@ -83,37 +87,98 @@ impl Recipe<'_> {
         }
         let failed = self.run(LEASED, "", "1", bin).1.code();
         let plain = self.run("env", "--shared", "1", bin).1.code();
-        assert_eq!(failed, plain, "status of a failing job");
-        assert_ne!(failed, Some(0));
-    }
-
-    /// The same of eight jobs by tools of the machine.
-    #[track_caller]
-    fn leases_by(&self, tools: &[&'static str]) {
-        if !tools.iter().any(|tool| skip::lacks(&[Need::Tool(tool)])) {
-            self.leases(JOBS, Path::new("/usr/bin"));
-        }
+        assert_eq!(failed, plain, "status of a failing job: {}", self.line);
+        assert_ne!(failed, Some(0), "{}", self.line);
     }
 }
 
-#[test]
-fn xargs() {
-    let recipe = Recipe {
-        page: &[r"xargs -P16 -I{} cudawrap --wait -- ./job {}"],
-        files: &[],
+/// Where tools of the machine are.
+fn of_the_machine(tools: &[&'static str]) -> Option<PathBuf> {
+    let missing = tools.iter().any(|tool| skip::lacks(&[Need::Tool(tool)]));
+    (!missing).then(|| "/usr/bin".into())
+}
+
+/// Those of the cargo that runs this test.
+fn cargos() -> Option<PathBuf> {
+    if !cfg!(all(target_arch = "x86_64", target_env = "gnu")) {
+        skip::say("the line for cargo is for x86_64");
+        return None;
+    }
+    let cargo = PathBuf::from(std::env::var_os("CARGO").unwrap_or_default());
+    let bin = cargo.parent().filter(|bin| bin.join("rustc").exists());
+    if bin.is_none() {
+        skip::say("not run by cargo, or rustc is elsewhere");
+    }
+    bin.map(Path::to_owned)
+}
+
+/// Runs the job whose number its file's name ends with.
+const CARGO_TEST: &str = "#[test] fn job() { let name = file!(); \
+    let number = &name[name.len() - 4..name.len() - 3]; \
+    assert!(std::process::Command::new(\"./job\").arg(number).status().unwrap().success()) }";
+
+/// CMAKE_TEST_LAUNCHER is for tests that are programs of the project; cargo runs a test program
+/// at a time.
+#[rustfmt::skip]
+const RECIPES: [Recipe; 9] = [
+    Recipe { page: &[r"xargs -P16 -I{} cudawrap --wait -- ./job {}"], files: &[],
         line: "seq 0 7 | xargs -P16 -I{} PREFIX ./job {}",
-    };
-    recipe.leases_by(&[]);
-}
+        jobs: JOBS, bin: || of_the_machine(&[]) },
+    Recipe { page: &["parallel -j16 cudawrap --wait -- ./job {} ::: "], files: &[],
+        line: "parallel --will-cite -j16 PREFIX ./job {} ::: $(seq 0 7)",
+        jobs: JOBS, bin: || of_the_machine(&["parallel"]) },
+    Recipe { page: &[r#"make -j16 RUN="cudawrap --wait --""#, "$(RUN) ./job $@"],
+        files: &[("Makefile", "all: 0 1 2 3 4 5 6 7\n\
+            0 1 2 3 4 5 6 7:\n\t$(RUN) ./job $@\n.PHONY: all 0 1 2 3 4 5 6 7\n")],
+        line: "make -sj16 RUN='PREFIX'",
+        jobs: JOBS, bin: || of_the_machine(&["make"]) },
+    Recipe { page: &[r#"cmake -B build -DCMAKE_TEST_LAUNCHER="cudawrap;--wait;--""#,
+            "ctest --test-dir build -j16"],
+        files: &[("job.c", "#include <unistd.h>\n\
+            int main(int c, char **v) { execv(JOB, v); return 127; }\n"),
+            ("CMakeLists.txt", "cmake_minimum_required(VERSION 3.29)\nproject(jobs C)\n\
+            enable_testing()\nadd_executable(run job.c)\n\
+            target_compile_definitions(run PRIVATE JOB=\"${CMAKE_SOURCE_DIR}/job\")\n\
+            foreach(n RANGE 7)\nadd_test(NAME job${n} COMMAND run ${n})\nendforeach()\n")],
+        line: "cmake -B build -DCMAKE_TEST_LAUNCHER='LIST' && make -sC build && \
+            ctest --test-dir build -j16",
+        jobs: JOBS, bin: || of_the_machine(&["make", "cc"]).and_then(|_| tool("cmake")) },
+    Recipe { page: &[r#"meson test -C build --wrapper "cudawrap --wait --""#],
+        files: &[("meson.build", "project('jobs')\njob = find_program('./job')\n\
+            foreach n : range(8)\n\
+            test('job@0@'.format(n), job, args: [n.to_string()])\nendforeach\n")],
+        line: "meson setup build && meson test -C build --wrapper 'PREFIX'",
+        jobs: JOBS, bin: || tool("meson").and_then(|_| tool("ninja")) },
+    Recipe { page: &[r#"just --set run "cudawrap --wait --" all"#,
+            r#"`run := ""` and recipes `{{run}} ./job`"#],
+        files: &[("justfile", "run := \"\"\nall:\n    \
+            {{run}} ./job 0 & {{run}} ./job 2 & {{run}} ./job 3 & wait\n    {{run}} ./job 4\n    \
+            {{run}} ./job 5\n    {{run}} ./job 6\n    {{run}} ./job 7\n    {{run}} ./job 1\n")],
+        line: "just --set run 'PREFIX' all",
+        jobs: JOBS, bin: || tool("rust-just") },
+    Recipe {
+        page: &[r#"CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="cudawrap --wait --" cargo test"#],
+        files: &[("Cargo.toml", "[package]\nname = \"jobs\"\nedition = \"2021\"\n[workspace]\n"),
+            ("src/lib.rs", ""), ("tests/job0.rs", CARGO_TEST), ("tests/job1.rs", CARGO_TEST)],
+        line: "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='PREFIX' cargo test --offline --tests",
+        jobs: 2, bin: cargos },
+    Recipe { page: &[r#"shell: "cudawrap --wait -- ./job {wildcards.n}""#],
+        files: &[("Snakefile", "rule all:\n    input: expand(\"out{n}\", n=range(8))\n\
+            rule job:\n    output: \"out{n}\"\n    \
+            shell: \"PREFIX ./job {wildcards.n} && touch {output}\"\n")],
+        line: "snakemake -j8 -q all",
+        jobs: JOBS, bin: || tool("snakemake") },
+    Recipe { page: &[r#"export GPU_LEASE_CMD="cudawrap --wait --""#, "`$GPU_LEASE_CMD ./job`"],
+        files: &[],
+        line: "export GPU_LEASE_CMD='PREFIX'; \
+            for n in 0 2 3 4 5 6 7; do $GPU_LEASE_CMD ./job $n & done; \
+            $GPU_LEASE_CMD ./job 1; s=$?; wait; exit $s",
+        jobs: JOBS, bin: || of_the_machine(&[]) },
+];
 
 #[test]
-fn gnu_parallel() {
-    let recipe = Recipe {
-        page: &["parallel -j16 cudawrap --wait -- ./job {} ::: "],
-        files: &[],
-        line: "parallel --will-cite -j16 PREFIX ./job {} ::: $(seq 0 7)",
-    };
-    recipe.leases_by(&["parallel"]);
+fn each_launcher_gives_each_job_a_device_or_a_half_of_one() {
+    RECIPES.iter().for_each(Recipe::leases);
 }
 
 /// A line for each job, four of them on a device.
@@ -136,125 +201,6 @@ fn a_file_of_commands() {
         assert_eq!(runs.len(), JOBS, "{tool}: {outcome:#?}");
         sandbox.assert_clean(Duration::from_secs(10));
     }
-}
-
-#[test]
-fn make() {
-    let text =
-        "all: 0 1 2 3 4 5 6 7\n0 1 2 3 4 5 6 7:\n\t$(RUN) ./job $@\n.PHONY: all 0 1 2 3 4 5 6 7\n";
-    let recipe = Recipe {
-        page: &[r#"make -j16 RUN="cudawrap --wait --""#, "$(RUN) ./job $@"],
-        files: &[("Makefile", text)],
-        line: "make -sj16 RUN='PREFIX'",
-    };
-    recipe.leases_by(&["make"]);
-}
-
-/// CMAKE_TEST_LAUNCHER is for tests that are programs of the project.
-#[test]
-fn ctest() {
-    if skip::lacks(&[Need::Tool("make"), Need::Tool("cc")]) {
-        return;
-    }
-    let Some(bin) = tool("cmake") else {
-        return;
-    };
-    let job = "#include <unistd.h>\nint main(int c, char **v) { execv(JOB, v); return 127; }\n";
-    let text = "cmake_minimum_required(VERSION 3.29)\nproject(jobs C)\nenable_testing()\n\
-        add_executable(run job.c)\n\
-        target_compile_definitions(run PRIVATE JOB=\"${CMAKE_SOURCE_DIR}/job\")\n\
-        foreach(n RANGE 7)\nadd_test(NAME job${n} COMMAND run ${n})\nendforeach()\n";
-    let recipe = Recipe {
-        page: &[
-            r#"cmake -B build -DCMAKE_TEST_LAUNCHER="cudawrap;--wait;--""#,
-            "ctest --test-dir build -j16",
-        ],
-        files: &[("job.c", job), ("CMakeLists.txt", text)],
-        line: "cmake -B build -DCMAKE_TEST_LAUNCHER='LIST' && make -sC build && \
-            ctest --test-dir build -j16",
-    };
-    recipe.leases(JOBS, &bin);
-}
-
-#[test]
-fn meson() {
-    let (Some(bin), Some(_)) = (tool("meson"), tool("ninja")) else {
-        return;
-    };
-    let text = "project('jobs')\njob = find_program('./job')\n\
-        foreach n : range(8)\ntest('job@0@'.format(n), job, args: [n.to_string()])\nendforeach\n";
-    let recipe = Recipe {
-        page: &[r#"meson test -C build --wrapper "cudawrap --wait --""#],
-        files: &[("meson.build", text)],
-        line: "meson setup build && meson test -C build --wrapper 'PREFIX'",
-    };
-    recipe.leases(JOBS, &bin);
-}
-
-#[test]
-fn just() {
-    let Some(bin) = tool("rust-just") else {
-        return;
-    };
-    let text = "run := \"\"\nall:\n    {{run}} ./job 0 & {{run}} ./job 2 & {{run}} ./job 3 & wait\n    \
-        {{run}} ./job 4\n    {{run}} ./job 5\n    {{run}} ./job 6\n    {{run}} ./job 7\n    \
-        {{run}} ./job 1\n";
-    let recipe = Recipe {
-        page: &[
-            r#"just --set run "cudawrap --wait --" all"#,
-            r#"`run := ""` and recipes `{{run}} ./job`"#,
-        ],
-        files: &[("justfile", text)],
-        line: "just --set run 'PREFIX' all",
-    };
-    recipe.leases(JOBS, &bin);
-}
-
-/// Cargo runs a test program at a time.
-#[test]
-fn cargo() {
-    if !cfg!(all(target_arch = "x86_64", target_env = "gnu")) {
-        skip::say("the line is for x86_64");
-        return;
-    }
-    let cargo = PathBuf::from(std::env::var_os("CARGO").unwrap_or_default());
-    let Some(bin) = cargo.parent().filter(|bin| bin.join("rustc").exists()) else {
-        skip::say("not run by cargo, or rustc is elsewhere");
-        return;
-    };
-    let package = "[package]\nname = \"jobs\"\nedition = \"2021\"\n[workspace]\n";
-    let recipe = Recipe {
-        page: &[r#"CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="cudawrap --wait --" cargo test"#],
-        files: &[
-            ("Cargo.toml", package),
-            ("src/lib.rs", ""),
-            ("tests/job0.rs", CARGO_TEST),
-            ("tests/job1.rs", CARGO_TEST),
-        ],
-        line: "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='PREFIX' cargo test --offline --tests",
-    };
-    recipe.leases(2, bin);
-}
-
-/// Runs the job whose number its file's name ends with.
-const CARGO_TEST: &str = "#[test] fn job() { let name = file!(); \
-    let number = &name[name.len() - 4..name.len() - 3]; \
-    assert!(std::process::Command::new(\"./job\").arg(number).status().unwrap().success()) }";
-
-#[test]
-fn snakemake() {
-    let Some(bin) = tool("snakemake") else {
-        return;
-    };
-    let text = "rule all:\n    input: expand(\"out{n}\", n=range(8))\n\
-        rule job:\n    output: \"out{n}\"\n    \
-        shell: \"PREFIX ./job {wildcards.n} && touch {output}\"\n";
-    let recipe = Recipe {
-        page: &[r#"shell: "cudawrap --wait -- ./job {wildcards.n}""#],
-        files: &[("Snakefile", text)],
-        line: "snakemake -j8 -q all",
-    };
-    recipe.leases(JOBS, &bin);
 }
 
 #[test]
@@ -286,21 +232,6 @@ fn hyperfine_measures_on_one_device() {
     sandbox.shell("bash", line).run().exits(0);
     assert_eq!(sandbox.runs_by_device().len(), 1);
     sandbox.assert_clean(Duration::from_secs(2));
-}
-
-#[test]
-fn the_projects_variable() {
-    let recipe = Recipe {
-        page: &[
-            r#"export GPU_LEASE_CMD="cudawrap --wait --""#,
-            "`$GPU_LEASE_CMD ./job`",
-        ],
-        files: &[],
-        line: "export GPU_LEASE_CMD='PREFIX'; \
-            for n in 0 2 3 4 5 6 7; do $GPU_LEASE_CMD ./job $n & done; \
-            $GPU_LEASE_CMD ./job 1; s=$?; wait; exit $s",
-    };
-    recipe.leases_by(&[]);
 }
 
 /// Runs a program of tests/python/launchers: eight jobs by four workers.
