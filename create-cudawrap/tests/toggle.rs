@@ -135,8 +135,8 @@ fn race(sandbox: &Sandbox, exe: &Path, kind: Kind) {
     println!(
         "row 9: {kind:?}: {} of {} starts failed during {} toggles and {upgrades} upgrades, of which {} were lost",
         failed.len(),
-        harness::thousands(total),
-        harness::thousands(toggles),
+        total,
+        toggles,
         lost.into_inner(),
     );
     assert!(

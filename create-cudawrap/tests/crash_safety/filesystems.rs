@@ -47,7 +47,7 @@ fn all_on(kind: Kind, injections: &AtomicUsize) {
 
 #[test]
 fn on_every_file_system_the_path_runs_whatever_call_fails() {
-    let _turn = crate::GROUPS.enter(module_path!());
+    let _turn = harness::turn();
     if crate::support::inject::lacks() {
         return;
     }
@@ -71,7 +71,7 @@ fn on_every_file_system_the_path_runs_whatever_call_fails() {
     let names: Vec<_> = kinds.iter().map(|kind| kind.name()).collect();
     println!(
         "row 8: {} injections on {}: every path ran, every second run completed, every undo gave the same file",
-        harness::thousands(injections),
+        injections,
         names.join(", ")
     );
     assert!(

@@ -1,5 +1,5 @@
 //! create-cudawrap killed or failed at its system calls, and power cuts: the path always
-//! runs. Each module is heavy in full size; `make torture` runs them one after the other.
+//! runs. Each module starts a process for each processor, so they run one after the other.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -11,6 +11,3 @@ mod support;
 
 mod filesystems;
 mod powercut;
-
-/// Each module starts a process for each processor: one module at a time.
-static GROUPS: harness::Groups = harness::Groups::new();

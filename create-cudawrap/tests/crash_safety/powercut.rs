@@ -173,7 +173,7 @@ fn all_on(disk: &Disk) -> usize {
 
 #[test]
 fn a_power_cut_at_any_step_leaves_a_path_that_runs() {
-    let _turn = crate::GROUPS.enter(module_path!());
+    let _turn = harness::turn();
     if lacks(&[Need::Mounts]) || crate::support::inject::lacks() {
         return;
     }

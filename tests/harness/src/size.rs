@@ -11,16 +11,3 @@ pub fn full() -> bool {
 pub fn size(reduced: usize, full: usize) -> usize {
     if self::full() { full } else { reduced }
 }
-
-/// A number as people read it: `1,234,567`.
-pub fn thousands(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}

@@ -2,6 +2,7 @@
 //! pauses are only there to leave the processor to others; no test relies on their
 //! length.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Long enough for anything that does happen, on a machine under load.
@@ -46,4 +47,11 @@ pub fn throughout(time: Duration, what: &str, mut holds: impl FnMut() -> bool) {
         assert!(holds(), "not true after {:?}: {what}", began.elapsed());
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// For tests that fill the machine or whose figures need it: of those in one binary that call
+/// it, one at a time goes on, until it drops what it is given.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,38 +4,25 @@
 use getgpu_tests::storm::{Ways, storm};
 use harness::size;
 
+/// As much in the full size, the seed last.
+#[track_caller]
+fn launch(node: &str, ways: Ways, launches: [usize; 2], least: [usize; 2], seed: u64) {
+    let _turn = harness::turn();
+    let [launches, least] = [launches, least].map(|[reduced, full]| size(reduced, full) as u64);
+    storm(node, ways, launches, least, seed);
+}
+
 #[test]
 fn launches_on_fifty_six_devices_never_meet() {
-    let _turn = crate::GROUPS.enter(module_path!());
-    storm(
-        "a100x8",
-        Ways::Ours,
-        size(300, 5000) as u64,
-        size(3000, 300) as u64,
-        1,
-    );
+    launch("a100x8", Ways::Ours, [300, 5000], [3000, 300], 1);
 }
 
 #[test]
 fn launches_on_seven_devices_never_meet() {
-    let _turn = crate::GROUPS.enter(module_path!());
-    storm(
-        "a100x1",
-        Ways::Ours,
-        size(300, 5000) as u64,
-        size(300, 0) as u64,
-        2,
-    );
+    launch("a100x1", Ways::Ours, [300, 5000], [300, 0], 2);
 }
 
 #[test]
 fn programs_that_nobody_wrapped_never_meet() {
-    let _turn = crate::GROUPS.enter(module_path!());
-    storm(
-        "a100x8",
-        Ways::Unwrapped,
-        size(200, 2000) as u64,
-        size(3000, 600) as u64,
-        3,
-    );
+    launch("a100x8", Ways::Unwrapped, [200, 2000], [3000, 600], 3);
 }

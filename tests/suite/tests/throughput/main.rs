@@ -9,6 +9,3 @@
 mod launches;
 mod packing;
 mod soak;
-
-/// Storms, launches and packed repetitions fill the machine: one kind at a time.
-static GROUPS: harness::Groups = harness::Groups::new();

@@ -24,7 +24,7 @@ fn quarter(sandbox: &Sandbox, number: u64, time: &str) -> Command {
 
 #[test]
 fn forty_quarters_on_seven_devices() {
-    let _turn = crate::GROUPS.enter(module_path!());
+    let _turn = harness::turn();
     let sandbox = Sandbox::new("a100x1");
     // While it fills: the counts of devices differ by one at most, at each of the 28
     // steps.
@@ -64,7 +64,7 @@ fn forty_quarters_on_seven_devices() {
 
 #[test]
 fn a_hundred_and_forty_in_line_for_seven() {
-    let _turn = crate::GROUPS.enter(module_path!());
+    let _turn = harness::turn();
     let sandbox = Sandbox::new("a100x1");
     let start = |_| sandbox.leased().args(["--tag", "first"]).spawn();
     let first: Vec<Running> = (0..7).map(start).collect();
@@ -132,7 +132,7 @@ fn a_hundred_and_forty_in_line_for_seven() {
 
 #[test]
 fn twenty_who_want_two_at_a_time_are_all_served_in_turn() {
-    let _turn = crate::GROUPS.enter(module_path!());
+    let _turn = harness::turn();
     let sandbox = Sandbox::with("a100x1", "linger = '50ms'\nreserve_for = '10s'");
     let script = |number: u64| {
         format!(

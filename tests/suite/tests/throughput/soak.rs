@@ -7,7 +7,7 @@ use getgpu_tests::storm::{Ways, storm};
 #[test]
 #[ignore = "takes as long as it is told to"]
 fn a_soak_leaves_nothing_behind_and_nothing_grows() {
-    let _turn = crate::GROUPS.enter(module_path!());
+    let _turn = harness::turn();
     soak();
 }
 
@@ -16,7 +16,7 @@ fn a_soak_leaves_nothing_behind_and_nothing_grows() {
 #[test]
 #[ignore = "takes as long as it is told to"]
 fn storms_one_after_the_other_leave_nothing_behind() {
-    let _turn = crate::GROUPS.enter(module_path!());
+    let _turn = harness::turn();
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let children = || {
         let path = format!("/proc/self/task/{}/children", nix::unistd::gettid());
