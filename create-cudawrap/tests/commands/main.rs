@@ -11,7 +11,6 @@ mod support;
 
 mod debian_packages;
 mod link_directories;
-mod oddities;
 mod options;
 mod refusals;
 mod state_rows;

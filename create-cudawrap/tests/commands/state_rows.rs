@@ -6,6 +6,7 @@ use crate::support::Sandbox;
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) files: fn(&Sandbox),
+    /// Its words, up to a `(` or to a `)`.
     pub(crate) status: &'static str,
     pub(crate) attention: bool,
     /// The names in `app` afterwards, and what `x` prints; or a word of the refusal.
@@ -22,7 +23,7 @@ fn app(s: &Sandbox) {
     s.script("app/x", "one");
 }
 
-pub(crate) fn hidden(s: &Sandbox) {
+fn hidden(s: &Sandbox) {
     s.script("app/CUDAWRAP_x", "one");
 }
 
@@ -43,6 +44,13 @@ fn migtools(s: &Sandbox) {
 fn gone(s: &Sandbox, name: &str) {
     s.link("/nowhere/cudawrap", name);
 }
+
+/// It is said what is there and where the program is, and both are left alone.
+#[rustfmt::skip]
+const LEFT_ALONE: Row = Row { name: "", files: |_| (), status: "", attention: true,
+    wrap: Err("; the program is CUDAWRAP_name beside it"),
+    repair: Err("; the program is CUDAWRAP_name beside it"),
+    undo: Err("; the program is CUDAWRAP_name beside it") };
 
 #[rustfmt::skip]
 pub(crate) const ROWS: &[Row] = &[
@@ -142,4 +150,20 @@ pub(crate) const ROWS: &[Row] = &[
     Row { name: "link that leads nowhere", files: |s| s.link("nothing", "app/x"), status: "broken",
         attention: true, wrap: Err("leads to no file"), repair: Err("leads to no file"),
         undo: Ok(("x", "")) },
+    // What may take the link's place and is no newer program; other forms of files are told apart
+    // by the unit tests of `state` and `executable`.
+    Row { name: "a copy of create-cudawrap over it",
+        files: |s| (hidden(s), s.run_sh("cp bin/create-cudawrap app/x")).1,
+        status: "broken (a copy of create-cudawrap; the program is CUDAWRAP_name beside it",
+        ..LEFT_ALONE },
+    Row { name: "a file that cannot be started over it",
+        files: |s| (hidden(s), s.run_sh("echo data >app/x")).1,
+        status: "broken (not executable; the program is CUDAWRAP_name beside it", ..LEFT_ALONE },
+    Row { name: "a link over it to a script that runs the program",
+        files: |s| (hidden(s), s.program("links/s", "#!/bin/sh\nexec /x/CUDAWRAP_x\n"),
+            s.link("../links/s", "app/x")).2,
+        status: "broken (a script that names CUDAWRAP_, so not a newer program; \
+            the program is CUDAWRAP_name beside it", ..LEFT_ALONE },
+    Row { name: "a directory over it", files: |s| (hidden(s), s.run_sh("mkdir app/x")).1,
+        status: "broken (a directory; the program is CUDAWRAP_name beside it", ..LEFT_ALONE },
 ];

@@ -78,14 +78,6 @@ impl Sandbox {
         (meta.dev(), meta.ino(), meta.size())
     }
 
-    /// A listing without times.
-    pub(crate) fn identities(&self, listing: &[String]) -> Vec<String> {
-        listing
-            .iter()
-            .map(|line| line.rsplit_once(' ').unwrap().0.to_owned())
-            .collect()
-    }
-
     /// All names below `dir`, with what they are.
     pub(crate) fn listing(&self, dir: &str) -> Vec<String> {
         let show = |entry: std::fs::DirEntry| {
@@ -129,12 +121,9 @@ impl Sandbox {
     /// when it is executed.
     pub(crate) fn program(&self, name: &str, text: &str) {
         let path = self.path(name);
-        let made = Command::new("sh")
-            .args(["-c", "printf %s \"$2\" > \"$1\" && chmod 755 \"$1\"", "sh"])
-            .args([path.as_os_str(), OsStr::new(text)])
-            .uid_of_tests()
-            .status();
-        assert!(made.unwrap().success());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "printf %s \"$2\" > \"$1\" && chmod 755 \"$1\"", "sh"]);
+        said(as_user(&mut shell).args([path.as_os_str(), OsStr::new(text)])).exits(0);
     }
 
     pub(crate) fn link(&self, text: impl AsRef<Path>, name: &str) {
@@ -162,7 +151,7 @@ impl Sandbox {
             .env("XDG_STATE_HOME", self.path("state"))
             .env("GETGPU_CONFIG", self.path("config.toml"))
             .stdin(Stdio::null());
-        command.uid_of_tests();
+        as_user(&mut command);
         command
     }
 
@@ -227,16 +216,10 @@ pub(crate) fn said(command: &mut Command) -> Outcome {
     Outcome::of(command)
 }
 
-trait AsUser {
-    fn uid_of_tests(&mut self) -> &mut Self;
-}
-
-impl AsUser for Command {
-    fn uid_of_tests(&mut self) -> &mut Self {
-        if is_root() {
-            self.uid(USER).gid(USER)
-        } else {
-            self
-        }
+/// As the user of the tests.
+fn as_user(command: &mut Command) -> &mut Command {
+    if is_root() {
+        command.uid(USER).gid(USER);
     }
+    command
 }
