@@ -34,24 +34,52 @@ pub(crate) fn device(handle: Handle) -> Target {
     Target::Handle(handle as usize)
 }
 
-/// Functions with a device and one place for the answer.
+/// Functions with one place for the answer behind their arguments, and what they are about.
 macro_rules! getters {
-    ($($name:ident: $out:ty = $answer:expr;)*) => {$(
+    ($($name:ident($($argument:ident: $type:ty),*): $out:ty = $target:expr, $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(handle: Handle, out: *mut $out) -> c_int {
+        unsafe extern "C" fn $name($($argument: $type,)* out: *mut $out) -> c_int {
             // SAFETY: the caller vouches for `out`.
-            unsafe { put_answer(stringify!($name), &device(handle), out, $answer) }
+            unsafe { put_answer(stringify!($name), &$target, out, $answer) }
         }
     )*};
 }
 
-/// Functions with a device and a buffer for a text.
-macro_rules! texts {
-    ($($name:ident = $answer:expr;)*) => {$(
+/// The same for a device alone.
+macro_rules! device_getters {
+    ($($name:ident: $out:ty = $answer:expr;)*) => {
+        getters! { $($name(handle: Handle): $out = device(handle), $answer;)* }
+    };
+}
+
+/// Functions with two places for the answer.
+macro_rules! pairs {
+    ($($name:ident: $out:ty = $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(handle: Handle, out: *mut c_char, length: c_uint) -> c_int {
+        unsafe extern "C" fn $name(handle: Handle, one: *mut $out, other: *mut $out) -> c_int {
+            let reply = LIBRARY.enter(stringify!($name), &device(handle)).and_then(|entered| {
+                if let Lie::Noise(mut noise) = entered.lie {
+                    // SAFETY: the caller vouches for both.
+                    return unsafe {
+                        copy::put_noise(one, &mut noise).and(copy::put_noise(other, &mut noise))
+                    };
+                }
+                let (first, second) = LIBRARY.answer(|session| $answer(session, entered.device))?;
+                // SAFETY: the caller vouches for both.
+                unsafe { copy::put(one, first).and(copy::put(other, second)) }
+            });
+            code(reply)
+        }
+    )*};
+}
+
+/// Functions with a buffer for a text behind their arguments.
+macro_rules! texts {
+    ($($name:ident($($argument:ident: $type:ty),*) = $target:expr, $answer:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $type,)* out: *mut c_char, length: c_uint) -> c_int {
             // SAFETY: the caller vouches for `out` and `length`.
-            unsafe { put_text(stringify!($name), &device(handle), out, length, $answer) }
+            unsafe { put_text(stringify!($name), &$target, out, length, $answer) }
         }
     )*};
 }
@@ -113,20 +141,6 @@ extern "C" fn nvmlErrorString(result: c_int) -> *const c_char {
     codes::text(result).as_ptr()
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlSystemGetDriverVersion(out: *mut c_char, length: c_uint) -> c_int {
-    // SAFETY: the caller vouches for `out` and `length`.
-    unsafe {
-        put_text(
-            "nvmlSystemGetDriverVersion",
-            &Target::Node,
-            out,
-            length,
-            |s, _| Ok(s.node.driver.clone()),
-        )
-    }
-}
-
 /// Works before init too: it is about the library, not the driver.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlSystemGetNVMLVersion(out: *mut c_char, length: c_uint) -> c_int {
@@ -142,68 +156,11 @@ unsafe extern "C" fn nvmlSystemGetNVMLVersion(out: *mut c_char, length: c_uint) 
     })
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlSystemGetCudaDriverVersion(out: *mut c_int) -> c_int {
-    let answer = |_: &mut Session, _| Ok(CUDA);
-    // SAFETY: the caller vouches for `out`.
-    unsafe { put_answer("nvmlSystemGetCudaDriverVersion", &Target::Node, out, answer) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(out: *mut c_int) -> c_int {
-    let answer = |_: &mut Session, _| Ok(CUDA);
-    // SAFETY: the caller vouches for `out`.
-    unsafe {
-        put_answer(
-            "nvmlSystemGetCudaDriverVersion_v2",
-            &Target::Node,
-            out,
-            answer,
-        )
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlSystemGetProcessName(
-    pid: c_uint,
-    out: *mut c_char,
-    length: c_uint,
-) -> c_int {
-    let name = |_: &Session, _| {
-        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).map_err(|_| NOT_FOUND)
-    };
-    let first =
-        |s: &Session, d| name(s, d).map(|line| line.split('\0').next().unwrap_or("").to_owned());
-    // SAFETY: the caller vouches for `out` and `length`.
-    unsafe {
-        put_text(
-            "nvmlSystemGetProcessName",
-            &Target::Node,
-            out,
-            length,
-            first,
-        )
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetCount_v2(out: *mut c_uint) -> c_int {
-    let count = |s: &mut Session, _| Ok(u32::try_from(s.node.gpus.len()).unwrap_or(u32::MAX));
-    // SAFETY: the caller vouches for `out`.
-    unsafe { put_answer("nvmlDeviceGetCount_v2", &Target::Node, out, count) }
-}
-
 /// # Safety
 /// `out` is NULL or may be written to.
 unsafe fn put_handle(function: &str, target: &Target, out: *mut Handle) -> c_int {
     // SAFETY: as this function's.
     unsafe { put_answer(function, target, out, |s, d| Ok(s.handle(d) as Handle)) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, out: *mut Handle) -> c_int {
-    // SAFETY: the caller vouches for `out`.
-    unsafe { put_handle("nvmlDeviceGetHandleByIndex_v2", &Target::Index(index), out) }
 }
 
 #[unsafe(no_mangle)]
@@ -227,26 +184,39 @@ unsafe extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
-    handle: Handle,
-    index: c_uint,
-    out: *mut Handle,
-) -> c_int {
-    let function = "nvmlDeviceGetMigDeviceHandleByIndex";
-    let target = Target::Slot(handle as usize, index);
-    let answer = |s: &mut Session, d| Ok(s.mig_by_index(d, index)? as Handle);
-    // SAFETY: the caller vouches for `out`.
-    unsafe { put_answer(function, &target, out, answer) }
+/// The name of the program that a process runs.
+fn program_of(pid: c_uint) -> Reply<String> {
+    let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).map_err(|_| NOT_FOUND)?;
+    Ok(line.split('\0').next().unwrap_or("").to_owned())
 }
 
 texts! {
-    nvmlDeviceGetName = Session::name;
-    nvmlDeviceGetUUID = Session::uuid;
-    nvmlDeviceGetSerial = |s, d| Ok(format!("13200{:08}", s.gpu(d)?.index + 1));
+    nvmlSystemGetDriverVersion() = Target::Node, |s, _| Ok(s.node.driver.clone());
+    nvmlSystemGetProcessName(pid: c_uint) = Target::Node, |_, _| program_of(pid);
+    nvmlDeviceGetName(handle: Handle) = device(handle), Session::name;
+    nvmlDeviceGetUUID(handle: Handle) = device(handle), Session::uuid;
+    nvmlDeviceGetSerial(handle: Handle) = device(handle),
+        |s, d| Ok(format!("13200{:08}", s.gpu(d)?.index + 1));
 }
 
 getters! {
+    nvmlSystemGetCudaDriverVersion(): c_int = Target::Node, |_, _| Ok(CUDA);
+    nvmlSystemGetCudaDriverVersion_v2(): c_int = Target::Node, |_, _| Ok(CUDA);
+    nvmlDeviceGetCount_v2(): c_uint = Target::Node, |s, _| Ok(s.node.gpus.len() as u32);
+    nvmlDeviceGetHandleByIndex_v2(index: c_uint): Handle = Target::Index(index),
+        |s, d| Ok(s.handle(d) as Handle);
+    nvmlDeviceGetMigDeviceHandleByIndex(handle: Handle, index: c_uint): Handle =
+        Target::Slot(handle as usize, index), |s, d| Ok(s.mig_by_index(d, index)? as Handle);
+    nvmlDeviceGetTemperature(handle: Handle, sensor: c_uint): c_uint = device(handle),
+        |s, d| if sensor == 0 { Ok(30 + s.gpu(d)?.index) } else { Err(INVALID_ARGUMENT) };
+}
+
+pairs! {
+    nvmlDeviceGetMigMode: c_uint = Session::mig_mode;
+    nvmlDeviceGetCudaComputeCapability: c_int = |s: &mut Session, d| Ok(s.gpu(d)?.cuda);
+}
+
+device_getters! {
     nvmlDeviceGetDeviceHandleFromMigDeviceHandle: Handle = |s, d| Ok(s.parent_handle(d)? as Handle);
     nvmlDeviceGetIndex: c_uint = |s, d| s.index(d);
     nvmlDeviceGetMinorNumber: c_uint = |s, d| Ok(s.gpu(d)?.index);
@@ -264,56 +234,6 @@ getters! {
     nvmlDeviceGetPowerUsage: c_uint = |s, d| s.gpu(d).map(|gpu| (60 + gpu.index) * 1000);
     nvmlDeviceGetConfComputeMemSizeInfo: [u64; 2] = |_, _| Err(NOT_SUPPORTED);
     nvmlDeviceGetRunningProcessDetailList: c_void = |_, _| Err(NOT_SUPPORTED);
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMigMode(
-    handle: Handle,
-    current: *mut c_uint,
-    pending: *mut c_uint,
-) -> c_int {
-    let reply = LIBRARY.enter("nvmlDeviceGetMigMode", &device(handle));
-    let reply = reply.and_then(|entered| {
-        if let Lie::Noise(mut noise) = entered.lie {
-            // SAFETY: the caller vouches for both.
-            return unsafe {
-                copy::put_noise(current, &mut noise).and(copy::put_noise(pending, &mut noise))
-            };
-        }
-        let (now, later) = LIBRARY.answer(|session| session.mig_mode(entered.device))?;
-        // SAFETY: the caller vouches for both.
-        unsafe { copy::put(current, now).and(copy::put(pending, later)) }
-    });
-    code(reply)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetTemperature(
-    handle: Handle,
-    sensor: c_uint,
-    out: *mut c_uint,
-) -> c_int {
-    let answer = |s: &mut Session, d| match (s.gpu(d)?.index, sensor) {
-        (index, 0) => Ok(30 + index),
-        _ => Err(INVALID_ARGUMENT),
-    };
-    // SAFETY: the caller vouches for `out`.
-    unsafe { put_answer("nvmlDeviceGetTemperature", &device(handle), out, answer) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
-    handle: Handle,
-    major: *mut c_int,
-    minor: *mut c_int,
-) -> c_int {
-    let reply = LIBRARY.call(
-        "nvmlDeviceGetCudaComputeCapability",
-        &device(handle),
-        |s, d| Ok(s.gpu(d)?.cuda),
-    );
-    // SAFETY: the caller vouches for both.
-    code(reply.and_then(|cuda| unsafe { copy::put(major, cuda.0).and(copy::put(minor, cuda.1)) }))
 }
 
 #[unsafe(no_mangle)]
