@@ -20,12 +20,13 @@ use std::ffi::{CStr, CString, c_void};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 /// SIGCHLDs that came, and children that their handler has reaped.
@@ -151,13 +152,12 @@ fn cuda(driver: &Driver, name: &str, value: &str) -> String {
     let status = |status: Option<i32>| status.map_or("missing".into(), |status| status.to_string());
     match name {
         "init" => driver.init().to_string(),
-        "version" | "count" => {
-            let function = if name == "version" {
-                c"cuDriverGetVersion"
-            } else {
-                c"cuDeviceGetCount"
-            };
-            let code = driver.call(function, [place, 0, 0]);
+        "version" => {
+            let code = driver.call(c"cuDriverGetVersion", [place, 0, 0]);
+            format!("{} {answer}", status(code))
+        }
+        "count" => {
+            let code = driver.call(c"cuDeviceGetCount", [place, 0, 0]);
             format!("{} {answer}", status(code))
         }
         "uuid" => driver.uuid().unwrap_or_else(|| "none".into()),
@@ -168,24 +168,19 @@ fn cuda(driver: &Driver, name: &str, value: &str) -> String {
 
 /// cuInit in `many` threads at once: their different results.
 fn at_once(driver: &Driver, many: usize) -> String {
-    let (barrier, library) = (Arc::new(Barrier::new(many)), driver.0 as usize);
-    let threads: Vec<_> = (0..many)
-        .map(|_| {
-            let barrier = Arc::clone(&barrier);
-            std::thread::spawn(move || {
+    let (barrier, library) = (Barrier::new(many), driver.0 as usize);
+    let mut results: Vec<String> = std::thread::scope(|scope| {
+        let start = |_| {
+            scope.spawn(|| {
                 barrier.wait();
-                Driver(library as *mut c_void).init()
+                Driver(library as *mut c_void).init().to_string()
             })
-        })
-        .collect();
-    let mut results: Vec<String> = threads
-        .into_iter()
-        .map(|thread| {
-            thread
-                .join()
-                .map_or("panic".into(), |status| status.to_string())
-        })
-        .collect();
+        };
+        let threads: Vec<_> = (0..many).map(start).collect();
+        let ends = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        ends.map(|end| end.unwrap_or_else(|_| "panic".into()))
+            .collect()
+    });
     results.dedup();
     results.join(",")
 }
@@ -193,43 +188,34 @@ fn at_once(driver: &Driver, many: usize) -> String {
 /// What has nothing to do with CUDA; none for a word that is not known.
 fn system(name: &str, value: &str, child: Option<i32>) -> Option<String> {
     let number = || value.parse::<u64>().unwrap_or(0);
-    let limit = |resource: u32, value: u64| {
-        let limit = libc::rlimit {
-            rlim_cur: value,
-            rlim_max: value,
-        };
-        // SAFETY: the structure is read by the call.
-        (unsafe { libc::setrlimit(resource, &raw const limit) }).to_string()
+    let limit = |resource| match setrlimit(resource, number(), number()) {
+        Ok(()) => "0".to_owned(),
+        Err(errno) => errno.to_string(),
     };
     Some(match name {
-        "visible" => {
-            let value = std::env::var("CUDA_VISIBLE_DEVICES");
-            value.map_or("unset".into(), |value| {
-                if value.is_empty() {
-                    "empty".into()
-                } else {
-                    value
-                }
-            })
-        }
+        "visible" => match std::env::var("CUDA_VISIBLE_DEVICES") {
+            Ok(value) if value.is_empty() => "empty".into(),
+            Ok(value) => value,
+            Err(_) => "unset".into(),
+        },
         "hook" => hook(),
-        "env" => format!(
-            "{value}={}",
-            std::env::var(value).unwrap_or_else(|_| "unset".into())
-        ),
+        "env" => {
+            let found = std::env::var(value).unwrap_or_else(|_| "unset".into());
+            format!("{value}={found}")
+        }
         "wait-any" => match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
             Err(errno) => errno.to_string(),
             Ok(WaitStatus::StillAlive) => "alive".into(),
             Ok(status) => format!("{status:?}"),
         },
-        "sigchld" => {
+        "sigchld" | "usr1" => {
+            let signal = if name == "usr1" {
+                libc::SIGUSR1
+            } else {
+                libc::SIGCHLD
+            };
             // SAFETY: the handler makes async-signal-safe calls alone.
-            unsafe { libc::signal(libc::SIGCHLD, child_ended as *const () as usize) };
-            String::new()
-        }
-        "usr1" => {
-            // SAFETY: as above.
-            unsafe { libc::signal(libc::SIGUSR1, child_ended as *const () as usize) };
+            unsafe { libc::signal(signal, child_ended as *const () as usize) };
             String::new()
         }
         "subreaper" => {
@@ -249,8 +235,8 @@ fn system(name: &str, value: &str, child: Option<i32>) -> Option<String> {
             unsafe { libc::syscall(libc::SYS_close_range, number(), u32::MAX, 0) };
             String::new()
         }
-        "nofile" => limit(libc::RLIMIT_NOFILE, number()),
-        "memory" => limit(libc::RLIMIT_AS, number()),
+        "nofile" => limit(Resource::RLIMIT_NOFILE),
+        "memory" => limit(Resource::RLIMIT_AS),
         "descriptors" => descriptors(),
         "mask" => status_lines(),
         "unload" => {
@@ -299,13 +285,10 @@ fn hook() -> String {
         let function = libc::dlsym(library, c"InitializeInjection".as_ptr());
         let function: extern "C" fn() -> i32 = std::mem::transmute(function);
         Errno::ENOTTY.set();
-        let answer = function();
-        let kept = if Errno::last() == Errno::ENOTTY {
-            "kept"
-        } else {
-            "changed"
-        };
-        format!("{answer} errno {kept}")
+        match (function(), Errno::last()) {
+            (answer, Errno::ENOTTY) => format!("{answer} errno kept"),
+            (answer, _) => format!("{answer} errno changed"),
+        }
     }
 }
 
