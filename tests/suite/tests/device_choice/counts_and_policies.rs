@@ -65,53 +65,34 @@ fn too_few_devices_are_counted_alike_every_time() {
 /// each GPU instance.
 #[test]
 fn several_mig_devices_come_from_different_gpu_instances() {
-    let instance = |gi: u32, ci: u32| format!("{{ gi = {gi}, ci = {ci}, profile = '1c.3g.20gb' }}");
-    let node = |devices: &[String]| {
-        let devices = devices.join(", ");
-        format!(
-            "driver = '570.86.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\ndevice = [{devices}]\n"
-        )
-    };
-    let sandbox = Sandbox::new(&node(&[
-        instance(1, 0),
-        instance(1, 1),
-        instance(1, 2),
-        instance(2, 0),
-    ]));
+    let instances = [(1, 0), (1, 1), (1, 2), (2, 0)];
+    let devices = instances
+        .map(|(gi, ci)| format!("{{ gi = {gi}, ci = {ci}, profile = '1c.3g.20gb' }}"))
+        .join(", ");
+    let sandbox = Sandbox::new(&format!(
+        "driver = '570.86.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\ndevice = [{devices}]\n"
+    ));
     let uuids = sandbox.uuids();
     let last = &uuids[3];
     for policy in ["random", "first", "last", "pack"] {
         let picked = sandbox.ask(&format!("-n 2 --no-reserve --policy {policy}"));
         picked.exits(0).says(&[]).shows(last);
-        #[rustfmt::skip]
-        let script = [
-            "-n", "2", "--policy", policy, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES",
-        ];
-        let ran = sandbox.command("cudawrap").args(script).run();
-        ran.exits(0).shows(last);
+        let line = format!("cudawrap -n 2 --policy {policy} -- printenv CUDA_VISIBLE_DEVICES");
+        sandbox.words(&line).run().exits(0).shows(last);
     }
     // What is printed may be for several programs.
     let line = "getgpu: a CUDA program sees only 2 of these 3 devices: one compute instance of each GPU instance";
     sandbox.ask("-n 3 --no-reserve").exits(0).says(&[line]);
     let refused =
         "3 devices: a program sees only one compute instance of each GPU instance, here 2 of them";
-    for wait in [&[][..], &["--wait=60"]] {
-        let outcome = sandbox
-            .command("cudawrap")
-            .args(wait)
-            .args(["-n", "3", "--", "true"])
-            .run();
-        outcome.refuses(125, refused);
+    for words in ["cudawrap -n 3 -- true", "cudawrap --wait=60 -n 3 -- true"] {
+        sandbox.words(words).run().refuses(125, refused);
     }
     let _program = sandbox.occupy(std::slice::from_ref(last), "");
-    sandbox
-        .words("cudawrap -n 2 -- true")
-        .run()
-        .refuses(75, "too few free devices");
-    sandbox
-        .ask("-n 2 --no-reserve")
-        .exits(0)
-        .mentions("sees only 1 of these 2 devices");
+    let leased = sandbox.words("cudawrap -n 2 -- true").run();
+    leased.refuses(75, "too few free devices");
+    let printed = sandbox.ask("-n 2 --no-reserve");
+    printed.exits(0).mentions("sees only 1 of these 2 devices");
     sandbox.assert_clean(std::time::Duration::ZERO);
 }
 

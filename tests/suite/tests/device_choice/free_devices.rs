@@ -128,18 +128,14 @@ fn a_display_server_makes_a_device_busy_only_if_a_site_says_so() {
 
 #[test]
 fn a_device_that_nvml_cannot_report_is_not_free() {
-    let rule = |more: &str| {
-        format!(
-            "[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\nreturns = 4\n{more}"
-        )
-    };
+    let rule = "[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\nreturns = 4\n";
     let sandbox = Sandbox::new("a100x1");
-    sandbox.faults(&rule(&format!("device = '{}'\n", sandbox.uuids()[2])));
+    sandbox.faults(&format!("{rule}device = '{}'\n", sandbox.uuids()[2]));
     let mut others = sandbox.uuids();
     others.remove(2);
     assert_devices(&until_none_is_free(&sandbox, &[]), &others);
     let sandbox = Sandbox::new("a100x1");
-    sandbox.faults(&rule(""));
+    sandbox.faults(rule);
     let line = "no free device: 7 of 7 in use (unknown to NVML 7)";
     sandbox.ask("").refuses(1, line);
     sandbox.faults("[[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo_v2'\nreturns = 4");

@@ -29,22 +29,14 @@ fn a_free_device_is_reserved_and_one_in_use_only_printed() {
     let not_reserved = |index: &str, why: &str| {
         let outcome = sandbox.getgpu([index]).run();
         let device: usize = index.parse().unwrap();
+        let what = format!("{} (GPU 0 MIG device {index})", uuids[device]);
         outcome.exits(0).prints(&format!("{}\n", uuids[device]));
         assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
-        outcome.mentions(&format!(
-            "getgpu: not reserved: {} (GPU 0 MIG device {index}): {why}",
-            uuids[device]
-        ));
+        outcome.mentions(&format!("getgpu: not reserved: {what}: {why}"));
         assert_eq!(sandbox.holders().len(), 1, "and not twice");
         sandbox.getgpu(["-q", index]).run().exits(0).says(&[]);
         let held = sandbox.getgpu(["--hold", index]).run();
-        held.refuses(
-            1,
-            &format!(
-                "getgpu: not held: {} (GPU 0 MIG device {index}): {why}",
-                uuids[device]
-            ),
-        );
+        held.refuses(1, &format!("getgpu: not held: {what}: {why}"));
     };
     let user = own_user();
     let holder = format!("reserved for {user} (pid {}, ", std::process::id());

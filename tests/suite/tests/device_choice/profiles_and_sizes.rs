@@ -9,42 +9,26 @@ fn the_smallest_that_fits_is_taken_and_a_profile_is_no_other() {
     let sandbox = Sandbox::new("mixed");
     let uuids = sandbox.uuids();
     let (three, two, one, large) = (&uuids[0], &uuids[1], &uuids[2], &uuids[3]);
-    for (arguments, expected) in [
-        (&["--min-memory", "1G"][..], one),
-        (&["--min-memory", "9G"], two),
-        (&["--min-memory", "10G"], three),
-        (&["--min-memory=19.5G"], three),
-        (&["--min-memory", "20G"], large),
-        (&["--profile", "1g.5gb"], one),
-        (&["--profile", "3G.20GB", "--profile", "2g.10gb"], two),
-        (&["--profile", "3g.20gb,7g.40gb"], three),
-        (&["--share", "1/2", "--min-memory", "9G"], three),
-        (&["--share", "10G"], three),
-        (&["--gpu", "3"], &uuids[4]),
-        (&["--gpu", one], one),
-    ] {
-        let got = sandbox
-            .getgpu(arguments)
-            .args(["--no-reserve"])
-            .run()
-            .line();
-        assert_eq!(got, *expected, "{arguments:?}");
-        let ran = sandbox.command("cudawrap").args(arguments).args([
-            "--",
-            "sh",
-            "-c",
-            "echo $CUDA_VISIBLE_DEVICES",
-        ]);
-        assert_eq!(ran.run().line(), *expected, "{arguments:?}");
+    let by_uuid = format!("--gpu {one}");
+    #[rustfmt::skip]
+    let cases = [
+        ("--min-memory 1G", one), ("--min-memory 9G", two), ("--min-memory 10G", three),
+        ("--min-memory=19.5G", three), ("--min-memory 20G", large), ("--profile 1g.5gb", one),
+        ("--profile 3G.20GB --profile 2g.10gb", two), ("--profile 3g.20gb,7g.40gb", three),
+        ("--share 1/2 --min-memory 9G", three), ("--share 10G", three),
+        ("--gpu 3", &uuids[4]), (&by_uuid, one),
+    ];
+    for (arguments, expected) in cases {
+        let got = sandbox.line(&format!("{arguments} --no-reserve"));
+        assert_eq!(got, *expected, "{arguments}");
+        let line = format!("cudawrap {arguments} -- printenv CUDA_VISIBLE_DEVICES");
+        let ran = sandbox.words(&line).run().line();
+        assert_eq!(ran, *expected, "{arguments}");
     }
-    assert_devices(
-        &until_none_is_free(&sandbox, &["--profile", "1g.5gb"]),
-        std::slice::from_ref(one),
-    );
-    assert_devices(
-        &until_none_is_free(&sandbox, &["--gpu=0"]),
-        &[two.clone(), three.clone()],
-    );
+    let ones = until_none_is_free(&sandbox, &["--profile", "1g.5gb"]);
+    assert_devices(&ones, std::slice::from_ref(one));
+    let others = until_none_is_free(&sandbox, &["--gpu=0"]);
+    assert_devices(&others, &[two.clone(), three.clone()]);
 }
 
 /// A grant that is too small is the caller's own variable, and there is a way around it.
@@ -53,22 +37,13 @@ fn a_grant_that_is_too_small_is_named() {
     let sandbox = Sandbox::new("gpus4");
     let uuids = sandbox.uuids();
     let hint = "hint: unset CUDA_VISIBLE_DEVICES, or use --ignore-grant";
-    for (grant, line) in [
-        (
-            uuids[1].clone(),
-            "3 devices wanted: only 1 such device exists here within CUDA_VISIBLE_DEVICES",
-        ),
-        (
-            uuids[..2].join(","),
-            "3 devices wanted: only 2 such devices exist here within CUDA_VISIBLE_DEVICES",
-        ),
-    ] {
-        sandbox
-            .ask_within(&grant, "-n 3")
-            .refuses(3, line)
-            .mentions(hint);
+    for (count, exist) in [(1, "1 such device exists"), (2, "2 such devices exist")] {
+        let grant = uuids[..count].join(",");
+        let line = format!("3 devices wanted: only {exist} here within CUDA_VISIBLE_DEVICES");
+        let asked = sandbox.ask_within(&grant, "-n 3");
+        asked.refuses(3, &line).mentions(hint);
         let ran = sandbox.words("cudawrap -n 3 -- true").visible(&grant).run();
-        ran.refuses(125, line).mentions(hint);
+        ran.refuses(125, &line).mentions(hint);
     }
     sandbox
         .ask("-n 5")
@@ -78,12 +53,8 @@ fn a_grant_that_is_too_small_is_named() {
 #[test]
 fn a_profile_is_not_its_name_in_gigabytes() {
     let sandbox = Sandbox::new("h200x1-mig");
-    for arguments in [["--profile", "1g.18gb"], ["--min-memory", "16G"]] {
-        sandbox
-            .getgpu(arguments)
-            .args(["--no-reserve"])
-            .run()
-            .line();
+    for arguments in ["--profile 1g.18gb", "--min-memory 16G"] {
+        sandbox.line(&format!("{arguments} --no-reserve"));
     }
     sandbox
         .ask("--min-memory 18G")
@@ -95,26 +66,19 @@ fn an_unmeetable_request_is_refused_at_once_even_with_wait() {
     let sandbox = Sandbox::new("mixed");
     #[rustfmt::skip]
     let cases = [
-        (&["--min-memory", "300G"][..], "5 smaller than asked for"),
-        (&["--profile", "1g.10gb"], "5 not of the profile asked for"),
-        (&["--gpu", "9"], "5 not on the GPU asked for"),
-        (&["--share", "1/4", "--min-memory", "20G"], "5 smaller than asked for"),
-        (&["--share", "90G"], "5 smaller than asked for"),
-        (&["--count", "4"], "4 devices wanted: only 3 such devices exist here"),
-        (&["-n", "2", "--profile", "1g.5gb"], "2 devices wanted: only 1 such device exists here"),
+        ("--min-memory 300G", "5 smaller than asked for"),
+        ("--profile 1g.10gb", "5 not of the profile asked for"),
+        ("--gpu 9", "5 not on the GPU asked for"),
+        ("--share 1/4 --min-memory 20G", "5 smaller than asked for"),
+        ("--share 90G", "5 smaller than asked for"),
+        ("--count 4", "4 devices wanted: only 3 such devices exist here"),
+        ("-n 2 --profile 1g.5gb", "2 devices wanted: only 1 such device exists here"),
     ];
     for (arguments, line) in cases {
-        for wait in [&[][..], &["--wait"]] {
-            let outcome = sandbox.getgpu(arguments).args(wait).run();
-            outcome.refuses(3, line);
-            outcome.mentions("hint: ");
-            sandbox
-                .command("cudawrap")
-                .args(arguments)
-                .args(wait)
-                .args(["--", "true"])
-                .run()
-                .refuses(125, line);
+        for words in [arguments.to_owned(), format!("{arguments} --wait")] {
+            sandbox.ask(&words).refuses(3, line).mentions("hint: ");
+            let ran = sandbox.words(&format!("cudawrap {words} -- true")).run();
+            ran.refuses(125, line);
         }
     }
     sandbox
