@@ -35,12 +35,8 @@ fn tens_of_thousands_of_ranges_mislead_nobody() {
     // search walks past them, or in front of it.
     let count = size(5_000, 50_000) as i64;
     for place in 0..count {
-        let start = if place % 2 == 0 {
-            0x7fff_0000_0000_0000
-        } else {
-            1 << 33
-        } + place * 3;
-        bytes::lock(&flood, libc::F_RDLCK, start, 1).unwrap();
+        let slot = [0x7fff_0000_0000_0000, 1 << 33][place as usize % 2];
+        bytes::lock(&flood, libc::F_RDLCK, slot + place * 3, 1).unwrap();
     }
     let flooded = starts(&sandbox, size(20, 200));
     println!("{count} ranges: p95 of a start {flooded:?}, without them {quiet:?}");
@@ -59,13 +55,11 @@ fn few_calls_are_made_to_a_lock_that_anybody_can_fill() {
         return;
     }
     let sandbox = Sandbox::new("a100x8");
-    let calls = |words: &[&str]| {
+    let calls = |words: &str| {
         let trace = sandbox.path("work/trace");
-        let run = sandbox.words("strace -f -qq -o");
-        let run = run
-            .args([trace.as_os_str()])
-            .args(["-e", "trace=fcntl,openat"]);
-        run.args(words).run().exits(0);
+        let line = "strace -f -qq -e trace=fcntl,openat -o work/trace ";
+        let run = sandbox.words(&format!("{line}{words}"));
+        run.directory(sandbox.root()).run().exits(0);
         let text = fs::read_to_string(&trace).unwrap();
         let lock = sandbox.lock().display().to_string();
         let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
@@ -73,10 +67,10 @@ fn few_calls_are_made_to_a_lock_that_anybody_can_fill() {
     };
     sandbox.ask("--list").exits(0);
     // 56 free devices; the queue; who waits.
-    assert_eq!(calls(&["getgpu", "--list"]), (3, 2));
+    assert_eq!(calls("getgpu --list"), (3, 2));
     // The queue, the device, the try, the other side, the settling, and three on each of
     // two descriptions that the program inherits.
-    assert_eq!(calls(&["cudawrap", "--", "true"]), (11, 5));
+    assert_eq!(calls("cudawrap -- true"), (11, 5));
 }
 
 /// Without a number to draw a waiter looks for itself.
@@ -93,15 +87,14 @@ fn a_queue_whose_last_ticket_is_locked_still_serves() {
                 bytes::lock(&stranger, libc::F_WRLCK, last, 1).unwrap();
             }
         }
-        let held = sandbox
-            .words("cudawrap --wait=20 -- sim-cuda --run 1")
-            .spawn();
+        let held = "cudawrap --wait=20 -- sim-cuda --run 1";
+        let held = sandbox.words(held).spawn();
         sandbox.until_running(1);
         let words = [
-            ["cudawrap", "--wait=20", "--", "true"].as_slice(),
-            &["getgpu", "--wait=20", "--no-reserve"],
+            "cudawrap --wait=20 -- true",
+            "getgpu --wait=20 --no-reserve",
         ];
-        let waiters = words.map(|words| sandbox.command(words[0]).args(&words[1..]).spawn());
+        let waiters = words.map(|words| sandbox.words(words).spawn());
         for waiter in waiters {
             waiter.wait().exits(0);
         }
@@ -121,25 +114,18 @@ fn ten_thousands_of_locked_pieces_delay_nobody_beyond_the_limit() {
         let piece = bytes::span(&all[0]) + bytes::LEASE + place * 3;
         bytes::lock(&flood, libc::F_RDLCK, piece, 1).unwrap();
     }
-    let held: Vec<_> = all[1..]
-        .iter()
-        .map(|uuid| sandbox.getgpu(["--for=600", "--gpu", uuid]).run().line())
-        .collect();
-    assert_eq!(held.len(), 3);
-    for (share, visible) in [
-        (&[][..], None),
-        (&["--share", "1/2"], None),
-        (&[], Some(&all[0])),
-    ] {
-        let words = [&["--wait=1"], share, &["--", "true"]].concat();
-        let command = sandbox.command("cudawrap").args(words).uid(OTHER);
+    for uuid in &all[1..] {
+        sandbox.line(&format!("--for=600 --gpu {uuid}"));
+    }
+    for (share, visible) in [("", None), (" --share 1/2", None), ("", Some(&all[0]))] {
+        let command = sandbox.words(&format!("cudawrap --wait=1{share} -- true"));
+        let command = command.uid(OTHER);
         let outcome = match visible {
             Some(uuid) => command.visible(uuid).run(),
             None => command.run(),
         };
         println!("{share:?} {visible:?}: {:?}", outcome.elapsed);
-        outcome.exits(75);
-        outcome.within(Duration::from_secs(4));
+        outcome.exits(75).within(Duration::from_secs(4));
     }
 }
 
@@ -258,11 +244,7 @@ fn forged_signatures_limit_no_other_user() {
     assert!(!pids.contains(&i64::from(victim.pid())), "{listed}");
     // Of a process that this user may not look at, its uid has to be there too.
     lock(span + bytes::LEASE_PIDS + 1, 1);
-    let listed = sandbox
-        .ask_as(OTHER, "--list --json")
-        .exits(0)
-        .stdout
-        .clone();
+    let listed = sandbox.ask_as(OTHER, "--list --json").output();
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
     let pids = holder_pids(&listed, &sandbox.uuids()[0]);
     assert!(!pids.contains(&1), "{listed}");

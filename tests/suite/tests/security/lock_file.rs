@@ -25,11 +25,8 @@ fn a_lock_is_the_same_file_from_every_directory() {
         call.directory(sandbox.path("run")).run()
     };
     let held = beside(&["--hold"]).exits(0).line();
-    assert!(
-        listing::devices(&listing::json(&sandbox))
-            .iter()
-            .any(|device| device["uuid"] == held && device["state"] == "reserved")
-    );
+    let listed = listing::json(&sandbox);
+    assert_eq!(listing::device(&listed, &held)["state"], "reserved");
     std::fs::remove_file(sandbox.lock()).unwrap();
     beside(&["--no-reserve"]).exits(0).says(&[]);
     assert!(sandbox.lock().exists(), "made where it was missing");
@@ -65,12 +62,9 @@ fn a_lock_that_cannot_be_trusted_is_status_4_and_one_line() {
         assert!(!lock.exists(), "made where others can write");
     }
     std::fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
-    sandbox
-        .words("getgpu --no-reserve")
-        .env("GETGPU_LOCK", "/nowhere/lock")
-        .run()
-        .exits(4)
-        .prints("");
+    let nowhere = sandbox.words("getgpu --no-reserve");
+    let nowhere = nowhere.env("GETGPU_LOCK", "/nowhere/lock").run();
+    nowhere.exits(4).prints("");
     if skip::lacks(&[Need::Root]) {
         return;
     }
@@ -85,14 +79,10 @@ fn root_creates_the_hosts_lock_with_its_directory() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    let outcome = apart(
-        &sandbox,
-        "(umask 077; getgpu --no-reserve >/dev/null); stat -c '%a %U %F' /run/getgpu /run/getgpu/lock; ls -A /run | grep getgpu",
-    )
-    .run();
-    outcome
-        .exits(0)
-        .prints("755 root directory\n666 root fifo\ngetgpu\n");
+    let script = "(umask 077; getgpu --no-reserve >/dev/null); \
+        stat -c '%a %U %F' /run/getgpu /run/getgpu/lock; ls -A /run | grep getgpu";
+    let made = "755 root directory\n666 root fifo\ngetgpu\n";
+    apart(&sandbox, script).run().exits(0).prints(made);
 }
 
 #[test]
@@ -113,20 +103,15 @@ fn a_plain_user_without_the_hosts_lock_gets_a_private_one() {
     );
     let said = format!("getgpu: {line}");
     outcome.exits(0).says(&[&said, &said]);
-    let lines: Vec<&str> = outcome.stdout.lines().collect();
-    assert_eq!(
-        lines[2..],
-        [format!("700 {uid} directory"), format!("1600 {uid} fifo")]
-    );
+    outcome.shows(&format!("\n700 {uid} directory\n1600 {uid} fifo\n"));
     // So does cudawrap under its own name, a link never; the site can have it quiet.
     let user = |script: &str| {
         let script =
             format!("setpriv --reuid {uid} --clear-groups {script}; rm -r /tmp/getgpu-{uid}");
         apart(&sandbox, &script).run()
     };
-    user("cudawrap -- true")
-        .exits(0)
-        .says(&[&format!("cudawrap: {line}")]);
+    let said = format!("cudawrap: {line}");
+    user("cudawrap -- true").exits(0).says(&[&said]);
     let app = wrap(&sandbox, "opt", "app", "probe");
     user(app.to_str().unwrap()).exits(0).says(&[]);
     sandbox.set_settings("unshared = 'quiet'");
@@ -134,10 +119,8 @@ fn a_plain_user_without_the_hosts_lock_gets_a_private_one() {
     user("cudawrap -- true").exits(0).says(&[]);
     // An existing directory without a lock is no reason for a private one.
     let outcome = apart(&sandbox, &format!("mkdir -m 755 /run/getgpu && {ask}")).run();
-    outcome.refuses(
-        4,
-        "lock /run/getgpu/lock: cannot be opened: No such file or directory",
-    );
+    let why = "lock /run/getgpu/lock: cannot be opened: No such file or directory";
+    outcome.refuses(4, why);
 }
 
 #[test]
@@ -164,14 +147,10 @@ fn an_unshared_lock_is_reported_once_per_call_or_refused() {
             let shell = sandbox.command("unshare").args([namespaces, "sh", "-c"]);
             shell.args([script]).env_remove("GETGPU_LOCK").run()
         };
-        for (script, program) in [
-            ("getgpu --no-reserve", "getgpu"),
-            ("cudawrap -- true", "cudawrap"),
-        ] {
+        for script in ["getgpu --no-reserve", "cudawrap -- true"] {
+            let (program, _) = script.split_once(' ').unwrap();
             let said = [line, hint].map(|line| format!("{program}: {line}"));
-            run(script)
-                .exits(0)
-                .says(&said.each_ref().map(|line| &**line));
+            run(script).exits(0).says(&[&said[0], &said[1]]);
         }
         run(app).exits(0).says(&[]);
         sandbox.set_settings("unshared = 'fail'");
@@ -201,14 +180,9 @@ fn a_user_namespace_sees_and_respects_the_lock() {
     }
     call().mentions("getgpu: no free device: 4 of 4 in use (reserved 4)");
     let listing = listing::json(&sandbox);
-    let uids = listing::devices(&listing)
-        .iter()
-        .map(|d| d["holders"][0]["uid"].as_u64());
-    assert_eq!(
-        uids.filter(|uid| *uid == Some(u64::from(OTHER))).count(),
-        3,
-        "uids are the host's: {listing}"
-    );
+    let devices = listing::devices(&listing).iter();
+    let theirs = devices.filter(|device| device["holders"][0]["uid"] == OTHER);
+    assert_eq!(theirs.count(), 3, "uids are the host's: {listing}");
 }
 
 #[test]
